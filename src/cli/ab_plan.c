@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 #include "base/buf.h"
 #include "measure/meter.h"
 

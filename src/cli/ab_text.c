@@ -189,9 +189,9 @@ static void print_ending(const struct ab_report *r)
 		[AB_SHARED] = "another process used a GPU",
 	};
 	const struct ab_result *x = &r->result;
-	const char *reason = r->failed                ? "a run failed"
-			     : x->outcome == AB_GOING ? "interrupted"
-						      : why[x->outcome];
+	const char *reason = r->failed                  ? "a run failed"
+			     : x->outcome == AB_RUNNING ? "interrupted"
+							: why[x->outcome];
 	char dropped[64] = "", plan[64] = "";
 
 	if (x->repeats)

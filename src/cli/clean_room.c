@@ -356,7 +356,7 @@ static bool may_be_on_gpus(const struct clean_room *r, const struct runner *runn
 		for (size_t k = 0; k < n; k++) {
 			const char *s = json_doc_string(json_doc_at(w, "gpus", k), "");
 
-			if (s && (strcmp(s, "all") == 0 || gw_device_matches(d, s) > 0))
+			if (s && gw_device_matches(d, s) > 0)
 				return true;
 		}
 	}

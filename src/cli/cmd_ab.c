@@ -231,7 +231,7 @@ static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts
 
 static void keep_estimate(struct comparison *x)
 {
-	const struct ab_estimate *e = ab_last_look(x->ab);
+	const struct ab_estimate *e = ab_last_interim(x->ab);
 	struct ab_report *r = &x->report;
 
 	if (e && r->looks < AB_LOOKS && (!r->looks || r->look[r->looks - 1].n != e->n))
@@ -400,7 +400,7 @@ static void print_ending(const struct comparison *x)
 		cli_error("no conclusion: too many runs were not usable; the last: %s", x->why);
 		break;
 	case AB_SHARED: cli_error("other processes used the GPUs: %s", x->why); break;
-	case AB_GOING:
+	case AB_RUNNING:
 		if (x->runner.interrupted)
 			cli_error("interrupted by signal %d (%s)", x->runner.interrupted,
 				  strsignal(x->runner.interrupted));
@@ -466,7 +466,7 @@ static int start_meter(struct comparison *x)
 	err = meter_start(x->c->ctx, &config, &x->runner.meter);
 	if (err)
 		return cli_fail("cannot measure: %s", gw_strerror(err));
-	meter_exclusive(x->runner.meter, x->o->require_exclusive);
+	meter_set_exclusive(x->runner.meter, x->o->require_exclusive);
 	return check_meters(x);
 }
 

@@ -174,7 +174,7 @@ static void start_job(struct cli *c, struct jobs *all, struct job *j)
 	err = w ? start_meter(c, j) : -GW_E_NOMEM;
 	if (!err) {
 		*w = (struct work){ j, all->dir };
-		meter_own(j->meter, j->own_pid);
+		meter_set_own_process(j->meter, j->own_pid);
 		j->done = false;
 		if (pthread_create(&j->thread, NULL, run_job, w) == 0)
 			j->started = true;
@@ -204,7 +204,7 @@ static unsigned draw_progress(const struct jobs *all, bool show)
 			seconds = j->seconds;
 			power = j->power_w;
 			half = j->half_width_w;
-			most = j->plan.most_s;
+			most = j->plan.max_s;
 		}
 		pthread_mutex_unlock(&j->lock);
 	}
@@ -408,8 +408,8 @@ static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
 		struct job *j = &all->job[i];
 
 		j->own_pid = own_pid;
-		j->plan.most_s = most;
-		j->plan.least_s = LEAST_S;
+		j->plan.max_s = most;
+		j->plan.min_s = LEAST_S;
 		j->plan.half_width_w = HALF_W;
 		j->plan.progress = on_progress;
 		j->plan.ctx = j;

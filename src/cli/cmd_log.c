@@ -412,7 +412,7 @@ static int start_meter(struct log_run *run)
 				      .interval_ns = run->interval_ns,
 				      .gpus = c->gpu.count ? c->gpu.item : NULL };
 	struct meter_config config = {
-		.options = &o, .listen = on_event, .arg = run, .always = true
+		.options = &o, .on_event = on_event, .arg = run, .always = true
 	};
 	int err;
 

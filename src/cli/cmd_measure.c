@@ -550,9 +550,9 @@ static int start_meter(struct measurement *m)
 				      .gpus = m->c->gpu.count ? m->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
-				       .about = on_device,
-				       .listen = on_event,
-				       .result = window_result,
+				       .on_setup = on_device,
+				       .on_event = on_event,
+				       .on_result = window_result,
 				       .describe = true,
 				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
@@ -578,7 +578,7 @@ static int start_meter(struct measurement *m)
 	if (!err)
 		err = meter_start(m->c->ctx, &config, &m->runner.meter);
 	if (!err)
-		meter_exclusive(m->runner.meter, m->o->require_exclusive);
+		meter_set_exclusive(m->runner.meter, m->o->require_exclusive);
 	return err;
 }
 

@@ -126,7 +126,7 @@ static void add_window(void *arg, const struct bundle_found *f)
 static bool print_problems(const struct bundle_summary *s, const char *dir)
 {
 	if (s->sums && !s->whole)
-		cli_error("%s/%s was changed after it was written", dir, s->spoilt);
+		cli_error("%s/%s was changed after it was written", dir, s->changed_file);
 	if (!s->sums)
 		cli_error("%s is incomplete: it has no SHA256SUMS", dir);
 	if (s->bad_lines)

@@ -194,7 +194,7 @@ static void dots_free(struct dots *d)
 
 static double run_energy(const struct comparison *c, const struct comparison_run *r)
 {
-	const struct result_band *stated = &r->run->energy_per_iteration_j;
+	const struct gw_interval *stated = &r->run->energy_per_iteration_j;
 
 	if (!c->per_iteration)
 		return r->run->energy_j.best;

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/root.h"
-#include "base/unit.h"
 #include "base/json_doc.h"
 
 #include <ctype.h>

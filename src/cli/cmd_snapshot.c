@@ -283,7 +283,7 @@ static void print_costly(const struct cli *c)
 			continue;
 		printf("\nGPU %u, further values:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
-			if (gw_quantity_info(q)->tier == GW_TIER_ASKED)
+			if (gw_quantity_info(q)->tier == GW_TIER_ON_REQUEST)
 				figure_value(d, q, false);
 	}
 }
@@ -334,7 +334,7 @@ static void sleep_until(uint64_t ns)
 
 static unsigned tiers_of(const struct cli *c)
 {
-	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ASKED : 0);
+	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ON_REQUEST : 0);
 }
 
 static int take_snapshot(struct cli *c, struct gw_process_list *list)

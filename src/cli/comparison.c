@@ -73,7 +73,7 @@ static double power_of(const struct result_run *run)
 
 /* Returns the energy per unit of work: from the result, or else the energy of the run by its
  * count. */
-static double per_unit(const struct result_band *stated, double whole, double count)
+static double per_unit(const struct gw_interval *stated, double whole, double count)
 {
 	return isnan(stated->best) ? whole / count : stated->best;
 }
@@ -98,7 +98,7 @@ static double value_of(const struct comparison_run *r, enum comparison_metric m,
 
 /* Returns the relative standard uncertainty of an interval.  Uses the high end, because the low
  * end may be cut at 0. */
-static double relative_u(const struct result_band *b)
+static double relative_u(const struct gw_interval *b)
 {
 	return (b->high - b->best) / NORMAL_95 / fabs(b->best);
 }

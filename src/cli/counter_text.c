@@ -318,7 +318,7 @@ static void parse_json(const char *text, size_t n, const char *path,
 	char message[160], key[64];
 
 	if (json_doc_new(text, n, &doc, message, sizeof(message)) != 0) {
-		counter_refuse(ret, "%s", message);
+		counter_refuse(ret, "the reply is %s", message);
 		return;
 	}
 	snprintf(ret->name, sizeof(ret->name), "%s", path);

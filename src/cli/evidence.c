@@ -54,7 +54,7 @@ static void fill_device(struct measured_device *d, const struct bundle_found *f)
 	d->sensor = f->setup->sensor;
 	d->power_limit_w =
 		f->window->limits_begun ? f->window->limit_begin_w : f->setup->limit_w;
-	d->who = f->window->who;
+	d->who = f->window->shares;
 	d->processes = d->who.count > 0;
 	d->baseline.net_joules = unknown;
 	d->baseline.adjusted_joules = NAN;
@@ -235,7 +235,8 @@ static void note_problems(struct evidence *e)
 	if (!s->sums)
 		evidence_note(e, "%s is incomplete: it has no SHA256SUMS", e->path);
 	else if (!s->whole)
-		evidence_note(e, "%s/%s was changed after it was written", e->path, s->spoilt);
+		evidence_note(e, "%s/%s was changed after it was written", e->path,
+			      s->changed_file);
 	if (s->bad_lines)
 		evidence_note(e, "%s: %llu lines of samples could not be read", e->path,
 			      (unsigned long long)s->bad_lines);

@@ -1,11 +1,11 @@
 #include "guard_recover.h"
 
-#include "daemon/guard_record.h"
+#include "daemon/journal_record.h"
 #include "daemon/service.h"
 #include "daemon/store.h"
 #include "guard/worker.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/identity.h"
+#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 
@@ -25,7 +25,7 @@
 enum outcome { RESTORED, GONE, NOT_RESTORED };
 
 struct put_away {
-	struct checkpoint_target target;
+	struct proc_id target;
 	unsigned record; /* index of the worker's record */
 	enum outcome outcome;
 	char message[500]; /* NOT_RESTORED: why */
@@ -54,8 +54,8 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 		struct put_away *p = &r->process[r->count++];
 
 		p->record = r->records;
-		p->target = (struct checkpoint_target){ record->put_away[i].pid,
-							record->put_away[i].start_ticks };
+		p->target = (struct proc_id){ record->put_away[i].pid,
+					      record->put_away[i].start_ticks };
 	}
 	r->records++;
 }
@@ -152,7 +152,7 @@ static bool all_on_gpu(const struct root *root, const struct gw_process_list *li
 		const int64_t pid = r->put_away[i].pid;
 		const uint64_t ticks = r->put_away[i].start_ticks;
 
-		if (identity_of(root, pid, ticks) == IDENTITY_SAME &&
+		if (recheck_identity(root, (struct proc_id){ pid, ticks }) == IDENTITY_SAME &&
 		    !is_on_gpu(list, pid, ticks))
 			return false;
 	}
@@ -205,7 +205,8 @@ static bool may_restore(const struct cli *c, const struct root *root,
 	return may;
 }
 
-static void print_gone(const struct cli *c, int64_t pid, const char *worker, enum identity is)
+static void print_gone(const struct cli *c, int64_t pid, const char *worker,
+		       enum recheck_identity is)
 {
 	static const char *const gone[] = {
 		[IDENTITY_ENDED] = "ended",
@@ -227,8 +228,8 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 	for (unsigned i = 0; i < r->count; i++) {
 		struct put_away *p = &r->process[i];
 		const struct guard_record *record = &r->record[p->record];
-		const struct checkpoint_target *t = &p->target;
-		enum identity is = identity_of(root, t->pid, t->start_ticks);
+		const struct proc_id *t = &p->target;
+		enum recheck_identity is = recheck_identity(root, *t);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;

@@ -48,8 +48,8 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 			     struct run_baseline *ret)
 {
 	struct baseline_plan plan = { .kind = BASELINE_NO_CONTEXT,
-				      .most_s = 30,
-				      .least_s = 10,
+				      .max_s = 30,
+				      .min_s = 10,
 				      .half_width_w = 1,
 				      .progress = continue_unless_interrupted,
 				      .ctx = r };
@@ -86,7 +86,7 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 	if (!ret->have && (mode == RUN_BASELINE_AUTO || mode == RUN_BASELINE_NEW))
 		measure_baseline(r, i, kept ? dir : NULL, ret);
 	if (ret->have)
-		meter_baseline(r->meter, i, ret->b.power_w, NAN);
+		meter_set_baseline(r->meter, i, ret->b.power_w, NAN);
 }
 
 void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,

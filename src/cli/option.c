@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/suggest.h"
-#include "base/unit.h"
+#include "base/number.h"
 #include "term.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #define GW_CLI_PROGRESS_MARKS_H
 
 #include "measure/attribute.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 

@@ -32,7 +32,7 @@ static void add_number(struct buf *out, double v, const char *unit)
 		buf_addf(out, "%.*f %s", s.decimals, v * s.factor, s.unit);
 }
 
-static void add_band(struct buf *out, const struct result_band *b, const char *unit)
+static void add_band(struct buf *out, const struct gw_interval *b, const char *unit)
 {
 	struct comparison_scale s = comparison_scale_of(fabs(b->best), unit);
 
@@ -73,41 +73,41 @@ static void write_source(struct buf *out, const struct result_device *d)
 
 static void write_meter(struct buf *out, const struct result_device *d)
 {
-	add_word(out, d->meter);
+	add_word(out, d->energy.meter);
 	buf_adds(out, ", rung ");
-	add_word(out, d->rung);
+	add_word(out, d->energy.rung);
 }
 
 static void write_verdict(struct buf *out, const struct result_device *d)
 {
-	add_word(out, d->verdict);
+	add_word(out, d->energy.verdict);
 	buf_adds(out, ": counter ");
-	add_number(out, d->counter_j, "J");
+	add_number(out, d->energy.counter_joules, "J");
 	buf_adds(out, ", samples ");
-	add_number(out, d->samples_j, "J");
-	if (!isnan(d->residual_ratio))
-		buf_addf(out, ", residual %.3g %%", 100 * d->residual_ratio);
+	add_number(out, d->energy.samples_joules, "J");
+	if (!isnan(d->energy.residual_ratio))
+		buf_addf(out, ", residual %.3g %%", 100 * d->energy.residual_ratio);
 }
 
 static void write_energy(struct buf *out, const struct result_device *d)
 {
-	add_band(out, &d->energy_j, "J");
+	add_band(out, &d->energy.joules, "J");
 }
 
 static void write_relative_energy(struct buf *out, const struct result_device *d)
 {
-	add_band(out, &d->energy_relative_j, "J");
+	add_band(out, &d->energy.relative, "J");
 }
 
 static void write_coverage(struct buf *out, const struct result_device *d)
 {
-	add_plain(out, 0, d->samples_collected, "");
+	add_plain(out, 0, d->energy.samples_collected, "");
 	buf_adds(out, " of ");
-	add_plain(out, 0, d->samples_expected, "");
+	add_plain(out, 0, d->energy.samples_expected, "");
 	buf_adds(out, " samples, coverage ");
-	add_plain(out, 1, 100 * d->coverage_ratio, "%");
+	add_plain(out, 1, 100 * d->energy.coverage_ratio, "%");
 	buf_adds(out, ", longest gap ");
-	add_number(out, d->longest_gap_s, "s");
+	add_number(out, d->energy.longest_gap_seconds, "s");
 }
 
 static void write_baseline(struct buf *out, const struct result_device *d)
@@ -125,46 +125,42 @@ static void write_baseline(struct buf *out, const struct result_device *d)
 
 static void write_throttle(struct buf *out, const struct result_device *d)
 {
-	const struct {
-		const char *name;
-		double seconds;
-	} causes[] = { { "power cap", d->throttle_power_s },
-		       { "sync boost", d->throttle_sync_s },
-		       { "software thermal", d->throttle_software_s },
-		       { "hardware thermal", d->throttle_hardware_s },
-		       { "power brake", d->throttle_brake_s } };
+	static const char *const causes[] = {
+#define GW_THROTTLE(symbol, key, help) help,
+#include <gpuward/words.def>
+	};
+	const double *seconds = d->energy.throttle_seconds;
 	unsigned held = 0, known = 0;
 
-	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
-		known += isnan(causes[i].seconds) ? 0 : 1;
-		if (causes[i].seconds > 0)
-			buf_addf(out, "%s%s %.2f s", held++ ? ", " : "", causes[i].name,
-				 causes[i].seconds);
+	for (size_t i = 0; i < GW_THROTTLES; i++) {
+		known += isnan(seconds[i]) ? 0 : 1;
+		if (seconds[i] > 0)
+			buf_addf(out, "%s%s %.2f s", held++ ? ", " : "", causes[i], seconds[i]);
 	}
 	if (!held)
 		buf_adds(out, known ? "none" : "–");
-	if (known && d->throttle_source) {
+	if (known && d->energy.throttle_source) {
 		buf_adds(out, " (");
-		markup_text(out, d->throttle_source);
+		markup_text(out, d->energy.throttle_source);
 		buf_adds(out, ")");
 	}
 }
 
 static void write_temperature(struct buf *out, const struct result_device *d)
 {
-	add_plain(out, 0, d->temperature_begin_c, "");
+	add_plain(out, 0, d->energy.temperature_begin, "");
 	buf_adds(out, " to ");
-	add_plain(out, 0, d->temperature_end_c, "°C");
+	add_plain(out, 0, d->energy.temperature_end, "°C");
 	buf_adds(out, ", highest ");
-	add_plain(out, 0, d->temperature_max_c, "°C");
+	add_plain(out, 0, d->energy.temperature_max, "°C");
 }
 
 static void write_load(struct buf *out, const struct result_device *d)
 {
 	buf_adds(out, "SM clock ");
-	add_plain(out, 0, d->clock_sm_hz / 1e6, "MHz");
+	add_plain(out, 0, d->energy.clock_sm_mean / 1e6, "MHz");
 	buf_adds(out, ", utilisation ");
-	add_plain(out, 0, 100 * d->utilization_ratio, "%");
+	add_plain(out, 0, 100 * d->energy.utilization_mean, "%");
 	buf_adds(out, ", power limit ");
 	add_plain(out, 0, d->power_limit_w, "W");
 }
@@ -354,7 +350,7 @@ static void run_codes(struct buf *out, const struct result_run *run)
 	buf_adds(out, "</ul>\n");
 }
 
-static void fact_band(struct buf *out, const char *title, const struct result_band *b)
+static void fact_band(struct buf *out, const char *title, const struct gw_interval *b)
 {
 	if (isnan(b->best))
 		return;

@@ -4,14 +4,13 @@
 
 #include <string.h>
 
-#define HEAD_SIZE \
-	16 /* before the fields: end, type, flags, version, body size, serial, fields' size */
-#define MESSAGE_MAX \
-	(16u *      \
-	 1024) /* the protocol allows 128 MiB; whom we listen to needs a few hundred bytes */
-#define FIELDS 8
+/* Before the fields: endianness, type, flags, version, body size, serial, size of the fields. */
+#define HEAD_SIZE 16
+/* The protocol allows 128 MiB; logind's messages have a few hundred bytes. */
+#define MESSAGE_MAX (16u * 1024)
+#define FIELDS      8
 
-/* Header fields, by the numbers that the protocol gives them. */
+/* Header fields with the numbers of the protocol. */
 enum {
 	F_PATH = 1,
 	F_INTERFACE,
@@ -44,7 +43,7 @@ static uint32_t number(const uint8_t *p, bool big_endian)
 				    p[0];
 }
 
-/* n bytes that begin at a multiple of `to`; NULL: there are not so many. */
+/* n bytes, aligned to `to`.  NULL: fewer are left. */
 static const uint8_t *take(struct cursor *c, size_t n, size_t to)
 {
 	size_t at = aligned(c->at, to);
@@ -75,7 +74,8 @@ static const char *take_text(struct cursor *c, bool short_length)
 	return s;
 }
 
-/* A field of a kind that we do not know has a type that we may not know: only what the protocol has had so far. */
+/* Only types that the protocol uses today are read: an unknown field may have an unknown
+ * type. */
 static void take_field(struct cursor *c, struct bus_message *m)
 {
 	const char **const text[FIELDS + 1] = { [F_PATH] = &m->path,
@@ -202,9 +202,9 @@ void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
 	while (arg[n] && n < FIELDS)
 		signature[n++] = 's';
 	buf_add(out, head, sizeof(head));
-	put_number(out, 0); /* the body's size, below */
+	put_number(out, 0); /* size of the body, set below */
 	put_number(out, serial);
-	put_number(out, 0); /* the fields', below */
+	put_number(out, 0); /* size of the fields, set below */
 	put_field(out, begin, F_PATH, 'o', m->path);
 	put_field(out, begin, F_DESTINATION, 's', m->destination);
 	put_field(out, begin, F_INTERFACE, 's', m->interface);

@@ -1,7 +1,7 @@
-/* bus_message: the messages of D-Bus, as bytes.
+/* bus_message: encodes and decodes D-Bus messages.
  *
- * No more of the protocol than a listener needs who calls a few methods: calls whose arguments are strings, and the
- * heads of what comes back.  Pure: nothing here knows a socket. */
+ * Only what a client needs that calls a few methods and receives signals: calls with string
+ * arguments, and the headers of incoming messages. Pure: it has no socket. */
 #ifndef GW_DAEMON_BUS_MESSAGE_H
 #define GW_DAEMON_BUS_MESSAGE_H
 
@@ -13,7 +13,7 @@
 
 enum bus_type { BUS_CALL = 1, BUS_REPLY, BUS_ERROR, BUS_SIGNAL };
 
-/* Of a message that was read; the texts are NULL where it has none, and lie in its bytes. */
+/* A decoded message. Texts point into the given bytes; NULL: absent. */
 struct bus_message {
 	enum bus_type type;
 	bool big_endian;
@@ -23,17 +23,17 @@ struct bus_message {
 	size_t body_size;
 };
 
-/* The first message of these bytes.  Its size; 0: it is not all there; -GW_E_PARSE: these are no messages. */
+/* Decodes the first message. Returns its size; 0: incomplete; -GW_E_PARSE: not D-Bus. */
 long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret);
 
-/* The body of a message of signature "b": 0 or -GW_E_PARSE. */
+/* Decodes a body of signature "b". 0 or -GW_E_PARSE. */
 int bus_read_bool(const struct bus_message *m, bool *ret);
 
 struct bus_method {
 	const char *destination, *path, *interface, *member;
 };
 
-/* A call, added to out.  arg: strings, the last followed by NULL. */
+/* Appends a method call to out. arg: strings, NULL-terminated. */
 void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
 	       const char *const *arg);
 

@@ -1,13 +1,16 @@
-/* The layers of the configuration, one after the other, and what is kept of them. */
+/* Reads the configuration: defaults, files, environment, flags; collects the errors. */
 #include "config_read.h"
+
+#include "base/suggest.h"
 
 #include <gpuward.h>
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
+#include <unistd.h>
 const struct config_row config_rows[CONFIG_ROWS] = {
 #define ROW(name, section, key, type, standard, least, most, choices, flag, help) \
 	{ name, #key,    CONFIG_##type, standard, least,                          \
@@ -17,6 +20,8 @@ const struct config_row config_rows[CONFIG_ROWS] = {
 #include "config.def"
 #undef O
 };
+
+#define CONFIG_NO_MEMORY "out of memory while reading the configuration"
 
 struct config_text {
 	struct config_text *next;
@@ -33,7 +38,7 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
 
 /* ---- faults ---- */
 
-/* Values are quoted as they stand: they may not begin lines of their own or speak to the terminal. */
+/* Error texts quote values: control characters would start new lines or reach the terminal. */
 static void one_line(char *text)
 {
 	for (; *text; text++)
@@ -122,8 +127,7 @@ const char *config_keep(struct config_reader *r, const char *s, size_t n)
 	struct config_text *t = malloc(sizeof(*t) + n + 1);
 
 	if (!t) {
-		config_fail(r, -GW_E_NOMEM, &nowhere,
-			    "there is no memory for the configuration");
+		config_fail(r, -GW_E_NOMEM, &nowhere, CONFIG_NO_MEMORY);
 		return NULL;
 	}
 	memcpy(t->text, s, n);
@@ -172,14 +176,155 @@ static void join_files(struct config_reader *r)
 	for (unsigned i = 0; i < r->m->files; i++)
 		buf_addf(&b, "%s%s", i ? ", " : "", r->m->file[i]);
 	if (b.err)
-		config_fail(r, b.err, &nowhere, "there is no memory for the configuration");
+		config_fail(r, b.err, &nowhere, CONFIG_NO_MEMORY);
 	r->m->joined = config_keep(r, b.p, b.len);
 	buf_done(&b);
 }
 
-/* ---- all of it ---- */
+/* ---- environment and flags ---- */
 
-static void standards(struct config_reader *r)
+void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX])
+{
+	bool bare = strcmp(row->section, "service") == 0;
+
+	snprintf(out, CONFIG_NAME_MAX, "GPUWARD_%s%s%s", bare ? "" : row->section,
+		 bare ? "" : "_", row->key);
+	for (char *p = out; *p; p++)
+		*p = *p == '.' ? '_' : (char)toupper((unsigned char)*p);
+}
+
+/* Variables that other parts of the program read. */
+static const char *const other_variables[] = {
+	"GPUWARD_SIM",         "GPUWARD_SIM_LIBRARY", "GPUWARD_MARK_FD",
+	"GPUWARD_LIBRARY",     "GPUWARD_BUILD",       "GPUWARD_GOLDEN",
+	"GPUWARD_CONFIG_ROOT", "GPUWARD_ADDRESS",     "GPUWARD_GPU",
+};
+#define OTHERS (sizeof(other_variables) / sizeof(other_variables[0]))
+
+static void unknown_variable(struct config_reader *r, const char *word)
+{
+	char names[CONFIG_ROWS][CONFIG_NAME_MAX], meant[CONFIG_MEANT_MAX];
+	const struct config_place at = { CONFIG_VARIABLE, word, 0, 0 };
+	const char *known[CONFIG_ROWS + OTHERS];
+
+	if (strncmp(word, "GPUWARD_TEST_", 13) == 0)
+		return;
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		config_variable(&config_rows[i], names[i]);
+		known[i] = names[i];
+	}
+	memcpy(known + CONFIG_ROWS, other_variables, sizeof(other_variables));
+	for (unsigned i = 0; i < CONFIG_ROWS + OTHERS; i++)
+		if (strcmp(known[i], word) == 0)
+			return;
+	config_warn(r, &at, "unknown setting, ignored%s",
+		    config_meant(suggest(word, known, CONFIG_ROWS + OTHERS, sizeof(known[0])),
+				 meant));
+}
+
+static void unknown_variables(struct config_reader *r)
+{
+	for (char **e = environ; e && *e; e++) {
+		char word[CONFIG_NAME_MAX];
+
+		if (strncmp(*e, "GPUWARD_", 8) != 0)
+			continue;
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(*e, "="), *e);
+		unknown_variable(r, word);
+	}
+}
+
+static void config_variables_read(struct config_reader *r)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		char name[CONFIG_NAME_MAX];
+		struct config_place at = { CONFIG_VARIABLE, name, 0, 0 };
+		struct config_value v;
+		const char *text;
+
+		config_variable(&config_rows[i], name);
+		text = getenv(name);
+		/* An empty variable counts as not set; container files often have them. */
+		if (!text || !*text || !config_value_text(r, &config_rows[i], &at, text, &v))
+			continue;
+		config_value_set(r->c, &config_rows[i], &v);
+		r->m->place[i] = at;
+		r->m->place[i].name = config_keep(r, name, strlen(name));
+	}
+	unknown_variables(r);
+}
+
+/* ---- flags ---- */
+
+/* Finds a row by its flag or by "section.key". */
+static const struct config_row *find_flag(const char *name)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_rows[i];
+		size_t n = strlen(row->section);
+
+		if (row->flag && strcmp(row->flag, name) == 0)
+			return row;
+		if (strncmp(row->section, name, n) == 0 && name[n] == '.' &&
+		    strcmp(row->key, name + n + 1) == 0)
+			return row;
+	}
+	return NULL;
+}
+
+/* A list flag that is given again appends. */
+static void append(struct config_reader *r, const struct config_row *row,
+		   const struct config_place *at, struct config_value *v)
+{
+	struct config_value before;
+	const unsigned id = (unsigned)(row - config_rows);
+
+	if (row->type != CONFIG_LIST || r->given[id].from != CONFIG_FLAG)
+		return;
+	config_value_get(r->c, row, &before);
+	if (before.list.count + v->list.count > CONFIG_LIST_MAX) {
+		config_complain(r, at, "must be a list of at most %d items", CONFIG_LIST_MAX);
+		return;
+	}
+	memcpy(before.list.item + before.list.count, v->list.item,
+	       v->list.count * sizeof(v->list.item[0]));
+	before.list.count += v->list.count;
+	*v = before;
+}
+
+static void read_flag(struct config_reader *r, const struct config_flag *f)
+{
+	const struct config_row *row = find_flag(f->name);
+	struct config_place at = { CONFIG_FLAG, NULL, 0, 0 };
+	struct config_value v;
+	char name[CONFIG_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s%s", row && !row->flag ? "" : "--", f->name);
+	at.name = name;
+	if (!row) {
+		config_complain(r, &at, "no such setting");
+		return;
+	}
+	if (!config_value_text(r, row, &at, f->value ? f->value : "true", &v))
+		return;
+	append(r, row, &at, &v);
+	config_value_set(r->c, row, &v);
+	at.name = config_keep(r, name, strlen(name));
+	r->given[row - config_rows] = at;
+	r->m->place[row - config_rows] = at;
+}
+
+static void config_flags_read(struct config_reader *r, const struct config_flag *flags,
+			      unsigned n)
+{
+	memset(r->given, 0, sizeof(r->given));
+	for (unsigned i = 0; i < n; i++)
+		read_flag(r, &flags[i]);
+}
+
+/* ---- reading ---- */
+
+static void set_defaults(struct config_reader *r)
 {
 	struct config_value v;
 
@@ -188,17 +333,16 @@ static void standards(struct config_reader *r)
 			config_value_set(r->c, &config_rows[i], &v);
 }
 
-static int begin(struct config_reader *r, struct config *c, struct config_faults *faults)
+static int config_begin(struct config_reader *r, struct config *c, struct config_faults *faults)
 {
 	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 
 	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
 	*r = (struct config_reader){ .c = c, .m = c->memory, .faults = faults };
 	if (!r->m)
-		config_fail(r, -GW_E_NOMEM, &nowhere,
-			    "there is no memory for the configuration");
+		config_fail(r, -GW_E_NOMEM, &nowhere, CONFIG_NO_MEMORY);
 	else
-		standards(r);
+		set_defaults(r);
 	return r->m ? 0 : -GW_E_NOMEM;
 }
 
@@ -207,7 +351,7 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 {
 	struct config_reader r;
 
-	if (begin(&r, c, faults) != 0)
+	if (config_begin(&r, c, faults) != 0)
 		return faults->err;
 	config_files_read(&r, path);
 	config_variables_read(&r);
@@ -228,21 +372,30 @@ int config_read_files(const struct config *c, struct config_faults *faults)
 	return faults->err;
 }
 
-int config_read_text(struct config *c, const char *name, const char *text, size_t size,
-		     struct config_faults *faults)
+static int read_text(struct config *c, const char *name, const char *text, size_t size,
+		     bool variables, struct config_faults *faults)
 {
 	struct config_reader r;
 
-	if (begin(&r, c, faults) == 0) {
+	if (config_begin(&r, c, faults) == 0) {
 		config_file_text(&r, name, text, size);
+		if (variables)
+			config_variables_read(&r);
 		guard_config_profile(&r);
 		config_check(&r);
 	}
 	return faults->err;
 }
 
-/* Whole lines; those that do not fit are counted. */
-static void lines(const struct config_faults *f, bool warnings, char *message, size_t size)
+int config_read_text(struct config *c, const char *name, const char *text, size_t size,
+		     struct config_faults *faults)
+{
+	return read_text(c, name, text, size, false, faults);
+}
+
+/* Writes whole lines; counts those that do not fit. */
+static void faults_to_lines(const struct config_faults *f, bool warnings, char *message,
+			    size_t size)
 {
 	char text[8192], last[64];
 	unsigned left = f->more;
@@ -265,24 +418,46 @@ static void lines(const struct config_faults *f, bool warnings, char *message, s
 	}
 }
 
+/* Turns the result of a read into lines of text; takes f. */
+static int end_load(struct config *c, struct config_faults *f, char *message, size_t size)
+{
+	int err = f->err;
+
+	if (err)
+		config_done(c);
+	faults_to_lines(f, err == 0, message, size);
+	config_faults_done(f);
+	free(f);
+	return err;
+}
+
+static int no_memory(struct config *c, char *message, size_t size)
+{
+	*c = (struct config){ 0 };
+	snprintf(message, size, CONFIG_NO_MEMORY);
+	return -GW_E_NOMEM;
+}
+
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size)
 {
 	struct config_faults *f = calloc(1, sizeof(*f));
-	int err;
 
-	if (!f) {
-		*c = (struct config){ 0 };
-		snprintf(message, size, "there is no memory for the configuration");
-		return -GW_E_NOMEM;
-	}
-	err = config_read(c, path, flags, n, f);
-	if (err)
-		config_done(c);
-	lines(f, err == 0, message, size);
-	config_faults_done(f);
-	free(f);
-	return err;
+	if (!f)
+		return no_memory(c, message, size);
+	config_read(c, path, flags, n, f);
+	return end_load(c, f, message, size);
+}
+
+int config_load_text(struct config *c, const char *name, const char *text, size_t n,
+		     char *message, size_t size)
+{
+	struct config_faults *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return no_memory(c, message, size);
+	read_text(c, name, text, n, true, f);
+	return end_load(c, f, message, size);
 }
 
 static void first_error(const struct config_faults *f, char *message, size_t size)
@@ -302,10 +477,8 @@ static void first_error(const struct config_faults *f, char *message, size_t siz
 int config_load_rest(struct config *c, char *message, size_t size)
 {
 	struct config_faults *f = calloc(1, sizeof(*f));
-	int err = -GW_E_NOMEM;
+	int err = no_memory(c, message, size);
 
-	*c = (struct config){ 0 };
-	snprintf(message, size, "there is no memory for the configuration");
 	if (!f)
 		return err;
 	err = config_read(c, NULL, NULL, 0, f);

@@ -1,11 +1,11 @@
-/* config: every setting of the service, once.
+/* config: every setting of the service.
  *
- * config.def has a row for each: section, key, type, default, what it is called in the environment
- * and on the command line, help.  Made of it: the struct below, the reader of the file (which refuses
- * with file:line:column and a suggestion), the environment, the flags of `gpuward serve`, `config
- * print`, and the table of gpuward.toml(5).  Later wins: defaults, /etc/gpuward/gpuward.toml, what
- * is in /etc/gpuward/gpuward.d, the user's file (--config stands in place of all these files),
- * environment, flags. */
+ * config.def has one row per setting: section, key, type, default, flag, help. It yields the
+ * struct below, the file reader (errors have file:line:column and a suggestion), the
+ * environment variables, the flags of `gpuward serve`, `config print` and the table of
+ * gpuward.toml(5). Later sources override earlier ones: defaults, /etc/gpuward/gpuward.toml,
+ * /etc/gpuward/gpuward.d, the user's file (--config replaces all these files), environment,
+ * flags. */
 #ifndef GW_DAEMON_CONFIG_H
 #define GW_DAEMON_CONFIG_H
 
@@ -47,21 +47,23 @@ struct config {
 	CONFIG_C_##type section##_##key;
 #include "config.def"
 #undef O
-	void *memory; /* all texts, and where each value came from; config_done() */
+	void *memory; /* texts and the origin of each value; freed by config_done() */
 };
 
-/* A flag of the command line: name as in the table, value as typed (a BOOL: NULL is true).  A list
- * may be given again.  A name "section.key" is a setting without a flag of its own. */
+/* A flag of the command line: name as in config.def, value as typed (a BOOL: NULL is true). A
+ * list may be given several times. The name "section.key" addresses a setting that has no
+ * flag. */
 struct config_flag {
 	const char *name, *value;
 };
 
-/* Something wrong, or worth a warning, and where it stands. */
+/* Where a value or an error comes from. */
 enum config_source { CONFIG_STANDARD, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_FLAG };
 
 struct config_place {
 	enum config_source from;
-	const char *name; /* the file, the variable, the flag with its dashes; NULL: standard */
+	/* the file, the variable, or the flag with its dashes; NULL: default */
+	const char *name;
 	unsigned line, column; /* of a file, from 1; 0: the whole file */
 };
 
@@ -71,53 +73,59 @@ struct config_fault {
 	char *text; /* a sentence without full stop */
 };
 
-/* All that was found, up to CONFIG_FAULTS; the rest is counted. */
+/* Errors and warnings, at most CONFIG_FAULTS; `more` counts the rest. */
 #define CONFIG_FAULTS 100
 struct config_faults {
 	struct config_fault fault[CONFIG_FAULTS];
 	unsigned count, more, errors;
-	int err; /* of the first error: what config_read() returns */
+	int err; /* the first error; config_read() returns it */
 };
 void config_faults_done(struct config_faults *f);
 
 /* "file:line:column: sentence", "GPUWARD_LISTEN: sentence", "--listen: sentence". */
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
-/* Reads everything.  path: of --config, NULL: the usual places.  0, -GW_E_NOENT (path is not there),
- * -GW_E_PARSE (a file), -GW_E_ARG (environment, flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or
- * -GW_E_NOMEM; faults (zeroed by the caller, ended with config_faults_done()) hold every error, and
- * warnings on success too.  config_done() in any case: a failure leaves the files that were read. */
+/* Reads the whole configuration. path: argument of --config; NULL: the usual files. 0,
+ * -GW_E_NOENT (path does not exist), -GW_E_PARSE (a file), -GW_E_ARG (environment, flags),
+ * -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. faults (zeroed by the caller, freed with
+ * config_faults_done()) has every error, and on success the warnings. Call config_done() in
+ * any case. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
-/* Are the files that a configuration names there, and can they be used?  Of one that was read without error; what the service
- * would refuse is an error, what it finds out later a warning.  As config_read(). */
+/* Checks the files that a valid configuration names (token, certificates). A file that the
+ * service would refuse is an error; one that only matters later is a warning. Returns as
+ * config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);
 
-/* The same with the faults as lines of text: the errors, or on success the warnings or ""
- * ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?").  On failure c is empty and
- * needs no config_done(). */
+/* As config_read(), with the faults as lines of text: the errors, or on success the warnings
+ * or "" ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?"). On failure c
+ * is empty and needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
-/* For a command that wants a part of it, such as where the service listens, while the service runs on with what it read
- * before: files in their usual places, each as far as it can be read.  0, or the error of the first mistake with its
- * place and sentence, and how many more there are; c has the rest then, and is empty after -GW_E_NOMEM alone. */
+/* As config_load() for one text in the place of all files; name is for the messages. */
+int config_load_text(struct config *c, const char *name, const char *text, size_t n,
+		     char *message, size_t size);
+/* For a command that needs part of the configuration, such as the listen addresses, even if
+ * it has errors: reads the usual files as far as possible. 0, or the first error with its
+ * text in message and the number of further errors; c has the valid settings, and is empty
+ * only after -GW_E_NOMEM. */
 int config_load_rest(struct config *c, char *message, size_t size);
 void config_done(struct config *c);
 
-/* As a commented TOML file, which reads back to the same values; origin: beside each value where
- * it came from. */
+/* Writes a commented TOML file that reads back to the same values. origin: adds where each
+ * value came from. */
 void config_print(struct buf *out, const struct config *c, bool origin);
-/* Likewise, with what nobody set as a comment: a file to begin with.  A default that is written down would
- * keep a profile from setting it. */
+/* As config_print(), with defaults commented out: a file to start from. A default that is
+ * written as a value would prevent a profile from setting it. */
 void config_print_example(struct buf *out, const struct config *c);
 
-/* As members of the object that is open: values (durations in seconds) and origins. */
+/* Writes values (durations in seconds) and origins as members of the open object. */
 void config_json(struct json *j, const struct config *c);
 
-/* Files that were read, for a log line: joined by ", ", or "". */
+/* The files that were read, joined by ", ", for a log line; or "". */
 const char *config_files(const struct config *c);
-/* One by one; NULL past the last. */
+/* File i; NULL past the last. */
 const char *config_file(const struct config *c, unsigned i);
 
 #endif

@@ -1,7 +1,8 @@
-/* What values mean together, and texts that have a form of their own. */
+/* Checks values that depend on each other, and texts with a format: addresses, hosts,
+ * origins. */
 #include "config_read.h"
 
-#include "base/secret.h"
+#include "base/file.h"
 
 #include <gpuward.h>
 
@@ -45,13 +46,13 @@ static const char *check_ipv6(const char *text)
 		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
 	n = strcspn(text + 1, "%]"); /* without the interface */
 	if (n >= sizeof(address))
-		return "this is no IPv6 address";
+		return "not an IPv6 address";
 	memcpy(address, text + 1, n);
 	address[n] = '\0';
-	return inet_pton(AF_INET6, address, &in6) == 1 ? NULL : "this is no IPv6 address";
+	return inet_pton(AF_INET6, address, &in6) == 1 ? NULL : "not an IPv6 address";
 }
 
-/* All digits and dots: it was meant as an address. */
+/* A host of digits and dots is meant as an IPv4 address. */
 static const char *check_host(const char *host)
 {
 	struct in_addr in;
@@ -60,7 +61,7 @@ static const char *check_host(const char *host)
 		return "the host is missing: write 127.0.0.1:PORT, or 0.0.0.0:PORT for all "
 		       "addresses";
 	if (!host[strspn(host, "0123456789.")])
-		return inet_pton(AF_INET, host, &in) == 1 ? NULL : "this is no IPv4 address";
+		return inet_pton(AF_INET, host, &in) == 1 ? NULL : "not an IPv4 address";
 	for (const char *p = host; *p; p++)
 		if (!isalnum((unsigned char)*p) && *p != '-' && *p != '.' && *p != '_')
 			return "a host name has letters, digits, dots and dashes";
@@ -136,13 +137,14 @@ static void check_list(struct config_reader *r, enum config_id id,
 					config_rows[id].key, list->item[i], why);
 		for (unsigned k = 0; k < i; k++)
 			if (strcasecmp(list->item[k], list->item[i]) == 0)
-				config_complain(r, place(r, id), "%s: \"%.100s\" stands twice",
+				config_complain(r, place(r, id),
+						"%s: \"%.100s\" is listed twice",
 						config_rows[id].key, list->item[i]);
 	}
 }
 
-/* What was refused stands at another value: judging that would only confuse. */
-static bool understood(const struct config_reader *r, enum config_id a, enum config_id b)
+/* A refused setting still has its old value; checks that use it would only confuse. */
+static bool both_valid(const struct config_reader *r, enum config_id a, enum config_id b)
 {
 	return !r->bad[a] && !r->bad[b];
 }
@@ -151,7 +153,7 @@ static void check_tls(struct config_reader *r)
 {
 	const char *cert = r->c->service_tls_cert, *key = r->c->service_tls_key;
 
-	if (!understood(r, CONFIG_ID_service_tls_cert, CONFIG_ID_service_tls_key))
+	if (!both_valid(r, CONFIG_ID_service_tls_cert, CONFIG_ID_service_tls_key))
 		return;
 	if (cert && !key)
 		config_complain(r, place(r, CONFIG_ID_service_tls_cert),
@@ -161,7 +163,7 @@ static void check_tls(struct config_reader *r)
 				"tls_key is set and tls_cert is not; TLS needs both");
 }
 
-/* Can other machines reach it?  Of a name that is not known here. */
+/* Can other machines reach this address? For a host name the answer is unknown: false. */
 static bool is_exposed(const char *address)
 {
 	if (strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
@@ -170,7 +172,7 @@ static bool is_exposed(const char *address)
 	return *address == '[' || !address[strspn(address, "0123456789.:")];
 }
 
-/* The service refuses to open it; here it is only told, since systemd may open other sockets. */
+/* Only a warning: the service refuses such an address, but systemd may pass other sockets. */
 static void check_exposure(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -180,12 +182,11 @@ static void check_exposure(struct config_reader *r)
 	for (unsigned i = 0; i < c->service_listen.count; i++)
 		if (is_exposed(c->service_listen.item[i]) &&
 		    !config_check_address(c->service_listen.item[i]))
-			config_warn(
-				r, place(r, CONFIG_ID_service_listen),
-				"listen: \"%.100s\" can be reached from other machines; the "
-				"service refuses that without token_file and tls_cert, unless "
-				"insecure is true",
-				c->service_listen.item[i]);
+			config_warn(r, place(r, CONFIG_ID_service_listen),
+				    "listen: \"%.100s\" is reachable from other machines; the "
+				    "service refuses it unless token_file and tls_cert are "
+				    "set, or insecure is true",
+				    c->service_listen.item[i]);
 }
 
 static void check_unix_mode(struct config_reader *r)
@@ -205,13 +206,13 @@ static void check_streams(struct config_reader *r)
 	const struct config *c = r->c;
 
 	if (c->service_streams > c->service_connections &&
-	    understood(r, CONFIG_ID_service_streams, CONFIG_ID_service_connections))
+	    both_valid(r, CONFIG_ID_service_streams, CONFIG_ID_service_connections))
 		config_complain(r,
 				place(r, is_set(r, CONFIG_ID_service_streams)
 						 ? CONFIG_ID_service_streams
 						 : CONFIG_ID_service_connections),
-				"streams (%llu) are connections too: they must be at most "
-				"connections (%llu)",
+				"streams (%llu) must not exceed connections (%llu), because "
+				"each stream uses a connection",
 				(unsigned long long)c->service_streams,
 				(unsigned long long)c->service_connections);
 }
@@ -219,7 +220,7 @@ static void check_streams(struct config_reader *r)
 static void check_nvml(struct config_reader *r)
 {
 	if (r->c->device_require_nvml && !r->c->device_enable_nvml &&
-	    understood(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
+	    both_valid(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
 		config_complain(r, place(r, CONFIG_ID_device_require_nvml),
 				"require_nvml is true and enable_nvml is false; they exclude "
 				"each other");
@@ -250,9 +251,9 @@ void config_check(struct config_reader *r)
 
 /* ---- files ---- */
 
-#define SERVICE_USER "gpuward" /* of the packaged unit */
+#define SERVICE_USER "gpuward" /* User= of the packaged systemd unit */
 
-/* Root can read it, and so this check is no help: the service is another user. */
+/* Root can read every file, so check with the mode bits whether the service's user can. */
 static void warn_owner(struct config_reader *r, const struct config_place *at, const char *key,
 		       const char *path)
 {
@@ -267,12 +268,14 @@ static void warn_owner(struct config_reader *r, const struct config_place *at, c
 			key, path, path);
 }
 
-/* Whoever checks may be another user than the service: what it may read is then not known. */
-static void not_ours(struct config_reader *r, const struct config_place *at, const char *key,
-		     const char *path)
+/* The user who runs the check need not be the service's user. */
+static void warn_unreadable(struct config_reader *r, const struct config_place *at,
+			    const char *key, const char *path)
 {
-	config_warn(r, at, "%s: %.200s cannot be read by this user; can the service's?", key,
-		    path);
+	config_warn(r, at,
+		    "%s: %.200s is not readable by this user; make sure that the service's "
+		    "user can read it",
+		    key, path);
 }
 
 static void check_token_file(struct config_reader *r)
@@ -289,7 +292,7 @@ static void check_token_file(struct config_reader *r)
 	if (!err)
 		warn_owner(r, at, "token_file", path);
 	else if (err == -GW_E_PERM && access(path, R_OK) != 0)
-		not_ours(r, at, "token_file", path);
+		warn_unreadable(r, at, "token_file", path);
 	else
 		config_complain(r, at, "token_file: %s", message);
 }
@@ -299,7 +302,7 @@ static void check_readable(struct config_reader *r, enum config_id id, const cha
 	if (!path || access(path, R_OK) == 0)
 		return;
 	if (errno == EACCES)
-		not_ours(r, place(r, id), config_rows[id].key, path);
+		warn_unreadable(r, place(r, id), config_rows[id].key, path);
 	else
 		config_complain(r, place(r, id), "%s: %.200s cannot be read: %s",
 				config_rows[id].key, path, strerror(errno));

@@ -1,7 +1,7 @@
-/* Files of the configuration: where they lie, and what stands in them.
+/* Reads the configuration files.
  *
- * The keys of the guard's first design were flat or in [guard] or [gpu]; such files are read as they
- * are. */
+ * The first version of the guard had its keys at the top level, in [guard] or in [gpu]; such
+ * files are still read. */
 #include "config_read.h"
 
 #include "base/suggest.h"
@@ -17,43 +17,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Keys that the first design had, and the tables in which such a file may have them. */
-static const enum config_id original[] = {
+/* Keys of the first version, and the tables in which old files have them. */
+static const enum config_id legacy_keys[] = {
 	CONFIG_ID_device_enable_nvml,
 	CONFIG_ID_device_require_nvml,
 };
-static const char *const original_tables[] = { "", "guard", "gpu" };
+static const char *const legacy_tables[] = { "", "guard", "gpu" };
 
-/* Those that are called otherwise now: how they are read, and what they come to. */
+/* Renamed keys: how the old value converts to the setting that replaced it. */
 static const struct renamed {
 	struct config_row old;
 	enum config_id now;
-	enum { AS_IT_IS, YES_ENFORCES, IN_MS } how;
+	enum { SAME, TRUE_ENFORCES, SECONDS_TO_MS } how;
 } renamed[] = {
 #define R(section, key, type, least, most, now, how)                                       \
 	{                                                                                  \
 		{ #section, #key, CONFIG_##type, NULL, least, most, NULL, NULL, NULL, 0 }, \
 			CONFIG_ID_##section##_##now, how                                   \
 	}
-	R(guard, auto_evict_for_user_apps, BOOL, 0, 0, mode, YES_ENFORCES),
-	R(guard, process_check_interval_secs, NUMBER, 0.01, 3600, poll_ms, IN_MS),
-	R(health, enable_health_monitoring, BOOL, 0, 0, enabled, AS_IT_IS),
-	R(health, health_check_interval_secs, NUMBER, 0.1, 3600, interval_s, AS_IT_IS),
-	R(health, temperature_threshold_celsius, NUMBER, 30, 120, temp_override_c, AS_IT_IS),
-	R(capacity, enable_capacity_tracking, BOOL, 0, 0, enabled, AS_IT_IS),
+	R(guard, auto_evict_for_user_apps, BOOL, 0, 0, mode, TRUE_ENFORCES),
+	R(guard, process_check_interval_secs, NUMBER, 0.01, 3600, poll_ms, SECONDS_TO_MS),
+	R(health, enable_health_monitoring, BOOL, 0, 0, enabled, SAME),
+	R(health, health_check_interval_secs, NUMBER, 0.1, 3600, interval_s, SAME),
+	R(health, temperature_threshold_celsius, NUMBER, 30, 120, temp_override_c, SAME),
+	R(capacity, enable_capacity_tracking, BOOL, 0, 0, enabled, SAME),
 #undef R
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Keys come from the file: control characters and NUL are shown as '?', long ones cut. */
+/* Keys come from the file: shows control characters and NUL as '?', truncates long keys. */
 const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_SHOWN_MAX])
 {
 	size_t len = n->key_len < CONFIG_SHOWN_MAX - 1 ? n->key_len : CONFIG_SHOWN_MAX - 1;
 
 	for (size_t i = 0; i < len; i++)
 		out[i] = (unsigned char)n->key[i] < 0x20 || n->key[i] == 0x7f ? '?' : n->key[i];
-	/* Not in the middle of a character. */
+	/* Do not cut inside a UTF-8 character. */
 	while (len && len < n->key_len && ((unsigned char)n->key[len] & 0xc0) == 0x80)
 		len--;
 	out[len] = '\0';
@@ -65,34 +65,34 @@ static bool is_key(const struct toml_node *n, const char *name)
 	return n->key_len == strlen(name) && memcmp(n->key, name, n->key_len) == 0;
 }
 
-static bool is_original(unsigned id)
+static bool is_legacy(unsigned id)
 {
-	for (size_t i = 0; i < COUNT(original); i++)
-		if (original[i] == id)
+	for (size_t i = 0; i < COUNT(legacy_keys); i++)
+		if (legacy_keys[i] == id)
 			return true;
 	return false;
 }
 
-static bool is_original_table(const char *table)
+static bool is_legacy_table(const char *table)
 {
-	for (size_t i = 0; i < COUNT(original_tables); i++)
-		if (strcmp(original_tables[i], table) == 0)
+	for (size_t i = 0; i < COUNT(legacy_tables); i++)
+		if (strcmp(legacy_tables[i], table) == 0)
 			return true;
 	return false;
 }
 
-/* Does the table, "" at the top, have the row? */
+/* Does the table ("": top level) have this row? */
 static bool has_row(const char *table, unsigned id)
 {
 	return strcmp(config_rows[id].section, table) == 0 ||
-	       (is_original_table(table) && is_original(id));
+	       (is_legacy_table(table) && is_legacy(id));
 }
 
 static const struct renamed *find_renamed(const char *table, const struct toml_node *n)
 {
 	for (size_t i = 0; i < COUNT(renamed); i++)
 		if (is_key(n, renamed[i].old.key) &&
-		    (is_original_table(table) || strcmp(renamed[i].old.section, table) == 0))
+		    (is_legacy_table(table) || strcmp(renamed[i].old.section, table) == 0))
 			return &renamed[i];
 	return NULL;
 }
@@ -105,7 +105,7 @@ static const struct config_row *find_row(const char *table, const struct toml_no
 	return NULL;
 }
 
-/* ---- what stands in it ---- */
+/* ---- contents ---- */
 
 struct file {
 	struct config_reader *r;
@@ -117,7 +117,7 @@ static struct config_place key_place(const struct file *f, const struct toml_nod
 	return (struct config_place){ CONFIG_FILE, f->name, n->key_line, n->key_column };
 }
 
-/* A value under an old name, as the setting has it that took its place. */
+/* Reads a value under an old key as the value of the new setting. */
 static bool read_renamed(const struct file *f, const struct renamed *old,
 			 const struct config_place *at, const struct toml_node *n,
 			 struct config_value *ret)
@@ -126,15 +126,14 @@ static bool read_renamed(const struct file *f, const struct renamed *old,
 
 	if (!config_value_node(f->r, &old->old, at, n, ret))
 		return false;
-	if (old->how == YES_ENFORCES)
+	if (old->how == TRUE_ENFORCES)
 		return config_value_text(f->r, now, at, ret->yes ? "enforce" : "observe", ret);
-	if (old->how == IN_MS)
+	if (old->how == SECONDS_TO_MS)
 		ret->number *= 1000;
 	return true;
 }
 
-/* The table may have the same setting twice: in its place and where it once was, or what it was
- * once called (old). */
+/* A file may have the same setting twice: in its new and its old place, or under both names. */
 static void assign(const struct file *f, const struct config_row *row,
 		   const struct renamed *old, const struct toml_node *n)
 {
@@ -171,7 +170,7 @@ static bool assign_any(const struct file *f, const char *table, const struct tom
 	return row || old;
 }
 
-/* The nearest key of the table, else the nearest of all with its section. */
+/* Suggests the nearest key of the table, or else of all sections. */
 static const char *nearest(const char *table, const char *name,
 			   char out[static CONFIG_MEANT_MAX])
 {
@@ -182,7 +181,7 @@ static const char *nearest(const char *table, const char *name,
 		if (has_row(table, i))
 			keys[count++] = config_rows[i].key;
 	for (size_t i = 0; i < COUNT(renamed); i++)
-		if (is_original_table(table) || strcmp(renamed[i].old.section, table) == 0)
+		if (is_legacy_table(table) || strcmp(renamed[i].old.section, table) == 0)
 			keys[count++] = renamed[i].old.key;
 	near = suggest(name, keys, count, sizeof(keys[0]));
 	if (near)
@@ -196,7 +195,7 @@ static const char *nearest(const char *table, const char *name,
 	return out;
 }
 
-/* Under its name or an older one. */
+/* Does the section have this key, under its current or an old name? */
 static bool has_key(const char *section, const struct toml_node *n)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -218,7 +217,7 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
 		if ((i == 0 || strcmp(config_rows[i].section, config_rows[i - 1].section)) &&
-		    has_key(config_rows[i].section, n)) /* rows of a section stand together */
+		    has_key(config_rows[i].section, n)) /* rows of a section are contiguous */
 			found[count++] = config_rows[i].section;
 	buf_init_fixed(&b, out, CONFIG_SECTIONS_MAX);
 	for (unsigned i = 0; i < count; i++)
@@ -226,7 +225,7 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 	return count > 0;
 }
 
-/* Keys that are looked for where there are none, and what does it. */
+/* Keys that people expect but that do not exist, and what to use instead. */
 static const struct {
 	const char *table, *key, *instead;
 } instead[] = {
@@ -330,7 +329,7 @@ static void read_document(const struct file *f, const struct toml *doc)
 		read_member(f, n);
 }
 
-static void fail(const struct file *f, int rc, const struct toml_error *err)
+static void parse_failed(const struct file *f, int rc, const struct toml_error *err)
 {
 	const struct config_place at = { CONFIG_FILE, f->name, err->line, err->column };
 
@@ -345,23 +344,23 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 	int rc = toml_parse(text, size, &doc, &err);
 
 	if (rc) {
-		fail(&f, rc, &err);
+		parse_failed(&f, rc, &err);
 		return;
 	}
 	read_document(&f, doc);
 	toml_free(doc);
 }
 
-/* ---- where they lie ---- */
+/* ---- locations ---- */
 
-/* Who may write the file may say what the service does. */
-static void look_at_rights(const struct file *f)
+/* Anyone who can write the file controls the service. */
+static void check_permissions(const struct file *f)
 {
 	const struct config_place at = { CONFIG_FILE, f->name, 0, 0 };
 	struct stat st;
 
 	if (stat(f->name, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH))
-		config_warn(f->r, &at, "everybody may write this file; chmod o-w it");
+		config_warn(f->r, &at, "every user can write this file; run chmod o-w on it");
 }
 
 static void read_file(struct config_reader *r, const char *path)
@@ -375,17 +374,17 @@ static void read_file(struct config_reader *r, const char *path)
 		return;
 	rc = toml_parse_file(f.name, &doc, &err);
 	if (rc) {
-		fail(&f, rc, &err);
+		parse_failed(&f, rc, &err);
 		return;
 	}
 	if (r->m->files < CONFIG_FILES_MAX)
 		r->m->file[r->m->files++] = f.name;
-	look_at_rights(&f);
+	check_permissions(&f);
 	read_document(&f, doc);
 	toml_free(doc);
 }
 
-/* One of the usual places: it need not be there, nor need we be let as far. */
+/* A usual location; the file may be missing or not accessible. */
 static void read_usual(struct config_reader *r, const char *path)
 {
 	if (access(path, F_OK) == 0)
@@ -399,7 +398,7 @@ static int is_drop_in(const struct dirent *d)
 	return d->d_name[0] != '.' && n > 5 && strcmp(d->d_name + n - 5, ".toml") == 0;
 }
 
-/* By bytes: the order must not hang on the locale. */
+/* Byte order, so that the order does not depend on the locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);
@@ -422,7 +421,7 @@ static void read_drop_ins(struct config_reader *r, const char *root)
 		free(entry);
 }
 
-static void read_users(struct config_reader *r)
+static void read_user_file(struct config_reader *r)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	char path[PATH_MAX];
@@ -449,5 +448,5 @@ void config_files_read(struct config_reader *r, const char *path)
 	snprintf(etc, sizeof(etc), "%s/etc/gpuward/gpuward.toml", root ? root : "");
 	read_usual(r, etc);
 	read_drop_ins(r, root ? root : "");
-	read_users(r);
+	read_user_file(r);
 }

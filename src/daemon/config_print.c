@@ -1,5 +1,7 @@
-/* Values in their struct, and the configuration as a commented TOML file and as JSON. */
+/* Writes the configuration as a commented TOML file and as JSON. */
 #include "config_read.h"
+
+#include "guard_config_read.h"
 
 #include "base/number.h"
 #include "base/text.h"
@@ -7,63 +9,9 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- in the struct ---- */
+/* ---- TOML ---- */
 
-void config_value_set(struct config *c, const struct config_row *row,
-		      const struct config_value *v)
-{
-	void *at = (char *)c + row->offset;
-
-	switch (row->type) {
-	case CONFIG_BOOL: *(bool *)at = v->yes; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
-	case CONFIG_NUMBER: *(double *)at = v->number; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: *(const char **)at = v->text; break;
-	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
-	}
-}
-
-void config_value_get(const struct config *c, const struct config_row *row,
-		      struct config_value *ret)
-{
-	const void *at = (const char *)c + row->offset;
-
-	*ret = (struct config_value){ 0 };
-	switch (row->type) {
-	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
-	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
-	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
-	}
-}
-
-bool config_value_same(const struct config_row *row, const struct config_value *a,
-		       const struct config_value *b)
-{
-	if (row->type == CONFIG_BOOL)
-		return a->yes == b->yes;
-	if (row->type == CONFIG_NUMBER)
-		return a->number == b->number;
-	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
-		return text_same(a->text, b->text);
-	if (row->type != CONFIG_LIST)
-		return a->count == b->count;
-	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
-		if (!text_same(a->list.item[i], b->list.item[i]))
-			return false;
-	return true;
-}
-
-/* ---- as TOML ---- */
-
-static void quoted(struct buf *out, const char *s)
+static void add_quoted(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
 	for (; s && *s; s++) {
@@ -96,12 +44,12 @@ void config_value_print(struct buf *out, const struct config_row *row,
 		buf_addc(out, '"');
 		break;
 	case CONFIG_TEXT:
-	case CONFIG_CHOICE: quoted(out, v->text); break;
+	case CONFIG_CHOICE: add_quoted(out, v->text); break;
 	case CONFIG_LIST:
 		buf_addc(out, '[');
 		for (unsigned i = 0; i < v->list.count; i++) {
 			buf_adds(out, i ? ", " : "");
-			quoted(out, v->list.item[i]);
+			add_quoted(out, v->list.item[i]);
 		}
 		buf_addc(out, ']');
 	}
@@ -119,21 +67,21 @@ static void add_place(struct buf *out, const struct config_place *p)
 		buf_adds(out, p->name);
 }
 
-/* A path may hold what must not stand in a comment. */
-static void comment(struct buf *out, const char *text)
+/* Replaces control characters of a path, which would end the comment. */
+static void add_comment(struct buf *out, const char *text)
 {
 	for (; *text; text++)
 		buf_addc(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
 }
 
-void config_origin_print(struct buf *out, const struct config_place *p)
+static void config_origin_print(struct buf *out, const struct config_place *p)
 {
 	struct buf place;
 
 	buf_init(&place, 8192);
 	add_place(&place, p);
 	buf_adds(out, "  # ");
-	comment(out, place.p);
+	add_comment(out, place.p);
 	buf_done(&place);
 }
 
@@ -145,9 +93,28 @@ static void print_help(struct buf *out, const struct config_row *row)
 	buf_addc(out, '\n');
 }
 
-enum form { PLAIN, ORIGIN, EXAMPLE };
+static void guard_config_print(struct buf *out, const struct config_memory *m, bool origin)
+{
+	for (const struct guard_entry *e = m->entries; e; e = e->next) {
+		buf_addf(out, "\n[[%s]]\n", guard_table_names[e->table]);
+		for (unsigned k = 0; k < GUARD_KEYS; k++) {
+			const struct config_row *row = &guard_keys[k].row;
 
-static void print_row(struct buf *out, const struct config *c, unsigned i, enum form form)
+			if (!e->given[k])
+				continue;
+			buf_addf(out, "%s = ", row->key);
+			config_value_print(out, row, &e->value[k]);
+			if (origin)
+				config_origin_print(out, &e->place[k]);
+			buf_addc(out, '\n');
+		}
+	}
+}
+
+enum print_form { PLAIN, ORIGIN, EXAMPLE };
+
+static void print_row(struct buf *out, const struct config *c, unsigned i,
+		      enum print_form print_form)
 {
 	const struct config_memory *m = c->memory;
 	const struct config_row *row = &config_rows[i];
@@ -155,46 +122,46 @@ static void print_row(struct buf *out, const struct config *c, unsigned i, enum 
 
 	print_help(out, row);
 	config_value_get(c, row, &v);
-	if (form == EXAMPLE && m->place[i].from == CONFIG_STANDARD)
+	if (print_form == EXAMPLE && m->place[i].from == CONFIG_STANDARD)
 		buf_addc(out, '#');
 	buf_addf(out, "%s = ", row->key);
 	config_value_print(out, row, &v);
-	if (form == ORIGIN)
+	if (print_form == ORIGIN)
 		config_origin_print(out, &m->place[i]);
 	buf_addc(out, '\n');
 }
 
-static void print(struct buf *out, const struct config *c, enum form form)
+static void print_config(struct buf *out, const struct config *c, enum print_form print_form)
 {
 	const char *section = "";
 
 	buf_adds(out, "# The configuration of gpuward serve; see gpuward.toml(5).\n");
-	if (form == EXAMPLE)
+	if (print_form == EXAMPLE)
 		buf_adds(out,
-			 "# A value behind # is the default: take the # away to change it.\n");
+			 "# Commented values are the defaults; remove the # to change one.\n");
 	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
 		if (strcmp(section, config_rows[i].section) != 0)
 			buf_addf(out, "\n[%s]\n", config_rows[i].section);
 		section = config_rows[i].section;
-		print_row(out, c, i, form);
+		print_row(out, c, i, print_form);
 	}
-	guard_config_print(out, c->memory, form == ORIGIN);
+	guard_config_print(out, c->memory, print_form == ORIGIN);
 }
 
 void config_print(struct buf *out, const struct config *c, bool origin)
 {
-	print(out, c, origin ? ORIGIN : PLAIN);
+	print_config(out, c, origin ? ORIGIN : PLAIN);
 }
 
 void config_print_example(struct buf *out, const struct config *c)
 {
-	print(out, c, EXAMPLE);
+	print_config(out, c, EXAMPLE);
 }
 
 /* ---- JSON ---- */
 
-void config_value_json(struct json *j, const char *key, const struct config_row *row,
-		       const struct config_value *v)
+static void config_value_json(struct json *j, const char *key, const struct config_row *row,
+			      const struct config_value *v)
 {
 	switch (row->type) {
 	case CONFIG_BOOL: json_bool(j, key, v->yes); break;
@@ -212,7 +179,7 @@ void config_value_json(struct json *j, const char *key, const struct config_row 
 	}
 }
 
-void config_origin_json(struct json *j, const char *key, const struct config_place *p)
+static void config_origin_json(struct json *j, const char *key, const struct config_place *p)
 {
 	struct buf place;
 
@@ -222,7 +189,7 @@ void config_origin_json(struct json *j, const char *key, const struct config_pla
 	buf_done(&place);
 }
 
-static void sections(struct json *j, const struct config *c, bool origins)
+static void json_sections(struct json *j, const struct config *c, bool origins)
 {
 	const struct config_memory *m = c->memory;
 
@@ -242,13 +209,51 @@ static void sections(struct json *j, const struct config *c, bool origins)
 	}
 }
 
+static const char *const plural[GUARD_TABLES] = { "workers", "rules", "schedules" };
+
+/* Keys in the order of guard_config.def, so that those of match are contiguous. */
+static void entry_json(struct json *j, const struct guard_entry *e)
+{
+	static const char match[] = "match.";
+	bool in_match = false;
+
+	json_object(j, NULL);
+	for (unsigned k = 0; k < GUARD_KEYS; k++) {
+		const struct config_row *row = &guard_keys[k].row;
+		bool of_match = e->table != GUARD_SCHEDULE &&
+				strncmp(row->key, match, strlen(match)) == 0;
+
+		if (of_match && !in_match)
+			json_object(j, "match");
+		else if (in_match && !of_match)
+			json_object_end(j);
+		in_match = of_match;
+		if (e->given[k])
+			config_value_json(j, row->key + (of_match ? strlen(match) : 0), row,
+					  &e->value[k]);
+	}
+	config_origin_json(j, "origin", &e->at);
+	json_object_end(j);
+}
+
+static void guard_config_json(struct json *j, const struct config_memory *m)
+{
+	for (unsigned t = 0; t < GUARD_TABLES; t++) {
+		json_array(j, plural[t]);
+		for (const struct guard_entry *e = m->entries; e; e = e->next)
+			if (e->table == t)
+				entry_json(j, e);
+		json_array_end(j);
+	}
+}
+
 void config_json(struct json *j, const struct config *c)
 {
 	json_object(j, "values");
-	sections(j, c, false);
+	json_sections(j, c, false);
 	json_object_end(j);
 	json_object(j, "origins");
-	sections(j, c, true);
+	json_sections(j, c, true);
 	json_object_end(j);
 	guard_config_json(j, c->memory);
 }

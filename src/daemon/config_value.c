@@ -1,7 +1,9 @@
-/* Values of settings: out of TOML, and out of text as typed. */
+/* Converts values of settings from TOML and from text, checks their range, and stores them. */
 #include "config_read.h"
 
+#include "base/number.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -10,6 +12,60 @@
 #include <strings.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- members of struct config ---- */
+
+void config_value_set(struct config *c, const struct config_row *row,
+		      const struct config_value *v)
+{
+	void *at = (char *)c + row->offset;
+
+	switch (row->type) {
+	case CONFIG_BOOL: *(bool *)at = v->yes; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
+	case CONFIG_NUMBER: *(double *)at = v->number; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: *(const char **)at = v->text; break;
+	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
+	}
+}
+
+void config_value_get(const struct config *c, const struct config_row *row,
+		      struct config_value *ret)
+{
+	const void *at = (const char *)c + row->offset;
+
+	*ret = (struct config_value){ 0 };
+	switch (row->type) {
+	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
+	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
+	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
+	}
+}
+
+bool config_value_same(const struct config_row *row, const struct config_value *a,
+		       const struct config_value *b)
+{
+	if (row->type == CONFIG_BOOL)
+		return a->yes == b->yes;
+	if (row->type == CONFIG_NUMBER)
+		return a->number == b->number;
+	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
+		return text_same(a->text, b->text);
+	if (row->type != CONFIG_LIST)
+		return a->count == b->count;
+	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
+		if (!text_same(a->list.item[i], b->list.item[i]))
+			return false;
+	return true;
+}
 
 static const char *const wanted[] = {
 	[CONFIG_BOOL] = "true or false",
@@ -22,7 +78,7 @@ static const char *const wanted[] = {
 	[CONFIG_LIST] = "an array of strings",
 };
 
-/* Rows of the guard's tables are not of config_rows. */
+/* Rows of the guard's tables are not in config_rows. */
 static void note_bad(struct config_reader *r, const struct config_row *row)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -30,13 +86,13 @@ static void note_bad(struct config_reader *r, const struct config_row *row)
 			r->bad[i] = true;
 }
 
-/* What stands before the place is the file, which does not name the key; variables and flags do. */
-static void refuse(struct config_reader *r, const struct config_row *row,
-		   const struct config_place *at, const char *fmt, ...)
+/* A place in a file does not name the key; variables and flags do. */
+static void value_refuse(struct config_reader *r, const struct config_row *row,
+			 const struct config_place *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-static void refuse(struct config_reader *r, const struct config_row *row,
-		   const struct config_place *at, const char *fmt, ...)
+static void value_refuse(struct config_reader *r, const struct config_row *row,
+			 const struct config_place *at, const char *fmt, ...)
 {
 	char text[400];
 	va_list ap;
@@ -53,6 +109,65 @@ static void refuse(struct config_reader *r, const struct config_row *row,
 
 /* ---- numbers ---- */
 
+/* strtod() accepts hexadecimal; settings do not. */
+static bool hexadecimal(const char *text)
+{
+	return strpbrk(text, "xX") != NULL;
+}
+
+/* Prints a whole number in the largest unit that divides it. */
+static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
+{
+	const struct unit *u = units;
+
+	while (v == 0 ? strcmp(u->name, "s") != 0 && strcmp(u->name, "B") != 0
+		      : v % (uint64_t)u->size != 0)
+		u++;
+	buf_addf(out, "%llu%s", (unsigned long long)(v / (uint64_t)u->size), u->name);
+}
+
+void config_number_print(struct buf *out, const struct config_row *row, uint64_t v)
+{
+	print_scaled(out, v, row->type == CONFIG_BYTES ? unit_sizes : unit_times);
+}
+
+void config_number_show(const struct config_row *row, double v, char *out, size_t size)
+{
+	struct buf b;
+	char text[NUMBER_SIZE];
+
+	buf_init_fixed(&b, out, size);
+	if (row->type == CONFIG_DURATION && v >= 0 && v < 1e9) {
+		print_scaled(&b, (uint64_t)(v * 1e9 + 0.5), unit_times);
+	} else if (row->type == CONFIG_BYTES && v >= 0 && v < 1e18) {
+		print_scaled(&b, (uint64_t)v, unit_sizes);
+	} else {
+		number_format(v, text);
+		buf_adds(&b, text);
+	}
+}
+
+bool config_number_read(const struct config_row *row, const char *text, double *ret)
+{
+	static const struct unit plain[] = { { "", 1 }, { NULL, 0 } };
+	const char *end;
+
+	switch (row->type) {
+	case CONFIG_DURATION:
+		if (!unit_parse(text, unit_times, ret))
+			return false;
+		*ret /= 1e9;
+		return true;
+	case CONFIG_BYTES: return unit_parse(text, unit_sizes, ret);
+	case CONFIG_COUNT:
+		end = text + strspn(text, "0123456789");
+		return *text && !*end && unit_parse(text, plain, ret);
+	default:
+		*ret = number_parse(text, &end);
+		return end != text && !*end && isfinite(*ret) && !hexadecimal(text);
+	}
+}
+
 /* v in the unit of least and most. */
 static bool in_range(struct config_reader *r, const struct config_row *row,
 		     const struct config_place *at, double v)
@@ -64,7 +179,7 @@ static bool in_range(struct config_reader *r, const struct config_row *row,
 	config_number_show(row, row->least, least, sizeof(least));
 	config_number_show(row, row->most, most, sizeof(most));
 	config_number_show(row, fabs(v) < 1e300 ? v : copysign(1e300, v), is, sizeof(is));
-	refuse(r, row, at, "from %s to %s, not %s", least, most, is);
+	value_refuse(r, row, at, "from %s to %s, not %s", least, most, is);
 	return false;
 }
 
@@ -89,9 +204,10 @@ static bool take_text(struct config_reader *r, const char *text, size_t n,
 	return n == 0 || ret->text;
 }
 
-/* The words of "a|b|c", in mem. */
+/* Splits "a|b|c" into words, stored in mem. */
 #define WORDS_MAX 32
-static unsigned split(const char *choices, char *mem, size_t size, const char *words[WORDS_MAX])
+static unsigned split_choices(const char *choices, char *mem, size_t size,
+			      const char *words[WORDS_MAX])
 {
 	unsigned n = 0;
 
@@ -108,7 +224,7 @@ static bool take_choice(struct config_reader *r, const struct config_row *row,
 {
 	char mem[256], list[320], meant[CONFIG_MEANT_MAX];
 	const char *words[WORDS_MAX];
-	unsigned n = split(row->choices, mem, sizeof(mem), words);
+	unsigned n = split_choices(row->choices, mem, sizeof(mem), words);
 	struct buf b;
 
 	for (unsigned i = 0; i < n; i++)
@@ -117,8 +233,8 @@ static bool take_choice(struct config_reader *r, const struct config_row *row,
 	buf_init_fixed(&b, list, sizeof(list));
 	for (unsigned i = 0; i < n; i++)
 		buf_addf(&b, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", words[i]);
-	refuse(r, row, at, "%s, not \"%.60s\"%s", list, text,
-	       config_meant(suggest(text, words, n, sizeof(words[0])), meant));
+	value_refuse(r, row, at, "%s, not \"%.60s\"%s", list, text,
+		     config_meant(suggest(text, words, n, sizeof(words[0])), meant));
 	return false;
 }
 
@@ -127,18 +243,18 @@ static bool add_item(struct config_reader *r, const struct config_row *row,
 		     struct config_list *list)
 {
 	if (n == 0) {
-		refuse(r, row, at, "a list without empty items");
+		value_refuse(r, row, at, "a list without empty items");
 		return false;
 	}
 	if (list->count == CONFIG_LIST_MAX) {
-		refuse(r, row, at, "a list of at most %d items", CONFIG_LIST_MAX);
+		value_refuse(r, row, at, "a list of at most %d items", CONFIG_LIST_MAX);
 		return false;
 	}
 	list->item[list->count] = config_keep(r, text, n);
 	return list->item[list->count++] != NULL;
 }
 
-/* ---- out of TOML ---- */
+/* ---- from TOML ---- */
 
 static bool has_nul(const struct toml_node *n)
 {
@@ -148,24 +264,25 @@ static bool has_nul(const struct toml_node *n)
 static bool wrong_type(struct config_reader *r, const struct config_row *row,
 		       const struct config_place *at, const struct toml_node *n)
 {
-	refuse(r, row, at, "%s, not %s %s", wanted[row->type],
-	       strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a", toml_type_name(n->type));
+	value_refuse(r, row, at, "%s, not %s %s", wanted[row->type],
+		     strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
+		     toml_type_name(n->type));
 	return false;
 }
 
-/* Numbers are most often indices of GPUs. */
+/* A number in a list is most often a GPU index. */
 static bool no_item(struct config_reader *r, const struct config_row *row,
 		    const struct config_place *at, const struct toml_node *n)
 {
 	if (n->type == TOML_INTEGER)
-		refuse(r, row, at, "an array of strings: write \"%lld\", in quotes",
-		       (long long)n->v.integer);
+		value_refuse(r, row, at, "an array of strings: write \"%lld\", in quotes",
+			     (long long)n->v.integer);
 	else if (n->type == TOML_STRING)
-		refuse(r, row, at, "an array of strings, and this one has a NUL in it");
+		value_refuse(r, row, at, "an array of strings without NUL characters");
 	else
-		refuse(r, row, at, "an array of strings, and this is %s %s",
-		       strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
-		       toml_type_name(n->type));
+		value_refuse(r, row, at, "an array of strings, but has %s %s",
+			     strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
+			     toml_type_name(n->type));
 	return false;
 }
 
@@ -193,7 +310,7 @@ static bool string_node(struct config_reader *r, const struct config_row *row,
 			struct config_value *ret)
 {
 	if (has_nul(n)) {
-		refuse(r, row, at, "a string without NUL");
+		value_refuse(r, row, at, "a string without NUL characters");
 		return false;
 	}
 	if (row->type == CONFIG_TEXT)
@@ -225,14 +342,14 @@ bool config_value_node(struct config_reader *r, const struct config_row *row,
 	case TOML_FLOAT:
 		if (isfinite(n->v.real))
 			return take_number(r, row, at, n->v.real, ret);
-		refuse(r, row, at, "a finite number");
+		value_refuse(r, row, at, "a finite number");
 		return false;
 	case TOML_STRING: return string_node(r, row, at, n, ret);
 	default: return list_node(r, row, at, n, ret);
 	}
 }
 
-/* ---- out of text ---- */
+/* ---- from text ---- */
 
 static bool bool_text(const char *text, bool *ret)
 {
@@ -281,11 +398,11 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 		if (config_number_read(row, text, &v))
 			return take_number(r, row, at, v, ret);
 	}
-	refuse(r, row, at, "%s, not \"%.60s\"", wanted[row->type], text);
+	value_refuse(r, row, at, "%s, not \"%.60s\"", wanted[row->type], text);
 	return false;
 }
 
-/* As it would stand in the file; a text without its quotes. */
+/* The default, written as in a file; a text has no quotes. */
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret)
 {
@@ -301,7 +418,7 @@ bool config_value_standard(struct config_reader *r, const struct config_row *row
 	snprintf(line, sizeof(line), "v = %s", row->standard);
 	rc = toml_parse(line, strlen(line), &doc, &err);
 	if (rc) {
-		config_fail(r, rc, &at, "a standard value cannot be read");
+		config_fail(r, rc, &at, "a built-in default is invalid");
 		return false;
 	}
 	good = config_value_node(r, row, &at, toml_top(doc)->child, ret);

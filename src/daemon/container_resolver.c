@@ -29,10 +29,10 @@ struct name {
 	char text[NAME_SIZE], socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char id[CONTAINER_RESOLVER_ID + 1]; /* "": unknown */
 	struct loop_source *source;
-	int fd;          /* -1: nothing is asked      */
-	struct buf in;   /* the answer so far         */
-	uint64_t due_ns; /* to ask, or to give it up  */
-	bool told;       /* why it is not known       */
+	int fd;          /* -1: no query is running */
+	struct buf in;   /* the answer so far */
+	uint64_t due_ns; /* time of the next query, or the deadline of this one */
+	bool logged;     /* why it is not known */
 	bool wanted;
 };
 
@@ -53,7 +53,7 @@ static bool is_id(const char *s)
 	return true;
 }
 
-/* What follows the first key of that name, which is the container's own; "": there is none. */
+/* The value of the first key of that name, which is the container's own. "": none. */
 static const char *text_of(const char *body, const char *key)
 {
 	const char *p = strstr(body, key);
@@ -81,7 +81,7 @@ int container_resolver_read(const char *answer, char id[static CONTAINER_RESOLVE
 	return 0;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 static void set_timer(struct container_resolver *c)
 {
@@ -93,7 +93,7 @@ static void set_timer(struct container_resolver *c)
 	loop_set_time(c->timer, first);
 }
 
-static void hang_up(struct name *n)
+static void query_close(struct name *n)
 {
 	loop_remove(n->source);
 	n->source = NULL;
@@ -104,39 +104,41 @@ static void hang_up(struct name *n)
 	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
 }
 
-/* Once, until it was known again. */
-__attribute__((format(printf, 2, 3))) static void tell(struct name *n, const char *fmt, ...)
+/* Logs once until the name is known again. */
+__attribute__((format(printf, 2, 3))) static void resolver_log(struct name *n, const char *fmt,
+							       ...)
 {
 	char line[512];
 	int k = snprintf(line, sizeof(line), "container %s: ", n->text);
 	va_list ap;
 
-	if (n->told)
+	if (n->logged)
 		return;
-	n->told = true;
+	n->logged = true;
 	va_start(ap, fmt);
 	vsnprintf(line + k, sizeof(line) - (size_t)k, fmt, ap);
 	va_end(ap);
-	n->of->config.tell(n->of->config.arg, line);
+	n->of->config.log(n->of->config.arg, line);
 }
 
-static void cannot_ask(struct name *n, int error)
+static void query_failed(struct name *n, int error)
 {
 	if (error == EACCES || error == EPERM)
-		tell(n,
-		     "%s may not be opened by this user: give the service the group of that "
-		     "socket (SupplementaryGroups=, by systemctl edit gpuward), or write the "
-		     "container's id in match.container",
-		     n->socket);
+		resolver_log(n,
+			     "no permission to open %s: add the socket's group to the service "
+			     "(SupplementaryGroups= with systemctl edit gpuward), or set "
+			     "match.container to the container's id",
+			     n->socket);
 	else
-		tell(n,
-		     "nobody answers at %s (%s): is the engine running? url names its socket",
-		     n->socket, strerror(error));
-	hang_up(n);
+		resolver_log(n,
+			     "no answer from %s (%s): start the container engine, or correct "
+			     "the socket path in url",
+			     n->socket, strerror(error));
+	query_close(n);
 }
 
-/* The whole answer is there. */
-static void answered(struct name *n)
+/* The answer is complete. */
+static void query_done(struct name *n)
 {
 	char id[CONTAINER_RESOLVER_ID + 1];
 	int err = n->in.err ? -GW_E_PARSE : container_resolver_read(n->in.p, id);
@@ -144,19 +146,20 @@ static void answered(struct name *n)
 
 	if (err == 0) {
 		memcpy(n->id, id, sizeof(id));
-		n->told = false;
+		n->logged = false;
 	} else {
-		tell(n, "the engine at %s %s", n->socket,
-		     err == -GW_E_NOENT ? "knows none of that name"
-					: "gives no answer that is understood");
+		resolver_log(n, "the engine at %s %s", n->socket,
+			     err == -GW_E_NOENT
+				     ? "has no container of that name"
+				     : "sent an answer that gpuward does not understand");
 	}
-	hang_up(n);
+	query_close(n);
 	set_timer(n->of);
 	if (news)
 		n->of->config.changed(n->of->config.arg);
 }
 
-static void readable(void *arg, int fd, uint32_t events)
+static void query_readable(void *arg, int fd, uint32_t events)
 {
 	struct name *n = arg;
 	char some[4096];
@@ -165,13 +168,13 @@ static void readable(void *arg, int fd, uint32_t events)
 	(void)events;
 	if (got > 0)
 		buf_add(&n->in, some, (size_t)got);
-	if (got == 0 || n->in.err) /* all of it, or more than is taken */
-		answered(n);
+	if (got == 0 || n->in.err) /* complete, or larger than ANSWER_MAX */
+		query_done(n);
 	else if (got < 0 && errno != EAGAIN && errno != EINTR)
-		cannot_ask(n, errno);
+		query_failed(n, errno);
 }
 
-static void ask(struct name *n)
+static void query_start(struct name *n)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	char request[NAME_SIZE + 80];
@@ -185,12 +188,13 @@ static void ask(struct name *n)
 	n->due_ns = clock_mono_ns(clock_real()) + ANSWER_NS;
 	if (n->fd < 0 || connect(n->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 ||
 	    send(n->fd, request, (size_t)size, MSG_NOSIGNAL) != size)
-		cannot_ask(n, errno);
-	else if (loop_add_fd(n->of->config.loop, n->fd, EPOLLIN, readable, n, &n->source) != 0)
-		hang_up(n);
+		query_failed(n, errno);
+	else if (loop_add_fd(n->of->config.loop, n->fd, EPOLLIN, query_readable, n,
+			     &n->source) != 0)
+		query_close(n);
 }
 
-static void due(void *arg, uint64_t now_ns)
+static void resolver_due(void *arg, uint64_t now_ns)
 {
 	struct container_resolver *c = arg;
 
@@ -200,16 +204,17 @@ static void due(void *arg, uint64_t now_ns)
 		if (n->due_ns > now_ns)
 			continue;
 		if (n->fd >= 0)
-			cannot_ask(n, ETIMEDOUT);
+			query_failed(n, ETIMEDOUT);
 		else
-			ask(n);
+			query_start(n);
 	}
 	set_timer(c);
 }
 
 /* ---- names ---- */
 
-static struct name *find(struct container_resolver *c, const char *text, const char *socket)
+static struct name *resolver_find(struct container_resolver *c, const char *text,
+				  const char *socket)
 {
 	for (unsigned i = 0; i < c->names; i++)
 		if (strcmp(c->name[i]->text, text) == 0 &&
@@ -218,9 +223,10 @@ static struct name *find(struct container_resolver *c, const char *text, const c
 	return NULL;
 }
 
-static struct name *want(struct container_resolver *c, const char *text, const char *socket)
+static struct name *resolver_add(struct container_resolver *c, const char *text,
+				 const char *socket)
 {
-	struct name *n = find(c, text, socket);
+	struct name *n = resolver_find(c, text, socket);
 
 	if (n || c->names == 2 * POLICY_WORKERS || strlen(text) >= sizeof(n->text) ||
 	    strlen(socket) >= sizeof(n->socket))
@@ -236,13 +242,13 @@ static struct name *want(struct container_resolver *c, const char *text, const c
 	return n;
 }
 
-static void forget(struct name *n)
+static void name_free(struct name *n)
 {
-	hang_up(n);
+	query_close(n);
 	free(n);
 }
 
-static void forget_unwanted(struct container_resolver *c)
+static void remove_unwanted(struct container_resolver *c)
 {
 	unsigned kept = 0;
 
@@ -250,11 +256,11 @@ static void forget_unwanted(struct container_resolver *c)
 		if (c->name[i]->wanted)
 			c->name[kept++] = c->name[i];
 		else
-			forget(c->name[i]);
+			name_free(c->name[i]);
 	c->names = kept;
 }
 
-void container_resolver_apply(struct container_resolver *c, struct policy *p, bool anew)
+void container_resolver_apply(struct container_resolver *c, struct policy *p, bool refresh)
 {
 	for (unsigned i = 0; i < c->names; i++)
 		c->name[i]->wanted = false;
@@ -266,18 +272,18 @@ void container_resolver_apply(struct container_resolver *c, struct policy *p, bo
 		if (!socket ||
 		    (strlen(m->container) == CONTAINER_RESOLVER_ID && is_id(m->container)))
 			continue;
-		n = want(c, m->container, socket);
+		n = resolver_add(c, m->container, socket);
 		if (!n)
 			continue;
 		n->wanted = true;
-		n->due_ns = anew && n->fd < 0 ? 1 : n->due_ns;
+		n->due_ns = refresh && n->fd < 0 ? 1 : n->due_ns;
 		if (*n->id) {
 			const char *id = policy_keep(p, n->id, CONTAINER_RESOLVER_ID);
 
 			m->container = id ? id : m->container;
 		}
 	}
-	forget_unwanted(c);
+	remove_unwanted(c);
 	set_timer(c);
 }
 
@@ -286,7 +292,7 @@ int container_resolver_new(const struct container_resolver_config *config,
 {
 	struct container_resolver *c = calloc(1, sizeof(*c));
 
-	if (!c || loop_add_timer(config->loop, due, c, &c->timer) != 0) {
+	if (!c || loop_add_timer(config->loop, resolver_due, c, &c->timer) != 0) {
 		free(c);
 		return -GW_E_NOMEM;
 	}
@@ -300,7 +306,7 @@ void container_resolver_free(struct container_resolver *c)
 	if (!c)
 		return;
 	for (unsigned i = 0; i < c->names; i++)
-		forget(c->name[i]);
+		name_free(c->name[i]);
 	loop_remove(c->timer);
 	free(c);
 }

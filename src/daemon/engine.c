@@ -2,57 +2,60 @@
 
 #include "guard_service.h"
 #include "reader.h"
-#include "self.h"
 #include "settings.h"
 
 #include "base/clock.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
 
-/* What is remembered of a GPU from tick to tick. */
-struct seen {
+/* What the engine remembers about a GPU between ticks. */
+struct gpu_state {
 	char uuid[96]; /* "": it has none */
 	enum gw_device_state state;
-	double base_j, base_s; /* energy before the meter that runs now */
-	bool known;            /* it was there before */
+	double base_j, base_s; /* energy before the current meter */
+	bool known;            /* present at an earlier tick */
 };
 
 struct engine {
 	struct engine_config config;
 	struct reader *reader;
 	struct settings *settings;
-	struct guard_settings guard; /* until it is begun */
-	bool guarded;                /* there is to be one */
+	struct guard_settings guard; /* until the guard starts */
+	bool guarded;                /* a guard is configured and not started yet */
 	struct guard_service *guarding;
 	const struct clock *clock;
 	struct view view;
-	struct view_device *device; /* DEVICES_MAX, parallel to seen */
-	struct seen *seen;
-	struct metering *metering; /* of the view */
+	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
+	struct gpu_state *gpu;
+	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause; /* of the last tick */
 	uint64_t next_event;
-	uint64_t gone_ns; /* when it was last told that a driver goes; 0: never */
+	/* when the last "driver is being removed" event was emitted; 0: never */
+	uint64_t gone_ns;
 };
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
-static uint64_t tell(struct engine *e, const struct view_event *given)
+static uint64_t engine_emit(struct engine *e, const struct view_event *given)
 {
 	struct view_event x = *given;
 
 	x.id = ++e->next_event;
 	x.wall_ns = clock_wall_ns(e->clock);
 	store_add_event(e->config.store, &x);
-	store_commit(e->config.store); /* soon: its id must not be given again after kill -9 */
+	/* write soon: after kill -9 the id must not be used again */
+	store_commit(e->config.store);
 	e->config.happened(e->config.arg, &x);
 	return x.id;
 }
@@ -66,40 +69,42 @@ void engine_tell(struct engine *e, const char *kind, const char *uuid, const cha
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	tell(e, &(struct view_event){
-			.kind = kind, .uuid = uuid, .severity = severity, .text = text });
+	engine_emit(e,
+		    &(struct view_event){
+			    .kind = kind, .uuid = uuid, .severity = severity, .text = text });
 }
 
-static const char *name_of(const struct gw_device *d)
+static const char *gpu_name(const struct gw_device *d)
 {
 	const char *name = gw_device_text(d, GW_T_NAME);
 
 	return name ? name : "GPU";
 }
 
-static void tell_state(struct engine *e, const struct gw_device *d, const struct seen *s)
+static void emit_device_state(struct engine *e, const struct gw_device *d,
+			      const struct gpu_state *s)
 {
 	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP || e->view.let_go;
 
 	if (!s->known && d->state == GW_DEVICE_OK)
 		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
-			    "GPU %u (%s) is there", d->index, name_of(d));
+			    "GPU %u (%s) found", d->index, gpu_name(d));
 	else if (d->state == GW_DEVICE_OK)
 		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
-			    "GPU %u (%s) answers again", d->index, name_of(d));
+			    "GPU %u (%s) responds again", d->index, gpu_name(d));
 	else
 		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL,
 			    well ? "info" : "error", "GPU %u (%s) is %s%s%s", d->index,
-			    name_of(d), gw_device_state_name(d->state), *d->message ? ": " : "",
-			    d->message);
+			    gpu_name(d), gw_device_state_name(d->state),
+			    *d->message ? ": " : "", d->message);
 }
 
-static void tell_driver(struct engine *e, const struct gw_status *s)
+static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
 
 	if (s->cause == GW_CAUSE_NONE) {
-		engine_tell(e, "driver", NULL, "info", "%s is open with %u GPU%s%s%s",
+		engine_tell(e, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
 			    s->backend, gw_snapshot_device_count(e->view.snap),
 			    gw_snapshot_device_count(e->view.snap) == 1 ? "" : "s",
 			    s->driver_version ? ", driver " : "",
@@ -121,7 +126,7 @@ static void count_key(char *out, size_t size, const char *what, const char *uuid
 	snprintf(out, size, "%s/%s%s%s", what, uuid, *more ? "/" : "", more);
 }
 
-static double kept(struct engine *e, const char *what, const char *uuid, const char *more)
+static double count_load(struct engine *e, const char *what, const char *uuid, const char *more)
 {
 	char key[256];
 
@@ -129,8 +134,8 @@ static double kept(struct engine *e, const char *what, const char *uuid, const c
 	return store_count(e->config.store, key);
 }
 
-static void keep(struct engine *e, const char *what, const char *uuid, const char *more,
-		 double v)
+static void count_save(struct engine *e, const char *what, const char *uuid, const char *more,
+		       double v)
 {
 	char key[256];
 
@@ -138,11 +143,11 @@ static void keep(struct engine *e, const char *what, const char *uuid, const cha
 	store_set_count(e->config.store, key, v);
 }
 
-/* A GPU that was not at this place before: its counts go on where they were. */
+/* A GPU that is new at this index continues its stored counts. */
 static void recall(struct engine *e, unsigned i, const char *uuid)
 {
 	struct view_device *v = &e->device[i];
-	struct seen *s = &e->seen[i];
+	struct gpu_state *s = &e->gpu[i];
 
 	memset(v, 0, sizeof(*v));
 	memset(s, 0, sizeof(*s));
@@ -150,15 +155,16 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 	snprintf(s->uuid, sizeof(s->uuid), "%s", uuid ? uuid : "");
 	if (!uuid)
 		return;
-	s->base_j = kept(e, "energy", uuid, "joules");
-	s->base_s = kept(e, "energy", uuid, "seconds");
-	v->state_changes = (uint64_t)kept(e, "state_changes", uuid, "");
+	s->base_j = count_load(e, "energy", uuid, "joules");
+	s->base_s = count_load(e, "energy", uuid, "seconds");
+	v->state_changes = (uint64_t)count_load(e, "state_changes", uuid, "");
 	for (unsigned a = 0; a < GW_ABSENCES; a++)
 		if (view_is_error(a))
-			v->errors[a] = (uint64_t)kept(e, "errors", uuid, gw_absence_key(a));
+			v->errors[a] =
+				(uint64_t)count_load(e, "errors", uuid, gw_absence_key(a));
 }
 
-/* The store could be read at last: what was counted meanwhile comes on top. */
+/* The store became readable late: add what was counted before to its counts. */
 static void recall_late(struct engine *e)
 {
 	if (store_last_event(e->config.store) > e->next_event)
@@ -166,23 +172,23 @@ static void recall_late(struct engine *e)
 	e->view.init_failures += (uint64_t)store_count(e->config.store, "init_failures");
 	for (unsigned i = 0; i < DEVICES_MAX; i++) {
 		struct view_device *v = &e->device[i];
-		struct seen *s = &e->seen[i];
+		struct gpu_state *s = &e->gpu[i];
 
 		if (!s->known || !s->uuid[0])
 			continue;
-		s->base_j += kept(e, "energy", s->uuid, "joules");
-		s->base_s += kept(e, "energy", s->uuid, "seconds");
-		v->state_changes += (uint64_t)kept(e, "state_changes", s->uuid, "");
+		s->base_j += count_load(e, "energy", s->uuid, "joules");
+		s->base_s += count_load(e, "energy", s->uuid, "seconds");
+		v->state_changes += (uint64_t)count_load(e, "state_changes", s->uuid, "");
 		for (unsigned a = 0; a < GW_ABSENCES; a++)
 			if (view_is_error(a))
-				v->errors[a] +=
-					(uint64_t)kept(e, "errors", s->uuid, gw_absence_key(a));
+				v->errors[a] += (uint64_t)count_load(e, "errors", s->uuid,
+								     gw_absence_key(a));
 	}
 	settings_load(e->settings);
 	settings_restore(e->settings);
 	engine_tell(e, "service", NULL, "info",
-		    "the history can be read now: counts and settings of earlier runs are taken"
-		    " up");
+		    "the history is readable now; counts and settings of earlier runs are "
+		    "restored");
 }
 
 static void count_errors(struct engine *e, unsigned i, const struct gw_device *d)
@@ -196,16 +202,16 @@ static void count_errors(struct engine *e, unsigned i, const struct gw_device *d
 		before = v->errors[a];
 		for (unsigned q = 0; q < d->value_count; q++)
 			v->errors[a] += d->value_absence[q] == a;
-		if (v->errors[a] != before && e->seen[i].uuid[0])
-			keep(e, "errors", e->seen[i].uuid, gw_absence_key(a),
-			     (double)v->errors[a]);
+		if (v->errors[a] != before && e->gpu[i].uuid[0])
+			count_save(e, "errors", e->gpu[i].uuid, gw_absence_key(a),
+				   (double)v->errors[a]);
 	}
 }
 
 static void count_energy(struct engine *e, unsigned i)
 {
 	struct view_device *v = &e->device[i];
-	struct seen *s = &e->seen[i];
+	struct gpu_state *s = &e->gpu[i];
 	double seconds, joules;
 
 	v->meter = e->metering && i < e->metering->count && !e->metering->device[i].hung
@@ -220,16 +226,16 @@ static void count_energy(struct engine *e, unsigned i)
 		v->energy_seconds = s->base_s;
 	}
 	if (s->uuid[0]) {
-		keep(e, "energy", s->uuid, "joules", v->energy_joules);
-		keep(e, "energy", s->uuid, "seconds", v->energy_seconds);
+		count_save(e, "energy", s->uuid, "joules", v->energy_joules);
+		count_save(e, "energy", s->uuid, "seconds", v->energy_seconds);
 	}
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
-		v->energy_joules = NAN; /* nothing was ever measured on it */
+		v->energy_joules = NAN; /* never measured */
 }
 
 /* ---- a tick ---- */
 
-static void keep_reading(struct engine *e, unsigned i, const struct gw_device *d)
+static void save_reading(struct engine *e, unsigned i, const struct gw_device *d)
 {
 	double value[VIEW_HISTORIES];
 	bool any = false;
@@ -238,8 +244,8 @@ static void keep_reading(struct engine *e, unsigned i, const struct gw_device *d
 		value[h] = NAN;
 		any |= gw_device_value(d, view_history_quantity[h], &value[h]) == GW_HAVE;
 	}
-	if (any && e->seen[i].uuid[0])
-		store_add_reading(e->config.store, e->seen[i].uuid,
+	if (any && e->gpu[i].uuid[0])
+		store_add_reading(e->config.store, e->gpu[i].uuid,
 				  gw_snapshot_wall_ns(e->view.snap), value);
 }
 
@@ -248,33 +254,33 @@ static void follow_device(struct engine *e, unsigned i)
 	const struct gw_device *d = gw_snapshot_device(e->view.snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct view_device *v = &e->device[i];
-	struct seen *s = &e->seen[i];
+	struct gpu_state *s = &e->gpu[i];
 
 	if (!s->known || (uuid && strcmp(uuid, s->uuid) != 0))
 		recall(e, i, uuid);
 	if (!s->known || s->state != d->state) {
 		if (s->known && s->uuid[0])
-			keep(e, "state_changes", s->uuid, "", (double)++v->state_changes);
-		tell_state(e, d, s);
+			count_save(e, "state_changes", s->uuid, "", (double)++v->state_changes);
+		emit_device_state(e, d, s);
 	}
 	s->known = true;
 	s->state = d->state;
 	if (d->state == GW_DEVICE_OK) {
 		v->seen_ns = d->end_ns;
-		keep_reading(e, i, d);
+		save_reading(e, i, d);
 	}
 	count_errors(e, i, d);
 	count_energy(e, i);
 }
 
-/* What a meter that goes away has measured stays. */
-static void settle_meter(struct engine *e)
+/* Keeps what a meter measured when it is replaced. */
+static void keep_meter_energy(struct engine *e)
 {
 	double seconds;
 
 	for (unsigned i = 0; i < e->view.devices && i < e->metering->count; i++) {
-		e->seen[i].base_j += metering_joules(e->metering, i, &seconds);
-		e->seen[i].base_s += seconds;
+		e->gpu[i].base_j += metering_joules(e->metering, i, &seconds);
+		e->gpu[i].base_s += seconds;
 	}
 	e->metering = NULL;
 }
@@ -292,7 +298,7 @@ static void follow_meter(struct engine *e, const struct reading *r)
 	e->retiring = true;
 	if (e->metering) {
 		e->config.meter_gone(e->config.arg);
-		settle_meter(e);
+		keep_meter_energy(e);
 		e->view.meter = NULL;
 	}
 	reader_ask(e->reader, READER_RETIRED);
@@ -303,8 +309,58 @@ static void follow_driver(struct engine *e)
 	const struct gw_status *s = gw_snapshot_status(e->view.snap);
 
 	if (e->view.tick == 1 || s->cause != e->cause)
-		tell_driver(e, s);
+		emit_driver_state(e, s);
 	e->cause = s->cause;
+}
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static unsigned count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	if (!dir)
+		return 0;
+	for (const struct dirent *e; (e = readdir(dir));)
+		n += e->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+/* "VmRSS:     1234 kB" and its like. */
+static void read_status(struct view_self *ret)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned long v;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "VmRSS: %lu", &v) == 1)
+			ret->rss_bytes = (uint64_t)v * 1024;
+		else if (sscanf(line, "VmHWM: %lu", &v) == 1)
+			ret->rss_peak_bytes = (uint64_t)v * 1024;
+		else if (sscanf(line, "Threads: %lu", &v) == 1)
+			ret->threads = (unsigned)v;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* Fills the process figures in *ret and leaves the rest.  Counting descriptors is the most expensive
+ * part and only done with `all`. */
+static void self_read(struct view_self *ret, bool all)
+{
+	ret->cpu_seconds = cpu_seconds();
+	read_status(ret);
+	if (all)
+		ret->descriptors = count_entries("/proc/self/fd");
 }
 
 static void count_self(struct engine *e, const struct reading *r)
@@ -323,9 +379,9 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-static uint64_t guard_tell(void *arg, const struct view_event *x)
+static uint64_t guard_emit(void *arg, const struct view_event *x)
 {
-	return tell(arg, x);
+	return engine_emit(arg, x);
 }
 
 static void begin_guard(struct engine *e)
@@ -334,11 +390,11 @@ static void begin_guard(struct engine *e)
 
 	if (!e->guarded)
 		return;
-	/* What it did before it must know: whom it evicted is in the store. */
+	/* The guard needs its journal: it says which workers an earlier run evicted. */
 	if (!store_count_known(e->config.store)) {
 		if (e->view.tick == 1)
 			engine_tell(e, "guard", NULL, "warning",
-				    "the guard waits until its journal can be read: %s",
+				    "the guard starts when its journal is readable: %s",
 				    store_state(e->config.store));
 		return;
 	}
@@ -348,11 +404,11 @@ static void begin_guard(struct engine *e)
 								.store = e->config.store,
 								.ctx = e->view.ctx,
 								.settings = &e->guard,
-								.tell = guard_tell,
+								.emit = guard_emit,
 								.arg = e },
 				&e->guarding);
 	if (err) {
-		engine_tell(e, "guard", NULL, "error", "the guard cannot be started: %s",
+		engine_tell(e, "guard", NULL, "error", "cannot start the guard: %s",
 			    gw_strerror(err));
 		return;
 	}
@@ -360,16 +416,15 @@ static void begin_guard(struct engine *e)
 	e->view.guarding = e->guarding;
 }
 
-static void came(void *arg, const struct reading *r)
+static void engine_tick(void *arg, const struct reading *r)
 {
 	struct engine *e = arg;
 	struct view *v = &e->view;
 
 	if (!r) {
 		v->opening = false;
-		engine_tell(
-			e, "service", NULL, "error",
-			"there is no memory to watch the GPUs: end something and start anew");
+		engine_tell(e, "service", NULL, "error",
+			    "out of memory; free some memory and restart gpuward");
 		return;
 	}
 	v->tick++;
@@ -392,7 +447,7 @@ static void came(void *arg, const struct reading *r)
 		follow_device(e, i);
 	count_self(e, r);
 	if (v->tick == 1)
-		settings_restore(e->settings); /* what an earlier run left changed */
+		settings_restore(e->settings); /* settings that an earlier run left changed */
 	begin_guard(e);
 	if (e->guarding) {
 		guard_service_tick(e->guarding, v);
@@ -404,9 +459,9 @@ static void came(void *arg, const struct reading *r)
 
 /* ---- operations ---- */
 
-static int history(void *arg, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
-		   uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out, unsigned max,
-		   uint64_t *ret_step_ns)
+static int op_history(void *arg, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
+		      uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
+		      unsigned max, uint64_t *ret_step_ns)
 {
 	struct engine *e = arg;
 
@@ -417,8 +472,8 @@ static int history(void *arg, const char *uuid, unsigned quantity, uint64_t from
 	return -GW_E_NOSUPPORT;
 }
 
-static int events(void *arg, uint64_t after, unsigned max,
-		  void (*each)(void *arg, const struct view_event *x), void *each_arg)
+static int op_events(void *arg, uint64_t after, unsigned max,
+		     void (*each)(void *arg, const struct view_event *x), void *each_arg)
 {
 	struct engine *e = arg;
 
@@ -429,7 +484,7 @@ static int events(void *arg, uint64_t after, unsigned max,
 
 static uint64_t op_tell(void *arg, const struct view_event *x)
 {
-	return tell(arg, x);
+	return engine_emit(arg, x);
 }
 
 static int op_keep(void *arg, const char *kind, const char *id, const char *json, size_t size)
@@ -477,8 +532,8 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 }
 
 static const struct view_ops operations = {
-	.history = history,
-	.events = events,
+	.history = op_history,
+	.events = op_events,
 	.tell = op_tell,
 	.keep = op_keep,
 	.kept = op_kept,
@@ -488,7 +543,7 @@ static const struct view_ops operations = {
 	.managed = op_managed,
 };
 
-static void audit(void *arg, const char *uuid, const char *severity, const char *text)
+static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)
 {
 	engine_tell(arg, "manage", uuid, severity, "%s", text);
 }
@@ -507,16 +562,15 @@ void engine_moved(struct engine *e, bool gone)
 {
 	uint64_t now = clock_mono_ns(e->clock);
 
-	/* Each GPU of a driver says it, several times. */
+	/* Each GPU of a driver sends this several times; emit one event. */
 	if (gone && !e->view.let_go && e->view.devices > 0 &&
 	    (!e->gone_ns || now - e->gone_ns > GONE_AGAIN_NS)) {
 		e->gone_ns = now;
-		engine_tell(
-			e, "service", NULL, "warning",
-			"a GPU or its driver is being taken away: the drivers are let go, and "
-			"looked for again in some seconds");
+		engine_tell(e, "service", NULL, "warning",
+			    "a GPU or its driver is being removed; the drivers are released "
+			    "and opened again in a few seconds");
 	}
-	/* Too many wait: what came is found later. */
+	/* If the queue is full, a later scan finds the change. */
 	reader_ask(e->reader, gone ? READER_GONE : READER_CAME);
 }
 
@@ -526,7 +580,7 @@ void engine_set_guard(struct engine *e, struct guard_settings *settings)
 		guard_service_reload(e->guarding, settings);
 		return;
 	}
-	if (e->guarded) /* it has not begun yet */
+	if (e->guarded) /* the guard has not started yet */
 		guard_settings_done(&e->guard);
 	e->guard = *settings;
 	e->guarded = true;
@@ -538,8 +592,8 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns)
 	reader_set_interval(e->reader, interval_ns);
 }
 
-/* Ids grow over restarts too, for those who follow and come back; without a file, or while it cannot be
- * read, the clock stands for what was. */
+/* Event ids must grow across restarts, because clients resume from the last id they saw.
+ * Without a readable store, the wall clock gives a larger id than before. */
 static uint64_t first_event(const struct engine *e, uint64_t last)
 {
 	return last || store_lasting(e->config.store) ? last
@@ -566,7 +620,7 @@ static int begin_reader(struct engine *e)
 	struct reader_config reader = { .options = e->config.options,
 					.interval_ns = e->config.interval_ns,
 					.cache_dir = e->config.cache_dir,
-					.came = came,
+					.ready = engine_tick,
 					.arg = e };
 
 	return reader_new(e->config.loop, &reader, &e->reader);
@@ -577,7 +631,7 @@ static int begin_settings(struct engine *e)
 	struct settings_config settings = { .loop = e->config.loop,
 					    .store = e->config.store,
 					    .reader = e->reader,
-					    .tell = audit,
+					    .log = emit_manage,
 					    .arg = e };
 
 	return settings_new(&settings, &e->settings);
@@ -597,8 +651,8 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 		e->guarded = true;
 	}
 	e->device = calloc(DEVICES_MAX, sizeof(*e->device));
-	e->seen = calloc(DEVICES_MAX, sizeof(*e->seen));
-	if (!e->device || !e->seen)
+	e->gpu = calloc(DEVICES_MAX, sizeof(*e->gpu));
+	if (!e->device || !e->gpu)
 		goto fail;
 	e->next_event = first_event(e, store_last_event(config->store));
 	begin_view(e);
@@ -614,7 +668,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	return 0;
 fail:
 	free(e->device);
-	free(e->seen);
+	free(e->gpu);
 	free(e);
 	return err;
 }
@@ -642,7 +696,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 		return err; /* what hangs may still use it */
 	settings_free(e->settings);
 	free(e->device);
-	free(e->seen);
+	free(e->gpu);
 	free(e);
 	return 0;
 }

@@ -1,6 +1,6 @@
 #include "games.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KIND "guard-game" /* of its documents in the store */
+#define KIND "guard-game" /* kind of the documents in the store */
 
 struct watched {
 	struct games *games;
@@ -33,19 +33,19 @@ struct games {
 
 /* ---- the store ---- */
 
-static void name_of(int64_t pid, char out[static 24])
+static void game_key(int64_t pid, char out[static 24])
 {
 	snprintf(out, 24, "%lld", (long long)pid);
 }
 
-static bool keep(struct games *g, unsigned i, uint64_t start_ticks)
+static bool games_save(struct games *g, unsigned i, uint64_t start_ticks)
 {
 	const struct guard_game_record r = { g->game[i], start_ticks };
 	struct buf text;
 	char name[24];
 	bool kept;
 
-	name_of(r.game.pid, name);
+	game_key(r.game.pid, name);
 	buf_init(&text, 4096);
 	guard_game_write(&text, &r);
 	kept = !text.err && store_keep(g->store, KIND, name, text.p, text.len) == 0;
@@ -56,8 +56,8 @@ static bool keep(struct games *g, unsigned i, uint64_t start_ticks)
 
 /* ---- ends ---- */
 
-/* Its place is free; what the store has of it stays. */
-static void leave(struct games *g, unsigned i)
+/* Frees the slot; the stored document stays. */
+static void games_clear(struct games *g, unsigned i)
 {
 	struct watched *w = &g->watched[i];
 
@@ -69,17 +69,17 @@ static void leave(struct games *g, unsigned i)
 	g->game[i] = (struct guard_view_game){ .pid = 0 };
 }
 
-static void forget(struct games *g, unsigned i)
+static void games_remove(struct games *g, unsigned i)
 {
 	char name[24];
 
-	name_of(g->game[i].pid, name);
+	game_key(g->game[i].pid, name);
 	store_forget(g->store, KIND, name);
 	store_commit(g->store);
-	leave(g, i);
+	games_clear(g, i);
 }
 
-static void tell(struct games *g)
+static void games_notify(struct games *g)
 {
 	uint64_t first = UINT64_MAX;
 	unsigned n = 0;
@@ -93,14 +93,14 @@ static void tell(struct games *g)
 	g->changed(g->arg, n);
 }
 
-static void time_is_over(void *arg, uint64_t now_ns)
+static void games_expired(void *arg, uint64_t now_ns)
 {
 	struct games *g = arg;
 
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++)
 		if (g->game[i].pid && g->game[i].until_ns <= now_ns)
-			forget(g, i);
-	tell(g);
+			games_remove(g, i);
+	games_notify(g);
 }
 
 static void process_ended(void *arg, int fd, uint32_t events)
@@ -110,13 +110,13 @@ static void process_ended(void *arg, int fd, uint32_t events)
 
 	(void)fd;
 	(void)events;
-	forget(g, (unsigned)(w - g->watched));
-	tell(g);
+	games_remove(g, (unsigned)(w - g->watched));
+	games_notify(g);
 }
 
-/* ---- what is told ---- */
+/* ---- registration ---- */
 
-static int place_of(const struct games *g, int64_t pid)
+static int games_slot(const struct games *g, int64_t pid)
 {
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++)
 		if (g->game[i].pid == pid)
@@ -124,8 +124,9 @@ static int place_of(const struct games *g, int64_t pid)
 	return -1;
 }
 
-/* Is it who is meant?  Asked when its descriptor is open: from then on its number is nobody else's. */
-static bool is_it(int64_t pid, uint64_t start_ticks)
+/* Is this the process that the caller meant? Checked after its pidfd is open, because from
+ * then on the pid cannot be reused. */
+static bool is_same_process(int64_t pid, uint64_t start_ticks)
 {
 	uint64_t start = 0;
 	struct root root;
@@ -138,12 +139,13 @@ static bool is_it(int64_t pid, uint64_t start_ticks)
 	return !err && start == start_ticks;
 }
 
-static int watch(struct games *g, unsigned i, int64_t pid, uint64_t start_ticks, bool ends)
+static int games_watch(struct games *g, unsigned i, int64_t pid, uint64_t start_ticks,
+		       bool ends)
 {
 	struct watched *w = &g->watched[i];
 
 	w->fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-	if (!is_it(pid, start_ticks))
+	if (!is_same_process(pid, start_ticks))
 		return -GW_E_ARG;
 	if (w->fd < 0)
 		return ends ? 0 : -GW_E_NOSUPPORT;
@@ -151,17 +153,18 @@ static int watch(struct games *g, unsigned i, int64_t pid, uint64_t start_ticks,
 										  : 0;
 }
 
-/* In a free place. */
-static int take(struct games *g, const struct guard_view_game *game, uint64_t start_ticks,
-		unsigned *ret_at)
+/* Uses a free slot. */
+static int games_add(struct games *g, const struct guard_view_game *game, uint64_t start_ticks,
+		     unsigned *ret_at)
 {
-	int at = place_of(g, 0), err;
+	int at = games_slot(g, 0), err;
 
 	if (at < 0)
 		return -GW_E_SIZE;
-	err = watch(g, (unsigned)at, game->pid, start_ticks, game->until_ns != UINT64_MAX);
+	err = games_watch(g, (unsigned)at, game->pid, start_ticks,
+			  game->until_ns != UINT64_MAX);
 	if (err)
-		leave(g, (unsigned)at);
+		games_clear(g, (unsigned)at);
 	else
 		g->game[at] = *game;
 	*ret_at = (unsigned)at;
@@ -177,32 +180,32 @@ int games_begin(struct games *g, int64_t pid, uint64_t start_ticks, uint64_t ttl
 		.since_ns = now_ns,
 		.until_ns = ttl_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + ttl_ns,
 	};
-	int known = place_of(g, pid), err;
+	int known = games_slot(g, pid), err;
 	unsigned at;
 
 	if (pid <= 0)
 		return -GW_E_ARG;
 	snprintf(game.who, sizeof(game.who), "%s", who);
 	if (known >= 0)
-		forget(g, (unsigned)known);
-	err = take(g, &game, start_ticks, &at);
+		games_remove(g, (unsigned)known);
+	err = games_add(g, &game, start_ticks, &at);
 	if (!err)
-		*ret_kept = keep(g, at, start_ticks);
+		*ret_kept = games_save(g, at, start_ticks);
 	if (!err || known >= 0)
-		tell(g);
+		games_notify(g);
 	return err;
 }
 
 int games_end(struct games *g, int64_t pid, int64_t uid)
 {
-	int at = pid > 0 ? place_of(g, pid) : -1;
+	int at = pid > 0 ? games_slot(g, pid) : -1;
 
 	if (at < 0)
 		return -GW_E_NOENT;
 	if (uid > 0 && g->game[at].uid != uid)
 		return -GW_E_PERM;
-	forget(g, (unsigned)at);
-	tell(g);
+	games_remove(g, (unsigned)at);
+	games_notify(g);
 	return 0;
 }
 
@@ -211,21 +214,21 @@ const struct guard_view_game *games_list(const struct games *g)
 	return g->game;
 }
 
-/* ---- those of an earlier run ---- */
+/* ---- games of an earlier run ---- */
 
-struct taking {
+struct games_loading {
 	struct games *games;
 	uint64_t now_ns;
 };
 
-static void take_up(void *arg, const char *id, const char *json)
+static void games_load(void *arg, const char *id, const char *json)
 {
-	const struct taking *t = arg;
+	const struct games_loading *t = arg;
 	struct guard_game_record r;
 	unsigned at;
 
 	if (guard_game_read(json, &r) != 0 || r.game.until_ns <= t->now_ns ||
-	    take(t->games, &r.game, r.start_ticks, &at) != 0)
+	    games_add(t->games, &r.game, r.start_ticks, &at) != 0)
 		store_forget(t->games->store, KIND, id);
 }
 
@@ -245,14 +248,15 @@ int games_new(struct loop *loop, struct store *store,
 	g->arg = arg;
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++)
 		g->watched[i] = (struct watched){ .games = g, .fd = -1 };
-	if (loop_add_timer(loop, time_is_over, g, &g->timer) != 0) {
+	if (loop_add_timer(loop, games_expired, g, &g->timer) != 0) {
 		free(g);
 		return -GW_E_NOMEM;
 	}
-	store_kept(store, KIND, GUARD_VIEW_GAMES, take_up, &(struct taking){ g, now_ns });
+	store_kept(store, KIND, GUARD_VIEW_GAMES, games_load,
+		   &(struct games_loading){ g, now_ns });
 	store_commit(store);
-	if (place_of(g, 0) != 0) /* the first is taken */
-		tell(g);
+	if (games_slot(g, 0) != 0) /* at least one was loaded */
+		games_notify(g);
 	*ret = g;
 	return 0;
 }
@@ -262,7 +266,7 @@ void games_free(struct games *g)
 	if (!g)
 		return;
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++)
-		leave(g, i);
+		games_clear(g, i);
 	loop_remove(g->timer);
 	free(g);
 }

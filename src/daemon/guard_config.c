@@ -1,4 +1,4 @@
-/* A policy out of entries that were found good, and what profiles set. */
+/* Makes a policy from valid entries, and applies profiles. */
 #include "guard_config.h"
 
 #include "guard_config_read.h"
@@ -30,7 +30,7 @@ static const struct {
 	{ "container", CONFIG_ID_device_require_nvml, "false" },
 };
 
-static unsigned order_of(const struct config_memory *m, const struct config_place *p)
+static unsigned file_order(const struct config_memory *m, const struct config_place *p)
 {
 	unsigned i = 0;
 
@@ -39,31 +39,31 @@ static unsigned order_of(const struct config_memory *m, const struct config_plac
 	return p->from == CONFIG_FILE ? i : CONFIG_FILES_MAX;
 }
 
-/* Who writes a profile and a setting of it beside each other, or the setting later, means it.  One of an earlier file may
- * have been forgotten there, and the profile would seem to do nothing. */
-static void warn_stands(struct config_reader *r, const struct config_row *row,
-			const char *value)
+/* A setting next to the profile, or in a later file, is intended. One in an earlier file may
+ * be forgotten there, and then the profile seems to have no effect. */
+static void warn_overridden(struct config_reader *r, const struct config_row *row,
+			    const char *value)
 {
 	const struct config_place *at = &r->m->place[row - config_rows];
 	const struct config_place *profile = &r->m->place[CONFIG_ID_guard_profile];
 	struct config_value is, wanted;
 	struct buf b;
-	char text[100];
+	char entry_text[100];
 
 	config_value_get(r->c, row, &is);
-	if (at->from != CONFIG_FILE || order_of(r->m, at) >= order_of(r->m, profile) ||
+	if (at->from != CONFIG_FILE || file_order(r->m, at) >= file_order(r->m, profile) ||
 	    !config_value_text(r, row, at, value, &wanted) ||
 	    config_value_same(row, &is, &wanted))
 		return;
-	buf_init_fixed(&b, text, sizeof(text));
+	buf_init_fixed(&b, entry_text, sizeof(entry_text));
 	config_value_print(&b, row, &is);
 	config_warn(r, at,
-		    "%s = %s stands here, so that the profile \"%s\" (%.200s) does not set it "
-		    "to %s: take it out, or write it beside the profile",
-		    row->key, text, r->c->guard_profile, profile->name, value);
+		    "%s = %s is set here, so the profile \"%s\" (%.200s) does not set it to "
+		    "%s; remove it, or move it next to the profile",
+		    row->key, entry_text, r->c->guard_profile, profile->name, value);
 }
 
-/* It came from where the profile was named. */
+/* The origin of a preset is the place of the profile. */
 void guard_config_profile(struct config_reader *r)
 {
 	const struct config_place *at = &r->m->place[CONFIG_ID_guard_profile];
@@ -77,7 +77,7 @@ void guard_config_profile(struct config_reader *r)
 		    strcmp(r->c->guard_profile, presets[i].profile) != 0)
 			continue;
 		if (place->from != CONFIG_STANDARD) {
-			warn_stands(r, row, presets[i].value);
+			warn_overridden(r, row, presets[i].value);
 		} else if (config_value_text(r, row, at, presets[i].value, &v)) {
 			config_value_set(r->c, row, &v);
 			*place = *at;
@@ -85,7 +85,7 @@ void guard_config_profile(struct config_reader *r)
 	}
 }
 
-/* ---- what entries say ---- */
+/* ---- facts about entries ---- */
 
 int guard_entry_kind(const struct guard_entry *e)
 {
@@ -109,7 +109,7 @@ const char *guard_entry_http(const struct guard_entry *e)
 	return url && strncmp(url, "http", 4) == 0 ? url : NULL;
 }
 
-/* Of an URL on this machine; others' ports are no ports of ours. */
+/* The port of a URL on this machine; 0: another machine. */
 static unsigned local_port(const char *url)
 {
 	static const char *const local[] = { "127.", "localhost", "[::1]" };
@@ -146,7 +146,7 @@ unsigned guard_entry_port(const struct guard_entry *e)
 	return url && !guard_entry_matches(e, true) ? local_port(url) : 0;
 }
 
-/* A kind that acts at a higher level than others are allowed was chosen to do that. */
+/* A kind that only acts at a higher level than the default was chosen for that level. */
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
@@ -195,7 +195,7 @@ unsigned guard_process_type(const char *word)
 
 /* ---- knobs ---- */
 
-/* Knobs: settings of [guard.defaults] and where they go in struct policy_knobs. */
+/* Settings of [guard.defaults] and their members in struct policy_knobs. */
 struct knob {
 	enum config_id id;
 	enum guard_key key;
@@ -226,7 +226,7 @@ static const struct knob knobs[] = {
 	K(allow_kill, KNOB_BOOL, 0, allow_kill),
 };
 
-static uint64_t scaled(double v, double scale)
+static uint64_t scale(double v, double scale)
 {
 	return (uint64_t)(v * scale + 0.5);
 }
@@ -237,7 +237,7 @@ static void set_knob(struct policy_knobs *to, const struct knob *k,
 	void *at = (char *)to + k->offset;
 
 	switch (k->how) {
-	case KNOB_SCALED: *(uint64_t *)at = scaled(v->number, k->scale); break;
+	case KNOB_SCALED: *(uint64_t *)at = scale(v->number, k->scale); break;
 	case KNOB_BYTES: *(uint64_t *)at = v->count; break;
 	case KNOB_RATIO: *(double *)at = v->number / 100; break;
 	case KNOB_COUNT: *(unsigned *)at = (unsigned)v->count; break;
@@ -267,16 +267,16 @@ static void worker_knobs(const struct config *c, const struct guard_entry *e,
 
 /* ---- entries ---- */
 
-static unsigned choice(const struct guard_entry *e, enum guard_key key, unsigned standard)
+static unsigned entry_choice(const struct guard_entry *e, enum guard_key key, unsigned standard)
 {
-	const char *p = guard_keys[key].row.choices, *text = e->value[key].text;
+	const char *p = guard_keys[key].row.choices, *entry_text = e->value[key].text;
 
 	if (!e->given[key])
 		return standard;
 	for (unsigned i = 0;; i++, p++) {
 		size_t n = strcspn(p, "|");
 
-		if (strlen(text) == n && memcmp(p, text, n) == 0)
+		if (strlen(entry_text) == n && memcmp(p, entry_text, n) == 0)
 			return i;
 		p += n;
 		if (!*p)
@@ -284,23 +284,23 @@ static unsigned choice(const struct guard_entry *e, enum guard_key key, unsigned
 	}
 }
 
-static const char *text(const struct guard_entry *e, enum guard_key key)
+static const char *entry_text(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
 
-/* Texts are borrowed of the entries until all is copied. */
+/* Borrows the texts of the entry; policy_copy() copies them later. */
 static void make_match(const struct guard_entry *e, struct policy_match *m)
 {
 	*m = (struct policy_match){
-		.name = text(e, GUARD_KEY_match_name),
-		.exe = text(e, GUARD_KEY_match_exe),
-		.command = text(e, GUARD_KEY_match_command),
-		.cgroup = text(e, GUARD_KEY_match_cgroup),
-		.container = text(e, GUARD_KEY_match_container),
-		.pidfile = text(e, GUARD_KEY_match_pidfile),
-		.unit = text(e, GUARD_KEY_match_unit),
-		.gpu = text(e, GUARD_KEY_match_gpu),
+		.name = entry_text(e, GUARD_KEY_match_name),
+		.exe = entry_text(e, GUARD_KEY_match_exe),
+		.command = entry_text(e, GUARD_KEY_match_command),
+		.cgroup = entry_text(e, GUARD_KEY_match_cgroup),
+		.container = entry_text(e, GUARD_KEY_match_container),
+		.pidfile = entry_text(e, GUARD_KEY_match_pidfile),
+		.unit = entry_text(e, GUARD_KEY_match_unit),
+		.gpu = entry_text(e, GUARD_KEY_match_gpu),
 		.uid = -1,
 		.vram_ge = e->value[GUARD_KEY_match_vram_ge].count,
 		.util_ge = e->value[GUARD_KEY_match_util_ge].number / 100,
@@ -311,7 +311,7 @@ static void make_match(const struct guard_entry *e, struct policy_match *m)
 		m->type |= guard_process_type(e->value[GUARD_KEY_match_type].list.item[i]);
 }
 
-static const char *where(struct policy *p, const struct guard_entry *e, const char *what)
+static const char *entry_source(struct policy *p, const struct guard_entry *e, const char *what)
 {
 	const char *slash = strrchr(e->at.name, '/');
 	char line[200];
@@ -327,13 +327,13 @@ static bool make_rule(struct policy *p, const struct guard_entry *e)
 	char what[40];
 
 	make_match(e, &rule->match);
-	rule->action = choice(e, GUARD_KEY_action, GUARD_WATCH);
+	rule->action = entry_choice(e, GUARD_KEY_action, GUARD_WATCH);
 	snprintf(what, sizeof(what), "rule %u", e->number);
-	rule->text = where(p, e, what);
+	rule->text = entry_source(p, e, what);
 	return rule->text != NULL;
 }
 
-/* Paths are put behind it. */
+/* Without trailing slashes, because paths are appended. */
 static const char *make_url(struct policy *p, const char *url)
 {
 	size_t n = strlen(url);
@@ -343,7 +343,7 @@ static const char *make_url(struct policy *p, const char *url)
 	return policy_keep(p, url, n);
 }
 
-static const char *const *argv(const struct guard_entry *e, enum guard_key key)
+static const char *const *entry_argv(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] ? e->value[key].list.item : NULL;
 }
@@ -356,45 +356,47 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	char what[100];
 
 	policy_worker_init(w);
-	w->name = text(e, GUARD_KEY_name);
+	w->name = entry_text(e, GUARD_KEY_name);
 	w->kind = (enum policy_kind)guard_entry_kind(e);
 	w->url = url ? make_url(p, url) : NULL;
-	w->token_file = text(e, GUARD_KEY_token_file);
-	w->model = text(e, GUARD_KEY_model);
-	w->evict_argv = argv(e, GUARD_KEY_evict_command);
-	w->resume_argv = argv(e, GUARD_KEY_resume_command);
+	w->token_file = entry_text(e, GUARD_KEY_token_file);
+	w->model = entry_text(e, GUARD_KEY_model);
+	w->evict_argv = entry_argv(e, GUARD_KEY_evict_command);
+	w->resume_argv = entry_argv(e, GUARD_KEY_resume_command);
 	if (e->given[GUARD_KEY_evict_signal])
-		w->evict_signal = guard_signal(text(e, GUARD_KEY_evict_signal));
+		w->evict_signal = guard_signal(entry_text(e, GUARD_KEY_evict_signal));
 	if (e->given[GUARD_KEY_resume_signal])
-		w->resume_signal = guard_signal(text(e, GUARD_KEY_resume_signal));
+		w->resume_signal = guard_signal(entry_text(e, GUARD_KEY_resume_signal));
 	for (; w->gpu_count < gpus->count && w->gpu_count < POLICY_GPUS; w->gpu_count++)
 		w->gpus[w->gpu_count] = gpus->item[w->gpu_count];
 	make_match(e, &w->match);
 	w->match.port = guard_entry_port(e);
 	w->priority = (int)e->value[GUARD_KEY_priority].number;
-	/* Who loads what the next request needs, and nothing else, cannot be restored. */
-	w->resume = choice(e, GUARD_KEY_resume,
-			   policy_kind_is(w->kind, KIND_UNTOLD) ? RESUME_LAZY : RESUME_RESTORE);
+	/* A kind that only loads what the next request needs cannot be restored. */
+	w->resume = entry_choice(e, GUARD_KEY_resume,
+				 policy_kind_is(w->kind, KIND_CANNOT_LOAD) ? RESUME_LAZY
+									   : RESUME_RESTORE);
 	w->managed = e->value[GUARD_KEY_managed].yes;
 	w->level = (unsigned)e->value[GUARD_KEY_level].count;
 	w->ac_only = e->value[GUARD_KEY_ac_only].yes;
-	w->idle_economy = c->guard_idle_economy && policy_kind_is(w->kind, KIND_WAKES);
+	w->idle_economy =
+		c->guard_idle_economy && policy_kind_is(w->kind, KIND_LOADS_ON_REQUEST);
 	if (e->given[GUARD_KEY_idle_after])
-		w->idle_after_ns = scaled(e->value[GUARD_KEY_idle_after].number, 1e9);
+		w->idle_after_ns = scale(e->value[GUARD_KEY_idle_after].number, 1e9);
 	if (e->given[GUARD_KEY_idle_w])
 		w->idle_w = e->value[GUARD_KEY_idle_w].number;
 	if (e->given[GUARD_KEY_reload_j])
 		w->reload_j = e->value[GUARD_KEY_reload_j].number;
 	worker_knobs(c, e, &w->knobs);
 	snprintf(what, sizeof(what), "[[worker]] %s", w->name);
-	w->text = where(p, e, what);
+	w->text = entry_source(p, e, what);
 	return w->text && (!url || w->url);
 }
 
 static void make_schedule(struct policy *p, const struct guard_entry *e)
 {
 	const struct config_list *spans = &e->value[GUARD_KEY_evict].list;
-	const char *name = text(e, GUARD_KEY_worker);
+	const char *name = entry_text(e, GUARD_KEY_worker);
 	char message[200];
 
 	for (unsigned i = 0; i < p->workers; i++) {
@@ -421,14 +423,14 @@ static bool make_entries(const struct config *c, struct policy *p)
 		if (e->table == GUARD_RULE && !make_rule(p, e))
 			return false;
 	}
-	/* Hours may stand before the worker whose they are. */
+	/* A [[schedule]] may precede its worker. */
 	for (const struct guard_entry *e = m->entries; e; e = e->next)
 		if (e->table == GUARD_SCHEDULE)
 			make_schedule(p, e);
 	return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the settings ---- */
 
 static void make_guard(const struct config *c, struct policy *p)
 {
@@ -443,7 +445,7 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->user_evictions = (unsigned)c->guard_user_evictions;
 	p->evict_when_blind = strcmp(c->guard_on_blind, "evict") == 0;
 	p->restore_on_stop = strcmp(c->guard_on_stop, "restore") == 0;
-	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
+	p->poll_ns = scale(c->guard_poll_ms, 1e6);
 	p->simulated_too = c->guard_simulated;
 	p->companion = c->guard_companion && *c->guard_companion ? c->guard_companion : NULL;
 	standard_knobs(c, &p->standard);
@@ -452,18 +454,18 @@ static void make_guard(const struct config *c, struct policy *p)
 static void make_health(const struct config *c, struct guard_settings *ret)
 {
 	ret->health_enabled = c->health_enabled;
-	ret->health_interval_ns = scaled(c->health_interval_s, 1e9);
+	ret->health_interval_ns = scale(c->health_interval_s, 1e9);
 	ret->health = (struct health_options){
 		.xids = c->health_xid.count,
 		.warn_c = c->health_warn_c,
 		.throttle_c = c->health_throttle_c,
 		.evict_c = c->health_evict_c,
 		.clear_c = c->health_clear_c,
-		.clear_ns = scaled(c->health_clear_s, 1e9),
+		.clear_ns = scale(c->health_clear_s, 1e9),
 		.critical = (unsigned)c->health_critical,
 		.absolute_c = c->health_temp_override_c > 0 ? c->health_temp_override_c : NAN,
 		.fallback_c = c->health_fallback_c,
-		.clean_ns = scaled(c->health_clean_s, 1e9),
+		.clean_ns = scale(c->health_clean_s, 1e9),
 	};
 	for (unsigned i = 0; i < c->health_xid.count; i++)
 		(void)xid_rule_read(c->health_xid.item[i], &ret->health.xid[i]); /* checked */
@@ -500,4 +502,22 @@ void guard_settings_done(struct guard_settings *s)
 {
 	policy_done(&s->policy);
 	*s = (struct guard_settings){ 0 };
+}
+
+int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
+		       size_t size)
+{
+	struct guard_settings s;
+	char lines[2000] = "";
+	struct config c;
+	int err = config_load_text(&c, "policy", toml, n, lines, sizeof(lines));
+
+	if (err) {
+		snprintf(message, size, "%.*s", (int)strcspn(lines, "\n"), lines);
+		return err == -GW_E_NOMEM ? err : -GW_E_PARSE;
+	}
+	err = guard_config_make(&c, &s);
+	config_done(&c);
+	*ret = s.policy; /* which owns all that the other settings point to */
+	return err;
 }

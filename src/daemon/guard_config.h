@@ -1,8 +1,8 @@
-/* guard_config: what the configuration says of the guard, as the guard wants it.
+/* guard_config: makes the guard's policy and options from the configuration.
  *
- * config_read() has read and judged the tables [guard], [guard.defaults], [[worker]], [[rule]], [[schedule]],
- * [health] and [capacity] with everything else; here they become a policy and options.  What is made
- * owns its texts and outlives the configuration, so that a reload can swap one for the other. */
+ * config_read() has read and checked the tables [guard], [guard.defaults], [[worker]],
+ * [[rule]], [[schedule]], [health] and [capacity]. The result owns its texts and outlives the
+ * configuration, so that a reload can replace one by the other. */
 #ifndef GW_DAEMON_GUARD_CONFIG_H
 #define GW_DAEMON_GUARD_CONFIG_H
 
@@ -22,8 +22,14 @@ struct guard_settings {
 	uint64_t record_limit; /* bytes; 0: none */
 };
 
-/* Of a configuration that was read without error.  0, or -GW_E_NOMEM and *ret is empty. */
+/* c: a valid configuration. 0, or -GW_E_NOMEM and *ret is empty. */
 int guard_config_make(const struct config *c, struct guard_settings *ret);
 void guard_settings_done(struct guard_settings *s);
+
+/* Makes a policy from the text of a configuration, such as a request has; only the guard's tables
+ * count.  0 and *ret, which the caller frees with policy_done(); -GW_E_PARSE with a message that
+ * names the line, or -GW_E_NOMEM. */
+int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
+		       size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* What is wrong with the guard's tables: keys that a kind does not have or cannot do without, and entries that
- * get in each other's way. */
+/* Checks the guard's tables: keys that a kind does not have or requires, and entries that
+ * conflict. */
 #include "guard_config_read.h"
 
 #include "guard/health.h"
@@ -16,12 +16,12 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static const char *text(const struct guard_entry *e, enum guard_key key)
+static const char *entry_text(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
 
-static bool is_there(const struct guard_entry *e, enum guard_key key)
+static bool is_present(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] || e->refused[key];
 }
@@ -31,9 +31,9 @@ static const char *key_name(enum guard_key key)
 	return guard_keys[key].row.key;
 }
 
-/* ---- what a kind has and needs ---- */
+/* ---- keys of a kind ---- */
 
-/* Of kinds that are asked over HTTP; beside the traits of policy.h. */
+/* Kinds with an HTTP interface; in addition to the traits of policy.h. */
 #define KIND_HTTP (1U << 31)
 
 static bool kind_is(unsigned kind, unsigned traits)
@@ -44,17 +44,17 @@ static bool kind_is(unsigned kind, unsigned traits)
 
 static const struct {
 	enum guard_key key;
-	unsigned traits; /* of the kinds that may have it */
+	unsigned traits; /* traits of the kinds that may have it */
 } kind_keys[] = {
 	{ GUARD_KEY_url, KIND_HTTP | KIND_UNIT | KIND_CONTAINER },
 	{ GUARD_KEY_token_file, KIND_HTTP },
 	{ GUARD_KEY_model, KIND_HTTP },
-	{ GUARD_KEY_level, KIND_DEPTHS },
+	{ GUARD_KEY_level, KIND_LEVELS },
 	{ GUARD_KEY_evict_command, KIND_COMMANDS },
 	{ GUARD_KEY_resume_command, KIND_COMMANDS },
 	{ GUARD_KEY_evict_signal, KIND_SIGNALS },
 	{ GUARD_KEY_resume_signal, KIND_SIGNALS },
-	{ GUARD_KEY_managed, KIND_ENDS },
+	{ GUARD_KEY_managed, KIND_STOPS_PROCESS },
 };
 
 static const char *kind_list(unsigned traits, char *out, size_t size)
@@ -77,13 +77,14 @@ static void check_kind_keys(struct config_reader *r, const struct guard_entry *e
 
 		if (e->given[key] && !kind_is(kind, kind_keys[i].traits))
 			config_complain(r, &e->place[key],
-					"%s means nothing to kind %s; it is for %s",
+					"%s has no effect on kind %s; it is for %s",
 					key_name(key), policy_kind_name(kind),
 					kind_list(kind_keys[i].traits, kinds, sizeof(kinds)));
 	}
 }
 
-/* Whoever is unloaded for idling must come back by itself when somebody asks it: nobody else would know. */
+/* A worker that is unloaded because it is idle must load again on the next request; the guard
+ * does not see that request. */
 static void check_idle(struct config_reader *r, const struct guard_entry *e, unsigned kind)
 {
 	static const enum guard_key keys[] = { GUARD_KEY_idle_after, GUARD_KEY_idle_w,
@@ -91,25 +92,25 @@ static void check_idle(struct config_reader *r, const struct guard_entry *e, uns
 	char kinds[200];
 
 	for (unsigned i = 0; i < COUNT(keys); i++)
-		if (e->given[keys[i]] && !kind_is(kind, KIND_WAKES))
+		if (e->given[keys[i]] && !kind_is(kind, KIND_LOADS_ON_REQUEST))
 			config_complain(r, &e->place[keys[i]],
-					"%s: kind %s does not load its model again when it is "
-					"asked, and would stay unloaded; it is for %s",
+					"%s: kind %s does not load its model on the next "
+					"request and would stay unloaded; it is for %s",
 					key_name(keys[i]), policy_kind_name(kind),
-					kind_list(KIND_WAKES, kinds, sizeof(kinds)));
+					kind_list(KIND_LOADS_ON_REQUEST, kinds, sizeof(kinds)));
 }
 
-static bool comes_back(const struct guard_entry *e)
+static bool resumes(const struct guard_entry *e)
 {
-	const char *resume = text(e, GUARD_KEY_resume);
+	const char *resume = entry_text(e, GUARD_KEY_resume);
 
 	return !e->refused[GUARD_KEY_resume] && (!resume || strcmp(resume, "restore") == 0);
 }
 
 static const struct {
-	enum policy_trait trait; /* of the kinds that need it */
+	enum policy_trait trait; /* trait of the kinds that need it */
 	enum guard_key key;
-	bool to_come_back; /* only where it does */
+	bool to_resume; /* only if the guard resumes it */
 	const char *what;
 } needs[] = {
 	{ KIND_UNIT, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
@@ -117,24 +118,24 @@ static const struct {
 	  "the container that is stopped and started" },
 	{ KIND_COMMANDS, GUARD_KEY_evict_command, false, "the program that frees the GPU" },
 	{ KIND_COMMANDS, GUARD_KEY_resume_command, true,
-	  "the program that takes it again, or resume = \"lazy\" or \"never\"" },
+	  "the program that takes the GPU again, or resume = \"lazy\" or \"never\"" },
 	{ KIND_SIGNALS, GUARD_KEY_evict_signal, false, "the signal that frees the GPU" },
 	{ KIND_SIGNALS, GUARD_KEY_resume_signal, true,
-	  "the signal that takes it again, or resume = \"lazy\" or \"never\"" },
+	  "the signal that takes the GPU again, or resume = \"lazy\" or \"never\"" },
 };
 
 static void check_needs(struct config_reader *r, const struct guard_entry *e, unsigned kind)
 {
 	for (unsigned i = 0; i < COUNT(needs); i++)
-		if (kind_is(kind, needs[i].trait) && !is_there(e, needs[i].key) &&
-		    (!needs[i].to_come_back || comes_back(e)))
+		if (kind_is(kind, needs[i].trait) && !is_present(e, needs[i].key) &&
+		    (!needs[i].to_resume || resumes(e)))
 			config_complain(r, &e->at, "a worker of kind %s needs %s: %s",
 					policy_kind_name(kind), key_name(needs[i].key),
 					needs[i].what);
-	if (kind_is(kind, KIND_FORGETS) && comes_back(e) && !is_there(e, GUARD_KEY_model))
+	if (kind_is(kind, KIND_NEEDS_MODEL) && resumes(e) && !is_present(e, GUARD_KEY_model))
 		config_warn(r, &e->at,
-			    "kind %s cannot tell what it had loaded: give model, or resume = "
-			    "\"lazy\"",
+			    "kind %s does not report what it had loaded: set model, or resume "
+			    "= \"lazy\"",
 			    policy_kind_name(kind));
 }
 
@@ -158,17 +159,17 @@ static void check_levels(struct config_reader *r, const struct guard_entry *e, u
 		return;
 	if (most >= 5 && !guard_entry_allow_kill(r->c, e))
 		config_complain(r, level_place(r, e),
-				"max_level = %u ends the worker's process, which needs "
+				"max_level = %u terminates the worker's process, which needs "
 				"allow_kill = true",
 				most);
 	if (most < 5 && e->given[GUARD_KEY_allow_kill] && e->value[GUARD_KEY_allow_kill].yes)
 		config_warn(r, &e->place[GUARD_KEY_allow_kill],
-			    "allow_kill changes nothing below max_level = 5, and it is %u",
+			    "allow_kill has no effect below max_level = 5, and max_level is %u",
 			    most);
 	if (e->given[GUARD_KEY_max_level] && most < own && own > 2)
 		config_complain(r, &e->place[GUARD_KEY_max_level],
-				"max_level = %u forbids all that kind %s can do: it acts at "
-				"level %u",
+				"max_level = %u forbids everything that kind %s can do: it "
+				"acts at level %u",
 				most, policy_kind_name(kind), own);
 }
 
@@ -177,7 +178,7 @@ static void check_levels(struct config_reader *r, const struct guard_entry *e, u
 static void check_required(struct config_reader *r, const struct guard_entry *e,
 			   enum guard_key key)
 {
-	if (!is_there(e, key))
+	if (!is_present(e, key))
 		config_complain(r, &e->at, "this [[%s]] needs %s: %s",
 				guard_table_names[e->table], key_name(key),
 				guard_keys[key].row.help);
@@ -190,19 +191,20 @@ static void check_identity(struct config_reader *r, const struct guard_entry *e)
 	if (guard_entry_matches(e, true) || guard_entry_port(e) || e->refused[GUARD_KEY_url])
 		return;
 	config_complain(r, url ? &e->place[GUARD_KEY_url] : &e->at,
-			"nothing says which process this worker is%s: give match.unit, "
+			"no key identifies the process of this worker%s: set match.unit, "
 			"match.port, match.pidfile, match.exe or another match",
 			url ? ", and its url is on another machine" : "");
 }
 
-/* Says everybody who has a name. */
-static bool means_everybody(const char *pattern)
+/* Does the wildcard pattern match every process? */
+static bool matches_all(const char *pattern)
 {
 	return pattern && pattern[0] && pattern[strspn(pattern, "*/")] == '\0';
 }
 
-/* Likewise of an expression: it finds texts that have nothing in common. */
-static bool finds_everybody(const char *expression)
+/* Does the regular expression match every process? It does if it matches texts that have
+ * nothing in common. */
+static bool regex_matches_all(const char *expression)
 {
 	static const char *const texts[] = { "a", "Z", "0", "/", "-" };
 	size_t found = 0, n = sizeof(texts) / sizeof(texts[0]);
@@ -223,12 +225,14 @@ static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 					       GUARD_KEY_match_command };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (keys[i] == GUARD_KEY_match_command ? finds_everybody(text(e, keys[i]))
-						       : means_everybody(text(e, keys[i])))
-			config_complain(r, &e->place[keys[i]],
-					"%s = \"%s\" would make every process this worker, and "
-					"all would be moved for it: say which one it is",
-					key_name(keys[i]), text(e, keys[i]));
+		if (keys[i] == GUARD_KEY_match_command
+			    ? regex_matches_all(entry_text(e, keys[i]))
+			    : matches_all(entry_text(e, keys[i])))
+			config_complain(
+				r, &e->place[keys[i]],
+				"%s = \"%s\" matches every process, and the guard would treat "
+				"all of them as this worker: be more specific",
+				key_name(keys[i]), entry_text(e, keys[i]));
 }
 
 static void check_worker(struct config_reader *r, const struct guard_entry *e)
@@ -243,9 +247,10 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 		config_complain(r, &e->place[GUARD_KEY_priority],
 				"priority must be a whole number");
 	if (e->given[GUARD_KEY_managed] && e->value[GUARD_KEY_managed].yes &&
-	    text(e, GUARD_KEY_resume) && strcmp(text(e, GUARD_KEY_resume), "never") == 0)
+	    entry_text(e, GUARD_KEY_resume) &&
+	    strcmp(entry_text(e, GUARD_KEY_resume), "never") == 0)
 		config_complain(r, &e->place[GUARD_KEY_managed],
-				"managed starts the worker and resume = \"never\" does not; "
+				"managed starts the worker but resume = \"never\" does not; "
 				"they exclude each other");
 	if (kind < 0)
 		return;
@@ -256,9 +261,9 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 	check_identity(r, e);
 }
 
-/* ---- entries beside each other ---- */
+/* ---- pairs of entries ---- */
 
-/* "line 3", or with the file where that is another. */
+/* "line 3", or with the file name if it is another file. */
 static const char *line_of(const struct guard_entry *e, const struct guard_entry *from,
 			   char *out, size_t size)
 {
@@ -274,9 +279,10 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* Is whatever one pattern fits fitted by the other?  Where * is all that the wider one has, what stands for any in the
- * narrower one can only be taken by a *.  Of names the kernel keeps 15 bytes: a longer one is cut before it is compared. */
-static bool wider(const char *a, const char *b, unsigned key)
+/* Does pattern a match everything that pattern b matches? If `*` is a's only wildcard, a
+ * wildcard in b can only be matched by a `*`. The kernel keeps 15 bytes of a name, so a
+ * longer one is not compared. */
+static bool pattern_covers(const char *a, const char *b, unsigned key)
 {
 	const bool plain = !b[strcspn(b, "*?[")];
 
@@ -294,10 +300,10 @@ static bool is_pattern(unsigned key)
 static bool covers_key(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
 {
 	return same_value(a, b, key) ||
-	       (is_pattern(key) && wider(text(a, key), text(b, key), key));
+	       (is_pattern(key) && pattern_covers(entry_text(a, key), entry_text(b, key), key));
 }
 
-/* Does whatever b matches, match a?  Then all that a asks for, b asks for too. */
+/* Does entry a match everything that entry b matches? Then b has every condition of a. */
 static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 {
 	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
@@ -309,7 +315,8 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 	return true;
 }
 
-/* One process alone listens on a port or has its number in a file; all of a unit is its worker's. */
+/* Only one process listens on a port or has its pid in a file, and a unit belongs to one
+ * worker. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -321,42 +328,43 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	    same_value(a, b, GUARD_KEY_match_unit))
 		return "the same match.unit";
 	if (guard_entry_matches(a, true) && covers(a, b))
-		return covers(b, a) ? "the same match" : "matches of which one is the wider";
+		return covers(b, a) ? "the same match"
+				    : "matches of which one covers the other";
 	if (guard_entry_matches(b, true) && covers(b, a))
-		return "matches of which one is the wider";
+		return "matches of which one covers the other";
 	return NULL;
 }
 
-/* Each would move what the other has. */
+/* An order to one of them reaches both. */
 static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
 			  const struct guard_entry *b, const char *line)
 {
 	const char *url = guard_entry_http(a), *other = guard_entry_http(b);
 
 	if (url && other && strcmp(url, other) == 0)
-		config_warn(
-			r, &b->at,
-			"this worker and the one in %s answer at the same url, %.100s: what "
-			"is told to one is told to both",
-			line, url);
+		config_warn(r, &b->at,
+			    "this worker and the one in %s have the same url, %.100s: each "
+			    "order reaches both",
+			    line, url);
 }
 
 static void check_worker_pair(struct config_reader *r, const struct guard_entry *a,
 			      const struct guard_entry *b)
 {
-	const char *name = text(a, GUARD_KEY_name), *same = same_process(a, b);
+	const char *name = entry_text(a, GUARD_KEY_name), *same = same_process(a, b);
 	char line[200];
 
 	line_of(a, b, line, sizeof(line));
-	if (name && text(b, GUARD_KEY_name) && strcmp(name, text(b, GUARD_KEY_name)) == 0)
+	if (name && entry_text(b, GUARD_KEY_name) &&
+	    strcmp(name, entry_text(b, GUARD_KEY_name)) == 0)
 		config_complain(r, &b->place[GUARD_KEY_name],
-				"there is a worker \"%s\" already, in %s", name, line);
+				"the worker name \"%s\" is already used in %s", name, line);
 	if (same)
-		config_complain(r, &b->at,
-				"this worker and the one in %s would be one process: they have "
-				"%s; tell them apart with another match.unit, match.port or "
-				"match.command",
-				line, same);
+		config_complain(
+			r, &b->at,
+			"this worker and the one in %s would be the same process: they have "
+			"%s; use a different match.unit, match.port or match.command",
+			line, same);
 	else
 		warn_same_url(r, a, b, line);
 }
@@ -367,10 +375,11 @@ static void check_rule_pair(struct config_reader *r, const struct guard_entry *a
 	char line[200];
 
 	if (guard_entry_matches(a, false) && covers(a, b))
-		config_complain(r, &b->at,
-				"this rule is never reached: the one in %s matches all that it "
-				"matches, and the first counts; put this one before it",
-				line_of(a, b, line, sizeof(line)));
+		config_complain(
+			r, &b->at,
+			"this rule has no effect: the rule in %s matches everything that it "
+			"matches, and the first match counts; move this rule before it",
+			line_of(a, b, line, sizeof(line)));
 }
 
 static void check_pairs(struct config_reader *r)
@@ -392,9 +401,10 @@ static void check_rule(struct config_reader *r, const struct guard_entry *e)
 {
 	check_required(r, e, GUARD_KEY_action);
 	if (!guard_entry_matches(e, false))
-		config_complain(r, &e->at,
-				"this rule is of nobody: give match.name, match.exe or another "
-				"match; what becomes of all others is unknown in [guard]");
+		config_complain(
+			r, &e->at,
+			"this rule has no match: set match.name, match.exe or another match; "
+			"the key unknown in [guard] decides about all other processes");
 }
 
 static unsigned worker_names(const struct config_reader *r, const char *names[POLICY_WORKERS])
@@ -402,14 +412,14 @@ static unsigned worker_names(const struct config_reader *r, const char *names[PO
 	unsigned n = 0;
 
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next)
-		if (e->table == GUARD_WORKER && text(e, GUARD_KEY_name))
-			names[n++] = text(e, GUARD_KEY_name);
+		if (e->table == GUARD_WORKER && entry_text(e, GUARD_KEY_name))
+			names[n++] = entry_text(e, GUARD_KEY_name);
 	return n;
 }
 
 static void check_schedule_worker(struct config_reader *r, struct guard_entry *e)
 {
-	const char *names[POLICY_WORKERS], *name = text(e, GUARD_KEY_worker);
+	const char *names[POLICY_WORKERS], *name = entry_text(e, GUARD_KEY_worker);
 	unsigned n = worker_names(r, names);
 	char meant[CONFIG_MEANT_MAX];
 
@@ -423,7 +433,7 @@ static void check_schedule_worker(struct config_reader *r, struct guard_entry *e
 	e->refused[GUARD_KEY_worker] = true;
 }
 
-/* How many spans; 0 having complained. */
+/* Number of spans; 0: invalid, reported. */
 static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 {
 	const struct config_list *l = &e->value[GUARD_KEY_evict].list;
@@ -443,9 +453,9 @@ static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 	return n;
 }
 
-static bool is_of(const struct guard_entry *schedule, const char *worker)
+static bool schedule_applies(const struct guard_entry *schedule, const char *worker)
 {
-	const char *name = text(schedule, GUARD_KEY_worker);
+	const char *name = entry_text(schedule, GUARD_KEY_worker);
 
 	return name && (strcmp(name, "*") == 0 || strcmp(name, worker) == 0);
 }
@@ -466,14 +476,13 @@ static void check_schedules(struct config_reader *r)
 		check_schedule_worker(r, e);
 		n = count_spans(r, e);
 		for (unsigned i = 0; i < workers; i++) {
-			if (!is_of(e, names[i]))
+			if (!schedule_applies(e, names[i]))
 				continue;
 			if (total[i] <= POLICY_SPANS && total[i] + n > POLICY_SPANS)
-				config_complain(
-					r, &e->place[GUARD_KEY_evict],
-					"worker \"%s\" would have %u spans; it may have "
-					"%d",
-					names[i], total[i] + n, POLICY_SPANS);
+				config_complain(r, &e->place[GUARD_KEY_evict],
+						"worker \"%s\" has %u time spans; at most %d "
+						"are allowed",
+						names[i], total[i] + n, POLICY_SPANS);
 			total[i] += n;
 		}
 	}
@@ -481,7 +490,7 @@ static void check_schedules(struct config_reader *r)
 
 /* ---- settings ---- */
 
-static bool understood(const struct config_reader *r, enum config_id a, enum config_id b)
+static bool both_valid(const struct config_reader *r, enum config_id a, enum config_id b)
 {
 	return !r->bad[a] && !r->bad[b];
 }
@@ -491,11 +500,11 @@ static void check_order(struct config_reader *r, enum config_id larger, enum con
 {
 	const struct config_place *at = &r->m->place[smaller];
 
-	if (a >= b || !understood(r, larger, smaller))
+	if (a >= b || !both_valid(r, larger, smaller))
 		return;
 	config_complain(r, at->from == CONFIG_STANDARD ? &r->m->place[larger] : at,
-			"%s (%g) must not be more than %s (%g): the nearer to the limit, the "
-			"more is done",
+			"%s (%g) must not be more than %s (%g): the stronger reaction comes "
+			"nearer to the limit",
 			config_rows[smaller].key, b, config_rows[larger].key, a);
 }
 
@@ -504,7 +513,7 @@ static void check_xids(struct config_reader *r)
 	const struct config_list *l = &r->c->health_xid;
 	struct xid_rule rule;
 
-	_Static_assert(CONFIG_LIST_MAX <= HEALTH_XIDS, "all that can be written has a place");
+	_Static_assert(CONFIG_LIST_MAX <= HEALTH_XIDS, "every configured item fits");
 	for (unsigned i = 0; i < l->count; i++)
 		if (xid_rule_read(l->item[i], &rule) != 0)
 			config_complain(r, &r->m->place[CONFIG_ID_health_xid],
@@ -528,7 +537,7 @@ static void check_health(struct config_reader *r)
 		    c->health_throttle_c, c->health_evict_c);
 }
 
-#define SOCKET_PATH 108 /* of an address, with its end */
+#define SOCKET_PATH 108 /* sizeof sun_path */
 
 static void check_paths(struct config_reader *r)
 {
@@ -536,16 +545,15 @@ static void check_paths(struct config_reader *r)
 
 	if (dir && *dir != '/')
 		config_complain(r, &r->m->place[CONFIG_ID_guard_state_dir],
-				"state_dir: \"%.100s\": write the whole path, from /", dir);
+				"state_dir: \"%.100s\": write an absolute path", dir);
 	if (socket && *socket && (*socket != '/' || strlen(socket) >= SOCKET_PATH))
-		config_complain(
-			r, &r->m->place[CONFIG_ID_guard_companion],
-			"companion: \"%.120s\": write the whole path of a socket, from /, in "
-			"less than 108 bytes",
-			socket);
+		config_complain(r, &r->m->place[CONFIG_ID_guard_companion],
+				"companion: \"%.120s\": write the absolute path of a socket "
+				"with less than 108 bytes",
+				socket);
 }
 
-/* Without these one would wonder why nothing is ever moved. */
+/* These warnings explain why no worker is ever moved. */
 static void warn_idle(struct config_reader *r)
 {
 	const struct config_place *mode = &r->m->place[CONFIG_ID_guard_mode];
@@ -555,15 +563,15 @@ static void warn_idle(struct config_reader *r)
 		return;
 	while (e && e->table != GUARD_WORKER)
 		e = e->next;
-	/* What could not be read may have had one. */
+	/* A part with errors may have had one. */
 	if (!e && !r->faults->errors && strcmp(r->c->guard_mode, "observe") != 0)
 		config_warn(r, mode,
-			    "mode is \"%s\" and there is no [[worker]]: nothing is ever moved; "
-			    "name who may be, gpuward.toml(5) says how",
+			    "mode is \"%s\" but there is no [[worker]], so nothing is ever "
+			    "moved; add workers as described in gpuward.toml(5)",
 			    r->c->guard_mode);
 	if (e && mode->from == CONFIG_STANDARD)
 		config_warn(r, &e->at,
-			    "workers are watched and never moved: set mode in [guard] to "
+			    "workers are observed but never moved: set mode in [guard] to "
 			    "\"enforce\", \"dry-run\" or \"observe\", or set a profile");
 }
 
@@ -583,18 +591,19 @@ void guard_config_check(struct config_reader *r)
 	warn_idle(r);
 }
 
-/* The service starts without it, and then cannot speak to the worker. */
+/* Only warnings: the service starts without the file, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
 		const char *path =
-			e->table == GUARD_WORKER ? text(e, GUARD_KEY_token_file) : NULL;
+			e->table == GUARD_WORKER ? entry_text(e, GUARD_KEY_token_file) : NULL;
 
 		if (path && access(path, R_OK) != 0)
 			config_warn(r, &e->place[GUARD_KEY_token_file],
-				    "token_file: %.200s cannot be read: %s%s", path,
+				    "cannot read token_file %.200s: %s%s", path,
 				    strerror(errno),
-				    errno == EACCES ? " (by this user; can the service's?)"
-						    : "");
+				    errno == EACCES
+					    ? " (make sure that the service's user can read it)"
+					    : "");
 	}
 }

@@ -1,4 +1,5 @@
-/* Texts of the guard's tables that have a form of their own: addresses, paths, expressions, signals. */
+/* Checks texts of the guard's tables that have a format: addresses, paths, expressions,
+ * signals. */
 #include "guard_config_read.h"
 
 #include <ctype.h>
@@ -11,14 +12,14 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define WRONG    200
 
-static const char *text(const struct guard_entry *e, enum guard_key key)
+static const char *entry_text(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
 
-/* ---- texts that have a form: NULL, or what is wrong ---- */
+/* ---- formats: NULL, or what is wrong ---- */
 
-/* It is part of addresses and file names. */
+/* The name is used in URLs and file names. */
 static const char *check_name(const char *s, char out[static WRONG])
 {
 	(void)out;
@@ -33,7 +34,7 @@ static bool is_part(const char *at, size_t n, const char *name)
 	return n == strlen(name) && memcmp(at, name, n) == 0;
 }
 
-/* Where the paths begin that are the worker's own; a path before them may be a proxy's. */
+/* Finds where the worker's own API path begins; what precedes it may belong to a proxy. */
 static const char *worker_path(const char *path)
 {
 	while (*path) {
@@ -49,16 +50,14 @@ static const char *worker_path(const char *path)
 	return NULL;
 }
 
-/* Clients are given http://HOST:PORT/v1; the guard's own calls have paths that begin before that. */
+/* Clients use http://HOST:PORT/v1, but the guard appends paths that do not begin with /v1. */
 static const char *check_url_path(const char *url, const char *path, char out[static WRONG])
 {
 	const char *more = worker_path(path);
 
 	if (!more)
 		return NULL;
-	snprintf(out, WRONG,
-		 "write \"%.*s\", without %.40s: the guard puts the paths of its own calls "
-		 "behind it",
+	snprintf(out, WRONG, "write \"%.*s\", without %.40s: the guard appends its own paths",
 		 (int)(more - url < 80 ? more - url : 80), url, more);
 	return out;
 }
@@ -73,21 +72,21 @@ static const char *check_http(const char *url, char out[static WRONG])
 		return "write http://HOST:PORT or https://HOST:PORT";
 	s += tls ? 8 : 7;
 	if (strpbrk(s, "@?# \t"))
-		return "write it without user, query and blanks; a token belongs in token_file";
+		return "remove user, query and spaces; a token belongs in token_file";
 	for (const char *p = s; *p; p++)
 		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
-			return "it has characters that an address cannot have";
+			return "it has characters that are not allowed in a URL";
 	snprintf(host, sizeof(host), "%.*s", (int)strcspn(s, "/"), s);
 	if (!*host || *host == ':')
 		return "the host is missing";
-	/* Without a port it is the scheme's own. */
+	/* Without a port it is the default port of the scheme. */
 	if (!strchr(host[0] == '[' ? host + strcspn(host, "]") : host, ':'))
 		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":80");
 	wrong = config_check_address(host);
 	return wrong ? wrong : check_url_path(url, s + strcspn(s, "/"), out);
 }
 
-/* Of a unit: whose manager has it. */
+/* For a unit, url selects the systemd manager. */
 static const char *check_manager(const char *s, char out[static WRONG])
 {
 	(void)out;
@@ -97,9 +96,8 @@ static const char *check_manager(const char *s, char out[static WRONG])
 	    !s[5 + strspn(s + 5, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				 "0123456789._-")])
 		return NULL;
-	return "of a unit it says whose manager has it: write \"user\" or \"user@NAME\", or "
-	       "leave "
-	       "it out for the system's";
+	return "for a unit it selects the systemd manager: write \"user\" or \"user@NAME\", or "
+	       "remove it for the system manager";
 }
 
 static const char *check_engine(const char *s, char out[static WRONG])
@@ -107,21 +105,22 @@ static const char *check_engine(const char *s, char out[static WRONG])
 	(void)out;
 	if (strncmp(s, "unix:///", 8) == 0 && s[8])
 		return NULL;
-	return "of a container it is the socket of its engine: write \"unix:///PATH\"";
+	return "for a container it is the socket of the container engine: write "
+	       "\"unix:///PATH\"";
 }
 
 static const char *check_path(const char *s, char out[static WRONG])
 {
 	(void)out;
-	return *s == '/' ? NULL : "write the whole path, from /";
+	return *s == '/' ? NULL : "write an absolute path";
 }
 
 static const char *check_exe(const char *s, char out[static WRONG])
 {
 	(void)out;
 	return *s == '/' || *s == '*' ? NULL
-				      : "write the whole path, from /, or begin with *: a "
-					"program is known by its real path";
+				      : "write an absolute path, or begin with *: the real "
+					"path of the program is compared";
 }
 
 static const char *check_comm(const char *s, char out[static WRONG])
@@ -133,13 +132,13 @@ static const char *check_comm(const char *s, char out[static WRONG])
 	if (least <= 15)
 		return NULL;
 	snprintf(out, WRONG,
-		 "the kernel keeps 15 bytes of a name, so nothing is ever called that; write "
+		 "the kernel keeps 15 bytes of a process name, so this never matches; write "
 		 "\"%.15s\", or use match.exe",
 		 s);
 	return out;
 }
 
-/* The largest number of "{3,40}", or 1. */
+/* The largest number in "{3,40}", or 1. */
 static unsigned long repetitions(const char *p)
 {
 	unsigned long most = 1;
@@ -154,8 +153,9 @@ static unsigned long repetitions(const char *p)
 	return most;
 }
 
-/* C libraries unroll repetitions and recurse into parentheses: a short text could take all memory. */
-static bool is_vast(const char *s)
+/* C libraries unroll repetitions and recurse into parentheses: a short expression could take
+ * all memory. */
+static bool is_too_complex(const char *s)
 {
 	unsigned long times = 1;
 
@@ -173,15 +173,15 @@ static const char *check_regex(const char *s, char out[static WRONG])
 	regex_t re;
 	int rc;
 
-	if (is_vast(s))
-		return "it repeats too much, or is longer than 1000 bytes";
+	if (is_too_complex(s))
+		return "it has too many repetitions, or more than 1000 bytes";
 	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
 	if (rc == 0) {
 		regfree(&re);
 		return NULL;
 	}
 	regerror(rc, &re, why, sizeof(why));
-	snprintf(out, WRONG, "this is no extended regular expression: %s", why);
+	snprintf(out, WRONG, "not an extended regular expression: %s", why);
 	return out;
 }
 
@@ -193,7 +193,7 @@ static const char *check_unit(const char *s, char out[static WRONG])
 		if (strlen(s) > strlen(ends[i]) &&
 		    strcmp(s + strlen(s) - strlen(ends[i]), ends[i]) == 0)
 			return strchr(s, '/') ? "a unit has no / in its name" : NULL;
-	snprintf(out, WRONG, "write the unit with its end, such as \"%.60s.service\"", s);
+	snprintf(out, WRONG, "write the unit with its suffix, such as \"%.60s.service\"", s);
 	return out;
 }
 
@@ -207,18 +207,19 @@ static const char *check_container(const char *s, char out[static WRONG])
 	return NULL;
 }
 
-/* SIGSTOP keeps the memory where it is; ending the process is a level of its own. */
+/* SIGSTOP leaves the memory on the GPU; to terminate the process is an eviction level. */
 static const char *check_signal(const char *s, char out[static WRONG])
 {
 	int n = guard_signal(s);
 
 	if (n == SIGKILL)
-		return "SIGKILL ends the worker: that is max_level = 6 with allow_kill = true";
+		return "SIGKILL terminates the worker: use max_level = 6 with allow_kill = "
+		       "true";
 	if (n == SIGSTOP || n == SIGTSTP)
 		return "a stopped process keeps its memory on the GPU";
 	if (n)
 		return NULL;
-	snprintf(out, WRONG, "there is no signal of that name: write for example SIGUSR1");
+	snprintf(out, WRONG, "unknown signal: write for example SIGUSR1");
 	return out;
 }
 
@@ -247,10 +248,10 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 	e->refused[key] = true;
 }
 
-/* What an url is depends on the kind. */
+/* The meaning of url depends on the kind. */
 static void check_url(struct config_reader *r, struct guard_entry *e)
 {
-	const char *value = text(e, GUARD_KEY_url), *why;
+	const char *value = entry_text(e, GUARD_KEY_url), *why;
 	int kind = guard_entry_kind(e);
 	char out[WRONG];
 
@@ -271,7 +272,7 @@ static void check_forms(struct config_reader *r, struct guard_entry *e)
 	char out[WRONG];
 
 	for (unsigned i = 0; i < COUNT(forms); i++) {
-		const char *value = text(e, forms[i].key);
+		const char *value = entry_text(e, forms[i].key);
 		const char *why = value ? forms[i].wrong(value, out) : NULL;
 
 		if (why)
@@ -284,9 +285,9 @@ static void check_forms(struct config_reader *r, struct guard_entry *e)
 static void check_program(struct config_reader *r, struct guard_entry *e, enum guard_key key)
 {
 	if (e->given[key] && e->value[key].list.item[0][0] != '/')
-		guard_config_refuse(
-			r, e, key, e->value[key].list.item[0],
-			"write the whole path of the program, from /: no shell looks for it");
+		guard_config_refuse(r, e, key, e->value[key].list.item[0],
+				    "write the absolute path of the program: there is no shell "
+				    "to search for it");
 }
 
 static void check_types(struct config_reader *r, struct guard_entry *e)
@@ -307,22 +308,22 @@ static bool is_made_of(const char *s, const char *set)
 	return s[strspn(s, set)] == '\0';
 }
 
-static bool looks_like_gpu(const char *s)
+/* No GPU has this: gw_device_matches() then only says whether it is a selector at all.  An index of
+ * more than three digits is a typing error. */
+static bool is_gpu_selector(const char *s)
 {
-	if (is_made_of(s, DIGITS))
-		return strlen(s) <= 3;
-	if (strncmp(s, "GPU-", 4) == 0)
-		return s[4] && is_made_of(s + 4, HEX "-");
-	return strchr(s, ':') || (strchr(s, '-') && *s != '-') || strcmp(s, "visible") == 0;
+	static const struct gw_device none = { .index = UINT32_MAX, .cuda_ordinal = -1 };
+
+	return gw_device_matches(&none, s) >= 0 && (!is_made_of(s, DIGITS) || strlen(s) <= 3);
 }
 
 static void warn_gpu(struct config_reader *r, const struct guard_entry *e, enum guard_key key,
 		     const char *s)
 {
-	if (!looks_like_gpu(s))
+	if (!is_gpu_selector(s))
 		config_warn(r, &e->place[key],
-			    "%s: \"%.60s\" looks like no GPU: an index, an UUID (GPU-...) or a "
-			    "PCI id was expected",
+			    "%s: \"%.60s\" does not look like a GPU: write an index, a UUID "
+			    "(GPU-...), a PCI id, cuda:N, visible or all",
 			    guard_keys[key].row.key, s);
 }
 
@@ -333,28 +334,27 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 	for (unsigned i = 0; e->given[GUARD_KEY_gpus] && i < l->count; i++)
 		warn_gpu(r, e, GUARD_KEY_gpus, l->item[i]);
 	if (e->given[GUARD_KEY_match_gpu])
-		warn_gpu(r, e, GUARD_KEY_match_gpu, text(e, GUARD_KEY_match_gpu));
+		warn_gpu(r, e, GUARD_KEY_match_gpu, entry_text(e, GUARD_KEY_match_gpu));
 }
 
-/* Of an id the beginning is enough, and a short one is that of many. */
+/* The beginning of an id is enough, but a very short one matches many containers. */
 static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
-	const char *s = text(e, GUARD_KEY_match_container);
+	const char *s = entry_text(e, GUARD_KEY_match_container);
 
 	if (s && e->table == GUARD_RULE && !is_made_of(s, HEX))
-		config_warn(
-			r, &e->place[GUARD_KEY_match_container],
-			"match.container: a rule knows containers by their id, and \"%s\" is "
-			"none: it never holds",
-			s);
+		config_warn(r, &e->place[GUARD_KEY_match_container],
+			    "match.container: a rule compares container ids, and \"%s\" is not "
+			    "one, so it never matches",
+			    s);
 	if (s && strlen(s) < 4 && is_made_of(s, HEX))
 		config_warn(r, &e->place[GUARD_KEY_match_container],
-			    "match.container: every container whose id begins with \"%s\" is "
-			    "meant: write more of it",
+			    "match.container: this matches every container whose id begins "
+			    "with \"%s\": write more of the id",
 			    s);
 }
 
-/* ---- all of them ---- */
+/* ---- all checks ---- */
 
 void guard_config_forms(struct config_reader *r, struct guard_entry *e)
 {

@@ -1,9 +1,8 @@
-/* guard_config_read: what the parts of the reader of the guard's tables share.
+/* guard_config_read: shared by the files that read the guard's tables.
  *
- * guard_config.def has every key once.  guard_config_table.c makes an entry of each [[worker]], [[rule]] and
- * [[schedule]]; guard_config_form.c and guard_config_check.c say what is wrong with values and with what
- * they come to together; guard_config_print.c goes the way back;
- * guard_config.c makes a policy of what was found good. */
+ * guard_config.def has every key. guard_config_table.c reads each [[worker]], [[rule]] and
+ * [[schedule]] into an entry; guard_config_form.c checks single values, guard_config_check.c
+ * checks entries and pairs; guard_config.c makes a policy of the valid result. */
 #ifndef GW_DAEMON_GUARD_CONFIG_READ_H
 #define GW_DAEMON_GUARD_CONFIG_READ_H
 
@@ -30,31 +29,32 @@ struct guard_key_row {
 extern const struct guard_key_row guard_keys[GUARD_KEYS];
 extern const char *const guard_table_names[GUARD_TABLES];
 
-/* One [[worker]], [[rule]] or [[schedule]], in the order of files and lines. */
+/* One [[worker]], [[rule]] or [[schedule]]; in the order of files and lines. */
 struct guard_entry {
 	struct guard_entry *next;
 	enum guard_table table;
-	unsigned number; /* of its table, from 1 */
+	unsigned number; /* within its table, from 1 */
 	struct config_place at;
 	bool given[GUARD_KEYS];
-	bool refused[GUARD_KEYS]; /* was given, and cannot be used */
+	bool refused[GUARD_KEYS]; /* given, but invalid */
 	struct config_place place[GUARD_KEYS];
 	struct config_value value[GUARD_KEYS];
 };
 
 /* ---- guard_config_form.c ---- */
-/* Looks at each value by itself. */
+/* Checks each value on its own. */
 void guard_config_forms(struct config_reader *r, struct guard_entry *e);
-/* Complains and marks it as refused: nothing is concluded from it any more. */
+/* Reports an error and marks the value as refused; later checks skip it. */
 void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
 			 const char *value, const char *why);
 
 /* ---- guard_config.c ---- */
-/* What both checking and making want to know of an entry. */
-int guard_entry_kind(const struct guard_entry *e);         /* negative: not known */
-const char *guard_entry_url(const struct guard_entry *e);  /* NULL: none */
-const char *guard_entry_http(const struct guard_entry *e); /* if it is one of HTTP; NULL */
-unsigned guard_entry_port(const struct guard_entry *e);    /* match.port, or the url's; 0 */
+/* Facts about an entry, for the checks and for the policy. */
+int guard_entry_kind(const struct guard_entry *e);        /* negative: not known */
+const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
+/* the URL if it is HTTP; else NULL */
+const char *guard_entry_http(const struct guard_entry *e);
+unsigned guard_entry_port(const struct guard_entry *e); /* match.port, or the url's; 0 */
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
 bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */

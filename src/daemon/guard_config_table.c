@@ -1,4 +1,4 @@
-/* [[worker]], [[rule]] and [[schedule]] of a file, as entries. */
+/* Reads [[worker]], [[rule]] and [[schedule]] of a file into entries. */
 #include "guard_config_read.h"
 
 #include "base/suggest.h"
@@ -44,34 +44,34 @@ static bool has_key(enum guard_table t, unsigned key)
 static const char match[] = "match.";
 #define MATCH (sizeof(match) - 1)
 
-/* n within the table, or within its match. */
-static bool names(unsigned key, bool in_match, const struct toml_node *n)
+/* Is n this key, in the table or in its match table? */
+static bool is_named(unsigned key, bool in_match, const struct toml_node *n)
 {
 	const char *name = guard_keys[key].row.key;
-	bool of_match = strncmp(name, match, MATCH) == 0;
+	bool find_in_match = strncmp(name, match, MATCH) == 0;
 
-	return of_match == in_match && is_key(n, name + (in_match ? MATCH : 0));
+	return find_in_match == in_match && is_key(n, name + (in_match ? MATCH : 0));
 }
 
 static int find_key(enum guard_table t, bool in_match, const struct toml_node *n)
 {
 	for (unsigned i = 0; i < GUARD_KEYS; i++)
-		if (has_key(t, i) && names(i, in_match, n))
+		if (has_key(t, i) && is_named(i, in_match, n))
 			return (int)i;
 	return -1;
 }
 
-/* ---- keys that are not there ---- */
+/* ---- unknown keys ---- */
 
 static const char *nearest(enum guard_table t, const char *name)
 {
 	const char *keys[GUARD_KEYS];
-	unsigned count = 0;
+	unsigned count_entries = 0;
 
 	for (unsigned i = 0; i < GUARD_KEYS; i++)
 		if (has_key(t, i))
-			keys[count++] = guard_keys[i].row.key;
-	return suggest(name, keys, count, sizeof(keys[0]));
+			keys[count_entries++] = guard_keys[i].row.key;
+	return suggest(name, keys, count_entries, sizeof(keys[0]));
 }
 
 static const char *other_table(bool in_match, const struct toml_node *n)
@@ -82,8 +82,8 @@ static const char *other_table(bool in_match, const struct toml_node *n)
 	return NULL;
 }
 
-/* "port" is meant as "match.port". */
-static const char *of_match(enum guard_table t, const char *name)
+/* Finds match.NAME for NAME: "port" probably means "match.port". */
+static const char *find_in_match(enum guard_table t, const char *name)
 {
 	char full[CONFIG_SHOWN_MAX + MATCH];
 
@@ -94,8 +94,8 @@ static const char *of_match(enum guard_table t, const char *name)
 	return NULL;
 }
 
-static void unknown(struct config_reader *r, const struct guard_entry *e, bool in_match,
-		    const struct config_place *at, const struct toml_node *n)
+static void unknown_key(struct config_reader *r, const struct guard_entry *e, bool in_match,
+			const struct config_place *at, const struct toml_node *n)
 {
 	char key[CONFIG_SHOWN_MAX], name[CONFIG_SHOWN_MAX + MATCH], meant[CONFIG_MEANT_MAX];
 	const char *table = guard_table_names[e->table], *other = other_table(in_match, n);
@@ -103,14 +103,14 @@ static void unknown(struct config_reader *r, const struct guard_entry *e, bool i
 	const char *inner;
 
 	snprintf(name, sizeof(name), "%s%s", in_match ? match : "", config_key_shown(n, key));
-	inner = of_match(e->table, name);
+	inner = find_in_match(e->table, name);
 	if (other)
 		config_complain(r, at, "\"%s\" belongs in [[%s]], not in [[%s]]", name, other,
 				table);
 	else if (!in_match && !inner && config_sections(n, sections))
 		config_complain(r, at,
-				"\"%s\" belongs in %s, not in [[%s]]: what follows a heading "
-				"is that table's",
+				"\"%s\" belongs in %s, not in [[%s]]: a key belongs to the "
+				"heading above it",
 				name, sections, table);
 	else
 		config_complain(r, at, "no such key \"%s\" in [[%s]]%s", name, table,
@@ -119,7 +119,7 @@ static void unknown(struct config_reader *r, const struct guard_entry *e, bool i
 
 /* ---- values ---- */
 
-/* Hours may be one string. */
+/* evict may be one string instead of an array. */
 static bool read_value(struct config_reader *r, unsigned key, const struct config_place *at,
 		       const struct toml_node *n, struct config_value *ret)
 {
@@ -153,7 +153,7 @@ static void read_key(struct config_reader *r, struct guard_entry *e, unsigned ke
 	e->place[key] = at;
 	e->given[key] = read_value(r, key, &at, n, &e->value[key]);
 	if (e->given[key] && is_empty(row, &e->value[key])) {
-		config_complain(r, &at, "%s is empty: give a value or leave it out", row->key);
+		config_complain(r, &at, "%s is empty: set a value or remove the key", row->key);
 		e->given[key] = false;
 	}
 	e->refused[key] = !e->given[key];
@@ -170,7 +170,7 @@ static void read_keys(struct config_reader *r, struct guard_entry *e, bool in_ma
 		if (key >= 0)
 			read_key(r, e, (unsigned)key, n);
 		else if (in_match || !is_key(n, "match") || e->table == GUARD_SCHEDULE)
-			unknown(r, e, in_match, &at, n);
+			unknown_key(r, e, in_match, &at, n);
 		else if (n->type == TOML_TABLE)
 			read_keys(r, e, true, n);
 		else
@@ -181,7 +181,7 @@ static void read_keys(struct config_reader *r, struct guard_entry *e, bool in_ma
 
 /* ---- entries ---- */
 
-static unsigned count(const struct config_memory *m, enum guard_table t)
+static unsigned count_entries(const struct config_memory *m, enum guard_table t)
 {
 	unsigned n = 0;
 
@@ -190,7 +190,7 @@ static unsigned count(const struct config_memory *m, enum guard_table t)
 	return n;
 }
 
-static void append(struct config_memory *m, struct guard_entry *e)
+static void append_entry(struct config_memory *m, struct guard_entry *e)
 {
 	struct guard_entry **end = &m->entries;
 
@@ -212,13 +212,14 @@ static void read_entry(struct config_reader *r, enum guard_table t, const char *
 	}
 	e = calloc(1, sizeof(*e));
 	if (!e) {
-		config_fail(r, -GW_E_NOMEM, &at, "there is no memory for the configuration");
+		config_fail(r, -GW_E_NOMEM, &at,
+			    "out of memory while reading the configuration");
 		return;
 	}
 	e->table = t;
-	e->number = count(r->m, t) + 1;
+	e->number = count_entries(r->m, t) + 1;
 	e->at = at;
-	append(r->m, e);
+	append_entry(r->m, e);
 	read_keys(r, e, false, n);
 }
 
@@ -228,7 +229,7 @@ static void read_array(struct config_reader *r, enum guard_table t, const char *
 	for (const struct toml_node *n = array->child; n; n = n->next) {
 		const struct config_place at = { CONFIG_FILE, file, n->line, n->column };
 
-		if (count(r->m, t) == most_entries[t]) {
+		if (count_entries(r->m, t) == most_entries[t]) {
 			config_complain(r, &at, "there are at most %u [[%s]]", most_entries[t],
 					guard_table_names[t]);
 			return;

@@ -1,50 +1,72 @@
-#include "guard_inputs.h"
+#include "guard_service_parts.h"
 
-#include "budgets.h"
-#include "economy_learner.h"
 #include "games.h"
 #include "xid_log.h"
 
 #include "base/clock.h"
+#include "guard/budget.h"
+#include "guard/economy.h"
 #include "guard/unattributed_use.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define GPUS SCENE_GPUS
+#define GPUS    SCENE_GPUS
+#define IDLE_NS (10 * NS_PER_S) /* then the power of an idle GPU is steady */
+#define CHANGE  0.1             /* of a figure: the guard learns about it */
 
-struct beside_parts { /* what is made of the settings */
-	struct economy_learner *economies;
-	struct budgets *budgets;
+struct gpu_budget {
+	char uuid[96];
+	struct budget budget;
+	bool reported, over;
+};
+
+struct guard_inputs_parts { /* replaced by a reload */
+	const struct policy *policy;
+	struct economy economy[POLICY_WORKERS];
+	struct economy_figures reported[POLICY_WORKERS];
+	struct budget_options caps;
+	struct gpu_budget gpu[GPUS];
+	unsigned gpus;
 };
 
 struct guard_inputs {
-	struct guard_inputs_calls calls;
-	struct store *store;
+	struct guard_service *g;
 	struct xid_log *xids;
 	struct games *games;
-	struct beside_parts *parts;
-	struct unattributed_use ghost[GPUS];
-	char ghost_why[GPUS][200];
-	uint32_t conflicts
-		[POLICY_WORKERS]; /* bit n: told that one process is its and worker n's */
+	struct guard_inputs_parts *parts;
+	struct unattributed_use unattributed[GPUS];
+	char unattributed_why[GPUS][200];
+	/* bit n: reported that one process matches this worker and worker n */
+	uint32_t conflicts[POLICY_WORKERS];
 };
 
-/* ---- ghosts ---- */
+static void emit(const struct guard_inputs *b, const char *kind, const char *uuid,
+		 const char *severity, const char *text)
+{
+	const struct guard_service_config *c = &b->g->config;
 
-static void look_for_ghost(struct guard_inputs *b, const struct guard *guard,
-			   const struct view *v, unsigned i, uint64_t now_ns)
+	c->emit(c->arg,
+		&(struct view_event){
+			.kind = kind, .uuid = uuid, .severity = severity, .text = text });
+}
+
+/* ---- unattributed use ---- */
+
+static void check_unattributed(struct guard_inputs *b, const struct view *v, unsigned i,
+			       uint64_t now_ns)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct unattributed_use_facts f = { .busy_ratio = NAN, .unattributed_bytes = NAN };
-	char why[sizeof(b->ghost_why[0])];
+	char why[sizeof(b->unattributed_why[0])];
 	const struct scene *s;
 	int at;
 
-	guard_verdicts(guard, &s);
+	guard_verdicts(b->g->guard, &s);
 	at = guard_view_gpu(s, uuid);
 	if (at < 0 || d->state != GW_DEVICE_OK)
 		return;
@@ -53,19 +75,16 @@ static void look_for_ghost(struct guard_inputs *b, const struct guard *guard,
 	f.hidden = s->gpu[at].hidden;
 	for (unsigned k = 0; k < s->processes; k++)
 		f.processes += s->process[k].gpu == (unsigned)at;
-	unattributed_use_look(&b->ghost[i], &f, now_ns, why, sizeof(why));
-	if (*why && !*b->ghost_why[i])
-		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "health",
-								  .uuid = uuid,
-								  .severity = "warning",
-								  .text = why });
-	memcpy(b->ghost_why[i], why, sizeof(why));
+	unattributed_use_update(&b->unattributed[i], &f, now_ns, why, sizeof(why));
+	if (*why && !*b->unattributed_why[i])
+		emit(b, "health", uuid, "warning", why);
+	memcpy(b->unattributed_why[i], why, sizeof(why));
 }
 
 /* ---- conflicts ---- */
 
-/* Two workers that a configuration keeps apart may still match one process; told once. */
-static void look_for_conflicts(struct guard_inputs *b, const struct guard_view *g)
+/* Two valid workers may still match the same process; each pair is reported once. */
+static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 {
 	const struct scene *s;
 	const struct verdict *v = guard_verdicts(g->guard, &s);
@@ -76,38 +95,185 @@ static void look_for_conflicts(struct guard_inputs *b, const struct guard_view *
 			continue;
 		b->conflicts[v[i].worker] |= 1u << v[i].also;
 		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
-		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "guard",
-								  .severity = "warning",
-								  .text = text });
+		emit(b, "guard", NULL, "warning", text);
 	}
+}
+
+/* ---- caps of power and energy ---- */
+
+static int64_t today(void)
+{
+	time_t t = time(NULL);
+	struct tm local;
+
+	return localtime_r(&t, &local) ? (local.tm_year + 1900) * 1000 + local.tm_yday : 0;
+}
+
+static const char *budget_key(const struct gpu_budget *o, const char *what, char out[128])
+{
+	snprintf(out, 128, "budget_%s %s", what, o->uuid);
+	return out;
+}
+
+/* The store keeps where the day began, so that a restart does not lose what was used today. */
+static struct gpu_budget *find_budget(const struct guard_inputs *b, const char *uuid)
+{
+	struct guard_inputs_parts *p = b->parts;
+	struct store *store = b->g->config.store;
+	struct gpu_budget *o;
+	char name[128];
+
+	for (unsigned i = 0; i < p->gpus; i++)
+		if (strcmp(p->gpu[i].uuid, uuid) == 0)
+			return &p->gpu[i];
+	if (p->gpus == GPUS)
+		return NULL;
+	o = &p->gpu[p->gpus++];
+	snprintf(o->uuid, sizeof(o->uuid), "%s", uuid);
+	o->budget.day = (int64_t)store_count(store, budget_key(o, "day", name));
+	o->budget.base_j = store_count(store, budget_key(o, "base_joules", name));
+	o->budget.begun = o->budget.day != 0;
+	return o;
+}
+
+static void save_budget(struct store *store, const struct gpu_budget *o)
+{
+	char name[128];
+
+	store_set_count(store, budget_key(o, "day", name), (double)o->budget.day);
+	store_set_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
+}
+
+/* Informs the guard at the first tick of a GPU, when a cap is exceeded, and when it no longer is. */
+static void check_caps(const struct guard_inputs *b, const struct view *v, unsigned i,
+		       uint64_t now_ns)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	struct gpu_budget *o = uuid ? find_budget(b, uuid) : NULL;
+	const struct budget_options *caps = &b->parts->caps;
+	struct budget_input l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
+	char why[160];
+	int64_t day;
+	bool over;
+
+	if (!o)
+		return;
+	day = o->budget.day;
+	(void)gw_device_value(d, GW_Q_POWER, &l.power_w);
+	l.energy_j = v->device[i].energy_joules;
+	over = budget_update(&o->budget, caps, &l, why, sizeof(why));
+	if (o->budget.day != day && caps->energy_j > 0)
+		save_budget(b->g->config.store, o);
+	if (over != o->over || !o->reported)
+		guard_service_reason(b->g, uuid, REASON_BUDGET, over, why,
+				     guarding_time_ns(b->g));
+	o->over = over;
+	o->reported = true;
+}
+
+/* ---- idle models ---- */
+
+/* Power of the worker's GPUs, and whether it is alone there.  The GPU of an evicted worker is only
+ * known if the machine has one GPU. */
+static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
+		      struct economy_input *l)
+{
+	const struct scene *s;
+	const struct verdict *verdict = guard_verdicts(guard, &s);
+	uint64_t mine = 0, others = 0;
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		bool own = verdict[i].class == CLASS_WORKER && verdict[i].worker == (int)worker;
+
+		*(own ? &mine : &others) |= UINT64_C(1) << s->process[i].gpu;
+	}
+	if (!mine && s->gpus == 1)
+		mine = 1;
+	l->alone = mine && !(mine & others);
+	l->power_w = mine ? 0 : (double)NAN;
+	for (unsigned i = 0; i < v->devices; i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+		int at = guard_view_gpu(s, gw_device_text(d, GW_T_UUID));
+		double watts = NAN;
+
+		if (at < 0 || !(mine >> at & 1))
+			continue;
+		(void)gw_device_value(d, GW_Q_POWER, &watts);
+		l->power_w += watts;
+	}
+}
+
+static bool differs(double a, double b)
+{
+	return isnan(a) != isnan(b) || fabs(a - b) > CHANGE * fabs(b);
+}
+
+static bool has_changed(const struct economy_figures *a, const struct economy_figures *b)
+{
+	return (a->after_ns == UINT64_MAX) != (b->after_ns == UINT64_MAX) ||
+	       differs((double)a->after_ns, (double)b->after_ns) ||
+	       differs(a->idle_w, b->idle_w) || differs(a->reload_j, b->reload_j);
+}
+
+/* Learns what the idle model of a worker draws and what loading it costs.  What was learned is lost
+ * when the service stops. */
+static void learn_economy(const struct guard_inputs *b, const struct view *v, unsigned i,
+			  uint64_t now_ns)
+{
+	struct guard_inputs_parts *p = b->parts;
+	const struct guard *guard = b->g->guard;
+	const struct policy_worker *w = &p->policy->worker[i];
+	struct economy_options o = { w->idle_w, w->reload_j, w->idle_after_ns };
+	uint64_t since = guard_idle_since(guard, i);
+	struct economy_figures f;
+	struct guard_status s;
+	struct economy_input l;
+
+	if ((!w->idle_economy && !w->idle_after_ns) || guard_status(guard, i, &s) != 0)
+		return;
+	l = (struct economy_input){
+		.now_ns = now_ns,
+		.bytes = s.resident_bytes,
+		.runs = s.state == STATE_ACTIVE || s.state == STATE_SUSPECT,
+		.idle_out = s.state == STATE_EVICTED && s.mask >> REASON_IDLE & 1,
+		.idles = since && now_ns > since + IDLE_NS,
+	};
+	read_gpus(guard, v, i, &l);
+	economy_update(&p->economy[i], &o, &l);
+	economy_figures(&p->economy[i], &o, &f);
+	if (!has_changed(&f, &p->reported[i]))
+		return;
+	p->reported[i] = f;
+	/* Rounded as in the recording, so that a replay decides the same. */
+	guard_service_economy(b->g, i, f.after_ns, rint(f.idle_w), rint(f.reload_j));
 }
 
 /* ---- ticks ---- */
 
-static void cap_changed(void *arg, const char *uuid, bool over, const char *why)
+static void found_xid(void *arg, const struct driver_event *e, bool past)
 {
-	const struct guard_inputs *b = arg;
-
-	b->calls.reason(b->calls.arg, uuid, REASON_BUDGET, over, why);
+	guard_service_xid(arg, e, past);
 }
 
-void guard_inputs_tick(struct guard_inputs *b, const struct guard *guard, const struct view *v)
+void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
-		look_for_ghost(b, guard, v, i, now);
+		check_unattributed(b, v, i, now);
 	if (v->guard)
-		look_for_conflicts(b, v->guard);
-	xid_log_tick(b->xids, v, now, b->calls.xid, b->calls.arg);
-	budgets_tick(b->parts->budgets, v, now, cap_changed, b);
-	economy_learner_tick(b->parts->economies, guard, v, now, b->calls.economy,
-			     b->calls.arg);
+		check_conflicts(b, v->guard);
+	xid_log_tick(b->xids, v, now, found_xid, b->g);
+	for (unsigned i = 0; v->snap && i < v->devices; i++)
+		check_caps(b, v, i, now);
+	for (unsigned i = 0; v->snap && i < b->parts->policy->workers; i++)
+		learn_economy(b, v, i, now);
 }
 
-bool guard_inputs_heard(struct guard_inputs *b, const struct driver_event *e)
+bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e)
 {
-	return xid_log_heard(b->xids, e);
+	return xid_log_is_new(b->xids, e);
 }
 
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
@@ -124,47 +290,55 @@ int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
 
 void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret)
 {
-	ret->ghost = (const char(*)[200])b->ghost_why;
+	ret->ghost = (const char(*)[200])b->unattributed_why;
 	ret->games = games_list(b->games);
 	ret->kernel_log = xid_log_state(b->xids);
-	economy_learner_count(b->parts->economies, &ret->counts);
+	ret->counts.idle_saved_joules = ret->counts.idle_spent_joules = 0;
+	for (unsigned i = 0; i < b->parts->policy->workers; i++) {
+		ret->counts.idle_saved_joules += b->parts->economy[i].saved_j;
+		ret->counts.idle_spent_joules += b->parts->economy[i].spent_j;
+	}
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
-void guard_inputs_parts_free(struct beside_parts *p)
+void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
-	if (!p)
-		return;
-	economy_learner_free(p->economies);
-	budgets_free(p->budgets);
 	free(p);
 }
 
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
-			 struct beside_parts **ret)
+			 struct guard_inputs_parts **ret)
 {
-	struct beside_parts *p = calloc(1, sizeof(*p));
-	int err = p ? economy_learner_new(&settings->policy, &p->economies) : -GW_E_NOMEM;
+	struct guard_inputs_parts *p = calloc(1, sizeof(*p));
 
-	if (!err)
-		err = budgets_new(&settings->budget, b->store, &p->budgets);
-	if (err)
-		guard_inputs_parts_free(p);
-	else
-		*ret = p;
-	return err;
+	(void)b;
+	if (!p)
+		return -GW_E_NOMEM;
+	p->policy = &settings->policy;
+	p->caps = settings->budget;
+	*ret = p;
+	return 0;
 }
 
-void guard_inputs_change(struct guard_inputs *b, struct beside_parts *p)
+void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	guard_inputs_parts_free(b->parts);
 	b->parts = p;
-	memset(b->conflicts, 0, sizeof(b->conflicts)); /* its workers are others */
+	memset(b->conflicts, 0, sizeof(b->conflicts)); /* the workers changed */
 }
 
-/* Those of an earlier run. */
-static void tell_games(const struct guard_inputs *b)
+static void games_changed(void *arg, unsigned count)
+{
+	struct guard_service *g = arg;
+
+	guard_service_games(g, count);
+	if (g->scenes) /* games of an earlier run are loaded before it exists */
+		scene_thread_trigger(g->scenes);
+}
+
+/* Reports games of an earlier run. */
+static void report_games(const struct guard_inputs *b)
 {
 	const struct guard_view_game *game = games_list(b->games);
 	char text[80];
@@ -172,36 +346,31 @@ static void tell_games(const struct guard_inputs *b)
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++) {
 		if (!game[i].pid)
 			continue;
-		snprintf(text, sizeof(text), "process %lld still plays",
+		snprintf(text, sizeof(text), "process %lld is still registered as a game",
 			 (long long)game[i].pid);
-		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "guard",
-								  .severity = "info",
-								  .text = text });
+		emit(b, "guard", NULL, "info", text);
 	}
 }
 
-int guard_inputs_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
-		     const struct guard_settings *settings,
-		     const struct guard_inputs_calls *calls, struct guard_inputs **ret)
+int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret)
 {
 	struct guard_inputs *b = calloc(1, sizeof(*b));
 	int err;
 
 	if (!b)
 		return -GW_E_NOMEM;
-	b->calls = *calls;
-	b->store = store;
-	err = guard_inputs_prepare(b, settings, &b->parts);
+	b->g = g;
+	err = guard_inputs_prepare(b, g->settings, &b->parts);
 	if (!err)
-		err = games_new(loop, store, b->calls.games, b->calls.arg,
+		err = games_new(g->config.loop, g->config.store, games_changed, g,
 				clock_mono_ns(clock_real()), &b->games);
 	if (!err)
-		err = xid_log_new(ctx, &b->xids);
+		err = xid_log_new(g->config.ctx, &b->xids);
 	if (err) {
 		guard_inputs_free(b);
 		return err;
 	}
-	tell_games(b);
+	report_games(b);
 	*ret = b;
 	return 0;
 }

@@ -15,8 +15,8 @@
 
 #define SYSTEM "/run/gpuward"
 
-/* A uuid comes from a driver: nothing of it leads out of the folder. */
-static void name_of(const char *uuid, char *out, size_t size)
+/* A uuid comes from a driver: replace characters that could lead out of the directory. */
+static void lock_name(const char *uuid, char *out, size_t size)
 {
 	snprintf(out, size, "gpuward-guard-%s.lock", uuid);
 	for (char *p = out; *p; p++)
@@ -25,10 +25,10 @@ static void name_of(const char *uuid, char *out, size_t size)
 			*p = '_';
 }
 
-/* Where to try, in this order; false past the last. */
-static bool folder(unsigned i, char *out, size_t size)
+/* Directories to try, in order; false past the last. */
+static bool lock_directory(unsigned i, char *out, size_t size)
 {
-	const char *given = getenv("RUNTIME_DIRECTORY"); /* systemd's, perhaps several */
+	const char *given = getenv("RUNTIME_DIRECTORY"); /* set by systemd; may have several */
 
 	switch (i) {
 	case 0:
@@ -41,10 +41,11 @@ static bool folder(unsigned i, char *out, size_t size)
 	case 2: snprintf(out, size, "/tmp"); break;
 	default: return false;
 	}
-	return geteuid() != 0; /* where anybody may write, nobody can hold root up */
+	return geteuid() != 0; /* root does not use directories that every user can write */
 }
 
-/* Ours, or one that we cannot open: in a folder of the system somebody has it. */
+/* Opens a lock file that belongs to this user. EACCES in the first directory: another user
+ * has it. */
 static int open_file(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -59,7 +60,7 @@ static int open_file(const char *path)
 	return fd;
 }
 
-static int64_t holder(int fd)
+static int64_t lock_holder(int fd)
 {
 	char text[32];
 	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
@@ -70,7 +71,7 @@ static int64_t holder(int fd)
 	return strtoll(text, NULL, 10);
 }
 
-static int lock(int fd, const char *path, int64_t *ret_pid, char *message, size_t size)
+static int lock_file(int fd, const char *path, int64_t *ret_pid, char *message, size_t size)
 {
 	int err;
 
@@ -80,7 +81,7 @@ static int lock(int fd, const char *path, int64_t *ret_pid, char *message, size_
 		return 0;
 	}
 	err = errno == EWOULDBLOCK ? -GW_E_STATE : -GW_E_PERM;
-	*ret_pid = holder(fd);
+	*ret_pid = lock_holder(fd);
 	snprintf(message, size, "%s: %s", path, err == -GW_E_STATE ? "held" : strerror(errno));
 	return err;
 }
@@ -90,9 +91,9 @@ int guard_lock_take(const char *uuid, int *ret_fd, int64_t *ret_pid, char *messa
 	char where[PATH_MAX], path[PATH_MAX + 160], name[128];
 
 	*ret_pid = 0;
-	snprintf(message, size, "no folder");
-	name_of(uuid, name, sizeof(name));
-	for (unsigned i = 0; folder(i, where, sizeof(where)); i++) {
+	snprintf(message, size, "no directory for lock files");
+	lock_name(uuid, name, sizeof(name));
+	for (unsigned i = 0; lock_directory(i, where, sizeof(where)); i++) {
 		int fd, err;
 
 		if (i == 0)
@@ -107,7 +108,7 @@ int guard_lock_take(const char *uuid, int *ret_fd, int64_t *ret_pid, char *messa
 				return -GW_E_STATE;
 			continue;
 		}
-		err = lock(fd, path, ret_pid, message, size);
+		err = lock_file(fd, path, ret_pid, message, size);
 		if (err)
 			close(fd);
 		else

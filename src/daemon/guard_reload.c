@@ -1,11 +1,9 @@
-/* guard_service_reload: another configuration for a guard that runs.
+/* guard_reload: replaces the configuration of a running guard.
  *
- * An order that is under way ends under the configuration that it was given by: the other one waits for it, and
- * after a while no new ones are given.  The looker's thread may be in a driver for longer than that: what it
- * reads is kept until it lets go. */
+ * An order under way finishes under the configuration that gave it; the new configuration
+ * waits for it, and after a while no new orders are given. The scene thread may be in a
+ * driver call for longer, so what it reads is kept until it uses the new policy. */
 #include "guard_service_parts.h"
-
-#include "guard_counts.h"
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -14,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD_BACK_NS (5 * NS_PER_S)  /* from here on no new orders are given ... */
-#define GIVE_UP_NS   (20 * NS_PER_S) /* ... up to here: somebody may need a GPU meanwhile */
+#define HOLD_BACK_NS (5 * NS_PER_S)  /* after this, no new orders are given */
+#define GIVE_UP_NS   (20 * NS_PER_S) /* until this, because a contender may need a GPU */
 
 struct retired {
 	struct guard_settings *settings;
@@ -29,9 +27,9 @@ static void settings_free(struct guard_settings *s)
 	free(s);
 }
 
-/* ---- who is who ---- */
+/* ---- workers that leave the configuration ---- */
 
-static int find(const struct policy *p, const char *name)
+static int find_worker(const struct policy *p, const char *name)
 {
 	for (unsigned i = 0; i < p->workers; i++)
 		if (strcmp(p->worker[i].name, name) == 0)
@@ -39,49 +37,48 @@ static int find(const struct policy *p, const char *name)
 	return -1;
 }
 
-/* How somebody brings it back whom the guard no longer knows.  kind < 0: nobody knows what it is. */
-static const char *way_back(int kind)
+/* How a person can resume a worker that the guard no longer manages. kind < 0: unknown. */
+static const char *how_to_resume(int kind)
 {
 	static const struct {
 		enum policy_trait trait;
 		const char *text;
 	} ways[] = {
-		{ KIND_WHOLE, "gpuward guard recover brings it back" },
-		{ KIND_UNIT, "start its unit to have it back" },
-		{ KIND_CONTAINER, "start its container to have it back" },
-		{ KIND_COMMANDS, "run its resume_command to have it back" },
-		{ KIND_SIGNALS, "send it its resume_signal to have it back" },
-		{ KIND_SLEEPS,
+		{ KIND_ATOMIC, "run gpuward guard recover to resume it" },
+		{ KIND_UNIT, "start its unit to resume it" },
+		{ KIND_CONTAINER, "start its container to resume it" },
+		{ KIND_COMMANDS, "run its resume_command to resume it" },
+		{ KIND_SIGNALS, "send its resume_signal to resume it" },
+		{ KIND_NEEDS_WAKE,
 		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
-		  "/resume_memory_occupation, then /continue_generation) or start it anew to "
-		  "have it back" },
-		{ KIND_WAKES, "it loads again when somebody asks it" },
+		  "/resume_memory_occupation, then /continue_generation) or restart it" },
+		{ KIND_LOADS_ON_REQUEST, "it loads again on the next request" },
 	};
 
 	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (policy_kind_is((unsigned)kind, ways[i].trait))
 			return ways[i].text;
-	return kind < 0 ? "bring it back by hand" : "load its model again to have it back";
+	return kind < 0 ? "resume it by hand" : "load its model again to resume it";
 }
 
-static void tell_gone(struct guard_service *g, const struct guard_record *r, int kind)
+static void log_gone(struct guard_service *g, const struct guard_record *r, int kind)
 {
 	guard_service_log(g, "warning",
-			  "worker %s is gone from the configuration while it is out (level "
-			  "%u): %s, or name it again and the guard does",
-			  r->worker, r->level, way_back(kind));
+			  "worker %s was removed from the configuration while it is evicted "
+			  "(level %u): %s, or add it again and the guard resumes it",
+			  r->worker, r->level, how_to_resume(kind));
 }
 
-/* ---- at a start: what an earlier run left, of whom the file was changed since ---- */
+/* ---- at a start: evicted workers that are no longer in the configuration ---- */
 
-/* After a start of the machine all began anew.  One that was ended may be so still; of another a process must live, or
- * nobody knows which it was. */
-static bool may_be_out(const struct root *root, const struct guard_record *r,
-		       const struct guard_record_more *more, int kind)
+/* Can this worker still be evicted? Not after a reboot. A worker that was stopped may still
+ * be stopped; for other kinds one of its processes must still run, or be unknown. */
+static bool may_be_evicted(const struct root *root, const struct guard_record *r,
+			   const struct guard_record_more *more, int kind)
 {
 	if (more->past)
 		return false;
-	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_STOPS_PROCESS))
 		return true;
 	for (unsigned i = 0; i < r->roots; i++)
 		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)
@@ -99,17 +96,17 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 		const struct guard_record *one = &r->record[i];
 		int kind = policy_kind_find(r->more[i].kind);
 
-		if (!one->evicted || find(&g->settings->policy, one->worker) >= 0)
+		if (!one->evicted || find_worker(&g->settings->policy, one->worker) >= 0)
 			continue;
-		if (may_be_out(&root, one, &r->more[i], kind))
-			tell_gone(g, one, kind);
+		if (may_be_evicted(&root, one, &r->more[i], kind))
+			log_gone(g, one, kind);
 		else if (one->hold == HOLD_NONE)
 			guard_service_forget(g, one->worker);
 	}
 	root_close(&root);
 }
 
-/* What is known of workers that leave, from before they do. */
+/* The records of workers that leave, taken before the swap. */
 struct leaving {
 	struct guard_record record[POLICY_WORKERS];
 	enum policy_kind kind[POLICY_WORKERS];
@@ -121,15 +118,17 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	const struct policy *old = &g->settings->policy;
 
 	for (unsigned i = 0; i < old->workers; i++) {
-		if (find(&g->next->policy, old->worker[i].name) >= 0 ||
-		    guard_record_of(g->guard, i, &l->record[l->count]) != 0)
+		if (find_worker(&g->next->policy, old->worker[i].name) >= 0 ||
+		    guard_worker_record(g->guard, i, &l->record[l->count]) != 0)
 			continue;
 		l->kind[l->count++] = old->worker[i].kind;
 	}
 }
 
-/* Its record stays where somebody may need it: to bring it back, or because it comes again. */
-static void part(struct guard_service *g, const struct guard_record *r, enum policy_kind kind)
+/* Keeps its record if someone may need it: to resume it, or because the worker is added
+ * again. */
+static void part_with_worker(struct guard_service *g, const struct guard_record *r,
+			     enum policy_kind kind)
 {
 	if (!r->evicted && r->hold == HOLD_NONE) {
 		guard_service_forget(g, r->worker);
@@ -137,14 +136,14 @@ static void part(struct guard_service *g, const struct guard_record *r, enum pol
 	}
 	if (guard_service_keep(g, r) != 0)
 		guard_service_log(g, "error",
-				  "what is known of worker %s, which is gone from the "
-				  "configuration, could not be kept: the journal is full",
+				  "the record of worker %s, which was removed from the "
+				  "configuration, cannot be stored: the journal is full",
 				  r->worker);
 	if (r->evicted)
-		tell_gone(g, r, (int)kind);
+		log_gone(g, r, (int)kind);
 }
 
-/* ---- what names workers by their position ---- */
+/* ---- worker indices ---- */
 
 static void move_decisions(struct guard_service *g, const int *now)
 {
@@ -162,16 +161,16 @@ static void move_decisions(struct guard_service *g, const int *now)
 	g->view.decisions = n;
 }
 
-/* The records of all are tried again, where one of those that had none may be among them. */
-static void move_unkept(struct guard_service *g)
+/* Retries all records, because indices changed. */
+static void retry_unsaved(struct guard_service *g)
 {
-	if (g->unkept)
-		g->unkept = UINT32_MAX;
+	if (g->unsaved)
+		g->unsaved = UINT32_MAX;
 }
 
 /* ---- the swap ---- */
 
-static bool same(const struct guard_settings *a, const struct guard_settings *b)
+static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
 {
 	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
 	       memcmp(&a->health, &b->health, sizeof(a->health)) == 0 &&
@@ -181,7 +180,8 @@ static bool same(const struct guard_settings *a, const struct guard_settings *b)
 	       text_same(a->record, b->record) && a->record_limit == b->record_limit;
 }
 
-static void retire(struct guard_service *g, struct retired *place, struct guard_settings *old)
+static void retire_settings(struct guard_service *g, struct retired *place,
+			    struct guard_settings *old)
 {
 	*place = (struct retired){ old, g->retired };
 	g->retired = place;
@@ -198,40 +198,40 @@ static void release_retired(struct guard_service *g)
 	}
 }
 
-static void tell_news(struct guard_service *g, unsigned fresh, unsigned left)
+static void log_change(struct guard_service *g, unsigned fresh, unsigned left)
 {
 	unsigned n = g->settings->policy.workers;
 
 	guard_service_log(
 		g, "info",
-		"the guard goes by the new configuration: %u worker%s, %u new, %u gone", n,
+		"the guard uses the new configuration: %u worker%s, %u added, %u removed", n,
 		n == 1 ? "" : "s", fresh, left);
 }
 
-static void move_over(struct guard_service *g, struct retired *place,
-		      const struct guard_service_records *records)
+static void apply_settings(struct guard_service *g, struct retired *place,
+			   const struct guard_service_records *records)
 {
 	struct guard_settings *old = g->settings, *next = g->next;
 	int now[POLICY_WORKERS], from[POLICY_WORKERS];
 	struct scene_builder_formers formers;
 	unsigned fresh = 0, left = 0;
-	bool news = !same(old, next);
+	bool news = !same_settings(old, next);
 
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		now[i] = i < old->policy.workers
-				 ? find(&next->policy, old->policy.worker[i].name)
+				 ? find_worker(&next->policy, old->policy.worker[i].name)
 				 : -1;
 	for (unsigned i = 0; i < next->policy.workers; i++) {
-		from[i] = find(&old->policy, next->policy.worker[i].name);
+		from[i] = find_worker(&old->policy, next->policy.worker[i].name);
 		fresh += from[i] < 0;
 	}
 	for (unsigned i = 0; i < old->policy.workers; i++)
 		left += now[i] < 0;
 	move_decisions(g, now);
-	move_unkept(g);
+	retry_unsaved(g);
 	action_policy(g->action, &next->policy, from);
 	guard_service_formers(records, &next->policy, &formers);
-	scene_thread_policy(g->looker, &next->policy, &formers);
+	scene_thread_policy(g->scenes, &next->policy, &formers);
 	g->settings = next;
 	g->next = NULL;
 	guard_counts_load(&g->tally, g->config.store, &next->policy);
@@ -239,21 +239,21 @@ static void move_over(struct guard_service *g, struct retired *place,
 		if (from[i] < 0)
 			guard_service_give_notes(g, records, i);
 	guard_service_record_open(g);
-	retire(g, place, old);
+	retire_settings(g, place, old);
 	guard_service_health_swapped(g);
 	if (news)
-		tell_news(g, fresh, left);
+		log_change(g, fresh, left);
 }
 
-/* All that is needed to change over, so that nothing is half done when something cannot be had. */
+/* Everything the change needs, acquired first, so that a failure leaves nothing half done. */
 struct change {
 	struct retired *place;
 	struct guard_service_records *records;
 	struct leaving *leaving;
-	struct beside_parts *beside;
+	struct guard_inputs_parts *inputs;
 };
 
-static int prepare(struct guard_service *g, struct change *c)
+static int prepare_change(struct guard_service *g, struct change *c)
 {
 	int err;
 
@@ -263,32 +263,32 @@ static int prepare(struct guard_service *g, struct change *c)
 		return -GW_E_NOMEM;
 	err = guard_service_records_read(g, &c->records);
 	if (!err)
-		err = guard_inputs_prepare(g->beside, g->next, &c->beside);
+		err = guard_inputs_prepare(g->inputs, g->next, &c->inputs);
 	if (err)
 		return err;
 	list_leaving(g, c->leaving);
 	return guard_service_change(g, g->next, c->records);
 }
 
-static void swap(struct guard_service *g)
+static void swap_settings(struct guard_service *g)
 {
 	struct change c = { .place = NULL };
 	int err;
 
 	guard_service_log_decisions(g);
-	err = prepare(g, &c);
+	err = prepare_change(g, &c);
 	if (err) {
-		guard_service_log(g, "error", "the guard stays with the old configuration: %s",
+		guard_service_log(g, "error", "the guard keeps the old configuration: %s",
 				  gw_strerror(err));
 		guard_reload_drop(g);
-		guard_inputs_parts_free(c.beside);
+		guard_inputs_parts_free(c.inputs);
 		free(c.place);
 	} else {
-		guard_inputs_change(g->beside, c.beside);
+		guard_inputs_change(g->inputs, c.inputs);
 		for (unsigned i = 0; i < c.leaving->count; i++)
-			part(g, &c.leaving->record[i], c.leaving->kind[i]);
-		move_over(g, c.place, c.records);
-		if (g->view.scene) /* the looker's names workers by their old positions */
+			part_with_worker(g, &c.leaving->record[i], c.leaving->kind[i]);
+		apply_settings(g, c.place, c.records);
+		if (g->view.scene) /* the scene thread's scene has the old worker indices */
 			guard_verdicts(g->guard, &g->view.scene);
 		guard_service_view(g);
 	}
@@ -297,7 +297,7 @@ static void swap(struct guard_service *g)
 	free(c.leaving);
 }
 
-/* ---- when ---- */
+/* ---- when to swap ---- */
 
 bool guard_reload_waits(const struct guard_service *g)
 {
@@ -306,27 +306,26 @@ bool guard_reload_waits(const struct guard_service *g)
 	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
 }
 
-static void wait_longer(struct guard_service *g)
+static void log_waiting(struct guard_service *g)
 {
-	if (g->next_told || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
+	if (g->next_logged || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
 		return;
-	g->next_told = true;
-	guard_service_log(
-		g, "warning",
-		"the guard still goes by the old configuration: an order that it gave has not "
-		"ended; the new one counts from then on");
+	g->next_logged = true;
+	guard_service_log(g, "warning",
+			  "the guard still uses the old configuration, because an order has "
+			  "not finished; the new one applies as soon as it has");
 }
 
 void guard_reload_try(struct guard_service *g)
 {
-	if (g->retired && g->looker && scene_thread_settled(g->looker))
+	if (g->retired && g->scenes && scene_thread_settled(g->scenes))
 		release_retired(g);
 	if (!g->next || g->writing)
 		return;
-	if (!action_idle(g->action) || guard_acting(g->guard))
-		wait_longer(g);
+	if (!action_idle(g->action) || guard_orders_underway(g->guard))
+		log_waiting(g);
 	else
-		swap(g);
+		swap_settings(g);
 }
 
 void guard_service_reload(struct guard_service *g, struct guard_settings *settings)
@@ -335,7 +334,7 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 
 	if (!next) {
 		guard_settings_done(settings);
-		guard_service_log(g, "error", "the guard stays with the old configuration: %s",
+		guard_service_log(g, "error", "the guard keeps the old configuration: %s",
 				  gw_strerror(-GW_E_NOMEM));
 		return;
 	}
@@ -345,7 +344,7 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 		g->next_ns = guarding_time_ns(g);
 	settings_free(g->next);
 	g->next = next;
-	g->next_told = false;
+	g->next_logged = false;
 	guard_reload_try(g);
 	guard_service_pump(g);
 }

@@ -13,8 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define RESTORE_NS   (10 * NS_PER_S)
-#define LAST_LOOK_NS NS_PER_S /* for who came back to be seen */
+#define RESTORE_NS    (10 * NS_PER_S)
+#define LAST_SCENE_NS NS_PER_S /* to observe workers that resumed at the end */
 
 uint64_t guard_service_now_ns(void)
 {
@@ -29,14 +29,14 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return g->config.tell(
+	return g->config.emit(
 		g->config.arg,
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-/* ---- what is seen ---- */
+/* ---- scenes and outcomes ---- */
 
-static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
+static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisation)
 {
 	struct guard_service *g = arg;
 	uint64_t before = g->decided, now;
@@ -56,10 +56,10 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 			fmax(g->view.counts.decide_seconds_max, seconds);
 	}
 	*ret_utilisation = guard_wants_utilisation(g->guard);
-	return guard_next_look(g->guard, now);
+	return guard_next_scene_ns(g->guard, now);
 }
 
-static void outcomes(void *arg, int fd, uint32_t events)
+static void outcomes_ready(void *arg, int fd, uint32_t events)
 {
 	struct guard_service *g = arg;
 	struct guard_outcome o;
@@ -72,17 +72,17 @@ static void outcomes(void *arg, int fd, uint32_t events)
 		guard_service_outcome(g, &o);
 	guard_reload_try(g);
 	guard_service_pump(g);
-	scene_thread_trigger(g->looker);
+	scene_thread_trigger(g->scenes);
 }
 
 void guard_service_tick(struct guard_service *g, const struct view *v)
 {
 	guard_service_devices_tick(g, v);
 	guard_service_rooms_tick(g);
-	guard_inputs_tick(g->beside, g->guard, v);
+	guard_inputs_tick(g->inputs, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
-		scene_thread_pause(g->looker, g->paused);
+		scene_thread_pause(g->scenes, g->paused);
 	}
 	guard_reload_try(g);
 	guard_service_pump(g);
@@ -90,7 +90,7 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 
 /* ---- the view ---- */
 
-static void count(struct guard_service *g)
+static void update_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
 	struct scene_builder_stats looks;
@@ -102,12 +102,12 @@ static void count(struct guard_service *g)
 		if (guard_status(g->guard, i, &s) == 0)
 			c->stuck += s.state == STATE_STUCK;
 	}
-	scene_thread_stats(g->looker, &looks, &c->triggered);
+	scene_thread_stats(g->scenes, &looks, &c->triggered);
 }
 
 const struct guard_view *guard_service_view(struct guard_service *g)
 {
-	count(g);
+	update_counts(g);
 	g->view.policy = &g->settings->policy;
 	g->view.guard = g->guard;
 	g->view.health = g->health;
@@ -117,12 +117,12 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	g->view.ring = g->ring;
 	g->view.tally = &g->tally;
 	g->view.operations = &g->operations;
-	guard_inputs_show(g->beside, &g->view);
+	guard_inputs_show(g->inputs, &g->view);
 	guard_service_journal_view(g);
 	return &g->view;
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
 static int open_guard(struct guard_service *g, const struct guard_service_records *r)
 {
@@ -137,13 +137,13 @@ static int open_guard(struct guard_service *g, const struct guard_service_record
 	return 0;
 }
 
-static int open_looker(struct guard_service *g, const struct guard_service_records *r)
+static int open_scene_thread(struct guard_service *g, const struct guard_service_records *r)
 {
 	struct scene_builder_formers formers;
 
 	guard_service_formers(r, &g->settings->policy, &formers);
 	return scene_thread_new(g->config.loop, g->config.ctx, &g->settings->policy, &formers,
-				came, g, &g->looker);
+				scene_ready, g, &g->scenes);
 }
 
 static int open_all(struct guard_service *g)
@@ -158,20 +158,21 @@ static int open_all(struct guard_service *g)
 	if (!err)
 		err = open_guard(g, r);
 	if (!err)
-		err = guard_service_beside_open(g);
+		err = guard_inputs_new(g, &g->inputs);
 	if (!err)
 		err = guard_service_journal_open(g);
 	if (!err)
-		err = loop_add_fd(g->config.loop, g->outcome_fd, EPOLLIN, outcomes, g,
+		err = loop_add_fd(g->config.loop, g->outcome_fd, EPOLLIN, outcomes_ready, g,
 				  &g->outcome_source);
 	if (!err)
-		err = open_looker(g, r);
+		err = open_scene_thread(g, r);
 	free(r);
 	return err ? err : guard_service_events_open(g);
 }
 
-/* Who wonders why a worker is absent or a rule never holds finds it in the log and among the events. */
-static void tell_sight(struct guard_service *g, const struct policy *p)
+/* Logs what this process may not see, because then a worker seems absent or a rule never
+ * matches. */
+static void log_visibility(struct guard_service *g, const struct policy *p)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
@@ -181,14 +182,13 @@ static void tell_sight(struct guard_service *g, const struct policy *p)
 
 void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 {
-	tell_sight(g, &s->policy);
+	log_visibility(g, &s->policy);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
 		return;
 	s->policy.mode = GUARD_OBSERVE;
-	guard_service_log(
-		g, "warning",
-		"another gpuward guards with this file: this one observes; stop one of "
-		"the two");
+	guard_service_log(g, "warning",
+			  "another gpuward uses the same journal: this one only observes; stop "
+			  "one of the two");
 }
 
 int guard_service_new(const struct guard_service_config *config, struct guard_service **ret)
@@ -209,10 +209,10 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 		g->config.clock = clock_real();
 	g->settings = settings;
 	guard_service_fit(g, settings);
-	event_queue_init(&g->heard);
-	g->event_fd = -1;
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = open_all(g);
+	err = event_queue_init(&g->events);
+	if (!err)
+		err = open_all(g);
 	if (err) {
 		guard_service_free(g, 0);
 		return err;
@@ -222,7 +222,7 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 	return 0;
 }
 
-static bool is_back_unseen(const struct guard_service *g)
+static bool has_unverified(const struct guard_service *g)
 {
 	struct guard_status s;
 
@@ -232,36 +232,36 @@ static bool is_back_unseen(const struct guard_service *g)
 	return false;
 }
 
-/* Who came back is looked at once more, so that it is known and counted.  Nothing new is begun. */
-static void look_last(struct guard_service *g)
+/* Observes resumed workers once more, so that they are verified and counted. Starts nothing
+ * new. */
+static void observe_last(struct guard_service *g)
 {
-	uint64_t until = guarding_time_ns(g) + LAST_LOOK_NS;
+	uint64_t until = guarding_time_ns(g) + LAST_SCENE_NS;
 
 	g->ending = true;
-	if (!g->looker || !is_back_unseen(g))
+	if (!g->scenes || !has_unverified(g))
 		return;
-	scene_thread_trigger(g->looker);
-	while (is_back_unseen(g) && guarding_time_ns(g) < until) {
+	scene_thread_trigger(g->scenes);
+	while (has_unverified(g) && guarding_time_ns(g) < until) {
 		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
-		scene_thread_take(g->looker);
+		scene_thread_take(g->scenes);
 		guard_service_written(g, guarding_time_ns(g));
 	}
 }
 
-/* Its record is kept, by which the next start knows what it is owed. */
-static void tell_left(struct guard_service *g)
+/* The journal keeps the record, so that the next start resumes the worker. */
+static void log_unfinished(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
-		if (guard_ending(g->guard, i))
-			guard_service_log(
-				g, "warning",
-				"worker %s: the service ends before an order was answered: "
-				"it may stay out or take no work; the next start brings it "
-				"back",
-				g->settings->policy.worker[i].name);
+		if (guard_unsettled(g->guard, i))
+			guard_service_log(g, "warning",
+					  "worker %s: the service stops before an order "
+					  "finished: the worker may stay evicted or refuse "
+					  "work; the next start resumes it",
+					  g->settings->policy.worker[i].name);
 }
 
-/* Workers that may come back are let come back: for at most some seconds. */
+/* Resumes workers that may run, for at most RESTORE_NS. */
 static void restore(struct guard_service *g)
 {
 	uint64_t until = guarding_time_ns(g) + RESTORE_NS;
@@ -269,19 +269,19 @@ static void restore(struct guard_service *g)
 
 	guard_service_stop(g);
 	guard_service_pump(g);
-	while (guard_returning(g->guard) && guarding_time_ns(g) < until) {
+	while (guard_unsettled_count(g->guard) && guarding_time_ns(g) < until) {
 		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
 		guard_service_written(g, guarding_time_ns(g));
 		while (action_next_outcome(g->action, &o)) {
 			guard_service_outcome(g, &o);
-			if (g->looker)
-				scene_thread_trigger(g->looker);
+			if (g->scenes)
+				scene_thread_trigger(g->scenes);
 		}
-		if (g->looker)
-			scene_thread_take(g->looker);
+		if (g->scenes)
+			scene_thread_take(g->scenes);
 		guard_service_pump(g);
 	}
-	tell_left(g);
+	log_unfinished(g);
 }
 
 int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
@@ -293,12 +293,12 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 	guard_reload_drop(g);
 	if (g->action && g->guard) {
 		restore(g);
-		look_last(g);
+		observe_last(g);
 	}
-	if (g->looker)
-		err = scene_thread_free(g->looker, timeout_ns);
+	if (g->scenes)
+		err = scene_thread_free(g->scenes, timeout_ns);
 	if (!err) {
-		g->looker = NULL;
+		g->scenes = NULL;
 		err = guard_service_events_stop(g);
 	}
 	if (g->action && action_free(g->action, timeout_ns) != 0)
@@ -313,12 +313,12 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 	guard_service_devices_close(g);
 	guard_service_rooms_close(g);
 	guard_service_lock_close(g);
-	guard_inputs_free(g->beside);
+	guard_inputs_free(g->inputs);
 	guard_reload_close(g);
 	guard_recorder_free(g);
 	guard_settings_done(g->settings);
 	free(g->settings);
-	event_queue_done(&g->heard);
+	event_queue_done(&g->events);
 	free(g);
 	return 0;
 }

@@ -1,14 +1,14 @@
-/* guarding_devices: which GPUs there are, and what is kept of each: its health, the past of its room, how many left
- * it.  A tick's readings go from here to those whom they concern. */
+/* guard_service_devices: the GPUs and what the guard keeps for each: health, history of free
+ * memory, number of evictions. Distributes the readings of
+ * a tick and the events of the drivers. */
 #include "guard_service_parts.h"
 
-#include "guard_counts.h"
-
-#include "guard/mps.h"
+#include "device/nvml_abi.h"
+#include "guard/classify.h"
 
 #include <stdio.h>
 #include <string.h>
-
+#include <sys/epoll.h>
 int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
 	for (unsigned i = 0; i < g->devices; i++)
@@ -17,9 +17,9 @@ int guard_service_device_of(const struct guard_service *g, const char *uuid)
 	return -1;
 }
 
-/* ---- who left ---- */
+/* ---- evictions ---- */
 
-static void key_of_evictions(char *out, size_t size, const char *uuid)
+static void evictions_key(char *out, size_t size, const char *uuid)
 {
 	snprintf(out, size, "gpu/%s/evictions", uuid);
 }
@@ -32,7 +32,7 @@ void guard_service_count_eviction(struct guard_service *g, const struct guard_de
 
 	if (d->result != RESULT_FREED || d->dry || !*d->gpu)
 		return;
-	key_of_evictions(key, sizeof(key), d->gpu);
+	evictions_key(key, sizeof(key), d->gpu);
 	count = store_count(g->config.store, key) + 1;
 	store_set_count(g->config.store, key, count);
 	if (i >= 0)
@@ -43,11 +43,11 @@ static void load_evictions(struct guard_service *g, unsigned i)
 {
 	char key[160];
 
-	key_of_evictions(key, sizeof(key), g->uuid[i]);
+	evictions_key(key, sizeof(key), g->uuid[i]);
 	g->evictions[i] = store_count(g->config.store, key);
 }
 
-/* ---- how much room there was ---- */
+/* ---- free memory ---- */
 
 static void forget_capacity(struct guard_service *g, unsigned i)
 {
@@ -65,14 +65,14 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 	}
 	if (!g->capacity[i] && capacity_new(&g->capacity[i]) != 0)
 		return;
-	if (!v->guard) /* then the headroom is not known */
+	if (!v->guard) /* the headroom is unknown without the guard */
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
 		capacity_add(g->capacity[i], guard_service_now_ns(), capacity_available(&c));
 }
 
-/* ---- what a tick tells ---- */
+/* ---- ticks ---- */
 
 static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
 {
@@ -97,8 +97,8 @@ static void read_device(struct guard_service *g, const struct view *v, unsigned 
 	add_capacity(g, v, i);
 }
 
-/* What a checkpoint must know; of several GPUs the worst. */
-static void tell_facts(struct guard_service *g, const struct view *v)
+/* Facts that a checkpoint must know; with several GPUs, the worst. */
+static void update_facts(struct guard_service *g, const struct view *v)
 {
 	struct worker_facts f = { -1, -1, -1 };
 	const struct verdict *verdicts;
@@ -115,7 +115,7 @@ static void tell_facts(struct guard_service *g, const struct view *v)
 	}
 	verdicts = guard_verdicts(g->guard, &scene);
 	if (g->view.scene && scene)
-		f.mps = mps_serves_worker(scene, verdicts);
+		f.mps = classify_mps_serves_worker(scene, verdicts);
 	action_set_facts(g->action, &f);
 }
 
@@ -124,7 +124,7 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v)
 	g->devices = v->devices < GUARD_SERVICE_DEVICES ? v->devices : GUARD_SERVICE_DEVICES;
 	for (unsigned i = 0; i < g->devices; i++)
 		read_device(g, v, i);
-	tell_facts(g, v);
+	update_facts(g, v);
 }
 
 void guard_service_devices_close(struct guard_service *g)
@@ -133,4 +133,99 @@ void guard_service_devices_close(struct guard_service *g)
 		guard_service_health_forget(g, i);
 		forget_capacity(g, i);
 	}
+}
+
+/* ---- driver events ---- */
+
+static bool is_xid(const struct driver_event *e)
+{
+	return e->type & ABI_EVENT_XID;
+}
+
+static void emit_xid(struct guard_service *g, const struct driver_event *e)
+{
+	int i = guard_service_device_of(g, e->uuid);
+	unsigned xid = (unsigned)e->data;
+	char text[200];
+
+	snprintf(text, sizeof(text), "Xid %u: %s (%s)", xid, xid_text(xid),
+		 xid_class_name(health_xid_class(i < 0 ? NULL : g->health[i], xid)));
+	g->config.emit(g->config.arg, &(struct view_event){ .kind = "xid",
+							    .uuid = *e->uuid ? e->uuid : NULL,
+							    .severity = "warning",
+							    .text = text });
+}
+
+static void handle_event(struct guard_service *g, const struct driver_event *e)
+{
+	if (is_xid(e)) {
+		if (*e->uuid)
+			guard_counts_add_xid(&g->tally, g->config.store, e->uuid,
+					     (unsigned)e->data);
+		emit_xid(g, e);
+	}
+	guard_service_health_event(g, e, false);
+}
+
+void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past)
+{
+	if (past)
+		guard_service_health_event(g, e, true);
+	else
+		handle_event(g, e);
+}
+
+/* On the watch thread. */
+static void event_arrived(void *arg, const struct driver_event *e)
+{
+	struct guard_service *g = arg;
+
+	event_queue_add(&g->events, e);
+}
+
+/* Logged once, always counted. */
+static void count_lost_events(struct guard_service *g, const struct event_batch *b)
+{
+	if (b->lost && !g->view.counts.events_lost)
+		guard_service_log(g, "warning",
+				  "the driver sent more events at once than the queue holds: "
+				  "%u are lost, %u of them Xids; see the kernel log",
+				  b->lost, b->lost_xids);
+	g->view.counts.events_lost += b->lost;
+}
+
+static void driver_events(void *arg, int fd, uint32_t events)
+{
+	struct guard_service *g = arg;
+	struct event_batch b;
+
+	(void)events;
+	if (!mailbox_clear(fd))
+		return;
+	event_queue_take(&g->events, &b);
+	count_lost_events(g, &b);
+	for (unsigned i = 0; i < b.events; i++)
+		if (!is_xid(&b.event[i]) || guard_inputs_is_new_xid(g->inputs, &b.event[i]))
+			handle_event(g, &b.event[i]);
+	guard_service_pump(g);
+}
+
+int guard_service_events_open(struct guard_service *g)
+{
+	if (loop_add_fd(g->config.loop, g->events.box.news_fd, EPOLLIN, driver_events, g,
+			&g->event_source) != 0)
+		return -GW_E_IO;
+	/* Without driver events the guard works from scenes alone. */
+	event_watch_new(g->config.ctx, event_arrived, g, &g->watch);
+	return 0;
+}
+
+int guard_service_events_stop(struct guard_service *g)
+{
+	return event_watch_free(g->watch) == 0 ? 0 : -GW_E_STATE;
+}
+
+void guard_service_events_close(struct guard_service *g)
+{
+	loop_remove(g->event_source);
 }

@@ -1,5 +1,5 @@
-/* guarding_health: is each GPU well?  What ticks and drivers tell is judged by health; what that means for the workers
- * goes to the guard, and what it means for people among the events. */
+/* guard_service_health: evaluates the health of each GPU from ticks and driver events, passes
+ * the consequences to the guard, and emits events about changes. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what it means ---- */
+/* ---- consequences ---- */
 
-/* What its health means for the workers on it. */
-static void tell_guard(struct guard_service *g, unsigned i, uint64_t now)
+/* Passes the consequences for the workers on this GPU to the guard. */
+static void update_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
 	const char *uuid = g->uuid[i];
 	struct health_meaning m;
@@ -28,48 +28,49 @@ static void tell_guard(struct guard_service *g, unsigned i, uint64_t now)
 
 static const char *level_word(const struct health_status *s)
 {
-	static const char *const words[] = { "well", "not quite well", "hot: work is held back",
+	static const char *const words[] = { "healthy", "degraded",
+					     "hot: workers get no new work",
 					     "too hot: workers leave", "in quarantine" };
 
 	return s->level == HEALTH_WARN && s->heat == HEALTH_WARN ? "warm" : words[s->level];
 }
 
-/* Between two sentences, the first of which may have its full stop. */
-static const char *stop_of(const char *text)
+/* The separator between two sentences; the first may already end with a full stop. */
+static const char *sentence_separator(const char *text)
 {
 	size_t n = strlen(text);
 
 	return n && text[n - 1] == '.' ? " " : ". ";
 }
 
-/* What people are told of it: once for each level. */
-static void announce(struct guard_service *g, unsigned i, uint64_t now)
+/* Emits one event per change of the level. */
+static void emit_level(struct guard_service *g, unsigned i, uint64_t now)
 {
 	struct health_status s;
 	char text[500];
 
 	health_status(g->health[i], now, &s);
-	if (s.level == g->told[i])
+	if (s.level == g->health_emitted[i])
 		return;
 	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(&s),
 		 *s.worst.why ? ": " : "", s.worst.why,
-		 *s.worst.advice ? stop_of(s.worst.why) : "", s.worst.advice);
-	g->config.tell(g->config.arg,
+		 *s.worst.advice ? sentence_separator(s.worst.why) : "", s.worst.advice);
+	g->config.emit(g->config.arg,
 		       &(struct view_event){ .kind = "health",
 					     .uuid = g->uuid[i],
 					     .severity = s.level >= HEALTH_EVICT ? "error"
 							 : s.level               ? "warning"
 										 : "info",
 					     .text = text });
-	g->told[i] = s.level;
+	g->health_emitted[i] = s.level;
 }
 
-static void judge(struct guard_service *g, unsigned i)
+static void evaluate(struct guard_service *g, unsigned i)
 {
 	uint64_t now = guard_service_now_ns();
 
-	tell_guard(g, i, now);
-	announce(g, i, now);
+	update_guard(g, i, now);
+	emit_level(g, i, now);
 }
 
 double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d)
@@ -83,7 +84,7 @@ double guard_service_threshold_c(const struct guard_service *g, const struct gua
 	return s.evict_at_c;
 }
 
-/* ---- what ticks, drivers and operators tell ---- */
+/* ---- readings, driver events and operators ---- */
 
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d)
 {
@@ -100,7 +101,7 @@ void guard_service_health_read(struct guard_service *g, unsigned i, const struct
 		return;
 	every = health_interval_ns(g->health[i]);
 	health_read(g->health[i], d, now);
-	judge(g, i);
+	evaluate(g, i);
 	g->health_ns[i] = now + (every < s->health_interval_ns ? every : s->health_interval_ns);
 }
 
@@ -118,7 +119,7 @@ void guard_service_health_event(struct guard_service *g, const struct driver_eve
 		health_event(g->health[i], &event);
 		g->health_ns[i] = 0; /* read it again with the next tick */
 	}
-	judge(g, (unsigned)i);
+	evaluate(g, (unsigned)i);
 }
 
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
@@ -133,22 +134,22 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 		return -GW_E_NOENT;
 	err = guard_service_trust(g, uuid, now);
 	if (err)
-		snprintf(message, size, "The GPU does not answer.");
+		snprintf(message, size, "The GPU does not respond.");
 	else
 		err = health_clear(g->health[i], now, message, size);
 	if (err)
 		return err;
-	guard_service_log(g, "info", "%s: quarantine cleared (asked by %s)", uuid, who);
-	judge(g, (unsigned)i);
+	guard_service_log(g, "info", "%s: quarantine cleared (requested by %s)", uuid, who);
+	evaluate(g, (unsigned)i);
 	g->health_ns[i] = 0;
 	guard_service_pump(g);
-	scene_thread_trigger(g->looker);
+	scene_thread_trigger(g->scenes);
 	return 0;
 }
 
-/* ---- another configuration, and the end ---- */
+/* ---- reload and stop ---- */
 
-static void tell_guard_nothing(struct guard_service *g, unsigned i, uint64_t now)
+static void clear_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
 	struct health_meaning m;
 
@@ -158,7 +159,7 @@ static void tell_guard_nothing(struct guard_service *g, unsigned i, uint64_t now
 		guard_service_reason(g, g->uuid[i], m.reason[r].reason, false, "", now);
 }
 
-/* What is known of a GPU stays; where its health is no longer watched, it is no reason any more. */
+/* Keeps the health of each GPU; if health is now disabled, it clears its reasons. */
 void guard_service_health_swapped(struct guard_service *g)
 {
 	uint64_t now = guard_service_now_ns();
@@ -171,7 +172,7 @@ void guard_service_health_swapped(struct guard_service *g)
 			health_set_options(g->health[i], &g->settings->health);
 			continue;
 		}
-		tell_guard_nothing(g, i, now);
+		clear_guard(g, i, now);
 		guard_service_health_forget(g, i);
 	}
 }
@@ -180,6 +181,6 @@ void guard_service_health_forget(struct guard_service *g, unsigned i)
 {
 	health_free(g->health[i]);
 	g->health[i] = NULL;
-	g->told[i] = HEALTH_OK;
+	g->health_emitted[i] = HEALTH_OK;
 	g->health_ns[i] = 0;
 }

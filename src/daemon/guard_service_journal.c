@@ -1,30 +1,195 @@
-/* guarding_journal: what the guard decides is told, its records are put into the file, and when they are
- * there its orders are given out.  Where nothing can be kept, what cannot be taken back is refused. */
+/* guard_service_journal: logs decisions, stores records, and gives orders only after their
+ * records are stored. If nothing can be stored, it refuses orders that cannot be undone. */
 #include "guard_service_parts.h"
 
-#include "guard_counts.h"
-#include "guard_line.h"
-
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND "guard" /* of its documents in the store */
-_Static_assert(POLICY_WORKERS <= 32, "guarding.unkept has a bit for each");
+#define XID_MOST           1024    /* NVIDIA's numbers are below 200 */
+#define XID_UNKNOWN_NUMBER 999     /* counted for a larger number */
+#define KIND               "guard" /* kind of the documents in the store */
+_Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
 
-#define SAFE_LEVEL 2 /* what a worker does by itself and takes back: no journal is needed */
+#define SAFE_LEVEL 2 /* levels that the worker can undo without a journal */
+
+/* ---- counts ---- */
+
+/* worker NULL: the sum of all workers. */
+static void count_key(char *out, size_t size, const char *worker, unsigned cell)
+{
+	char name[48];
+
+	counters_cell_name(cell, name, sizeof(name));
+	snprintf(out, size, "guard%s%s/%s", worker ? "/" : "-all", worker ? worker : "", name);
+}
+
+static void counts_load(uint64_t *cell, struct store *s, const char *worker)
+{
+	char key[192];
+
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		count_key(key, sizeof(key), worker, c);
+		cell[c] = (uint64_t)store_count_now(s, key);
+	}
+}
+
+static void counts_save(const uint64_t *cell, struct store *s, const char *worker)
+{
+	char key[192];
+
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		if (!cell[c])
+			continue;
+		count_key(key, sizeof(key), worker, c);
+		store_set_count(s, key, (double)cell[c]);
+	}
+}
+
+static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
+{
+	snprintf(out, size, "xid/%s/%u", uuid, xid);
+}
+
+/* A store of an earlier version has no sums; use at least the sum of the current workers. */
+static void sum_up(struct guard_counters *t)
+{
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		uint64_t sum = 0;
+
+		for (unsigned i = 0; i < t->workers; i++)
+			sum += t->worker[i].cell[c];
+		if (t->all[c] < sum)
+			t->all[c] = sum;
+	}
+}
+
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p)
+{
+	counters_fit(t, p);
+	counts_load(t->all, s, NULL);
+	for (unsigned i = 0; i < p->workers; i++) {
+		const char *name = p->worker[i].name;
+		struct counters_worker *w =
+			counters_find(t, name) ? NULL : counters_worker(t, name);
+
+		if (w)
+			counts_load(w->cell, s, name);
+	}
+	sum_up(t);
+}
+
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid)
+{
+	char key[160];
+
+	for (unsigned i = 0; i < t->xids; i++)
+		if (strcmp(t->xid[i].uuid, uuid) == 0)
+			return;
+	for (unsigned n = 0; n < XID_MOST; n++) {
+		struct counters_xid *x;
+		uint64_t count;
+
+		xid_key(key, sizeof(key), uuid, n);
+		count = (uint64_t)store_count(s, key);
+		x = count ? counters_xid(t, uuid, n) : NULL;
+		if (x)
+			x->count = count;
+	}
+}
+
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
+		      const struct guard_decision *d)
+{
+	const struct counters_worker *w = counters_add(t, worker, d);
+
+	if (w)
+		counts_save(w->cell, s, worker);
+	counts_save(t->all, s, NULL);
+}
+
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid)
+{
+	const struct counters_xid *x;
+	char key[160];
+
+	guard_counts_load_xids(t, s, uuid);
+	x = counters_xid(t, uuid, xid < XID_MOST ? xid : XID_UNKNOWN_NUMBER);
+	if (!x)
+		return;
+	xid_key(key, sizeof(key), uuid, x->xid);
+	store_set_count(s, key, (double)x->count);
+}
+
+/* ---- decisions ---- */
+
+/* A decision as key-value pairs of a log line. */
+struct guard_line {
+	struct log_pair pair[16];
+	unsigned pairs;
+	char reasons[160]; /* text of the pair "reason" */
+};
+
+static void line_add(struct guard_line *l, struct log_pair pair)
+{
+	if (l->pairs < sizeof(l->pair) / sizeof(l->pair[0]))
+		l->pair[l->pairs++] = pair;
+}
+
+static void line_add_gpu(struct guard_line *l, const struct guard_decision *d,
+			 double threshold_c)
+{
+	line_add(l, LOG_I("gpu", d->index));
+	line_add(l, LOG_I("other_processes", d->others));
+	if (!isnan(d->temperature_c))
+		line_add(l, LOG_D("temperature", d->temperature_c));
+	if (!isnan(threshold_c))
+		line_add(l, LOG_D("threshold", threshold_c));
+}
+
+static void line_add_result(struct guard_line *l, const struct guard_decision *d)
+{
+	if (d->result == RESULT_NONE)
+		return;
+	line_add(l, LOG_S("result", guard_result_name(d->result)));
+	line_add(l, LOG_I("level", d->level));
+	if (d->result == RESULT_FREED)
+		line_add(l, LOG_I("freed_bytes", (int64_t)d->freed_bytes));
+}
+
+/* Borrows the decision and the name.  threshold_c: temperature at which workers are moved; NAN:
+ * unknown.  Unknown values are omitted. */
+static void guard_line(struct guard_line *ret, const struct guard_decision *d,
+		       const char *worker, double threshold_c)
+{
+	ret->pairs = 0;
+	guard_mask_text(d->mask, ",", ret->reasons, sizeof(ret->reasons));
+	line_add(ret, LOG_S("worker", worker));
+	line_add(ret, LOG_S("from", guard_state_name(d->from)));
+	line_add(ret, LOG_S("state", guard_state_name(d->to)));
+	line_add(ret, LOG_S("reason", *ret->reasons ? ret->reasons : "none"));
+	if (*d->rule)
+		line_add(ret, LOG_S("rule", d->rule));
+	if (*d->gpu)
+		line_add_gpu(ret, d, threshold_c);
+	line_add_result(ret, d);
+	if (d->dry)
+		line_add(ret, LOG_B("dry_run", true));
+}
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->astray   ? "warning"
-									     : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0    ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->unreachable ? "warning"
+										: "info";
 }
 
-/* The place of the next one.  Whoever asks between ticks sees it too. */
+/* The slot for the next decision; readers between ticks see it too. */
 static struct guard_view_decision *next_in_ring(struct guard_service *g)
 {
 	struct guard_view *v = &g->view;
@@ -37,16 +202,16 @@ static struct guard_view_decision *next_in_ring(struct guard_service *g)
 	return &g->ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
 }
 
-/* One line of the log, with what it was decided on. */
-static uint64_t announce(struct guard_service *g, const struct guard_decision *d,
-			 const char *name, const char *text)
+/* Emits one event and log line with the evidence. */
+static uint64_t emit_decision(struct guard_service *g, const struct guard_decision *d,
+			      const char *name, const char *text)
 {
 	struct guard_line line;
 
 	guard_line(&line, d, name, guard_service_threshold_c(g, d));
 	guard_counts_add(&g->tally, g->config.store, name, d);
 	guard_service_count_eviction(g, d);
-	return g->config.tell(g->config.arg,
+	return g->config.emit(g->config.arg,
 			      &(struct view_event){ .kind = "guard",
 						    .uuid = *d->gpu ? d->gpu : NULL,
 						    .severity = severity_of(d),
@@ -55,19 +220,19 @@ static uint64_t announce(struct guard_service *g, const struct guard_decision *d
 						    .pairs = line.pairs });
 }
 
-static void tell_decision(struct guard_service *g, const struct guard_decision *d)
+static void log_decision(struct guard_service *g, const struct guard_decision *d)
 {
 	const char *name = g->settings->policy.worker[d->worker].name;
 	struct guard_view_decision *r = next_in_ring(g);
 	char text[700];
 
 	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
-		 d->dry ? "(nothing is done) " : "", name, guard_state_name(d->from),
+		 d->dry ? "(dry run) " : "", name, guard_state_name(d->from),
 		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
-	r->id = announce(g, d, name, text);
+	r->id = emit_decision(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
 	if (d->freed_ns && !d->dry) {
 		double s = (double)d->freed_ns * 1e-9;
@@ -88,7 +253,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
 			continue;
-		if (!r->evicted) /* what it had loaded then would be loaded beside what it has */
+		if (!r->evicted) /* old notes would load a second model */
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));
 		snprintf(more.kind, sizeof(more.kind), "%s",
@@ -103,44 +268,46 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	return err;
 }
 
-/* One that finds no place is tried again: until then its worker stays where it can come back from by itself. */
-static void keep_of(struct guard_service *g, unsigned worker, const struct guard_record *r)
+/* A record that cannot be stored is retried. Until then its worker is not moved above
+ * SAFE_LEVEL. */
+static void save_record(struct guard_service *g, unsigned worker, const struct guard_record *r)
 {
 	uint32_t bit = UINT32_C(1) << worker;
 
 	if (guard_service_keep(g, r) == 0)
-		g->unkept &= ~bit;
+		g->unsaved &= ~bit;
 	else
-		g->unkept |= bit;
+		g->unsaved |= bit;
 }
 
-static void keep_again(struct guard_service *g)
+static void retry_unsaved(struct guard_service *g)
 {
 	struct guard_record r;
 
-	for (unsigned i = 0; g->unkept && i < POLICY_WORKERS; i++) {
-		if (!(g->unkept >> i & 1))
+	for (unsigned i = 0; g->unsaved && i < POLICY_WORKERS; i++) {
+		if (!(g->unsaved >> i & 1))
 			continue;
 		if (i >= g->settings->policy.workers)
-			g->unkept &= ~(UINT32_C(1) << i);
-		else if (guard_record_of(g->guard, i, &r) == 0)
-			keep_of(g, i, &r);
+			g->unsaved &= ~(UINT32_C(1) << i);
+		else if (guard_worker_record(g->guard, i, &r) == 0)
+			save_record(g, i, &r);
 	}
 }
 
-static void keep_records(struct guard_service *g)
+static void save_records(struct guard_service *g)
 {
 	struct guard_record r;
 
-	keep_again(g);
+	retry_unsaved(g);
 	while (guard_service_next_record(g, &r))
 		for (unsigned i = 0; i < g->settings->policy.workers; i++)
 			if (strcmp(g->settings->policy.worker[i].name, r.worker) == 0)
-				keep_of(g, i, &r);
+				save_record(g, i, &r);
 }
 
-/* What an order to leave will undo is kept like its record, once, and then it goes on. */
-static void keep_learnt(struct guard_service *g)
+/* An eviction order that found out what to restore waits until these notes are stored, once,
+ * and then continues. */
+static void save_learnt(struct guard_service *g)
 {
 	struct guard_record r;
 	struct guard_order o;
@@ -148,38 +315,38 @@ static void keep_learnt(struct guard_service *g)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
 			continue;
-		if (guard_record_of(g->guard, i, &r) == 0)
-			keep_of(g, i, &r);
+		if (guard_worker_record(g->guard, i, &r) == 0)
+			save_record(g, i, &r);
 		g->learnt |= UINT32_C(1) << i;
 	}
 }
 
-/* Must the order be in the file, and is not? */
+/* Must the order be stored first, and is it not? */
 static bool unrecorded(const struct guard_service *g, const struct guard_order *o)
 {
 	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
-	       (g->failed || g->unkept >> o->worker & 1 || !store_lasting(g->config.store));
+	       (g->failed || g->unsaved >> o->worker & 1 || !store_lasting(g->config.store));
 }
 
 /* ---- orders ---- */
 
-#define NOT_KEPT "the journal cannot be written: nothing above level 2 is done"
+#define NOT_KEPT "the journal cannot be written; orders above level 2 are refused"
 
-static void go_on(struct guard_service *g)
+static void continue_learnt(struct guard_service *g)
 {
 	struct guard_order o;
 
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (g->learnt >> i & 1 && action_learnt(g->action, i, &o))
 			action_go_on(g->action, i,
-				     g->ending           ? "the service ends"
+				     g->ending           ? "the service is stopping"
 				     : unrecorded(g, &o) ? NOT_KEPT
 							 : NULL);
 	g->learnt = 0;
 }
 
-/* An order that cannot be carried out has an outcome all the same. */
-static void refuse(struct guard_service *g, const struct guard_order *o, const char *why)
+/* A refused order still gets an outcome. */
+static void refuse_order(struct guard_service *g, const struct guard_order *o, const char *why)
 {
 	struct guard_outcome out = { .order = o->id };
 
@@ -187,30 +354,30 @@ static void refuse(struct guard_service *g, const struct guard_order *o, const c
 	guard_service_outcome(g, &out);
 }
 
-static void hand_over(struct guard_service *g, const struct guard_order *o)
+static void start_order(struct guard_service *g, const struct guard_order *o)
 {
 	int err = action_order(g->action, o);
 
 	if (err == -GW_E_STATE)
-		refuse(g, o, "an order for this worker is under way");
+		refuse_order(g, o, "another order for this worker is under way");
 	else if (err)
-		refuse(g, o, "no thread can be started for it (LimitNPROC, memory)");
+		refuse_order(g, o, "cannot start a thread (check LimitNPROC and memory)");
 }
 
 static void give_orders(struct guard_service *g)
 {
 	struct guard_order o;
 
-	go_on(g);
+	continue_learnt(g);
 	while (!g->ending && !guard_reload_waits(g) && guard_service_next_order(g, &o)) {
 		if (unrecorded(g, &o))
-			refuse(g, &o, NOT_KEPT);
+			refuse_order(g, &o, NOT_KEPT);
 		else
-			hand_over(g, &o);
+			start_order(g, &o);
 	}
 }
 
-/* Are the records in the file? */
+/* Are the records stored? */
 static bool is_written(struct guard_service *g, uint64_t now_ns)
 {
 	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
@@ -245,11 +412,11 @@ void guard_service_log_decisions(struct guard_service *g)
 	struct guard_decision d;
 
 	while (guard_service_next_decision(g, &d))
-		tell_decision(g, &d);
+		log_decision(g, &d);
 }
 
-/* The store tries what failed again: all of it, in its order, so that nothing newer makes up for it. */
-static void look_again(struct guard_service *g)
+/* The store retries failed writes in order, so that nothing newer hides a failure. */
+static void check_recovered(struct guard_service *g)
 {
 	if (g->failed && !g->writing && store_flush(g->config.store, 0) == 0)
 		g->failed = false;
@@ -258,25 +425,25 @@ static void look_again(struct guard_service *g)
 void guard_service_journal_view(struct guard_service *g)
 {
 	struct store *s = g->config.store;
-	bool kept = !g->failed && !g->unkept && strcmp(store_state(s), "ok") == 0;
+	bool kept = !g->failed && !g->unsaved && strcmp(store_state(s), "ok") == 0;
 
 	g->view.journal =
 		!store_lasting(s)
-			? "nothing is kept in a file: evictions above level 2 are refused"
+			? "there is no journal file; evictions above level 2 are refused"
 		: kept ? "ok"
-		       : "the journal cannot be written: evictions above level 2 are refused";
+		       : "the journal cannot be written; evictions above level 2 are refused";
 }
 
-/* Orders wait until what they do is in the file. */
-static void pump(struct guard_service *g)
+/* Orders wait until their records are stored. */
+static void pump_orders(struct guard_service *g)
 {
-	look_again(g);
+	check_recovered(g);
 	do {
 		guard_service_log_decisions(g);
 		if (g->writing)
 			return;
-		keep_records(g);
-		keep_learnt(g);
+		save_records(g);
+		save_learnt(g);
 		if (!g->writing) {
 			give_orders(g);
 			return;
@@ -290,21 +457,21 @@ static void pump(struct guard_service *g)
 
 void guard_service_pump(struct guard_service *g)
 {
-	pump(g);
+	pump_orders(g);
 	guard_service_journal_view(g);
 }
 
-/* ---- what earlier runs left ---- */
+/* ---- records of earlier runs ---- */
 
-#define RECORDS_LOOKED_AT 65536
+#define RECORDS_MAX 65536
 
 struct loading {
 	struct guard_service_records *to;
 	const struct guard_service *g;
-	unsigned others; /* of workers that no configuration has */
+	unsigned others; /* of workers in no configuration */
 };
 
-static bool has(const struct policy *p, const char *name)
+static bool has_worker(const struct policy *p, const char *name)
 {
 	for (unsigned i = 0; i < p->workers; i++)
 		if (strcmp(p->worker[i].name, name) == 0)
@@ -312,13 +479,13 @@ static bool has(const struct policy *p, const char *name)
 	return false;
 }
 
-/* However many went from the configuration, there is room for those that are in it. */
-static void load(void *arg, const char *id, const char *json)
+/* Limits the records of removed workers, so that configured workers always have space. */
+static void load_record(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;
 	struct guard_service_records *to = l->to;
-	const bool named = has(&l->g->settings->policy, id) ||
-			   (l->g->next && has(&l->g->next->policy, id));
+	const bool named = has_worker(&l->g->settings->policy, id) ||
+			   (l->g->next && has_worker(&l->g->next->policy, id));
 
 	if (to->count == sizeof(to->record) / sizeof(to->record[0]) ||
 	    (!named && l->others == 2 * POLICY_WORKERS) ||
@@ -334,7 +501,7 @@ int guard_service_records_read(struct guard_service *g, struct guard_service_rec
 
 	if (!l.to)
 		return -GW_E_NOMEM;
-	store_kept(g->config.store, KIND, RECORDS_LOOKED_AT, load, &l);
+	store_kept(g->config.store, KIND, RECORDS_MAX, load_record, &l);
 	*ret = l.to;
 	return 0;
 }
@@ -347,13 +514,13 @@ void guard_service_give_notes(struct guard_service *g, const struct guard_servic
 			action_set_notes(g->action, worker, r->more[i].notes);
 }
 
-static void recall(const struct guard_record *r, unsigned worker,
-		   struct scene_builder_formers *ret)
+static void add_former(const struct guard_record *r, unsigned worker,
+		       struct scene_builder_formers *ret)
 {
 	for (unsigned i = 0; i < r->roots && ret->count < SCENE_BUILDER_FORMERS; i++) {
 		ret->of[ret->count].worker = worker;
-		ret->of[ret->count].pid = r->root[i].pid;
-		ret->of[ret->count++].start_ticks = r->root[i].start_ticks;
+		ret->of[ret->count++].id =
+			(struct proc_id){ r->root[i].pid, r->root[i].start_ticks };
 	}
 }
 
@@ -364,7 +531,7 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 	for (unsigned i = 0; i < p->workers; i++)
 		for (unsigned k = 0; k < r->count; k++)
 			if (strcmp(p->worker[i].name, r->record[k].worker) == 0)
-				recall(&r->record[k], i, ret);
+				add_former(&r->record[k], i, ret);
 }
 
 void guard_service_forget(struct guard_service *g, const char *worker)
@@ -372,7 +539,7 @@ void guard_service_forget(struct guard_service *g, const char *worker)
 	store_forget(g->config.store, KIND, worker);
 }
 
-static void timer_came(void *arg, uint64_t t_ns)
+static void timer_expired(void *arg, uint64_t t_ns)
 {
 	struct guard_service *g = arg;
 
@@ -385,5 +552,5 @@ static void timer_came(void *arg, uint64_t t_ns)
 int guard_service_journal_open(struct guard_service *g)
 {
 	guard_counts_load(&g->tally, g->config.store, &g->settings->policy);
-	return loop_add_timer(g->config.loop, timer_came, g, &g->timer);
+	return loop_add_timer(g->config.loop, timer_expired, g, &g->timer);
 }

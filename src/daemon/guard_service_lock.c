@@ -1,7 +1,8 @@
-/* guard_service_lock: for which GPUs this service acts, and for which another one does (guard_lock.h).
+/* guard_service_lock: decides on which GPUs this service acts and on which another one does
+ * (guard_lock.h).
  *
- * Only who enforces has locks.  Simulated GPUs of different runs share their names: they are locked only where a
- * runtime folder was given. */
+ * Only mode "enforce" takes locks. Simulated GPUs of different runs have the same names, so
+ * they are only locked if RUNTIME_DIRECTORY is set. */
 #include "guard_service_parts.h"
 
 #include "guard_lock.h"
@@ -15,7 +16,7 @@
 
 #define RETRY_NS (5 * NS_PER_S)
 
-static struct guard_service_lock *place_of(struct guard_service *g, const char *uuid)
+static struct guard_service_lock *find_lock(struct guard_service *g, const char *uuid)
 {
 	struct guard_service_lock *l;
 
@@ -30,15 +31,15 @@ static struct guard_service_lock *place_of(struct guard_service *g, const char *
 	return l;
 }
 
-static void let_go(struct guard_service_lock *l)
+static void release_lock(struct guard_service_lock *l)
 {
 	if (l->fd >= 0)
 		close(l->fd);
 	l->fd = -1;
 }
 
-static void observe(struct guard_service *g, struct guard_service_lock *l, int64_t pid,
-		    const char *why)
+static void become_observer(struct guard_service *g, struct guard_service_lock *l, int64_t pid,
+			    const char *why)
 {
 	char who[64] = "another gpuward";
 
@@ -48,20 +49,20 @@ static void observe(struct guard_service *g, struct guard_service_lock *l, int64
 		snprintf(who, sizeof(who), "another gpuward (process %lld)", (long long)pid);
 	l->foreign = true;
 	guard_service_foreign(g, l->uuid, who);
-	guard_service_log(
-		g, "warning",
-		"%s guards %s (%s): this one only observes its workers; stop one of the "
-		"two",
-		who, l->uuid, why);
+	guard_service_log(g, "warning",
+			  "%s already guards %s (%s): this one only observes its workers; stop "
+			  "one of the two",
+			  who, l->uuid, why);
 }
 
-static void act(struct guard_service *g, struct guard_service_lock *l)
+static void become_actor(struct guard_service *g, struct guard_service_lock *l)
 {
 	if (!l->foreign)
 		return;
 	l->foreign = false;
 	guard_service_foreign(g, l->uuid, NULL);
-	guard_service_log(g, "info", "nobody else guards %s any more: this one does", l->uuid);
+	guard_service_log(g, "info", "no other gpuward guards %s any more; this one takes over",
+			  l->uuid);
 }
 
 static void try_lock(struct guard_service *g, struct guard_service_lock *l, uint64_t now_ns)
@@ -75,15 +76,15 @@ static void try_lock(struct guard_service *g, struct guard_service_lock *l, uint
 	l->retry_ns = now_ns + RETRY_NS;
 	err = guard_lock_take(l->uuid, &l->fd, &pid, why, sizeof(why));
 	if (err == -GW_E_STATE) {
-		observe(g, l, pid, why);
+		become_observer(g, l, pid, why);
 		return;
 	}
-	act(g, l);
-	if (err && !g->unlocked_told) {
-		g->unlocked_told = true;
+	become_actor(g, l);
+	if (err && !g->unlocked_logged) {
+		g->unlocked_logged = true;
 		guard_service_log(g, "warning",
-				  "no lock can be made for a GPU (%s): a second gpuward that "
-				  "enforces would not be noticed",
+				  "cannot create a lock for a GPU (%s): a second enforcing "
+				  "gpuward would not be noticed",
 				  why);
 	}
 }
@@ -95,17 +96,17 @@ void guard_service_lock_look(struct guard_service *g, const struct scene *s)
 
 	for (unsigned i = 0; i < s->gpus; i++) {
 		struct guard_service_lock *l =
-			s->gpu[i].simulated && !given ? NULL : place_of(g, s->gpu[i].uuid);
+			s->gpu[i].simulated && !given ? NULL : find_lock(g, s->gpu[i].uuid);
 
 		if (l && enforces)
 			try_lock(g, l, guarding_time_ns(g));
 		else if (l)
-			let_go(l);
+			release_lock(l);
 	}
 }
 
 void guard_service_lock_close(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->locks; i++)
-		let_go(&g->lock_of[i]);
+		release_lock(&g->lock_of[i]);
 }

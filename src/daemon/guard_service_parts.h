@@ -1,23 +1,20 @@
-/* What the files of the service's guard share; nobody else includes this.
+/* guard_service_parts: shared by the files of the service's guard; no other file includes it.
  *
- *   guard_service.c          looks and outcomes come in, the view goes out; beginning and end
- *   guard_service_journal.c  what is decided is told, kept in the file, and only then ordered
- *   guard_recorder.c    all that the guard is told, and its recording
- *   guard_service_devices.c  which GPUs there are, and what is kept of each; a tick's readings
- *   guard_service_health.c   is each GPU well, and what that means for the workers
- *   guard_service_events.c   what drivers tell by themselves
- *   guard_service_inputs.c   what is found beside the looks: Xids of the log, games, idling models, caps
- *   guard_service_request.c      what people ask
- *   guard_service_reservations.c     who room is kept for
- *   guard_service_lock.c     for which GPUs it acts, and for which another service does
- *   guard_service_reload.c     another configuration, while it runs
- */
+ * guard_service.c               scenes and outcomes in, the view out; start and stop
+ *   guard_service_journal.c       logs decisions, stores records, then gives orders
+ *   guard_recorder.c              everything that the guard receives, and its recording
+ *   guard_service_devices.c       the GPUs, the readings of a tick, driver events
+ *   guard_service_health.c        health of each GPU and its consequences
+ *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
+ *   guard_service_request.c       requests of people
+ *   guard_service_reservations.c  reservations and their owners
+ *   guard_service_lock.c          on which GPUs this service acts
+ *   guard_reload.c                a new configuration while it runs */
 #ifndef GW_DAEMON_GUARD_SERVICE_PARTS_H
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
 #include "guard_inputs.h"
-#include "event_queue.h"
-#include "guard_record.h"
+#include "journal_record.h"
 #include "guard_service.h"
 #include "scene_thread.h"
 
@@ -27,17 +24,17 @@
 
 #define GUARD_SERVICE_DEVICES SCENE_GPUS
 #define GUARD_SERVICE_LOOK_NS (5 * NS_PER_MS)
-#define GUARD_SERVICE_OWNERS  32 /* of reservations: as many as there can be */
+#define GUARD_SERVICE_OWNERS  32 /* maximum number of reservations */
 
-/* A process for which room is kept: the room goes when it ends. */
+/* The owner process of a reservation; the reservation ends with it. */
 struct owner {
 	struct guard_service *g;
-	uint64_t id; /* of the reservation; 0: none */
+	uint64_t id; /* of the reservation; 0: free slot */
 	int fd;      /* its pidfd */
 	struct loop_source *source;
 };
 
-/* Of one GPU. */
+/* The lock of one GPU. */
 struct guard_service_lock {
 	char uuid[96];
 	int fd;       /* -1: not held */
@@ -45,33 +42,33 @@ struct guard_service_lock {
 	uint64_t retry_ns;
 };
 
-struct guard_recorder; /* the guard that can be told something; of guard_recorder.c alone */
-struct retired;        /* a configuration that a thread may still read */
+struct guard_recorder; /* the writable guard; private to guard_recorder.c */
+struct retired;        /* settings that a thread may still read */
 
 struct guard_service {
 	struct guard_service_config config;
 	struct guard_settings *settings;
-	const struct guard *guard; /* to look at */
+	const struct guard *guard; /* read-only */
 	struct guard_recorder *teller;
 	struct action *action;
-	struct scene_thread *looker;
+	struct scene_thread *scenes;
 	int outcome_fd;
 	struct loop_source *outcome_source;
 	bool paused;
-	bool ending; /* no order is given any more */
+	bool ending; /* no more orders are given */
 	struct guard_view view;
 
 	/* The journal. */
 	struct loop_source *timer;
-	bool writing; /* orders wait for records to be in the file */
-	bool failed;  /* not all that was to be kept is in the file */
+	bool writing;     /* orders wait until records are stored */
+	bool failed;      /* the last write failed */
+	uint32_t unsaved; /* set of workers with unsaved records, retried at each pump */
 	uint32_t
-		unkept; /* workers whose records found no place: a set, tried again at each pump */
-	uint32_t
-		learnt; /* workers whose orders go on when their notes are in the file: a set */
+		/* set of workers with orders that continue when their notes are stored */
+		learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided;   /* ever */
-	struct tally tally; /* with those of earlier runs */
+	uint64_t decided;            /* total */
+	struct guard_counters tally; /* including earlier runs */
 	struct guard_operations operations;
 
 	/* Health and capacity. */
@@ -79,100 +76,111 @@ struct guard_service {
 	struct capacity *capacity[GUARD_SERVICE_DEVICES];
 	char uuid[GUARD_SERVICE_DEVICES][96];
 	uint64_t health_ns[GUARD_SERVICE_DEVICES]; /* next due */
-	enum health_level told[GUARD_SERVICE_DEVICES];
-	double evictions[GUARD_SERVICE_DEVICES]; /* with those of earlier runs */
+	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
+	double evictions[GUARD_SERVICE_DEVICES]; /* including earlier runs */
 	unsigned devices;
 	struct event_watch *watch;
-	int event_fd;
 	struct loop_source *event_source;
-	struct event_queue heard; /* what comes from the watch's thread */
+	struct event_queue events; /* from the watch thread */
 
-	struct guard_inputs *beside;
+	struct guard_inputs *inputs;
 
-	/* Room. */
+	/* Reservations. */
 	struct owner owner[GUARD_SERVICE_OWNERS];
-	uint64_t room[GUARD_SERVICE_OWNERS]; /* reservations that are in the file; 0: none */
+	uint64_t room[GUARD_SERVICE_OWNERS]; /* ids of stored reservations; 0: free slot */
 
-	/* Which of several services acts. */
+	/* Locks against a second service. */
 	struct guard_service_lock lock_of[GUARD_SERVICE_DEVICES];
 	unsigned locks;
-	bool unlocked_told;
+	bool unlocked_logged;
 
-	/* Another configuration. */
+	/* A new configuration. */
 	struct guard_settings *next; /* waits until no order is under way; NULL: none */
-	uint64_t next_ns;            /* since */
-	bool next_told;
+	uint64_t next_ns;            /* waiting since */
+	bool next_logged;
 	struct retired *retired;
 };
 
-/* By the clock that it was given. */
+/* The time of the configured clock. */
 static inline uint64_t guarding_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
-uint64_t guard_service_now_ns(void); /* of the machine: health alone goes by it */
-/* Tells people; fmt makes one sentence.  The event's id. */
+uint64_t guard_service_now_ns(void); /* real clock; used for health only */
+/* Emits an event with one sentence; returns its id. */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Two that act would undo each other's work: beside another one it observes.  Tells of that, and of what the
- * configuration names and this process may not see. */
+/* Switches to observe mode if another service uses the same journal, and logs that and what
+ * this process may not see. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 
 /* guard_service_journal.c */
-/* All that follows from what the guard was told. */
+/* Handles everything that follows from new input of the guard. */
 void guard_service_pump(struct guard_service *g);
 void guard_service_log_decisions(struct guard_service *g);
-/* 0, or -GW_E_SIZE: it found no place, what is in the file is older. */
+/* 0, or -GW_E_SIZE: not stored, the store has an older record. */
 int guard_service_keep(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
 void guard_service_commit(
-	struct guard_service *g); /* what was kept without guard_service_pump() */
-/* Is the file written by now?  Then what waited for it goes on. */
+	struct guard_service *g); /* after guard_service_keep() without guard_service_pump() */
+/* Continues what waited for the store, if it has written by now. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
 int guard_service_journal_open(struct guard_service *g);  /* the timer */
-void guard_service_journal_view(struct guard_service *g); /* view.journal, as it stands now */
-/* Those of earlier runs. */
+void guard_service_journal_view(struct guard_service *g); /* updates view.journal */
+/* Records of earlier runs. */
 struct guard_service_records {
-	struct guard_record record[4 * POLICY_WORKERS]; /* also of workers that are gone */
+	struct guard_record record[4 * POLICY_WORKERS]; /* also of removed workers */
 	struct guard_record_more more[4 * POLICY_WORKERS];
 	unsigned count;
 };
 int guard_service_records_read(struct guard_service *g,
 			       struct guard_service_records **ret); /* free() */
-/* Whom the workers of a policy were known by. */
+/* The former root processes of the policy's workers. */
 void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
 			   struct scene_builder_formers *ret);
-/* Workers that an earlier run left out, and that this configuration does not name, are told of. */
+/* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
-/* guard_recorder.c: what the guard is told goes through here; nobody else can change it. */
+/* The counters of the guard in the store, so that they continue after a restart. */
+/* Loads the sums and the counts of the policy's workers; call again after a reload. */
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
+/* Loads the Xid counts of a GPU; only the first call per GPU reads the store. */
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
+
+/* Counts and stores. */
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
+		      const struct guard_decision *d);
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid);
+
+/* guard_recorder.c: all input of the guard goes through here; no other file can change it. */
 int guard_recorder_new(struct guard_service *g,
-		       const struct guard_service_records *r); /* the guard, too */
+		       const struct guard_service_records *r); /* also creates the guard */
 void guard_recorder_free(struct guard_service *g);
-/* By g->settings: stays with the file that it has, or begins with another. */
+/* Opens the file of g->settings, or keeps it if it is the same. */
 void guard_service_record_open(struct guard_service *g);
-/* As guard_swap(), before g->settings are others. */
+/* As guard_change_policy(); call it before g->settings changes. */
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r);
 void guard_service_observe(struct guard_service *g, const struct scene *s);
 void guard_service_outcome(struct guard_service *g, const struct guard_outcome *o);
 void guard_service_stop(struct guard_service *g);
 void guard_service_for(struct guard_service *g, int64_t uid);
-int guard_service_operation(struct guard_service *g, int worker, enum guard_ask what,
+int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size);
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id);
-int guard_service_reserve_again(struct guard_service *g, const struct guard_room *room);
+int guard_service_reserve_again(struct guard_service *g, const struct guard_reservation *room);
 void guard_service_release(struct guard_service *g, uint64_t id);
 void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_reason r,
 			  bool on, const char *why, uint64_t now);
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Nothing is decided by it: it is not recorded. */
+/* Not recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);
@@ -187,52 +195,51 @@ bool guard_service_next_record(struct guard_service *g, struct guard_record *ret
 void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 void guard_service_devices_close(struct guard_service *g);
 int guard_service_device_of(const struct guard_service *g,
-			    const char *uuid); /* -1: there is no such */
-/* Of the GPU that a worker left; of one on several, the one where it was in the way. */
+			    const char *uuid); /* -1: unknown GPU */
+/* Counts for the GPU that a worker left; with several, the one with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
-/* guard_service_health.c: of device i */
+int guard_service_events_open(struct guard_service *g);
+/* stops the thread; -GW_E_STATE: it hangs */
+int guard_service_events_stop(struct guard_service *g);
+void guard_service_events_close(struct guard_service *g);
+/* past: older than this run; only changes the GPU's health. */
+void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
+
+/* guard_service_health.c: i is the device index */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
-/* past: it came before this run. */
+/* past: the event is older than this run. */
 void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
 				bool past);
-void guard_service_health_swapped(struct guard_service *g); /* g->settings are others */
-/* The temperature at which workers leave the GPU of a decision; NAN: it is not known, or not watched. */
+void guard_service_health_swapped(struct guard_service *g); /* call after g->settings changed */
+/* The temperature at which workers leave the GPU of a decision; NAN: unknown or not
+ * monitored. */
 double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d);
 /* As guard_view_ops.clear. */
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
 			size_t size);
 
-/* guard_service_events.c */
-int guard_service_events_open(struct guard_service *g);
-int guard_service_events_stop(struct guard_service *g); /* its thread; -GW_E_STATE: it hangs */
-void guard_service_events_close(struct guard_service *g);
-/* past: of before this run; only its GPU's health is told of it. */
-void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
-
-/* guard_service_inputs.c */
-int guard_service_beside_open(struct guard_service *g);
-
 /* guard_service_reservations.c */
 void guard_service_rooms_open(
-	struct guard_service *g); /* those of an earlier run, before the first look */
+	/* loads those of an earlier run; call before the first scene */
+	struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
-void guard_service_rooms_tick(struct guard_service *g); /* forgets those that ended */
-/* fd: the owner's, taken; -1: none. */
+void guard_service_rooms_tick(struct guard_service *g); /* removes those that ended */
+/* fd: pidfd of the owner, owned from now on; -1: none. */
 void guard_service_room_made(struct guard_service *g, uint64_t id, int fd,
 			     uint64_t start_ticks);
 void guard_service_room_release(struct guard_service *g, uint64_t id);
 
 /* guard_service_lock.c */
 void guard_service_lock_look(struct guard_service *g,
-			     const struct scene *s); /* before the guard looks */
+			     const struct scene *s); /* call before the guard observes */
 void guard_service_lock_close(struct guard_service *g);
 
-/* guard_service_reload.c: only from where nobody holds the number of a worker. */
+/* guard_reload.c: call only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
-bool guard_reload_waits(const struct guard_service *g); /* no new orders, so that it can be */
-void guard_reload_drop(struct guard_service *g);        /* it is not wanted any more */
-void guard_reload_close(struct guard_service *g);       /* when no thread is left */
+bool guard_reload_waits(const struct guard_service *g); /* true: give no new orders */
+void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
+void guard_reload_close(struct guard_service *g);       /* call when no thread is left */
 
 #endif

@@ -1,7 +1,6 @@
-/* guarding_ask: what people ask of the guard, and the processes that room is kept for. */
+/* guard_service_request: requests of people: operations on workers, reservations, games. */
 #include "guard_service_parts.h"
 
-#include "guard_text.h"
 #include "peer_process.h"
 
 #include "base/clock.h"
@@ -16,11 +15,11 @@
 
 static uint64_t audit(struct guard_service *g, const char *who, const char *what)
 {
-	return guard_service_log(g, "info", "%s (asked by %s)", what, who);
+	return guard_service_log(g, "info", "%s (requested by %s)", what, who);
 }
 
-/* Was accepted: whoever asked can follow it. */
-static void begin_operation(struct guard_service *g, unsigned worker, enum guard_ask what,
+/* The request was accepted; the client can follow the operation. */
+static void begin_operation(struct guard_service *g, unsigned worker, enum guard_request what,
 			    const char *who)
 {
 	const char *name = g->settings->policy.worker[worker].name;
@@ -36,9 +35,10 @@ static void begin_operation(struct guard_service *g, unsigned worker, enum guard
 				      clock_wall_ns(g->config.clock));
 }
 
-/* Who is told that it is so may rely on it: his wish is in the file before he is answered.  A disk that
- * hangs holds us up no longer than this; then, and where nothing can be kept, the answer says so. */
-static void keep_wish(struct guard_service *g, char *message, size_t size)
+/* A client relies on a positive answer, so the request is stored before it is answered. A
+ * disk that hangs delays the answer by at most KEEP_NS; then, and if nothing can be stored,
+ * the answer says so. */
+static void store_request(struct guard_service *g, char *message, size_t size)
 {
 	uint64_t now = guarding_time_ns(g), until = now + KEEP_NS;
 
@@ -49,19 +49,20 @@ static void keep_wish(struct guard_service *g, char *message, size_t size)
 	}
 	if (!store_lasting(g->config.store))
 		snprintf(message, size,
-			 "nothing is kept in a file: a restart of the service forgets it");
-	else if (g->failed || g->unkept)
+			 "there is no journal file; the request is lost when the service "
+			 "restarts");
+	else if (g->failed || g->unsaved)
 		snprintf(message, size,
-			 "the journal cannot be written (%.100s): a restart of the service "
-			 "forgets it",
+			 "the journal cannot be written (%.100s); the request is lost when the "
+			 "service restarts",
 			 store_state(g->config.store));
 	else if (g->writing)
 		snprintf(message, size,
-			 "the disk has not taken it yet: it is lost if the machine ends now");
+			 "the request is not on disk yet; it is lost if the machine stops now");
 }
 
-static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
-	       const struct guard_asker *by, char *message, size_t size)
+static int op_request(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
+		      const struct guard_asker *by, char *message, size_t size)
 {
 	struct guard_service *g = engine;
 	int err;
@@ -73,8 +74,8 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
 			begin_operation(g, i, what, by->who);
 	guard_service_pump(g);
 	if (!err)
-		keep_wish(g, message, size);
-	scene_thread_trigger(g->looker);
+		store_request(g, message, size);
+	scene_thread_trigger(g->scenes);
 	return err;
 }
 
@@ -91,8 +92,9 @@ static int find_process(int64_t *pid, const struct guard_asker *by, uint64_t *re
 	return err;
 }
 
-static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl_ns,
-		   const struct guard_asker *by, uint64_t *ret_id, char *message, size_t size)
+static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
+		      uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,
+		      char *message, size_t size)
 {
 	struct guard_service *g = engine;
 	uint64_t start_ticks = 0;
@@ -109,32 +111,32 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 	err = guard_service_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);
 	if (!err) {
 		guard_service_room_made(g, *ret_id, fd, start_ticks);
-		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
+		snprintf(text, sizeof(text), "new reservation of %.0f MiB",
 			 (double)bytes / 1048576);
 		audit(g, by->who, text);
 	} else if (fd >= 0) {
 		close(fd);
 	}
 	guard_service_pump(g);
-	scene_thread_trigger(g->looker);
+	scene_thread_trigger(g->scenes);
 	return err;
 }
 
-static int reserved(void *engine, uint64_t id, char *message, size_t size)
+static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	struct guard_service *g = engine;
 
-	return guard_reserved(g->guard, id, message, size);
+	return guard_reservation_ready(g->guard, id, message, size);
 }
 
-static void release_room(void *engine, uint64_t id)
+static void op_release(void *engine, uint64_t id)
 {
 	guard_service_room_release(engine, id);
 }
 
-/* A user whose workers left too often waits with games as with every other wish. */
-static int may_play(struct guard_service *g, int64_t *pid, const struct guard_asker *by,
-		    uint64_t *ret_start_ticks, char *message, size_t size)
+/* The limit of evictions per user also applies to games. */
+static int check_game(struct guard_service *g, int64_t *pid, const struct guard_asker *by,
+		      uint64_t *ret_start_ticks, char *message, size_t size)
 {
 	struct root root;
 	int err = find_process(pid, by, ret_start_ticks, message, size);
@@ -151,53 +153,49 @@ static int may_play(struct guard_service *g, int64_t *pid, const struct guard_as
 	return guard_user_wait_ns(g->guard, by->uid, guarding_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
-/* It is in the file before it is answered, unless the disk takes its time. */
-static void keep_game(struct guard_service *g, int64_t pid, bool kept)
+/* Stores the game before the answer, unless the disk is slow. */
+static void store_game(struct guard_service *g, int64_t pid, bool kept)
 {
 	int err = kept ? store_flush(g->config.store, KEEP_NS) : -GW_E_SIZE;
 
 	if (!store_lasting(g->config.store) || (err && err != -GW_E_TIMEOUT))
 		guard_service_log(g, "warning",
-				  "the game of process %lld could not be kept in the file: a "
-				  "restart of the service forgets it",
+				  "the game of process %lld cannot be stored; it is lost when "
+				  "the service restarts",
 				  (long long)pid);
 }
 
-static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
-		char *message, size_t size)
+static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+		   char *message, size_t size)
 {
 	struct guard_service *g = engine;
 	uint64_t start_ticks;
-	int err = may_play(g, pid, by, &start_ticks, message, size);
+	int err = check_game(g, pid, by, &start_ticks, message, size);
 	bool kept = false;
 	char text[80];
 
 	if (err)
 		return err;
 	guard_service_for(g, by->uid);
-	err = guard_inputs_game(g->beside, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	guard_service_for(g, -1); /* where nothing began */
-	snprintf(text, sizeof(text), "process %lld plays", (long long)*pid);
+	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
+	guard_service_for(g, -1); /* in case no game was added */
+	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {
 		audit(g, by->who, text);
-		keep_game(g, *pid, kept);
+		store_game(g, *pid, kept);
 	} else if (err == -GW_E_ARG)
 		snprintf(message, size, "process %lld has ended", (long long)*pid);
 	return err;
 }
 
-static int game_end(void *engine, int64_t pid, const struct guard_asker *by)
+static int op_game_end(void *engine, int64_t pid, const struct guard_asker *by)
 {
 	struct guard_service *g = engine;
 
-	return guard_inputs_game_end(g->beside, pid, by->uid);
+	return guard_inputs_game_end(g->inputs, pid, by->uid);
 }
 
-const struct guard_view_ops guarding_ops = { ask,
-					     reserve,
-					     reserved,
-					     release_room,
-					     game,
-					     game_end,
-					     guard_service_clear,
-					     guard_text_policy };
+const struct guard_view_ops guarding_ops = {
+	op_request, op_reserve,  op_reserved,         op_release,
+	op_game,    op_game_end, guard_service_clear, guard_policy_parse
+};

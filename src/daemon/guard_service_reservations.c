@@ -1,11 +1,12 @@
-/* guarding_room: who room is kept for, over a restart of the service, too.
+/* guard_service_reservations: reservations of GPU memory, which survive a restart of the
+ * service.
  *
- * A reservation is a document of the store with its owner's identity and its end.  On a start those whose owner lives
- * and whose time is not over are taken up again before the guard looks: a worker that left for one does not come back
- * into it. */
+ * The store keeps each reservation with its owner process and its end. At a start, those with
+ * a living owner and time left are loaded before the guard observes the first scene, so that
+ * a worker does not resume into reserved memory. */
 #include "guard_service_parts.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/clock.h"
 #include "device/proc.h"
@@ -15,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KIND "guard-room" /* of its documents in the store */
+#define KIND "guard-room" /* kind of the documents in the store */
 
 /* ---- owners ---- */
 
@@ -38,16 +39,16 @@ static void owner_ended(void *arg, int fd, uint32_t events)
 	guard_service_room_release(g, id);
 }
 
-/* One whose reservation ended by its time leaves its place. */
-static struct owner *place_for_owner(struct guard_service *g)
+/* An expired reservation frees its slot. */
+static struct owner *free_owner_slot(struct guard_service *g)
 {
 	char ignored[300];
 
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++) {
 		struct owner *o = &g->owner[i];
 
-		if (o->id &&
-		    guard_reserved(g->guard, o->id, ignored, sizeof(ignored)) == -GW_E_NOENT)
+		if (o->id && guard_reservation_ready(g->guard, o->id, ignored,
+						     sizeof(ignored)) == -GW_E_NOENT)
 			forget_owner(o);
 		if (!o->id)
 			return o;
@@ -55,10 +56,11 @@ static struct owner *place_for_owner(struct guard_service *g)
 	return NULL;
 }
 
-/* Where the kernel cannot watch it, the room lasts until it is released or its time is over. */
+/* If the kernel cannot watch the owner, the reservation lasts until it is released or
+ * expires. */
 static void watch_owner(struct guard_service *g, uint64_t id, int fd)
 {
-	struct owner *o = fd >= 0 ? place_for_owner(g) : NULL;
+	struct owner *o = fd >= 0 ? free_owner_slot(g) : NULL;
 
 	if (!o || loop_add_fd(g->config.loop, fd, EPOLLIN, owner_ended, o, &o->source) != 0) {
 		if (fd >= 0)
@@ -72,20 +74,21 @@ static void watch_owner(struct guard_service *g, uint64_t id, int fd)
 
 /* ---- the store ---- */
 
-static void name_of(uint64_t id, char out[static 24])
+static void reservation_key(uint64_t id, char out[static 24])
 {
 	snprintf(out, 24, "%llu", (unsigned long long)id);
 }
 
-static bool find(const struct guard_service *g, uint64_t id, struct guard_room *ret)
+static bool find_reservation(const struct guard_service *g, uint64_t id,
+			     struct guard_reservation *ret)
 {
-	for (unsigned i = 0; guard_room(g->guard, i, ret); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, ret); i++)
 		if (id && ret->id == id)
 			return true;
 	return false;
 }
 
-static void note(struct guard_service *g, uint64_t id)
+static void note_stored(struct guard_service *g, uint64_t id)
 {
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
 		if (!g->room[i]) {
@@ -94,49 +97,48 @@ static void note(struct guard_service *g, uint64_t id)
 		}
 }
 
-static void keep(struct guard_service *g, uint64_t id, uint64_t start_ticks)
+static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks)
 {
 	struct guard_room_record r = { .start_ticks = start_ticks };
 	uint64_t now = guarding_time_ns(g);
 	struct buf text;
 	char name[24];
 
-	if (!find(g, id, &r.room))
+	if (!find_reservation(g, id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
 		r.until_wall_ns = clock_wall_ns(g->config.clock) +
 				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
-	name_of(id, name);
+	reservation_key(id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
 	if (text.err || store_keep(g->config.store, KIND, name, text.p, text.len) != 0)
 		guard_service_log(
 			g, "warning",
-			"reservation %s could not be kept in the file: it ends with this "
-			"run of the service",
+			"reservation %s cannot be stored; it is lost when the service restarts",
 			name);
 	else
-		note(g, id);
+		note_stored(g, id);
 	store_commit(g->config.store);
 	buf_done(&text);
 }
 
-static void forget(struct guard_service *g, uint64_t *id)
+static void remove_reservation(struct guard_service *g, uint64_t *id)
 {
 	char name[24];
 
-	name_of(*id, name);
+	reservation_key(*id, name);
 	store_forget(g->config.store, KIND, name);
 	*id = 0;
 }
 
 void guard_service_rooms_tick(struct guard_service *g)
 {
-	struct guard_room room;
+	struct guard_reservation room;
 
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
-		if (g->room[i] && !find(g, g->room[i], &room))
-			forget(g, &g->room[i]);
+		if (g->room[i] && !find_reservation(g, g->room[i], &room))
+			remove_reservation(g, &g->room[i]);
 }
 
 /* ---- reservations ---- */
@@ -144,7 +146,7 @@ void guard_service_rooms_tick(struct guard_service *g)
 void guard_service_room_made(struct guard_service *g, uint64_t id, int fd, uint64_t start_ticks)
 {
 	watch_owner(g, id, fd);
-	keep(g, id, start_ticks);
+	store_reservation(g, id, start_ticks);
 }
 
 void guard_service_room_release(struct guard_service *g, uint64_t id)
@@ -155,13 +157,13 @@ void guard_service_room_release(struct guard_service *g, uint64_t id)
 	guard_service_release(g, id);
 	guard_service_rooms_tick(g);
 	guard_service_pump(g);
-	scene_thread_trigger(g->looker);
+	scene_thread_trigger(g->scenes);
 }
 
-/* ---- those of an earlier run ---- */
+/* ---- reservations of an earlier run ---- */
 
-/* Has it none, or one who lives?  *ret_fd is his; -1: none. */
-static bool find_owner(const struct guard_room_record *r, int *ret_fd)
+/* Is there no owner, or is it alive? *ret_fd is its pidfd; -1: none. */
+static bool check_owner(const struct guard_room_record *r, int *ret_fd)
 {
 	uint64_t start = 0;
 	struct root root;
@@ -173,19 +175,20 @@ static bool find_owner(const struct guard_room_record *r, int *ret_fd)
 	if (root_open(&root, NULL) != 0)
 		return false;
 	*ret_fd = (int)syscall(SYS_pidfd_open, (pid_t)r->room.pid, 0);
-	err = proc_start_ticks(&root, r->room.pid, &start); /* after: now it is nobody else */
+	/* after pidfd_open(), so the pid cannot be reused */
+	err = proc_start_ticks(&root, r->room.pid, &start);
 	root_close(&root);
 	return err == 0 && start == r->start_ticks;
 }
 
-static void take_up(void *arg, const char *id, const char *json)
+static void load_reservation(void *arg, const char *id, const char *json)
 {
 	struct guard_service *g = arg;
 	uint64_t wall = clock_wall_ns(g->config.clock), now = guarding_time_ns(g);
 	struct guard_room_record r;
 	int fd = -1;
 	bool lasts = guard_room_read(json, &r) == 0 &&
-		     (!r.until_wall_ns || r.until_wall_ns > wall) && find_owner(&r, &fd);
+		     (!r.until_wall_ns || r.until_wall_ns > wall) && check_owner(&r, &fd);
 
 	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
 	if (!lasts || guard_service_reserve_again(g, &r.room) != 0) {
@@ -194,15 +197,15 @@ static void take_up(void *arg, const char *id, const char *json)
 		store_forget(g->config.store, KIND, id);
 		return;
 	}
-	note(g, r.room.id);
+	note_stored(g, r.room.id);
 	watch_owner(g, r.room.id, fd);
-	guard_service_log(g, "info", "room for %.0f MiB on %s is still kept (reservation %s)",
-			  (double)r.room.bytes / 1048576, r.room.gpu, id);
+	guard_service_log(g, "info", "reservation %s of %.0f MiB on %s continues", id,
+			  (double)r.room.bytes / 1048576, r.room.gpu);
 }
 
 void guard_service_rooms_open(struct guard_service *g)
 {
-	store_kept(g->config.store, KIND, GUARD_SERVICE_OWNERS, take_up, g);
+	store_kept(g->config.store, KIND, GUARD_SERVICE_OWNERS, load_reservation, g);
 }
 
 void guard_service_rooms_close(struct guard_service *g)

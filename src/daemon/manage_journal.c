@@ -12,9 +12,9 @@
 
 struct row {
 	struct manage_entry e;
-	bool pending;             /* an order is under way, for which ...  */
-	bool fresh;               /* ... the entry was made                */
-	struct manage_entry undo; /* ... or changed: what it was before    */
+	bool pending;             /* an order is under way */
+	bool fresh;               /* the order created the entry */
+	struct manage_entry undo; /* the entry before the order */
 };
 
 struct manage_journal {
@@ -43,8 +43,8 @@ struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
 	snprintf(e.who, sizeof(e.who), "%s", o->who);
 	memcpy(e.after, o->value, sizeof(e.after));
-	/* Changed twice by us, the first value is the old one.  Where somebody else changed it
-	 * in between, theirs is. */
+	/* If we change a setting twice, the first value is the old one. If another program
+	 * changed it in between, its value is. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
 	if (ours)
 		memcpy(e.earlier, old->after, sizeof(e.earlier));
@@ -57,7 +57,7 @@ enum manage_fate manage_entry_fate(const struct manage_order *o, const struct ma
 		return r->error == 0 || r->foreign ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
 	if (r->error == 0)
 		return o->keep ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
-	/* The driver said yes, or never answered: what it did is found out when it is put back. */
+	/* The driver confirmed, or never answered: the restore finds out what it did. */
 	return r->changed || r->uncertain ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
@@ -99,7 +99,7 @@ void manage_journal_free(struct manage_journal *j)
 	free(j);
 }
 
-static struct row *find(struct manage_journal *j, const char *uuid, enum manage_what what)
+static struct row *row_find(struct manage_journal *j, const char *uuid, enum manage_what what)
 {
 	for (unsigned i = 0; i < j->count; i++)
 		if (j->row[i].e.what == what && strcmp(j->row[i].e.uuid, uuid) == 0)
@@ -107,7 +107,7 @@ static struct row *find(struct manage_journal *j, const char *uuid, enum manage_
 	return NULL;
 }
 
-static struct row *add(struct manage_journal *j)
+static struct row *row_add(struct manage_journal *j)
 {
 	if (j->count == j->cap) {
 		unsigned cap = j->cap ? 2 * j->cap : 8;
@@ -121,12 +121,12 @@ static struct row *add(struct manage_journal *j)
 	return &j->row[j->count++];
 }
 
-static void drop(struct manage_journal *j, struct row *w)
+static void row_drop(struct manage_journal *j, struct row *w)
 {
 	*w = j->row[--j->count];
 }
 
-static int keep(struct manage_journal *j, const struct manage_entry *e)
+static int row_save(struct manage_journal *j, const struct manage_entry *e)
 {
 	char id[MANAGE_DOC_ID_SIZE], text[DOC_MAX];
 	struct buf doc;
@@ -137,7 +137,7 @@ static int keep(struct manage_journal *j, const struct manage_entry *e)
 	return doc.err ? doc.err : j->ops->keep(j->arg, id, doc.p, doc.len);
 }
 
-static void forget(struct manage_journal *j, const struct manage_entry *e)
+static void row_forget(struct manage_journal *j, const struct manage_entry *e)
 {
 	char id[MANAGE_DOC_ID_SIZE];
 
@@ -145,7 +145,7 @@ static void forget(struct manage_journal *j, const struct manage_entry *e)
 	j->ops->forget(j->arg, id);
 }
 
-/* ---- from start to end ---- */
+/* ---- loading and restoring ---- */
 
 int manage_journal_load(struct manage_journal *j, const char *id, const char *json)
 {
@@ -156,15 +156,15 @@ int manage_journal_load(struct manage_journal *j, const char *id, const char *js
 
 	if (err) {
 		snprintf(text, sizeof(text),
-			 "what is kept of a changed setting cannot be read, and is not put "
-			 "back: %s",
+			 "the stored old value of a setting is unreadable and is not restored: "
+			 "%s",
 			 id);
-		j->ops->tell(j->arg, NULL, "warning", text);
+		j->ops->log(j->arg, NULL, "warning", text);
 		return err;
 	}
 	pthread_mutex_lock(&j->lock);
-	w = find(j, e.uuid, e.what);
-	w = w ? w : add(j);
+	w = row_find(j, e.uuid, e.what);
+	w = w ? w : row_add(j);
 	if (w)
 		*w = (struct row){ .e = e };
 	pthread_mutex_unlock(&j->lock);
@@ -210,7 +210,7 @@ void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
 	if (!o->restore)
 		return;
 	pthread_mutex_lock(&j->lock);
-	w = find(j, o->uuid, o->what);
+	w = row_find(j, o->uuid, o->what);
 	if (w) {
 		struct manage_order known = manage_entry_order(&w->e);
 
@@ -222,19 +222,19 @@ void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
 
 /* ---- around a change ---- */
 
-static int keep_old(void *arg, const struct manage_order *o, const double before[2])
+static int journal_keep(void *arg, const struct manage_order *o, const double before[2])
 {
 	struct manage_journal *j = arg;
 	struct row *w;
 	int err = -GW_E_NOMEM;
 
 	pthread_mutex_lock(&j->lock);
-	w = find(j, o->uuid, o->what);
+	w = row_find(j, o->uuid, o->what);
 	if (w) {
 		w->undo = w->e;
 		w->fresh = false;
 	} else {
-		w = add(j);
+		w = row_add(j);
 		if (!w)
 			goto out;
 		*w = (struct row){ .fresh = true };
@@ -242,11 +242,11 @@ static int keep_old(void *arg, const struct manage_order *o, const double before
 	w->pending = true;
 	w->e = manage_entry_begin(w->fresh ? NULL : &w->undo, o, before,
 				  clock_wall_ns(j->clock));
-	err = keep(j, &w->e);
+	err = row_save(j, &w->e);
 	if (!err)
 		goto out;
 	if (w->fresh)
-		drop(j, w);
+		row_drop(j, w);
 	else
 		*w = (struct row){ .e = w->undo };
 out:
@@ -256,30 +256,31 @@ out:
 
 struct manage_keeper manage_journal_keeper(struct manage_journal *j)
 {
-	return (struct manage_keeper){ keep_old, j };
+	return (struct manage_keeper){ journal_keep, j };
 }
 
-static void end(struct manage_journal *j, struct row *w)
+static void row_end(struct manage_journal *j, struct row *w)
 {
-	forget(j, &w->e);
-	drop(j, w);
+	row_forget(j, &w->e);
+	row_drop(j, w);
 }
 
-/* The order was not carried out.  One that was refused before anything was kept is not pending. */
-static void undo(struct manage_journal *j, struct row *w)
+/* The order was not carried out. If it was refused before anything was stored, it is not
+ * pending. */
+static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)
 		return;
 	if (w->fresh) {
-		end(j, w);
+		row_end(j, w);
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	keep(j, &w->e); /* where it fails, the later document does as well: see `earlier` */
+	row_save(j, &w->e); /* on failure the later document also works: see `earlier` */
 }
 
 /* The order was carried out, or may have been. */
-static void settle(struct manage_journal *j, struct row *w, const struct manage_result *r)
+static void row_commit(struct manage_journal *j, struct row *w, const struct manage_result *r)
 {
 	enum manage_what what = w->e.what;
 
@@ -288,16 +289,16 @@ static void settle(struct manage_journal *j, struct row *w, const struct manage_
 	w->pending = false;
 	if (r->error == 0 && manage_info(what)->readable &&
 	    manage_same(what, w->e.before, w->e.after)) {
-		end(j, w); /* it is again as it was */
+		row_end(j, w); /* the value is back to the old one */
 	} else if (r->changed && r->error && !isnan(r->after[0])) {
-		/* The driver set something else than it was asked: that is ours too. */
+		/* The driver set a different value than requested: that one is ours, too. */
 		memcpy(w->e.after, r->after, sizeof(w->e.after));
-		keep(j, &w->e);
+		row_save(j, &w->e);
 	}
 }
 
-static void tell(struct manage_journal *j, const struct manage_order *o,
-		 const struct manage_result *r)
+static void log_outcome(struct manage_journal *j, const struct manage_order *o,
+			const struct manage_result *r)
 {
 	char text[512];
 
@@ -305,10 +306,10 @@ static void tell(struct manage_journal *j, const struct manage_order *o,
 		snprintf(text, sizeof(text), "%s: %s", o->who, r->message);
 	else
 		snprintf(text, sizeof(text), "%s: %s%s", o->who, r->message,
-			 r->restored_on_exit ? "; put back when the service ends"
-			 : o->keep           ? "; it stays when the service ends"
+			 r->restored_on_exit ? "; restored when the service stops"
+			 : o->keep           ? "; kept when the service stops"
 					     : "");
-	j->ops->tell(j->arg, o->uuid, r->error ? "warning" : "info", text);
+	j->ops->log(j->arg, o->uuid, r->error ? "warning" : "info", text);
 }
 
 void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
@@ -317,14 +318,14 @@ void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
 	struct row *w;
 
 	pthread_mutex_lock(&j->lock);
-	w = find(j, o->uuid, o->what);
+	w = row_find(j, o->uuid, o->what);
 	switch (w ? manage_entry_fate(o, r) : MANAGE_FATE_NONE) {
-	case MANAGE_FATE_ENDS: end(j, w); break;
-	case MANAGE_FATE_UNDONE: undo(j, w); break;
-	case MANAGE_FATE_STAYS: settle(j, w, r); break;
+	case MANAGE_FATE_ENDS: row_end(j, w); break;
+	case MANAGE_FATE_UNDONE: row_undo(j, w); break;
+	case MANAGE_FATE_STAYS: row_commit(j, w, r); break;
 	case MANAGE_FATE_NONE: break;
 	}
-	r->restored_on_exit = find(j, o->uuid, o->what) != NULL;
+	r->restored_on_exit = row_find(j, o->uuid, o->what) != NULL;
 	pthread_mutex_unlock(&j->lock);
-	tell(j, o, r);
+	log_outcome(j, o, r);
 }

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST_FD 3 /* where systemd puts them: sd_listen_fds(3) */
+#define FIRST_FD 3 /* SD_LISTEN_FDS_START of sd_listen_fds(3) */
 
-/* A whole decimal number; false: not there or none. */
-static bool number(const char *variable, uint64_t *ret)
+/* A decimal number; false: missing or invalid. */
+static bool env_number(const char *variable, uint64_t *ret)
 {
 	const char *text = getenv(variable);
 	char *end;
@@ -26,46 +26,46 @@ static bool number(const char *variable, uint64_t *ret)
 	return *end == '\0' && errno == 0;
 }
 
-static void forget(const char *const *variables)
+static void unset_variables(const char *const *variables)
 {
 	for (; *variables; variables++)
 		unsetenv(*variables);
 }
 
-/* ---- telling ---- */
+/* ---- notification ---- */
 
-static int address(struct notify *n, const char *text, char *message, size_t size)
+static int parse_address(struct notify *n, const char *text, char *message, size_t size)
 {
 	size_t len = strlen(text);
 
 	if (*text != '/' && *text != '@') {
 		snprintf(message, size,
-			 "NOTIFY_SOCKET: \"%.60s\" is neither a path nor abstract", text);
+			 "NOTIFY_SOCKET: \"%.60s\" is neither a path nor an abstract socket",
+			 text);
 		return -GW_E_NOSUPPORT;
 	}
 	if (len < 2 || len >= sizeof(n->to.sun_path)) {
-		snprintf(message, size, "NOTIFY_SOCKET: a name of %zu bytes is no socket's",
-			 len);
+		snprintf(message, size, "NOTIFY_SOCKET: invalid length of %zu bytes", len);
 		return -GW_E_ARG;
 	}
 	n->to.sun_family = AF_UNIX;
 	memcpy(n->to.sun_path, text, len + 1);
 	n->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + 1);
-	if (*text == '@') { /* abstract: begins with NUL, and every byte counts */
+	if (*text == '@') { /* abstract socket: begins with NUL, no terminator */
 		n->to.sun_path[0] = '\0';
 		n->size--;
 	}
 	return 0;
 }
 
-static uint64_t watchdog(void)
+static uint64_t watchdog_ns(void)
 {
 	uint64_t usec, pid;
 
-	if (!number("WATCHDOG_USEC", &usec) || usec == 0 || usec > UINT64_MAX / 1000)
+	if (!env_number("WATCHDOG_USEC", &usec) || usec == 0 || usec > UINT64_MAX / 1000)
 		return 0;
 	if (getenv("WATCHDOG_PID") &&
-	    (!number("WATCHDOG_PID", &pid) || pid != (uint64_t)getpid()))
+	    (!env_number("WATCHDOG_PID", &pid) || pid != (uint64_t)getpid()))
 		return 0;
 	return usec * 1000;
 }
@@ -80,17 +80,17 @@ int notify_init(struct notify *n, char *message, size_t size)
 	*n = (struct notify){ .fd = -1 };
 	message[0] = '\0';
 	if (text && *text) {
-		err = address(n, text, message, size);
+		err = parse_address(n, text, message, size);
 		if (!err)
 			n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (!err && n->fd < 0) {
-			snprintf(message, size, "NOTIFY_SOCKET: no socket to tell it: %s",
+			snprintf(message, size, "NOTIFY_SOCKET: cannot create a socket: %s",
 				 strerror(errno));
 			err = -GW_E_IO;
 		}
-		n->watchdog_ns = n->fd >= 0 ? watchdog() : 0;
+		n->watchdog_ns = n->fd >= 0 ? watchdog_ns() : 0;
 	}
-	forget(variables);
+	unset_variables(variables);
 	return err;
 }
 
@@ -102,7 +102,7 @@ void notify_done(struct notify *n)
 	n->watchdog_ns = 0;
 }
 
-static bool tell(const struct notify *n, const char *text)
+static bool notify_send(const struct notify *n, const char *text)
 {
 	size_t len = strlen(text);
 	ssize_t sent;
@@ -118,7 +118,7 @@ static bool tell(const struct notify *n, const char *text)
 
 bool notify_ready(const struct notify *n)
 {
-	return tell(n, "READY=1");
+	return notify_send(n, "READY=1");
 }
 
 bool notify_reloading(const struct notify *n, uint64_t mono_ns)
@@ -126,17 +126,17 @@ bool notify_reloading(const struct notify *n, uint64_t mono_ns)
 	char text[64];
 
 	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, mono_ns / 1000);
-	return tell(n, text);
+	return notify_send(n, text);
 }
 
 bool notify_stopping(const struct notify *n)
 {
-	return tell(n, "STOPPING=1");
+	return notify_send(n, "STOPPING=1");
 }
 
 bool notify_watchdog(const struct notify *n)
 {
-	return tell(n, "WATCHDOG=1");
+	return notify_send(n, "WATCHDOG=1");
 }
 
 bool notify_status(const struct notify *n, const char *fmt, ...)
@@ -148,16 +148,16 @@ bool notify_status(const struct notify *n, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
 	va_end(ap);
-	for (char *p = text; *p; p++) /* a line break would begin another word to systemd */
+	for (char *p = text; *p; p++) /* a line break would start another assignment */
 		if (*p == '\n')
 			*p = ' ';
-	return tell(n, text);
+	return notify_send(n, text);
 }
 
 /* ---- socket activation ---- */
 
-/* The i-th of names parted by colons. */
-static void name_of(const char *names, unsigned i, char *out, size_t size)
+/* The i-th of colon-separated names. */
+static void socket_name(const char *names, unsigned i, char *out, size_t size)
 {
 	for (; names && i; i--) {
 		names = strchr(names, ':');
@@ -166,7 +166,7 @@ static void name_of(const char *names, unsigned i, char *out, size_t size)
 	snprintf(out, size, "%.*s", names ? (int)strcspn(names, ":") : 0, names ? names : "");
 }
 
-static int take(int fd, char *message, size_t size)
+static int adopt_socket(int fd, char *message, size_t size)
 {
 	socklen_t n = sizeof(int);
 	int listens = 0, flags = fcntl(fd, F_GETFD);
@@ -174,7 +174,7 @@ static int take(int fd, char *message, size_t size)
 	if (flags < 0 || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) != 0 ||
 	    !listens) {
 		snprintf(message, size,
-			 "LISTEN_FDS: descriptor %d is no socket that listens; the socket unit "
+			 "LISTEN_FDS: descriptor %d is not a listening socket; the socket unit "
 			 "needs ListenStream= and Accept=no",
 			 fd);
 		return -GW_E_ARG;
@@ -182,23 +182,24 @@ static int take(int fd, char *message, size_t size)
 	return fcntl(fd, F_SETFD, flags | FD_CLOEXEC) == 0 ? 0 : -GW_E_IO;
 }
 
-static int take_all(struct notify_socket *ret, char *message, size_t size)
+static int adopt_sockets(struct notify_socket *ret, char *message, size_t size)
 {
 	const char *names = getenv("LISTEN_FDNAMES");
 	uint64_t count, pid;
 	int err;
 
-	if (!getenv("LISTEN_FDS") || !number("LISTEN_PID", &pid) || pid != (uint64_t)getpid())
+	if (!getenv("LISTEN_FDS") || !env_number("LISTEN_PID", &pid) ||
+	    pid != (uint64_t)getpid())
 		return 0; /* none, or for another process */
-	if (!number("LISTEN_FDS", &count) || count > NOTIFY_SOCKETS) {
+	if (!env_number("LISTEN_FDS", &count) || count > NOTIFY_SOCKETS) {
 		snprintf(message, size, "LISTEN_FDS must be a number up to %d, not \"%.20s\"",
 			 NOTIFY_SOCKETS, getenv("LISTEN_FDS"));
 		return -GW_E_ARG;
 	}
 	for (unsigned i = 0; i < count; i++) {
 		ret[i].fd = FIRST_FD + (int)i;
-		name_of(names, i, ret[i].name, sizeof(ret[i].name));
-		err = take(ret[i].fd, message, size);
+		socket_name(names, i, ret[i].name, sizeof(ret[i].name));
+		err = adopt_socket(ret[i].fd, message, size);
 		if (err)
 			return err;
 	}
@@ -212,7 +213,7 @@ int notify_sockets(struct notify_socket ret[static NOTIFY_SOCKETS], char *messag
 	int count;
 
 	message[0] = '\0';
-	count = take_all(ret, message, size);
-	forget(variables);
+	count = adopt_sockets(ret, message, size);
+	unset_variables(variables);
 	return count;
 }

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OF_THE_KERNEL 0x00200000u /* PF_KTHREAD */
+#define PF_KTHREAD 0x00200000u /* linux/sched.h */
 
-/* A thread of the kernel: the ninth field of stat, which stands behind a name that may hold anything. */
-static bool of_the_kernel(const struct root *root, int64_t pid)
+/* Reads the flags, ninth field of stat; the name before it may contain anything. */
+static bool is_kernel_thread(const struct root *root, int64_t pid)
 {
 	char path[64], text[1024], *end;
 	unsigned flags = 0;
@@ -18,11 +18,11 @@ static bool of_the_kernel(const struct root *root, int64_t pid)
 	if (root_read(root, path, text, sizeof(text)) < 0 || !(end = strrchr(text, ')')))
 		return false;
 	return sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-	       (flags & OF_THE_KERNEL);
+	       (flags & PF_KTHREAD);
 }
 
-/* Its number in its own namespace, where that is below ours; 0: it is in ours, or nothing is known. */
-static int64_t number_inside(const struct root *root, int64_t pid)
+/* Its pid in its own namespace, if that is below ours; 0: the same namespace, or unknown. */
+static int64_t inner_pid(const struct root *root, int64_t pid)
 {
 	char path[64], text[4096], *p;
 	long long inner = 0;
@@ -40,16 +40,16 @@ static int64_t number_inside(const struct root *root, int64_t pid)
 	return n > 1 ? inner : 0;
 }
 
-/* What the number of somebody in another namespace means here; 0: nobody can say. */
-static int64_t number_here(const struct root *root, int64_t named, const struct guard_asker *by)
+/* The pid in our namespace for a pid that the client names; 0: unknown. */
+static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_asker *by)
 {
 	int64_t inside;
 
 	if (by->pid < 0)
 		return named;
-	if (by->pid == 0) /* above ours: the kernel has no number for it */
+	if (by->pid == 0) /* a parent namespace: the kernel shows no pid */
 		return 0;
-	inside = number_inside(root, by->pid);
+	inside = inner_pid(root, by->pid);
 	if (!inside)
 		return named;
 	return inside == named ? by->pid : 0;
@@ -59,33 +59,33 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size)
 {
-	int64_t pid = number_here(root, named, by);
+	int64_t pid = outer_pid(root, named, by);
 
 	if (!pid) {
 		snprintf(message, size,
-			 "process %lld is of another PID namespace, as in a container: from "
-			 "there only the asker itself can be named",
+			 "process %lld is in another PID namespace, such as a container: from "
+			 "there a client can only name itself",
 			 (long long)named);
 		return -GW_E_ARG;
 	}
 	if (proc_start_ticks(root, pid, ret_start_ticks) != 0) {
 		snprintf(message, size,
-			 "the service sees no process %lld: it has ended, or its number is of "
-			 "another PID namespace, as in a container",
+			 "the service sees no process %lld: it has exited, or the pid belongs "
+			 "to another PID namespace, such as a container",
 			 (long long)named);
 		return -GW_E_ARG;
 	}
 	if (by->start_ticks && by->start_ticks != *ret_start_ticks) {
 		snprintf(message, size,
-			 "process %lld is another one where the service is, as for one in a "
-			 "container: ask through the UNIX socket",
+			 "process %lld is a different process for the service, as happens in a "
+			 "container: use the UNIX socket",
 			 (long long)named);
 		return -GW_E_ARG;
 	}
-	if (of_the_kernel(root, pid)) {
+	if (is_kernel_thread(root, pid)) {
 		snprintf(message, size,
-			 "process %lld is a thread of the kernel: the number is of another PID "
-			 "namespace, or wrong",
+			 "process %lld is a kernel thread: the pid is wrong or belongs to "
+			 "another PID namespace",
 			 (long long)named);
 		return -GW_E_ARG;
 	}
@@ -100,8 +100,7 @@ int peer_process_game(const struct root *root, int64_t pid, const struct guard_a
 
 	if (pid == 1) {
 		snprintf(message, size,
-			 "process 1 is the system itself and never ends: name the process of "
-			 "the game");
+			 "process 1 is init and never exits: use the pid of the game");
 		return -GW_E_ARG;
 	}
 	if (by->uid <= 0)
@@ -109,8 +108,8 @@ int peer_process_game(const struct root *root, int64_t pid, const struct guard_a
 	if (proc_read(root, pid, &p) == 0 && p.uid == by->uid)
 		return 0;
 	snprintf(message, size,
-		 "process %lld is not of uid %lld: only its own user, root or who has the "
-		 "token can say that it plays",
+		 "process %lld does not belong to uid %lld: only its own user, root or a "
+		 "client with the token can register it as a game",
 		 (long long)pid, (long long)by->uid);
 	return -GW_E_PERM;
 }

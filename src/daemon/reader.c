@@ -1,15 +1,13 @@
 #include "reader.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 #include "device/context.h"
 #include "measure/meter.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define JOBS 16
 #define ASKS 16
@@ -23,9 +21,7 @@ struct reader {
 	struct reader_config config;
 	struct gw_options options;
 	const struct clock *clock;
-	int event_fd;
 	struct loop_source *source;
-	pthread_t thread;
 	/* The thread's own. */
 	struct gw_ctx *ctx;
 	struct gw_environment *env;
@@ -36,13 +32,11 @@ struct reader {
 	int ask_error;
 	uint64_t missed;
 	/* Shared. */
-	pthread_mutex_t lock;
-	pthread_cond_t wake, news;
+	struct mailbox box;
 	struct reading reading[2];
 	struct reading *empty,
-		*full; /* to be filled, to be looked at; the third place is `shown` */
-	bool stop, gone;
-	enum reader_request ask[ASKS]; /* in the order in which they came */
+		*full; /* to fill, and to deliver; the main thread uses `shown` */
+	enum reader_request ask[ASKS]; /* in order of arrival */
 	unsigned asks_waiting;
 	struct job job[JOBS];
 	unsigned jobs;
@@ -51,9 +45,9 @@ struct reader {
 	struct reading *shown;
 };
 
-/* ---- the running energy ---- */
+/* ---- accumulated energy ---- */
 
-static void feed(void *arg, unsigned i, const struct event *e)
+static void metering_feed(void *arg, unsigned i, const struct event *e)
 {
 	struct metering *m = arg;
 
@@ -76,7 +70,8 @@ double metering_joules(struct metering *m, unsigned i, double *ret_seconds)
 }
 
 /* Before the first event of a device. */
-static void about(void *arg, unsigned i, unsigned position, const struct energy_setup *setup)
+static void metering_begin_device(void *arg, unsigned i, unsigned position,
+				  const struct energy_setup *setup)
 {
 	struct metering *m = arg;
 
@@ -90,7 +85,7 @@ static void metering_free(struct metering *m)
 	if (!m)
 		return;
 	if (m->meter && gw_meter_stop(m->meter) != 0)
-		return; /* a thread of it hangs in the driver and may yet come back to us */
+		return; /* a meter thread hangs in the driver and may still use it */
 	for (unsigned i = 0; i < m->count; i++)
 		pthread_mutex_destroy(&m->device[i].lock);
 	free(m->device);
@@ -122,17 +117,17 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	}
 	if (meter_start(r->ctx,
 			&(struct meter_config){ .options = &o,
-						.about = about,
-						.listen = feed,
+						.on_setup = metering_begin_device,
+						.on_event = metering_feed,
 						.arg = m,
-						.anchored = true },
+						.service = true },
 			&m->meter) != 0) {
 		metering_free(m);
 		return NULL;
 	}
-	/* Nobody is a stranger to a service: who opened a window says what it is of, and the shares of
-	 * the processes are told.  All descend from the first one. */
-	meter_own(m->meter, 1);
+	/* The service does not flag other processes as strangers, because it cannot know the
+	 * measured program; all processes descend from pid 1. */
+	meter_set_own_process(m->meter, 1);
 	return m;
 }
 
@@ -145,7 +140,7 @@ static uint64_t mix(uint64_t h, const char *text)
 	return (h ^ 0xff) * UINT64_C(0x100000001b3);
 }
 
-/* Another number when there are other GPUs. */
+/* A hash that differs when the set of GPUs differs. */
 static uint64_t signature(const struct gw_snapshot *snap)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -159,8 +154,8 @@ static uint64_t signature(const struct gw_snapshot *snap)
 	return h;
 }
 
-/* One that hung as the meter was started is not measured by it: is there one that answers again? */
-static bool any_awoke(const struct metering *m, const struct gw_snapshot *snap)
+/* A GPU that hung when the meter started is not measured: does one respond again? */
+static bool any_recovered(const struct metering *m, const struct gw_snapshot *snap)
 {
 	for (unsigned i = 0; i < m->count && i < gw_snapshot_device_count(snap); i++)
 		if (m->device[i].hung &&
@@ -169,19 +164,20 @@ static bool any_awoke(const struct metering *m, const struct gw_snapshot *snap)
 	return false;
 }
 
-static void measure_what_is_there(struct reader *r, const struct gw_snapshot *snap)
+static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 {
 	unsigned count = gw_snapshot_device_count(snap);
 	struct metering *m = r->metering;
 
 	if (r->let_go || r->retiring)
 		return;
-	if (m) { /* the main thread has windows on it, and lets go of them first */
-		r->retiring = m->signature != signature(snap) || any_awoke(m, snap);
+	if (m) { /* the main thread must close its windows first */
+		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
 	if (count > 0)
-		r->metering = metering_new(r, snap); /* no memory: next time */
+		/* out of memory: retry at the next round */
+		r->metering = metering_new(r, snap);
 }
 
 /* ---- a round ---- */
@@ -192,8 +188,9 @@ static void read_all(struct reader *r, struct reading *x)
 	gw_snapshot_take(x->snap, GW_TIERS_COMMON);
 	gw_process_list_take(x->processes);
 	if (!r->env)
-		gw_environment_new(r->ctx, &r->env); /* next time, when there is no memory */
-	measure_what_is_there(r, x->snap);
+		/* out of memory: retry at the next round */
+		gw_environment_new(r->ctx, &r->env);
+	update_metering(r, x->snap);
 	x->env = r->env;
 	x->metering = r->metering;
 	x->retire = r->retiring;
@@ -205,21 +202,21 @@ static void read_all(struct reader *r, struct reading *x)
 	x->end_ns = clock_mono_ns(r->clock);
 }
 
-static void do_asked(struct reader *r, enum reader_request what)
+static void do_request(struct reader *r, enum reader_request what)
 {
 	switch (what) {
 	case READER_LET_GO:
-		r->ask_error = gw_let_go(r->ctx);
+		r->ask_error = gw_ctx_release(r->ctx);
 		r->let_go = r->let_go || r->ask_error == 0;
 		r->asks++;
 		break;
 	case READER_RESUME:
-		r->ask_error = gw_resume(r->ctx);
+		r->ask_error = gw_ctx_reopen(r->ctx);
 		r->let_go = r->let_go && r->ask_error != 0;
 		r->asks++;
 		break;
 	case READER_CAME:
-	case READER_GONE: context_moved(r->ctx, what == READER_GONE); break;
+	case READER_GONE: context_driver_changed(r->ctx, what == READER_GONE); break;
 	case READER_RETIRED:
 		if (r->retiring)
 			metering_free(r->metering);
@@ -229,65 +226,62 @@ static void do_asked(struct reader *r, enum reader_request what)
 	}
 }
 
-/* Everything that somebody asked for.  True: there was something, and a round should follow. */
+/* Handles all requests. true: there were some, and a round should follow. */
 static bool do_requests(struct reader *r)
 {
 	enum reader_request ask[ASKS];
 	struct job job[JOBS];
 	unsigned asks, jobs;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	asks = r->asks_waiting;
 	memcpy(ask, r->ask, sizeof(ask));
 	r->asks_waiting = 0;
 	jobs = r->jobs;
 	memcpy(job, r->job, sizeof(job));
 	r->jobs = 0;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	for (unsigned i = 0; i < asks; i++)
-		do_asked(r, ask[i]);
+		do_request(r, ask[i]);
 	for (unsigned i = 0; i < jobs; i++)
 		job[i].fn(job[i].arg, r->ctx);
 	return asks + jobs > 0;
 }
 
-static void hand_over(struct reader *r, struct reading *x)
+static void deliver_reading(struct reader *r, struct reading *x)
 {
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	r->full = x;
-	pthread_mutex_unlock(&r->lock);
-	if (eventfd_write(r->event_fd, 1) != 0)
-		return; /* it is full only when it was told already */
+	mailbox_unlock(&r->box);
+	mailbox_notify(&r->box);
 }
 
 static struct reading *take_empty(struct reader *r)
 {
 	struct reading *x;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	x = r->empty;
 	r->empty = NULL;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	return x;
 }
 
-static bool asked(const struct reader *r)
+static bool has_requests(const struct reader *r)
 {
 	return r->asks_waiting || r->jobs;
 }
 
-/* Until due, or something is asked.  True: the end. */
+/* Waits until due or until a request. true: stop. */
 static bool sleep_until(struct reader *r, uint64_t due_ns)
 {
-	struct timespec until = clock_timespec(due_ns);
 	bool stop;
 
-	pthread_mutex_lock(&r->lock);
-	while (!r->stop && !asked(r) &&
-	       pthread_cond_clockwait(&r->wake, &r->lock, CLOCK_MONOTONIC, &until) == 0)
+	mailbox_lock(&r->box);
+	while (!r->box.stop && !has_requests(r) && mailbox_wait(&r->box, due_ns))
 		;
-	stop = r->stop;
-	pthread_mutex_unlock(&r->lock);
+	stop = r->box.stop;
+	mailbox_unlock(&r->box);
 	return stop;
 }
 
@@ -295,13 +289,13 @@ static uint64_t interval(struct reader *r)
 {
 	uint64_t ns;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	ns = r->interval_ns;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	return ns;
 }
 
-/* Deadlines are absolute: being late once does not make the next one late. */
+/* Deadlines are absolute, so that one delay does not shift the next. */
 static uint64_t next_due(struct reader *r, uint64_t due_ns)
 {
 	uint64_t every = interval(r), now = clock_mono_ns(r->clock), late;
@@ -311,19 +305,19 @@ static uint64_t next_due(struct reader *r, uint64_t due_ns)
 	return due_ns + (late + 1) * every;
 }
 
-static void round_of(struct reader *r)
+static void read_round(struct reader *r)
 {
 	struct reading *x = take_empty(r);
 
-	if (!x) { /* the main thread has not looked at the last one */
+	if (!x) { /* the main thread has not taken the last one */
 		r->missed++;
 		return;
 	}
 	read_all(r, x);
-	hand_over(r, x);
+	deliver_reading(r, x);
 }
 
-static bool prepare(struct reader *r)
+static bool reader_open(struct reader *r)
 {
 	if (gw_open(&r->options, &r->ctx) != 0)
 		return false;
@@ -334,19 +328,19 @@ static bool prepare(struct reader *r)
 	return true;
 }
 
-static void finish(struct reader *r)
+static void reader_close(struct reader *r)
 {
 	metering_free(r->metering);
 	r->metering = NULL;
 	gw_environment_free(r->env);
 }
 
-static void *run(void *arg)
+static void reader_run(void *arg)
 {
 	struct reader *r = arg;
 
-	if (!prepare(r)) {
-		hand_over(r, NULL);
+	if (!reader_open(r)) {
+		deliver_reading(r, NULL);
 	} else {
 		uint64_t due = clock_mono_ns(r->clock);
 
@@ -354,63 +348,55 @@ static void *run(void *arg)
 			bool asked_for = do_requests(r);
 
 			if (asked_for || clock_mono_ns(r->clock) >= due)
-				round_of(r);
+				read_round(r);
 			if (clock_mono_ns(r->clock) >= due)
 				due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_requests(r); /* what was promised at the end: settings given back */
-		finish(r);
+		do_requests(r); /* last requests: settings to restore */
+		reader_close(r);
 	}
-	pthread_mutex_lock(&r->lock);
-	r->gone = true;
-	pthread_cond_broadcast(&r->news);
-	pthread_mutex_unlock(&r->lock);
-	return NULL;
 }
 
-/* ---- the main thread's side ---- */
+/* ---- main thread ---- */
 
-static void arrived(void *arg, int fd, uint32_t events)
+static void reading_arrived(void *arg, int fd, uint32_t events)
 {
 	struct reader *r = arg;
 	struct reading *x;
-	eventfd_t n;
 
 	(void)events;
-	if (eventfd_read(fd, &n) != 0)
+	if (!mailbox_clear(fd))
 		return;
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	x = r->full;
 	r->full = NULL;
-	pthread_mutex_unlock(&r->lock);
-	/* Once this returns nobody looks at the one before. */
-	r->config.came(r->config.arg, x);
+	mailbox_unlock(&r->box);
+	/* After this call the previous reading is unused. */
+	r->config.ready(r->config.arg, x);
 	if (!x)
 		return;
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	r->empty = r->shown;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	r->shown = x;
 }
 
-static void release(struct reader *r)
+static void reader_release(struct reader *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		gw_process_list_free(r->reading[i].processes);
 		gw_snapshot_free(r->reading[i].snap);
 	}
 	gw_close(r->ctx);
-	pthread_cond_destroy(&r->wake);
-	pthread_cond_destroy(&r->news);
-	pthread_mutex_destroy(&r->lock);
+	mailbox_done(&r->box);
 	free((char *)r->options.backend);
 	free((char *)r->options.nvml_library);
 	free((char *)r->options.root);
 	free(r);
 }
 
-/* False: no memory.  *ret is the caller's to free. */
-static bool copy(const char *text, const char **ret)
+/* false: out of memory. The caller frees *ret. */
+static bool copy_text(const char *text, const char **ret)
 {
 	*ret = text ? strdup(text) : NULL;
 	return *ret || !text;
@@ -425,29 +411,23 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 		return -GW_E_NOMEM;
 	r->config = *config;
 	r->options = *config->options;
-	if (!copy(config->options->backend, &r->options.backend) ||
-	    !copy(config->options->nvml_library, &r->options.nvml_library) ||
-	    !copy(config->options->root, &r->options.root))
+	if (!copy_text(config->options->backend, &r->options.backend) ||
+	    !copy_text(config->options->nvml_library, &r->options.nvml_library) ||
+	    !copy_text(config->options->root, &r->options.root))
 		err = -GW_E_NOMEM;
 	r->clock = clock_real();
 	r->interval_ns = config->interval_ns;
-	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->wake, NULL);
-	pthread_cond_init(&r->news, NULL);
 	r->empty = &r->reading[0];
 	r->shown = &r->reading[1];
-	r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!err && r->event_fd < 0)
+	if (mailbox_init(&r->box, MAILBOX_NEWS_FD) != 0 && !err)
 		err = -GW_E_IO;
 	if (!err)
-		err = loop_add_fd(l, r->event_fd, EPOLLIN, arrived, r, &r->source);
+		err = loop_add_fd(l, r->box.news_fd, EPOLLIN, reading_arrived, r, &r->source);
 	if (!err)
-		err = thread_start(&r->thread, 0, run, r);
+		err = mailbox_start(&r->box, 0, reader_run, NULL, r);
 	if (err) {
 		loop_remove(r->source);
-		if (r->event_fd >= 0)
-			close(r->event_fd);
-		release(r);
+		reader_release(r);
 		return err;
 	}
 	*ret = r;
@@ -456,41 +436,27 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 
 int reader_free(struct reader *r, uint64_t timeout_ns)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = clock_timespec(until_ns);
-	bool gone;
+	int err;
 
 	if (!r)
 		return 0;
 	loop_remove(r->source);
-	pthread_mutex_lock(&r->lock);
-	r->stop = true;
-	pthread_cond_signal(&r->wake);
-	while (!r->gone &&
-	       pthread_cond_clockwait(&r->news, &r->lock, CLOCK_MONOTONIC, &until) == 0)
-		;
-	gone = r->gone;
-	pthread_mutex_unlock(&r->lock);
-	if (!gone) {
-		pthread_detach(r->thread);
-		return -GW_E_STATE;
-	}
-	pthread_join(r->thread, NULL);
-	close(r->event_fd);
-	release(r);
-	return 0;
+	err = mailbox_stop(&r->box, timeout_ns);
+	if (!err)
+		reader_release(r);
+	return err;
 }
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns)
 {
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	r->interval_ns = interval_ns;
-	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->lock);
+	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
 }
 
-/* A driver that comes or goes says so for each of its GPUs: once is enough. */
-static bool again(const struct reader *r, enum reader_request what)
+/* A driver change arrives once per GPU; one request is enough. */
+static bool is_repeated(const struct reader *r, enum reader_request what)
 {
 	return (what == READER_CAME || what == READER_GONE) && r->asks_waiting > 0 &&
 	       r->ask[r->asks_waiting - 1] == what;
@@ -500,15 +466,15 @@ int reader_ask(struct reader *r, enum reader_request what)
 {
 	int err = -GW_E_STATE;
 
-	pthread_mutex_lock(&r->lock);
-	if (again(r, what)) {
+	mailbox_lock(&r->box);
+	if (is_repeated(r, what)) {
 		err = 0;
 	} else if (r->asks_waiting < ASKS) {
 		r->ask[r->asks_waiting++] = what;
 		err = 0;
 	}
-	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->lock);
+	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
 	return err;
 }
 
@@ -516,12 +482,12 @@ int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void 
 {
 	int err = -GW_E_STATE;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	if (r->jobs < JOBS) {
 		r->job[r->jobs++] = (struct job){ fn, arg };
 		err = 0;
-		pthread_cond_signal(&r->wake);
+		mailbox_wake(&r->box);
 	}
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	return err;
 }

@@ -1,41 +1,36 @@
 #include "scene_thread.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-/* An open comes 0.1 to 0.3 s before its process is in the driver's list: look often for a second. */
+/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list: build scenes
+ * often for a second. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 #define FIRST_NS      (100 * NS_PER_MS)
 
 struct scene_thread {
-	struct scene_builder *look;
+	struct scene_builder *builder;
 	struct scene *scene[2];
-	uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation);
+	uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation);
 	void *arg;
-	int news_fd; /* to the main thread */
-	int wake_fd; /* to ours            */
 	struct loop_source *source;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t end;
+	struct mailbox box;
 	/* Under the lock. */
 	struct scene *empty, *full;
 	uint64_t due_ns;
-	bool utilisation, stop, gone, paused;
-	bool owed; /* a look was due while there was no scene to put it in */
+	bool utilisation, paused;
+	bool missed; /* a scene was due while no buffer was free */
 	uint64_t triggered;
-	struct scene_builder_stats stats; /* as of the last look */
+	struct scene_builder_stats stats; /* as of the last scene */
 	const struct policy *policy;
 	struct scene_builder_formers formers; /* of it */
-	uint64_t wanted, taken; /* turns of policies: this one, and the one that look has */
+	/* policy numbers: of `policy`, and of the one the builder uses */
+	uint64_t wanted, taken;
 	/* The thread's own. */
 	uint64_t often_until_ns;
 	/* The main thread's. */
@@ -44,27 +39,26 @@ struct scene_thread {
 
 /* ---- the thread ---- */
 
-/* Somebody opened or closed a GPU: look now, and often for a while. */
+/* A process opened or closed a GPU: build a scene now, and often for a while. */
 static void take_trigger(struct scene_thread *k)
 {
-	if (!scene_builder_triggered(k->look))
+	if (!scene_builder_triggered(k->builder))
 		return;
 	k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	k->triggered++;
 	k->due_ns = 0;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 }
 
-/* Until the time has come, somebody opens a GPU, or we are woken. */
+/* Waits until the given time, until a process opens a GPU, or until woken. */
 static void wait_for(struct scene_thread *k, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real()),
-		 waits = scene_builder_trigger_due_ns(k->look), ns;
-	struct pollfd fd[2] = { { k->wake_fd, POLLIN, 0 },
-				{ scene_builder_watch_fd(k->look), POLLIN, 0 } };
+		 waits = scene_builder_trigger_due_ns(k->builder), ns;
+	struct pollfd fd[2] = { { k->box.wake_fd, POLLIN, 0 },
+				{ scene_builder_watch_fd(k->builder), POLLIN, 0 } };
 	struct timespec t;
-	eventfd_t n;
 
 	if (waits && waits < due_ns)
 		due_ns = waits;
@@ -72,7 +66,7 @@ static void wait_for(struct scene_thread *k, uint64_t due_ns)
 	t = clock_timespec(ns);
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, due_ns == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
-		eventfd_read(k->wake_fd, &n);
+		mailbox_clear(k->box.wake_fd);
 	if (fd[1].fd >= 0 && (fd[1].revents || waits))
 		take_trigger(k);
 }
@@ -81,18 +75,18 @@ static struct scene *take_empty(struct scene_thread *k, bool *ret_utilisation)
 {
 	struct scene *s;
 
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	s = k->paused ? NULL : k->empty;
 	if (s)
 		k->empty = NULL;
-	k->owed = !s && !k->paused;
+	k->missed = !s && !k->paused;
 	*ret_utilisation = k->utilisation;
-	k->due_ns = UINT64_MAX; /* until the main thread says otherwise */
-	pthread_mutex_unlock(&k->lock);
+	k->due_ns = UINT64_MAX; /* until the main thread sets a time */
+	mailbox_unlock(&k->box);
 	return s;
 }
 
-static void round_of(struct scene_thread *k)
+static void build_scene(struct scene_thread *k)
 {
 	bool utilisation, fresh;
 	struct scene_builder_stats stats;
@@ -100,46 +94,46 @@ static void round_of(struct scene_thread *k)
 
 	if (!s)
 		return;
-	if (scene_builder_take(k->look, s, utilisation) != 0) {
-		pthread_mutex_lock(&k->lock);
+	if (scene_builder_take(k->builder, s, utilisation) != 0) {
+		mailbox_lock(&k->box);
 		k->empty = s;
 		k->due_ns = clock_mono_ns(clock_real()) + NS_PER_S;
-		pthread_mutex_unlock(&k->lock);
+		mailbox_unlock(&k->box);
 		return;
 	}
-	scene_builder_stats(k->look, &stats);
-	pthread_mutex_lock(&k->lock);
+	scene_builder_stats(k->builder, &stats);
+	mailbox_lock(&k->box);
 	k->stats = stats;
 	fresh = k->taken == k->wanted;
 	*(fresh ? &k->full : &k->empty) = s;
 	if (!fresh)
 		k->due_ns = 0;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 	if (fresh)
-		eventfd_write(k->news_fd, 1);
+		mailbox_notify(&k->box);
 }
 
-/* false: there is no memory for it; the one before stays, and what it sees is of no use. */
+/* false: out of memory; the old policy stays, and its scenes are not delivered. */
 static bool take_policy(struct scene_thread *k)
 {
 	struct scene_builder_formers formers;
 	const struct policy *p;
 	uint64_t turn, taken;
 
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	p = k->policy;
 	formers = k->formers;
 	turn = k->wanted;
 	taken = k->taken;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 	if (turn == taken)
 		return true;
-	if (scene_builder_policy(k->look, p) != 0)
+	if (scene_builder_policy(k->builder, p) != 0)
 		return false;
-	scene_builder_recall(k->look, &formers);
-	pthread_mutex_lock(&k->lock);
+	scene_builder_recall(k->builder, &formers);
+	mailbox_lock(&k->box);
 	k->taken = turn;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 	return true;
 }
 
@@ -147,16 +141,16 @@ static uint64_t next_due(struct scene_thread *k, bool *ret_stop)
 {
 	uint64_t due, now = clock_mono_ns(clock_real());
 
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	due = k->paused ? UINT64_MAX : k->due_ns;
-	*ret_stop = k->stop;
-	pthread_mutex_unlock(&k->lock);
+	*ret_stop = k->box.stop;
+	mailbox_unlock(&k->box);
 	if (now < k->often_until_ns && due > now + OFTEN_NS && due != 0)
 		due = now + OFTEN_NS;
 	return due;
 }
 
-static void *run(void *arg)
+static void scene_thread_run(void *arg)
 {
 	struct scene_thread *k = arg;
 	bool stop = false;
@@ -169,104 +163,88 @@ static void *run(void *arg)
 		if (!take_policy(k))
 			wait_for(k, clock_mono_ns(clock_real()) + NS_PER_S);
 		else if (clock_mono_ns(clock_real()) >= due)
-			round_of(k);
+			build_scene(k);
 		else
 			wait_for(k, due);
 	}
-	pthread_mutex_lock(&k->lock);
-	k->gone = true;
-	pthread_cond_broadcast(&k->end);
-	pthread_mutex_unlock(&k->lock);
-	return NULL;
 }
 
 /* ---- the main thread ---- */
 
-static void arrived(void *arg, int fd, uint32_t events)
+static void scene_arrived(void *arg, int fd, uint32_t events)
 {
 	struct scene_thread *k = arg;
 	struct scene *s;
 	uint64_t due;
 	bool utilisation = false;
-	eventfd_t n;
 
 	(void)events;
-	if (eventfd_read(fd, &n) != 0)
+	if (!mailbox_clear(fd))
 		return;
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	s = k->full;
 	k->full = NULL;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 	if (!s)
 		return;
-	due = k->came(k->arg, s, &utilisation);
-	pthread_mutex_lock(&k->lock);
+	due = k->ready(k->arg, s, &utilisation);
+	mailbox_lock(&k->box);
 	k->empty = k->shown;
 	k->utilisation = utilisation;
 	if (due < k->due_ns)
 		k->due_ns = due;
-	if (k->owed)
+	if (k->missed)
 		k->due_ns = 0;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 	k->shown = s;
-	eventfd_write(k->wake_fd, 1);
+	mailbox_wake(&k->box);
 }
 
 void scene_thread_take(struct scene_thread *k)
 {
-	arrived(k, k->news_fd, EPOLLIN);
+	scene_arrived(k, k->box.news_fd, EPOLLIN);
 }
 
-static void release(struct scene_thread *k)
+static void scene_thread_release(struct scene_thread *k)
 {
 	loop_remove(k->source);
-	scene_builder_free(k->look);
+	scene_builder_free(k->builder);
 	free(k->scene[0]);
 	free(k->scene[1]);
-	if (k->news_fd >= 0)
-		close(k->news_fd);
-	if (k->wake_fd >= 0)
-		close(k->wake_fd);
-	pthread_cond_destroy(&k->end);
-	pthread_mutex_destroy(&k->lock);
+	mailbox_done(&k->box);
 	free(k);
 }
 
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
-		     uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation),
+		     uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation),
 		     void *arg, struct scene_thread **ret)
 {
 	struct scene_thread *k = calloc(1, sizeof(*k));
-	int err = 0;
+	int err;
 
 	if (!k)
 		return -GW_E_NOMEM;
-	k->came = came;
+	k->ready = ready;
 	k->arg = arg;
 	k->due_ns = clock_mono_ns(clock_real()) + FIRST_NS;
-	pthread_mutex_init(&k->lock, NULL);
-	pthread_cond_init(&k->end, NULL);
-	k->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	k->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	err = mailbox_init(&k->box, MAILBOX_WAKE_FD | MAILBOX_NEWS_FD);
 	for (unsigned i = 0; i < 2; i++)
 		k->scene[i] = calloc(1, sizeof(*k->scene[i]));
 	k->empty = k->scene[0];
 	k->shown = k->scene[1];
 	if (!k->scene[0] || !k->scene[1])
 		err = -GW_E_NOMEM;
-	else if (k->news_fd < 0 || k->wake_fd < 0)
-		err = -GW_E_IO;
 	if (!err)
-		err = scene_builder_new(ctx, p, &k->look);
+		err = scene_builder_new(ctx, p, &k->builder);
 	if (!err)
-		scene_builder_recall(k->look, f);
+		scene_builder_recall(k->builder, f);
 	if (!err)
-		err = loop_add_fd(l, k->news_fd, EPOLLIN, arrived, k, &k->source);
+		err = loop_add_fd(l, k->box.news_fd, EPOLLIN, scene_arrived, k, &k->source);
 	if (!err)
-		err = thread_start(&k->thread, 0, run, k);
+		err = mailbox_start(&k->box, 0, scene_thread_run, NULL, k);
 	if (err) {
-		release(k);
+		scene_thread_release(k);
 		return err;
 	}
 	*ret = k;
@@ -275,45 +253,32 @@ int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 
 int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = clock_timespec(until_ns);
-	bool gone;
+	int err;
 
 	if (!k)
 		return 0;
-	pthread_mutex_lock(&k->lock);
-	k->stop = true;
-	pthread_mutex_unlock(&k->lock);
-	eventfd_write(k->wake_fd, 1);
-	pthread_mutex_lock(&k->lock);
-	while (!k->gone &&
-	       pthread_cond_clockwait(&k->end, &k->lock, CLOCK_MONOTONIC, &until) == 0)
-		;
-	gone = k->gone;
-	pthread_mutex_unlock(&k->lock);
-	if (!gone) {
+	err = mailbox_stop(&k->box, timeout_ns);
+	if (err) {
 		loop_remove(k->source);
 		k->source = NULL;
-		pthread_detach(k->thread);
-		return -GW_E_STATE;
+	} else {
+		scene_thread_release(k);
 	}
-	pthread_join(k->thread, NULL);
-	release(k);
-	return 0;
+	return err;
 }
 
 void scene_thread_trigger(struct scene_thread *k)
 {
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	k->due_ns = 0;
-	pthread_mutex_unlock(&k->lock);
-	eventfd_write(k->wake_fd, 1);
+	mailbox_unlock(&k->box);
+	mailbox_wake(&k->box);
 }
 
 void scene_thread_policy(struct scene_thread *k, const struct policy *p,
 			 const struct scene_builder_formers *f)
 {
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	k->policy = p;
 	k->formers = *f;
 	k->wanted++;
@@ -322,35 +287,35 @@ void scene_thread_policy(struct scene_thread *k, const struct policy *p,
 		k->full = NULL;
 	}
 	k->due_ns = 0;
-	pthread_mutex_unlock(&k->lock);
-	eventfd_write(k->wake_fd, 1);
+	mailbox_unlock(&k->box);
+	mailbox_wake(&k->box);
 }
 
 bool scene_thread_settled(struct scene_thread *k)
 {
 	bool is;
 
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	is = k->taken == k->wanted;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 	return is;
 }
 
 void scene_thread_pause(struct scene_thread *k, bool on)
 {
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	if (k->paused && !on)
 		k->due_ns = 0;
 	k->paused = on;
-	pthread_mutex_unlock(&k->lock);
-	eventfd_write(k->wake_fd, 1);
+	mailbox_unlock(&k->box);
+	mailbox_wake(&k->box);
 }
 
 void scene_thread_stats(struct scene_thread *k, struct scene_builder_stats *ret,
 			uint64_t *ret_triggered)
 {
-	pthread_mutex_lock(&k->lock);
+	mailbox_lock(&k->box);
 	*ret = k->stats;
 	*ret_triggered = k->triggered;
-	pthread_mutex_unlock(&k->lock);
+	mailbox_unlock(&k->box);
 }

@@ -1,7 +1,8 @@
-/* looker: the thread that looks who is on the GPUs, as often as the guard wants.
+/* scene_thread: the thread that builds the guard's scenes.
  *
- * Lists cost a driver call and /proc, so the main thread never does it.  Looks at a time that it is
- * told, or at once when somebody opens a GPU; hands the scene over as the reader does its readings. */
+ * Process lists cost a driver call and reads of /proc, so the main thread never makes them.
+ * The thread builds a scene at a given time, or at once when a process opens a GPU, and
+ * passes it to the main thread. */
 #ifndef GW_DAEMON_SCENE_THREAD_H
 #define GW_DAEMON_SCENE_THREAD_H
 
@@ -10,26 +11,29 @@
 
 struct scene_thread;
 
-/* ctx and policy are borrowed.  f: as of scene_builder_recall().  came: a scene, on the main thread; it is good until the next; returns when
- * to look again (monotonic; UINT64_MAX: when somebody opens a GPU) and whether with utilisation.  0,
+/* ctx and policy are borrowed; f as in scene_builder_recall(). ready is called on the main
+ * thread with a scene that is valid until the next one; it returns the time of the next scene
+ * (monotonic; UINT64_MAX: when a process opens a GPU) and whether to read utilisation. 0,
  * -GW_E_NOMEM or -GW_E_IO. */
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
-		     uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation),
+		     uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation),
 		     void *arg, struct scene_thread **ret);
-/* 0, or -GW_E_STATE: it hangs in a driver and is left behind with all that it uses. */
+/* 0, or -GW_E_STATE: it hangs in a driver and is left behind with everything it uses. */
 int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns);
 
-/* Another policy, borrowed, and of workers that are new with it whom they were: no scene of the old one comes any more, and a look is made at once.  The thread may
- * use the old one until scene_thread_settled(): a driver that hangs can hold it. */
+/* Sets a new policy, borrowed, and the former processes of its new workers. No scene of the
+ * old policy arrives any more, and a new one is built at once. The thread may use the old
+ * policy until scene_thread_settled(), because a driver can hang. */
 void scene_thread_policy(struct scene_thread *k, const struct policy *p,
 			 const struct scene_builder_formers *f);
 bool scene_thread_settled(struct scene_thread *k);
 
-/* Hands over what has come, as the loop would: for who waits for a look where no loop runs. */
+/* Delivers a finished scene as the loop would, for a caller that waits without a running
+ * loop. */
 void scene_thread_take(struct scene_thread *k);
 
-/* Look now (somebody asked for something); or not at all for a while (drivers were let go). */
+/* Builds a scene now (after a request); or none for a while (drivers are released). */
 void scene_thread_trigger(struct scene_thread *k);
 void scene_thread_pause(struct scene_thread *k, bool on);
 

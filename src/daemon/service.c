@@ -23,12 +23,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EVENT_PAIRS   20
-#define MESSAGE_MAX   2000
-#define TEXTFILE_MAX  (4 * 1024 * 1024)
-#define END_NS        (5 * NS_PER_S) /* after this we end even if a driver call has not */
+#define EVENT_PAIRS  20
+#define MESSAGE_MAX  2000
+#define TEXTFILE_MAX (4 * 1024 * 1024)
+/* the service exits after this even if a driver call hangs */
+#define END_NS        (5 * NS_PER_S)
 #define STREAM_BYTES  (256 * 1024)
-#define MEMORY_BYTES  (8 * 1024 * 1024) /* of history, when there is no file for it */
+#define MEMORY_BYTES  (8 * 1024 * 1024) /* history without a file */
 #define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS)
 
 struct service {
@@ -39,14 +40,14 @@ struct service {
 	struct loop_source *signals, *watchdog;
 	struct store *store;
 	struct engine *engine;
-	struct container_resolver *called;
-	struct suspend *doze;
+	struct container_resolver *containers;
+	struct suspend *suspend;
 	struct uevent *uevent;
 	struct api api;
-	struct textfile textfile; /* with a path: it is written */
+	struct textfile textfile; /* written if it has a path */
 	struct log_latch store_bad;
 	struct notify notify;
-	bool announced; /* systemd knows that the GPUs were read */
+	bool announced; /* the first tick was reported to systemd */
 	int end;
 };
 
@@ -59,7 +60,7 @@ static enum log_level level_of(const char *severity)
 						  : LOG_INFO;
 }
 
-/* One line of the log for each line of a message. */
+/* Writes one log line per line of a message. */
 static void log_lines(struct service *s, enum log_level level, char *message)
 {
 	for (char *line = message, *end; line && *line; line = end) {
@@ -83,7 +84,7 @@ static void log_request(void *arg, const struct request *q, const struct reply *
 
 /* ---- ticks ---- */
 
-static void happened(void *arg, const struct view_event *e)
+static void event_happened(void *arg, const struct view_event *e)
 {
 	struct service *s = arg;
 	struct log_pair pair[EVENT_PAIRS];
@@ -134,11 +135,11 @@ static void write_textfile(struct service *s)
 	buf_done(&text);
 	if (news)
 		LOG(&s->log, err ? LOG_ERROR : LOG_INFO,
-		    err ? message : "the metrics are written to their file again",
+		    err ? message : "the metrics file is writable again",
 		    LOG_S("path", s->textfile.path));
 }
 
-static void look_at_store(struct service *s)
+static void check_store(struct service *s)
 {
 	const char *state = s->api.view.self.store_state;
 	bool bad = strcmp(state, "ok") != 0;
@@ -146,33 +147,33 @@ static void look_at_store(struct service *s)
 
 	if (log_latch(&s->store_bad, bad))
 		log_write(&s->log, bad ? LOG_ERROR : LOG_INFO,
-			  bad ? state : "history is kept again", NULL, 0);
+			  bad ? state : "history is stored again", NULL, 0);
 	if (store_notice(s->store, notice, sizeof(notice)))
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* The first time we know what there is. */
-static void announce(struct service *s)
+/* The first tick shows which GPUs exist. */
+static void first_tick(struct service *s)
 {
 	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
 
 	s->announced = true;
-	malloc_trim(0); /* what beginning took and gave back */
+	malloc_trim(0); /* frees what the start allocated temporarily */
 	notify_status(&s->notify, "%u GPU%s over %s", s->api.view.devices,
 		      s->api.view.devices == 1 ? "" : "s", status->backend);
 	if (s->api.view.devices == 0)
-		LOG(&s->log, LOG_DEBUG, "no GPUs to watch",
+		LOG(&s->log, LOG_DEBUG, "no GPUs found",
 		    LOG_S("cause", gw_cause_info(status->cause)->key));
 	if (s->config.device_require_nvml && !strstr(status->backend, "nvml")) {
 		LOG(&s->log, LOG_ERROR,
 		    s->config.guard_profile && strcmp(s->config.guard_profile, "desktop") == 0
 			    ? "NVML is required (guard.profile = \"desktop\" sets "
-			      "device.require_nvml) and cannot be used: the service ends; set "
-			      "require_nvml = false in [device] to do without or to wait for it"
-			    : "NVML is required (device.require_nvml) and cannot be used: the "
-			      "service ends; set require_nvml = false in [device] to do "
-			      "without "
-			      "or to wait for it",
+			      "device.require_nvml) but cannot be used: the service stops; set "
+			      "require_nvml = false in [device] to run without it or wait for "
+			      "it"
+			    : "NVML is required (device.require_nvml) but cannot be used: the "
+			      "service stops; set require_nvml = false in [device] to run "
+			      "without it or wait for it",
 		    LOG_S("why", *status->message ? status->message : status->backend),
 		    LOG_S("remedy", gw_cause_info(status->cause)->remedy));
 		s->end = SERVICE_REFUSED;
@@ -180,7 +181,7 @@ static void announce(struct service *s)
 	}
 }
 
-static void ticked(void *arg)
+static void service_tick(void *arg)
 {
 	struct service *s = arg;
 
@@ -189,10 +190,10 @@ static void ticked(void *arg)
 	http_tick(s->api.http);
 	push_tick(s);
 	write_textfile(s);
-	look_at_store(s);
-	suspend_tick(s->doze);
+	check_store(s);
+	suspend_tick(s->suspend);
 	if (!s->announced)
-		announce(s);
+		first_tick(s);
 }
 
 static void meter_gone(void *arg)
@@ -231,13 +232,13 @@ static void apply_log(struct service *s)
 	s->log.format = format;
 }
 
-struct listening { /* where to, and what else http_config points to */
+struct listening { /* what http_config points to */
 	struct http_listener listener[LISTENERS_MAX];
 	unsigned count;
 	struct notify_socket given[NOTIFY_SOCKETS];
 };
 
-static void listeners(struct service *s, struct listening *l)
+static void make_listeners(struct service *s, struct listening *l)
 {
 	const struct config *c = &s->config;
 	char message[MESSAGE_MAX] = "";
@@ -292,17 +293,17 @@ static void apply_textfile(struct service *s)
 		log_lines(s, LOG_ERROR, message);
 }
 
-static void apply(struct service *s)
+static void apply_config(struct service *s)
 {
 	apply_log(s);
 	apply_textfile(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	s->api.manage = s->config.manage_enabled;
-	/* They change nothing on a GPU; where there is a token, who has it decides. */
+	/* Windows change nothing on a GPU, so they are open unless a token is configured. */
 	s->api.windows_open = !s->config.service_token_file;
 }
 
-/* Settings that are looked at only when we start. */
+/* Settings that only take effect at a start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
 	bool same = a->service_listen.count == b->service_listen.count &&
@@ -321,30 +322,30 @@ static bool needs_restart(const struct config *a, const struct config *b)
 	return !same;
 }
 
-/* anew: not because a container has another id. */
-static int make_guard(struct service *s, bool anew, struct guard_settings *ret)
+/* refresh: query all container names now; false: a container id changed. */
+static int make_guard(struct service *s, bool refresh, struct guard_settings *ret)
 {
 	int err = guard_config_make(&s->config, ret);
 
 	if (!err)
-		container_resolver_apply(s->called, &ret->policy, anew);
+		container_resolver_apply(s->containers, &ret->policy, refresh);
 	return err;
 }
 
-static void reload_guard(struct service *s, bool anew)
+static void reload_guard(struct service *s, bool refresh)
 {
 	struct guard_settings guard;
 
-	if (make_guard(s, anew, &guard) == 0)
+	if (make_guard(s, refresh, &guard) == 0)
 		engine_set_guard(s->engine, &guard);
 	else
 		engine_tell(s->engine, "guard", NULL, "error",
-			    "the guard stays with the old configuration: %s",
+			    "the guard keeps the old configuration: %s",
 			    gw_strerror(-GW_E_NOMEM));
 }
 
-/* The old configuration stays in force unless all of the new one is good. */
-static void reload(struct service *s)
+/* Keeps the old configuration if the new one has any error. */
+static void reload_config(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
 	struct config fresh, old = s->config;
@@ -355,7 +356,7 @@ static void reload(struct service *s)
 			s->options->flag_count, message, sizeof(message)) != 0) {
 		log_lines(s, LOG_ERROR, message);
 		engine_tell(s->engine, "config", NULL, "error",
-			    "the new configuration is wrong; the old one stays in force");
+			    "the new configuration has errors; the old one stays in use");
 		notify_ready(&s->notify);
 		return;
 	}
@@ -367,16 +368,16 @@ static void reload(struct service *s)
 		config_done(&fresh);
 		log_lines(s, LOG_ERROR, message);
 		engine_tell(s->engine, "config", NULL, "error",
-			    "the new configuration cannot be used; the old one stays in force");
+			    "the new configuration cannot be used; the old one stays in use");
 	} else {
 		log_lines(s, LOG_WARNING, message);
-		apply(s);
+		apply_config(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		engine_set_interval(s->engine, s->config.service_interval);
 		engine_tell(
-			s->engine, "config", NULL, "info", "the configuration was read anew%s",
-			needs_restart(&old, &fresh) ? "; what changed of addresses, drivers or "
-						      "database counts from the next start"
+			s->engine, "config", NULL, "info", "the configuration was reloaded%s",
+			needs_restart(&old, &fresh) ? "; changes of addresses, drivers or "
+						      "database take effect at the next start"
 						    : "");
 		reload_guard(s, true);
 		config_done(&old);
@@ -384,7 +385,7 @@ static void reload(struct service *s)
 	notify_ready(&s->notify);
 }
 
-/* ---- containers that are known by name ---- */
+/* ---- container names ---- */
 
 static void container_changed(void *arg)
 {
@@ -398,21 +399,21 @@ static void container_unknown(void *arg, const char *sentence)
 	engine_tell(s->engine, "guard", NULL, "warning", "%s", sentence);
 }
 
-static void signalled(void *arg, int signal)
+static void service_signal(void *arg, int signal)
 {
 	struct service *s = arg;
 
 	if (signal == SIGHUP) {
-		reload(s);
+		reload_config(s);
 		return;
 	}
-	LOG(&s->log, LOG_INFO, "ending", LOG_S("signal", strsignal(signal)));
+	LOG(&s->log, LOG_INFO, "stopping", LOG_S("signal", strsignal(signal)));
 	loop_stop(s->loop);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
-/* As told, else where systemd says, else the user's state folder. */
+/* As configured, else systemd's state directory, else the user's. */
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
 {
 	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
@@ -425,7 +426,7 @@ const char *service_store_path(const struct config *c, bool simulated, char *out
 	else if (c->guard_state_dir && *c->guard_state_dir)
 		snprintf(out, size, "%s/gpuward.db", c->guard_state_dir);
 	else if (simulated)
-		return NULL; /* what is not real must not stand beside what is */
+		return NULL; /* simulated data must not mix with real data */
 	else if (state && *state)
 		snprintf(out, size, "%.*s/gpuward.db", (int)strcspn(state, ":"), state);
 	else if (xdg && *xdg == '/')
@@ -451,7 +452,7 @@ static int open_store(struct service *s)
 	if (where)
 		LOG(&s->log, LOG_INFO, "history", LOG_S("path", where));
 	else
-		log_write(&s->log, LOG_INFO, "history is kept in memory alone", NULL, 0);
+		log_write(&s->log, LOG_INFO, "history is kept in memory only", NULL, 0);
 	return err;
 }
 
@@ -462,7 +463,7 @@ static int open_engine(struct service *s)
 	struct guard_settings guard;
 	struct gw_options g = {
 		.size = sizeof(g),
-		.flags = GW_ALLOW_EXEC | o->open_flags,
+		.flags = GW_OPEN_EXEC | o->open_flags,
 		.backend = o->backend ? o->backend
 			   : c->device_enable_nvml || strcmp(c->device_backend, "auto") != 0
 				   ? c->device_backend
@@ -480,9 +481,9 @@ static int open_engine(struct service *s)
 								    : NULL,
 						   .loop = s->loop,
 						   .store = s->store,
-						   .ticked = ticked,
+						   .ticked = service_tick,
 						   .meter_gone = meter_gone,
-						   .happened = happened,
+						   .happened = event_happened,
 						   .arg = s },
 			  &s->engine);
 }
@@ -494,29 +495,29 @@ static int open_http(struct service *s)
 	struct http_config h;
 	int err;
 
-	listeners(s, &l);
+	make_listeners(s, &l);
 	h = http_settings(s, &l);
 	err = http_new(s->loop, &h, &s->api.http, message, sizeof(message));
 	log_lines(s, err ? LOG_ERROR : LOG_WARNING, message);
 	if (err)
 		return err == -GW_E_ARG || err == -GW_E_PERM ? SERVICE_REFUSED : SERVICE_FAILED;
 	if (s->config.service_insecure)
-		log_write(
-			&s->log, LOG_WARNING,
-			"insecure is set: whoever reaches an address may read all, without TLS",
-			NULL, 0);
+		log_write(&s->log, LOG_WARNING,
+			  "insecure is set: anyone who can reach an address can read "
+			  "everything, without TLS",
+			  NULL, 0);
 	for (unsigned i = 0; http_address(s->api.http, i); i++) {
 		LOG(&s->log, LOG_INFO, "listening",
 		    LOG_S("address", http_address(s->api.http, i)));
 		if (!s->options->quiet)
-			printf("gpuward is at %s\n", http_address(s->api.http, i));
+			printf("gpuward is listening on %s\n", http_address(s->api.http, i));
 	}
 	fflush(stdout);
 	return SERVICE_OK;
 }
 
-/* HTTP first: who asks is answered while the drivers are still being opened. */
-static int begin(struct service *s)
+/* HTTP first: clients get answers while the drivers are still opening. */
+static int service_begin(struct service *s)
 {
 	static const int signals[] = { SIGHUP, SIGTERM, SIGINT, 0 };
 	char message[MESSAGE_MAX] = "";
@@ -528,30 +529,34 @@ static int begin(struct service *s)
 	s->api.clock = clock_real();
 	s->api.daemon = s;
 	if (loop_new(&s->loop) != 0 ||
-	    loop_add_signals(s->loop, signals, signalled, s, &s->signals) != 0 ||
+	    loop_add_signals(s->loop, signals, service_signal, s, &s->signals) != 0 ||
 	    loop_add_timer(s->loop, feed_watchdog, s, &s->watchdog) != 0 ||
 	    stream_new(STREAM_BYTES, &s->api.stream) != 0 ||
 	    windows_new(&s->api.windows) != 0 || open_store(s) != 0) {
-		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
+		log_write(&s->log, LOG_ERROR,
+			  "out of memory at the start; free some memory and restart gpuward",
+			  NULL, 0);
 		return SERVICE_FAILED;
 	}
 	windows_stream(s->api.windows, s->api.stream);
-	apply(s);
+	apply_config(s);
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
 	if (container_resolver_new(
 		    &(struct container_resolver_config){ .loop = s->loop,
 							 .changed = container_changed,
-							 .tell = container_unknown,
+							 .log = container_unknown,
 							 .arg = s },
-		    &s->called) != 0 ||
-	    open_engine(s) != 0 || suspend_new(s->loop, s->engine, &s->doze) != 0) {
-		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
+		    &s->containers) != 0 ||
+	    open_engine(s) != 0 || suspend_new(s->loop, s->engine, &s->suspend) != 0) {
+		log_write(&s->log, LOG_ERROR,
+			  "out of memory at the start; free some memory and restart gpuward",
+			  NULL, 0);
 		return SERVICE_FAILED;
 	}
 	uevent_new(s->loop, driver_moved, s,
-		   &s->uevent); /* without, a driver is found a little later */
+		   &s->uevent); /* optional: without it a driver is found a little later */
 	s->api.view = *engine_view(s->engine);
 	engine_tell(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
 	if (s->notify.watchdog_ns)
@@ -560,7 +565,7 @@ static int begin(struct service *s)
 	return SERVICE_OK;
 }
 
-static void finish(struct service *s)
+static void service_end(struct service *s)
 {
 	bool hangs = false;
 
@@ -571,15 +576,15 @@ static void finish(struct service *s)
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
 	uevent_free(s->uevent);
-	container_resolver_free(s->called);
-	suspend_free(s->doze);
-	s->doze = NULL; /* what is told at the end makes views */
+	container_resolver_free(s->containers);
+	suspend_free(s->suspend);
+	s->suspend = NULL; /* the last events still make views */
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
-	if (s->engine) /* what the guard still did was told before */
-		engine_tell(s->engine, "service", NULL, "info", "gpuward ended");
+	if (s->engine) /* after the guard's last events */
+		engine_tell(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
-			  "a driver call has not returned: it is left behind", NULL, 0);
+			  "a driver call has not returned; exiting without it", NULL, 0);
 		hangs = true;
 	}
 	if (s->store) {
@@ -589,7 +594,7 @@ static void finish(struct service *s)
 	}
 	if (hangs) {
 		fflush(NULL);
-		_exit(s->end); /* exit handlers of the driver's library may wait for it */
+		_exit(s->end); /* exit handlers of the driver library may wait for the call */
 	}
 	windows_free(s->api.windows);
 	api_done(&s->api);
@@ -609,8 +614,9 @@ int service_run(const struct service_options *options)
 
 	if (!s)
 		return SERVICE_FAILED;
-	/* Our threads hardly allocate: one heap is enough.  Large tables come from the kernel, which gives
-	 * memory as it is touched, for ever (else the first one freed would change that). */
+	/* Our threads hardly allocate, so one heap is enough. Large tables come from mmap,
+	 * which gives memory as it is touched; without a fixed threshold the first free would
+	 * raise it. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;
@@ -627,11 +633,11 @@ int service_run(const struct service_options *options)
 	if (*config_files(&s->config))
 		LOG(&s->log, LOG_INFO, "configuration",
 		    LOG_S("files", config_files(&s->config)));
-	s->end = begin(s);
+	s->end = service_begin(s);
 	if (s->end == SERVICE_OK)
 		loop_run(s->loop);
 	err = s->end;
-	finish(s);
+	service_end(s);
 	free(s);
 	return err;
 }

@@ -1,8 +1,9 @@
-/* settings: changes of GPUs' settings, carried from the main thread to the reader's and back.
+/* settings: changes of GPU settings, passed from the main thread to the reader thread and
+ * back.
  *
- * Orders run on the reader's thread, where a driver may hang.  What the journal wants kept or told
- * meanwhile is the main thread's to do (the store and the log are its own): it is handed over, and
- * the reader's thread waits only for the old value to be in the file, before anything is changed. */
+ * Orders run on the reader thread, where a driver may hang. Store and log belong to the main
+ * thread, so the journal's documents and messages are passed to it; the reader thread only
+ * waits until the old value is stored, before it changes anything. */
 #ifndef GW_DAEMON_SETTINGS_H
 #define GW_DAEMON_SETTINGS_H
 
@@ -15,29 +16,30 @@ struct settings;
 
 struct settings_config {
 	struct loop *loop;
-	struct store *store; /* borrowed, as the reader is */
+	struct store *store; /* borrowed, like the reader */
 	struct reader *reader;
-	/* The audit. */
-	void (*tell)(void *arg, const char *uuid, const char *severity, const char *text);
+	/* The audit log. */
+	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
 	void *arg;
 };
 
-/* Takes up what an earlier run left changed: settings_restore() puts it back.  0, -GW_E_NOMEM or
- * -GW_E_IO. */
+/* Loads settings that an earlier run left changed; settings_restore() restores them. 0,
+ * -GW_E_NOMEM or -GW_E_IO. */
 int settings_new(const struct settings_config *config, struct settings **ret);
 
-/* Takes it up again, of a store that could not be read then (store_news()).  Nothing was changed
- * meanwhile: old values are kept in a store that lasts, or nothing is changed. */
+/* Loads them again when the store became readable late (store_news()). Nothing changed in
+ * between, because settings only change if the store keeps old values. */
 void settings_load(struct settings *s);
 
-/* After the reader has ended: does what is left of its messages. */
+/* Call after the reader stopped; handles its remaining messages. */
 void settings_free(struct settings *s);
 
-/* Puts everything back that is still changed, soon, on the reader's thread: after the first reading. */
+/* Restores everything that is still changed, soon, on the reader thread. Call after the first
+ * reading. */
 void settings_restore(struct settings *s);
 
-/* The end begins: nothing new is changed, who waits is told so, and everything is put back before the
- * reader ends. */
+/* Starts the shutdown: refuses new changes, ends waits, and restores everything before the
+ * reader stops. */
 void settings_close(struct settings *s);
 
 /* As view_ops.manage and view_ops.managed. */

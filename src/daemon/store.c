@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,48 +11,45 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MEMORY_LIMIT  (4u << 20) /* of the history where there is no file */
+#define MEMORY_LIMIT  (4u << 20) /* history without a file */
 #define CLOSE_NS      NS_PER_S
-#define START_WAIT_MS 2000 /* for one who holds the file */
+#define START_WAIT_MS 2000 /* for another process that holds the file */
 #define STACK_BYTES   (256u << 10)
 
 /* ---- state ---- */
 
-/* Of a file that is there and cannot be written now. */
+/* An existing file that cannot be written now. */
 static const char *const failing[DB_TROUBLES] = {
 	[DB_OK] = "ok",
-	[DB_CORRUPT] = "%s is corrupt and could not be moved aside: nothing is kept",
-	[DB_NEWER] = "%s was replaced by that of a newer gpuward: nothing is kept",
-	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is kept",
-	[DB_SHARED] = "%s is in use by another gpuward: nothing is kept until it is stopped",
-	[DB_NO_FILE] = "%s was replaced by a folder, a pipe or a device: nothing is kept",
-	[DB_LOCKED] =
-		"%s is locked by another program: nothing is kept until that ends (see fuser)",
-	[DB_FULL] =
-		"%s cannot be written, the disk is full: nothing is kept until there is room",
-	[DB_READ_ONLY] =
-		"%s cannot be written, it is read-only: nothing is kept until it can be",
-	[DB_MEMORY] =
-		"%s cannot be written, there is no memory: nothing is kept until there is",
+	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside: nothing is stored",
+	[DB_NEWER] = "%s was replaced by the file of a newer gpuward: nothing is stored",
+	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is stored",
+	[DB_SHARED] = "%s is in use by another gpuward: nothing is stored until that one stops",
+	[DB_NO_FILE] = "%s was replaced by a directory, a pipe or a device: nothing is stored",
+	[DB_LOCKED] = "%s is locked by another program: nothing is stored until that one "
+		      "releases it (see fuser)",
+	[DB_FULL] = "%s cannot be written because the disk is full: nothing is stored until "
+		    "there is space",
+	[DB_READ_ONLY] = "%s cannot be written because it is read-only: nothing is stored "
+			 "until it is writable",
+	[DB_MEMORY] = "%s cannot be written because memory ran out: nothing is stored until "
+		      "there is memory",
 	[DB_OTHER] =
-		"%s cannot be written (input or output error): nothing is kept; see the disk",
+		"%s cannot be written (input/output error): nothing is stored; check the disk",
 };
 
-/* Of one that will not be opened. */
+/* A file that is not opened. */
 static const char *const unusable[DB_TROUBLES] = {
-	[DB_CORRUPT] = "%s is corrupt and could not be moved aside; remove it, or set [history]"
-		       " path to another file",
-	[DB_NEWER] =
-		"%s was written by a newer gpuward and is left alone; use that version, or set"
-		" [history] path to another file",
-	[DB_FOREIGN] =
-		"%s is a database of another program and is left alone; set [history] path"
-		" to another file",
+	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside; remove it, or set [history] "
+		       "path to another file",
+	[DB_NEWER] = "%s was written by a newer gpuward and is not used; run that version, or "
+		     "set [history] path to another file",
+	[DB_FOREIGN] = "%s is a database of another program and is not used; set [history] "
+		       "path to another file",
 	[DB_SHARED] = "%s is in use by another gpuward; stop it, or set [history] path to "
 		      "another file",
-	[DB_NO_FILE] =
-		"%s is a folder, a pipe or a device and is left alone; set [history] path"
-		" to a file, or to \"none\"",
+	[DB_NO_FILE] = "%s is a directory, a pipe or a device and is not used; set [history] "
+		       "path to a file, or to \"none\"",
 };
 
 const char *store_state(struct store *s)
@@ -75,10 +71,10 @@ bool store_notice(struct store *s, char *out, size_t size)
 {
 	char *text;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	text = s->notice;
 	s->notice = NULL;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	if (!text)
 		return false;
 	snprintf(out, size, "%s", text);
@@ -88,7 +84,7 @@ bool store_notice(struct store *s, char *out, size_t size)
 
 /* ---- counts ---- */
 
-/* Where key is, or would be. */
+/* The index of key, or where it would be inserted. */
 static unsigned find_count(const struct store *s, const char *key, bool *ret_there)
 {
 	unsigned low = 0, high = s->counts;
@@ -137,13 +133,13 @@ double store_count(struct store *s, const char *key)
 {
 	bool there;
 	unsigned at;
-	double start;
+	double store_start;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	at = find_count(s, key, &there);
-	start = there && atomic_load(&s->known) ? s->count[at]->start : 0;
-	pthread_mutex_unlock(&s->lock);
-	return start;
+	store_start = there && atomic_load(&s->known) ? s->count[at]->start : 0;
+	mailbox_unlock(&s->box);
+	return store_start;
 }
 
 double store_count_now(struct store *s, const char *key)
@@ -152,11 +148,11 @@ double store_count_now(struct store *s, const char *key)
 	bool there;
 	unsigned at;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	at = find_count(s, key, &there);
 	if (there && s->count[at]->pending - s->count[at]->base > now)
 		now = s->count[at]->pending - s->count[at]->base;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return now;
 }
 
@@ -164,13 +160,13 @@ void store_set_count(struct store *s, const char *key, double value)
 {
 	struct counter *c;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	c = store_get_count(s, key);
 	if (!c)
 		atomic_fetch_add(&s->dropped, 1);
 	else if (value + c->base > c->pending) /* false for NAN */
 		c->pending = value + c->base;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 bool store_count_known(struct store *s)
@@ -194,21 +190,21 @@ bool store_news(struct store *s)
 
 	if (atomic_load(&s->known))
 		return false;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	news = s->loaded;
 	for (unsigned i = 0; news && i < s->counts; i++)
 		s->count[i]->base = 0;
 	if (news && s->file_event > s->last_event)
 		s->last_event = s->file_event;
 	atomic_store(&s->known, news);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return news;
 }
 
 /* ---- opening ---- */
 
-/* sentence has one %s. */
-static void say(char *out, size_t size, const char *sentence, const char *path)
+/* Replaces the one %s in sentence by path. */
+static void format_sentence(char *out, size_t size, const char *sentence, const char *path)
 {
 	const char *mark = strstr(sentence, "%s");
 
@@ -233,7 +229,8 @@ static int use_memory(struct store *s, char *message, size_t size)
 	if (message[0]) {
 		size_t n = strlen(message);
 
-		snprintf(message + n, size - n, "; until then all is in memory alone");
+		snprintf(message + n, size - n,
+			 "; until then everything is kept in memory only");
 		s->why_memory = strdup(message);
 		atomic_store(&s->state, s->why_memory ? s->why_memory : "no memory");
 	}
@@ -245,7 +242,7 @@ static int make_sentences(struct store *s)
 	for (unsigned t = 0; t < DB_TROUBLES; t++) {
 		char text[DB_PATH + 256];
 
-		say(text, sizeof(text), failing[t], s->path);
+		format_sentence(text, sizeof(text), failing[t], s->path);
 		s->sentence[t] = strdup(text);
 		if (!s->sentence[t])
 			return -GW_E_NOMEM;
@@ -253,34 +250,19 @@ static int make_sentences(struct store *s)
 	return 0;
 }
 
-static void init(struct store *s, uint64_t limit_bytes)
+static void store_init(struct store *s, uint64_t limit_bytes)
 {
-	pthread_condattr_t attr;
-
 	s->lock_fd = -1;
 	s->limit_bytes = limit_bytes;
 	atomic_store(&s->state, "ok");
 	pthread_mutex_init(&s->alone_lock, NULL);
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->work, &attr);
-	pthread_cond_init(&s->done, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mailbox_init(&s->box, 0);
 	batch_init(&s->pending);
 	batch_init(&s->front);
 	batch_init(&s->back);
 }
 
-static int start(struct store *s)
-{
-	int r = thread_start(&s->thread, STACK_BYTES, store_thread, s);
-
-	s->threaded = r == 0;
-	return r;
-}
-
-static void destroy(struct store *s)
+static void store_destroy(struct store *s)
 {
 	for (unsigned i = 0; i < s->histories; i++)
 		store_history_free(s->history[i]);
@@ -301,16 +283,14 @@ static void destroy(struct store *s)
 	db_close(s->db);
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
-	pthread_cond_destroy(&s->work);
-	pthread_cond_destroy(&s->done);
-	pthread_mutex_destroy(&s->lock);
+	mailbox_done(&s->box);
 	pthread_mutex_destroy(&s->alone_lock);
 	free(s->path);
 	free(s);
 }
 
-/* Will it be opened once something else has changed, without a person who decides? */
-static bool may_come(const struct store *s, enum db_trouble t)
+/* Can it become usable without a decision of a person? */
+static bool may_become_usable(const struct store *s, enum db_trouble t)
 {
 	struct stat st;
 
@@ -324,22 +304,23 @@ static enum db_trouble open_or_begin(struct store *s, char *message, size_t size
 
 	if (t == DB_CORRUPT && db_move_aside(s->path, aside, sizeof(aside)) == 0) {
 		snprintf(message, size,
-			 "%s was corrupt; it was moved to %s and a new one was begun", s->path,
-			 aside);
+			 "%s was corrupt; it was moved to %s and a new file was created",
+			 s->path, aside);
 		t = store_file_open(s, START_WAIT_MS);
 	}
 	return t;
 }
 
-/* 0, or -GW_E_IO with the reason: it is none that can be used.  One that can be used later is. */
+/* 0, or -GW_E_IO with the reason: not usable. A file that may become usable later counts as
+ * usable. */
 static int use_file(struct store *s, char *message, size_t size)
 {
 	enum db_trouble t = open_or_begin(s, message, size);
 	int error = errno;
 
-	if (t != DB_OK && !may_come(s, t)) {
+	if (t != DB_OK && !may_become_usable(s, t)) {
 		if (unusable[t])
-			say(message, size, unusable[t], s->path);
+			format_sentence(message, size, unusable[t], s->path);
 		errno = error;
 		if (!unusable[t])
 			file_failed(message, size, s->path, "written");
@@ -352,7 +333,7 @@ static int use_file(struct store *s, char *message, size_t size)
 		atomic_store(&s->state, s->sentence[t]);
 	}
 	store_file_load(s);
-	return start(s);
+	return mailbox_start(&s->box, STACK_BYTES, store_thread, NULL, s);
 }
 
 int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char *message,
@@ -364,7 +345,7 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 	message[0] = '\0';
 	if (!s)
 		return -GW_E_NOMEM;
-	init(s, limit_bytes);
+	store_init(s, limit_bytes);
 	s->count = calloc(STORE_KEYS, sizeof(struct counter *));
 	s->changed = calloc(STORE_KEYS, sizeof(struct counter *));
 	s->path = path ? strdup(path) : NULL;
@@ -375,7 +356,7 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 	if (r == -GW_E_IO)
 		r = use_memory(s, message, size);
 	if (r < 0)
-		destroy(s);
+		store_destroy(s);
 	else
 		*ret = s;
 	return r;
@@ -383,29 +364,7 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 
 /* ---- closing ---- */
 
-/* False: it hangs in a write, for as long as the disk does. */
-static bool stop(struct store *s)
-{
-	struct timespec until;
-	bool ended;
-
-	store_deadline(&until, CLOSE_NS);
-	pthread_mutex_lock(&s->lock);
-	s->stop = true;
-	pthread_cond_signal(&s->work);
-	while (!s->ended)
-		if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
-			break;
-	ended = s->ended;
-	pthread_mutex_unlock(&s->lock);
-	if (ended)
-		pthread_join(s->thread, NULL);
-	else
-		pthread_detach(s->thread);
-	return ended;
-}
-
-/* All ids that were given are in the file: the next run goes on after them. */
+/* All ids are in the file: drop the reserve, so that the next run continues after them. */
 static void end_reserve(struct store *s)
 {
 	char sql[128];
@@ -420,8 +379,8 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	/* What a thread still uses is left to it: the process is about to end. */
-	if (s->threaded && !stop(s))
+	/* Leave the memory to a hanging thread: the process is about to exit. */
+	if (mailbox_stop(&s->box, CLOSE_NS) != 0)
 		return;
 	if (s->path && s->db) {
 		db_close(s->reader);
@@ -429,5 +388,5 @@ void store_close(struct store *s)
 		end_reserve(s);
 		sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	}
-	destroy(s);
+	store_destroy(s);
 }

@@ -10,8 +10,8 @@
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 
-/* Values that are whole multiples of up / down.  A column of them has the kind KIND_STEPS + row * 2,
- * one more when a value takes two bytes. */
+/* Values that are integer multiples of up / down. Such a column has the kind KIND_STEPS + row
+ * * 2, plus one if a value takes two bytes. */
 static const struct {
 	double up, down;
 } steps[STEPS] = { { 1, 1 }, { 1, 100 }, { 1e6, 1 }, { 1048576, 1 }, { 1, 1000 } };
@@ -34,7 +34,7 @@ static void put_head(struct buf *out, unsigned kind, const void *p, size_t n)
 	put(out, p, n);
 }
 
-/* Values as multiples of a step; false when one is none. */
+/* Converts values to multiples of a step; false: one is not a multiple. */
 static bool as_steps(const float *v, unsigned n, unsigned step, int64_t *k, int64_t *ret_least,
 		     int64_t *ret_most)
 {
@@ -70,7 +70,7 @@ static void put_steps(struct buf *out, const float *v, unsigned n, unsigned step
 	}
 }
 
-/* Missing or the same throughout? */
+/* Writes a column whose values are all missing or all the same; false: neither. */
 static bool put_plain(struct buf *out, const float *v, unsigned n)
 {
 	unsigned missing = 0;
@@ -129,7 +129,7 @@ void block_encode(const struct block *b, struct buf *out)
 	}
 }
 
-/* ---- reading: a file may hold anything ---- */
+/* ---- reading: a file may contain anything ---- */
 
 struct reader {
 	const unsigned char *p;

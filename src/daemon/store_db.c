@@ -16,12 +16,12 @@
 #define TEXT(x)        TEXT_(x)
 #define TEXT_(x)       #x
 
-/* Row n brings a file of version n to version n + 1.  Rows are added, never changed. */
+/* Row n migrates a file from version n to n + 1. Rows are added, never changed. */
 static const char *const migrations[] = {
-	/* history: tier 0 seconds, 1 minutes, 2 hours; begin in ms of wall time; data is a block
-	 * (store_block.h).  A plain table with an index of its own, not WITHOUT ROWID: rows are
-	 * then laid down in the order they come, which fills pages; blobs of 1 kB in the leaves
-	 * of a clustered index leave half of them empty. */
+	/* history: tier 0 seconds, 1 minutes, 2 hours; begin in ms of wall time; data is a
+	 * block (store_block.h). A plain table with a separate index, not WITHOUT ROWID: rows
+	 * are then stored in order of arrival, which fills pages; blobs of 1 kB in a
+	 * clustered index leave half of each page empty. */
 	"CREATE TABLE gpu(id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE);"
 	"CREATE TABLE history(tier INTEGER NOT NULL, gpu INTEGER NOT NULL,"
 	" begin INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(tier, gpu, begin));"
@@ -32,11 +32,11 @@ static const char *const migrations[] = {
 	" id TEXT NOT NULL, json TEXT NOT NULL, UNIQUE(kind, id));",
 };
 
-/* Before there is a page.  Never again: setting auto_vacuum writes, and on a full disk fails. */
+/* Only for a new file: setting auto_vacuum writes, and fails on a full disk. */
 static const char new_settings[] = "PRAGMA page_size=4096;"
 				   "PRAGMA auto_vacuum=INCREMENTAL;";
 
-/* Of each connection.  The log is written back every 64 pages and does not stay larger. */
+/* For each connection. The log is checkpointed every 64 pages and stays small. */
 static const char settings[] = "PRAGMA journal_mode=WAL;"
 			       "PRAGMA synchronous=NORMAL;"
 			       "PRAGMA cache_size=-96;"
@@ -48,7 +48,7 @@ static const char settings[] = "PRAGMA journal_mode=WAL;"
 enum db_trouble db_trouble(int rc)
 {
 	if (rc == SQLITE_IOERR_SHMSIZE)
-		return DB_FULL; /* the index of the log did not find room */
+		return DB_FULL; /* no space for the index of the log */
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
@@ -71,7 +71,7 @@ int db_run(sqlite3 *db, const char *sql)
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* The connection has the list; it is short. */
+/* SQLite keeps the list of statements; it is short. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *s = sqlite3_next_stmt(db, NULL);
@@ -126,7 +126,8 @@ static int migrate(sqlite3 *db, sqlite3_int64 version)
 	return rc;
 }
 
-/* The small tables whole; the history, which may have a gigabyte, is looked at when it is read. */
+/* Checks the small tables completely; the history, which may have a gigabyte, is checked when
+ * it is read. */
 static bool is_sound(sqlite3 *db)
 {
 	static const char *const checks[] = { "PRAGMA quick_check(count)",
@@ -145,8 +146,8 @@ static bool is_sound(sqlite3 *db)
 	return true;
 }
 
-/* Whose is it?  Reads the first page, so it is here that what is no database shows. */
-static enum db_trouble look(sqlite3 *db, sqlite3_int64 *ret_version)
+/* Checks owner and version. Reads the first page, so a file that is no database fails here. */
+static enum db_trouble check_owner(sqlite3 *db, sqlite3_int64 *ret_version)
 {
 	int rc = db_run(db, "SELECT count(*) FROM sqlite_master");
 	sqlite3_int64 tables;
@@ -160,10 +161,10 @@ static enum db_trouble look(sqlite3 *db, sqlite3_int64 *ret_version)
 	return *ret_version > (sqlite3_int64)COUNT(migrations) ? DB_NEWER : DB_OK;
 }
 
-static enum db_trouble prepare(sqlite3 *db)
+static enum db_trouble prepare_file(sqlite3 *db)
 {
 	sqlite3_int64 version = 0;
-	enum db_trouble t = look(db, &version);
+	enum db_trouble t = check_owner(db, &version);
 	int rc;
 
 	if (t != DB_OK)
@@ -185,8 +186,8 @@ static int open_with(const char *path, int flags, int wait_ms, sqlite3 **ret)
 
 	if (rc == SQLITE_OK) {
 		sqlite3_busy_timeout(*ret, wait_ms);
-		/* The log goes by its name: one that is closed late, after its file was moved
-		 * aside, must not take away the log of the new file. */
+		/* The log is found by its name: a connection that closes after its file was
+		 * moved aside must not delete the log of the new file. */
 		sqlite3_db_config(*ret, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 		sqlite3_extended_result_codes(*ret, 1);
 	}
@@ -211,11 +212,11 @@ enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 	t = db_trouble(
 		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
 	if (t == DB_OK) {
-		t = prepare(db);
-		forget_statements(db); /* none of these comes again */
+		t = prepare_file(db);
+		forget_statements(db); /* they are not used again */
 	}
-	/* SQLite opens what it may not write for reading, and says nothing; or that a log, which it
-	 * may not make, is missing. */
+	/* SQLite opens an unwritable file read-only without an error, or reports a missing
+	 * log that it may not create. */
 	if ((t == DB_OK || t == DB_OTHER) && path && sqlite3_db_readonly(db, "main") == 1)
 		t = DB_READ_ONLY;
 	if (t != DB_OK) {
@@ -247,7 +248,7 @@ enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 	return db_trouble(rc);
 }
 
-/* Is there nothing in the log?  Only then does the file alone say what is. */
+/* Is the log empty? Only then the file alone is complete. */
 static bool has_empty_log(const char *path)
 {
 	char name[DB_PATH + 8];
@@ -257,7 +258,7 @@ static bool has_empty_log(const char *path)
 	return stat(name, &st) != 0 ? errno == ENOENT : st.st_size == 0;
 }
 
-/* As a URI that says that nobody changes it. */
+/* Opens a URI with immutable=1, which promises that the file does not change. */
 static int open_immutable(const char *path, sqlite3 **ret)
 {
 	char uri[3 * DB_PATH + 32] = "file:";
@@ -274,7 +275,8 @@ static int open_exclusive(const char *path, sqlite3 **ret)
 {
 	int rc = open_with(path, SQLITE_OPEN_READWRITE, ALONE_WAIT_MS, ret);
 
-	/* The index of the log is then in our memory, not in a file that a full disk refuses. */
+	/* Exclusive mode keeps the index of the log in memory; a full disk would refuse the
+	 * file. */
 	return rc == SQLITE_OK ? db_run(*ret, "PRAGMA locking_mode=EXCLUSIVE") : rc;
 }
 
@@ -296,12 +298,12 @@ enum db_trouble db_open_alone(const char *path, sqlite3 **ret)
 		sqlite3_int64 version;
 		sqlite3 *db = NULL;
 
-		/* Of one that is locked the file alone is not the truth, whatever it says. */
+		/* Without its log, a locked file is not complete. */
 		if (ways[i] == open_immutable && (t == DB_LOCKED || !has_empty_log(path)))
 			break;
 		t = db_trouble(ways[i](path, &db));
 		if (t == DB_OK)
-			t = look(db, &version);
+			t = check_owner(db, &version);
 		if (t == DB_OK) {
 			db_run(db, "PRAGMA cache_size=-96; PRAGMA temp_store=MEMORY;"
 				   "PRAGMA query_only=1;");
@@ -328,7 +330,7 @@ int db_lock(const char *path)
 
 	snprintf(name, sizeof(name), "%s.lock", path);
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) { /* where nothing can be written it can still be held */
+	if (fd < 0) { /* an unwritable lock file can still be locked */
 		int e = errno;
 
 		fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -369,7 +371,7 @@ int db_move_aside(const char *path, char *out, size_t size)
 		snprintf(out, size, "%s.corrupt-%s-%u", path, stamp, i);
 	if (rename(path, out) != 0)
 		return -1;
-	move_part(path, out, "-wal"); /* with what a repair would need */
+	move_part(path, out, "-wal"); /* a repair needs the log */
 	snprintf(name, sizeof(name), "%s-shm", path);
 	unlink(name);
 	return 0;

@@ -1,9 +1,9 @@
-/* The file: opened at the start or later, and what it has.
+/* Opens the file, at the start or later, and loads its contents.
  *
- * As long as it cannot be opened for writing (the disk is full, it is read-only, another program
- * holds it) the thread tries again and again.  What can be read is read meanwhile, with a connection
- * for each question: one that stays would keep the thread's out.  What was counted before the file
- * could be read is added to what it has. */
+ * While it cannot be opened for writing (full disk, read-only, locked by another program),
+ * the thread retries. Readable data is read with one connection per query, because a
+ * permanent one would keep the thread out. What was counted before the file became readable
+ * is added to its counts. */
 #include "store_parts.h"
 
 #include "base/file.h"
@@ -16,12 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AGAIN_WAIT_MS 200 /* short: who reads alone waits for it */
+#define RETRY_WAIT_MS 200 /* short: a reader waits for it */
 #define COUNTS_MAX    (4u << 20)
 
 /* ---- opening ---- */
 
-static void make_folder(const char *path)
+static void make_directory(const char *path)
 {
 	char dir[DB_PATH], message[DB_PATH + 128];
 	struct stat st;
@@ -50,8 +50,9 @@ static enum db_trouble trouble_of(int error)
 	}
 }
 
-/* For the owner alone, and with the reason where it cannot be: SQLite would give none.  One that is there
- * is not opened: closing it would give up the locks of whoever reads it in this process. */
+/* Creates the file for the owner only, with errno as the reason, which SQLite would not give.
+ * An existing file is not opened: closing it would release the locks of other readers in this
+ * process. */
 static int make_file(const char *path)
 {
 	int fd;
@@ -72,8 +73,8 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	enum db_trouble t;
 
 	if (db_is_no_file(s->path))
-		return DB_NO_FILE; /* and no lock is left beside it */
-	make_folder(s->path);
+		return DB_NO_FILE; /* without creating a lock file */
+	make_directory(s->path);
 	if (s->lock_fd < 0)
 		s->lock_fd = db_lock(s->path);
 	if (s->lock_fd == -2)
@@ -85,16 +86,16 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	return t;
 }
 
-/* ---- what it has ---- */
+/* ---- contents ---- */
 
-/* Key and value of each, as records. */
+/* Key and value of each count, as records. */
 static int read_counts(sqlite3 *db, struct buf *out)
 {
 	sqlite3_stmt *q;
 	int rc;
 
 	if (db_number(db, "SELECT count(*) FROM sqlite_master WHERE name='count'", -1) == 0)
-		return SQLITE_DONE; /* it is new */
+		return SQLITE_DONE; /* a new file */
 	q = db_statement(db, "SELECT key, value FROM count");
 	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
 		double value = sqlite3_column_double(q, 1);
@@ -109,7 +110,7 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* What was counted meanwhile comes on top.  Who asks at the start knows it; later: store_news(). */
+/* Adds what was counted meanwhile. late: the caller learns it from store_news(). */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;
@@ -129,8 +130,8 @@ static void add_counts(struct store *s, const struct buf *counts, bool late)
 	}
 }
 
-/* False: it cannot be read. */
-static bool load(struct store *s, sqlite3 *db, bool late)
+/* False: unreadable. */
+static bool load_file(struct store *s, sqlite3 *db, bool late)
 {
 	struct buf counts;
 	uint64_t last;
@@ -140,11 +141,11 @@ static bool load(struct store *s, sqlite3 *db, bool late)
 	rc = read_counts(db, &counts);
 	last = (uint64_t)db_number(db, "SELECT seq FROM sqlite_sequence WHERE name='event'", 0);
 	if (rc == SQLITE_DONE) {
-		pthread_mutex_lock(&s->lock);
+		mailbox_lock(&s->box);
 		add_counts(s, &counts, late);
 		s->file_event = last;
 		s->loaded = true;
-		pthread_mutex_unlock(&s->lock);
+		mailbox_unlock(&s->box);
 	}
 	buf_done(&counts);
 	return rc == SQLITE_DONE;
@@ -154,7 +155,7 @@ void store_file_load(struct store *s)
 {
 	sqlite3 *db = s->db ? s->db : store_reader(s);
 
-	if (db && load(s, db, false)) {
+	if (db && load_file(s, db, false)) {
 		s->last_event = s->file_event;
 		atomic_store(&s->known, true);
 	}
@@ -166,9 +167,9 @@ static bool is_loaded(struct store *s)
 {
 	bool loaded;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	loaded = s->loaded;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return loaded;
 }
 
@@ -177,7 +178,7 @@ static void load_alone(struct store *s)
 	sqlite3 *db;
 
 	if (db_open_alone(s->path, &db) == DB_OK)
-		load(s, db, true);
+		load_file(s, db, true);
 	db_close(db);
 }
 
@@ -186,8 +187,8 @@ enum db_trouble store_file_open_again(struct store *s)
 	enum db_trouble t;
 
 	pthread_mutex_lock(&s->alone_lock);
-	t = store_file_open(s, AGAIN_WAIT_MS);
-	if (t == DB_OK && !is_loaded(s) && !load(s, s->db, true)) {
+	t = store_file_open(s, RETRY_WAIT_MS);
+	if (t == DB_OK && !is_loaded(s) && !load_file(s, s->db, true)) {
 		atomic_store(&s->usable, false);
 		db_close(s->db);
 		s->db = NULL;
@@ -202,7 +203,7 @@ enum db_trouble store_file_open_again(struct store *s)
 
 /* ---- reading ---- */
 
-/* False: it can be written by now. */
+/* False: the file is writable by now. */
 static bool read_alone(struct store *s)
 {
 	if (s->alone_depth == 0) {
@@ -249,8 +250,8 @@ void store_read_failed(struct store *s, int rc)
 	if (db_trouble(rc) != DB_CORRUPT || !s->path ||
 	    s->reader_generation != atomic_load(&s->generation))
 		return;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	s->corrupt = true;
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_wake(&s->box);
+	mailbox_unlock(&s->box);
 }

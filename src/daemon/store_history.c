@@ -1,8 +1,8 @@
-/* Readings become rows, and minutes and hours become buckets, as they come.
+/* Turns readings into rows, and rolls them up to minutes and hours.
  *
- * What is under way is handed on every ten seconds (the row of readings) or when a bucket is over (the
- * others); the buckets that are not over are in no file.  A new process makes them again out of the
- * finer rows (resume), so that a row is continued and nothing counted twice. */
+ * The current row of readings is queued every ten seconds, a bucket of the other tiers when
+ * it is complete; incomplete buckets are in no file. A new process builds them again from the
+ * finer rows (resume), so that a row continues and nothing counts twice. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 #define HOUR    (60 * MINUTE)
 #define DAY     (24 * HOUR)
 #define SAVE    (10 * SECOND)
-#define REFUSED 60 /* readings, after which a clock that went back is believed */
+#define REFUSED 60 /* readings after which a clock that went back is accepted */
 
 const struct tier store_tiers[TIERS] = {
 	[TIER_READINGS] = { 1, MINUTE, BLOCK_MOMENTS, 1, DAY },
@@ -32,13 +32,13 @@ static uint64_t bucket_of(unsigned tier, uint64_t t_ms)
 
 /* ---- sums ---- */
 
-static void clear(struct sum *sums)
+static void clear_sums(struct sum *sums)
 {
 	for (unsigned q = 0; q < VIEW_HISTORIES; q++)
 		sums[q] = (struct sum){ 0, INFINITY, -INFINITY, 0 };
 }
 
-static void merge(struct sum *to, const struct sum *from)
+static void merge_sums(struct sum *to, const struct sum *from)
 {
 	for (unsigned q = 0; q < VIEW_HISTORIES; q++) {
 		to[q].sum += from[q].sum;
@@ -96,7 +96,7 @@ bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret
 		return false;
 	memcpy(all, h->open[tier], sizeof(all));
 	if (tier == TIER_HOURS)
-		merge(all, h->open[TIER_MINUTES]);
+		merge_sums(all, h->open[TIER_MINUTES]);
 	ret->begin_ms = bucket_of(tier, h->last_ms);
 	ret->count = 1;
 	ret->columns = VIEW_HISTORIES * FIGURES;
@@ -107,8 +107,8 @@ bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret
 
 /* ---- rows ---- */
 
-/* Hands a row to the next batch, as it stands. */
-static void save(struct store *s, struct history *h, unsigned tier)
+/* Adds a row to the next batch. */
+static void save_row(struct store *s, struct history *h, unsigned tier)
 {
 	char bytes[BLOCK_BYTES + 1];
 	struct buf data;
@@ -128,7 +128,7 @@ static void save(struct store *s, struct history *h, unsigned tier)
 		h->saved_ms = h->last_ms;
 }
 
-static bool fits(const struct block *b, unsigned tier, uint64_t begin_ms)
+static bool row_fits(const struct block *b, unsigned tier, uint64_t begin_ms)
 {
 	const struct tier *t = &store_tiers[tier];
 
@@ -136,16 +136,16 @@ static bool fits(const struct block *b, unsigned tier, uint64_t begin_ms)
 	       b->begin_ms / t->row_ms == begin_ms / t->row_ms;
 }
 
-static float *append(struct block *b, unsigned tier, uint64_t begin_ms)
+static float *row_append(struct block *b, unsigned tier, uint64_t begin_ms)
 {
 	uint16_t offset;
 
-	if (!fits(b, tier, begin_ms)) {
+	if (!row_fits(b, tier, begin_ms)) {
 		b->begin_ms = begin_ms;
 		b->count = 0;
 	}
 	offset = (uint16_t)((begin_ms - b->begin_ms) / store_tiers[tier].unit_ms);
-	/* A bucket that was over and comes again, of a clock that went back, takes its place */
+	/* If the clock went back, a complete bucket can come again: it replaces the old one */
 	if (b->count && b->offset[b->count - 1] >= offset)
 		b->count--;
 	b->offset[b->count] = offset;
@@ -154,15 +154,15 @@ static float *append(struct block *b, unsigned tier, uint64_t begin_ms)
 
 static void end_bucket(struct store *s, struct history *h, unsigned tier)
 {
-	figures_of(h->open[tier], append(&h->row[tier], tier, bucket_of(tier, h->last_ms)));
-	save(s, h, tier);
+	figures_of(h->open[tier], row_append(&h->row[tier], tier, bucket_of(tier, h->last_ms)));
+	save_row(s, h, tier);
 	if (tier == TIER_MINUTES)
-		merge(h->open[TIER_HOURS], h->open[TIER_MINUTES]);
-	clear(h->open[tier]);
+		merge_sums(h->open[TIER_HOURS], h->open[TIER_MINUTES]);
+	clear_sums(h->open[tier]);
 	h->ended[tier] = true;
 }
 
-/* Ends the buckets that last_ms is in and t_ms is not. */
+/* Completes the buckets that contain last_ms but not t_ms. */
 static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 {
 	for (unsigned t = TIER_MINUTES; t < TIERS; t++)
@@ -170,12 +170,12 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 			end_bucket(s, h, t);
 }
 
-/* ---- going on where another process, or another time, was ---- */
+/* ---- continuing after a restart or a clock change ---- */
 
-struct resume {
+struct resume_history {
 	struct history *h;
 	unsigned tier;
-	uint64_t before_ms; /* readings from here on, and buckets after it, are of the future */
+	uint64_t before_ms; /* later readings and buckets are in the future */
 };
 
 static void copy_row(struct block *to, const struct block *from)
@@ -188,7 +188,7 @@ static void copy_row(struct block *to, const struct block *from)
 
 static bool resume_readings(void *arg, const struct block *row)
 {
-	struct resume *r = arg;
+	struct resume_history *r = arg;
 	struct history *h = r->h;
 
 	for (unsigned i = 0; i < row->count; i++) {
@@ -196,7 +196,7 @@ static bool resume_readings(void *arg, const struct block *row)
 
 		if (t_ms <= h->last_ms)
 			continue;
-		if (t_ms >= r->before_ms) { /* the row has a future; it is left alone */
+		if (t_ms >= r->before_ms) { /* the row has future readings: leave it */
 			h->row[TIER_READINGS].count = 0;
 			return false;
 		}
@@ -209,7 +209,7 @@ static bool resume_readings(void *arg, const struct block *row)
 
 static bool resume_buckets(void *arg, const struct block *row)
 {
-	struct resume *r = arg;
+	struct resume_history *r = arg;
 	struct history *h = r->h;
 	uint64_t hour = bucket_of(TIER_HOURS, h->last_ms);
 
@@ -229,17 +229,17 @@ static bool resume_buckets(void *arg, const struct block *row)
 	return true;
 }
 
-/* Makes h as it was after its last reading before t_ms. */
-static void resume(struct store *s, struct history *h, uint64_t t_ms)
+/* Restores h to its state after the last reading before t_ms. */
+static void resume_history(struct store *s, struct history *h, uint64_t t_ms)
 {
 	uint64_t newest = store_edge(s, h->uuid, TIER_READINGS, t_ms - 1, true);
-	struct resume r = { .h = h, .before_ms = t_ms };
+	struct resume_history r = { .h = h, .before_ms = t_ms };
 
 	h->last_ms = h->saved_ms = 0;
 	for (unsigned t = 0; t < TIERS; t++) {
 		h->row[t].count = 0;
 		h->ended[t] = false;
-		clear(h->open[t]);
+		clear_sums(h->open[t]);
 	}
 	if (newest == 0)
 		return;
@@ -253,12 +253,12 @@ static void resume(struct store *s, struct history *h, uint64_t t_ms)
 			   h->last_ms - h->last_ms % store_tiers[r.tier].row_ms, h->last_ms,
 			   resume_buckets, &r);
 		if (h->ended[r.tier])
-			clear(h->open[r.tier]);
+			clear_sums(h->open[r.tier]);
 	}
 	h->saved_ms = h->last_ms;
 }
 
-static struct history *make(const char *uuid)
+static struct history *make_history(const char *uuid)
 {
 	struct history *h = calloc(1, sizeof(*h));
 	size_t bytes[TIERS], all = 0;
@@ -286,7 +286,7 @@ static struct history *make(const char *uuid)
 void store_history_free(struct history *h)
 {
 	if (h)
-		free(h->row[0].value); /* of all tiers */
+		free(h->row[0].value); /* one block for all tiers */
 	free(h);
 }
 
@@ -299,42 +299,41 @@ struct history *store_history_of(struct store *s, const char *uuid)
 			return s->history[i];
 	if (s->histories == STORE_GPUS || strlen(uuid) >= STORE_UUID)
 		return NULL;
-	h = make(uuid);
+	h = make_history(uuid);
 	if (!h)
 		return NULL;
-	resume(s, h, INT64_MAX / 2);
+	resume_history(s, h, INT64_MAX / 2);
 	s->history[s->histories++] = h;
 	return h;
 }
 
 /* ---- readings ---- */
 
-/* The clock was set back, or far forth: ends what is under way, and goes on with what the file has of
- * the other time. */
-static void go_elsewhere(struct store *s, struct history *h, uint64_t t_ms)
+/* The clock was set back, or far ahead: completes what is open, and continues with what the
+ * file has for the new time. */
+static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 {
-	save(s, h, TIER_READINGS);
+	save_row(s, h, TIER_READINGS);
 	for (unsigned t = TIER_MINUTES; t < TIERS; t++)
 		if (!h->ended[t])
 			end_bucket(s, h, t);
-	resume(s, h, t_ms);
+	resume_history(s, h, t_ms);
 }
 
-/* Is the reading to be kept out?  Where time went back for good, goes back with it. */
-static bool refuse(struct store *s, struct history *h, uint64_t t_ms)
+/* Should the reading be ignored? If the time went back permanently, follows it. */
+static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 {
 	if (t_ms > h->last_ms) {
 		h->refused = 0;
-		/* Another time may have been here before: that of a clock that was wrong */
+		/* The file may have later rows from a clock that was wrong */
 		if (h->fed && t_ms - h->last_ms > HOUR &&
 		    store_edge(s, h->uuid, TIER_READINGS, t_ms - 1, true) > h->last_ms)
-			go_elsewhere(s, h, t_ms);
+			jump_to_time(s, h, t_ms);
 		return false;
 	}
 	if (!h->fed &&
-	    h->last_ms - t_ms >
-		    HOUR) { /* rows of a clock that was ahead, left by another process */
-		resume(s, h, t_ms);
+	    h->last_ms - t_ms > HOUR) { /* an earlier process had a clock that was ahead */
+		resume_history(s, h, t_ms);
 		return false;
 	}
 	h->refused = t_ms > h->refused_ms ? h->refused + 1 : 1;
@@ -342,7 +341,7 @@ static bool refuse(struct store *s, struct history *h, uint64_t t_ms)
 	if (h->refused < REFUSED)
 		return true;
 	h->refused = 0;
-	go_elsewhere(s, h, t_ms);
+	jump_to_time(s, h, t_ms);
 	return false;
 }
 
@@ -358,27 +357,27 @@ void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 		atomic_fetch_add(&s->dropped, 1);
 		return;
 	}
-	if (refuse(s, h, t_ms))
+	if (refuse_reading(s, h, t_ms))
 		return;
 	h->fed = true;
 	row = &h->row[TIER_READINGS];
-	if (row->count && !fits(row, TIER_READINGS, t_ms) && h->saved_ms != h->last_ms)
-		save(s, h, TIER_READINGS);
+	if (row->count && !row_fits(row, TIER_READINGS, t_ms) && h->saved_ms != h->last_ms)
+		save_row(s, h, TIER_READINGS);
 	if (h->last_ms)
 		end_buckets(s, h, t_ms);
-	v = append(row, TIER_READINGS, t_ms);
+	v = row_append(row, TIER_READINGS, t_ms);
 	for (unsigned q = 0; q < VIEW_HISTORIES; q++)
 		v[q] = fabs(values[q]) <= FLT_MAX ? (float)values[q] : NAN;
 	add_values(h->open[TIER_MINUTES], v);
 	h->last_ms = t_ms;
 	h->ended[TIER_MINUTES] = h->ended[TIER_HOURS] = false;
 	if (h->saved_ms == 0 || t_ms - h->saved_ms >= SAVE)
-		save(s, h, TIER_READINGS);
+		save_row(s, h, TIER_READINGS);
 }
 
 void store_save(struct store *s)
 {
 	for (unsigned i = 0; i < s->histories; i++)
 		if (s->history[i]->fed)
-			save(s, s->history[i], TIER_READINGS);
+			save_row(s, s->history[i], TIER_READINGS);
 }

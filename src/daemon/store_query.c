@@ -1,7 +1,7 @@
-/* Points out of rows: those in memory, those that wait to be written, those in the file.
+/* Makes points from rows in memory, in the queue and in the file.
  *
- * What waits is looked at first and the file after it: what is written in between is met twice
- * rather than not at all.  Of rows with the same begin the newest counts. */
+ * The queue is read before the file: a row that is written in between is found twice rather
+ * than not at all. Of rows with the same begin, the newest counts. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -14,10 +14,10 @@
 
 /* ---- rows ---- */
 
-/* A row that is not (only) in the file. */
+/* A row that is in memory or in the queue. */
 struct overlay {
 	uint64_t begin_ms;
-	const struct block *block; /* in memory; NULL: as bytes */
+	const struct block *block; /* in memory; NULL: encoded in data */
 	const char *data;
 	size_t size;
 };
@@ -27,7 +27,7 @@ struct overlays {
 	size_t count, room;
 };
 
-/* Ascending; the later call wins. */
+/* Inserts in ascending order; a later call replaces an equal begin. */
 static void put_overlay(struct overlays *o, const struct overlay *row)
 {
 	size_t at = o->count;
@@ -52,26 +52,26 @@ static void put_overlay(struct overlays *o, const struct overlay *row)
 	o->count++;
 }
 
-static bool is_of(const struct record *r, const char *uuid, unsigned tier)
+static bool is_record_of(const struct record *r, const char *uuid, unsigned tier)
 {
 	return r->kind == RECORD_HISTORY && r->a == tier && strcmp(r->text[0], uuid) == 0;
 }
 
-/* Copies the records of a GPU's tier that wait, oldest first. */
-static void waiting(struct store *s, const char *uuid, unsigned tier, struct buf *out)
+/* Copies the queued records of a GPU's tier, oldest first. */
+static void copy_queue(struct store *s, const char *uuid, unsigned tier, struct buf *out)
 {
 	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
 
 	buf_clear(out);
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned i = 0; i < 3; i++) {
 		struct record r;
 
 		for (size_t at = 0; record_next(&batches[i]->part[PART_HISTORY], &at, &r);)
-			if (is_of(&r, uuid, tier))
+			if (is_record_of(&r, uuid, tier))
 				record_add(out, &r);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 static void put_waiting(struct overlays *o, const struct buf *records, uint64_t low_ms,
@@ -84,7 +84,7 @@ static void put_waiting(struct overlays *o, const struct buf *records, uint64_t 
 			put_overlay(o, &(struct overlay){ r.b, NULL, r.text[1], r.length[1] });
 }
 
-struct dir_iter {
+struct row_walk {
 	struct overlays over;
 	size_t next; /* of over */
 	struct block row;
@@ -92,16 +92,16 @@ struct dir_iter {
 	void *arg;
 };
 
-static bool give_bytes(struct dir_iter *w, uint64_t begin_ms, const void *data, size_t size)
+static bool give_bytes(struct row_walk *w, uint64_t begin_ms, const void *data, size_t size)
 {
 	w->row.begin_ms = begin_ms;
 	if (block_decode(&w->row, data, size) < 0)
-		return true; /* damaged: left out */
+		return true; /* damaged: skipped */
 	return w->each(w->arg, &w->row);
 }
 
-/* Rows of memory and queue that begin before this. */
-static bool give_overlays(struct dir_iter *w, uint64_t before_ms)
+/* Passes on rows of memory and queue that begin before this time. */
+static bool give_overlays(struct row_walk *w, uint64_t before_ms)
 {
 	for (; w->next < w->over.count; w->next++) {
 		const struct overlay *o = &w->over.row[w->next];
@@ -115,7 +115,7 @@ static bool give_overlays(struct dir_iter *w, uint64_t before_ms)
 	return true;
 }
 
-static int walk_file(struct dir_iter *w, sqlite3_stmt *q)
+static int walk_file(struct row_walk *w, sqlite3_stmt *q)
 {
 	int rc;
 
@@ -134,9 +134,9 @@ static int walk_file(struct dir_iter *w, sqlite3_stmt *q)
 	return rc;
 }
 
-/* Where each was told to stop it is not asked again. */
-static bool walk(struct store *s, struct dir_iter *w, const char *uuid, unsigned tier,
-		 uint64_t low_ms, uint64_t to_ms)
+/* Stops when `each` returns false. */
+static bool walk_rows(struct store *s, struct row_walk *w, const char *uuid, unsigned tier,
+		      uint64_t low_ms, uint64_t to_ms)
 {
 	sqlite3 *db = store_reader(s);
 	sqlite3_stmt *q = NULL;
@@ -167,7 +167,7 @@ bool store_rows(struct store *s, const struct history *h, const char *uuid, unsi
 {
 	float value[BLOCK_MOMENTS * VIEW_HISTORIES * FIGURES];
 	float open_value[VIEW_HISTORIES * FIGURES];
-	struct dir_iter w = { .each = each, .arg = arg };
+	struct row_walk w = { .each = each, .arg = arg };
 	struct block open = { .value = open_value };
 	uint64_t low_ms = from_ms - from_ms % store_tiers[tier].row_ms;
 	struct buf records;
@@ -177,7 +177,7 @@ bool store_rows(struct store *s, const struct history *h, const char *uuid, unsi
 	w.row.columns = VIEW_HISTORIES * store_tiers[tier].figures;
 	to_ms = to_ms > INT64_MAX ? INT64_MAX : to_ms;
 	buf_init(&records, 4 << 20);
-	waiting(s, uuid, tier, &records);
+	copy_queue(s, uuid, tier, &records);
 	put_waiting(&w.over, &records, low_ms, to_ms);
 	if (h && h->row[tier].count)
 		put_overlay(&w.over, &(struct overlay){ .begin_ms = h->row[tier].begin_ms,
@@ -185,7 +185,7 @@ bool store_rows(struct store *s, const struct history *h, const char *uuid, unsi
 	if (h && store_open_bucket(h, tier, &open))
 		put_overlay(&w.over,
 			    &(struct overlay){ .begin_ms = open.begin_ms, .block = &open });
-	ok = walk(s, &w, uuid, tier, low_ms, to_ms);
+	ok = walk_rows(s, &w, uuid, tier, low_ms, to_ms);
 	free(w.over.row);
 	buf_done(&records);
 	return ok;
@@ -227,7 +227,7 @@ uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t u
 
 	until_ms = until_ms > INT64_MAX ? INT64_MAX : until_ms;
 	buf_init(&records, 4 << 20);
-	waiting(s, uuid, tier, &records);
+	copy_queue(s, uuid, tier, &records);
 	for (size_t at = 0; record_next(&records, &at, &r);)
 		if (r.b <= until_ms && (edge == 0 || (last ? r.b > edge : r.b < edge)))
 			edge = r.b;
@@ -246,10 +246,10 @@ struct query {
 	struct store *s;
 	struct history *h;
 	unsigned column, tier;
-	uint64_t from_ns, to_ns, step_ns; /* step 0: readings as they came */
+	uint64_t from_ns, to_ns, step_ns; /* step 0: single readings */
 	struct view_point *out;
 	unsigned max, count;
-	uint64_t last_ms; /* begin of the last moment: none goes back */
+	uint64_t last_ms; /* begin of the last moment: time never goes back */
 	bool too_many;
 };
 
@@ -270,7 +270,7 @@ static struct view_point moment(const struct query *q, const struct block *row, 
 	return p;
 }
 
-static void merge(struct view_point *to, const struct view_point *p)
+static void merge_points(struct view_point *to, const struct view_point *p)
 {
 	if (p->count == 0)
 		return;
@@ -286,13 +286,13 @@ static void merge(struct view_point *to, const struct view_point *p)
 	to->count += p->count;
 }
 
-/* False: it does not fit any more. */
+/* False: no space left. */
 static bool add_point(struct query *q, uint64_t begin_ns, const struct view_point *p)
 {
 	struct view_point *last = q->count ? &q->out[q->count - 1] : NULL;
 
 	if (last && q->step_ns && last->begin_wall_ns == begin_ns) {
-		merge(last, p);
+		merge_points(last, p);
 		return true;
 	}
 	if (q->count == q->max) {
@@ -332,8 +332,8 @@ static uint64_t span_ns(unsigned tier)
 	return tier == TIER_READINGS ? 0 : store_tiers[tier].unit_ms * NS_PER_MS;
 }
 
-/* Points of one tier, at the distance that was asked for or the next that it can give. */
-static bool ask(struct query *q, unsigned tier, uint64_t step_ns)
+/* Points of one tier with the requested step, or the next one that the tier has. */
+static bool query_tier(struct query *q, unsigned tier, uint64_t step_ns)
 {
 	uint64_t span = span_ns(tier), from, to;
 
@@ -349,8 +349,8 @@ static bool ask(struct query *q, unsigned tier, uint64_t step_ns)
 			  add_row, q);
 }
 
-/* The coarsest that is as fine as the step and divides it. */
-static unsigned finest(uint64_t step_ns)
+/* The coarsest tier whose span divides the step. */
+static unsigned coarsest_tier(uint64_t step_ns)
 {
 	unsigned tier = TIER_READINGS;
 
@@ -360,7 +360,7 @@ static unsigned finest(uint64_t step_ns)
 	return tier;
 }
 
-/* Begin of what each tier tells of; UINT64_MAX: nothing. */
+/* Begin of the data of each tier; UINT64_MAX: none. */
 static void find_first(struct query *q, uint64_t first[TIERS])
 {
 	for (unsigned t = 0; t < TIERS; t++) {
@@ -374,8 +374,9 @@ static void find_first(struct query *q, uint64_t first[TIERS])
 	}
 }
 
-/* Does a tier reach back to from_ns, or has no coarser one anything that it lacks?  The first bucket of
- * a coarser one holds the first moment of a finer one, where that has forgotten nothing. */
+/* Does a tier reach back to from_ns, or does no coarser tier have more? The first bucket of a
+ * coarser tier contains the first moment of a finer one, unless the finer one deleted
+ * something. */
 static bool reaches(const uint64_t first[TIERS], unsigned tier, uint64_t from_ns)
 {
 	if (first[tier] <= from_ns)
@@ -386,14 +387,14 @@ static bool reaches(const uint64_t first[TIERS], unsigned tier, uint64_t from_ns
 	return true;
 }
 
-static int points(struct query *q, uint64_t step_ns)
+static int query_points(struct query *q, uint64_t step_ns)
 {
 	uint64_t first[TIERS], furthest = UINT64_MAX;
 	unsigned best = TIERS;
 
 	find_first(q, first);
-	for (unsigned t = finest(step_ns); t < TIERS; t++) {
-		if (!ask(q, t, step_ns))
+	for (unsigned t = coarsest_tier(step_ns); t < TIERS; t++) {
+		if (!query_tier(q, t, step_ns))
 			return -GW_E_IO;
 		if (q->too_many)
 			continue;
@@ -406,10 +407,10 @@ static int points(struct query *q, uint64_t step_ns)
 	}
 	if (best == TIERS)
 		return -GW_E_SIZE;
-	return ask(q, best, step_ns) ? (int)q->count : -GW_E_IO;
+	return query_tier(q, best, step_ns) ? (int)q->count : -GW_E_IO;
 }
 
-/* A name that somebody made up must not take memory. */
+/* An unknown uuid in a request must not allocate memory. */
 static bool is_known(struct store *s, const char *uuid)
 {
 	for (unsigned i = 0; i < s->histories; i++)
@@ -443,7 +444,7 @@ int store_history(struct store *s, const char *uuid, enum view_history column,
 	q.h = store_history_of(s, uuid);
 	if (!q.h)
 		return -GW_E_NOMEM;
-	n = points(&q, step_ns);
+	n = query_points(&q, step_ns);
 	if (n >= 0)
 		*ret_step_ns = q.step_ns;
 	return n;

@@ -1,34 +1,32 @@
-/* Batches into the file, one transaction each, on a thread of its own.
+/* The store's thread: writes batches to the file, one transaction each.
  *
- * When it fails, counts, events and documents are kept and tried again after 1 s, 2 s, ... 60 s;
- * history is dropped and counted.
+ * If a write fails, counts, events and documents are kept and retried after 1 s, 2 s, ... 60
+ * s; history is dropped and counted.
  *
- * What is old goes a few rows a batch, so that no transaction is long.  "Old" is said against a
- * horizon that follows the readings at most sixty times as fast as time passes: a clock that is a year
- * ahead for a minute costs an hour of the oldest seconds, not all of the past; a machine that was
- * off for a month has caught up in half a day. */
+ * Old rows are deleted a few per batch, so that no transaction is long. "Old" is relative to
+ * a horizon that follows the readings at most sixty times as fast as time passes: a clock
+ * that is a year ahead for a minute costs an hour of the oldest seconds, not the whole past;
+ * a machine that was off for a month has caught up in half a day. */
 #include "store_parts.h"
 
 #include "base/clock.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
-#define HORIZON_MS    (UINT64_C(600) * 1000) /* a batch, that is every ten seconds */
-#define OLD_ROWS      "64"                   /* that go in a batch, of a tier */
+#define HORIZON_MS    (UINT64_C(600) * 1000) /* per batch, which is every ten seconds */
+#define OLD_ROWS      "64"                   /* deleted per batch and tier */
 #define LARGE_BUFFER  (64u << 10)
 
 /* ---- statements ---- */
 
-/* Binds by the letters of how: i int64, d double, t text (NULL: none), b bytes and size. */
-static int run(sqlite3 *db, const char *sql, const char *how, ...)
+/* Binds arguments by the letters of how: i int64, d double, t text (NULL: none), b bytes and
+ * size. */
+static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 {
 	sqlite3_stmt *s = db_statement(db, sql);
 	va_list ap;
@@ -61,39 +59,40 @@ static int run(sqlite3 *db, const char *sql, const char *how, ...)
 
 static int write_event(sqlite3 *db, const struct record *r)
 {
-	return run(db, "INSERT OR IGNORE INTO event VALUES(?,?,?,?,?,?)", "iitttt", r->a, r->b,
-		   r->text[0], r->text[1], r->text[2], r->text[3]);
+	return run_bound(db, "INSERT OR IGNORE INTO event VALUES(?,?,?,?,?,?)", "iitttt", r->a,
+			 r->b, r->text[0], r->text[1], r->text[2], r->text[3]);
 }
 
 static int write_document(sqlite3 *db, const struct record *r)
 {
-	int rc = run(db, "INSERT OR REPLACE INTO document(kind,id,json) VALUES(?,?,?)", "ttt",
-		     r->text[0], r->text[1], r->text[2]);
+	int rc = run_bound(db, "INSERT OR REPLACE INTO document(kind,id,json) VALUES(?,?,?)",
+			   "ttt", r->text[0], r->text[1], r->text[2]);
 
 	if (rc != SQLITE_OK)
 		return rc;
-	return run(db,
-		   "DELETE FROM document WHERE seq IN (SELECT seq FROM document WHERE kind=?1"
-		   " ORDER BY seq DESC LIMIT -1 OFFSET ?2)",
-		   "ti", r->text[0], (uint64_t)STORE_DOCUMENTS);
+	return run_bound(
+		db,
+		"DELETE FROM document WHERE seq IN (SELECT seq FROM document WHERE kind=?1"
+		" ORDER BY seq DESC LIMIT -1 OFFSET ?2)",
+		"ti", r->text[0], (uint64_t)STORE_DOCUMENTS);
 }
 
 static int forget_document(sqlite3 *db, const struct record *r)
 {
-	return run(db, "DELETE FROM document WHERE kind=? AND id=?", "tt", r->text[0],
-		   r->text[1]);
+	return run_bound(db, "DELETE FROM document WHERE kind=? AND id=?", "tt", r->text[0],
+			 r->text[1]);
 }
 
 static int write_row(sqlite3 *db, const struct record *r)
 {
-	int rc = run(db, "INSERT OR IGNORE INTO gpu(uuid) VALUES(?)", "t", r->text[0]);
+	int rc = run_bound(db, "INSERT OR IGNORE INTO gpu(uuid) VALUES(?)", "t", r->text[0]);
 
 	if (rc != SQLITE_OK)
 		return rc;
-	return run(db,
-		   "INSERT INTO history VALUES(?,(SELECT id FROM gpu WHERE uuid=?),?,?)"
-		   " ON CONFLICT DO UPDATE SET data=excluded.data",
-		   "itib", r->a, r->text[0], r->b, r->text[1], r->length[1]);
+	return run_bound(db,
+			 "INSERT INTO history VALUES(?,(SELECT id FROM gpu WHERE uuid=?),?,?)"
+			 " ON CONFLICT DO UPDATE SET data=excluded.data",
+			 "itib", r->a, r->text[0], r->b, r->text[1], r->length[1]);
 }
 
 static int write_records(sqlite3 *db, const struct buf *records)
@@ -117,14 +116,14 @@ static int write_counts(struct store *s)
 	int rc = SQLITE_OK;
 
 	for (unsigned i = 0; i < s->changes && rc == SQLITE_OK; i++)
-		rc = run(s->db,
-			 "INSERT INTO count VALUES(?,?) ON CONFLICT DO UPDATE SET"
-			 " value=max(value,excluded.value)",
-			 "td", s->changed[i]->key, s->changed[i]->writing);
+		rc = run_bound(s->db,
+			       "INSERT INTO count VALUES(?,?) ON CONFLICT DO UPDATE SET"
+			       " value=max(value,excluded.value)",
+			       "td", s->changed[i]->key, s->changed[i]->writing);
 	return rc;
 }
 
-/* ---- what goes ---- */
+/* ---- deleting ---- */
 
 static uint64_t newest_of(const struct buf *records)
 {
@@ -168,16 +167,16 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 	for (unsigned t = 0; t < TIERS && rc == SQLITE_OK; t++) {
 		if (s->horizon_ms < store_tiers[t].kept_ms)
 			continue;
-		rc = run(s->db,
-			 "DELETE FROM history WHERE rowid IN (SELECT h.rowid FROM gpu g"
-			 " JOIN history h ON h.tier=?1 AND h.gpu=g.id AND h.begin<?2"
-			 " LIMIT " OLD_ROWS ")",
-			 "ii", (uint64_t)t, s->horizon_ms - store_tiers[t].kept_ms);
+		rc = run_bound(s->db,
+			       "DELETE FROM history WHERE rowid IN (SELECT h.rowid FROM gpu g"
+			       " JOIN history h ON h.tier=?1 AND h.gpu=g.id AND h.begin<?2"
+			       " LIMIT " OLD_ROWS ")",
+			       "ii", (uint64_t)t, s->horizon_ms - store_tiers[t].kept_ms);
 	}
 	return rc;
 }
 
-/* Part of the limit is the log's. */
+/* The log takes part of the limit. */
 static uint64_t target_bytes(const struct store *s)
 {
 	uint64_t log = s->limit_bytes / 2 < (1u << 20) ? s->limit_bytes / 2 : 1u << 20;
@@ -194,10 +193,11 @@ static int drop_beyond_limit(struct store *s)
 
 	if ((pages - unused) * page > target_bytes(s))
 		for (unsigned t = 0; t < TIERS && gone == 0 && rc == SQLITE_OK; t++) {
-			rc = run(s->db,
-				 "DELETE FROM history WHERE rowid IN (SELECT rowid FROM history"
-				 " WHERE tier=? ORDER BY begin LIMIT " OLD_ROWS ")",
-				 "i", (uint64_t)t);
+			rc = run_bound(
+				s->db,
+				"DELETE FROM history WHERE rowid IN (SELECT rowid FROM history"
+				" WHERE tier=? ORDER BY begin LIMIT " OLD_ROWS ")",
+				"i", (uint64_t)t);
 			gone = sqlite3_changes(s->db);
 		}
 	if (rc == SQLITE_OK && pages * page > target_bytes(s))
@@ -205,29 +205,29 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Ids that are given while nothing can be written must not be given again after kill -9. */
+/* Ids that are given out while nothing can be written must not be used again after kill -9. */
 static int reserve_ids(sqlite3 *db)
 {
-	return run(db,
-		   "UPDATE sqlite_sequence SET seq=(SELECT max(id) FROM event)+?"
-		   " WHERE name='event' AND EXISTS (SELECT * FROM event)",
-		   "i", (uint64_t)STORE_RESERVE);
+	return run_bound(db,
+			 "UPDATE sqlite_sequence SET seq=(SELECT max(id) FROM event)+?"
+			 " WHERE name='event' AND EXISTS (SELECT * FROM event)",
+			 "i", (uint64_t)STORE_RESERVE);
 }
 
-/* By their number: ids have gaps.  The first look is cheap, and mostly enough. */
+/* Counts events, because ids have gaps. The first check is cheap and mostly enough. */
 static int drop_events(sqlite3 *db)
 {
 	if (db_number(db, "SELECT max(id)-min(id) FROM event", 0) < STORE_EVENTS)
 		return SQLITE_OK;
-	return run(db,
-		   "DELETE FROM event WHERE id<=(SELECT id FROM event ORDER BY id DESC"
-		   " LIMIT 1 OFFSET ?)",
-		   "i", (uint64_t)STORE_EVENTS);
+	return run_bound(db,
+			 "DELETE FROM event WHERE id<=(SELECT id FROM event ORDER BY id DESC"
+			 " LIMIT 1 OFFSET ?)",
+			 "i", (uint64_t)STORE_EVENTS);
 }
 
 /* ---- a batch ---- */
 
-/* A document is a promise that outlives a power cut; history need not. */
+/* A document must survive a power failure; history need not. */
 static bool has_document(const struct buf *b)
 {
 	struct record r;
@@ -247,7 +247,7 @@ static int write_all(struct store *s)
 						     : "PRAGMA synchronous=NORMAL");
 
 	if (rc == SQLITE_OK)
-		rc = run(s->db, "BEGIN IMMEDIATE", "");
+		rc = run_bound(s->db, "BEGIN IMMEDIATE", "");
 	if (rc == SQLITE_OK)
 		rc = write_counts(s);
 	if (rc == SQLITE_OK)
@@ -263,13 +263,13 @@ static int write_all(struct store *s)
 	if (rc == SQLITE_OK && history->len)
 		rc = drop_beyond_limit(s);
 	if (rc == SQLITE_OK)
-		rc = run(s->db, "COMMIT", "");
+		rc = run_bound(s->db, "COMMIT", "");
 	if (rc != SQLITE_OK && !sqlite3_get_autocommit(s->db))
 		db_run(s->db, "ROLLBACK");
 	return rc;
 }
 
-static void empty(struct buf *b)
+static void empty_buffer(struct buf *b)
 {
 	if (b->cap > LARGE_BUFFER)
 		buf_done(b);
@@ -277,7 +277,7 @@ static void empty(struct buf *b)
 		buf_clear(b);
 }
 
-/* A list of its own: the one by key moves when a key is new. */
+/* A separate list, because the one by key moves when a key is inserted. */
 static void take_counts(struct store *s)
 {
 	s->changes = 0;
@@ -291,12 +291,12 @@ static void take_counts(struct store *s)
 	}
 }
 
-/* The front becomes the back, or what fits of it is added. */
-static void take(struct store *s)
+/* Moves the front batch to the back, or appends what fits. */
+static void take_front(struct store *s)
 {
 	bool all = true;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned p = 0; p < PARTS; p++) {
 		struct buf *front = &s->front.part[p], *back = &s->back.part[p];
 
@@ -307,15 +307,15 @@ static void take(struct store *s)
 			*back = swap;
 		} else if (back->len + front->len < back->max) {
 			buf_add(back, front->p, front->len);
-			empty(front);
+			empty_buffer(front);
 		} else {
-			all = false; /* in another round */
+			all = false; /* in the next round */
 		}
 	}
 	take_counts(s);
 	s->taken = s->committed;
 	s->tried = all ? s->committed : s->written;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 static void note_bytes(struct store *s)
@@ -334,59 +334,59 @@ static void note_bytes(struct store *s)
 	atomic_store(&s->bytes, sum);
 }
 
-static void settle(struct store *s, enum db_trouble t)
+static void finish_attempt(struct store *s, enum db_trouble t)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	s->attempts++;
 	s->failing = t != DB_OK;
 	if (s->failing)
 		s->refused = s->taken;
 	if (s->back.part[PART_HISTORY].len && t != DB_OK)
 		atomic_fetch_add(&s->dropped, 1);
-	empty(&s->back.part[PART_HISTORY]);
+	empty_buffer(&s->back.part[PART_HISTORY]);
 	if (t == DB_OK) {
-		empty(&s->back.part[PART_DURABLE]);
+		empty_buffer(&s->back.part[PART_DURABLE]);
 		for (unsigned i = 0; i < s->changes; i++)
 			s->changed[i]->written = s->changed[i]->writing;
 		s->written = s->tried;
 	}
 	if (s->path)
 		atomic_store(&s->state, s->sentence[t]);
-	pthread_cond_broadcast(&s->done);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_notify(&s->box);
+	mailbox_unlock(&s->box);
 }
 
-/* ---- a file that is corrupt ---- */
+/* ---- a corrupt file ---- */
 
 static void forget_written(struct store *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned i = 0; i < s->counts; i++)
-		s->count[i]->written = -1; /* into the new file, all of them */
+		s->count[i]->written = -1; /* write all of them to the new file */
 	take_counts(s);
 	s->corrupt = false;
-	s->loaded = true; /* what was in it is lost to us */
-	pthread_mutex_unlock(&s->lock);
+	s->loaded = true; /* the old contents are lost */
+	mailbox_unlock(&s->box);
 	s->horizon_ms = 0;
 }
 
-static void tell(struct store *s, const char *aside)
+static void set_notice(struct store *s, const char *aside)
 {
 	char *text = NULL;
 
 	if (asprintf(&text,
-		     "%s was corrupt; it was moved to %s and a new one was begun: the history"
-		     " before is in that file",
+		     "%s was corrupt; it was moved to %s and a new file was created: the older "
+		     "history is in the moved file",
 		     s->path, aside) < 0)
 		return;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	free(s->notice);
 	s->notice = text;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
-/* Counts, and what waits, go on in a new file. */
-static enum db_trouble begin_anew(struct store *s)
+/* Continues counts and queue in a new file. */
+static enum db_trouble start_new_file(struct store *s)
 {
 	char aside[DB_PATH + 48];
 	enum db_trouble t;
@@ -394,7 +394,7 @@ static enum db_trouble begin_anew(struct store *s)
 	db_close(s->db);
 	s->db = NULL;
 	if (db_move_aside(s->path, aside, sizeof(aside)) == 0)
-		tell(s, aside);
+		set_notice(s, aside);
 	forget_written(s);
 	pthread_mutex_lock(&s->alone_lock);
 	t = store_file_open(s, 0);
@@ -407,9 +407,9 @@ static bool met_corrupt(struct store *s)
 {
 	bool corrupt;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	corrupt = s->corrupt;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return corrupt;
 }
 
@@ -417,21 +417,21 @@ bool store_write(struct store *s)
 {
 	enum db_trouble t = DB_OK;
 
-	/* Before the counts are taken: it may have some. */
+	/* Before take_front(), because the file may have counts. */
 	if (!s->db)
 		t = store_file_open_again(s);
 	else if (met_corrupt(s))
 		t = DB_CORRUPT;
-	take(s);
+	take_front(s);
 	if (t == DB_OK)
 		t = db_trouble(write_all(s));
 	if (t == DB_CORRUPT && s->path) {
-		t = begin_anew(s);
+		t = start_new_file(s);
 		if (t == DB_OK)
 			t = db_trouble(write_all(s));
 	}
 	note_bytes(s);
-	settle(s, t);
+	finish_attempt(s, t);
 	return t == DB_OK;
 }
 
@@ -442,35 +442,31 @@ static bool has_work(const struct store *s)
 	return s->written != s->committed || s->corrupt;
 }
 
-/* Waits for work, or for the end of the back-off; false: the end.  Called with the lock. */
-static bool await(struct store *s, unsigned backoff_s)
+/* Waits for work or for the end of the back-off; false: stop. Call with the lock. */
+static bool await_work(struct store *s, unsigned backoff_s)
 {
-	struct timespec until;
+	uint64_t until_ns =
+		backoff_s ? clock_mono_ns(clock_real()) + backoff_s * NS_PER_S : UINT64_MAX;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += backoff_s;
-	while (!s->stop && !s->retry && (backoff_s || !has_work(s))) {
-		if (!backoff_s)
-			pthread_cond_wait(&s->work, &s->lock);
-		else if (pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT)
+	while (!s->box.stop && !s->retry && (backoff_s || !has_work(s)))
+		if (!mailbox_wait(&s->box, until_ns))
 			break;
-	}
 	s->retry = false;
-	return !s->stop || (has_work(s) && !backoff_s);
+	return !s->box.stop || (has_work(s) && !backoff_s);
 }
 
-void *store_thread(void *arg)
+void store_thread(void *arg)
 {
 	struct store *s = arg;
 	unsigned backoff_s = 0;
 
-	pthread_mutex_lock(&s->lock);
-	while (await(s, backoff_s)) {
+	mailbox_lock(&s->box);
+	while (await_work(s, backoff_s)) {
 		bool ok;
 
-		pthread_mutex_unlock(&s->lock);
+		mailbox_unlock(&s->box);
 		ok = store_write(s);
-		pthread_mutex_lock(&s->lock);
+		mailbox_lock(&s->box);
 		if (ok)
 			backoff_s = 0;
 		else
@@ -478,8 +474,5 @@ void *store_thread(void *arg)
 		if (backoff_s > BACKOFF_MAX_S)
 			backoff_s = BACKOFF_MAX_S;
 	}
-	s->ended = true;
-	pthread_cond_broadcast(&s->done);
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
+	mailbox_unlock(&s->box);
 }

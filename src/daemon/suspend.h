@@ -1,7 +1,8 @@
-/* doze: lets the drivers go before the machine sleeps, and opens them when it is awake.
+/* suspend: releases the drivers before the machine suspends and opens them after it resumes.
  *
- * A driver that is open during a suspend is not always well afterwards, and holds the suspend up.  Who let the drivers
- * go before finds them so after it.  On the main thread; logind.h says when. */
+ * A driver that is open during a suspend can fail afterwards, and delays the suspend. If the
+ * drivers were already released before, they stay released. Runs on the main thread; logind
+ * reports when. */
 #ifndef GW_DAEMON_SUSPEND_H
 #define GW_DAEMON_SUSPEND_H
 
@@ -13,7 +14,7 @@ struct suspend;
 int suspend_new(struct loop *loop, struct engine *engine, struct suspend **ret);
 void suspend_free(struct suspend *d); /* NULL is fine */
 
-/* There is a new view: is what was asked for done?  d may be NULL. */
+/* Call after each new view: continues a suspend when the request is done. d may be NULL. */
 void suspend_tick(struct suspend *d);
 
 #endif

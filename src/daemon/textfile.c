@@ -14,12 +14,12 @@ int textfile_init(struct textfile *f, const char *path, char *message, size_t si
 	size_t n = strlen(path);
 
 	if (n >= sizeof(f->path)) {
-		snprintf(message, size, "the path of the file for metrics is too long");
+		snprintf(message, size, "the path of the metrics file is too long");
 		return -GW_E_SIZE;
 	}
 	if (n < 6 || strcmp(path + n - 5, ".prom") != 0) {
 		snprintf(message, size,
-			 "%s does not end in .prom: node_exporter would not read it", path);
+			 "%s does not end in .prom, so node_exporter would ignore it", path);
 		return -GW_E_ARG;
 	}
 	memcpy(f->path, path, n + 1);

@@ -1,8 +1,7 @@
-/* textfile: the metrics in a file that node_exporter's textfile collector reads.
+/* textfile: writes the metrics to a file for node_exporter's textfile collector.
  *
- * The file is replaced whole by a rename, so that a reader sees the old text or the new one, never
- * half of either.  Nothing is synced: what is written every tick need not outlive a crash, and a
- * disk that is slow to sync would hold the loop up. */
+ * The file is replaced by a rename, so that a reader sees the old or the new text, never a
+ * mix. It is not synced: it need not survive a crash, and a slow disk would delay the loop. */
 #ifndef GW_DAEMON_TEXTFILE_H
 #define GW_DAEMON_TEXTFILE_H
 
@@ -13,21 +12,20 @@
 
 struct textfile {
 	char path[TEXTFILE_PATH_MAX];
-	char temp[TEXTFILE_PATH_MAX +
-		  16]; /* beside it, without .prom at its end: not collected */
-	int error;     /* of the last write; 0: it went well */
+	char temp[TEXTFILE_PATH_MAX + 16]; /* same directory, not .prom: not collected */
+	int error;                         /* of the last write; 0: success */
 };
 
-/* 0; -GW_E_ARG (the name does not end in ".prom", which the collector wants) or -GW_E_SIZE, with a
- * sentence in message. */
+/* 0; -GW_E_ARG (the name must end in ".prom" for the collector) or -GW_E_SIZE, with a text in
+ * message. */
 int textfile_init(struct textfile *f, const char *path, char *message, size_t size);
 
-/* Writes it anew.  0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a sentence in message.  *ret_news:
- * it fails otherwise than last time, or no longer: say so once. */
+/* Replaces the file. 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a text in message.
+ * *ret_news: the result differs from the last one, so it should be logged. */
 int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
 		   char *message, size_t size);
 
-/* Takes the file away: figures of a service that ended must not be collected for ever. */
+/* Deletes the file: the values of a stopped service must not be collected for ever. */
 void textfile_done(struct textfile *f);
 
 #endif

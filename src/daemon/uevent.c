@@ -13,12 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGE_MAX   8192           /* the kernel's are at most 2 KiB of variables */
-#define GATHER_NS     (NS_PER_S / 5) /* a module that is loaded says many things    */
+#define MESSAGE_MAX   8192           /* the kernel sends at most 2 KiB of variables */
+#define GATHER_NS     (NS_PER_S / 5) /* loading a module sends many events */
 #define KERNEL_GROUP  1
-#define DISPLAY_CLASS '3' /* of PCI: "30000", "30200", "38000"           */
+#define DISPLAY_CLASS '3' /* PCI class "30000", "30200", "38000" */
 
-/* ---- what it means ---- */
+/* ---- evaluation ---- */
 
 static const char *const modules[] = { "/module/nvidia", "/module/amdgpu", "/module/i915",
 				       "/module/xe" };
@@ -31,8 +31,8 @@ static const struct {
 		{ "remove", UEVENT_GONE },
 		{ "unbind", UEVENT_GONE } };
 
-/* The value of a key; NULL: it has none.  The message ends with a NUL. */
-static const char *value(const char *message, size_t size, const char *key)
+/* The value of a key; NULL: missing. The message ends with a NUL. */
+static const char *message_value(const char *message, size_t size, const char *key)
 {
 	size_t n = strlen(key);
 
@@ -50,7 +50,7 @@ static bool is_module(const char *path)
 	return false;
 }
 
-/* "…/0000:01:00.0/drm/card1".  A screen on USB, and the one that a machine boots with, have cards too. */
+/* Is it ".../0000:01:00.0/drm/card1"? USB displays and the boot framebuffer also have cards. */
 static bool is_card_of_pci(const char *path)
 {
 	const char *drm = strstr(path, "/drm/card"), *at = drm;
@@ -65,9 +65,10 @@ static bool is_card_of_pci(const char *path)
 	       at + n == drm;
 }
 
-/* A node below /dev/dri is taken away before its GPU is, while somebody can still let it go; its coming says nothing that
- * the GPU's does not. */
-static bool concerns(const char *subsystem, const char *path, const char *pci_class, bool gone)
+/* The removal of a /dev/dri node comes before that of its GPU, while we can still close it.
+ * Its addition has no information beyond the GPU's. */
+static bool is_relevant(const char *subsystem, const char *path, const char *pci_class,
+			bool gone)
 {
 	if (strcmp(subsystem, "pci") == 0)
 		return pci_class && *pci_class == DISPLAY_CLASS && strlen(pci_class) == 5;
@@ -82,30 +83,30 @@ enum uevent_news uevent_read(const char *message, size_t size)
 
 	if (size == 0 || message[size - 1] != '\0')
 		return UEVENT_NOTHING;
-	action = value(message, size, "ACTION");
-	path = value(message, size, "DEVPATH");
-	subsystem = value(message, size, "SUBSYSTEM");
+	action = message_value(message, size, "ACTION");
+	path = message_value(message, size, "DEVPATH");
+	subsystem = message_value(message, size, "SUBSYSTEM");
 	if (!action || !path || !subsystem)
 		return UEVENT_NOTHING;
 	for (unsigned i = 0; i < sizeof(actions) / sizeof(*actions); i++)
 		if (strcmp(action, actions[i].action) == 0 &&
-		    concerns(subsystem, path, value(message, size, "PCI_CLASS"),
-			     actions[i].news == UEVENT_GONE))
+		    is_relevant(subsystem, path, message_value(message, size, "PCI_CLASS"),
+				actions[i].news == UEVENT_GONE))
 			return actions[i].news;
 	return UEVENT_NOTHING;
 }
 
-/* ---- hearing it ---- */
+/* ---- receiving ---- */
 
 struct uevent {
 	void (*moved)(void *arg, bool gone);
 	void *arg;
-	struct loop_source *source, *gathered;
+	struct loop_source *source, *timer;
 	bool gathering;
 	int fd;
 };
 
-static void gathered(void *arg, uint64_t now_ns)
+static void uevent_gathered(void *arg, uint64_t now_ns)
 {
 	struct uevent *u = arg;
 
@@ -114,17 +115,17 @@ static void gathered(void *arg, uint64_t now_ns)
 	u->moved(u->arg, false);
 }
 
-static void hear(struct uevent *u, enum uevent_news news)
+static void uevent_handle(struct uevent *u, enum uevent_news news)
 {
 	if (news == UEVENT_GONE)
 		u->moved(u->arg, true);
 	if (news == UEVENT_CAME && !u->gathering) {
-		u->gathering = true; /* not put off by what comes meanwhile */
-		loop_set_time(u->gathered, clock_mono_ns(clock_real()) + GATHER_NS);
+		u->gathering = true; /* later events do not extend the wait */
+		loop_set_time(u->timer, clock_mono_ns(clock_real()) + GATHER_NS);
 	}
 }
 
-/* Only the kernel and who may configure the network can send here. */
+/* Only the kernel and processes with CAP_NET_ADMIN can send here. */
 static void readable(void *arg, int fd, uint32_t events)
 {
 	struct uevent *u = arg;
@@ -133,13 +134,12 @@ static void readable(void *arg, int fd, uint32_t events)
 
 	(void)events;
 	while ((n = recv(fd, message, sizeof(message), MSG_DONTWAIT)) > 0)
-		hear(u, uevent_read(message, (size_t)n));
-	if (n < 0 &&
-	    errno == ENOBUFS) /* more came than we were quick enough for: perhaps that */
-		hear(u, UEVENT_CAME);
+		uevent_handle(u, uevent_read(message, (size_t)n));
+	if (n < 0 && errno == ENOBUFS) /* events were lost; a driver may be among them */
+		uevent_handle(u, UEVENT_CAME);
 }
 
-static int listen_to_kernel(void)
+static int open_kernel_socket(void)
 {
 	struct sockaddr_nl a = { .nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP };
 	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -160,8 +160,8 @@ int uevent_new(struct loop *loop, void (*moved)(void *arg, bool gone), void *arg
 	*ret = NULL;
 	if (!u)
 		return -GW_E_NOMEM;
-	*u = (struct uevent){ .moved = moved, .arg = arg, .fd = listen_to_kernel() };
-	if (u->fd < 0 || loop_add_timer(loop, gathered, u, &u->gathered) != 0 ||
+	*u = (struct uevent){ .moved = moved, .arg = arg, .fd = open_kernel_socket() };
+	if (u->fd < 0 || loop_add_timer(loop, uevent_gathered, u, &u->timer) != 0 ||
 	    loop_add_fd(loop, u->fd, EPOLLIN, readable, u, &u->source) != 0) {
 		uevent_free(u);
 		return -GW_E_IO;
@@ -175,7 +175,7 @@ void uevent_free(struct uevent *u)
 	if (!u)
 		return;
 	loop_remove(u->source);
-	loop_remove(u->gathered);
+	loop_remove(u->timer);
 	if (u->fd >= 0)
 		close(u->fd);
 	free(u);

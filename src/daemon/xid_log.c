@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAST    256            /* Xids of before the start: the latest */
-#define TOLD    16             /* lately, by one of the two */
-#define SAME_NS (5 * NS_PER_S) /* the two tell of one thing within this time */
+#define PAST    256            /* latest Xids before the start */
+#define RECENT  16             /* reported recently by one of the two sources */
+#define SAME_NS (5 * NS_PER_S) /* both sources report the same Xid within this time */
 
-struct told {
+struct recent_xid {
 	char uuid[96];
 	unsigned xid;
-	uint64_t ns; /* 0: nothing */
+	uint64_t ns; /* 0: free */
 	bool by_log;
 };
 
@@ -26,7 +26,7 @@ struct xid_log {
 	char state[200];
 	struct kernel_log_record past[PAST];
 	unsigned pasts;
-	struct told told[TOLD];
+	struct recent_xid recent[RECENT];
 	unsigned next;
 };
 
@@ -55,11 +55,11 @@ const char *xid_log_state(const struct xid_log *l)
 	return l->state;
 }
 
-/* Each telling of one has at most one of the other: two Xids in a row are two. */
+/* Each report pairs with at most one of the other source: two Xids in a row are two. */
 static bool is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_log, uint64_t ns)
 {
-	for (unsigned i = 0; i < TOLD; i++) {
-		struct told *t = &l->told[i];
+	for (unsigned i = 0; i < RECENT; i++) {
+		struct recent_xid *t = &l->recent[i];
 		uint64_t apart = t->ns > ns ? t->ns - ns : ns - t->ns;
 
 		if (t->ns && t->by_log != by_log && t->xid == xid && apart <= SAME_NS &&
@@ -69,7 +69,7 @@ static bool is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_lo
 		}
 	}
 
-	struct told *t = &l->told[l->next++ % TOLD];
+	struct recent_xid *t = &l->recent[l->next++ % RECENT];
 
 	snprintf(t->uuid, sizeof(t->uuid), "%s", uuid);
 	t->xid = xid;
@@ -78,7 +78,7 @@ static bool is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_lo
 	return true;
 }
 
-bool xid_log_heard(struct xid_log *l, const struct driver_event *e)
+bool xid_log_is_new(struct xid_log *l, const struct driver_event *e)
 {
 	return is_new(l, e->uuid, (unsigned)e->data, false, e->mono_ns);
 }
@@ -121,9 +121,9 @@ static bool make_event(const struct xid_log *l, const struct view *v,
 	return true;
 }
 
-static void tell_past(struct xid_log *l, const struct view *v, uint64_t now_ns,
-		      void (*found)(void *arg, const struct driver_event *e, bool past),
-		      void *arg)
+static void report_past(struct xid_log *l, const struct view *v, uint64_t now_ns,
+			void (*found)(void *arg, const struct driver_event *e, bool past),
+			void *arg)
 {
 	unsigned first = l->pasts > PAST ? l->pasts - PAST : 0;
 	struct driver_event e;
@@ -153,5 +153,5 @@ void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
 		}
 	}
 	if (!l->begun)
-		tell_past(l, v, now_ns, found, arg);
+		report_past(l, v, now_ns, found, arg);
 }

@@ -1,7 +1,8 @@
-/* xid_log: Xids from the kernel's log, beside those that drivers tell.
+/* xid_log: Xids from the kernel log, in addition to those that drivers report.
  *
- * What the log holds at the first tick is the past, from the last time that the driver was loaded on; what
- * comes later is followed, for drivers that tell no events.  One that both tell is told once. */
+ * What the log holds at the first tick is the past, since the driver was last loaded. Later
+ * entries are followed, for drivers that report no events. An Xid in both sources is reported
+ * once. */
 #ifndef GW_DAEMON_XID_LOG_H
 #define GW_DAEMON_XID_LOG_H
 
@@ -12,20 +13,20 @@
 
 struct xid_log;
 
-/* Of the root of ctx, which is borrowed.  A log that cannot be read is no error: it is empty, and
- * xid_log_state() says why.  0 or -GW_E_NOMEM. */
+/* Uses the root of ctx, which is borrowed. An unreadable log is no error: it counts as empty,
+ * and xid_log_state() says why. 0 or -GW_E_NOMEM. */
 int xid_log_new(struct gw_ctx *ctx, struct xid_log **ret);
 void xid_log_free(struct xid_log *l);
 
 /* "ok", or a sentence. */
 const char *xid_log_state(const struct xid_log *l);
 
-/* Reads on and calls found for each Xid of a device of the view.  Simulated GPUs have no Xids in the log of
- * the real kernel. */
+/* Reads new entries and calls found for each Xid of a device in the view. Simulated GPUs have
+ * no Xids in the log of the real kernel. */
 void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
 		  void (*found)(void *arg, const struct driver_event *e, bool past), void *arg);
 
-/* A driver told of an Xid: false, if the log already did. */
-bool xid_log_heard(struct xid_log *l, const struct driver_event *e);
+/* A driver reported an Xid. false: the kernel log already had it. */
+bool xid_log_is_new(struct xid_log *l, const struct driver_event *e);
 
 #endif

@@ -1,10 +1,10 @@
 #include "event_watch.h"
 
 #include "context.h"
+#include "nvml_abi.h"
 
-#include "base/thread.h"
+#include "base/mailbox.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +12,15 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-#define SLOT_NS     (2 * NS_PER_MS)   /* for a GPU that another uses ...      */
-#define SLOT_TRIES  50                /* ... and how often                    */
-#define LOOK_NS     NS_PER_S          /* for the driver, and GPUs that came   */
-#define BUSY_NS     (100 * NS_PER_MS) /* another has the backend              */
-#define NONE_NS     (5 * NS_PER_S)    /* no GPU can be listened to            */
-#define PAUSE_NS    (10 * NS_PER_MS)  /* after an early end; twice it next    */
-#define BURST       64                /* events without a wait, then a pause  */
+#define SLOT_NS     (2 * NS_PER_MS)   /* wait for a GPU that is in use ... */
+#define SLOT_TRIES  50                /* ... this many times */
+#define REFRESH_NS  NS_PER_S          /* interval to search for the driver and new GPUs */
+#define BUSY_NS     (100 * NS_PER_MS) /* the backend is in use */
+#define NONE_NS     (5 * NS_PER_S)    /* no GPU can be watched */
+#define PAUSE_NS    (10 * NS_PER_MS)  /* after an early return; doubles each time */
+#define BURST       64                /* events without a wait before a pause */
 
-struct heard { /* a GPU of the backend */
+struct watched_gpu { /* a GPU of the backend */
 	struct slot *slot;
 	bool on;
 	char uuid[96];
@@ -30,58 +30,41 @@ struct event_watch {
 	struct gw_ctx *ctx;
 	struct opener *opener;
 	pid_t owner;
-	pthread_t thread;
 
-	pthread_mutex_t lock; /* of what follows, and held while fn is called */
-	pthread_cond_t wake, news;
-	bool stop, gone, orphan;
+	struct mailbox box; /* its lock is held while fn is called */
 	void (*fn)(void *arg, const struct driver_event *e);
 	void *arg;
-	unsigned listening;
+	unsigned watched;
 	const char *why;
 
-	/* The thread's own. */
-	struct heard *gpu;
+	/* Used only by the thread. */
+	struct watched_gpu *gpu;
 	unsigned gpus;
 	void *set;
-	uint64_t pause_ns, looked_ns;
+	uint64_t pause_ns, refreshed_ns;
 	unsigned burst;
 };
 
-static bool stopping(struct event_watch *w)
-{
-	bool stop;
-
-	pthread_mutex_lock(&w->lock);
-	stop = w->stop;
-	pthread_mutex_unlock(&w->lock);
-	return stop;
-}
-
-/* Sleeps in real time, whatever clock the context has: it is only there to be idle. */
+/* Sleeps in real time, whatever clock the context has. */
 static void pause_for(struct event_watch *w, uint64_t ns)
 {
-	uint64_t end = clock_mono_ns(clock_real()) + ns;
-	struct timespec until = clock_timespec(end);
+	uint64_t until_ns = clock_mono_ns(clock_real()) + ns;
 
-	pthread_mutex_lock(&w->lock);
-	while (!w->stop &&
-	       pthread_cond_clockwait(&w->wake, &w->lock, CLOCK_MONOTONIC, &until) == 0)
+	mailbox_lock(&w->box);
+	while (!w->box.stop && mailbox_wait(&w->box, until_ns))
 		;
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 }
 
-static void say(struct event_watch *w, unsigned listening, const char *why)
+static void set_status(struct event_watch *w, unsigned watched, const char *why)
 {
-	pthread_mutex_lock(&w->lock);
-	w->listening = listening;
+	mailbox_lock(&w->box);
+	w->watched = watched;
 	w->why = why;
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 }
 
-/* ---- whom to listen to ---- */
-
-static bool known(const struct event_watch *w, const struct slot *s)
+static bool is_known(const struct event_watch *w, const struct slot *s)
 {
 	for (unsigned i = 0; i < w->gpus; i++)
 		if (w->gpu[i].slot == s)
@@ -89,30 +72,31 @@ static bool known(const struct event_watch *w, const struct slot *s)
 	return false;
 }
 
-/* Looks for a driver that went away, and for slots that are new.  Nothing may be held: the context
- * may be waiting, under its lock, for what we hold. */
-static void look(struct event_watch *w)
+/* Searches for a driver that went away and for new slots. Hold nothing: the context may wait,
+ * under its lock, for what we hold. */
+static void refresh_slots(struct event_watch *w)
 {
 	struct gw_ctx *ctx = w->ctx;
 
 	pthread_mutex_lock(&ctx->lock);
-	(void)context_refresh(ctx); /* no memory now: again in a second */
+	(void)context_refresh(ctx); /* out of memory: again in a second */
 	for (unsigned i = 0; i < ctx->slots; i++) {
-		struct heard *more;
+		struct watched_gpu *more;
 
-		if (ctx->slot[i]->d->backend != &w->opener->b || known(w, ctx->slot[i]))
+		if (ctx->slot[i]->d->backend != &w->opener->b || is_known(w, ctx->slot[i]))
 			continue;
 		more = realloc(w->gpu, (w->gpus + 1) * sizeof(*more));
 		if (!more)
 			break;
 		w->gpu = more;
-		w->gpu[w->gpus++] = (struct heard){ .slot = ctx->slot[i] };
+		w->gpu[w->gpus++] = (struct watched_gpu){ .slot = ctx->slot[i] };
 	}
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* A GPU that is in the set is looked at in passing; for another it is worth to wait a little. */
-static bool take(struct event_watch *w, struct heard *g)
+/* For a GPU that is already in the set one try is enough; for another it is worth waiting a
+ * little. */
+static bool take_slot(struct event_watch *w, struct watched_gpu *g)
 {
 	for (unsigned i = g->on ? SLOT_TRIES - 1 : 0; i < SLOT_TRIES; i++) {
 		if (slot_try(g->slot))
@@ -122,14 +106,14 @@ static bool take(struct event_watch *w, struct heard *g)
 	return false;
 }
 
-/* 1 it is listened to, 0 not now, -GW_E_STATE the set must be opened anew. */
-static int add(struct event_watch *w, struct heard *g)
+/* 1: watched, 0: not now, -GW_E_STATE: the set must be opened again. */
+static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 {
 	struct device *d = g->slot->d;
 	int r;
 
-	if (!take(w, g))
-		return g->on; /* in use, perhaps for long: as it was */
+	if (!take_slot(w, g))
+		return g->on; /* in use, perhaps for long: unchanged */
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
 		snprintf(g->uuid, sizeof(g->uuid), "%s", d->r.text[GW_T_UUID]);
@@ -138,7 +122,7 @@ static int add(struct event_watch *w, struct heard *g)
 	return r;
 }
 
-/* False: one was lost and is back, which the set does not know. */
+/* False: a GPU was lost and is back, which the set does not notice. */
 static bool add_all(struct event_watch *w)
 {
 	unsigned on = 0;
@@ -146,21 +130,19 @@ static bool add_all(struct event_watch *w)
 	for (unsigned i = 0; i < w->gpus; i++) {
 		int r;
 
-		if (opener_wanted(w->opener))
-			return true; /* we leave */
-		r = add(w, &w->gpu[i]);
+		if (opener_must_yield(w->opener))
+			return true; /* the backend is wanted */
+		r = add_gpu(w, &w->gpu[i]);
 		if (r < 0)
 			return false;
 		on += r == 1;
 	}
-	w->looked_ns = clock_mono_ns(w->ctx->clock);
-	say(w, on, on ? "" : "no GPU of this driver tells events now");
+	w->refreshed_ns = clock_mono_ns(w->ctx->clock);
+	set_status(w, on, on ? "" : "no GPU of this driver reports events now");
 	return true;
 }
 
-/* ---- listening ---- */
-
-static void tell(struct event_watch *w, const struct device_event *e)
+static void report_event(struct event_watch *w, const struct device_event *e)
 {
 	struct driver_event out = { .type = e->type,
 				    .data = e->data,
@@ -171,16 +153,16 @@ static void tell(struct event_watch *w, const struct device_event *e)
 	for (unsigned i = 0; i < w->gpus; i++)
 		if (w->gpu[i].slot->d == e->device)
 			memcpy(out.uuid, w->gpu[i].uuid, sizeof(out.uuid));
-	pthread_mutex_lock(&w->lock);
-	if (!w->stop)
+	mailbox_lock(&w->box);
+	if (!w->box.stop)
 		w->fn(w->arg, &out);
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 }
 
-/* The driver may say "time is up" at once and again and again: each time we are slower to ask. */
-static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t asked_ns)
+/* The driver may report a timeout at once, again and again: wait longer each time. */
+static void pace(struct event_watch *w, int watched_gpu, uint64_t waited_ns, uint64_t asked_ns)
 {
-	if (heard) {
+	if (watched_gpu) {
 		w->pause_ns = 0;
 		if (++w->burst % BURST == 0)
 			pause_for(w, PAUSE_NS);
@@ -192,30 +174,30 @@ static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t 
 		return;
 	}
 	w->pause_ns = w->pause_ns ? 2 * w->pause_ns : PAUSE_NS;
-	if (w->pause_ns > opener_round_ns(w->ctx))
-		w->pause_ns = opener_round_ns(w->ctx);
+	if (w->pause_ns > opener_poll_ns(w->ctx))
+		w->pause_ns = opener_poll_ns(w->ctx);
 	pause_for(w, w->pause_ns);
 }
 
-/* One wait.  False: the set is of no use any more. */
+/* One wait. False: the set is no longer usable. */
 static bool wait_once(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
-	uint64_t ns = opener_round_ns(w->ctx), began = clock_mono_ns(w->ctx->clock), now;
+	uint64_t ns = opener_poll_ns(w->ctx), began = clock_mono_ns(w->ctx->clock), now;
 	struct device_event e;
 	int r;
 
 	r = b->ops->events_wait(b, w->set, (unsigned)(ns / NS_PER_MS), &e);
 	now = clock_mono_ns(w->ctx->clock);
 	if (r == 1)
-		tell(w, &e);
+		report_event(w, &e);
 	if (r < 0)
 		return false;
 	pace(w, r, now - began, ns);
-	return now - w->looked_ns < LOOK_NS || add_all(w);
+	return now - w->refreshed_ns < REFRESH_NS || add_all(w);
 }
 
-static void forget(struct event_watch *w)
+static void close_set(struct event_watch *w)
 {
 	w->opener->b.ops->events_close(&w->opener->b, w->set);
 	w->set = NULL;
@@ -223,76 +205,67 @@ static void forget(struct event_watch *w)
 		w->gpu[i].on = false;
 }
 
-/* Has a set for as long as it is good for something and nobody wants the backend.  How long to be
- * idle after. */
-static uint64_t listen(struct event_watch *w)
+/* Keeps a set as long as it is usable and nobody else wants the backend. Returns how long to
+ * pause afterwards. */
+static uint64_t watch_set(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
 	int err = b->ops->events_open(b, &w->set);
 	bool good;
 
 	if (err) {
-		say(w, 0,
-		    err == -GW_E_NOSUPPORT ? "the NVIDIA library has no event calls"
-					   : "the driver refuses an event set now");
-		return err == -GW_E_NOSUPPORT ? NONE_NS : LOOK_NS;
+		set_status(w, 0,
+			   err == -GW_E_NOSUPPORT ? "the NVIDIA library has no event calls"
+						  : "the driver refuses an event set now");
+		return err == -GW_E_NOSUPPORT ? NONE_NS : REFRESH_NS;
 	}
 	good = add_all(w);
-	while (good && w->listening && !stopping(w) && !opener_wanted(w->opener))
+	while (good && w->watched && !mailbox_stopping(&w->box) &&
+	       !opener_must_yield(w->opener))
 		good = wait_once(w);
-	forget(w);
+	close_set(w);
 	if (!good)
-		return LOOK_NS;
-	return w->listening ? PAUSE_NS : NONE_NS;
+		return REFRESH_NS;
+	return w->watched ? PAUSE_NS : NONE_NS;
 }
 
-static uint64_t round_of(struct event_watch *w)
+static uint64_t watch_round(struct event_watch *w)
 {
-	uint64_t idle_ns = LOOK_NS;
+	uint64_t idle_ns = REFRESH_NS;
 
-	look(w);
-	if (stopping(w))
-		return 0; /* look() may have taken long: the context may be closed by now */
+	refresh_slots(w);
+	if (mailbox_stopping(&w->box))
+		return 0; /* refreshing may take long: the context may be closed by now */
 	if (!opener_hold(w->opener))
 		return BUSY_NS;
 	if (w->opener->b.open && !atomic_load(&w->opener->b.reopen))
-		idle_ns = listen(w);
+		idle_ns = watch_set(w);
 	else
-		say(w, 0, "the driver is not open");
+		set_status(w, 0, "the driver is not open");
 	opener_release(w->opener); /* from here on the context may be closed */
 	return idle_ns;
 }
 
-static void dispose(struct event_watch *w)
+static void event_watch_dispose(void *arg)
 {
-	pthread_cond_destroy(&w->wake);
-	pthread_cond_destroy(&w->news);
-	pthread_mutex_destroy(&w->lock);
+	struct event_watch *w = arg;
+
+	mailbox_done(&w->box);
 	free(w->gpu);
 	free(w);
 }
 
-static void *run(void *arg)
+static void event_watch_main(void *arg)
 {
 	struct event_watch *w = arg;
-	bool orphan;
 
-	while (!stopping(w))
-		pause_for(w, round_of(w));
-	pthread_mutex_lock(&w->lock);
-	w->gone = true;
-	orphan = w->orphan;
-	pthread_cond_broadcast(&w->news);
-	pthread_mutex_unlock(&w->lock);
-	if (orphan)
-		dispose(w);
-	return NULL;
+	while (!mailbox_stopping(&w->box))
+		pause_for(w, watch_round(w));
 }
 
-/* ---- the watch ---- */
-
-/* The first backend that can tell events, or NULL.  One that is open says whether its library can. */
-static struct opener *choose(struct gw_ctx *ctx)
+/* The first backend that can report events, or NULL. An open backend knows whether its library
+ * can. */
+static struct opener *choose_opener(struct gw_ctx *ctx)
 {
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
@@ -315,7 +288,7 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 	if (!ctx || !fn || !ret_watch)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&ctx->lock);
-	o = choose(ctx);
+	o = choose_opener(ctx);
 	pthread_mutex_unlock(&ctx->lock);
 	if (!o)
 		return -GW_E_NOSUPPORT;
@@ -327,12 +300,11 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 	w->owner = getpid();
 	w->fn = fn;
 	w->arg = arg;
-	w->why = "not begun yet";
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->wake, NULL);
-	pthread_cond_init(&w->news, NULL);
-	if (thread_start(&w->thread, STACK_BYTES, run, w) != 0) {
-		dispose(w);
+	w->why = "not started yet";
+	(void)mailbox_init(&w->box, 0);
+	if (mailbox_start(&w->box, STACK_BYTES, event_watch_main, event_watch_dispose, w) !=
+	    0) {
+		event_watch_dispose(w);
 		return -GW_E_NOMEM;
 	}
 	*ret_watch = w;
@@ -341,29 +313,11 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 
 int event_watch_free(struct event_watch *w)
 {
-	uint64_t end = clock_mono_ns(clock_real()) + JOIN_NS;
-	struct timespec until = clock_timespec(end);
-	pthread_t thread;
-	bool gone;
-
 	if (!w || w->owner != getpid()) /* a forked child does not have the thread */
 		return 0;
-	pthread_mutex_lock(&w->lock);
-	w->stop = true;
-	pthread_cond_broadcast(&w->wake);
-	while (!w->gone &&
-	       pthread_cond_clockwait(&w->news, &w->lock, CLOCK_MONOTONIC, &until) == 0)
-		;
-	gone = w->gone;
-	w->orphan = !gone;
-	thread = w->thread;
-	if (!gone)
-		pthread_detach(thread); /* before the lock goes: then w may be gone */
-	pthread_mutex_unlock(&w->lock);
-	if (!gone)
+	if (mailbox_stop(&w->box, JOIN_NS) != 0)
 		return -GW_E_STATE;
-	pthread_join(thread, NULL);
-	dispose(w);
+	event_watch_dispose(w);
 	return 0;
 }
 
@@ -371,9 +325,46 @@ unsigned event_watch_status(struct event_watch *w, char *why, size_t size)
 {
 	unsigned n;
 
-	pthread_mutex_lock(&w->lock);
-	n = w->listening;
+	mailbox_lock(&w->box);
+	n = w->watched;
 	snprintf(why, size, "%s", w->why);
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 	return n;
+}
+
+/* ---- a queue of events ---- */
+
+int event_queue_init(struct event_queue *q)
+{
+	q->events = q->lost = q->lost_xids = 0;
+	return mailbox_init(&q->box, MAILBOX_NEWS_FD);
+}
+
+void event_queue_done(struct event_queue *q)
+{
+	mailbox_done(&q->box);
+}
+
+void event_queue_add(struct event_queue *q, const struct driver_event *e)
+{
+	mailbox_lock(&q->box);
+	if (q->events < EVENT_QUEUE) {
+		q->event[q->events++] = *e;
+	} else {
+		q->lost++;
+		q->lost_xids += (e->type & ABI_EVENT_XID) != 0;
+	}
+	mailbox_unlock(&q->box);
+	mailbox_notify(&q->box);
+}
+
+void event_queue_take(struct event_queue *q, struct event_batch *ret)
+{
+	mailbox_lock(&q->box);
+	memcpy(ret->event, q->event, q->events * sizeof(q->event[0]));
+	ret->events = q->events;
+	ret->lost = q->lost;
+	ret->lost_xids = q->lost_xids;
+	q->events = q->lost = q->lost_xids = 0;
+	mailbox_unlock(&q->box);
 }

@@ -3,29 +3,25 @@
 #include "guard/worker/common.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define THREADS_MAX 8
-
 /* How often a worker whose unit was started is asked whether it answers. */
-#define ASK_AGAIN_NS (250 * NS_PER_MS)
+#define ALIVE_INTERVAL_NS (250 * NS_PER_MS)
 
-/* LEARNT: what it will undo is known, and waits to be kept. */
+/* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */
 enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
-/* One a worker: its order on the way from action_order() to action_next_outcome(). */
+/* One per worker: its order on the way from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
-	uint64_t turn; /* who came first */
+	uint64_t turn; /* order of arrival */
 	struct guard_order order;
-	bool kept; /* what it will undo is in the journal */
+	bool kept; /* its notes are in the journal */
 	struct guard_outcome outcome;
 	char notes[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks;
@@ -37,96 +33,96 @@ struct action {
 	const struct worker_set *set;
 	int notify_fd;
 	struct root root;
-	pthread_mutex_t lock; /* everything below; never held while a worker is called */
-	pthread_cond_t work;  /* something is queued, or it is over                     */
-	pthread_cond_t ended; /* a thread has ended                                     */
-	bool stopping;
-	unsigned threads, idle; /* that run; of those, that wait */
-	pthread_t id[THREADS_MAX];
-	unsigned started; /* of id[]; none is started anew */
+	struct mailbox
+		box;   /* its threads; the lock protects the rest and is not held in calls */
+	unsigned idle; /* threads that wait */
 	uint64_t turn;
 	struct worker_facts facts;
 	struct slot slot[POLICY_WORKERS];
 };
 
-/* ---- one order, on a thread, without the lock */
+/* ---- one order, on a thread, without the lock ---- */
 
-static int lacks(const char *what, char *message, size_t size)
+static int unsupported(const struct worker_call *c, const char *what)
 {
-	snprintf(message, size, "this kind of worker cannot %s", what);
-	return -GW_E_NOSUPPORT;
+	return worker_fail(c, -GW_E_NOSUPPORT, "this kind of worker cannot %s", what);
+}
+
+static const struct worker_ops *adapter_of(const struct worker_call *c)
+{
+	return c->set->of(c->worker->kind);
+}
+
+/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has
+ * neither. */
+static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
+			enum guard_verb verb)
+{
+	const struct worker_post *posts = adapter_of(c)->posts[verb];
+
+	return fn ? fn(c) : posts ? worker_post_all(c, posts) : 0;
 }
 
 static int do_close(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
-
-	return ops->close ? ops->close(c, out->message, sizeof(out->message)) : 0;
+	(void)out;
+	return call_adapter(c, adapter_of(c)->close, ORDER_CLOSE);
 }
 
 static int do_open(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
-
-	return ops->open ? ops->open(c, out->message, sizeof(out->message)) : 0;
+	(void)out;
+	return call_adapter(c, adapter_of(c)->open, ORDER_OPEN);
 }
 
 static int do_drain(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c);
 
-	return ops->drain ? ops->drain(c, &out->in_flight, out->message, sizeof(out->message))
-			  : 0;
+	return ops->drain ? ops->drain(c, &out->in_flight) : 0;
 }
 
+/* The outcome itself is the notification. */
 static int do_notify(struct worker_call *c, struct guard_outcome *out)
 {
 	(void)c;
 	(void)out;
-	return 0; /* whoever reads the outcome tells people */
+	return 0;
 }
 
-/* Level 4 of a worker whose kind does it some other way: its unit or container is stopped, and started
- * again before anything else is tried. */
-static int stop(struct worker_call *c, char *message, size_t size)
+/* At a higher level than the kind's own, learn has already run at that level. */
+static int learn(struct worker_call *c)
 {
-	const struct worker_ops *stopper = c->set->stopper(c->worker);
-
-	if (!stopper)
-		return lacks("be stopped: neither match.unit nor match.container names it",
-			     message, size);
-	return stopper->evict(c, message, size);
-}
-
-/* Above its own level nothing more can be learnt: it was asked there first. */
-static int learn(struct worker_call *c, struct guard_outcome *out)
-{
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c);
 	unsigned level = c->order->level, own = policy_kind_level(c->worker->kind);
 
 	if (level == LEVEL_STOP && level != own)
 		worker_note(c, "stopped", "1");
-	return level == own && ops->learn ? ops->learn(c, out->message, sizeof(out->message))
-					  : 0;
+	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
+/* Level 4 of a kind that has another way to evict stops its unit or container, which resume
+ * starts again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c), *stopper;
 	unsigned level = c->order->level;
 
 	if (level > LEVEL_STOP)
-		return c->set->kill ? c->set->kill(c, out->message, sizeof(out->message))
-				    : lacks("be ended", out->message, sizeof(out->message));
+		return c->set->kill ? c->set->kill(c) : unsupported(c, "be killed");
 	if (level <= 1)
 		return level == 0 ? 0 : do_close(c, out);
-	if (ops->evict && level == policy_kind_level(c->worker->kind))
-		return ops->evict(c, out->message, sizeof(out->message));
-	if (level == LEVEL_STOP)
-		return stop(c, out->message, sizeof(out->message));
-	snprintf(out->message, sizeof(out->message),
-		 "this kind of worker cannot be moved at level %u", level);
-	return -GW_E_NOSUPPORT;
+	if ((ops->evict || ops->posts[ORDER_EVICT]) &&
+	    level == policy_kind_level(c->worker->kind))
+		return call_adapter(c, ops->evict, ORDER_EVICT);
+	if (level == LEVEL_STOP) {
+		stopper = c->set->stopper(c->worker);
+		return stopper ? stopper->evict(c)
+			       : unsupported(c, "be stopped: neither match.unit nor "
+						"match.container names it");
+	}
+	return worker_fail(c, -GW_E_NOSUPPORT,
+			   "this kind of worker cannot be evicted at level %u", level);
 }
 
 static void sleep_ns(uint64_t ns)
@@ -136,68 +132,73 @@ static void sleep_ns(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-/* A server that was just started takes a while until it answers. */
-static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char *message,
-		      size_t size)
+static int check_alive(struct worker_call *c)
 {
-	int rc = ops->alive ? ops->alive(c, message, size) : 0;
+	const struct worker_ops *ops = adapter_of(c);
+
+	if (ops->alive)
+		return ops->alive(c);
+	return ops->alive_path ? worker_get(c, ops->alive_path) : 0;
+}
+
+/* A server that was just started does not answer at once. */
+static int wait_alive(struct worker_call *c)
+{
+	int rc = check_alive(c);
 
 	while ((rc == -GW_E_IO || rc == -GW_E_STATE) &&
-	       clock_mono_ns(clock_real()) + ASK_AGAIN_NS < c->deadline_ns) {
-		sleep_ns(ASK_AGAIN_NS);
-		rc = ops->alive(c, message, size);
+	       clock_mono_ns(clock_real()) + ALIVE_INTERVAL_NS < c->deadline_ns) {
+		sleep_ns(ALIVE_INTERVAL_NS);
+		rc = check_alive(c);
 	}
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note may be lost where the journal cannot be written: then
- * the level says so, and starting what runs does nothing. */
+/* Must its unit or container be started first?  The note is lost if the journal cannot be
+ * written; the level is known even then, and starting a unit that runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
 	char unused[8];
 
-	return stopper && stopper != c->set->of(c->worker->kind) &&
+	return stopper && stopper != adapter_of(c) &&
 	       (c->order->start || c->order->level == LEVEL_STOP ||
 		worker_noted(c, "stopped", 0, unused, sizeof(unused)));
 }
 
-/* Starts it if it must be, and asks whether it answers: 0 it does. */
+/* Starts it if necessary, and returns 0 if it answers. */
 static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
-	const size_t size = sizeof(out->message);
-	char *message = out->message;
 	int rc = 0;
 
 	if (start) {
-		rc = c->set->stopper(c->worker)->resume(c, message, size);
+		rc = c->set->stopper(c->worker)->resume(c);
 		if (c->set->started)
 			c->set->started(c);
-		return rc ? rc : wait_alive(c, ops, message, size);
+		return rc ? rc : wait_alive(c);
 	}
-	if (ops->alive && !policy_kind_is(c->worker->kind, KIND_ENDS))
-		rc = ops->alive(c, message, size);
+	if (!policy_kind_is(c->worker->kind, KIND_STOPS_PROCESS))
+		rc = check_alive(c);
 	out->no_answer = rc != 0;
 	return rc;
 }
 
 static int do_resume(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c);
 	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
 	int rc;
 
-	if (!ops->resume)
-		return lacks("be brought back", out->message, sizeof(out->message));
+	if (!ops->resume && !ops->posts[ORDER_RESUME])
+		return unsupported(c, "be resumed");
 	rc = make_ready(c, start, out);
 	if (rc)
 		return rc;
-	out->message[0] = '\0';
-	if (!start || !lazy) /* else it loads by itself when somebody asks it */
-		rc = ops->resume(c, out->message, sizeof(out->message));
+	c->message[0] = '\0';
+	if (!start || !lazy) /* else it loads its model with the next request */
+		rc = call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
-		c->state[0] = '\0';
+		c->notes[0] = '\0';
 	return rc;
 }
 
@@ -206,30 +207,20 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* Keeping may take as long as a disk does. */
-static bool is_late(const struct worker_call *c, struct guard_outcome *out)
-{
-	if (clock_mono_ns(clock_real()) < c->deadline_ns)
-		return false;
-	snprintf(out->message, sizeof(out->message),
-		 "nothing was done: the journal was not written in time");
-	return true;
-}
-
-/* kept: the notes as they are in the journal; NULL: they are there as they will be.  True: they must be kept
- * before it goes on. */
+/* kept: the notes as they are in the journal; NULL: the journal already has what this order
+ * will note.  True: the notes have changed and must be written before the order continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
 	int rc = c->set->begin ? c->set->begin(c) : 0;
 
 	if (!rc && learns)
-		rc = learn(c, out);
-	more = !rc && learns && strcmp(c->state, kept) != 0;
+		rc = learn(c);
+	more = !rc && learns && strcmp(c->notes, kept) != 0;
 	if (!rc && !more)
 		rc = verbs[c->order->verb](c, out);
 	if (rc == -GW_E_NOMEM)
-		snprintf(out->message, sizeof(out->message), "no memory");
+		worker_fail(c, rc, "out of memory");
 	if (c->set->end)
 		c->set->end(c);
 	out->ok = rc == 0;
@@ -241,29 +232,32 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 		      struct guard_outcome *out)
 {
 	*out = (struct guard_outcome){ .order = c->order->id };
+	c->message = out->message;
+	c->message_size = sizeof(out->message);
 	if (a->policy->mode != GUARD_ENFORCE) {
-		snprintf(out->message, sizeof(out->message),
-			 "nothing is done: mode is not enforce");
+		worker_fail(c, 0, "nothing was done: mode is not enforce");
 		return false;
 	}
-	if (!kept && is_late(c, out))
+	if (!kept && clock_mono_ns(clock_real()) >= c->deadline_ns) { /* a disk can be slow */
+		worker_fail(c, 0, "nothing was done: the journal was not written in time");
 		return false;
+	}
 	return learn_and_do(c, kept, out);
 }
 
-/* ---- threads */
+/* ---- threads ---- */
 
-/* Told after the outcome is in its slot, under the lock: who was told finds it. */
-static void tell(const struct action *a)
+/* Called with the lock after the outcome is in its slot, so that the reader finds it. */
+static void notify(const struct action *a)
 {
 	uint64_t one = 1;
 
-	/* An eventfd that is full is one that has been told. */
+	/* An eventfd that is full is readable already. */
 	if (a->notify_fd >= 0 && write(a->notify_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
-static struct slot *oldest(struct action *a)
+static struct slot *oldest_queued(struct action *a)
 {
 	struct slot *found = NULL;
 
@@ -273,8 +267,9 @@ static struct slot *oldest(struct action *a)
 	return found;
 }
 
-/* With the lock; without it while the worker is called.  The order stays as it is until then. */
-static void serve(struct action *a, struct slot *s)
+/* Called with the lock, which is released while the worker is called; the order does not change
+ * meanwhile. */
+static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks = s->callbacks;
@@ -284,8 +279,8 @@ static void serve(struct action *a, struct slot *s)
 		.worker = &a->policy->worker[s->order.worker],
 		.order = &s->order,
 		.deadline_ns = s->order.deadline_ns,
-		.state = notes,
-		.state_size = sizeof(notes),
+		.notes = notes,
+		.notes_size = sizeof(notes),
 		.callbacks = s->has_callbacks ? &callbacks : NULL,
 		.facts = a->facts,
 		.root = &a->root,
@@ -296,49 +291,37 @@ static void serve(struct action *a, struct slot *s)
 	memcpy(notes, s->notes, sizeof(notes));
 	memcpy(kept, s->notes, sizeof(kept));
 	s->state = RUNNING;
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	more = carry_out(a, &call, is_kept ? NULL : kept, &outcome);
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	memcpy(s->notes, notes, sizeof(notes));
 	s->outcome = outcome;
 	s->state = more ? LEARNT : DONE;
-	tell(a);
+	notify(a);
 }
 
-static void *run(void *arg)
+static void action_run(void *arg)
 {
 	struct action *a = arg;
 	struct slot *s;
 
-	pthread_mutex_lock(&a->lock);
-	while (!a->stopping) {
-		s = oldest(a);
+	mailbox_lock(&a->box);
+	while (!a->box.stop) {
+		s = oldest_queued(a);
 		if (s) {
-			serve(a, s);
+			run_order(a, s);
 			continue;
 		}
 		a->idle++;
-		pthread_cond_wait(&a->work, &a->lock);
+		mailbox_wait(&a->box, UINT64_MAX);
 		a->idle--;
 	}
-	a->threads--;
-	pthread_cond_broadcast(&a->ended);
-	pthread_mutex_unlock(&a->lock);
-	return NULL;
+	mailbox_unlock(&a->box);
 }
 
-static int start_thread(struct action *a)
-{
-	if (thread_start(&a->id[a->started], 0, run, a) != 0)
-		return -GW_E_NOMEM;
-	a->started++;
-	a->threads++;
-	return 0;
-}
+/* ---- the caller's side ---- */
 
-/* ---- the main thread's side */
-
-static unsigned queued(const struct action *a)
+static unsigned count_queued(const struct action *a)
 {
 	unsigned n = 0;
 
@@ -347,22 +330,22 @@ static unsigned queued(const struct action *a)
 	return n;
 }
 
-/* To the end of the queue; a thread is there, or is started if it can be. */
+/* Adds to the end of the queue, and starts a thread if none is free. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
 
-	if (a->idle <= queued(a) && a->started < THREADS_MAX)
-		rc = start_thread(a);
-	if (rc && a->started == 0)
+	if (a->idle <= count_queued(a) && a->box.started < MAILBOX_THREADS)
+		rc = mailbox_start(&a->box, 0, action_run, NULL, a);
+	if (rc && a->box.started == 0)
 		return rc;
 	s->turn = ++a->turn;
 	s->state = QUEUED;
-	pthread_cond_signal(&a->work);
+	mailbox_wake(&a->box);
 	return 0;
 }
 
-static int take(struct action *a, const struct guard_order *o)
+static int queue_order(struct action *a, const struct guard_order *o)
 {
 	struct slot *s = &a->slot[o->worker];
 
@@ -379,9 +362,9 @@ int action_order(struct action *a, const struct guard_order *o)
 
 	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
 		return -GW_E_ARG;
-	pthread_mutex_lock(&a->lock);
-	rc = take(a, o);
-	pthread_mutex_unlock(&a->lock);
+	mailbox_lock(&a->box);
+	rc = queue_order(a, o);
+	mailbox_unlock(&a->box);
 	return rc;
 }
 
@@ -389,7 +372,7 @@ bool action_next_outcome(struct action *a, struct guard_outcome *ret)
 {
 	bool found = false;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	for (unsigned i = 0; i < POLICY_WORKERS && !found; i++) {
 		if (a->slot[i].state != DONE)
 			continue;
@@ -397,7 +380,7 @@ bool action_next_outcome(struct action *a, struct guard_outcome *ret)
 		a->slot[i].state = FREE;
 		found = true;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return found;
 }
 
@@ -405,11 +388,11 @@ bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
 {
 	bool is;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	is = worker < POLICY_WORKERS && a->slot[worker].state == LEARNT;
 	if (is)
 		*ret = a->slot[worker].order;
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return is;
 }
 
@@ -417,32 +400,32 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 {
 	struct slot *s = &a->slot[worker];
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	s->kept = true;
 	if (why_not) {
 		s->outcome.ok = s->outcome.retry = false;
 		snprintf(s->outcome.message, sizeof(s->outcome.message), "%s", why_not);
 		s->state = DONE;
-		tell(a);
+		notify(a);
 	} else {
-		enqueue(a, s); /* a thread is there: it has learnt on one */
+		enqueue(a, s); /* this cannot fail: a thread exists, it ran learn */
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)
 {
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	snprintf(out, size, "%s", worker < POLICY_WORKERS ? a->slot[worker].notes : "");
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 void action_set_notes(struct action *a, unsigned worker, const char *notes)
 {
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	if (worker < POLICY_WORKERS)
 		snprintf(a->slot[worker].notes, sizeof(a->slot[worker].notes), "%s", notes);
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c)
@@ -450,7 +433,7 @@ int action_set_callbacks(struct action *a, unsigned worker, const struct worker_
 	struct slot *s = &a->slot[worker < POLICY_WORKERS ? worker : 0];
 	int rc = worker < POLICY_WORKERS ? 0 : -GW_E_ARG;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	if (!rc && s->state == RUNNING)
 		rc = -GW_E_STATE;
 	if (!rc) {
@@ -458,18 +441,18 @@ int action_set_callbacks(struct action *a, unsigned worker, const struct worker_
 		if (c)
 			s->callbacks = *c;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return rc;
 }
 
 void action_set_facts(struct action *a, const struct worker_facts *f)
 {
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	a->facts = *f;
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
-static bool idle(const struct action *a)
+static bool all_free(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (a->slot[i].state != FREE)
@@ -477,7 +460,8 @@ static bool idle(const struct action *a)
 	return true;
 }
 
-/* Who of those from at on is where: the one that is wanted there, or one that nobody wants. */
+/* The slot, from position at on, that belongs at that position; for a new worker one that no
+ * worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -493,7 +477,7 @@ static unsigned find_slot(const int *is, const int *from, unsigned workers, unsi
 	return at;
 }
 
-/* In place: a slot is large, and this must not fail. */
+/* Sorts in place: a slot is large, and this must not fail. */
 static void sort_slots(struct action *a, const int *from, unsigned workers)
 {
 	int is[POLICY_WORKERS];
@@ -520,9 +504,9 @@ bool action_idle(struct action *a)
 {
 	bool is;
 
-	pthread_mutex_lock(&a->lock);
-	is = idle(a);
-	pthread_mutex_unlock(&a->lock);
+	mailbox_lock(&a->box);
+	is = all_free(a);
+	mailbox_unlock(&a->box);
 	return is;
 }
 
@@ -530,28 +514,14 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 {
 	int rc = -GW_E_STATE;
 
-	pthread_mutex_lock(&a->lock);
-	if (idle(a)) {
+	mailbox_lock(&a->box);
+	if (all_free(a)) {
 		sort_slots(a, from, p->workers);
 		a->policy = p;
 		rc = 0;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return rc;
-}
-
-static int init_locks(struct action *a)
-{
-	pthread_condattr_t attr;
-
-	if (pthread_condattr_init(&attr) != 0)
-		return -GW_E_NOMEM;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&a->lock, NULL);
-	pthread_cond_init(&a->work, NULL);
-	pthread_cond_init(&a->ended, &attr);
-	pthread_condattr_destroy(&attr);
-	return 0;
 }
 
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
@@ -560,15 +530,11 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	struct action *a = calloc(1, sizeof(*a));
 	int rc = a ? root_open(&a->root, NULL) : -GW_E_NOMEM;
 
-	if (!rc) {
-		rc = init_locks(a);
-		if (rc)
-			root_close(&a->root);
-	}
 	if (rc) {
 		free(a);
 		return rc;
 	}
+	(void)mailbox_init(&a->box, 0);
 	a->policy = p;
 	a->set = set;
 	a->notify_fd = notify_fd;
@@ -577,14 +543,15 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* Is an order under way that must not be cut short?  A checkpoint would break the process that it is of. */
+/* Does an order run that must not be interrupted?  An interrupted checkpoint would break its
+ * process. */
 static bool must_wait(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
 		const struct slot *s = &a->slot[i];
 
 		if (s->state == RUNNING &&
-		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_WHOLE))
+		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_ATOMIC))
 			return true;
 	}
 	return false;
@@ -592,32 +559,20 @@ static bool must_wait(const struct action *a)
 
 int action_free(struct action *a, uint64_t timeout_ns)
 {
-	uint64_t until = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec t = clock_timespec(until);
-	bool left;
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
 
 	if (!a)
 		return 0;
-	pthread_mutex_lock(&a->lock);
-	a->stopping = true;
-	pthread_cond_broadcast(&a->work);
-	while (a->threads > 0) {
-		if (must_wait(a))
-			pthread_cond_wait(&a->ended, &a->lock);
-		else if (pthread_cond_timedwait(&a->ended, &a->lock, &t) == ETIMEDOUT)
-			break;
-	}
-	left = a->threads > 0;
+	mailbox_request_stop(&a->box);
+	mailbox_lock(&a->box);
+	while (a->box.running &&
+	       mailbox_wait_news(&a->box, must_wait(a) ? UINT64_MAX : until_ns))
+		;
 	a->notify_fd = -1; /* the caller may close it now */
-	pthread_mutex_unlock(&a->lock);
-	if (left)
+	/* Joined, not only counted: libraries that the threads used clean up as they end. */
+	if (mailbox_join(&a->box) != 0)
 		return -GW_E_STATE;
-	/* Joined, not only counted: libraries that they used clean up as they end. */
-	for (unsigned i = 0; i < a->started; i++)
-		pthread_join(a->id[i], NULL);
-	pthread_cond_destroy(&a->work);
-	pthread_cond_destroy(&a->ended);
-	pthread_mutex_destroy(&a->lock);
+	mailbox_done(&a->box);
 	root_close(&a->root);
 	free(a);
 	return 0;

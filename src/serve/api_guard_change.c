@@ -53,15 +53,15 @@ static bool read_wish(struct json_request *b, enum verb verb, struct wish *w, ch
 	return false;
 }
 
-static enum guard_ask ask_of(enum verb verb, const struct wish *w)
+static enum guard_request ask_of(enum verb verb, const struct wish *w)
 {
 	switch (verb) {
-	case EVICT: return ASK_EVICT;
-	case RESUME: return w->force ? ASK_RESUME_NOW : ASK_RESUME;
-	case RELEASE: return ASK_RELEASE;
+	case EVICT: return REQUEST_EVICT;
+	case RESUME: return w->force ? REQUEST_RESUME_NOW : REQUEST_RESUME;
+	case RELEASE: return REQUEST_RELEASE;
 	default:
-		return w->state && strcmp(w->state, "active") == 0 ? ASK_HOLD_ACTIVE
-								   : ASK_HOLD_EVICTED;
+		return w->state && strcmp(w->state, "active") == 0 ? REQUEST_HOLD_ACTIVE
+								   : REQUEST_HOLD_EVICTED;
 	}
 }
 

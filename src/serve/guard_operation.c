@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *guard_operation_word(enum guard_ask what)
+const char *guard_operation_word(enum guard_request what)
 {
 	static const char *const word[] = { "evict",       "resume",  "hold evicted",
 					    "hold active", "release", "resume now" };
@@ -24,7 +24,8 @@ static bool is_of(const struct guard_operation *x, const char *worker)
 }
 
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
-						      const char *worker, enum guard_ask what)
+						      const char *worker,
+						      enum guard_request what)
 {
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		if (is_of(&o->ring[i], worker) && o->ring[i].what == what &&
@@ -35,15 +36,15 @@ const struct guard_operation *guard_operation_running(const struct guard_operati
 
 /* ---- what ends one ---- */
 
-static bool wants_out(enum guard_ask what)
+static bool wants_out(enum guard_request what)
 {
-	return what == ASK_EVICT || what == ASK_HOLD_EVICTED;
+	return what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED;
 }
 
 /* Is the worker where it was wanted? */
-static bool reached(enum guard_ask what, enum guard_state s)
+static bool reached(enum guard_request what, enum guard_state s)
 {
-	if (what == ASK_RELEASE)
+	if (what == REQUEST_RELEASE)
 		return true;
 	if (wants_out(what))
 		return s == STATE_EVICTED || s == STATE_QUIET || s == STATE_ABSENT;
@@ -71,7 +72,8 @@ static void supersede(struct guard_operations *o, const char *worker, uint64_t i
 }
 
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
-			   enum guard_ask what, const struct guard_status *s, uint64_t wall_ns)
+			   enum guard_request what, const struct guard_status *s,
+			   uint64_t wall_ns)
 {
 	struct guard_operation *x;
 

@@ -6,7 +6,7 @@
 #ifndef GW_SERVE_GUARD_OPERATION_H
 #define GW_SERVE_GUARD_OPERATION_H
 
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 
 #define GUARD_OPERATIONS 64
 
@@ -15,7 +15,7 @@ enum guard_operation_state { OPERATION_RUNNING, OPERATION_DONE, OPERATION_FAILED
 struct guard_operation {
 	uint64_t id; /* 0: none */
 	char worker[64];
-	enum guard_ask what;
+	enum guard_request what;
 	enum guard_operation_state state;
 	uint64_t since_wall_ns, ended_wall_ns; /* 0: it runs */
 	char message[280];
@@ -26,17 +26,19 @@ struct guard_operations {
 	uint64_t begun; /* so many since the start */
 };
 
-const char *guard_operation_word(enum guard_ask what);                /* "hold evicted" */
+const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
 /* The one that runs for the same wish of the same worker; NULL: none.  To ask again is not to begin again. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
-						      const char *worker, enum guard_ask what);
+						      const char *worker,
+						      enum guard_request what);
 
 /* A wish that was accepted, with the worker as it is after it.  Others of this worker that still run end as
  * failed: this took their place. */
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
-			   enum guard_ask what, const struct guard_status *s, uint64_t wall_ns);
+			   enum guard_request what, const struct guard_status *s,
+			   uint64_t wall_ns);
 
 /* Something was decided about the worker. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,

@@ -54,10 +54,10 @@ static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
 /* What is promised to others on it and not taken yet. */
 static uint64_t reserved(const struct guard_view *g, const char *uuid)
 {
-	struct guard_room room;
+	struct guard_reservation room;
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; guard_room(g->guard, i, &room); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id && strcmp(room.gpu, uuid) == 0)
 			bytes += room.left_bytes;
 	return bytes;
@@ -88,5 +88,5 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 	if (at < 0)
 		return;
 	for (unsigned k = 0; k < g->policy->workers; k++)
-		add_worker(g, guard_leaves_as(g->guard, k), (unsigned)at, ret);
+		add_worker(g, guard_leaves_nth(g->guard, k), (unsigned)at, ret);
 }

@@ -9,9 +9,9 @@
 #include "guard_operation.h"
 
 #include "guard/capacity.h"
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 #include "guard/health.h"
-#include "guard/tally.h"
+#include "guard/guard_counters.h"
 
 #include <math.h>
 #include <string.h>
@@ -71,16 +71,17 @@ struct guard_view {
 	struct guard_view_counts counts;
 	const char *kernel_log; /* "ok", or why Xids of before the start are not known */
 	const struct guard_operations *operations; /* NULL in tests: none */
-	const struct tally *tally; /* over restarts too; NULL in tests: nothing was counted */
-	const char *journal;       /* "ok", or why evictions above level 2 are refused */
+	const struct guard_counters
+		*tally;      /* over restarts too; NULL in tests: nothing was counted */
+	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 
 /* What people ask; the main thread. */
 struct guard_view_ops {
-	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  ask: 0 with
+	/* As guard_request(), guard_reserve(), guard_reservation_ready(), guard_release(); what follows is begun at once.  ask: 0 with
 	 * a sentence where it is so and is not in the file.  reserve: also -GW_E_ARG, no such process is seen, with a
 	 * sentence. */
-	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
+	int (*ask)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		   const struct guard_asker *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
 		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,

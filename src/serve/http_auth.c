@@ -2,7 +2,7 @@
  * the time of a comparison tells nothing of it. */
 #include "http_impl.h"
 
-#include "base/secret.h"
+#include "base/file.h"
 #include "base/sha256.h"
 
 #include <string.h>

@@ -180,12 +180,12 @@ static void figures(struct page *p)
 
 /* ---- instances and processes ---- */
 
-static void instance_number(struct labels *l, const char *name, unsigned number)
+static void instance_number(struct labels *l, const char *name, int number)
 {
-	if (number == UINT32_MAX)
+	if (number < 0)
 		labels_add(l, name, NULL);
 	else
-		labels_add_number(l, name, number);
+		labels_add_number(l, name, (unsigned)number);
 }
 
 static void instance_labels(struct labels *l, const struct gw_mig *g)
@@ -205,10 +205,10 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 	struct labels l;
 
 	for (unsigned k = 0; d->state == GW_DEVICE_OK && k < d->mig_count; k++) {
-		const struct gw_mig *g = &d->mig[k];
+		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* who would it be? */
+		    (!*g->uuid && g->gpu_instance < 0)) /* no label would identify it */
 			continue;
 		instance_labels(&l, g);
 		metrics_sample(&p->t, p->base[i], l.text,

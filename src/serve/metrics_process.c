@@ -40,9 +40,9 @@ static void add(struct groups *g, const struct gw_process *p)
 	/* One that would be mistaken for the remainder is part of it. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find(g, name, user);
 	if (row)
-		row->bytes += p->memory_bytes;
+		row->bytes += (uint64_t)p->memory_bytes;
 	else
-		g->other += p->memory_bytes;
+		g->other += (uint64_t)p->memory_bytes;
 }
 
 static struct group *largest(struct groups *g)

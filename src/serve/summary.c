@@ -13,7 +13,7 @@ static enum gw_absence silence(const struct gw_snapshot *snap)
 	enum gw_cause cause = gw_snapshot_status(snap)->cause;
 
 	if (d)
-		return device_silence(d->state, d->cause);
+		return device_absence(d->state, d->cause);
 	if (cause == GW_CAUSE_STALLED)
 		return GW_ABSENT_STALLED;
 	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER

@@ -3,12 +3,11 @@ import json
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
 from support import (FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward,
-                     until_caught)
+                     until_caught, until_measuring)
 from test_terminal import on_terminal
 
 IDLE = "--simulate=idle-h200"
@@ -38,7 +37,7 @@ def test_an_idle_gpu_has_one_and_it_is_kept(env):
     assert shown[0]["power_watts"] == b["power_watts"]
     assert shown[0]["taken_utc"] == b["taken_utc"]
     assert shown[1]["power_watts"] is None
-    assert shown[1]["message"] == "none was taken"
+    assert shown[1]["message"] == "none is stored"
 
 
 def test_runs_of_one_result_are_told_above_idle_as_one_mean(env, tmp_path):
@@ -133,13 +132,13 @@ def test_a_folder_that_cannot_be_written_is_told(env):
     env["XDG_CACHE_HOME"] = "/proc/none"
     done = gpuward("baseline", IDLE, *SHORT, env=env)
     assert done.returncode == FAILED
-    assert "/proc/none cannot be made" in done.stderr
+    assert "/proc/none cannot be created" in done.stderr
 
 
 def test_ctrl_c_ends_it_and_keeps_nothing(env):
     p = subprocess.Popen([str(PROGRAM), "baseline", IDLE], env=env, stderr=subprocess.PIPE, text=True)
     until_caught(p, signal.SIGINT)
-    time.sleep(0.5)
+    until_measuring(p)
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=TIMEOUT)
     assert p.returncode == FAILED

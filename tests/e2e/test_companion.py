@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import pytest
 
 import service
 import support
+from support import wait
 from worker import GIB, World, ticks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: users other than our own")
@@ -28,13 +30,6 @@ CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
 NOBODY = 65534   # runs the guard
 OTHER = 65533    # a stranger
 OWNER = 65532    # owns the worker
-
-
-def wait(true, what, seconds=support.TIMEOUT):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def name(pid, shift=0):
@@ -176,10 +171,10 @@ def companion():
             c.stop()
 
 
-WORKER = """import signal, sys, time
+WORKER = """import signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: open(sys.argv[1], 'a').write('x'))
 open(sys.argv[1], 'a').close()
-while True: time.sleep(100)
+while True: signal.pause()
 """
 
 
@@ -217,7 +212,7 @@ def test_nothing_is_allowed_without_a_file_or_in_one_that_others_can_write(compa
     companion.allow("unit a.service")
     companion.file.chmod(0o666)
     for uid in (0, NOBODY):
-        assert "can be written by others" in companion.ask("unit 1000 stop a.service\n", uid=uid)
+        assert "is writable by other users" in companion.ask("unit 1000 stop a.service\n", uid=uid)
     companion.file.unlink()
     assert "nothing is allowed" in companion.ask("unit 1000 stop a.service\n", uid=0)
     assert not (companion.path / "units").exists()
@@ -262,7 +257,7 @@ def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
     companion.cuda_process(worker.pid)
     stale = name(worker.pid, shift=1)
     assert companion.ask(f"signal 10 {stale}\n") == "ok 0 "
-    assert "is another one now" in companion.ask(f"checkpoint 1000 {stale}\n")
+    assert "is now another process" in companion.ask(f"checkpoint 1000 {stale}\n")
     companion.cuda_process(worker.pid, 2)
     assert companion.ask(f"restore 1000 {stale}\n") == "ok 0 "
     assert companion.calls() == [] and worker.said.read_text() == ""
@@ -273,7 +268,7 @@ def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
 def test_threads_and_the_kernels_own_are_told_apart(companion, worker):
     companion.allow("signal uid=0", f"signal uid={OWNER}")
     if pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n":
-        assert "the kernel's" in companion.ask(f"signal 10 {name(2)}\n", uid=0)
+        assert "a kernel thread" in companion.ask(f"signal 10 {name(2)}\n", uid=0)
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
@@ -282,7 +277,7 @@ def test_threads_and_the_kernels_own_are_told_apart(companion, worker):
     finally:
         over.set()
         thread.join()
-    assert f"is a thread of process {os.getpid()}: name that" in said, said
+    assert f"is a thread of process {os.getpid()}: use that pid" in said, said
 
 
 def test_units_are_stopped_and_started_where_a_line_names_them(companion):
@@ -352,11 +347,12 @@ def test_a_checkpoint_goes_on_when_the_client_hangs_up_and_when_it_is_told_to_en
     guard = companion.begin("evict:3", **told)
     wait(lambda: f"holding {worker.pid}" in companion.calls(), "it is under way")
     # Nobody else works on that process meanwhile, and others are served.
-    assert "worked on for another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
+    assert "in use by another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
     guard.kill()
     guard.communicate()
     companion.child.terminate()
-    time.sleep(0.1)
+    status = pathlib.Path(f"/proc/{companion.child.pid}/status")  # the signal is taken, no longer pending
+    wait(lambda: not int(re.search(r"ShdPnd:\s*(\w+)", status.read_text())[1], 16), "the signal to be taken")
     assert companion.child.poll() is None
     hold.unlink()
     assert companion.child.wait(support.TIMEOUT) == 0
@@ -374,7 +370,7 @@ def test_one_that_is_killed_half_way_is_told_and_what_it_began_is_undone(compani
     for pid in companion.children():
         os.kill(pid, signal.SIGKILL)
     outcome = json.loads(guard.communicate(timeout=support.TIMEOUT)[0])
-    assert not outcome["ok"] and outcome["retry"] and "ended before it had answered" in outcome["message"]
+    assert not outcome["ok"] and outcome["retry"] and "ended before it answered" in outcome["message"]
     assert companion.state(worker.pid) == 0  # not left locked
     hold.unlink()
     assert companion.order("evict:3", **told)["ok"]
@@ -388,14 +384,14 @@ def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
     companion.start()
     os.chmod(companion.socket, 0o600)
     outcome = companion.order("evict:4", kind="systemd", unit="w.service")
-    assert not outcome["ok"] and "may not speak to the companion" in outcome["message"]
+    assert not outcome["ok"] and "may not connect to the companion" in outcome["message"]
 
 
 @pytest.mark.parametrize("answer, retry, words", [
-    (b"", True, "ended before it had answered"),
-    (b"taken\n", True, "ended before it had answered"),
-    (b"taken\nperhaps\n", True, "ended before it had answered"),
-    (b"x" * 9000, True, "ended before it had answered"),
+    (b"", True, "ended before it answered"),
+    (b"taken\n", True, "ended before it answered"),
+    (b"taken\nperhaps\n", True, "ended before it answered"),
+    (b"x" * 9000, True, "ended before it answered"),
     (b"no 8 \x1b[31mlate\n", False, "?[31mlate"),
     (b"no 12 busy\n", True, "busy"),
     (None, False, "did not answer in time"),
@@ -444,7 +440,7 @@ def test_garbage_is_refused(companion, text):
 def test_a_request_that_does_not_come_whole_is_given_up(companion):
     companion.allow("unit a.service")
     begun = time.monotonic()
-    assert "did not arrive whole" in companion.ask("unit 1000 stop a.serv")
+    assert "the request is incomplete" in companion.ask("unit 1000 stop a.serv")
     assert time.monotonic() - begun > 1
     assert companion.ask("unit 1000 stop a.service\n") == "ok 1 "
 
@@ -459,7 +455,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(companion, worker):
             s.connect(companion.socket)
             s.sendall(text.encode())
     companion.child.send_signal(signal.SIGCONT)
-    wait(lambda: companion.log().count("nobody waits for it any more") == 3, "all three are refused")
+    wait(lambda: companion.log().count("the client closed the connection") == 3, "all three are refused")
     assert not (companion.path / "units").exists()
     assert worker.said.read_text() == "" and companion.calls() == []
 

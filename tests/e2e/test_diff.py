@@ -99,7 +99,12 @@ def test_every_fact_that_is_looked_for_stands_in_a_result(tmp_path):
     assert done.returncode == OK, done.stderr
     doc = json.loads((tmp_path / "r.json").read_text())
     tables = re.findall(r"difference_(\w+)\[\] = \{(.*?)\n\};", (TOP / "src/cli/difference_things.c").read_text(), re.S)
-    paths = [where.get(name, "") + path for name, rows in tables for path in re.findall(r'\{ "([^"]+)"', rows)]
+    paths = [where.get(name, "") + path for name, rows in tables for path in re.findall(r'\{ "([^"]+)",', rows)]
+    energy = (TOP / "include/gpuward/energy.def").read_text()
+    paths += [device + key for key, title in re.findall(
+        r'^GW_\w+\(\w+, \w+, "([^"]*)",[^)]*?\bDIFF(?:_RATIO)?\(\s*("[^"]+")', energy, re.M)]
+    words = (TOP / "include/gpuward/words.def").read_text()
+    paths += [f"{device}throttle.{key}_seconds" for key in re.findall(r'^GW_THROTTLE\(\w+, "(\w+)"', words, re.M)]
     assert len(tables) == 6 and len(paths) > 90
     for path in paths:
         at = doc

@@ -10,24 +10,20 @@ import pytest
 
 import guarded
 import support
+from guarded import Guarded
 from service import Service
-from guarded import SHORT, Guarded
 from synthetic import reader
 from worker import GIB, World
 
 SHARED = 13
 
 
-def configure(worker, mode, more):
-    return f'[guard]\nmode = "{mode}"\nsimulated = true\n{SHORT}\n' + worker.table("ollama", "ollama", more)
-
-
 @contextlib.contextmanager
-def guarding(path, mode="enforce", more="", **kw):
+def guarding(path, mode="enforce", keys=None, **kw):
     """A world with a worker on the first of its two GPUs, and a service that guards it."""
     world = World(path, more='[[gpu]]\nprofile = "rtx4090"\n')
-    with guarded.held(world, "Ollama", 10 * GIB, models=["llama3:8b"], **kw) as worker:
-        with Guarded(world, configure(worker, mode, more)) as s:
+    with guarded.held(world, "ollama", 10 * GIB, models=["llama3:8b"], **kw) as worker:
+        with Guarded(world, guarded.configure(worker.table("ollama", **(keys or {})), mode=mode)) as s:
             s.world, s.held_worker, s.path_of = world, worker, path
             s.until("active")
             yield s
@@ -212,7 +208,7 @@ def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
 
 
 def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):
-    with guarding(tmp_path, more='gpus = ["0"]') as s:
+    with guarding(tmp_path, keys={"gpus": ["0"]}) as s:
         done, doc = measure(s, "--gpu=1")
         assert done.returncode == 0 and doc["clean_room"]["workers"] == []
         assert "no worker of the guard uses these GPUs, so none has to leave" in done.stderr
@@ -223,7 +219,7 @@ def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):
 
 
 def test_a_worker_that_is_where_it_should_not_be_leaves_too(tmp_path):
-    with guarding(tmp_path, more='gpus = ["1"]') as s:
+    with guarding(tmp_path, keys={"gpus": ["1"]}) as s:
         _, doc = measure(s, "--gpu=0")
         assert [w["name"] for w in doc["clean_room"]["workers"]] == ["ollama"]
 

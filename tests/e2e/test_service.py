@@ -6,7 +6,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 
 import pytest
 import requests
@@ -53,7 +52,7 @@ def test_it_says_where_it_is_and_ends_on_sigterm():
         assert s.url.startswith("http://127.0.0.1:")
         assert s.get("/healthz").status_code == 200
         assert s.stop() == 0
-        assert "listening" in s.messages() and "ended" in s.messages()
+        assert "listening" in s.messages() and "stopped" in s.messages()
 
 
 def test_ctrl_c_ends_it_as_well():
@@ -149,7 +148,7 @@ def test_a_call_that_hangs_harms_nobody_else(tmp_path):
         ticks = s.get("/api/v1/self").json()["ticks"]
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > ticks + 2)  # the other GPU is still read
         threads = s.get("/api/v1/self").json()["threads"]
-        time.sleep(1)
+        s.ticks()
         assert s.get("/api/v1/self").json()["threads"] == threads
         assert s.stop() == 0  # even so
 
@@ -211,18 +210,18 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         with open(s.config, "w") as f:
             f.write("[log]\nlevel = 'debug'\n[service]\ninterval = '200ms'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "read anew" in s.messages())
+        s.wait(lambda: "was reloaded" in s.messages())
         s.wait(lambda: s.get("/api/v1/self").json()["interval_seconds"] == 0.2)
         assert "next start" not in s.messages()
         with open(s.config, "w") as f:
             f.write("[service]\ninterval = '200ms'\n[guard]\nmode = 'dry-run'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "the guard goes by the new configuration" in s.messages())
+        s.wait(lambda: "the guard uses the new configuration" in s.messages())
         assert "next start" not in s.messages()
         with open(s.config, "w") as f:
             f.write("[log]\nlevle = 'info'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "stays in force" in s.messages())
+        s.wait(lambda: "stays in use" in s.messages())
         assert "gpuward.toml:2:1" in s.messages() and "level" in s.messages()
         assert s.get("/api/v1/self").json()["interval_seconds"] == 0.2
 
@@ -320,7 +319,7 @@ def test_metrics_are_written_for_node_exporter(tmp_path):
 def test_logs_are_json_when_asked():
     with Service("two-gpus", "--log-format", "json") as s:
         lines = [json.loads(t) for t in s.messages().splitlines()]
-        assert any(x["msg"].startswith("nvml is open with 2 GPUs") for x in lines)
+        assert any(x["msg"].startswith("nvml opened with 2 GPUs") for x in lines)
 
 
 # ---- settings of GPUs

@@ -46,8 +46,8 @@ def test_the_drivers_are_let_go_before_it_sleeps_and_opened_after(bus):
             logind.signal(False)
             s.wait(lambda: not let_go(s) and logind.held() == 1)
             s.wait(lambda: s.get("/api/v1/snapshot").json()["devices"][0]["power_watts"] is not None)
-        assert told(s).count("the machine goes to sleep: the drivers are let go") == 2
-        assert told(s).count("the machine is awake: the drivers are opened again") == 2
+        assert told(s).count("the machine suspends; the drivers are released") == 2
+        assert told(s).count("the machine resumed; the drivers are opened again") == 2
 
 
 def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):

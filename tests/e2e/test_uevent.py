@@ -45,7 +45,7 @@ def test_a_gpu_that_is_unbound_is_not_held_and_one_that_is_bound_is_found():
     with own_network(), Service("two-gpus") as s:
         s.wait(lambda: states(s) == ["ok", "ok"])
         kernel_says("unbind")
-        s.wait(lambda: any("is being taken away" in e["text"] for e in s.get("/api/v1/events").json()["events"]))
+        s.wait(lambda: any("is being removed" in e["text"] for e in s.get("/api/v1/events").json()["events"]))
         s.wait(lambda: states(s) == ["closed", "closed"])
         kernel_says("bind")
         s.wait(lambda: states(s) == ["ok", "ok"])

@@ -15,8 +15,6 @@
 
 #include <math.h>
 
-/* ---- what others write ---- */
-
 static const unsigned char page[] = "<html>";
 const struct asset assets[] = {
 	{ "/", "text/html", page, page + 6, NULL, NULL },
@@ -37,12 +35,8 @@ const char *metrics_type(enum metrics_form form)
 
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form)
 {
-	(void)a;
-	(void)form;
 	buf_adds(out, "up 1\n");
 }
-
-/* ---- the daemon that is not there ---- */
 
 static struct {
 	struct api api;
@@ -50,7 +44,7 @@ static struct {
 	struct gw_process_list *processes;
 	struct gw_environment *env;
 	struct reply reply;
-	unsigned told, kept, forgotten, asked;
+	unsigned logged, kept, forgotten, asked;
 	unsigned begun, done; /* kept and forgotten of those that are open */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
@@ -58,7 +52,7 @@ static struct {
 	int ask_answer, ask_error;
 	bool ask_done; /* the engine does what it is asked, at the next look */
 	enum view_request what;
-	char kept_id[64], kept_json[65536], told_text[256], told_severity[16];
+	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
 
 static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
@@ -67,9 +61,6 @@ static inline int history(void *engine, const char *uuid, unsigned quantity, uin
 {
 	unsigned n = 0;
 
-	(void)engine;
-	(void)uuid;
-	(void)quantity;
 	for (uint64_t at = from; at < to && n < max; at += step, n++)
 		out[n] = (struct view_point){ at, step, 100 + n, 90, 110, n == 1 ? 0 : 5 };
 	*ret_step = step;
@@ -79,7 +70,6 @@ static inline int history(void *engine, const char *uuid, unsigned quantity, uin
 static inline int events(void *engine, uint64_t after, unsigned max,
 			 void (*each)(void *arg, const struct view_event *e), void *arg)
 {
-	(void)engine;
 	if (after == UINT64_MAX)
 		after = max < 5 ? 5 - max : 0;
 	for (uint64_t id = after + 1; id <= 5 && max--; id++)
@@ -88,19 +78,17 @@ static inline int events(void *engine, uint64_t after, unsigned max,
 	return 0;
 }
 
-static inline uint64_t tell(void *engine, const struct view_event *e)
+static inline uint64_t log_event(void *engine, const struct view_event *e)
 {
-	(void)engine;
-	t.told++;
-	snprintf(t.told_text, sizeof(t.told_text), "%s", e->text);
-	snprintf(t.told_severity, sizeof(t.told_severity), "%s", e->severity);
-	return 100 + t.told;
+	t.logged++;
+	snprintf(t.logged_text, sizeof(t.logged_text), "%s", e->text);
+	snprintf(t.logged_severity, sizeof(t.logged_severity), "%s", e->severity);
+	return 100 + t.logged;
 }
 
 static inline int keep(void *engine, const char *kind, const char *id, const char *json,
 		       size_t size)
 {
-	(void)engine;
 	assert_int_equal(strlen(json), size);
 	assert_true(size <= VIEW_DOCUMENT_MAX);
 	if (strcmp(kind, "window-open") == 0) {
@@ -122,7 +110,6 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 static inline int kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)engine;
 	if (strcmp(kind, "window-open") == 0) {
 		if (max && *t.begun_id)
 			each(arg, t.begun_id, t.begun_json);
@@ -134,15 +121,12 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 
 static inline void forget(void *engine, const char *kind, const char *id)
 {
-	(void)engine;
-	(void)id;
 	t.forgotten += strcmp(kind, "window") == 0;
 	t.done += strcmp(kind, "window-open") == 0;
 }
 
 static inline int ask(void *engine, enum view_request what)
 {
-	(void)engine;
 	t.asked++;
 	t.what = what;
 	return t.ask_answer ? t.ask_answer : (int)t.api.view.asks + 1;
@@ -157,7 +141,6 @@ static struct {
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size)
 {
-	(void)s;
 	assert_int_equal(topic, STREAM_WINDOW);
 	assert_string_equal(name, "window");
 	assert_null(memchr(json, '\n', size));
@@ -168,7 +151,7 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 
 static const struct view_ops ops = { .history = history,
 				     .events = events,
-				     .tell = tell,
+				     .tell = log_event,
 				     .keep = keep,
 				     .kept = kept,
 				     .forget = forget,
@@ -235,7 +218,7 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define api_test(f) cmocka_unit_test_teardown(f, end)
+#define API_TEST(name) TEST_WITH(name, NULL, end)
 
 /* Time goes on, the meter works, the engine takes its readings. */
 static inline void pass(uint64_t until_ns)

@@ -1,11 +1,13 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as decisions go, in stepped time.  A name begins with
- * the id of its row; tests/e2e/test_guard_accept.py has what needs processes, files and servers. */
+ * the id of its row; tests/e2e/test_guard*.py have what needs processes, files and servers. */
 #include "guard_world.h"
 
 #include "device/nvml_abi.h"
 #include "guard/health.h"
 
 #include <malloc.h>
+
+#include "test.h"
 
 #define ANY GUARD_STATES
 
@@ -38,12 +40,11 @@ static void desktop(struct world *o, uint64_t total)
 		GW_PROCESS_GRAPHICS | GW_PROCESS_COMPUTE;
 }
 
-static void a01_a_desktop_alone_never_evicts(void **state)
+TEST(a01_a_desktop_alone_never_evicts)
 {
 	const uint64_t total[] = { 24 * GIB, 9 * GIB };
 	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		desktop(&o, total[i]);
 		world_begin(&o);
@@ -54,11 +55,10 @@ static void a01_a_desktop_alone_never_evicts(void **state)
 	}
 }
 
-static void a01_the_original_rule_evicts_for_a_desktop(void **state)
+TEST(a01_the_original_rule_evicts_for_a_desktop)
 {
 	struct world o;
 
-	(void)state;
 	desktop(&o, 24 * GIB);
 	o.p.any = true;
 	world_begin(&o);
@@ -70,12 +70,11 @@ static void a01_the_original_rule_evicts_for_a_desktop(void **state)
 
 /* ---- A3: one comes and goes ---- */
 
-static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **state)
+TEST(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back)
 {
 	struct world o;
 	const struct guard_decision *d;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 100 * S)->sm_ratio = 0.43;
 	o.adaptive = true;
@@ -83,7 +82,7 @@ static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **stat
 	world_until(&o, 10 * S + 100 * MS + 300 * MS + S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_false(o.w[0].resident);
-	d = world_last(&o, "memory, no rule knows it");
+	d = world_last(&o, "memory, no rule matches it");
 	assert_non_null(d);
 	assert_int_equal(d->to, STATE_DRAIN);
 	assert_true(d->mono_ns <= WORLD_START + 10 * S + 450 * MS);
@@ -103,11 +102,10 @@ static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **stat
 	world_done(&o);
 }
 
-static void a03_with_the_original_keys_it_is_out_within_six_seconds(void **state)
+TEST(a03_with_the_original_keys_it_is_out_within_six_seconds)
 {
 	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t at = 20 * S + i * 100 * MS;
 
@@ -126,12 +124,11 @@ static void a03_with_the_original_keys_it_is_out_within_six_seconds(void **state
 
 /* ---- A4: one who cannot decide ---- */
 
-static void a04_a_contender_that_flickers_evicts_three_times_at_most(void **state)
+TEST(a04_a_contender_that_flickers_evicts_three_times_at_most)
 {
 	struct world o;
 	struct world_guest *t;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	t = world_guest(&o, "job", 0, 4 * GIB, 10 * S, 0);
 	t->on_ns = t->off_ns = 2 * S;
@@ -141,13 +138,12 @@ static void a04_a_contender_that_flickers_evicts_three_times_at_most(void **stat
 	world_done(&o);
 }
 
-static void a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet(void **state)
+TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
 {
 	struct world o;
 	struct world_guest *t;
 	double most = 0;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	t = world_guest(&o, "game", 0, 4 * GIB, 10 * S, 0);
 	t->on_ns = t->off_ns = 45 * S;
@@ -165,12 +161,11 @@ static void a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet(vo
 	world_done(&o);
 }
 
-static void a04_the_quiet_period_never_grows_past_ten_minutes(void **state)
+TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 {
 	struct world o;
 	double most = 0;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "now", 0, 4 * GIB, 0, 0);
 	o.guest[0].until_ns = 0;
@@ -214,13 +209,13 @@ static unsigned life(unsigned cut_at, bool written)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_true(o.w[0].resident);
 	assert_false(o.w[0].closed);
-	world_ask(&o, 0, ASK_HOLD_EVICTED, 100 * S);
+	world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	if (o.dead) {
 		bool lost = !written; /* it was never written, and nobody was told it was */
 
 		world_restart(&o);
 		if (lost)
-			world_ask(&o, 0, ASK_HOLD_EVICTED, 100 * S);
+			world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	}
 	world_until(&o, 200 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
@@ -235,11 +230,10 @@ static unsigned life(unsigned cut_at, bool written)
 	return writes;
 }
 
-static void a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not(void **state)
+TEST(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not)
 {
 	unsigned writes = life(0, false);
 
-	(void)state;
 	assert_true(writes >= 8);
 	for (unsigned i = 1; i <= writes; i++) {
 		life(i, false);
@@ -247,11 +241,10 @@ static void a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not(void **s
 	}
 }
 
-static void a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not(void **state)
+TEST(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
-	(void)state;
 	/* Also between an order that was carried out and its answer. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
@@ -270,11 +263,10 @@ static void a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not(void *
 	}
 }
 
-static void a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again(void **state)
+TEST(a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 2, 1); /* no GPU is declared */
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
@@ -291,22 +283,21 @@ static void a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again(void
 	world_done(&o);
 }
 
-static void a11_a_hold_survives_with_its_end(void **state)
+TEST(a11_a_hold_survives_with_its_end)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
-	world_ask(&o, 0, ASK_HOLD_ACTIVE, 100 * S);
+	world_ask(&o, 0, REQUEST_HOLD_ACTIVE, 100 * S);
 	world_until(&o, 50 * S);
 	world_restart(&o);
 	world_until(&o, 99 * S);
 	assert_int_equal(world_status(&o, 0).hold, HOLD_ACTIVE);
 	world_until(&o, 102 * S);
 	assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
-	world_ask(&o, 0, ASK_EVICT, 100 * S);
+	world_ask(&o, 0, REQUEST_EVICT, 100 * S);
 	world_until(&o, 150 * S);
 	world_restart(&o);
 	world_until(&o, 200 * S);
@@ -317,18 +308,18 @@ static void a11_a_hold_survives_with_its_end(void **state)
 	world_done(&o);
 }
 
-static void a11_a_record_comes_before_the_order_it_tells_of(void **state)
+TEST(a11_a_record_comes_before_the_order_it_tells_of)
 {
 	struct world o;
 	struct guard_order d;
 	struct guard_record r;
 	char message[100];
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
-	assert_int_equal(guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+	assert_int_equal(
+		guard_request(o.g, 0, REQUEST_EVICT, 0, o.now, message, sizeof(message)), 0);
 	assert_false(guard_next_order(o.g, &d));
 	assert_true(guard_next_record(o.g, &r));
 	assert_true(r.evicted);
@@ -359,11 +350,11 @@ static void something_happens(struct world *o)
 		t->until_ns = UINT64_MAX;
 		t->from_ns = o->now;
 		break;
-	case 4: guard_reason_set(o->g, gpu, found[draw(3)], true, "drawn", o->now); break;
+	case 4: guard_set_reason(o->g, gpu, found[draw(3)], true, "drawn", o->now); break;
 	case 5:
-	case 6: guard_reason_set(o->g, gpu, found[draw(3)], false, "", o->now); break;
+	case 6: guard_set_reason(o->g, gpu, found[draw(3)], false, "", o->now); break;
 	case 7: world_ask(o, (int)draw(3), draw(6), (1 + draw(300)) * S); break;
-	case 8: world_ask(o, (int)draw(3), ASK_RELEASE, 0); break;
+	case 8: world_ask(o, (int)draw(3), REQUEST_RELEASE, 0); break;
 	case 9: w->fails = draw(5); break;
 	case 10: w->lies = draw(2); break;
 	case 11: w->wont_return = draw(2); break;
@@ -434,11 +425,10 @@ static void check_rest(const struct world *o, unsigned i)
 	fail();
 }
 
-static void a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void **state)
+TEST(a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it)
 {
 	static struct world o;
 
-	(void)state;
 	random_state = seed();
 	for (unsigned n = 0; n < 120; n++) {
 		random_world(&o);
@@ -454,16 +444,15 @@ static void a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(v
 	}
 }
 
-static void a13_contention_that_ends_does_not_bring_back_who_is_too_hot(void **state)
+TEST(a13_contention_that_ends_does_not_bring_back_who_is_too_hot)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(&o);
 	world_until(&o, 15 * S);
-	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
+	guard_set_reason(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
 	world_until(&o, 10 * MINUTE);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_THERMAL);
@@ -490,21 +479,20 @@ static void tell(struct world *o)
 {
 	world_begin(o);
 	world_until(o, 120 * S);
-	world_ask(o, 1, ASK_HOLD_EVICTED, 30 * S);
+	world_ask(o, 1, REQUEST_HOLD_EVICTED, 30 * S);
 	world_until(o, 170 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_fetch(o);
 	world_until(o, 180 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
 	world_fetch(o);
 	world_until(o, 600 * S);
 }
 
-static void a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing(void **state)
+TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 {
 	static struct world live, dry;
 
-	(void)state;
 	story(&live);
 	tell(&live);
 	assert_true(live.orders > 10);
@@ -540,11 +528,10 @@ static void a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing(void **s
 	world_done(&live);
 }
 
-static void a14_the_same_feed_gives_the_same_decisions_byte_for_byte(void **state)
+TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 {
 	static struct world a, b;
 
-	(void)state;
 	story(&a);
 	tell(&a);
 	story(&b);
@@ -560,22 +547,21 @@ static void a14_the_same_feed_gives_the_same_decisions_byte_for_byte(void **stat
 
 /* ---- A10: what the machine makes of how a worker answers ---- */
 
-static void a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in(void **state)
+TEST(a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in)
 {
 	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
 	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		world_init(&o, 1, 1);
 		o.p.worker[0].kind = kinds[i];
 		o.w[0].returns_empty = true;
 		world_begin(&o);
 		world_step(&o);
-		world_ask(&o, 0, ASK_EVICT, 0);
+		world_ask(&o, 0, REQUEST_EVICT, 0);
 		world_run(&o, 10 * S);
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-		world_ask(&o, 0, ASK_RESUME, 0);
+		world_ask(&o, 0, REQUEST_RESUME, 0);
 		world_run(&o, 10 * S);
 		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 		assert_false(o.w[0].closed);
@@ -591,7 +577,7 @@ static struct guard_order told_to_leave(struct world *o)
 
 	while (d.verb != ORDER_EVICT) {
 		world_scene(o);
-		guard_look(o->g, &o->s);
+		guard_observe(o->g, &o->s);
 		while (guard_next_record(o->g, &r))
 			;
 		while (d.verb != ORDER_EVICT && guard_next_order(o->g, &d))
@@ -604,12 +590,11 @@ static struct guard_order told_to_leave(struct world *o)
 	return d;
 }
 
-static void a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may(void **state)
+TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 {
 	char message[100];
 	struct world o;
 
-	(void)state;
 	for (unsigned checkpoint = 0; checkpoint < 2; checkpoint++) {
 		struct guard_order d;
 
@@ -618,8 +603,9 @@ static void a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may(void *
 		o.p.worker[0].kind = checkpoint ? WORKER_CHECKPOINT : WORKER_OLLAMA;
 		world_begin(&o);
 		world_step(&o);
-		assert_int_equal(
-			guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+		assert_int_equal(guard_request(o.g, 0, REQUEST_EVICT, 0, o.now, message,
+					       sizeof(message)),
+				 0);
 		d = told_to_leave(&o);
 		if (checkpoint)
 			assert_true(d.deadline_ns > o.now + 15 * S); /* 8 GiB, and 10 s */
@@ -676,13 +662,14 @@ static struct health_status reading(struct world *o)
 	health_read(sick.h, &sick.d, o->now);
 	health_status(sick.h, o->now, &s);
 	health_meaning(sick.h, o->now, &m);
-	guard_heat(o->g, "GPU-0", m.heat, m.heat_why);
+	guard_set_heat(o->g, "GPU-0", m.heat, m.heat_why);
 	for (unsigned r = 0; r < HEALTH_REASONS; r++) {
 		const struct health_finding *f = &m.reason[r].found;
 
-		guard_reason_set(o->g, "GPU-0", m.reason[r].reason, m.reason[r].on, f->why,
+		guard_set_reason(o->g, "GPU-0", m.reason[r].reason, m.reason[r].on, f->why,
 				 o->now);
-		guard_reason_ends(o->g, "GPU-0", m.reason[r].reason, f->clears, f->clears_ns);
+		guard_set_reason_end(o->g, "GPU-0", m.reason[r].reason, f->clears,
+				     f->clears_ns);
 	}
 	world_fetch(o);
 	world_run(o, S);
@@ -702,11 +689,10 @@ static void well_again(struct world *o)
 	sick.h = NULL;
 }
 
-static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
+TEST(a15_noise_at_the_trip_moves_a_worker_once_each_way)
 {
 	struct world o;
 
-	(void)state;
 	random_state = seed();
 	patient(&o, NULL);
 	for (unsigned i = 0; i < 600; i++) { /* 1 to 3 degrees from the limit: the trip is 2 */
@@ -725,11 +711,10 @@ static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
 	well_again(&o);
 }
 
-static void a_board_that_tells_thresholds_alone_is_throttled_too(void **state)
+TEST(a_board_that_tells_thresholds_alone_is_throttled_too)
 {
 	struct world o;
 
-	(void)state;
 	patient(&o, NULL);
 	sick.why[GW_Q_TEMPERATURE_MARGIN] = GW_ABSENT_NOT_SUPPORTED;
 	figure(GW_Q_TEMPERATURE_SLOWDOWN, 90);
@@ -752,11 +737,10 @@ static void a_board_that_tells_thresholds_alone_is_throttled_too(void **state)
 	well_again(&o);
 }
 
-static void a15_three_critical_readings_move_nobody_and_four_do(void **state)
+TEST(a15_three_critical_readings_move_nobody_and_four_do)
 {
 	struct world o;
 
-	(void)state;
 	patient(&o, NULL);
 	for (unsigned i = 0; i < 20; i++) {
 		margin(1);
@@ -772,12 +756,11 @@ static void a15_three_critical_readings_move_nobody_and_four_do(void **state)
 	well_again(&o);
 }
 
-static void a15_the_original_85_degrees_take_the_place_of_the_margin(void **state)
+TEST(a15_the_original_85_degrees_take_the_place_of_the_margin)
 {
 	struct health_options options;
 	struct world o;
 
-	(void)state;
 	health_options_init(&options);
 	options.absolute_c = 85;
 	patient(&o, &options);
@@ -806,14 +789,13 @@ static bool in_list(unsigned x, const unsigned *list, size_t n)
 	return false;
 }
 
-static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert(void **state)
+TEST(a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert)
 {
 	static const unsigned moves[] = { 46,  62,  64,  95,  109, 110, 119,
 					  120, 136, 140, 143, 155, 156, 158, /* reset */
 					  79,  142 };
 	struct world o;
 
-	(void)state;
 	for (unsigned x = 0; x <= 1000; x = x == 200 ? 999 : x + 1) {
 		struct health_status s;
 		bool out = in_list(x, moves, sizeof(moves) / sizeof(moves[0]));
@@ -833,11 +815,10 @@ static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert
 	}
 }
 
-static void a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event(void **state)
+TEST(a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event)
 {
 	struct world o;
 
-	(void)state;
 	for (unsigned action = 1; action < 9; action++) { /* 8 is not known to anybody yet */
 		patient(&o, NULL);
 		figure(GW_Q_RECOVERY_ACTION, action);
@@ -853,14 +834,13 @@ static void a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event(
 
 /* ---- A19: a day ---- */
 
-static void a19_a_day_of_comings_and_goings_takes_no_memory(void **state)
+TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 {
 	struct guard_decision said;
 	struct world o;
 	size_t before;
 	unsigned evictions;
 
-	(void)state;
 	world_init(&o, 1, 2);
 	o.total[0] = 20 * GIB;
 	for (unsigned i = 0; i < 3; i++) {
@@ -891,41 +871,4 @@ static void a19_a_day_of_comings_and_goings_takes_no_memory(void **state)
 	world_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a01_a_desktop_alone_never_evicts),
-		cmocka_unit_test(a01_the_original_rule_evicts_for_a_desktop),
-		cmocka_unit_test(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back),
-		cmocka_unit_test(a03_with_the_original_keys_it_is_out_within_six_seconds),
-		cmocka_unit_test(a04_a_contender_that_flickers_evicts_three_times_at_most),
-		cmocka_unit_test(
-			a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet),
-		cmocka_unit_test(a04_the_quiet_period_never_grows_past_ten_minutes),
-		cmocka_unit_test(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not),
-		cmocka_unit_test(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not),
-		cmocka_unit_test(
-			a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again),
-		cmocka_unit_test(a11_a_hold_survives_with_its_end),
-		cmocka_unit_test(a11_a_record_comes_before_the_order_it_tells_of),
-		cmocka_unit_test(
-			a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it),
-		cmocka_unit_test(a13_contention_that_ends_does_not_bring_back_who_is_too_hot),
-		cmocka_unit_test(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing),
-		cmocka_unit_test(a14_the_same_feed_gives_the_same_decisions_byte_for_byte),
-		cmocka_unit_test(
-			a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in),
-		cmocka_unit_test(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may),
-		cmocka_unit_test(a15_noise_at_the_trip_moves_a_worker_once_each_way),
-		cmocka_unit_test(a_board_that_tells_thresholds_alone_is_throttled_too),
-		cmocka_unit_test(a15_three_critical_readings_move_nobody_and_four_do),
-		cmocka_unit_test(a15_the_original_85_degrees_take_the_place_of_the_margin),
-		cmocka_unit_test(
-			a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert),
-		cmocka_unit_test(
-			a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event),
-		cmocka_unit_test(a19_a_day_of_comings_and_goings_takes_no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

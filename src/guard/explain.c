@@ -1,0 +1,252 @@
+/* Explains: each reason of a worker with its rule, its evidence and what ends it, made from the guard's data on request. */
+#include "guard_internal.h"
+
+#include <string.h>
+
+/* ---- what is reported elsewhere, too ---- */
+
+void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
+		     size_t size)
+{
+	char span[64];
+
+	policy_schedule_text(w->policy, g->local_s, span, sizeof(span));
+	text_fit(out, size, "in its schedule, %s", span);
+}
+
+static const char *process_name(const struct guard *g, int64_t pid)
+{
+	for (unsigned i = 0; pid > 0 && i < g->scene.processes; i++)
+		if (g->scene.process[i].pid == pid)
+			return g->scene.process[i].name;
+	return "";
+}
+
+static void reservation_text(const struct guard *g, const struct reservation *r, char *out,
+			     size_t size)
+{
+	char owner[64] = "no process", name[16];
+
+	demand_name(name, process_name(g, r->pid));
+	if (r->pid > 0)
+		text_fit(owner, sizeof(owner), "pid %lld%s%s", (long long)r->pid,
+			 *name ? " " : "", name);
+	text_fit(out, size, "reservation %llu: %llu MiB on %.48s for %s",
+		 (unsigned long long)r->id, (unsigned long long)(r->bytes / MIB),
+		 g->gpu[r->gpu].uuid, owner);
+}
+
+void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
+			     size_t size)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		if (!(w->reasons.reservations & BIT(i)) || !g->reservation[i].id ||
+		    len + 4 > size)
+			continue;
+		text_fit(out + len, size - len, "%s", len ? "; " : "");
+		len += strlen(out + len);
+		reservation_text(g, &g->reservation[i], out + len, size - len);
+		len += strlen(out + len);
+	}
+}
+
+/* What the worker's match looks for, when no process is found. */
+void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
+{
+	const struct policy_match *m = &w->policy->match;
+
+	if (m->unit)
+		text_fit(out, size, "no process is in unit %.80s", m->unit);
+	else if (m->container)
+		text_fit(out, size, "no process is in container %.80s", m->container);
+	else if (m->pidfile)
+		text_fit(out, size, "no process has the pid in %.120s", m->pidfile);
+	else if (m->port)
+		text_fit(out, size,
+			 "no process listens on port %u, or it is not visible: sockets of "
+			 "other users need root or CAP_SYS_PTRACE; match.unit needs neither",
+			 m->port);
+	else if (m->cgroup)
+		text_fit(out, size, "no process is in control group %.120s", m->cgroup);
+	else if (m->exe)
+		text_fit(out, size,
+			 "no process runs %.120s, or it is not visible: processes of other "
+			 "users need root or CAP_SYS_PTRACE",
+			 m->exe);
+	else if (m->name)
+		text_fit(out, size, "no process is called %.40s", m->name);
+	else if (m->command)
+		text_fit(out, size, "no command line matches %.120s", m->command);
+	else
+		text_fit(out, size, "no process was found");
+}
+
+/* ---- reasons ---- */
+
+static void set_rule(struct guard_explanation *e, const char *rule)
+{
+	text_fit(e->rule, sizeof(e->rule), "%s", rule);
+}
+
+/* Of several ends the last one is reported; an unknown end is the last of all. */
+static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns)
+{
+	if (*e->clears && ns && (!e->clears_ns || ns < e->clears_ns))
+		return;
+	e->clears_ns = ns;
+	text_fit(e->clears, sizeof(e->clears), "%s", clears);
+}
+
+/* A reason that was found on its GPUs ends as the finder said. */
+static void add_ends_of_gpus(const struct guard *g, const struct guard_worker *w,
+			     enum guard_reason r, struct guard_explanation *e)
+{
+	char answers[120];
+
+	text_fit(answers, sizeof(answers),
+		 "when it has answered for %llu s, or by gpuward guard clear",
+		 (unsigned long long)(WELL_NS / NS_PER_S));
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct guard_gpu *u = &g->gpu[i];
+
+		if (!has(w->observed.gpus, i))
+			continue;
+		if (r == REASON_HEALTH && u->lost)
+			add_end(e, answers, u->well_ns ? u->well_ns + WELL_NS : 0);
+		if (u->reasons & BIT(r))
+			add_end(e, *u->end[r].clears ? u->end[r].clears : "when it is over",
+				u->end[r].ns);
+	}
+}
+
+static void explain_reserved(const struct guard *g, const struct guard_worker *w,
+			     struct guard_explanation *e)
+{
+	bool owned = false;
+	char clears[80];
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		const struct reservation *r = &g->reservation[i];
+
+		if (!(w->reasons.reservations & BIT(i)) || !r->id)
+			continue;
+		owned = owned || r->pid > 0;
+		e->clears_ns = r->until_ns > e->clears_ns ? r->until_ns : e->clears_ns;
+	}
+	if (e->clears_ns == FOR_EVER)
+		e->clears_ns = 0;
+	text_fit(clears, sizeof(clears), "when it is released%s%s",
+		 owned ? ", its process ends" : "", e->clears_ns ? " or its time is over" : "");
+	text_fit(e->clears, sizeof(e->clears), "%s", clears);
+	set_rule(e, "reservation");
+}
+
+static void explain_manual(const struct guard_worker *w, struct guard_explanation *e)
+{
+	const struct worker_reasons *r = &w->reasons;
+
+	set_rule(e, r->evidence[REASON_MANUAL]);
+	text_fit(e->evidence, sizeof(e->evidence), "requested by a person");
+	e->clears_ns = r->until_ns == FOR_EVER ? 0 : r->until_ns;
+	text_fit(e->clears, sizeof(e->clears), "%s%s",
+		 r->person == PERSON_EVICT ? "when it is resumed or released"
+					   : "when it is released",
+		 e->clears_ns ? ", or its time is over" : "");
+}
+
+static void explain_contention(const struct guard_worker *w, struct guard_explanation *e)
+{
+	const struct worker_demand *d = &w->demand;
+	const uint64_t quiet = worker_quiet_ns(w);
+
+	set_rule(e, w->reasons.contention_rule[0] ? w->reasons.contention_rule : "contention");
+	text_fit(e->clears, sizeof(e->clears), "%.3g s after the last demand",
+		 (double)quiet * 1e-9);
+	e->clears_ns = d->pressing || !d->calm_scenes ? 0 : d->calm_ns + quiet;
+}
+
+static void explain_battery(const struct guard *g, const struct guard_worker *w,
+			    struct guard_explanation *e)
+{
+	set_rule(e, "ac_only");
+	if (!g->scene.on_battery)
+		e->clears_ns = w->reasons.battery_ns + AC_NS;
+	text_fit(e->clears, sizeof(e->clears), "after %llu s on mains",
+		 (unsigned long long)(AC_NS / NS_PER_S));
+}
+
+static void explain_schedule(const struct guard *g, const struct guard_worker *w,
+			     struct guard_explanation *e)
+{
+	const int64_t left_s = policy_schedule_left_s(w->policy, g->local_s);
+
+	set_rule(e, "[[schedule]]");
+	add_end(e, "when the span is over",
+		left_s < 0 ? 0 : g->now_ns + (uint64_t)left_s * NS_PER_S);
+}
+
+bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
+		   struct guard_explanation *ret)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	if (worker >= g->workers || r >= GUARD_REASONS || !(w->reasons.mask & BIT(r)))
+		return false;
+	*ret = (struct guard_explanation){ .since_ns = w->reasons.since_ns[r],
+					   .masked = !(worker_kept_out(w) & BIT(r)) };
+	text_fit(ret->evidence, sizeof(ret->evidence), "%s", w->reasons.evidence[r]);
+	switch (r) {
+	case REASON_CONTENTION: explain_contention(w, ret); break;
+	case REASON_MANUAL: explain_manual(w, ret); break;
+	case REASON_THERMAL:
+		set_rule(ret, "[health], evict_c");
+		add_ends_of_gpus(g, w, r, ret);
+		break;
+	case REASON_HEALTH:
+		set_rule(ret, "[health], quarantine");
+		add_ends_of_gpus(g, w, r, ret);
+		break;
+	case REASON_SCHEDULE: explain_schedule(g, w, ret); break;
+	case REASON_BATTERY: explain_battery(g, w, ret); break;
+	case REASON_BLIND:
+		set_rule(ret, "on_blind = \"evict\"");
+		text_fit(ret->clears, sizeof(ret->clears), "after %d good readings",
+			 CLEAN_LOOKS);
+		break;
+	case REASON_BUDGET:
+		set_rule(ret, "power_cap_w or energy_cap_wh");
+		add_end(ret, "when it has been below the cap for a while", 0);
+		break;
+	case REASON_RESERVED: explain_reserved(g, w, ret); break;
+	case REASON_IDLE:
+		set_rule(ret, w->policy->idle_after_ns ? "idle_after" : "idle_economy");
+		add_end(ret, "when a client requests its model", 0);
+		break;
+	case GUARD_REASONS: break;
+	}
+	return true;
+}
+
+/* ---- processes ---- */
+
+void guard_relation(const struct guard *g, unsigned worker, unsigned process,
+		    struct guard_relation *ret)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	*ret = (struct guard_relation){ .kind = DEMAND_NONE };
+	if (worker >= g->workers || process >= g->scene.processes ||
+	    g->scene.process[process].gpu >= g->scene.gpus)
+		return;
+	ret->kind = demand_of(&g->demand, g->p, &w->knobs, &g->scene, g->verdict, process,
+			      &ret->most_bytes);
+	ret->against = w->demand.pressing;
+	ret->min_vram_bytes = w->knobs.min_vram_bytes;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.home, i) &&
+		    g->gpu[i].at == (int)g->scene.process[process].gpu)
+			ret->here = true;
+}
