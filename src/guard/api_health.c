@@ -1,4 +1,4 @@
-/* The health of the GPUs that a guarded program is on: read at its own pace, told as heat and reasons. */
+/* The health of the GPUs that a guarded program is on: read at its own pace, and handed to the guard as heat and reasons. */
 #include "api.h"
 
 #include "guard_input.h"

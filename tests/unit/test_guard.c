@@ -13,7 +13,7 @@ static void orphans_and_the_ignored_are_no_demand(struct world *o)
 static void simulated_gpus_are_acted_on_only_when_configured(struct world *o)
 {
 	for (unsigned told = 0; told < 2; told++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->simulated = true;
 		o->p.simulated_too = told;
 		begin(o);
@@ -53,7 +53,7 @@ static void holds_need_a_time_and_exclude_each_other(struct world *o)
 {
 	char message[200];
 
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->total[0] = 24 * GIB;
 	begin(o);
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 0), -GW_E_ARG);
@@ -96,7 +96,7 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 	static const int64_t steps[] = { 3600, -3600 };
 
 	for (unsigned i = 0; i < 2; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		world_guest(o, "job", 0, 4 * GIB, 200 * S, 220 * S);
 		begin(o);
 		world_ask(o, 0, REQUEST_HOLD_EVICTED, 100 * S);
@@ -120,7 +120,7 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 
 static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->p.worker[0].schedule[0] = (struct policy_span){ 127, from_min, to_min };
 	o->p.worker[0].schedules = 1;
 	o->step_ns = 10 * S;
@@ -188,7 +188,7 @@ static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(struct world *o)
 /* Three workers of 8 GiB on a board of 40; the later ones are dearer. */
 static void three(struct world *o)
 {
-	anew(o, 1, 3);
+	world_again(o, 1, 3);
 	o->total[0] = 40 * GIB;
 	for (unsigned i = 0; i < 3; i++)
 		o->p.worker[i].priority = (int)i;
@@ -283,7 +283,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 
 static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 {
-	anew(o, 3, 2);
+	world_again(o, 3, 2);
 	o->w[0].load[1] = 6 * GIB;
 	o->w[0].residue = 300 * MIB; /* on the first alone */
 	o->w[1].load[0] = 0;

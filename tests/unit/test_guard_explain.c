@@ -87,7 +87,7 @@ static void spans_that_follow_one_another_end_with_the_last(struct world *o)
 	world_until(o, 30 * S);
 	assert_true(why(o, REASON_SCHEDULE).clears_ns > WORLD_START + 13 * 60 * MINUTE - 2 * S);
 	assert_true(why(o, REASON_SCHEDULE).clears_ns < WORLD_START + 13 * 60 * MINUTE + 2 * S);
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->p.worker[0].schedules = (unsigned)policy_spans_read(
 		"00:00-24:00", o->p.worker[0].schedule, 0, message, sizeof(message));
 	world_begin(o);
@@ -115,7 +115,7 @@ static void what_others_found_ends_as_they_say(struct world *o)
 {
 	struct guard_explanation got;
 
-	anew(o, 2, 1);
+	world_again(o, 2, 1);
 	o->w[0].load[1] = GIB;
 	world_begin(o);
 	world_until(o, 5 * S);
@@ -243,12 +243,12 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
 	assert_int_equal(world_status(o, 0).dry, DRY_MODE);
 	assert_true(world_status(o, 0).resident_bytes == 8 * GIB);
 	assert_has(world_last(o, "freed")->evidence, "8192 MiB would be free");
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->simulated = true;
 	world_begin(o);
 	world_until(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_SIMULATED);
-	anew(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
+	world_again(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
 	o->simulated = o->p.simulated_too = true;
 	world_begin(o);
 	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
@@ -273,7 +273,7 @@ static void what_the_match_looks_for_is_reported_of_an_absent_worker(struct worl
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].match = rows[i].match;
 		o->w[0].alive = false;
 		world_begin(o);
@@ -301,7 +301,7 @@ static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
 	struct guard_explanation why;
 
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		assert_false(guard_explain(o->g, 0, r, &why));
 		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);

@@ -15,7 +15,7 @@ static int fresh(void **state)
 	o.p.worker[0].idle_after_ns = 300 * S;
 	o.p.worker[0].idle_w = 43;
 	o.p.worker[0].reload_j = NAN;
-	o.w[0].tells = true;
+	o.w[0].reports_load = true;
 	return 0;
 }
 
@@ -85,7 +85,7 @@ TEST(work_now_and_then_keeps_it)
 
 TEST(a_worker_without_utilisation_never_idles)
 {
-	o.w[0].tells = false;
+	o.w[0].reports_load = false;
 	world_begin(&o);
 	world_run(&o, 3600 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -111,7 +111,7 @@ TEST(utilisation_is_asked_for_seldom)
 
 TEST(utilisation_that_is_never_reported_is_asked_for_seldom_too)
 {
-	o.w[0].tells = false;
+	o.w[0].reports_load = false;
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 

@@ -51,7 +51,7 @@ static void a_worker_found_out_without_a_record_is_lazy(struct world *o)
 static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
 {
 	for (unsigned other = 0; other < 2; other++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].kind = WORKER_CHECKPOINT;
 		o->w[0].resident = false;
 		record(o, CONTENTION, 3);
@@ -129,7 +129,7 @@ static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world 
 static void only_a_managed_worker_is_started(struct world *o)
 {
 	for (unsigned managed = 0; managed < 2; managed++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].managed = managed;
 		begin(o);
 		o->w[0].alive = o->w[0].resident = false;
@@ -146,7 +146,7 @@ static const char *const hook[] = { "/usr/bin/back", NULL };
 
 static void of_a_hook(struct world *o, const char *const *back)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->p.worker[0].kind = WORKER_EXEC;
 	o->p.worker[0].resume_argv = back;
 	begin(o);

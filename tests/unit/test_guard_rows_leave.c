@@ -18,7 +18,7 @@ static void hard_reasons_drain_at_once(struct world *o)
 		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED ||
 		    r == REASON_IDLE)
 			continue;
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.worker[0].ac_only = true;
 		o->p.worker[0].schedule[0] = (struct policy_span){ 127, 0, 1439 };
@@ -51,7 +51,7 @@ static void a_demand_that_goes_at_once_is_a_near_miss(struct world *o)
 /* Evicted for one guest, returned, and there is the next one. */
 static void returned(struct world *o, const char *next, unsigned type)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_guest(o, next, 0, 4 * GIB, 60 * S, 0)->type = type;
 	world_begin(o);
@@ -75,7 +75,7 @@ a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics(struct wo
 
 static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
 {
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->total[0] = 24 * GIB;
 	world_guest(o, "job", 0, 5 * GIB, 20 * S, 0);
 	world_begin(o);
@@ -266,7 +266,7 @@ static void a_worker_that_fails_twice_is_evicted_at_the_third(struct world *o)
 
 static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct world *o)
 {
-	anew(o, 2, 2);
+	world_again(o, 2, 2);
 	on_gpu(o, 1, 1);
 	begin(o);
 	o->w[0].silent = true;
@@ -303,7 +303,7 @@ static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
 static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
 {
 	for (unsigned kill = 0; kill < 3; kill++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].knobs.max_level = kill == 0 ? 2 : 6;
 		o->p.worker[0].knobs.allow_kill = kill == 2;
 		o->w[0].fail_level = 5; /* a KILL alone helps */
@@ -338,7 +338,7 @@ static void a10_done_without_free_memory_is_never_evicted(struct world *o)
 /* It says done and frees next to nothing, as vLLM may: it is asleep, and its memory is there. */
 static void asleep(struct world *o, uint64_t guest_until_ns)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	if (guest_until_ns)
 		world_guest(o, "game", 0, 2 * GIB, 2 * S, guest_until_ns);
 	o->w[0].lies = UINT_MAX;
@@ -400,7 +400,7 @@ static void a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was(struc
 {
 	/* It may; nobody may tell it; a hook would do it twice. */
 	for (unsigned i = 0; i < 3; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
 		o->p.worker[0].kind = i == 2 ? WORKER_EXEC : WORKER_VLLM;
 		o->w[0].fails = UINT_MAX;
@@ -501,7 +501,7 @@ static void what_cannot_be_seen_is_never_proven(struct world *o)
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->w[0].unknown = !rows[i].bytes;
 		o->w[0].residue = GIB / 4; /* it stays on the list */
 		begin(o);

@@ -60,7 +60,7 @@ static void a_worker_is_blind_on_each_gpu_that_its_selectors_name(struct world *
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		anew(o, 2, 1);
+		world_again(o, 2, 1);
 		o->p.worker[0].gpus[0] = rows[i].selector;
 		o->p.worker[0].gpu_count = 1;
 		o->errors[1] = 11;
@@ -109,7 +109,7 @@ static void
 a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struct world *o)
 {
 	for (unsigned gone = 0; gone < 2; gone++) {
-		anew(o, 2, 2);
+		world_again(o, 2, 2);
 		on_gpu(o, 1, 1);
 		world_begin(o);
 		world_run(o, S);
@@ -148,7 +148,7 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 	for (unsigned i = 0; i < sizeof(selectors) / sizeof(selectors[0]); i++) {
 		bool bound = selectors[i];
 
-		anew(o, 2, 1);
+		world_again(o, 2, 1);
 		on_gpu(o, 0, 1);
 		if (bound) {
 			o->p.worker[0].gpus[0] = selectors[i];
@@ -174,7 +174,7 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 static void at_the_end_workers_return_if_configured_and_if_they_fit(struct world *o)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.restore_on_stop = i > 0;
 		world_guest(o, "job", 0, 3 * GIB, 10 * S, i == 2 ? 0 : 20 * S);
 		world_begin(o);
@@ -194,7 +194,7 @@ static const struct {
 
 static void two_neighbours(struct world *o)
 {
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->p.restore_on_stop = true;
 	o->p.worker[1].priority = 9;
 	o->total[0] = 16 * GIB;
@@ -279,7 +279,7 @@ static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
 static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
 		o->w[0].busy = true;
@@ -300,7 +300,7 @@ static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct world *o)
 {
 	for (unsigned holds = 0; holds < 2; holds++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
 		world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
@@ -323,7 +323,7 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct world *o)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
 		o->p.worker[0].kind = WORKER_EXEC;
