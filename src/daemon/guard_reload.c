@@ -5,7 +5,6 @@
  * driver call for longer, so what it reads is kept until it uses the new policy. */
 #include "guard_service_parts.h"
 
-
 #include "base/clock.h"
 #include "base/text.h"
 #include "device/proc.h"

@@ -195,6 +195,7 @@ static int op_game_end(void *engine, int64_t pid, const struct guard_asker *by)
 	return guard_inputs_game_end(g->inputs, pid, by->uid);
 }
 
-const struct guard_view_ops guarding_ops = { op_request,          op_reserve,       op_reserved,
-					     op_release,          op_game,          op_game_end,
-					     guard_service_clear, guard_policy_parse };
+const struct guard_view_ops guarding_ops = {
+	op_request, op_reserve,  op_reserved,         op_release,
+	op_game,    op_game_end, guard_service_clear, guard_policy_parse
+};

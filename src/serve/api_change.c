@@ -1,15 +1,15 @@
-/* Letting the drivers go and taking them back.  The engine does it on a thread of its own; we
- * ask, and look at each view whether it was done. */
+/* Releases and reopens the drivers. The engine does it on another thread; the handler sends a
+ * request and checks each view whether it is done. */
 #include "api_parts.h"
 
 #include <stdlib.h>
 
-#define LOOK_NS (50 * NS_PER_MS)
+#define POLL_NS (50 * NS_PER_MS)
 #define MOST_NS (10 * NS_PER_S)
 
 struct wait {
-	int number;        /* of what was asked for */
-	uint64_t until_ns; /* we give up       */
+	int number;        /* of the request */
+	uint64_t until_ns; /* deadline */
 };
 
 static void state(const struct api *a, struct reply *r)
@@ -36,43 +36,42 @@ static void state(const struct api *a, struct reply *r)
 	json_end(&j);
 }
 
-static void failed(const struct api *a, struct reply *r, int error)
+static void change_failed(const struct api *a, struct reply *r, int error)
 {
 	char why[512];
 	const char *stale = view_stale(&a->view, api_now(a), why, sizeof(why));
 
 	if (error == -GW_E_STATE)
 		reply_problem(r, 409, "driver-busy",
-			      "End what hangs in the driver, or wait; the handles that could "
-			      "be closed "
-			      "are opened again.",
+			      "End the process that hangs in the driver, or wait; the handles "
+			      "that were closed are opened again.",
 			      "a driver call has not returned and keeps the driver open%s%s",
 			      stale ? ": " : "", stale ? stale : "");
 	else
-		reply_problem(r, 503, "not-done", "Try again.", "it could not be done: %s",
+		reply_problem(r, 503, "not-done", "Try again.", "the request failed: %s",
 			      gw_strerror(error));
 }
 
-static void begin(const struct api *a, const struct request *q, struct reply *r,
-		  enum view_request what)
+static void change_begin(const struct api *a, const struct request *q, struct reply *r,
+			 enum view_request what)
 {
 	struct wait *w;
 	int number;
 
 	if (!a->view.ops || !a->view.ops->ask) {
 		reply_problem(r, 503, "not-done", NULL,
-			      "nothing can be asked of the drivers yet");
+			      "the drivers cannot be released or opened yet");
 		return;
 	}
 	w = malloc(sizeof(*w));
 	*q->memory = w;
 	number = w ? a->view.ops->ask(a->view.engine, what) : -GW_E_NOMEM;
 	if (number < 0) {
-		failed(a, r, number);
+		change_failed(a, r, number);
 		return;
 	}
 	*w = (struct wait){ number, api_now(a) + MOST_NS };
-	reply_again(r, api_now(a) + LOOK_NS);
+	reply_again(r, api_now(a) + POLL_NS);
 }
 
 static void change(const struct api *a, const struct request *q, struct reply *r,
@@ -84,17 +83,17 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	if (!w && !api_no_body(q, r))
 		return;
 	if (!w && a->view.tick && a->view.let_go == (what == VIEW_LET_GO))
-		state(a, r); /* it is so already */
+		state(a, r); /* already in this state */
 	else if (!w)
-		begin(a, q, r, what);
+		change_begin(a, q, r, what);
 	else if (view_asked(&a->view, w->number) && a->view.ask_error)
-		failed(a, r, a->view.ask_error);
+		change_failed(a, r, a->view.ask_error);
 	else if (view_asked(&a->view, w->number))
 		state(a, r);
 	else if (now >= w->until_ns)
-		failed(a, r, -GW_E_TIMEOUT);
+		change_failed(a, r, -GW_E_TIMEOUT);
 	else
-		reply_again(r, now + LOOK_NS);
+		reply_again(r, now + POLL_NS);
 }
 
 void api_let_go(void *arg, const struct request *q, struct reply *r)

@@ -1,4 +1,4 @@
-/* What the GPUs and the machine are and do, as of the latest reading. */
+/* State and readings of GPUs, processes and the machine, as of the latest reading. */
 #include "api_parts.h"
 
 #include "render_sensor.h"
@@ -15,12 +15,13 @@ static void count(struct json *j, const char *key, uint64_t n, bool known)
 		json_null(j, key);
 }
 
-/* What the service counts of a GPU beside its figures. */
+/* What the service counts for a GPU in addition to its readings. */
 static void counted(struct json *j, const struct api *a, unsigned i)
 {
 	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
 	uint64_t now = api_now(a);
-	bool known = a->view.self.counts_known; /* else what earlier runs counted is not */
+	/* otherwise the counts of earlier runs are unknown */
+	bool known = a->view.self.counts_known;
 
 	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
 	json_double(j, "energy_measured_seconds_total",
@@ -61,11 +62,11 @@ static bool begins(struct about *b, const struct api *a, const struct request *q
 	return api_has_reading(a, r) && api_filter(a, q, r, &b->f, &b->filter);
 }
 
-/* Was it read by now?  If not: 503. */
+/* Was it read yet? If not: 503. */
 static bool was_read(const void *what, struct reply *r, const char *why)
 {
 	if (!what)
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.", "%s", why);
+		reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s", why);
 	return what;
 }
 
@@ -125,7 +126,7 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !was_read(a->view.processes, r, "the processes were not listed yet"))
+	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
 	render_head(&b.j, a->view.snap);
 	render_processes(&b.j, a->view.processes, a->view.snap, b.filter);
@@ -140,7 +141,7 @@ void api_environment(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !was_read(a->view.env, r, "the machine was not described yet"))
+	    !was_read(a->view.env, r, "the machine has not been described yet"))
 		return;
 	render_environment(&b.j, a->view.env, a->view.snap, b.filter);
 	json_end(&b.j);

@@ -1,10 +1,10 @@
-/* The two short answers (R4.1, R4.2), whose names and types are fixed for ever. */
+/* The two short documents; their keys and types never change. */
 #include "api_parts.h"
 
 #include <math.h>
 #include <string.h>
 
-/* "mb" is 2^20 bytes, as in the callers that these keys come from. */
+/* "mb" is 2^20 bytes, as in the programs that use these keys. */
 #define MB 1048576.0
 
 static void whole(struct json *j, const char *key, const struct gw_device *d, unsigned quantity,
@@ -60,7 +60,7 @@ static const char *no_versions(const struct api *a, char *out, size_t size)
 	if (!a->view.tick || !a->view.snap)
 		return view_stale(&a->view, api_now(a), out, size);
 	s = gw_snapshot_status(a->view.snap);
-	/* One that was there and has gone has no version either. */
+	/* A driver that was removed has no version either. */
 	if (a->view.devices && !view_answers(&a->view))
 		return gw_snapshot_device(a->view.snap, 0)->message;
 	if (s->driver_version || s->nvml_version)

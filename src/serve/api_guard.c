@@ -1,11 +1,11 @@
-/* The guard: what it is doing.  Nothing here changes anything; api_guard_explain.c says why. */
+/* The state of the guard, read-only; api_guard_explain.c says why. */
 #include "guard_doc.h"
 
 #include <string.h>
 
 #define DECISIONS 20
 
-/* ---- all of it ---- */
+/* ---- the guard ---- */
 
 static void counts(struct json *j, const struct guard_view *g)
 {
@@ -47,7 +47,7 @@ static void rooms(struct json *j, const struct guard_view *g, struct guard_momen
 	json_array_end(j);
 }
 
-/* The latest `limit`, of this worker or (-1) of all, oldest first. */
+/* The latest `limit` decisions of this worker, or (-1) of all, oldest first. */
 static void decisions(struct json *j, const struct guard_view *g, int worker, uint64_t limit,
 		      struct guard_moment now)
 {
@@ -161,8 +161,8 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	guard_view_capacity(&a->view, (unsigned)i, &c);
 	at = guard_view_gpu(s, c.uuid);
 	if (at < 0) {
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the guard has not looked at this GPU yet");
+		reply_problem(r, 503, "no-reading", "Try again in a moment.",
+			      "the guard has not observed this GPU yet");
 		return;
 	}
 	json_init(&j, &r->body, false);

@@ -1,5 +1,5 @@
-/* What people ask of the guard about a worker: to leave, to come back or to stay.  It is begun at once and
- * done later: 202. */
+/* Requests to evict, resume, hold or release a worker. They start at once and finish later:
+ * 202. */
 #include "json_request.h"
 #include "guard_doc.h"
 
@@ -10,7 +10,7 @@
 enum verb { EVICT, RESUME, HOLD, RELEASE };
 static const char *const verb_word[] = { "evict", "resume", "hold", "release" };
 
-struct wish {
+struct worker_request {
 	double ttl_s; /* NAN: not given */
 	const char *reason, *state;
 	bool force;
@@ -18,12 +18,12 @@ struct wish {
 
 static bool refuse(char *message, size_t size, const char *key, enum verb verb)
 {
-	snprintf(message, size, "\"%s\" means nothing to %s", key, verb_word[verb]);
+	snprintf(message, size, "\"%s\" is not allowed for %s", key, verb_word[verb]);
 	return false;
 }
 
-static bool read_wish(struct json_request *b, enum verb verb, struct wish *w, char *message,
-		      size_t size)
+static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w,
+			 char *message, size_t size)
 {
 	if (!json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
 	    !json_request_text(b, "reason", &w->reason, message, size) ||
@@ -37,12 +37,11 @@ static bool read_wish(struct json_request *b, enum verb verb, struct wish *w, ch
 	if (w->force && verb != RESUME)
 		return refuse(message, size, "force", verb);
 	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
-		snprintf(message, size,
-			 "\"ttl_s\" must be from 0 (without end) to %.0f seconds",
+		snprintf(message, size, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
 			 GUARD_TTL_MOST_S);
 	else if (verb == HOLD && isnan(w->ttl_s))
 		snprintf(message, size,
-			 "a hold needs \"ttl_s\": how many seconds, or 0 for without end");
+			 "a hold needs \"ttl_s\": the number of seconds, or 0 for unlimited");
 	else if (w->state && strcmp(w->state, "evicted") != 0 &&
 		 strcmp(w->state, "active") != 0)
 		snprintf(message, size, "\"state\" must be \"evicted\" or \"active\"");
@@ -53,7 +52,7 @@ static bool read_wish(struct json_request *b, enum verb verb, struct wish *w, ch
 	return false;
 }
 
-static enum guard_ask ask_of(enum verb verb, const struct wish *w)
+static enum guard_ask ask_kind(enum verb verb, const struct worker_request *w)
 {
 	switch (verb) {
 	case EVICT: return ASK_EVICT;
@@ -65,9 +64,9 @@ static enum guard_ask ask_of(enum verb verb, const struct wish *w)
 	}
 }
 
-/* unkept: why it is not in the file, "" where it is. */
+/* unsaved: why the request is not stored; "": it is. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
-		     const char *unkept, struct reply *r)
+		     const char *unsaved, struct reply *r)
 {
 	const struct guard_operation *o =
 		guard_operation_latest(g->operations, g->policy->worker[worker].name);
@@ -84,7 +83,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
-	json_string(&j, "journal", *unkept ? unkept : "ok");
+	json_string(&j, "journal", *unsaved ? unsaved : "ok");
 	if (o) {
 		json_object(&j, "operation");
 		guard_doc_operation(&j, o);
@@ -106,19 +105,19 @@ static void held(const struct guard_view *g, int worker, struct reply *r, const 
 	reply_problem(r, 409, "held", remedy, "%s", message);
 }
 
-static void carry_out(const struct api *a, const struct request *q, struct reply *r,
-		      const struct guard_view *g, int worker, enum verb verb,
-		      const struct wish *w)
+static void send_request(const struct api *a, const struct request *q, struct reply *r,
+			 const struct guard_view *g, int worker, enum verb verb,
+			 const struct worker_request *w)
 {
 	char message[256] = "", name[256];
-	/* 0 is without end, which the least part of a second is not. */
+	/* Rounded up, because 0 means unlimited. */
 	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)ceil(w->ttl_s * 1e9);
 	int err;
 
 	if (verb == HOLD && ttl == 0)
 		ttl = UINT64_MAX;
 	guard_doc_who(q, w->reason, name, sizeof(name));
-	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_of(verb, w), ttl,
+	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_kind(verb, w), ttl,
 				     &(struct guard_asker){ name, q->uid, q->peer_pid, 0 },
 				     message, sizeof(message));
 	if (!err)
@@ -136,7 +135,7 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 		   enum verb verb)
 {
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
-	struct wish w = { .ttl_s = (double)NAN, .reason = "" };
+	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
 	char message[256] = "";
 	struct json_request *b;
 	int worker;
@@ -148,8 +147,8 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
-	if (read_wish(b, verb, &w, message, sizeof(message)))
-		carry_out(a, q, r, g, worker, verb, &w);
+	if (read_request(b, verb, &w, message, sizeof(message)))
+		send_request(a, q, r, g, worker, verb, &w);
 	else
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	json_request_close(b);

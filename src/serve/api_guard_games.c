@@ -1,4 +1,4 @@
-/* Who told that it plays: until its process ends, workers leave the GPUs. */
+/* Processes registered as games: workers leave the GPUs until they exit. */
 #include "json_request.h"
 #include "guard_doc.h"
 
@@ -39,19 +39,20 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 	json_end(&j);
 }
 
-struct game_wish {
+struct game_request {
 	double pid, ttl_s; /* ttl_s NAN: as long as the process */
 	const char *reason;
 };
 
-static bool read_game(struct json_request *b, struct game_wish *w, char *message, size_t size)
+static bool read_game(struct json_request *b, struct game_request *w, char *message,
+		      size_t size)
 {
 	if (!json_request_number(b, "pid", &w->pid, message, size) ||
 	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
 	    !json_request_text(b, "reason", &w->reason, message, size))
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
-		snprintf(message, size, "\"pid\" must be there, the number of a process");
+		snprintf(message, size, "\"pid\" is required and must be a process id");
 	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
 		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f",
 			 GUARD_TTL_MOST_S);
@@ -62,30 +63,30 @@ static bool read_game(struct json_request *b, struct game_wish *w, char *message
 	return false;
 }
 
-static void refused(const struct api *a, const struct guard_view *g, const struct request *q,
-		    struct reply *r, int err, const char *message, const struct game_wish *w)
+static void game_refused(const struct api *a, const struct guard_view *g,
+			 const struct request *q, struct reply *r, int err, const char *message,
+			 const struct game_request *w)
 {
 	if (err == -GW_E_PERM && *message)
 		reply_problem(r, 403, "not-yours",
-			      "Ask as the user whose process it is, or with the token.", "%s",
+			      "Use the account that owns the process, or send the token.", "%s",
 			      message);
 	else if (err == -GW_E_PERM)
 		guard_doc_too_often(a, g, q, r, "");
 	else if (err == -GW_E_SIZE)
 		reply_problem(r, 429, "too-many-games",
-			      "End some: DELETE /api/v1/guard/games/PID.",
-			      "%d games are told of, and no more can be", GUARD_VIEW_GAMES);
+			      "Unregister some: DELETE /api/v1/guard/games/PID.",
+			      "the limit of %d registered games is reached", GUARD_VIEW_GAMES);
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
-			      "Give the number as it is where the service runs.", "%s",
-			      message);
+			      "Use the process id as the service sees it.", "%s", message);
 	else
-		reply_problem(r, 400, "bad-body", "Give ttl_s.",
-			      "the end of process %.0f cannot be watched here", w->pid);
+		reply_problem(r, 400, "bad-body", "Set ttl_s.",
+			      "this kernel cannot report the exit of process %.0f", w->pid);
 }
 
-static void begin(const struct api *a, const struct request *q, struct reply *r,
-		  const struct guard_view *g, const struct game_wish *w)
+static void game_begin(const struct api *a, const struct request *q, struct reply *r,
+		       const struct guard_view *g, const struct game_request *w)
 {
 	uint64_t ttl_ns = isnan(w->ttl_s) ? UINT64_MAX : (uint64_t)(w->ttl_s * 1e9);
 	char who[256], where[64], message[256] = "";
@@ -98,7 +99,7 @@ static void begin(const struct api *a, const struct request *q, struct reply *r,
 				      &(struct guard_asker){ who, q->uid, q->peer_pid, 0 },
 				      message, sizeof(message));
 	if (err) {
-		refused(a, g, q, r, err, message, w);
+		game_refused(a, g, q, r, err, message, w);
 		return;
 	}
 	snprintf(where, sizeof(where), "/api/v1/guard/games/%lld", (long long)pid);
@@ -117,7 +118,7 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
-	struct game_wish w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
+	struct game_request w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
 	char message[256] = "";
 	struct json_request *b;
 
@@ -129,7 +130,7 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 		return;
 	}
 	if (read_game(b, &w, message, sizeof(message)))
-		begin(a, q, r, g, &w);
+		game_begin(a, q, r, g, &w);
 	else
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	json_request_close(b);
@@ -151,16 +152,13 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 			     &(struct guard_asker){ q->who, q->uid, q->peer_pid, 0 });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
-			      "Ask as the user who told of it, or with the token.",
-			      "the game of process %.32s was told of by another user",
-			      q->arg[0]);
+			      "Use the account that registered it, or send the token.",
+			      "another user registered the game of process %.32s", q->arg[0]);
 		return;
 	}
 	if (err) {
-		reply_problem(
-			r, 404, "no-such-game", "GET /api/v1/guard/games lists them.",
-			"no game of process \"%.32s\" is told of: it ended or never began",
-			q->arg[0]);
+		reply_problem(r, 404, "no-such-game", "GET /api/v1/guard/games lists them.",
+			      "process \"%.32s\" is not registered as a game", q->arg[0]);
 		return;
 	}
 	r->status = 204;

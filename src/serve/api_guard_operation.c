@@ -1,4 +1,4 @@
-/* What became of a wish. */
+/* The status of an operation. */
 #include "guard_doc.h"
 
 #include <stdio.h>
@@ -32,12 +32,11 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 	id = strtoull(q->arg[0], &end, 10);
 	o = *end ? NULL : guard_operation_find(g->operations, id);
 	if (!o) {
-		reply_problem(
-			r, 404, "no-such-operation",
-			"GET /api/v1/guard/workers/NAME tells how the worker stands.",
-			"there is no operation \"%.64s\": it never was, or it is forgotten "
-			"(the latest %d since the service started are kept)",
-			q->arg[0], GUARD_OPERATIONS);
+		reply_problem(r, 404, "no-such-operation",
+			      "GET /api/v1/guard/workers/NAME shows the state of the worker.",
+			      "no operation \"%.64s\": the service keeps the latest %d since "
+			      "its start",
+			      q->arg[0], GUARD_OPERATIONS);
 		return;
 	}
 	json_init(&j, &r->body, false);

@@ -1,4 +1,5 @@
-/* Alive and ready.  Alive asks nothing of anybody; ready says what is wrong in one sentence. */
+/* Liveness and readiness. Liveness depends on nothing; readiness names the problem in one
+ * sentence. */
 #include "api_parts.h"
 
 #include <string.h>
@@ -51,7 +52,7 @@ static const char *remedy(const struct view *v)
 	unsigned cause;
 
 	if (!v->tick || !v->snap)
-		return "Ask again in a moment.";
+		return "Try again in a moment.";
 	if (v->let_go)
 		return "POST /api/v1/resume when the maintenance is done.";
 	cause = gw_snapshot_status(v->snap)->cause;

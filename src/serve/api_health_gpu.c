@@ -1,4 +1,4 @@
-/* Are the GPUs well?  What the guard's health says of each, and the end of a quarantine by hand. */
+/* Health of the GPUs, and clearing a quarantine by hand. */
 #include "json_request.h"
 #include "guard_doc.h"
 
@@ -40,7 +40,7 @@ static void known(struct json *j, const struct health *h, const struct health_st
 	guard_doc_text(j, "advice", s->worst.advice);
 }
 
-/* Nobody watches it: nothing is known, and why. */
+/* Health is not monitored: all values are null, with the reason. */
 static void unknown(struct json *j, struct guard_moment now)
 {
 	static const char *const keys[] = { "level",           "heat",
@@ -57,8 +57,8 @@ static void unknown(struct json *j, struct guard_moment now)
 	json_null(j, "xids_before_start");
 	json_null(j, "last_xid_before_start");
 	guard_doc_time(j, "last_xid_before_start_at", 0, now);
-	json_string(j, "why", "the health of this GPU is not watched");
-	json_string(j, "advice", "Set enabled = true below [health].");
+	json_string(j, "why", "the health of this GPU is not monitored");
+	json_string(j, "advice", "Set enabled = true in [health].");
 	json_null(j, "ghost");
 }
 
@@ -82,7 +82,7 @@ static void one(struct json *j, const struct api *a, unsigned i)
 	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
-/* The worst of those that are watched; NULL: none is. */
+/* The worst level of all monitored GPUs; NULL: none is monitored. */
 static const char *worst(const struct api *a, uint64_t now_ns)
 {
 	const struct guard_view *g = a->view.guard;
@@ -112,7 +112,7 @@ void api_health(void *arg, const struct request *q, struct reply *r)
 	guard_doc_gpus(arg, q, r, head, one);
 }
 
-static void tell_one(const struct api *a, unsigned i, struct reply *r)
+static void reply_one(const struct api *a, unsigned i, struct reply *r)
 {
 	struct json j;
 
@@ -130,10 +130,10 @@ void api_health_gpu(void *arg, const struct request *q, struct reply *r)
 
 	if (guard_doc_there(a, r) && api_has_reading(a, r) &&
 	    (i = api_find(a, r, 404, q->arg[0])) >= 0)
-		tell_one(a, (unsigned)i, r);
+		reply_one(a, (unsigned)i, r);
 }
 
-/* ---- an operator has seen to it ---- */
+/* ---- clearing a quarantine ---- */
 
 static void clear(const struct api *a, const struct request *q, struct reply *r, unsigned i,
 		  const char *reason)
@@ -146,16 +146,15 @@ static void clear(const struct api *a, const struct request *q, struct reply *r,
 	err = a->view.guard_ops->clear(a->view.guarding, uuid ? uuid : "", who, message,
 				       sizeof(message));
 	if (!err)
-		tell_one(a, i, r);
+		reply_one(a, i, r);
 	else if (err == -GW_E_STATE)
-		reply_problem(
-			r, 409, "not-past",
-			"See to what it says first; the quarantine then ends by itself, or "
-			"when it is cleared.",
-			"the cause of the quarantine is not past: %s", message);
+		reply_problem(r, 409, "not-past",
+			      "Fix the cause first; then the quarantine ends automatically, or "
+			      "clear it again.",
+			      "the cause of the quarantine still exists: %s", message);
 	else
-		reply_problem(r, 404, "not-watched", "Set enabled = true below [health].",
-			      "the health of this GPU is not watched");
+		reply_problem(r, 404, "not-watched", "Set enabled = true in [health].",
+			      "the health of this GPU is not monitored");
 }
 
 void api_health_clear(void *arg, const struct request *q, struct reply *r)

@@ -1,5 +1,4 @@
-/* api_manage: /api/gpu/manage, the only answers that change a GPU.  Rows of routes.def are at the
- * head of api_manage.c. */
+/* api_manage: /api/gpu/manage, the only routes that change a GPU. */
 #ifndef GW_SERVE_API_MANAGE_H
 #define GW_SERVE_API_MANAGE_H
 

@@ -1,9 +1,9 @@
-/* What the service itself costs. */
+/* The cost of the service itself. */
 #include "api_parts.h"
 
 #include "device/call_cost.h"
 
-/* Of the process, from /proc; 0 is none of them. */
+/* Figures from /proc; 0: unknown. */
 static void known(struct json *j, const char *key, uint64_t v)
 {
 	if (v)
@@ -23,7 +23,7 @@ static void call(struct json *j, const struct call_cost *c)
 	json_object_end(j);
 }
 
-/* What each driver call costs us. */
+/* The cost of each driver call. */
 static void calls(struct json *j, const struct view *v)
 {
 	struct call_cost cost[CALL_COST_CALLS];

@@ -18,7 +18,7 @@ const char *guard_operation_state_name(enum guard_operation_state s)
 	return name[s];
 }
 
-static bool is_of(const struct guard_operation *x, const char *worker)
+static bool belongs_to(const struct guard_operation *x, const char *worker)
 {
 	return x->id && strcmp(x->worker, worker) == 0;
 }
@@ -27,30 +27,31 @@ const struct guard_operation *guard_operation_running(const struct guard_operati
 						      const char *worker, enum guard_ask what)
 {
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
-		if (is_of(&o->ring[i], worker) && o->ring[i].what == what &&
+		if (belongs_to(&o->ring[i], worker) && o->ring[i].what == what &&
 		    o->ring[i].state == OPERATION_RUNNING)
 			return &o->ring[i];
 	return NULL;
 }
 
-/* ---- what ends one ---- */
+/* ---- how operations end ---- */
 
-static bool wants_out(enum guard_ask what)
+static bool is_eviction(enum guard_ask what)
 {
 	return what == ASK_EVICT || what == ASK_HOLD_EVICTED;
 }
 
-/* Is the worker where it was wanted? */
+/* Has the worker reached the requested state? */
 static bool reached(enum guard_ask what, enum guard_state s)
 {
 	if (what == ASK_RELEASE)
 		return true;
-	if (wants_out(what))
+	if (is_eviction(what))
 		return s == STATE_EVICTED || s == STATE_QUIET || s == STATE_ABSENT;
 	return s == STATE_ACTIVE || s == STATE_SUSPECT;
 }
 
-static void end(struct guard_operation *x, enum guard_operation_state state, uint64_t wall_ns)
+static void operation_end(struct guard_operation *x, enum guard_operation_state state,
+			  uint64_t wall_ns)
 {
 	x->state = state;
 	x->ended_wall_ns = wall_ns;
@@ -62,10 +63,10 @@ static void supersede(struct guard_operations *o, const char *worker, uint64_t i
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++) {
 		struct guard_operation *x = &o->ring[i];
 
-		if (!is_of(x, worker) || x->state != OPERATION_RUNNING)
+		if (!belongs_to(x, worker) || x->state != OPERATION_RUNNING)
 			continue;
-		end(x, OPERATION_FAILED, wall_ns);
-		snprintf(x->message, sizeof(x->message), "operation %llu took its place",
+		operation_end(x, OPERATION_FAILED, wall_ns);
+		snprintf(x->message, sizeof(x->message), "replaced by operation %llu",
 			 (unsigned long long)id);
 	}
 }
@@ -81,28 +82,29 @@ void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *
 	snprintf(x->worker, sizeof(x->worker), "%s", worker);
 	snprintf(x->message, sizeof(x->message), "%s", s->why);
 	if (reached(what, s->state))
-		end(x, OPERATION_DONE, wall_ns);
+		operation_end(x, OPERATION_DONE, wall_ns);
 }
 
-static void follow(struct guard_operation *x, const struct guard_decision *d, uint64_t wall_ns)
+static void operation_update(struct guard_operation *x, const struct guard_decision *d,
+			     uint64_t wall_ns)
 {
-	snprintf(x->message, sizeof(x->message), "%s%s%s%s", d->dry ? "nothing is done: " : "",
-		 d->rule, *d->evidence ? ": " : "", d->evidence);
+	snprintf(x->message, sizeof(x->message), "%s%s%s%s", d->dry ? "dry run: " : "", d->rule,
+		 *d->evidence ? ": " : "", d->evidence);
 	if (reached(x->what, d->to))
-		end(x, OPERATION_DONE, wall_ns);
-	else if (wants_out(x->what) && d->to == STATE_STUCK)
-		end(x, OPERATION_FAILED, wall_ns);
+		operation_end(x, OPERATION_DONE, wall_ns);
+	else if (is_eviction(x->what) && d->to == STATE_STUCK)
+		operation_end(x, OPERATION_FAILED, wall_ns);
 }
 
 void guard_operation_decided(struct guard_operations *o, const char *worker,
 			     const struct guard_decision *d, uint64_t wall_ns)
 {
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
-		if (is_of(&o->ring[i], worker) && o->ring[i].state == OPERATION_RUNNING)
-			follow(&o->ring[i], d, wall_ns);
+		if (belongs_to(&o->ring[i], worker) && o->ring[i].state == OPERATION_RUNNING)
+			operation_update(&o->ring[i], d, wall_ns);
 }
 
-/* ---- questions ---- */
+/* ---- lookups ---- */
 
 const struct guard_operation *guard_operation_find(const struct guard_operations *o,
 						   uint64_t id)
@@ -119,7 +121,7 @@ const struct guard_operation *guard_operation_latest(const struct guard_operatio
 	const struct guard_operation *latest = NULL;
 
 	for (unsigned i = 0; o && i < GUARD_OPERATIONS; i++)
-		if (is_of(&o->ring[i], worker) && (!latest || o->ring[i].id > latest->id))
+		if (belongs_to(&o->ring[i], worker) && (!latest || o->ring[i].id > latest->id))
 			latest = &o->ring[i];
 	return latest;
 }

@@ -1,8 +1,8 @@
-/* guard_operation: what people asked of the guard, and what became of it.
+/* guard_operation: requests to the guard and their status.
  *
- * A wish is begun at once and done later: whoever asked gets a number and looks at it again.  The latest are
- * kept, in a fixed amount of memory.  What ends one is a decision about its worker, so that a worker that
- * left and came back between two questions has left. */
+ * A request starts at once and finishes later; the client gets an id and queries it. The
+ * latest ones are kept in a fixed amount of memory. A decision about the worker ends an
+ * operation, so that a worker that left and came back between two queries counts as evicted. */
 #ifndef GW_SERVE_GUARD_OPERATION_H
 #define GW_SERVE_GUARD_OPERATION_H
 
@@ -23,29 +23,30 @@ struct guard_operation {
 
 struct guard_operations {
 	struct guard_operation ring[GUARD_OPERATIONS];
-	uint64_t begun; /* so many since the start */
+	uint64_t begun; /* total since the start */
 };
 
 const char *guard_operation_word(enum guard_ask what);                /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
-/* The one that runs for the same wish of the same worker; NULL: none.  To ask again is not to begin again. */
+/* The running operation for the same request and worker; NULL: none. A repeated request does
+ * not start again. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker, enum guard_ask what);
 
-/* A wish that was accepted, with the worker as it is after it.  Others of this worker that still run end as
- * failed: this took their place. */
+/* Adds an accepted request, with the worker's status after it. Running operations of this
+ * worker end as failed, because this one replaces them. */
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
 			   enum guard_ask what, const struct guard_status *s, uint64_t wall_ns);
 
-/* Something was decided about the worker. */
+/* There was a decision about the worker. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,
 			     const struct guard_decision *d, uint64_t wall_ns);
 
-/* NULL: it is forgotten, or never was.  o may be NULL. */
+/* NULL: unknown or dropped. o may be NULL. */
 const struct guard_operation *guard_operation_find(const struct guard_operations *o,
 						   uint64_t id);
-/* The latest of a worker. */
+/* The latest operation of a worker. */
 const struct guard_operation *guard_operation_latest(const struct guard_operations *o,
 						     const char *worker);
 

@@ -1,4 +1,5 @@
-/* What the guard decides is asked of it: who would leave, in which order, and how much stays free. */
+/* Computes from the guard which workers would leave, in which order, and how much memory is
+ * free. */
 #include "guard_view.h"
 
 #include "view.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of each worker on a GPU of the scene. */
+/* Bytes of a worker on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
 {
 	const struct scene *s;
@@ -51,7 +52,7 @@ static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
 	ret->warm = h.heat >= HEALTH_THROTTLE;
 }
 
-/* What is promised to others on it and not taken yet. */
+/* Reserved on it and not taken yet. */
 static uint64_t reserved(const struct guard_view *g, const char *uuid)
 {
 	struct guard_room room;

@@ -1,5 +1,5 @@
-/* The token: read from a file that nobody else can read, kept and compared as a digest, so that
- * the time of a comparison tells nothing of it. */
+/* The token: read from a private file, kept and compared as a digest, so that the time of a
+ * comparison reveals nothing. */
 #include "http_impl.h"
 
 #include "base/secret.h"
@@ -37,7 +37,7 @@ int auth_load(struct auth *a, const char *path, char *message, size_t size)
 	return 0;
 }
 
-static bool equal(const char *a, const char *b)
+static bool digests_equal(const char *a, const char *b)
 {
 	unsigned char difference = 0;
 
@@ -54,7 +54,7 @@ static bool token_good(const struct auth *a, const char *authorization)
 		return false;
 	authorization += 7 + strspn(authorization + 7, " ");
 	digest(authorization, strlen(authorization), given);
-	return equal(a->digest, given);
+	return digests_equal(a->digest, given);
 }
 
 enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
@@ -62,8 +62,8 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 {
 	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
 
-	/* First, so that nobody who shares the address (on loopback: everybody) can lock the
-	 * owner out. */
+	/* First, so that another client with the same address (on loopback: all clients)
+	 * cannot lock the owner out. */
 	if (token_good(a, authorization))
 		return AUTH_GOOD;
 	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {

@@ -1,22 +1,22 @@
 /* Connections that follow a stream.
  *
- * One that has read all sleeps in the library and is woken by the next message.  One that does not
- * read fills its socket, is then not asked for more bytes, and is cut after a while; nothing is
- * queued for it, because all read from the ring of the stream. */
+ * A connection that has read everything is suspended until the next message. One that does
+ * not read fills its socket and is closed after a while; nothing is queued for it, because
+ * all read from the stream's ring. */
 #include "http_impl.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#define BLOCK     1024 /* used for clients of HTTP/1.0 alone: others have their own buffer */
-#define SEND_ROOM (64 * 1024) /* in the kernel: one who does not read holds no more */
+#define BLOCK       1024        /* only for HTTP/1.0 clients; others have their own buffer */
+#define SEND_BUFFER (64 * 1024) /* in the kernel, per connection */
 
 static struct conn *conn_of(struct follower *f)
 {
 	return (struct conn *)(void *)((char *)f - offsetof(struct conn, follower));
 }
 
-static void wake(struct follower *f)
+static void follower_wake(struct follower *f)
 {
 	conn_resume(conn_of(f));
 }
@@ -30,7 +30,7 @@ static ssize_t next_bytes(void *arg, uint64_t pos, char *out, size_t max)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
 	conn_set_state(c, CONN_STREAM);
 	if (pos == 0 && max > 16) {
-		/* So that a browser waits two seconds, and no longer, before it comes again. */
+		/* Browsers wait two seconds before they reconnect. */
 		static const char hello[] = "retry: 2000\n\n";
 
 		memcpy(out, hello, sizeof(hello) - 1);
@@ -49,12 +49,12 @@ struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r)
 {
 	struct MHD_Response *m =
 		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, next_bytes, c, NULL);
-	int room = SEND_ROOM;
+	int size = SEND_BUFFER;
 
 	if (!m)
 		return NULL;
-	setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	follower_start(&c->follower, r->stream, r->after, r->topics, wake);
+	setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	follower_start(&c->follower, r->stream, r->after, r->topics, follower_wake);
 	return m;
 }
 

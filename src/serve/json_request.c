@@ -14,12 +14,12 @@
 
 struct json_request {
 	json_t *root;
-	char text[TEXTS_MAX][24]; /* numbers of arrays, as texts */
+	char text[TEXTS_MAX][24]; /* numbers of arrays as texts */
 	unsigned texts;
 };
 
-/* The words of a list; how many. */
-static size_t words(char *list, const char **out)
+/* Splits a list into words; returns their number. */
+static size_t split_words(char *list, const char **out)
 {
 	size_t n = 0;
 
@@ -32,8 +32,8 @@ static size_t words(char *list, const char **out)
 	return n;
 }
 
-/* Every key is known; else the sentence. */
-static bool known(json_t *root, const char *keys, char *message, size_t size)
+/* Checks that every key is known; else writes the error. */
+static bool keys_known(json_t *root, const char *keys, char *message, size_t size)
 {
 	const char *key, *word[KEYS_MAX], *near;
 	char list[128];
@@ -41,7 +41,7 @@ static bool known(json_t *root, const char *keys, char *message, size_t size)
 	size_t n;
 
 	snprintf(list, sizeof(list), "%s", keys);
-	n = words(list, word);
+	n = split_words(list, word);
 	json_object_foreach(root, key, value)
 	{
 		bool found = false;
@@ -51,7 +51,7 @@ static bool known(json_t *root, const char *keys, char *message, size_t size)
 		if (found)
 			continue;
 		near = suggest(key, word, n, sizeof(word[0]));
-		snprintf(message, size, "the body has no key \"%.64s\"%s%s%s", key,
+		snprintf(message, size, "unknown key \"%.64s\" in the body%s%s%s", key,
 			 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 		return false;
 	}
@@ -72,7 +72,7 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 			 e.column, e.text);
 	else if (!json_is_object(b->root))
 		snprintf(message, size, "the body must be an object");
-	else if (known(b->root, keys, message, size)) {
+	else if (keys_known(b->root, keys, message, size)) {
 		*ret = b;
 		return 0;
 	}
@@ -133,7 +133,7 @@ bool json_request_flag(struct json_request *b, const char *key, bool *ret, char 
 	return true;
 }
 
-/* A text, or a whole number as one; NULL: neither. */
+/* A text, or a whole number as text; NULL: neither. */
 static const char *as_text(struct json_request *b, json_t *v)
 {
 	if (json_is_string(v))

@@ -1,6 +1,6 @@
-/* metrics: which families there are, and the parts of the page in their order.
+/* metrics: the table of families, and the parts of the page in order.
  *
- * Samples of a family stand together, so every function goes over the GPUs by itself. */
+ * The samples of a family must be contiguous, so every function loops over the GPUs. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
@@ -42,7 +42,7 @@ static const struct {
 	unsigned quantity;
 	const char *name;
 	enum metric_how how;
-} departures[] = {
+} exceptions[] = {
 #define Q(symbol, name, how) { GW_Q_##symbol, name, how },
 #include "metric.def"
 #undef Q
@@ -54,11 +54,11 @@ struct metric page_quantity(unsigned q, enum metric_how *ret_how)
 	struct metric m = gpu_metrics[q];
 
 	*ret_how = kind == GW_KIND_ENUM || kind == GW_KIND_MASK ? WORDS : NUMBER;
-	for (size_t i = 0; i < COUNT(departures); i++) {
-		if (departures[i].quantity != q)
+	for (size_t i = 0; i < COUNT(exceptions); i++) {
+		if (exceptions[i].quantity != q)
 			continue;
-		m.name = departures[i].name;
-		*ret_how = departures[i].how;
+		m.name = exceptions[i].name;
+		*ret_how = exceptions[i].how;
 	}
 	if (*ret_how == WORDS)
 		m.labels = kind == GW_KIND_MASK ? "uuid,gpu,reason" : "uuid,gpu,state";
@@ -183,7 +183,7 @@ static double all_errors(const struct page *p)
 	return sum;
 }
 
-/* 0.29 times 100 is 28.999999999999996. */
+/* Rounded, because 0.29 times 100 is 28.999999999999996. */
 static double percent(double ratio)
 {
 	return rint(ratio * 1e8) / 1e6;

@@ -1,7 +1,7 @@
-/* metrics_accept: which form an Accept header asks for (RFC 9110, 12.5.1).
+/* metrics_accept: selects the form by the Accept header (RFC 9110, 12.5.1).
  *
- * OpenMetrics is given only to those who name it, in a version that we speak, and do not like plain
- * text better. */
+ * OpenMetrics is only used if the client names it in a supported version and does not prefer
+ * plain text. */
 #include "metrics.h"
 
 #include "base/number.h"
@@ -9,14 +9,14 @@
 #include <string.h>
 #include <strings.h>
 
-/* A piece of the header without the blanks around it. */
+/* A part of the header without surrounding spaces. */
 struct piece {
 	const char *p;
 	size_t n;
 };
 
-/* The next piece before `end`; the text after it is *rest. */
-static struct piece next(const char **rest, const char *end, char stop)
+/* The next part before `end`; *rest is the text after it. */
+static struct piece next_piece(const char **rest, const char *end, char stop)
 {
 	const char *from = *rest, *to = memchr(from, stop, (size_t)(end - from));
 
@@ -29,17 +29,17 @@ static struct piece next(const char **rest, const char *end, char stop)
 	return (struct piece){ from, (size_t)(to - from) };
 }
 
-static bool is(struct piece x, const char *text)
+static bool piece_is(struct piece x, const char *text)
 {
 	return x.n == strlen(text) && strncasecmp(x.p, text, x.n) == 0;
 }
 
-static bool begins(struct piece x, const char *text)
+static bool piece_begins(struct piece x, const char *text)
 {
 	return x.n >= strlen(text) && strncasecmp(x.p, text, strlen(text)) == 0;
 }
 
-/* 1 where it is no number from 0 to 1. */
+/* 1 if it is not a number from 0 to 1. */
 static double quality(struct piece x)
 {
 	char text[8] = "";
@@ -54,22 +54,23 @@ static double quality(struct piece x)
 struct range { /* one media range of the header */
 	struct piece type;
 	double q;
-	bool ours; /* its version is one that we speak, or not named */
+	bool ours; /* its version is supported, or not given */
 };
 
 static struct range read_range(struct piece x)
 {
 	const char *at = x.p, *end = x.p + x.n;
-	struct range r = { .type = next(&at, end, ';'), .q = 1, .ours = true };
+	struct range r = { .type = next_piece(&at, end, ';'), .q = 1, .ours = true };
 
 	while (at < end) {
-		struct piece option = next(&at, end, ';');
+		struct piece option = next_piece(&at, end, ';');
 
-		if (begins(option, "q="))
+		if (piece_begins(option, "q="))
 			r.q = quality(option);
-		else if (begins(option, "version="))
-			r.ours = is(option, "version=1.0.0") || is(option, "version=0.0.1") ||
-				 is(option, "version=\"1.0.0\"");
+		else if (piece_begins(option, "version="))
+			r.ours = piece_is(option, "version=1.0.0") ||
+				 piece_is(option, "version=0.0.1") ||
+				 piece_is(option, "version=\"1.0.0\"");
 	}
 	return r;
 }
@@ -77,20 +78,20 @@ static struct range read_range(struct piece x)
 enum metrics_form metrics_negotiate(const char *accept)
 {
 	double open = 0, plain = 0;
-	int exact = 0; /* how exactly plain text was named: not, * / *, text / *, text/plain */
+	int exact = 0; /* precision for plain text: none, * / *, text / *, text/plain */
 	const char *end;
 
 	if (!accept)
 		return METRICS_PROMETHEUS;
 	end = accept + strlen(accept);
 	while (accept < end) {
-		struct range r = read_range(next(&accept, end, ','));
-		int how = is(r.type, "text/plain") ? 3
-			  : is(r.type, "text/*")   ? 2
-			  : is(r.type, "*/*")      ? 1
-						   : 0;
+		struct range r = read_range(next_piece(&accept, end, ','));
+		int how = piece_is(r.type, "text/plain") ? 3
+			  : piece_is(r.type, "text/*")   ? 2
+			  : piece_is(r.type, "*/*")      ? 1
+							 : 0;
 
-		if (is(r.type, "application/openmetrics-text") && r.ours && r.q > open)
+		if (piece_is(r.type, "application/openmetrics-text") && r.ours && r.q > open)
 			open = r.q;
 		if (how > exact) {
 			exact = how;

@@ -1,4 +1,4 @@
-/* metrics_gpu: who the GPUs are, how they do, their figures, instances and processes. */
+/* metrics_gpu: identity, state, quantities, instances and processes of the GPUs. */
 #include "metrics_page.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static void states(struct page *p)
 				      page_gpu(p, i)->state == s);
 }
 
-/* When it last answered: the snapshot has both clocks at one moment. */
+/* Time of the last response: the snapshot has both clocks at one moment. */
 static double seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
@@ -67,7 +67,7 @@ static double changes(const struct page *p, const struct view_device *k)
 	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
 }
 
-/* To the microjoule; rounding keeps what grows growing. */
+/* Rounded to microjoules; a rounded counter still never decreases. */
 static double energy(const struct page *p, const struct view_device *k)
 {
 	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
@@ -90,7 +90,7 @@ static void query_errors(struct page *p)
 					      (double)page_known(p, i)->errors[a]);
 }
 
-/* What we know of every GPU, whether it answers or not. */
+/* What the service knows about every GPU, even if it does not respond. */
 static void counts(struct page *p)
 {
 	static const struct {
@@ -121,7 +121,7 @@ static void numbers(struct page *p, unsigned q)
 		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
 }
 
-/* The word for number `at` of an ENUM or bit `at` of a MASK; false: there is none. */
+/* The word for value `at` of an ENUM or bit `at` of a MASK; false: none. */
 static bool word(unsigned q, bool mask, unsigned at, char out[static 48])
 {
 	double value = mask ? ldexp(1, (int)at) : at;
@@ -151,7 +151,7 @@ static void words(struct page *p, unsigned q)
 					       mask ? (double)((uint64_t)v >> at & 1)
 						    : v == at);
 	}
-	/* What has no word here yet is told all the same. */
+	/* Values without a word get the word "unknown". */
 	for (unsigned i = 0; i < p->gpus; i++) {
 		v = page_figure(p, i, q);
 		if (isnan(v) ||
@@ -208,7 +208,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = &d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* who would it be? */
+		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* not identifiable */
 			continue;
 		instance_labels(&l, g);
 		metrics_sample(&p->t, p->base[i], l.text,

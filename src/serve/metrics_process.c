@@ -1,7 +1,7 @@
-/* metrics_process: who holds the memory of a GPU, bounded.
+/* metrics_process: memory of the programs on a GPU, bounded.
  *
- * Processes of the same name and user are one row: pids and command lines are no labels.  Rows are
- * kept for at most GROUPS names; what comes after them goes to the remainder. */
+ * Processes with the same name and user are one row; pids and command lines are no labels.
+ * There are at most GROUPS rows; the rest counts as "other". */
 #include "metrics_text.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ struct groups {
 	uint64_t other;
 };
 
-static struct group *find(struct groups *g, const char *name, const char *user)
+static struct group *find_group(struct groups *g, const char *name, const char *user)
 {
 	for (unsigned i = 0; i < g->count; i++)
 		if (strcmp(g->row[i].name, name) == 0 && strcmp(g->row[i].user, user) == 0)
@@ -31,14 +31,14 @@ static struct group *find(struct groups *g, const char *name, const char *user)
 	return &g->row[g->count++];
 }
 
-static void add(struct groups *g, const struct gw_process *p)
+static void add_process(struct groups *g, const struct gw_process *p)
 {
 	const char *name = p->name && *p->name ? p->name : "unknown";
 	const char *user = p->user ? p->user : "";
 	struct group *row;
 
-	/* One that would be mistaken for the remainder is part of it. */
-	row = strcmp(name, "other") == 0 && !*user ? NULL : find(g, name, user);
+	/* A program that is named like the remainder is part of it. */
+	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
 	if (row)
 		row->bytes += p->memory_bytes;
 	else
@@ -55,8 +55,8 @@ static struct group *largest(struct groups *g)
 	return best;
 }
 
-static void show(struct metrics_text *t, const char *base, const char *name, const char *user,
-		 uint64_t bytes)
+static void put_row(struct metrics_text *t, const char *base, const char *name,
+		    const char *user, uint64_t bytes)
 {
 	struct labels l;
 
@@ -78,13 +78,13 @@ void metrics_processes(struct metrics_text *t, const char *base,
 		const struct gw_process *p = gw_process_list_get(list, i);
 
 		if (p->device == device && p->memory_absence == GW_HAVE)
-			add(&g, p);
+			add_process(&g, p);
 	}
 	for (unsigned i = 0; i < top && (row = largest(&g)); i++) {
 		row->shown = true;
-		show(t, base, row->name, row->user, row->bytes);
+		put_row(t, base, row->name, row->user, row->bytes);
 	}
 	for (row = g.row; row < g.row + g.count; row++)
 		g.other += row->shown ? 0 : row->bytes;
-	show(t, base, "other", "", g.other);
+	put_row(t, base, "other", "", g.other);
 }

@@ -123,7 +123,7 @@ static void mig(struct json *j, const struct gw_device *d)
 	json_array_end(j);
 }
 
-/* Asked for and not there. */
+/* Requested but not available. */
 static bool missing(uint8_t absence)
 {
 	return absence != GW_HAVE && absence != GW_ABSENT_NOT_READ;
@@ -203,7 +203,7 @@ static void figure(struct json *j, const char *key, const struct summary_figure 
 		json_null(j, key);
 }
 
-/* The flat figures; key and place of each number stand once. */
+/* The flat figures. */
 static void flat(struct json *j, const struct gw_snapshot *snap)
 {
 	struct summary s;
@@ -319,7 +319,7 @@ void render_processes(struct json *j, const struct gw_process_list *list,
 			process(j, p, snap);
 	}
 	json_array_end(j);
-	json_object(j, "processes_absent"); /* devices whose list could not be had */
+	json_object(j, "processes_absent"); /* devices without a process list */
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const char *uuid = gw_device_text(gw_snapshot_device(snap, i), GW_T_UUID);
 		enum gw_absence why = gw_process_list_absence(list, i);

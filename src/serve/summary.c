@@ -6,7 +6,7 @@
 
 #define GIB 1073741824.0
 
-/* Why nothing is known where no GPU answers. */
+/* Why nothing is known if no GPU responds. */
 static enum gw_absence silence(const struct gw_snapshot *snap)
 {
 	const struct gw_device *d = gw_snapshot_device(snap, 0);

@@ -1,7 +1,7 @@
-/* summary: the machine in nine flat figures (R1.3), for callers that know only those.
+/* summary: the machine in nine flat figures, for simple clients.
  *
- * They speak of the first GPU that answers; gpu_count tells whether there are more.  "gb" is
- * 2^30 bytes, as in the callers that these keys come from; the records of the devices say bytes. */
+ * They describe the first GPU that responds; gpu_count shows whether there are more. "gb" is
+ * 2^30 bytes, as in the programs that use these keys; the device records use bytes. */
 #ifndef GW_SERVE_SUMMARY_H
 #define GW_SERVE_SUMMARY_H
 
@@ -15,12 +15,12 @@ struct summary_figure {
 };
 
 struct summary {
-	bool gpu_available;  /* a GPU answers                                    */
-	bool cuda_available; /* an NVIDIA driver is loaded and a device answers  */
+	bool gpu_available;  /* a GPU responds */
+	bool cuda_available; /* an NVIDIA driver is loaded and a device responds */
 	unsigned gpu_count;
-	const struct gw_device *device; /* the one spoken of; NULL when none      */
-	enum gw_absence silence;        /* why none answers; GW_HAVE: one does     */
-	const char *gpu_name;           /* NULL when unknown                      */
+	const struct gw_device *device; /* the described GPU; NULL: none */
+	enum gw_absence silence;        /* why none responds; GW_HAVE: one does */
+	const char *gpu_name;           /* NULL: unknown */
 	struct summary_figure total_vram_gb, used_vram_gb, free_vram_gb;
 	struct summary_figure utilization_percent, temperature_c;
 };

@@ -1,4 +1,4 @@
-/* What is told of a window: sums over its GPUs, and documents. */
+/* Documents of windows, and sums over GPUs. */
 #include "windows_impl.h"
 
 #include "render_result.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between the head of a document and its parts.  No text in it can be taken for this: a quote in a
- * text is escaped. */
+/* Separates the head of a document from its parts. No text can contain this, because quotes
+ * in texts are escaped. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
-#define PART_BYTES 200 /* of a part beside label and devices, at most */
-#define TAIL_BYTES 100 /* of a document beside head, parts and details, at most */
-#define OPEN_BYTES 640 /* of a device in a part that is not worked out, at most */
+#define PART_BYTES 200 /* maximum of a part without label and devices */
+#define TAIL_BYTES 100 /* maximum of a document without head, parts and details */
+#define OPEN_BYTES 640 /* maximum of a device in an unfinished part */
 
 /* ---- sums ---- */
 
@@ -29,7 +29,7 @@ static const struct gw_energy *energy_of(struct gw_window *w, const struct windo
 
 static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 {
-	if (!x) { /* its meter went away under it */
+	if (!x) { /* its meter is gone */
 		sum->joules.best = sum->relative.best = sum->power_w = NAN;
 		sum->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 		sum->validity = GW_NO_RESULT;
@@ -45,7 +45,7 @@ static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
-	if (e->devices == 0) /* of nothing nothing is known */
+	if (e->devices == 0) /* without devices there is no result */
 		add_device(ret, NULL);
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(e->window, &e->device[i]));
@@ -98,7 +98,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	gw_window_wait(p->window, 0);
 	json_init(&j, &p->devices, false);
 	part_devices(&j, NULL, e, p->window);
-	if (p->devices.err) /* half of it is no JSON */
+	if (p->devices.err) /* a truncated text is not JSON */
 		buf_done(&p->devices);
 	gw_window_free(p->window);
 	p->window = NULL;
@@ -124,7 +124,7 @@ static void part_json(struct json *j, const struct windows_entry *e,
 	json_object_end(j);
 }
 
-/* At most so much, before any of it is written. */
+/* An upper bound, computed before writing. */
 static size_t parts_bytes(const struct windows_entry *e)
 {
 	size_t sum = 0;
@@ -164,7 +164,7 @@ static void evidence_json(struct json *j, const struct windows_device *d, struct
 	json_object_end(j);
 }
 
-/* Whose it was; NULL: it has not ended, or nobody looked. */
+/* The shares of processes; NULL: not ended, or unknown. */
 static const struct attribute *shares(const struct windows_device *d, struct gw_window *w)
 {
 	const struct attribute *who = w ? window_processes(w, d->number) : NULL;
@@ -176,7 +176,7 @@ static const struct attribute *shares(const struct windows_device *d, struct gw_
 		       : NULL;
 }
 
-/* w: its window on the meter, waited for; NULL: it has not ended, or its meter is gone. */
+/* w: its completed window on the meter; NULL: not ended, or the meter is gone. */
 static void detail_json(struct json *j, const struct windows_device *d, struct gw_window *w)
 {
 	json_object(j, NULL);
@@ -189,7 +189,8 @@ static void detail_json(struct json *j, const struct windows_device *d, struct g
 	json_object_end(j);
 }
 
-/* What a result tells of each device beside its energy; nothing where that is more than `most` bytes. */
+/* The details of each device in addition to its energy; empty if they have more than `most`
+ * bytes. */
 static void details_json(struct buf *out, const struct windows_entry *e, size_t most)
 {
 	struct gw_window *w = e->state == WINDOWS_HAS_ENDED ? e->window : NULL;
@@ -203,12 +204,12 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 	for (unsigned i = 0; i < e->devices && !out->err; i++)
 		detail_json(&j, &e->device[i], w);
 	json_array_end(&j);
-	if (out->err) /* half of it is no JSON */
+	if (out->err) /* a truncated text is not JSON */
 		buf_done(out);
 }
 
-/* What may follow so many bytes of a document. */
-static size_t room(size_t bytes)
+/* The bytes left after this many. */
+static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
 }
@@ -245,8 +246,8 @@ static void sum_json(struct json *j, const struct windows_sum *sum)
 	json_double(j, "power_mean_watts", sum->power_w);
 }
 
-static void render(struct json *j, const struct windows_entry *e, enum windows_form form,
-		   uint64_t now_ns)
+static void render_window(struct json *j, const struct windows_entry *e, enum windows_form form,
+			  uint64_t now_ns)
 {
 	static const char *const states[] = { "open", "ending", "ended" };
 	size_t begin = j->out->len, left;
@@ -258,13 +259,14 @@ static void render(struct json *j, const struct windows_entry *e, enum windows_f
 		windows_sum_up(e, &sum);
 	json_object(j, NULL);
 	head_json(j, e, states[e->state], e->ended_by);
-	/* By the monotonic clock, so that a wall clock that is set makes no window longer. */
+	/* By the monotonic clock, so that setting the wall clock does not change the
+	 * duration. */
 	json_time(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
 	json_double(j, "seconds", windows_seconds(e->begin_ns, e->end_ns ? e->end_ns : now_ns));
 	settings_json(j, e);
 	sum_json(j, &sum);
 	devices_json(j, e, e->window);
-	left = room(j->out->len - begin + TAIL_BYTES);
+	left = bytes_left(j->out->len - begin + TAIL_BYTES);
 	details_json(&details, e, form == WINDOWS_WHOLE ? left : 0);
 	left -= details.len;
 	left_out = form == WINDOWS_SHORT || !e->parts || parts_bytes(e) >= left;
@@ -279,7 +281,7 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 		  uint64_t now_ns)
 {
 	if (!e->document) {
-		render(j, e, form, now_ns);
+		render_window(j, e, form, now_ns);
 	} else if (form == WINDOWS_WHOLE || !e->head_bytes) {
 		json_raw(j, NULL, e->document);
 	} else {
@@ -311,7 +313,7 @@ void windows_crash_json(struct json *j, const struct windows_entry *e)
 	add_device(&sum, NULL);
 	json_object(j, NULL);
 	head_json(j, e, "ended", "crash");
-	json_null(j, "end_time"); /* nobody was there to know */
+	json_null(j, "end_time"); /* unknown after a crash */
 	json_null(j, "seconds");
 	settings_json(j, e);
 	sum_json(j, &sum);
@@ -339,7 +341,7 @@ int windows_make_document(struct windows_entry *e)
 
 	buf_init(&text, VIEW_DOCUMENT_MAX + 1);
 	json_init(&j, &text, false);
-	render(&j, e, WINDOWS_WHOLE, e->end_ns);
+	render_window(&j, e, WINDOWS_WHOLE, e->end_ns);
 	copy = text.err ? NULL : strdup(text.p);
 	err = text.err ? text.err : copy ? 0 : -GW_E_NOMEM;
 	buf_done(&text);

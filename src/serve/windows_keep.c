@@ -1,4 +1,4 @@
-/* Windows that outlive us, and what is told when one begins or ends. */
+/* Stores and loads windows, and emits events when one begins or ends. */
 #include "windows_impl.h"
 
 #include "stream.h"
@@ -8,26 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND      "window"      /* of what is kept */
-#define KIND_OPEN "window-open" /* ... of those that have not ended, to be told after a crash */
+#define KIND      "window"      /* kind of stored documents */
+#define KIND_OPEN "window-open" /* of open windows, reported after a crash */
 
-/* ---- keeping and telling ---- */
+/* ---- storing and events ---- */
 
-static int put(const struct view *v, const char *kind, const struct windows_entry *e,
-	       const char *document)
+static int put_document(const struct view *v, const char *kind, const struct windows_entry *e,
+			const char *document)
 {
 	if (!v->ops || !v->ops->keep)
 		return 0;
 	return v->ops->keep(v->engine, kind, e->id, document, strlen(document));
 }
 
-static void drop(const struct view *v, const char *kind, const char *id)
+static void delete_document(const struct view *v, const char *kind, const char *id)
 {
 	if (v->ops && v->ops->forget)
 		v->ops->forget(v->engine, kind, id);
 }
 
-/* So that it does not vanish without a trace. */
+/* So that a crash does not lose it silently. */
 static int keep_open(const struct view *v, const struct windows_entry *e)
 {
 	struct buf text;
@@ -37,7 +37,7 @@ static int keep_open(const struct view *v, const struct windows_entry *e)
 	buf_init(&text, VIEW_DOCUMENT_MAX);
 	json_init(&j, &text, false);
 	windows_crash_json(&j, e);
-	err = text.err ? text.err : put(v, KIND_OPEN, e, text.p);
+	err = text.err ? text.err : put_document(v, KIND_OPEN, e, text.p);
 	buf_done(&text);
 	return err;
 }
@@ -48,20 +48,19 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 
 	if (e->state != WINDOWS_HAS_ENDED)
 		return keep_open(v, e);
-	err = put(v, KIND, e, e->document);
-	drop(v, KIND_OPEN, e->id);
+	err = put_document(v, KIND, e, e->document);
+	delete_document(v, KIND_OPEN, e->id);
 	return err;
 }
 
 void windows_unkeep(const struct view *v, const struct windows_entry *e)
 {
-	drop(v, e->state == WINDOWS_HAS_ENDED ? KIND : KIND_OPEN, e->id);
+	delete_document(v, e->state == WINDOWS_HAS_ENDED ? KIND : KIND_OPEN, e->id);
 }
 
 static void sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
 {
-	const char *more =
-		kept ? "" : "; it could not be kept and will be gone after a restart";
+	const char *more = kept ? "" : "; it could not be stored and is lost after a restart";
 	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
 				    e->label);
 
@@ -75,8 +74,8 @@ static void sentence(const struct windows_entry *e, bool kept, char *out, size_t
 			 gw_validity_name(e->sum.validity), more);
 }
 
-/* To those who follow windows, under the id of the event. */
-static void push(struct windows *w, const struct windows_entry *e, uint64_t id)
+/* Sends the document to the stream, with the id of the event. */
+static void push_document(struct windows *w, const struct windows_entry *e, uint64_t id)
 {
 	struct buf out;
 	struct json j;
@@ -91,7 +90,7 @@ static void push(struct windows *w, const struct windows_entry *e, uint64_t id)
 	buf_done(&out);
 }
 
-static uint64_t tell(const struct view *v, const char *severity, const char *text)
+static uint64_t emit_event(const struct view *v, const char *severity, const char *text)
 {
 	struct view_event event = { .kind = KIND, .severity = severity, .text = text };
 
@@ -104,13 +103,13 @@ void windows_announce(struct windows *w, const struct view *v, const struct wind
 	char text[256];
 
 	sentence(e, kept, text, sizeof(text));
-	push(w, e, tell(v, kept ? "info" : "warning", text));
+	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
 }
 
-/* ---- what was kept ---- */
+/* ---- loading ---- */
 
-/* They come oldest first: each goes before those that ended. */
-static struct windows_entry *load(struct windows *w, const char *id, const char *json)
+/* They arrive oldest first: inserts each before the ended ones. */
+static struct windows_entry *load_window(struct windows *w, const char *id, const char *json)
 {
 	struct windows_entry *e, **at = &w->first;
 	char *document;
@@ -135,7 +134,7 @@ static struct windows_entry *load(struct windows *w, const char *id, const char 
 
 static void load_ended(void *arg, const char *id, const char *json)
 {
-	load(arg, id, json);
+	load_window(arg, id, json);
 }
 
 struct crashed {
@@ -147,21 +146,21 @@ struct crashed {
 static void load_crashed(void *arg, const char *id, const char *json)
 {
 	struct crashed *c = arg;
-	struct windows_entry *e = load(c->w, id, json);
+	struct windows_entry *e = load_window(c->w, id, json);
 
 	if (e && c->count < WINDOWS_OPEN_MAX)
 		c->found[c->count++] = e;
 }
 
-static void tell_crashed(struct windows *w, const struct view *v, const struct windows_entry *e)
+static void report_crashed(struct windows *w, const struct view *v,
+			   const struct windows_entry *e)
 {
 	char text[160];
 
 	snprintf(text, sizeof(text),
-		 "window %s was open when the service ended without warning: it has no result",
-		 e->id);
+		 "window %s was open when the service crashed: it has no result", e->id);
 	windows_keep(v, e);
-	push(w, e, tell(v, "warning", text));
+	push_document(w, e, emit_event(v, "warning", text));
 }
 
 void windows_load(struct windows *w, const struct view *v)
@@ -174,5 +173,5 @@ void windows_load(struct windows *w, const struct view *v)
 	v->ops->kept(v->engine, KIND, WINDOWS_ENDED_MAX, load_ended, w);
 	v->ops->kept(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_crashed, &c);
 	for (unsigned i = 0; i < c.count; i++)
-		tell_crashed(w, v, c.found[i]);
+		report_crashed(w, v, c.found[i]);
 }

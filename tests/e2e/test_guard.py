@@ -251,7 +251,7 @@ def test_a_worker_that_is_held_active_stays(world, worker):
             assert worker.resident() == 10 * GIB and worker.acted() == []
             assert s.now() == "active"
             said = s.guard("explain", "ollama").stdout
-            assert "held active" in said and "stays until the hold ends" in said and "until somebody needs" not in said
+            assert "held active" in said and "stays active until the hold ends" in said and "until another process needs" not in said
             done = s.guard("evict", "ollama", code=1)
             assert "release it first" in done.stderr
             s.guard("release", "ollama")

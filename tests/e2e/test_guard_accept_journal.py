@@ -207,7 +207,7 @@ def test_of_two_guards_the_second_observes(tmp_path):
             s.until("active")
             second.until("active")
             assert second.get("/api/v1/guard").json()["mode"] == "observe"
-            assert "another gpuward guards" in second.messages()
+            assert "already guards" in second.messages()
             second.post("/api/v1/guard/workers/ollama/evict", token=True, json={})
             time.sleep(0.7)
             assert w.resident() == 10 * GIB and asked(w, out=True) == 0

@@ -28,7 +28,7 @@ def test_a_reservation_lasts_as_long_as_its_owner_whatever_becomes_of_the_servic
         s.kept(done.json()["id"])
         s.restart(signal.SIGKILL)
         s.wait(lambda: [r["id"] for r in rooms(s)] == [done.json()["id"]])
-        assert "is still kept" in s.messages()
+        assert "continues" in s.messages()
         time.sleep(1)
         assert worker.resident() == 0 and s.now() != "active"
         owner.end()
@@ -61,7 +61,7 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
             assert (second.worker()["dry_run_why"], first.worker()["dry_run_why"]) == ("another-service", None)
             told = second.guard("evict", "ollama").stdout, second.guard("status").stdout, second.guard("explain").stdout
             for text in told:
-                assert "nother service acts for" in text and "imulated" not in text, text
+                assert "nother service acts on" in text and "imulated" not in text, text
             time.sleep(0.7)
             assert worker.resident() == 10 * GIB and worker.acted() == []
             second.guard("release", "ollama")
@@ -76,7 +76,7 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
             assert second.worker()["rail"] is None
 
 
-@pytest.mark.parametrize("pid, why", [(1, "never ends"), (2, "thread of the kernel")])
+@pytest.mark.parametrize("pid, why", [(1, "never exits"), (2, "kernel thread")])
 def test_nobody_says_that_the_system_plays(world, worker, pid, why):
     if pid == 2 and not (os.path.exists("/proc/2/comm") and open("/proc/2/comm").read() == "kthreadd\n"):
         pytest.skip("no kernel thread is to be seen here")

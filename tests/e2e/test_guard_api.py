@@ -87,7 +87,7 @@ def test_a_name_that_is_nearly_right_is_suggested(calm):
 
 def test_explain_says_rule_timers_and_overrides(calm):
     said = calm.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-    assert any("Nobody overrides" in x for x in said)
+    assert any("No override is active" in x for x in said)
     calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 500})
     doc = calm.get(GUARD + "/explain").json()["workers"][0]
     said = " ".join(doc["sentences"])
@@ -227,7 +227,7 @@ def test_who_only_observes_makes_no_room(tmp_path):
     with guarded.service(tmp_path, memory="18 GiB", mode="dry-run") as s:
         guarded.looked(s)
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
-        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: nobody leaves")
+        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: no worker leaves")
         assert got.json()["retry_after_s"] is None and "Retry-After" not in got.headers
 
 

@@ -38,9 +38,9 @@ def test_explain_says_what_a_match_would_have_to_fit(world, worker):
         s.until("absent")
         said = " ".join(s.guard("explain", "ollama").stdout.split())
         assert "no process is in unit ollama.service" in said
-        assert "Without any match it is whoever listens at " + worker.url in said
+        assert "Without a match it is the process that listens at " + worker.url in said
         runner, = worker.runners()
-        assert f"Perhaps it is pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
+        assert f"It may be pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
         learned = s.guard("learn", "--for", "1s")
         assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which is absent" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)

@@ -36,7 +36,7 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         before = s.worker()
         told = len(worker.acted())
         give(s, configure(("ollama", worker)))
-        heard(s, "goes by the new configuration: 1 worker, 0 new, 0 gone")
+        heard(s, "uses the new configuration: 1 worker, 0 added, 0 removed")
         s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)  # 0.3 s instead of 600
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == told + 1
@@ -51,7 +51,7 @@ def test_a_hold_is_kept_over_a_reload(world, worker):
         s.guard("hold", "evicted", "ollama", "--for", "1h")
         s.until("evicted")
         give(s, text + '[[rule]]\nmatch.name = "sleep"\naction = "ignore"\n')
-        heard(s, "goes by the new configuration")
+        heard(s, "uses the new configuration")
         time.sleep(0.5)
         assert s.now() == "evicted" and s.worker()["hold"] == "evicted"
         with Contender(world, 8 * GIB):  # nobody counts it any more
@@ -168,9 +168,9 @@ resume_command = ["{hook}", "resume", "{holder.pid}"]
             s.wait(lambda: (tmp_path / "said").exists())
             give(s, text.replace('"resume"', '"other"'))
             s.wait(lambda: "was reloaded" in s.messages())
-            assert not any("goes by the new configuration" in t for t in events(s))
+            assert not any("uses the new configuration" in t for t in events(s))
             (tmp_path / "go").touch()
-            heard(s, "goes by the new configuration")
+            heard(s, "uses the new configuration")
             s.until("evicted", name="w")
             assert (tmp_path / "said").read_text() == "evict\n"
             s.guard("release", "w")
@@ -186,7 +186,7 @@ def test_reservations_last_over_a_reload(world, worker):
         s.until("evicted")
         assert s.worker()["mask"] == ["reserved"]
         give(s, configure(("ollama", worker), more='[[rule]]\nmatch.name = "nobody"\naction = "ignore"\n'))
-        heard(s, "goes by the new configuration")
+        heard(s, "uses the new configuration")
         time.sleep(0.4)
         assert s.now() == "evicted" and s.worker()["mask"] == ["reserved"]
         owner.end()
@@ -197,7 +197,7 @@ def test_a_cap_that_is_another_is_told(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
         give(s, configure(("ollama", worker), guard="power_cap_w = 90000"))
-        heard(s, "goes by the new configuration: 1 worker, 0 new, 0 gone")
+        heard(s, "uses the new configuration: 1 worker, 0 added, 0 removed")
 
 
 def test_health_that_is_no_longer_watched_is_no_reason_any_more(world, worker):
@@ -216,7 +216,7 @@ def test_a_recording_goes_on_under_the_new_configuration(world, worker, tmp_path
         with Contender(world, 8 * GIB):
             s.until("evicted")
             give(s, text + '[[rule]]\nmatch.name = "nobody"\naction = "ignore"\n')
-            heard(s, "goes by the new configuration")
+            heard(s, "uses the new configuration")
         s.until("active")
     lines = trace.read_text().splitlines()
     assert [line.split("\t")[0] for line in lines if line.startswith(("begin", "swap"))] == ["begin", "swap", "swapped"]

@@ -22,7 +22,7 @@ def reserve(s, **kw):
 
 def give(s, text):
     guarded.give(s, text)
-    s.wait(lambda: "goes by the new configuration" in s.messages())
+    s.wait(lambda: "uses the new configuration" in s.messages())
 
 
 def replayed(trace, home):
@@ -67,7 +67,7 @@ def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path): 
         s.stop(signal.SIGKILL)
         trace.unlink()
         s.start()
-        s.wait(lambda: "is still kept" in s.messages())
+        s.wait(lambda: "continues" in s.messages())
         s.wait(lambda: s.now() not in (None, "reconcile"))
         time.sleep(1)
         assert worker.resident() == 0
@@ -114,7 +114,7 @@ def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world,
                 with open(s.config, "w") as f:
                     f.write(text(*workers))
                 s.child.send_signal(signal.SIGHUP)
-                s.wait(lambda k=n: s.messages().count("goes by the new configuration") == k + 1)
+                s.wait(lambda k=n: s.messages().count("uses the new configuration") == k + 1)
                 s.wait(lambda w=workers: all(s.now(name) == "active" for name, _ in w))
                 with Contender(world, 4 * GIB, exe=game):
                     s.wait(lambda w=workers: all(s.now(name) == "evicted" for name, _ in w))
@@ -201,7 +201,7 @@ def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  #
             told = s.post("/api/v1/guard/simulate", token=True, json={"trace": "\n".join(who + part), "seconds": 1})
             assert told.status_code == 200, told.text
             gone = s.post("/api/v1/guard/simulate", token=True, json={"trace": "D\t1\t0\n", "seconds": 1})
-            assert gone.status_code == 400 and "no whole scene" in gone.text
+            assert gone.status_code == 400 and "no complete scene" in gone.text
         assert_same(s, trace, tmp_path / "home")
 
 

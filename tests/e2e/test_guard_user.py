@@ -61,7 +61,7 @@ def test_without_the_token_the_program_is_not_started_and_the_remedy_is_told(ser
 
 
 @pytest.mark.parametrize("size,there,why", [
-    ("1G", True, "Only those with the token may do this"),
+    ("1G", True, "This request needs the token"),
     ("1G", False, "no service listens on"),
 ])
 def test_a_game_starts_all_the_same_where_it_is_said_so(served, home, size, there, why):

@@ -33,7 +33,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(world, worker):
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
         explained(s, "Reason against it: contention", "Rule: GameMode", f"Game: pid {game.pid} plays",
-                  f"Beside it: pid {browser.pid} sleep with 300 MiB", "asks for nothing: below min_vram (512 MiB)")
+                  f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 
 
@@ -46,7 +46,7 @@ def test_a_reservation_a_hold_and_hours_say_who_and_until_when(world, worker):
         why = reason(s, "reserved")
         assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
         text = explained(s, "or its time is over")
-        assert re.search(r"Next possible change by itself: in (10|9|8) min\.", text), text
+        assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
         s.guard("hold", "evicted", "ollama", "--for", "1h")
         left = r"(1 h|5\d min) more"
         assert re.search(f"evicted, {left}", s.guard("status").stdout)
@@ -65,7 +65,7 @@ def test_who_is_known_to_fit_is_told_so(world, worker):
         s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
         with Contender(world, 6 * GIB) as again:
             s.wait(lambda: str(again.pid) in s.guard("explain").stdout)
-            explained(s, "known: at most 6144 MiB, fits beside it")
+            explained(s, "known: at most 6144 MiB, fits next to it")
             assert s.now() == "active"
 
 
@@ -93,7 +93,7 @@ def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker
         assert "\ngpuward_guard_time_to_free_seconds" not in metrics
         assert worker.resident() == 10 * GIB and worker.acted() == []
         said = s.cli("run", "--vram", "18G", "--", "true", code=14).stderr
-        assert "the guard is in dry-run: nobody leaves" in said and "retry" not in said
+        assert "the guard is in dry-run: no worker leaves" in said and "retry" not in said
 
 
 def test_simulated_gpus_that_nobody_asked_to_act_on_are_told(world, worker):
@@ -126,7 +126,7 @@ def test_a_worker_that_there_is_not(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
         done = s.guard("status", "olama", code=support.FAILED)
-        assert 'there is no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
+        assert 'no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
         assert "does not know 'foo'" in s.guard("foo", code=support.USAGE).stderr
         assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
         done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)

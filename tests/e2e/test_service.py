@@ -53,7 +53,7 @@ def test_it_says_where_it_is_and_ends_on_sigterm():
         assert s.url.startswith("http://127.0.0.1:")
         assert s.get("/healthz").status_code == 200
         assert s.stop() == 0
-        assert "listening" in s.messages() and "ended" in s.messages()
+        assert "listening" in s.messages() and "stopped" in s.messages()
 
 
 def test_ctrl_c_ends_it_as_well():

@@ -204,7 +204,7 @@ static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
 		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
 		get(path, 503);
 		assert_true(number("status") == 503);
-		at("remedy", "\"Ask again in a moment.\"");
+		at("remedy", "\"Try again in a moment.\"");
 	}
 	t.api.view.guarding = NULL;
 	get("/api/v1/guard", 503);
@@ -234,7 +234,7 @@ static void a_gpu_that_was_not_looked_at_is_503(void **state)
 	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
-	says("has not looked");
+	says("has not observed");
 	get("/api/v1/guard/gpus/7", 404);
 }
 
@@ -247,7 +247,7 @@ static void health_that_is_not_watched_is_null_with_a_reason(void **state)
 	get("/api/v1/health", 200);
 	at("level", "null");
 	at("gpus.0.level", "null");
-	says("is not watched");
+	says("is not monitored");
 	health_options_init(&o);
 	assert_int_equal(health_new(&o, &w.health[0]), 0);
 	health_read(w.health[0], gw_snapshot_device(t.api.view.snap, 0), now());
@@ -288,7 +288,7 @@ static void explain_says_that_nothing_is_done(void **state)
 	(void)state;
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
-	says("Mode is dry-run: what is decided is told, and nothing is done.");
+	says("The mode is dry-run: decisions are logged, but nothing is done.");
 }
 
 static void the_latest_decisions_come_oldest_first(void **state)
@@ -350,7 +350,7 @@ static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **stat
 	get("/api/v1/guard/operations/1", 200);
 	at("state", "\"done\"");
 	get("/api/v1/guard/operations/99", 404);
-	says("forgotten");
+	says("keeps the latest 64");
 	get("/api/v1/guard/operations/1x", 404);
 }
 
@@ -371,7 +371,7 @@ static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_pla
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
 	get("/api/v1/guard/operations/3", 200);
-	says("operation 4 took its place");
+	says("replaced by operation 4");
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		post("/api/v1/guard/workers/ollama/release", "", 202);
 	get("/api/v1/guard/operations/3", 404);
@@ -451,7 +451,7 @@ static void room_that_does_not_come_in_time_is_given_up(void **state)
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
 	assert_true(now() - before >= NS_PER_S && now() - before < 2 * NS_PER_S);
 	at("code", "\"insufficient_vram\"");
-	says("and not in time");
+	says("but not in time");
 	assert_true(number("needed") == 12.0 * (double)GIB);
 	assert_true(number("available") == 5.0 * (double)GIB);
 	assert_true(number("available_at_most") == 23.0 * (double)GIB);
@@ -465,7 +465,7 @@ static void room_where_nothing_is_done_is_refused_at_once(void **state)
 	(void)state;
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
-	says("the guard only observes: nobody leaves");
+	says("the guard only observes: no worker leaves");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
 }
@@ -475,7 +475,7 @@ static void room_that_no_card_has_is_never(void **state)
 	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
-	says("never: needs 90.0 GiB, and the largest GPU has 24.0 GiB");
+	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
 	at("never", "true");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
@@ -496,7 +496,7 @@ static void explain_names_the_game(void **state)
 		world("firefox");
 	}
 	get("/api/v1/guard/explain", 200);
-	says("Game: pid 4711 plays for ");
+	says("Game: pid 4711, registered ");
 	says("1 game is told of");
 	w.view.games = NULL;
 }

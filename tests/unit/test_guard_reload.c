@@ -1,7 +1,6 @@
 /* Another configuration for a guard that runs, in stepped time: when it comes into force, and what of the old one stays. */
 #include "daemon/guard_service_parts.h"
 
-
 #include "guard_world.h"
 
 static struct world o;

@@ -1,7 +1,6 @@
 /* What the guard decides goes into a file before it is done: with a store that takes nothing, and one that does. */
 #include "daemon/guard_service_parts.h"
 
-
 #include "guard_world.h"
 
 /* ---- the file ---- */

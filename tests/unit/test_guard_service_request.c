@@ -120,7 +120,7 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 }
 
 int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
-		      size_t size)
+		       size_t size)
 {
 	(void)toml;
 	(void)n;

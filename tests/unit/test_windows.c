@@ -243,7 +243,7 @@ static void one_that_cannot_be_kept_is_told(void **state)
 	t.keep_answer = -GW_E_SIZE;
 	windows_meter_gone(t.api.windows, &t.api.view);
 	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, "could not be kept"));
+	assert_non_null(strstr(t.told_text, "could not be stored"));
 }
 
 static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
