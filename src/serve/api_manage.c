@@ -4,8 +4,6 @@
  * order to the engine, and polls every 10 ms whether it is done. The engine journals the
  * order and emits its outcome, even if the client has gone. This file emits requests and
  * refusals. */
-#include "api_manage.h"
-
 #include "api_parts.h"
 #include "manage_doc.h"
 

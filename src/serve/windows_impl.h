@@ -1,8 +1,7 @@
 /* windows_impl: shared by the files of the windows; no other file includes it.
  *
  * windows.c      opening, marking, ending, removing
- *   windows_keep.c storing, loading, events
- *   windows_doc.c  documents, and sums over GPUs */
+ *   windows_doc.c  documents, sums over GPUs, storing, loading, events */
 #ifndef GW_SERVE_WINDOWS_IMPL_H
 #define GW_SERVE_WINDOWS_IMPL_H
 
@@ -88,8 +87,6 @@ void windows_set_document(struct windows_entry *e, char *document);
 void windows_crash_json(struct json *j, const struct windows_entry *e);
 
 double windows_seconds(uint64_t from_ns, uint64_t to_ns);
-
-/* ---- windows_keep.c ---- */
 
 /* Stores the document of an ended window, or that an open one began. 0 or an error. */
 int windows_keep(const struct view *v, const struct windows_entry *e);

@@ -3,7 +3,7 @@
 
 #include "daemon/manage_journal.h"
 #include "serve/api.h"
-#include "serve/api_manage.h"
+#include "serve/api_parts.h"
 
 #include <math.h>
 
@@ -667,8 +667,8 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" must be" },
 		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
 		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
-		{ "0", "power-limit", "{\"watts\":", 400, "no JSON: line 1" },
-		{ "0", "power-limit", "", 400, "no JSON" },
+		{ "0", "power-limit", "{\"watts\":", 400, "not JSON: line 1" },
+		{ "0", "power-limit", "", 400, "not JSON" },
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
