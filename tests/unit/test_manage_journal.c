@@ -672,7 +672,7 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
-		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "wants \"min_hertz\"" },
+		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "needs \"min_hertz\"" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":210000001,\"max_hertz\":9e8}", 400,
 		  "\"min_hertz\" must be whole MHz: a multiple of 1000000, not 210000001" },
 		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
