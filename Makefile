@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-gpu test-systemd bench fuzz check install uninstall clean help
+.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -21,10 +21,20 @@ build: deps
 run: build
 	@tools/run $(BUILD) $(SCENARIO)
 
-## make test      every test: gcc, clang, sanitizers, end to end
+## make test      checks, unit and end-to-end tests, with gcc
 test:
 	@tools/deps test
 	@tools/test
+
+## make test-deep the tests under the address, undefined and thread sanitizers, and the fuzzers
+test-deep:
+	@tools/deps test
+	@tools/test deep
+
+## make coverage  unit and end-to-end tests in a build that counts lines; prints the line coverage of src
+coverage:
+	@tools/deps coverage
+	@tools/test coverage
 
 ## make test-gpu  compares with nvidia-smi, measures energy, serves and guards, where there is a GPU
 test-gpu:

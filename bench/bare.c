@@ -54,8 +54,8 @@ void bare_close(struct bare *b)
 	dlclose(b->lib);
 }
 
-/* Asks unless it was refused before or is not there. */
-#define ASK(bit, fn, ...)                                                     \
+/* Calls a function unless it failed before or does not exist. */
+#define CALL_ONCE(bit, fn, ...)                                               \
 	do {                                                                  \
 		if (!(b->refused & 1u << (bit)) &&                            \
 		    (!b->nvml.call.fn ||                                      \
@@ -68,25 +68,25 @@ static void read_fields(struct bare *b)
 	memset(b->field, 0, sizeof(b->field));
 	b->field[0].field = ABI_FIELD_POWER_AVERAGE;
 	b->field[1].field = ABI_FIELD_POWER_INSTANT;
-	ASK(1, fields, 2, b->field);
+	CALL_ONCE(1, fields, 2, b->field);
 }
 
 void bare_read(struct bare *b)
 {
 	struct abi_temperature t = { .version = ABI_TAG(struct abi_temperature, 1) };
 
-	ASK(0, power, &b->power);
+	CALL_ONCE(0, power, &b->power);
 	read_fields(b);
 	b->memory.version = ABI_TAG(struct abi_memory_v2, 2);
-	ASK(2, memory_v2, &b->memory);
-	ASK(3, utilization, &b->utilization);
-	ASK(4, temperature_v, &t);
+	CALL_ONCE(2, memory_v2, &b->memory);
+	CALL_ONCE(3, utilization, &b->utilization);
+	CALL_ONCE(4, temperature_v, &t);
 	b->temperature = (uint32_t)t.celsius;
-	ASK(5, clock, ABI_CLOCK_GRAPHICS, &b->clock[0]);
-	ASK(6, clock, ABI_CLOCK_SM, &b->clock[1]);
-	ASK(7, clock, ABI_CLOCK_MEMORY, &b->clock[2]);
-	ASK(8, pstate, &b->pstate);
-	ASK(9, reasons, &b->reasons);
+	CALL_ONCE(5, clock, ABI_CLOCK_GRAPHICS, &b->clock[0]);
+	CALL_ONCE(6, clock, ABI_CLOCK_SM, &b->clock[1]);
+	CALL_ONCE(7, clock, ABI_CLOCK_MEMORY, &b->clock[2]);
+	CALL_ONCE(8, pstate, &b->pstate);
+	CALL_ONCE(9, reasons, &b->reasons);
 }
 
 unsigned bare_processes(struct bare *b)

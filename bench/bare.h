@@ -1,8 +1,8 @@
-/* bare: the least C program that asks NVML what our FAST tier asks, and nothing else.
+/* bare: the smallest C program that makes the NVML calls of our FAST tier, as the reference for
+ * the library.
  *
- * It is what the library is measured against: no tables, no reasons, no clock, one GPU, answers
- * into a struct.  What the GPU refuses at the first round is not asked again, as anybody would
- * do it. */
+ * No tables, no reasons, no clock, one GPU, results in a struct. A call that the GPU refuses in
+ * the first round is not repeated. */
 #ifndef GW_BENCH_BARE_H
 #define GW_BENCH_BARE_H
 
@@ -10,10 +10,10 @@
 
 struct bare {
 	void *lib;
-	struct nvml nvml; /* the same pointers as the library has, filled by dlsym */
+	struct nvml nvml; /* the same pointers as in the library, filled by dlsym */
 	abi_device device;
-	unsigned refused; /* bit of a call that is not asked again */
-	/* answers */
+	unsigned refused; /* bits of the calls that are not repeated */
+	/* results */
 	uint32_t power, temperature, clock[3], pstate;
 	struct abi_field_value field[2];
 	struct abi_memory_v2 memory;
@@ -21,15 +21,15 @@ struct bare {
 	uint64_t reasons;
 };
 
-/* dlopen (path NULL: by its usual name), nvmlInit_v2 and the handle of GPU 0.  0, or -1 with a
- * sentence on stderr. */
+/* dlopen (path NULL: by its usual name), nvmlInit_v2 and the handle of GPU 0. Returns 0, or -1
+ * with a sentence on stderr. */
 int bare_open(struct bare *b, const char *path);
 void bare_close(struct bare *b);
 
-/* The calls of the FAST tier, once. */
+/* Makes the calls of the FAST tier once. */
 void bare_read(struct bare *b);
 
-/* The three process lists, once; returns how many processes they have. */
+/* Reads the three process lists once; returns the number of processes. */
 unsigned bare_processes(struct bare *b);
 
 #endif

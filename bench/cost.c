@@ -1,8 +1,8 @@
-/* cost: what each figure costs to ask at its real cadence.
+/* cost: what reading each quantity costs at its real cadence.
  *
- * Caches of the driver make a call in a tight loop look free; so every figure is asked once a
- * second, and the median of its own CPU and wall time is told.  This is how the tiers of
- * quantity.def were chosen.   bench-cost [LIBRARY] [SECONDS] */
+ * Caches of the driver make a call in a tight loop look free, so every quantity is read once
+ * per second, and the median of its CPU and wall time is printed. The tiers of quantity.def
+ * were chosen with this.   bench-cost [LIBRARY] [SECONDS] */
 #include "device/context.h"
 #include "device/nvml.h"
 #include "stats.h"
@@ -23,7 +23,7 @@ static const struct {
 	unsigned quantity;
 	uint32_t id, scope;
 } fields[] = {
-#define FIELD(quantity, id, scope, scale, most) { GW_Q_##quantity, ABI_FIELD_##id, scope },
+#define FIELD(quantity, id, scope, scale, max) { GW_Q_##quantity, ABI_FIELD_##id, scope },
 #include "device/nvml_readers.def"
 #undef FIELD
 };
@@ -36,7 +36,7 @@ static double now_us(clockid_t id)
 	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec * 1e-3;
 }
 
-static bool ask_field(struct device *d, unsigned quantity)
+static bool read_field(struct device *d, unsigned quantity)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		struct abi_field_value v = { .field = fields[i].id, .scope = fields[i].scope };
@@ -49,11 +49,11 @@ static bool ask_field(struct device *d, unsigned quantity)
 	return false;
 }
 
-static void ask(struct device *d, unsigned q, struct cost *c, unsigned round)
+static void read_quantity(struct device *d, unsigned q, struct cost *c, unsigned round)
 {
 	double wall = now_us(CLOCK_MONOTONIC), cpu = now_us(CLOCK_THREAD_CPUTIME_ID);
 
-	if (!ask_field(d, q))
+	if (!read_field(d, q))
 		nvml_read_one(d, q);
 	c->cpu_us[round] = now_us(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	c->wall_us[round] = now_us(CLOCK_MONOTONIC) - wall;
@@ -85,9 +85,9 @@ int main(int argc, char **argv)
 
 		nanosleep(&second, NULL);
 		for (unsigned q = 0; q < GW_QUANTITIES; q++)
-			ask(ctx->slot[0]->d, q, &cost[q], r);
+			read_quantity(ctx->slot[0]->d, q, &cost[q], r);
 	}
-	printf("%-36s %-7s %10s %10s\n", "figure, asked once a second", "tier", "CPU us",
+	printf("%-36s %-7s %10s %10s\n", "quantity, read once per second", "tier", "CPU us",
 	       "wall us");
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		printf("%-36s %-7s %10.1f %10.1f\n", gw_quantity_info(q)->key,

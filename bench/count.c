@@ -1,5 +1,5 @@
-/* Definitions of malloc and its kin in the program take the place of libc's for everybody in the
- * process; who called is told by the return address. */
+/* Definitions of malloc and similar functions in the program replace those of libc in the whole
+ * process; the return address shows the caller. */
 #include "count.h"
 
 #include <link.h>
@@ -45,7 +45,7 @@ void count_start(void)
 	count_ours = count_others = 0;
 }
 
-static void note(const void *caller)
+static void count_call(const void *caller)
 {
 	uintptr_t at = (uintptr_t)caller;
 	bool ours = false;
@@ -60,24 +60,24 @@ static void note(const void *caller)
 		count_others++;
 }
 
-/* The project hides its symbols; these must be seen by libc, whose own calls count too. */
+/* The project hides its symbols; libc must see these, because its own calls count, too. */
 #pragma GCC visibility push(default)
 
 void *malloc(size_t n)
 {
-	note(__builtin_return_address(0));
+	count_call(__builtin_return_address(0));
 	return __libc_malloc(n);
 }
 
 void *calloc(size_t n, size_t size)
 {
-	note(__builtin_return_address(0));
+	count_call(__builtin_return_address(0));
 	return __libc_calloc(n, size);
 }
 
 void *realloc(void *p, size_t n)
 {
-	note(__builtin_return_address(0));
+	count_call(__builtin_return_address(0));
 	return __libc_realloc(p, n);
 }
 

@@ -1,12 +1,12 @@
-/* count: how often memory was allocated by our code, and by others in the same process. */
+/* count: how often our code and other code in the process allocate memory. */
 #ifndef GW_BENCH_COUNT_H
 #define GW_BENCH_COUNT_H
 
-/* Calls of malloc, calloc and realloc so far: by the program and by libc on its behalf; by any
+/* Calls of malloc, calloc and realloc so far: by the program and by libc for it; and by any
  * other library (the driver's). */
 extern unsigned long count_ours, count_others;
 
-/* Finds where the program and libc lie in memory.  Before this nothing is counted. */
+/* Finds the program and libc in memory. Nothing is counted before. */
 void count_start(void);
 
 #endif

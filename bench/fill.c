@@ -1,6 +1,6 @@
-/* Fills a database with history: a reading a second of each GPU, for bench/service.
+/* Fills a database with history, one reading per second and GPU, for bench/service.
  *
- *   bench-fill FILE SECONDS UUID... */
+ * bench-fill FILE SECONDS UUID... */
 #include "daemon/store.h"
 
 #include "base/clock.h"

@@ -1,17 +1,18 @@
-/* guard: what the guard's looks cost, as a share of one core.
+/* guard: what the guard's observations cost, as a share of one core.
  *
- *	bench-guard SECONDS GPUS PROCESSES LIBRARY        on the simulator
- *	bench-guard SECONDS                               on the GPUs that are there
+ *     bench-guard SECONDS GPUS PROCESSES LIBRARY        on the simulator
+ *     bench-guard SECONDS                               on the real GPUs
  *
- * Prints "name value" lines.  Looks and decides every 100 ms as the service does, on threads of its own for
- * the driver.  The simulator's processes are children that sleep, so that /proc is asked as it would be.
- * Time within driver calls is told apart: of that only their number carries over to another machine. */
+ * Prints "name value" lines. It observes and decides every 100 ms like the service, with call
+ * threads for the driver. The simulator's processes are children that sleep, so that /proc is read
+ * as usual. Time in driver calls is shown separately, because on another machine only their number
+ * stays the same. */
 #include "count.h"
 #include "stats.h"
 
 #include "base/clock.h"
 #include "device/call_cost.h"
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "guard/scene_builder.h"
 
 #include <signal.h>
@@ -24,7 +25,7 @@
 
 #define POLL_NS      (100 * NS_PER_MS)
 #define CHILDREN_MAX 256
-#define HOT_LOOKS    2000 /* one after the other, with warm caches: our own work */
+#define HOT_ROUNDS   2000 /* one after the other, with warm caches: our own work */
 
 static pid_t child[CHILDREN_MAX];
 static unsigned children;
@@ -43,7 +44,7 @@ static void sleeping_child(void)
 		child[children++] = pid;
 }
 
-/* Everyone holds a GiB, one after the other on each GPU. */
+/* Each process holds one GiB; they are distributed over the GPUs. */
 static bool simulate(unsigned gpus, unsigned processes, const char *path)
 {
 	FILE *f = fopen(path, "w");
@@ -69,7 +70,7 @@ static void end_children(void)
 		waitpid(child[i], NULL, 0);
 }
 
-/* One worker, which is one of the processes, and rules of each sort. */
+/* One worker, which is one of the processes, and rules of each kind. */
 static void make_policy(struct policy *p)
 {
 	struct policy_worker *w = &p->worker[0];
@@ -91,7 +92,7 @@ struct used {
 	double cpu_s, calls, driver_s, switches;
 };
 
-static struct used use(struct gw_ctx *ctx)
+static struct used read_use(struct gw_ctx *ctx)
 {
 	struct call_cost cost[CALL_COST_CALLS];
 	unsigned n = call_cost_list(ctx, cost, CALL_COST_CALLS);
@@ -109,66 +110,66 @@ static struct used use(struct gw_ctx *ctx)
 	return u;
 }
 
-static void round_of(struct scene_builder *l, struct guard *g, struct scene *s)
+static void observe_once(struct scene_builder *builder, struct guard *g, struct scene *s)
 {
 	struct guard_decision d;
 	struct guard_record r;
 
-	if (scene_builder_take(l, s, false) != 0)
+	if (scene_builder_take(builder, s, false) != 0)
 		return;
-	guard_look(g, s);
+	guard_observe(g, s);
 	while (guard_next_decision(g, &d))
 		;
 	while (guard_next_record(g, &r))
 		;
 }
 
-static void report(const struct used *a, const struct used *b, double seconds, unsigned looks,
+static void report(const struct used *a, const struct used *b, double seconds, unsigned rounds,
 		   const struct scene *s)
 {
 	printf("gpus %u\nprocesses %u\n", s->gpus, s->processes);
 	printf("share %g\n", (b->cpu_s - a->cpu_s) / seconds);
-	printf("cpu_us %g\n", (b->cpu_s - a->cpu_s) / looks * 1e6);
-	printf("driver_us %g\n", (b->driver_s - a->driver_s) / looks * 1e6);
-	printf("driver_calls %g\n", (b->calls - a->calls) / looks);
-	printf("switches %g\n", (b->switches - a->switches) / looks);
-	printf("mallocs %g\n", (double)count_ours / looks);
+	printf("cpu_us %g\n", (b->cpu_s - a->cpu_s) / rounds * 1e6);
+	printf("driver_us %g\n", (b->driver_s - a->driver_s) / rounds * 1e6);
+	printf("driver_calls %g\n", (b->calls - a->calls) / rounds);
+	printf("switches %g\n", (b->switches - a->switches) / rounds);
+	printf("mallocs %g\n", (double)count_ours / rounds);
 }
 
 static int measure(struct gw_ctx *ctx, double seconds)
 {
 	static struct policy policy;
 	struct scene *s = calloc(1, sizeof(*s));
-	struct scene_builder *l = NULL;
+	struct scene_builder *builder = NULL;
 	struct guard *g = NULL;
-	unsigned looks = (unsigned)(seconds * NS_PER_S / POLL_NS);
+	unsigned rounds = (unsigned)(seconds * NS_PER_S / POLL_NS);
 	struct used from, to;
 	uint64_t start;
 
 	make_policy(&policy);
-	if (!s || scene_builder_new(ctx, &policy, &l) != 0 ||
+	if (!s || scene_builder_new(ctx, &policy, &builder) != 0 ||
 	    guard_new(&policy, NULL, 0, &g) != 0)
 		return 1;
-	for (unsigned i = 0; i < 10; i++) /* what is asked once is asked here */
-		round_of(l, g, s);
+	for (unsigned i = 0; i < 10; i++) /* reads what is read only once */
+		observe_once(builder, g, s);
 	count_start();
-	from = use(ctx);
+	from = read_use(ctx);
 	start = clock_mono_ns(clock_real());
-	for (unsigned i = 0; i < looks; i++) {
+	for (unsigned i = 0; i < rounds; i++) {
 		clock_sleep_until(clock_real(), start + (i + 1) * POLL_NS);
-		round_of(l, g, s);
+		observe_once(builder, g, s);
 	}
-	to = use(ctx);
+	to = read_use(ctx);
 	seconds = (double)(clock_mono_ns(clock_real()) - start) * 1e-9;
-	report(&from, &to, seconds, looks, s);
-	from = use(ctx);
-	for (unsigned i = 0; i < HOT_LOOKS; i++)
-		round_of(l, g, s);
-	to = use(ctx);
-	printf("hot_cpu_us %g\n", (to.cpu_s - from.cpu_s) / HOT_LOOKS * 1e6);
-	printf("hot_driver_us %g\n", (to.driver_s - from.driver_s) / HOT_LOOKS * 1e6);
+	report(&from, &to, seconds, rounds, s);
+	from = read_use(ctx);
+	for (unsigned i = 0; i < HOT_ROUNDS; i++)
+		observe_once(builder, g, s);
+	to = read_use(ctx);
+	printf("hot_cpu_us %g\n", (to.cpu_s - from.cpu_s) / HOT_ROUNDS * 1e6);
+	printf("hot_driver_us %g\n", (to.driver_s - from.driver_s) / HOT_ROUNDS * 1e6);
 	guard_free(g);
-	scene_builder_free(l);
+	scene_builder_free(builder);
 	free(s);
 	return 0;
 }

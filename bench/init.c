@@ -1,6 +1,6 @@
-/* init: the least program that opens a GPU: load, initialise, one handle, shut down.
+/* init: the smallest program that opens a GPU: load, initialise, one handle, shut down.
  *
- *	init [LIBRARY]        0; 1 when there is no GPU to be had */
+ * init [LIBRARY]        exits with 0; 1 if no GPU is available */
 #include "device/nvml_abi.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
-/* rate: what watching costs, as a share of one core.
+/* rate: what continuous reading costs, as a share of one core.
  *
- *	rate snapshot|bare SECONDS HERTZ [LIBRARY]        prints "name value" lines
+ * rate snapshot|bare SECONDS HERTZ [LIBRARY]        prints "name value" lines
  *
- * Processor time of the whole process while it reads at a fixed rate, opening and the first
- * reading not counted. */
+ * CPU time of the whole process while it reads at a fixed rate, without opening and the first
+ * reading. */
 #include "bare.h"
 #include "stats.h"
 
@@ -20,7 +20,8 @@ static double used_s(void)
 	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Peak resident size.  Not of getrusage: that also has what the parent had before the exec. */
+/* Peak resident size. Not from getrusage(), which includes the size of the parent before the
+ * exec. */
 static long peak_kib(void)
 {
 	FILE *f = fopen("/proc/self/status", "r");
@@ -68,7 +69,7 @@ int main(int argc, char **argv)
 	if (plain ? bare_open(&bare, o.nvml_library)
 		  : gw_open(&o, &ctx) || gw_snapshot_new(ctx, &snap))
 		return 1;
-	read_once(plain ? &bare : NULL, snap); /* what never changes is asked once, here */
+	read_once(plain ? &bare : NULL, snap); /* reads what never changes */
 	start = stats_now_ns();
 	cpu = used_s();
 	for (unsigned i = 0; i < ticks; i++) {

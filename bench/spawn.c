@@ -1,8 +1,8 @@
-/* spawn: how long programs take from start to end, side by side.
+/* spawn: how long two programs take from start to end, compared.
  *
- *	spawn RUNS PROGRAM [ARG...] -- PROGRAM [ARG...]
+ * spawn RUNS PROGRAM [ARG...] -- PROGRAM [ARG...]
  *
- * They take turns; their output goes to /dev/null.  Prints "name value" lines: the medians, and
+ * They take turns; their output goes to /dev/null. Prints "name value" lines: the medians, and
  * the largest resident size of each. */
 #include "stats.h"
 
@@ -22,7 +22,7 @@ struct program {
 	int status;
 };
 
-static int run(struct program *p, unsigned i, posix_spawn_file_actions_t *quiet)
+static int run_program(struct program *p, unsigned i, posix_spawn_file_actions_t *quiet)
 {
 	double start = stats_now_ns();
 	struct rusage u;
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 		p[k].ns = calloc(runs, sizeof(double));
 	for (n = 0; n < runs; n++)
 		for (unsigned k = 0; k < 2; k++)
-			if (!p[k].ns || run(&p[k], n, &quiet) != 0)
+			if (!p[k].ns || run_program(&p[k], n, &quiet) != 0)
 				return 1;
 	for (unsigned k = 0; k < 2; k++) {
 		printf("%c_ns %.0f\n", 'a' + (int)k, stats_median(p[k].ns, runs));

@@ -1,4 +1,4 @@
-/* stats: time and medians, for programs that measure. */
+/* stats: time and medians, for benchmarks. */
 #ifndef GW_BENCH_STATS_H
 #define GW_BENCH_STATS_H
 

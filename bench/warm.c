@@ -1,9 +1,9 @@
-/* warm: what one more snapshot costs, against the same calls from a bare loop.
+/* warm: what one more snapshot costs, compared with the same calls in a bare loop.
  *
- *	warm [LIBRARY]        prints "name value" lines; times are medians, ns for each round
+ * warm [LIBRARY]        prints "name value" lines; times are medians in ns per round
  *
- * The two take turns in blocks of a few ms, so that whatever slows the machine down slows both;
- * the median of the blocks leaves out the few in which the driver refreshed its sensors. */
+ * The two take turns in blocks of a few ms, so that a slow machine slows both; the median of
+ * the blocks leaves out the few in which the driver updated its sensors. */
 #include "bare.h"
 #include "count.h"
 #include "stats.h"
@@ -26,7 +26,7 @@ struct subject {
 	struct gw_ctx *ctx;
 	struct gw_snapshot *snap;
 	struct gw_process_list *list;
-	unsigned rounds; /* of a block */
+	unsigned rounds; /* per block */
 	double block[BLOCKS];
 };
 
@@ -88,7 +88,7 @@ static int open_library(struct subject *s, const char *library, uint64_t deadlin
 	if (gw_open(&o, &s->ctx) != 0 || gw_snapshot_new(s->ctx, &s->snap) != 0 ||
 	    gw_process_list_new(s->ctx, &s->list) != 0)
 		return -1;
-	do /* until the host's figures, which need two readings, are there too */
+	do /* until the host's values, which need two readings, are available, too */
 		gw_snapshot_take(s->snap, GW_TIERS_COMMON);
 	while (gw_snapshot_host(s->snap, GW_H_CPU_UTILIZATION, &cpu) != GW_HAVE &&
 	       stats_now_ns() < give_up);
@@ -102,8 +102,8 @@ static void close_library(struct subject *s)
 	gw_close(s->ctx);
 }
 
-/* Allocations of 1000 snapshots a tenth of a second apart, on a clock that is stepped: every tier
- * and the host come due many times. */
+/* Allocations of 1000 snapshots, 100 ms apart on a stepped clock: every tier and the host
+ * become due many times. */
 static void count_allocations(const char *library)
 {
 	struct gw_options o = { .size = sizeof(o), .backend = "nvml", .nvml_library = library };
@@ -125,12 +125,12 @@ static void count_allocations(const char *library)
 	count_start();
 	gw_snapshot_free(snap);
 	if (gw_snapshot_new(ctx, &snap) == 0 && count_ours == 0)
-		printf("mallocs -1\n"); /* a count that counts nothing proves nothing */
+		printf("mallocs -1\n"); /* a counter that counts nothing proves nothing */
 	gw_snapshot_free(snap);
 	gw_close(ctx);
 }
 
-/* The simulator counts calls: both sides must make the same. */
+/* The simulator counts calls: both sides must make the same number. */
 static void count_calls(struct subject *bare, struct subject *snapshot)
 {
 	uint64_t (*calls)(const char *);
@@ -161,7 +161,8 @@ int main(int argc, char **argv)
 				     .bare = &bare_nvml };
 	struct subject list;
 
-	prctl(PR_SET_TIMERSLACK, 1UL); /* a simulated driver that sleeps 5 us, sleeps 5 us */
+	/* so that a simulated driver that sleeps 5 us really sleeps 5 us */
+	prctl(PR_SET_TIMERSLACK, 1UL);
 	if (bare_open(&bare_nvml, library) != 0)
 		return 1;
 	if (open_library(&snapshot, library, 0) != 0 ||

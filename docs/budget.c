@@ -1,10 +1,10 @@
-/* budget: what the uncertainty of a window is made of, for windows of several lengths.
+/* budget: prints the uncertainty budget of windows of several lengths (docs/MEASURING.md).
  *
- * Prints the table of docs/MEASURING.md.  The engine of the library (measure/energy.h) is fed what
- * an H200 would say of a load that is known: a ring of power samples every 20 ms behind a low-pass
- * of 13.5 ms that is 3.5 ms late, a counter that ticks every 100 ms and takes 3 ms to read.  The
- * counter is read as the sampler reads it: at edges and every 10 s, never twice within a second.
- * tools/check-docs holds the page against this program. */
+ * It feeds the energy engine (measure/energy.h) with the readings of a simulated H200 under a known
+ * load: power samples every 20 ms after a low-pass of 13.5 ms and a delay of 3.5 ms, and a counter
+ * that ticks every 100 ms and takes 3 ms to read.  The counter is read as the sampler reads it: at
+ * edges and every 10 s, never twice within a second.  tools/check-docs compares the page with the
+ * output. */
 #include "measure/energy.h"
 
 #include <math.h>
@@ -18,9 +18,9 @@
 #define TAU_S     0.0135
 #define SPACING_S 0.02
 #define TICK_S    0.1
-#define PHASE_S   0.037 /* of the ticks; any will do */
+#define PHASE_S   0.037 /* of the ticks; any value works */
 #define READ_S    0.003
-#define AFTER_S   0.5 /* the sample that covers the end has come by then */
+#define AFTER_S   0.5 /* by then a sample covers the end */
 #define LEAD_S    5.0 /* load before the first window */
 
 struct world {
@@ -36,7 +36,7 @@ static uint64_t ns(double t_s)
 }
 
 /* 400 W with 2 W of noise, or 60 % of the time 400 W and else 120 W. */
-static double watts(struct world *w)
+static double world_watts(struct world *w)
 {
 	w->noise = w->noise * 1664525u + 1013904223u;
 	double noise = ((double)(w->noise >> 8) / 0x1p24 - 0.5) * 2 * 3.46;
@@ -46,9 +46,9 @@ static double watts(struct world *w)
 	return 400 + noise;
 }
 
-static void advance(struct world *w)
+static void world_advance(struct world *w)
 {
-	double now = watts(w), before = w->t_s;
+	double now = world_watts(w), before = w->t_s;
 
 	w->joules += now * STEP_S;
 	w->filtered_w += (now - w->filtered_w) * STEP_S / TAU_S;
@@ -58,17 +58,18 @@ static void advance(struct world *w)
 		w->ticked_j = w->joules;
 }
 
-struct reader { /* reads the counter as the sampler does */
+struct counter_reader { /* reads the counter as the sampler does */
 	double last_s, anchor_s;
 	unsigned anchors;
 };
 
-static void next_anchor(struct reader *r, double t_s)
+static void budget_next_anchor(struct counter_reader *r, double t_s)
 {
 	r->anchor_s = t_s + 10 + fmod(r->anchors++ * 0.6180339887, 1) * TICK_S;
 }
 
-static void read_counter(struct reader *r, struct energy *e, const struct world *w)
+static void budget_read_counter(struct counter_reader *r, struct energy *e,
+				const struct world *w)
 {
 	if (w->t_s < r->last_s + 1)
 		return;
@@ -81,9 +82,10 @@ struct row {
 	double true_j;
 };
 
-/* One window of length_s; inside: in the middle of another one of two minutes. */
-static void measure(struct energy *e, struct energy_window *outer, struct energy_window *inner,
-		    double wave_s, double length_s, bool inside, struct row *ret)
+/* Measures one window of length_s; inside: in the middle of a window of two minutes. */
+static void budget_measure(struct energy *e, struct energy_window *outer,
+			   struct energy_window *inner, double wave_s, double length_s,
+			   bool inside, struct row *ret)
 {
 	struct energy_setup set = { .shape = SHAPE_RING,
 				    .spacing_s = SPACING_S,
@@ -93,7 +95,7 @@ static void measure(struct energy *e, struct energy_window *outer, struct energy
 				    .counter = true,
 				    .limit_w = 700 };
 	struct world w = { .wave_s = wave_s, .filtered_w = 400, .noise = 1 };
-	struct reader r = { .last_s = -1, .anchor_s = 1e9 };
+	struct counter_reader r = { .last_s = -1, .anchor_s = 1e9 };
 	double begin = LEAD_S + (inside ? 65.0123 : 0.0123), end = begin + length_s;
 	double begin_j = 0;
 	bool opened = false, inner_open = false, closed = false;
@@ -104,7 +106,7 @@ static void measure(struct energy *e, struct energy_window *outer, struct energy
 	set.sensor.offset_u_w = SENSOR_OFFSET_U_W;
 	energy_init(e, &set);
 	while (w.t_s < end + AFTER_S) {
-		advance(&w);
+		world_advance(&w);
 		if (w.step % (unsigned)(SPACING_S / STEP_S) == 0) {
 			energy_add(e, ns(w.t_s), w.late_w[w.step % DELAY]);
 			if (opened)
@@ -115,8 +117,8 @@ static void measure(struct energy *e, struct energy_window *outer, struct energy
 		if (inside && !opened && w.t_s >= LEAD_S) {
 			opened = true;
 			energy_open(outer, ns(w.t_s), NAN);
-			read_counter(&r, e, &w);
-			next_anchor(&r, w.t_s);
+			budget_read_counter(&r, e, &w);
+			budget_next_anchor(&r, w.t_s);
 		}
 		if (!inner_open && w.t_s >= begin) {
 			inner_open = true;
@@ -124,19 +126,19 @@ static void measure(struct energy *e, struct energy_window *outer, struct energy
 			end = begin + length_s;
 			begin_j = w.joules;
 			energy_open(inner, ns(begin), NAN);
-			read_counter(&r, e, &w);
-			next_anchor(&r, w.t_s);
+			budget_read_counter(&r, e, &w);
+			budget_next_anchor(&r, w.t_s);
 		}
 		if (!closed && inner_open && w.t_s >= end - STEP_S / 2) {
 			closed = true;
 			energy_close(inner, ns(w.t_s));
 			ret->true_j = w.joules - begin_j;
-			read_counter(&r, e, &w);
-			next_anchor(&r, w.t_s);
+			budget_read_counter(&r, e, &w);
+			budget_next_anchor(&r, w.t_s);
 		}
 		if (w.t_s >= r.anchor_s) {
-			read_counter(&r, e, &w);
-			next_anchor(&r, w.t_s);
+			budget_read_counter(&r, e, &w);
+			budget_next_anchor(&r, w.t_s);
 		}
 	}
 	energy_follow(e, inner);
@@ -144,7 +146,7 @@ static void measure(struct energy *e, struct energy_window *outer, struct energy
 	energy_result(e, inner, &ret->energy);
 }
 
-/* To two digits, and 0 without a sign. */
+/* Rounds to two digits; 0 has no sign. */
 static double rounded(double percent)
 {
 	double r = round(percent * 100) / 100;
@@ -152,13 +154,13 @@ static double rounded(double percent)
 	return r == 0 ? 0 : r;
 }
 
-static void print(const char *load, double length_s, const struct row *r)
+static void budget_print(const char *load, double length_s, const struct row *r)
 {
 	const struct gw_energy *g = &r->energy;
 	double best = g->joules.best;
 
 	printf("| %s | %g | %s |", load, length_s, gw_meter_kind_name(g->meter));
-	for (unsigned i = 0; i < GW_U_COUNT; i++) {
+	for (unsigned i = 0; i < GW_BUDGETS; i++) {
 		if (g->budget[i] > 0)
 			printf(" %.2f |", 100 * g->budget[i] / best);
 		else
@@ -194,9 +196,9 @@ int main(void)
 		for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
 			struct row r;
 
-			measure(e, &w[0], &w[1], loads[i].wave_s, lengths[k], loads[i].inside,
-				&r);
-			print(loads[i].name, lengths[k], &r);
+			budget_measure(e, &w[0], &w[1], loads[i].wave_s, lengths[k],
+				       loads[i].inside, &r);
+			budget_print(loads[i].name, lengths[k], &r);
 		}
 	free(w);
 	free(e);

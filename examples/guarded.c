@@ -11,7 +11,7 @@
  *	LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60 /tmp/held
  * and another process that holds memory there: echo 12884901888 >/tmp/held/$(pidof firefox). */
 #define _POSIX_C_SOURCE 200809L
-#include <gpuward.h>
+#include <gpuward-guard.h>
 
 #include <dlfcn.h>
 #include <pthread.h>

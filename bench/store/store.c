@@ -1,7 +1,9 @@
-/* What the store costs: eight GPUs, a day of one reading a second, as fast as it goes.
+/* What the store costs: eight GPUs, a day of one reading per second, as fast as possible.
  *
- *   bench-store FILE [HOURS]
- * Prints bytes of file, resident memory, time of a query and processor time of a tick. */
+ * bench-store FILE [HOURS]
+ *
+ * Prints the size of the file, resident memory, the time of a query and the CPU time of a tick.
+ */
 #include "daemon/store.h"
 
 #include "base/clock.h"
@@ -26,7 +28,7 @@ static double cpu_s(void)
 	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* field: VmRSS, RssAnon (our own) or RssFile (code that was read). */
+/* field: VmRSS, RssAnon (our memory) or RssFile (code). */
 static long resident_kib(const char *field)
 {
 	FILE *f = fopen("/proc/self/status", "r");
@@ -41,24 +43,24 @@ static long resident_kib(const char *field)
 	return kib;
 }
 
-static double noise(double most)
+static double random_up_to(double most)
 {
 	return most * (double)rand() / RAND_MAX;
 }
 
-/* Figures with the steps that a driver gives them in. */
-static void make(double *v, unsigned i)
+/* Values with the resolution of a driver. */
+static void make_values(double *v, unsigned i)
 {
 	double load = 0.5 + 0.5 * sin((double)i / 300);
 
-	v[VIEW_H_POWER] = floor(1000 * (80 + 500 * load + noise(20))) / 1000;
+	v[VIEW_H_POWER] = floor(1000 * (80 + 500 * load + random_up_to(20))) / 1000;
 	v[VIEW_H_POWER_LIMIT] = 700;
-	v[VIEW_H_TEMPERATURE_GPU] = floor(35 + 30 * load + noise(2));
-	v[VIEW_H_TEMPERATURE_MEMORY] = floor(40 + 30 * load + noise(2));
+	v[VIEW_H_TEMPERATURE_GPU] = floor(35 + 30 * load + random_up_to(2));
+	v[VIEW_H_TEMPERATURE_MEMORY] = floor(40 + 30 * load + random_up_to(2));
 	v[VIEW_H_UTILIZATION_GPU] = floor(100 * load) / 100;
-	v[VIEW_H_UTILIZATION_MEMORY] = floor(60 * load + noise(5)) / 100;
-	v[VIEW_H_MEMORY_USED] = 1048576 * floor(40000 + 2000 * load + noise(50));
-	v[VIEW_H_CLOCK_SM] = 1e6 * floor(1200 + 780 * load + noise(20));
+	v[VIEW_H_UTILIZATION_MEMORY] = floor(60 * load + random_up_to(5)) / 100;
+	v[VIEW_H_MEMORY_USED] = 1048576 * floor(40000 + 2000 * load + random_up_to(50));
+	v[VIEW_H_CLOCK_SM] = 1e6 * floor(1200 + 780 * load + random_up_to(20));
 	v[VIEW_H_CLOCK_MEMORY] = 3201e6;
 	v[VIEW_H_FAN_SPEED] = NAN;
 }
@@ -69,9 +71,9 @@ static void tick(struct store *s, unsigned i)
 	char name[32];
 
 	for (unsigned g = 0; g < GPUS; g++) {
-		uint64_t jitter = (uint64_t)noise(3e6);
+		uint64_t jitter = (uint64_t)random_up_to(3e6);
 
-		make(v, i + g * 100);
+		make_values(v, i + g * 100);
 		snprintf(name, sizeof(name), "GPU-%u", g);
 		store_add_reading(s, name, T0 + i * NS_PER_S + jitter, v);
 		store_set_count(s, name, 100.0 * i);
@@ -107,8 +109,8 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < ticks; i++)
 		tick(s, i);
 	begin = cpu_s() - begin;
-	printf("%-28s %7.1f us of processor time\n", "a tick of 8 GPUs", 1e6 * begin / ticks);
-	printf("%-28s %7.0f kB\n", "file, a GPU-day",
+	printf("%-28s %7.1f us of processor time\n", "tick of 8 GPUs", 1e6 * begin / ticks);
+	printf("%-28s %7.0f kB\n", "file, per GPU and day",
 	       (double)store_bytes(s) / GPUS / ticks * 86400 / 1000);
 	printf("%-28s %7ld KiB, and %ld KiB of code\n", "resident",
 	       resident_kib("RssAnon") - own, resident_kib("RssFile") - code);

@@ -6,7 +6,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* scdoc's own signs are taken literally. */
+/* Escapes the characters that scdoc treats as markup. */
 static void text(const char *s)
 {
 	for (; *s; s++) {
@@ -60,12 +60,12 @@ static void quantity(unsigned q, const char *key, const char *kind, const char *
 
 int main(void)
 {
-	printf("gpuward-metrics(7)\n\n# NAME\n\ngpuward-metrics - what gpuward serves to "
-	       "Prometheus\n\n# DESCRIPTION\n\n*gpuward-serve*(8) answers GET /metrics in the "
-	       "Prometheus text format, or in OpenMetrics to those who ask for it. In brackets "
-	       "stand the type and the labels. What is not known has no sample; a GPU that "
-	       "does "
-	       "not answer has its state and its counts alone.\n\n# THE SERVICE\n\n");
+	printf("gpuward-metrics(7)\n\n# NAME\n\ngpuward-metrics - metrics of gpuward for "
+	       "Prometheus\n\n# DESCRIPTION\n\n*gpuward-serve*(8) answers GET /metrics "
+	       "in the Prometheus text format, or in OpenMetrics if the client "
+	       "requests it. The type and the labels are in brackets. An unknown value "
+	       "has no sample; a GPU that does not answer has only its state and its "
+	       "counts.\n\n# THE SERVICE\n\n");
 #define M(symbol, name, type, labels, help) entry("", name, #type, labels, help);
 #include "serve/metric.def"
 #undef M

@@ -1,11 +1,12 @@
-/* Fills a manual page: its text comes in on standard input, and in place of the lines "@settings@"
- * and "@flags@" go the settings of src/daemon/config.def, in place of "@worker@", "@rule@" and
- * "@schedule@" the keys of these tables.  "@docdir@" within a line is the first argument. */
+/* Fills in a manual page that it reads from standard input.  The settings in src/daemon/config.def
+ * replace the lines "@settings@" and "@flags@".  The keys of [[worker]], [[rule]] and [[schedule]]
+ * replace "@worker@", "@rule@" and "@schedule@", and the kinds of workers replace "@kinds@".  The
+ * first argument replaces "@docdir@" within a line. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* scdoc's own signs are taken literally. */
+/* Escapes the characters that scdoc treats as markup. */
 static void text(const char *s)
 {
 	for (; *s; s++) {
@@ -47,7 +48,7 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* What the file takes, and what a flag is followed by. */
+/* How the page describes a type, and the placeholder for the argument of a flag. */
 static const struct {
 	const char *type, *words, *unit, *metavar;
 } types[] = {

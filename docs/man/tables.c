@@ -1,8 +1,8 @@
 /* Prints gpuward-quantities(7) from the tables in include/gpuward: what is measured, why a
- * figure can be missing, and what can be wrong. */
+ * value can be missing, and what can be wrong. */
 #include <stdio.h>
 
-/* scdoc's own signs are taken literally. */
+/* Escapes the characters that scdoc treats as markup. */
 static void text(const char *s)
 {
 	for (; *s; s++) {
@@ -12,7 +12,7 @@ static void text(const char *s)
 	}
 }
 
-/* As the beginning of a sentence. */
+/* Prints s with a capital first letter. */
 static void sentence_of(const char *s)
 {
 	if (*s >= 'a' && *s <= 'z')
@@ -43,13 +43,13 @@ static void heading(const char *title, const char *intro)
 #define ENUM    "word"
 #define MASK    "words"
 
-#define STATIC "once"
-#define FAST   "every time"
-#define SLOW   "at most once a second"
-#define ENERGY "at most once a second, costly"
-#define HEALTH "at most every ten seconds"
-#define LIMITS "at most every ten seconds; at the edges of energy windows"
-#define ASKED  "only when asked"
+#define STATIC     "once"
+#define FAST       "every time"
+#define SLOW       "at most once per second"
+#define ENERGY     "at most once per second, expensive"
+#define HEALTH     "at most every ten seconds"
+#define LIMITS     "at most every ten seconds; at the edges of energy windows"
+#define ON_REQUEST "only on request"
 
 #define OK    "ok"
 #define NOTE  "note"
@@ -58,11 +58,10 @@ static void heading(const char *title, const char *intro)
 static void quantities(void)
 {
 	heading("FIGURES OF A GPU",
-		"The unit ends the name. Ratios are 0 to 1. A counter only grows while the "
-		"driver "
-		"stays loaded; a word is one of a set of names. What follows the kind is how "
-		"often "
-		"the figure is read from the driver; in between the last reading stands.");
+		"The unit ends the name. Ratios are 0 to 1. A counter grows as long as "
+		"the driver stays loaded. A word is one of a set of names. The text "
+		"after the kind says how often gpuward reads the figure from the "
+		"driver; in between, the last reading is used.");
 #define Q(symbol, key, kind, tier, help) entry(key, kind, tier, help);
 #include <gpuward/quantity.def>
 #undef Q
@@ -70,7 +69,7 @@ static void quantities(void)
 
 static void machine(void)
 {
-	heading("FIGURES OF THE MACHINE", "Read at most once a second.");
+	heading("FIGURES OF THE MACHINE", "Read at most once per second.");
 #define H(symbol, key, kind, help) entry(key, kind, "", help);
 #include <gpuward/host.def>
 #undef H
@@ -78,7 +77,7 @@ static void machine(void)
 
 static void words(void)
 {
-	heading("WORDS ABOUT A GPU", "Texts; null when the driver does not say.");
+	heading("TEXTS OF A GPU", "Null if the driver does not report them.");
 #define T(symbol, key) \
 	printf("- ");  \
 	text(key);     \
@@ -91,16 +90,17 @@ static void words(void)
 static void absences(void)
 {
 	heading("WHY A FIGURE IS MISSING",
-		"The words of every *absent* object in JSON. *not_read* does not appear there: "
-		"what nobody asked for is left out. The last two are said of *cuda_ordinal* "
-		"alone, which is no figure; C has -1 and -2 for them.");
+		"The reasons in every *absent* object in JSON. *not_read* does not "
+		"appear there: a figure that was not requested is left out. The last "
+		"two are only for *cuda_ordinal*, which is not a figure; in C they are "
+		"-1 and -2.");
 #define A(symbol, key, sentence) entry(key, "", "", sentence);
 #include <gpuward/absence.def>
 #undef A
 	entry("not_visible", "cuda_ordinal", "",
-	      "CUDA_VISIBLE_DEVICES hides it from CUDA programs, or it is not NVIDIA's");
+	      "CUDA_VISIBLE_DEVICES hides it from CUDA programs, or it is not an NVIDIA GPU");
 	entry("order_unknown", "cuda_ordinal", "",
-	      "CUDA numbers these GPUs by speed, which cannot be told from outside");
+	      "CUDA numbers these GPUs by speed, which gpuward cannot determine");
 }
 
 static void cause(const char *key, const char *severity, const char *sentence,
@@ -121,7 +121,7 @@ static void cause(const char *key, const char *severity, const char *sentence,
 static void causes(void)
 {
 	heading("WHAT CAN BE WRONG",
-		"The words of *cause* in JSON and the findings of *gpuward-doctor*(1).");
+		"The values of *cause* in JSON and the findings of *gpuward-doctor*(1).");
 #define C(symbol, key, severity, sentence, remedy) cause(key, severity, sentence, remedy);
 #include <gpuward/cause.def>
 #undef C
@@ -130,12 +130,11 @@ static void causes(void)
 int main(void)
 {
 	printf("gpuward-quantities(7)\n\n# NAME\n\n"
-	       "gpuward-quantities - what gpuward measures, and the words it uses\n\n"
-	       "# DESCRIPTION\n\n"
-	       "These names are the same in JSON, on the terminal and in the C library. In C a "
-	       "figure is GW_Q_ and its symbol, a reason GW_ABSENT_, a cause GW_CAUSE_: see "
-	       "the "
-	       "files below _/usr/include/gpuward_ (or _/usr/local/include/gpuward_).\n\n");
+	       "gpuward-quantities - what gpuward measures, and the names it uses\n\n# "
+	       "DESCRIPTION\n\nThese names are the same in JSON, on the terminal and "
+	       "in the C library. In C, the prefix of a figure is GW_Q_, of a reason "
+	       "GW_ABSENT_ and of a cause GW_CAUSE_: see the files in "
+	       "_/usr/include/gpuward_ (or _/usr/local/include/gpuward_).\n\n");
 	quantities();
 	machine();
 	words();

@@ -48,32 +48,16 @@ class Energy:
     simulated             True: the GPU is not real, and no figure of it is
     """
 
-    def __init__(self, lib, c, simulated=False):
-        self.device = c.device
+    def __init__(self, address, simulated=False):
+        self.__dict__.update(_native.energy(address))
         self.simulated = simulated
-        for name, _ in _native.CEnergy._fields_:
-            value = getattr(c, name)
-            if isinstance(value, float):
-                setattr(self, name, number(value))
-            elif isinstance(value, int):
-                setattr(self, name, value)
-        self.interval = _interval(c.joules)
-        self.relative = _interval(c.relative)
-        self.joules = self.interval.best if self.interval else None
-        self.low = self.interval.low if self.interval else None
-        self.high = self.interval.high if self.interval else None
-        self.why = _native.codes(c.codes)
+        self.interval = _interval(self.joules)
+        self.relative = _interval(self.relative)
+        self.joules, self.low, self.high = (
+            (self.interval.best, self.interval.low, self.interval.high)
+            if self.interval else (None, None, None))
+        self.why = _native.codes(self.codes)
         self.codes = tuple(self.why)
-        self.validity_level = c.validity
-        self.validity = text(lib.validity_name(c.validity))
-        self.meter = text(lib.meter_kind_name(c.meter))
-        self.rung = text(lib.rung_name(c.rung))
-        self.verdict = text(lib.verdict_name(c.verdict))
-        self.throttle_sampled = bool(c.throttle_sampled)
-        self.budget = {text(lib.budget_name(i)): number(v) for i, v in enumerate(c.budget)}
-        self.throttle_seconds = {
-            text(lib.throttle_name(i)): number(v) for i, v in enumerate(c.throttle_seconds)
-        }
 
     @property
     def watts(self):
@@ -101,8 +85,8 @@ class Result:
         if not devices:
             self.why = dict([reason])
         self.codes = tuple(self.why)
-        level = max((d.validity_level for d in devices), default=_native.NO_RESULT)
-        self.validity = text(_native.library().validity_name(level))
+        words = _native.validities()
+        self.validity = max((d.validity for d in devices), default=words[-1], key=words.index)
         self.interval = self._sum()
 
     def _sum(self):
@@ -161,7 +145,7 @@ class Window:
                 self._state = "ended"
                 self._end = time.monotonic()
                 lib = _native.library()
-                lib.check(lib.window_close(self._handle, 0), "the window could not be ended")
+                lib.check(lib.window_close(self._handle, 0), "the window could not be closed", self._running.ctx)
         return self
 
     def __enter__(self):
@@ -266,7 +250,7 @@ class _Running:
             options, keep = meter._options()
             lib.check(
                 lib.meter_start(self.ctx, byref(options), byref(self.handle)),
-                "the meter could not be started" + meter._selection(),
+                "the meter could not be started" + meter._selection(), self.ctx,
             )
             del keep
             self.count = lib.meter_device_count(self.handle)
@@ -278,9 +262,9 @@ class _Running:
     def _look(self, lib):
         """Why there is no GPU, or None, and which of them are simulated."""
         snap = c_void_p()
-        lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read")
+        lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read", self.ctx)
         try:
-            lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read")
+            lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read", self.ctx)
             status = lib.snapshot_status(snap).contents
             key, sentence = _native.cause(status.cause)
             reason = None if self.count else (key, text(status.message) or sentence)
@@ -429,7 +413,7 @@ class Meter:
             label = str(window.label).encode("utf-8", "replace").replace(b"\0", b"?")
             lib.check(
                 lib.window_open(running.handle, label, 0, byref(handle)),
-                "window %r could not be opened" % window.label,
+                "window %r could not be opened" % window.label, running.ctx,
             )
             with running.lock:
                 running.handles.add(handle.value)
@@ -447,12 +431,12 @@ class Meter:
             raise GpuwardError("the meter was stopped before the figures were asked for")
         result = lib.window_wait(window._handle, int(max(0, timeout) * 1e9))
         if result < 0 and result != -_native.E_TIMEOUT:
-            lib.check(result, "window %r could not be worked out" % window.label)
+            lib.check(result, "window %r has no result" % window.label, running.ctx)
         devices, seconds = [], None
         for i in range(running.count):
             energy = lib.window_energy(window._handle, i)
             if energy:
-                devices.append(Energy(lib, energy.contents, running.simulated[i]))
+                devices.append(Energy(energy, running.simulated[i]))
                 seconds = devices[-1].seconds
         window._finalizer.detach()
         running.live.discard(window)

@@ -1,8 +1,8 @@
 """The C library: where it is, its structs and its functions.
 
-Everything that must agree with include/gpuward.h is here; tests/e2e/test_python.py compares the
-layouts with what a C compiler says.  Names of codes, causes and quantities are asked from the
-library, so a newer one brings its own.
+Everything that must agree with the C headers is here; tests/e2e/test_python.py compares the layouts
+with those of a C compiler.  Codes, causes, quantities and the members of struct gw_energy are read
+from the tables of the library, so a newer library brings its own.
 """
 import ctypes
 import ctypes.util
@@ -17,13 +17,12 @@ from ctypes import (
 )
 
 SONAME = "libgpuward.so.0"
-BUDGET = 6  # GW_U_COUNT
-THROTTLES = 5  # GW_THROTTLES
 NO_RESULT = 3  # GW_NO_RESULT
 E_IO = 5  # GW_E_IO
 E_TIMEOUT = 8  # GW_E_TIMEOUT
 E_STATE = 12  # GW_E_STATE
 FROM_SIMULATOR = 3  # GW_FROM_SIMULATOR
+CUDA_NOT_VISIBLE = -2  # GW_CUDA_NOT_VISIBLE
 TIERS_COMMON = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 6  # GW_TIERS_COMMON
 TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
 
@@ -126,7 +125,7 @@ class GuardStatus(Structure):
         ("need_bytes", c_uint64),
         ("residue_bytes", c_uint64),
         ("backoff_ratio", c_double),
-        ("looks", c_uint64),
+        ("observations", c_uint64),
         ("evictions", c_uint),
         ("resumes", c_uint),
         ("would_evict", c_uint),
@@ -140,60 +139,39 @@ class CInterval(Structure):
     _fields_ = [("low", c_double), ("best", c_double), ("high", c_double)]
 
 
-class CEnergy(Structure):
-    """struct gw_energy"""
+WORD = CFUNCTYPE(c_char_p, c_uint)
+
+
+class EnergyField(Structure):
+    """struct gw_energy_field"""
 
     _fields_ = [
-        ("device", c_uint),
-        ("begin_ns", c_uint64),
-        ("end_ns", c_uint64),
-        ("seconds", c_double),
-        ("validity", c_uint),
-        ("codes", c_uint64),
-        ("meter", c_uint),
-        ("rung", c_uint),
-        ("verdict", c_uint),
-        ("joules", CInterval),
-        ("relative", CInterval),
-        ("u_absolute", c_double),
-        ("u_relative", c_double),
-        ("budget", c_double * BUDGET),
-        ("counter_joules", c_double),
-        ("samples_joules", c_double),
-        ("residual_ratio", c_double),
-        ("anchor_ratio", c_double),
-        ("gap_joules", c_double),
-        ("power_mean", c_double),
-        ("power_sd", c_double),
-        ("power_min", c_double),
-        ("power_max", c_double),
-        ("power_p5", c_double),
-        ("power_p50", c_double),
-        ("power_p95", c_double),
-        ("samples_expected", c_uint64),
-        ("samples_collected", c_uint64),
-        ("samples_missed", c_uint64),
-        ("longest_gap_seconds", c_double),
-        ("coverage_ratio", c_double),
-        ("sample_spacing_seconds", c_double),
-        ("ticks_expected", c_uint64),
-        ("ticks_collected", c_uint64),
-        ("ticks_missed", c_uint64),
-        ("throttle_seconds", c_double * THROTTLES),
-        ("throttle_sampled", c_int),
-        ("throttle_joules", c_double),
-        ("temperature_begin", c_double),
-        ("temperature_end", c_double),
-        ("temperature_max", c_double),
-        ("clock_sm_mean", c_double),
-        ("utilization_mean", c_double),
-        ("memory_used_max", c_double),
-        ("load_period_seconds", c_double),
-        ("calibrated", c_int),
-        ("raw_joules", c_double),
-        ("gain", c_double),
-        ("offset_watts", c_double),
+        ("member", c_char_p),
+        ("key", c_char_p),
+        ("kind", c_uint),
+        ("offset", c_size_t),
+        ("count", c_uint),
+        ("missing", c_uint),
+        ("name", WORD),
     ]
+
+
+# enum gw_field_kind: how to read a member of struct gw_energy at an address.
+(FIELD_INDEX, FIELD_TIME, FIELD_FLAG, FIELD_COUNT, FIELD_CODES, FIELD_NUMBER, FIELD_INTERVAL,
+ FIELD_WORD, FIELD_LIST) = range(9)
+READERS = {
+    FIELD_INDEX: lambda f, at: c_uint.from_address(at).value,
+    FIELD_TIME: lambda f, at: c_uint64.from_address(at).value,
+    FIELD_FLAG: lambda f, at: bool(c_int.from_address(at).value),
+    FIELD_COUNT: lambda f, at: c_uint64.from_address(at).value,
+    FIELD_CODES: lambda f, at: c_uint64.from_address(at).value,
+    FIELD_NUMBER: lambda f, at: number(c_double.from_address(at).value),
+    FIELD_INTERVAL: lambda f, at: CInterval.from_address(at),
+    FIELD_WORD: lambda f, at: text(f.name(c_uint.from_address(at).value)),
+    FIELD_LIST: lambda f, at: {
+        text(f.name(i)): number(v) for i, v in enumerate((c_double * f.count).from_address(at))
+    },
+}
 
 
 class CodeInfo(Structure):
@@ -267,7 +245,7 @@ STRUCTS = {
     "gw_options": Options,
     "gw_meter_options": MeterOptions,
     "gw_interval": CInterval,
-    "gw_energy": CEnergy,
+    "gw_energy_field": EnergyField,
     "gw_code_info": CodeInfo,
     "gw_cause_info": CauseInfo,
     "gw_quantity_info": QuantityInfo,
@@ -282,6 +260,7 @@ STRUCTS = {
 FUNCTIONS = {
     "gw_version": (c_char_p,),
     "gw_strerror": (c_char_p, c_int),
+    "gw_ctx_error": (c_char_p, c_void_p),
     "gw_quantity_info": (POINTER(QuantityInfo), c_uint),
     "gw_host_quantity_info": (POINTER(QuantityInfo), c_uint),
     "gw_text_key": (c_char_p, c_uint),
@@ -304,11 +283,7 @@ FUNCTIONS = {
     "gw_snapshot_host": (c_uint, c_void_p, c_uint, POINTER(c_double)),
     "gw_code_info": (POINTER(CodeInfo), c_uint),
     "gw_validity_name": (c_char_p, c_uint),
-    "gw_meter_kind_name": (c_char_p, c_uint),
-    "gw_rung_name": (c_char_p, c_uint),
-    "gw_verdict_name": (c_char_p, c_uint),
-    "gw_budget_name": (c_char_p, c_uint),
-    "gw_throttle_name": (c_char_p, c_uint),
+    "gw_energy_field": (POINTER(EnergyField), c_uint),
     "gw_meter_start": (c_int, c_void_p, POINTER(MeterOptions), POINTER(c_void_p)),
     "gw_meter_stop": (None, c_void_p),
     "gw_meter_device_count": (c_uint, c_void_p),
@@ -316,7 +291,7 @@ FUNCTIONS = {
     "gw_window_open": (c_int, c_void_p, c_char_p, c_uint64, POINTER(c_void_p)),
     "gw_window_close": (c_int, c_void_p, c_uint64),
     "gw_window_wait": (c_int, c_void_p, c_uint64),
-    "gw_window_energy": (POINTER(CEnergy), c_void_p, c_uint),
+    "gw_window_energy": (c_void_p, c_void_p, c_uint),
     "gw_window_free": (None, c_void_p),
     "gw_worker_state_name": (c_char_p, c_uint),
     "gw_worker_reason_name": (c_char_p, c_uint),
@@ -324,7 +299,7 @@ FUNCTIONS = {
     "gw_guard_stop": (c_int, c_void_p, c_uint64),
     "gw_guard_allowed": (c_int, c_void_p),
     "gw_guard_wait": (c_int, c_void_p, c_uint64),
-    "gw_guard_ask": (c_int, c_void_p, c_uint, c_uint64, c_char_p, c_size_t),
+    "gw_guard_request": (c_int, c_void_p, c_uint, c_uint64),
     "gw_guard_status": (c_int, c_void_p, POINTER(GuardStatus)),
 }
 
@@ -387,10 +362,12 @@ class Library:
 
         return refuse
 
-    def check(self, result, what):
-        """Raises for a negative result, with what was being done."""
+    def check(self, result, what, ctx=False):
+        """Raises for a negative result: what was being done, and the sentence of the context (None: of
+        gw_open(); False: there is no context, the phrase of the code)."""
         if result < 0:
-            raise GpuwardError("%s: %s" % (what, text(self.strerror(result))))
+            sentence = "" if ctx is False else text(self.ctx_error(ctx))
+            raise GpuwardError("%s: %s" % (what, sentence or text(self.strerror(result))))
         return result
 
 
@@ -447,6 +424,30 @@ def codes(bits):
     return out
 
 
+def energy_fields():
+    """The rows of the library's table of struct gw_energy."""
+    i = 0
+    while True:
+        field = library().energy_field(i)
+        if not field:
+            return
+        yield field.contents
+        i += 1
+
+
+def validities():
+    """The words of enum gw_validity, best first."""
+    return [text(library().validity_name(i)) for i in range(NO_RESULT + 1)]
+
+
+def energy(address):
+    """The struct gw_energy at an address as {member: value}; None is unknown."""
+    return {
+        text(f.member): READERS[f.kind](f, address + f.offset)
+        for f in energy_fields() if f.kind in READERS
+    }
+
+
 def open_context(nvml_library=None, backend=None, deadline_ns=0):
     """A struct gw_ctx, to be given back with library().close()."""
     lib = library()
@@ -457,7 +458,7 @@ def open_context(nvml_library=None, backend=None, deadline_ns=0):
         deadline_ns=deadline_ns,
     )
     ctx = c_void_p()
-    lib.check(lib.open(byref(options), byref(ctx)), "the GPUs could not be opened")
+    lib.check(lib.open(byref(options), byref(ctx)), "the GPUs could not be opened", None)
     return ctx
 
 

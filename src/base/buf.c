@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an empty heap buffer points at: a NUL that nobody writes to. */
+/* The text of an empty heap buffer: a NUL that is never written. */
 static char nothing[1];
 
 void buf_init(struct buf *b, size_t max)
@@ -37,8 +37,8 @@ void buf_clear(struct buf *b)
 		b->p[0] = '\0';
 }
 
-/* Makes room for n more bytes and the NUL. */
-static bool reserve(struct buf *b, size_t n)
+/* Makes space for n more bytes and the NUL. */
+static bool buf_reserve(struct buf *b, size_t n)
 {
 	size_t need, cap;
 	char *p;
@@ -69,7 +69,7 @@ static bool reserve(struct buf *b, size_t n)
 
 void buf_add(struct buf *b, const char *s, size_t n)
 {
-	if (n == 0 || !reserve(b, n))
+	if (n == 0 || !buf_reserve(b, n))
 		return;
 	memcpy(b->p + b->len, s, n);
 	b->len += n;
@@ -96,7 +96,7 @@ void buf_addv(struct buf *b, const char *fmt, va_list ap)
 	va_end(again);
 	if (n < 0 && !b->err)
 		b->err = -GW_E_SIZE;
-	if (n < 0 || !reserve(b, (size_t)n))
+	if (n < 0 || !buf_reserve(b, (size_t)n))
 		return;
 	vsnprintf(b->p + b->len, (size_t)n + 1, fmt, ap);
 	b->len += (size_t)n;

@@ -1,8 +1,8 @@
-/* buf: text that grows up to a stated maximum and never past it.
+/* buf: text that grows up to a given maximum and never beyond it.
  *
- * Adding never fails half way: the first add that does not fit (or finds no memory) sets
- * `err`, and every later add is ignored.  So a writer adds freely and looks once, at the
- * end.  The text is always NUL-terminated. */
+ * Adding never fails half way: the first add that does not fit (or finds no memory) sets `err`,
+ * and every later add is ignored. So a writer adds freely and checks once at the end. The text
+ * is always NUL-terminated. */
 #ifndef GW_BASE_BUF_H
 #define GW_BASE_BUF_H
 
@@ -19,17 +19,17 @@ struct buf {
 	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE                          */
 };
 
-/* An empty buffer on the heap of at most `max` bytes with the NUL; nothing is allocated
- * yet.  End with buf_done(). */
+/* An empty buffer on the heap of at most `max` bytes including the NUL; allocates nothing yet.
+ * Free it with buf_done(). */
 void buf_init(struct buf *b, size_t max);
 
-/* An empty buffer over the caller's memory; never allocates.  size >= 1. */
+/* An empty buffer in the caller's memory; never allocates. size >= 1. */
 void buf_init_fixed(struct buf *b, char *mem, size_t size);
 
-/* Frees; the buffer is as after buf_init() with the same maximum. */
+/* Frees the memory; the buffer is then as after buf_init() with the same maximum. */
 void buf_done(struct buf *b);
 
-/* Forgets the text and the error, keeps the memory. */
+/* Clears the text and the error, keeps the memory. */
 void buf_clear(struct buf *b);
 
 void buf_add(struct buf *b, const char *s, size_t n);

@@ -16,12 +16,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long a killed child may take to end before it is left behind: calls that hang in a
- * driver cannot be killed, and hanging with them helps nobody. */
+/* How long a killed child may take to end before it is left behind: a call that hangs in a
+ * driver cannot be killed. */
 #define END_NS NS_PER_S
 
-/* How often a kernel without pidfd_open (before 5.3) is asked whether the child has ended. */
-#define LOOK_NS (10 * NS_PER_MS)
+/* Polling interval for the end of the child on kernels without pidfd_open (before 5.3). */
+#define POLL_NS (10 * NS_PER_MS)
 
 extern char **environ;
 
@@ -37,9 +37,7 @@ static int error_of(int e)
 	}
 }
 
-/* ---- starting */
-
-/* Does one of extra ("NAME=value") set the variable that entry sets. */
+/* Does one of extra ("NAME=value") set the same variable as entry? */
 static bool overridden(const char *entry, const char *const extra[])
 {
 	size_t n = strcspn(entry, "=");
@@ -50,7 +48,8 @@ static bool overridden(const char *entry, const char *const extra[])
 	return false;
 }
 
-/* Our environment with extra over it; the array is the caller's, the strings are not. */
+/* Our environment with the overrides of extra; the caller frees the array but not the strings.
+ */
 static char **environ_new(const char *const extra[])
 {
 	size_t ours = 0, more = 0, n = 0;
@@ -86,7 +85,7 @@ static int set_attributes(posix_spawnattr_t *attr)
 	return e ? e : posix_spawnattr_setsigdefault(attr, &all);
 }
 
-/* Standard output goes first: out itself may be 0 or 2 in a program that closed those. */
+/* Standard output first: `out` may be 0 or 2 in a program that closed those. */
 static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
 {
 	int e = posix_spawn_file_actions_adddup2(actions, out, 1);
@@ -99,8 +98,9 @@ static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
 	return e;
 }
 
-/* 0 and *ret_pid, or an errno. */
-static int spawn(const char *const argv[], const char *const extra[], int out, pid_t *ret_pid)
+/* Returns 0 and *ret_pid, or an errno. */
+static int child_spawn(const char *const argv[], const char *const extra[], int out,
+		       pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
@@ -133,7 +133,7 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return error_of(errno);
-	e = spawn(argv, environ_extra, ends[1], &pid);
+	e = child_spawn(argv, environ_extra, ends[1], &pid);
 	close(ends[1]);
 	if (e) {
 		close(ends[0]);
@@ -148,10 +148,8 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 	return 0;
 }
 
-/* ---- waiting */
-
-/* Its wait status where it has ended.  It is not reaped: while it is there its number cannot
- * be given to another process, so that its group can be signalled without doubt. */
+/* Its wait status if it has ended. It is not reaped: until then its pid cannot be reused, so
+ * its group can be signalled safely. */
 static bool has_ended(const struct child *c, int *ret_status)
 {
 	siginfo_t info = { 0 };
@@ -162,7 +160,7 @@ static bool has_ended(const struct child *c, int *ret_status)
 	} while (rc != 0 && errno == EINTR);
 	if (rc == 0 && info.si_pid == 0)
 		return false;
-	/* Where the program ignores SIGCHLD the kernel reaps, and nobody knows the status. */
+	/* If the program ignores SIGCHLD, the kernel reaps the child and the status is unknown. */
 	if (rc != 0)
 		*ret_status = 0;
 	else if (info.si_code == CLD_EXITED)
@@ -177,8 +175,8 @@ static bool expired(uint64_t deadline_ns)
 	return clock_mono_ns(clock_real()) >= deadline_ns;
 }
 
-/* Waits for output (where out is set) or the end of the child, or for nothing at all when a
- * signal comes.  0, -GW_E_TIMEOUT or -GW_E_IO. */
+/* Waits for output (if out is set) or for the end of the child; a signal ends the wait, too.
+ * Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
 static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 {
 	struct pollfd p[] = { { .fd = out ? c->out_fd : -1, .events = POLLIN },
@@ -188,8 +186,8 @@ static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 	struct timespec ts;
 	int n;
 
-	if (c->pidfd < 0 && left > LOOK_NS)
-		left = LOOK_NS;
+	if (c->pidfd < 0 && left > POLL_NS)
+		left = POLL_NS;
 	ts = clock_timespec(left);
 	n = ppoll(p, 2, &ts, NULL);
 	if (n < 0)
@@ -202,7 +200,7 @@ long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 	int status, rc;
 
 	for (;;) {
-		/* Asked before reading: what comes after the end is not the child's. */
+		/* Check before reading: output after its end is not from the child. */
 		bool ended = has_ended(c, &status);
 		ssize_t n = read(c->out_fd, out, size);
 
@@ -229,10 +227,8 @@ int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status)
 	return 0;
 }
 
-/* ---- output */
-
-/* Takes the next whole line out of the buffer. */
-static bool take_line(struct child *c, const char **ret_line)
+/* Takes the next whole line from the buffer. */
+static bool next_buffered_line(struct child *c, const char **ret_line)
 {
 	char *end;
 
@@ -256,8 +252,8 @@ static bool take_line(struct child *c, const char **ret_line)
 	return true;
 }
 
-/* What is left at the end of output is a line too. */
-static int take_rest(struct child *c, const char **ret_line)
+/* The rest at the end of output is a line, too. */
+static int last_line(struct child *c, const char **ret_line)
 {
 	if (c->fill == 0 || c->skipping) {
 		c->fill = 0;
@@ -271,7 +267,7 @@ static int take_rest(struct child *c, const char **ret_line)
 
 int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
 {
-	while (!take_line(c, ret_line)) {
+	while (!next_buffered_line(c, ret_line)) {
 		long n;
 
 		if (c->fill == sizeof(c->line) - 1) {
@@ -279,7 +275,7 @@ int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
 			c->fill = 0;
 		}
 		if (c->out_fd < 0)
-			return take_rest(c, ret_line);
+			return last_line(c, ret_line);
 		n = child_read(c, deadline_ns, c->line + c->fill,
 			       sizeof(c->line) - 1 - c->fill);
 		if (n < 0)
@@ -295,13 +291,11 @@ int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
 	return 1;
 }
 
-/* ---- ending */
-
 void child_stop(struct child *c)
 {
 	int status;
 
-	/* Not where the kernel has reaped it by itself: its number may be another's by now. */
+	/* Not if the kernel has reaped it: its pid may belong to another process by now. */
 	if (waitid(P_PID, (id_t)c->pid, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0)
 		kill(-c->pid, SIGKILL);
 	if (child_wait(c, clock_mono_ns(clock_real()) + END_NS, &status) == 0)
@@ -314,7 +308,7 @@ void child_stop(struct child *c)
 	c->out_fd = c->pidfd = -1;
 }
 
-/* Fills out; what does not fit is read all the same, lest the child wait for a reader. */
+/* Fills out; reads the rest as well, because the child would block otherwise. */
 static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	char rest[512];

@@ -1,8 +1,8 @@
-/* clock: where the time comes from.
+/* clock: the source of time.
  *
- * Everything that waits, ages or stamps asks a struct clock, so that a test can hand in
- * time that it steps itself.  Durations and deadlines are monotonic; wall time is for
- * labels and cache expiry only. */
+ * Everything that waits, expires or records a time uses a struct clock, so that a test can
+ * control the time. Durations and deadlines are monotonic; wall time is only for labels and
+ * cache expiry. */
 #ifndef GW_BASE_CLOCK_H
 #define GW_BASE_CLOCK_H
 
@@ -15,18 +15,18 @@
 #define NS_PER_S  UINT64_C(1000000000)
 
 struct clock {
-	uint64_t (*mono_ns)(void *ctx); /* never goes back                        */
+	uint64_t (*mono_ns)(void *ctx); /* never decreases */
 	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step         */
 	void *ctx;
-	/* Sleeps until mono_ns() is at least this; stepped time moves there instead.  NULL: a clock
-	 * that nobody waits on. */
+	/* Sleeps until mono_ns() is at least this; a stepped clock advances instead. NULL:
+	 * nobody waits on this clock. */
 	void (*sleep_until)(void *ctx, uint64_t mono_ns);
 };
 
 /* The machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME).  Never NULL. */
 const struct clock *clock_real(void);
 
-/* Time that runs at `rate` times the real one, from the moment of clock_scaled_init(). */
+/* Time that runs `rate` times as fast as real time, from clock_scaled_init() on. */
 struct clock_scaled {
 	struct clock clock;
 	uint64_t start_ns;
@@ -35,7 +35,7 @@ struct clock_scaled {
 };
 void clock_scaled_init(struct clock_scaled *c, double rate);
 
-/* Time that stands still until it is told to move.  Safe to read from several threads. */
+/* Time that advances only by clock_step() and sleeping. May be read by several threads. */
 struct clock_stepped {
 	struct clock clock;
 	_Atomic uint64_t mono_ns;
@@ -59,7 +59,7 @@ static inline void clock_sleep_until(const struct clock *c, uint64_t mono_ns)
 	c->sleep_until(c->ctx, mono_ns);
 }
 
-/* As the system's calls want a moment or a duration. */
+/* A time or duration for system calls. */
 static inline struct timespec clock_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),

@@ -39,7 +39,7 @@ int file_make_directory(const char *dir, char *message, size_t size)
 			continue;
 		*p = '\0';
 		if (mkdir(path, 0755) != 0 && errno != EEXIST)
-			return file_failed(message, size, path, "made");
+			return file_failed(message, size, path, "created");
 		*p = c;
 		if (c == '\0')
 			return 0;
@@ -61,7 +61,7 @@ int file_write_all(int fd, const char *p, size_t n)
 	return 0;
 }
 
-/* A new name that holds after a crash, too. */
+/* So that the new name survives a crash. */
 static void sync_directory_of(const char *path)
 {
 	char dir[PATH_BYTES];
@@ -79,8 +79,8 @@ static void sync_directory_of(const char *path)
 	close(fd);
 }
 
-/* A new file beside path, with the permissions that the user's new files have. */
-static int open_beside(const char *path, char *out, size_t size)
+/* Creates a new file next to path, with the permissions of the user's new files. */
+static int open_temporary(const char *path, char *out, size_t size)
 {
 	int fd = -1;
 
@@ -124,9 +124,9 @@ int file_replace(const char *path, const char *text, size_t n, char *message, si
 
 	if (is_special(path))
 		return write_special(path, text, n, message, size);
-	if (realpath(path, real)) /* the target of a link is replaced, not the link */
+	if (realpath(path, real)) /* replace the target of a link, not the link */
 		path = real;
-	fd = open_beside(path, temp, sizeof(temp));
+	fd = open_temporary(path, temp, sizeof(temp));
 	if (fd < 0)
 		return file_failed(message, size, path, "written");
 	if (file_write_all(fd, text, n) != 0 || fsync(fd) != 0)
@@ -197,4 +197,32 @@ int file_cache_directory(const char *name, char *out, size_t size)
 	else
 		return -GW_E_NOENT;
 	return n < (int)size ? 0 : -GW_E_SIZE;
+}
+
+int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size)
+{
+	struct stat st;
+	ssize_t n;
+
+	if (stat(path, &st) != 0)
+		return file_failed(message, size, path, "read");
+	if (st.st_mode & 077) {
+		snprintf(message, size,
+			 "other users can read the token file %s (mode %03o): chmod 600 %s",
+			 path, (unsigned)(st.st_mode & 0777), path);
+		return -GW_E_PERM;
+	}
+	n = file_read(path, out, SECRET_MAX - 1, message, size);
+	if (n < 0)
+		return (int)n;
+	out[n] = '\0';
+	out[strcspn(out, "\r\n")] = '\0';
+	if (strlen(out) >= SECRET_MIN)
+		return 0;
+	snprintf(message, size,
+		 "the token in %s is shorter than %d characters: write a longer one, for "
+		 "example "
+		 "the output of \"openssl rand -hex 32\", to its first line",
+		 path, SECRET_MIN);
+	return -GW_E_ARG;
 }

@@ -1,7 +1,8 @@
-/* file: small files written whole or not at all, and where they are kept.
+/* file: small files that are written completely or not at all, secrets, and the cache
+ * directory.
  *
- * What was there stays until the new text is on the disk.  Failures come with a sentence that
- * names the file. */
+ * The old file stays until the new text is on disk. Errors come with a sentence that names the
+ * file. */
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H
 
@@ -9,28 +10,37 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Replaces path by n bytes: a new file beside it, synced, then renamed; where it is a link, its
- * target.  What is no plain file (a pipe, a terminal) is written to.  0, -GW_E_NOENT, -GW_E_PERM,
- * -GW_E_SIZE (a path too long) or -GW_E_IO, with a sentence in message. */
+/* Replaces path by n bytes: writes a new file in the same folder, syncs and renames it; for a
+ * link it replaces the target. Something that is not a regular file (a pipe, a terminal) is
+ * written to. Returns 0, -GW_E_NOENT, -GW_E_PERM, -GW_E_SIZE (the path is too long) or
+ * -GW_E_IO, with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
 
-/* Could it be written there?  Before hours of work are lost.  As file_replace. */
+/* Could it be written? Call it before hours of work. Returns as file_replace(). */
 int file_possible(const char *path, char *message, size_t size);
 
-/* Makes dir and what is above it.  As file_replace. */
+/* Creates dir and its parents. Returns as file_replace(). */
 int file_make_directory(const char *dir, char *message, size_t size);
 
-/* Reads at most size bytes (no NUL is added); how many, or as file_replace. */
+/* Reads at most size bytes (adds no NUL). Returns the number, or an error as file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
-/* All of n bytes to fd.  0 or -1 with errno. */
+/* Writes all n bytes to fd. Returns 0, or -1 with errno. */
 int file_write_all(int fd, const char *p, size_t n);
 
-/* The sentence "path cannot be WHAT: why" for errno, and its gw_error. */
+/* Writes the sentence "path cannot be WHAT: why" for errno and returns its gw_error. */
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
 /* $XDG_CACHE_HOME/gpuward/name, else ~/.cache/gpuward/name.  0, -GW_E_NOENT (neither is known) or
  * -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
+
+#define SECRET_MAX 1024
+#define SECRET_MIN 16
+
+/* Reads a token: the first line of a file that only its owner can read. Clear it with
+ * explicit_bzero(). Returns 0, or with a sentence -GW_E_PERM (others can read the file, or we
+ * cannot), -GW_E_ARG (the line is too short) or an error of file_read(). */
+int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size);
 
 #endif

@@ -13,7 +13,7 @@ void json_init(struct json *j, struct buf *out, bool pretty)
 	*j = (struct json){ .out = out, .pretty = pretty, .first = true };
 }
 
-static void line(struct json *j)
+static void new_line(struct json *j)
 {
 	if (!j->pretty)
 		return;
@@ -48,7 +48,7 @@ size_t json_escape(struct buf *out, const char *s)
 	return n ? n : 1;
 }
 
-static void text(struct buf *out, const char *s)
+static void write_string(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
 	while (*s)
@@ -56,8 +56,8 @@ static void text(struct buf *out, const char *s)
 	buf_addc(out, '"');
 }
 
-/* What stands before any value: the comma, the line break, the key. */
-static void lead(struct json *j, const char *key)
+/* Everything before a value: the comma, the line break, the key. */
+static void begin_value(struct json *j, const char *key)
 {
 	key = key ? key : j->next;
 	j->next = NULL;
@@ -66,16 +66,16 @@ static void lead(struct json *j, const char *key)
 		buf_addc(j->out, ',');
 	j->first = false;
 	if (j->depth > 0)
-		line(j);
+		new_line(j);
 	if (key) {
-		text(j->out, key);
+		write_string(j->out, key);
 		buf_adds(j->out, j->pretty ? ": " : ":");
 	}
 }
 
 static void open_level(struct json *j, const char *key, char kind)
 {
-	lead(j, key);
+	begin_value(j, key);
 	assert(j->depth < JSON_DEPTH);
 	buf_addc(j->out, kind);
 	j->kind[j->depth++] = kind;
@@ -87,7 +87,7 @@ static void close_level(struct json *j, char kind, char mark)
 	assert(j->depth > 0 && j->kind[j->depth - 1] == kind);
 	j->depth--;
 	if (!j->first)
-		line(j);
+		new_line(j);
 	buf_addc(j->out, mark);
 	j->first = false;
 }
@@ -123,25 +123,25 @@ void json_string(struct json *j, const char *key, const char *s)
 		json_null(j, key);
 		return;
 	}
-	lead(j, key);
-	text(j->out, s);
+	begin_value(j, key);
+	write_string(j->out, s);
 }
 
 void json_bool(struct json *j, const char *key, bool v)
 {
-	lead(j, key);
+	begin_value(j, key);
 	buf_adds(j->out, v ? "true" : "false");
 }
 
 void json_int(struct json *j, const char *key, int64_t v)
 {
-	lead(j, key);
+	begin_value(j, key);
 	buf_addf(j->out, "%lld", (long long)v);
 }
 
 void json_uint(struct json *j, const char *key, uint64_t v)
 {
-	lead(j, key);
+	begin_value(j, key);
 	buf_addf(j->out, "%llu", (unsigned long long)v);
 }
 
@@ -153,28 +153,28 @@ void json_double(struct json *j, const char *key, double v)
 		json_null(j, key);
 		return;
 	}
-	lead(j, key);
+	begin_value(j, key);
 	number_format(v, s);
 	buf_adds(j->out, s);
 }
 
 void json_null(struct json *j, const char *key)
 {
-	lead(j, key);
+	begin_value(j, key);
 	buf_adds(j->out, "null");
 }
 
 void json_time(struct json *j, const char *key, uint64_t wall_ns)
 {
-	char text[CLOCK_RFC3339_SIZE];
+	char write_string[CLOCK_RFC3339_SIZE];
 
-	clock_format_rfc3339(wall_ns, text);
-	json_string(j, key, wall_ns ? text : NULL);
+	clock_format_rfc3339(wall_ns, write_string);
+	json_string(j, key, wall_ns ? write_string : NULL);
 }
 
 void json_raw(struct json *j, const char *key, const char *value)
 {
-	lead(j, key);
+	begin_value(j, key);
 	buf_adds(j->out, value);
 }
 

@@ -1,9 +1,9 @@
-/* json: writes JSON onto a buf.
+/* json: writes JSON to a buf.
  *
- * Commas, nesting and escaping are done here; a text with invalid UTF-8 comes out valid,
- * each bad byte as U+FFFD.  Numbers come out as the shortest text that reads back to the
- * same double; a number that is not finite comes out as null.  Nesting is at most
- * JSON_DEPTH.  Misuse (a key outside an object) is an assertion. */
+ * Commas, nesting and escaping are done here; invalid UTF-8 becomes valid, each bad byte as
+ * U+FFFD. Numbers are the shortest text that reads back to the same double; a number that is
+ * not finite becomes null. The maximum depth is JSON_DEPTH. Wrong use (a key outside an object)
+ * is an assertion. */
 #ifndef GW_BASE_JSON_H
 #define GW_BASE_JSON_H
 
@@ -17,22 +17,22 @@ struct json {
 	struct buf *out;
 	bool pretty;
 	unsigned depth;
-	bool first; /* nothing written yet at this level     */
+	bool first; /* nothing was written at this level */
 	char kind[JSON_DEPTH];
-	const char *next; /* key of the next value that is given none */
+	const char *next; /* key for the next value without a key */
 };
 
-/* Writes onto out (borrowed).  pretty: two-space indent and line breaks. */
+/* Writes to out (borrowed). pretty: two-space indent and line breaks. */
 void json_init(struct json *j, struct buf *out, bool pretty);
 
-/* Ends the document with a newline.  0 or what the buf says went wrong. */
+/* Ends the document with a newline. Returns 0 or the error of the buf. */
 int json_end(struct json *j);
 
-/* Borrowed key for the next value, which is written as if it were a document: so that whole
- * documents can stand inside others. */
+/* Borrowed key for the next value without one, so that a function that writes a whole document
+ * can write it inside another. */
 void json_next_key(struct json *j, const char *key);
 
-/* key NULL: an element of an array or the document itself. */
+/* key NULL: an element of an array, or the document. */
 void json_object(struct json *j, const char *key);
 void json_object_end(struct json *j);
 void json_array(struct json *j, const char *key);
@@ -46,11 +46,11 @@ void json_double(struct json *j, const char *key, double v);
 void json_null(struct json *j, const char *key);
 void json_time(struct json *j, const char *key, uint64_t wall_ns); /* RFC 3339; 0: null */
 
-/* A value that is JSON already, as it stands; it must be well-formed. */
+/* A value that is already JSON, written unchanged; it must be well-formed. */
 void json_raw(struct json *j, const char *key, const char *text);
 
-/* The character at s (no NUL) as it stands between quotes, at most JSON_ESCAPE_MAX bytes.
- * Returns the bytes of s that it was. */
+/* Writes the character at s (not NUL) as it appears between quotes, at most JSON_ESCAPE_MAX
+ * bytes. Returns its length in s. */
 #define JSON_ESCAPE_MAX 6
 size_t json_escape(struct buf *out, const char *s);
 

@@ -1,96 +1,134 @@
 #include "json_doc.h"
 
+#include "utf8.h"
+
 #include <gpuward.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-struct json_value; /* jansson's json_t */
+/* The public layout of jansson 2 (libjansson.so.4): its macros are compiled into every caller, so these
+ * cannot change within that ABI. */
+enum jansson_type {
+	JANSSON_OBJECT,
+	JANSSON_ARRAY,
+	JANSSON_STRING,
+	JANSSON_INTEGER,
+	JANSSON_REAL,
+	JANSSON_TRUE,
+	JANSSON_FALSE,
+	JANSSON_NULL
+};
+struct jansson_value {
+	enum jansson_type type;
+};
+struct jansson_error {
+	int line, column, position;
+	char source[80], text[160];
+};
+#define JANSSON_REJECT_DUPLICATES ((size_t)1)
 
-/* Functions of jansson 2, as its documentation gives them; types are told by what the functions
- * answer, so that no struct of it is known here. */
 /* clang-format off */
-#define JANSSON_CALLS(C)                                                                  \
-	C(struct json_value *, loadb, "json_loadb",                                       \
-	  (const char *text, size_t n, size_t flags, void *error))                        \
-	C(void, delete, "json_delete", (struct json_value *v))                            \
-	C(struct json_value *, get, "json_object_get",                                    \
-	  (const struct json_value *v, const char *key))                                  \
-	C(const char *, string, "json_string_value", (const struct json_value *v))        \
-	C(double, number, "json_number_value", (const struct json_value *v))              \
-	C(size_t, count, "json_array_size", (const struct json_value *v))                 \
-	C(struct json_value *, at, "json_array_get", (const struct json_value *v, size_t i)) \
-	C(struct json_value *, yes, "json_true", (void))                                  \
-	C(size_t, dump, "json_dumpb",                                                     \
-	  (const struct json_value *v, char *out, size_t size, size_t flags))
+#define JANSSON_CALLS(C)                                                                      \
+	C(struct jansson_value *, loadb, "json_loadb",                                        \
+	  (const char *text, size_t n, size_t flags, struct jansson_error *error))            \
+	C(void, delete, "json_delete", (struct jansson_value *v))                             \
+	C(struct jansson_value *, get, "json_object_get",                                     \
+	  (const struct jansson_value *v, const char *key))                                   \
+	C(const char *, string, "json_string_value", (const struct jansson_value *v))         \
+	C(double, number, "json_number_value", (const struct jansson_value *v))               \
+	C(long long, integer, "json_integer_value", (const struct jansson_value *v))          \
+	C(size_t, length, "json_array_size", (const struct jansson_value *v))                 \
+	C(size_t, members, "json_object_size", (const struct jansson_value *v))               \
+	C(struct jansson_value *, at, "json_array_get", (const struct jansson_value *v, size_t i)) \
+	C(void *, first, "json_object_iter", (struct jansson_value *v))                       \
+	C(void *, next, "json_object_iter_next", (struct jansson_value *v, void *iter))       \
+	C(const char *, key, "json_object_iter_key", (void *iter))                            \
+	C(struct jansson_value *, member, "json_object_iter_value", (void *iter))
 /* clang-format on */
 
-struct jansson {
+static struct {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	JANSSON_CALLS(POINTER)
 #undef POINTER
-	char why[160];
-};
-
-static struct jansson jansson; /* one for the process, never let go */
+	char missing[160]; /* why it cannot be used; "": it can */
+} jansson;                 /* one per process, never unloaded */
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 
-static void load_jansson(void)
+static void jansson_load(void)
 {
 	void *library = dlopen("libjansson.so.4", RTLD_NOW | RTLD_LOCAL);
 	void *p;
 
 	if (!library) {
-		snprintf(jansson.why, sizeof(jansson.why),
-			 "libjansson.so.4 is needed to read what workers answer: "
-			 "install libjansson4");
+		snprintf(jansson.missing, sizeof(jansson.missing),
+			 "libjansson.so.4 is needed to read JSON: install libjansson4");
 		return;
 	}
-#define LOOK_UP(type, name, symbol, args)                                                    \
-	p = dlsym(library, symbol);                                                          \
-	memcpy(&jansson.name, &p, sizeof(p));                                                \
-	if (!p)                                                                              \
-		snprintf(jansson.why, sizeof(jansson.why), "this libjansson.so.4 has no %s", \
+#define LOAD(type, name, symbol, args)                                        \
+	p = dlsym(library, symbol);                                           \
+	memcpy(&jansson.name, &p, sizeof(p));                                 \
+	if (!p)                                                               \
+		snprintf(jansson.missing, sizeof(jansson.missing),            \
+			 "libjansson.so.4 of this machine lacks %s: install " \
+			 "libjansson 2.7 or newer",                           \
 			 symbol);
-	JANSSON_CALLS(LOOK_UP)
-#undef LOOK_UP
+	JANSSON_CALLS(LOAD)
+#undef LOAD
 }
 
-static const struct json_value *value(const struct json_doc *r)
+/* A document is jansson's value under our name. */
+static struct jansson_value *json_doc_value(const struct json_doc *r, const char *path)
 {
-	return (const struct json_value *)r;
+	return (struct jansson_value *)json_doc_get(r, path);
 }
 
-int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size)
+static int json_doc_parse(const char *text, size_t n, size_t flags, struct json_doc **ret,
+			  char *message, size_t size)
 {
-	struct json_value *v;
+	struct jansson_error e = { .line = 0 };
+	struct jansson_value *v;
 
-	pthread_once(&jansson_once, load_jansson);
-	if (jansson.why[0]) {
-		snprintf(message, size, "%s", jansson.why);
+	pthread_once(&jansson_once, jansson_load);
+	if (jansson.missing[0]) {
+		snprintf(message, size, "%s", jansson.missing);
 		return -GW_E_NOSUPPORT;
 	}
-	v = jansson.loadb(text, n, 0, NULL);
+	v = jansson.loadb(text, n, flags, &e);
 	if (!v) {
-		snprintf(message, size, "the answer is no JSON");
+		char text_clean[sizeof(e.text)]; /* it quotes the document */
+
+		utf8_clean(text_clean, sizeof(text_clean), e.text);
+		snprintf(message, size, "not JSON: line %d, column %d: %s", e.line, e.column,
+			 text_clean);
 		return -GW_E_PARSE;
 	}
 	*ret = (struct json_doc *)v;
 	return 0;
 }
 
+int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size)
+{
+	return json_doc_parse(text, n, 0, ret, message, size);
+}
+
+int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
+			size_t size)
+{
+	return json_doc_parse(text, n, JANSSON_REJECT_DUPLICATES, ret, message, size);
+}
+
 void json_doc_free(struct json_doc *r)
 {
 	if (r)
-		jansson.delete((struct json_value *)r);
+		jansson.delete((struct jansson_value *)r);
 }
 
 const struct json_doc *json_doc_get(const struct json_doc *r, const char *path)
 {
-	const struct json_value *v = value(r);
+	const struct jansson_value *v = (const struct jansson_value *)r;
 	char key[64];
 
 	while (v && *path) {
@@ -106,39 +144,77 @@ const struct json_doc *json_doc_get(const struct json_doc *r, const char *path)
 	return (const struct json_doc *)v;
 }
 
+enum json_doc_type json_doc_type(const struct json_doc *r, const char *path)
+{
+	static const enum json_doc_type types[] = {
+		[JANSSON_OBJECT] = JSON_DOC_OBJECT, [JANSSON_ARRAY] = JSON_DOC_ARRAY,
+		[JANSSON_STRING] = JSON_DOC_STRING, [JANSSON_INTEGER] = JSON_DOC_NUMBER,
+		[JANSSON_REAL] = JSON_DOC_NUMBER,   [JANSSON_TRUE] = JSON_DOC_BOOL,
+		[JANSSON_FALSE] = JSON_DOC_BOOL,    [JANSSON_NULL] = JSON_DOC_NULL,
+	};
+	const struct jansson_value *v = json_doc_value(r, path);
+
+	return v ? types[v->type] : JSON_DOC_ABSENT;
+}
+
 const char *json_doc_string(const struct json_doc *r, const char *path)
 {
-	return jansson.string(value(json_doc_get(r, path)));
+	const struct jansson_value *v = json_doc_value(r, path);
+
+	return v ? jansson.string(v) : NULL;
 }
 
 double json_doc_number(const struct json_doc *r, const char *path)
 {
-	return jansson.number(value(json_doc_get(r, path)));
+	const struct jansson_value *v = json_doc_value(r, path);
+
+	return v ? jansson.number(v) : 0;
 }
 
-bool json_doc_is_number(const struct json_doc *r, const char *path)
+bool json_doc_integer(const struct json_doc *r, const char *path, int64_t *ret)
 {
-	const size_t any = 0x200; /* JSON_ENCODE_ANY: no array and no object too */
-	const struct json_doc *v = json_doc_get(r, path);
-	char text[64] = ""; /* what does not fit is none, and stays out */
+	const struct jansson_value *v = json_doc_value(r, path);
 
-	return v && jansson.dump(value(v), text, sizeof(text) - 1, any) > 0 &&
-	       (text[0] == '-' || (text[0] >= '0' && text[0] <= '9'));
+	if (!v || v->type != JANSSON_INTEGER)
+		return false;
+	*ret = jansson.integer(v);
+	return true;
 }
 
 bool json_doc_true(const struct json_doc *r, const char *path)
 {
-	const struct json_doc *v = json_doc_get(r, path);
+	const struct jansson_value *v = json_doc_value(r, path);
 
-	return v && value(v) == jansson.yes(); /* there is one true, not one for each place */
+	return v && v->type == JANSSON_TRUE;
 }
 
 size_t json_doc_count(const struct json_doc *r, const char *path)
 {
-	return jansson.count(value(json_doc_get(r, path)));
+	const struct jansson_value *v = json_doc_value(r, path);
+
+	if (!v)
+		return 0;
+	return v->type == JANSSON_OBJECT ? jansson.members(v) : jansson.length(v);
 }
 
 const struct json_doc *json_doc_at(const struct json_doc *r, const char *path, size_t i)
 {
-	return (const struct json_doc *)jansson.at(value(json_doc_get(r, path)), i);
+	const struct jansson_value *v = json_doc_value(r, path);
+
+	return v ? (const struct json_doc *)jansson.at(v, i) : NULL;
+}
+
+bool json_doc_next(const struct json_doc *r, void **iter, const char **ret_key,
+		   const struct json_doc **ret_value)
+{
+	struct jansson_value *v = json_doc_value(r, "");
+
+	if (!v)
+		return false;
+	*iter = *iter ? jansson.next(v, *iter) : jansson.first(v);
+	if (!*iter)
+		return false;
+	*ret_key = jansson.key(*iter);
+	*ret_value = (const struct json_doc *)jansson.member(*iter);
+	return true;
 }

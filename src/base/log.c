@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a pipe takes in one piece, so that lines of several processes do not mix either. */
+/* A pipe takes this much at once, so that lines of several processes do not mix. */
 #define LINE_SIZE 4096
 
-/* Kept free for the end of the line: the mark that it was cut, brace, newline. */
+/* Reserved for the end of the line: the mark that it was cut, brace, newline. */
 #define TAIL_SIZE 16
 
 static const char *const level_names[] = { "error", "warning", "info", "debug" };
@@ -55,7 +55,7 @@ static bool is_bare(const char *s)
 	return true;
 }
 
-/* Quoted as JSON does it, in logfmt only where need be; cut where the line is full. */
+/* Quoted as in JSON, in logfmt only if necessary; cut where the line is full. */
 static void put_text(struct line *l, const char *s)
 {
 	bool quote = l->json || !is_bare(s);
@@ -69,7 +69,7 @@ static void put_text(struct line *l, const char *s)
 		buf_addc(&l->b, '"');
 }
 
-/* The key and what stands around it; false where there is no room for it and a number. */
+/* Writes the key; false if there is no space for it and a number. */
 static bool put_key(struct line *l, const char *key)
 {
 	if (room(l) < strlen(key) + 8 + NUMBER_SIZE) {
@@ -153,7 +153,7 @@ bool log_latch(struct log_latch *latch, bool on)
 	return true;
 }
 
-static int find(const char *text, const char *const *names, int n)
+static int find_name(const char *text, const char *const *names, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (strcmp(text, names[i]) == 0)
@@ -163,7 +163,7 @@ static int find(const char *text, const char *const *names, int n)
 
 int log_level_parse(const char *text, enum log_level *ret)
 {
-	int i = find(text, level_names, sizeof(level_names) / sizeof(level_names[0]));
+	int i = find_name(text, level_names, sizeof(level_names) / sizeof(level_names[0]));
 
 	if (i < 0)
 		return i;
@@ -173,7 +173,7 @@ int log_level_parse(const char *text, enum log_level *ret)
 
 int log_format_parse(const char *text, enum log_format *ret)
 {
-	int i = find(text, format_names, sizeof(format_names) / sizeof(format_names[0]));
+	int i = find_name(text, format_names, sizeof(format_names) / sizeof(format_names[0]));
 
 	if (i < 0)
 		return i;

@@ -1,8 +1,8 @@
 /* log: one line per event to a descriptor, as logfmt or JSON.
  *
- * Only the daemon and the command line log; the layers below return errors.  A line is built
- * in a fixed buffer and written with one write(), so that lines of several threads do not
- * mix and nothing is allocated.  A line that does not fit is cut and says so (cut=true). */
+ * Only the daemon and the command line log; the layers below return errors. A line is built in
+ * a fixed buffer and written with one write(), so that lines of several threads do not mix and
+ * nothing is allocated. A line that does not fit is cut and marked with cut=true. */
 #ifndef GW_BASE_LOG_H
 #define GW_BASE_LOG_H
 
@@ -19,13 +19,13 @@ struct log {
 	enum log_level level; /* lines above it are not written */
 	enum log_format format;
 	const struct clock *clock;
-	_Atomic uint64_t dropped; /* lines that write() refused     */
+	_Atomic uint64_t dropped; /* lines that write() refused */
 };
 
 void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
 	      const struct clock *clock);
 
-/* A pair of a line: built with the macros below. */
+/* One key and value of a line; use the macros below. */
 struct log_pair {
 	enum { LOG_PAIR_STRING, LOG_PAIR_INT, LOG_PAIR_DOUBLE, LOG_PAIR_BOOL } type;
 	const char *key;
@@ -41,7 +41,7 @@ struct log_pair {
 #define LOG_D(k, x) ((struct log_pair){ LOG_PAIR_DOUBLE, k, { .d = (x) } })
 #define LOG_B(k, x) ((struct log_pair){ LOG_PAIR_BOOL, k, { .b = (x) } })
 
-/* time=... level=... msg="..." key=value ...; pairs may be NULL when n is 0. */
+/* time=... level=... msg="..." key=value ...; pairs may be NULL if n is 0. */
 void log_write(struct log *l, enum log_level level, const char *msg,
 	       const struct log_pair *pairs, unsigned n);
 
@@ -50,15 +50,15 @@ void log_write(struct log *l, enum log_level level, const char *msg,
 	log_write(l, level, msg, (const struct log_pair[]){ __VA_ARGS__ }, \
 		  sizeof((const struct log_pair[]){ __VA_ARGS__ }) / sizeof(struct log_pair))
 
-/* Told once on entering a state and once on leaving it.  log_latch() returns true exactly
- * when `on` differs from what it was; repeats are counted for the line that ends it. */
+/* Logs once when a state begins and once when it ends. log_latch() returns true only if `on`
+ * differs from the last call; repeats are counted for the line at the end. */
 struct log_latch {
 	bool on;
 	uint64_t repeats;
 };
 bool log_latch(struct log_latch *latch, bool on);
 
-/* "error", "warning", "info", "debug" and "logfmt", "json"; -GW_E_ARG otherwise. */
+/* "error", "warning", "info", "debug" and "logfmt", "json"; otherwise -GW_E_ARG. */
 int log_level_parse(const char *text, enum log_level *ret);
 int log_format_parse(const char *text, enum log_format *ret);
 

@@ -14,16 +14,17 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define BATCH 64       /* events taken from the kernel at a time */
-#define OFF   SIZE_MAX /* place of a timer that is not in the heap */
+#define BATCH 64       /* events per epoll_wait() */
+#define OFF   SIZE_MAX /* position of a timer that is not in the heap */
 
 enum kind { KIND_FD, KIND_TIMER, KIND_SIGNALS };
 
 struct loop_source {
 	struct loop *loop;
 	enum kind kind;
-	bool removed; /* freed at the end of the round: events of it may still be in the batch */
-	struct loop_source *next; /* of those to be freed */
+	/* freed at the end of the round, because the batch may still contain its events */
+	bool removed;
+	struct loop_source *next; /* in the list of sources to free */
 	int fd;
 	union {
 		loop_fd_fn *fd;
@@ -32,7 +33,7 @@ struct loop_source {
 	} fn;
 	void *arg;
 	uint64_t at_ns;
-	size_t place; /* in the heap */
+	size_t place; /* position in the heap */
 };
 
 struct loop {
@@ -40,10 +41,10 @@ struct loop {
 	bool stop;
 	bool in_round;
 	uint64_t wakeups;
-	uint64_t round_ns;         /* timers up to here are fired in this round */
-	struct loop_source **heap; /* the earliest first; room for every timer there is */
+	uint64_t round_ns;         /* this round fires timers up to here */
+	struct loop_source **heap; /* earliest first; has space for all timers */
 	size_t timers, heaped, room;
-	struct loop_source *garbage;
+	struct loop_source *to_free;
 };
 
 int loop_new(struct loop **ret)
@@ -61,12 +62,12 @@ int loop_new(struct loop **ret)
 	return 0;
 }
 
-static void sweep(struct loop *l)
+static void free_removed(struct loop *l)
 {
-	while (l->garbage) {
-		struct loop_source *s = l->garbage;
+	while (l->to_free) {
+		struct loop_source *s = l->to_free;
 
-		l->garbage = s->next;
+		l->to_free = s->next;
 		free(s);
 	}
 }
@@ -75,13 +76,11 @@ void loop_free(struct loop *l)
 {
 	if (!l)
 		return;
-	sweep(l);
+	free_removed(l);
 	close(l->epoll);
 	free(l->heap);
 	free(l);
 }
-
-/* ---- descriptors */
 
 static struct loop_source *source_new(struct loop *l, enum kind kind, int fd, void *arg)
 {
@@ -97,7 +96,7 @@ static struct loop_source *source_new(struct loop *l, enum kind kind, int fd, vo
 	return s;
 }
 
-static int watch(struct loop_source *s, int op, uint32_t events)
+static int epoll_set(struct loop_source *s, int op, uint32_t events)
 {
 	struct epoll_event e = { .events = events, .data.ptr = s };
 
@@ -115,7 +114,7 @@ int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fd_fn *fn, void *a
 		return -GW_E_NOMEM;
 	s->fn.fd = fn;
 
-	int r = watch(s, EPOLL_CTL_ADD, events);
+	int r = epoll_set(s, EPOLL_CTL_ADD, events);
 
 	if (r != 0) {
 		free(s);
@@ -127,10 +126,8 @@ int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fd_fn *fn, void *a
 
 int loop_set_events(struct loop_source *s, uint32_t events)
 {
-	return watch(s, EPOLL_CTL_MOD, events);
+	return epoll_set(s, EPOLL_CTL_MOD, events);
 }
-
-/* ---- times: a binary heap */
 
 static void heap_put(struct loop *l, size_t place, struct loop_source *s)
 {
@@ -178,7 +175,7 @@ static void heap_remove(struct loop *l, struct loop_source *s)
 
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
 {
-	/* Room is made here, so that setting a time cannot fail. */
+	/* Allocate here, so that setting a time cannot fail. */
 	if (l->timers == l->room) {
 		size_t room = l->room ? 2 * l->room : 16;
 		struct loop_source **heap =
@@ -215,8 +212,6 @@ void loop_set_time(struct loop_source *s, uint64_t at_ns)
 	heap_up(l, l->heaped++);
 }
 
-/* ---- signals */
-
 int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, void *arg,
 		     struct loop_source **ret)
 {
@@ -237,7 +232,7 @@ int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, voi
 
 	if (s) {
 		s->fn.on_signal = fn;
-		r = watch(s, EPOLL_CTL_ADD, EPOLLIN);
+		r = epoll_set(s, EPOLL_CTL_ADD, EPOLLIN);
 	}
 	if (r != 0) {
 		free(s);
@@ -256,8 +251,6 @@ static void read_signals(struct loop_source *s)
 		s->fn.on_signal(s->arg, (int)info.ssi_signo);
 }
 
-/* ---- rounds */
-
 void loop_remove(struct loop_source *s)
 {
 	if (!s || s->removed)
@@ -274,10 +267,10 @@ void loop_remove(struct loop_source *s)
 			close(s->fd);
 	}
 	s->removed = true;
-	s->next = l->garbage;
-	l->garbage = s;
+	s->next = l->to_free;
+	l->to_free = s;
 	if (!l->in_round)
-		sweep(l);
+		free_removed(l);
 }
 
 static uint64_t now_ns(void)
@@ -285,7 +278,7 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Rounded up: waking a little before a time would only make another round. */
+/* Rounded up: waking slightly too early would only cost another round. */
 static int wait_ms(const struct loop *l, uint64_t timeout_ns)
 {
 	uint64_t now, ms;
@@ -310,8 +303,8 @@ static void fire_timers(struct loop *l)
 
 	uint64_t now = now_ns();
 
-	/* A timer that sets itself to a time already past waits for the next round (loop_set_time()):
-	 * others come first. */
+	/* A timer that sets itself to a past time waits for the next round (loop_set_time()),
+	 * so that others get their turn. */
 	l->round_ns = now;
 	for (size_t n = l->heaped; n > 0 && l->heaped > 0 && l->heap[0]->at_ns <= now; n--) {
 		struct loop_source *s = l->heap[0];
@@ -341,7 +334,7 @@ void loop_once(struct loop *l, uint64_t timeout_ns)
 	}
 	fire_timers(l);
 	l->in_round = false;
-	sweep(l);
+	free_removed(l);
 }
 
 void loop_run(struct loop *l)

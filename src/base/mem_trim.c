@@ -10,10 +10,10 @@
 
 struct search {
 	uintptr_t inside;
-	size_t page, given;
+	size_t page, returned;
 };
 
-/* Sanitizers keep zones of their own between a library's variables: they are looked at like the rest. */
+/* Sanitizers keep their own areas between a library's variables; we read them like the rest. */
 __attribute__((no_sanitize("address", "thread"))) static bool all_zero(uintptr_t page,
 								       size_t size)
 {
@@ -26,14 +26,14 @@ __attribute__((no_sanitize("address", "thread"))) static bool all_zero(uintptr_t
 	return !any;
 }
 
-static void give(struct search *s, uintptr_t from, uintptr_t to)
+static void return_pages(struct search *s, uintptr_t from, uintptr_t to)
 {
 	if (to > from && madvise((void *)from, to - from, MADV_DONTNEED) == 0)
-		s->given += to - from;
+		s->returned += to - from;
 }
 
-/* Runs of pages that are resident and hold zeros, each given back by one call. */
-static void give_pages(struct search *s, uintptr_t from, size_t pages)
+/* Returns each run of resident zero pages with one call. */
+static void trim_pages(struct search *s, uintptr_t from, size_t pages)
 {
 	unsigned char resident[PAGES_AT_ONCE];
 	uintptr_t run = from, at = from;
@@ -42,13 +42,13 @@ static void give_pages(struct search *s, uintptr_t from, size_t pages)
 		return;
 	for (size_t i = 0; i < pages; i++, at += s->page)
 		if (!(resident[i] & 1) || !all_zero(at, s->page)) {
-			give(s, run, at);
+			return_pages(s, run, at);
 			run = at + s->page;
 		}
-	give(s, run, at);
+	return_pages(s, run, at);
 }
 
-static bool holds(const struct dl_phdr_info *o, uintptr_t address)
+static bool contains(const struct dl_phdr_info *o, uintptr_t address)
 {
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
@@ -59,17 +59,18 @@ static bool holds(const struct dl_phdr_info *o, uintptr_t address)
 	return false;
 }
 
-static int look_at(struct dl_phdr_info *o, size_t size, void *arg)
+static int trim_library(struct dl_phdr_info *o, size_t size, void *arg)
 {
 	struct search *s = arg;
 
 	(void)size;
-	if (!holds(o, s->inside))
+	if (!contains(o, s->inside))
 		return 0;
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
 		uintptr_t begin = o->dlpi_addr + p->p_vaddr;
-		/* What a segment has beyond its file are zeros that the kernel made; whole pages. */
+		/* The part of a segment beyond its file is zeroed by the kernel; whole pages
+		 * only. */
 		uintptr_t at = (begin + p->p_filesz + s->page - 1) / s->page * s->page;
 		uintptr_t end = (begin + p->p_memsz) / s->page * s->page;
 
@@ -78,7 +79,7 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg)
 		for (; at < end; at += PAGES_AT_ONCE * s->page) {
 			size_t left = (end - at) / s->page;
 
-			give_pages(s, at, left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE);
+			trim_pages(s, at, left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE);
 		}
 	}
 	return 1;
@@ -88,6 +89,6 @@ size_t mem_trim_unused(const void *inside)
 {
 	struct search s = { (uintptr_t)inside, (size_t)sysconf(_SC_PAGESIZE), 0 };
 
-	dl_iterate_phdr(look_at, &s);
-	return s.given;
+	dl_iterate_phdr(trim_library, &s);
+	return s.returned;
 }

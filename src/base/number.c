@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-/* The C locale is a constant of libc: asking for it allocates nothing and does not fail. */
+/* The C locale is a constant of libc: this allocates nothing and cannot fail. */
 static locale_t c_locale(void)
 {
 	return newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -74,4 +75,31 @@ bool number_real(const char *text, double *ret)
 		return true;
 	*ret = number_parse(text, &end);
 	return end != text && *end == '\0' && isfinite(*ret);
+}
+
+const struct unit unit_times[] = { { "h", 3600e9 }, { "m", 60e9 }, { "s", 1e9 }, { "ms", 1e6 },
+				   { "us", 1e3 },   { "ns", 1 },   { "", 1e9 },  { NULL, 0 } };
+const struct unit unit_sizes[] = {
+	{ "TiB", 0x1p40 }, { "GiB", 0x1p30 }, { "MiB", 0x1p20 }, { "KiB", 0x1p10 }, { "B", 1 },
+	{ "TB", 1e12 },    { "GB", 1e9 },     { "MB", 1e6 },     { "kB", 1e3 },     { "", 1 },
+	{ "T", 0x1p40 },   { "G", 0x1p30 },   { "M", 0x1p20 },   { "K", 0x1p10 },   { NULL, 0 },
+};
+
+bool unit_parse(const char *text, const struct unit *units, double *ret)
+{
+	const bool any_case = units == unit_sizes; /* "m" and "M" would differ for times */
+	const char *end;
+	double v = number_parse(text, &end);
+
+	/* strtod() also reads hexadecimal, which nobody means here. */
+	if (end == text || !isfinite(v) || v < 0 || strpbrk(text, "xX"))
+		return false;
+	while (*end == ' ')
+		end++;
+	for (; units->name; units++)
+		if ((any_case ? strcasecmp : strcmp)(end, units->name) == 0) {
+			*ret = v * units->size;
+			return true;
+		}
+	return false;
 }

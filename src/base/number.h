@@ -1,24 +1,39 @@
-/* number: decimal text to double and back, whatever locale the program runs in.
+/* number: decimal text to double and back in any locale, and numbers with units.
  *
- * The library lives inside programs that call setlocale(); strtod() and printf() would then
- * read and write decimal commas. */
+ * The library runs inside programs that call setlocale(); strtod() and printf() would then read
+ * and write decimal commas. */
 #ifndef GW_BASE_NUMBER_H
 #define GW_BASE_NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* strtod() in the C locale; *ret_end == text where there is no number. */
+/* strtod() in the C locale; *ret_end == text if there is no number. */
 double number_parse(const char *text, const char **ret_end);
 
 /* The shortest text that reads back to the same double; v is finite. */
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
-/* Words of a recording: all of text is the number, in decimal and within its type.  A real is finite, or "-",
- * which is NAN: not known.  False: it is none, and what *ret is does not matter. */
+/* For fields of recordings: the whole text must be a decimal number within its type. A real is
+ * finite, or "-", which means unknown and gives NAN. False: not a number; *ret is then
+ * undefined. */
 bool number_u64(const char *text, uint64_t *ret);
 bool number_i64(const char *text, int64_t *ret);
 bool number_real(const char *text, double *ret);
+
+/* Numbers with a unit. */
+struct unit { /* a table of these ends with a NULL name; "" is the unit of a bare number */
+	const char *name;
+	double size;
+};
+
+/* Largest first, then other spellings. Nanoseconds (a bare number is seconds), and bytes: "G"
+ * is GiB. */
+extern const struct unit unit_times[], unit_sizes[];
+
+/* The whole text must be a number that is not negative, with an optional unit: "1.5 h",
+ * "250ms", "4 GiB". False: it is not, and *ret is unchanged. */
+bool unit_parse(const char *text, const struct unit *units, double *ret);
 
 #endif

@@ -95,7 +95,7 @@ int root_read_i64(const struct root *r, const char *path, int64_t *ret)
 		return (int)n;
 	errno = 0;
 	v = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
-	if (end == text || end != text + n || errno) /* a NUL within is no end */
+	if (end == text || end != text + n || errno) /* a NUL inside the text is not its end */
 		return -GW_E_PARSE;
 	*ret = v;
 	return 0;
@@ -144,6 +144,47 @@ DIR *root_opendir(const struct root *r, const char *path)
 	return d;
 }
 
+static bool each_entry(const char *buf, ssize_t n, bool (*fn)(void *, const char *), void *arg)
+{
+	for (ssize_t at = 0; at < n;) {
+		const struct dirent64 *e = (const void *)(buf + at);
+
+		at += e->d_reclen;
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+		    !fn(arg, e->d_name))
+			return false;
+	}
+	return true;
+}
+
+int root_each_name(const struct root *r, const char *path,
+		   bool (*fn)(void *arg, const char *name), void *arg)
+{
+	_Alignas(struct dirent64) char buf[8192];
+	int fd = openat(r->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return error_of(errno);
+	do
+		n = getdents64(fd, buf, sizeof(buf));
+	while (n > 0 && each_entry(buf, n, fn, arg));
+	close(fd);
+	return n < 0 ? -GW_E_IO : 0;
+}
+
+int64_t root_name_number(const char *name)
+{
+	char *end;
+	long long v;
+
+	if (*name < '1' || *name > '9')
+		return 0;
+	errno = 0;
+	v = strtoll(name, &end, 10);
+	return *end || errno ? 0 : v;
+}
+
 const char *root_path(char *out, size_t size, const char *fmt, ...)
 {
 	va_list ap;
@@ -152,4 +193,89 @@ const char *root_path(char *out, size_t size, const char *fmt, ...)
 	vsnprintf(out, size, fmt, ap);
 	va_end(ap);
 	return out;
+}
+
+int lines_open(struct lines *l, const struct root *root, const char *path)
+{
+	int fd = openat(root->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return error_of(errno);
+	l->fd = fd;
+	l->at = l->used = 0;
+	l->end = l->skip = false;
+	return 0;
+}
+
+void lines_close(struct lines *l)
+{
+	close(l->fd);
+	l->fd = -1;
+}
+
+/* Moves the rest to the front and reads more, leaving one byte for a NUL. */
+static void refill(struct lines *l)
+{
+	ssize_t n;
+
+	l->used -= l->at;
+	memmove(l->buf, l->buf + l->at, l->used);
+	l->at = 0;
+	do {
+		n = read(l->fd, l->buf + l->used, sizeof(l->buf) - 1 - l->used);
+	} while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		l->end = true;
+	else
+		l->used += (size_t)n;
+}
+
+/* Skips the rest of a line that did not fit. */
+static void skip_rest(struct lines *l)
+{
+	while (!l->end) {
+		char *newline;
+
+		l->at = l->used;
+		refill(l);
+		newline = memchr(l->buf, '\n', l->used);
+		if (newline) {
+			l->at = (size_t)(newline - l->buf) + 1;
+			return;
+		}
+	}
+	l->at = l->used;
+}
+
+char *lines_next(struct lines *l)
+{
+	if (l->skip)
+		skip_rest(l);
+	l->skip = false;
+	for (;;) {
+		char *begin = l->buf + l->at;
+		char *newline = memchr(begin, '\n', l->used - l->at);
+
+		if (newline) {
+			*newline = '\0';
+			l->at = (size_t)(newline - l->buf) + 1;
+			return begin;
+		}
+		if (l->end || l->used - l->at == sizeof(l->buf) - 1)
+			break;
+		refill(l);
+	}
+	if (l->at == l->used)
+		return NULL;
+	l->buf[l->used] = '\0';
+	if (l->end) {
+		char *last = l->buf + l->at;
+
+		l->at = l->used;
+		return last;
+	}
+	/* Too long: return its start; the next call continues after its end. */
+	l->skip = true;
+	l->at = l->used;
+	return l->buf;
 }

@@ -3,19 +3,19 @@
 #include <ctype.h>
 #include <string.h>
 
-#define WORD_MAX 64 /* nothing that can be named is longer */
+#define WORD_MAX 64 /* no name is longer */
 
 static char letter(const char *s, size_t i)
 {
 	return s[i] == '_' ? '-' : (char)tolower((unsigned char)s[i]);
 }
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned smaller(unsigned a, unsigned b)
 {
 	return a < b ? a : b;
 }
 
-/* Edits that make b of a, neighbours swapped counting as one; row by row of the usual table,
+/* Number of edits from a to b, a swap of neighbours counts as one; the usual table row by row,
  * of which a swap needs the last two. */
 static unsigned edits(const char *a, size_t na, const char *b, size_t nb)
 {
@@ -31,10 +31,10 @@ static unsigned edits(const char *a, size_t na, const char *b, size_t nb)
 		for (size_t j = 1; j <= nb; j++) {
 			char x = letter(a, i - 1), y = letter(b, j - 1);
 
-			row[j] =
-				least(above[j - 1] + (x != y), least(above[j], row[j - 1]) + 1);
+			row[j] = smaller(above[j - 1] + (x != y),
+					 smaller(above[j], row[j - 1]) + 1);
 			if (i > 1 && j > 1 && x == letter(b, j - 2) && y == letter(a, i - 2))
-				row[j] = least(row[j], before[j - 2] + 1);
+				row[j] = smaller(row[j], before[j - 2] + 1);
 		}
 		before = above;
 		above = row;
@@ -43,13 +43,13 @@ static unsigned edits(const char *a, size_t na, const char *b, size_t nb)
 	return above[nb];
 }
 
-/* How far name is from word; a word that was not finished is one edit away. */
+/* The distance from word to name; an unfinished word is one edit away. */
 static unsigned distance(const char *word, size_t n, const char *name, size_t m)
 {
 	unsigned d = edits(word, n, name, m);
 
 	if (n >= 3 && n < m && edits(word, n, name, n) == 0)
-		d = least(d, 1);
+		d = smaller(d, 1);
 	return d;
 }
 

@@ -1,4 +1,4 @@
-/* text: strings that may not be there. */
+/* text: small helpers for strings. */
 #ifndef GW_BASE_TEXT_H
 #define GW_BASE_TEXT_H
 
@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Are they equal?  NULL is equal to NULL alone. */
+/* Are they equal? NULL equals only NULL. */
 static inline bool text_same(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* snprintf where what does not fit is cut on purpose. */
+/* snprintf() for text that may be cut on purpose. */
 __attribute__((format(printf, 3, 4))) static inline void text_fit(char *out, size_t size,
 								  const char *fmt, ...)
 {

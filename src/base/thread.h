@@ -1,14 +1,15 @@
-/* thread: threads that take no signals.
+/* thread: threads that receive no signals.
  *
- * A program's signals are its main thread's; one that lands elsewhere is handled at the wrong place, or
- * interrupts a vendor's call.  So every thread of ours is started with all of them blocked. */
+ * Signals belong to the main thread of a program; a signal in another thread would be handled
+ * in the wrong place or interrupt a vendor's call. So every thread of ours starts with all
+ * signals blocked. */
 #ifndef GW_BASE_THREAD_H
 #define GW_BASE_THREAD_H
 
 #include <pthread.h>
 #include <stddef.h>
 
-/* stack_bytes 0: as much as the system gives.  0 or -GW_E_NOMEM, and then *ret is nothing. */
+/* stack_bytes 0: the system's default. Returns 0, or -GW_E_NOMEM and *ret is undefined. */
 int thread_start(pthread_t *ret, size_t stack_bytes, void *(*run)(void *arg), void *arg);
 
 #endif

@@ -13,26 +13,26 @@
 
 #define FILE_MAX (1024 * 1024)
 
-static bool read_value(struct reader *r, struct toml_node *node, unsigned depth);
+static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned depth);
 
-static void skip_blanks(struct reader *r)
+static void skip_blanks(struct toml_reader *r)
 {
 	r->p += strspn(r->p, " \t");
 }
 
-static bool at_line_end(const struct reader *r)
+static bool at_line_end(const struct toml_reader *r)
 {
 	return *r->p == '\n' || *r->p == '\r' || *r->p == '\0';
 }
 
-static void skip_comment(struct reader *r)
+static void skip_comment(struct toml_reader *r)
 {
 	if (*r->p == '#')
 		r->p += strcspn(r->p, "\r\n");
 }
 
-/* Blanks, comments and line breaks, as they may stand between the elements of an array. */
-static void skip_lines(struct reader *r)
+/* Blanks, comments and line breaks, as allowed between the elements of an array. */
+static void skip_lines(struct toml_reader *r)
 {
 	const char *before;
 
@@ -43,9 +43,7 @@ static void skip_lines(struct reader *r)
 	} while (r->p != before);
 }
 
-/* ---- keys */
-
-static bool read_key(struct reader *r, struct key *ret)
+static bool read_key(struct toml_reader *r, struct key *ret)
 {
 	size_t n = strspn(r->p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				"0123456789_-");
@@ -67,10 +65,11 @@ static bool read_key(struct reader *r, struct key *ret)
 	return true;
 }
 
-typedef bool step_fn(struct reader *r, struct place *place, const struct key *key);
+typedef bool step_fn(struct toml_reader *r, struct place *place, const struct key *key);
 
-/* Reads key.key.key: takes a step for each but the last, which is handed back. */
-static bool read_path(struct reader *r, struct place *place, struct key *last, step_fn *step)
+/* Reads key.key.key: takes a step for each key but the last, which is returned. */
+static bool read_path(struct toml_reader *r, struct place *place, struct key *last,
+		      step_fn *step)
 {
 	for (;;) {
 		skip_blanks(r);
@@ -86,7 +85,7 @@ static bool read_path(struct reader *r, struct place *place, struct key *last, s
 }
 
 /* key = value, in the table at place. */
-static bool read_pair(struct reader *r, struct place place)
+static bool read_pair(struct toml_reader *r, struct place place)
 {
 	struct key key;
 	struct toml_node *node;
@@ -103,10 +102,8 @@ static bool read_pair(struct reader *r, struct place place)
 	return read_value(r, node, place.depth + 1);
 }
 
-/* ---- values */
-
-/* Behind an element: true and *ret_more where a comma promises another place for one. */
-static bool read_comma(struct reader *r, char close, bool *ret_more)
+/* After an element: sets *ret_more if a comma allows another one. */
+static bool read_comma(struct toml_reader *r, char close, bool *ret_more)
 {
 	*ret_more = *r->p == ',';
 	if (*r->p != ',' && *r->p != close)
@@ -115,7 +112,7 @@ static bool read_comma(struct reader *r, char close, bool *ret_more)
 	return true;
 }
 
-static bool read_array(struct reader *r, struct toml_node *node, unsigned depth)
+static bool read_array(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	bool more = true;
 
@@ -140,8 +137,8 @@ static bool read_array(struct reader *r, struct toml_node *node, unsigned depth)
 	return true;
 }
 
-/* All on one line, and no comma behind the last pair: TOML 1.0 wants it so. */
-static bool read_inline_table(struct reader *r, struct toml_node *node, unsigned depth)
+/* TOML 1.0 requires one line and no comma after the last pair. */
+static bool read_inline_table(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	bool more = true;
 
@@ -164,7 +161,7 @@ static bool read_inline_table(struct reader *r, struct toml_node *node, unsigned
 	return true;
 }
 
-static bool read_value(struct reader *r, struct toml_node *node, unsigned depth)
+static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	if (depth > TOML_DEPTH)
 		return reader_fail(r, r->p, "nested deeper than %d levels", TOML_DEPTH);
@@ -180,10 +177,8 @@ static bool read_value(struct reader *r, struct toml_node *node, unsigned depth)
 	}
 }
 
-/* ---- the document */
-
 /* [table] or [[array.of.tables]]; moves place into it. */
-static bool read_header(struct reader *r, struct place *place)
+static bool read_header(struct toml_reader *r, struct place *place)
 {
 	bool row = r->p[1] == '[';
 	struct key key;
@@ -199,7 +194,7 @@ static bool read_header(struct reader *r, struct place *place)
 	return row ? tree_define_row(r, place, &key) : tree_define_table(r, place, &key);
 }
 
-static bool read_document(struct reader *r)
+static bool read_document(struct toml_reader *r)
 {
 	struct place place = { .table = &r->doc->top };
 
@@ -216,8 +211,8 @@ static bool read_document(struct reader *r)
 	}
 }
 
-/* Whatever the grammar makes of it, a document is UTF-8 without control characters. */
-static bool check_text(struct reader *r, size_t size)
+/* A document must be UTF-8 without control characters. */
+static bool check_text(struct toml_reader *r, size_t size)
 {
 	const char *end = r->text + size;
 
@@ -226,7 +221,7 @@ static bool check_text(struct reader *r, size_t size)
 		size_t n = utf8_length(p);
 
 		if (n == 0)
-			return reader_fail(r, p, "the byte 0x%02X is no UTF-8", c);
+			return reader_fail(r, p, "the byte 0x%02X is not UTF-8", c);
 		if (c == '\r' && p[1] != '\n')
 			return reader_fail(r, p, "a carriage return without a line feed");
 		if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)
@@ -237,7 +232,7 @@ static bool check_text(struct reader *r, size_t size)
 	return true;
 }
 
-static bool parse(struct reader *r, const char *text, size_t size)
+static bool parse_text(struct toml_reader *r, const char *text, size_t size)
 {
 	static const char bom[] = "\xEF\xBB\xBF";
 	char *copy;
@@ -265,23 +260,21 @@ static bool parse(struct reader *r, const char *text, size_t size)
 int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_error *err)
 {
 	struct toml *doc = calloc(1, sizeof(*doc));
-	struct reader r = { .doc = doc, .err = err };
+	struct toml_reader r = { .doc = doc, .err = err };
 
 	*err = (struct toml_error){
 		.text = "out of memory"
-	}; /* until something else is wrong */
+	}; /* until another error is found */
 	if (!doc)
 		return -GW_E_NOMEM;
 	doc->top = (struct toml_node){ .type = TOML_TABLE, .line = 1, .column = 1 };
-	if (!parse(&r, text, size)) {
+	if (!parse_text(&r, text, size)) {
 		toml_free(doc);
 		return r.rc;
 	}
 	*ret = doc;
 	return 0;
 }
-
-/* ---- files */
 
 static int fail_file(struct toml_error *err, int code, const char *text)
 {
@@ -302,7 +295,7 @@ static int fail_errno(struct toml_error *err, int e)
 	}
 }
 
-/* Bytes read, at most size, or -errno. */
+/* Returns the number of bytes read, at most size, or -errno. */
 static ssize_t read_file(int fd, char *out, size_t size)
 {
 	size_t used = 0;
@@ -330,7 +323,7 @@ int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err)
 	text = malloc(FILE_MAX + 1);
 	n = text ? read_file(fd, text, FILE_MAX + 1) : 0;
 	if (!text)
-		rc = fail_file(err, -GW_E_NOMEM, "there is no memory to read it");
+		rc = fail_file(err, -GW_E_NOMEM, "out of memory while reading it");
 	else if (n < 0)
 		rc = fail_errno(err, (int)-n);
 	else if (n > FILE_MAX)
@@ -341,8 +334,6 @@ int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err)
 	close(fd);
 	return rc;
 }
-
-/* ---- what was read */
 
 const struct toml_node *toml_top(const struct toml *doc)
 {

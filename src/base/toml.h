@@ -1,9 +1,9 @@
-/* toml: a strict TOML 1.0 reader.
+/* toml: a strict TOML 1.0 parser.
  *
- * A document is parsed whole into one arena; what it refuses it refuses with line, column and
- * a sentence.  Every node remembers where it stood, so that whoever reads the document can
- * say the same of a wrong value or an unknown key.  Strings may hold NUL (TOML allows
- * \u0000): use `len` where that matters. */
+ * A document is parsed completely into one arena; an error has line, column and a sentence.
+ * Every node stores its position, so that a caller can report a wrong value or an unknown key
+ * in the same way. Strings may contain NUL (TOML allows \u0000): use `len` where that matters.
+ */
 #ifndef GW_BASE_TOML_H
 #define GW_BASE_TOML_H
 
@@ -27,12 +27,13 @@ enum toml_type {
 struct toml_node {
 	enum toml_type type;
 	unsigned line,
-		column;  /* from 1; where the value stands (a table: its header or '{')   */
-	const char *key; /* name in its table, NUL-terminated; NULL in an array or at top */
+		column; /* from 1; position of the value (of a table: its header or '{') */
+	/* name in its table, NUL-terminated; NULL in an array or at the top */
+	const char *key;
 	size_t key_len;
 	unsigned key_line, key_column;
-	struct toml_node *next;  /* next sibling, in document order                      */
-	struct toml_node *child; /* first member of a table or element of an array       */
+	struct toml_node *next;  /* next sibling, in document order */
+	struct toml_node *child; /* first member of a table or element of an array */
 	size_t count;            /* of a table or an array                               */
 	union {
 		struct {
@@ -43,36 +44,36 @@ struct toml_node {
 		double real;
 		bool boolean;
 	} v;
-	/* Reader's own. */
+	/* Internal. */
 	struct toml_node *last;
 	unsigned flags;
 };
 
 struct toml_error {
-	unsigned line, column; /* from 1; column counts code points                    */
-	char text[160];        /* one sentence without position or full stop           */
+	unsigned line, column; /* from 1; column counts code points */
+	char text[160];        /* one sentence without position and full stop */
 };
 
 struct toml;
 
-/* Parses size bytes of text (borrowed for the call only).  0 and the caller owns *ret, or
- * -GW_E_PARSE with *err filled, or -GW_E_NOMEM.  Depth is limited to 64, so a hostile
+/* Parses size bytes of text (borrowed during the call). Returns 0, and the caller owns *ret;
+ * -GW_E_PARSE with *err filled; or -GW_E_NOMEM. The depth is limited to 64, so that a hostile
  * document cannot exhaust the stack. */
 int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_error *err);
 
-/* The same for a file of at most 1 MiB; also -GW_E_NOENT, -GW_E_PERM, -GW_E_IO and
- * -GW_E_SIZE, each with a sentence in *err and line 0. */
+/* The same for a file of at most 1 MiB; also -GW_E_NOENT, -GW_E_PERM, -GW_E_IO and -GW_E_SIZE,
+ * each with a sentence in *err and line 0. */
 int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err);
 
 void toml_free(struct toml *doc);
 
-/* The top table; lives as long as doc. */
+/* The top table; valid as long as doc. */
 const struct toml_node *toml_top(const struct toml *doc);
 
-/* Member of a table, NULL where there is none (or table is NULL or no table). */
+/* A member of a table; NULL if missing, or if table is NULL or not a table. */
 const struct toml_node *toml_get(const struct toml_node *table, const char *key);
 
-/* "string", "integer", "table", ... for sentences. */
+/* "string", "integer", "table", ... for messages. */
 const char *toml_type_name(enum toml_type type);
 
 #endif

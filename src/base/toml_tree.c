@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How a table or an array came to be; decides what may still be added to it. */
+/* How a table or array was created; decides what may still be added. */
 enum {
-	BY_PATH = 1 << 0,   /* named on the way in a header: [here.x]; may be defined once */
+	BY_PATH = 1 << 0,   /* part of the path in a header: [here.x]; may be defined once */
 	BY_HEADER = 1 << 1, /* [here]                                                      */
-	BY_DOTS = 1 << 2,   /* here.x = 1; may be extended by more of them                 */
+	BY_DOTS = 1 << 2,   /* here.x = 1; more of these may extend it */
 	BY_ROWS = 1 << 3,   /* array of [[here]]                                           */
-	CLOSED = 1 << 4,    /* written whole as a value                                    */
+	CLOSED = 1 << 4,    /* a complete value */
 };
 
 struct toml_block {
@@ -29,7 +29,7 @@ struct toml_member {
 	struct toml_node *node;
 };
 
-void *reader_alloc(struct reader *r, size_t n)
+void *reader_alloc(struct toml_reader *r, size_t n)
 {
 	const size_t align = _Alignof(struct toml_node);
 	struct toml_block *b = r->doc->blocks;
@@ -63,7 +63,8 @@ void toml_free(struct toml *doc)
 	free(doc);
 }
 
-void reader_locate(struct reader *r, const char *at, unsigned *ret_line, unsigned *ret_column)
+void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
+		   unsigned *ret_column)
 {
 	if (!r->mark || at < r->mark) {
 		r->mark = r->text;
@@ -81,7 +82,7 @@ void reader_locate(struct reader *r, const char *at, unsigned *ret_line, unsigne
 	*ret_column = r->mark_column;
 }
 
-bool reader_fail(struct reader *r, const char *at, const char *fmt, ...)
+bool reader_fail(struct toml_reader *r, const char *at, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -109,7 +110,7 @@ const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]
 	return out;
 }
 
-bool reader_expected(struct reader *r, const char *what)
+bool reader_expected(struct toml_reader *r, const char *what)
 {
 	char name[SPELL_SIZE];
 
@@ -121,7 +122,7 @@ bool reader_expected(struct reader *r, const char *what)
 			   reader_spell(r->p, utf8_length(r->p), name));
 }
 
-static size_t hash(const struct toml_node *table, const char *key, size_t len)
+static size_t hash_member(const struct toml_node *table, const char *key, size_t len)
 {
 	uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)table;
 
@@ -130,11 +131,12 @@ static size_t hash(const struct toml_node *table, const char *key, size_t len)
 	return (size_t)(h ^ h >> 29);
 }
 
-/* Slot of this member, or the free one where it would go.  There is always a free one. */
-static struct toml_member *slot(const struct reader *r, const struct toml_node *table,
-				const char *key, size_t len)
+/* The slot of this member, or the free one for it. There is always a free one. */
+static struct toml_member *member_slot(const struct toml_reader *r,
+				       const struct toml_node *table, const char *key,
+				       size_t len)
 {
-	size_t at = hash(table, key, len) & (r->index_size - 1);
+	size_t at = hash_member(table, key, len) & (r->index_size - 1);
 
 	for (;; at = (at + 1) & (r->index_size - 1)) {
 		struct toml_member *m = &r->index[at];
@@ -145,13 +147,13 @@ static struct toml_member *slot(const struct reader *r, const struct toml_node *
 	}
 }
 
-static struct toml_node *find(const struct reader *r, const struct toml_node *table,
-			      const struct key *key)
+static struct toml_node *find_member(const struct toml_reader *r, const struct toml_node *table,
+				     const struct key *key)
 {
-	return r->index_size ? slot(r, table, key->text, key->len)->node : NULL;
+	return r->index_size ? member_slot(r, table, key->text, key->len)->node : NULL;
 }
 
-static bool index_grow(struct reader *r)
+static bool index_grow(struct toml_reader *r)
 {
 	struct toml_member *old = r->index;
 	size_t old_size = r->index_size, size = old_size ? old_size * 2 : 64;
@@ -165,21 +167,24 @@ static bool index_grow(struct reader *r)
 	r->index_size = size;
 	for (size_t i = 0; i < old_size; i++)
 		if (old[i].node)
-			*slot(r, old[i].table, old[i].node->key, old[i].node->key_len) = old[i];
+			*member_slot(r, old[i].table, old[i].node->key, old[i].node->key_len) =
+				old[i];
 	free(old);
 	return true;
 }
 
-static bool index_add(struct reader *r, const struct toml_node *table, struct toml_node *node)
+static bool index_add(struct toml_reader *r, const struct toml_node *table,
+		      struct toml_node *node)
 {
 	if (r->index_used * 2 >= r->index_size && !index_grow(r))
 		return false;
-	*slot(r, table, node->key, node->key_len) = (struct toml_member){ table, node };
+	*member_slot(r, table, node->key, node->key_len) = (struct toml_member){ table, node };
 	r->index_used++;
 	return true;
 }
 
-static struct toml_node *append(struct reader *r, struct toml_node *parent, const char *at)
+static struct toml_node *append_node(struct toml_reader *r, struct toml_node *parent,
+				     const char *at)
 {
 	struct toml_node *node = reader_alloc(r, sizeof(*node));
 
@@ -196,15 +201,15 @@ static struct toml_node *append(struct reader *r, struct toml_node *parent, cons
 	return node;
 }
 
-struct toml_node *tree_element(struct reader *r, struct toml_node *array, const char *at)
+struct toml_node *tree_element(struct toml_reader *r, struct toml_node *array, const char *at)
 {
-	return append(r, array, at);
+	return append_node(r, array, at);
 }
 
-static struct toml_node *add_member(struct reader *r, struct toml_node *table,
+static struct toml_node *add_member(struct toml_reader *r, struct toml_node *table,
 				    const struct key *key, enum toml_type type, unsigned flags)
 {
-	struct toml_node *node = append(r, table, key->at);
+	struct toml_node *node = append_node(r, table, key->at);
 
 	if (!node)
 		return NULL;
@@ -217,8 +222,8 @@ static struct toml_node *add_member(struct reader *r, struct toml_node *table,
 	return index_add(r, table, node) ? node : NULL;
 }
 
-static bool enter(struct reader *r, struct place *place, struct toml_node *table,
-		  const struct key *key, unsigned levels)
+static bool enter_table(struct toml_reader *r, struct place *place, struct toml_node *table,
+			const struct key *key, unsigned levels)
 {
 	if (!table)
 		return false;
@@ -228,7 +233,8 @@ static bool enter(struct reader *r, struct place *place, struct toml_node *table
 	       reader_fail(r, key->at, "nested deeper than %d levels", TOML_DEPTH);
 }
 
-static bool fail_twice(struct reader *r, const struct key *key, const struct toml_node *first)
+static bool fail_twice(struct toml_reader *r, const struct key *key,
+		       const struct toml_node *first)
 {
 	char name[SPELL_SIZE];
 
@@ -237,56 +243,59 @@ static bool fail_twice(struct reader *r, const struct key *key, const struct tom
 			   first->type == TOML_TABLE ? "table" : "key", name, first->key_line);
 }
 
-static bool fail_step(struct reader *r, const struct key *key, const struct toml_node *there)
+static bool fail_step(struct toml_reader *r, const struct key *key,
+		      const struct toml_node *there)
 {
 	char name[SPELL_SIZE];
 
 	reader_spell(key->text, key->len, name);
 	if (there->type != TOML_TABLE && !(there->flags & BY_ROWS))
 		return reader_fail(r, key->at,
-				   "'%s' is no table but a value of type %s (line %u)", name,
+				   "'%s' is not a table but a value of type %s (line %u)", name,
 				   toml_type_name(there->type), there->key_line);
 	return reader_fail(r, key->at,
 			   "table '%s' is complete and cannot be added to (line %u)", name,
 			   there->key_line);
 }
 
-bool tree_step_header(struct reader *r, struct place *place, const struct key *key)
+bool tree_step_header(struct toml_reader *r, struct place *place, const struct key *key)
 {
-	struct toml_node *there = find(r, place->table, key);
+	struct toml_node *there = find_member(r, place->table, key);
 
 	if (!there)
-		return enter(r, place, add_member(r, place->table, key, TOML_TABLE, BY_PATH),
-			     key, 1);
+		return enter_table(r, place,
+				   add_member(r, place->table, key, TOML_TABLE, BY_PATH), key,
+				   1);
 	if (there->flags & BY_ROWS)
-		return enter(r, place, there->last, key, 2);
+		return enter_table(r, place, there->last, key, 2);
 	if (there->type != TOML_TABLE || there->flags & CLOSED)
 		return fail_step(r, key, there);
-	return enter(r, place, there, key, 1);
+	return enter_table(r, place, there, key, 1);
 }
 
-bool tree_step_dotted(struct reader *r, struct place *place, const struct key *key)
+bool tree_step_dotted(struct toml_reader *r, struct place *place, const struct key *key)
 {
-	struct toml_node *there = find(r, place->table, key);
+	struct toml_node *there = find_member(r, place->table, key);
 
 	if (!there)
-		return enter(r, place, add_member(r, place->table, key, TOML_TABLE, BY_DOTS),
-			     key, 1);
+		return enter_table(r, place,
+				   add_member(r, place->table, key, TOML_TABLE, BY_DOTS), key,
+				   1);
 	if (there->type != TOML_TABLE || there->flags & (BY_HEADER | CLOSED))
 		return fail_step(r, key, there);
 	there->flags = BY_DOTS;
-	return enter(r, place, there, key, 1);
+	return enter_table(r, place, there, key, 1);
 }
 
-bool tree_define_table(struct reader *r, struct place *place, const struct key *key)
+bool tree_define_table(struct toml_reader *r, struct place *place, const struct key *key)
 {
-	struct toml_node *there = find(r, place->table, key);
+	struct toml_node *there = find_member(r, place->table, key);
 
 	if (there && there->flags != BY_PATH)
 		return fail_twice(r, key, there);
 	if (!there)
 		there = add_member(r, place->table, key, TOML_TABLE, 0);
-	if (!enter(r, place, there, key, 1))
+	if (!enter_table(r, place, there, key, 1))
 		return false;
 	there->flags = BY_HEADER;
 	there->line = place->line;
@@ -294,9 +303,9 @@ bool tree_define_table(struct reader *r, struct place *place, const struct key *
 	return true;
 }
 
-bool tree_define_row(struct reader *r, struct place *place, const struct key *key)
+bool tree_define_row(struct toml_reader *r, struct place *place, const struct key *key)
 {
-	struct toml_node *there = find(r, place->table, key);
+	struct toml_node *there = find_member(r, place->table, key);
 	struct toml_node *row;
 
 	if (there && !(there->flags & BY_ROWS))
@@ -305,8 +314,8 @@ bool tree_define_row(struct reader *r, struct place *place, const struct key *ke
 		there = add_member(r, place->table, key, TOML_ARRAY, BY_ROWS);
 	if (!there)
 		return false;
-	row = append(r, there, key->at);
-	if (!enter(r, place, row, key, 2))
+	row = append_node(r, there, key->at);
+	if (!enter_table(r, place, row, key, 2))
 		return false;
 	row->type = TOML_TABLE;
 	row->flags = BY_HEADER;
@@ -315,10 +324,10 @@ bool tree_define_row(struct reader *r, struct place *place, const struct key *ke
 	return true;
 }
 
-struct toml_node *tree_define_value(struct reader *r, const struct place *place,
+struct toml_node *tree_define_value(struct toml_reader *r, const struct place *place,
 				    const struct key *key)
 {
-	const struct toml_node *there = find(r, place->table, key);
+	const struct toml_node *there = find_member(r, place->table, key);
 
 	if (there) {
 		fail_twice(r, key, there);

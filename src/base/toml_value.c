@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- strings */
-
 static int digit_of(char c)
 {
 	if (c >= '0' && c <= '9')
@@ -21,7 +19,7 @@ static int digit_of(char c)
 	return 99;
 }
 
-/* The quotes that close the string whose text begins at p; NULL where none do. */
+/* The quotes that close the string whose text starts at p; NULL if there are none. */
 static const char *find_close(const char *p, char quote, bool multi)
 {
 	while (*p && (multi || *p != '\n')) {
@@ -43,8 +41,8 @@ static const char *find_close(const char *p, char quote, bool multi)
 	return NULL;
 }
 
-/* \uXXXX and \UXXXXXXXX; *s stands on the u. */
-static bool escape_code(struct reader *r, const char **s, char **out)
+/* \uXXXX and \UXXXXXXXX; *s is at the u. */
+static bool escape_code(struct toml_reader *r, const char **s, char **out)
 {
 	const char *at = *s - 1;
 	int n = **s == 'u' ? 4 : 8;
@@ -61,14 +59,14 @@ static bool escape_code(struct reader *r, const char **s, char **out)
 	}
 	bytes = utf8_encode(code, *out);
 	if (bytes == 0)
-		return reader_fail(r, at, "there is no character U+%04X", (unsigned)code);
+		return reader_fail(r, at, "U+%04X is not a character", (unsigned)code);
 	*out += bytes;
 	++*s;
 	return true;
 }
 
-/* A backslash at the end of a line swallows the blanks up to the next text.  *s stands behind
- * the backslash; false where this is none, and then *s is left. */
+/* A backslash at the end of a line skips the blanks up to the next text. *s is after the
+ * backslash; if this is not one, returns false and leaves *s unchanged. */
 static bool escape_line(const char **s)
 {
 	const char *p = *s;
@@ -80,9 +78,8 @@ static bool escape_line(const char **s)
 	return true;
 }
 
-/* *s stands behind the backslash.  No escape is shorter than what it stands for, so out has
- * room. */
-static bool escape(struct reader *r, const char **s, char **out, bool multi)
+/* *s is after the backslash. No escape is shorter than its meaning, so out has enough space. */
+static bool read_escape(struct toml_reader *r, const char **s, char **out, bool multi)
 {
 	static const char from[] = "btnfr\"\\", to[] = "\b\t\n\f\r\"\\";
 	const char *at = strchr(from, **s);
@@ -97,11 +94,11 @@ static bool escape(struct reader *r, const char **s, char **out, bool multi)
 		return escape_code(r, s, out);
 	if (multi && escape_line(s))
 		return true;
-	return reader_fail(r, *s - 1, "there is no escape '\\%s'",
+	return reader_fail(r, *s - 1, "'\\%s' is not an escape sequence",
 			   reader_spell(*s, utf8_length(*s), name));
 }
 
-bool value_string(struct reader *r, bool multi, const char **ret_text, size_t *ret_len)
+bool value_string(struct toml_reader *r, bool multi, const char **ret_text, size_t *ret_len)
 {
 	const char *open = r->p, quote = *open, *s, *close;
 	char *text, *out;
@@ -112,7 +109,7 @@ bool value_string(struct reader *r, bool multi, const char **ret_text, size_t *r
 	if (!close)
 		return reader_fail(r, open, "the string is not closed%s",
 				   multi ? "" : " on its line");
-	if (multi) /* a line break right behind the opening quotes is no text */
+	if (multi) /* a line break directly after the opening quotes is not text */
 		s += *s == '\n' ? 1 : strncmp(s, "\r\n", 2) == 0 ? 2 : 0;
 	text = out = reader_alloc(r, (size_t)(close - s) + 1);
 	if (!text)
@@ -120,7 +117,7 @@ bool value_string(struct reader *r, bool multi, const char **ret_text, size_t *r
 	while (s < close) {
 		if (*s != '\\' || quote == '\'')
 			*out++ = *s++;
-		else if (s++, !escape(r, &s, &out, multi))
+		else if (s++, !read_escape(r, &s, &out, multi))
 			return false;
 	}
 	*out = '\0';
@@ -129,8 +126,6 @@ bool value_string(struct reader *r, bool multi, const char **ret_text, size_t *r
 	r->p = close + (multi ? 3 : 1);
 	return true;
 }
-
-/* ---- dates and times */
 
 static bool digits_fixed(const char **p, int n, int low, int high, int *ret)
 {
@@ -145,7 +140,7 @@ static bool digits_fixed(const char **p, int n, int low, int high, int *ret)
 	return v >= low && v <= high;
 }
 
-static bool mark(const char **p, char c)
+static bool skip_char(const char **p, char c)
 {
 	return *(*p)++ == c;
 }
@@ -155,8 +150,9 @@ static bool read_date(const char **p)
 	static const int days[] = { 0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
 	int y, m, d;
 
-	if (!digits_fixed(p, 4, 0, 9999, &y) || !mark(p, '-') ||
-	    !digits_fixed(p, 2, 1, 12, &m) || !mark(p, '-') || !digits_fixed(p, 2, 1, 31, &d))
+	if (!digits_fixed(p, 4, 0, 9999, &y) || !skip_char(p, '-') ||
+	    !digits_fixed(p, 2, 1, 12, &m) || !skip_char(p, '-') ||
+	    !digits_fixed(p, 2, 1, 31, &d))
 		return false;
 	return d <= days[m] || (m == 2 && d == 29 && y % 4 == 0 && (y % 100 || y % 400 == 0));
 }
@@ -166,8 +162,9 @@ static bool read_time(const char **p)
 {
 	int v;
 
-	if (!digits_fixed(p, 2, 0, 23, &v) || !mark(p, ':') || !digits_fixed(p, 2, 0, 59, &v) ||
-	    !mark(p, ':') || !digits_fixed(p, 2, 0, 60, &v))
+	if (!digits_fixed(p, 2, 0, 23, &v) || !skip_char(p, ':') ||
+	    !digits_fixed(p, 2, 0, 59, &v) || !skip_char(p, ':') ||
+	    !digits_fixed(p, 2, 0, 60, &v))
 		return false;
 	if (**p != '.')
 		return true;
@@ -186,12 +183,12 @@ static bool read_offset(const char **p)
 
 	if (c == 'Z' || c == 'z')
 		return true;
-	return (c == '+' || c == '-') && digits_fixed(p, 2, 0, 23, &v) && mark(p, ':') &&
+	return (c == '+' || c == '-') && digits_fixed(p, 2, 0, 23, &v) && skip_char(p, ':') &&
 	       digits_fixed(p, 2, 0, 59, &v);
 }
 
-/* Reads as much of a date and time as there is.  The text ends with a NUL, on which every
- * step stops. */
+/* Reads as much of a date and time as there is. The text ends with a NUL, at which every step
+ * stops. */
 static bool read_datetime(const char **p, enum toml_type *ret)
 {
 	if ((*p)[2] == ':') {
@@ -214,13 +211,13 @@ static bool read_datetime(const char **p, enum toml_type *ret)
 }
 
 /* text: the token, NUL-terminated, in the document's memory. */
-static bool value_datetime(struct reader *r, struct toml_node *node, char *text, size_t n)
+static bool value_datetime(struct toml_reader *r, struct toml_node *node, char *text, size_t n)
 {
 	const char *p = text;
 	char name[SPELL_SIZE];
 
 	if (!read_datetime(&p, &node->type) || p != text + n)
-		return reader_fail(r, r->p, "there is no date or time '%s'",
+		return reader_fail(r, r->p, "'%s' is not a valid date or time",
 				   reader_spell(text, n, name));
 	if (node->type == TOML_DATETIME || node->type == TOML_LOCAL_DATETIME)
 		text[10] = 'T';
@@ -231,10 +228,8 @@ static bool value_datetime(struct reader *r, struct toml_node *node, char *text,
 	return true;
 }
 
-/* ---- numbers */
-
-/* Behind the digits at p, which may have single underscores between them; NULL where there is
- * no digit or an underscore stands elsewhere. */
+/* The position after the digits at p, which may have single underscores between them; NULL if
+ * there is no digit or a misplaced underscore. */
 static const char *skip_digits(const char *p, int base)
 {
 	if (digit_of(*p) >= base)
@@ -247,8 +242,8 @@ static const char *skip_digits(const char *p, int base)
 	return p;
 }
 
-static bool value_integer(struct reader *r, struct toml_node *node, const char *p, int base,
-			  bool negative)
+static bool value_integer(struct toml_reader *r, struct toml_node *node, const char *p,
+			  int base, bool negative)
 {
 	const uint64_t limit = (uint64_t)INT64_MAX + negative;
 	uint64_t v = 0;
@@ -263,13 +258,13 @@ static bool value_integer(struct reader *r, struct toml_node *node, const char *
 		v = v * (uint64_t)base + digit;
 	}
 	node->type = TOML_INTEGER;
-	/* The lowest number has no positive twin: -1 - (v - 1) never overflows. */
+	/* The lowest number has no positive counterpart: -1 - (v - 1) never overflows. */
 	node->v.integer = negative && v ? -1 - (int64_t)(v - 1) : (int64_t)v;
 	return true;
 }
 
-/* text: a float by its grammar; its underscores are taken out of it. */
-static bool value_float(struct reader *r, struct toml_node *node, char *text)
+/* text: matches the grammar of a float; the underscores are removed. */
+static bool value_float(struct toml_reader *r, struct toml_node *node, char *text)
 {
 	const char *end;
 	char *out = text;
@@ -283,7 +278,7 @@ static bool value_float(struct reader *r, struct toml_node *node, char *text)
 	return isfinite(node->v.real) || reader_fail(r, r->p, "the number is too large");
 }
 
-/* Behind ".digits" and "e+digits", either of which may be missing; NULL where wrong. */
+/* The position after ".digits" and "e+digits", both optional; NULL: wrong. */
 static const char *skip_fraction(const char *p)
 {
 	if (*p == '.')
@@ -295,7 +290,7 @@ static const char *skip_fraction(const char *p)
 	return p;
 }
 
-static bool fail_value(struct reader *r, const char *text, size_t n)
+static bool fail_value(struct toml_reader *r, const char *text, size_t n)
 {
 	const char *first = text + strspn(text, "+-.");
 	char name[SPELL_SIZE];
@@ -304,11 +299,11 @@ static bool fail_value(struct reader *r, const char *text, size_t n)
 	if (n == 0)
 		return reader_expected(r, "a value");
 	if (*first >= '0' && *first <= '9')
-		return reader_fail(r, r->p, "'%s' is no number", name);
-	return reader_fail(r, r->p, "'%s' is no value (text needs quotes)", name);
+		return reader_fail(r, r->p, "'%s' is not a number", name);
+	return reader_fail(r, r->p, "'%s' is not a value (text needs quotes)", name);
 }
 
-static bool value_number(struct reader *r, struct toml_node *node, char *text, size_t n)
+static bool value_number(struct toml_reader *r, struct toml_node *node, char *text, size_t n)
 {
 	static const struct {
 		char letter;
@@ -335,9 +330,7 @@ static bool value_number(struct reader *r, struct toml_node *node, char *text, s
 	return value_float(r, node, text);
 }
 
-/* ---- all of them */
-
-static bool value_word(struct toml_node *node, const char *text)
+static bool value_keyword(struct toml_node *node, const char *text)
 {
 	static const struct {
 		const char *word;
@@ -369,13 +362,13 @@ static size_t token_length(const char *p)
 				      "0123456789+-_.:";
 	size_t n = strspn(p, letters);
 
-	/* One blank may stand between a date and its time. */
+	/* One blank may separate a date and its time. */
 	if (n == 10 && p[4] == '-' && p[7] == '-' && p[10] == ' ' && digit_of(p[11]) <= 9)
 		n = 11 + strspn(p + 11, letters);
 	return n;
 }
 
-bool value_scalar(struct reader *r, struct toml_node *node)
+bool value_scalar(struct toml_reader *r, struct toml_node *node)
 {
 	size_t n = token_length(r->p);
 	char *text = reader_alloc(r, n + 1);
@@ -387,7 +380,7 @@ bool value_scalar(struct reader *r, struct toml_node *node)
 	memcpy(text, r->p, n);
 	text[n] = '\0';
 	digits = strspn(text, "0123456789");
-	if (value_word(node, text))
+	if (value_keyword(node, text))
 		ok = true;
 	else if ((digits == 2 && text[2] == ':') || (digits == 4 && text[4] == '-'))
 		ok = value_datetime(r, node, text, n);

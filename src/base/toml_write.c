@@ -25,7 +25,7 @@ void toml_write_real(struct buf *out, const char *key, double v)
 
 	if (isfinite(v))
 		number_format(v, text);
-	/* A whole number is a float all the same. */
+	/* A whole number must still be a float. */
 	buf_addf(out, "%s = %s%s\n", key, text, strpbrk(text, ".en") ? "" : ".0");
 }
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static void escape(struct buf *out, const char *s, bool dash)
+static void escape_text(struct buf *out, const char *s, bool dash)
 {
 	for (; *s; s++) {
 		if ((unsigned char)*s < 0x20 || *s == '\\' || (dash && *s == '-') || *s == 0x7f)
@@ -17,14 +17,14 @@ static void escape(struct buf *out, const char *s, bool dash)
 
 void tsv_escape(struct buf *out, const char *s)
 {
-	escape(out, s, false);
+	escape_text(out, s, false);
 }
 
 void tsv_add_text(struct buf *out, const char *s)
 {
 	if (!*s)
 		buf_addc(out, '-');
-	escape(out, s, true);
+	escape_text(out, s, true);
 }
 
 void tsv_add_real(struct buf *out, double v)
@@ -48,23 +48,23 @@ bool tsv_take(const char **at, char *out, size_t size)
 	return true;
 }
 
-static int hex(char c)
+static int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One character; how many bytes it was spelled with, 0: none such. */
-static unsigned unescape(const char *s, char *ret)
+/* Reads one character; returns the number of bytes of its spelling, 0: invalid. */
+static unsigned unescape_char(const char *s, char *ret)
 {
 	int high, low;
 
 	*ret = *s;
 	if (*s != '\\')
 		return 1;
-	high = hex(s[1]);
-	low = high < 0 ? -1 : hex(s[2]);
+	high = hex_digit(s[1]);
+	low = high < 0 ? -1 : hex_digit(s[2]);
 	*ret = (char)(high * 16 + low);
 	return low < 0 || high + low == 0 ? 0 : 3;
 }
@@ -75,7 +75,7 @@ bool tsv_unescape(const char **at, char *out, size_t size)
 	size_t n = 0;
 
 	while (*s && *s != '\t' && n + 1 < size) {
-		unsigned used = unescape(s, &out[n++]);
+		unsigned used = unescape_char(s, &out[n++]);
 
 		if (!used)
 			return false;

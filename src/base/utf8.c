@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool tail(char c)
+static bool is_continuation(char c)
 {
 	return ((unsigned char)c & 0xC0) == 0x80;
 }
@@ -15,7 +15,7 @@ size_t utf8_length(const char *s)
 
 	if (c < 0x80)
 		return 1;
-	if (c < 0xC2 || c > 0xF4 || !tail(s[1]))
+	if (c < 0xC2 || c > 0xF4 || !is_continuation(s[1]))
 		return 0;
 	d = (unsigned char)s[1];
 	if (c < 0xE0)
@@ -23,11 +23,11 @@ size_t utf8_length(const char *s)
 	if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) ||
 	    (c == 0xF4 && d > 0x8F))
 		return 0;
-	if (!tail(s[2]))
+	if (!is_continuation(s[2]))
 		return 0;
 	if (c < 0xF0)
 		return 3;
-	return tail(s[3]) ? 4 : 0;
+	return is_continuation(s[3]) ? 4 : 0;
 }
 
 uint32_t utf8_decode(const char *s, size_t n)
@@ -89,7 +89,7 @@ void utf8_clean(char *dst, size_t size, const char *src)
 	while (*src) {
 		size_t n = utf8_length(src);
 		uint32_t code = n ? utf8_decode(src, n) : 0;
-		/* C0, DEL and C1 controls could drive the terminal they are printed on. */
+		/* C0, DEL and C1 controls could control the terminal. */
 		bool bad = code < 0x20 || (code >= 0x7F && code < 0xA0);
 		size_t put = bad ? 1 : n;
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define COLUMN       12
-#define METERS_APART 0.02 /* from here on meters disagree, unless a run is too short to tell */
+#define METERS_APART 0.02 /* a larger difference means disagreement, unless the run is short */
 #define row(...)     term_row(COLUMN, __VA_ARGS__)
 
 static const char *const titles[] = {
@@ -20,7 +20,7 @@ static const char *const titles[] = {
 	[AB_EDP] = "energy x delay",
 };
 
-/* Four digits in a unit that fits. */
+/* Writes four digits with a suitable unit prefix. */
 static const char *quantity(char out[static 32], double v, const char *unit)
 {
 	static const struct {
@@ -37,7 +37,7 @@ static const char *quantity(char out[static 32], double v, const char *unit)
 	return out;
 }
 
-/* Percent, with as many digits as a difference of that size deserves. */
+/* Returns the number of decimals for a difference of that size in percent. */
 static int digits_of(double ratio)
 {
 	double percent = fabs(100 * ratio);
@@ -82,7 +82,9 @@ static void add_alarm(struct buf *b, const struct ab_report *r)
 	if (!r->result.aa_alarm)
 		return;
 	ab_text_change(change, sizeof(change), &r->result.aa[deciding(r)]);
-	buf_addf(b, "; A differs from itself by %s: something drifts, or chance (1 in 20)",
+	buf_addf(b,
+		 "; A differs from itself by %s: the machine drifts, or this is chance (1 in "
+		 "20)",
 		 change);
 }
 
@@ -94,7 +96,7 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 	if (isnan(r->result.aa[deciding(r)].sd_log))
 		return;
 	buf_addf(&b,
-		 "A against itself: the smallest effect that %u pairs can show here is about "
+		 "A compared with itself: the smallest effect that %u pairs can show is about "
 		 "%.2g %%",
 		 r->config->pairs_max, 100 * r->result.mde_budget_ratio);
 	add_alarm(&b, r);
@@ -107,11 +109,13 @@ static void print_noise(const struct ab_report *r)
 	struct buf b;
 
 	if (isnan(aa->sd_log)) {
-		row("Noise", "unknown: there was no A/A pass of two pairs or more");
+		row("Noise", "unknown: A was not compared with itself in at least two pairs");
 		return;
 	}
 	buf_init_fixed(&b, text, sizeof(text));
-	buf_addf(&b, "%s of A against itself differs by %.2g %% from pair to pair (s.d. of %u)",
+	buf_addf(&b,
+		 "the %s of A compared with itself varies by %.2g %% from pair to pair (s.d. "
+		 "of %u)",
 		 titles[deciding(r)], 100 * aa->sd_log, aa->n);
 	add_alarm(&b, r);
 	row("Noise", "%s", text);
@@ -121,8 +125,8 @@ static void print_noise(const struct ab_report *r)
 
 static void set_verdict(struct table *t, const struct ab_report *r, enum ab_metric m)
 {
-	static const char *const words[] = { "cannot tell", "better", "worse" };
-	static const char *const gate[] = { "cannot tell", "gate passed", "gate failed" };
+	static const char *const words[] = { "undecided", "better", "worse" };
+	static const char *const gate[] = { "undecided", "gate passed", "gate failed" };
 	static const enum term_style styles[] = { TERM_WARN, TERM_GOOD, TERM_BAD };
 	enum ab_verdict v = r->result.ab[m].verdict;
 
@@ -192,7 +196,7 @@ static void print_gate(const struct ab_report *r)
 	    term_on(strcmp(outcome, "passed") == 0   ? TERM_GOOD
 		    : strcmp(outcome, "failed") == 0 ? TERM_BAD
 						     : TERM_WARN),
-	    strcmp(outcome, "cannot-tell") == 0 ? "cannot tell" : outcome, term_off());
+	    strcmp(outcome, "cannot-tell") == 0 ? "undecided" : outcome, term_off());
 }
 
 static void print_ending(const struct ab_report *r)
@@ -202,12 +206,12 @@ static void print_ending(const struct ab_report *r)
 		[AB_PRECISE] = "the interval is as narrow as --target asks",
 		[AB_BUDGET] = "--pairs-max was reached",
 		[AB_INVALID] = "too many runs were not valid",
-		[AB_SHARED] = "somebody else used a GPU",
+		[AB_SHARED] = "another process used a GPU",
 	};
 	const struct ab_result *x = &r->result;
-	const char *reason = r->failed                ? "a run failed"
-			     : x->outcome == AB_GOING ? "it was interrupted"
-						      : why[x->outcome];
+	const char *reason = r->failed                  ? "a run failed"
+			     : x->outcome == AB_RUNNING ? "interrupted"
+							: why[x->outcome];
 	char dropped[64] = "", plan[64] = "";
 
 	if (x->repeats)
@@ -226,18 +230,19 @@ static void print_interval(const struct ab_report *r)
 
 	if (e->n < 2)
 		return;
-	row("Interval", "%s, %.2f %% at each look so that all looks together miss in 5 of 100",
-	    e->skewed
-		    ? "Student's t, widened to hold the bootstrap's (BCa): the pairs are skewed"
-		    : "Student's t",
+	row("Interval",
+	    "%s, %.2f %% at each check, so that all checks together have 95 %% coverage",
+	    e->skewed ? "Student's t, widened to include the bootstrap interval (BCa) because "
+			"the pairs are skewed"
+		      : "Student's t",
 	    100 * (1 - e->alpha));
 	row("Resolution",
-	    "the smallest effect that these %u pairs show four times in five: %.2g %%", e->n,
-	    100 * e->mde_ratio);
+	    "the smallest effect that these %u pairs detect with 80 %% probability: %.2g %%",
+	    e->n, 100 * e->mde_ratio);
 }
 
-/* Is any run's residual one that would be alarming, and yet none has its meters disagree?  That is so
- * where a run is short beside a tick of the counter: the meters are as far apart as that leaves open. */
+/* Returns true if meters are far apart in some run but none has them disagree.  This happens in
+ * runs that are short compared with a tick of the counter. */
 static bool meters_coarse(const struct ab_report *r)
 {
 	bool apart = false;
@@ -258,11 +263,12 @@ static void print_meters(const struct ab_report *r)
 	unsigned n = ab_report_residual(r, &mean, &sd);
 
 	if (n == 0)
-		row("Meters", "one only, or runs too short for two");
+		row("Meters", "only one, or the runs are too short for two");
 	else if (meters_coarse(r))
 		row("Meters",
-		    "too coarse to check each other in runs this short: counter and samples "
-		    "%+.2f %% apart, %.2f %% s.d. over %u runs, within what both leave unknown",
+		    "the runs are too short to check the meters against each other: counter "
+		    "and samples %+.2f %% apart, %.2f %% s.d. over %u runs, within their "
+		    "uncertainty",
 		    100 * mean, n > 1 ? 100 * sd : 0, n);
 	else
 		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %u runs",
@@ -280,7 +286,7 @@ static void print_codes(const struct ab_report *r)
 			worst = r->run[i].validity > worst ? r->run[i].validity : worst;
 		}
 	if (used == 0)
-		row("Validity", "%sno pair counts%s", term_on(TERM_BAD), term_off());
+		row("Validity", "%sno usable pair%s", term_on(TERM_BAD), term_off());
 	else
 		row("Validity", "%s%s%s", term_on(worst == GW_VALID ? TERM_GOOD : TERM_WARN),
 		    gw_validity_name(worst), term_off());
@@ -293,7 +299,7 @@ static void print_codes(const struct ab_report *r)
 	}
 }
 
-static void print_room(const struct measured_room *r)
+static void print_clean_room(const struct measured_room *r)
 {
 	char line[400];
 
@@ -306,13 +312,12 @@ static void print_room(const struct measured_room *r)
 void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
 {
 	if (r->simulated)
-		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 	row("A", "%s", a);
 	row("B", "%s", b);
 	if (r->result.ab[deciding(r)].n > 0) {
 		print_table(r);
-		row("B/A", "geometric mean over the pairs; A and B are plain means");
+		row("B/A", "geometric mean over the pairs; A and B are arithmetic means");
 		print_iteration(r);
 	}
 	print_gate(r);
@@ -320,7 +325,7 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	print_noise(r);
 	print_interval(r);
 	print_meters(r);
-	print_room(r->room);
+	print_clean_room(r->room);
 	if (!c->quiet)
 		print_codes(r);
 	row("Seed", "%llu", (unsigned long long)r->config->seed);

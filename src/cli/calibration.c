@@ -4,9 +4,11 @@
 
 #include "base/number.h"
 #include "measure/distribution.h"
+#include "measure/energy.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int calibration_accuracy(const char *text, double *ret_ratio)
@@ -18,12 +20,12 @@ int calibration_accuracy(const char *text, double *ret_ratio)
 		*ret_ratio = v / 100;
 		return EXIT_OK;
 	}
-	cli_error("--calibrate-accuracy takes per cent from 0 to 20 such as 0.5, not '%s'",
-		  text);
-	return EXIT_USAGE;
+	return cli_usage(
+		"--calibrate-accuracy takes a percentage from 0 to 20 such as 0.5, not '%s'",
+		text);
 }
 
-static void tell(struct measured_calibration *t, const struct calibrate_fit *f)
+static void copy_fit(struct measured_calibration *t, const struct calibrate_fit *f)
 {
 	t->points = f->points;
 	t->lag_s = f->lag_s;
@@ -40,30 +42,28 @@ static void tell(struct measured_calibration *t, const struct calibrate_fit *f)
 	t->wider = f->wider;
 }
 
-static void note(struct measured_calibration *t)
+static void write_notes(struct measured_calibration *t)
 {
 	unsigned n = 0;
 
 	if (t->offset_alone)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "%s too little to tell the gain from the offset: the offset alone is "
-			 "used, and holds near %.0f W",
-			 isnan(t->correlation) ? "power varied"
-					       : "the points, by how they scatter, say",
+			 "%s too little to determine the gain; only the offset is used, which "
+			 "is valid near %.0f W",
+			 isnan(t->correlation)
+				 ? "the power varied"
+				 : "compared with the scatter of the points, the power varied",
 			 t->pivot_w);
 	if (t->wider)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "the outside meter is %.0f W off where the GPU takes none: it "
-			 "measures more "
-			 "than the GPU; that is left out, and the gain holds losses and fans "
-			 "that "
-			 "follow the load",
+			 "the external meter reads %.0f W at zero GPU power, so it measures "
+			 "more than the GPU; this offset is ignored, and the gain includes "
+			 "losses and fans that follow the load",
 			 t->measured_offset_w);
 	if (t->passed_over)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "%zu line%s of the trace %s passed over: no time and power, or not "
-			 "later "
-			 "than the one before",
+			 "%zu line%s of the trace %s ignored: no time and power, or not later "
+			 "than the line before",
 			 t->passed_over, t->passed_over == 1 ? "" : "s",
 			 t->passed_over == 1 ? "was" : "were");
 }
@@ -85,12 +85,12 @@ int calibration_make(struct calibration *c, const char *path, const struct power
 		trace_done(&c->trace);
 		return err;
 	}
-	tell(&c->told, &fit);
-	c->told.trace = path;
-	c->told.passed_over = c->trace.passed_over;
-	c->told.reference_u = accuracy_ratio / NORMAL_95;
-	snprintf(c->told.sha256, sizeof(c->told.sha256), "%s", c->trace.sha256);
-	note(&c->told);
+	copy_fit(&c->summary, &fit);
+	c->summary.trace = path;
+	c->summary.passed_over = c->trace.passed_over;
+	c->summary.reference_u = accuracy_ratio / NORMAL_95;
+	snprintf(c->summary.sha256, sizeof(c->summary.sha256), "%s", c->trace.sha256);
+	write_notes(&c->summary);
 	return 0;
 }
 
@@ -101,7 +101,7 @@ void calibration_done(struct calibration *c)
 
 void calibration_apply(const struct calibration *c, struct sensor *s)
 {
-	const struct measured_calibration *t = &c->told;
+	const struct measured_calibration *t = &c->summary;
 
 	s->calibrated = true;
 	s->gain = t->gain;
@@ -110,4 +110,76 @@ void calibration_apply(const struct calibration *c, struct sensor *s)
 	s->offset_u_w = t->offset_u_w;
 	s->pivot_w = t->pivot_w;
 	s->reference_u = t->reference_u;
+}
+
+int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio)
+{
+	if (!path)
+		return 0;
+	c->record = malloc(sizeof(*c->record));
+	if (!c->record)
+		return -GW_E_NOMEM;
+	power_record_init(c->record);
+	pthread_mutex_init(&c->lock, NULL);
+	c->path = path;
+	c->accuracy_ratio = accuracy_ratio;
+	return 0;
+}
+
+void run_calibration_done(struct run_calibration *c)
+{
+	if (c->fitted)
+		calibration_done(&c->fit);
+	if (c->record)
+		pthread_mutex_destroy(&c->lock);
+	free(c->record);
+	c->record = NULL;
+}
+
+void run_calibration_event(struct run_calibration *c, const struct event *e)
+{
+	if (!c->record || e->type != EVENT_POWER)
+		return;
+	pthread_mutex_lock(&c->lock);
+	power_record_add(c->record, (double)e->t_ns * 1e-9, e->u.power_w);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int run_calibration_end(struct run_calibration *c, struct measured *result)
+{
+	const struct measured_run *first = &result->run[0];
+	double wall_s = ((double)first->begin_wall_ns - (double)first->begin_ns) * 1e-9;
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	err = calibration_make(&c->fit, c->path, c->record, wall_s, c->accuracy_ratio, c->why,
+			       sizeof(c->why));
+	pthread_mutex_unlock(&c->lock);
+	if (err)
+		return err;
+	c->fitted = true;
+	c->sensor = first->device[0].sensor;
+	calibration_apply(&c->fit, &c->sensor);
+	result->calibration = &c->fit.summary;
+	return 0;
+}
+
+void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->window[i].energy)
+			energy_calibrate(&m->window[i].energy[0], &c->sensor);
+}
+
+int run_calibration_keep(struct run_calibration *c)
+{
+	char dir[3800];
+	int err = sensor_directory(dir, sizeof(dir));
+
+	if (err) {
+		snprintf(c->why, sizeof(c->why),
+			 "neither XDG_CACHE_HOME nor HOME is set to a folder");
+		return err;
+	}
+	return sensor_save(&c->sensor, dir, c->why, sizeof(c->why));
 }

@@ -1,6 +1,8 @@
-/* calibration: --calibrate: the trace of an outside meter held against the GPU's own sensor.
+/* calibration: --calibrate: calibrates the GPU's power sensor by the trace of an external power
+ * meter.
  *
- * Reads it (trace.h), fits (calibrate.h), and turns the fit into what sensors, results and people want of it. */
+ * Reads the trace (trace.h), fits it (calibrate.h), and applies the fit to sensors and
+ * results. */
 #ifndef GW_CLI_CALIBRATION_H
 #define GW_CLI_CALIBRATION_H
 
@@ -8,22 +10,61 @@
 
 #include "measure/sensor.h"
 #include "serve/render_result.h"
+#include "progress_marks.h"
+#include "measure/event.h"
+
+#include <pthread.h>
 
 struct calibration {
 	struct trace trace;
-	struct measured_calibration told;
+	struct measured_calibration summary;
 };
 
-/* --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  EXIT_OK, or EXIT_USAGE having said what it takes. */
+/* Parses --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  Returns EXIT_OK, or prints an error and
+ * returns EXIT_USAGE. */
 int calibration_accuracy(const char *text, double *ret_ratio);
 
-/* Fits the trace in path, which is borrowed, to the record, whose times are monotonic; wall_s: what the wall clock
- * is ahead of them.  0 and calibration_done() ends it; else a gw_error with a sentence in why. */
+/* Fits the trace in path (borrowed) to the record with monotonic times; wall_s: how far the
+ * wall clock is ahead of them.  Returns 0, then call calibration_done(); or an error with a
+ * sentence in why. */
 int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
 		     double wall_s, double accuracy_ratio, char *why, size_t size);
 void calibration_done(struct calibration *c);
 
-/* Gain, offset and what is uncertain of them, into the sensor. */
+/* Sets gain, offset and their uncertainties in the sensor. */
 void calibration_apply(const struct calibration *c, struct sensor *s);
+
+/* Calibration during `measure`: records what the sensor reports on the meter's thread, and fits
+ * the trace of the external meter to it after the last run. */
+
+struct run_calibration {
+	struct power_record *record; /* NULL: no calibration */
+	const char *path;
+	double accuracy_ratio;
+	pthread_mutex_t lock; /* protects record */
+	bool fitted;          /* fit and sensor are set */
+	struct calibration fit;
+	struct sensor sensor; /* of the GPU, calibrated */
+	char why[4600];       /* the error as a sentence */
+};
+
+/* Call it before the meter starts.  path NULL: the functions do nothing.  Returns 0 or
+ * -GW_E_NOMEM. */
+int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio);
+void run_calibration_done(struct run_calibration *c);
+
+/* Takes an event of the GPU; may be called on any thread. */
+void run_calibration_event(struct run_calibration *c, const struct event *e);
+
+/* Fits, and sets result->calibration; the runs stay unchanged.  Returns 0, or an error with a
+ * sentence in why. */
+int run_calibration_end(struct run_calibration *c, struct measured *result);
+
+/* Corrects the parts that a run marked. */
+void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m);
+
+/* Saves it for later measurements of this card.  Returns 0, or an error with a sentence in
+ * why. */
+int run_calibration_keep(struct run_calibration *c);
 
 #endif

@@ -1,9 +1,10 @@
-/* clean_room: keeps the guard's workers off the GPUs that are measured.
+/* clean_room: keeps the guard's workers off the measured GPUs.
  *
- * Each worker that may be on one of them is held evicted through the service, as gpuward guard hold does, and only
- * these: nothing else is touched.  A hold of ours is a lease: it is short, a thread renews it, and it ends by itself
- * where we are killed.  Who is held or evicted by somebody else already is left as he is, and never released; where
- * such a hold ends meanwhile, ours takes its place.  One that somebody else released or changed is no longer ours. */
+ * It holds each worker that may be on such a GPU evicted through the service, as `gpuward guard
+ * hold` does.  Each hold is a lease: it is short, a thread renews it, and it ends if gpuward is
+ * killed.  A worker that someone else already holds or evicts is left unchanged and never
+ * released; if that hold ends, ours replaces it.  If someone else releases or changes our hold,
+ * we leave it so. */
 #ifndef GW_CLI_CLEAN_ROOM_H
 #define GW_CLI_CLEAN_ROOM_H
 
@@ -13,43 +14,47 @@
 
 #include "serve/render_result.h"
 
-/* Options of a command that has it. */
+/* Options of a command with --clean-room. */
 struct clean_room_flags {
 	const char *wait; /* NULL: no clean room */
 	struct remote_flags remote;
 };
-#define CLEAN_ROOM_OPTIONS(type, member)                                                      \
-	{ "clean-room",                                                                       \
-	  0,                                                                                  \
-	  OPTION_OPTIONAL,                                                                    \
-	  offsetof(type, member.wait),                                                        \
-	  "TIME",                                                                             \
-	  "the service's guard holds its workers off these GPUs meanwhile; wait so long for " \
-	  "them to leave (default: 1m)",                                                      \
-	  NULL,                                                                               \
-	  "1m" },                                                                             \
+/* clang-format off: a table */
+#define CLEAN_ROOM_OPTIONS(type, member)                                                       \
+	{ "clean-room",                                                                        \
+	  0,                                                                                   \
+	  OPTION_OPTIONAL,                                                                     \
+	  offsetof(type, member.wait),                                                         \
+	  "TIME",                                                                              \
+	  "let the guard of the service hold its workers off these GPUs; wait up to TIME for " \
+	  "them to leave (default: 1m)",                                                       \
+	  NULL,                                                                                \
+	  "1m" },                                                                              \
 		REMOTE_OPTIONS_OF(type, member.remote)
+/* clang-format on */
 
 struct clean_room;
 
-/* Are they in order?  EXIT_OK or EXIT_USAGE, having said why. */
+/* Checks the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
 int clean_room_check(const struct clean_room_flags *f);
 
-/* Holds the workers and waits until they are out.  EXIT_OK and *ret, also where none was asked for; else an exit code,
- * having said why, and nobody is held.  The meter of the runner has started, and its signals are ours: one that comes
- * ends the waiting.  *ret is to be ended with clean_room_free(). */
+/* Holds the workers and waits until they have left.  Returns EXIT_OK (with *ret NULL if none
+ * was requested), or an exit code after printing an error; then no worker is held.  The meter
+ * of the runner has started; a signal to the runner ends the wait.  Free *ret with
+ * clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 
-/* Lets them come back, and says where the room was not kept.  Once: later calls do nothing. */
+/* Releases the workers and reports those that did not stay away.  Later calls do nothing. */
 void clean_room_end(struct clean_room *r);
 
-/* After the end: what is to be told of it, until it is freed.  NULL is fine. */
-const struct measured_room *clean_room_told(const struct clean_room *r);
+/* Returns the record for the result; valid after clean_room_end() until clean_room_free().  r
+ * may be NULL. */
+const struct measured_room *clean_room_record(const struct clean_room *r);
 
-/* "ollama was held off": for a line of a result. */
+/* Writes a line for a result: "ollama was held off". */
 void clean_room_line(const struct measured_worker *w, char *out, size_t size);
 
-void clean_room_free(struct clean_room *r); /* ends it; NULL is fine */
+void clean_room_free(struct clean_room *r); /* ends it; r may be NULL */
 
 #endif

@@ -22,32 +22,33 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 
 const struct option cli_common_options[] = {
 	{ "gpu", 0, OPTION_LIST, AT(gpu), "SEL",
-	  "only these: an index, a UUID or its beginning (4 characters or more after GPU-), a "
-	  "PCI id, cuda:N, visible; joined by commas, or repeated",
+	  "only these GPUs: an index, a UUID or its beginning (at least 4 characters after "
+	  "GPU-), a PCI id, cuda:N, or visible; separate several by commas, or repeat the "
+	  "option",
 	  NULL, NULL },
 	{ "json", 'j', OPTION_FLAG, AT(json), NULL, "print JSON", NULL, NULL },
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
-	  "auto, all, nvml, nvidia-smi, amdgpu, intel or none; auto takes the first that has a "
-	  "GPU",
+	  "auto, all, nvml, nvidia-smi, amdgpu, intel or none; auto uses the first that finds "
+	  "a GPU",
 	  backends, NULL },
 	{ "nvml-library", 0, OPTION_TEXT, AT(nvml_library), "PATH",
-	  "this libnvidia-ml.so.1 instead of the one that is found", NULL, NULL },
+	  "use this libnvidia-ml.so.1", NULL, NULL },
 	{ "simulate", 0, OPTION_OPTIONAL, AT(simulate), "SCENARIO",
-	  "simulated GPUs: a built-in scenario or a TOML file (default: demo; 'help' lists "
-	  "them)",
+	  "use simulated GPUs: a built-in scenario or a TOML file (default: demo; 'help' lists "
+	  "the scenarios)",
 	  NULL, "demo" },
-	{ "wake", 0, OPTION_FLAG, AT(wake), NULL, "open GPUs that are asleep, which wakes them",
-	  NULL, NULL },
+	{ "wake", 0, OPTION_FLAG, AT(wake), NULL,
+	  "read GPUs that are asleep, too, which wakes them", NULL, NULL },
 	{ "timeout", 0, OPTION_DURATION, AT(timeout_ns), "TIME",
 	  "give up on a driver call after this long (default: 10s)", NULL, NULL },
 	{ "root", 0, OPTION_TEXT, AT(root), "DIR", "read /proc and /sys below DIR", NULL,
 	  NULL },
 	{ "color", 0, OPTION_CHOICE, AT(color), "WHEN", "auto, always or never", colors, NULL },
-	{ "quiet", 'q', OPTION_FLAG, AT(quiet), NULL, "no notes, only results and errors", NULL,
-	  NULL },
-	{ "verbose", 'v', OPTION_FLAG, AT(verbose), NULL, "also what is not there, and why",
+	{ "quiet", 'q', OPTION_FLAG, AT(quiet), NULL, "print only results and errors, no notes",
 	  NULL, NULL },
-	{ "help", 'h', OPTION_FLAG, AT(help), NULL, "this text", NULL, NULL },
+	{ "verbose", 'v', OPTION_FLAG, AT(verbose), NULL, "also show what is missing, and why",
+	  NULL, NULL },
+	{ "help", 'h', OPTION_FLAG, AT(help), NULL, "show this help", NULL, NULL },
 	{ "version", 'V', OPTION_FLAG, AT(version), NULL, "print the version", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
@@ -57,16 +58,17 @@ static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_
 
 bool cli_option_fits(const struct command *cmd, const struct option *o)
 {
-	static const size_t of_gpus[] = { AT(gpu),      AT(backend), AT(nvml_library),
-					  AT(simulate), AT(wake),    AT(timeout_ns),
-					  AT(root) };
+	static const size_t gpu_options[] = { AT(gpu),      AT(backend), AT(nvml_library),
+					      AT(simulate), AT(wake),    AT(timeout_ns),
+					      AT(root) };
 
 	if (cmd->one_form && o->offset == AT(json))
 		return false;
 	if (cmd->names_gpu && o->offset == AT(gpu))
 		return true;
-	for (size_t i = 0; cmd->offline && i < sizeof(of_gpus) / sizeof(of_gpus[0]); i++)
-		if (o->offset == of_gpus[i])
+	for (size_t i = 0; cmd->offline && i < sizeof(gpu_options) / sizeof(gpu_options[0]);
+	     i++)
+		if (o->offset == gpu_options[i])
 			return false;
 	return true;
 }
@@ -79,18 +81,15 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 	*ret = (struct option){ .name = NULL };
 }
 
-#define SENTENCE 8192 /* bytes; what is longer is cut */
+#define SENTENCE 8192 /* bytes; longer text is cut */
 
-/* What files and services say is in it, and must not speak to the terminal. */
-void cli_error(const char *fmt, ...)
+/* The text may quote files and services: control characters must not reach the terminal. */
+static void print_error(const char *fmt, va_list ap)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
-	va_list ap;
 
 	fflush(stdout);
-	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	fputs("gpuward: ", stderr);
 	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		*end = '\0';
@@ -101,8 +100,42 @@ void cli_error(const char *fmt, ...)
 	fprintf(stderr, "%s\n", clean);
 }
 
-/* Who names a backend wants its GPUs. */
-static bool one_was_named(const struct cli *c)
+void cli_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+}
+
+int cli_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+	return EXIT_USAGE;
+}
+
+int cli_fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+	return EXIT_FAILED;
+}
+
+int cli_no_memory(void)
+{
+	return cli_fail("%s", gw_strerror(-GW_E_NOMEM));
+}
+
+/* Returns true if the user asked for one particular backend. */
+static bool backend_is_named(const struct cli *c)
 {
 	static const char *const broad[] = { "auto", "all", "none" };
 
@@ -112,11 +145,12 @@ static bool one_was_named(const struct cli *c)
 	return c->backend != NULL;
 }
 
-int cli_how(const struct cli *c, struct gw_options *ret)
+int cli_open_options(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
-				.flags = GW_ALLOW_EXEC | GW_LEAVE | (c->wake ? GW_WAKE : 0) |
-					 (c->command->lasts ? GW_TRIM : 0),
+				.flags = GW_OPEN_EXEC | GW_OPEN_NO_SHUTDOWN |
+					 (c->wake ? GW_OPEN_WAKE : 0) |
+					 (c->command->lasts ? GW_OPEN_TRIM : 0),
 				.backend = c->backend,
 				.nvml_library = c->nvml_library,
 				.root = c->root,
@@ -124,16 +158,15 @@ int cli_how(const struct cli *c, struct gw_options *ret)
 	int err;
 
 	if (c->simulate) {
-		if (c->nvml_library) {
-			cli_error("--simulate and --nvml-library exclude each other: give one "
-				  "of them");
-			return EXIT_USAGE;
-		}
-		if (c->backend && one_was_named(c) && strcmp(c->backend, "nvml") != 0) {
-			cli_error("--simulate is about NVML: --backend %s would not see it",
-				  c->backend);
-			return EXIT_USAGE;
-		}
+		if (c->nvml_library)
+			return cli_usage(
+				"--simulate and --nvml-library exclude each other: give one "
+				"of them");
+		if (c->backend && backend_is_named(c) && strcmp(c->backend, "nvml") != 0)
+			return cli_usage(
+				"--simulate simulates NVML and cannot be used with --backend "
+				"%s",
+				c->backend);
 		err = simulate_prepare(c->simulate, &o.nvml_library);
 		if (err)
 			return err;
@@ -141,8 +174,7 @@ int cli_how(const struct cli *c, struct gw_options *ret)
 			o.backend = "nvml";
 	}
 	if (c->nvml_library && !o.backend)
-		o.backend =
-			"nvml"; /* who names the library does not want another way around it */
+		o.backend = "nvml"; /* no fallback to another backend if a library is named */
 	*ret = o;
 	return EXIT_OK;
 }
@@ -150,7 +182,7 @@ int cli_how(const struct cli *c, struct gw_options *ret)
 int cli_open(struct cli *c, unsigned tiers)
 {
 	struct gw_options o;
-	int err = cli_how(c, &o);
+	int err = cli_open_options(c, &o);
 
 	if (err)
 		return err;
@@ -158,20 +190,15 @@ int cli_open(struct cli *c, unsigned tiers)
 		o.deadline_ns = 10 * NS_PER_S;
 	err = gw_open(&o, &c->ctx);
 	if (err) {
-		if (c->root && err == -GW_E_NOENT) {
-			cli_error("--root '%s': no such folder", c->root);
-			return EXIT_USAGE;
-		}
-		cli_error("cannot start: %s", gw_strerror(err));
-		return EXIT_FAILED;
+		if (c->root && err == -GW_E_NOENT)
+			return cli_usage("--root '%s': no such folder", c->root);
+		return cli_fail("cannot start: %s", gw_strerror(err));
 	}
 	err = gw_snapshot_new(c->ctx, &c->snap);
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers);
-	if (err) {
-		cli_error("%s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("%s", gw_strerror(err));
 	return cli_select(c);
 }
 
@@ -191,13 +218,11 @@ void cli_close(struct cli *c)
 	gw_close(c->ctx);
 }
 
-/* ---- choosing ---- */
-
-static int mark(struct cli *c, const char *selector)
+static int select_devices(struct cli *c, const char *selector)
 {
-	static const struct gw_device nobody; /* makes no sense even where there is no GPU */
+	static const struct gw_device nobody; /* checks the syntax even without a GPU */
 	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
-	bool sense = gw_device_matches(&nobody, selector) >= 0;
+	bool valid = gw_device_matches(&nobody, selector) >= 0;
 
 	for (unsigned i = 0; i < n && i < sizeof(c->filter.selected); i++) {
 		if (gw_device_matches(gw_snapshot_device(c->snap, i), selector) <= 0)
@@ -205,19 +230,15 @@ static int mark(struct cli *c, const char *selector)
 		c->filter.selected[i] = true;
 		found++;
 	}
-	if (!found && !sense) {
-		cli_error("--gpu '%s': not an index, UUID, PCI id, cuda:N or visible",
-			  selector);
-		return EXIT_USAGE;
-	}
-	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8) {
-		cli_error("--gpu '%s': too short: the beginning of a UUID has 4 characters or "
-			  "more after GPU-",
-			  selector);
-		return EXIT_USAGE;
-	}
+	if (!found && !valid)
+		return cli_usage("--gpu '%s' is not an index, UUID, PCI id, cuda:N or visible",
+				 selector);
+	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8)
+		return cli_usage(
+			"--gpu '%s' is too short: give at least 4 characters after GPU-",
+			selector);
 	if (!found) {
-		cli_error("--gpu '%s': no such GPU (%u here; gpuward list shows them)",
+		cli_error("--gpu '%s': no such GPU (this machine has %u; see gpuward list)",
 			  selector, n);
 		return EXIT_NO_GPU;
 	}
@@ -230,18 +251,18 @@ int cli_select(struct cli *c)
 
 	memset(c->filter.selected, c->gpu.count == 0, sizeof(c->filter.selected));
 	for (unsigned i = 0; i < c->gpu.count && code == EXIT_OK; i++)
-		code = mark(c, c->gpu.item[i]);
+		code = select_devices(c, c->gpu.item[i]);
 	return code;
 }
 
-int cli_outcome(const struct cli *c)
+int cli_device_exit_code(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	bool bad = false;
 
 	if (gw_snapshot_device_count(c->snap) == 0)
 		return gw_cause_info(s->cause)->severity == GW_SEVERITY_ERROR ||
-				       one_was_named(c)
+				       backend_is_named(c)
 			       ? EXIT_NO_GPU
 			       : EXIT_OK;
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
@@ -254,9 +275,7 @@ int cli_outcome(const struct cli *c)
 	return bad ? EXIT_PARTIAL : EXIT_OK;
 }
 
-/* ---- saying ---- */
-
-void cli_preface(const struct cli *c)
+void cli_print_status(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	const struct gw_cause_info *cause = gw_cause_info(s->cause);
@@ -264,13 +283,12 @@ void cli_preface(const struct cli *c)
 	char text[512];
 
 	if (s->simulated)
-		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 	if (s->cause == GW_CAUSE_NONE || (any && c->quiet))
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 s->message + 1); /* it begins with "no GPU" */
+			 s->message + 1); /* the message begins with "no GPU" */
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
 	term_wrap("", 0, text, term_width());
@@ -326,11 +344,9 @@ int cli_count(const char *name, const char *text, double least, double most, dou
 	if (!text)
 		return EXIT_OK;
 	v = number_parse(text, &end);
-	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
-		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
-			  most, text);
-		return EXIT_USAGE;
-	}
+	if (end == text || *end || v != floor(v) || !(v >= least && v <= most))
+		return cli_usage("--%s takes a whole number from %.0f to %.0f, not '%s'", name,
+				 least, most, text);
 	*ret = v;
 	return EXIT_OK;
 }
@@ -340,10 +356,9 @@ int cli_celsius(const char *name, const char *text, double *ret)
 	const char *end;
 	double v = number_parse(text, &end);
 
-	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
-		cli_error("--%s takes degrees Celsius from 0 to 120, not '%s'", name, text);
-		return EXIT_USAGE;
-	}
+	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120))
+		return cli_usage("--%s takes degrees Celsius from 0 to 120, not '%s'", name,
+				 text);
 	*ret = v;
 	return EXIT_OK;
 }

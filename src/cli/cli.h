@@ -1,6 +1,7 @@
-/* cli: what the commands share: options, opening the GPUs, choosing among them, and ending.
+/* cli: what all commands share: common options, opening and selecting GPUs, errors and exit
+ * codes.
  *
- * The command line is the library's first customer: it sees GPUs through gpuward.h alone. */
+ * Commands read GPUs only through the public interface, gpuward.h. */
 #ifndef GW_CLI_CLI_H
 #define GW_CLI_CLI_H
 
@@ -14,10 +15,10 @@ enum exit_code {
 	EXIT_OK = 0,
 	EXIT_FAILED = 1,
 	EXIT_USAGE = 2,
-	EXIT_NO_GPU = 3,   /* none where one was needed, or its driver is broken */
-	EXIT_PARTIAL = 4,  /* some GPU failed                                    */
-	EXIT_SHARED = 13,  /* somebody else was on a GPU that had to be ours     */
-	EXIT_NO_ROOM = 14, /* not as much memory of a GPU as was asked for      */
+	EXIT_NO_GPU = 3,   /* a GPU is needed and there is none, or the driver is broken */
+	EXIT_PARTIAL = 4,  /* some GPU failed                                           */
+	EXIT_SHARED = 13,  /* another process used a GPU that had to be exclusive       */
+	EXIT_NO_ROOM = 14, /* the GPU has less free memory than requested               */
 };
 
 struct command;
@@ -28,10 +29,10 @@ struct cli {
 	const char *color, *backend, *nvml_library, *simulate, *root;
 	uint64_t timeout_ns;
 	struct option_list gpu;
-	bool pipe_ignored; /* SIGPIPE was when the program was started */
-	void *own; /* the command's own options: `options_size` bytes, zero where not given */
-	char **words; /* the command line as it came; ends with NULL */
-	int argc;     /* the words that are no options, when the command takes any */
+	bool pipe_ignored; /* SIGPIPE was ignored when the program started */
+	void *own;    /* the command's own options: `options_size` bytes, zero if not given */
+	char **words; /* the command line as given; ends with NULL */
+	int argc;     /* the arguments that are not options */
 	char **argv;
 	/* filled by cli_open() */
 	struct gw_ctx *ctx;
@@ -41,29 +42,29 @@ struct cli {
 
 struct command {
 	const char *name;
-	const char *summary;          /* for the list of commands, one line       */
+	const char *summary;          /* for the list of commands, one line        */
 	const char *description;      /* for its --help                           */
 	const char *examples;         /* lines, indented                          */
 	const char *arguments;        /* for the usage line, "RESULT..."; NULL: takes none */
 	const struct option *options; /* offsets into the command's own struct ... */
 	size_t options_size;          /* ... of this size, reached through cli.own */
-	bool offline;                 /* asks no GPU: what is about GPUs means nothing to it */
-	bool names_gpu;               /* it is, but --gpu names the one that it is about */
-	bool lasts;    /* it runs for long: memory counts more than a quick start */
-	bool one_form; /* its output has one form: --json means nothing to it */
-	unsigned runs; /* its arguments are so many commands: our options end
-					 where one begins */
-	/* For --help, of a command whose first word says what it does; NULL: it has none.  Prints the list of such words,
-	 * or what is to be said of one; false where there is no such word. */
+	bool offline;                 /* reads no GPU: options about GPUs are rejected ... */
+	bool names_gpu;               /* ... but --gpu is accepted */
+	bool lasts;    /* runs for long: low memory use matters more than a quick start */
+	bool one_form; /* the output has one form: --json is rejected */
+	unsigned
+		runs; /* how many commands are its arguments: options end where the first begins */
+	/* For --help of a command with subcommands, else NULL.  Prints the list of subcommands
+	 * (word NULL) or the help of one.  Returns false if there is no such subcommand. */
 	bool (*help)(const char *word);
-	int (*run)(struct cli *c); /* returns an exit code                   */
+	int (*run)(struct cli *c); /* returns an exit code */
 };
 
 #define CLI_COMMON_MAX 16
 extern const struct option cli_common_options[];
-/* Does the option, one of those above, mean anything to the command? */
+/* Returns true if this common option has an effect on the command. */
 bool cli_option_fits(const struct command *cmd, const struct option *o);
-/* A table of those that do. */
+/* Writes a table of the common options that have an effect on the command. */
 void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX]);
 extern const struct command *const cli_commands[]; /* all of them, ending with NULL */
 #define C(name) extern const struct command command_##name;
@@ -73,30 +74,36 @@ extern const struct command *const cli_commands[]; /* all of them, ending with N
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* What the options that all commands have mean for opening the GPUs; deadline_ns 0: not given.
- * EXIT_OK or an exit code, having said why (-1: a list was asked for and printed). */
-int cli_how(const struct cli *c, struct gw_options *ret);
+/* The same, and return EXIT_USAGE and EXIT_FAILED. */
+int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_no_memory(void); /* EXIT_FAILED */
 
-/* Opens the context and takes a snapshot of the tiers.  EXIT_OK or an exit code, having said
- * why.  cli_close() in any case. */
+/* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
+ * EXIT_OK or an exit code after printing an error (-1: the list of scenarios was printed). */
+int cli_open_options(const struct cli *c, struct gw_options *ret);
+
+/* Opens the context and takes a snapshot of the tiers.  Returns EXIT_OK, or an exit code after
+ * printing an error.  Call cli_close() in any case. */
 int cli_open(struct cli *c, unsigned tiers);
 void cli_close(struct cli *c);
 
-/* Does a driver call still hang?  Then the program must end without asking the driver again. */
+/* Returns true if a driver call still hangs.  The program must then end without calling the
+ * driver. */
 bool cli_stalled(const struct cli *c);
 
-/* Matches --gpu against the snapshot.  EXIT_OK, EXIT_USAGE or EXIT_NO_GPU, having said why. */
+/* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU after
+ * printing an error. */
 int cli_select(struct cli *c);
 
-/* What the state of the selected devices means for the exit code. */
-int cli_outcome(const struct cli *c);
+/* Returns the exit code that follows from the state of the selected devices. */
+int cli_device_exit_code(const struct cli *c);
 
-/* Prints what a person must know before the figures: that they are simulated, or why there are
- * none. */
-void cli_preface(const struct cli *c);
+/* Prints what a person must know first: that GPUs are simulated, or why there are none. */
+void cli_print_status(const struct cli *c);
 
-/* A JSON document: begin, render onto doc.json, end.  end writes it to standard output: EXIT_OK
- * or EXIT_FAILED, having said why. */
+/* A JSON document: begin, render into doc.json, end.  cli_document_end() writes it to standard
+ * output and returns EXIT_OK, or prints an error and returns EXIT_FAILED. */
 struct cli_document {
 	struct buf buf;
 	struct json json;
@@ -104,16 +111,15 @@ struct cli_document {
 void cli_document_begin(struct cli_document *doc, bool pretty);
 int cli_document_end(struct cli_document *doc);
 
-/* Sizes and states as people read them. */
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
-/* Values of options.  A count: text NULL (not given) leaves *ret alone.  EXIT_OK, or EXIT_USAGE having
- * said what --name takes. */
+/* Parse values of options.  cli_count() leaves *ret unchanged if text is NULL (not given).
+ * Return EXIT_OK, or print what --name takes and return EXIT_USAGE. */
 int cli_count(const char *name, const char *text, double least, double most, double *ret);
 int cli_celsius(const char *name, const char *text, double *ret);
 
-/* The words of a command parted by blanks, cut at size. */
+/* Joins the words of a command with blanks, cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
 
 #endif

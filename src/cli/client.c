@@ -1,23 +1,145 @@
 #include "client.h"
 
-#include "lookup.h"
-
+#include "base/clock.h"
 #include "base/http_message.h"
+#include "base/thread.h"
 
 #include <gpuward.h>
 
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#define STOP_GRACE_NS (400 * NS_PER_MS)
+
+void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop)
+{
+	*d = (struct deadline){ clock_mono_ns(clock_real()) + most_ns, stop, false };
+}
+
+void deadline_check_stop(struct deadline *d)
+{
+	uint64_t soon = clock_mono_ns(clock_real()) + STOP_GRACE_NS;
+
+	if (!d->stop || !d->stop->requested(d->stop->arg))
+		return;
+	d->stopped = true;
+	d->stop = NULL;
+	d->until_ns = d->until_ns < soon ? d->until_ns : soon;
+}
+
+int deadline_error(const struct deadline *d)
+{
+	return d->stopped ? -GW_E_STATE : -GW_E_TIMEOUT;
+}
+
+int deadline_poll(struct deadline *d, int fd, short events)
+{
+	for (;;) {
+		uint64_t now = clock_mono_ns(clock_real()), left;
+		struct pollfd fds[2] = { { fd, events, 0 }, { -1, POLLIN, 0 } };
+		struct timespec t;
+		int n;
+
+		deadline_check_stop(d);
+		fds[1].fd = d->stop ? d->stop->fd : -1;
+		left = d->until_ns > now ? d->until_ns - now : 0;
+		t = clock_timespec(left);
+		n = ppoll(fds, 2, &t, NULL);
+		if (n > 0 && fds[0].revents)
+			return 0;
+		if (n == 0)
+			return deadline_error(d);
+		if (n < 0 && errno != EINTR)
+			return -GW_E_IO;
+	}
+}
+
+struct lookup {
+	char host[512], port[32];
+	struct addrinfo *list;
+	int done_fd;
+	atomic_int owners; /* the caller and the thread: the last one frees it */
+};
+
+static const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+
+static void lookup_unref(struct lookup *q)
+{
+	if (atomic_fetch_sub(&q->owners, 1) > 1)
+		return;
+	if (q->list)
+		freeaddrinfo(q->list);
+	close(q->done_fd);
+	free(q);
+}
+
+static void *lookup_thread(void *arg)
+{
+	struct lookup *q = arg;
+
+	if (getaddrinfo(q->host, q->port, &hints, &q->list) != 0)
+		q->list = NULL;
+	eventfd_write(q->done_fd, 1);
+	lookup_unref(q);
+	return NULL;
+}
+
+/* A numeric address needs no thread. */
+static bool resolve_number(const char *host, const char *port, struct addrinfo **ret)
+{
+	struct addrinfo numeric = hints;
+
+	numeric.ai_flags = AI_NUMERICHOST;
+	return getaddrinfo(host, port, &numeric, ret) == 0;
+}
+
+int client_resolve(const char *host, const char *port, struct deadline *d,
+		   struct addrinfo **ret)
+{
+	struct lookup *q;
+	pthread_t thread;
+	int err;
+
+	if (resolve_number(host, port, ret))
+		return 0;
+	q = calloc(1, sizeof(*q));
+	if (!q || (q->done_fd = eventfd(0, EFD_CLOEXEC)) < 0) {
+		free(q);
+		return -GW_E_NOMEM;
+	}
+	snprintf(q->host, sizeof(q->host), "%s", host);
+	snprintf(q->port, sizeof(q->port), "%s", port);
+	atomic_init(&q->owners, 2);
+	if (thread_start(&thread, 0, lookup_thread, q) != 0) {
+		atomic_init(&q->owners, 1);
+		lookup_unref(q);
+		return -GW_E_NOMEM;
+	}
+	pthread_detach(thread);
+	err = deadline_poll(d, q->done_fd, POLLIN);
+	if (!err) {
+		*ret = q->list;
+		q->list = NULL;
+		err = *ret ? 0 : -GW_E_NODEV;
+	}
+	lookup_unref(q);
+	return err;
+}
+
 /* ---- the connection ---- */
 
-static int finish_connect(int fd, int result, struct deadline_wait *wait)
+static int finish_connect(int fd, int result, struct deadline *wait)
 {
 	socklen_t n = sizeof(int);
 	int err = errno;
@@ -25,7 +147,7 @@ static int finish_connect(int fd, int result, struct deadline_wait *wait)
 	if (result == 0)
 		return 0;
 	if (err == EINPROGRESS) {
-		int late = deadline_wait_wait(wait, fd, POLLOUT);
+		int late = deadline_poll(wait, fd, POLLOUT);
 
 		if (late)
 			return late;
@@ -38,7 +160,7 @@ static int finish_connect(int fd, int result, struct deadline_wait *wait)
 						    : -GW_E_IO;
 }
 
-static int connect_unix(const char *path, struct deadline_wait *wait, int *ret_fd)
+static int connect_unix(const char *path, struct deadline *wait, int *ret_fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int err;
@@ -57,7 +179,7 @@ static int connect_unix(const char *path, struct deadline_wait *wait, int *ret_f
 	return err;
 }
 
-static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret_fd)
+static int connect_tcp(const char *address, struct deadline *wait, int *ret_fd)
 {
 	struct addrinfo *list = NULL;
 	char host[512];
@@ -73,7 +195,7 @@ static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret
 		colon[-1] = '\0';
 		memmove(host, host + 1, strlen(host));
 	}
-	err = lookup(host, strrchr(address, ':') + 1, wait, &list);
+	err = client_resolve(host, strrchr(address, ':') + 1, wait, &list);
 	if (err)
 		return err;
 	err = -GW_E_NOENT;
@@ -92,7 +214,7 @@ static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret
 	return err;
 }
 
-static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
+static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 {
 	while (n > 0) {
 		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
@@ -101,7 +223,7 @@ static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
 			p += k;
 			n -= (size_t)k;
 		} else if (k < 0 && errno == EAGAIN) {
-			int err = deadline_wait_wait(wait, fd, POLLOUT);
+			int err = deadline_poll(wait, fd, POLLOUT);
 
 			if (err)
 				return err;
@@ -112,10 +234,11 @@ static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
 	return 0;
 }
 
-/* ---- the answer ---- */
+/* ---- the reply ---- */
 
-/* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
-static int receive(int fd, struct buf *out, struct deadline_wait *wait)
+/* Receives until the server closes the connection, or until the reply is complete: not every
+ * server closes. */
+static int receive_all(int fd, struct buf *out, struct deadline *wait)
 {
 	char part[16384];
 
@@ -127,7 +250,7 @@ static int receive(int fd, struct buf *out, struct deadline_wait *wait)
 		if (n > 0)
 			buf_add(out, part, (size_t)n);
 		else if (errno == EAGAIN) {
-			int err = deadline_wait_wait(wait, fd, POLLIN);
+			int err = deadline_poll(wait, fd, POLLIN);
 
 			if (err)
 				return err;
@@ -145,19 +268,19 @@ static bool is_local(const struct client_request *q)
 	return strncmp(q->address, "unix:", 5) == 0;
 }
 
-static int send_request(const struct client_request *q, struct deadline_wait *wait, int *ret_fd)
+static int send_request(const struct client_request *q, struct deadline *wait, int *ret_fd)
 {
 	struct buf request;
 	int fd = -1, err;
 
 	buf_init(&request, 1u << 20);
-	http_message_write(&request, &(struct http_message){ .method = q->method,
-							     .path = q->path,
-							     .host = is_local(q) ? "localhost"
-										 : q->address,
-							     .accept = q->accept,
-							     .token = q->token,
-							     .body = q->body });
+	http_message_write(&request,
+			   &(struct http_message){ .method = q->method,
+						   .path = q->path,
+						   .host = is_local(q) ? "localhost" : q->address,
+						   .accept = q->accept,
+						   .token = q->token,
+						   .body = q->body });
 	err = request.err   ? request.err
 	      : is_local(q) ? connect_unix(q->address + 5, wait, &fd)
 			    : connect_tcp(q->address, wait, &fd);
@@ -171,14 +294,13 @@ static int send_request(const struct client_request *q, struct deadline_wait *wa
 	return err;
 }
 
-static int await_answer(int fd, struct deadline_wait *wait, int *ret_status,
-			struct buf *ret_body)
+static int receive_reply(int fd, struct deadline *wait, int *ret_status, struct buf *ret_body)
 {
 	struct buf raw;
 	int err;
 
-	buf_init(&raw, CLIENT_ANSWER_MAX + 65536);
-	err = receive(fd, &raw, wait);
+	buf_init(&raw, CLIENT_REPLY_MAX + 65536);
+	err = receive_all(fd, &raw, wait);
 	if (!err)
 		err = http_message_read(&raw, ret_status, ret_body);
 	buf_done(&raw);
@@ -188,27 +310,27 @@ static int await_answer(int fd, struct deadline_wait *wait, int *ret_status,
 
 int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd)
 {
-	struct deadline_wait wait;
+	struct deadline wait;
 
-	deadline_wait_begin(&wait, timeout_ns, q->asker);
+	deadline_init(&wait, timeout_ns, q->stop);
 	return send_request(q, &wait, ret_fd);
 }
 
-int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
+int client_reply(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
 {
-	struct deadline_wait wait;
+	struct deadline wait;
 
-	deadline_wait_begin(&wait, timeout_ns, NULL);
-	return await_answer(fd, &wait, ret_status, ret_body);
+	deadline_init(&wait, timeout_ns, NULL);
+	return receive_reply(fd, &wait, ret_status, ret_body);
 }
 
-int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
-	       struct buf *ret_body)
+int client_request_reply(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
+			 struct buf *ret_body)
 {
-	struct deadline_wait wait;
+	struct deadline wait;
 	int fd, err;
 
-	deadline_wait_begin(&wait, timeout_ns, q->asker);
+	deadline_init(&wait, timeout_ns, q->stop);
 	err = send_request(q, &wait, &fd);
-	return err ? err : await_answer(fd, &wait, ret_status, ret_body);
+	return err ? err : receive_reply(fd, &wait, ret_status, ret_body);
 }

@@ -1,35 +1,70 @@
-/* client: one request to an HTTP server, and its answer.
+/* client: sends one request to an HTTP server and reads the reply.
  *
- * HTTP/1.1 without TLS, over TCP or a UNIX socket, one request a connection, a deadline, an answer of at most
- * 16 MiB, whole or in pieces.  It follows no redirection. */
+ * It speaks HTTP/1.1 without TLS over TCP or a UNIX socket, one request per connection, with a
+ * deadline.  A reply has at most 16 MiB, with a length or chunked.  Redirections are not
+ * followed. */
 #ifndef GW_CLI_CLIENT_H
 #define GW_CLI_CLIENT_H
 
-#include "deadline_wait.h"
-
 #include "base/buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#define CLIENT_ANSWER_MAX (16u << 20)
+/* A wait with a deadline.  If `stop` requests the end meanwhile (Ctrl-C), the wait becomes
+ * short: a reply that is on its way still arrives, but a silent server does not block. */
+struct deadline_stop {
+	bool (*requested)(void *arg);
+	void *arg;
+	int fd; /* call requested() again when it is readable */
+};
+
+struct deadline {
+	uint64_t until_ns;                /* monotonic */
+	const struct deadline_stop *stop; /* NULL: none, or the stop was requested */
+	bool stopped;
+};
+
+void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop);
+
+/* Shortens the deadline if the stop is requested. */
+void deadline_check_stop(struct deadline *d);
+
+/* Waits for events of fd.  Returns 0, -GW_E_IO, or the error of deadline_error(). */
+int deadline_poll(struct deadline *d, int fd, short events);
+
+/* Returns the error for a deadline that is over: -GW_E_TIMEOUT, or -GW_E_STATE if it was
+ * stopped. */
+int deadline_error(const struct deadline *d);
+
+/* Resolves the addresses of a host in a thread: a name server that does not answer blocks
+ * getaddrinfo() without a limit, and then the thread is left behind.  Returns 0, and the caller
+ * frees *ret with freeaddrinfo(); or -GW_E_NODEV (no such host), -GW_E_NOMEM, or the error of
+ * deadline_poll(). */
+struct addrinfo;
+int client_resolve(const char *host, const char *port, struct deadline *d,
+		   struct addrinfo **ret);
+
+#define CLIENT_REPLY_MAX (16u << 20)
 
 struct client_request {
 	const char *address; /* "HOST:PORT" or "unix:PATH" */
 	const char *method, *path;
-	const char *accept;                      /* what kind of document   */
-	const char *token;                       /* NULL or "": none        */
-	const char *body;                        /* JSON; NULL: none        */
-	const struct deadline_wait_asker *asker; /* who may end the waiting; NULL: nobody */
+	const char *accept;               /* media types */
+	const char *token;                /* NULL or "": none        */
+	const char *body;                 /* JSON; NULL: none        */
+	const struct deadline_stop *stop; /* may end the wait early; NULL: none */
 };
 
-/* 0 whatever the status is, and the body is added to *ret_body, whose limit holds; else -GW_E_NOENT (nobody
- * listens), -GW_E_NODEV (no such host), -GW_E_ARG (no address), -GW_E_PERM, -GW_E_TIMEOUT, -GW_E_STATE (somebody asked us to end), -GW_E_SIZE,
- * -GW_E_IO or -GW_E_PARSE (it is no answer of HTTP). */
-int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
-	       struct buf *ret_body);
+/* Returns 0 for any status and adds the body to *ret_body.  Errors: -GW_E_NOENT (no server
+ * listens), -GW_E_NODEV (no such host), -GW_E_ARG (no address), -GW_E_PERM, -GW_E_TIMEOUT,
+ * -GW_E_STATE (stopped early), -GW_E_SIZE, -GW_E_IO or -GW_E_PARSE (no HTTP reply). */
+int client_request_reply(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
+			 struct buf *ret_body);
 
-/* The same in two steps, for who has something to do meanwhile: 0 and *ret_fd, which client_answer() closes. */
+/* The same in two steps, so that the caller can do something in between.  client_reply() closes
+ * the descriptor of client_send(). */
 int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd);
-int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body);
+int client_reply(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body);
 
 #endif

@@ -1,7 +1,7 @@
-/* completion: prints what a shell needs to complete our commands and options.
+/* completion: prints a completion script for a shell.
  *
- * Made of the same tables that are parsed, so that there is nothing to keep in step.  What a
- * value may be follows from its type and its metavar: choices, files, folders, GPUs, scenarios. */
+ * The script is made from the option tables that are also parsed.  The type and the metavar of
+ * an option decide what its value may be: choices, files, folders, GPUs, scenarios. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #define SCENARIOS \
 	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
 
-enum value { NOTHING, ANYTHING, WORDS, FILES, FOLDERS, GPUS, WORLDS };
+enum value { NOTHING, ANYTHING, WORDS, FILES, FOLDERS, GPUS, SCENARIO };
 
 static enum value value_of(const struct option *o)
 {
@@ -22,7 +22,7 @@ static enum value value_of(const struct option *o)
 	if (o->metavar && strcmp(o->metavar, "SEL") == 0)
 		return GPUS;
 	if (o->metavar && strcmp(o->metavar, "SCENARIO") == 0)
-		return WORLDS;
+		return SCENARIO;
 	if (o->metavar && strcmp(o->metavar, "DIR") == 0)
 		return FOLDERS;
 	if (o->metavar && (strcmp(o->metavar, "FILE") == 0 || strcmp(o->metavar, "PATH") == 0))
@@ -30,14 +30,14 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-static void words(const struct option *o, char between)
+static void print_choices(const struct option *o, char between)
 {
 	for (unsigned i = 0; o->choices[i]; i++)
 		printf("%s%.1s", o->choices[i], o->choices[i + 1] ? &between : "");
 }
 
-/* First sentence or clause of a help text, without what a shell would read as its own. */
-static void brief(const char *help, const char *shell_eats)
+/* Prints the first clause of a help text without characters that are special to the shell. */
+static void print_brief(const char *help, const char *shell_eats)
 {
 	size_t n = strcspn(help, ";(");
 
@@ -66,7 +66,7 @@ static void bash_value(const struct option *o)
 	switch (v) {
 	case WORDS:
 		printf("compgen -W \"");
-		words(o, ' ');
+		print_choices(o, ' ');
 		printf("\" -- \"$cur\"");
 		break;
 	case FILES: printf("compgen -f -- \"$cur\""); break;
@@ -74,9 +74,9 @@ static void bash_value(const struct option *o)
 	case GPUS:
 		printf("compgen -W \"visible $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"", UUIDS);
 		break;
-	case WORLDS:
-		printf("compgen -W \"help $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"; "
-		       "compgen -f -X '!*.toml' -- \"$cur\"",
+	case SCENARIO:
+		printf("compgen -W \"help $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"; compgen -f "
+		       "-X '!*.toml' -- \"$cur\"",
 		       SCENARIOS);
 		break;
 	default: printf(":"); break;
@@ -90,7 +90,7 @@ static void bash_values(const struct option *t)
 		bash_value(t);
 }
 
-static void bash(void)
+static void print_bash(void)
 {
 	printf("# bash completion for gpuward, printed by `gpuward completion bash`\n"
 	       "_gpuward() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} "
@@ -100,7 +100,7 @@ static void bash(void)
 	printf("help\"\n\tlocal options=\"");
 	bash_names(cli_common_options);
 	printf("\"\n\tlocal command=\"\" i\n\n"
-	       "\t# \"--simulate=NAME\" comes as three words: bash breaks at '='.\n"
+	       "\t# bash splits \"--simulate=NAME\" into three words at '='.\n"
 	       "\tif [[ $cur == \"=\" ]]; then\n\t\tcur=\"\"\n"
 	       "\telif [[ $prev == \"=\" ]]; then\n\t\tprev=${COMP_WORDS[COMP_CWORD - "
 	       "2]}\n\tfi\n"
@@ -148,7 +148,7 @@ static void zsh_options(const struct option *t)
 		else
 			printf("--%s", t->name);
 		printf("%s[", t->type == OPTION_OPTIONAL ? "=-" : "");
-		brief(t->help, "'[]:");
+		print_brief(t->help, "'[]:");
 		printf("]");
 		if (value_of(t) != NOTHING)
 			printf("%s:%s:", t->type == OPTION_OPTIONAL ? ":" : "",
@@ -156,20 +156,20 @@ static void zsh_options(const struct option *t)
 		switch (value_of(t)) {
 		case WORDS:
 			putchar('(');
-			words(t, ' ');
+			print_choices(t, ' ');
 			putchar(')');
 			break;
 		case FILES: printf("_files"); break;
 		case FOLDERS: printf("_files -/"); break;
 		case GPUS: printf("_gpuward_gpus"); break;
-		case WORLDS: printf("_gpuward_scenarios"); break;
+		case SCENARIO: printf("_gpuward_scenarios"); break;
 		default: break;
 		}
 		printf("'\n");
 	}
 }
 
-static void zsh(void)
+static void print_zsh(void)
 {
 	printf("#compdef gpuward\n# zsh completion, printed by `gpuward completion zsh`\n"
 	       "_gpuward_gpus() {\n\tcompadd visible ${(f)\"$(gpuward %s)\"}\n}\n"
@@ -193,7 +193,7 @@ static void zsh(void)
 	printf("\tesac\n\t_arguments -S $options '1:command:((");
 	for (unsigned i = 0; cli_commands[i]; i++) {
 		printf("%s\\:\"", cli_commands[i]->name);
-		brief(cli_commands[i]->summary, "'\":()");
+		print_brief(cli_commands[i]->summary, "'\":()");
 		printf("\" ");
 	}
 	printf("help\\:\"the help\"))' '*::argument:_default'\n}\n_gpuward \"$@\"\n");
@@ -201,7 +201,7 @@ static void zsh(void)
 
 /* ---- fish ---- */
 
-/* The commands to which a common option means nothing. */
+/* Excludes the commands on which a common option has no effect. */
 static void fish_unless(const struct option *o)
 {
 	bool any = false;
@@ -232,22 +232,22 @@ static void fish_options(const struct option *t, const char *command)
 		case NOTHING: break;
 		case WORDS:
 			printf(" -x -a '");
-			words(t, ' ');
+			print_choices(t, ' ');
 			putchar('\'');
 			break;
 		case FILES: printf(" -r -F"); break;
 		case FOLDERS: printf(" -x -a '(__fish_complete_directories)'"); break;
 		case GPUS: printf(" -x -a \"visible ($uuids)\""); break;
-		case WORLDS: printf(" -a \"help ($scenarios)\""); break;
+		case SCENARIO: printf(" -a \"help ($scenarios)\""); break;
 		case ANYTHING: printf(t->type == OPTION_OPTIONAL ? "" : " -x"); break;
 		}
 		printf(" -d '");
-		brief(t->help, "'\\");
+		print_brief(t->help, "'\\");
 		printf("'\n");
 	}
 }
 
-static void fish(void)
+static void print_fish(void)
 {
 	printf("# fish completion for gpuward, printed by `gpuward completion fish`\n"
 	       "set -l uuids \"gpuward list --json 2>/dev/null | sed -n 's/^ *\\\"uuid\\\": "
@@ -259,10 +259,9 @@ static void fish(void)
 	printf(" help\n");
 	for (unsigned i = 0; cli_commands[i]; i++) {
 		printf("complete -c gpuward -f -n \"not __fish_seen_subcommand_from "
-		       "$commands\" -a "
-		       "%s -d '",
+		       "$commands\" -a %s -d '",
 		       cli_commands[i]->name);
-		brief(cli_commands[i]->summary, "'\\");
+		print_brief(cli_commands[i]->summary, "'\\");
 		printf("'\n");
 	}
 	fish_options(cli_common_options, NULL);
@@ -270,32 +269,31 @@ static void fish(void)
 		fish_options(cli_commands[i]->options, cli_commands[i]->name);
 }
 
-static int run(struct cli *c)
+static int completion_run(struct cli *c)
 {
 	static const struct {
 		const char *name;
 		void (*print)(void);
-	} shells[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
+	} shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
 
 	for (unsigned i = 0; c->argc == 1 && i < 3; i++)
 		if (strcmp(c->argv[0], shells[i].name) == 0) {
 			shells[i].print();
 			return EXIT_OK;
 		}
-	cli_error("completion wants the name of a shell: bash, zsh or fish");
-	return EXIT_USAGE;
+	return cli_usage("name a shell: gpuward completion bash, zsh or fish");
 }
 
 const struct command command_completion = {
 	.name = "completion",
-	.summary = "what a shell needs to complete commands and options",
-	.description =
-		"Prints a script for bash, zsh or fish. An installed gpuward has them where "
-		"the shells look; this is for one that runs from a build folder.",
+	.summary = "print a completion script for a shell",
+	.description = "Prints a completion script for bash, zsh or fish. An installed gpuward "
+		       "already has these scripts where the shells look; use this command to "
+		       "run gpuward from a build folder.",
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",
 	.offline = true,
 	.one_form = true,
-	.run = run,
+	.run = completion_run,
 };

@@ -1,4 +1,4 @@
-/* config: is the configuration of the service good, and what does it come to? */
+/* config: checks and prints the configuration of the service. */
 #include "cli.h"
 #include "output.h"
 
@@ -15,24 +15,21 @@ struct given {
 
 static const struct option options[] = {
 	{ "origin", 0, OPTION_FLAG, offsetof(struct given, origin), NULL,
-	  "print: beside each value where it came from", NULL, NULL },
+	  "print: show where each value comes from", NULL, NULL },
 	{ "example", 0, OPTION_FLAG, offsetof(struct given, example), NULL,
-	  "print: with defaults as comments, for a file to begin with", NULL, NULL },
+	  "print: write the defaults as comments, as a start for a new file", NULL, NULL },
 	{ "config", 0, OPTION_TEXT, offsetof(struct given, config), "FILE",
-	  "the same as FILE, spelled as for gpuward serve", NULL, NULL },
+	  "the same as the argument FILE; spelled as in gpuward serve", NULL, NULL },
 	{ .name = NULL },
 };
 
-/* What was read, and all that was found. */
 struct reading {
 	struct config config;
 	struct config_faults faults;
 	int err;
 };
 
-/* ---- for people ---- */
-
-static void tell(const struct config_faults *f, bool warnings)
+static void print_faults(const struct config_faults *f, bool warnings)
 {
 	for (unsigned i = 0; i < f->count; i++) {
 		struct buf line;
@@ -52,13 +49,13 @@ static int check_text(const struct cli *c, const struct reading *r)
 {
 	const char *files = config_files(&r->config);
 
-	tell(&r->faults, !c->quiet);
+	print_faults(&r->faults, !c->quiet);
 	if (r->err)
 		return EXIT_USAGE;
 	if (!c->quiet && *files)
-		printf("%s: good\n", files);
+		printf("%s: ok\n", files);
 	else if (!c->quiet)
-		printf("no file was found; the defaults are good\n");
+		printf("no configuration file found; the defaults are used\n");
 	return EXIT_OK;
 }
 
@@ -68,7 +65,7 @@ static int print_text(const struct cli *c, const struct reading *r)
 	struct buf out;
 	int code;
 
-	tell(&r->faults, !c->quiet);
+	print_faults(&r->faults, !c->quiet);
 	if (r->err)
 		return EXIT_USAGE;
 	buf_init(&out, (size_t)1 << 24);
@@ -81,8 +78,6 @@ static int print_text(const struct cli *c, const struct reading *r)
 	return code;
 }
 
-/* ---- JSON ---- */
-
 static void fault_json(struct json *j, const struct config_fault *f)
 {
 	struct config_fault bare = *f;
@@ -93,7 +88,7 @@ static void fault_json(struct json *j, const struct config_fault *f)
 	bare.warning = false;
 	if (file)
 		bare.at = (struct config_place){ 0 };
-	config_fault_text(&text, &bare); /* a variable or a flag is named by the message */
+	config_fault_text(&text, &bare); /* the message names the variable or option */
 	json_object(j, NULL);
 	json_string(j, "file", file ? f->at.name : NULL);
 	if (f->at.line) {
@@ -118,7 +113,7 @@ static void faults_json(struct json *j, const char *key, const struct config_fau
 	json_array_end(j);
 }
 
-static int json_form(const struct reading *r, bool values)
+static int print_json(const struct reading *r, bool values)
 {
 	struct cli_document doc;
 	int code;
@@ -141,7 +136,7 @@ static int json_form(const struct reading *r, bool values)
 	return code == EXIT_OK && r->err ? EXIT_USAGE : code;
 }
 
-static int run(struct cli *c)
+static int config_run(struct cli *c)
 {
 	bool check = c->argc >= 1 && strcmp(c->argv[0], "check") == 0;
 	bool print = c->argc >= 1 && strcmp(c->argv[0], "print") == 0;
@@ -149,30 +144,23 @@ static int run(struct cli *c)
 	struct reading *r;
 	int code;
 
-	if ((!check && !print) || c->argc > 2 || (g->config && c->argc == 2)) {
-		cli_error("config wants check or print, and perhaps one file: gpuward config "
-			  "check FILE");
-		return EXIT_USAGE;
-	}
-	if (check && (g->origin || g->example)) {
-		cli_error("%s is for config print", g->origin ? "--origin" : "--example");
-		return EXIT_USAGE;
-	}
-	if (g->origin && g->example) {
-		cli_error("--origin and --example exclude each other");
-		return EXIT_USAGE;
-	}
+	if ((!check && !print) || c->argc > 2 || (g->config && c->argc == 2))
+		return cli_usage(
+			"usage: gpuward config check [FILE] or gpuward config print [FILE]");
+	if (check && (g->origin || g->example))
+		return cli_usage("%s works only with config print",
+				 g->origin ? "--origin" : "--example");
+	if (g->origin && g->example)
+		return cli_usage("--origin and --example exclude each other: give one of them");
 	r = calloc(1, sizeof(*r));
-	if (!r) {
-		cli_error("there is no memory");
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_fail("out of memory");
 	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : g->config, NULL, 0,
 			     &r->faults);
 	if (check && !r->err)
 		r->err = config_read_files(&r->config, &r->faults);
 	if (c->json)
-		code = json_form(r, print);
+		code = print_json(r, print);
 	else
 		code = check ? check_text(c, r) : print_text(c, r);
 	config_done(&r->config);
@@ -183,12 +171,11 @@ static int run(struct cli *c)
 
 const struct command command_config = {
 	.name = "config",
-	.summary = "checks and prints the configuration of the service",
-	.description =
-		"Reads the configuration as gpuward serve does: FILE, or without one the "
-		"files in their usual places, then the environment. check says what is wrong "
-		"with it, all of it, each with its line; print writes what it comes to as a "
-		"file with comments.",
+	.summary = "check or print the configuration of the service",
+	.description = "Reads the configuration as gpuward serve does: FILE, or else the files "
+		       "in their usual places, then environment variables. check reports every "
+		       "mistake with its line. print writes the resulting configuration as a "
+		       "file with comments.",
 	.examples = "  gpuward config check\n"
 		    "  gpuward config check /tmp/gpuward.toml\n"
 		    "  gpuward config print --origin\n"
@@ -197,5 +184,5 @@ const struct command command_config = {
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.run = run,
+	.run = config_run,
 };

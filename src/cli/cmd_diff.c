@@ -182,7 +182,7 @@ static void section_title(const struct difference_row *row, char *out, size_t si
 static unsigned room_for_changes(const struct table *t)
 {
 	bool left[TABLE_COLUMNS_MAX];
-	unsigned width = table_left_out(t, term_width(), left);
+	unsigned width = table_hidden(t, term_width(), left);
 
 	return width && left[CHANGE] ? width : 0;
 }

@@ -1,8 +1,257 @@
-/* doctor: what is wrong and what to do, worded by the table of causes. */
-#include "privileges.h"
+/* doctor: what is wrong and how to fix it; the sentences come from cause.def.
+ *
+ * It also checks which features of the guard work with the permissions of this user: it queries
+ * the kernel, the driver's library and the companion, and changes nothing. */
+#include "cli.h"
 
+#include "base/clock.h"
+#include "daemon/config.h"
+#include "daemon/guard_config.h"
+#include "guard/proc_visibility.h"
+#include "guard/worker/checkpoint.h"
+#include "guard/worker/companion.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#define COMPANION_TIMEOUT_NS (3 * NS_PER_S)
+
+/* From capabilities(7). */
+enum { CAP_KILL = 5 };
+
+#define USE_COMPANION                                                              \
+	"Run the service as root, or use gpuward-companion(8): guard.companion = " \
+	"\"" COMPANION_SOCKET "\"."
+
+struct privilege_check {
+	const struct cli *cli;
+	uint64_t capabilities;
+	char socket[256]; /* "": no companion is configured */
+	bool companion;   /* it answers and accepts this user */
+	char hidden
+		[PROC_VISIBILITY_TEXT]; /* what the packaged service cannot see; "": nothing */
+};
+
+static void set_result(struct render_privilege *p, bool have, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void set_result(struct render_privilege *p, bool have, const char *fmt, ...)
+{
+	va_list ap;
+
+	p->have = have;
+	va_start(ap, fmt);
+	vsnprintf(p->message, sizeof(p->message), fmt, ap);
+	va_end(ap);
+}
+
+static bool has_capability(const struct privilege_check *l, unsigned capability)
+{
+	return l->capabilities >> capability & 1;
+}
+
+/* ---- one function per permission ---- */
+
+static void companion(struct privilege_check *l, struct render_privilege *p)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + COMPANION_TIMEOUT_NS;
+
+	if (!l->socket[0]) {
+		set_result(p, geteuid() == 0,
+			   "no companion is configured: the guard has only the permissions of "
+			   "its own user%s",
+			   geteuid() == 0 ? ", which is root here" : "");
+		return;
+	}
+	l->companion = companion_reach(l->socket, until, p->message, sizeof(p->message)) == 0;
+	if (l->companion)
+		set_result(p, true, "%s answers", l->socket);
+	p->have = l->companion;
+}
+
+static void signals(struct privilege_check *l, struct render_privilege *p)
+{
+	if (l->companion)
+		set_result(p, true,
+			   "the companion sends the signals that its configuration allows");
+	else if (has_capability(l, CAP_KILL))
+		set_result(p, true, "this user has CAP_KILL");
+	else
+		set_result(
+			p, false,
+			"without CAP_KILL the guard can signal only processes of its own user");
+}
+
+static void units(struct privilege_check *l, struct render_privilege *p)
+{
+	if (l->companion)
+		set_result(p, true,
+			   "the companion stops and starts the units that its configuration "
+			   "allows");
+	else if (geteuid() == 0)
+		set_result(p, true, "this user is root");
+	else
+		set_result(p, false, "this user needs a polkit rule to stop units");
+}
+
+/* Returns the first GPU without persistence mode, or -1.  A checkpointed process would die
+ * there. */
+static int without_persistence(const struct cli *c)
+{
+	double v;
+
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		if (gw_device_value(gw_snapshot_device(c->snap, i), GW_Q_PERSISTENCE, &v) ==
+			    GW_HAVE &&
+		    v == 0)
+			return (int)i;
+	return -1;
+}
+
+static void checkpoints(struct privilege_check *l, struct render_privilege *p)
+{
+	int off = without_persistence(l->cli);
+
+	if (checkpoint_usable(p->message, sizeof(p->message)) != 0) {
+		p->have = false;
+		p->remedy = "Install NVIDIA driver 570 or newer.";
+	} else if (off >= 0) {
+		set_result(p, false, "persistence mode is off on GPU %d", off);
+		p->remedy = "As root: nvidia-smi -pm 1.";
+	} else if (l->companion) {
+		set_result(p, true,
+			   "the companion checkpoints the processes that its configuration "
+			   "allows");
+	} else {
+		set_result(p, geteuid() == 0,
+			   geteuid() == 0 ? "this user is root"
+					  : "processes of other users need root");
+	}
+}
+
+/* The user is often root while the service is not: also report what the service would miss. */
+static void programs(struct privilege_check *l, struct render_privilege *p)
+{
+	static const char *const which[] = {
+		[0] = "this user cannot see which programs other users run, nor which process "
+		      "owns a port",
+		[PROC_VISIBILITY_PROGRAMS] =
+			"this user sees which programs other users run, but not which process "
+			"owns a port: that also needs CAP_DAC_READ_SEARCH",
+		[PROC_VISIBILITY_ALL] = "this user sees both",
+	};
+	unsigned visible = proc_visibility_now();
+
+	set_result(p, visible == PROC_VISIBILITY_ALL, "%s%s%.300s", which[visible],
+		   visible == PROC_VISIBILITY_ALL && *l->hidden ? "; in the packaged service, "
+								: "",
+		   visible == PROC_VISIBILITY_ALL ? l->hidden : "");
+}
+
+static void kernel_log(struct privilege_check *l, struct render_privilege *p)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	(void)l;
+	set_result(p, fd >= 0, "/dev/kmsg: %s", fd >= 0 ? "readable" : strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static void device_opens(struct privilege_check *l, struct render_privilege *p)
+{
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	bool good = fd >= 0 && inotify_add_watch(fd, "/dev", IN_CREATE) >= 0;
+
+	(void)l;
+	set_result(p, good, "inotify: %s", good ? "available" : strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static const struct {
+	const char *key, *feature, *remedy;
+	void (*check)(struct privilege_check *l, struct render_privilege *p);
+} permissions[] = {
+	{ "companion", "actions that the guard's own user may not do",
+	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
+	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
+	  "kind checkpoint, systemd or signal.",
+	  companion },
+	{ "signal", "kind \"signal\" and levels 5 and 6 for workers of other users",
+	  USE_COMPANION, signals },
+	{ "unit", "kind \"systemd\" and level 4: stopping and starting units", USE_COMPANION,
+	  units },
+	{ "checkpoint", "kind \"checkpoint\" for workers of other users", USE_COMPANION,
+	  checkpoints },
+	{ "programs", "match.exe and match.port for processes of other users",
+	  "Use match.unit, match.cgroup, match.command or match.name, or give the service "
+	  "CAP_SYS_PTRACE, and for ports CAP_DAC_READ_SEARCH.",
+	  programs },
+	{ "kernel_log", "GPU errors (Xid) from before the service started",
+	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", kernel_log },
+	{ "device_opens", "immediate reaction when a process opens a GPU",
+	  "Raise fs.inotify.max_user_instances or max_user_watches. Without it the guard still "
+	  "checks every 100 ms.",
+	  device_opens },
+};
+#define PRIVILEGES (sizeof(permissions) / sizeof(permissions[0]))
+
+static uint64_t capabilities(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long long set = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &set) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return set;
+}
+
+/* Ignores mistakes in the configuration: `gpuward config check` reports them. */
+static void read_config(struct privilege_check *l)
+{
+	struct guard_settings guard;
+	char unused[2000];
+	struct config c;
+	int err = config_load_rest(&c, unused, sizeof(unused));
+
+	if (c.guard_companion)
+		snprintf(l->socket, sizeof(l->socket), "%s", c.guard_companion);
+	if (!err && guard_config_make(&c, &guard) == 0) {
+		if (!proc_visibility_missing(&guard.policy, 0, l->hidden))
+			l->hidden[0] = '\0';
+		guard_settings_done(&guard);
+	}
+	config_done(&c);
+}
+
+/* Fills the rows and returns their number; 0 if the GPUs are not those of this machine. */
+static unsigned privileges_check(const struct cli *c, struct render_privilege *row)
+{
+	struct privilege_check l = { .cli = c, .capabilities = capabilities() };
+	unsigned n = 0;
+
+	if (c->root || gw_snapshot_status(c->snap)->simulated)
+		return 0;
+	read_config(&l);
+	for (; n < PRIVILEGES; n++) {
+		row[n] = (struct render_privilege){ .key = permissions[n].key,
+						    .feature = permissions[n].feature,
+						    .remedy = permissions[n].remedy };
+		permissions[n].check(&l, &row[n]);
+	}
+	return n;
+}
 
 #define REMEDY_COLUMN 9
 
@@ -11,15 +260,17 @@ static void print_finding(const struct cli *c, const struct gw_finding *f)
 	static const struct {
 		const char *word;
 		enum term_style style;
-	} looks[] = { { "ok", TERM_GOOD }, { "note", TERM_WARN }, { "PROBLEM", TERM_BAD } };
+	} severities[] = { { "ok", TERM_GOOD },
+			   { "note", TERM_WARN },
+			   { "PROBLEM", TERM_BAD } };
 	const char *remedy = gw_cause_info(f->cause)->remedy;
 	char left[64], where[24] = "", text[sizeof(f->detail) + sizeof(where)];
 
 	if (f->device >= 0)
 		snprintf(where, sizeof(where),
 			 "GPU %u: ", gw_snapshot_device(c->snap, (unsigned)f->device)->index);
-	snprintf(left, sizeof(left), "%s%s%s", term_on(looks[f->severity].style),
-		 looks[f->severity].word, term_off());
+	snprintf(left, sizeof(left), "%s%s%s", term_on(severities[f->severity].style),
+		 severities[f->severity].word, term_off());
 	snprintf(text, sizeof(text), "%s%s", where, f->detail);
 	term_wrap(left, REMEDY_COLUMN, text, term_width());
 	if (*remedy)
@@ -59,7 +310,7 @@ static void print_facts(const struct cli *c)
 	putchar('\n');
 }
 
-static unsigned problems(const struct gw_diagnosis *g)
+static unsigned count_problems(const struct gw_diagnosis *g)
 {
 	unsigned n = 0;
 
@@ -68,13 +319,13 @@ static unsigned problems(const struct gw_diagnosis *g)
 	return n;
 }
 
-/* What is there is one line; what is missing says what it disables and what to do. */
+/* A permission that is present takes one line; a missing one also shows the remedy. */
 static void print_privileges(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
 
 	if (n > 0)
-		printf("\nThe guard, as this user:\n");
+		printf("\nPermissions of the guard, if it runs as this user:\n");
 	for (unsigned i = 0; i < n; i++) {
 		const char *word = p[i].have ? "ok" : "missing";
 		char left[64];
@@ -88,7 +339,7 @@ static void print_privileges(const struct render_privilege *p, unsigned n)
 	}
 }
 
-/* Rights that are missing break nothing; which features they take away is not left unsaid. */
+/* Prints the last line.  Missing permissions are no problem, but they disable features. */
 static void print_end(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
@@ -98,11 +349,11 @@ static void print_end(const struct render_privilege *p, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		missing += !p[i].have;
 	if (!missing) {
-		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
+		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to fix.", term_off());
 		return;
 	}
 	len = (size_t)snprintf(text, sizeof(text),
-			       "Nothing broken; %u right%s missing for: ", missing,
+			       "No problems found. %u permission%s missing: ", missing,
 			       missing == 1 ? " is" : "s are");
 	for (unsigned i = 0, said = 0; i < n && len < sizeof(text); i++)
 		if (!p[i].have)
@@ -119,22 +370,21 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 	unsigned n;
 
 	if (gw_snapshot_status(c->snap)->simulated)
-		printf("%s SIMULATED %s nothing below is about real GPUs\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 	print_facts(c);
 	for (unsigned i = 0; i < gw_diagnosis_count(g); i++) {
 		const struct gw_finding *f = gw_diagnosis_get(g, i);
 
 		print_finding(c, f);
 	}
-	n = privileges_look(c, row);
+	n = privileges_check(c, row);
 	print_privileges(row, n);
-	if (problems(g) == 0)
+	if (count_problems(g) == 0)
 		print_end(row, n);
 	return EXIT_OK;
 }
 
-static int show(const struct cli *c, const struct gw_diagnosis *g)
+static int print_diagnosis(const struct cli *c, const struct gw_diagnosis *g)
 {
 	struct render_privilege row[PRIVILEGES];
 	struct cli_document doc;
@@ -142,25 +392,23 @@ static int show(const struct cli *c, const struct gw_diagnosis *g)
 	if (!c->json)
 		return print_text(c, g);
 	cli_document_begin(&doc, true);
-	render_diagnosis(&doc.json, g, c->snap, row, privileges_look(c, row));
+	render_diagnosis(&doc.json, g, c->snap, row, privileges_check(c, row));
 	return cli_document_end(&doc);
 }
 
-static int run(struct cli *c)
+static int doctor_run(struct cli *c)
 {
 	struct gw_diagnosis *g;
 	int code = cli_open(c, GW_TIERS_COMMON);
 
 	if (code != EXIT_OK)
 		return code;
-	if (gw_diagnosis_new(c->snap, &g) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
-	code = show(c, g);
+	if (gw_diagnosis_new(c->snap, &g) != 0)
+		return cli_no_memory();
+	code = print_diagnosis(c, g);
 	if (code == EXIT_OK)
-		code = cli_outcome(c);
-	if (code == EXIT_OK && problems(g))
+		code = cli_device_exit_code(c);
+	if (code == EXIT_OK && count_problems(g))
 		code = EXIT_PARTIAL;
 	gw_diagnosis_free(g);
 	return code;
@@ -168,15 +416,13 @@ static int run(struct cli *c)
 
 const struct command command_doctor = {
 	.name = "doctor",
-	.summary = "what is missing on this machine and how to mend it",
+	.summary = "find problems on this machine and say how to fix them",
 	.description =
-		"Looks at the library, the driver, the devices, permissions, containers, "
-		"sensors and what the guard may do as this user, and "
-		"says for each thing that is not as it should be what to do about it. Exit "
-		"status: "
-		"0 when nothing is broken (no GPU at all is not broken), 3 when no GPU can be "
-		"reached because something is, 4 when some GPU has a problem.",
+		"Checks the library, the driver, the devices, permissions, containers, "
+		"sensors, and what the guard may do as this user. For each problem it prints "
+		"how to fix it. Exit status: 0 if nothing is broken (a machine without a GPU "
+		"is not broken), 3 if a problem hides all GPUs, 4 if some GPU has a problem.",
 	.examples = "  gpuward doctor\n"
 		    "  gpuward doctor --simulate=version-mismatch\n",
-	.run = run,
+	.run = doctor_run,
 };

@@ -1,11 +1,11 @@
-/* env: the facts that make a measurement repeatable. */
+/* env: facts about the machine that a measurement needs to be repeatable. */
 #include "cli.h"
-#include "figure.h"
+#include "output.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void heading(const char *text)
+static void print_heading(const char *text)
 {
 	printf("%s%s%s\n", term_on(TERM_BOLD), text, term_off());
 }
@@ -28,7 +28,7 @@ static void print_device(const struct cli *c, const struct gw_device *d)
 	char title[32];
 
 	snprintf(title, sizeof(title), "gpu %u", d->index);
-	heading(title);
+	print_heading(title);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (gw_device_text(d, t))
 			figure_line(gw_text_key(t), "%s", gw_device_text(d, t));
@@ -51,18 +51,18 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	const char *section = "";
 
-	cli_preface(c);
+	cli_print_status(c);
 	for (unsigned i = 0; i < gw_environment_count(env); i++) {
 		const struct gw_fact *f = gw_environment_get(env, i);
 
 		if (f->absence != GW_HAVE && !c->verbose)
 			continue;
 		if (strcmp(section, f->section) != 0)
-			heading(f->section);
+			print_heading(f->section);
 		section = f->section;
 		print_fact(f);
 	}
-	heading("driver");
+	print_heading("driver");
 	figure_line("backend", "%s", s->backend);
 	figure_line("driver_version", "%s", s->driver_version ? s->driver_version : "-");
 	figure_line("cuda_driver_version", "%s", s->cuda_version ? s->cuda_version : "-");
@@ -72,7 +72,7 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 			print_device(c, gw_snapshot_device(c->snap, i));
 }
 
-static int show(const struct cli *c, const struct gw_environment *env)
+static int print_environment(const struct cli *c, const struct gw_environment *env)
 {
 	struct cli_document doc;
 
@@ -85,7 +85,7 @@ static int show(const struct cli *c, const struct gw_environment *env)
 	return cli_document_end(&doc);
 }
 
-static int run(struct cli *c)
+static int env_run(struct cli *c)
 {
 	struct gw_environment *env;
 	int code = cli_open(c, GW_TIERS_COMMON), err;
@@ -93,25 +93,21 @@ static int run(struct cli *c)
 	if (code != EXIT_OK)
 		return code;
 	err = gw_environment_new(c->ctx, &env);
-	if (err) {
-		cli_error("%s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
-	code = show(c, env);
+	if (err)
+		return cli_fail("%s", gw_strerror(err));
+	code = print_environment(c, env);
 	gw_environment_free(env);
-	return code == EXIT_OK ? cli_outcome(c) : code;
+	return code == EXIT_OK ? cli_device_exit_code(c) : code;
 }
 
 const struct command command_env = {
 	.name = "env",
-	.summary = "what a published result should say about this machine",
+	.summary = "print facts about this machine for a published result",
 	.description = "Prints the facts that make a measurement repeatable: GPUs, driver, "
-		       "limits, clocks, CPU, "
-		       "memory, kernel, container. cuda_driver_version is the newest CUDA that "
-		       "the driver can "
-		       "run, not an installed toolkit. -v also shows what could not be found "
-		       "out, and why.",
+		       "limits, clocks, CPU, memory, kernel, container. cuda_driver_version is "
+		       "the newest CUDA that the driver can run, not an installed toolkit. -v "
+		       "also shows what is unknown, and why.",
 	.examples = "  gpuward env\n"
 		    "  gpuward env --json > environment.json\n",
-	.run = run,
+	.run = env_run,
 };

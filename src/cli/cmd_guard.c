@@ -1,6 +1,5 @@
-/* guard: what the service's guard does and why, and what people want of it. */
+/* guard: shows what the guard of the service does and why, and sends it requests. */
 #include "cli.h"
-#include "guard_game.h"
 #include "guard_learn.h"
 #include "guard_recover.h"
 #include "guard_replay.h"
@@ -29,23 +28,24 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	{ "for", 0, OPTION_DURATION, AT(for_ns), "TIME",
-	  "evict, hold, pause: until then; learn: how long to watch (default: 1m)", NULL,
+	  "evict, hold, pause: for how long; learn: how long to watch (default: 1m)", NULL,
 	  NULL },
-	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold, pause: until it is released",
+	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold, pause: until you release it",
 	  NULL, NULL },
 	{ "now", 0, OPTION_FLAG, AT(now), NULL,
-	  "resume: without the quiet time, and also when somebody evicted it", NULL, NULL },
-	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT", "why, for the events of the service",
-	  NULL, NULL },
-	{ "pid", 0, OPTION_TEXT, AT(pid), "PID", "game: whose it is; it is over when that ends",
-	  NULL, NULL },
+	  "resume: do not wait for the quiet time, and also undo evict", NULL, NULL },
+	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT",
+	  "the reason, which the service records in its events", NULL, NULL },
+	{ "pid", 0, OPTION_TEXT, AT(pid), "PID",
+	  "game: the process of the game; the game is over when it ends", NULL, NULL },
 	{ "policy", 0, OPTION_TEXT, AT(policy), "FILE",
-	  "replay: decide with the [guard] of this configuration, without acting", NULL, NULL },
+	  "replay: decide by the [guard] section of this configuration, as a dry run", NULL,
+	  NULL },
 	REMOTE_OPTIONS(remote),
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
-/* ---- what it is doing ---- */
+/* ---- status and explain ---- */
 
 static const struct table_column columns[] = {
 	{ "WORKER", 0, false, false }, { "STATE", 0, false, false },
@@ -77,8 +77,9 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? time_text(s, text) : zero);
 }
 
-/* Is the state only decided?  Who is on its GPU is really there. */
-static bool pretends(const struct json_doc *w, const char *state)
+/* Returns true if a dry run only decided this state.  The states listed here are always
+ * real. */
+static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
 
@@ -121,9 +122,9 @@ static void add_hold(struct table *t, const struct json_doc *w)
 	if (!hold || strcmp(hold, "none") == 0)
 		return;
 	if (left > 0)
-		table_set(t, HOLD, TERM_MARK, "%s, %s more", hold, time_text(left, text));
+		table_set(t, HOLD, TERM_MARK, "%s, %s left", hold, time_text(left, text));
 	else
-		table_set(t, HOLD, TERM_MARK, "%s, for ever", hold);
+		table_set(t, HOLD, TERM_MARK, "%s, no end", hold);
 }
 
 static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
@@ -135,8 +136,8 @@ static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 
 	table_row(t);
 	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
-	table_set(t, STATE, state_style(state), "%s%s", pretends(w, state) ? "would be: " : "",
-		  state);
+	table_set(t, STATE, state_style(state), "%s%s",
+		  is_hypothetical(w, state) ? "would be: " : "", state);
 	add_time(t, SINCE, w, "since_seconds", "0 s");
 	add_reasons(t, w);
 	add_hold(t, w);
@@ -164,19 +165,28 @@ static bool any_dry_for(const struct json_doc *r, const char *why)
 	return false;
 }
 
-/* What a reader must know before the table. */
-static void say_mode(const struct json_doc *r)
+/* Prints what the reader must know before the table. */
+static void print_mode(const struct json_doc *r)
 {
 	const char *mode = json_doc_string(r, "mode"), *journal = json_doc_string(r, "journal");
+	unsigned width = term_table_width();
+	char text[200];
 
-	if (mode && strcmp(mode, "enforce") != 0)
-		printf("Mode %s: what is decided is told, and nothing is done.\n", mode);
+	if (mode && strcmp(mode, "enforce") != 0) {
+		snprintf(text, sizeof(text),
+			 "Mode %s: decisions are recorded, but no worker is moved.", mode);
+		term_wrap("", 0, text, width);
+	}
 	if (any_dry_for(r, "another-service"))
-		printf("Another service acts for GPUs of these workers: what is decided of "
-		       "them here is told, and nothing is done.\n");
+		term_wrap("", 0,
+			  "Another service controls the GPUs of some workers: their decisions "
+			  "are recorded, but this service does not move them.",
+			  width);
 	if (any_dry_for(r, "simulated"))
-		printf("Simulated GPUs: what is decided is told, and nothing is done "
-		       "(simulated = true in [guard] has it act).\n");
+		term_wrap("", 0,
+			  "Simulated GPUs: decisions are recorded, but no worker is moved (to "
+			  "change that, set simulated = true in [guard]).",
+			  width);
 	if (journal && strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
 }
@@ -186,7 +196,7 @@ static int print_body(const struct remote *r)
 	return output_print(r->body.p, r->body.len);
 }
 
-/* Is it the worker that was named, or was none? */
+/* Returns true if the worker has this name, or no name was given. */
 static bool is_wanted(const struct json_doc *w, const char *name)
 {
 	const char *own = json_doc_string(w, "name");
@@ -205,7 +215,7 @@ static void fill_table(struct table *t, const struct remote *r, const char *name
 	}
 }
 
-/* Where the whole does not fit, why is told below each worker, all of it. */
+/* If the table does not fit, prints the explanation of each worker below its row. */
 static void print_narrow(const struct table *t, const struct remote *r, const char *name)
 {
 	struct buf text;
@@ -244,8 +254,8 @@ static void print_table(const struct remote *r, const char *name)
 	table_done(&t);
 }
 
-/* What is only told is said with its remedy. */
-static void say_rails(const struct remote *r, const char *name)
+/* Prints the rate limits that keep workers from being moved. */
+static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
@@ -256,8 +266,8 @@ static void say_rails(const struct remote *r, const char *name)
 	}
 }
 
-/* Of one worker; a name that is none is refused with what was meant. */
-static int ask_worker(struct remote *r, const char *name)
+/* Requests one worker, so that the service rejects an unknown name with a suggestion. */
+static int check_worker_name(struct remote *r, const char *name)
 {
 	struct buf path;
 	int code;
@@ -265,41 +275,40 @@ static int ask_worker(struct remote *r, const char *name)
 	buf_init(&path, 1024);
 	buf_adds(&path, "/api/v1/guard/workers/");
 	remote_escape(&path, name);
-	code = remote_want(r, "GET", path.p, NULL);
+	code = remote_request_ok(r, "GET", path.p, NULL);
 	buf_done(&path);
 	return code;
 }
 
-static void say_simulated(const struct json_doc *reply)
+static void print_simulated(const struct json_doc *reply)
 {
 	if (json_doc_true(reply, "simulated"))
-		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 }
 
-static int status(struct cli *c, struct remote *r, const char *name)
+static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	int code = one ? ask_worker(r, name) : EXIT_OK;
+	int code = one ? check_worker_name(r, name) : EXIT_OK;
 
 	if (code == EXIT_OK && (!one || !c->json))
-		code = remote_want(r, "GET", "/api/v1/guard", NULL);
+		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
-	say_simulated(r->reply);
+	print_simulated(r->reply);
 	if (!c->quiet)
-		say_mode(r->reply);
+		print_mode(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0) {
-		printf("No [[worker]] is configured: nobody is guarded.\n");
+		printf("No [[worker]] is configured, so the guard has nothing to move.\n");
 		return EXIT_OK;
 	}
 	print_table(r, name);
 	if (!c->quiet)
-		say_rails(r, name);
+		print_limits(r, name);
 	return EXIT_OK;
 }
 
-static int explain(struct cli *c, struct remote *r, const char *name)
+static int print_explanation(struct cli *c, struct remote *r, const char *name)
 {
 	struct buf path;
 	int code;
@@ -310,11 +319,11 @@ static int explain(struct cli *c, struct remote *r, const char *name)
 		buf_adds(&path, "?worker=");
 		remote_escape(&path, name);
 	}
-	code = remote_want(r, "GET", path.p, NULL);
+	code = remote_request_ok(r, "GET", path.p, NULL);
 	buf_done(&path);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
-	say_simulated(r->reply);
+	print_simulated(r->reply);
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
@@ -328,9 +337,9 @@ static int explain(struct cli *c, struct remote *r, const char *name)
 	return EXIT_OK;
 }
 
-/* ---- what people want ---- */
+/* ---- requests ---- */
 
-static void wish(struct buf *out, const struct given *g, const char *state)
+static void write_request(struct buf *out, const struct given *g, const char *state)
 {
 	struct json j;
 
@@ -350,24 +359,26 @@ static void wish(struct buf *out, const struct given *g, const char *state)
 	json_end(&j);
 }
 
-/* What is asked where nothing is done. */
-static const char *in_vain(const struct json_doc *w, char *out, size_t size)
+/* Says why a request has no effect; "" if it has one. */
+static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	const char *mode = json_doc_string(w, "mode");
 
 	if (!json_doc_true(w, "dry_run"))
 		return "";
 	if (is_dry_for(w, "simulated"))
-		snprintf(out, size, " (simulated GPUs: nothing is done)");
+		snprintf(out, size, " (simulated GPUs: the worker is not moved)");
 	else if (is_dry_for(w, "another-service"))
-		snprintf(out, size, " (another service acts for its GPUs: nothing is done)");
+		snprintf(out, size,
+			 " (another service controls its GPUs: the worker is not moved)");
 	else
-		snprintf(out, size, " (mode %s: nothing is done)", mode ? mode : "unknown");
+		snprintf(out, size, " (mode %s: the worker is not moved)",
+			 mode ? mode : "unknown");
 	return out;
 }
 
-static int ask_one(struct cli *c, struct remote *r, const char *verb, const char *state,
-		   const char *name)
+static int request_one(struct cli *c, struct remote *r, const char *verb, const char *state,
+		       const char *name)
 {
 	const struct given *g = c->own;
 	struct buf path, body;
@@ -379,8 +390,8 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	buf_adds(&path, "/api/v1/guard/workers/");
 	remote_escape(&path, name);
 	buf_addf(&path, "/%s", verb);
-	wish(&body, g, state);
-	code = remote_want(r, "POST", path.p, body.p);
+	write_request(&body, g, state);
+	code = remote_request_ok(r, "POST", path.p, body.p);
 	buf_done(&path);
 	buf_done(&body);
 	if (code == EXIT_OK && c->json)
@@ -388,25 +399,25 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
-		printf("%s: asked to %s%s%s%s%s; its state %s %s%s\n", name, verb,
+		printf("%s: requested %s%s%s%s%s; its state %s %s%s\n", name, verb,
 		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
 		       g->for_ns ? time_text((double)g->for_ns * 1e-9, span) : "",
-		       now && pretends(r->reply, now) ? "would be" : "is now",
-		       now ? now : "unknown", in_vain(r->reply, text, sizeof(text)));
+		       now && is_hypothetical(r->reply, now) ? "would be" : "is now",
+		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
 	}
 	return code;
 }
 
-static int ask(struct cli *c, struct remote *r, const char *verb, const char *state,
-	       const char *name)
+static int request(struct cli *c, struct remote *r, const char *verb, const char *state,
+		   const char *name)
 {
 	char names[POLICY_WORKERS][128];
 	size_t n;
 	int code;
 
 	if (strcmp(name, ALL) != 0)
-		return ask_one(c, r, verb, state, name);
-	code = remote_want(r, "GET", "/api/v1/guard", NULL);
+		return request_one(c, r, verb, state, name);
+	code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK)
 		return code;
 	n = json_doc_count(r->reply, "workers");
@@ -415,14 +426,14 @@ static int ask(struct cli *c, struct remote *r, const char *verb, const char *st
 		snprintf(names[i], sizeof(names[i]), "%s",
 			 json_doc_string(json_doc_at(r->reply, "workers", i), "name"));
 	for (size_t i = 0; i < n; i++) {
-		int one = ask_one(c, r, verb, state, names[i]);
+		int one = request_one(c, r, verb, state, names[i]);
 
 		code = one != EXIT_OK ? one : code;
 	}
 	return code;
 }
 
-static int clear(struct cli *c, struct remote *r, const char *gpu)
+static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 {
 	struct buf path, body;
 	const char *level;
@@ -433,142 +444,134 @@ static int clear(struct cli *c, struct remote *r, const char *gpu)
 	buf_adds(&path, "/api/v1/health/gpus/");
 	remote_escape(&path, gpu);
 	buf_adds(&path, "/clear");
-	wish(&body, c->own, NULL);
-	code = remote_want(r, "POST", path.p, body.p);
+	write_request(&body, c->own, NULL);
+	code = remote_request_ok(r, "POST", path.p, body.p);
 	buf_done(&path);
 	buf_done(&body);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	level = json_doc_string(r->reply, "level");
 	if (!c->quiet)
-		printf("%s: in no quarantine; its health is %s\n",
-		       json_doc_string(r->reply, "uuid"), level ? level : "not known");
+		printf("%s: not in quarantine; health: %s\n", json_doc_string(r->reply, "uuid"),
+		       level ? level : "unknown");
 	return EXIT_OK;
 }
 
-/* ---- the verbs ---- */
+/* ---- subcommands ---- */
 
-/* An option that would do nothing was meant to do something. */
-static int check(const struct cli *c, const struct guard_verb *v)
+/* Rejects options that have no effect on the subcommand, and wrong arguments. */
+static int check_arguments(const struct cli *c, const struct guard_verb *v)
 {
 	const struct given *g = c->own;
 	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
-		if (option_given(o, g) && !guard_verb_takes(v, o->name)) {
-			cli_error("--%s means nothing to guard %s", o->name, v->name);
-			return EXIT_USAGE;
-		}
-	if (c->argc - 1 < v->least || c->argc - 1 > v->most) {
-		cli_error("guard %s wants %s", v->name, v->wants);
-		return EXIT_USAGE;
-	}
-	if (v->form == GAMES && strcmp(c->argv[1], "start") != 0 &&
-	    strcmp(c->argv[1], "end") != 0) {
-		cli_error("guard game wants start or end, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if (v->form == GAMES)
+		if (option_given(o, g) && !guard_verb_takes(v, o->name))
+			return cli_usage("--%s has no effect on guard %s: leave it out",
+					 o->name, v->name);
+	if (c->argc - 1 < v->least || c->argc - 1 > v->most)
+		return cli_usage("usage: gpuward guard %s %s", v->name, v->usage);
+	if (v->form == VERB_GAME && strcmp(c->argv[1], "start") != 0 &&
+	    strcmp(c->argv[1], "end") != 0)
+		return cli_usage("guard game takes start or end, not '%s'", c->argv[1]);
+	if (v->form == VERB_GAME)
 		return guard_game_pid(g->pid) > 0 ? EXIT_OK : EXIT_USAGE;
-	if (v->form == HOLDS && strcmp(c->argv[1], "evicted") != 0 &&
-	    strcmp(c->argv[1], "active") != 0) {
-		cli_error("a worker is held evicted or active, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if (v->form == SNOOZES && (option_duration(c->argv[1], &ns) != 0 || ns == 0)) {
-		cli_error("guard snooze takes a time such as 30m or 2h, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if ((v->form == HOLDS || v->form == PAUSES) && !g->for_ns == !g->forever) {
-		cli_error("a %s ends: --for TIME says when, or --forever that it does not",
-			  v->name);
-		return EXIT_USAGE;
-	}
+	if (v->form == VERB_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
+	    strcmp(c->argv[1], "active") != 0)
+		return cli_usage("guard hold takes evicted or active, not '%s'", c->argv[1]);
+	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
+		return cli_usage("guard snooze takes a time such as 30m or 2h, not '%s'",
+				 c->argv[1]);
+	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever)
+		return cli_usage("guard %s needs an end: give --for TIME or --forever",
+				 v->name);
 	return EXIT_OK;
 }
 
-/* Nobody is moved for a while: hold active, of every worker unless one is named. */
-static int pause_all(struct cli *c, struct remote *r, const char *name)
+/* Pauses all workers, or one: each is held active. */
+static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;
-	int code = ask(c, r, "hold", "active", name);
+	int code = request(c, r, "hold", "active", name);
 	char time[16];
 
 	if (code == EXIT_OK && !c->quiet && !c->json)
-		printf("%s%s only heat and faults move %s; gpuward guard release ends it.\n",
+		printf("%s%s only heat and faults move %s; to end this, run gpuward guard "
+		       "release.\n",
 		       g->for_ns ? "For " : "From now on",
 		       g->for_ns ? time_text((double)g->for_ns * 1e-9, time) : "",
-		       strcmp(name, ALL) == 0 ? "anybody" : "it");
+		       strcmp(name, ALL) == 0 ? "workers" : "it");
 	return code;
 }
 
 static int with_service(struct cli *c, const struct guard_verb *v)
 {
 	struct given *g = c->own;
-	const char *name = c->argc > (v->form == SNOOZES ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
+	const char *name =
+		c->argc > (v->form == VERB_SNOOZE ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
 	struct remote r;
 	int code = remote_open(&r, &g->remote);
 
 	if (code != EXIT_OK)
 		;
-	else if (v->form == LEARNS)
+	else if (v->form == VERB_LEARN)
 		code = guard_learn(c, &r, g->for_ns ? g->for_ns : 60 * NS_PER_S);
-	else if (v->form == GAMES)
+	else if (v->form == VERB_GAME)
 		code = guard_game(c, &r, strcmp(name, "start") == 0, guard_game_pid(g->pid),
 				  g->for_ns, g->reason);
-	else if (v->form == CLEARS)
-		code = clear(c, &r, name);
-	else if (v->form == READS)
-		code = strcmp(v->name, "status") == 0 ? status(c, &r, name)
-						      : explain(c, &r, name);
-	else if (v->form == SNOOZES && option_duration(c->argv[1], &g->for_ns) != 0)
+	else if (v->form == VERB_CLEAR)
+		code = clear_gpu(c, &r, name);
+	else if (v->form == VERB_READ)
+		code = strcmp(v->name, "status") == 0 ? print_status(c, &r, name)
+						      : print_explanation(c, &r, name);
+	else if (v->form == VERB_SNOOZE && option_duration(c->argv[1], &g->for_ns) != 0)
 		code = EXIT_USAGE;
-	else if (v->form == PAUSES || v->form == SNOOZES)
-		code = pause_all(c, &r, name ? name : ALL);
+	else if (v->form == VERB_PAUSE || v->form == VERB_SNOOZE)
+		code = pause_workers(c, &r, name ? name : ALL);
 	else
-		code = ask(c, &r, v->name, v->form == HOLDS ? c->argv[1] : NULL,
-			   name ? name : ALL);
+		code = request(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
+			       name ? name : ALL);
 	remote_close(&r);
 	return code;
 }
 
-static int run(struct cli *c)
+static int guard_run(struct cli *c)
 {
 	const struct given *g = c->own;
 	const struct guard_verb *v = guard_verb_find(c->argc > 0 ? c->argv[0] : NULL);
-	int code = v ? check(c, v) : EXIT_USAGE;
+	int code = v ? check_arguments(c, v) : EXIT_USAGE;
 
 	if (code != EXIT_OK)
 		return code;
-	if (v->form == REPLAYS)
+	if (v->form == VERB_REPLAY)
 		return guard_replay(c, g->policy, c->argv[1]);
-	if (v->form == RECOVERS)
+	if (v->form == VERB_RECOVER)
 		return guard_recover(c);
 	return with_service(c, v);
 }
 
-static bool help(const char *word)
+static bool guard_help(const char *word)
 {
 	return guard_verb_help(word, options);
 }
 
 const struct command command_guard = {
 	.name = "guard",
-	.summary = "moves workers off GPUs that others need, and says why",
+	.summary = "control the guard, which moves workers off busy GPUs",
 	.description =
-		"Asks the guard of gpuward serve. What changes something needs the service's "
-		"token. replay and recover need no service. gpuward guard WORD --help tells of "
-		"one of these:",
+		"Queries and controls the guard of gpuward serve. Subcommands that change "
+		"something need the token of the service. replay and recover work without a "
+		"service. For more, see gpuward guard SUBCOMMAND --help. Subcommands:",
 	.examples = "  gpuward guard status\n"
 		    "  gpuward guard explain ollama\n"
 		    "  gpuward guard hold active ollama --for 2h\n"
 		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"
 		    "  gpuward guard replay --policy new.toml guard.trace\n",
-	.arguments = "WORD ...",
+	.arguments = "SUBCOMMAND ...",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.help = help,
-	.run = run,
+	.help = guard_help,
+	.run = guard_run,
 };

@@ -1,4 +1,4 @@
-/* list: which GPUs there are, whatever state they are in. */
+/* list: the GPUs of this machine, in any state. */
 #include "cli.h"
 #include "table.h"
 
@@ -14,7 +14,8 @@ static const struct table_column columns[] = {
 	[NOTE] = { "NOTE", 1, false, true },      { NULL, 0, false, false },
 };
 
-static void text(struct table *t, unsigned column, const struct gw_device *d, unsigned which)
+static void set_text(struct table *t, unsigned column, const struct gw_device *d,
+		     unsigned which)
 {
 	const char *s = gw_device_text(d, which);
 
@@ -25,9 +26,10 @@ static void text(struct table *t, unsigned column, const struct gw_device *d, un
 static void add_mig(struct table *t, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < d->mig_count; i++) {
-		const struct gw_mig *m = &d->mig[i];
-		const char *profile =
-			strstr(m->name, "MIG "); /* the board's name stands above */
+		const struct gw_mig *m = d->mig[i];
+		const char *profile = strstr(
+			m->name,
+			"MIG "); /* without the name of the board, which is in the row above */
 		char size[16];
 
 		table_row(t);
@@ -41,22 +43,22 @@ static void add_mig(struct table *t, const struct gw_device *d)
 	}
 }
 
-static void add(struct table *t, const struct gw_device *d)
+static void add_device(struct table *t, const struct gw_device *d)
 {
 	char size[16];
 	double v;
 
 	table_row(t);
 	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
-	text(t, NAME, d, GW_T_NAME);
+	set_text(t, NAME, d, GW_T_NAME);
 	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &v) == GW_HAVE) {
 		cli_bytes(size, v);
 		table_set(t, MEMORY, TERM_PLAIN, "%s", size);
 	}
 	table_set(t, STATE, cli_state_style(d->state), "%s", gw_device_state_name(d->state));
-	text(t, PCI, d, GW_T_PCI);
-	text(t, UUID, d, GW_T_UUID);
-	text(t, DRIVER, d, GW_T_DRIVER);
+	set_text(t, PCI, d, GW_T_PCI);
+	set_text(t, UUID, d, GW_T_UUID);
+	set_text(t, DRIVER, d, GW_T_DRIVER);
 	table_set(t, SOURCE, d->provenance == GW_FROM_SIMULATOR ? TERM_MARK : TERM_PLAIN, "%s",
 		  gw_provenance_name(d->provenance));
 	if (*d->message)
@@ -68,18 +70,18 @@ static int print_table(const struct cli *c)
 {
 	struct table t;
 
-	cli_preface(c);
+	cli_print_status(c);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
-			add(&t, gw_snapshot_device(c->snap, i));
+			add_device(&t, gw_snapshot_device(c->snap, i));
 	if (t.rows)
 		table_print(&t, term_width());
 	table_done(&t);
-	return cli_outcome(c);
+	return cli_device_exit_code(c);
 }
 
-static int run(struct cli *c)
+static int list_run(struct cli *c)
 {
 	struct cli_document doc;
 	int code = cli_open(c, 0);
@@ -91,17 +93,16 @@ static int run(struct cli *c)
 	cli_document_begin(&doc, true);
 	render_list(&doc.json, c->snap, &c->filter);
 	code = cli_document_end(&doc);
-	return code ? code : cli_outcome(c);
+	return code ? code : cli_device_exit_code(c);
 }
 
 const struct command command_list = {
 	.name = "list",
-	.summary = "the GPUs of this machine",
+	.summary = "list the GPUs of this machine",
 	.description = "Lists the GPUs with their identity, memory and state. A GPU that is "
-		       "asleep, lost or "
-		       "stuck stays in the list with its reason.",
+		       "asleep, lost or not responding is listed with the reason.",
 	.examples = "  gpuward list\n"
 		    "  gpuward list --json | jq -r '.devices[].uuid'\n"
-		    "  gpuward list --gpu visible   those of CUDA_VISIBLE_DEVICES\n",
-	.run = run,
+		    "  gpuward list --gpu visible   GPUs in CUDA_VISIBLE_DEVICES\n",
+	.run = list_run,
 };

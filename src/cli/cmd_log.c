@@ -1,12 +1,11 @@
-/* log: one line for each GPU and tick, to a file or a pipe.
+/* log: writes one line per GPU and tick to a file or a pipe.
  *
- * The sampler's thread puts each tick into a ring of its GPU and goes on; this thread makes lines
- * of them and writes.  A reader that is too slow costs lines, which are counted, and never a
- * sample. */
+ * The sampler's thread puts each tick into a ring of its GPU and continues; this thread writes
+ * the lines.  If the reader of a pipe is too slow, lines are dropped and counted, but no sample
+ * is lost. */
 #include "cli.h"
 #include "logline.h"
-#include "progress.h"
-#include "stop.h"
+#include "term.h"
 
 #include "base/clock.h"
 #include "base/suggest.h"
@@ -29,14 +28,14 @@
 
 #define INTERVAL_NS  (100 * NS_PER_MS)
 #define INTERVAL_MIN NS_PER_MS
-#define LINE_BYTES   4096 /* not above PIPE_BUF: a pipe that is ready takes it whole */
-#define ROWS         4096 /* of a ring; a power of two */
+#define LINE_BYTES   4096 /* at most PIPE_BUF: a pipe that is ready takes it whole */
+#define ROWS         4096 /* per ring; a power of two */
 #define DRAW_NS      (200 * NS_PER_MS)
-#define LATE_NS      (500 * NS_PER_MS) /* for the last tick                       */
-#define GRACE_NS     (2 * NS_PER_S)    /* for a slow reader, when all was sampled */
-#define COVER_NS     (5 * NS_PER_S)    /* for the sample that covers the end      */
-#define HOLD_NS      (100 * NS_PER_MS) /* a line waits for those of its tick      */
-#define TELL_EVERY   100
+#define LATE_NS      (500 * NS_PER_MS) /* to wait for the last tick */
+#define GRACE_NS     (2 * NS_PER_S)    /* to wait for a slow reader at the end */
+#define COVER_NS     (5 * NS_PER_S)    /* to wait for the sample that covers the end */
+#define HOLD_NS      (100 * NS_PER_MS) /* how long a line waits for others of its tick */
+#define REPORT_EVERY 100
 #define NICE         (-5)
 
 struct given {
@@ -52,14 +51,14 @@ struct row {
 	double figure[FIGURES];
 };
 
-/* One GPU.  The sampler's thread writes what is not atomic below `ring`; it is read when that
- * thread has ended. */
+/* One GPU.  The sampler's thread writes `ring` and the members after it; they are read after
+ * that thread has ended. */
 struct source {
 	struct log_run *run;
 	const struct gw_device *device;
-	atomic_uint head, tail; /* rows written and read, ever */
+	atomic_uint head, tail; /* rows written and read in total */
 	atomic_ulong collected, slots, dropped;
-	unsigned long written; /* tick of the last line, on the writing thread */
+	unsigned long written; /* tick of the last line; for the writing thread */
 	struct row ring[ROWS];
 	bool begun;
 	uint64_t last_ns;
@@ -76,11 +75,11 @@ struct log_run {
 	struct cli *cli;
 	struct logline_format format;
 	uint64_t interval_ns, duration_ns;
-	unsigned long limit; /* ticks of each GPU; 0: until it is stopped */
+	unsigned long limit; /* ticks per GPU; 0: no limit */
 	int fd;
 	bool own_fd;
 	const char *name;
-	int wake; /* eventfd: there are rows */
+	int wake; /* eventfd: rows are ready */
 	uint64_t begin_ns, begin_wall_ns;
 	struct gw_meter *meter;
 	struct gw_window *window;
@@ -88,9 +87,9 @@ struct log_run {
 	struct source *source;
 	atomic_bool closing;
 	enum ending ending;
-	int error; /* errno of what failed */
-	bool show, draws, told_slow;
-	unsigned long told;
+	int error; /* errno of a failed write */
+	bool show, draws, warned_slow;
+	unsigned long reported;
 	uint64_t drawn_ns;
 };
 
@@ -106,13 +105,14 @@ static uint64_t now_ns(void)
 
 /* ---- on the sampler's thread ---- */
 
-/* Above others where that is allowed: a tick is a few hundred microseconds and cannot wait. */
-static void hurry(void)
+/* Raises the priority if that is allowed: a tick takes a few hundred microseconds and cannot
+ * wait. */
+static void raise_priority(void)
 {
 	(void)!setpriority(PRIO_PROCESS, 0, NICE);
 }
 
-static void count(struct source *s, const struct event *e)
+static void count_tick(struct source *s, const struct event *e)
 {
 	double w = e->u.tick.figure[FIGURE_POWER];
 	double dt = s->begun ? (double)(e->t_ns - s->last_ns) * 1e-9
@@ -128,8 +128,8 @@ static void count(struct source *s, const struct event *e)
 	s->last_ns = e->t_ns;
 }
 
-/* False: there is no place for it. */
-static bool push(struct source *s, const struct event *e, unsigned long tick)
+/* Returns false if the ring is full. */
+static bool push_row(struct source *s, const struct event *e, unsigned long tick)
 {
 	unsigned head = atomic_load_explicit(&s->head, memory_order_relaxed);
 	struct row *row = &s->ring[head % ROWS];
@@ -155,62 +155,64 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 	    (run->limit && atomic_load(&s->slots) >= run->limit))
 		return;
 	if (!s->begun)
-		hurry();
-	count(s, e);
+		raise_priority();
+	count_tick(s, e);
 	tick = atomic_load(&s->slots) + 1 + e->u.tick.missed;
 	s->gone += e->u.tick.missed;
-	if (push(s, e, tick)) {
+	if (push_row(s, e, tick)) {
 		s->gone = 0;
 	} else {
 		atomic_fetch_add(&s->dropped, 1);
 		s->gone++;
 	}
 	atomic_fetch_add(&s->collected, 1);
-	/* Last: who sees that all are taken writes what is there and ends. */
+	/* Last: the writing thread ends when all ticks are counted, so the row must be in the
+	 * ring. */
 	atomic_store(&s->slots, tick);
 	eventfd_write(run->wake, 1);
 }
 
 /* ---- writing ---- */
 
-/* Until then a slow reader is waited for. */
-static uint64_t patience_ns(const struct log_run *run)
+/* Returns the time until which a slow reader is waited for. */
+static uint64_t write_deadline_ns(const struct log_run *run)
 {
-	if (stop_asked() || atomic_load(&run->closing))
+	if (stop_requested() || atomic_load(&run->closing))
 		return now_ns() + GRACE_NS;
 	return run->limit ? run->begin_ns + run->duration_ns + LATE_NS + GRACE_NS : UINT64_MAX;
 }
 
-static void tell_slow(struct log_run *run)
+static void warn_slow(struct log_run *run)
 {
 	unsigned long dropped = 0;
 
 	for (unsigned i = 0; i < run->count; i++)
 		dropped += atomic_load(&run->source[i].dropped);
-	if (dropped && !run->told_slow && !run->cli->quiet) {
-		cli_error("whoever reads the log is too slow: lines are left out and counted");
-		run->told_slow = true;
+	if (dropped && !run->warned_slow && !run->cli->quiet) {
+		cli_error("the program that reads the log is too slow: some lines are dropped "
+			  "and counted");
+		run->warned_slow = true;
 	}
 }
 
-/* True: it takes a line now. */
+/* Waits until the output accepts a line.  Returns false if the time is up. */
 static bool writable(struct log_run *run)
 {
 	struct pollfd p = { .fd = run->fd, .events = POLLOUT };
-	uint64_t until = patience_ns(run);
+	uint64_t until = write_deadline_ns(run);
 
 	for (;;) {
 		int n = poll(&p, 1, 100);
 
 		if (n > 0)
-			return true; /* or an error, which write() will name */
+			return true; /* or an error, which write() returns */
 		if (n < 0 && errno != EINTR)
 			return true;
-		if (stop_asked() && until == UINT64_MAX)
+		if (stop_requested() && until == UINT64_MAX)
 			until = now_ns() + GRACE_NS;
 		if (now_ns() >= until)
 			return false;
-		tell_slow(run);
+		warn_slow(run);
 	}
 }
 
@@ -253,8 +255,8 @@ static void write_row(struct log_run *run, const struct source *s, const struct 
 	write_text(run, b.p, b.len);
 }
 
-/* The next row of a source, NULL: none is there. */
-static const struct row *peek(const struct source *s)
+/* Returns the next row of a source, or NULL. */
+static const struct row *peek_row(const struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
 
@@ -271,20 +273,22 @@ static void write_one(struct log_run *run, struct source *s)
 	atomic_store_explicit(&s->tail, tail + 1, memory_order_release);
 	s->written = row.tick;
 	write_row(run, s, &row);
-	if (run->ending == DONE) /* nobody took it in time */
+	if (run->ending == DONE) /* the reader did not take it in time */
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* May a GPU that had no row, and came as far as this tick, still bring one that belongs before it? */
-static bool awaited(const struct log_run *run, const struct row *row, unsigned long behind)
+/* Returns true if a GPU without a row, whose last tick is `behind`, may still get one that
+ * belongs before this row. */
+static bool is_row_awaited(const struct log_run *run, const struct row *row,
+			   unsigned long behind)
 {
 	return behind < row->tick && !atomic_load(&run->closing) &&
 	       now_ns() - row->t_ns < HOLD_NS;
 }
 
-/* The source whose row comes next: the earliest tick, in it the first GPU.  NULL: none, or it
- * waits for others.  Each ring is looked at once: a row that comes meanwhile is awaited, and not
- * overtaken because it is there when one asks again. */
+/* Returns the source of the next row: the earliest tick, and in it the first GPU.  Returns NULL
+ * if there is none or if it must wait for others.  Each ring is read once, so that a row that
+ * arrives meanwhile cannot overtake. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
@@ -293,7 +297,7 @@ static struct source *next_source(struct log_run *run)
 
 	for (unsigned i = 0; i < run->count; i++) {
 		struct source *s = &run->source[i];
-		const struct row *row = peek(s);
+		const struct row *row = peek_row(s);
 
 		if (!row && s->written < behind)
 			behind = s->written;
@@ -302,10 +306,10 @@ static struct source *next_source(struct log_run *run)
 			next = s;
 		}
 	}
-	return first && !awaited(run, first, behind) ? next : NULL;
+	return first && !is_row_awaited(run, first, behind) ? next : NULL;
 }
 
-/* Lines of one tick stand together, in the order of the GPUs. */
+/* Writes the lines of one tick together, in the order of the GPUs. */
 static void write_rows(struct log_run *run)
 {
 	struct source *s;
@@ -314,7 +318,7 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-/* ---- how far it is ---- */
+/* ---- progress ---- */
 
 static unsigned long most_collected(const struct log_run *run, unsigned *ret_which)
 {
@@ -345,18 +349,18 @@ static void status_text(const struct log_run *run, char *out, size_t size)
 		 (double)(now_ns() - run->begin_ns) * 1e-9);
 }
 
-static void draw(struct log_run *run)
+static void draw_progress(struct log_run *run)
 {
 	unsigned which;
 	unsigned long n = most_collected(run, &which);
 	char text[160], bar[64] = "";
 
-	if (!run->show ||
-	    (run->draws ? now_ns() < run->drawn_ns + DRAW_NS : n < run->told + TELL_EVERY))
+	if (!run->show || (run->draws ? now_ns() < run->drawn_ns + DRAW_NS
+				      : n < run->reported + REPORT_EVERY))
 		return;
 	status_text(run, text, sizeof(text));
 	run->drawn_ns = now_ns();
-	run->told = n - n % TELL_EVERY;
+	run->reported = n - n % REPORT_EVERY;
 	if (!run->draws) {
 		cli_error("%s", text);
 		return;
@@ -382,7 +386,7 @@ static bool time_is_up(const struct log_run *run)
 {
 	uint64_t end = run->begin_ns + run->duration_ns, now = now_ns();
 
-	if (stop_asked())
+	if (stop_requested())
 		return true;
 	return run->limit && now >= end &&
 	       (all_taken(run) || now >= end + run->interval_ns + LATE_NS);
@@ -397,7 +401,7 @@ static int wait_ms(const struct log_run *run)
 	return (int)((until - now) / NS_PER_MS) + 1;
 }
 
-static void follow(struct log_run *run)
+static void write_until_done(struct log_run *run)
 {
 	struct pollfd p = { .fd = run->wake, .events = POLLIN };
 	eventfd_t rows;
@@ -406,14 +410,14 @@ static void follow(struct log_run *run)
 		if (poll(&p, 1, wait_ms(run)) > 0)
 			eventfd_read(run->wake, &rows);
 		write_rows(run);
-		tell_slow(run);
-		draw(run);
+		warn_slow(run);
+		draw_progress(run);
 	}
 	atomic_store(&run->closing, true);
 	write_rows(run);
 }
 
-static int start(struct log_run *run)
+static int start_meter(struct log_run *run)
 {
 	struct cli *c = run->cli;
 	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
@@ -421,7 +425,7 @@ static int start(struct log_run *run)
 				      .interval_ns = run->interval_ns,
 				      .gpus = c->gpu.count ? gpus : NULL };
 	struct meter_config config = {
-		.options = &o, .listen = on_event, .arg = run, .always = true
+		.options = &o, .on_event = on_event, .arg = run, .always = true
 	};
 	int err;
 
@@ -436,8 +440,8 @@ static int start(struct log_run *run)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-/* The window around the log, then the threads, which nobody needs any more. */
-static void finish(struct log_run *run)
+/* Closes the window around the log, then stops the sampling threads. */
+static void finish_window(struct log_run *run)
 {
 	uint64_t end = run->begin_ns + run->duration_ns;
 
@@ -449,18 +453,17 @@ static void finish(struct log_run *run)
 		gw_window_free(run->window);
 	}
 	gw_meter_stop(run->meter);
-	write_rows(
-		run); /* one that was being put there when it closed is counted: it is written, too */
+	write_rows(run); /* rows that arrived while the window closed */
 }
 
-/* ---- what came of it ---- */
+/* ---- summary ---- */
 
 static void print_power(const struct source *s)
 {
 	const struct moments *m = &s->power;
 
 	if (m->count == 0) {
-		fputs("  power     not told\n", stderr);
+		fputs("  power     unknown\n", stderr);
 		return;
 	}
 	fprintf(stderr,
@@ -475,10 +478,10 @@ static void print_energy(const struct gw_energy *e)
 	bool first = true;
 
 	if (isnan(e->joules.best))
-		fputs("  energy    not known", stderr);
+		fputs("  energy    unknown", stderr);
 	else
 		fprintf(stderr,
-			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, %.2f W, of the window "
+			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, mean %.2f W, measured "
 			"by %s",
 			e->joules.best, e->joules.low, e->joules.high, e->seconds,
 			e->joules.best / e->seconds, gw_rung_name(e->rung));
@@ -504,14 +507,14 @@ static void print_throttle(const struct gw_energy *e)
 		any = true;
 	}
 	if (!any)
-		fputs(known ? " none" : " not known", stderr);
+		fputs(known ? " none" : " unknown", stderr);
 	if (!isnan(e->temperature_max))
 		fprintf(stderr, "; highest temperature %.0f %s", e->temperature_max,
 			term_plain("°C"));
 	fputc('\n', stderr);
 }
 
-/* Ticks that there should have been. */
+/* Returns the number of ticks that a complete log has. */
 static unsigned long expected(const struct log_run *run, const struct source *s)
 {
 	uint64_t length = s->energy.end_ns - run->begin_ns;
@@ -520,10 +523,10 @@ static unsigned long expected(const struct log_run *run, const struct source *s)
 
 	if (run->limit && length >= run->duration_ns)
 		return run->limit;
-	return n > seen ? n : seen; /* it was stopped */
+	return n > seen ? n : seen; /* the log was stopped early */
 }
 
-/* Between two ticks, or from the last one to the end. */
+/* Returns the longest time between two ticks, or from the last one to the end. */
 static double largest_gap_s(const struct source *s)
 {
 	uint64_t end = s->energy.end_ns;
@@ -542,15 +545,15 @@ static void print_source(const struct log_run *run, const struct source *s)
 	if (got > 1)
 		fprintf(stderr, ", largest gap %.3f s", largest_gap_s(s));
 	if (dropped)
-		fprintf(stderr, "; %lu lines left out: the reader was too slow", dropped);
+		fprintf(stderr, "; %lu lines dropped: the reader was too slow", dropped);
 	fputc('\n', stderr);
 	print_power(s);
 	print_energy(&s->energy);
 	print_throttle(&s->energy);
 }
 
-/* Whoever reads it and goes has seen enough: no word about that. */
-static int say_ending(const struct log_run *run)
+/* A reader that closes the pipe is no error. */
+static int print_write_error(const struct log_run *run)
 {
 	if (run->ending == FAILED)
 		cli_error("cannot write %s: %s", run->name, strerror(run->error));
@@ -564,19 +567,18 @@ static bool was_lost(const struct source *s)
 	return s->energy.codes & lost || atomic_load(&s->collected) == 0;
 }
 
-static int conclude(const struct log_run *run)
+static int print_results(const struct log_run *run)
 {
 	bool lost = false;
 	int code;
 
 	if (run->draws)
 		progress_clear();
-	code = say_ending(run);
+	code = print_write_error(run);
 	if (run->ending == CLOSED)
 		return code;
 	if (gw_snapshot_status(run->cli->snap)->simulated && !run->cli->quiet)
-		fprintf(stderr, "%s SIMULATED %s no figure of these GPUs is real\n",
-			term_on(TERM_MARK), term_off());
+		term_print_simulated(stderr);
 	for (unsigned i = 0; i < run->count; i++) {
 		const struct source *s = &run->source[i];
 
@@ -585,9 +587,9 @@ static int conclude(const struct log_run *run)
 		lost |= was_lost(s);
 	}
 	if (!run->cli->quiet)
-		fputs("power is what the lines say, as the driver tells it: often the mean of "
-		      "a "
-		      "second; energy is of all samples of the window\n",
+		fputs("The power figures come from the lines of the log: the driver often "
+		      "averages them over one second. The energy comes from all samples of the "
+		      "window.\n",
 		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
@@ -609,7 +611,7 @@ static void unknown_field(const char *name)
 	if (near)
 		cli_error("--fields: no field '%s' (did you mean '%s'?)", name, near);
 	else
-		cli_error("--fields: no field '%s'; there are %s", name, list);
+		cli_error("--fields: no field '%s'; the fields are %s", name, list);
 }
 
 static int choose_fields(const struct cli *c, struct logline_format *f)
@@ -625,20 +627,20 @@ static int choose_fields(const struct cli *c, struct logline_format *f)
 		if (err == -GW_E_NOENT)
 			unknown_field(g->fields.item[i]);
 		else if (err)
-			cli_error("--fields: '%s' is named twice", g->fields.item[i]);
+			cli_error("--fields: '%s' is given twice", g->fields.item[i]);
 		if (err)
 			return EXIT_USAGE;
 	}
 	return EXIT_OK;
 }
 
-static int check(const struct cli *c)
+static int check_options(const struct cli *c)
 {
 	const struct given *g = given(c);
 	uint64_t every = g->interval_ns ? g->interval_ns : INTERVAL_NS;
 
 	if (every < INTERVAL_MIN)
-		cli_error("--interval is 1ms or more");
+		cli_error("--interval must be at least 1ms");
 	else if (g->duration_ns && g->duration_ns < every)
 		cli_error("--duration is shorter than the interval");
 	else if (g->force && g->append)
@@ -650,7 +652,7 @@ static int check(const struct cli *c)
 	return EXIT_USAGE;
 }
 
-/* 1: the file has this heading, 0: it is empty, -1: it is something else. */
+/* Returns 1 if the file has this heading, 0 if it is empty, -1 otherwise. */
 static int has_heading(int fd, const struct buf *heading)
 {
 	char text[LINE_BYTES];
@@ -678,7 +680,7 @@ static int open_output(struct log_run *run)
 	if (run->fd >= 0)
 		return EXIT_OK;
 	if (errno == EEXIST)
-		cli_error("%s is there already; --append adds to it, --force replaces it",
+		cli_error("%s already exists; --append adds to it, --force replaces it",
 			  g->output);
 	else
 		cli_error("cannot open %s: %s", g->output, strerror(errno));
@@ -695,27 +697,23 @@ static int write_heading(struct log_run *run)
 	logline_heading(&run->format, &b);
 	if (given(run->cli)->append && run->own_fd && b.len)
 		there = has_heading(run->fd, &b);
-	if (there < 0) {
-		cli_error("%s has other columns: name the same --fields, or another file",
-			  run->name);
-		return EXIT_FAILED;
-	}
+	if (there < 0)
+		return cli_fail("%s has other columns: give the same --fields, or another file",
+				run->name);
 	if (there == 0)
 		write_text(run, b.p, b.len);
 	return EXIT_OK;
 }
 
-/* One source for each GPU that the meter will have, in its order. */
+/* Makes one source per GPU of the meter, in the same order. */
 static int make_sources(struct log_run *run)
 {
 	struct cli *c = run->cli;
 	unsigned n = gw_snapshot_device_count(c->snap);
 
 	run->source = calloc(n + 1, sizeof(*run->source));
-	if (!run->source) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!run->source)
+		return cli_no_memory();
 	for (unsigned i = 0; i < n; i++) {
 		struct source *s = &run->source[run->count];
 
@@ -736,7 +734,7 @@ static int make_sources(struct log_run *run)
 	return EXIT_OK;
 }
 
-static void plan(struct log_run *run)
+static void plan_run(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
 
@@ -755,29 +753,28 @@ static int run_log(struct log_run *run)
 
 	if (code != EXIT_OK)
 		return code;
-	plan(run);
+	plan_run(run);
 	stop_catch();
 	code = write_heading(run);
 	if (code != EXIT_OK || run->ending != RUNNING)
-		return code != EXIT_OK ? code : say_ending(run);
-	code = start(run);
+		return code != EXIT_OK ? code : print_write_error(run);
+	code = start_meter(run);
 	if (code == EXIT_OK)
-		follow(run);
-	finish(run);
-	return code == EXIT_OK ? conclude(run) : code;
+		write_until_done(run);
+	finish_window(run);
+	return code == EXIT_OK ? print_results(run) : code;
 }
 
 static int close_output(const struct log_run *run, int code)
 {
 	if (!run->own_fd || close(run->fd) == 0)
 		return code;
-	cli_error("cannot write %s: %s", run->name, strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
-/* A thread that hangs in the driver may come back and find its listener: what it would touch is
- * then left behind, and the program ends without asking the driver again. */
-static void let_go(struct log_run *r)
+/* If a thread hangs in the driver, it may continue later and use this memory: then leave it
+ * allocated. */
+static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;
 
@@ -787,7 +784,7 @@ static void let_go(struct log_run *r)
 	free(r);
 }
 
-static int run_in(struct log_run *r)
+static int run_with_gpus(struct log_run *r)
 {
 	struct cli *c = r->cli;
 	int code = choose_fields(c, &r->format);
@@ -799,31 +796,27 @@ static int run_in(struct log_run *r)
 	if (code != EXIT_OK)
 		return code;
 	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (r->wake < 0) {
-		cli_error("cannot start: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
+	if (r->wake < 0)
+		return cli_fail("cannot start: %s", strerror(errno));
 	return close_output(r, run_log(r));
 }
 
-static int run(struct cli *c)
+static int log_run_command(struct cli *c)
 {
 	struct log_run *r;
-	int code = check(c);
+	int code = check_options(c);
 
 	if (code != EXIT_OK)
 		return code;
 	r = calloc(1, sizeof(*r));
-	if (!r) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_no_memory();
 	r->cli = c;
 	r->fd = r->wake = -1;
-	code = run_in(r);
+	code = run_with_gpus(r);
 	if (r->wake >= 0)
 		close(r->wake);
-	let_go(r);
+	free_run(r);
 	return code;
 }
 
@@ -831,37 +824,34 @@ static const char *const formats[] = { "csv", "jsonl", NULL };
 
 static const struct option options[] = {
 	{ "interval", 'i', OPTION_DURATION, offsetof(struct given, interval_ns), "TIME",
-	  "a line every TIME (default: 100ms, at least 1ms)", NULL, NULL },
+	  "write a line every TIME (default: 100ms, at least 1ms)", NULL, NULL },
 	{ "duration", 'd', OPTION_DURATION, offsetof(struct given, duration_ns), "TIME",
-	  "end after this long (default: when it is stopped)", NULL, NULL },
+	  "end after TIME (default: run until it is stopped)", NULL, NULL },
 	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE instead of standard output; one that is there is left alone", NULL,
-	  NULL },
+	  "write to FILE, which must not exist, instead of standard output", NULL, NULL },
 	{ "force", 0, OPTION_FLAG, offsetof(struct given, force), NULL,
-	  "replace FILE where it is there", NULL, NULL },
+	  "replace FILE if it exists", NULL, NULL },
 	{ "append", 0, OPTION_FLAG, offsetof(struct given, append), NULL,
-	  "add to FILE where it is there", NULL, NULL },
+	  "add to FILE if it exists", NULL, NULL },
 	{ "format", 0, OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
-	  "csv (the default) or jsonl, one JSON object a line", formats, NULL },
+	  "csv (the default) or jsonl, one JSON object per line", formats, NULL },
 	{ "fields", 0, OPTION_LIST, offsetof(struct given, fields), "NAMES",
-	  "these fields, in this order; a wrong name lists them", NULL, NULL },
+	  "write these fields in this order; a wrong name lists all fields", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
 const struct command command_log = {
 	.name = "log",
-	.summary = "power and other figures as lines, one each tick",
-	.description =
-		"Writes one line for each GPU and tick, on absolute deadlines, until it is "
-		"stopped or the time is over, and then says on standard error how complete the "
-		"log is, what the power was and what energy it took. What is not known is "
-		"empty "
-		"in CSV and null in JSON.",
+	.summary = "log power and other figures, one line per tick",
+	.description = "Writes one line per GPU and tick until it is stopped or the time is "
+		       "up. Ticks have absolute deadlines, so the log does not drift. Then it "
+		       "prints on standard error how complete the log is, and the power and "
+		       "energy. An unknown value is empty in CSV and null in JSON.",
 	.examples = "  gpuward log -d 80s -o power.csv\n"
 		    "  gpuward log -i 1s --format jsonl | jq .power_watts\n"
 		    "  gpuward log --gpu 0 --fields elapsed_seconds,power_watts\n",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.lasts = true,
-	.run = run,
+	.run = log_run_command,
 };

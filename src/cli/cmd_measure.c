@@ -1,9 +1,9 @@
-/* measure: the energy of a command. */
+/* measure: measures the energy of a command. */
 #include "clean_room.h"
-#include "cooldown.h"
+#include "runner.h"
 #include "measure_plan.h"
 #include "measured.h"
-#include "run_calibration.h"
+#include "calibration.h"
 #include "run_counter.h"
 #include "run_progress.h"
 #include "measure_remote.h"
@@ -32,75 +32,76 @@ struct measurement {
 	struct runner runner;
 	struct run_trace *series;
 	struct host_meter *host;
-	uint64_t host_ns;              /* when it was last read meanwhile */
-	struct run_baseline *baseline; /* one a device           */
+	uint64_t host_ns;              /* time of its last reading during the run */
+	struct run_baseline *baseline; /* one per device         */
 	struct run_progress progress;
 	struct cooldown cool;
-	bool cool_told;                 /* what is waited for                          */
-	bool numbers_told;              /* that iterations are not numbered one by one */
-	bool shared_told;               /* that somebody else is here                  */
-	bool known;                     /* what the result tells of the GPUs           */
-	struct bundle *bundle;          /* NULL: none is kept                          */
-	struct clean_room *room;        /* NULL: none was asked for                    */
-	struct measure_remote *through; /* NULL: the GPUs are measured here            */
-	struct gw_environment *env;     /* for the result; NULL: not yet           */
-	struct measured result;         /* its runs ...                                */
-	struct runner_run *run;         /* ... and what they were made of              */
-	int status;                     /* of the last command                         */
-	bool part_missing;              /* some run did not mark the part asked for    */
-	bool lost;                      /* the service did not measure all of one      */
-	bool count_missing;             /* or its count is not known                   */
-	bool counting;                  /* this run is one that counts                 */
+	bool cooldown_reported;        /* for this wait                           */
+	bool numbers_reported;         /* iterations are not numbered one by one  */
+	bool shared_reported;          /* another process is on a GPU             */
+	bool known;                    /* static values of the GPUs were read     */
+	struct bundle *bundle;         /* NULL: none                              */
+	struct clean_room *room;       /* NULL: none                              */
+	struct measure_remote *remote; /* the service measures; NULL: this process does */
+	struct gw_environment *env;    /* for the result; NULL: not read yet      */
+	struct measured result;        /* the runs of the result ...              */
+	struct runner_run *run;        /* ... and where their data comes from     */
+	int status;                    /* exit status of the last run             */
+	bool part_missing;             /* some run did not mark the part of --part */
+	bool lost;                     /* the service did not measure a whole run */
+	bool count_missing;            /* the count of some run is unknown        */
+	bool counting;                 /* the current run is not a warm-up        */
 	struct run_count count;
 	struct run_calibration calibration;
 };
 
-/* ---- cooling ---- */
+/* ---- cooldown ---- */
 
-static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
+static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c)
 {
 	struct measurement *m = arg;
 
-	if (!m->cool_told && !m->c->quiet)
+	if (!m->cooldown_reported && !m->c->quiet)
 		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
 			now_c, term_plain("°C"), mark_c, term_plain("°C"));
-	m->cool_told = true;
+	m->cooldown_reported = true;
 }
 
-static unsigned read_heat(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES])
+static unsigned read_temperatures(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES])
 {
 	struct measurement *m = arg;
 
-	return measure_remote_temperatures(m->through, ret);
+	return measure_remote_temperatures(m->remote, ret);
 }
 
-/* One run alone starts as it is, unless a temperature was asked for. */
+/* Waits before each of several runs, or if --cooldown-to is given. */
 static void cool_down(struct measurement *m)
 {
 	if (m->o->no_cooldown || (m->plan.trials == 1 && isnan(m->plan.cool_c)))
 		return;
-	m->cool_told = false;
+	m->cooldown_reported = false;
 	cooldown_wait(&m->cool);
 	if (m->cool.late_gpu >= 0)
-		cli_error(
-			"GPU %d does not get cooler than %.0f %s within a minute; that is its "
-			"mark from now on",
-			m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
+		cli_error("GPU %d did not cool below %.0f %s within a minute; later runs wait "
+			  "for this temperature",
+			  m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
 }
 
-/* ---- while it runs ---- */
+/* ---- during a run ---- */
 
-/* What the result tells of the GPUs.  It takes 9 ms on an H200, so that it is not asked before
- * the command starts; the sampler has asked it since, and no driver is called here. */
-static void know_devices(struct measurement *m)
+/* Reads the values of the GPUs that the result contains.  Reading them from the driver takes 9
+ * ms on an H200, too long before the command starts.  When this is called, the sampler has
+ * already read them. */
+static void read_devices(struct measurement *m)
 {
-	if (!m->known) /* or less is told */
+	if (!m->known) /* on error the result contains less */
 		m->known = gw_snapshot_take(m->c->snap,
 					    GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST) == 0;
 }
 
-/* Has the sampler asked it?  It ticks after that, and one that hangs does not. */
-static bool all_asked(const struct measurement *m)
+/* Returns true if the sampler has read all GPUs.  It ticks after that; a GPU that hangs has no
+ * ticks. */
+static bool all_sampled(const struct measurement *m)
 {
 	struct meter_progress p;
 
@@ -112,111 +113,113 @@ static bool all_asked(const struct measurement *m)
 	return true;
 }
 
-static void watch(void *arg, struct gw_window *window, const struct progress_marks *marks)
+static void watch_run(void *arg, struct gw_window *window, const struct progress_marks *marks)
 {
 	struct measurement *m = arg;
 	struct host_energy host;
 
-	if (m->through && m->counting)
-		measure_remote_renew(m->through);
-	if (!m->known && all_asked(m)) /* a GPU may be lost when the command ends */
-		know_devices(m);
-	if (clock_mono_ns(clock_real()) - m->host_ns > 10 * NS_PER_S) { /* its counters wrap */
+	if (m->remote && m->counting)
+		measure_remote_renew(m->remote);
+	if (!m->known &&
+	    all_sampled(m)) /* now, because a GPU may be lost when the command ends */
+		read_devices(m);
+	if (clock_mono_ns(clock_real()) - m->host_ns >
+	    10 * NS_PER_S) { /* before its counters wrap */
 		host_meter_read(m->host, &host);
 		m->host_ns = clock_mono_ns(clock_real());
 	}
 	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
 		int64_t pid = window_foreign(window, i);
 
-		if (!pid || m->shared_told)
+		if (!pid || m->shared_reported)
 			continue;
 		run_progress_clear(&m->progress);
-		cli_error("process %lld, which is not of the command, is on GPU %u",
+		cli_error("another process (pid %lld) is using GPU %u; its energy is included",
 			  (long long)pid,
 			  gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i))
 				  ->index);
-		m->shared_told = true;
+		m->shared_reported = true;
 	}
 	run_progress_show(&m->progress, window, marks);
 }
 
-/* Is a result to be written? */
-static bool wanted(const struct measurement *m)
+/* Returns true if a result is written. */
+static bool result_wanted(const struct measurement *m)
 {
 	return m->c->json || m->o->output || m->bundle;
 }
 
-/* The last sample is some 30 ms late: time to look at the machine. */
-static void meanwhile(void *arg)
+/* Called while the last sample is awaited, about 30 ms: time to read the environment. */
+static void after_run(void *arg)
 {
 	struct measurement *m = arg;
 
-	if (m->through && m->counting) /* every moment counts to the window */
-		measure_remote_stop(m->through);
+	if (m->remote && m->counting) /* first, because the window lasts until then */
+		measure_remote_stop(m->remote);
 	if (m->counting)
 		run_count_after(&m->count);
-	if (m->through && m->counting)
-		measure_remote_describe(m->through);
-	else if (wanted(m) && !m->env && !m->through)
-		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
+	if (m->remote && m->counting)
+		measure_remote_describe(m->remote);
+	else if (result_wanted(m) && !m->env && !m->remote)
+		(void)gw_environment_new(m->c->ctx,
+					 &m->env); /* on error it is read again later */
 }
 
-/* Two counts of one thing: which is meant? */
-static void say_count(const char *name, double given, uint64_t marked, double used)
+/* Warns if the given count and the marked count differ. */
+static void warn_count(const char *name, double given, uint64_t marked, double used)
 {
 	if (!isnan(given) && marked && given != (double)marked)
-		cli_error("--%s says %.0f, the command marked %llu: the result has %.0f", name,
-			  given, (unsigned long long)marked, used);
+		cli_error("--%s is %.0f, but the command marked %llu; the result uses %.0f",
+			  name, given, (unsigned long long)marked, used);
 }
 
-static void say_counts(const struct measurement *m, const struct progress_marks *k,
-		       const struct measured_run *r)
+static void warn_counts(const struct measurement *m, const struct progress_marks *k,
+			const struct measured_run *r)
 {
 	unsigned n;
 	const struct progress_marks_window *w =
 		r->part ? progress_marks_find(k, r->part, &n) : NULL;
 
-	say_count("iterations", m->plan.iterations, w ? w->iterations : k->iterations,
-		  r->iterations);
-	say_count("tokens", m->plan.tokens, w ? w->tokens : k->tokens, r->tokens);
+	warn_count("iterations", m->plan.iterations, w ? w->iterations : k->iterations,
+		   r->iterations);
+	warn_count("tokens", m->plan.tokens, w ? w->tokens : k->tokens, r->tokens);
 }
 
-/* Where the lines are what is counted: do their numbers mean that too? */
-static void say_numbers(struct measurement *m, const struct progress_marks *k,
-			const struct measured_run *r)
+/* Warns if the numbers of iteration lines suggest that one line stands for several
+ * iterations. */
+static void warn_numbers(struct measurement *m, const struct progress_marks *k,
+			 const struct measured_run *r)
 {
-	if (!k->odd_after || m->numbers_told || !isnan(m->plan.iterations) ||
+	if (!k->odd_after || m->numbers_reported || !isnan(m->plan.iterations) ||
 	    (r->count.source && r->count.iterations))
 		return;
-	m->numbers_told = true;
-	cli_error("after 'iteration %llu' the command marked 'iteration %llu': such a line "
-		  "counts "
-		  "one, and its number is not how many; where it stands for several, give "
-		  "--iterations, or write a line for each",
+	m->numbers_reported = true;
+	cli_error("the command marked 'iteration %llu' and then 'iteration %llu': each line "
+		  "counts as one iteration, whatever its number; if a line stands for several, "
+		  "give --iterations, or write one line per iteration",
 		  (unsigned long long)k->odd_before, (unsigned long long)k->odd_after);
 }
 
-static void say_marks(const struct progress_marks *k)
+static void warn_marks(const struct progress_marks *k)
 {
 	if (k->bad)
-		cli_error("%llu line%s on GPUWARD_MARK_FD %s passed over; the first: %s",
+		cli_error("%llu line%s on GPUWARD_MARK_FD %s ignored; the first: %s",
 			  (unsigned long long)k->bad, k->bad == 1 ? "" : "s",
 			  k->bad == 1 ? "was" : "were", k->reason);
 	if (k->refused)
-		cli_error("the command marked more than %d parts: %llu were not measured",
+		cli_error("the command marked more than %d parts; %llu were not measured",
 			  PROGRESS_MARKS_WINDOWS, (unsigned long long)k->refused);
 }
 
-/* The meter here has no GPU to measure them on. */
-static void say_parts(const struct measurement *m, const struct progress_marks *k)
+static void warn_parts(const struct measurement *m, const struct progress_marks *k)
 {
-	if (m->through && k->count)
-		cli_error("the command marked %u part%s: of a part --service knows the time "
-			  "and not the energy",
+	if (m->remote && k->count)
+		cli_error("the command marked %u part%s: with --service the time of a part is "
+			  "known, but not its energy",
 			  k->count, k->count == 1 ? "" : "s");
 }
 
-static int say_not_started(const char *name, const struct runner_run *run)
+static int print_not_started(const char *name, const struct runner_run *run)
 {
 	if (run->error == ENOENT && !strchr(name, '/'))
 		cli_error("'%s': no such command; nothing was measured", name);
@@ -226,17 +229,17 @@ static int say_not_started(const char *name, const struct runner_run *run)
 	return runner_status(run);
 }
 
-static void say_part(struct measurement *m, const struct measured_run *r)
+static void warn_part(struct measurement *m, const struct measured_run *r)
 {
 	if (!m->o->part)
 		return;
 	if (!r->part) {
-		cli_error("the command marked no part '%s' from its beginning to its end: the "
-			  "figures are of the whole run",
+		cli_error("the command did not mark the begin and end of a part '%s'; the "
+			  "result is about the whole run",
 			  m->o->part);
 		m->part_missing = true;
 	} else if (r->parts > 1) {
-		cli_error("the command marked %u parts '%s': the figures are of the first",
+		cli_error("the command marked %u parts '%s'; the result is about the first",
 			  r->parts, m->o->part);
 	}
 }
@@ -246,10 +249,11 @@ static const char *label_of(const struct measurement *m)
 	return m->o->label ? m->o->label : m->c->argv[0];
 }
 
-/* What the service measured; false: that is lost, and the run with it. */
-static bool ask_there(struct measurement *m, struct runner_run *run, struct measured_there *ret)
+/* Gets what the service measured.  Returns false if that is lost, and the run with it. */
+static bool take_remote_result(struct measurement *m, struct runner_run *run,
+			       struct measured_remote *ret)
 {
-	enum measure_remote_outcome outcome = measure_remote_end(m->through, ret);
+	enum measure_remote_outcome outcome = measure_remote_end(m->remote, ret);
 
 	m->lost = m->lost || outcome != MEASURE_REMOTE_WHOLE;
 	if (outcome != MEASURE_REMOTE_LOST)
@@ -259,14 +263,15 @@ static bool ask_there(struct measurement *m, struct runner_run *run, struct meas
 	return false;
 }
 
-/* Runs it, and reads the host's counters before and after.  EXIT_OK, or an exit code, having said why. */
+/* Runs the command and reads the counters of the host before and after.  Returns EXIT_OK, or an
+ * exit code after printing an error. */
 static int run_command(struct measurement *m, struct runner_run *run, struct host_energy *ret)
 {
 	struct host_energy before, after;
 	int err;
 
 	host_meter_read(m->host, &before);
-	err = m->through ? measure_remote_begin(m->through, label_of(m)) : EXIT_OK;
+	err = m->remote ? measure_remote_begin(m->remote, label_of(m)) : EXIT_OK;
 	if (err)
 		return err;
 	m->counting = true;
@@ -274,24 +279,22 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	if (run->error)
-		return say_not_started(m->c->argv[0], run);
+		return print_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, ret);
-	if (m->through && measure_remote_elsewhere(m->through))
+	if (m->remote && measure_remote_elsewhere(m->remote))
 		*ret = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 	return EXIT_OK;
 }
 
-/* One run that counts.  EXIT_OK, or an exit code, having said why. */
+/* Makes one measured run.  Returns EXIT_OK, or an exit code after printing an error. */
 static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
 	struct measured_run *result = &m->result.run[m->result.runs];
-	struct measured_there there;
+	struct measured_remote from_service;
 	struct host_energy host;
 	struct measured_from from = { .c = m->c,
 				      .meter = m->runner.meter,
@@ -300,7 +303,7 @@ static int run_once(struct measurement *m, unsigned number)
 				      .iterations = m->plan.iterations,
 				      .tokens = m->plan.tokens,
 				      .part = m->o->part,
-				      .there = m->through ? &there : NULL };
+				      .remote = m->remote ? &from_service : NULL };
 	int err = run_count_before(&m->count, m->result.runs > 0);
 
 	if (err)
@@ -310,29 +313,27 @@ static int run_once(struct measurement *m, unsigned number)
 	err = run_command(m, run, &host);
 	if (err)
 		return err;
-	if (m->through && !ask_there(m, run, &there))
+	if (m->remote && !take_remote_result(m, run, &from_service))
 		return EXIT_OK;
 	if (!run->late)
-		know_devices(m);
+		read_devices(m);
 	if (!run_count_take(&m->count, run, &from.count))
 		m->count_missing = true;
 	err = measured_run(&from, run, number, &host, result);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
-	say_part(m, result);
-	say_counts(m, &run->marks, result);
-	say_numbers(m, &run->marks, result);
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
+	warn_part(m, result);
+	warn_counts(m, &run->marks, result);
+	warn_numbers(m, &run->marks, result);
 	m->result.runs++;
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;
-	say_marks(&run->marks);
-	say_parts(m, &run->marks);
+	warn_marks(&run->marks);
+	warn_parts(m, &run->marks);
 	return EXIT_OK;
 }
 
-/* Runs that do not count.  As run_once. */
+/* Makes the warm-up runs.  Returns as run_once(). */
 static int warm_up(struct measurement *m)
 {
 	for (unsigned i = 0; i < m->plan.warmup && !m->runner.interrupted; i++) {
@@ -342,16 +343,14 @@ static int warm_up(struct measurement *m)
 		run_progress_begin(&m->progress);
 		err = runner_run(&m->runner, m->c->argv, "warm-up", &run);
 		run_progress_clear(&m->progress);
-		if (err) {
-			cli_error("cannot run: %s", gw_strerror(err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return cli_fail("cannot run: %s", gw_strerror(err));
 		if (run.error)
-			return say_not_started(m->c->argv[0], &run);
+			return print_not_started(m->c->argv[0], &run);
 		m->status = runner_status(&run);
 		runner_run_done(&run);
 		if (m->status != 0) {
-			cli_error("the warm-up ended with status %d: nothing was measured",
+			cli_error("the warm-up ended with status %d; nothing was measured",
 				  m->status);
 			return m->status;
 		}
@@ -369,32 +368,32 @@ static int run_all(struct measurement *m)
 			break;
 		code = run_once(m, m->plan.first + i);
 		if (code == EXIT_OK && (m->status != 0 || m->lost))
-			break; /* one that fails is not run again */
+			break; /* a command that fails is not repeated */
 	}
 	if (m->result.runs && m->result.runs < m->plan.trials)
-		cli_error("%u of %u runs were made", m->result.runs, m->plan.trials);
+		cli_error("only %u of %u runs were made", m->result.runs, m->plan.trials);
 	return code;
 }
 
 /* ---- the result ---- */
 
-static void describe(struct measurement *m, char *command, size_t size)
+static void fill_result(struct measurement *m, char *command, size_t size)
 {
 	struct measured *r = &m->result;
 	const char *slash = strrchr(m->c->argv[0], '/');
 
 	r->wall_ns = m->result.run[0].begin_wall_ns;
-	r->simulated = m->through ? measure_remote_simulated(m->through)
-				  : gw_snapshot_status(m->c->snap)->simulated;
-	r->service = m->through ? measure_remote_address(m->through) : NULL;
-	r->environment = m->through ? measure_remote_environment(m->through) : NULL;
+	r->simulated = m->remote ? measure_remote_simulated(m->remote)
+				 : gw_snapshot_status(m->c->snap)->simulated;
+	r->service = m->remote ? measure_remote_address(m->remote) : NULL;
+	r->environment = m->remote ? measure_remote_environment(m->remote) : NULL;
 	r->label = m->o->label;
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;
 	r->model_size_bytes = m->plan.model_bytes;
 	r->iterations = r->run[0].iterations;
 	r->tokens = r->run[0].tokens;
-	r->room = clean_room_told(m->room);
+	r->room = clean_room_record(m->room);
 	r->command_name = slash && slash[1] ? slash + 1 : m->c->argv[0];
 	if (m->o->keep_command) {
 		cli_join(command, size, m->c->argv);
@@ -408,7 +407,7 @@ static void describe(struct measurement *m, char *command, size_t size)
 static int save_result(struct measurement *m)
 {
 	struct cli_document doc;
-	int err = m->env || m->through ? 0 : gw_environment_new(m->c->ctx, &m->env);
+	int err = m->env || m->remote ? 0 : gw_environment_new(m->c->ctx, &m->env);
 	int code = EXIT_FAILED;
 	char message[512];
 
@@ -427,8 +426,8 @@ static int save_result(struct measurement *m)
 	return code;
 }
 
-/* When all runs are there: the trace is of all of them. */
-static void calibrate(struct measurement *m)
+/* Called after the last run, because the trace covers all runs. */
+static void calibrate_result(struct measurement *m)
 {
 	struct run_calibration *c = &m->calibration;
 
@@ -436,23 +435,23 @@ static void calibrate(struct measurement *m)
 		return;
 	if (run_calibration_end(c, &m->result) != 0) {
 		cli_error("--calibrate: %s; the result is not calibrated%s", c->why,
-			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
-				    : " (of a run with --bundle, gpuward recompute "
-				      "--calibrate can do it later)");
+			  m->bundle ? "; use gpuward recompute --calibrate later"
+				    : " (with --bundle you could use gpuward recompute "
+				      "--calibrate later)");
 		return;
 	}
 	for (unsigned i = 0; i < m->result.runs; i++) {
 		measured_calibrate(&m->result.run[i], &c->sensor, m->baseline);
 		run_calibration_marks(c, &m->run[i].marks);
 	}
-	if (m->bundle) /* what fails is told when it is closed */
+	if (m->bundle) /* bundle_close() reports errors */
 		bundle_file(m->bundle, "calibration.csv", c->fit.trace.text,
 			    c->fit.trace.length, c->why, sizeof(c->why));
 	if (m->o->calibrate_keep && run_calibration_keep(c) != 0)
-		cli_error("--calibrate-keep: not kept: %s", c->why);
+		cli_error("--calibrate-keep: the calibration is not saved: %s", c->why);
 }
 
-static int finish(struct measurement *m)
+static int finish_result(struct measurement *m)
 {
 	bool shared = false;
 	char command[4096];
@@ -462,13 +461,13 @@ static int finish(struct measurement *m)
 		return m->status;
 	if (m->result.runs == 0)
 		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
-	calibrate(m);
-	describe(m, command, sizeof(command));
-	if (!m->c->quiet || !wanted(m))
+	calibrate_result(m);
+	fill_result(m, command, sizeof(command));
+	if (!m->c->quiet || !result_wanted(m))
 		measured_print(&m->result, m->c);
-	if (wanted(m))
+	if (result_wanted(m))
 		code = save_result(m);
-	if (code != EXIT_OK && m->c->quiet) /* nothing is lost */
+	if (code != EXIT_OK && m->c->quiet) /* so that the result is not lost */
 		measured_print(&m->result, m->c);
 	for (unsigned i = 0; i < m->result.runs; i++)
 		shared = shared || measured_shared(&m->result.run[i]);
@@ -476,7 +475,7 @@ static int finish(struct measurement *m)
 		return code;
 	if (shared && m->o->require_exclusive)
 		return EXIT_SHARED;
-	if (m->room && !measured_room_kept(clean_room_told(m->room)))
+	if (m->room && !measured_room_kept(clean_room_record(m->room)))
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
@@ -486,10 +485,10 @@ static int finish(struct measurement *m)
 										  : m->status;
 }
 
-/* ---- beginning and ending ---- */
+/* ---- start and end ---- */
 
-/* Every event of device i, on the thread that read it. */
-static void listen(void *arg, unsigned i, const struct event *e)
+/* Receives every event of device i, on its sampling thread. */
+static void on_event(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;
 
@@ -509,7 +508,8 @@ static void window_result(void *arg, unsigned i, unsigned id, const char *label,
 		bundle_window(m->bundle, i, id, label, e);
 }
 
-static void about(void *arg, unsigned i, unsigned position, const struct energy_setup *setup)
+static void on_device(void *arg, unsigned i, unsigned position,
+		      const struct energy_setup *setup)
 {
 	struct measurement *m = arg;
 	const struct gw_device *d = gw_snapshot_device(m->c->snap, position);
@@ -522,7 +522,7 @@ static void about(void *arg, unsigned i, unsigned position, const struct energy_
 							: 0.1 };
 	char message[512];
 
-	if (m->bundle) /* what fails is told when it is closed */
+	if (m->bundle) /* bundle_close() reports errors */
 		bundle_add(m->bundle, i, &gpu, message, sizeof(message));
 }
 
@@ -543,19 +543,17 @@ static int open_bundle(struct measurement *m)
 	}
 	if (bundle_create(m->o->bundle, &what, &m->bundle, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("--bundle: %s", message);
-	return EXIT_FAILED;
+	return cli_fail("--bundle: %s", message);
 }
 
-/* After the meter has stopped: nothing more is written to it. */
+/* Called after the meter has stopped, when no event follows. */
 static int close_bundle(struct measurement *m)
 {
 	char message[5000];
 
 	if (!m->bundle || bundle_close(m->bundle, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("the bundle is not whole: %s", message);
-	return EXIT_FAILED;
+	return cli_fail("the bundle is incomplete: %s", message);
 }
 
 static int start_meter(struct measurement *m)
@@ -566,9 +564,9 @@ static int start_meter(struct measurement *m)
 				      .gpus = m->c->gpu.count ? gpus : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
-				       .about = about,
-				       .listen = listen,
-				       .result = window_result,
+				       .on_setup = on_device,
+				       .on_event = on_event,
+				       .on_result = window_result,
 				       .describe = true,
 				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
@@ -589,18 +587,18 @@ static int start_meter(struct measurement *m)
 	m->cool = (struct cooldown){ .ctx = m->c->ctx,
 				     .runner = &m->runner,
 				     .to_c = m->plan.cool_c,
-				     .read = m->through ? read_heat : NULL,
-				     .tell = tell_heat,
+				     .read = m->remote ? read_temperatures : NULL,
+				     .report = report_cooldown,
 				     .arg = m };
 	err = cooldown_init(&m->cool);
 	if (!err)
 		err = meter_start(m->c->ctx, &config, &m->runner.meter);
 	if (!err)
-		meter_exclusive(m->runner.meter, m->o->require_exclusive);
+		meter_set_exclusive(m->runner.meter, m->o->require_exclusive);
 	return err;
 }
 
-/* Whether a baseline may be used depends on the state of its GPU. */
+/* Returns true if a stored baseline may be used, which depends on the state of its GPU. */
 static bool state_matters(const struct measurement *m)
 {
 	char dir[512];
@@ -619,7 +617,7 @@ static bool state_matters(const struct measurement *m)
 
 static void get_baselines(struct measurement *m)
 {
-	if (state_matters(m)) /* without it none is used */
+	if (state_matters(m)) /* on error no baseline is used */
 		(void)gw_snapshot_take(m->c->snap,
 				       GW_TIER_FAST | GW_TIER_HEALTH | GW_TIER_LIMITS);
 	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
@@ -627,24 +625,22 @@ static void get_baselines(struct measurement *m)
 			gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i));
 
 		if (m->plan.baseline == RUN_BASELINE_NEW && !m->c->quiet)
-			fprintf(stderr, "gpuward: taking the idle power of GPU %u\n", d->index);
+			fprintf(stderr, "gpuward: measuring the idle power of GPU %u\n",
+				d->index);
 		run_baseline_get(&m->runner, i, d, m->plan.baseline, &m->baseline[i]);
 		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
-			cli_error("GPU %u has no baseline%s: %s", d->index,
-				  m->baseline[i].stale ? " that fits, and this one is used"
-						       : "",
-				  m->baseline[i].why);
+			cli_error("GPU %u has no %sbaseline: %s%s", d->index,
+				  m->baseline[i].stale ? "suitable " : "", m->baseline[i].why,
+				  m->baseline[i].stale ? "; it is used nevertheless" : "");
 	}
 }
 
-static int measure(struct measurement *m)
+static int measure_runs(struct measurement *m)
 {
 	int code;
 
-	if (runner_begin(&m->runner) != 0) {
-		cli_error("cannot watch for signals: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
+	if (runner_begin(&m->runner) != 0)
+		return cli_fail("cannot watch for signals: %s", strerror(errno));
 	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
 	m->progress.trials = m->plan.trials;
 	m->progress.iterations = m->plan.iterations;
@@ -656,15 +652,15 @@ static int measure(struct measurement *m)
 	}
 	clean_room_end(m->room);
 	if (code == EXIT_OK)
-		code = finish(m);
-	else if (m->result.runs) /* what was measured before is kept */
-		(void)finish(m);
+		code = finish_result(m);
+	else if (m->result.runs) /* keep the runs before the error */
+		(void)finish_result(m);
 	clean_room_free(m->room);
 	runner_end(&m->runner);
 	return code;
 }
 
-static void let_go(struct measurement *m)
+static void free_measurement(struct measurement *m)
 {
 	for (unsigned i = 0; m->result.run && i < m->result.runs; i++) {
 		measured_run_done(&m->result.run[i]);
@@ -681,7 +677,8 @@ static void let_go(struct measurement *m)
 	run_calibration_done(&m->calibration);
 }
 
-/* A trace is of one thing, and is read at the end, when a pipe to which nobody writes would keep us for ever. */
+/* The trace belongs to one GPU.  It is read at the end; a pipe without a writer would block
+ * there. */
 static int check_calibration(const struct measurement *m)
 {
 	unsigned n = gw_meter_device_count(m->runner.meter);
@@ -689,20 +686,18 @@ static int check_calibration(const struct measurement *m)
 
 	if (!m->o->calibrate)
 		return EXIT_OK;
-	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode)) {
-		cli_error("--calibrate: %s is no file; gpuward recompute --calibrate reads a "
-			  "pipe, too",
-			  m->o->calibrate);
-		return EXIT_USAGE;
-	}
+	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode))
+		return cli_usage("--calibrate: %s is not a regular file; gpuward recompute "
+				 "--calibrate also reads pipes",
+				 m->o->calibrate);
 	if (n == 1)
 		return EXIT_OK;
-	cli_error("--calibrate is about one GPU, and %u are measured: choose one with --gpu",
-		  n);
-	return EXIT_USAGE;
+	return cli_usage(
+		"--calibrate works with one GPU, but %u are measured; select one with --gpu",
+		n);
 }
 
-/* The options are in order and the GPUs open. */
+/* Measures after the options are checked and the GPUs are open. */
 static int run_open(struct measurement *m)
 {
 	int err, code = open_bundle(m), closed;
@@ -716,43 +711,42 @@ static int run_open(struct measurement *m)
 		cli_error("cannot measure: %s", gw_strerror(err));
 	code = err ? EXIT_FAILED : check_calibration(m);
 	if (code == EXIT_OK)
-		code = measure(m);
-	let_go(m);
+		code = measure_runs(m);
+	free_measurement(m);
 	closed = close_bundle(m);
 	return closed != EXIT_OK ? closed : code;
 }
 
-/* The service has the GPUs: here is a context without any, for the host's counters. */
+/* The service measures the GPUs: opens a context without GPUs for the counters of the host. */
 static int open_service(struct measurement *m)
 {
 	int code = measure_remote_open(&m->o->room.remote, m->c->gpu.item, m->c->gpu.count,
-				       &m->through);
+				       &m->remote);
 
-	if (code == EXIT_OK && m->plan.warmup) { /* would it?  Nothing runs in vain */
-		code = measure_remote_begin(m->through, label_of(m));
+	if (code == EXIT_OK &&
+	    m->plan.warmup) { /* check that the service can measure before the warm-up */
+		code = measure_remote_begin(m->remote, label_of(m));
 		if (code == EXIT_OK)
-			measure_remote_forget(m->through);
+			measure_remote_forget(m->remote);
 	}
 	m->c->backend = "none";
-	m->c->gpu.count = 0; /* no selector finds one here */
+	m->c->gpu.count = 0; /* this context has no GPU to select */
 	return code == EXIT_OK ? cli_open(m->c, 0) : code;
 }
 
-static int run(struct cli *c)
+static int measure_run(struct cli *c)
 {
 	struct measurement *m = calloc(1, sizeof(*m));
 	int code;
 
-	if (!m) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!m)
+		return cli_no_memory();
 	m->c = c;
 	m->o = c->own;
 	runner_inherit(&m->inherit, c->pipe_ignored);
 	m->runner = (struct runner){ .inherit = &m->inherit,
-				     .watch = watch,
-				     .meanwhile = meanwhile,
+				     .watch = watch_run,
+				     .meanwhile = after_run,
 				     .arg = m,
 				     .watch_ns = WATCH_NS };
 	term_to_stderr(true);
@@ -765,21 +759,20 @@ static int run(struct cli *c)
 		code = m->o->service ? open_service(m) : cli_open(c, 0);
 	if (code == EXIT_OK)
 		code = run_open(m);
-	measure_remote_close(m->through);
+	measure_remote_close(m->remote);
 	free(m);
 	return code;
 }
 
 const struct command command_measure = {
 	.name = "measure",
-	.summary = "the energy that a command takes",
-	.description =
-		"Runs a command and measures what the GPUs take meanwhile: joules with their "
-		"uncertainty, power, time, heat, throttling, who else was there. The command "
-		"has "
-		"the terminal, its output is untouched, and its exit status is passed on. The "
-		"result is told on standard error and written as JSON with -o or --json. A "
-		"command can mark parts, iterations and tokens: gpuward-measure(1).",
+	.summary = "measure the energy of a command",
+	.description = "Runs a command and measures the energy of the GPUs meanwhile: joules "
+		       "with their uncertainty, power, time, temperature, throttling, and "
+		       "other processes on the GPUs. The command uses the terminal as usual, "
+		       "its output is unchanged, and its exit status is passed on. The result "
+		       "is printed on standard error, and written as JSON with -o or --json. A "
+		       "command can mark parts, iterations and tokens: see gpuward-measure(1).",
 	.examples =
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "
@@ -792,5 +785,5 @@ const struct command command_measure = {
 	.options = measure_plan_options,
 	.options_size = sizeof(struct measure_options),
 	.lasts = true,
-	.run = run,
+	.run = measure_run,
 };

@@ -1,11 +1,10 @@
-/* run: makes room on a GPU through the service's guard, and runs a program there. */
+/* run: reserves GPU memory through the guard of the service, and runs a program there. */
 #include "cli.h"
 #include "remote.h"
 
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/root.h"
-#include "base/unit.h"
 #include "base/json_doc.h"
 
 #include <ctype.h>
@@ -19,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S     60.0            /* the service lets nobody wait longer in one request */
-#define MARGIN_NS   (20 * NS_PER_S) /* for the answer itself */
+#define ROUND_S     60.0            /* the service's longest wait for one request */
+#define MARGIN_NS   (20 * NS_PER_S) /* extra time for the reply itself */
 #define NOT_FOUND   127
 #define NOT_STARTED 126
 
@@ -36,22 +35,23 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	{ "vram", 0, OPTION_TEXT, AT(vram), "SIZE",
-	  "memory of the GPU that it needs, as 10G or 512MiB", NULL, NULL },
+	  "GPU memory that the program needs, as 10G or 512MiB", NULL, NULL },
 	{ "wait", 0, OPTION_DURATION, AT(wait_ns), "TIME",
-	  "wait so long for room that others may leave (default: until our workers have left, "
-	  "1m at most)",
+	  "wait up to TIME for other programs to free memory (default: wait only for the "
+	  "guard's workers, 1m at most)",
 	  NULL, NULL },
 	{ "ttl", 0, OPTION_DURATION, AT(ttl_ns), "TIME",
 	  "end the reservation after this time even if the program still runs", NULL, NULL },
 	{ "anyway", 0, OPTION_FLAG, AT(anyway), NULL,
-	  "start the program also where no room can be had or asked for, and say so: for "
-	  "launchers of games",
+	  "start the program even if no memory can be reserved, with a warning; for game "
+	  "launchers",
 	  NULL, NULL },
 	REMOTE_OPTIONS(remote),
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
-/* As sizes of the configuration are written, but with a unit: a bare number is seldom meant as bytes. */
+/* Parses a size as in the configuration, but requires a unit: a bare number rarely means
+ * bytes. */
 static int read_size(const char *text, double *ret)
 {
 	if (!unit_parse(text, unit_sizes, ret) ||
@@ -61,33 +61,32 @@ static int read_size(const char *text, double *ret)
 	return *ret >= 1 && *ret < 9e15 ? 0 : -1;
 }
 
-/* ---- room ---- */
-
-struct room {
+struct reservation {
 	double bytes;
 	char id[32], gpu[96];
 };
 
-static void say_insufficient(const struct remote *r, const struct room *room)
+static void print_insufficient(const struct remote *r, const struct reservation *reservation)
 {
 	char needed[16], now[16], most[16], later[64] = "";
 	const struct json_doc *p = r->reply;
 	const char *gpu = json_doc_string(p, "gpu");
 	double retry = json_doc_number(p, "retry_after_s");
 
-	if (!(retry > 0)) { /* it is no matter of time, and the service says why */
+	if (!(retry > 0)) { /* waiting does not help; the service says why */
 		cli_error("insufficient_vram: %s", remote_why(r));
 		return;
 	}
-	cli_bytes(needed, room->bytes);
+	cli_bytes(needed, reservation->bytes);
 	cli_bytes(now, json_doc_number(p, "available"));
 	cli_bytes(most, json_doc_number(p, "available_at_most"));
-	snprintf(later, sizeof(later), "; retry after %.0f s (--wait TIME waits)", retry);
-	cli_error("insufficient_vram: needed %s, available %s now and %s at most%s%s%s", needed,
-		  now, most, gpu ? " on " : "", gpu ? gpu : "", later);
+	snprintf(later, sizeof(later), "; try again in %.0f s, or give --wait TIME", retry);
+	cli_error("insufficient_vram: %s needed; %s free now and %s at most%s%s%s", needed, now,
+		  most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
-/* So that a number that is somebody else's where the service is (we are in a container) is seen to be one. */
+/* The start time identifies this process.  If it runs in a container, the service may see
+ * another process with the same pid, and must notice that. */
 static uint64_t own_start(void)
 {
 	unsigned long long ticks = 0;
@@ -96,37 +95,40 @@ static uint64_t own_start(void)
 
 	if (root_open(&root, NULL) != 0)
 		return 0;
-	/* The 22nd field; the second, a name in brackets, may hold anything. */
+	/* The 22nd field; the second is a name in brackets that may contain anything. */
 	if (root_read(&root, "proc/self/stat", text, sizeof(text)) > 0 &&
 	    (end = strrchr(text, ')')) != NULL)
 		(void)sscanf(end + 1,
-			     " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-			     " %*s %*s %*s %llu",
+			     " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			     "%*s %*s %*s %llu",
 			     &ticks);
 	root_close(&root);
 	return ticks;
 }
 
-static void wish(struct buf *out, const struct cli *c, const struct room *room, double wait_s)
+static void write_request(struct buf *out, const struct cli *c,
+			  const struct reservation *reservation, double wait_s)
 {
 	const struct given *g = c->own;
 	struct json j;
 
 	json_init(&j, out, false);
 	json_object(&j, NULL);
-	json_double(&j, "bytes", room->bytes);
+	json_double(&j, "bytes", reservation->bytes);
 	if (c->gpu.count)
 		json_string(&j, "gpu", c->gpu.item[0]);
 	json_int(&j, "pid", getpid());
 	json_uint(&j, "start_ticks", own_start());
-	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9); /* 0: as long as this process */
+	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9); /* 0: until this process ends */
 	json_double(&j, "wait_s", wait_s);
 	json_object_end(&j);
 	json_end(&j);
 }
 
-/* One request.  EXIT_OK, EXIT_NO_ROOM (the answer says why) or another, having said why. */
-static int ask_once(const struct cli *c, struct remote *r, struct room *room, double wait_s)
+/* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit code
+ * after printing an error. */
+static int reserve_once(const struct cli *c, struct remote *r, struct reservation *reservation,
+			double wait_s)
 {
 	char message[700];
 	struct buf body;
@@ -134,34 +136,28 @@ static int ask_once(const struct cli *c, struct remote *r, struct room *room, do
 	int err;
 
 	buf_init(&body, 4096);
-	wish(&body, c, room, wait_s);
-	err = remote_ask(r, "POST", "/api/v1/guard/reservations", body.p,
-			 (uint64_t)(wait_s * 1e9) + MARGIN_NS, message, sizeof(message));
+	write_request(&body, c, reservation, wait_s);
+	err = remote_request(r, "POST", "/api/v1/guard/reservations", body.p,
+			     (uint64_t)(wait_s * 1e9) + MARGIN_NS, message, sizeof(message));
 	buf_done(&body);
-	if (err) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("%s", message);
 	if (r->status == 409)
 		return EXIT_NO_ROOM;
 	id = r->reply ? json_doc_string(r->reply, "id") : NULL;
 	gpu = r->reply ? json_doc_string(r->reply, "gpu") : NULL;
-	if (r->status == 401 || r->status == 403) {
-		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-		return EXIT_FAILED;
-	}
-	if (r->status != 201 || !id) {
-		cli_error("no room can be asked for: the service answers %d: %s", r->status,
-			  remote_why(r));
-		return EXIT_FAILED;
-	}
-	snprintf(room->id, sizeof(room->id), "%s", id);
-	snprintf(room->gpu, sizeof(room->gpu), "%s", gpu ? gpu : "");
+	if (r->status == 401 || r->status == 403)
+		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
+	if (r->status != 201 || !id)
+		return cli_fail("cannot reserve memory: the service replied %d: %s", r->status,
+				remote_why(r));
+	snprintf(reservation->id, sizeof(reservation->id), "%s", id);
+	snprintf(reservation->gpu, sizeof(reservation->gpu), "%s", gpu ? gpu : "");
 	return EXIT_OK;
 }
 
-/* Again and again until the time is over: others may leave. */
-static int take_room(const struct cli *c, struct remote *r, struct room *room)
+/* Repeats the request until the time is up, because other programs may free memory. */
+static int reserve(const struct cli *c, struct remote *r, struct reservation *reservation)
 {
 	const struct given *g = c->own;
 	uint64_t now = clock_mono_ns(clock_real()), end = now + g->wait_ns;
@@ -170,7 +166,7 @@ static int take_room(const struct cli *c, struct remote *r, struct room *room)
 	for (;;) {
 		double left = g->wait_ns ? (double)(end - now) * 1e-9 : ROUND_S, retry;
 
-		code = ask_once(c, r, room, fmin(left, ROUND_S));
+		code = reserve_once(c, r, reservation, fmin(left, ROUND_S));
 		now = clock_mono_ns(clock_real());
 		if (code != EXIT_NO_ROOM || !g->wait_ns || now >= end ||
 		    json_doc_true(r->reply, "never"))
@@ -183,24 +179,25 @@ static int take_room(const struct cli *c, struct remote *r, struct room *room)
 			break;
 	}
 	if (code == EXIT_NO_ROOM)
-		say_insufficient(r, room);
+		print_insufficient(r, reservation);
 	return code;
 }
 
-static void release(const struct cli *c, struct remote *r, const struct room *room)
+static void release_reservation(const struct cli *c, struct remote *r,
+				const struct reservation *reservation)
 {
 	char path[128], message[700];
 
-	snprintf(path, sizeof(path), "/api/v1/guard/reservations/%s", room->id);
-	if (remote_ask(r, "DELETE", path, NULL, MARGIN_NS, message, sizeof(message)) != 0 &&
+	snprintf(path, sizeof(path), "/api/v1/guard/reservations/%s", reservation->id);
+	if (remote_request(r, "DELETE", path, NULL, MARGIN_NS, message, sizeof(message)) != 0 &&
 	    !c->quiet)
-		cli_error("%s (it lets go of the reservation by itself)", message);
+		cli_error("%s (the service ends the reservation when this process ends)",
+			  message);
 }
 
-/* ---- the program ---- */
-
-/* Those that are ours to hand on; one that is ignored stays so, for the program too. */
-static void handed_on(sigset_t *set)
+/* Collects the signals to forward to the program.  An ignored signal stays ignored in the
+ * program. */
+static void forwarded_signals(sigset_t *set)
 {
 	static const int signals[] = { SIGINT,  SIGQUIT, SIGTERM, SIGHUP,
 				       SIGUSR1, SIGUSR2, SIGCONT };
@@ -213,8 +210,8 @@ static void handed_on(sigset_t *set)
 	sigaddset(set, SIGCHLD);
 }
 
-/* 0 or an errno. */
-static int start(const struct cli *c, const sigset_t *mask, pid_t *ret_pid)
+/* Returns 0 or an errno. */
+static int start_program(const struct cli *c, const sigset_t *mask, pid_t *ret_pid)
 {
 	posix_spawnattr_t attr;
 	sigset_t reset;
@@ -233,8 +230,9 @@ static int start(const struct cli *c, const sigset_t *mask, pid_t *ret_pid)
 	return err;
 }
 
-/* Its status as a shell gives it.  What the terminal sends, the program has got already. */
-static int follow(pid_t pid, const sigset_t *set)
+/* Returns the program's exit status as a shell does.  The terminal sends its signals to the
+ * program, too, so those (SI_KERNEL) are not forwarded. */
+static int wait_for_program(pid_t pid, const sigset_t *set)
 {
 	siginfo_t s;
 	int status;
@@ -253,58 +251,57 @@ static int follow(pid_t pid, const sigset_t *set)
 	}
 }
 
-static int run_there(const struct cli *c, const struct room *room)
+static int run_program(const struct cli *c, const struct reservation *reservation)
 {
 	sigset_t set, mask;
 	pid_t pid;
 	int err;
 
-	if (*room->gpu) {
-		setenv("GPUWARD_GPU", room->gpu, 1);
-		setenv("CUDA_VISIBLE_DEVICES", room->gpu, 0);
+	if (*reservation->gpu) {
+		setenv("GPUWARD_GPU", reservation->gpu, 1);
+		setenv("CUDA_VISIBLE_DEVICES", reservation->gpu, 0);
 	}
 	signal(SIGCHLD, SIG_DFL);
-	handed_on(&set);
+	forwarded_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, &mask);
-	err = start(c, &mask, &pid);
+	err = start_program(c, &mask, &pid);
 	if (!err)
-		return follow(pid, &set);
-	cli_error("%s cannot be started: %s", c->argv[0], strerror(err));
+		return wait_for_program(pid, &set);
+	cli_error("cannot start %s: %s", c->argv[0], strerror(err));
 	return err == ENOENT || err == ENOTDIR ? NOT_FOUND : NOT_STARTED;
 }
 
-static int run(struct cli *c)
+static int run_run(struct cli *c)
 {
 	const struct given *g = c->own;
-	struct room room = { .bytes = 0 };
+	struct reservation reservation = { .bytes = 0 };
 	struct remote r;
 	int code;
 
-	if (!g->vram || read_size(g->vram, &room.bytes) != 0) {
-		cli_error(
-			g->vram ? "--vram takes a size with its unit, such as 10G or 512MiB, "
+	if (!g->vram || read_size(g->vram, &reservation.bytes) != 0)
+		return cli_usage(
+			g->vram ? "--vram takes a size with a unit, such as 10G or 512MiB, "
 				  "not '%s'"
-				: "run wants --vram SIZE: how much memory the program needs%s",
+				: "--vram SIZE is missing: how much GPU memory does the "
+				  "program need?%s",
 			g->vram ? g->vram : "");
-		return EXIT_USAGE;
-	}
-	if (c->argc < 1 || c->gpu.count > 1) {
-		cli_error(c->argc < 1 ? "run wants a command"
-				      : "room is made on one GPU: --gpu takes one here");
-		return EXIT_USAGE;
-	}
+	if (c->argc < 1 || c->gpu.count > 1)
+		return cli_usage(
+			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
+				    : "memory is reserved on one GPU: give --gpu one GPU");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
-		code = take_room(c, &r, &room);
+		code = reserve(c, &r, &reservation);
 	if (code == EXIT_OK) {
 		if (c->verbose)
-			fprintf(stderr, "gpuward: %s of %s is free\n", g->vram, room.gpu);
-		code = run_there(c, &room);
-		release(c, &r, &room);
+			fprintf(stderr, "gpuward: %s reserved on %s\n", g->vram,
+				reservation.gpu);
+		code = run_program(c, &reservation);
+		release_reservation(c, &r, &reservation);
 	} else if (g->anyway) {
-		cli_error("so no room is made; %s is started all the same (--anyway)",
+		cli_error("no memory is reserved; starting %s nevertheless (--anyway)",
 			  c->argv[0]);
-		code = run_there(c, &room);
+		code = run_program(c, &reservation);
 	}
 	remote_close(&r);
 	return code;
@@ -312,19 +309,16 @@ static int run(struct cli *c)
 
 const struct command command_run = {
 	.name = "run",
-	.summary = "makes room on a GPU and runs a program there",
+	.summary = "reserve GPU memory and run a program",
 	.description =
-		"Reserves memory of a GPU with the guard of gpuward serve: as many workers "
-		"leave "
-		"as it takes, lowest priority first. When the memory is free the program is "
-		"started; the reservation ends with it. The exit status is the program's; 14: "
-		"there is not as much memory; 1: the service is not there or refuses. With "
-		"--anyway "
-		"the program is started then too. The program finds the GPU's UUID in "
-		"GPUWARD_GPU, "
-		"and "
-		"in CUDA_VISIBLE_DEVICES unless that is set. A reservation binds the guard's "
-		"workers: other programs can still take the memory first.",
+		"Reserves GPU memory with the guard of gpuward serve: workers leave, lowest "
+		"priority first, until enough memory is free. Then the program starts; the "
+		"reservation ends when the program ends. The exit status is that of the "
+		"program; 14 if the GPU has too little memory; 1 if the service does not "
+		"answer or refuses. With --anyway the program starts in those cases, too. "
+		"GPUWARD_GPU contains the UUID of the GPU; CUDA_VISIBLE_DEVICES does, too, "
+		"unless it is already set. A reservation applies to the guard's workers only: "
+		"other programs can still take the memory first.",
 	.examples =
 		"  gpuward run --vram 10G -- ./render scene.blend\n"
 		"  gpuward run --vram 8G --gpu 0 --wait 5m -- ./train.sh\n"
@@ -336,5 +330,5 @@ const struct command command_run = {
 	.names_gpu = true,
 	.one_form = true,
 	.runs = 1,
-	.run = run,
+	.run = run_run,
 };

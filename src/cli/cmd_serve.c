@@ -1,23 +1,21 @@
-/* serve: the daemon.  Its settings are the table of daemon/config.def. */
+/* serve: starts the service.  daemon/config.def lists its settings. */
 #include "cli.h"
 #include "serve_options.h"
 
 #include "daemon/service.h"
 
-static int run(struct cli *c)
+static int serve_run(struct cli *c)
 {
 	struct config_flag flag[SERVE_FLAGS_MAX];
 	const struct serve_flags *given = c->own;
 	struct service_options o = { .config_path = given->config, .flags = flag };
 	struct gw_options g;
-	int code = cli_how(c, &g);
+	int code = cli_open_options(c, &g);
 
 	if (code != EXIT_OK)
 		return code;
-	if (c->gpu.count) {
-		cli_error("serve watches every GPU: --gpu means nothing to it");
-		return EXIT_USAGE;
-	}
+	if (c->gpu.count)
+		return cli_usage("serve monitors all GPUs: leave out --gpu");
 	o.flag_count = serve_config_flags(given, flag, SERVE_FLAGS_MAX);
 	o.backend = g.backend;
 	o.nvml_library = g.nvml_library;

@@ -1,8 +1,8 @@
-/* serve: the service is a program of its own, which needs libraries that no other command does.
- *
- * It is the same command line, linked with them; it takes this process over, so that whoever started
- * us (a service manager, a shell) sees one process. */
-#include "serve_exec.h"
+/* serve: executes the service, which is a separate program because it needs libraries that no
+ * other command needs.  It replaces this process, so that a service manager or a shell sees one
+ * process. */
+#include "cli.h"
+#include "guard_recover.h"
 #include "serve_options.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #define NAME "gpuward-serve"
 
-/* Beside the program, as in the build tree, or installed. */
-static const char *find(char *out, size_t size)
+/* Looks next to this program, as in the build tree, then where it is installed. */
+static const char *find_service(char *out, size_t size)
 {
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -29,24 +29,27 @@ static const char *find(char *out, size_t size)
 	return access(out, X_OK) == 0 ? out : NULL;
 }
 
-int serve_exec(const struct cli *c)
+/* Returns an exit code, after printing an error, only if it cannot execute the service. */
+static int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
-	if (!find(path, sizeof(path))) {
-		cli_error("this gpuward was built or installed without the service (" NAME
-			  " is not there); build it with libmicrohttpd, sqlite3, zlib and "
-			  "jansson: "
-			  "make build");
-		return EXIT_FAILED;
-	}
+	if (!find_service(path, sizeof(path)))
+		return cli_fail("this gpuward is installed without the service (" NAME
+				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
+				"jansson: make build");
 	if (c->words)
 		execv(path, c->words);
-	cli_error("cannot start %s: %s", path, strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot start %s: %s", path, strerror(errno));
 }
 
-static int run(struct cli *c)
+static int serve_run(struct cli *c)
+{
+	return serve_exec(c);
+}
+
+/* Reading the journal needs the libraries of the service. */
+int guard_recover(struct cli *c)
 {
 	return serve_exec(c);
 }

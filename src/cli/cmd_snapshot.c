@@ -1,7 +1,7 @@
-/* snapshot: the machine and its GPUs now, once or again and again. */
+/* snapshot: the current state of the machine and its GPUs, once or repeatedly. */
 #include "cli.h"
-#include "figure.h"
-#include "screen.h"
+#include "output.h"
+#include "term.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -143,7 +143,7 @@ static void set_state(struct table *t, const struct gw_device *d)
 		table_set(t, WHY, v > 1 ? TERM_WARN : TERM_PLAIN, "%s", name);
 }
 
-static void add(struct table *t, const struct gw_device *d)
+static void add_device(struct table *t, const struct gw_device *d)
 {
 	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI);
 
@@ -199,14 +199,14 @@ static void print_note(const struct gw_device *d)
 	fputs(term_off(), stdout);
 }
 
-/* What the table has no room for: why a device is not well. */
+/* Explains the state of each device that does not work; the table only names the state. */
 static void print_notes(const struct cli *c)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(c->snap, i);
 
 		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK &&
-		    d->state != GW_DEVICE_ASLEEP) /* the state says all of that */
+		    d->state != GW_DEVICE_ASLEEP) /* "asleep" needs no explanation */
 			print_note(d);
 	}
 }
@@ -267,8 +267,8 @@ static void print_absent(const struct cli *c)
 
 		if (!render_shows(&c->filter, i))
 			continue;
-		printf("\nNot known of GPU %u%s:\n", d->index,
-		       given(c)->all ? "" : " (--all asks for more)");
+		printf("\nGPU %u, unknown values%s:\n", d->index,
+		       given(c)->all ? "" : " (--all reads more)");
 		for (unsigned q = 0; q < d->value_count; q++)
 			if (d->value_absence[q] != GW_HAVE &&
 			    d->value_absence[q] != GW_ABSENT_NOT_READ)
@@ -276,17 +276,17 @@ static void print_absent(const struct cli *c)
 	}
 }
 
-/* What --all asks for has no column. */
-static void print_asked(const struct cli *c)
+/* Prints what only --all reads; the table has no columns for it. */
+static void print_costly(const struct cli *c)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(c->snap, i);
 
 		if (!render_shows(&c->filter, i) || d->state != GW_DEVICE_OK)
 			continue;
-		printf("\nGPU %u also:\n", d->index);
+		printf("\nGPU %u, further values:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
-			if (gw_quantity_info(q)->tier == GW_TIER_ASKED)
+			if (gw_quantity_info(q)->tier == GW_TIER_ON_REQUEST)
 				figure_value(d, q, false);
 	}
 }
@@ -295,12 +295,12 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 {
 	struct table t;
 
-	cli_preface(c);
+	cli_print_status(c);
 	print_host(c);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
-			add(&t, gw_snapshot_device(c->snap, i));
+			add_device(&t, gw_snapshot_device(c->snap, i));
 	if (t.rows)
 		table_print(&t, term_width());
 	table_done(&t);
@@ -308,12 +308,12 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	if (list)
 		print_processes(c, list);
 	if (given(c)->all)
-		print_asked(c);
+		print_costly(c);
 	if (c->verbose)
 		print_absent(c);
 }
 
-static int show(const struct cli *c, const struct gw_process_list *list)
+static int print_snapshot(const struct cli *c, const struct gw_process_list *list)
 {
 	struct cli_document doc;
 
@@ -321,12 +321,10 @@ static int show(const struct cli *c, const struct gw_process_list *list)
 		print_tables(c, list);
 		return EXIT_OK;
 	}
-	cli_document_begin(&doc, !given(c)->watch); /* one line each when watching */
+	cli_document_begin(&doc, !given(c)->watch); /* one line per document when watching */
 	render_snapshot(&doc.json, c->snap, list, &c->filter);
 	return cli_document_end(&doc);
 }
-
-/* ---- taking it once or again and again ---- */
 
 static void sleep_until(uint64_t ns)
 {
@@ -339,14 +337,15 @@ static void sleep_until(uint64_t ns)
 
 static unsigned tiers_of(const struct cli *c)
 {
-	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ASKED : 0);
+	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ON_REQUEST : 0);
 }
 
-static int take(struct cli *c, struct gw_process_list *list)
+static int take_snapshot(struct cli *c, struct gw_process_list *list)
 {
 	int err = list ? gw_process_list_take(list) : 0;
 
-	/* After the list: where its call hangs, the snapshot says so of the device. */
+	/* After the process list: if that call hangs, the snapshot reports it for the
+	 * device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
@@ -354,7 +353,7 @@ static int take(struct cli *c, struct gw_process_list *list)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
+static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 {
 	uint64_t next = clock_mono_ns(clock_real());
 	bool screen = !c->json && screen_begin();
@@ -363,18 +362,18 @@ static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 	for (;;) {
 		if (screen)
 			screen_frame_begin();
-		code = show(c, list);
+		code = print_snapshot(c, list);
 		if (screen)
 			screen_frame_end();
 		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
 			break;
 		next += every_ns;
-		if (next < clock_mono_ns(clock_real())) /* what was missed is not made up for */
+		if (next < clock_mono_ns(clock_real())) /* do not catch up on missed ticks */
 			next = clock_mono_ns(clock_real());
 		sleep_until(next);
 		if (screen && screen_ended())
 			break;
-		code = take(c, list);
+		code = take_snapshot(c, list);
 		if (code == EXIT_OK)
 			code = cli_select(c);
 		if (code != EXIT_OK)
@@ -385,9 +384,10 @@ static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 	return code;
 }
 
-/* A person would rather wait a moment than read "CPU -"; a program asks for it (--settle).
- * Profiling metrics (--all) are differences over more than 100 ms. */
-static bool settle(const struct cli *c)
+/* CPU utilisation needs two readings.  Waits for the second one if a person reads the output,
+ * or as long as --settle says.  Profiling metrics (--all) need more than 100 ms between
+ * readings.  Returns true if it waited. */
+static bool wait_for_rates(const struct cli *c)
 {
 	uint64_t ns = given(c)->settle_ns;
 	double v;
@@ -406,36 +406,32 @@ static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_
 {
 	int code;
 
-	if (settle(c) || list) {
-		code = take(c, list);
+	if (wait_for_rates(c) || list) {
+		code = take_snapshot(c, list);
 		if (code != EXIT_OK)
 			return code;
 	}
 	if (given(c)->watch)
-		return watch(c, list, every_ns);
-	code = show(c, list);
-	return code == EXIT_OK ? cli_outcome(c) : code;
+		return watch_devices(c, list, every_ns);
+	code = print_snapshot(c, list);
+	return code == EXIT_OK ? cli_device_exit_code(c) : code;
 }
 
-static int run(struct cli *c)
+static int snapshot_run(struct cli *c)
 {
 	struct gw_process_list *list = NULL;
 	uint64_t every_ns = NS_PER_S;
 	int code;
 
 	if (given(c)->watch &&
-	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS)) {
-		cli_error("--watch takes a time of at least 10ms such as 2s, not '%s'",
-			  given(c)->watch);
-		return EXIT_USAGE;
-	}
+	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS))
+		return cli_usage("--watch takes a time of at least 10ms such as 2s, not '%s'",
+				 given(c)->watch);
 	code = cli_open(c, tiers_of(c));
 	if (code != EXIT_OK)
 		return code;
-	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0)
+		return cli_no_memory();
 	code = run_with(c, list, every_ns);
 	gw_process_list_free(list);
 	return code;
@@ -443,11 +439,11 @@ static int run(struct cli *c)
 
 static const struct option options[] = {
 	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct given, watch), "TIME",
-	  "again and again, every TIME (default: 1s); JSON then is one line each", NULL, "1s" },
+	  "repeat every TIME (default: 1s); JSON is then one line per snapshot", NULL, "1s" },
 	{ "settle", 0, OPTION_DURATION, offsetof(struct given, settle_ns), "TIME",
-	  "wait this long before the second CPU reading", NULL, NULL },
+	  "time between the two CPU readings", NULL, NULL },
 	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
-	  "also what is costly to ask: PCIe traffic, GPM metrics, SRAM state (takes 0.2 s)",
+	  "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes 0.2 s)",
 	  NULL, NULL },
 	{ "no-processes", 0, OPTION_FLAG, offsetof(struct given, no_processes), NULL,
 	  "do not list processes", NULL, NULL },
@@ -456,18 +452,15 @@ static const struct option options[] = {
 
 const struct command command_snapshot = {
 	.name = "snapshot",
-	.summary = "the machine and its GPUs now",
+	.summary = "show the current state of the machine and its GPUs",
 	.description =
-		"Shows CPU, memory and every figure of every GPU at one moment, and who "
-		"uses them. "
-		"CPU utilisation is the difference between two readings: for a person the "
-		"command waits 100 ms for one where it must, as JSON it never waits unless "
-		"told "
-		"to (--settle).",
+		"Shows CPU, memory, all figures of each GPU, and the processes that use them. "
+		"CPU utilisation is the difference between two readings: the table waits 100 "
+		"ms for it if necessary; JSON output does not wait unless you give --settle.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --watch=200ms --json   one line each\n",
 	.options = options,
 	.options_size = sizeof(struct given),
-	.run = run,
+	.run = snapshot_run,
 };

@@ -3,24 +3,149 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/number.h"
-#include "counter_url.h"
+#include "client.h"
+#include "counter_text.h"
 
 #include <gpuward.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#define SCHEME "http://"
+#define ACCEPT "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
+
+struct url_parts {
+	char address[300], path[2048];
+	const char *what; /* name of the counter, in the URL; NULL: none */
+};
+
+/* Returns false if there are characters that do not belong in a URL or would end the request
+ * line. */
+static bool is_clean(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)s[i] <= ' ' || s[i] == 127)
+			return false;
+	return true;
+}
+
+/* Returns true if a port follows the host, which may be an address in brackets. */
+static bool has_port(const char *host, size_t n)
+{
+	const char *bracket = memchr(host, ']', n);
+	const char *from = bracket ? bracket : host;
+
+	return memchr(from, ':', n - (size_t)(from - host)) != NULL;
+}
+
+static int parse_url(const char *url, struct url_parts *ret, char *why, size_t size)
+{
+	bool plain = strncmp(url, SCHEME, strlen(SCHEME)) == 0;
+	const char *host = plain ? url + strlen(SCHEME) : url, *path, *end;
+	size_t n = plain ? strcspn(host, "/?#") : 0;
+
+	if (strncmp(url, "https://", 8) == 0) {
+		snprintf(why, size,
+			 "https is not supported: '%.100s'; use --count-cmd with curl", url);
+		return -GW_E_ARG;
+	}
+	path = host + n;
+	end = path + strcspn(path, "#");
+	if (n == 0 || n > 256 || !is_clean(host, (size_t)(end - host)) ||
+	    (size_t)(end - path) >= sizeof(ret->path) - 1) {
+		snprintf(why, size,
+			 "'%.100s' is not a URL such as http://localhost:8000/metrics", url);
+		return -GW_E_ARG;
+	}
+	if (memchr(host, '@', n)) {
+		snprintf(why, size,
+			 "a URL with a user name is not supported; use --count-cmd with curl");
+		return -GW_E_ARG;
+	}
+	snprintf(ret->address, sizeof(ret->address), "%.*s%s", (int)n, host,
+		 has_port(host, n) ? "" : ":80");
+	snprintf(ret->path, sizeof(ret->path), "%s%.*s", *path == '/' ? "" : "/",
+		 (int)(end - path), path);
+	ret->what = *end && end[1] ? end + 1 : NULL;
+	return 0;
+}
+
+int counter_url_check(const char *url, char *why, size_t size)
+{
+	struct url_parts url_parts;
+	int err = parse_url(url, &url_parts, why, size);
+
+	return err ? err : counter_text_check(url_parts.what, why, size);
+}
+
+void counter_url_place(const char *url, char *out, size_t size)
+{
+	snprintf(out, size, "%.*s", (int)strcspn(url, "?#"), url);
+}
+
+static void describe_error(const char *address, int err, struct counter_reading *ret)
+{
+	static const struct {
+		int err;
+		const char *before, *after; /* the address */
+	} known[] = {
+		{ -GW_E_NOENT, "no server listens on ", "" },
+		{ -GW_E_NODEV, "", ": no such host" },
+		{ -GW_E_ARG, "'", "' is not HOST:PORT" },
+		{ -GW_E_TIMEOUT, "", " did not answer within 10 s" },
+		{ -GW_E_STATE, "", " did not answer before the interruption" },
+		{ -GW_E_PARSE, "the server on ", " does not speak HTTP" },
+		{ -GW_E_SIZE, "the reply of ", " is longer than 16 MiB" },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].err == err) {
+			counter_refuse(ret, "%s%s%s", known[i].before, address, known[i].after);
+			return;
+		}
+	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
+}
+
+void counter_url_read(const char *url, const struct deadline_stop *stop,
+		      struct counter_reading *ret)
+{
+	struct url_parts url_parts;
+	struct client_request q = { .address = url_parts.address,
+				    .method = "GET",
+				    .path = url_parts.path,
+				    .accept = ACCEPT,
+				    .stop = stop };
+	char why[COUNTER_WHY];
+	struct buf body;
+	int status = 0, err;
+
+	if (parse_url(url, &url_parts, why, sizeof(why)) != 0) {
+		counter_refuse(ret, "%s", why);
+		return;
+	}
+	buf_init(&body, CLIENT_REPLY_MAX);
+	err = client_request_reply(&q, COUNTER_MOST_NS, &status, &body);
+	if (err)
+		describe_error(url_parts.address, err, ret);
+	else if (status < 200 || status > 299)
+		counter_refuse(ret, "%s replied with status %d", url_parts.address, status);
+	else
+		counter_text(body.p, body.len, url_parts.what, ret);
+	buf_done(&body);
+}
+
 #define MOST_COUNT 1e15 /* whole numbers are exact in a double up to there */
 
-#define CLOCKS_S 2.0 /* by so much the server's clock and ours may differ, and its own be set */
+#define CLOCKS_S 2.0 /* allowed difference between the server's clock and ours */
 
-#define LOOK_NS (50 * NS_PER_MS) /* between two looks whether somebody asked us to end */
+#define STOP_CHECK_NS (50 * NS_PER_MS) /* between two checks for a requested stop */
 
 static const char space[] = " \t\r\n";
 
-/* ---- asking ---- */
+/* ---- reading ---- */
 
 void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 {
@@ -33,7 +158,7 @@ void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 	r->n = 0;
 }
 
-static const struct counter_series *find(const struct counter_reading *r, uint64_t id)
+static const struct counter_series *find_series(const struct counter_reading *r, uint64_t id)
 {
 	for (unsigned i = 0; i < r->n; i++)
 		if (r->series[i].id == id)
@@ -43,19 +168,19 @@ static const struct counter_series *find(const struct counter_reading *r, uint64
 
 void counter_add(struct counter_reading *r, uint64_t id, double value)
 {
-	char number[NUMBER_SIZE] = "no number (NaN)";
+	char number[NUMBER_SIZE] = "not a number (NaN)";
 
 	if (isfinite(value))
 		number_format(value, number);
 	if (isnan(r->value))
-		return; /* refused already */
+		return; /* already failed */
 	if (!(value >= 0 && value <= MOST_COUNT))
-		counter_refuse(r, "it is %s, which nothing can be counted by",
+		counter_refuse(r, "its value is %s, which is not a count",
 			       isinf(value) ? "infinite" : number);
-	else if (find(r, id))
-		counter_refuse(r, "it tells one series twice");
+	else if (find_series(r, id))
+		counter_refuse(r, "one of its series appears twice");
 	else if (r->n == COUNTER_SERIES)
-		counter_refuse(r, "it has more than %d series: choose some by their labels",
+		counter_refuse(r, "it has more than %d series; select some by their labels",
 			       COUNTER_SERIES);
 	else
 		r->series[r->n++] = (struct counter_series){ id, value, NAN };
@@ -63,19 +188,19 @@ void counter_add(struct counter_reading *r, uint64_t id, double value)
 		r->value += value;
 }
 
-/* The next moment to look whether somebody asked us to end; 0: the time is up. */
-static uint64_t next_look(struct deadline_wait *p)
+/* Returns the time of the next check for a requested stop; 0: the time is up. */
+static uint64_t next_stop_check(struct deadline *p)
 {
-	uint64_t now = clock_mono_ns(clock_real()), next = now + LOOK_NS;
+	uint64_t now = clock_mono_ns(clock_real()), next = now + STOP_CHECK_NS;
 
-	deadline_wait_look(p);
+	deadline_check_stop(p);
 	if (now >= p->until_ns)
 		return 0;
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads to the end; what does not fit is passed over, and there was too much for a number anyhow. */
-static int read_output(struct child *c, struct deadline_wait *p, char *out, size_t size)
+/* Reads to the end and ignores what does not fit: a number is shorter. */
+static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512];
 	size_t used = 0;
@@ -83,10 +208,10 @@ static int read_output(struct child *c, struct deadline_wait *p, char *out, size
 
 	while (n > 0 || n == -GW_E_TIMEOUT) {
 		bool fits = used < size - 1;
-		uint64_t until = next_look(p);
+		uint64_t until = next_stop_check(p);
 
 		if (!until)
-			return deadline_wait_error(p);
+			return deadline_error(p);
 		n = child_read(c, until, fits ? out + used : rest,
 			       fits ? size - 1 - used : sizeof(rest));
 		if (n > 0 && fits)
@@ -96,112 +221,114 @@ static int read_output(struct child *c, struct deadline_wait *p, char *out, size
 	return (int)n;
 }
 
-static int await_end(struct child *c, struct deadline_wait *p)
+static int wait_for_end(struct child *c, struct deadline *p)
 {
 	int status = 0;
 	uint64_t until;
 
 	do {
-		until = next_look(p);
+		until = next_stop_check(p);
 		if (!until)
-			return deadline_wait_error(p);
+			return deadline_error(p);
 	} while (child_wait(c, until, &status) != 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* As child_run(), and whoever asks us to end is heard meanwhile: -GW_E_STATE. */
-static int run(const char *command, const struct deadline_wait_asker *asker, char *out,
-	       size_t size)
+/* As child_run(), but returns -GW_E_STATE if a stop is requested meanwhile. */
+static int run_command(const char *command, const struct deadline_stop *stop, char *out,
+		       size_t size)
 {
 	const char *const argv[] = { "/bin/sh", "-c", command, NULL };
-	struct deadline_wait p;
+	struct deadline p;
 	struct child c;
 	int status = child_start(&c, argv, NULL);
 
 	if (status < 0)
 		return status;
-	deadline_wait_begin(&p, COUNTER_MOST_NS, asker);
+	deadline_init(&p, COUNTER_MOST_NS, stop);
 	status = read_output(&c, &p, out, size);
 	if (status == 0)
-		status = await_end(&c, &p);
+		status = wait_for_end(&c, &p);
 	child_stop(&c);
 	return status;
 }
 
-/* A shell command: it prints one number. */
-static void read_command(const char *command, const struct deadline_wait_asker *asker,
+/* Runs a shell command that prints one number. */
+static void read_command(const char *command, const struct deadline_stop *stop,
 			 struct counter_reading *ret)
 {
 	char out[256] = "";
-	int status = run(command, asker, out, sizeof(out));
+	int status = run_command(command, stop, out, sizeof(out));
 	const char *text = out + strspn(out, space), *end;
 	double v = number_parse(text, &end);
 
 	if (status == -GW_E_STATE) {
-		counter_refuse(ret, "the command had not ended when this was interrupted");
+		counter_refuse(ret, "interrupted before the command ended");
 	} else if (status < 0) {
 		counter_refuse(ret, "%s", gw_strerror(status));
 	} else if (status > 0) {
 		counter_refuse(ret, "it ended with status %d", status);
 	} else if (end == text || end[strspn(end, space)] || !(v >= 0 && v <= MOST_COUNT)) {
 		out[strcspn(out, "\r\n")] = '\0';
-		counter_refuse(ret, "it printed '%.60s', and not one number", out);
+		counter_refuse(ret, "it printed '%.60s' instead of one number", out);
 	} else {
 		counter_add(ret, 0, v);
 	}
 }
 
-static int any_command(const char *command, char *why, size_t size)
+static int check_command(const char *command, char *why, size_t size)
 {
 	if (*command)
 		return 0;
-	snprintf(why, size, "it wants a command, and '' is none");
+	snprintf(why, size, "the command is empty");
 	return -GW_E_ARG;
 }
 
 const struct counter_kind counter_kinds[COUNTER_KINDS] = {
-	[COUNTER_CMD] = { "count-cmd", NULL, any_command, read_command },
+	[COUNTER_CMD] = { "count-cmd", NULL, check_command, read_command },
 	[COUNTER_URL] = { "count-url", counter_url_place, counter_url_check, counter_url_read },
 };
 
 void counter_read(const struct counter_kind *kind, const char *text,
-		  const struct deadline_wait_asker *asker, struct counter_reading *ret)
+		  const struct deadline_stop *stop, struct counter_reading *ret)
 {
 	ret->value = 0;
 	ret->n = 0;
 	ret->why[0] = ret->name[0] = '\0';
 	ret->before_ns = clock_mono_ns(clock_real());
 	ret->wall_s = (double)clock_wall_ns(clock_real()) * 1e-9;
-	kind->read(text, asker, ret);
+	kind->read(text, stop, ret);
 	ret->after_ns = clock_mono_ns(clock_real());
 }
 
-/* ---- what it means ---- */
+/* ---- the difference of two readings ---- */
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
 	return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
-/* It has outgrown what it was, and only the server can tell. */
-static bool began_anew(const struct counter_series *a, const struct counter_series *b)
+/* Returns true if the series was restarted in between, by the start time that the server
+ * reports. */
+static bool was_restarted(const struct counter_series *a, const struct counter_series *b)
 {
 	return b->created_s > a->created_s + CLOCKS_S;
 }
 
-/* Series that are new: false where one of them was there before, and how much of it is of the run nobody knows. */
-static bool take_fresh(const struct counter_reading *first, const struct counter_reading *last,
-		       struct counter *ret)
+/* Adds series that are only in the last reading.  Returns false if one of them started before
+ * the run: it is unknown how much of it belongs to the run. */
+static bool add_new_series(const struct counter_reading *first,
+			   const struct counter_reading *last, struct counter *ret)
 {
 	for (unsigned i = 0; i < last->n; i++) {
 		const struct counter_series *s = &last->series[i];
 
-		if (find(first, s->id))
+		if (find_series(first, s->id))
 			continue;
 		if (s->created_s < first->wall_s - CLOCKS_S) {
 			snprintf(ret->why, sizeof(ret->why),
-				 "one of its series, which says %.0f, was not told before, and "
-				 "began %.0f s earlier by the server's clock",
+				 "one of its series (now %.0f) was missing before the run, "
+				 "although it started %.0f s earlier by the server's clock",
 				 s->value, first->wall_s - s->created_s);
 			return false;
 		}
@@ -212,28 +339,30 @@ static bool take_fresh(const struct counter_reading *first, const struct counter
 	return true;
 }
 
-/* One series that began anew is not made good by others that went on. */
+/* Returns true if any series decreased, restarted or disappeared. */
 static bool went_back(const struct counter_reading *first, const struct counter_reading *last,
 		      struct counter *ret)
 {
 	for (unsigned i = 0; i < first->n; i++) {
-		const struct counter_series *a = &first->series[i], *b = find(last, a->id);
+		const struct counter_series *a = &first->series[i],
+					    *b = find_series(last, a->id);
 
-		if (b && b->value >= a->value && !began_anew(a, b))
+		if (b && b->value >= a->value && !was_restarted(a, b))
 			continue;
 		if (!b)
 			snprintf(ret->why, sizeof(ret->why),
-				 "one of its series, which said %.0f before, is gone after",
+				 "one of its series (%.0f before the run) is missing after the "
+				 "run",
 				 a->value);
 		else if (b->value >= a->value)
 			snprintf(ret->why, sizeof(ret->why),
-				 "it began anew between: it said %.0f before, and what counted "
-				 "then is gone",
+				 "it was restarted during the run; the count before (%.0f) is "
+				 "lost",
 				 a->value);
 		else
 			snprintf(ret->why, sizeof(ret->why),
-				 "it said %.0f before and %.0f after: it went back, as when "
-				 "what counts is started anew",
+				 "it went back from %.0f to %.0f, as after a restart of the "
+				 "server",
 				 a->value, b->value);
 		return true;
 	}
@@ -250,11 +379,12 @@ void counter_between(const struct counter_reading *first, const struct counter_r
 	if (isnan(made)) {
 		snprintf(ret->why, sizeof(ret->why), "%s",
 			 *first->why ? first->why : last->why);
-	} else if (went_back(first, last, ret) || !take_fresh(first, last, ret)) {
+	} else if (went_back(first, last, ret) || !add_new_series(first, last, ret)) {
 		;
 	} else if (!(made > 0)) {
-		snprintf(ret->why, sizeof(ret->why), "it said %.0f before and %.0f after",
-			 first->value, last->value);
+		snprintf(ret->why, sizeof(ret->why),
+			 "it did not grow: %.0f before and %.0f after the run", first->value,
+			 last->value);
 	} else {
 		ret->number = made;
 		ret->edge = made * around / seconds(first->before_ns, last->after_ns);

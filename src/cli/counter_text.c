@@ -15,7 +15,7 @@
 
 static const char blank[] = " \t\r\n";
 
-/* The tokens that a server generated, as it calls them. */
+/* The counters of generated tokens of known servers. */
 static const char *const known[] = {
 	"vllm:generation_tokens_total",
 	"llamacpp:tokens_predicted_total",
@@ -28,7 +28,7 @@ struct label {
 	char key[128], value[512];
 };
 
-struct wanted {
+struct selector {
 	char name[256];
 	struct label label[LABELS];
 	unsigned labels;
@@ -41,8 +41,9 @@ static const char *skip_blank(const char *p)
 	return p + strspn(p, " \t");
 }
 
-/* A value in quotes at *p, which is moved past it.  False: it is none, or does not fit. */
-static bool quoted(const char **p, char *out, size_t size)
+/* Parses a quoted value at *p and moves *p past it.  Returns false if it is malformed or too
+ * long. */
+static bool parse_quoted(const char **p, char *out, size_t size)
 {
 	const char *s = *p;
 	size_t n = 0;
@@ -63,7 +64,8 @@ static bool quoted(const char **p, char *out, size_t size)
 	return *p > s;
 }
 
-/* The next of key="value", ...} at *p.  1: there was one; 0: the end, *p is behind it; -1: it is malformed. */
+/* Parses the next key="value" at *p.  Returns 1, 0 at the closing brace (*p is after it), or -1
+ * if it is malformed. */
 static int next_label(const char **p, struct label *ret)
 {
 	size_t n;
@@ -84,11 +86,11 @@ static int next_label(const char **p, struct label *ret)
 	if (**p != '=')
 		return -1;
 	*p = skip_blank(*p + 1);
-	return quoted(p, ret->value, sizeof(ret->value)) ? 1 : -1;
+	return parse_quoted(p, ret->value, sizeof(ret->value)) ? 1 : -1;
 }
 
 /* "name" or "name{...}" */
-static bool parse_wanted(const char *what, struct wanted *w)
+static bool parse_wanted(const char *what, struct selector *w)
 {
 	size_t n = strcspn(what, "{");
 	const char *p = what + n;
@@ -109,8 +111,9 @@ static bool parse_wanted(const char *what, struct wanted *w)
 
 /* ---- Prometheus' text ---- */
 
-/* Has the series, whose labels begin at *p, all that are wanted?  *p is moved behind them.  -1: malformed. */
-static int has_labels(const char **p, const struct wanted *w)
+/* Returns 1 if the labels at *p include all of the selector, else 0; -1 if they are malformed.
+ * Moves *p after the labels. */
+static int has_labels(const char **p, const struct selector *w)
 {
 	unsigned found = 0;
 	struct label l;
@@ -123,25 +126,25 @@ static int has_labels(const char **p, const struct wanted *w)
 	return more < 0 ? -1 : found == w->labels;
 }
 
-/* FNV-1a: of 256 labels no two are alike by chance. */
-static uint64_t hash(uint64_t h, const char *p, size_t n)
+/* FNV-1a: a collision among 256 series is practically impossible. */
+static uint64_t hash_bytes(uint64_t h, const char *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		h = (h ^ (unsigned char)p[i]) * UINT64_C(0x100000001b3);
 	return h;
 }
 
-/* Of a counter the series with these labels, as they are written. */
+/* Returns the id of the series with these labels, as they are written. */
 static uint64_t series_id(const char *counter, const char *labels, const char *end)
 {
-	uint64_t h = hash(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
+	uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
 
-	return hash(h, labels, (size_t)(end - labels));
+	return hash_bytes(h, labels, (size_t)(end - labels));
 }
 
-/* A line that begins with the name: is it a series that is wanted, and what does it say? */
-static void take_line(const char *line, size_t name, const struct wanted *w,
-		      struct counter_reading *ret)
+/* Parses a line that begins with the name, and adds its series if it is selected. */
+static void parse_line(const char *line, size_t name, const struct selector *w,
+		       struct counter_reading *ret)
 {
 	const char *p = line + name, *labels, *end;
 	int has = w->labels == 0;
@@ -157,13 +160,13 @@ static void take_line(const char *line, size_t name, const struct wanted *w,
 	end = p = skip_blank(p);
 	v = has < 0 || !*p || *p == '\n' ? NAN : number_parse(p, &end);
 	if (end == p || (*end && !strchr(blank, *end)))
-		counter_refuse(ret, "its answer has a line of '%.100s' that cannot be read",
-			       w->name);
+		counter_refuse(ret, "the reply has a malformed line of '%.100s'", w->name);
 	else
 		counter_add(ret, series_id(w->name, line + name, labels), v);
 }
 
-/* When its series began: client libraries tell it beside a counter, with the same labels.  False: no counter has it. */
+/* Writes the name of the metric with the start time, which client libraries add to a counter
+ * with the same labels.  Returns false if the counter cannot have one. */
 static bool created_name(const char *counter, char out[static 256])
 {
 	static const char *const ends[] = { "_total", "_sum", "_count" };
@@ -179,10 +182,10 @@ static bool created_name(const char *counter, char out[static 256])
 	return false;
 }
 
-static void take_created_line(const char *line, size_t name, const char *counter,
-			      struct counter_reading *ret)
+static void parse_created_line(const char *line, size_t name, const char *counter,
+			       struct counter_reading *ret)
 {
-	static const struct wanted any = { .labels = 0 };
+	static const struct selector any = { .labels = 0 };
 	const char *p = line + name, *labels, *end;
 	uint64_t id;
 	double v;
@@ -198,46 +201,46 @@ static void take_created_line(const char *line, size_t name, const char *counter
 			ret->series[i].created_s = v;
 }
 
-static void take_created(const char *text, const char *counter, struct counter_reading *ret)
+static void parse_created(const char *text, const char *counter, struct counter_reading *ret)
 {
-	char wanted[256];
+	char selector[256];
 
-	if (!created_name(counter, wanted))
+	if (!created_name(counter, selector))
 		return;
 	for (const char *line = text; *line; line += *line == '\n') {
 		size_t name;
 
 		line = skip_blank(line);
 		name = strcspn(line, "{ \t\r\n");
-		if (name == strlen(wanted) && memcmp(line, wanted, name) == 0)
-			take_created_line(line, name, counter, ret);
+		if (name == strlen(selector) && memcmp(line, selector, name) == 0)
+			parse_created_line(line, name, counter, ret);
 		line += strcspn(line, "\n");
 	}
 }
 
-/* near: a name that begins as the wanted one does, and goes on. */
-static void take_text(const char *text, const struct wanted *w, struct counter_reading *ret,
-		      char near[static 256])
+/* near: a longer name that begins with the selected one. */
+static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
+		       char near[static 256])
 {
-	size_t wanted = strlen(w->name);
+	size_t selector = strlen(w->name);
 
 	for (const char *line = text; *line; line += *line == '\n') {
 		size_t name;
 
 		line = skip_blank(line);
 		name = strcspn(line, "{ \t\r\n");
-		if (name == wanted && memcmp(line, w->name, name) == 0)
-			take_line(line, name, w, ret);
-		else if (name > wanted && name < 256 && memcmp(line, w->name, wanted) == 0)
+		if (name == selector && memcmp(line, w->name, name) == 0)
+			parse_line(line, name, w, ret);
+		else if (name > selector && name < 256 && memcmp(line, w->name, selector) == 0)
 			snprintf(near, 256, "%.*s", (int)name, line);
 		line += strcspn(line, "\n");
 	}
 	if (ret->n)
-		take_created(text, w->name, ret);
+		parse_created(text, w->name, ret);
 }
 
-/* "name{label="v"}", as whoever asks for it writes it. */
-static void say_name(const struct wanted *w, struct counter_reading *ret)
+/* Writes "name{label="v"}", in the syntax of the option. */
+static void write_name(const struct selector *w, struct counter_reading *ret)
 {
 	struct buf b;
 
@@ -256,28 +259,27 @@ static void say_name(const struct wanted *w, struct counter_reading *ret)
 		buf_addc(&b, '}');
 }
 
-/* Refuses what is not there. */
-static void take_named(const char *text, const struct wanted *w, struct counter_reading *ret)
+static void parse_named(const char *text, const struct selector *w, struct counter_reading *ret)
 {
 	char near[256] = "";
 
-	say_name(w, ret);
-	take_text(text, w, ret, near);
+	write_name(w, ret);
+	parse_text(text, w, ret, near);
 	if (isnan(ret->value) || ret->n)
 		return;
 	if (w->labels)
-		counter_refuse(ret, "its answer has no '%.100s' with these labels", w->name);
+		counter_refuse(ret, "the reply has no '%.100s' with these labels", w->name);
 	else if (*near)
-		counter_refuse(ret, "its answer has no '%.100s', but '%.100s'", w->name, near);
+		counter_refuse(ret, "the reply has no '%.100s', but '%.100s'", w->name, near);
 	else
 		counter_refuse(ret,
-			       "its answer has no '%.100s' (some servers tell it from their "
-			       "first request on)",
+			       "the reply has no '%.100s' (some servers add it after their "
+			       "first request)",
 			       w->name);
 }
 
-/* Nobody said what: the first counter that is known. */
-static void take_known(const char *text, struct counter_reading *ret)
+/* Without a name: parses a single number or the first known counter. */
+static void parse_known(const char *text, struct counter_reading *ret)
 {
 	const char *end, *at = text + strspn(text, blank);
 	double v = number_parse(at, &end);
@@ -288,23 +290,23 @@ static void take_known(const char *text, struct counter_reading *ret)
 		return;
 	}
 	for (size_t i = 0; i < KNOWN && !isnan(ret->value) && ret->n == 0; i++) {
-		struct wanted w = { .labels = 0 };
+		struct selector w = { .labels = 0 };
 
 		snprintf(w.name, sizeof(w.name), "%s", known[i]);
-		take_text(text, &w, ret, near);
+		parse_text(text, &w, ret, near);
 		if (ret->n)
-			say_name(&w, ret);
+			write_name(&w, ret);
 	}
 	if (!isnan(ret->value) && ret->n == 0)
 		counter_refuse(ret,
-			       "its answer has no counter of tokens that is known: name one "
-			       "behind the URL, as in URL#%s",
+			       "the reply has no known token counter; give its name after the "
+			       "URL, as in URL#%s",
 			       known[0]);
 }
 
 /* ---- JSON ---- */
 
-/* One step of a path: the key, or the place in an array. */
+/* Follows one step of a path: a key, or a position in an array. */
 static const struct json_doc *json_step(const struct json_doc *v, const char *key)
 {
 	bool digits = *key && key[strspn(key, "0123456789")] == '\0' && strlen(key) < 10;
@@ -315,14 +317,15 @@ static const struct json_doc *json_step(const struct json_doc *v, const char *ke
 	return in;
 }
 
-static void take_json(const char *text, size_t n, const char *path, struct counter_reading *ret)
+static void parse_json(const char *text, size_t n, const char *path,
+		       struct counter_reading *ret)
 {
 	struct json_doc *doc = NULL;
 	const struct json_doc *v;
 	char message[160], key[64];
 
 	if (json_doc_new(text, n, &doc, message, sizeof(message)) != 0) {
-		counter_refuse(ret, "%s", message);
+		counter_refuse(ret, "the reply is %s", message);
 		return;
 	}
 	snprintf(ret->name, sizeof(ret->name), "%s", path);
@@ -337,20 +340,19 @@ static void take_json(const char *text, size_t n, const char *path, struct count
 	if (v && json_doc_is_number(v, ""))
 		counter_add(ret, 0, json_doc_number(v, ""));
 	else
-		counter_refuse(ret, "its answer is JSON and has no number at '%.100s'", path);
+		counter_refuse(ret, "the reply is JSON and has no number at '%.100s'", path);
 	json_doc_free(doc);
 }
 
-/* ---- both ---- */
-
 int counter_text_check(const char *what, char *why, size_t size)
 {
-	struct wanted w;
+	struct selector w;
 
 	if (!what || parse_wanted(what, &w))
 		return 0;
 	snprintf(why, size,
-		 "'%.100s' is no counter: NAME, NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY",
+		 "'%.100s' is not a counter; give NAME, NAME{LABEL=\"VALUE\",...} or, for "
+		 "JSON, KEY.KEY",
 		 what);
 	return -GW_E_ARG;
 }
@@ -359,17 +361,17 @@ void counter_text(const char *text, size_t n, const char *what, struct counter_r
 {
 	char first = text[strspn(text, blank)];
 	bool json = first == '{' || first == '[';
-	struct wanted w;
+	struct selector w;
 
 	if (json && !what)
-		counter_refuse(ret, "its answer is JSON: name the number behind the URL, as in "
-				    "URL#usage.tokens");
+		counter_refuse(ret, "the reply is JSON; give the path of the number after the "
+				    "URL, as in URL#usage.tokens");
 	else if (json)
-		take_json(text, n, what, ret);
+		parse_json(text, n, what, ret);
 	else if (!what)
-		take_known(text, ret);
+		parse_known(text, ret);
 	else if (parse_wanted(what, &w))
-		take_named(text, &w, ret);
+		parse_named(text, &w, ret);
 	else
-		counter_refuse(ret, "'%.100s' is no counter", what);
+		counter_refuse(ret, "'%.100s' is not a counter", what);
 }

@@ -125,7 +125,7 @@ static void path_of(char *out, size_t size, const char *fmt, ...)
 static struct difference_value value_at(const struct result *r, const char *path)
 {
 	struct difference_value v = nothing;
-	char number[RESULT_NUMBER];
+	char number[RESULT_NUMBER_SIZE];
 
 	v.number = result_number(r, path);
 	if (isnan(v.number))
@@ -303,7 +303,7 @@ static int pair_up(struct pair *p)
 static void environment_of(const struct result *r, size_t i, char out[static 64])
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
-	char path[64], number[RESULT_NUMBER];
+	char path[64], number[RESULT_NUMBER_SIZE];
 
 	*out = '\0';
 	for (size_t k = 0; uuid && k < result_count(r, "environment.devices"); k++) {
@@ -352,10 +352,13 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 	char key[96];
 
 	for (; t->path; t++) {
-		struct difference_value a = over_runs(&p->a->result, g->a, t->path, per_second);
-		struct difference_value b = over_runs(&p->b->result, g->b, t->path, per_second);
+		struct difference_value a, b;
 		size_t n = strlen(t->path);
 
+		if (!t->title)
+			continue;
+		a = over_runs(&p->a->result, g->a, t->path, per_second);
+		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
 		if (per_second && n > 8) /* "_seconds" are shares here */
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
@@ -377,7 +380,7 @@ static double joules_of(const struct result *r, size_t device, const char *name)
 	bool found = false;
 
 	for (size_t i = 0; i < r->nruns; i++) {
-		char list[96], path[160], number[RESULT_NUMBER];
+		char list[96], path[160], number[RESULT_NUMBER_SIZE];
 
 		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
 		for (size_t k = 0; k < result_count(r, list); k++) {
@@ -426,7 +429,7 @@ static void add_processes_of(const struct pair *p, const struct gpu *g, const st
 			     size_t place)
 {
 	for (size_t i = 0; i < r->nruns; i++) {
-		char list[96], path[160], number[RESULT_NUMBER];
+		char list[96], path[160], number[RESULT_NUMBER_SIZE];
 
 		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, place);
 		for (size_t k = 0; k < result_count(r, list); k++) {
@@ -532,7 +535,7 @@ static enum difference_state judge(const struct compare_change *c)
 static struct difference_value spoilt_value(const struct result_run *run,
 					    enum comparison_metric m, bool each)
 {
-	const struct result_band energy = each ? run->energy_per_iteration_j : run->energy_j;
+	const struct gw_interval energy = each ? run->energy_per_iteration_j : run->energy_j;
 	struct difference_value v = nothing;
 
 	switch (m) {
@@ -592,7 +595,7 @@ static int net_take(struct net *net, const struct comparison_row *row)
 	*net = (struct net){ .run = calloc(row ? row->nruns + 1 : 1, sizeof(*net->run)) };
 	moments_init(&net->moments);
 	for (size_t i = 0; net->run && row && i < row->nruns; i++) {
-		const struct result_band *band = &row->runs[i].run->energy_net_j;
+		const struct gw_interval *band = &row->runs[i].run->energy_net_j;
 
 		if (!result_usable(row->runs[i].run) || isnan(band->best))
 			continue;

@@ -64,33 +64,23 @@ const struct thing difference_gpu[] = {
 };
 /* Of a GPU in a run, means over the usable runs. */
 const struct thing difference_figures[] = {
-	{ "validity", "validity", 0, false },
-	{ "verdict", "verdict of the meters", 0, false },
-	{ "meter", "meter", 0, false },
-	{ "rung", "sources", 0, false },
-	{ "residual_ratio", "samples less counter", 0.005, false },
-	{ "samples.coverage_ratio", "covered by samples", 0.005, false },
+#define NO_DIFF                                         NULL, 0, false
+#define DIFF(title, tolerance)                          title, tolerance, false
+#define DIFF_RATIO(title, ratio)                        title, ratio, true
+#define GW_FIELD(kind, member, key, help, diff)         { key, diff },
+#define GW_WORD(list, member, key, missing, help, diff) { key, diff },
+#define GW_LIST(list, member, key, help, diff)          { key, diff },
+#include <gpuward/energy.def>
 	{ "power_limit_watts", "power limit", 0, false },
-	{ "power_watts.sd", "power, s.d. of the load", 0.05, true },
-	{ "power_watts.max", "power, highest", 0.05, true },
-	{ "temperature_celsius.begin", "temperature, begin", 2, false },
-	{ "temperature_celsius.end", "temperature, end", 2, false },
-	{ "temperature_celsius.max", "temperature, highest", 2, false },
-	{ "clock_sm_mean_hertz", "SM clock, mean", 0.005, true },
-	{ "utilization_mean_ratio", "utilisation, mean", 0.02, false },
-	{ "memory_used_max_bytes", "memory used, most", 0.01, true },
-	{ "load_period_seconds", "period of the load", 0.05, true },
 	{ "baseline.kind", "baseline", 0, false },
 	{ "baseline.power_watts", "idle power", 1, false },
 	{ NULL, NULL, 0, false },
 };
-/* The same, as shares of the run's time.  A hundredth raises a code. */
+/* The same, as parts of the run's time.  A hundredth raises a code. */
 const struct thing difference_throttles[] = {
-	{ "throttle.power_cap_seconds", "slowed by the power cap", 0.01, false },
-	{ "throttle.sync_boost_seconds", "slowed by sync boost", 0.01, false },
-	{ "throttle.thermal_software_seconds", "slowed by heat", 0.01, false },
-	{ "throttle.thermal_hardware_seconds", "slowed by heat (hardware)", 0.01, false },
-	{ "throttle.power_brake_seconds", "slowed by the power brake", 0.01, false },
+#define GW_THROTTLE(symbol, key, help) \
+	{ "throttle." key "_seconds", "throttled by " help, 0.01, false },
+#include <gpuward/words.def>
 	{ NULL, NULL, 0, false },
 };
 /* Of a GPU's sensor. */

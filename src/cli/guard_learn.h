@@ -1,11 +1,13 @@
-/* guard_learn: watches a machine that nobody uses and proposes rules that ignore who is there. */
+/* guard_learn: watches an idle machine and proposes rules that ignore the processes that always
+ * run. */
 #ifndef GW_CLI_GUARD_LEARN_H
 #define GW_CLI_GUARD_LEARN_H
 
 #include "cli.h"
 #include "remote.h"
 
-/* Asks the service every second, for so long or until a signal; the rules go to standard output.  An exit code. */
+/* Queries the service every second for this long, then prints the rules.  Returns an exit
+ * code. */
 int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns);
 
 #endif

@@ -1,11 +1,11 @@
 #include "guard_recover.h"
 
-#include "daemon/guard_record.h"
+#include "daemon/journal_record.h"
 #include "daemon/service.h"
 #include "daemon/store.h"
 #include "guard/worker.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/identity.h"
+#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 
@@ -17,19 +17,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MIB       1048576.0
-#define TARGETS   (POLICY_WORKERS * GUARD_TARGETS)
-#define RECORDS   (POLICY_WORKERS * 4) /* that name somebody, also of workers that are gone */
-#define LOOKED_AT 65536
+#define MIB        1048576.0
+#define TARGETS    (POLICY_WORKERS * GUARD_TARGETS)
+#define RECORDS    (POLICY_WORKERS * 4) /* with processes; also of removed workers */
+#define STORE_ROWS 65536
 
-/* What became of one. */
-enum became { RESTORED, GONE, STILL_AWAY };
+enum outcome { RESTORED, GONE, NOT_RESTORED };
 
 struct put_away {
-	struct checkpoint_target target;
-	unsigned record; /* of whose it is */
-	enum became became;
-	char message[500]; /* of one that is still put away */
+	struct proc_id target;
+	unsigned record; /* index of the worker's record */
+	enum outcome outcome;
+	char message[500]; /* NOT_RESTORED: why */
 };
 
 struct recovering {
@@ -37,11 +36,11 @@ struct recovering {
 	unsigned count;
 	struct guard_record record[RECORDS];
 	unsigned records;
-	char companion[256]; /* "": there is none */
-	bool unsure;         /* the configuration has mistakes: the journal may be another */
+	char companion[256]; /* "": none */
+	bool unsure;         /* the configuration has mistakes: this may be the wrong journal */
 };
 
-static void take(void *arg, const char *id, const char *json)
+static void recover_add_record(void *arg, const char *id, const char *json)
 {
 	struct recovering *r = arg;
 	struct guard_record_more more;
@@ -55,14 +54,15 @@ static void take(void *arg, const char *id, const char *json)
 		struct put_away *p = &r->process[r->count++];
 
 		p->record = r->records;
-		p->target = (struct checkpoint_target){ record->put_away[i].pid,
-							record->put_away[i].start_ticks };
+		p->target = (struct proc_id){ record->put_away[i].pid,
+					      record->put_away[i].start_ticks };
 	}
 	r->records++;
 }
 
-/* A journal that cannot be read may name somebody: that is not the same as nobody.  A service that runs goes on
- * beside us; what a plain reader cannot open (a full disk, a file of an older version), the store may. */
+/* Fails if the journal exists but cannot be read, because it may name processes.  store_peek()
+ * works while a service runs; store_open() also opens what it cannot: a full disk, a file of an
+ * older version. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
 {
 	char message[2000] = "";
@@ -70,20 +70,16 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 	int code = EXIT_OK;
 
 	if (access(path, F_OK) != 0 && errno == ENOENT)
-		return EXIT_OK; /* nothing was ever kept */
-	if (store_peek(path, "guard", LOOKED_AT, take, r) >= 0)
+		return EXIT_OK; /* no journal was ever written */
+	if (store_peek(path, "guard", STORE_ROWS, recover_add_record, r) >= 0)
 		return EXIT_OK;
 	r->count = r->records = 0;
-	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
-		cli_error("the journal %s cannot be opened: %s", path, message);
-		return EXIT_FAILED;
-	}
+	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0)
+		return cli_fail("cannot open the journal %s: %s", path, message);
 	if (*message)
 		cli_error("%s", message);
-	if (store_kept(s, "guard", LOOKED_AT, take, r) < 0 || !store_lasting(s)) {
-		cli_error("the journal %s cannot be read: %s", path, store_state(s));
-		code = EXIT_FAILED;
-	}
+	if (store_kept(s, "guard", STORE_ROWS, recover_add_record, r) < 0 || !store_lasting(s))
+		code = cli_fail("cannot read the journal %s: %s", path, store_state(s));
 	store_close(s);
 	return code;
 }
@@ -95,15 +91,13 @@ static int read_journal(struct recovering *r)
 	struct config c;
 	int code = EXIT_OK, err = config_load_rest(&c, message, sizeof(message));
 
-	if (err == -GW_E_NOMEM) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
-	/* A word too many in a file must not keep a process put away. */
+	if (err == -GW_E_NOMEM)
+		return cli_fail("%s", message);
+	/* A mistake in a configuration file must not prevent the restore. */
 	r->unsure = err != 0;
 	if (err)
-		cli_error("note: the configuration has a mistake, and the rest of it is used: "
-			  "%s; see gpuward config check",
+		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
+			  "see gpuward config check",
 			  message);
 	snprintf(r->companion, sizeof(r->companion), "%s",
 		 c.guard_companion ? c.guard_companion : "");
@@ -114,8 +108,8 @@ static int read_journal(struct recovering *r)
 	return code;
 }
 
-/* Is p one of those that were put away? */
-static bool is_of(const struct guard_record *r, const struct gw_process *p)
+/* Returns true if p is one of the checkpointed processes. */
+static bool record_has_process(const struct guard_record *r, const struct gw_process *p)
 {
 	for (unsigned i = 0; i < r->put_away_count; i++)
 		if (r->put_away[i].pid == p->pid &&
@@ -124,7 +118,7 @@ static bool is_of(const struct guard_record *r, const struct gw_process *p)
 	return false;
 }
 
-/* What its processes that are back hold there already. */
+/* Returns the memory that restored processes of this worker already use on the device. */
 static double held_bytes(const struct gw_process_list *list, unsigned device,
 			 const struct guard_record *r)
 {
@@ -133,13 +127,14 @@ static double held_bytes(const struct gw_process_list *list, unsigned device,
 	for (unsigned i = 0; list && i < gw_process_list_count(list); i++) {
 		const struct gw_process *p = gw_process_list_get(list, i);
 
-		if (p->device == device && p->memory_absence == GW_HAVE && is_of(r, p))
+		if (p->device == device && p->memory_absence == GW_HAVE &&
+		    record_has_process(r, p))
 			sum += (double)p->memory_bytes;
 	}
 	return sum;
 }
 
-static bool is_back(const struct gw_process_list *list, int64_t pid, uint64_t start_ticks)
+static bool is_on_gpu(const struct gw_process_list *list, int64_t pid, uint64_t start_ticks)
 {
 	for (unsigned i = 0; list && i < gw_process_list_count(list); i++) {
 		const struct gw_process *p = gw_process_list_get(list, i);
@@ -150,24 +145,25 @@ static bool is_back(const struct gw_process_list *list, int64_t pid, uint64_t st
 	return false;
 }
 
-static bool all_are_back(const struct root *root, const struct gw_process_list *list,
-			 const struct guard_record *r)
+static bool all_on_gpu(const struct root *root, const struct gw_process_list *list,
+		       const struct guard_record *r)
 {
 	for (unsigned i = 0; i < r->put_away_count; i++) {
 		const int64_t pid = r->put_away[i].pid;
 		const uint64_t ticks = r->put_away[i].start_ticks;
 
-		if (identity_of(root, pid, ticks) == IDENTITY_SAME &&
-		    !is_back(list, pid, ticks))
+		if (recheck_identity(root, (struct proc_id){ pid, ticks }) == IDENTITY_SAME &&
+		    !is_on_gpu(list, pid, ticks))
 			return false;
 	}
 	return true;
 }
 
-/* A return that finds no room leaves its process broken for good: it is not begun then.  What cannot be
- * known stops nobody: there may be no NVML here. */
-static bool has_room(const struct gw_snapshot *snap, const struct gw_process_list *list,
-		     const struct guard_record *r, char *message, size_t size)
+/* Returns false if a GPU has too little free memory: a restore that fails for that reason
+ * breaks the process for good.  An unknown value does not prevent the restore, because NVML may
+ * be missing here. */
+static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_process_list *list,
+			    const struct guard_record *r, char *message, size_t size)
 {
 	for (unsigned i = 0; snap && i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
@@ -182,8 +178,9 @@ static bool has_room(const struct gw_snapshot *snap, const struct gw_process_lis
 			if (strcmp(r->gpu[k].uuid, uuid) != 0 || free_bytes >= need)
 				continue;
 			snprintf(message, size,
-				 "it needs %.0f MiB on %s, where %.0f are free; one that finds "
-				 "no room does not live. Make room",
+				 "it needs %.0f MiB on %s, where %.0f MiB are free, and a "
+				 "restore without enough memory would kill it; free some "
+				 "memory first",
 				 need / MIB, uuid, free_bytes / MIB);
 			return false;
 		}
@@ -191,9 +188,10 @@ static bool has_room(const struct gw_snapshot *snap, const struct gw_process_lis
 	return true;
 }
 
-/* All of a worker's, or none; judged on what is free when its turn comes, since those before it took some. */
-static bool may_return(const struct cli *c, const struct root *root,
-		       const struct guard_record *r, char *message, size_t size)
+/* Decides for all processes of a worker, by the memory that is free now: earlier restores used
+ * some. */
+static bool may_restore(const struct cli *c, const struct root *root,
+			const struct guard_record *r, char *message, size_t size)
 {
 	struct gw_process_list *list = NULL;
 	bool may;
@@ -202,17 +200,17 @@ static bool may_return(const struct cli *c, const struct root *root,
 		(void)gw_process_list_take(list);
 	if (c->snap)
 		(void)gw_snapshot_take(c->snap, GW_TIER_STATIC | GW_TIER_FAST);
-	may = all_are_back(root, list, r) || has_room(c->snap, list, r, message, size);
+	may = all_on_gpu(root, list, r) || has_free_memory(c->snap, list, r, message, size);
 	gw_process_list_free(list);
 	return may;
 }
 
-static void say_gone(const struct cli *c, int64_t pid, const char *worker, enum identity is)
+static void print_gone(const struct cli *c, int64_t pid, const char *worker,
+		       enum recheck_identity is)
 {
 	static const char *const gone[] = {
 		[IDENTITY_ENDED] = "ended",
-		[IDENTITY_OTHER] =
-			"ended, and its number is another process's now, which is left alone",
+		[IDENTITY_OTHER] = "ended, and another process has its pid now",
 	};
 
 	if (!c->quiet && !c->json)
@@ -230,37 +228,37 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 	for (unsigned i = 0; i < r->count; i++) {
 		struct put_away *p = &r->process[i];
 		const struct guard_record *record = &r->record[p->record];
-		const struct checkpoint_target *t = &p->target;
-		enum identity is = identity_of(root, t->pid, t->start_ticks);
+		const struct proc_id *t = &p->target;
+		enum recheck_identity is = recheck_identity(root, *t);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;
-			p->became = GONE;
-			say_gone(c, t->pid, record->worker, is);
+			p->outcome = GONE;
+			print_gone(c, t->pid, record->worker, is);
 			continue;
 		}
 		if (judged != p->record)
-			room = may_return(c, root, record, why, sizeof(why));
+			room = may_restore(c, root, record, why, sizeof(why));
 		judged = p->record;
 		if (!room)
 			snprintf(p->message, sizeof(p->message), "%s", why);
 		if (!room || companion_recover(r->companion, root, t, 1, p->message,
 					       sizeof(p->message)) != 0) {
 			failed++;
-			p->became = STILL_AWAY;
-			cli_error("process %" PRId64 " of worker %s is still put away: %s",
+			p->outcome = NOT_RESTORED;
+			cli_error("process %" PRId64 " of worker %s is not restored: %s",
 				  t->pid, record->worker, p->message);
 		}
 	}
 	return failed;
 }
 
-/* What is free is worth knowing; without a driver it goes on without. */
-static void look(struct cli *c)
+/* Opens the GPUs to know their free memory.  Errors are ignored: the restore works without. */
+static void open_gpus(struct cli *c)
 {
 	struct gw_options o;
 
-	if (cli_how(c, &o) != EXIT_OK)
+	if (cli_open_options(c, &o) != EXIT_OK)
 		return;
 	o.deadline_ns = 10 * NS_PER_S;
 	if (gw_open(&o, &c->ctx) == 0 && gw_snapshot_new(c->ctx, &c->snap) == 0)
@@ -282,8 +280,9 @@ static int print_json(const struct recovering *r)
 		json_object(&doc.json, NULL);
 		json_int(&doc.json, "pid", p->target.pid);
 		json_string(&doc.json, "worker", r->record[p->record].worker);
-		json_string(&doc.json, "result", words[p->became]);
-		json_string(&doc.json, "message", p->became == STILL_AWAY ? p->message : NULL);
+		json_string(&doc.json, "result", words[p->outcome]);
+		json_string(&doc.json, "message",
+			    p->outcome == NOT_RESTORED ? p->message : NULL);
 		json_object_end(&doc.json);
 	}
 	json_array_end(&doc.json);
@@ -291,35 +290,32 @@ static int print_json(const struct recovering *r)
 	return cli_document_end(&doc);
 }
 
-static int bring_back(struct cli *c, struct recovering *r)
+static int restore_and_report(struct cli *c, struct recovering *r)
 {
 	struct root root;
 	unsigned failed, gone = 0;
 
-	if (r->count == 0 && r->unsure) {
-		cli_error("the journal that was found names no process; where the file with "
-			  "the mistake says where the journal is, run it again when that is "
-			  "mended");
-		return EXIT_USAGE;
-	}
+	if (r->count == 0 && r->unsure)
+		return cli_usage(
+			"the journal names no process, but this may be the wrong journal "
+			"because the configuration has a mistake; fix the configuration and "
+			"run this again");
 	if (r->count == 0) {
 		if (!c->quiet && !c->json)
-			printf("no process is put away\n");
+			printf("no process is checkpointed\n");
 		return EXIT_OK;
 	}
-	if (root_open(&root, c->root) != 0) {
-		cli_error("/proc cannot be read");
-		return EXIT_FAILED;
-	}
-	look(c);
+	if (root_open(&root, c->root) != 0)
+		return cli_fail("cannot read /proc");
+	open_gpus(c);
 	failed = restore_all(c, &root, r, &gone);
 	root_close(&root);
 	if (failed)
-		cli_error("%u of %u processes are not back; the journal still names them: run "
-			  "it again when that is mended",
-			  failed, r->count);
+		cli_error(
+			"%u of %u processes are not restored; fix the cause and run this again",
+			failed, r->count);
 	else if (!c->quiet && !c->json && gone < r->count)
-		printf("of %u processes none is put away any more\n", r->count - gone);
+		printf("all processes are restored (%u)\n", r->count - gone);
 	return failed ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -328,13 +324,11 @@ int guard_recover(struct cli *c)
 	struct recovering *r = calloc(1, sizeof(*r));
 	int code;
 
-	if (!r) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_no_memory();
 	code = read_journal(r);
 	if (code == EXIT_OK) {
-		code = bring_back(c, r);
+		code = restore_and_report(c, r);
 		if (c->json && print_json(r) != EXIT_OK)
 			code = EXIT_FAILED;
 	}

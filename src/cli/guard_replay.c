@@ -1,10 +1,10 @@
 #include "guard_replay.h"
 
 #include "daemon/guard_config.h"
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "base/clock.h"
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,14 +15,13 @@ struct replay {
 	const struct cli *cli;
 	const char *path;
 	struct guard_settings settings;
-	char missing
-		[4000]; /* why there is no policy but those of the recording; "": there is */
-	struct guard_trace *trace;
+	char missing[4000]; /* why there is no default policy; "": there is one */
+	struct recording_reader *trace;
 	struct buf out; /* of one line */
 };
 
-/* Without a path: the service's, for recordings that do not tell theirs.  Where it cannot be had, why is kept until one
- * needs it. */
+/* Reads the policy at path.  Without a path, reads that of the service, for recordings without
+ * a policy; an error is then kept until such a recording needs it. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -31,13 +30,11 @@ static int read_policy(struct replay *r, const char *path)
 	if (!err) {
 		err = guard_config_make(&c, &r->settings);
 		config_done(&c);
-		if (err) {
-			cli_error("%s", gw_strerror(err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return cli_fail("%s", gw_strerror(err));
 		if (!r->settings.policy.workers)
 			snprintf(r->missing, sizeof(r->missing),
-				 "%s names no worker: there is nothing to decide",
+				 "%s has no [[worker]], so there is nothing to decide",
 				 path ? path : "the configuration");
 	}
 	if (!path)
@@ -48,19 +45,19 @@ static int read_policy(struct replay *r, const char *path)
 	return *r->missing ? EXIT_USAGE : EXIT_OK;
 }
 
-static const char *name_of(const struct replay *r, const struct guard_decision *d)
+static const char *worker_name(const struct replay *r, const struct guard_decision *d)
 {
-	return guard_trace_by(r->trace)->worker[d->worker].name;
+	return recording_reader_policy(r->trace)->worker[d->worker].name;
 }
 
-static void say_json(struct replay *r, const struct guard_decision *d, const char *time)
+static void write_json(struct replay *r, const struct guard_decision *d, const char *time)
 {
 	struct json j;
 
 	json_init(&j, &r->out, false);
 	json_object(&j, NULL);
 	json_string(&j, "time_utc", time);
-	json_string(&j, "worker", name_of(r, d));
+	json_string(&j, "worker", worker_name(r, d));
 	json_string(&j, "from", guard_state_name(d->from));
 	json_string(&j, "to", guard_state_name(d->to));
 	json_array(&j, "mask");
@@ -75,27 +72,27 @@ static void say_json(struct replay *r, const struct guard_decision *d, const cha
 	json_end(&j);
 }
 
-static void say_text(struct replay *r, const struct guard_decision *d, const char *time)
+static void write_text(struct replay *r, const struct guard_decision *d, const char *time)
 {
-	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, name_of(r, d),
+	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, worker_name(r, d),
 		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
 		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 }
 
-static void say_decisions(struct replay *r)
+static void print_decisions(struct replay *r)
 {
 	struct guard_decision d;
 	uint64_t wall_ns;
 
-	while (guard_trace_decision(r->trace, &d, &wall_ns)) {
+	while (recording_next_decision(r->trace, &d, &wall_ns)) {
 		char time[CLOCK_RFC3339_SIZE];
 
 		clock_format_rfc3339(wall_ns, time);
 		buf_clear(&r->out);
 		if (r->cli->json)
-			say_json(r, &d, time);
+			write_json(r, &d, time);
 		else
-			say_text(r, &d, time);
+			write_text(r, &d, time);
 		fputs(r->out.p, stdout);
 	}
 }
@@ -111,32 +108,31 @@ static int read_lines(struct replay *r, FILE *f)
 	while (!err && (n = getline(&line, &cap, f)) > 0) {
 		number++;
 		if (line[n - 1] != '\n')
-			break; /* the service was writing it when it ended */
+			break; /* incomplete: the service ended while writing it */
 		line[n - 1] = '\0';
-		err = guard_trace_line(r->trace, line);
+		err = recording_read(r->trace, line);
 		if (!err)
-			say_decisions(r);
+			print_decisions(r);
 	}
 	free(line);
 	if (err == -GW_E_NOENT)
 		cli_error("%s", r->missing);
 	else if (err)
 		cli_error("%s:%lu: %s", r->path, number,
-			  err == -GW_E_PARSE ? "this is no line of a recording of the guard"
-			  : err == -GW_E_NOSUPPORT
-				  ? "a later version of gpuward recorded this; replay it with "
-				    "that one"
-				  : gw_strerror(err));
+			  err == -GW_E_PARSE       ? "this is not a line of a guard recording"
+			  : err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
+						     "replay it with that version"
+						   : gw_strerror(err));
 	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }
 
-static void sum_up(const struct replay *r)
+static void print_summary(const struct replay *r)
 {
-	struct guard_trace_counts n = guard_trace_counts(r->trace);
-	const struct guard *g = guard_trace_guard(r->trace);
+	struct recording_counts n = recording_counts(r->trace);
+	const struct guard *g = recording_reader_guard(r->trace);
 	unsigned evictions = 0, would = 0;
 
-	for (unsigned i = 0; g && i < guard_trace_by(r->trace)->workers; i++) {
+	for (unsigned i = 0; g && i < recording_reader_policy(r->trace)->workers; i++) {
 		struct guard_status s;
 
 		if (guard_status(g, i, &s) != 0)
@@ -145,7 +141,8 @@ static void sum_up(const struct replay *r)
 		would += s.would_evict;
 	}
 	fprintf(stderr,
-		"%llu looks in %llu run%s; last run: %u eviction%s, %u that would have been\n",
+		"%llu observations in %llu run%s; last run: %u eviction%s, %u more in dry "
+		"run\n",
 		(unsigned long long)n.scenes, (unsigned long long)n.runs,
 		n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
 }
@@ -158,21 +155,17 @@ int guard_replay(const struct cli *c, const char *policy, const char *trace)
 
 	buf_init(&r.out, 16384);
 	if (code == EXIT_OK &&
-	    guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
-	}
-	if (code == EXIT_OK && !(f = fopen(trace, "re"))) {
-		cli_error("%s cannot be read: %s", trace, strerror(errno));
-		code = EXIT_FAILED;
-	}
+	    recording_reader_new(&r.settings.policy, policy != NULL, &r.trace) != 0)
+		code = cli_no_memory();
+	if (code == EXIT_OK && !(f = fopen(trace, "re")))
+		code = cli_fail("cannot read %s: %s", trace, strerror(errno));
 	if (code == EXIT_OK)
 		code = read_lines(&r, f);
 	if (code == EXIT_OK && !c->quiet)
-		sum_up(&r);
+		print_summary(&r);
 	if (f)
 		fclose(f);
-	guard_trace_free(r.trace);
+	recording_reader_free(r.trace);
 	guard_settings_done(&r.settings);
 	buf_done(&r.out);
 	return code;

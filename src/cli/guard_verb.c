@@ -2,47 +2,50 @@
 
 #include "base/suggest.h"
 #include "cli.h"
+#include "base/json.h"
+#include "output.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OPTIONS_MAX 16
 
 static const struct guard_verb verbs[] = {
-	{ "status", READS, 0, 1, "perhaps a WORKER", "", "[WORKER]",
-	  "state, reasons, hold, memory and timers of each worker" },
-	{ "explain", READS, 0, 1, "perhaps a WORKER", "", "[WORKER]",
-	  "why: rule, evidence, who is beside it, and what can change it and when" },
-	{ "evict", ASKS, 1, 1, "a WORKER, or all", "for reason", "WORKER|all [--for TIME]",
-	  "moves it off its GPU now, until resume or for that time" },
-	{ "resume", ASKS, 1, 1, "a WORKER, or all", "now reason", "WORKER|all [--now]",
-	  "lets it come back, after the quiet time unless --now" },
-	{ "hold", HOLDS, 2, 2, "evicted or active, and a WORKER, or all", "for forever reason",
+	{ "status", VERB_READ, 0, 1, "", "[WORKER]",
+	  "shows state, reasons, hold, memory and timers of each worker" },
+	{ "explain", VERB_READ, 0, 1, "", "[WORKER]",
+	  "explains the state: rule, evidence, other processes, and what can change it and "
+	  "when" },
+	{ "evict", VERB_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
+	  "moves the worker off its GPU now, until resume or for TIME" },
+	{ "resume", VERB_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
+	  "lets the worker return: after the quiet time, or immediately with --now" },
+	{ "hold", VERB_HOLD, 2, 2, "for forever reason",
 	  "evicted|active WORKER|all --for TIME|--forever",
-	  "keeps it out, or lets it stay whoever needs the GPU" },
-	{ "pause", PAUSES, 0, 1, "perhaps a WORKER", "for forever reason",
-	  "[WORKER] --for TIME|--forever",
-	  "nobody is moved for others, only for heat and faults: hold active of every worker" },
-	{ "snooze", SNOOZES, 1, 2, "a time such as 30m, and perhaps a WORKER", "reason",
-	  "TIME [WORKER]", "pause for a time: 30s, 30m, 2h; a bare number is seconds" },
-	{ "release", ASKS, 0, 1, "perhaps a WORKER", "reason", "[WORKER]",
-	  "ends holds, those of pause and snooze too" },
-	{ "game", GAMES, 1, 1, "start or end, and --pid PID", "pid for reason",
-	  "start|end --pid PID [--for TIME]",
-	  "tells that somebody plays: workers leave until the end is told or the process "
+	  "keeps the worker off its GPU, or on it even if other programs need the GPU" },
+	{ "pause", VERB_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
+	  "holds all workers active: only heat and faults move them" },
+	{ "snooze", VERB_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
+	  "pauses for TIME: 30s, 30m, 2h; a bare number is seconds" },
+	{ "release", VERB_REQUEST, 0, 1, "reason", "[WORKER]",
+	  "ends holds, also those of pause and snooze" },
+	{ "game", VERB_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
+	  "reports that a game runs: workers leave until you report its end or the process "
 	  "ends" },
-	{ "clear", CLEARS, 1, 1, "a GPU: its index or UUID", "reason", "GPU",
-	  "ends the quarantine of a GPU whose fault was seen to" },
-	{ "learn", LEARNS, 0, 0, "no further word", "for", "[--for TIME]",
-	  "watches an idle machine and proposes rules that ignore who is always there" },
-	{ "replay", REPLAYS, 1, 1, "the file of a recording", "policy", "[--policy FILE] TRACE",
+	{ "clear", VERB_CLEAR, 1, 1, "reason", "GPU",
+	  "ends the quarantine of a GPU (index or UUID) after its fault is fixed" },
+	{ "learn", VERB_LEARN, 0, 0, "for", "[--for TIME]",
+	  "watches an idle machine and proposes rules that ignore the processes that always "
+	  "run" },
+	{ "replay", VERB_REPLAY, 1, 1, "policy", "[--policy FILE] TRACE",
 	  "decides again on a recording, without a service" },
-	{ "recover", RECOVERS, 0, 0, "no further word", "", "",
-	  "restores processes that a checkpoint put away and a crash left there" },
+	{ "recover", VERB_RECOVER, 0, 0, "", "",
+	  "restores checkpointed processes after a crash of the service" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
-static const struct guard_verb *named(const char *word)
+static const struct guard_verb *verb_named(const char *word)
 {
 	for (size_t i = 0; word && i < VERBS; i++)
 		if (strcmp(verbs[i].name, word) == 0)
@@ -52,19 +55,19 @@ static const struct guard_verb *named(const char *word)
 
 const struct guard_verb *guard_verb_find(const char *word)
 {
-	const struct guard_verb *v = named(word);
+	const struct guard_verb *v = verb_named(word);
 	const char *near;
 
 	if (v)
 		return v;
 	near = word ? suggest(word, &verbs[0].name, VERBS, sizeof(verbs[0])) : NULL;
 	if (near)
-		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
+		cli_error("unknown subcommand 'guard %s' (did you mean '%s'?)", word, near);
 	else
-		cli_error("guard%s%s%s wants status, explain, evict, resume, hold, pause, "
-			  "snooze, release, game, clear, learn, replay or recover",
-			  word ? " does not know '" : "", word ? word : "",
-			  word ? "': it" : "");
+		cli_error("%s%s%s; give status, explain, evict, resume, hold, pause, snooze, "
+			  "release, game, clear, learn, replay or recover",
+			  word ? "unknown subcommand 'guard " : "a subcommand is missing",
+			  word ? word : "", word ? "'" : "");
 	return NULL;
 }
 
@@ -80,31 +83,32 @@ static bool has_word(const char *list, const char *word)
 
 bool guard_verb_takes(const struct guard_verb *v, const char *option)
 {
-	bool asks = v->form != REPLAYS && v->form != RECOVERS;
+	bool remote = v->form != VERB_REPLAY && v->form != VERB_RECOVER;
 
-	return has_word(v->options, option) || (asks && has_word("address token-file", option));
+	return has_word(v->options, option) ||
+	       (remote && has_word("address token-file", option));
 }
 
-static void list_all(void)
+static void print_verbs(void)
 {
 	for (size_t i = 0; i < VERBS; i++) {
 		printf("  %s%s%s\n", verbs[i].name, *verbs[i].usage ? " " : "", verbs[i].usage);
-		term_wrap("", 6, verbs[i].does, term_width());
+		term_wrap("", 6, verbs[i].description, term_width());
 	}
 }
 
 bool guard_verb_help(const char *word, const struct option *options)
 {
-	const struct guard_verb *v = named(word);
+	const struct guard_verb *v = verb_named(word);
 	struct option own[OPTIONS_MAX] = { { .name = NULL } };
 	char title[200];
 	unsigned n = 0;
 
 	if (!word)
-		list_all();
+		print_verbs();
 	if (!v)
 		return !word;
-	snprintf(title, sizeof(title), "gpuward guard %s: %s", v->name, v->does);
+	snprintf(title, sizeof(title), "gpuward guard %s: %s", v->name, v->description);
 	term_wrap("", 0, title, term_width());
 	printf("\nUsage: gpuward guard %s%s%s\n", v->name, *v->usage ? " " : "", v->usage);
 	for (const struct option *o = options; o->name && n < OPTIONS_MAX - 1; o++)
@@ -115,7 +119,65 @@ bool guard_verb_help(const char *word, const struct option *options)
 		option_help(own, term_width());
 	}
 	printf("\n");
-	term_wrap("", 0, "gpuward guard --help lists the others; gpuward-guard(1) tells more.",
+	term_wrap("", 0,
+		  "For the other subcommands, see gpuward guard --help and gpuward-guard(1).",
 		  term_width());
 	return true;
+}
+
+int64_t guard_game_pid(const char *text)
+{
+	char *end;
+	long v = text ? strtol(text, &end, 10) : 0;
+
+	if (text && *text && !*end && v > 0 && v <= INT32_MAX)
+		return v;
+	if (text)
+		cli_error("--pid takes a process id, not '%s'", text);
+	else
+		cli_error("--pid PID is missing: the process of the game (in a GameMode "
+			  "script: --pid $PPID)");
+	return -1;
+}
+
+static int start_game(const struct cli *c, struct remote *r, int64_t pid, uint64_t for_ns,
+		      const char *reason)
+{
+	struct buf body;
+	struct json j;
+	int code;
+
+	buf_init(&body, 4096);
+	json_init(&j, &body, false);
+	json_object(&j, NULL);
+	json_int(&j, "pid", pid);
+	if (for_ns)
+		json_double(&j, "ttl_s", (double)for_ns * 1e-9);
+	if (reason)
+		json_string(&j, "reason", reason);
+	json_object_end(&j);
+	json_end(&j);
+	code = remote_request_ok(r, "POST", "/api/v1/guard/games", body.p);
+	buf_done(&body);
+	if (code == EXIT_OK && c->json)
+		return output_print(r->body.p, r->body.len);
+	if (code == EXIT_OK && !c->quiet)
+		printf("workers stay off the GPUs until process %lld ends%s\n", (long long)pid,
+		       for_ns ? " or the time is up" : "");
+	return code;
+}
+
+int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
+	       const char *reason)
+{
+	char path[64];
+	int code;
+
+	if (start)
+		return start_game(c, r, pid, for_ns, reason);
+	snprintf(path, sizeof(path), "/api/v1/guard/games/%lld", (long long)pid);
+	code = remote_request_ok(r, "DELETE", path, NULL); /* the reply is empty */
+	if (code == EXIT_OK && !c->quiet && !c->json)
+		printf("the game of process %lld has ended\n", (long long)pid);
+	return code;
 }

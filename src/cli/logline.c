@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The figures of a tick are fields too, from FIELD_FIGURE on, under the keys of the tables. */
+/* From FIELD_FIGURE on, the fields are the figures of a tick, named by the keys of
+ * quantity.def. */
 enum {
 	FIELD_TIME,
 	FIELD_ELAPSED,
@@ -36,9 +37,9 @@ const char *logline_field_name(unsigned i)
 	return NULL;
 }
 
-static void add(struct logline_format *f, unsigned field)
+static void add_field(struct logline_format *f, unsigned field)
 {
-	assert(f->count < LOGLINE_FIELDS); /* make it larger */
+	assert(f->count < LOGLINE_FIELDS); /* raise LOGLINE_FIELDS */
 	f->field[f->count++] = field;
 }
 
@@ -51,15 +52,15 @@ void logline_defaults(struct logline_format *f, bool json)
 
 	f->json = json;
 	f->count = 0;
-	add(f, FIELD_TIME);
-	add(f, FIELD_ELAPSED);
-	add(f, FIELD_INDEX);
+	add_field(f, FIELD_TIME);
+	add_field(f, FIELD_ELAPSED);
+	add_field(f, FIELD_INDEX);
 	if (json)
-		add(f, FIELD_UUID);
+		add_field(f, FIELD_UUID);
 	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
-		add(f, FIELD_FIGURE + usual[i]);
-	add(f, FIELD_MISSED);
-	add(f, FIELD_PROVENANCE);
+		add_field(f, FIELD_FIGURE + usual[i]);
+	add_field(f, FIELD_MISSED);
+	add_field(f, FIELD_PROVENANCE);
 }
 
 int logline_add_field(struct logline_format *f, const char *name)
@@ -70,7 +71,7 @@ int logline_add_field(struct logline_format *f, const char *name)
 		for (unsigned k = 0; k < f->count; k++)
 			if (f->field[k] == i)
 				return -GW_E_ARG;
-		add(f, i);
+		add_field(f, i);
 		return 0;
 	}
 	return -GW_E_NOENT;
@@ -81,14 +82,14 @@ static bool is_reasons(unsigned field)
 	return field == FIELD_FIGURE + FIGURE_CLOCK_REASONS;
 }
 
-/* Names joined by commas; "" for none. */
+/* Writes the names of the reasons, separated by commas; "" if there are none. */
 static void reasons_of(double v, char out[static 160])
 {
 	if (gw_quantity_name(GW_Q_CLOCK_REASONS, v, out, 160) != 0)
 		snprintf(out, 160, "unknown");
 }
 
-/* A microsecond is enough, and 0.30000000000000004 is not easily read. */
+/* Rounds to a microsecond, so that no line has 0.30000000000000004. */
 static double elapsed(const struct logline *l)
 {
 	return round(l->elapsed_s * 1e6) / 1e6;

@@ -1,4 +1,4 @@
-/* The program: one table of commands. */
+/* main: parses the command line, finds the command in the table and runs it. */
 #include "cli.h"
 #include "simulate.h"
 
@@ -19,10 +19,10 @@ const struct command *const cli_commands[] = {
 };
 #define COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]) - 1)
 
-static int help(void)
+static int print_help(void)
 {
-	printf("gpuward: what the GPUs of this machine are and do\n\nUsage: gpuward COMMAND "
-	       "[OPTIONS]\n\nCommands:\n");
+	printf("gpuward: monitor, measure and guard the GPUs of a machine\n\nUsage: "
+	       "gpuward COMMAND [OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++) {
 		char left[32];
 
@@ -34,7 +34,7 @@ static int help(void)
 	printf("\nExamples:\n  gpuward list\n  gpuward snapshot --json\n  gpuward doctor\n"
 	       "  gpuward snapshot --simulate       try it without a GPU\n\n");
 	term_wrap("", 0,
-		  "gpuward COMMAND --help tells more; so do the manual pages gpuward(1) and "
+		  "For more, see gpuward COMMAND --help and the manual pages gpuward(1) and "
 		  "gpuward(3).",
 		  term_width());
 	return EXIT_OK;
@@ -67,7 +67,7 @@ static int command_help(const struct command *cmd, const char *word)
 	return EXIT_OK;
 }
 
-static const struct command *find(const char *name)
+static const struct command *find_command(const char *name)
 {
 	for (size_t i = 0; i < COMMANDS; i++)
 		if (strcmp(cli_commands[i]->name, name) == 0)
@@ -85,13 +85,14 @@ static int unknown_command(const char *word)
 	if (near)
 		cli_error("unknown command '%s' (did you mean '%s'?)", word, near);
 	else
-		cli_error("unknown command '%s'; gpuward --help lists them", word);
+		cli_error("unknown command '%s'; gpuward --help lists the commands", word);
 	return EXIT_USAGE;
 }
 
-/* The option that stands before a word and has its value after '='; else any that was given without one. */
-static const struct option *option_meant(const struct cli *c, const struct option_table *tables,
-					 const char *word)
+/* Finds the option for which `word` was probably meant as the value: the OPTIONAL option right
+ * before the word, or else the first OPTIONAL option without a value. */
+static const struct option *
+find_option_meant(const struct cli *c, const struct option_table *tables, const char *word)
 {
 	for (char **w = c->words; w && w[0] && w[1]; w++) {
 		if (strcmp(w[1], word) != 0 || strncmp(w[0], "--", 2) != 0)
@@ -109,49 +110,47 @@ static int refuse_argument(const struct command *cmd, const struct cli *c,
 			   const struct option_table *tables)
 {
 	const char *word = c->argv[0];
-	const struct option *near = option_meant(c, tables, word);
+	const struct option *near = find_option_meant(c, tables, word);
 
 	if (near)
-		cli_error("%s takes no argument '%s' (the value of --%s stands after '=')",
+		cli_error("%s takes no argument '%s'; to give it to --%s, write it after '='",
 			  cmd->name, word, near->name);
 	else
 		cli_error("%s takes no argument '%s'", cmd->name, word);
 	return EXIT_USAGE;
 }
 
-/* An option that would do nothing was meant to do something. */
+/* Rejects common options that have no effect on this command. */
 static int refuse_options(const struct command *cmd, const struct cli *c)
 {
 	for (const struct option *o = cli_common_options; o->name; o++) {
 		if (cli_option_fits(cmd, o) || !option_given(o, c))
 			continue;
 		if (strcmp(o->name, "json") == 0)
-			cli_error("%s has no JSON to print: --json means nothing to it",
-				  cmd->name);
+			cli_error("%s has no JSON output: leave out --json", cmd->name);
 		else
-			cli_error("%s asks no GPU: --%s means nothing to it", cmd->name,
-				  o->name);
+			cli_error("%s does not read GPUs: leave out --%s", cmd->name, o->name);
 		return EXIT_USAGE;
 	}
 	return EXIT_OK;
 }
 
-/* `--simulate h200 -- COMMAND`: was the first word of a command meant for an option? */
+/* Detects `--simulate h200 -- COMMAND`, where h200 is meant as the value of the option. */
 static int check_first_word(const struct command *cmd, const struct cli *c,
 			    const struct option_table *tables)
 {
 	const char *word = c->argc > 0 ? c->argv[0] : NULL;
-	const struct option *near = word ? option_meant(c, tables, word) : NULL;
+	const struct option *near = word ? find_option_meant(c, tables, word) : NULL;
 
 	if (!near || !((cmd->runs == 1 && c->argc > 1 && strcmp(c->argv[1], "--") == 0) ||
 		       (strcmp(near->name, "simulate") == 0 && simulate_known(word))))
 		return EXIT_OK;
-	cli_error("'%s' would be the command; the value of --%s stands after '=': --%s=%s",
-		  word, near->name, near->name, word);
-	return EXIT_USAGE;
+	return cli_usage("'%s' would be run as the command; to give it to --%s, write --%s=%s",
+			 word, near->name, near->name, word);
 }
 
-static int run(const struct command *cmd, struct cli *c, const struct option_table *tables)
+static int run_command(const struct command *cmd, struct cli *c,
+		       const struct option_table *tables)
 {
 	int code = cmd->runs && !c->help ? check_first_word(cmd, c, tables) : EXIT_OK;
 
@@ -169,15 +168,15 @@ static int run(const struct command *cmd, struct cli *c, const struct option_tab
 
 static int output_error; /* errno of the first write that failed */
 
-/* Called before anything else can change errno. */
+/* Call it before anything else changes errno. */
 static void finish_output(void)
 {
 	if (output_error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
 		output_error = errno;
 }
 
-/* Zeroed memory for the command's own options, once. */
-static int own_options(struct cli *c, const struct command *cmd)
+/* Allocates zeroed memory for the command's own options, unless that is done already. */
+static int alloc_own_options(struct cli *c, const struct command *cmd)
 {
 	if (c->own || cmd->options_size == 0)
 		return 0;
@@ -187,82 +186,78 @@ static int own_options(struct cli *c, const struct command *cmd)
 	return c->own ? 0 : -1;
 }
 
-static int parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
-		 const struct command *cmd)
+static int parse_options(int *argc, char **argv, const struct option_table *tables, bool ahead,
+			 const struct command *cmd)
 {
 	char error[256];
 
 	if (option_parse(argc, argv, tables, ahead, error, sizeof(error)) == 0)
 		return EXIT_OK;
-	cli_error("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
-		  cmd ? cmd->name : "");
-	return EXIT_USAGE;
+	return cli_usage("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
+			 cmd ? cmd->name : "");
 }
 
-/* There is no command: what then? */
-static int without_command(struct cli *c, const struct option_table *tables)
+static int run_without_command(struct cli *c, const struct option_table *tables)
 {
 	if (c->help)
-		return help();
+		return print_help();
 	(void)tables;
 #ifndef GPUWARD_SERVICE
 	if (c->simulate && strcmp(c->simulate, "help") == 0 &&
-	    own_options(c, &command_list) == 0)
-		return run(&command_list, c, tables); /* it will list the scenarios */
+	    alloc_own_options(c, &command_list) == 0)
+		return run_command(&command_list, c, tables); /* it will list the scenarios */
 #endif
-	cli_error("a command is missing; gpuward --help lists them");
-	return EXIT_USAGE;
+	return cli_usage("a command is missing; gpuward --help lists the commands");
 }
 
-static int version(void)
+static int print_version(void)
 {
 	printf("gpuward %s\n", gw_version());
 	return EXIT_OK;
 }
 
-/* Parses the words after `gpuward`, finds the command and runs it.  c->own is the caller's to
- * free. */
+/* Parses the words after `gpuward`, finds the command and runs it.  The caller frees c->own. */
 static int dispatch(struct cli *c, int argc, char **argv)
 {
 	struct option_table tables[3] = { { cli_common_options, c } };
 	const struct command *cmd = NULL;
 	int code;
 
-	/* Options may stand before the command, but not its own. */
-	code = parse(&argc, argv, tables, true, NULL);
+	/* Common options may also come before the command. */
+	code = parse_options(&argc, argv, tables, true, NULL);
 	term_init(c->color);
 	if (code != EXIT_OK)
 		return code;
 	if (argc > 1 && strcmp(argv[1], "help") == 0) {
-		cmd = argc > 2 ? find(argv[2]) : NULL;
+		cmd = argc > 2 ? find_command(argv[2]) : NULL;
 		return cmd        ? command_help(cmd, argc > 3 ? argv[3] : NULL)
 		       : argc > 2 ? unknown_command(argv[2])
-				  : help();
+				  : print_help();
 	}
 	if (c->version)
-		return version();
+		return print_version();
 	if (argc < 2)
-		return without_command(c, tables);
-	cmd = find(argv[1]);
+		return run_without_command(c, tables);
+	cmd = find_command(argv[1]);
 	if (!cmd)
 		return unknown_command(argv[1]);
-	if (own_options(c, cmd) != 0)
+	if (alloc_own_options(c, cmd) != 0)
 		return EXIT_FAILED;
 	tables[1] = (struct option_table){ cmd->options, c->own };
 	argv++;
 	argc--;
-	code = parse(&argc, argv, tables, cmd->runs > 0, cmd);
+	code = parse_options(&argc, argv, tables, cmd->runs > 0, cmd);
 	if (code != EXIT_OK)
 		return code;
 	term_init(c->color);
 	if (c->version)
-		return version();
+		return print_version();
 	c->argc = argc - 1;
 	c->argv = argv + 1;
-	return run(cmd, c, tables);
+	return run_command(cmd, c, tables);
 }
 
-/* Parsing options puts argv in another order. */
+/* Option parsing reorders argv, so cli.words needs a copy. */
 static char **copy_words(int argc, char **argv)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
@@ -274,13 +269,13 @@ static char **copy_words(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	static struct cli c; /* zero; too large for a stack */
+	static struct cli c; /* too large for the stack */
 	bool stalled;        /* a driver call hangs */
 	int code;
 
 	c.words = copy_words(argc, argv);
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
-	signal(SIGXFSZ, SIG_IGN); /* writing fails instead */
+	signal(SIGXFSZ, SIG_IGN); /* write() then fails with EFBIG */
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();
@@ -289,12 +284,10 @@ int main(int argc, char **argv)
 		cli_close(&c);
 	free(c.own);
 	free(c.words);
-	code = code == -1 ? EXIT_OK : code; /* -1: all was said */
-	if (output_error && output_error != EPIPE) {
-		cli_error("cannot write the output: %s", strerror(output_error));
-		return EXIT_FAILED;
-	}
-	if (stalled) /* a destructor of the driver's library may wait for the call that hangs */
+	code = code == -1 ? EXIT_OK : code; /* -1: the command printed a list and is done */
+	if (output_error && output_error != EPIPE)
+		return cli_fail("cannot write the output: %s", strerror(output_error));
+	if (stalled) /* exit() runs destructors of the driver's library, which may hang, too */
 		_exit(code);
 	return code;
 }

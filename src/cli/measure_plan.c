@@ -15,75 +15,76 @@ static const char *const count_choices[] = { "tokens", "iterations", NULL };
 
 #define AT(member) offsetof(struct measure_options, member)
 const struct option measure_plan_options[] = {
-	{ "label", 0, OPTION_TEXT, AT(label), "NAME", "what is measured: fp16, batch-8, ...",
+	{ "label", 0, OPTION_TEXT, AT(label), "NAME", "name of the result: fp16, batch-8, ...",
 	  NULL, NULL },
-	{ "trial", 0, OPTION_TEXT, AT(trial), "N", "number of the (first) run (default: 1)",
-	  NULL, NULL },
-	{ "trials", 0, OPTION_TEXT, AT(trials), "N", "run it so many times (default: 1)", NULL,
+	{ "trial", 0, OPTION_TEXT, AT(trial), "N", "number of the first run (default: 1)", NULL,
 	  NULL },
+	{ "trials", 0, OPTION_TEXT, AT(trials), "N", "run the command N times (default: 1)",
+	  NULL, NULL },
 	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
-	  "iterations that a run makes, for latency and energy of each", NULL, NULL },
-	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens that a run makes", NULL, NULL },
+	  "iterations per run, for latency and energy per iteration", NULL, NULL },
+	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens per run, for energy per token",
+	  NULL, NULL },
 	{ "count-cmd", 0, OPTION_TEXT, AT(count_by[COUNTER_CMD]), "COMMAND",
-	  "a shell command that prints how many there are so far, asked before and after each "
-	  "run",
+	  "a shell command that prints the current count; it runs before and after each run",
 	  NULL, NULL },
 	{ "count-url", 0, OPTION_TEXT, AT(count_by[COUNTER_URL]), "URL",
-	  "a server's own counter, read before and after each run: "
-	  "http://HOST:PORT/metrics#NAME; NAME may have labels, and vLLM, llama.cpp, SGLang "
-	  "and TGI need none",
+	  "a counter of a server, read before and after each run: "
+	  "http://HOST:PORT/metrics#NAME; NAME may have labels; vLLM, llama.cpp, SGLang and "
+	  "TGI need no NAME",
 	  NULL, NULL },
 	{ "count", 0, OPTION_CHOICE, AT(count), "WHAT",
-	  "what these count: tokens (the default) or iterations", count_choices, NULL },
+	  "what --count-cmd or --count-url counts: tokens (the default) or iterations",
+	  count_choices, NULL },
 	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
-	  "for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
+	  "size of the model, for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
 	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
-	  "the figures are of this part, which the command marks (its first, when it marks "
-	  "several of that name), not of the whole run with its loading",
+	  "report this part, which the command marks, instead of the whole run with its "
+	  "loading; if several parts have this name, the first",
 	  NULL, NULL },
-	{ "tag", 0, OPTION_LIST, AT(tag), "KEY=VALUE", "for the result; may repeat", NULL,
-	  NULL },
+	{ "tag", 0, OPTION_LIST, AT(tag), "KEY=VALUE", "add a tag to the result; repeatable",
+	  NULL, NULL },
 	{ "interval", 'i', OPTION_DURATION, AT(interval_ns), "TIME",
-	  "between readings of clocks, heat, memory (default: 100ms); power comes as fast as "
-	  "the "
-	  "sensor tells it",
+	  "time between readings of clocks, temperature, memory (default: 100ms); power is "
+	  "read as fast as the sensor updates",
 	  NULL, NULL },
 	{ "baseline", 0, OPTION_OPTIONAL, AT(baseline), "WHICH",
-	  "energy above idle: auto takes the idle power first (up to 30 s) unless it is known, "
-	  "new takes it anyhow, kept uses what is known even when it is old or of another "
-	  "temperature, which is told, none; default: what is known, if it fits",
+	  "energy above idle: auto measures the idle power first (up to 30 s) unless a stored "
+	  "value fits; new always measures it; kept uses the stored value even if it is old or "
+	  "from another temperature, with a warning; none; default: use a stored value if it "
+	  "fits",
 	  NULL, "auto" },
 	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
-	  "somebody else on a GPU makes the result invalid, and the exit status 13", NULL,
+	  "another process on a GPU makes the result invalid and the exit status 13", NULL,
 	  NULL },
 	{ "service", 0, OPTION_FLAG, AT(service), NULL,
-	  "the service that runs already measures: no driver is opened here", NULL, NULL },
-	CLEAN_ROOM_OPTIONS(struct measure_options, room),
-	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "runs before it that do not count", NULL,
+	  "let the running service measure; this command does not open the driver", NULL,
 	  NULL },
+	CLEAN_ROOM_OPTIONS(struct measure_options, room),
+	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "number of runs before the measured ones",
+	  NULL, NULL },
 	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
-	  "before each run wait until no GPU is warmer, a minute at most (default with "
-	  "--trials: "
+	  "before each run, wait up to a minute until no GPU is warmer (default with --trials: "
 	  "as at the first start)",
 	  NULL, NULL },
-	{ "no-cooldown", 0, OPTION_FLAG, AT(no_cooldown), NULL, "do not wait for it", NULL,
-	  NULL },
-	{ "output", 'o', OPTION_TEXT, AT(output), "FILE", "write the result there; -: print it",
+	{ "no-cooldown", 0, OPTION_FLAG, AT(no_cooldown), NULL,
+	  "do not wait until the GPUs are cool", NULL, NULL },
+	{ "output", 'o', OPTION_TEXT, AT(output), "FILE",
+	  "write the result to FILE; -: print it", NULL, NULL },
+	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep all raw samples in this folder",
 	  NULL, NULL },
-	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep every reading there", NULL, NULL },
 	{ "keep-command", 0, OPTION_FLAG, AT(keep_command), NULL,
-	  "the result holds the whole command line, not its name alone", NULL, NULL },
+	  "store the whole command line in the result, not only the program name", NULL, NULL },
 	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
-	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
-	  "over "
-	  "the same span, read when the last run has ended",
+	  "calibrate the GPU's power sensor by an external power meter: a CSV file with time "
+	  "and watts over the same time span, read after the last run",
 	  NULL, NULL },
 	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(calibrate_accuracy), "PERCENT",
-	  "of that meter, 95 % (default: 1)", NULL, NULL },
+	  "accuracy of that meter, 95 % (default: 1)", NULL, NULL },
 	{ "calibrate-keep", 0, OPTION_FLAG, AT(calibrate_keep), NULL,
-	  "use it for this GPU from now on", NULL, NULL },
+	  "also use this calibration for later measurements of this GPU", NULL, NULL },
 	{ "progress", 0, OPTION_FLAG, AT(progress), NULL,
-	  "tell how far it is even where that is no terminal", NULL, NULL },
+	  "show progress even if standard error is not a terminal", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
@@ -107,13 +108,12 @@ static int parse_size(const char *text, double *ret)
 				return EXIT_OK;
 			}
 	}
-	cli_error("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
-	return EXIT_USAGE;
+	return cli_usage("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
 }
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 {
-	/* Who says "kept" wants one in any case; who says nothing wants one that fits. */
+	/* "kept" accepts a stored baseline that does not fit; the default does not. */
 	static const char *const words[] = { [RUN_BASELINE_OLD] = "kept",
 					     [RUN_BASELINE_AUTO] = "auto",
 					     [RUN_BASELINE_NEW] = "new",
@@ -124,8 +124,7 @@ static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 			*ret = (enum run_baseline_mode)i;
 			return EXIT_OK;
 		}
-	cli_error("--baseline takes auto, new, kept or none, not '%s'", text);
-	return EXIT_USAGE;
+	return cli_usage("--baseline takes auto, new, kept or none, not '%s'", text);
 }
 
 static int check_tags(const struct option_list *tags)
@@ -133,15 +132,13 @@ static int check_tags(const struct option_list *tags)
 	for (unsigned i = 0; i < tags->count; i++) {
 		size_t key = strcspn(tags->item[i], "=");
 
-		if (key == 0 || key > 60 || !tags->item[i][key]) {
-			cli_error("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
-			return EXIT_USAGE;
-		}
+		if (key == 0 || key > 60 || !tags->item[i][key])
+			return cli_usage("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
 	}
 	return EXIT_OK;
 }
 
-/* The first way to count that was given, of those from `from` on; COUNTER_KINDS: none. */
+/* Returns the first given counter option from number `from` on, or COUNTER_KINDS. */
 static unsigned count_given(const struct measure_options *o, unsigned from)
 {
 	while (from < COUNTER_KINDS && !o->count_by[from])
@@ -149,7 +146,7 @@ static unsigned count_given(const struct measure_options *o, unsigned from)
 	return from;
 }
 
-/* One count of a thing, and of the whole run. */
+/* Checks that one counter is given, and that it counts over the whole run. */
 static int check_count(const struct measure_options *o, struct measure_plan *p)
 {
 	unsigned first = count_given(o, 0), second = count_given(o, first + 1);
@@ -165,21 +162,20 @@ static int check_count(const struct measure_options *o, struct measure_plan *p)
 	if (!p->count && !o->count)
 		return EXIT_OK;
 	if (!p->count)
-		cli_error("--count says what --count-cmd or --count-url counts, and that is "
-			  "missing");
+		cli_error("--count needs --count-cmd or --count-url");
 	else if (o->part)
-		cli_error("--%s counts over a whole run, and --part is about a part of it: the "
-			  "command can mark tokens instead",
+		cli_error("--%s counts over the whole run and cannot be used with --part; let "
+			  "the command mark tokens instead",
 			  p->count->option);
 	else if (second < COUNTER_KINDS)
-		cli_error("--%s and --%s are two counts of one thing: give one of them",
+		cli_error("--%s and --%s exclude each other: give one of them",
 			  p->count->option, counter_kinds[second].option);
 	else if (p->counts_iterations ? o->iterations : o->tokens)
-		cli_error("--%s and --%s are two counts of one thing: give one of them",
+		cli_error("--%s and --%s exclude each other: give one of them",
 			  p->count->option, name);
 	else if (p->counts_iterations && url && !strchr(url, '#'))
-		cli_error("--count-url: the counters that need no name count tokens: name the "
-			  "one of the iterations, as URL#COUNTER");
+		cli_error("--count-url: to count iterations, give the name of the counter: "
+			  "URL#NAME");
 	else if (p->count->check(p->count_by, why, sizeof(why)) != 0)
 		cli_error("--%s: %s", p->count->option, why);
 	else
@@ -215,39 +211,32 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 		code = parse_size(o->model_size, &p->model_bytes);
 	if (code == EXIT_OK && o->cooldown_to)
 		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_c);
-	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
-		cli_error("--cooldown-to and --no-cooldown exclude each other: give one of "
-			  "them");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown)
+		code = cli_usage(
+			"--cooldown-to and --no-cooldown exclude each other: give one of them");
 	if (code == EXIT_OK)
 		code = check_count(o, p);
 	if (code == EXIT_OK)
 		code = calibration_accuracy(o->calibrate_accuracy, &p->accuracy);
-	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep)) {
-		cli_error(
-			"--calibrate-%s is about the trace of --calibrate, and that is missing",
-			o->calibrate_keep ? "keep" : "accuracy");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep))
+		code = cli_usage("--calibrate-%s needs --calibrate",
+				 o->calibrate_keep ? "keep" : "accuracy");
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
-	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
-		cli_error("--interval is a millisecond or more");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS)
+		code = cli_usage("--interval must be at least 1ms");
 	p->first = (unsigned)first;
 	p->trials = (unsigned)trials;
 	p->warmup = (unsigned)warmup;
 	return code;
 }
 
-/* What --service cannot do, as the GPUs are not ours then. */
+/* Rejects options that do not work with --service, because the service opens the GPUs. */
 static int check_service(const struct cli *c, const struct measure_options *o,
 			 const struct measure_plan *p)
 {
-	static const char opens[] = "is about GPUs that gpuward opens itself";
-	static const char readings[] = "needs every reading, which the service keeps to itself";
+	static const char opens[] = "works only if this command opens the GPUs";
+	static const char readings[] = "needs raw samples, which the service does not provide";
 	const struct {
 		const char *name;
 		bool given;
@@ -263,61 +252,51 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 		{ "calibrate", o->calibrate != NULL, readings, "" },
 		{ "part", o->part != NULL, readings, "" },
 		{ "progress", o->progress, readings, "" },
-		{ "interval", o->interval_ns != 0, "is the service's own", "" },
+		{ "interval", o->interval_ns != 0, "is a setting of the service", "" },
 		{ "baseline", o->baseline && p->baseline != RUN_BASELINE_NONE,
-		  "looks at the state of the GPU", "" },
+		  "needs the state of the GPU", "" },
 		{ "require-exclusive", o->require_exclusive,
-		  "needs to know whose process is whose, and to a service nobody is a stranger",
+		  "needs to know which processes belong to the command, and the service does "
+		  "not",
 		  "" },
 		{ "clean-room", o->room.wait != NULL, opens,
 		  "hold the workers with gpuward guard hold, or " },
 	};
 
 	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
-		if (refused[i].given) {
-			cli_error("--%s %s: %sleave out --service", refused[i].name,
-				  refused[i].why, refused[i].instead);
-			return EXIT_USAGE;
-		}
+		if (refused[i].given)
+			return cli_usage("--%s %s: %sleave out --service", refused[i].name,
+					 refused[i].why, refused[i].instead);
 	return EXIT_OK;
 }
 
-/* Whom --address and --token-file are about. */
+/* --address and --token-file need an option that sends requests to the service. */
 static int check_remote(const struct measure_options *o)
 {
 	const struct remote_flags *f = &o->room.remote;
 
 	if (o->service)
 		return EXIT_OK;
-	if (!o->room.wait && (f->address || f->token_file)) {
-		cli_error("--%s is about the service that --service or --clean-room asks, and "
-			  "neither is given",
-			  f->address ? "address" : "token-file");
-		return EXIT_USAGE;
-	}
+	if (!o->room.wait && (f->address || f->token_file))
+		return cli_usage("--%s needs --service or --clean-room",
+				 f->address ? "address" : "token-file");
 	return clean_room_check(&o->room);
 }
 
-static int check(const struct cli *c, const struct measure_options *o,
-		 const struct measure_plan *p)
+static int check_options(const struct cli *c, const struct measure_options *o,
+			 const struct measure_plan *p)
 {
 	char why[4600];
 
-	if (c->argc == 0) {
-		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
-		return EXIT_USAGE;
-	}
-	if ((o->output && !*o->output) || (o->bundle && !*o->bundle)) {
-		cli_error("--%s wants a name, and '' is none",
-			  o->output && !*o->output ? "output" : "bundle");
-		return EXIT_USAGE;
-	}
+	if (c->argc == 0)
+		return cli_usage("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
+	if ((o->output && !*o->output) || (o->bundle && !*o->bundle))
+		return cli_usage("--%s: the name is empty",
+				 o->output && !*o->output ? "output" : "bundle");
 	if (check_service(c, o, p) != EXIT_OK || check_remote(o) != EXIT_OK)
 		return EXIT_USAGE;
-	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0) {
-		cli_error("--calibrate: %s; nothing was measured", why);
-		return EXIT_FAILED;
-	}
+	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0)
+		return cli_fail("--calibrate: %s; nothing was measured", why);
 	return output_possible(o->output);
 }
 
@@ -326,5 +305,5 @@ int measure_plan_make(const struct cli *c, struct measure_plan *ret)
 	const struct measure_options *o = c->own;
 	int code = parse_plan(o, ret);
 
-	return code == EXIT_OK ? check(c, o, ret) : code;
+	return code == EXIT_OK ? check_options(c, o, ret) : code;
 }

@@ -1,7 +1,7 @@
-/* measure_plan: the options of measure, and what they say is to be done.
+/* measure_plan: the options of `gpuward measure`, parsed and checked.
  *
- * Hides how each is written, what it may be, and which of them exclude each other or need another: whoever has a plan
- * has options that fit together. */
+ * It hides the syntax and range of each option, and which options exclude or need each
+ * other. */
 #ifndef GW_CLI_MEASURE_PLAN_H
 #define GW_CLI_MEASURE_PLAN_H
 
@@ -9,7 +9,7 @@
 #include "cli.h"
 #include "counter.h"
 #include "option.h"
-#include "run_baseline.h"
+#include "measured.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,19 +27,20 @@ struct measure_options {
 
 extern const struct option measure_plan_options[];
 
-/* The options as numbers. */
+/* The parsed options. */
 struct measure_plan {
 	unsigned first, trials, warmup;
 	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
 	enum run_baseline_mode baseline;
-	const struct counter_kind *count; /* how what a run makes is counted; NULL: it is not */
-	const char *count_by;             /* what it is asked by */
-	bool counts_iterations;           /* and no tokens */
-	double accuracy;                  /* of the outside meter */
+	const struct counter_kind *count; /* how tokens or iterations are counted; NULL: not */
+	const char *count_by;             /* its command or URL */
+	bool counts_iterations;           /* it counts iterations, not tokens */
+	double accuracy;                  /* of the external power meter */
 };
 
-/* The options of c and the words after them.  Finds out all that can be before a GPU is asked, also whether the result
- * can be written.  EXIT_OK, or an exit code having said why. */
+/* Parses the options and arguments of c, and checks everything that can be checked before a GPU
+ * is opened, also whether the result can be written.  Returns EXIT_OK, or an exit code after
+ * printing an error. */
 int measure_plan_make(const struct cli *c, struct measure_plan *ret);
 
 #endif

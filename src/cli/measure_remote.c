@@ -12,27 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_NS (5 * NS_PER_S)
-#define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S) /* and the way there and back */
+#define REPLY_NS  (5 * NS_PER_S)
+#define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S) /* including the transfer */
 #define FORGET_NS NS_PER_S
-#define LEASE_S   600.0 /* none is left behind by who was killed; time for Ctrl-Z too */
+#define LEASE_S   600.0 /* ends a window if gpuward is killed; allows Ctrl-Z for a while */
 #define RENEW_NS  (60 * NS_PER_S)
 
 struct measure_remote {
 	struct remote remote;
-	const char *const *gpu; /* selectors; none: all that it measures */
+	const char *const *gpu; /* selectors; none: all */
 	unsigned gpus;
-	char *environment; /* NULL: not known */
-	bool elsewhere;    /* on another machine than this */
-	char id[32];       /* of the window; "": there is none */
-	uint64_t asked_ns; /* its lease began */
-	int stop_fd;       /* its end was asked for; -1: it was not, or could not be */
+	char *environment; /* NULL: unknown */
+	bool elsewhere;    /* the service runs on another machine */
+	char id[32];       /* of the window; "": none */
+	uint64_t lease_ns; /* when the lease was last renewed */
+	int stop_fd;       /* for the reply to the stop request; -1: none */
 	char why[700];
 	bool simulated;
-	/* The last that ended: what remote.reply says. */
+	/* The last window that ended, from remote.reply: */
 	struct measured_device *device;
 	unsigned devices;
-	bool cut;
+	bool truncated;
 };
 
 const char *measure_remote_address(const struct measure_remote *t)
@@ -55,8 +55,6 @@ bool measure_remote_simulated(const struct measure_remote *t)
 	return t->simulated;
 }
 
-/* ---- refusals ---- */
-
 static bool is_type(const struct remote *r, const char *word)
 {
 	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
@@ -64,8 +62,8 @@ static bool is_type(const struct remote *r, const char *word)
 	return type && strstr(type, word);
 }
 
-/* The answer is none that was hoped for.  An exit code. */
-static int say_refused(const struct remote *r)
+/* Prints an error for an unexpected reply.  Returns an exit code. */
+static int print_refusal(const struct remote *r)
 {
 	static const char nothing[] = "nothing was measured";
 
@@ -73,40 +71,38 @@ static int say_refused(const struct remote *r)
 		cli_error("the service refuses: %s (%s); %s", remote_why(r), remote_hint(r),
 			  nothing);
 	else if (r->status == 429)
-		cli_error("the service answers 429: %s; try again when others have ended, or "
-			  "leave out --service; %s",
+		cli_error("the service replied 429: %s; try again when other measurements have "
+			  "ended, or leave out --service; %s",
 			  remote_why(r), nothing);
 	else if (r->status >= 400)
-		cli_error("the service answers %d: %s; %s", r->status, remote_why(r), nothing);
+		cli_error("the service replied %d: %s; %s", r->status, remote_why(r), nothing);
 	else
-		cli_error("what listens on %s does not answer as gpuward does, or there is no "
-			  "libjansson to read it with; %s",
+		cli_error("the server on %s does not reply like gpuward, or this gpuward was "
+			  "built without libjansson; %s",
 			  r->address, nothing);
 	return is_type(r, "no-gpu") || is_type(r, "no-such-device") ? EXIT_NO_GPU : EXIT_FAILED;
 }
 
-static int ask(struct measure_remote *t, const char *method, const char *path, const char *body)
+static int request(struct measure_remote *t, const char *method, const char *path,
+		   const char *body)
 {
-	if (remote_ask(&t->remote, method, path, body, ANSWER_NS, t->why, sizeof(t->why)) == 0)
+	if (remote_request(&t->remote, method, path, body, REPLY_NS, t->why, sizeof(t->why)) ==
+	    0)
 		return t->remote.status < 400 && t->remote.reply ? EXIT_OK
-								 : say_refused(&t->remote);
-	cli_error("%s; nothing was measured", t->why);
-	return EXIT_FAILED;
+								 : print_refusal(&t->remote);
+	return cli_fail("%s; nothing was measured", t->why);
 }
 
-/* ---- beginning ---- */
-
-/* What another process calls visible, or numbers for CUDA, is not what this one does. */
+/* "visible" and "cuda:N" depend on the environment of the process. */
 static int check_gpus(const struct measure_remote *t)
 {
 	for (unsigned i = 0; i < t->gpus; i++)
-		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0) {
-			cli_error("--gpu '%s' is about this environment, which the service "
-				  "does not know: give an index, a UUID or a PCI id, or leave "
-				  "out --service",
-				  t->gpu[i]);
-			return EXIT_USAGE;
-		}
+		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0)
+			return cli_usage(
+				"--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this command, "
+				"which the service does not know; give an index, a UUID or a "
+				"PCI id, or leave out --service",
+				t->gpu[i]);
 	return EXIT_OK;
 }
 
@@ -117,10 +113,8 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	int code;
 
 	*ret = t;
-	if (!t) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!t)
+		return cli_no_memory();
 	t->gpu = gpu;
 	t->gpus = gpus;
 	t->stop_fd = -1;
@@ -128,9 +122,9 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	return code == EXIT_OK ? check_gpus(t) : code;
 }
 
-/* ---- a window ---- */
+/* ---- the window ---- */
 
-static void wish(struct buf *out, const struct measure_remote *t, const char *label)
+static void write_request(struct buf *out, const struct measure_remote *t, const char *label)
 {
 	char name[WINDOWS_LABEL];
 	struct json j;
@@ -165,17 +159,17 @@ int measure_remote_begin(struct measure_remote *t, const char *label)
 
 	drop_devices(t);
 	buf_init(&body, 64 * 1024);
-	wish(&body, t, label);
-	code = ask(t, "POST", "/api/v1/windows", body.p);
+	write_request(&body, t, label);
+	code = request(t, "POST", "/api/v1/windows", body.p);
 	buf_done(&body);
 	if (code != EXIT_OK)
 		return code;
 	id = json_doc_string(t->remote.reply, "id");
 	if (!id || strlen(id) >= sizeof(t->id))
-		return say_refused(&t->remote);
+		return print_refusal(&t->remote);
 	snprintf(t->id, sizeof(t->id), "%s", id);
 	t->simulated = json_doc_true(t->remote.reply, "simulated");
-	t->asked_ns = clock_mono_ns(clock_real());
+	t->lease_ns = clock_mono_ns(clock_real());
 	return EXIT_OK;
 }
 
@@ -184,11 +178,12 @@ void measure_remote_renew(struct measure_remote *t)
 	uint64_t now = clock_mono_ns(clock_real());
 	char path[80], ignored[700];
 
-	if (!*t->id || now - t->asked_ns < RENEW_NS)
+	if (!*t->id || now - t->lease_ns < RENEW_NS)
 		return;
-	t->asked_ns = now;
+	t->lease_ns = now;
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
-	(void)remote_ask(&t->remote, "GET", path, NULL, FORGET_NS, ignored, sizeof(ignored));
+	(void)remote_request(&t->remote, "GET", path, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 }
 
 void measure_remote_forget(struct measure_remote *t)
@@ -199,7 +194,8 @@ void measure_remote_forget(struct measure_remote *t)
 		return;
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
 	t->id[0] = '\0';
-	(void)remote_ask(&t->remote, "DELETE", path, NULL, FORGET_NS, ignored, sizeof(ignored));
+	(void)remote_request(&t->remote, "DELETE", path, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 }
 
 void measure_remote_stop(struct measure_remote *t)
@@ -207,7 +203,7 @@ void measure_remote_stop(struct measure_remote *t)
 	char path[80];
 
 	snprintf(path, sizeof(path), "/api/v1/windows/%s/stop", t->id);
-	if (remote_send(&t->remote, "POST", path, NULL, ANSWER_NS, &t->stop_fd, t->why,
+	if (remote_send(&t->remote, "POST", path, NULL, REPLY_NS, &t->stop_fd, t->why,
 			sizeof(t->why)) != 0)
 		t->stop_fd = -1;
 }
@@ -217,7 +213,7 @@ void measure_remote_close(struct measure_remote *t)
 	if (!t)
 		return;
 	if (t->stop_fd >= 0)
-		(void)remote_answer(&t->remote, t->stop_fd, FORGET_NS, t->why, sizeof(t->why));
+		(void)remote_reply(&t->remote, t->stop_fd, FORGET_NS, t->why, sizeof(t->why));
 	measure_remote_forget(t);
 	drop_devices(t);
 	remote_close(&t->remote);
@@ -225,10 +221,10 @@ void measure_remote_close(struct measure_remote *t)
 	free(t);
 }
 
-/* ---- its machine ---- */
+/* ---- the machine of the service ---- */
 
-/* Asks for a document of the GPUs; false: there is none. */
-static bool ask_of_gpus(struct measure_remote *t, const char *what)
+/* Requests a document about the GPUs.  Returns false if there is none. */
+static bool request_for_gpus(struct measure_remote *t, const char *what)
 {
 	char ignored[700];
 	struct buf path;
@@ -240,12 +236,13 @@ static bool ask_of_gpus(struct measure_remote *t, const char *what)
 		buf_adds(&path, i ? "," : "?gpu=");
 		remote_escape(&path, t->gpu[i]);
 	}
-	err = remote_ask(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored, sizeof(ignored));
+	err = remote_request(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 	buf_done(&path);
 	return !err && t->remote.status == 200 && t->remote.reply;
 }
 
-/* Both tell it; one that does not is believed to be here. */
+/* Compares the boot ids; if one is unknown, assumes the same machine. */
 static bool same_boot(const struct json_doc *environment)
 {
 	const char *theirs = json_doc_string(environment, "host.boot_id");
@@ -262,7 +259,7 @@ static bool same_boot(const struct json_doc *environment)
 
 void measure_remote_describe(struct measure_remote *t)
 {
-	if (t->environment || t->stop_fd < 0 || !ask_of_gpus(t, "/api/v1/environment"))
+	if (t->environment || t->stop_fd < 0 || !request_for_gpus(t, "/api/v1/environment"))
 		return;
 	t->environment = strdup(t->remote.body.p);
 	if (!t->environment)
@@ -277,7 +274,7 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 {
 	unsigned n = 0;
 
-	if (!ask_of_gpus(t, "/api/v1/devices"))
+	if (!request_for_gpus(t, "/api/v1/devices"))
 		return 0;
 	for (; n < json_doc_count(t->remote.reply, "devices") && n < COOLDOWN_DEVICES; n++) {
 		const struct json_doc *d = json_doc_at(t->remote.reply, "devices", n);
@@ -291,29 +288,30 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 	return n;
 }
 
-/* ---- its result ---- */
+/* ---- the result ---- */
 
-/* A window that did not last as long as the command is not of all of it. */
-static void cut_short(struct gw_energy *e)
+/* The window ended before the command. */
+static void mark_truncated(struct gw_energy *e)
 {
 	e->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 	e->validity = e->validity > GW_INVALID ? e->validity : GW_INVALID;
 }
 
-static void evidence(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
-		     char *out, size_t size)
+static void write_evidence(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
+			   char *out, size_t size)
 {
 	const struct measure_remote *t = of;
 
 	(void)e;
-	if (code == GW_CODE_TRUNCATED && t->cut)
-		snprintf(out, size, "the service ended it after %.3f s, before the command did",
+	if (code == GW_CODE_TRUNCATED && t->truncated)
+		snprintf(out, size,
+			 "the service ended the window after %.3f s, before the command ended",
 			 json_doc_number(t->remote.reply, "seconds"));
 	else
 		window_read_evidence(t->remote.reply, i, code, out, size);
 }
 
-/* Reads the devices; false: none has an energy, or there is no memory. */
+/* Reads the devices.  Returns false if none has an energy, or without memory. */
 static bool read_devices(struct measure_remote *t)
 {
 	const struct json_doc *w = t->remote.reply;
@@ -324,73 +322,72 @@ static bool read_devices(struct measure_remote *t)
 	t->device = calloc(n + 1, sizeof(*t->device));
 	for (size_t i = 0; t->device && i < n && i < 256; i++) {
 		any |= window_read_device(w, i, &t->device[i]);
-		if (t->cut)
-			cut_short(&t->device[i].energy);
+		if (t->truncated)
+			mark_truncated(&t->device[i].energy);
 		t->devices++;
 	}
 	return any;
 }
 
-static const char *or_what(const char *text, const char *otherwise)
+static const char *or_default(const char *text, const char *otherwise)
 {
 	return text ? text : otherwise;
 }
 
-/* The answer is there; false: it holds no energy, and that is said. */
-static bool take_result(struct measure_remote *t)
+/* Reads the reply.  Returns false, after printing why, if it has no energy. */
+static bool read_result(struct measure_remote *t)
 {
-	const char *by = or_what(json_doc_string(t->remote.reply, "ended_by"), "");
+	const char *by = or_default(json_doc_string(t->remote.reply, "ended_by"), "");
 
-	t->cut = strcmp(by, "request") != 0;
+	t->truncated = strcmp(by, "request") != 0;
 	if (t->remote.status == 404 || (t->remote.status == 200 && strcmp(by, "crash") == 0))
-		cli_error("the service on %s was started anew while the command ran: the "
-			  "energy of this run is lost",
+		cli_error("the service on %s was restarted while the command ran; the energy "
+			  "of this run is lost",
 			  t->remote.address);
 	else if (t->remote.status != 200)
-		cli_error("the service answers %d: %s; the energy of this run is lost",
+		cli_error("the service replied %d: %s; the energy of this run is lost",
 			  t->remote.status, remote_why(&t->remote));
 	else if (json_doc_count(t->remote.reply, "devices") == 0)
-		cli_error("what listens on %s does not answer as gpuward does: the energy of "
-			  "this run is lost",
+		cli_error("the server on %s does not reply like gpuward; the energy of this "
+			  "run is lost",
 			  t->remote.address);
 	else if (!read_devices(t))
-		cli_error(
-			"the service on %s lost its GPUs while the command ran: the energy of "
-			"this run is lost",
-			t->remote.address);
+		cli_error("the service on %s lost its GPUs while the command ran; the energy "
+			  "of this run is lost",
+			  t->remote.address);
 	else
 		return true;
 	return false;
 }
 
-static void say_cut(const struct measure_remote *t)
+static void print_truncated(const struct measure_remote *t)
 {
-	const char *by = or_what(json_doc_string(t->remote.reply, "ended_by"), "");
+	const char *by = or_default(json_doc_string(t->remote.reply, "ended_by"), "");
 
-	cli_error("the service ended the window before the command did (%s): the figures are "
-		  "of its first %.3f s",
-		  strcmp(by, "limit") == 0   ? "it had lasted as long as one may"
+	cli_error("the service ended the window before the command ended (%s); the result "
+		  "covers the first %.3f s",
+		  strcmp(by, "limit") == 0   ? "the longest allowed time was over"
 		  : strcmp(by, "lease") == 0 ? "gpuward was stopped for ten minutes"
-		  : strcmp(by, "meter") == 0 ? "the driver was let go, or the service ended"
+		  : strcmp(by, "meter") == 0 ? "the service released the driver, or ended"
 					     : by,
 		  json_doc_number(t->remote.reply, "seconds"));
 }
 
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
-					       struct measured_there *ret)
+					       struct measured_remote *ret)
 {
 	int fd = t->stop_fd;
 
-	*ret = (struct measured_there){ .evidence = evidence, .of = t };
+	*ret = (struct measured_remote){ .evidence = write_evidence, .of = t };
 	t->stop_fd = -1;
-	t->cut = false;
-	if (fd < 0 || remote_answer(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {
+	t->truncated = false;
+	if (fd < 0 || remote_reply(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {
 		cli_error("%s; the energy of this run is lost", t->why);
 		return MEASURE_REMOTE_LOST;
 	}
 	if (t->remote.status == 200)
-		t->id[0] = '\0'; /* it has ended, and its result is kept there, too */
-	if (!take_result(t)) {
+		t->id[0] = '\0'; /* ended: the service keeps the result, nothing to delete */
+	if (!read_result(t)) {
 		drop_devices(t);
 		return MEASURE_REMOTE_LOST;
 	}
@@ -399,8 +396,8 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 	ret->seconds = json_doc_is_number(t->remote.reply, "seconds")
 			       ? json_doc_number(t->remote.reply, "seconds")
 			       : 0;
-	if (!t->cut)
+	if (!t->truncated)
 		return MEASURE_REMOTE_WHOLE;
-	say_cut(t);
+	print_truncated(t);
 	return MEASURE_REMOTE_CUT;
 }

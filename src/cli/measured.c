@@ -2,11 +2,110 @@
 
 #include "measure/energy.h"
 #include "measure/meter.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct measured_baseline no_baseline = { .power_w = NAN,
+						      .u_w = NAN,
+						      .age_s = NAN,
+						      .seconds = NAN,
+						      .net_joules = { NAN, NAN, NAN },
+						      .adjusted_joules = NAN };
+
+#define TTL_S 3600.0
+
+static bool continue_unless_interrupted(void *ctx, double seconds, double power_w,
+					double half_width_w)
+{
+	struct runner *r = ctx;
+
+	(void)seconds;
+	(void)power_w;
+	(void)half_width_w;
+	return !runner_sleep(r, 0);
+}
+
+/* Loads a baseline of this card, driver, limit and mode, of any age and temperature. */
+static void load_old(const char *dir, struct run_baseline *ret)
+{
+	struct baseline any = ret->b;
+	char why[200];
+
+	any.temperature_c = NAN;
+	if (baseline_load(&any, dir, INFINITY, clock_wall_ns(clock_real()), why, sizeof(why)) !=
+	    0)
+		return;
+	ret->b = any;
+	ret->have = ret->stale = true;
+}
+
+static void measure_baseline(struct runner *r, unsigned i, const char *dir,
+			     struct run_baseline *ret)
+{
+	struct baseline_plan plan = { .kind = BASELINE_NO_CONTEXT,
+				      .max_s = 30,
+				      .min_s = 10,
+				      .half_width_w = 1,
+				      .progress = continue_unless_interrupted,
+				      .ctx = r };
+	char message[160];
+	int err = baseline_take(r->meter, i, &plan, &ret->b);
+
+	if (err)
+		snprintf(ret->why, sizeof(ret->why), "it could not be measured: %s",
+			 gw_strerror(err));
+	else if (ret->b.codes)
+		snprintf(ret->why, sizeof(ret->why), "the GPU was not idle: %s",
+			 ret->b.evidence);
+	ret->have = !err && !ret->b.codes;
+	if (ret->have && dir)
+		baseline_save(&ret->b, dir, message,
+			      sizeof(message)); /* on error it is measured again next time */
+}
+
+void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
+		      enum run_baseline_mode mode, struct run_baseline *ret)
+{
+	char dir[512];
+	bool kept = baseline_directory(dir, sizeof(dir)) == 0;
+
+	*ret = (struct run_baseline){ .have = false };
+	if (mode == RUN_BASELINE_NONE)
+		return;
+	baseline_key(d, BASELINE_NO_CONTEXT, &ret->b);
+	if (mode != RUN_BASELINE_NEW && kept)
+		ret->have = baseline_load(&ret->b, dir, TTL_S, clock_wall_ns(clock_real()),
+					  ret->why, sizeof(ret->why)) == 0;
+	if (!ret->have && mode == RUN_BASELINE_OLD && kept)
+		load_old(dir, ret);
+	if (!ret->have && (mode == RUN_BASELINE_AUTO || mode == RUN_BASELINE_NEW))
+		measure_baseline(r, i, kept ? dir : NULL, ret);
+	if (ret->have)
+		meter_set_baseline(r->meter, i, ret->b.power_w, NAN);
+}
+
+void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
+		      const struct sensor *sensor, struct measured_baseline *ret)
+{
+	struct baseline_net net;
+
+	*ret = no_baseline;
+	if (!b->have)
+		return;
+	baseline_net(gross, sensor, &b->b, NULL, &net);
+	ret->kind = baseline_kind_name(b->b.kind);
+	ret->power_w = b->b.power_w;
+	ret->u_w = b->b.u_w;
+	ret->seconds = b->b.seconds;
+	ret->age_s = ((double)clock_wall_ns(clock_real()) - (double)b->b.wall_ns) * 1e-9;
+	ret->net_joules = net.joules;
+	ret->adjusted_joules = net.adjusted_joules;
+	ret->floored = net.floored;
+}
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
@@ -17,7 +116,7 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 {
 	struct measured_code *c = &r->code[r->codes];
 
-	/* Room for what concerns the whole run stays. */
+	/* Keep two rows for codes of the whole run. */
 	if (r->codes + (device >= 0 ? 2 : 0) >= MEASURED_CODES)
 		return;
 	r->codes++;
@@ -25,15 +124,16 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 	snprintf(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* A window is worse than its codes say when one of these was seen in a high degree. */
+/* Returns true for codes with degrees: a severe case makes the window worse than the code's own
+ * level. */
 static bool has_degrees(unsigned code)
 {
 	return code == GW_CODE_FOREIGN_PROCESS || code == GW_CODE_THROTTLE_THERMAL ||
 	       code == GW_CODE_THROTTLE_BRAKE || code == GW_CODE_LOW_COVERAGE;
 }
 
-static void evidence_of(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
-			char *out, size_t size)
+static void evidence_local(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
+			   char *out, size_t size)
 {
 	window_evidence(of, i, e, code, out, size);
 }
@@ -57,7 +157,7 @@ void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evide
 	}
 }
 
-/* What is above a baseline that does not fit is suspect. */
+/* Energy above a baseline that does not fit is suspect. */
 static void baseline_code(struct measured_run *r, const struct run_baseline *b, int device)
 {
 	struct gw_energy *e = &r->device[device].energy;
@@ -100,8 +200,8 @@ bool measured_shared(const struct measured_run *r)
 
 /* ---- devices ---- */
 
-static void identity(const struct gw_device *d, const struct gw_status *s,
-		     struct measured_device *ret)
+static void copy_identity(const struct gw_device *d, const struct gw_status *s,
+			  struct measured_device *ret)
 {
 	const char *uuid = gw_device_text(d, GW_T_UUID), *name = gw_device_text(d, GW_T_NAME);
 
@@ -115,7 +215,7 @@ static void identity(const struct gw_device *d, const struct gw_status *s,
 	gw_device_value(d, GW_Q_POWER_LIMIT, &ret->power_limit_w);
 }
 
-/* What is long before a part is no part of its course. */
+/* Removes samples from long before the part. */
 static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 {
 	uint64_t from_ns = begin_ns - (uint64_t)(RUN_TRACE_AROUND_S * 1e9);
@@ -133,7 +233,7 @@ static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 		memmove(s->tick, s->tick + tick, s->ticks * sizeof(*s->tick));
 }
 
-/* part: NULL: all of the run. */
+/* part NULL: the whole run. */
 static int take_device(const struct measured_from *from, const struct runner_run *run,
 		       const struct progress_marks_window *part, unsigned i,
 		       struct measured_device *ret)
@@ -144,8 +244,8 @@ static int take_device(const struct measured_from *from, const struct runner_run
 						  : NULL;
 	int err;
 
-	identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
-		 gw_snapshot_status(snap), ret);
+	copy_identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
+		      gw_snapshot_status(snap), ret);
 	ret->energy = part ? part->energy[i] : *gw_window_energy(run->window, i);
 	ret->sensor = meter_setup(from->meter, i).sensor;
 	if (who) {
@@ -162,7 +262,7 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	return err;
 }
 
-/* Device i with its codes. */
+/* Adds device i with its codes. */
 static int add_device(const struct measured_from *from, const struct runner_run *run,
 		      const struct progress_marks_window *part, unsigned i,
 		      struct measured_run *r)
@@ -171,44 +271,46 @@ static int add_device(const struct measured_from *from, const struct runner_run 
 
 	r->devices++;
 	err = take_device(from, run, part, i, &r->device[i]);
-	measured_codes(r, i, evidence_of, run->window);
+	measured_codes(r, i, evidence_local, run->window);
 	baseline_code(r, &from->baseline[i], (int)i);
 	return err;
 }
 
-struct elsewhere {
-	const struct measured_there *there;
-	double late_s; /* by which the window is longer than the run */
+struct remote_evidence {
+	const struct measured_remote *remote;
+	double late_s; /* how much longer than the run the window is */
 };
 
-static void evidence_there(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
-			   char *out, size_t size)
+static void evidence_remote(const void *of, unsigned i, const struct gw_energy *e,
+			    unsigned code, char *out, size_t size)
 {
-	const struct elsewhere *w = of;
+	const struct remote_evidence *w = of;
 
 	if (code == GW_CODE_LATE_EDGES)
 		snprintf(out, size, "by %.3f s", w->late_s);
 	else
-		w->there->evidence(w->there->of, i, e, code, out, size);
+		w->remote->evidence(w->remote->of, i, e, code, out, size);
 }
 
-/* The same of one that was measured elsewhere: it has no baseline. */
-static void add_there(const struct measured_there *there, unsigned i, struct measured_run *r)
+/* The same for a device that the service measured: it has no baseline. */
+static void add_remote_device(const struct measured_remote *remote, unsigned i,
+			      struct measured_run *r)
 {
 	static const struct run_baseline none;
-	struct elsewhere of = { there, there->seconds - r->seconds };
+	struct remote_evidence of = { remote, remote->seconds - r->seconds };
 	struct measured_device *d = &r->device[r->devices++];
 
-	*d = there->device[i];
+	*d = remote->device[i];
 	energy_late(&d->energy, of.late_s);
 	run_baseline_net(&none, &d->energy, &d->sensor, &d->baseline);
-	measured_codes(r, i, evidence_there, &of);
+	measured_codes(r, i, evidence_remote, &of);
 }
 
 /* ---- sums over the devices ---- */
 
-static struct gw_interval sum(const struct measured_run *r, bool alike,
-			      const struct gw_interval *(*of)(const struct measured_device *d))
+static struct gw_interval
+sum_devices(const struct measured_run *r, bool alike,
+	    const struct gw_interval *(*of)(const struct measured_device *d))
 {
 	struct gw_interval all = { 0, 0, 0 };
 
@@ -242,8 +344,8 @@ struct gw_interval measured_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* too_many: of n, perhaps. */
-static struct gw_interval each(const struct gw_interval *v, double n, double too_many)
+/* too_many: how many of n may not belong to the run. */
+static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown
 					  : (struct gw_interval){ v->low / n, v->best / n,
@@ -252,9 +354,9 @@ static struct gw_interval each(const struct gw_interval *v, double n, double too
 
 void measured_add_up(struct measured_run *r)
 {
-	r->joules = sum(r, true, joules_of);
-	r->relative_joules = sum(r, false, relative_of);
-	r->net_joules = sum(r, true, net_of);
+	r->joules = sum_devices(r, true, joules_of);
+	r->relative_joules = sum_devices(r, false, relative_of);
+	r->net_joules = sum_devices(r, true, net_of);
 	r->adjusted_joules = r->power_mean_w = r->devices ? 0 : NAN;
 	r->power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
 	for (unsigned i = 0; i < r->devices; i++) {
@@ -269,9 +371,10 @@ void measured_add_up(struct measured_run *r)
 	}
 }
 
-/* ---- what the command told ---- */
+/* ---- counts and parts ---- */
 
-/* As given; of a part, as it was marked in it, for what is given may be of the whole run. */
+/* Returns the given count, or the marked one.  For a part, marks come first, because the given
+ * count may be that of the whole run. */
 static double count_of(double given, uint64_t whole, bool in_part, uint64_t part)
 {
 	if (in_part && whole)
@@ -285,7 +388,7 @@ static void take_counts(const struct measured_from *from, const struct progress_
 	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
 				 part ? part->iterations : 0);
 	r->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
-	if (from->count.source) /* it was asked for: nothing stands in for it */
+	if (from->count.source) /* requested: nothing replaces it, even if it is unknown */
 		*(from->count.iterations ? &r->iterations : &r->tokens) = from->count.number;
 	r->count = from->count;
 	r->latency_s = r->seconds / r->iterations;
@@ -293,7 +396,7 @@ static void take_counts(const struct measured_from *from, const struct progress_
 	r->latency_p95_s = progress_marks_latency(m, part, 0.95);
 }
 
-/* measured: else their energies are not known. */
+/* measured: false if the energies are unknown. */
 static int take_windows(const struct progress_marks *m, bool measured, struct measured_run *r)
 {
 	if (m->count == 0)
@@ -316,14 +419,14 @@ static int take_windows(const struct progress_marks *m, bool measured, struct me
 	return 0;
 }
 
-/* The run is about this part of it. */
-static void narrow(struct measured_run *r, const struct progress_marks_window *part)
+/* Limits the result to one part of the run. */
+static void narrow_to_part(struct measured_run *r, const struct progress_marks_window *part)
 {
 	r->part = part->label;
 	r->begin_wall_ns += part->begin_ns - r->begin_ns;
 	r->begin_ns = part->begin_ns;
 	r->seconds = (double)(part->end_ns - part->begin_ns) * 1e-9;
-	/* The machine's counters were read around the whole run. */
+	/* The counters of the host were read around the whole run only. */
 	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 }
 
@@ -339,29 +442,29 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 				  .host = *host };
 	const struct progress_marks_window *part =
 		from->part ? progress_marks_find(&run->marks, from->part, &r.parts) : NULL;
-	unsigned n = from->there ? from->there->devices : gw_meter_device_count(from->meter);
+	unsigned n = from->remote ? from->remote->devices : gw_meter_device_count(from->meter);
 	int err = 0;
 
-	if (from->there)
-		r.window_s = from->there->seconds;
+	if (from->remote)
+		r.window_s = from->remote->seconds;
 	if (part)
-		narrow(&r, part);
+		narrow_to_part(&r, part);
 	r.device = calloc(n ? n : 1, sizeof(*r.device));
 	if (!r.device)
 		return -GW_E_NOMEM;
 	for (unsigned i = 0; i < n && !err; i++)
-		if (from->there)
-			add_there(from->there, i, &r);
+		if (from->remote)
+			add_remote_device(from->remote, i, &r);
 		else
 			err = add_device(from, run, part, i, &r);
 	measured_add_up(&r);
 	run_codes(&r, from->c);
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
-		err = take_windows(&run->marks, !from->there, &r);
+		err = take_windows(&run->marks, !from->remote, &r);
 	r.iteration_joules =
-		each(&r.joules, r.iterations, r.count.iterations ? r.count.edge : 0);
-	r.token_joules = each(&r.joules, r.tokens, r.count.iterations ? 0 : r.count.edge);
+		per_item(&r.joules, r.iterations, r.count.iterations ? r.count.edge : 0);
+	r.token_joules = per_item(&r.joules, r.tokens, r.count.iterations ? 0 : r.count.edge);
 	if (err)
 		measured_run_done(&r);
 	else
@@ -369,9 +472,9 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	return err;
 }
 
-/* Counts may be too many by some, which only the upper ends know. */
-static void each_again(struct gw_interval *v, const struct gw_interval *before,
-		       const struct gw_interval *now)
+/* Rescales energy per item.  Only the upper end includes the uncertainty of the count. */
+static void rescale_per_item(struct gw_interval *v, const struct gw_interval *before,
+			     const struct gw_interval *now)
 {
 	if (isnan(v->best))
 		return;
@@ -399,8 +502,8 @@ void measured_calibrate(struct measured_run *r, const struct sensor *to,
 		calibrate_device(&r->device[i], to, &baseline[i]);
 	r->floored = false;
 	measured_add_up(r);
-	each_again(&r->iteration_joules, &before, &r->joules);
-	each_again(&r->token_joules, &before, &r->joules);
+	rescale_per_item(&r->iteration_joules, &before, &r->joules);
+	rescale_per_item(&r->token_joules, &before, &r->joules);
 }
 
 void measured_run_done(struct measured_run *r)

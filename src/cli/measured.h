@@ -1,65 +1,90 @@
-/* measured: a run that was made becomes a result, for files and for people. */
+/* measured: turns a finished run into a result, with its baseline, and prints it. */
 #ifndef GW_CLI_MEASURED_H
 #define GW_CLI_MEASURED_H
 
 #include "cli.h"
-#include "run_baseline.h"
 #include "runner.h"
 
 #include "serve/render_result.h"
+#include "measure/baseline.h"
 
-#define MEASURED_TRIALS 1000 /* runs of one result */
+enum run_baseline_mode {
+	RUN_BASELINE_KEPT, /* a stored one, or none       */
+	RUN_BASELINE_AUTO, /* a stored one, or measure it */
+	RUN_BASELINE_NEW,  /* measure it                  */
+	RUN_BASELINE_NONE,
+	RUN_BASELINE_OLD, /* a stored one, even if too old or from another temperature, or none */
+};
 
-/* The codes of device i are told with the evidence that this has of `of`. */
+/* The idle power that the energy above idle is computed with. */
+struct run_baseline {
+	bool have;
+	struct baseline b;
+	bool stale;    /* too old or from another temperature: see why */
+	char why[200]; /* why there is none; "": not requested */
+};
+
+/* Finds or measures the baseline of device i of the meter (d in the snapshot), and sets it in
+ * the meter.  Measuring takes at most half a minute; a signal ends it (r->interrupted). */
+void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
+		      enum run_baseline_mode mode, struct run_baseline *ret);
+
+/* Computes the energy above the baseline; sensor: the one that gross was measured with. */
+void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
+		      const struct sensor *sensor, struct measured_baseline *ret);
+
+#define MEASURED_TRIALS 1000 /* runs per result */
+
+/* Writes the evidence for a code of device i; `of` is its argument. */
 typedef void measured_evidence(const void *of, unsigned i, const struct gw_energy *e,
 			       unsigned code, char *out, size_t size);
 
-/* The devices of a run that somebody else has measured, but for baselines and series. */
-struct measured_there {
+/* The devices of a run that the service measured, without baselines and series. */
+struct measured_remote {
 	const struct measured_device *device;
 	unsigned devices;
-	double seconds; /* of the window that the energies are of */
+	double seconds; /* length of the measured window */
 	measured_evidence *evidence;
 	const void *of;
 };
 
-/* What a result is made from. */
+/* The inputs of a result. */
 struct measured_from {
 	const struct cli *c;
 	struct gw_meter *meter;
 	struct run_trace *series;
-	const struct run_baseline *baseline; /* one a device of the meter */
-	double iterations, tokens;           /* as given; NAN: as marked */
+	const struct run_baseline *baseline; /* one per device of the meter */
+	double iterations, tokens;           /* given; NAN: use the marks */
 	struct measured_count count;         /* ... or counted around the run */
-	const char *part; /* the run is this marked part of it; NULL: all of it */
-	const struct measured_there *there; /* in place of the meter's devices; NULL: those */
+	const char *part; /* the marked part to report; NULL: the whole run */
+	const struct measured_remote *remote; /* replaces the devices of the meter; NULL: no */
 };
 
-/* Takes all that is known of the run; it may be ended afterwards, but for its marks, whose
- * energies the result borrows.  host: what the machine used meanwhile.  0 or -GW_E_NOMEM; end it
- * with measured_run_done(). */
+/* Makes a result of the run.  The run may be freed afterwards, except its marks: the result
+ * borrows their energies.  host: energy of the machine during the run.  Returns 0 or
+ * -GW_E_NOMEM; free the result with measured_run_done(). */
 int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
 		 const struct host_energy *host, struct measured_run *ret);
 void measured_run_done(struct measured_run *r);
 
-/* The parts of that: the codes of device i, with the evidence that `evidence` has of `of`; then, with all devices
- * there, the sums over them. */
+/* The steps of measured_run(): adds the codes of device i with their evidence; then, with all
+ * devices there, computes the sums over them. */
 void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence,
 		    const void *of);
 void measured_add_up(struct measured_run *r);
 
-/* The run as it is with the gain and offset of `to`, whatever it was measured with; baseline as in measured_from. */
+/* Recomputes the run with the gain and offset of `to`; baseline as in measured_from. */
 void measured_calibrate(struct measured_run *r, const struct sensor *to,
 			const struct run_baseline *baseline);
 
-/* What a part of the run took, on all its GPUs; NAN: not known. */
+/* Returns the energy of a part of the run on all its GPUs; NAN: unknown. */
 struct gw_interval measured_window_joules(const struct measured_run *r,
 					  const struct measured_window *w);
 
-/* Was somebody else on one of its GPUs? */
+/* Returns true if another process was on one of its GPUs. */
 bool measured_shared(const struct measured_run *r);
 
-/* The result on a screen, on standard error. */
+/* Prints the result on standard error. */
 void measured_print(const struct measured *m, const struct cli *c);
 
 #endif

@@ -1,5 +1,5 @@
-/* The result of a measurement as people read it: one screen on standard error, since standard
- * output is the command's. */
+/* Prints the result of a measurement, one screen on standard error: standard output belongs to
+ * the command. */
 #include "measured.h"
 
 #include "clean_room.h"
@@ -19,8 +19,8 @@ static const char *plus_minus(void)
 	return term_utf8() ? "±" : "+-";
 }
 
-/* The step of a thousand that reads best: whole numbers up to ten thousand. */
-static unsigned step_of(double v, double *ret_scale)
+/* Chooses the SI prefix that reads best: whole numbers up to ten thousand. */
+static unsigned prefix_of(double v, double *ret_scale)
 {
 	static const double scales[] = { 1e9, 1e6, 1e3, 1, 1e-3, 1e-6 };
 	double size = fabs(v);
@@ -46,7 +46,7 @@ static const char *prefix(unsigned step)
 static const char *quantity(char out[static 32], double v, const char *unit)
 {
 	double scale, size;
-	unsigned step = step_of(v, &scale);
+	unsigned step = prefix_of(v, &scale);
 
 	size = fabs(v) / scale;
 	if (isnan(v))
@@ -68,7 +68,7 @@ static double half_width(const struct gw_interval *v)
 	return (v->high - v->low) / 2;
 }
 
-/* So many digits after the point leave two of a width. */
+/* Returns how many digits after the point show two digits of the width. */
 static int digits_of(double width)
 {
 	int digits = width > 0 ? 1 - (int)floor(log10(width)) : 3;
@@ -76,11 +76,11 @@ static int digits_of(double width)
 	return digits < 0 ? 0 : digits > 6 ? 6 : digits;
 }
 
-/* "4003 ± 102 J": in one unit, that of the larger, and no digit that the width makes void. */
+/* "4003 ± 102 J": both in one unit, and no digit that is smaller than the uncertainty. */
 static const char *interval(char out[static 80], const struct gw_interval *v)
 {
 	double scale, width, best;
-	unsigned step = step_of(fmax(fabs(v->best), half_width(v)), &scale);
+	unsigned step = prefix_of(fmax(fabs(v->best), half_width(v)), &scale);
 	int digits;
 
 	if (isnan(v->best))
@@ -95,11 +95,10 @@ static const char *interval(char out[static 80], const struct gw_interval *v)
 	return out;
 }
 
-/* A width on its own. */
 static const char *width_text(char out[static 32], double joules)
 {
 	double scale;
-	unsigned step = step_of(joules, &scale);
+	unsigned step = prefix_of(joules, &scale);
 
 	if (isnan(joules))
 		return "unknown";
@@ -122,25 +121,24 @@ static void print_energy(const struct measured_run *r)
 		row("Energy", "unknown");
 		return;
 	}
-	row("Energy", "%s; %s %s when compared with runs on the same GPU%s",
+	row("Energy", "%s (absolute); %s %s when compared with runs on the same GPU%s",
 	    interval(a, &r->joules), plus_minus(),
 	    width_text(b, half_width(&r->relative_joules)), r->devices > 1 ? "s" : "");
 }
 
-/* Which of a server's counters it was. */
+/* Prints which counter of a server was read. */
 static void print_counted(const struct measured_count *c)
 {
 	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
 
 	if (!c->place || !c->series)
 		return;
-	utf8_clean(name, sizeof(name), *c->name ? c->name : "a number alone");
+	utf8_clean(name, sizeof(name), *c->name ? c->name : "a number without a name");
 	utf8_clean(place, sizeof(place), c->place);
 	if (c->series > 1)
-		snprintf(series, sizeof(series), ", %u series of it", c->series);
+		snprintf(series, sizeof(series), ", %u series", c->series);
 	if (c->fresh)
-		snprintf(fresh, sizeof(fresh), " (%u of them appeared during the run)",
-			 c->fresh);
+		snprintf(fresh, sizeof(fresh), " (%u appeared during the run)", c->fresh);
 	row("Counted", "%s%s%s, at %s", name, series, fresh, place);
 }
 
@@ -151,18 +149,18 @@ static void print_items(const struct measured_run *r)
 	if (!isnan(r->iterations)) {
 		bool spread = !isnan(r->latency_p50_s);
 
-		row("  iteration", "%s in %s%s%s%s%s (%.0f of them)",
+		row("  iteration", "%s in %s%s%s%s%s (%.0f iterations)",
 		    interval(a, &r->iteration_joules), quantity(b, r->latency_s, "s"),
 		    spread ? ", p50 " : "", spread ? quantity(c, r->latency_p50_s, "s") : "",
 		    spread ? ", p95 " : "", spread ? quantity(d, r->latency_p95_s, "s") : "",
 		    r->iterations);
 	}
 	if (!isnan(r->tokens))
-		row("  token", "%s (%.0f of them)", interval(a, &r->token_joules), r->tokens);
+		row("  token", "%s (%.0f tokens)", interval(a, &r->token_joules), r->tokens);
 	print_counted(&r->count);
 }
 
-/* "12 min": of something that was kept. */
+/* "12 min" */
 static const char *age(char out[static 32], double seconds)
 {
 	if (seconds < 90)
@@ -172,7 +170,7 @@ static const char *age(char out[static 32], double seconds)
 	return out;
 }
 
-/* "no-context baseline of 80.0 W, 12 s old"; NULL: not every GPU has one. */
+/* "no-context baseline of 80.0 W, 12 s old"; NULL if some GPU has none. */
 static const char *baseline_text(char out[static 96], const struct measured_run *r)
 {
 	double watts = 0, oldest_s = 0;
@@ -189,7 +187,7 @@ static const char *baseline_text(char out[static 96], const struct measured_run 
 	return out;
 }
 
-static const char no_baseline[] = "unknown: not every GPU has a baseline";
+static const char no_baseline[] = "unknown: some GPU has no baseline";
 
 static void print_net(const struct measured_run *r)
 {
@@ -211,8 +209,7 @@ static const char *samples(char out[static 64], const struct gw_energy *e)
 	if (e->samples_collected == 0 && e->samples_expected == 0)
 		snprintf(out, 64, "no sample");
 	else if (e->samples_collected >= e->samples_expected)
-		snprintf(out, 64, "all of %llu samples",
-			 (unsigned long long)e->samples_expected);
+		snprintf(out, 64, "all %llu samples", (unsigned long long)e->samples_expected);
 	else
 		snprintf(out, 64, "%llu of %llu samples",
 			 (unsigned long long)e->samples_collected,
@@ -220,13 +217,13 @@ static const char *samples(char out[static 64], const struct gw_energy *e)
 	return out;
 }
 
-/* What a paper must state of how it was measured, beside the figures. */
+/* Prints how it was measured, which a paper must state. */
 static void print_source(const struct measured_device *d, bool several)
 {
 	static const char *const origins[] = {
-		[SENSOR_ASSUMED] = "its sensor's delays assumed",
-		[SENSOR_PASSIVE] = "its sensor's periods measured, delays assumed",
-		[SENSOR_ACTIVE] = "its sensor characterised",
+		[SENSOR_ASSUMED] = "sensor not characterised; typical delays used",
+		[SENSOR_PASSIVE] = "sensor periods measured; typical delays used",
+		[SENSOR_ACTIVE] = "sensor characterised",
 	};
 	char limit[48] = "";
 
@@ -238,14 +235,14 @@ static void print_source(const struct measured_device *d, bool several)
 	    origins[d->sensor.origin], limit);
 }
 
-/* By an outside meter, at another time: that of this result has lines of its own. */
+/* Prints a stored calibration; print_calibration() prints one of this result. */
 static void print_scale(const struct measured_device *d, bool several)
 {
 	char a[32];
 
 	if (d->energy.calibrated)
 		row(several ? "" : "Calibrated",
-		    "before: gain %.4f, offset %+.1f W; the sensor itself says %s",
+		    "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
 		    d->sensor.gain, d->sensor.offset_w, quantity(a, d->energy.raw_joules, "J"));
 }
 
@@ -263,23 +260,25 @@ static void print_device(const struct measured_device *d, bool several)
 		    e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
 		row(several ? "" : "Meter", "none");
-	else if (e->verdict == GW_VERDICT_NONE) /* shorter than the time between two */
-		row(several ? "" : "Meter", "%s around it", gw_meter_kind_name(e->meter));
+	else if (e->verdict == GW_VERDICT_NONE) /* shorter than the time between two samples */
+		row(several ? "" : "Meter",
+		    "%s; the window is shorter than the time between two samples",
+		    gw_meter_kind_name(e->meter));
 	else if (isnan(e->residual_ratio))
 		row(several ? "" : "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
 		    gw_verdict_name(e->verdict), samples(n, e));
 	else
-		row(several ? "" : "Meter", "%s; two meters %s, %+.2f %% apart; %s",
+		row(several ? "" : "Meter", "%s; two meters %s: %+.2f %% apart; %s",
 		    gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
 		    100 * e->residual_ratio, samples(n, e));
 	print_source(d, several);
 	if (!isnan(e->temperature_max))
-		row(several ? "" : "Temperature", "%.0f to %.0f %s, at most %.0f %s",
+		row(several ? "" : "Temperature", "%.0f to %.0f %s, highest %.0f %s",
 		    e->temperature_begin, e->temperature_end, term_plain("°C"),
 		    e->temperature_max, term_plain("°C"));
 }
 
-/* An outside meter's word, and what the sensor itself said. */
+/* Prints the calibration of this result, and the uncalibrated energy. */
 static void print_calibration(const struct measured *m)
 {
 	const struct measured_calibration *c = m->calibration;
@@ -291,12 +290,12 @@ static void print_calibration(const struct measured *m)
 	    c->gain, plus_minus(), 1.96 * c->gain_u, c->offset_w, c->trace, plus_minus(),
 	    1.96 * c->offset_u_w, c->pivot_w);
 	if (isnan(c->correlation))
-		row("", "%zu points, which leave %.1f W s.d.", c->points, c->residual_w);
+		row("", "%zu points, residual %.1f W s.d.", c->points, c->residual_w);
 	else
-		row("", "%zu points, %.2f s late, correlation %.4f, which leave %.1f W s.d.",
+		row("", "%zu points, delay %.2f s, correlation %.4f, residual %.1f W s.d.",
 		    c->points, c->lag_s, c->correlation, c->residual_w);
 	if (m->runs == 1 && m->run[0].devices == 1)
-		row("", "the sensor itself says %s; power is its own word",
+		row("", "uncalibrated energy %s; the power figures are not calibrated",
 		    quantity(a, m->run[0].device[0].energy.raw_joules, "J"));
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
 		row("", "%s", c->note[i]);
@@ -330,19 +329,19 @@ static void print_host(const struct measured_run *r)
 		    r->host.why == GW_ABSENT_NOT_PRESENT ||
 				    r->host.why == GW_ABSENT_NOT_SUPPORTED
 			    ? "no CPU energy counter (RAPL)"
-		    : r->part ? "it is read around the whole run, not the part"
+		    : r->part ? "known for the whole run only, not for the part"
 			      : gw_absence_text(r->host.why),
 		    r->host.remedy && *r->host.remedy ? "; " : "",
 		    r->host.remedy ? r->host.remedy : "");
 }
 
-/* Why the joules of a part are not known. */
+/* Returns why the energy of a part is unknown. */
 static const char *unknown_part(const struct measured_run *r, const struct measured_window *w)
 {
 	return r->devices == 0   ? "there is no GPU"
-	       : r->window_s > 0 ? "the service measures the run, not its parts"
+	       : r->window_s > 0 ? "the service measures only the whole run"
 	       : !w->energy      ? gw_strerror(-GW_E_NOMEM)
-				 : "not every GPU has a figure for it";
+				 : "some GPU has no value for it";
 }
 
 static void print_part(const char *title, const struct measured_run *r,
@@ -368,19 +367,21 @@ static void print_windows(const struct measured_run *r)
 		row("", "and %u more", r->windows - 12);
 }
 
-/* What the energy is of, where that is not the command alone. */
+/* Prints the measured window if it differs from the run of the command. */
 static void print_window(const struct measured_run *r)
 {
 	char a[32];
 
 	if (r->window_s >= r->seconds)
-		row("Window", "%s longer: the service was asked before and after the command",
+		row("Window",
+		    "%s longer than the command, because of the requests to the service",
 		    quantity(a, r->window_s - r->seconds, "s"));
 	else if (r->window_s > 0)
-		row("Window", "the first %s alone", quantity(a, r->window_s, "s"));
+		row("Window", "only the first %s of the command",
+		    quantity(a, r->window_s, "s"));
 }
 
-/* m: NULL: what concerns all runs is told elsewhere. */
+/* m NULL: do not print what is common to all runs. */
 static void print_run(const struct measured_run *r, const struct measured *m)
 {
 	char a[32];
@@ -403,14 +404,14 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_codes(r);
 }
 
-/* ---- several ---- */
+/* ---- several runs ---- */
 
-static bool counts(const struct measured_run *r)
+static bool is_usable(const struct measured_run *r)
 {
 	return !isnan(r->joules.best) && r->validity < GW_INVALID;
 }
 
-/* Mean over the runs that count of energy / of(run); 1 where of is NULL. */
+/* Returns the mean of energy / of(run) over the usable runs; of NULL: the mean energy. */
 static struct gw_interval mean_joules(const struct measured *m,
 				      double (*of)(const struct measured_run *r),
 				      double *ret_sd)
@@ -422,7 +423,7 @@ static struct gw_interval mean_joules(const struct measured *m,
 		const struct measured_run *r = &m->run[i];
 		double by = of ? of(r) : 1;
 
-		if (counts(r))
+		if (is_usable(r))
 			v[n++] = (struct trials_value){
 				r->joules.best / by,
 				trials_shared(&r->joules, &r->relative_joules) / by
@@ -431,13 +432,13 @@ static struct gw_interval mean_joules(const struct measured *m,
 	return trials_mean(v, n, ret_sd);
 }
 
-static double mean_of(const struct measured *m, double (*of)(const struct measured_run *r))
+static double mean_value(const struct measured *m, double (*of)(const struct measured_run *r))
 {
 	double sum = 0;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < m->runs; i++)
-		if (counts(&m->run[i])) {
+		if (is_usable(&m->run[i])) {
 			sum += of(&m->run[i]);
 			n++;
 		}
@@ -464,7 +465,8 @@ static double latency_of(const struct measured_run *r)
 	return r->latency_s;
 }
 
-/* Of the runs that count: what is uncertain of the baseline is the same in all of them. */
+/* Prints the mean over the usable runs; the uncertainty of the baseline is common to all of
+ * them. */
 static void print_mean_net(const struct measured *m)
 {
 	struct trials_value v[MEASURED_TRIALS];
@@ -477,7 +479,7 @@ static void print_mean_net(const struct measured *m)
 	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
 		const struct measured_run *r = &m->run[i];
 
-		if (!counts(r))
+		if (!is_usable(r))
 			continue;
 		first = first ? first : r;
 		v[n++] = (struct trials_value){
@@ -500,18 +502,16 @@ static void print_mean(const struct measured *m, unsigned n)
 	char a[80], b[32], c[32], title[32];
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
-	row(title,
-	    "%s (95 %%, with what the sensor may be off by); %s s.d. from run to run; "
-	    "in %s",
-	    interval(a, &all), width_text(b, sd), quantity(c, mean_of(m, seconds_of), "s"));
+	row(title, "%s (95 %%, including the sensor error); %s s.d. from run to run; in %s",
+	    interval(a, &all), width_text(b, sd), quantity(c, mean_value(m, seconds_of), "s"));
 	all = mean_joules(m, iterations_of, &sd);
 	if (!isnan(all.best))
-		row("  iteration", "%s in %s (%.0f of them a run)", interval(a, &all),
-		    quantity(b, mean_of(m, latency_of), "s"), mean_of(m, iterations_of));
+		row("  iteration", "%s in %s (%.0f iterations per run)", interval(a, &all),
+		    quantity(b, mean_value(m, latency_of), "s"), mean_value(m, iterations_of));
 	all = mean_joules(m, tokens_of, &sd);
 	if (!isnan(all.best))
-		row("  token", "%s (%.0f of them a run)", interval(a, &all),
-		    mean_of(m, tokens_of));
+		row("  token", "%s (%.0f tokens per run)", interval(a, &all),
+		    mean_value(m, tokens_of));
 	print_counted(&m->run[0].count);
 	print_mean_net(m);
 }
@@ -531,15 +531,15 @@ static void print_trials(const struct measured *m)
 		row(title, "%s, %s, %s%s%s", interval(a, &r->joules),
 		    quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
 		    gw_validity_name(r->validity), term_off());
-		used += counts(r);
+		used += is_usable(r);
 	}
 	if (used > 1)
 		print_mean(m, used);
 	if (used < m->runs)
-		row("", "%u of %u runs count: the others are not valid", used, m->runs);
+		row("", "only %u of %u runs are used: the others are not valid", used, m->runs);
 }
 
-/* The first code of its kind in a run; NULL: none. */
+/* Returns the first occurrence of a code in a run, or NULL. */
 static const struct measured_code *code_of(const struct measured_run *r, unsigned code)
 {
 	for (unsigned i = 0; i < r->codes; i++)
@@ -548,7 +548,7 @@ static const struct measured_code *code_of(const struct measured_run *r, unsigne
 	return NULL;
 }
 
-/* Of all runs, each code once. */
+/* Prints each code of all runs once. */
 static void print_all_codes(const struct measured *m)
 {
 	row("Validity", "%s%s%s", term_on(validity_style(m->validity)),
@@ -570,8 +570,8 @@ static void print_all_codes(const struct measured *m)
 	}
 }
 
-/* Who was kept off, and by whom. */
-static void print_room(const struct measured_room *r)
+/* Prints the workers that were held off the GPUs. */
+static void print_clean_room(const struct measured_room *r)
 {
 	char line[400];
 
@@ -584,20 +584,19 @@ static void print_room(const struct measured_room *r)
 void measured_print(const struct measured *m, const struct cli *c)
 {
 	if (m->simulated)
-		fprintf(stderr, "%s SIMULATED %s no figure of these GPUs is real\n",
-			term_on(TERM_MARK), term_off());
+		term_print_simulated(stderr);
 	if (m->label)
 		row("Label", "%s", m->label);
 	if (m->service)
 		row("Measured by", "the service on %s", m->service);
-	print_room(m->room);
+	print_clean_room(m->room);
 	if (m->runs == 1) {
 		print_run(&m->run[0], m);
 		return;
 	}
 	print_trials(m);
 	print_calibration(m);
-	for (unsigned i = 0; i < m->run[0].devices; i++) /* the same for all of them */
+	for (unsigned i = 0; i < m->run[0].devices; i++) /* the same in all runs */
 		print_source(&m->run[0].device[i], i > 0);
 	print_all_codes(m);
 	for (unsigned i = 0; i < m->runs && c->verbose; i++) {

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/suggest.h"
-#include "base/unit.h"
+#include "base/number.h"
 #include "term.h"
 
 #include <stdio.h>
@@ -17,22 +17,24 @@ struct parser {
 };
 
 /* An option and where its value goes. */
-struct found {
-	const struct option *option; /* NULL: there is none */
+struct option_match {
+	const struct option *option; /* NULL: not found */
 	char *at;
 };
 
-static struct found find(const struct parser *p, const char *name, size_t len, char letter)
+static struct option_match option_find(const struct parser *p, const char *name, size_t len,
+				       char letter)
 {
 	for (const struct option_table *t = p->tables; t->options; t++)
 		for (const struct option *o = t->options; o->name; o++)
 			if (name ? strlen(o->name) == len && strncmp(o->name, name, len) == 0
 				 : o->letter == letter)
-				return (struct found){ o, (char *)t->target + o->offset };
-	return (struct found){ NULL, NULL };
+				return (struct option_match){ o,
+							      (char *)t->target + o->offset };
+	return (struct option_match){ NULL, NULL };
 }
 
-static int unknown(const struct parser *p, const char *name, size_t len)
+static int option_unknown(const struct parser *p, const char *name, size_t len)
 {
 	const char *names[256];
 	char word[64];
@@ -62,7 +64,7 @@ int option_duration(const char *text, uint64_t *ret_ns)
 	return 0;
 }
 
-static int set_choice(const struct parser *p, struct found f, const char *value)
+static int set_choice(const struct parser *p, struct option_match f, const char *value)
 {
 	const struct option *o = f.option;
 	const char *near;
@@ -86,7 +88,7 @@ static int set_choice(const struct parser *p, struct found f, const char *value)
 	return -1;
 }
 
-static int add_items(const struct parser *p, struct found f, const char *value)
+static int add_items(const struct parser *p, struct option_match f, const char *value)
 {
 	struct option_list *l = (struct option_list *)(void *)f.at;
 	const struct option *o = f.option;
@@ -99,7 +101,7 @@ static int add_items(const struct parser *p, struct found f, const char *value)
 			return -1;
 		}
 		if (len == 0) {
-			snprintf(p->error, p->size, "--%s: an empty value", o->name);
+			snprintf(p->error, p->size, "--%s: a value is empty", o->name);
 			return -1;
 		}
 		l->item[l->count++] = l->text + l->used;
@@ -112,7 +114,7 @@ static int add_items(const struct parser *p, struct found f, const char *value)
 	}
 }
 
-static int set(const struct parser *p, struct found f, const char *value)
+static int option_set(const struct parser *p, struct option_match f, const char *value)
 {
 	uint64_t ns;
 
@@ -135,38 +137,39 @@ static int set(const struct parser *p, struct found f, const char *value)
 	return -1;
 }
 
-/* "--name", "--name=value", "--name value".  Returns how many further words were used. */
+/* Parses "--name", "--name=value" or "--name value".  Returns how many words after it were
+ * used. */
 static int parse_long(const struct parser *p, const char *word, const char *next)
 {
 	size_t len = strcspn(word, "=");
 	const char *value = word[len] ? word + len + 1 : NULL;
-	const struct found f = find(p, word, len, 0);
+	const struct option_match f = option_find(p, word, len, 0);
 	const struct option *o = f.option;
 
 	if (!o)
-		return unknown(p, word, len);
+		return option_unknown(p, word, len);
 	if (o->type == OPTION_FLAG && value) {
 		snprintf(p->error, p->size, "--%s takes no value", o->name);
 		return -1;
 	}
 	if (o->type == OPTION_FLAG)
-		return set(p, f, NULL);
+		return option_set(p, f, NULL);
 	if (o->type == OPTION_OPTIONAL)
-		return set(p, f, value ? value : o->fallback);
+		return option_set(p, f, value ? value : o->fallback);
 	if (value)
-		return set(p, f, value);
+		return option_set(p, f, value);
 	if (!next) {
 		snprintf(p->error, p->size, "--%s needs a value (%s)", o->name, o->metavar);
 		return -1;
 	}
-	return set(p, f, next) == 0 ? 1 : -1;
+	return option_set(p, f, next) == 0 ? 1 : -1;
 }
 
-/* "-x", "-xy" (flags), "-i 5s", "-i5s". */
+/* Parses "-x", "-xy" (flags), "-i 5s" or "-i5s". */
 static int parse_short(const struct parser *p, const char *word, const char *next)
 {
 	for (; *word; word++) {
-		const struct found f = find(p, NULL, 0, *word);
+		const struct option_match f = option_find(p, NULL, 0, *word);
 		const struct option *o = f.option;
 
 		if (!o) {
@@ -174,18 +177,18 @@ static int parse_short(const struct parser *p, const char *word, const char *nex
 			return -1;
 		}
 		if (o->type == OPTION_FLAG || (o->type == OPTION_OPTIONAL && !word[1])) {
-			if (set(p, f, o->fallback) != 0)
+			if (option_set(p, f, o->fallback) != 0)
 				return -1;
 			continue;
 		}
 		if (word[1])
-			return set(p, f, word + 1 + (word[1] == '='));
+			return option_set(p, f, word + 1 + (word[1] == '='));
 		if (!next) {
 			snprintf(p->error, p->size, "-%c needs a value (%s)", *word,
 				 o->metavar);
 			return -1;
 		}
-		return set(p, f, next) == 0 ? 1 : -1;
+		return option_set(p, f, next) == 0 ? 1 : -1;
 	}
 	return 0;
 }

@@ -3,8 +3,11 @@
 #include "cli.h"
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,9 +22,8 @@ int output_print(const char *text, size_t n)
 {
 	fflush(stdout);
 	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
-		return EXIT_OK; /* nobody reading it any more is no error */
-	cli_error("cannot write the output: %s", strerror(errno));
-	return EXIT_FAILED;
+		return EXIT_OK; /* a reader that closed the pipe is no error */
+	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
 int output_save(const char *path, const char *text, size_t n)
@@ -30,13 +32,12 @@ int output_save(const char *path, const char *text, size_t n)
 
 	if (file_replace(path, text, n, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("%s", message);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
 int output_result(const char *path, bool print, const struct buf *text)
 {
-	bool file = path && strcmp(path, "-") != 0;
+	bool file = !is_standard(path);
 	int code = file ? output_save(path, text->p, text->len) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)
@@ -48,21 +49,17 @@ int output_possible(const char *path)
 {
 	char message[512];
 
-	if (!path || strcmp(path, "-") == 0 ||
-	    file_possible(path, message, sizeof(message)) == 0)
+	if (is_standard(path) || file_possible(path, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("%s", message);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
 int output_write(const char *path, const struct buf *text)
 {
-	if (text->err) {
-		cli_error("cannot build the output: %s", gw_strerror(text->err));
-		return EXIT_FAILED;
-	}
+	if (text->err)
+		return cli_fail("cannot build the output: %s", gw_strerror(text->err));
 	if (is_standard(path)) {
-		fwrite(text->p, 1, text->len, stdout); /* main() looks whether it went well */
+		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
 		return EXIT_OK;
 	}
 	return output_save(path, text->p, text->len);
@@ -75,18 +72,149 @@ int output_spares(const char *path, char **inputs, int n)
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
 	for (int i = 0; i < 2 * n;
-	     i++) { /* each, and what is read of it where it is a bundle */
+	     i++) { /* each path, and result.json in it if it is a bundle */
 		char name[4096];
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
 			 i % 2 ? "/result.json" : "");
-		if (stat(name, &in) == 0 && in.st_dev == out.st_dev &&
-		    in.st_ino == out.st_ino) {
-			cli_error("%s is read and would be overwritten: name another file with "
-				  "-o",
-				  path);
-			return EXIT_USAGE;
-		}
+		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+			return cli_usage(
+				"%s is an input file and would be overwritten; name another "
+				"file with -o",
+				path);
 	}
 	return EXIT_OK;
+}
+
+#define VALUE_COLUMN 35 /* longer than every key */
+
+void figure_line(const char *key, const char *fmt, ...)
+{
+	char text[1024], left[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(left, sizeof(left), "  %-32s", key);
+	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
+		printf("%s %s\n", left, text);
+	} else { /* a value that is broken in the middle cannot be copied */
+		printf("  %s\n", key);
+		term_wrap("", 4, text, term_width());
+	}
+}
+
+static bool key_ends_with(const char *key, const char *tail)
+{
+	size_t n = strlen(key), t = strlen(tail);
+
+	return n >= t && strcmp(key + n - t, tail) == 0;
+}
+
+void figure_number(const char *key, double v)
+{
+	static const struct {
+		const char *tail, *unit;
+		double scale;
+	} units[] = {
+		{ "_watts", "W", 1 },     { "_celsius", "°C", 1 }, { "_hertz", "MHz", 1e-6 },
+		{ "_seconds", "s", 1 },   { "_joules", "J", 1 },   { "_ratio", "%", 100 },
+		{ "_lanes", "lanes", 1 },
+	};
+	char size[16];
+
+	if (key_ends_with(key, "_bytes")) {
+		cli_bytes(size, v);
+		figure_line(key, "%s", size);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (key_ends_with(key, units[i].tail)) {
+			figure_line(key, units[i].scale > 1 ? "%.4g %s" : "%.10g %s",
+				    v * units[i].scale, term_plain(units[i].unit));
+			return;
+		}
+	figure_line(key, "%.10g", v);
+}
+
+void figure_value(const struct gw_device *d, unsigned q, bool reasons)
+{
+	const struct gw_quantity_info *info = gw_quantity_info(q);
+	char name[128];
+	double v = 0;
+	enum gw_absence why = gw_device_value(d, q, &v);
+
+	if (why != GW_HAVE) {
+		if (reasons)
+			figure_line(info->key, "- (%s)", gw_absence_text(why));
+	} else if (info->kind == GW_KIND_FLAG) {
+		figure_line(info->key, "%s", v != 0 ? "yes" : "no");
+	} else if (gw_quantity_name(q, v, name, sizeof(name)) == 0) {
+		figure_line(info->key, "%s", *name ? name : "none");
+	} else {
+		figure_number(info->key, v);
+	}
+}
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+static const char *markup_reference(char c)
+{
+	switch (c) {
+	case '&': return "&amp;";
+	case '<': return "&lt;";
+	case '>': return "&gt;";
+	case '"': return "&quot;";
+	case '\'': return "&#39;";
+	default: return NULL;
+	}
+}
+
+/* Returns true for code points that XML forbids. */
+static bool is_forbidden(uint32_t code)
+{
+	return (code < 0x20 && code != '\t' && code != '\n' && code != '\r') ||
+	       (code >= 0x7f && code < 0xa0) || (code & 0xfffe) == 0xfffe;
+}
+
+/* Adds the character at s, and returns its length in bytes. */
+static size_t add_character(struct buf *out, const char *s)
+{
+	const char *ref = markup_reference(*s);
+	size_t n = utf8_length(s);
+
+	if (ref)
+		buf_adds(out, ref);
+	else if (n == 0 || is_forbidden(utf8_decode(s, n)))
+		buf_adds(out, REPLACEMENT);
+	else
+		buf_add(out, s, n);
+	return n ? n : 1;
+}
+
+void markup_text(struct buf *out, const char *s)
+{
+	while (s && *s)
+		s += add_character(out, s);
+}
+
+void markup_cut(struct buf *out, const char *s, size_t columns)
+{
+	bool whole = utf8_columns(s) <= columns;
+	size_t used = 0;
+
+	while (*s) {
+		char one[8] = "";
+		size_t n = utf8_length(s), width;
+
+		memcpy(one, s, n ? n : 1);
+		width = utf8_columns(one);
+		if (!whole && used + width + 1 > columns) {
+			buf_adds(out, "…");
+			return;
+		}
+		used += width;
+		s += add_character(out, s);
+	}
 }

@@ -1,24 +1,46 @@
-/* output: a finished document goes to a file or to standard output, whole or not at all. */
+/* output: writes finished documents to a file or to standard output, and prints single
+ * values. */
 #ifndef GW_CLI_OUTPUT_H
 #define GW_CLI_OUTPUT_H
 
 #include "base/buf.h"
 
+#include <gpuward.h>
+#include <stdbool.h>
+
 /* Writes text to path; NULL or "-" is standard output.  A regular file is replaced in one step,
- * so a full disk leaves the old one as it was.  An exit code, having said what went wrong. */
+ * so a full disk leaves the old file unchanged.  Returns an exit code; errors are printed. */
 int output_write(const char *path, const struct buf *text);
 
-/* The same for a file alone, for standard output alone at once, and whether a file (or NULL, "-")
- * could be written at all: before hours of work are lost. */
+/* output_save() writes a file, output_print() writes to standard output without buffering.
+ * output_possible() checks whether path can be written, before hours of work are lost. */
 int output_save(const char *path, const char *text, size_t n);
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
 
-/* To the file, and to standard output where that is asked for (print) or path is "-". */
+/* Writes to the file, if path names one, and to standard output if `print` is set or path is
+ * "-". */
 int output_result(const char *path, bool print, const struct buf *text);
 
-/* Is the file that would be written one of those that were read?  EXIT_OK, or EXIT_USAGE having
- * said so. */
+/* Checks that path is not one of the input files.  Returns EXIT_OK, or prints an error and
+ * returns EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
+
+/* Prints " key text".  All texts start in the same column; a text that does not fit goes to the
+ * next line. */
+void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints a number with the unit that ends its key. */
+void figure_number(const char *key, double v);
+
+/* Prints a quantity of a device.  If it is absent, prints the reason (`reasons`) or nothing. */
+void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
+
+/* Adds s (may be NULL), escaped for text and quoted attributes of HTML and SVG.  Invalid UTF-8
+ * and characters that XML forbids become U+FFFD. */
+void markup_text(struct buf *out, const char *s);
+
+/* The same, shortened to so many columns with a mark at the end. */
+void markup_cut(struct buf *out, const char *s, size_t columns);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_NS (3 * NS_PER_S) /* after this the samples of an end are there */
+#define SETTLED_NS (3 * NS_PER_S) /* after this, all samples up to an end have arrived */
 
 void progress_marks_init(struct progress_marks *m, struct gw_meter *meter, const char *part,
 			 uint64_t begin_ns)
@@ -22,7 +22,7 @@ void progress_marks_init(struct progress_marks *m, struct gw_meter *meter, const
 	random_init(&m->random, begin_ns);
 }
 
-static void refuse(struct progress_marks *m, const char *line, const char *why)
+static void reject_line(struct progress_marks *m, const char *line, const char *why)
 {
 	char text[64];
 
@@ -34,13 +34,13 @@ static void refuse(struct progress_marks *m, const char *line, const char *why)
 
 /* ---- windows ---- */
 
-/* Takes the figures out of the window and gives it back. */
-static void work_out(struct progress_marks *m, struct progress_marks_window *w,
-		     uint64_t timeout_ns)
+/* Copies the energy out of the window and frees it. */
+static void compute_window(struct progress_marks *m, struct progress_marks_window *w,
+			   uint64_t timeout_ns)
 {
 	unsigned n = gw_meter_device_count(m->meter);
 
-	gw_window_wait(w->live, timeout_ns); /* one that is late is coded so */
+	gw_window_wait(w->live, timeout_ns); /* the energy has a code if a sample is late */
 	w->energy = calloc(n ? n : 1, sizeof(*w->energy));
 	for (unsigned i = 0; w->energy && i < n; i++)
 		w->energy[i] = *gw_window_energy(w->live, i);
@@ -54,7 +54,7 @@ static void work_out(struct progress_marks *m, struct progress_marks_window *w,
 
 static struct progress_marks_window *add_window(struct progress_marks *m)
 {
-	if (!m->window) /* as many as there can be: pages that are not used cost nothing */
+	if (!m->window) /* the maximum: unused pages cost nothing */
 		m->window = calloc(PROGRESS_MARKS_WINDOWS, sizeof(*m->window));
 	if (!m->window || m->count == PROGRESS_MARKS_WINDOWS) {
 		m->refused++;
@@ -63,12 +63,13 @@ static struct progress_marks_window *add_window(struct progress_marks *m)
 	return &m->window[m->count];
 }
 
-static void begin(struct progress_marks *m, const char *line, const char *name, uint64_t t_ns)
+static void begin_part(struct progress_marks *m, const char *line, const char *name,
+		       uint64_t t_ns)
 {
 	struct progress_marks_window *w;
 
 	if (t_ns < m->begin_ns) {
-		refuse(m, line, "begins before the run");
+		reject_line(m, line, "begins before the run");
 		return;
 	}
 	w = add_window(m);
@@ -82,16 +83,17 @@ static void begin(struct progress_marks *m, const char *line, const char *name, 
 	if (gw_window_open(m->meter, w->label, t_ns, &w->live) == 0)
 		m->count++;
 	else
-		refuse(m, line, "begins in the future or too long ago");
+		reject_line(m, line, "begins in the future or too long ago");
 }
 
-static void stop_counting(const struct progress_marks *m, struct progress_marks_window *w)
+static void finish_counts(const struct progress_marks *m, struct progress_marks_window *w)
 {
 	w->iterations = m->iterations - w->first;
 	w->tokens = m->tokens - w->first_tokens;
 }
 
-static void end(struct progress_marks *m, const char *line, const char *name, uint64_t t_ns)
+static void end_part(struct progress_marks *m, const char *line, const char *name,
+		     uint64_t t_ns)
 {
 	char label[sizeof(m->window->label)];
 	struct progress_marks_window *w = NULL;
@@ -101,29 +103,29 @@ static void end(struct progress_marks *m, const char *line, const char *name, ui
 		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
 			w = &m->window[i];
 	if (!w) {
-		if (!m->refused) /* it may be the end of one of those */
-			refuse(m, line, "ends what has not begun");
+		if (!m->refused) /* it may end a refused window */
+			reject_line(m, line, "ends a part that has not begun");
 	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {
-		refuse(m, line, "ends before it begins, or in the future");
+		reject_line(m, line, "ends before it begins, or in the future");
 	} else {
 		w->end_ns = t_ns > w->begin_ns ? t_ns : t_ns + 1;
-		stop_counting(m, w);
+		finish_counts(m, w);
 	}
 }
 
-void progress_marks_tend(struct progress_marks *m, uint64_t now_ns)
+void progress_marks_update(struct progress_marks *m, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < m->count; i++) {
 		struct progress_marks_window *w = &m->window[i];
 
 		if (w->live && w->end_ns && w->end_ns + SETTLED_NS < now_ns)
-			work_out(m, w, 0);
+			compute_window(m, w, 0);
 	}
 }
 
 void progress_marks_finish(struct progress_marks *m, uint64_t end_ns)
 {
-	/* One deadline for all: a GPU that is silent is silent for each of them. */
+	/* One deadline for all windows: a GPU that does not answer affects all of them. */
 	uint64_t until = clock_mono_ns(clock_real()) + SETTLED_NS, now;
 
 	for (unsigned i = 0; i < m->count; i++) {
@@ -132,12 +134,12 @@ void progress_marks_finish(struct progress_marks *m, uint64_t end_ns)
 		if (!w->end_ns) {
 			w->end_ns = end_ns > w->begin_ns ? end_ns : w->begin_ns + 1;
 			w->unfinished = true;
-			stop_counting(m, w);
+			finish_counts(m, w);
 			gw_window_close(w->live, w->end_ns);
 		}
 		now = clock_mono_ns(clock_real());
 		if (w->live)
-			work_out(m, w, until > now ? until - now : 0);
+			compute_window(m, w, until > now ? until - now : 0);
 	}
 }
 
@@ -160,7 +162,7 @@ const struct progress_marks_window *progress_marks_find(const struct progress_ma
 
 /* ---- iterations and tokens ---- */
 
-static void iteration(struct progress_marks *m, uint64_t t_ns)
+static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 {
 	double s = (double)(t_ns - m->last_ns) * 1e-9;
 	bool first = m->last_ns == 0;
@@ -169,7 +171,7 @@ static void iteration(struct progress_marks *m, uint64_t t_ns)
 	m->iterations++;
 	m->last_ns = t_ns;
 	if (first)
-		return; /* what was before it is the start of the program */
+		return; /* the time before it is the start of the program */
 	if (!m->latency)
 		m->latency = malloc(PROGRESS_MARKS_LATENCIES * sizeof(*m->latency));
 	if (!m->latency)
@@ -183,7 +185,7 @@ static void iteration(struct progress_marks *m, uint64_t t_ns)
 		m->latency[place] = (struct progress_marks_latency){ m->iterations, s };
 }
 
-/* Numbers count up by one, over lines that have none too, and may begin again. */
+/* Numbers should increase by one, also over lines without a number; they may start again. */
 static void check_number(struct progress_marks *m, uint64_t number)
 {
 	if (m->number && number != m->number && number > 1 && !m->odd_after) {
@@ -202,20 +204,20 @@ double progress_marks_latency(const struct progress_marks *m,
 	for (size_t i = 0; own && i < m->latencies; i++) {
 		uint64_t number = m->latency[i].number;
 
-		/* both marks, this one and the one before, stand in the part */
+		/* this mark and the one before are in the part */
 		if (!w || (number > w->first + 1 && number <= w->first + w->iterations))
 			own[n++] = m->latency[i].seconds;
 	}
 	if (n > 0)
 		v = stat_percentile(own, n, p);
 	free(own);
-	return v > 0 ? v : NAN; /* marks that came all at once tell no time */
+	return v > 0 ? v : NAN; /* 0: the marks arrived all at once */
 }
 
 /* ---- lines ---- */
 
-/* A number of decimal digits alone; false: none. */
-static bool whole(const char *word, uint64_t *ret)
+/* Parses a number that consists of decimal digits only. */
+static bool parse_whole(const char *word, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -230,7 +232,7 @@ static bool whole(const char *word, uint64_t *ret)
 	return true;
 }
 
-static void take_line(struct progress_marks *m, const char *line, uint64_t now_ns)
+static void parse_line(struct progress_marks *m, const char *line, uint64_t now_ns)
 {
 	char copy[PROGRESS_MARKS_LINE], *word[4] = { 0 }, *save = NULL;
 	unsigned n = 0;
@@ -242,27 +244,29 @@ static void take_line(struct progress_marks *m, const char *line, uint64_t now_n
 		word[n++] = w;
 	if (n == 0)
 		return;
-	if (strcmp(word[0], "iteration") == 0 && n <= 2 && (n < 2 || whole(word[1], &v))) {
+	if (strcmp(word[0], "iteration") == 0 && n <= 2 &&
+	    (n < 2 || parse_whole(word[1], &v))) {
 		if (n == 2)
 			check_number(m, v);
 		else if (m->number)
 			m->number++;
-		iteration(m, now_ns);
-	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && whole(word[1], &v) &&
+		add_iteration(m, now_ns);
+	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && parse_whole(word[1], &v) &&
 		   v <= UINT64_MAX - m->tokens) {
 		m->tokens += v;
-		m->tokens_told = true;
-	} else if ((n == 2 || (n == 3 && whole(word[2], &v))) &&
+		m->tokens_marked = true;
+	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
 		   strcmp(word[0], "begin") == 0) {
-		begin(m, line, word[1], v);
-	} else if ((n == 2 || (n == 3 && whole(word[2], &v))) && strcmp(word[0], "end") == 0) {
-		end(m, line, word[1], v);
+		begin_part(m, line, word[1], v);
+	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
+		   strcmp(word[0], "end") == 0) {
+		end_part(m, line, word[1], v);
 	} else {
-		refuse(m, line, "is no mark");
+		reject_line(m, line, "is not a mark");
 	}
 }
 
-static void take_byte(struct progress_marks *m, char c, uint64_t now_ns)
+static void parse_byte(struct progress_marks *m, char c, uint64_t now_ns)
 {
 	if (c != '\n') {
 		if (m->fill + 1 < sizeof(m->line))
@@ -273,9 +277,9 @@ static void take_byte(struct progress_marks *m, char c, uint64_t now_ns)
 	}
 	m->line[m->fill] = '\0';
 	if (m->skipping)
-		refuse(m, m->line, "is too long");
+		reject_line(m, m->line, "is too long");
 	else
-		take_line(m, m->line, now_ns);
+		parse_line(m, m->line, now_ns);
 	m->fill = 0;
 	m->skipping = false;
 }
@@ -283,7 +287,7 @@ static void take_byte(struct progress_marks *m, char c, uint64_t now_ns)
 void progress_marks_feed(struct progress_marks *m, const char *text, size_t n, uint64_t now_ns)
 {
 	for (size_t i = 0; i < n; i++)
-		take_byte(m, text[i], now_ns);
+		parse_byte(m, text[i], now_ns);
 }
 
 void progress_marks_done(struct progress_marks *m)

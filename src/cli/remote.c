@@ -15,14 +15,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TIMEOUT_NS (20 * NS_PER_S)
-#define STANDARD   "127.0.0.1:9490"
+#define TIMEOUT_NS      (20 * NS_PER_S)
+#define DEFAULT_ADDRESS "127.0.0.1:9490"
 
-/* ---- where it is ---- */
+/* ---- address and token ---- */
 
-static const char *listens_on(const struct config_list *l)
+static const char *choose_address(const struct config_list *l)
 {
-	const char *found = l->count ? l->item[0] : STANDARD;
+	const char *found = l->count ? l->item[0] : DEFAULT_ADDRESS;
 
 	for (unsigned i = l->count; i-- > 0;)
 		if (strncmp(l->item[i], "unix:", 5) == 0 && access(l->item[i] + 5, W_OK) == 0)
@@ -30,7 +30,7 @@ static const char *listens_on(const struct config_list *l)
 	return found;
 }
 
-/* Who listens everywhere is here too. */
+/* A service that listens on all addresses is reached over the loopback address. */
 static void set_address(struct remote *r, const char *text)
 {
 	static const char *const everywhere[][2] = { { "0.0.0.0:", "127.0.0.1:" },
@@ -52,48 +52,46 @@ static int read_token(struct remote *r, const char *path, bool must)
 	char message[600];
 	ssize_t n = file_read(path, r->token, sizeof(r->token) - 1, message, sizeof(message));
 
-	if (n < 0 && must) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (n < 0 && must)
+		return cli_fail("%s", message);
 	r->token[n > 0 ? n : 0] = '\0';
 	r->token[strcspn(r->token, " \t\r\n")] = '\0';
 	return EXIT_OK;
 }
 
-/* What the configuration says of both; a user may not be allowed to read the token.  A mistake elsewhere in it keeps nobody
- * from the service, which runs on with what it read before. */
-static int from_config(struct remote *r, bool address, bool token)
+/* Reads both from the configuration; the user may not be allowed to read the token.  Mistakes
+ * elsewhere in the configuration are ignored: a running service continues with what it read
+ * before. */
+static int read_config(struct remote *r, bool address, bool token)
 {
 	struct config c;
 	char message[2000];
 	int err = config_load_rest(&c, message, sizeof(message));
 
-	if (err == -GW_E_NOMEM) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (err == -GW_E_NOMEM)
+		return cli_fail("%s", message);
 	if (err)
-		cli_error("note: the configuration has a mistake, and the rest of it is used: "
-			  "%s; see gpuward config check",
+		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
+			  "see gpuward config check",
 			  message);
 	if (address && c.service_tls_cert &&
-	    strncmp(listens_on(&c.service_listen), "unix:", 5) != 0) {
-		cli_error("the service speaks TLS, which this command does not: let it listen "
-			  "on a UNIX socket too ([service] listen = [..., \"unix:PATH\"])");
+	    strncmp(choose_address(&c.service_listen), "unix:", 5) != 0) {
+		cli_error("the service uses TLS, which this command does not support; let it "
+			  "also listen on a UNIX socket ([service] listen = [..., "
+			  "\"unix:PATH\"])");
 		config_done(&c);
 		return EXIT_USAGE;
 	}
 	if (address)
-		set_address(r, listens_on(&c.service_listen));
+		set_address(r, choose_address(&c.service_listen));
 	if (token && c.service_token_file)
 		read_token(r, c.service_token_file, false);
 	config_done(&c);
 	return EXIT_OK;
 }
 
-/* A user of the desktop has the token in a file of their own. */
-static void own_token(struct remote *r)
+/* Reads the token file of the user. */
+static void read_user_token(struct remote *r)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	char path[PATH_MAX];
@@ -107,7 +105,7 @@ static void own_token(struct remote *r)
 	read_token(r, path, false);
 }
 
-static const char *or_variable(const char *given, const char *name)
+static const char *option_or_variable(const char *given, const char *name)
 {
 	const char *v = given ? given : getenv(name);
 
@@ -116,26 +114,25 @@ static const char *or_variable(const char *given, const char *name)
 
 int remote_open(struct remote *r, const struct remote_flags *f)
 {
-	const char *address = or_variable(f->address, "GPUWARD_ADDRESS");
-	const char *token = or_variable(f->token_file, "GPUWARD_TOKEN_FILE");
+	const char *address = option_or_variable(f->address, "GPUWARD_ADDRESS");
+	const char *token = option_or_variable(f->token_file, "GPUWARD_TOKEN_FILE");
 	int code = EXIT_OK;
 
 	*r = (struct remote){ .status = 0 };
-	buf_init(&r->body, CLIENT_ANSWER_MAX);
-	if (address && strncmp(address, "https://", 8) == 0) {
-		cli_error("%s: this command speaks plain http and UNIX sockets only; use the "
-			  "service's unix:PATH",
-			  address);
-		return EXIT_USAGE;
-	}
+	buf_init(&r->body, CLIENT_REPLY_MAX);
+	if (address && strncmp(address, "https://", 8) == 0)
+		return cli_usage(
+			"%s: this command supports only http and UNIX sockets; use the "
+			"service's unix:PATH",
+			address);
 	if (address)
 		set_address(r, address);
 	if (token)
 		code = read_token(r, token, true);
 	if (code == EXIT_OK && (!address || !token))
-		code = from_config(r, !address, !token);
+		code = read_config(r, !address, !token);
 	if (code == EXIT_OK && !token && !*r->token)
-		own_token(r);
+		read_user_token(r);
 	return code;
 }
 
@@ -146,39 +143,40 @@ void remote_close(struct remote *r)
 	memset(r->token, 0, sizeof(r->token));
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
-static void explain(const struct remote *r, int err, char *message, size_t size)
+static void describe_error(const struct remote *r, int err, char *message, size_t size)
 {
 	switch (-err) {
 	case GW_E_NOENT:
 		snprintf(message, size,
-			 "no service listens on %s; gpuward serve starts one, --address names "
-			 "another",
+			 "no service listens on %s; start one with gpuward serve, or give "
+			 "--address",
 			 r->address);
 		break;
 	case GW_E_ARG:
-		snprintf(message, size, "'%s' is no address: HOST:PORT or unix:PATH",
+		snprintf(message, size, "'%s' is not an address; give HOST:PORT or unix:PATH",
 			 r->address);
 		break;
 	case GW_E_NODEV: snprintf(message, size, "%s: no such host", r->address); break;
 	case GW_E_PERM:
-		snprintf(message, size, "%s: you may not write to this socket", r->address);
+		snprintf(message, size, "%s: you do not have permission to use this socket",
+			 r->address);
 		break;
 	case GW_E_TIMEOUT:
 		snprintf(message, size, "the service on %s did not answer in time", r->address);
 		break;
 	case GW_E_PARSE:
-		snprintf(message, size, "what listens on %s does not answer as gpuward does",
+		snprintf(message, size, "the server on %s does not reply like gpuward",
 			 r->address);
 		break;
 	default:
-		snprintf(message, size, "the service on %s cannot be asked: %s", r->address,
+		snprintf(message, size, "cannot reach the service on %s: %s", r->address,
 			 gw_strerror(err));
 	}
 }
 
-static void forget_answer(struct remote *r)
+static void clear_reply(struct remote *r)
 {
 	buf_clear(&r->body);
 	json_doc_free(r->reply);
@@ -195,34 +193,34 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 		.path = path,
 		.accept = "application/json",
 		.token = strcmp(method, "GET") == 0 ? NULL
-						    : r->token, /* to read none is needed */
+						    : r->token, /* reading needs no token */
 		.body = body,
 	};
 	int err;
 
-	forget_answer(r);
+	clear_reply(r);
 	err = client_send(&q, timeout_ns, ret_fd);
 	if (err)
-		explain(r, err, message, size);
+		describe_error(r, err, message, size);
 	return err;
 }
 
-int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size)
+int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size)
 {
 	char ignored[200];
 	int err;
 
-	forget_answer(r);
-	err = client_answer(fd, timeout_ns, &r->status, &r->body);
+	clear_reply(r);
+	err = client_reply(fd, timeout_ns, &r->status, &r->body);
 	if (err)
-		explain(r, err, message, size);
+		describe_error(r, err, message, size);
 	else if (r->body.len)
 		json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
 	return err;
 }
 
-int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
-	       uint64_t timeout_ns, char *message, size_t size)
+int remote_request(struct remote *r, const char *method, const char *path, const char *body,
+		   uint64_t timeout_ns, char *message, size_t size)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, now_ns;
 	int fd, err = remote_send(r, method, path, body, timeout_ns, &fd, message, size);
@@ -230,7 +228,7 @@ int remote_ask(struct remote *r, const char *method, const char *path, const cha
 	if (err)
 		return err;
 	now_ns = clock_mono_ns(clock_real());
-	return remote_answer(r, fd, until_ns > now_ns ? until_ns - now_ns : 0, message, size);
+	return remote_reply(r, fd, until_ns > now_ns ? until_ns - now_ns : 0, message, size);
 }
 
 const char *remote_why(const struct remote *r)
@@ -243,7 +241,7 @@ const char *remote_why(const struct remote *r)
 		if (s && *s)
 			return s;
 	}
-	return "it does not say why";
+	return "no reason given";
 }
 
 const char *remote_hint(const struct remote *r)
@@ -251,30 +249,23 @@ const char *remote_hint(const struct remote *r)
 	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
 
 	if (type && strstr(type, "read-only"))
-		return "set token_file in [service], or ask over a UNIX socket as root";
+		return "set token_file in [service], or use a UNIX socket as root";
 	if (type && strstr(type, "wrong-token") && strstr(remote_why(r), "has no token"))
-		return "set token_file in [service], or leave the token out and ask over a "
-		       "UNIX socket as root";
-	return "--token-file names a file with its token, or have it in "
-	       "~/.config/gpuward/token";
+		return "set token_file in [service], or leave out the token and use a UNIX "
+		       "socket as root";
+	return "give its token with --token-file, or put it into ~/.config/gpuward/token";
 }
 
-int remote_want(struct remote *r, const char *method, const char *path, const char *body)
+int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body)
 {
 	char message[700];
 
-	if (remote_ask(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
-	if (r->status == 401 || r->status == 403) {
-		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-		return EXIT_FAILED;
-	}
-	if (r->status >= 400) {
-		cli_error("the service answers %d: %s", r->status, remote_why(r));
-		return EXIT_FAILED;
-	}
+	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
+		return cli_fail("%s", message);
+	if (r->status == 401 || r->status == 403)
+		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
+	if (r->status >= 400)
+		return cli_fail("the service replied %d: %s", r->status, remote_why(r));
 	return EXIT_OK;
 }
 

@@ -1,8 +1,9 @@
-/* remote: asks the service that runs on this machine, or on another.
+/* remote: sends requests to the service, on this machine or another, over http or a UNIX
+ * socket.
  *
- * Over plain http or a UNIX socket (client.h).  Where the service is: --address, GPUWARD_ADDRESS, else what the
- * configuration listens on (a UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the
- * configuration's, else that of ~/.config/gpuward/token. */
+ * The address comes from --address, GPUWARD_ADDRESS, or the configuration (a UNIX socket
+ * first).  The token comes from --token-file, GPUWARD_TOKEN_FILE, the configuration, or
+ * ~/.config/gpuward/token. */
 #ifndef GW_CLI_REMOTE_H
 #define GW_CLI_REMOTE_H
 
@@ -15,61 +16,67 @@
 
 struct json_doc;
 
-/* Options of a command that asks: first of its own struct. */
+/* Options of a command that sends requests. */
 struct remote_flags {
 	const char *address, *token_file;
 };
-#define REMOTE_OPTIONS_OF(type, member)                                                       \
-	{ "address",                                                                          \
-	  0,                                                                                  \
-	  OPTION_TEXT,                                                                        \
-	  offsetof(type, member.address),                                                     \
-	  "ADDRESS",                                                                          \
-	  "where the service listens: HOST:PORT or unix:PATH (default: as it is configured)", \
-	  NULL,                                                                               \
-	  NULL },                                                                             \
-	{                                                                                     \
-		"token-file", 0, OPTION_TEXT, offsetof(type, member.token_file), "FILE",      \
-			"file that holds the service's token (default: as it is configured, " \
-			"else ~/.config/gpuward/token)",                                      \
-			NULL, NULL                                                            \
+/* clang-format off: a table */
+#define REMOTE_OPTIONS_OF(type, member)                                                  \
+	{ "address",                                                                     \
+	  0,                                                                             \
+	  OPTION_TEXT,                                                                   \
+	  offsetof(type, member.address),                                                \
+	  "ADDRESS",                                                                     \
+	  "where the service listens: HOST:PORT or unix:PATH (default: from its "        \
+	  "configuration)",                                                              \
+	  NULL,                                                                          \
+	  NULL },                                                                        \
+	{                                                                                \
+		"token-file", 0, OPTION_TEXT, offsetof(type, member.token_file), "FILE", \
+			"file with the token of the service (default: from its "         \
+			"configuration, else "                                           \
+			"~/.config/gpuward/token)",                                      \
+			NULL, NULL                                                       \
 	}
+/* clang-format on */
 #define REMOTE_OPTIONS(member) REMOTE_OPTIONS_OF(struct given, member)
 
 struct remote {
 	char address[512]; /* "HOST:PORT" or "unix:PATH" */
 	char token[512];   /* "": none                   */
-	/* Of the last answer. */
+	/* The last reply: */
 	int status;
 	struct buf body;
-	struct json_doc *reply; /* NULL: it was no JSON */
+	struct json_doc *reply; /* NULL: not JSON */
 };
 
-/* EXIT_OK, or an exit code having said why.  remote_close() in any case. */
+/* Returns EXIT_OK, or an exit code after printing an error.  Call remote_close() in any
+ * case. */
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 
-/* One request; body NULL or JSON.  0 whatever the status is; else -GW_E_NOENT (nobody listens), -GW_E_TIMEOUT,
- * -GW_E_IO or -GW_E_PARSE, with a sentence. */
-int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
-	       uint64_t timeout_ns, char *message, size_t size);
+/* Sends one request; body is JSON or NULL.  Returns 0 for any status, or -GW_E_NOENT (no
+ * service listens), -GW_E_TIMEOUT, -GW_E_IO or -GW_E_PARSE with a sentence. */
+int remote_request(struct remote *r, const char *method, const char *path, const char *body,
+		   uint64_t timeout_ns, char *message, size_t size);
 
-/* The same in two steps, for who has something to do meanwhile, be it to ask something else: 0 and *ret_fd for
- * remote_answer(). */
+/* The same in two steps, so that the caller can do something in between, such as another
+ * request. */
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
-int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
+int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
 
-/* remote_ask(); a failure and a status of 400 or more are said.  EXIT_OK or EXIT_FAILED. */
-int remote_want(struct remote *r, const char *method, const char *path, const char *body);
+/* As remote_request(), but prints errors and statuses from 400 on.  Returns EXIT_OK or
+ * EXIT_FAILED. */
+int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body);
 
-/* What the answer says went wrong. */
+/* Returns the error message in the reply. */
 const char *remote_why(const struct remote *r);
 
-/* ... and, of a refusal (401, 403), what to do about it. */
+/* Returns what to do about a refusal (401, 403). */
 const char *remote_hint(const struct remote *r);
 
-/* s as a part of a path. */
+/* Adds s, escaped as a part of a path. */
 void remote_escape(struct buf *out, const char *s);
 
 #endif

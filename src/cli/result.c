@@ -73,7 +73,7 @@ static void *take(struct reader *rd, size_t count, size_t size)
 
 /* ---- fields by table ---- */
 
-enum field_type { NUMBER, TEXT, TRUTH, BAND };
+enum field_type { NOTHING, NUMBER, TEXT, TRUTH, BAND, LIST_budget, LIST_throttle };
 
 struct field {
 	const char *key;
@@ -160,26 +160,56 @@ static const json_t *array(struct reader *rd, const json_t *o, const char *key)
 	return v && json_is_array(v) ? v : NULL;
 }
 
-static struct result_band band(struct reader *rd, const json_t *o, const char *key)
+static struct gw_interval band(struct reader *rd, const json_t *o, const char *key)
 {
 	const json_t *v = object(rd, o, key);
 
-	return (struct result_band){ number(rd, v, "low"), number(rd, v, "best"),
+	return (struct gw_interval){ number(rd, v, "low"), number(rd, v, "best"),
 				     number(rd, v, "high") };
 }
 
-/* o may be NULL: every field is then absent. */
+/* One number per word of a list; '*' in the key stands for the word. */
+static void fill_list(struct reader *rd, const json_t *o, const char *key,
+		      const char *(*name)(unsigned), unsigned count, double *v)
+{
+	const char *star = strchr(key, '*');
+	char word[64];
+
+	for (unsigned i = 0; i < GW_LIST_SIZE; i++) {
+		snprintf(word, sizeof(word), "%.*s%s%s", (int)(star - key), key, name(i),
+			 star + 1);
+		v[i] = i < count ? number(rd, o, word) : NAN;
+	}
+}
+
+/* A key may have one dot: the member of an inner object.  o may be NULL: every field is then
+ * absent. */
 static void fill(struct reader *rd, const json_t *o, const struct field *f, void *target)
 {
 	for (; f->key; f++) {
 		void *at = (char *)target + f->offset;
+		const char *dot = strchr(f->key, '.'), *key = dot ? dot + 1 : f->key;
+		const json_t *in = o;
+		size_t length = strlen(rd->where);
+		char part[48];
 
-		switch (f->type) {
-		case NUMBER: *(double *)at = number(rd, o, f->key); break;
-		case TEXT: *(const char **)at = text(rd, o, f->key); break;
-		case TRUTH: *(bool *)at = truth(rd, o, f->key); break;
-		case BAND: *(struct result_band *)at = band(rd, o, f->key); break;
+		if (dot) {
+			snprintf(part, sizeof(part), "%.*s", (int)(dot - f->key), f->key);
+			in = object(rd, o, part);
+			snprintf(rd->where + length, sizeof(rd->where) - length, "%s.", part);
 		}
+		switch (*key ? f->type : NOTHING) {
+		case NOTHING: break;
+		case NUMBER: *(double *)at = number(rd, in, key); break;
+		case TEXT: *(const char **)at = text(rd, in, key); break;
+		case TRUTH: *(bool *)at = truth(rd, in, key); break;
+		case BAND: *(struct gw_interval *)at = band(rd, in, key); break;
+		case LIST_budget: fill_list(rd, in, key, gw_budget_name, GW_BUDGETS, at); break;
+		case LIST_throttle:
+			fill_list(rd, in, key, gw_throttle_name, GW_THROTTLES, at);
+			break;
+		}
+		rd->where[length] = '\0';
 	}
 }
 
@@ -238,7 +268,6 @@ static const struct field worker_fields[] = {
 	{ NULL, 0, 0 },
 };
 
-/* Fields of a device, by the object inside it that holds them ("" is the device itself). */
 #define D(member) offsetof(struct result_device, member)
 static const struct field device_fields[] = {
 	{ "index", NUMBER, D(index) },
@@ -246,65 +275,28 @@ static const struct field device_fields[] = {
 	{ "name", TEXT, D(name) },
 	{ "provenance", TEXT, D(provenance) },
 	{ "driver_version", TEXT, D(driver_version) },
-	{ "validity", TEXT, D(validity) },
-	{ "meter", TEXT, D(meter) },
-	{ "rung", TEXT, D(rung) },
-	{ "verdict", TEXT, D(verdict) },
-	{ "energy_joules", BAND, D(energy_j) },
-	{ "energy_relative_joules", BAND, D(energy_relative_j) },
 	{ "energy_net_joules", BAND, D(energy_net_j) },
-	{ "counter_joules", NUMBER, D(counter_j) },
-	{ "samples_joules", NUMBER, D(samples_j) },
-	{ "residual_ratio", NUMBER, D(residual_ratio) },
+	{ "baseline.kind", TEXT, D(baseline_kind) },
+	{ "baseline.power_watts", NUMBER, D(baseline_w) },
+	{ "baseline.age_seconds", NUMBER, D(baseline_age_s) },
 	{ "power_limit_watts", NUMBER, D(power_limit_w) },
-	{ "clock_sm_mean_hertz", NUMBER, D(clock_sm_hz) },
-	{ "utilization_mean_ratio", NUMBER, D(utilization_ratio) },
 	{ NULL, 0, 0 },
 };
-static const struct field baseline_fields[] = {
-	{ "kind", TEXT, D(baseline_kind) },
-	{ "power_watts", NUMBER, D(baseline_w) },
-	{ "age_seconds", NUMBER, D(baseline_age_s) },
+
+/* The type that a kind of energy.def has in a file. */
+#define TYPE_INDEX    NUMBER
+#define TYPE_TIME     NUMBER
+#define TYPE_FLAG     TRUTH
+#define TYPE_COUNT    NUMBER
+#define TYPE_CODES    NOTHING
+#define TYPE_NUMBER   NUMBER
+#define TYPE_INTERVAL BAND
+static const struct field energy_fields[] = {
+#define GW_FIELD(kind, member, key, help, diff)         { key, TYPE_##kind, D(energy.member) },
+#define GW_WORD(list, member, key, missing, help, diff) { key, TEXT, D(energy.member) },
+#define GW_LIST(list, member, key, help, diff)          { key, LIST_##list, D(energy.member) },
+#include <gpuward/energy.def>
 	{ NULL, 0, 0 },
-};
-static const struct field power_fields[] = {
-	{ "mean", NUMBER, D(power_mean_w) },
-	{ "sd", NUMBER, D(power_sd_w) },
-	{ "max", NUMBER, D(power_max_w) },
-	{ NULL, 0, 0 },
-};
-static const struct field samples_fields[] = {
-	{ "expected", NUMBER, D(samples_expected) },
-	{ "collected", NUMBER, D(samples_collected) },
-	{ "missed", NUMBER, D(samples_missed) },
-	{ "longest_gap_seconds", NUMBER, D(longest_gap_s) },
-	{ "coverage_ratio", NUMBER, D(coverage_ratio) },
-	{ NULL, 0, 0 },
-};
-static const struct field throttle_fields[] = {
-	{ "source", TEXT, D(throttle_source) },
-	{ "power_cap_seconds", NUMBER, D(throttle_power_s) },
-	{ "sync_boost_seconds", NUMBER, D(throttle_sync_s) },
-	{ "thermal_software_seconds", NUMBER, D(throttle_software_s) },
-	{ "thermal_hardware_seconds", NUMBER, D(throttle_hardware_s) },
-	{ "power_brake_seconds", NUMBER, D(throttle_brake_s) },
-	{ NULL, 0, 0 },
-};
-static const struct field temperature_fields[] = {
-	{ "begin", NUMBER, D(temperature_begin_c) },
-	{ "end", NUMBER, D(temperature_end_c) },
-	{ "max", NUMBER, D(temperature_max_c) },
-	{ NULL, 0, 0 },
-};
-static const struct {
-	const char *key;
-	const struct field *fields;
-} device_parts[] = {
-	{ "baseline", baseline_fields },
-	{ "power_watts", power_fields },
-	{ "samples", samples_fields },
-	{ "throttle", throttle_fields },
-	{ "temperature_celsius", temperature_fields },
 };
 
 /* ---- facts: scalars of any object, with dotted keys ---- */
@@ -547,9 +539,8 @@ static void read_device(struct reader *rd, const json_t *o, void *target)
 	struct result_device *d = target;
 
 	fill(rd, o, device_fields, d);
-	for (size_t i = 0; i < sizeof(device_parts) / sizeof(device_parts[0]); i++)
-		fill(rd, object(rd, o, device_parts[i].key), device_parts[i].fields, d);
-	read_sensor(rd, o, d->rung, &d->sensor);
+	fill(rd, o, energy_fields, d);
+	read_sensor(rd, o, d->energy.rung, &d->sensor);
 	read_series(rd, o, &d->series);
 }
 
@@ -785,7 +776,7 @@ static const json_t *value_at(const struct result *r, const char *path)
 }
 
 const char *result_text(const struct result *r, const char *path,
-			char out[static RESULT_NUMBER])
+			char out[static RESULT_NUMBER_SIZE])
 {
 	const json_t *v = value_at(r, path);
 
@@ -795,7 +786,7 @@ const char *result_text(const struct result *r, const char *path,
 		return json_is_true(v) ? "yes" : "no";
 	if (!json_is_number(v))
 		return NULL;
-	snprintf(out, RESULT_NUMBER, "%.10g", json_number_value(v));
+	snprintf(out, RESULT_NUMBER_SIZE, "%.10g", json_number_value(v));
 	return out;
 }
 

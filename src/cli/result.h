@@ -6,15 +6,12 @@
 #ifndef GW_CLI_RESULT_H
 #define GW_CLI_RESULT_H
 
+#include <gpuward.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
 #define RESULT_SCHEMA_VERSION 1
-
-/* A value and its 95 % interval. */
-struct result_band {
-	double low, best, high;
-};
 
 /* What was wrong with a run. */
 struct result_code {
@@ -53,22 +50,36 @@ struct result_sensor {
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
+/* The fields of struct gw_energy as a file has them: counts are NAN where there is none, words are
+ * texts, which a newer gpuward may have added to.  Members without a key are not set. */
+struct result_energy {
+#define RESULT_INDEX                                    double
+#define RESULT_TIME                                     double
+#define RESULT_FLAG                                     bool
+#define RESULT_COUNT                                    double
+#define RESULT_CODES                                    unsigned char /* result_run has them */
+#define RESULT_NUMBER                                   double
+#define RESULT_INTERVAL                                 struct gw_interval
+#define GW_FIELD(kind, member, key, help, diff)         RESULT_##kind member;
+#define GW_WORD(list, member, key, missing, help, diff) const char *member;
+#define GW_LIST(list, member, key, help, diff)          double member[GW_LIST_SIZE];
+#include <gpuward/energy.def>
+#undef RESULT_INDEX
+#undef RESULT_TIME
+#undef RESULT_FLAG
+#undef RESULT_COUNT
+#undef RESULT_CODES
+#undef RESULT_NUMBER
+#undef RESULT_INTERVAL
+};
+
 struct result_device {
 	double index;
 	const char *uuid, *name, *provenance, *driver_version;
-	const char *validity, *meter, *rung, *verdict;
-	struct result_band energy_j, energy_relative_j, energy_net_j;
-	double counter_j, samples_j, residual_ratio;
+	struct result_energy energy;
+	struct gw_interval energy_net_j;
 	const char *baseline_kind;
-	double baseline_w, baseline_age_s;
-	double power_mean_w, power_sd_w, power_max_w, power_limit_w;
-	double samples_expected, samples_collected, samples_missed, longest_gap_s,
-		coverage_ratio;
-	const char *throttle_source;
-	double throttle_power_s, throttle_sync_s, throttle_software_s, throttle_hardware_s,
-		throttle_brake_s;
-	double temperature_begin_c, temperature_end_c, temperature_max_c;
-	double clock_sm_hz, utilization_ratio;
+	double baseline_w, baseline_age_s, power_limit_w;
 	struct result_sensor sensor;
 	struct result_series series;
 };
@@ -86,13 +97,13 @@ struct result_run {
 	const char *begin_time, *validity, *baseline_kind;
 	const char *part; /* the run is this marked part of the command; NULL: all of it */
 	double zero_s;    /* where that begins on the clock of the windows, else 0 */
-	struct result_band energy_j, energy_relative_j, energy_net_j;
+	struct gw_interval energy_j, energy_relative_j, energy_net_j;
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;
 	double power_mean_w, power_sd_w;
 	double iterations, tokens; /* its own count, else that of the result */
 	double latency_s, latency_p50_s, latency_p95_s;
-	struct result_band energy_per_iteration_j, energy_per_token_j;
+	struct gw_interval energy_per_iteration_j, energy_per_token_j;
 	double host_j;
 	const char *host_absence;
 	const struct result_code *codes;
@@ -141,9 +152,9 @@ void result_free(struct result *r);
 /* Any value of the document by its path: keys and places in arrays, parted by dots
  * ("runs.0.devices.1.sensor.origin").  text: NULL where there is none, or what holds others; numbers are
  * written into out.  number: NAN where there is none.  count: of an array, else 0. */
-#define RESULT_NUMBER 32
+#define RESULT_NUMBER_SIZE 32
 const char *result_text(const struct result *r, const char *path,
-			char out[static RESULT_NUMBER]);
+			char out[static RESULT_NUMBER_SIZE]);
 double result_number(const struct result *r, const char *path);
 size_t result_count(const struct result *r, const char *path);
 /* Is there an object or an array? */

@@ -24,7 +24,7 @@ int result_read(struct result *ret, const char *path, const char *text, size_t n
 }
 
 const char *result_text(const struct result *r, const char *path,
-			char out[static RESULT_NUMBER])
+			char out[static RESULT_NUMBER_SIZE])
 {
 	(void)r;
 	(void)path;

@@ -16,13 +16,12 @@ int run_count_before(struct run_count *c, bool more)
 		return EXIT_OK;
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
-	c->asker =
-		(struct deadline_wait_asker){ is_interrupted, c->runner, c->runner->signal_fd };
-	counter_read(c->kind, c->by, &c->asker, &c->first);
+	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
+	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)
 		cli_error("--%s: %s; %s", c->kind->option, c->first.why,
-			  more ? "this run was not made" : "nothing was measured");
-	/* Also where the answer came: nothing more is started. */
+			  more ? "this run was not started" : "nothing was measured");
+	/* Even if the counter was read, nothing more is started after a signal. */
 	if (is_interrupted(c->runner))
 		return 128 + c->runner->interrupted;
 	return *c->first.why ? EXIT_FAILED : EXIT_OK;
@@ -31,15 +30,15 @@ int run_count_before(struct run_count *c, bool more)
 void run_count_after(struct run_count *c)
 {
 	if (c->kind)
-		counter_read(c->kind, c->by, &c->asker, &c->last);
+		counter_read(c->kind, c->by, &c->stop, &c->last);
 }
 
-static void say_fresh(const struct run_count *c, const struct counter *n)
+static void warn_fresh(const struct run_count *c, const struct counter *n)
 {
 	if (!n->fresh_assumed)
 		return;
-	cli_error("--%s: %u of %u series appeared during the run: %s %.0f %s are counted "
-		  "whole, as if begun at 0 in it",
+	cli_error("--%s: %u of %u series appeared during the run; all of %s %.0f %s are "
+		  "counted, assuming that they started at 0",
 		  c->kind->option, n->fresh, c->last.n, n->fresh == 1 ? "its" : "their",
 		  n->fresh_number, c->iterations ? "iterations" : "tokens");
 }
@@ -65,10 +64,10 @@ bool run_count_take(struct run_count *c, const struct runner_run *run,
 		snprintf(ret->name, sizeof(ret->name), "%s", c->first.name);
 	}
 	if (!isnan(n.number)) {
-		say_fresh(c, &n);
+		warn_fresh(c, &n);
 		return true;
 	}
 	snprintf(ret->why, sizeof(ret->why), "%s", n.why);
-	cli_error("--%s: %s: how many there were is not known", c->kind->option, n.why);
+	cli_error("--%s: %s; the count is unknown", c->kind->option, n.why);
 	return false;
 }

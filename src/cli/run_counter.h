@@ -1,6 +1,5 @@
-/* run_count: what a server counts over each run of a result (--count-cmd, --count-url).
- *
- * Asks before and after (counter.h), and says what is not known, or taken for granted. */
+/* run_counter: reads a counter before and after each run (--count-cmd, --count-url), and
+ * reports what is unknown or assumed. */
 #ifndef GW_CLI_RUN_COUNTER_H
 #define GW_CLI_RUN_COUNTER_H
 
@@ -10,25 +9,27 @@
 #include "serve/render_result.h"
 
 struct run_count {
-	const struct counter_kind
-		*kind;         /* NULL: nothing is counted, and all else does nothing */
-	const char *by;        /* what it is asked by */
-	bool iterations;       /* and no tokens */
-	struct runner *runner; /* a signal that it gets ends the waiting */
-	/* Its own: */
-	struct deadline_wait_asker asker;
+	const struct counter_kind *kind; /* NULL: the functions do nothing */
+	const char *by;                  /* the command or URL */
+	bool iterations;                 /* it counts iterations, not tokens */
+	struct runner *runner;           /* its signals end a wait */
+	/* Private: */
+	struct deadline_stop stop;
 	struct counter_reading first, last;
-	char place[2400]; /* what is asked, for the result */
+	char place[2400]; /* the source, for the result */
 };
 
-/* The caller has filled in what is not its own; the runner has begun.  Before anything is started: what cannot count is
- * found out now.  more: there was a run before.  EXIT_OK, or an exit code having said why. */
+/* Reads the counter before a run starts, so that a counter that does not work is found early.
+ * The caller fills in the public members; the runner has begun.  more: this is not the first
+ * run.  Returns EXIT_OK, or an exit code after printing an error. */
 int run_count_before(struct run_count *c, bool more);
 
-/* As soon as the command has ended: it counts on. */
+/* Reads the counter again.  Call it as soon as the command has ended, because the server counts
+ * on. */
 void run_count_after(struct run_count *c);
 
-/* What it was over the run; place is borrowed.  False: that is not known, which was said. */
+/* Computes the count of the run; place is borrowed.  Returns false, after printing why, if it
+ * is unknown. */
 bool run_count_take(struct run_count *c, const struct runner_run *run,
 		    struct measured_count *ret);
 

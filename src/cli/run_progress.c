@@ -15,10 +15,11 @@
 #include <unistd.h>
 
 #define LINE_SAMPLES 100
-#define FIRST_S      0.5 /* a shorter run needs no line */
+#define FIRST_S      0.5 /* a shorter run shows no line */
 #define BAR          16
 
-void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool asked, bool quiet)
+void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,
+		       bool quiet)
 {
 	const char *kind = getenv("TERM");
 
@@ -27,7 +28,7 @@ void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool aske
 	p->trial = p->trials = 1;
 	p->expected_s = p->iterations = NAN;
 	p->terminal = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
-	p->on = !quiet && (asked || p->terminal);
+	p->on = !quiet && (requested || p->terminal);
 }
 
 struct state {
@@ -55,7 +56,7 @@ void run_progress_begin(struct run_progress *p)
 	p->lines = 0;
 }
 
-static void look(const struct run_progress *p, struct gw_window *window, struct state *s)
+static void read_state(const struct run_progress *p, struct gw_window *window, struct state *s)
 {
 	struct meter_progress m;
 
@@ -75,9 +76,9 @@ static void look(const struct run_progress *p, struct gw_window *window, struct 
 		s->watts = s->joules = NAN;
 }
 
-/* 0 to 1, or NAN: nobody knows. */
-static double share(const struct run_progress *p, const struct state *s,
-		    const struct progress_marks *marks)
+/* Returns 0 to 1, or NAN if it is unknown. */
+static double share_done(const struct run_progress *p, const struct state *s,
+			 const struct progress_marks *marks)
 {
 	double done = NAN;
 
@@ -98,10 +99,10 @@ static void add_bar(struct buf *b, double done)
 	buf_addf(b, "] %3.0f %%  ", 100 * done);
 }
 
-static void describe(const struct run_progress *p, const struct state *s,
-		     const struct progress_marks *marks, struct buf *b)
+static void format_state(const struct run_progress *p, const struct state *s,
+			 const struct progress_marks *marks, struct buf *b)
 {
-	double done = share(p, s, marks);
+	double done = share_done(p, s, marks);
 
 	if (p->trials > 1)
 		buf_addf(b, "run %u of %u  ", p->trial, p->trials);
@@ -123,7 +124,7 @@ static void describe(const struct run_progress *p, const struct state *s,
 			buf_addf(b, "  %s", gw_code_info(c)->key);
 }
 
-/* Does the command leave the terminal to lines, and are we in front? */
+/* Returns true if the terminal is in line mode and we are in the foreground. */
 static bool may_draw(void)
 {
 	struct termios t;
@@ -132,8 +133,8 @@ static bool may_draw(void)
 	       tcgetpgrp(STDERR_FILENO) == getpgrp();
 }
 
-/* The cursor stays at the line's beginning, so that what the command prints goes over it. */
-static void draw(struct run_progress *p, const char *text)
+/* Leaves the cursor at the start of the line, so that output of the command overwrites it. */
+static void draw_line(struct run_progress *p, const char *text)
 {
 	unsigned width = term_width();
 	char cut[512];
@@ -142,7 +143,7 @@ static void draw(struct run_progress *p, const char *text)
 		return;
 	snprintf(cut, sizeof(cut), "%s", text);
 	if (strlen(cut) >= width)
-		cut[width - 1] = '\0'; /* it is ASCII */
+		cut[width - 1] = '\0'; /* the text is ASCII */
 	fprintf(stderr, "\r%s\033[K\r", cut);
 	p->shown = true;
 }
@@ -158,13 +159,13 @@ void run_progress_show(struct run_progress *p, struct gw_window *window,
 	if (!p->on || (!p->terminal && lines <= p->lines))
 		return;
 	p->lines = lines;
-	look(p, window, &s);
+	read_state(p, window, &s);
 	buf_init_fixed(&b, text, sizeof(text));
-	describe(p, &s, marks, &b);
+	format_state(p, &s, marks, &b);
 	if (!p->terminal)
 		fprintf(stderr, "gpuward: %s\n", text);
 	else if (s.seconds > FIRST_S)
-		draw(p, text);
+		draw_line(p, text);
 }
 
 void run_progress_clear(struct run_progress *p)

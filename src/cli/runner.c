@@ -18,19 +18,19 @@
 #include <unistd.h>
 
 #define READY_NS (100 * NS_PER_MS)
-#define LAST_NS  (3 * NS_PER_S) /* for the sample that covers the end */
+#define LAST_NS  (3 * NS_PER_S) /* to wait for the sample that covers the end */
 #define MARK_ENV "GPUWARD_MARK_FD"
 
 extern char **environ;
 
-/* ---- what is handed on ---- */
+/* ---- what the command inherits ---- */
 
 static bool was_open(const struct runner_inherit *in, int fd)
 {
 	return fd >= RUNNER_FDS || in->open[fd / 8] & 1u << fd % 8;
 }
 
-/* Calls what for each descriptor of ours. */
+/* Calls a function for each open descriptor. */
 static void each_descriptor(void (*what)(void *arg, int fd), void *arg)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -58,8 +58,8 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored)
 	each_descriptor(note_open, in);
 }
 
-/* A driver's library opens devices without saying that they end with exec. */
-static void keep_ours(void *arg, int fd)
+/* The driver's library opens devices without O_CLOEXEC. */
+static void close_on_exec(void *arg, int fd)
 {
 	const struct runner_inherit *in = arg;
 
@@ -67,7 +67,7 @@ static void keep_ours(void *arg, int fd)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* The number that marks get in the command: one digit, as sh can write to no other. */
+/* Chooses the descriptor number for marks: one digit, because sh cannot write to others. */
 static int mark_number(const struct runner_inherit *in, int fallback)
 {
 	for (int fd = 9; fd > 2; fd--)
@@ -76,7 +76,7 @@ static int mark_number(const struct runner_inherit *in, int fallback)
 	return fallback;
 }
 
-/* The environment and one variable more; the caller frees the array. */
+/* Returns the environment plus one variable; the caller frees the array. */
 static char **with_mark(const char *variable)
 {
 	size_t n = 0, keep = 0;
@@ -95,7 +95,8 @@ static char **with_mark(const char *variable)
 
 /* ---- signals ---- */
 
-/* One that is ignored (nohup, a background job of sh) stays so, for us and for the command. */
+/* An ignored signal (nohup, a background job of sh) stays ignored, for us and for the
+ * command. */
 static void wanted_signals(sigset_t *set)
 {
 	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD };
@@ -112,7 +113,7 @@ int runner_begin(struct runner *r)
 	sigset_t set;
 
 	r->interrupted = 0;
-	/* Whoever started us may ignore SIGCHLD, and then no status of a child can be had. */
+	/* The parent may ignore SIGCHLD; then the exit status of a child would be lost. */
 	signal(SIGCHLD, SIG_DFL);
 	wanted_signals(&set);
 	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -122,8 +123,9 @@ int runner_begin(struct runner *r)
 	return 0;
 }
 
-/* Takes the signals that have come; those that the command has not got are sent to it. */
-static void take_signals(struct runner *r, pid_t pid)
+/* Reads the pending signals and forwards those that the command did not get from the
+ * terminal. */
+static void read_signals(struct runner *r, pid_t pid)
 {
 	struct signalfd_siginfo s;
 
@@ -133,7 +135,7 @@ static void take_signals(struct runner *r, pid_t pid)
 			(number == SIGINT || number == SIGQUIT) && s.ssi_code == SI_KERNEL;
 
 		if (number == SIGCHLD)
-			continue; /* it has woken us, that is all */
+			continue; /* it only ends the poll */
 		r->interrupted = number;
 		if (pid > 0 && !keyboard)
 			kill(pid, number);
@@ -142,7 +144,7 @@ static void take_signals(struct runner *r, pid_t pid)
 
 void runner_end(struct runner *r)
 {
-	take_signals(r, 0); /* they have had their effect */
+	read_signals(r, 0); /* discard them */
 	close(r->signal_fd);
 	pthread_sigmask(SIG_SETMASK, &r->mask, NULL);
 }
@@ -158,11 +160,11 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	do { /* once in any case: whoever does not sleep asks whether a signal came */
+	do { /* at least once: with until_ns in the past, the caller only checks for signals */
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };
 
 		if (poll_until(&fd, 1, until_ns) > 0)
-			take_signals(r, 0);
+			read_signals(r, 0);
 	} while (!r->interrupted && clock_mono_ns(clock_real()) < until_ns);
 	return r->interrupted != 0;
 }
@@ -189,13 +191,13 @@ void runner_ready(struct runner *r)
 		now = clock_mono_ns(clock_real());
 }
 
-struct started {
+struct child {
 	pid_t pid;
 	int pid_fd;
-	int mark_fd; /* what the command writes there is read here; -1: it was closed */
+	int mark_fd; /* reading end of the marks; -1: closed */
 };
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t *ret_pid)
 {
 	char variable[sizeof(MARK_ENV) + 16];
@@ -209,21 +211,22 @@ static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t 
 	env = with_mark(variable);
 	if (!env)
 		return ENOMEM;
-	each_descriptor(keep_ours, (void *)(uintptr_t)r->inherit);
+	each_descriptor(close_on_exec, (void *)(uintptr_t)r->inherit);
 	posix_spawn_file_actions_init(&actions);
 	for (int fd = 0; fd < 3; fd++)
 		if (r->stdio[fd] > 0)
 			posix_spawn_file_actions_adddup2(&actions, r->stdio[fd], fd);
-	posix_spawn_file_actions_adddup2(&actions, mark_fd, number); /* and it stays open */
+	posix_spawn_file_actions_adddup2(&actions, mark_fd,
+					 number); /* dup2 clears FD_CLOEXEC */
 	posix_spawnattr_init(&attr);
 	sigemptyset(&reset);
 	if (!r->inherit->pipe_ignored)
 		sigaddset(&reset, SIGPIPE);
-	sigaddset(&reset, SIGXFSZ); /* main() ignores it: a file that grows too long is told */
+	sigaddset(&reset, SIGXFSZ); /* main() ignores it */
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setsigmask(&attr, &r->mask);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	/* It returns when the command runs, or with what exec said. */
+	/* Returns when the command runs, or with the error of exec. */
 	err = posix_spawnp(ret_pid, argv[0], &actions, &attr, argv, env);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
@@ -231,8 +234,8 @@ static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t 
 	return err;
 }
 
-/* At most what a full pipe holds, so that a command that never stops writing cannot keep us. */
-static void read_marks(struct started *s, struct progress_marks *marks)
+/* Reads at most one full pipe, so a command that never stops writing cannot block us. */
+static void read_marks(struct child *s, struct progress_marks *marks)
 {
 	char text[4096];
 	ssize_t n = 1;
@@ -249,8 +252,8 @@ static void read_marks(struct started *s, struct progress_marks *marks)
 	}
 }
 
-/* Where there is no pidfd (a kernel before 5.3, some sandboxes) SIGCHLD wakes us. */
-static bool has_ended(const struct started *s, const struct pollfd *fd)
+/* Without a pidfd (a kernel before 5.3, some sandboxes) SIGCHLD ends the poll. */
+static bool has_ended(const struct child *s, const struct pollfd *fd)
 {
 	siginfo_t info = { 0 };
 
@@ -260,8 +263,8 @@ static bool has_ended(const struct started *s, const struct pollfd *fd)
 	       info.si_pid == s->pid;
 }
 
-/* Until it has ended; the moment at which that was seen. */
-static uint64_t follow(struct runner *r, struct started *s, struct runner_run *run)
+/* Waits until the command has ended, and returns that time. */
+static uint64_t wait_for_end(struct runner *r, struct child *s, struct runner_run *run)
 {
 	uint64_t every = r->watch_ns ? r->watch_ns : NS_PER_S, due = run->begin_ns + every;
 
@@ -278,19 +281,19 @@ static uint64_t follow(struct runner *r, struct started *s, struct runner_run *r
 		if (n > 0 && fds[3].revents)
 			r->drain(r->arg);
 		if (n > 0 && fds[1].revents)
-			take_signals(r, s->pid);
+			read_signals(r, s->pid);
 		if (n > 0 && has_ended(s, &fds[0]))
 			return now;
 		if (now < due)
 			continue;
 		due = now + every;
-		progress_marks_tend(&run->marks, now);
+		progress_marks_update(&run->marks, now);
 		if (r->watch)
 			r->watch(r->arg, run->window, &run->marks);
 	}
 }
 
-static void reap(const struct started *s, struct runner_run *run)
+static void reap(const struct child *s, struct runner_run *run)
 {
 	int status = 0;
 
@@ -300,8 +303,8 @@ static void reap(const struct started *s, struct runner_run *run)
 	run->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static int measure(struct runner *r, char *const argv[], const char *label, int mark_fd,
-		   struct started *s, struct runner_run *run)
+static int run_measured(struct runner *r, char *const argv[], const char *label, int mark_fd,
+			struct child *s, struct runner_run *run)
 {
 	int err;
 
@@ -317,7 +320,7 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 		return err;
 	s->pid_fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
 	progress_marks_init(&run->marks, r->meter, r->part, run->begin_ns);
-	run->end_ns = follow(r, s, run);
+	run->end_ns = wait_for_end(r, s, run);
 	window_hurry(run->window);
 	gw_window_close(run->window, run->end_ns);
 	reap(s, run);
@@ -327,14 +330,15 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 	read_marks(s, &run->marks);
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
-	run->late = gw_window_wait(run->window, LAST_NS) != 0; /* and coded so */
+	run->late =
+		gw_window_wait(run->window, LAST_NS) != 0; /* the result has a code for it */
 	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;
 }
 
 int runner_run(struct runner *r, char *const argv[], const char *label, struct runner_run *ret)
 {
-	struct started s = { .pid = -1, .pid_fd = -1, .mark_fd = -1 };
+	struct child s = { .pid = -1, .pid_fd = -1, .mark_fd = -1 };
 	struct runner_run run = { .exit_status = -1, .seconds = NAN };
 	int fds[2], err;
 
@@ -342,7 +346,7 @@ int runner_run(struct runner *r, char *const argv[], const char *label, struct r
 		return -GW_E_IO;
 	fcntl(fds[0], F_SETFL, O_NONBLOCK);
 	s.mark_fd = fds[0];
-	err = measure(r, argv, label, fds[1], &s, &run);
+	err = run_measured(r, argv, label, fds[1], &s, &run);
 	if (s.mark_fd >= 0)
 		close(s.mark_fd);
 	if (err || run.error) {
@@ -366,4 +370,92 @@ int runner_status(const struct runner_run *run)
 	if (run->error)
 		return run->error == ENOENT || run->error == ENOTDIR ? 127 : 126;
 	return run->exit_signal ? 128 + run->exit_signal : run->exit_status;
+}
+
+#define COOLDOWN_MOST_S   60
+#define COOLDOWN_MARGIN_C 2.0 /* allowed above the temperature of the first start */
+
+int cooldown_init(struct cooldown *k)
+{
+	k->waited_s = 0;
+	k->late = 0;
+	k->now_c = k->late_c = NAN;
+	k->late_gpu = -1;
+	for (unsigned i = 0; i < COOLDOWN_DEVICES; i++)
+		k->mark_c[i] = k->to_c;
+	return gw_snapshot_new(k->ctx, &k->snap);
+}
+
+void cooldown_done(struct cooldown *k)
+{
+	gw_snapshot_free(k->snap);
+	k->snap = NULL;
+}
+
+/* The GPU that is farthest above its mark. */
+struct farthest {
+	double over_c, now_c; /* NAN: none has a temperature */
+	unsigned i, index;
+};
+
+static unsigned read_meter(struct cooldown *k, struct cooldown_gpu *ret)
+{
+	unsigned n = gw_meter_device_count(k->runner->meter), i;
+
+	if (gw_snapshot_take(k->snap, GW_TIER_FAST) != 0)
+		return 0;
+	for (i = 0; i < n && i < COOLDOWN_DEVICES; i++) {
+		const struct gw_device *d =
+			gw_snapshot_device(k->snap, gw_meter_device(k->runner->meter, i));
+
+		ret[i] = (struct cooldown_gpu){ d ? d->index : 0, NAN };
+		if (d)
+			gw_device_value(d, GW_Q_TEMPERATURE_GPU, &ret[i].c);
+	}
+	return i;
+}
+
+static void find_farthest(struct cooldown *k, struct farthest *f)
+{
+	struct cooldown_gpu gpu[COOLDOWN_DEVICES];
+	unsigned n = k->read ? k->read(k->arg, gpu) : read_meter(k, gpu);
+
+	*f = (struct farthest){ .over_c = NAN, .now_c = NAN };
+	k->now_c = NAN;
+	for (unsigned i = 0; i < n; i++) {
+		double c = gpu[i].c;
+
+		if (isnan(c))
+			continue;
+		k->now_c = fmax(k->now_c, c);
+		if (isnan(k->mark_c[i])) /* before the first run */
+			k->mark_c[i] = c + COOLDOWN_MARGIN_C;
+		if (!(c - k->mark_c[i] <= f->over_c))
+			*f = (struct farthest){ c - k->mark_c[i], c, i, gpu[i].index };
+	}
+}
+
+bool cooldown_wait(struct cooldown *k)
+{
+	uint64_t begin = clock_mono_ns(clock_real()), now = begin;
+	struct farthest f;
+
+	k->late_gpu = -1;
+	find_farthest(k, &f);
+	while (f.over_c > 0 && now - begin < COOLDOWN_MOST_S * NS_PER_S) {
+		if (k->report)
+			k->report(k->arg, f.index, f.now_c, k->mark_c[f.i]);
+		if (runner_sleep(k->runner, now + NS_PER_S / 2))
+			break;
+		find_farthest(k, &f);
+		now = clock_mono_ns(clock_real());
+	}
+	if (now > begin)
+		k->waited_s += (double)(now - begin) * 1e-9;
+	if (f.over_c > 0 && !k->runner->interrupted) {
+		k->late++;
+		k->mark_c[f.i] = k->late_c = f.now_c;
+		k->late_gpu = (int)f.index;
+	}
+	return k->runner->interrupted != 0;
 }

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* Values are read by config_load(), which knows their types, ranges and words: here they are texts. */
+/* config_load() parses the values, because it knows types and ranges: here they are texts. */
 #define OPTION_OF_BOOL     OPTION_FLAG
 #define OPTION_OF_COUNT    OPTION_TEXT
 #define OPTION_OF_NUMBER   OPTION_TEXT
@@ -23,7 +23,7 @@
 
 const struct option serve_options[] = {
 	{ "config", 'c', OPTION_TEXT, offsetof(struct serve_flags, config), "FILE",
-	  "read this file instead of those in the usual places", NULL, NULL },
+	  "read this file instead of the files in the usual places", NULL, NULL },
 #define O(section, key, type, standard, least, most, choices, flag, help)
 #define F(section, key, type, standard, least, most, choices, flag, help) \
 	{ flag,                                                           \

@@ -1,11 +1,11 @@
-/* serve_options: the flags of `gpuward serve`, made of the table of settings. */
+/* serve_options: the options of `gpuward serve`, generated from the table of settings. */
 #ifndef GW_CLI_SERVE_OPTIONS_H
 #define GW_CLI_SERVE_OPTIONS_H
 
 #include "option.h"
 #include "daemon/config.h"
 
-/* What was given: a text, a list or true for each setting that has a flag. */
+/* The given values: a text, a list or true for each setting that has an option. */
 #define SERVE_C_BOOL     bool
 #define SERVE_C_COUNT    const char *
 #define SERVE_C_NUMBER   const char *
@@ -23,10 +23,11 @@ struct serve_flags {
 #undef O
 };
 
-/* Parses into a struct serve_flags; ends with a row without a name. */
+/* For struct serve_flags; ends with a row without a name. */
 extern const struct option serve_options[];
 
-/* Those that were given, for config_load(): at most max; how many.  They borrow from given. */
+/* Writes the given options for config_load(), at most max, and returns their number.  They
+ * point into `given`. */
 #define SERVE_FLAGS_MAX 128
 unsigned serve_config_flags(const struct serve_flags *given, struct config_flag *out,
 			    unsigned max);

@@ -11,7 +11,8 @@
 
 static char library[4096 + 64];
 
-/* Named by the user; beside the program as in the build tree; or installed. */
+/* Looks where GPUWARD_SIM_LIBRARY says, else next to the program (build tree), else where it is
+ * installed. */
 static bool find_library(void)
 {
 	const char *given = getenv("GPUWARD_SIM_LIBRARY");
@@ -40,7 +41,7 @@ struct simulator {
 	const char *(*describe)(const char *scenario);
 };
 
-static bool look_up(void *lib, struct simulator *s)
+static bool load_symbols(void *lib, struct simulator *s)
 {
 	void *load = dlsym(lib, "gpuward_sim_load"),
 	     *names = dlsym(lib, "gpuward_sim_scenarios"),
@@ -73,28 +74,25 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	char error[512] = "";
 	void *lib;
 
-	if (!find_library()) {
-		cli_error("there is no simulator at sim/libnvidia-ml.so.1 beside this program, "
-			  "nor at %s; "
-			  "GPUWARD_SIM_LIBRARY can name it",
-			  library);
-		return EXIT_FAILED;
-	}
-	/* Stays open: the backend's own dlopen then meets the world that is loaded here. */
+	if (!find_library())
+		return cli_fail(
+			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
+			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
+			library);
+	/* Keep it open: the backend's dlopen() then gets the same library with this
+	 * scenario. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-	if (!lib || !look_up(lib, &s)) {
-		cli_error("%s is not the simulator: %s", library,
-			  lib ? "functions are missing" : dlerror());
-		return EXIT_FAILED;
-	}
+	if (!lib || !load_symbols(lib, &s))
+		return cli_fail("%s is not the simulator: %s", library,
+				lib ? "functions are missing" : dlerror());
 	if (strcmp(scenario, "help") == 0)
 		return list_scenarios(&s);
 	if (s.load(scenario, error, sizeof(error)) != 0) {
 		bool unknown = strstr(error, "no such scenario") != NULL;
 
-		cli_error("%s%s", error,
-			  unknown ? "; --simulate=help lists the built-in ones" : "");
-		return EXIT_USAGE;
+		return cli_usage("%s%s", error,
+				 unknown ? "; --simulate=help lists the built-in scenarios"
+					 : "");
 	}
 	*ret_library = library;
 	return EXIT_OK;
@@ -106,7 +104,7 @@ bool simulate_known(const char *name)
 	struct simulator s;
 	bool known = false;
 
-	if (lib && look_up(lib, &s))
+	if (lib && load_symbols(lib, &s))
 		for (const char *const *n = s.scenarios(); *n; n++)
 			known = known || strcmp(*n, name) == 0;
 	if (lib)

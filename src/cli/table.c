@@ -51,7 +51,7 @@ void table_row(struct table *t)
 	t->rows++;
 }
 
-static struct table_cell *at(const struct table *t, unsigned row, unsigned column)
+static struct table_cell *table_cell_at(const struct table *t, unsigned row, unsigned column)
 {
 	return &t->cell[row * t->ncolumns + column];
 }
@@ -63,7 +63,7 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
 
 	if (t->error)
 		return;
-	c = at(t, t->rows - 1, column);
+	c = table_cell_at(t, t->rows - 1, column);
 	va_start(ap, fmt);
 	vsnprintf(c->text, sizeof(c->text), fmt, ap);
 	va_end(ap);
@@ -76,22 +76,22 @@ struct layout {
 	bool shown[TABLE_COLUMNS_MAX];
 };
 
-static void measure(const struct table *t, struct layout *l)
+static void layout_measure(const struct table *t, struct layout *l)
 {
 	for (unsigned c = 0; c < t->ncolumns; c++) {
 		l->width[c] = utf8_columns(t->columns[c].title);
 		l->shown[c] = t->columns[c].rank == 0;
 		for (unsigned r = 0; r < t->rows; r++) {
-			size_t w = utf8_columns(at(t, r, c)->text);
+			size_t w = utf8_columns(table_cell_at(t, r, c)->text);
 
-			l->shown[c] |= at(t, r, c)->set;
+			l->shown[c] |= table_cell_at(t, r, c)->set;
 			if (w > l->width[c])
 				l->width[c] = w;
 		}
 	}
 }
 
-static size_t total(const struct table *t, const struct layout *l)
+static size_t layout_width(const struct table *t, const struct layout *l)
 {
 	size_t sum = 0;
 
@@ -101,7 +101,7 @@ static size_t total(const struct table *t, const struct layout *l)
 	return sum;
 }
 
-static bool cut_widest(const struct table *t, struct layout *l, size_t excess)
+static bool layout_cut(const struct table *t, struct layout *l, size_t excess)
 {
 	unsigned widest = t->ncolumns;
 
@@ -115,8 +115,8 @@ static bool cut_widest(const struct table *t, struct layout *l, size_t excess)
 	return true;
 }
 
-/* All columns of the highest rank. */
-static bool drop_least(const struct table *t, struct layout *l)
+/* Drops all columns of the highest rank. */
+static bool layout_drop(const struct table *t, struct layout *l)
 {
 	unsigned rank = 0;
 
@@ -129,14 +129,14 @@ static bool drop_least(const struct table *t, struct layout *l)
 	return rank > 0;
 }
 
-static void fit(const struct table *t, struct layout *l, size_t width)
+static void layout_fit(const struct table *t, struct layout *l, size_t width)
 {
-	while (total(t, l) > width)
-		if (!cut_widest(t, l, total(t, l) - width) && !drop_least(t, l))
+	while (layout_width(t, l) > width)
+		if (!layout_cut(t, l, layout_width(t, l) - width) && !layout_drop(t, l))
 			return;
 }
 
-/* Text cut to so many columns, with a mark where something is missing. */
+/* Shortens text to so many columns; a mark shows where text is missing. */
 static void cut_text(char *out, size_t size, const char *text, size_t columns)
 {
 	const char *mark = term_utf8() ? "…" : "~";
@@ -160,7 +160,7 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns)
 	snprintf(out, size, "%.*s%s", (int)used, text, mark);
 }
 
-static void pad(struct buf *out, size_t columns)
+static void add_spaces(struct buf *out, size_t columns)
 {
 	buf_addf(out, "%*s", (int)columns, "");
 }
@@ -180,13 +180,13 @@ static void add_cell(const struct pen *pen, const char *text, enum term_style st
 	cut_text(shown, sizeof(shown), text, width);
 	rest = width - utf8_columns(shown);
 	if (col->right)
-		pad(pen->out, rest);
+		add_spaces(pen->out, rest);
 	buf_addf(pen->out, "%s%s%s", styled ? term_on(style) : "", shown,
 		 styled ? term_off() : "");
 	if (!col->right && !last)
-		pad(pen->out, rest);
+		add_spaces(pen->out, rest);
 	if (!last)
-		pad(pen->out, GAP);
+		add_spaces(pen->out, GAP);
 }
 
 static unsigned last_shown(const struct table *t, const struct layout *l)
@@ -205,8 +205,8 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 	struct layout l;
 	unsigned last;
 
-	measure(t, &l);
-	fit(t, &l, width);
+	layout_measure(t, &l);
+	layout_fit(t, &l, width);
 	last = last_shown(t, &l);
 	for (unsigned c = 0; c < t->ncolumns; c++)
 		if (l.shown[c])
@@ -215,7 +215,7 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 	buf_addc(out, '\n');
 	for (unsigned r = 0; r < t->rows; r++) {
 		for (unsigned c = 0; c < t->ncolumns; c++) {
-			const struct table_cell *cell = at(t, r, c);
+			const struct table_cell *cell = table_cell_at(t, r, c);
 
 			if (l.shown[c])
 				add_cell(&pen, cell->set ? cell->text : "-",
@@ -226,28 +226,28 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 	}
 }
 
-unsigned table_left_out(const struct table *t, unsigned width,
-			bool left[static TABLE_COLUMNS_MAX])
+unsigned table_hidden(const struct table *t, unsigned width,
+		      bool hidden[static TABLE_COLUMNS_MAX])
 {
 	struct layout all, l;
 	bool any = false;
 
-	measure(t, &all);
+	layout_measure(t, &all);
 	l = all;
-	fit(t, &l, width);
+	layout_fit(t, &l, width);
 	for (unsigned c = 0; c < t->ncolumns; c++) {
-		left[c] = all.shown[c] && !l.shown[c];
-		any |= left[c];
+		hidden[c] = all.shown[c] && !l.shown[c];
+		any |= hidden[c];
 	}
-	return any ? (unsigned)total(t, &all) : 0;
+	return any ? (unsigned)layout_width(t, &all) : 0;
 }
 
 unsigned table_width(const struct table *t)
 {
 	struct layout all;
 
-	measure(t, &all);
-	return (unsigned)total(t, &all);
+	layout_measure(t, &all);
+	return (unsigned)layout_width(t, &all);
 }
 
 void table_print(const struct table *t, unsigned width)
@@ -258,7 +258,7 @@ void table_print(const struct table *t, unsigned width)
 	if (!t->error)
 		table_format(t, width, true, &out);
 	if (t->error || out.err)
-		fputs("gpuward: out of memory for a table\n", stderr);
+		fputs("gpuward: out of memory; the table is not shown\n", stderr);
 	else
 		fwrite(out.p, 1, out.len, stdout);
 	buf_done(&out);

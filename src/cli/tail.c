@@ -14,7 +14,7 @@ int tail_open(struct tail *t)
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -GW_E_IO;
-	/* Our end only: the command's is as a pipe always is. */
+	/* Only the reading end: the command expects a pipe that blocks. */
 	fcntl(fds[0], F_SETFL, O_NONBLOCK);
 	t->read_fd = fds[0];
 	t->write_fd = fds[1];
@@ -28,7 +28,7 @@ void tail_close(struct tail *t)
 	close(t->write_fd);
 }
 
-static void keep(struct tail *t, const char *text, size_t n)
+static void tail_append(struct tail *t, const char *text, size_t n)
 {
 	size_t over;
 
@@ -43,7 +43,7 @@ static void keep(struct tail *t, const char *text, size_t n)
 	t->fill += n;
 }
 
-/* At most what a full pipe holds, so that a command that never stops writing cannot keep us. */
+/* Reads at most one full pipe, so a command that never stops writing cannot block us. */
 void tail_drain(struct tail *t)
 {
 	char text[4096];
@@ -52,7 +52,7 @@ void tail_drain(struct tail *t)
 	for (unsigned i = 0; i < 16 && n > 0; i++) {
 		n = read(t->read_fd, text, sizeof(text));
 		if (n > 0)
-			keep(t, text, (size_t)n);
+			tail_append(t, text, (size_t)n);
 	}
 }
 

@@ -1,4 +1,5 @@
-/* tail: the last of what a command wrote to standard error, in a fixed amount of memory. */
+/* tail: keeps the end of what a command writes to standard error, in a fixed amount of
+ * memory. */
 #ifndef GW_CLI_TAIL_H
 #define GW_CLI_TAIL_H
 
@@ -8,22 +9,22 @@
 
 struct tail {
 	int write_fd; /* for the command */
-	int read_fd;  /* readable: call tail_drain() */
+	int read_fd;  /* call tail_drain() when it is readable */
 	char text[TAIL_BYTES];
 	size_t fill;
 };
 
-/* 0 or -GW_E_IO. */
+/* Returns 0 or -GW_E_IO. */
 int tail_open(struct tail *t);
 void tail_close(struct tail *t);
 
-/* Takes what has come; never waits. */
+/* Reads what the command has written so far; never blocks. */
 void tail_drain(struct tail *t);
 
-/* Forgets all that has come so far. */
+/* Discards everything up to now. */
 void tail_clear(struct tail *t);
 
-/* The last `lines` lines, each after "\n  ", without control characters; "" where there are
+/* Writes the last `lines` lines, each after "\n ", without control characters; "" if there are
  * none. */
 void tail_lines(struct tail *t, unsigned lines, char *out, size_t size);
 

@@ -3,7 +3,9 @@
 #include "base/utf8.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 static struct {
 	bool color, utf8, tty;
 	bool error;       /* the text is for standard error */
-	const char *mode; /* as term_init() was told        */
+	const char *mode; /* argument of term_init()      */
 } term;
 
 static FILE *out(void)
@@ -49,7 +51,7 @@ static bool want_color(const char *mode)
 	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
 
-/* By the variables alone: setlocale() would read 350 KB of tables to tell the same. */
+/* Reads the variables only: setlocale() would load 350 KB of tables for the same answer. */
 static bool want_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -126,6 +128,11 @@ const char *term_off(void)
 	return term.color ? "\033[0m" : "";
 }
 
+void term_print_simulated(FILE *f)
+{
+	fprintf(f, "%s SIMULATED %s these GPUs are not real\n", term_on(TERM_MARK), term_off());
+}
+
 static size_t shown_columns(const char *text)
 {
 	size_t columns = utf8_columns(text);
@@ -135,7 +142,8 @@ static size_t shown_columns(const char *text)
 	return columns;
 }
 
-/* Bytes and columns of the word at text, or of as much of it as `most` columns hold. */
+/* Returns the bytes and columns of the word at text, at most as much as fits into `most`
+ * columns. */
 static size_t next_word(const char *text, size_t most, size_t *ret_columns)
 {
 	size_t bytes = 0, columns = 0;
@@ -180,7 +188,7 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 		column += columns + (fresh ? 0 : 1);
 		fresh = false;
 		text += bytes;
-		if (*text && *text != ' ') { /* the rest of a word that no line holds */
+		if (*text && *text != ' ') { /* the rest of a word that is longer than a line */
 			fprintf(out(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
@@ -201,4 +209,164 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	snprintf(left, sizeof(left), "%s%s%s", *title ? term_on(TERM_BOLD) : "", title,
 		 *title ? term_off() : "");
 	term_wrap(left, indent, text, term_width());
+}
+
+static struct {
+	FILE *terminal; /* standard output while a frame is printed into memory */
+	char *text;
+	size_t size;
+} screen;
+
+static volatile sig_atomic_t screen_flag;
+
+static void on_screen_signal(int number)
+{
+	(void)number;
+	screen_flag = 1;
+}
+
+bool screen_ended(void)
+{
+	return screen_flag;
+}
+
+bool screen_begin(void)
+{
+	struct sigaction act = { .sa_handler = on_screen_signal };
+	const char *kind = getenv("TERM");
+
+	if (!isatty(STDOUT_FILENO) || !kind || strcmp(kind, "dumb") == 0)
+		return false;
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+	fputs("\033[?1049h\033[?25l", stdout);
+	return true;
+}
+
+static unsigned screen_height(void)
+{
+	struct winsize ws;
+
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_row > 2 ? ws.ws_row : 24;
+}
+
+void screen_frame_begin(void)
+{
+	free(screen.text);
+	screen.text = NULL;
+	screen.terminal = stdout;
+	stdout = open_memstream(&screen.text, &screen.size);
+	if (!stdout)
+		stdout = screen.terminal;
+}
+
+/* Draws from the top and clears each line to its end.  The last line counts the lines that do
+ * not fit. */
+static void screen_draw(const char *text, unsigned rows)
+{
+	unsigned lines = 0, shown = 0;
+
+	for (const char *p = text; (p = strchr(p, '\n')); p++)
+		lines++;
+	fputs("\033[H", stdout);
+	for (; *text && shown + 1 < rows; shown++) {
+		size_t n = strcspn(text, "\n");
+
+		printf("%.*s\033[K\n", (int)n, text);
+		text += n + (text[n] == '\n');
+	}
+	if (*text)
+		printf("... %u more lines; ", lines - shown);
+	printf("press Ctrl-C to quit\033[J");
+	fflush(stdout);
+}
+
+void screen_frame_end(void)
+{
+	if (stdout == screen.terminal)
+		return;
+	fclose(stdout);
+	stdout = screen.terminal;
+	if (screen.text)
+		screen_draw(screen.text, screen_height());
+}
+
+void screen_end(void)
+{
+	fputs("\033[?25h\033[?1049l", stdout);
+	if (screen.text)
+		fputs(screen.text, stdout);
+	free(screen.text);
+	screen.text = NULL;
+}
+
+#define LINE_BYTES 512
+
+bool progress_possible(bool quiet)
+{
+	const char *kind = getenv("TERM");
+
+	return !quiet && isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+}
+
+static unsigned progress_width(void)
+{
+	struct winsize ws;
+
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 10 ? ws.ws_col : 80;
+}
+
+void progress_show(const char *fmt, ...)
+{
+	char line[LINE_BYTES];
+	unsigned most = progress_width() - 1;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	if (strlen(line) > most) /* the text is ASCII */
+		line[most] = '\0';
+	fprintf(stderr, "\r%s\033[K", line);
+	fflush(stderr);
+}
+
+void progress_clear(void)
+{
+	fputs("\r\033[K", stderr);
+	fflush(stderr);
+}
+
+void progress_bar(char out[static 64], unsigned columns, double share)
+{
+	unsigned inner = (columns > 60 ? 60 : columns) - 2, full;
+
+	share = share < 0 ? 0 : share > 1 ? 1 : share;
+	full = (unsigned)(share * inner);
+	out[0] = '[';
+	memset(out + 1, '#', full);
+	memset(out + 1 + full, '.', inner - full);
+	out[1 + inner] = ']';
+	out[2 + inner] = '\0';
+}
+
+static volatile sig_atomic_t stop_flag;
+
+static void on_stop_signal(int number)
+{
+	(void)number;
+	stop_flag = 1;
+}
+
+void stop_catch(void)
+{
+	struct sigaction act = { .sa_handler = on_stop_signal, .sa_flags = (int)SA_RESETHAND };
+
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+}
+
+bool stop_requested(void)
+{
+	return stop_flag;
 }

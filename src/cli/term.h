@@ -1,40 +1,81 @@
-/* term: what the terminal can show: its width, colours, and text wrapped to fit. */
+/* term: output on a terminal: width, colours, wrapped text, a progress line, a screen that is
+ * redrawn, and the signals that end a command. */
 #ifndef GW_CLI_TERM_H
 #define GW_CLI_TERM_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BAD, TERM_MARK };
 
-/* Decides colour once: mode "auto", "always" or "never"; NO_COLOR, CLICOLOR_FORCE,
- * FORCE_COLOR, TERM=dumb and whether standard output is a terminal. */
+/* Decides whether to use colour: by mode ("auto", "always" or "never"), NO_COLOR,
+ * CLICOLOR_FORCE, FORCE_COLOR, TERM=dumb, and whether standard output is a terminal. */
 void term_init(const char *color_mode);
 
-/* From now on the text is for standard error (or for standard output again): where it goes, what
- * colours and how many columns it has. */
+/* Directs text to standard error, or back to standard output, and adapts colours and width. */
 void term_to_stderr(bool on);
 
-/* Columns of standard output (or error): of the terminal, else COLUMNS, else 80; 40 to 500. */
+/* Returns the columns of standard output (or error): from the terminal, else from COLUMNS, else
+ * 80.  The result is from 40 to 500. */
 unsigned term_width(void);
 
-/* The same for what need not be cut where a program reads it: without an end, unless COLUMNS says otherwise. */
+/* As term_width(), but unlimited if the output is not a terminal and COLUMNS is not set: a
+ * program that reads a table does not want it cut. */
 unsigned term_table_width(void);
 
 bool term_utf8(void);
 
-/* The text, or without UTF-8 what can be shown of it: "C" for "°C". */
+/* Returns the text, or its ASCII form if the terminal does not show UTF-8: "C" for "°C". */
 const char *term_plain(const char *text);
 
-/* Escape sequence that starts a style, and the one that ends it; "" without colour. */
+/* Return the escape sequence that starts a style, and the one that ends it; "" without
+ * colour. */
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
-/* Prints `left`, which may hold styles, then text wrapped into the columns from `indent` to
- * width.  A word that no line holds is broken on a terminal, and left whole for programs. */
+/* Prints `left`, which may contain styles, then text wrapped into the columns from `indent` to
+ * width.  A word that is longer than a line is broken on a terminal only. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
 
-/* The same as wide as the terminal, with a title in bold, or "". */
+/* Prints that the GPUs are simulated. */
+void term_print_simulated(FILE *out);
+
+/* As term_wrap() with the width of the terminal and a title in bold; "" is no title. */
 void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* A screen that is redrawn.  It uses the terminal's alternate screen, so the earlier content
+ * comes back afterwards, and shows as many lines as fit.  Ctrl-C and SIGTERM end it; the last
+ * frame is printed again.  screen_begin() returns false if standard output is not a suitable
+ * terminal. */
+bool screen_begin(void);
+
+/* What is printed between these two calls is one frame. */
+void screen_frame_begin(void);
+void screen_frame_end(void);
+
+bool screen_ended(void);
+
+void screen_end(void);
+
+/* A progress line on standard error, which is overwritten again and again.  progress_possible()
+ * returns false if standard error is not a terminal or `quiet` is set: then do not call
+ * progress_show(). */
+bool progress_possible(bool quiet);
+
+/* Replaces the progress line with this text, cut to the terminal's width. */
+void progress_show(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Removes the progress line, so that other text can be printed. */
+void progress_clear(void);
+
+/* Writes "[#####.....]" of `width` columns (at most 60) for a share from 0 to 1. */
+void progress_bar(char out[static 64], unsigned width, double share);
+
+/* Ctrl-C and SIGTERM for commands that run for a while: from now on they set a flag, and calls
+ * that wait return early (EINTR).  A second signal ends the program immediately. */
+void stop_catch(void);
+
+bool stop_requested(void);
 
 #endif

@@ -1,5 +1,6 @@
 #include "window_read.h"
 
+#include "measure/energy.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>
@@ -68,85 +69,70 @@ static unsigned word(const struct json_doc *o, const char *path, const char *(*n
 
 /* ---- the energy ---- */
 
-#define E(member) offsetof(struct gw_energy, member)
-static const struct field energy_fields[] = {
-	{ "energy_joules.low", NUMBER, E(joules.low) },
-	{ "energy_joules.best", NUMBER, E(joules.best) },
-	{ "energy_joules.high", NUMBER, E(joules.high) },
-	{ "energy_relative_joules.low", NUMBER, E(relative.low) },
-	{ "energy_relative_joules.best", NUMBER, E(relative.best) },
-	{ "energy_relative_joules.high", NUMBER, E(relative.high) },
-	{ "uncertainty_absolute_joules", NUMBER, E(u_absolute) },
-	{ "uncertainty_relative_joules", NUMBER, E(u_relative) },
-	{ "counter_joules", NUMBER, E(counter_joules) },
-	{ "samples_joules", NUMBER, E(samples_joules) },
-	{ "residual_ratio", NUMBER, E(residual_ratio) },
-	{ "anchor_ratio", NUMBER, E(anchor_ratio) },
-	{ "gap_joules", NUMBER, E(gap_joules) },
-	{ "energy_raw_joules", NUMBER, E(raw_joules) },
-	{ "power_watts.mean", NUMBER, E(power_mean) },
-	{ "power_watts.sd", NUMBER, E(power_sd) },
-	{ "power_watts.min", NUMBER, E(power_min) },
-	{ "power_watts.max", NUMBER, E(power_max) },
-	{ "power_watts.p5", NUMBER, E(power_p5) },
-	{ "power_watts.p50", NUMBER, E(power_p50) },
-	{ "power_watts.p95", NUMBER, E(power_p95) },
-	{ "samples.expected", COUNT, E(samples_expected) },
-	{ "samples.collected", COUNT, E(samples_collected) },
-	{ "samples.missed", COUNT, E(samples_missed) },
-	{ "samples.longest_gap_seconds", NUMBER, E(longest_gap_seconds) },
-	{ "samples.coverage_ratio", NUMBER, E(coverage_ratio) },
-	{ "samples.spacing_seconds", NUMBER, E(sample_spacing_seconds) },
-	{ "ticks.expected", COUNT, E(ticks_expected) },
-	{ "ticks.collected", COUNT, E(ticks_collected) },
-	{ "ticks.missed", COUNT, E(ticks_missed) },
-	{ "throttle.joules", NUMBER, E(throttle_joules) },
-	{ "temperature_celsius.begin", NUMBER, E(temperature_begin) },
-	{ "temperature_celsius.end", NUMBER, E(temperature_end) },
-	{ "temperature_celsius.max", NUMBER, E(temperature_max) },
-	{ "clock_sm_mean_hertz", NUMBER, E(clock_sm_mean) },
-	{ "utilization_mean_ratio", NUMBER, E(utilization_mean) },
-	{ "memory_used_max_bytes", NUMBER, E(memory_used_max) },
-	{ "load_period_seconds", NUMBER, E(load_period_seconds) },
-};
-
-static void read_codes(const struct json_doc *o, struct gw_energy *e)
+static uint64_t read_codes(const struct json_doc *o, const char *path)
 {
-	for (size_t i = 0; i < json_doc_count(o, "codes"); i++) {
-		const char *key = json_doc_string(json_doc_at(o, "codes", i), "");
+	uint64_t codes = 0;
+
+	for (size_t i = 0; i < json_doc_count(o, path); i++) {
+		const char *key = json_doc_string(json_doc_at(o, path, i), "");
 
 		for (unsigned c = 0; key && c < GW_CODES; c++)
 			if (strcmp(gw_code_info(c)->key, key) == 0)
-				e->codes |= UINT64_C(1) << c;
+				codes |= UINT64_C(1) << c;
+	}
+	return codes;
+}
+
+static double below(const struct json_doc *o, const char *path, const char *key)
+{
+	char whole[96];
+
+	snprintf(whole, sizeof(whole), "%s.%s", path, key);
+	return number(o, whole);
+}
+
+/* One value per word of a list; '*' in the path stands for the word. */
+static void read_list(const struct json_doc *o, const struct gw_energy_field *f, double *v)
+{
+	const char *star = strchr(f->key, '*');
+	char path[96];
+
+	for (unsigned i = 0; i < f->count; i++) {
+		snprintf(path, sizeof(path), "%.*s%s%s", (int)(star - f->key), f->key,
+			 f->name(i), star + 1);
+		v[i] = number(o, path);
 	}
 }
 
-/* Figures of which there is one for each of a list of names. */
-static void read_lists(const struct json_doc *o, struct gw_energy *e)
+static void read_field(const struct json_doc *o, const struct gw_energy_field *f, void *at)
 {
-	const char *source = json_doc_string(o, "throttle.source");
-	char path[64];
-
-	for (unsigned i = 0; i < GW_U_COUNT; i++) {
-		snprintf(path, sizeof(path), "budget_joules.%s", gw_budget_name(i));
-		e->budget[i] = number(o, path);
+	switch (f->kind) {
+	case GW_FIELD_INDEX: *(unsigned *)at = (unsigned)fmin(count(o, f->key), 1e9); break;
+	case GW_FIELD_FLAG: *(int *)at = json_doc_true(o, f->key); break;
+	case GW_FIELD_TIME:
+	case GW_FIELD_COUNT: *(uint64_t *)at = (uint64_t)count(o, f->key); break;
+	case GW_FIELD_CODES: *(uint64_t *)at = read_codes(o, f->key); break;
+	case GW_FIELD_NUMBER: *(double *)at = number(o, f->key); break;
+	case GW_FIELD_INTERVAL:
+		*(struct gw_interval *)at =
+			(struct gw_interval){ below(o, f->key, "low"), below(o, f->key, "best"),
+					      below(o, f->key, "high") };
+		break;
+	case GW_FIELD_WORD:
+		*(unsigned *)at = word(o, f->key, f->name, f->count, f->missing);
+		break;
+	case GW_FIELD_LIST: read_list(o, f, at); break;
 	}
-	for (unsigned i = 0; i < GW_THROTTLES; i++) {
-		snprintf(path, sizeof(path), "throttle.%s_seconds", gw_throttle_name(i));
-		e->throttle_seconds[i] = number(o, path);
-	}
-	e->throttle_sampled = source && strcmp(source, "sampled") == 0;
 }
 
 static void read_energy(const struct json_doc *o, struct gw_energy *e)
 {
-	fill(o, energy_fields, LENGTH(energy_fields), e);
-	e->validity = word(o, "validity", gw_validity_name, GW_NO_RESULT + 1, GW_NO_RESULT);
-	e->meter = word(o, "meter", gw_meter_kind_name, GW_METER_SAMPLES + 1, GW_METER_NONE);
-	e->rung = word(o, "rung", gw_rung_name, GW_RUNG_NONE + 1, GW_RUNG_NONE);
-	e->verdict = word(o, "verdict", gw_verdict_name, GW_VERDICT_SYSFS + 1, GW_VERDICT_NONE);
-	read_codes(o, e);
-	read_lists(o, e);
+	const struct gw_energy_field *f;
+
+	energy_unknown(e);
+	for (unsigned i = 0; (f = gw_energy_field(i)); i++)
+		if (*f->key)
+			read_field(o, f, (char *)e + f->offset);
 }
 
 /* ---- the sensor ---- */
@@ -252,7 +238,7 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 
 #define P(member) offsetof(struct attribute_row, member)
 static const struct field process_fields[] = {
-	{ "start_ticks", COUNT, P(start_ticks) },
+	{ "start_ticks", COUNT, P(id.start_ticks) },
 	{ "joules", NUMBER, P(joules) },
 };
 
@@ -277,7 +263,7 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 		read_nobody(o, a);
 	} else if (a->count < ATTRIBUTE_ROWS) {
 		fill(o, process_fields, LENGTH(process_fields), r);
-		r->pid = (int64_t)count(o, "pid");
+		r->id.pid = (int64_t)count(o, "pid");
 		text(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
 			      ATTRIBUTE_EQUAL_SPLIT);

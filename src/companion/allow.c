@@ -14,15 +14,13 @@
 #include <unistd.h>
 
 #define FILE_MAX 65536
-#define UID_MOST (UINT32_MAX - 1) /* the last number is nobody's */
+#define UID_LAST (UINT32_MAX - 1) /* the last uid is invalid */
 #define BLANKS   " \t"
 #define NO_SUCH  (-2)
 
 static const char *const kinds[] = { "client", "unit", "checkpoint", "signal" };
 
-/* ---- lines */
-
-/* NO_SUCH where it is no number of a user. */
+/* NO_SUCH if it is not a valid uid. */
 static int64_t uid_number(const char *text)
 {
 	char *end;
@@ -32,10 +30,11 @@ static int64_t uid_number(const char *text)
 		return NO_SUCH;
 	errno = 0;
 	v = strtoul(text, &end, 10);
-	return errno || *end || v > UID_MOST ? NO_SUCH : (int64_t)v;
+	return errno || *end || v > UID_LAST ? NO_SUCH : (int64_t)v;
 }
 
-/* From /etc/passwd alone: other ways to know users would load libraries into a program of root's. */
+/* Reads only /etc/passwd: other user databases would load libraries into a program that runs as
+ * root. */
 static int64_t uid_of(const char *name)
 {
 	size_t n = strlen(name);
@@ -57,7 +56,7 @@ static int64_t uid_of(const char *name)
 	return found;
 }
 
-static bool keep(char out[static 256], const char *value)
+static bool copy_path(char out[static 256], const char *value)
 {
 	size_t n = strlen(value);
 
@@ -67,8 +66,8 @@ static bool keep(char out[static 256], const char *value)
 	return true;
 }
 
-/* One slash between names and none at the end: "//" and "/./" are the root as well, where everybody is. */
-static bool keep_group(char out[static 256], const char *value)
+/* Normalises a path: "//" and "/./" are the root, too, which contains every process. */
+static bool copy_cgroup(char out[static 256], const char *value)
 {
 	size_t n = 0;
 
@@ -77,7 +76,7 @@ static bool keep_group(char out[static 256], const char *value)
 	while (*(value += strspn(value, "/"))) {
 		size_t part = strcspn(value, "/");
 
-		if (strncmp(value, "..", part) == 0) /* "." too */
+		if (strncmp(value, "..", part) == 0) /* also "." */
 			return false;
 		out[n++] = '/';
 		memcpy(out + n, value, part);
@@ -91,13 +90,13 @@ static bool keep_group(char out[static 256], const char *value)
 static const char *read_key(struct allow_rule *r, const char *word)
 {
 	if (strncmp(word, "exe=", 4) == 0)
-		return keep(r->exe, word + 4) ? NULL : "exe= wants a whole path";
+		return copy_path(r->exe, word + 4) ? NULL : "exe= needs an absolute path";
 	if (strncmp(word, "cgroup=", 7) == 0)
-		return keep_group(r->cgroup, word + 7)
+		return copy_cgroup(r->cgroup, word + 7)
 			       ? NULL
-			       : "cgroup= wants a path that begins with /, and more than /";
+			       : "cgroup= needs an absolute path below /";
 	if (strncmp(word, "uid=", 4) != 0)
-		return "a process is told by exe=, cgroup= and uid=";
+		return "select a process with exe=, cgroup= and uid=";
 	r->uid = uid_of(word + 4);
 	return r->uid == NO_SUCH ? "there is no such user" : NULL;
 }
@@ -108,7 +107,7 @@ static const char *read_words(struct allow_rule *r, char *rest)
 	const char *why = NULL;
 
 	if (!word)
-		return "something is missing behind the first word";
+		return "a value is missing after the first word";
 	if (r->kind == ALLOW_CHECKPOINT || r->kind == ALLOW_SIGNAL) {
 		for (; word && !why; word = strtok_r(NULL, BLANKS, &rest))
 			why = read_key(r, word);
@@ -116,7 +115,7 @@ static const char *read_words(struct allow_rule *r, char *rest)
 	}
 	more = strtok_r(NULL, BLANKS, &rest);
 	if (more)
-		return "there is more than one word behind the first";
+		return "there is more than one word after the first";
 	if (r->kind == ALLOW_UNIT && !wire_is_unit(word))
 		return "this is not the name of a unit";
 	if (r->kind == ALLOW_UNIT)
@@ -158,7 +157,7 @@ int allow_read(struct allow *ret, const char *path, char *text, char *message, s
 
 		if (!why)
 			continue;
-		snprintf(message, size, "%s:%u: %s; nothing is allowed until it is mended",
+		snprintf(message, size, "%s:%u: %s; nothing is allowed until this is fixed",
 			 path, number, why);
 		ret->rules = 0;
 		return -GW_E_PARSE;
@@ -166,16 +165,14 @@ int allow_read(struct allow *ret, const char *path, char *text, char *message, s
 	return 0;
 }
 
-/* ---- the file */
-
 static const char *refuse_file(int fd)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		return "is no plain file";
+		return "is not a regular file";
 	if (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
-		return "can be written by others than root: chown root, chmod go-w";
+		return "is writable by other users than root: chown root, chmod go-w";
 	return st.st_size >= FILE_MAX ? "is too large" : NULL;
 }
 
@@ -183,7 +180,7 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	const char *why = fd < 0 ? strerror(errno) : refuse_file(fd);
-	static char text[FILE_MAX]; /* one request a process */
+	static char text[FILE_MAX]; /* one request per process */
 	ssize_t n = -1;
 
 	ret->path = path;
@@ -201,8 +198,6 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 	return -GW_E_PERM;
 }
 
-/* ---- asking */
-
 int allow_client(const struct allow *a, uid_t uid, char *message, size_t size)
 {
 	for (unsigned i = 0; i < a->rules; i++)
@@ -211,7 +206,7 @@ int allow_client(const struct allow *a, uid_t uid, char *message, size_t size)
 	if (uid == 0)
 		return 0;
 	snprintf(message, size,
-		 "user %u is not served; the line that allows it in %s: client %u", uid,
+		 "user %u is not allowed; to allow it, add this line to %s: client %u", uid,
 		 a->path, uid);
 	return -GW_E_PERM;
 }
@@ -221,12 +216,12 @@ int allow_unit(const struct allow *a, const char *unit, char *message, size_t si
 	for (unsigned i = 0; i < a->rules; i++)
 		if (a->rule[i].kind == ALLOW_UNIT && strcmp(a->rule[i].name, unit) == 0)
 			return 0;
-	snprintf(message, size, "%s may not be touched; the line that allows it in %s: unit %s",
+	snprintf(message, size, "%s is not allowed; to allow it, add this line to %s: unit %s",
 		 unit, a->path, unit);
 	return -GW_E_PERM;
 }
 
-static bool fits(const struct allow_rule *r, const struct proc *p)
+static bool rule_matches(const struct allow_rule *r, const struct proc *p)
 {
 	return (!r->exe[0] || strcmp(r->exe, p->exe) == 0) &&
 	       (!r->cgroup[0] || (p->cgroup[0] && proc_in_cgroup(p->cgroup, r->cgroup))) &&
@@ -239,11 +234,11 @@ int allow_process(const struct allow *a, enum allow_kind kind, const struct proc
 	bool grouped = p->cgroup[0] == '/' && p->cgroup[1];
 
 	for (unsigned i = 0; i < a->rules; i++)
-		if (a->rule[i].kind == kind && fits(&a->rule[i], p))
+		if (a->rule[i].kind == kind && rule_matches(&a->rule[i], p))
 			return 0;
 	snprintf(message, size,
 		 "process %" PRId64
-		 " (%s) may not be touched; the line that allows it in %s: %s %s%s",
+		 " (%s) is not allowed; to allow it, add this line to %s: %s %s%s",
 		 p->pid, p->name, a->path, kinds[kind],
 		 grouped ? "cgroup=" : "exe=", grouped ? p->cgroup : p->exe);
 	return -GW_E_PERM;

@@ -1,12 +1,13 @@
-/* allow: what the companion may do, and for whom: the lines of one file that only root can write.
+/* allow: what the companion may do, and for which users: the lines of one file that only root can
+ * write.
  *
- *	client gpuward                                     a user's name or number
- *	unit ollama.service                                may be stopped and started
- *	checkpoint cgroup=/system.slice/llama.service      may be put away and brought back
- *	signal exe=/usr/bin/worker uid=1000                may be signalled
+ *     client gpuward                                   a user's name or number
+ *     unit ollama.service                              may be stopped and started
+ *     checkpoint cgroup=/system.slice/llama.service    may be checkpointed and restored
+ *     signal exe=/usr/bin/worker uid=1000              may be signalled
  *
- * All that a line of a process says must be so; a control group holds those below it.  What no line allows
- * is refused, and so is everything while a line cannot be understood. */
+ * A process must match all fields of a line; a control group includes those below it. What no line
+ * allows is refused, and so is everything while a line is invalid. */
 #ifndef GW_COMPANION_ALLOW_H
 #define GW_COMPANION_ALLOW_H
 
@@ -33,13 +34,13 @@ struct allow {
 	unsigned rules;
 };
 
-/* Of a file.  0, or a negative gw_error with a sentence: it is not there, others than root can write it,
- * or a line cannot be understood. */
+/* Reads a file. Returns 0, or a negative gw_error with a sentence: it is missing, another user
+ * than root can write it, or a line is invalid. */
 int allow_load(struct allow *ret, const char *path, char *message, size_t size);
-/* Of a text, which is changed; path is for sentences. */
+/* Reads a text, which is changed; path is for messages. */
 int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size);
 
-/* 0, or -GW_E_PERM with a sentence that has the line to add. */
+/* Returns 0, or -GW_E_PERM with a sentence that contains the line to add. */
 int allow_client(const struct allow *a, uid_t uid, char *message, size_t size);
 int allow_unit(const struct allow *a, const char *unit, char *message, size_t size);
 int allow_process(const struct allow *a, enum allow_kind kind, const struct proc *p,

@@ -1,8 +1,9 @@
-/* gpuward-companion: does for the guard what needs privileges, and nothing else.
+/* gpuward-companion: does what the guard needs privileges for, and nothing else.
  *
- * Accepts, looks at who asks, and gives each connection a process of its own, at most CHILDREN at a time:
- * what hangs in the driver holds up nobody else, and what is under way outlives us.  Started by systemd
- * for a connection it ends when nobody has asked for a while. */
+ * It accepts connections, checks the uid of the client, and serves each connection in its own
+ * process, at most CHILDREN at a time: a request that hangs in the driver delays no other, and
+ * a running request survives us. Started by systemd for a connection, it ends after a while
+ * without requests. */
 #include "allow.h"
 #include "serve.h"
 
@@ -29,12 +30,12 @@
 #define BACKLOG    64
 #define READ_MS    2000
 #define IDLE_MS    30000
-#define FIRST_FD   3 /* of those that systemd hands over */
+#define FIRST_FD   3 /* first descriptor from systemd */
 #define EXIT_USAGE 2
 
 struct companion {
 	struct serve_options options;
-	const char *socket; /* NULL: systemd's */
+	const char *socket; /* NULL: systemd's socket */
 	int listen_fd, signal_fd;
 	unsigned children;
 	bool stopping;
@@ -42,20 +43,18 @@ struct companion {
 
 static const char usage[] =
 	"Usage: gpuward-companion [--file FILE] [--socket PATH] [--systemctl PATH]\n"
-	"Does for gpuward's guard what needs privileges: see gpuward-companion(8).\n"
+	"Does what gpuward's guard needs privileges for: see gpuward-companion(8).\n"
 	"  --file FILE        what is allowed (/etc/gpuward/companion.conf)\n"
-	"  --socket PATH      where to listen; else the socket that systemd hands over\n"
+	"  --socket PATH      where to listen; default: the socket passed by systemd\n"
 	"  --systemctl PATH   the program that stops and starts units (/usr/bin/systemctl)\n"
 	"  --version, --help\n";
 
-/* ---- one connection */
-
-static void in_child(struct companion *c, int fd, uid_t uid)
+static void serve_in_child(struct companion *c, int fd, uid_t uid)
 {
 	static const int ignored[] = { SIGTERM, SIGINT, SIGHUP, SIGPIPE };
 	sigset_t none;
 
-	/* What has begun is brought to its end. */
+	/* A request that has started is completed. */
 	for (unsigned i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
 		signal(ignored[i], SIG_IGN);
 	sigemptyset(&none);
@@ -66,7 +65,7 @@ static void in_child(struct companion *c, int fd, uid_t uid)
 	_exit(EXIT_SUCCESS);
 }
 
-/* 0, or -GW_E_PERM: it is not served. */
+/* Returns 0, or -GW_E_PERM: the client is not allowed. */
 static int check_peer(const struct companion *c, int fd, uid_t *ret_uid, char *why, size_t size)
 {
 	static struct allow a;
@@ -76,7 +75,7 @@ static int check_peer(const struct companion *c, int fd, uid_t *ret_uid, char *w
 
 	*ret_uid = (uid_t)-1;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0) {
-		snprintf(why, size, "nobody knows who asks");
+		snprintf(why, size, "the user of the client is unknown");
 		return -GW_E_PERM;
 	}
 	*ret_uid = peer.uid;
@@ -84,7 +83,7 @@ static int check_peer(const struct companion *c, int fd, uid_t *ret_uid, char *w
 	return rc ? rc : allow_client(&a, peer.uid, why, size);
 }
 
-static void take_connection(struct companion *c)
+static void accept_connection(struct companion *c)
 {
 	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC), rc;
 	char why[400];
@@ -96,17 +95,15 @@ static void take_connection(struct companion *c)
 	rc = check_peer(c, fd, &uid, why, sizeof(why));
 	pid = rc ? 0 : fork();
 	if (!rc && pid == 0)
-		in_child(c, fd, uid);
+		serve_in_child(c, fd, uid);
 	if (rc || pid < 0)
 		serve_refuse(fd, uid, rc ? rc : -GW_E_STATE,
-			     rc ? why : "no process can be made");
+			     rc ? why : "a process could not be started");
 	c->children += pid > 0;
 	close(fd);
 }
 
-/* ---- all of them */
-
-static void take_signals(struct companion *c)
+static void handle_signals(struct companion *c)
 {
 	struct signalfd_siginfo info;
 
@@ -117,7 +114,7 @@ static void take_signals(struct companion *c)
 		c->children--;
 }
 
-static int run(struct companion *c)
+static int companion_run(struct companion *c)
 {
 	while (!c->stopping || c->children > 0) {
 		bool open = !c->stopping && c->children < CHILDREN;
@@ -127,18 +124,16 @@ static int run(struct companion *c)
 		int n = poll(p, 2, may_leave ? IDLE_MS : -1);
 
 		if (n == 0)
-			break; /* systemd listens on */
+			break; /* systemd keeps listening */
 		if (p[0].revents)
-			take_signals(c);
+			handle_signals(c);
 		if (p[1].revents)
-			take_connection(c);
+			accept_connection(c);
 	}
 	return EXIT_SUCCESS;
 }
 
-/* ---- beginning */
-
-static int fail(const char *what, const char *why)
+static int companion_fail(const char *what, const char *why)
 {
 	fprintf(stderr, "gpuward-companion: %s: %s\n", what, why);
 	return EXIT_FAILURE;
@@ -165,8 +160,8 @@ static int listen_at(const char *path)
 	return -1;
 }
 
-/* The one socket that systemd hands over (sd_listen_fds(3)). */
-static int listen_handed(void)
+/* The socket from systemd (sd_listen_fds(3)). */
+static int listen_systemd(void)
 {
 	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
 
@@ -178,7 +173,7 @@ static int listen_handed(void)
 	return FIRST_FD;
 }
 
-static int watch_signals(void)
+static int open_signals(void)
 {
 	sigset_t set;
 
@@ -191,20 +186,21 @@ static int watch_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int begin(struct companion *c)
+static int companion_start(struct companion *c)
 {
-	c->listen_fd = c->socket ? listen_at(c->socket) : listen_handed();
+	c->listen_fd = c->socket ? listen_at(c->socket) : listen_systemd();
 	if (c->listen_fd < 0)
-		return fail(c->socket ? c->socket : "no socket was handed over; see --socket",
-			    strerror(errno));
-	c->signal_fd = watch_signals();
+		return companion_fail(c->socket ? c->socket
+						: "systemd passed no socket; see --socket",
+				      strerror(errno));
+	c->signal_fd = open_signals();
 	c->options.busy_fd = memfd_create("busy", MFD_CLOEXEC);
 	if (c->signal_fd < 0 || c->options.busy_fd < 0)
-		return fail("cannot begin", strerror(errno));
-	/* Nothing that we start may be told things by who started us. */
+		return companion_fail("cannot start", strerror(errno));
+	/* Programs that we start must not be influenced by the environment of our caller. */
 	clearenv();
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
-	return run(c);
+	return companion_run(c);
 }
 
 int main(int argc, char **argv)
@@ -233,5 +229,5 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return EXIT_USAGE;
 	}
-	return begin(&c);
+	return companion_start(&c);
 }

@@ -31,20 +31,18 @@ struct serving {
 	int pidfd[WIRE_TARGETS]; /* of request.target[] */
 };
 
-/* ---- words */
-
-/* The log first: who has an answer finds it there. */
-static void say(int fd, uid_t uid, const char *what, const struct wire_reply *r)
+/* Writes the log line before the reply, so that a client with a reply finds it there. */
+static void send_reply(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
 	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
 	int length;
 
-	/* Names of processes are their own to choose: the log keeps to one line. */
+	/* Processes choose their own names: keep the log on one line. */
 	utf8_clean(words, sizeof(words), r->words);
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	/* A log that is gone, or a client that is, keeps the other from nothing. */
+	/* If the log or the client is gone, the other still gets its text. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
 	send(fd, text, wire_reply_write(r, text), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -54,17 +52,15 @@ void serve_refuse(int fd, uid_t uid, int rc, const char *why)
 	struct wire_reply r = { .rc = rc };
 
 	snprintf(r.words, sizeof(r.words), "%s", why);
-	say(fd, uid, "request", &r);
+	send_reply(fd, uid, "request", &r);
 }
-
-/* ---- the request */
 
 static uint64_t in_ms(unsigned ms)
 {
 	return clock_mono_ns(clock_real()) + ms * NS_PER_MS;
 }
 
-/* Until a newline came, no more fits, or the time is over; how much came. */
+/* Reads until a newline, a full buffer or the timeout; returns the number of bytes. */
 static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 {
 	uint64_t now, until = in_ms(ms);
@@ -85,7 +81,7 @@ static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 	return n;
 }
 
-/* 1: who only looked whether we are there, or said nothing in time. */
+/* Returns 1 if the client only checked that we exist, or sent nothing in time. */
 static int read_request(struct serving *s)
 {
 	char text[WIRE_SIZE];
@@ -95,8 +91,7 @@ static int read_request(struct serving *s)
 	if (n == 0)
 		return 1;
 	if (n < WIRE_SIZE && !memchr(text, '\n', n))
-		snprintf(s->reply.words, sizeof(s->reply.words),
-			 "the request did not arrive whole");
+		snprintf(s->reply.words, sizeof(s->reply.words), "the request is incomplete");
 	else if (wire_read(text, n, &s->request, &why) == 0)
 		return 0;
 	else
@@ -104,9 +99,7 @@ static int read_request(struct serving *s)
 	return -GW_E_ARG;
 }
 
-/* ---- who is meant */
-
-static int refuse(struct serving *s, int rc, int64_t pid, const char *why)
+static int refuse_process(struct serving *s, int rc, int64_t pid, const char *why)
 {
 	snprintf(s->reply.words, sizeof(s->reply.words), "process %" PRId64 " %s", pid, why);
 	return rc;
@@ -119,8 +112,8 @@ static bool has_ended(int pidfd)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* One request at a time works on a process; the lock ends with us, however we end. */
-static bool claim(const struct serving *s, int64_t pid)
+/* Only one request at a time may work on a process; the lock ends with our process. */
+static bool lock_process(const struct serving *s, int64_t pid)
 {
 	struct flock l = {
 		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)pid, .l_len = 1
@@ -133,46 +126,49 @@ static int refuse_thread(struct serving *s, int64_t pid, int64_t process)
 {
 	char why[80];
 
-	snprintf(why, sizeof(why), "is a thread of process %" PRId64 ": name that", process);
-	return refuse(s, -GW_E_ARG, pid, why);
+	snprintf(why, sizeof(why), "is a thread of process %" PRId64 ": use that pid", process);
+	return refuse_process(s, -GW_E_ARG, pid, why);
 }
 
-/* The pidfd is opened first and asked last: all that was read between is of one process, which lives.
- * -GW_E_NOENT: it does not, or its number is another's. */
-static int hold(struct serving *s, unsigned i, enum allow_kind kind)
+/* The pidfd is opened first and checked last: everything read in between belongs to one running
+ * process. -GW_E_NOENT: it has ended, or its pid was reused. */
+static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 {
-	const struct checkpoint_target *t = &s->request.target[i];
+	const struct proc_id *t = &s->request.target[i];
 	struct proc p;
 	int rc;
 
 	if (t->pid <= 1 || t->pid == getpid() || t->pid == getppid())
-		return refuse(s, -GW_E_PERM, t->pid, "is never touched");
+		return refuse_process(s, -GW_E_PERM, t->pid, "is never touched");
 	s->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
 	if (s->pidfd[i] < 0 && errno == ENOSYS)
-		return refuse(s, -GW_E_NOSUPPORT, t->pid,
-			      "cannot be held by a pidfd, which Linux has since 5.3");
+		return refuse_process(
+			s, -GW_E_NOSUPPORT, t->pid,
+			"cannot be opened as a pidfd: this needs Linux 5.3 or newer");
 	if (proc_read(&s->root, t->pid, &p) != 0)
-		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
+		return refuse_process(s, -GW_E_NOENT, t->pid, "has ended");
 	if (p.pid != t->pid)
 		return refuse_thread(s, t->pid, p.pid);
 	if (s->pidfd[i] < 0)
-		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
+		return refuse_process(s, -GW_E_NOENT, t->pid, "has ended");
 	if (p.kernel)
-		return refuse(s, -GW_E_PERM, t->pid, "is the kernel's, and never touched");
+		return refuse_process(s, -GW_E_PERM, t->pid,
+				      "is a kernel thread, which is never touched");
 	if (p.start_ticks != t->start_ticks)
-		return refuse(s, -GW_E_NOENT, t->pid, "is another one now");
+		return refuse_process(s, -GW_E_NOENT, t->pid, "is now another process");
 	rc = allow_process(&s->allow, kind, &p, s->reply.words, sizeof(s->reply.words));
 	if (rc)
 		return rc;
 	if (has_ended(s->pidfd[i]))
-		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
-	if (kind == ALLOW_CHECKPOINT && !claim(s, t->pid))
-		return refuse(s, -GW_E_STATE, t->pid, "is being worked on for another request");
+		return refuse_process(s, -GW_E_NOENT, t->pid, "has ended");
+	if (kind == ALLOW_CHECKPOINT && !lock_process(s, t->pid))
+		return refuse_process(s, -GW_E_STATE, t->pid, "is in use by another request");
 	return 0;
 }
 
-/* Takes those out who have ended or are others by now.  0, or who may not be touched. */
-static int hold_living(struct serving *s, enum allow_kind kind)
+/* Drops targets that have ended or whose pid was reused. Returns 0, or the error for one that
+ * is not allowed. */
+static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;
 	unsigned kept = 0;
@@ -180,7 +176,7 @@ static int hold_living(struct serving *s, enum allow_kind kind)
 	char words[WIRE_WORDS] = "";
 
 	for (unsigned i = 0; i < r->targets; i++) {
-		rc = hold(s, i, kind);
+		rc = hold_target(s, i, kind);
 		if (rc && rc != -GW_E_NOENT && !first) {
 			first = rc;
 			memcpy(words, s->reply.words, sizeof(words));
@@ -195,22 +191,21 @@ static int hold_living(struct serving *s, enum allow_kind kind)
 	return first;
 }
 
-/* From here on it is done, whoever listens.  Who has hung up before has waited too long, and goes by what
- * is now: nothing is done for them.  0, or -GW_E_TIMEOUT. */
-static int take_up(struct serving *s)
+/* From here on the request is carried out, whether or not the client waits. A client that has
+ * already closed the connection has given up, so nothing is done. Returns 0 or -GW_E_TIMEOUT.
+ */
+static int confirm_start(struct serving *s)
 {
 	struct pollfd p = { .fd = s->fd };
 
 	if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) {
 		snprintf(s->reply.words, sizeof(s->reply.words),
-			 "nobody waits for it any more: not begun");
+			 "the client closed the connection: nothing was done");
 		return -GW_E_TIMEOUT;
 	}
 	send(s->fd, WIRE_TAKEN, strlen(WIRE_TAKEN), MSG_NOSIGNAL | MSG_DONTWAIT);
 	return 0;
 }
-
-/* ---- the four verbs */
 
 static int do_checkpoint(struct serving *s)
 {
@@ -218,23 +213,23 @@ static int do_checkpoint(struct serving *s)
 	int rc = 0;
 
 	for (unsigned i = 0; i < r->targets && !rc; i++)
-		rc = hold(s, i, ALLOW_CHECKPOINT);
+		rc = hold_target(s, i, ALLOW_CHECKPOINT);
 	if (rc)
 		return rc == -GW_E_NOENT ? -GW_E_STATE : rc;
-	rc = take_up(s);
+	rc = confirm_start(s);
 	if (rc)
 		return rc;
 	s->reply.count = r->targets;
-	return checkpoint_put_away(&s->root, r->target, r->targets, in_ms(r->timeout_ms),
-				   s->reply.words, sizeof(s->reply.words));
+	return checkpoint_create(&s->root, r->target, r->targets, in_ms(r->timeout_ms),
+				 s->reply.words, sizeof(s->reply.words));
 }
 
-/* Those who may be brought back are, even if another may not. */
+/* Restores the allowed processes even if another one is not allowed. */
 static int do_restore(struct serving *s)
 {
 	struct wire_request *r = &s->request;
 	char words[WIRE_WORDS] = "";
-	int held = hold_living(s, ALLOW_CHECKPOINT), rc = take_up(s);
+	int held = hold_running_targets(s, ALLOW_CHECKPOINT), rc = confirm_start(s);
 
 	if (rc || r->targets == 0)
 		return rc ? rc : held;
@@ -248,16 +243,17 @@ static int do_restore(struct serving *s)
 static int do_signal(struct serving *s)
 {
 	struct wire_request *r = &s->request;
-	int rc = hold_living(s, ALLOW_SIGNAL);
+	int rc = hold_running_targets(s, ALLOW_SIGNAL);
 
-	rc = rc ? rc : take_up(s);
+	rc = rc ? rc : confirm_start(s);
 	for (unsigned i = 0; i < r->targets && !rc; i++) {
 		if (syscall(SYS_pidfd_send_signal, s->pidfd[i], (int)r->signal, NULL, 0) == 0)
 			s->reply.count++;
 		else if (errno != ESRCH)
-			rc = refuse(s, errno == EPERM ? -GW_E_PERM : -GW_E_IO, r->target[i].pid,
-				    errno == EPERM ? "cannot be signalled: it needs CAP_KILL"
-						   : "cannot be signalled");
+			rc = refuse_process(
+				s, errno == EPERM ? -GW_E_PERM : -GW_E_IO, r->target[i].pid,
+				errno == EPERM ? "cannot be signalled: it needs CAP_KILL"
+					       : "cannot be signalled");
 	}
 	return rc;
 }
@@ -272,7 +268,7 @@ static int do_unit(struct serving *s)
 	char out[64];
 	int rc = allow_unit(&s->allow, r->unit, s->reply.words, sizeof(s->reply.words));
 
-	rc = rc ? rc : take_up(s);
+	rc = rc ? rc : confirm_start(s);
 	if (rc)
 		return rc;
 	rc = child_run(argv, in_ms(r->timeout_ms), out, sizeof(out));
@@ -298,7 +294,7 @@ static int (*const verbs[])(struct serving *s) = {
 };
 
 /* "signal 15 of 812 and 2 more", "stop ollama.service": for the log. */
-static void describe(const struct wire_request *r, char *out, size_t size)
+static void describe_request(const struct wire_request *r, char *out, size_t size)
 {
 	int n;
 
@@ -316,7 +312,7 @@ static void describe(const struct wire_request *r, char *out, size_t size)
 
 void serve(int fd, uid_t uid, const struct serve_options *o)
 {
-	static struct serving s; /* one request a process */
+	static struct serving s; /* one request per process */
 	char what[WIRE_UNIT + 32] = "request";
 	int rc;
 
@@ -326,11 +322,11 @@ void serve(int fd, uid_t uid, const struct serve_options *o)
 	if (rc == 1)
 		return;
 	if (!rc) {
-		describe(&s.request, what, sizeof(what));
+		describe_request(&s.request, what, sizeof(what));
 		rc = allow_load(&s.allow, o->file, s.reply.words, sizeof(s.reply.words));
 	}
 	rc = rc ? rc : root_open(&s.root, NULL);
 	rc = rc ? rc : verbs[s.request.verb](&s);
 	s.reply.rc = rc;
-	say(fd, uid, what, &s.reply);
+	send_reply(fd, uid, what, &s.reply);
 }

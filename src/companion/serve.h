@@ -1,24 +1,25 @@
-/* serve: one request of the companion, from the first byte to the last.
+/* serve: handles one request of the companion, from the first byte to the last.
  *
- * Who is meant is checked here, whatever the guard has checked before: each process is held by a pidfd, has
- * the start time that the request names, is allowed by a line of the file, and has not ended since. */
+ * It checks every target itself, whatever the guard has checked: a process is held by a pidfd,
+ * has the start time in the request, is allowed by a line of the file, and has not ended since.
+ */
 #ifndef GW_COMPANION_SERVE_H
 #define GW_COMPANION_SERVE_H
 
 #include <sys/types.h>
 
 struct serve_options {
-	const char *file;      /* what is allowed */
+	const char *file;      /* the rules */
 	const char *systemctl; /* path of the program */
-	unsigned read_ms;      /* for a request to arrive */
-	int busy_fd;           /* a file whose byte N is locked while process N is worked on */
+	unsigned read_ms;      /* timeout of a request */
+	int busy_fd;           /* byte N is locked while a request works on process N */
 };
 
-/* Reads, acts and answers on the connection, and writes a line to standard error.  What has begun goes on
- * when the other side hangs up. */
+/* Reads, acts and replies on the connection, and writes a line to standard error. A request
+ * that has started continues when the client closes the connection. */
 void serve(int fd, uid_t uid, const struct serve_options *o);
 
-/* Answers "no" with a sentence and writes it to standard error. */
+/* Replies with a refusal and writes it to standard error. */
 void serve_refuse(int fd, uid_t uid, int rc, const char *why);
 
 #endif

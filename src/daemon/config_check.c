@@ -2,7 +2,7 @@
  * origins. */
 #include "config_read.h"
 
-#include "base/secret.h"
+#include "base/file.h"
 
 #include <gpuward.h>
 

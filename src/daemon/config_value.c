@@ -4,7 +4,6 @@
 #include "base/number.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "base/unit.h"
 
 #include <math.h>
 #include <stdarg.h>

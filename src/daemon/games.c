@@ -1,6 +1,6 @@
 #include "games.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/buf.h"
 #include "base/clock.h"

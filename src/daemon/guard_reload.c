@@ -44,15 +44,15 @@ static const char *how_to_resume(int kind)
 		enum policy_trait trait;
 		const char *text;
 	} ways[] = {
-		{ KIND_WHOLE, "run gpuward guard recover to resume it" },
+		{ KIND_ATOMIC, "run gpuward guard recover to resume it" },
 		{ KIND_UNIT, "start its unit to resume it" },
 		{ KIND_CONTAINER, "start its container to resume it" },
 		{ KIND_COMMANDS, "run its resume_command to resume it" },
 		{ KIND_SIGNALS, "send its resume_signal to resume it" },
-		{ KIND_SLEEPS,
+		{ KIND_NEEDS_WAKE,
 		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
 		  "/resume_memory_occupation, then /continue_generation) or restart it" },
-		{ KIND_WAKES, "it loads again on the next request" },
+		{ KIND_LOADS_ON_REQUEST, "it loads again on the next request" },
 	};
 
 	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
@@ -78,7 +78,7 @@ static bool may_be_evicted(const struct root *root, const struct guard_record *r
 {
 	if (more->past)
 		return false;
-	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_STOPS_PROCESS))
 		return true;
 	for (unsigned i = 0; i < r->roots; i++)
 		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)
@@ -119,7 +119,7 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 
 	for (unsigned i = 0; i < old->workers; i++) {
 		if (find_worker(&g->next->policy, old->worker[i].name) >= 0 ||
-		    guard_record_of(g->guard, i, &l->record[l->count]) != 0)
+		    guard_worker_record(g->guard, i, &l->record[l->count]) != 0)
 			continue;
 		l->kind[l->count++] = old->worker[i].kind;
 	}
@@ -322,7 +322,7 @@ void guard_reload_try(struct guard_service *g)
 		release_retired(g);
 	if (!g->next || g->writing)
 		return;
-	if (!action_idle(g->action) || guard_acting(g->guard))
+	if (!action_idle(g->action) || guard_orders_underway(g->guard))
 		log_waiting(g);
 	else
 		swap_settings(g);

@@ -56,7 +56,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 			fmax(g->view.counts.decide_seconds_max, seconds);
 	}
 	*ret_utilisation = guard_wants_utilisation(g->guard);
-	return guard_next_look(g->guard, now);
+	return guard_next_scene_ns(g->guard, now);
 }
 
 static void outcomes_ready(void *arg, int fd, uint32_t events)
@@ -253,7 +253,7 @@ static void observe_last(struct guard_service *g)
 static void log_unfinished(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
-		if (guard_ending(g->guard, i))
+		if (guard_unsettled(g->guard, i))
 			guard_service_log(g, "warning",
 					  "worker %s: the service stops before an order "
 					  "finished: the worker may stay evicted or refuse "
@@ -269,7 +269,7 @@ static void restore(struct guard_service *g)
 
 	guard_service_stop(g);
 	guard_service_pump(g);
-	while (guard_returning(g->guard) && guarding_time_ns(g) < until) {
+	while (guard_unsettled_count(g->guard) && guarding_time_ns(g) < until) {
 		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
 		guard_service_written(g, guarding_time_ns(g));
 		while (action_next_outcome(g->action, &o)) {

@@ -4,7 +4,7 @@
 #include "guard_service_parts.h"
 
 #include "device/nvml_abi.h"
-#include "guard/mps.h"
+#include "guard/classify.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +116,7 @@ static void update_facts(struct guard_service *g, const struct view *v)
 	}
 	verdicts = guard_verdicts(g->guard, &scene);
 	if (g->view.scene && scene)
-		f.mps = mps_serves_worker(scene, verdicts);
+		f.mps = classify_mps_serves_worker(scene, verdicts);
 	action_set_facts(g->action, &f);
 }
 

@@ -24,7 +24,7 @@ static void count_key(char *out, size_t size, const char *worker, unsigned cell)
 {
 	char name[48];
 
-	tally_cell_name(cell, name, sizeof(name));
+	counters_cell_name(cell, name, sizeof(name));
 	snprintf(out, size, "guard%s%s/%s", worker ? "/" : "-all", worker ? worker : "", name);
 }
 
@@ -32,7 +32,7 @@ static void counts_load(uint64_t *cell, struct store *s, const char *worker)
 {
 	char key[192];
 
-	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
 		count_key(key, sizeof(key), worker, c);
 		cell[c] = (uint64_t)store_count_now(s, key);
 	}
@@ -42,7 +42,7 @@ static void counts_save(const uint64_t *cell, struct store *s, const char *worke
 {
 	char key[192];
 
-	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
 		if (!cell[c])
 			continue;
 		count_key(key, sizeof(key), worker, c);
@@ -56,9 +56,9 @@ static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 }
 
 /* A store of an earlier version has no sums; use at least the sum of the current workers. */
-static void sum_up(struct tally *t)
+static void sum_up(struct guard_counters *t)
 {
-	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
 		uint64_t sum = 0;
 
 		for (unsigned i = 0; i < t->workers; i++)
@@ -68,13 +68,14 @@ static void sum_up(struct tally *t)
 	}
 }
 
-void guard_counts_load(struct tally *t, struct store *s, const struct policy *p)
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p)
 {
-	tally_fit(t, p);
+	counters_fit(t, p);
 	counts_load(t->all, s, NULL);
 	for (unsigned i = 0; i < p->workers; i++) {
 		const char *name = p->worker[i].name;
-		struct tally_worker *w = tally_find(t, name) ? NULL : tally_worker(t, name);
+		struct counters_worker *w =
+			counters_find(t, name) ? NULL : counters_worker(t, name);
 
 		if (w)
 			counts_load(w->cell, s, name);
@@ -82,7 +83,7 @@ void guard_counts_load(struct tally *t, struct store *s, const struct policy *p)
 	sum_up(t);
 }
 
-void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid)
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid)
 {
 	char key[160];
 
@@ -90,34 +91,35 @@ void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid)
 		if (strcmp(t->xid[i].uuid, uuid) == 0)
 			return;
 	for (unsigned n = 0; n < XID_MOST; n++) {
-		struct tally_xid *x;
+		struct counters_xid *x;
 		uint64_t count;
 
 		xid_key(key, sizeof(key), uuid, n);
 		count = (uint64_t)store_count(s, key);
-		x = count ? tally_xid(t, uuid, n) : NULL;
+		x = count ? counters_xid(t, uuid, n) : NULL;
 		if (x)
 			x->count = count;
 	}
 }
 
-void guard_counts_add(struct tally *t, struct store *s, const char *worker,
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d)
 {
-	const struct tally_worker *w = tally_add(t, worker, d);
+	const struct counters_worker *w = counters_add(t, worker, d);
 
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
 }
 
-void guard_counts_add_xid(struct tally *t, struct store *s, const char *uuid, unsigned xid)
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid)
 {
-	const struct tally_xid *x;
+	const struct counters_xid *x;
 	char key[160];
 
 	guard_counts_load_xids(t, s, uuid);
-	x = tally_xid(t, uuid, xid < XID_MOST ? xid : XID_UNKNOWN_NUMBER);
+	x = counters_xid(t, uuid, xid < XID_MOST ? xid : XID_UNKNOWN_NUMBER);
 	if (!x)
 		return;
 	xid_key(key, sizeof(key), uuid, x->xid);
@@ -182,9 +184,9 @@ static void guard_line(struct guard_line *ret, const struct guard_decision *d,
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->astray   ? "warning"
-									     : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0    ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->unreachable ? "warning"
+										: "info";
 }
 
 /* The slot for the next decision; readers between ticks see it too. */
@@ -287,7 +289,7 @@ static void retry_unsaved(struct guard_service *g)
 			continue;
 		if (i >= g->settings->policy.workers)
 			g->unsaved &= ~(UINT32_C(1) << i);
-		else if (guard_record_of(g->guard, i, &r) == 0)
+		else if (guard_worker_record(g->guard, i, &r) == 0)
 			save_record(g, i, &r);
 	}
 }
@@ -313,7 +315,7 @@ static void save_learnt(struct guard_service *g)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
 			continue;
-		if (guard_record_of(g->guard, i, &r) == 0)
+		if (guard_worker_record(g->guard, i, &r) == 0)
 			save_record(g, i, &r);
 		g->learnt |= UINT32_C(1) << i;
 	}
@@ -517,8 +519,8 @@ static void add_former(const struct guard_record *r, unsigned worker,
 {
 	for (unsigned i = 0; i < r->roots && ret->count < SCENE_BUILDER_FORMERS; i++) {
 		ret->of[ret->count].worker = worker;
-		ret->of[ret->count].pid = r->root[i].pid;
-		ret->of[ret->count++].start_ticks = r->root[i].start_ticks;
+		ret->of[ret->count++].id =
+			(struct proc_id){ r->root[i].pid, r->root[i].start_ticks };
 	}
 }
 

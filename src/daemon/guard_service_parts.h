@@ -14,7 +14,7 @@
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
 #include "guard_inputs.h"
-#include "guard_record.h"
+#include "journal_record.h"
 #include "guard_service.h"
 #include "scene_thread.h"
 
@@ -67,8 +67,8 @@ struct guard_service {
 		/* set of workers with orders that continue when their notes are stored */
 		learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided;   /* total */
-	struct tally tally; /* including earlier runs */
+	uint64_t decided;            /* total */
+	struct guard_counters tally; /* including earlier runs */
 	struct guard_operations operations;
 
 	/* Health and capacity. */
@@ -146,14 +146,15 @@ void guard_service_give_notes(struct guard_service *g, const struct guard_servic
 
 /* The counters of the guard in the store, so that they continue after a restart. */
 /* Loads the sums and the counts of the policy's workers; call again after a reload. */
-void guard_counts_load(struct tally *t, struct store *s, const struct policy *p);
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
 /* Loads the Xid counts of a GPU; only the first call per GPU reads the store. */
-void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid);
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
 
 /* Counts and stores. */
-void guard_counts_add(struct tally *t, struct store *s, const char *worker,
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d);
-void guard_counts_add_xid(struct tally *t, struct store *s, const char *uuid, unsigned xid);
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid);
 
 /* guard_recorder.c: all input of the guard goes through here; no other file can change it. */
 int guard_recorder_new(struct guard_service *g,
@@ -161,18 +162,18 @@ int guard_recorder_new(struct guard_service *g,
 void guard_recorder_free(struct guard_service *g);
 /* Opens the file of g->settings, or keeps it if it is the same. */
 void guard_service_record_open(struct guard_service *g);
-/* As guard_swap(); call it before g->settings changes. */
+/* As guard_change_policy(); call it before g->settings changes. */
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r);
 void guard_service_observe(struct guard_service *g, const struct scene *s);
 void guard_service_outcome(struct guard_service *g, const struct guard_outcome *o);
 void guard_service_stop(struct guard_service *g);
 void guard_service_for(struct guard_service *g, int64_t uid);
-int guard_service_operation(struct guard_service *g, int worker, enum guard_ask what,
+int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size);
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id);
-int guard_service_reserve_again(struct guard_service *g, const struct guard_room *room);
+int guard_service_reserve_again(struct guard_service *g, const struct guard_reservation *room);
 void guard_service_release(struct guard_service *g, uint64_t id);
 void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_reason r,
 			  bool on, const char *why, uint64_t now);

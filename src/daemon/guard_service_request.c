@@ -19,7 +19,7 @@ static uint64_t audit(struct guard_service *g, const char *who, const char *what
 }
 
 /* The request was accepted; the client can follow the operation. */
-static void begin_operation(struct guard_service *g, unsigned worker, enum guard_ask what,
+static void begin_operation(struct guard_service *g, unsigned worker, enum guard_request what,
 			    const char *who)
 {
 	const char *name = g->settings->policy.worker[worker].name;
@@ -61,7 +61,7 @@ static void store_request(struct guard_service *g, char *message, size_t size)
 			 "the request is not on disk yet; it is lost if the machine stops now");
 }
 
-static int op_request(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
+static int op_request(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		      const struct guard_asker *by, char *message, size_t size)
 {
 	struct guard_service *g = engine;
@@ -126,7 +126,7 @@ static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	struct guard_service *g = engine;
 
-	return guard_reserved(g->guard, id, message, size);
+	return guard_reservation_ready(g->guard, id, message, size);
 }
 
 static void op_release(void *engine, uint64_t id)

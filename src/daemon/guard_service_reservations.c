@@ -6,7 +6,7 @@
  * a worker does not resume into reserved memory. */
 #include "guard_service_parts.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/clock.h"
 #include "device/proc.h"
@@ -47,8 +47,8 @@ static struct owner *free_owner_slot(struct guard_service *g)
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++) {
 		struct owner *o = &g->owner[i];
 
-		if (o->id &&
-		    guard_reserved(g->guard, o->id, ignored, sizeof(ignored)) == -GW_E_NOENT)
+		if (o->id && guard_reservation_ready(g->guard, o->id, ignored,
+						     sizeof(ignored)) == -GW_E_NOENT)
 			forget_owner(o);
 		if (!o->id)
 			return o;
@@ -79,9 +79,10 @@ static void reservation_key(uint64_t id, char out[static 24])
 	snprintf(out, 24, "%llu", (unsigned long long)id);
 }
 
-static bool find_reservation(const struct guard_service *g, uint64_t id, struct guard_room *ret)
+static bool find_reservation(const struct guard_service *g, uint64_t id,
+			     struct guard_reservation *ret)
 {
-	for (unsigned i = 0; guard_room(g->guard, i, ret); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, ret); i++)
 		if (id && ret->id == id)
 			return true;
 	return false;
@@ -133,7 +134,7 @@ static void remove_reservation(struct guard_service *g, uint64_t *id)
 
 void guard_service_rooms_tick(struct guard_service *g)
 {
-	struct guard_room room;
+	struct guard_reservation room;
 
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
 		if (g->room[i] && !find_reservation(g, g->room[i], &room))

@@ -117,17 +117,17 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	}
 	if (meter_start(r->ctx,
 			&(struct meter_config){ .options = &o,
-						.about = metering_begin_device,
-						.listen = metering_feed,
+						.on_setup = metering_begin_device,
+						.on_event = metering_feed,
 						.arg = m,
-						.anchored = true },
+						.service = true },
 			&m->meter) != 0) {
 		metering_free(m);
 		return NULL;
 	}
 	/* The service does not flag other processes as strangers, because it cannot know the
 	 * measured program; all processes descend from pid 1. */
-	meter_own(m->meter, 1);
+	meter_set_own_process(m->meter, 1);
 	return m;
 }
 
@@ -206,17 +206,17 @@ static void do_request(struct reader *r, enum reader_request what)
 {
 	switch (what) {
 	case READER_LET_GO:
-		r->ask_error = gw_let_go(r->ctx);
+		r->ask_error = gw_ctx_release(r->ctx);
 		r->let_go = r->let_go || r->ask_error == 0;
 		r->asks++;
 		break;
 	case READER_RESUME:
-		r->ask_error = gw_resume(r->ctx);
+		r->ask_error = gw_ctx_reopen(r->ctx);
 		r->let_go = r->let_go && r->ask_error != 0;
 		r->asks++;
 		break;
 	case READER_CAME:
-	case READER_GONE: context_moved(r->ctx, what == READER_GONE); break;
+	case READER_GONE: context_driver_changed(r->ctx, what == READER_GONE); break;
 	case READER_RETIRED:
 		if (r->retiring)
 			metering_free(r->metering);

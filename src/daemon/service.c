@@ -463,7 +463,7 @@ static int open_engine(struct service *s)
 	struct guard_settings guard;
 	struct gw_options g = {
 		.size = sizeof(g),
-		.flags = GW_ALLOW_EXEC | o->open_flags,
+		.flags = GW_OPEN_EXEC | o->open_flags,
 		.backend = o->backend ? o->backend
 			   : c->device_enable_nvml || strcmp(c->device_backend, "auto") != 0
 				   ? c->device_backend

@@ -1,7 +1,8 @@
-/* amdgpu: AMD GPUs by the files of their kernel driver.
+/* amdgpu: AMD GPUs, through the files of their kernel driver.
  *
- * Never read here: pcie_bw, which sleeps a second inside the read; gpu_metrics, whose layout
- * changes with its version.  On an APU power is that of the whole package, CPU included. */
+ * Two files are never read: pcie_bw, because the read sleeps for a second, and gpu_metrics,
+ * because its layout changes with its version. On an APU, power is that of the whole package,
+ * CPU included. */
 #include "drm.h"
 
 static const struct drm_row rows[] = {
@@ -63,7 +64,7 @@ static const struct drm_text texts[] = {
 	{ 0 },
 };
 
-/* Only boards sold for servers say their own name; these are the usual others. */
+/* Only server boards report their own name; these are the common other ones. */
 static const struct drm_name names[] = {
 	{ 0x67df, "AMD Radeon RX 470/480/570/580/590" },
 	{ 0x687f, "AMD Radeon RX Vega" },
@@ -88,7 +89,7 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-static void derive(struct device *d, unsigned tiers)
+static void derive_amd(struct device *d, unsigned tiers)
 {
 	struct report *r = &d->r;
 
@@ -115,27 +116,18 @@ static const struct drm_vendor amd = {
 	.text = texts,
 	.name = names,
 	.unique_id = "unique_id",
-	.derive = derive,
+	.derive = derive_amd,
 };
 
 _Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
-	       "a channel for each row");
-
-static bool present(struct backend *b)
-{
-	return drm_present(b, &amd);
-}
-
-static int open_amd(struct backend *b)
-{
-	return drm_open(b, &amd);
-}
+	       "one channel per row");
 
 const struct backend_ops backend_amdgpu = {
 	.name = "amdgpu",
 	.vendor = GW_VENDOR_AMD,
-	.present = present,
-	.open = open_amd,
+	.tables = &amd,
+	.present = drm_present,
+	.open = drm_open,
 	.close = drm_close,
 	.read = drm_read,
 	.processes = drm_processes,

@@ -134,13 +134,13 @@ bool pci_normalise(const char *text, char out[static 16])
 	int end = 0;
 
 	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4) {
-		domain = 0; /* as lspci prints it */
+		domain = 0; /* the short form of lspci */
 		if (sscanf(text, "%2x:%2x.%1x%n", &bus, &device, &function, &end) != 3)
 			return false;
 	}
 	if (text[end])
 		return false;
-	/* Domains above 16 bits exist (VMD); sysfs then prints as many digits as it needs. */
+	/* Domains above 16 bits exist (VMD); sysfs prints as many digits as needed. */
 	snprintf(out, 16, "%04x:%02x:%02x.%x", domain & 0xFFFFFFu, bus & 0xFFu, device & 0x1Fu,
 		 function & 7u);
 	return true;

@@ -1,8 +1,8 @@
-/* backend: the seam between the ways to reach a GPU and everything above.
+/* backend: the interface between the ways to reach a GPU and everything above.
  *
- * A backend is one row of the table in backend.c.  It finds its GPUs, keeps its handles, reads
- * figures and lists processes; it never logs, never exits, and gives reasons instead of
- * zeros.  Adding a vendor is one file and one row. */
+ * A backend is one row of the table in backend.c. It finds its GPUs, keeps its handles, reads
+ * values and lists processes. It never logs, never exits, and reports reasons instead of zeros.
+ * A new vendor is one file and one row. */
 #ifndef GW_DEVICE_BACKEND_H
 #define GW_DEVICE_BACKEND_H
 
@@ -14,14 +14,14 @@
 
 struct call_cost_table;
 
-struct backend_env { /* what every backend of a context is given; outlives them */
+struct backend_env { /* shared by all backends of a context; outlives them */
 	const struct clock *clock;
 	const struct root *root;
-	const char *nvml_library;     /* NULL: search */
-	unsigned flags;               /* enum gw_flag */
-	uint64_t deadline_ns;         /* as of gw_options; 0: none */
-	bool parting;                 /* the process ends: a driver may be left to the kernel */
-	struct call_cost_table *cost; /* where calls are counted (call_cost.h); NULL: nowhere */
+	const char *nvml_library; /* NULL: search */
+	unsigned flags;           /* enum gw_open_flag */
+	uint64_t deadline_ns;     /* as in gw_options; 0: none */
+	bool process_ends; /* the process ends: the kernel may clean up after the driver */
+	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
 };
 
 /* One process on one device as the driver lists it. */
@@ -31,96 +31,99 @@ struct usage {
 	int gpu_instance; /* -1: none */
 	uint64_t memory_bytes;
 	enum gw_absence memory_why;
-	char name[32]; /* of a simulated process, which /proc does not know; else "" */
+	char name[32]; /* name of a simulated process, which /proc does not know; else "" */
 };
 
 struct usage_list {
 	struct usage *p;
 	unsigned count, cap;
-	bool partial; /* the driver keeps some of those who compute to itself */
+	bool partial; /* the driver hides some of the compute processes */
 };
 
-/* Adds a row, or joins it to the row of the same pid and instance (types are united, memory
- * is the larger of the two: the driver tells the same bytes in several lists).  0 or
- * -GW_E_NOMEM. */
+/* Adds a row, or merges it into the row with the same pid and instance: types are united, and
+ * memory is the larger value, because the driver lists the same bytes several times. Returns 0
+ * or -GW_E_NOMEM. */
 int usage_add(struct usage_list *l, const struct usage *u);
 void usage_done(struct usage_list *l);
 
-/* One reading of the driver's own power ring. */
+/* One entry of the driver's power ring buffer. */
 struct power_sample {
-	uint64_t wall_us; /* the driver's stamp, on the wall clock */
+	uint64_t wall_us; /* the driver's timestamp, on the wall clock */
 	double power_w;
 };
 
 /* How busy one process kept a device. */
 struct process_use {
-	int64_t pid;      /* as the driver names it, perhaps one that nobody lists     */
-	uint64_t wall_us; /* stamp of its newest sample                                */
+	int64_t pid;      /* as the driver reports it; may be in no process list */
+	uint64_t wall_us; /* timestamp of its newest sample */
 	double sm_ratio, memory_ratio;
 };
 
 struct device_event {
-	struct device *device; /* NULL: the driver as a whole              */
+	struct device *device; /* NULL: the whole driver */
 	uint64_t type;         /* one bit of enum abi_event, for NVML      */
-	uint64_t data;         /* the XID, for that type                   */
+	uint64_t data;         /* the Xid number, for Xid events */
 	int gpu_instance;      /* -1: none                                 */
 };
 
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
+	const void *tables; /* constants of the backend, for code that several share */
 
-	/* A quick look, on the caller's thread, whether open is worth its while: nothing is opened,
-	 * started or woken.  False: no, and the cause is set.  NULL: always worth it. */
+	/* Checks quickly, on the caller's thread, whether open() is worth calling. Opens,
+	 * starts and wakes nothing. Returns false, with the cause set, if not. NULL: always
+	 * call open(). */
 	bool (*present)(struct backend *b);
 
-	/* Looks for its GPUs and opens them: a slot for each through backend_slot(), in the driver's
-	 * order, with UUID and PCI id; name and memory too, or else d->fresh.  Where it cannot, or finds none, sets the cause with
-	 * backend_fail() and returns 0.  Only -GW_E_NOMEM is an error.  May be called again after
-	 * close: slots whose UUID is found again keep their place. */
+	/* Finds its GPUs and opens them: backend_slot() for each, in the driver's order, with
+	 * UUID and PCI id; also name and memory, or else d->fresh. If it fails or finds none,
+	 * it sets the cause with backend_fail() and returns 0; the only error is -GW_E_NOMEM.
+	 * May be called again after close: a GPU with a known UUID keeps its slot. */
 	int (*open)(struct backend *b);
 
 	/* Closes every handle and frees every priv; the slots stay.  Safe after a failed open. */
 	void (*close)(struct backend *b);
 
-	/* Reads the tiers into d->r, stamps them, sets the state.  Never blocks but in the driver.
-	 * When the driver as a whole went away it sets b->reopen. */
+	/* Reads the tiers into d->r, records the time and sets the state. Blocks only in the
+	 * driver. Sets b->reopen if the whole driver went away. */
 	void (*read)(struct device *d, unsigned tiers);
 
-	/* Appends who is on d.  GW_HAVE, or why the list cannot be had.  *ret_error is 0 or
-	 * -GW_E_NOMEM. */
+	/* Appends the processes on d. Returns GW_HAVE, or why there is no list. *ret_error is 0
+	 * or -GW_E_NOMEM. */
 	enum gw_absence (*processes)(struct device *d, struct usage_list *l, int *ret_error);
 
-	/* The rest is optional (NULL: the backend cannot). */
+	/* The functions below are optional (NULL: not supported). */
 
-	/* Reads memory (total, reserved, used, free) into d->r and nothing else: for whoever asks ten
-	 * times a second.  Only while d->r.state is OK; NULL: it comes with the FAST tier. */
+	/* Reads only memory (total, reserved, used, free) into d->r, for callers that ask ten
+	 * times per second. Call it only while d->r.state is OK. NULL: memory comes with the
+	 * FAST tier. */
 	void (*memory)(struct device *d);
 
-	/* Drains the driver's power ring: readings newer than since_us, oldest first, at most cap.
-	 * Where a program prints them, the first call starts it and finds nothing yet.  Never waits
-	 * for a reading; only while that program does not work it runs one for each round.
-	 * Returns how many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
+	/* Reads the driver's power ring buffer: entries newer than since_us, oldest first, at
+	 * most cap. If a program prints them, the first call starts it and returns no entry.
+	 * Never waits for an entry, except that a program that fails is run once per call.
+	 * Returns the number, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
-	/* Mean utilisation per process since since_us (driver stamps, wall-clock microseconds):
-	 * fills at most cap rows, one per pid, stamped with its newest sample; values over 100 %,
-	 * stale stamps and repeated rows are dropped.  The mean is over the samples that name the
-	 * process: the driver tells nothing of samples in which it did nothing.  A number that two
-	 * processes had within the time is one row.  since_us 0 brings old history; after a step
-	 * back of the wall clock nothing is newer than what was seen.  Returns how many, or
+	/* Mean utilisation per process since since_us (driver timestamps, wall-clock
+	 * microseconds). Fills at most cap rows, one per pid, with the time of its newest
+	 * sample. Drops values over 100 %, old timestamps and repeated rows. The mean covers
+	 * only samples that name the process: the driver reports no sample in which it was
+	 * idle. Two processes that had the same pid share a row. since_us 0 returns old
+	 * history; after the wall clock steps back nothing is newer. Returns the number, or
 	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events, for event_watch.c alone, which holds the backend open meanwhile (context.h) and closes
-	 * the set before the backend is closed.  has_events: does the library have the calls?  It
-	 * makes none.  open, an empty set: 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.
-	 * add, by whoever has the use of d: 1 it is listened to, 0 it cannot be now,
-	 * -GW_E_STATE it was lost and is back: the set must be opened anew.  wait blocks in the
-	 * driver: 1 and *ret, 0 when the time passed (perhaps early), -GW_E_LOST when the driver or a GPU of the
-	 * set went away: close it. */
+	/* Events; used only by event_watch.c, which holds the backend open meanwhile
+	 * (context.h) and closes the set before the backend closes. has_events: does the
+	 * library have the calls? It makes none. open: an empty set; 0, -GW_E_NOSUPPORT,
+	 * -GW_E_LOST or -GW_E_NOMEM. add, by the user of d: 1 if events of d arrive, 0 if not
+	 * possible now, -GW_E_STATE if d was lost and is back, so the set must be opened again.
+	 * wait blocks in the driver: 1 and *ret, 0 at the timeout (perhaps early), -GW_E_LOST
+	 * if the driver or a GPU went away: close the set. */
 	bool (*has_events)(const struct backend *b);
 	int (*events_open)(struct backend *b, void **ret_events);
 	int (*events_add)(struct device *d, void *events);
@@ -128,58 +131,60 @@ struct backend_ops {
 			   struct device_event *ret);
 	void (*events_close)(struct backend *b, void *events);
 
-	/* Settings, for manage.c alone: it has checked the value.  Whether the call exists; what is
-	 * set now (NAN where the driver does not tell); sets it, value NULL: as the driver itself
-	 * would.  0, or -GW_E_NOSUPPORT, -GW_E_PERM, -GW_E_ARG, -GW_E_STATE, -GW_E_TIMEOUT, -GW_E_LOST,
-	 * -GW_E_IO with what the driver said in said ("nvmlDevice...: NO_PERMISSION"). */
+	/* Settings; used only by manage.c, which has checked the value. can_set: does the call
+	 * exist? get: the current value, NAN if the driver does not report it. set: value NULL
+	 * restores the driver's default. Both return 0, or -GW_E_NOSUPPORT, -GW_E_PERM,
+	 * -GW_E_ARG, -GW_E_STATE, -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer
+	 * in detail ("nvmlDevice...: NO_PERMISSION"). */
 	bool (*can_set)(struct device *d, enum manage_what what);
-	int (*get)(struct device *d, enum manage_what what, double ret[2], char *said,
+	int (*get)(struct device *d, enum manage_what what, double ret[2], char *detail,
 		   size_t size);
-	int (*set)(struct device *d, enum manage_what what, const double value[2], char *said,
+	int (*set)(struct device *d, enum manage_what what, const double value[2], char *detail,
 		   size_t size);
 };
 
 struct backend {
 	const struct backend_ops *ops;
 	const struct backend_env *env;
-	struct device **slot; /* in order of first sight; a slot never goes away */
+	struct device **slot; /* in order of discovery; a slot is never removed */
 	unsigned count, cap;
-	enum gw_cause cause; /* NONE when it has devices */
+	enum gw_cause cause; /* NONE if it has devices */
 	char message[400];
 	char library_path[256];
 	char driver_version[80], nvml_version[80], cuda_version[16];
 	char missing[1024];    /* optional symbols that the library lacks */
-	atomic_bool simulated; /* nothing of it is real; told even while open is stuck */
+	atomic_bool simulated; /* set even while open hangs */
 	bool open;
-	unsigned opened;            /* times it was opened; whoever holds a device may look */
-	atomic_bool reopen;         /* the driver went away under us */
-	_Atomic(const char *) call; /* the vendor call of open or close under way */
-	uint64_t began_ns;          /* when it was made; of the thread that makes it */
+	unsigned opened;    /* how often it was opened; the user of a device may read it */
+	atomic_bool reopen; /* the driver went away */
+	_Atomic(const char *) call; /* the running vendor call of open or close */
+	uint64_t began_ns;          /* start of that call; only the calling thread uses it */
 	void *priv;
 };
 
-/* The rows, in the order of preference; ends with NULL. */
+/* The rows in order of preference, ended by NULL. */
 #define BACKENDS_MAX 4
 extern const struct backend_ops *const backend_table[BACKENDS_MAX + 1];
 
-/* Slot of the device with this uuid (or, where either does not know it, this PCI id), or NULL. */
+/* The device with this uuid or, if either side has none, with this PCI id; or NULL. */
 struct device *backend_find(const struct backend *b, const char *uuid, const char *pci);
 
-/* Slot of the device with this uuid (or, where uuid is NULL, this PCI id), made where there is
- * none.  NULL: no memory. */
+/* The same with this uuid or, if uuid is NULL, this PCI id; created if missing. NULL: out of
+ * memory. */
 struct device *backend_slot(struct backend *b, const char *uuid, const char *pci);
 
-/* Sets the cause and its message: the cause's sentence, with ": detail" where fmt is not NULL. */
+/* Sets the cause and its message: the sentence of the cause, followed by ": detail" if fmt is
+ * not NULL. */
 void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Frees the slots and what they hold; ops->close() has been called. */
+/* Frees the slots; ops->close() was called before. */
 void backend_done(struct backend *b);
 
 extern const struct backend_ops backend_nvml, backend_nvsmi, backend_amdgpu, backend_intel;
 
-/* PCI ids: "00000000:01:00.0", "0000:01:00.0" or "01:00.0", any case, to "0000:01:00.0".  false: no
- * id. */
+/* Converts "00000000:01:00.0", "0000:01:00.0" or "01:00.0", in any case, to "0000:01:00.0".
+ * Returns false if text is not a PCI id. */
 bool pci_normalise(const char *text, char out[static 16]);
 
 #endif

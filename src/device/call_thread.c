@@ -17,17 +17,17 @@ struct call_thread {
 	void (*fn)(void *arg); /* NULL: idle */
 	void *arg;
 	bool quit;
-	bool orphan; /* its owner left: it frees itself */
+	bool orphan; /* its owner is gone: it frees itself */
 };
 
-static void dispose(struct call_thread *l)
+static void call_thread_dispose(struct call_thread *l)
 {
 	pthread_cond_destroy(&l->change);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }
 
-static void *run(void *ctx)
+static void *call_thread_main(void *ctx)
 {
 	struct call_thread *l = ctx;
 
@@ -41,14 +41,14 @@ static void *run(void *ctx)
 		l->fn(l->arg);
 		pthread_mutex_lock(&l->lock);
 		l->fn = NULL;
-		/* Not with the lock: who is woken wants it. */
+		/* Without the lock, because the thread that wakes up needs it. */
 		pthread_mutex_unlock(&l->lock);
 		pthread_cond_broadcast(&l->change);
 		pthread_mutex_lock(&l->lock);
 	}
 	pthread_mutex_unlock(&l->lock);
 	if (l->orphan)
-		dispose(l);
+		call_thread_dispose(l);
 	return NULL;
 }
 
@@ -64,8 +64,8 @@ struct call_thread *call_thread_new(void)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&l->change, &attr);
 	pthread_condattr_destroy(&attr);
-	if (thread_start(&l->thread, STACK_BYTES, run, l) != 0) {
-		dispose(l);
+	if (thread_start(&l->thread, STACK_BYTES, call_thread_main, l) != 0) {
+		call_thread_dispose(l);
 		return NULL;
 	}
 	return l;
@@ -111,13 +111,14 @@ bool call_thread_free(struct call_thread *l)
 	l->quit = true;
 	if (!idle) {
 		l->orphan = true;
-		pthread_detach(l->thread); /* before the lock goes: then it may be gone */
+		pthread_detach(
+			l->thread); /* before the unlock, after which it may have ended */
 	}
 	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);
 	if (!idle)
 		return false;
 	pthread_join(l->thread, NULL);
-	dispose(l);
+	call_thread_dispose(l);
 	return true;
 }

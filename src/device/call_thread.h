@@ -1,8 +1,8 @@
-/* lane: a thread that runs one thing at a time for someone who will not wait for ever.
+/* call_thread: runs one call at a time for a caller that does not wait forever.
  *
- * A vendor's call can hang, unkillably.  Whoever runs it on a lane gets its result or, when
- * the time is up, the knowledge that it is still under way; the lane then stays busy and takes
- * nothing more until the call returns.  There is never a second thread for the same thing. */
+ * A vendor's call can hang and cannot be killed. The caller gets the result or, at the
+ * deadline, learns that the call still runs; the thread then stays busy and accepts nothing
+ * until the call returns. There is never a second thread for the same work. */
 #ifndef GW_DEVICE_CALL_THREAD_H
 #define GW_DEVICE_CALL_THREAD_H
 
@@ -11,18 +11,18 @@
 
 struct call_thread;
 
-/* Starts the thread (all signals blocked, small stack).  NULL: no memory or no thread. */
+/* Starts the thread (all signals blocked, small stack). NULL: out of memory or threads. */
 struct call_thread *call_thread_new(void);
 
-/* Hands over fn(arg); what arg points at belongs to the lane until it is idle again.  False:
- * it is still busy. */
+/* Hands over fn(arg); arg belongs to the thread until it is idle again. False: it is still
+ * busy. */
 bool call_thread_post(struct call_thread *l, void (*fn)(void *arg), void *arg);
 
-/* Waits until it is idle or deadline_ns (CLOCK_MONOTONIC).  True: idle. */
+/* Waits until the thread is idle or until deadline_ns (CLOCK_MONOTONIC). True: idle. */
 bool call_thread_wait(struct call_thread *l, uint64_t deadline_ns);
 
-/* Ends an idle lane and returns true; a busy one is left behind with all it holds, and the
- * answer is false: what its arg points at must not be freed. */
+/* Ends an idle thread and returns true. A busy thread is left behind with everything it holds
+ * and the result is false: do not free what arg points to. */
 bool call_thread_free(struct call_thread *l);
 
 #endif

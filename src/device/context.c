@@ -5,36 +5,36 @@
 #include "cuda_visible.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define ALL_FLAGS        (GW_OPEN_EXEC | GW_OPEN_WAKE | GW_OPEN_TRIM | GW_OPEN_NO_SHUTDOWN)
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
 #define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* only sysfs is read */
 #define EVENTS_ROUND_NS  NS_PER_S
-#define EVENTS_GRACE_NS  (3 * NS_PER_S) /* without a deadline */
+#define EVENTS_GRACE_NS  (3 * NS_PER_S) /* if there is no deadline */
 
-/* Runs fn(arg) on the lane, or here where there is none.  False: it has not come back. */
-static bool run_on(const struct gw_ctx *ctx, struct call_thread *lane, void (*fn)(void *),
-		   void *arg)
+/* Runs fn(arg) on the call thread, or here if there is none. False: it has not returned. */
+static bool run_with_deadline(const struct gw_ctx *ctx, struct call_thread *thread,
+			      void (*fn)(void *), void *arg)
 {
-	if (!lane) {
+	if (!thread) {
 		fn(arg);
 		return true;
 	}
-	return call_thread_post(lane, fn, arg) &&
-	       call_thread_wait(lane, clock_mono_ns(clock_real()) + ctx->deadline_ns);
+	return call_thread_post(thread, fn, arg) &&
+	       call_thread_wait(thread, clock_mono_ns(clock_real()) + ctx->deadline_ns);
 }
 
 static struct opener *opener_of(struct backend *b)
 {
 	return (struct opener *)((char *)b - offsetof(struct opener, b));
 }
-
-/* ---- opening ---- */
 
 static const struct backend_ops *backend_by_name(const char *name)
 {
@@ -54,7 +54,7 @@ static int add_opener(struct gw_ctx *ctx, const struct backend_ops *ops)
 	sem_init(&o->events, 0, 1);
 	o->b.ops = ops;
 	o->b.env = &ctx->env;
-	backend_fail(&o->b, GW_CAUSE_NO_GPU, "not looked yet");
+	backend_fail(&o->b, GW_CAUSE_NO_GPU, "not searched yet");
 	return 0;
 }
 
@@ -72,23 +72,64 @@ static int choose_backends(struct gw_ctx *ctx, const char *name)
 		return err;
 	}
 	ops = backend_by_name(name);
-	return ops ? add_opener(ctx, ops) : -GW_E_ARG;
+	return ops ? add_opener(ctx, ops)
+		   : context_fail(NULL, -GW_E_ARG,
+				  "unknown backend \"%s\"; use auto, all, none, nvml, "
+				  "nvidia-smi, amdgpu or intel",
+				  name);
 }
 
-static bool usable(const struct opener *o)
+/* ---- errors ---- */
+
+static _Thread_local char open_error[CONTEXT_ERROR_SIZE];
+
+int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
+{
+	char text[CONTEXT_ERROR_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (fmt)
+		vsnprintf(text, sizeof(text), fmt, ap);
+	else
+		snprintf(text, sizeof(text), "%s", gw_strerror(error));
+	va_end(ap);
+	if (!ctx) {
+		memcpy(open_error, text, sizeof(text));
+		return error;
+	}
+	pthread_mutex_lock(&ctx->error_lock);
+	memcpy(ctx->error, text, sizeof(text));
+	pthread_mutex_unlock(&ctx->error_lock);
+	return error;
+}
+
+const char *gw_ctx_error(struct gw_ctx *ctx)
+{
+	static _Thread_local char text[CONTEXT_ERROR_SIZE];
+
+	if (!ctx)
+		return open_error;
+	pthread_mutex_lock(&ctx->error_lock);
+	memcpy(text, ctx->error, sizeof(text));
+	pthread_mutex_unlock(&ctx->error_lock);
+	return text;
+}
+
+static bool opener_usable(const struct opener *o)
 {
 	return !o->stalled && o->b.open && o->b.cause == GW_CAUSE_NONE;
 }
 
-/* nvidia-smi is for machines where the library cannot be loaded; where it was loaded and said
- * no, nvidia-smi would say the same, slower. */
+/* nvidia-smi is for machines where the library cannot be loaded. If the library loads and
+ * reports an error, nvidia-smi would report the same, only slower. */
 static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
 {
 	const struct opener *nvml = ctx->opener[0];
 
 	if (ctx->opener[i]->b.ops != &backend_nvsmi || i == 0)
 		return true;
-	if (nvml->stalled || usable(nvml))
+	if (nvml->stalled || opener_usable(nvml))
 		return false;
 	switch (nvml->b.cause) {
 	case GW_CAUSE_NO_LIBRARY:
@@ -105,7 +146,7 @@ static void name_calls_in(struct backend *b, bool opening)
 		b->slot[i]->call = opening ? &b->call : &b->slot[i]->own_call;
 }
 
-/* What a closed backend's devices said is no longer so; open says it anew. */
+/* The readings of a closed backend are out of date; open reads them again. */
 static void forget_devices(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {
@@ -132,13 +173,13 @@ static void open_or_close(void *arg)
 
 void slot_take(struct slot *s)
 {
-	while (sem_wait(&s->use) != 0)
-		; /* a signal */
+	while (sem_wait(&s->in_use) != 0)
+		; /* interrupted by a signal */
 }
 
 void slot_give(struct slot *s)
 {
-	sem_post(&s->use);
+	sem_post(&s->in_use);
 }
 
 static bool take_within(sem_t *sem, uint64_t ns)
@@ -157,10 +198,10 @@ static bool take_within(sem_t *sem, uint64_t ns)
 
 bool slot_try(struct slot *s)
 {
-	return sem_trywait(&s->use) == 0;
+	return sem_trywait(&s->in_use) == 0;
 }
 
-uint64_t opener_round_ns(const struct gw_ctx *ctx)
+uint64_t opener_poll_ns(const struct gw_ctx *ctx)
 {
 	uint64_t half = ctx->deadline_ns / 2;
 
@@ -169,18 +210,18 @@ uint64_t opener_round_ns(const struct gw_ctx *ctx)
 
 bool opener_hold(struct opener *o)
 {
-	if (atomic_load(&o->events_leave) || sem_trywait(&o->events) != 0)
+	if (atomic_load(&o->events_yield) || sem_trywait(&o->events) != 0)
 		return false;
-	if (!atomic_load(&o->events_leave))
+	if (!atomic_load(&o->events_yield))
 		return true;
 	sem_post(&o->events);
 	return false;
 }
 
-bool opener_wanted(struct opener *o)
+bool opener_must_yield(struct opener *o)
 {
 	atomic_store(&o->events_late, false);
-	return atomic_load(&o->events_leave);
+	return atomic_load(&o->events_yield);
 }
 
 void opener_release(struct opener *o)
@@ -189,17 +230,18 @@ void opener_release(struct opener *o)
 	sem_post(&o->events);
 }
 
-/* Whoever waits for events is asked to leave; one that hangs is waited for once. */
+/* Asks the watcher of events to release the backend; a watcher that hangs is waited for only
+ * once. */
 static bool take_events(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t ns = ctx->deadline_ns ? ctx->deadline_ns : EVENTS_GRACE_NS;
 
-	atomic_store(&o->events_leave, true);
+	atomic_store(&o->events_yield, true);
 	o->events_taken = take_within(&o->events, atomic_load(&o->events_late) ? 0 : ns);
 	/* ThreadSanitizer does not know sem_clockwait(); this pairs with opener_release(). */
 	atomic_exchange(&o->events_late, !o->events_taken);
 	if (!o->events_taken)
-		atomic_store(&o->events_leave, false);
+		atomic_store(&o->events_yield, false);
 	return o->events_taken;
 }
 
@@ -208,7 +250,7 @@ static void give_events(struct opener *o)
 	if (!o->events_taken)
 		return;
 	o->events_taken = false;
-	atomic_store(&o->events_leave, false);
+	atomic_store(&o->events_yield, false);
 	sem_post(&o->events);
 }
 
@@ -222,8 +264,8 @@ static void give_devices(struct gw_ctx *ctx, struct backend *b)
 		}
 }
 
-/* Sole use of all devices of b, which is about to be opened or closed under them, and of its events.
- * False: one of them is in a call that has not returned; it still holds its handle. */
+/* Takes exclusive use of all devices of b, which is about to open or close, and of its events.
+ * False: one of them is in a call that has not returned and still uses its handle. */
 static bool take_devices(struct gw_ctx *ctx, struct backend *b)
 {
 	if (!take_events(ctx, opener_of(b)))
@@ -233,12 +275,12 @@ static bool take_devices(struct gw_ctx *ctx, struct backend *b)
 
 		if (s->d->backend != b)
 			continue;
-		if (s->lane && !call_thread_wait(s->lane, 0))
+		if (s->thread && !call_thread_wait(s->thread, 0))
 			s->opening = false;
 		else if (!ctx->deadline_ns)
 			slot_take(s), s->opening = true;
 		else
-			s->opening = take_within(&s->use, ctx->deadline_ns);
+			s->opening = take_within(&s->in_use, ctx->deadline_ns);
 		if (!s->opening) {
 			give_devices(ctx, b);
 			return false;
@@ -267,13 +309,13 @@ static int add_slot(struct gw_ctx *ctx, struct device *d)
 	if (!s)
 		return -GW_E_NOMEM;
 	if (ctx->deadline_ns) {
-		s->lane = call_thread_new();
-		if (!s->lane) {
+		s->thread = call_thread_new();
+		if (!s->thread) {
 			free(s);
 			return -GW_E_NOMEM;
 		}
 	}
-	sem_init(&s->use, 0, 1);
+	sem_init(&s->in_use, 0, 1);
 	s->d = d;
 	s->usage_why = GW_ABSENT_NOT_READ;
 	ctx->slot[ctx->slots++] = s;
@@ -292,40 +334,40 @@ static void retry_later(struct opener *o, uint64_t now)
 	o->retry_ns = now + o->backoff_ns;
 }
 
-static int borrow_lane(struct gw_ctx *ctx, struct opener *o)
+static int borrow_thread(struct gw_ctx *ctx, struct opener *o)
 {
 	if (!ctx->deadline_ns)
 		return 0;
-	o->lane = ctx->spare ? ctx->spare : call_thread_new();
+	o->thread = ctx->spare ? ctx->spare : call_thread_new();
 	ctx->spare = NULL;
-	return o->lane ? 0 : -GW_E_NOMEM;
+	return o->thread ? 0 : -GW_E_NOMEM;
 }
 
-static void return_lane(struct gw_ctx *ctx, struct opener *o)
+static void return_thread(struct gw_ctx *ctx, struct opener *o)
 {
-	if (!o->lane)
+	if (!o->thread)
 		return;
 	if (ctx->spare)
-		call_thread_free(o->lane);
+		call_thread_free(o->thread);
 	else
-		ctx->spare = o->lane;
-	o->lane = NULL;
+		ctx->spare = o->thread;
+	o->thread = NULL;
 }
 
-/* The lane is idle: takes over what it found. */
-static int settle(struct gw_ctx *ctx, struct opener *o)
+/* The call thread is idle: takes over its results. */
+static int finish_open(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t now = clock_mono_ns(ctx->clock);
 	int err = o->error;
 
-	return_lane(ctx, o);
+	return_thread(ctx, o);
 	o->stalled = false;
 	o->error = 0;
 	ctx->generation++;
 	name_calls_in(&o->b, false);
 	for (unsigned i = 0; i < o->b.count && !err; i++)
 		err = add_slot(ctx, o->b.slot[i]);
-	if (err) /* not all have a place: once more when there is memory */
+	if (err) /* some have no slot: try again when there is memory */
 		atomic_store(&o->b.reopen, true);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
@@ -333,7 +375,7 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 			ctx->slot[i]->last = ctx->slot[i]->done = ctx->slot[i]->d->r;
 		}
 	give_devices(ctx, &o->b);
-	if (usable(o)) {
+	if (opener_usable(o)) {
 		ctx->fresh = true;
 		ctx->opens++;
 		o->backoff_ns = 0;
@@ -346,46 +388,46 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->stalled) { /* is the last try still under way? */
-		int err = call_thread_wait(o->lane, 0) ? settle(ctx, o) : 0;
+	if (o->stalled) { /* the last attempt may still run */
+		int err = call_thread_wait(o->thread, 0) ? finish_open(ctx, o) : 0;
 
-		/* It came back late; what is wanted now may be the other of the two. */
+		/* It returned late; the caller may want the opposite now. */
 		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
 			return err;
 	}
 	if (!take_devices(ctx, &o->b))
 		return 0;
 	if (!close_only && !o->b.open && o->b.ops->present && !o->b.ops->present(&o->b))
-		return settle(ctx, o);
-	if (borrow_lane(ctx, o) != 0) {
+		return finish_open(ctx, o);
+	if (borrow_thread(ctx, o) != 0) {
 		give_devices(ctx, &o->b);
 		return -GW_E_NOMEM;
 	}
 	name_calls_in(&o->b, true);
 	o->close_only = close_only;
-	if (!run_on(ctx, o->lane, open_or_close, o)) {
+	if (!run_with_deadline(ctx, o->thread, open_or_close, o)) {
 		o->stalled = true;
 		ctx->generation++;
 		return 0;
 	}
-	return settle(ctx, o);
+	return finish_open(ctx, o);
 }
 
-void context_number(struct gw_ctx *ctx)
+void context_number_cuda(struct gw_ctx *ctx)
 {
 	struct cuda_visible_gpu gpu[64];
 	const char *mig[64][DEVICE_MIG_MAX + 1];
 	struct slot *of[64];
 	size_t n = 0;
 
-	if (ctx->numbered == ctx->generation)
+	if (ctx->cuda_numbered == ctx->generation)
 		return;
-	ctx->numbered = ctx->generation;
+	ctx->cuda_numbered = ctx->generation;
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 		const struct report *r = slot_report(s);
 
-		s->cuda_ordinal = -1;
+		s->cuda_ordinal = GW_CUDA_NOT_VISIBLE;
 		if (r->vendor != GW_VENDOR_NVIDIA || n == 64)
 			continue;
 		for (unsigned k = 0; k < r->mig_count; k++)
@@ -402,7 +444,9 @@ void context_number(struct gw_ctx *ctx)
 		cuda_visible_resolve(getenv("CUDA_VISIBLE_DEVICES"),
 				     getenv("CUDA_DEVICE_ORDER"), gpu, n);
 	for (size_t i = 0; i < n; i++)
-		of[i]->cuda_ordinal = gpu[i].ordinal;
+		of[i]->cuda_ordinal = gpu[i].ordinal == -1   ? GW_CUDA_NOT_VISIBLE
+				      : gpu[i].ordinal == -2 ? -1
+							     : gpu[i].ordinal;
 }
 
 int context_refresh(struct gw_ctx *ctx)
@@ -413,20 +457,18 @@ int context_refresh(struct gw_ctx *ctx)
 		struct opener *o = ctx->opener[i];
 		bool gone = atomic_load(&o->b.reopen);
 
-		if (!usable(o) || gone) {
-			if (gone && usable(o))
+		if (!opener_usable(o) || gone) {
+			if (gone && opener_usable(o))
 				o->retry_ns = 0;
 			if (worth_trying(ctx, i) && clock_mono_ns(ctx->clock) >= o->retry_ns)
 				err = try_open(ctx, o, false);
 		}
 		if (ctx->first_only && !o->stalled &&
-		    (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
+		    (opener_usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
 			break;
 	}
 	return err;
 }
-
-/* ---- devices ---- */
 
 static void run_slot(void *arg)
 {
@@ -434,7 +476,7 @@ static void run_slot(void *arg)
 
 	slot_take(s);
 	s->fn(s);
-	s->done = s->d->r; /* a tap may go on with it */
+	s->done = s->d->r; /* the sampler may use it from here on */
 	slot_give(s);
 }
 
@@ -445,16 +487,16 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		/* A backend that is itself stuck in open or close owns its devices. */
-		s->stalled = s->lane && (opener_of(s->d->backend)->stalled ||
-					 !call_thread_wait(s->lane, 0));
+		/* A backend that hangs in open or close owns its devices. */
+		s->stalled = s->thread && (opener_of(s->d->backend)->stalled ||
+					   !call_thread_wait(s->thread, 0));
 		if (s->stalled)
 			continue;
 		s->tiers = tiers;
 		s->now_ns = now_ns;
 		s->fn = fn;
-		if (s->lane)
-			call_thread_post(s->lane, run_slot, s);
+		if (s->thread)
+			call_thread_post(s->thread, run_slot, s);
 		else
 			run_slot(s);
 	}
@@ -464,7 +506,7 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		if (!s->stalled && !call_thread_wait(s->lane, until))
+		if (!s->stalled && !call_thread_wait(s->thread, until))
 			s->stalled = true;
 		if (!s->stalled)
 			s->last = s->done;
@@ -473,21 +515,19 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 
 int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot))
 {
-	s->stalled =
-		s->lane && (opener_of(s->d->backend)->stalled || !call_thread_wait(s->lane, 0));
+	s->stalled = s->thread &&
+		     (opener_of(s->d->backend)->stalled || !call_thread_wait(s->thread, 0));
 	if (s->stalled)
 		return -GW_E_STATE;
 	s->fn = fn;
-	s->stalled = !run_on(ctx, s->lane, run_slot, s);
+	s->stalled = !run_with_deadline(ctx, s->thread, run_slot, s);
 	if (s->stalled)
 		return -GW_E_TIMEOUT;
 	s->last = s->done;
 	return 0;
 }
 
-/* ---- why there is nothing ---- */
-
-static enum gw_cause say(char *out, size_t size, enum gw_cause cause, const char *detail)
+static enum gw_cause cause_text(char *out, size_t size, enum gw_cause cause, const char *detail)
 {
 	snprintf(out, size, "%s%s%s", gw_cause_info(cause)->sentence, *detail ? ": " : "",
 		 detail);
@@ -500,16 +540,18 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 
 	out[0] = '\0';
 	if (ctx->let_go)
-		return say(out, size, GW_CAUSE_LET_GO, "");
+		return cause_text(out, size, GW_CAUSE_LET_GO, "");
 	if (ctx->openers == 0)
-		return say(out, size, GW_CAUSE_NO_GPU, "backend none was asked for");
+		return cause_text(out, size, GW_CAUSE_NO_GPU,
+				  "the backend \"none\" was requested");
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		const struct opener *o = ctx->opener[i];
 		const char *call = atomic_load(&o->b.call);
 
 		if (o->stalled)
-			return say(out, size, GW_CAUSE_STALLED, call ? call : o->b.ops->name);
-		if (usable(o))
+			return cause_text(out, size, GW_CAUSE_STALLED,
+					  call ? call : o->b.ops->name);
+		if (opener_usable(o))
 			return GW_CAUSE_NONE;
 		if (!best && (gw_cause_info(o->b.cause)->severity == GW_SEVERITY_ERROR ||
 			      o->b.cause == GW_CAUSE_ASLEEP))
@@ -521,46 +563,45 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 		snprintf(out, size, "%s", best->b.message);
 		return best->b.cause;
 	}
-	return say(out, size, GW_CAUSE_NO_GPU,
-		   "no NVIDIA library, and no NVIDIA, AMD or Intel GPU in /sys/bus/pci");
+	return cause_text(out, size, GW_CAUSE_NO_GPU,
+			  "no NVIDIA library, and no NVIDIA, AMD or Intel GPU in /sys/bus/pci");
 }
-
-/* ---- the context ---- */
 
 static void free_ctx(struct gw_ctx *ctx)
 {
 	bool all_idle = true;
 
 	for (unsigned i = 0; i < ctx->slots; i++)
-		all_idle &= call_thread_free(ctx->slot[i]->lane);
+		all_idle &= call_thread_free(ctx->slot[i]->thread);
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (o->stalled && call_thread_wait(o->lane, 0)) { /* it came back since */
-			return_lane(ctx, o);
+		if (o->stalled && call_thread_wait(o->thread, 0)) { /* it returned meanwhile */
+			return_thread(ctx, o);
 			o->stalled = false;
 		}
 		if (!o->stalled && !o->events_taken && !take_events(ctx, o))
 			all_idle = false; /* a wait for events hangs in the library */
 		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
-			/* Without memory for a lane it is closed here, however long it takes. */
-			borrow_lane(ctx, o);
+			/* Without memory for a call thread it is closed here, however long that
+			 * takes. */
+			borrow_thread(ctx, o);
 			o->close_only = true;
-			o->stalled = !run_on(ctx, o->lane, open_or_close, o);
+			o->stalled = !run_with_deadline(ctx, o->thread, open_or_close, o);
 		}
 		if (o->stalled)
-			all_idle = call_thread_free(o->lane) && all_idle;
+			all_idle = call_thread_free(o->thread) && all_idle;
 		else
-			return_lane(ctx, o);
+			return_thread(ctx, o);
 	}
 	all_idle &= call_thread_free(ctx->spare);
 	if (!all_idle)
-		return; /* a call under way still uses what we would free */
+		return; /* a running call still uses this memory */
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		usage_done(&ctx->slot[i]->usage);
-		sem_destroy(&ctx->slot[i]->use);
-		free(ctx->slot[i]->who);
-		free(ctx->slot[i]->use_of);
+		sem_destroy(&ctx->slot[i]->in_use);
+		free(ctx->slot[i]->proc);
+		free(ctx->slot[i]->process_use);
 		free(ctx->slot[i]->job);
 		free(ctx->slot[i]);
 	}
@@ -573,11 +614,12 @@ static void free_ctx(struct gw_ctx *ctx)
 	free(ctx->nvml_library);
 	root_close(&ctx->root);
 	pthread_mutex_destroy(&ctx->lock);
+	pthread_mutex_destroy(&ctx->error_lock);
 	free(ctx);
 }
 
-/* Options as this library knows them: what an older caller does not have is zero. */
-static void take_options(struct gw_options *known, const struct gw_options *given)
+/* The options as this library knows them; members that an older caller lacks are zero. */
+static void copy_options(struct gw_options *known, const struct gw_options *given)
 {
 	memset(known, 0, sizeof(*known));
 	if (given)
@@ -585,18 +627,19 @@ static void take_options(struct gw_options *known, const struct gw_options *give
 		       given->size < sizeof(*known) ? given->size : sizeof(*known));
 }
 
-static int prepare(struct gw_ctx *ctx, const struct gw_options *o)
+static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 {
 	int err = root_open(&ctx->root, o->root);
 
 	if (err)
-		return err;
+		return context_fail(NULL, err, "the root %s cannot be opened: %s", o->root,
+				    gw_strerror(err));
 	if (o->nvml_library) {
 		ctx->nvml_library = strdup(o->nvml_library);
 		if (!ctx->nvml_library)
 			return -GW_E_NOMEM;
 	}
-	/* An hour is for ever, and does not overflow when added to now. */
+	/* One hour is practically forever, and cannot overflow when added to the current time. */
 	ctx->deadline_ns = o->deadline_ns < 3600 * NS_PER_S ? o->deadline_ns : 3600 * NS_PER_S;
 	ctx->env = (struct backend_env){ .clock = ctx->clock,
 					 .root = &ctx->root,
@@ -618,21 +661,26 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 
 	/* All members are words or padded to one. */
 	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
-		return -GW_E_ARG;
-	take_options(&known, options);
-	if (known.flags & ~(unsigned)(GW_ALLOW_EXEC | GW_WAKE | GW_TRIM | GW_LEAVE))
-		return -GW_E_ARG;
+		return context_fail(NULL, -GW_E_ARG,
+				    "gw_options.size is %zu; set it to "
+				    "sizeof(struct gw_options)",
+				    options->size);
+	copy_options(&known, options);
+	if (known.flags & ~(unsigned)ALL_FLAGS)
+		return context_fail(NULL, -GW_E_ARG, "unknown flags 0x%x in gw_options.flags",
+				    known.flags & ~(unsigned)ALL_FLAGS);
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
-		return -GW_E_NOMEM;
+		return context_fail(NULL, -GW_E_NOMEM, NULL);
 	pthread_mutex_init(&ctx->lock, NULL);
+	pthread_mutex_init(&ctx->error_lock, NULL);
 	ctx->root.fd = -1;
 	ctx->owner = getpid();
 	ctx->clock = clock;
-	err = prepare(ctx, &known);
+	err = context_prepare(ctx, &known);
 	if (err) {
 		free_ctx(ctx);
-		return err;
+		return err == -GW_E_NOMEM ? context_fail(NULL, err, NULL) : err;
 	}
 	*ret_ctx = ctx;
 	return 0;
@@ -643,8 +691,8 @@ int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 	return context_open(options, clock_real(), ret_ctx);
 }
 
-/* A thread that was left behind (event_watch.c) may still look for the driver, under the lock. */
-static bool nobody_inside(struct gw_ctx *ctx)
+/* A thread that event_watch.c left behind may still hold the lock to search for the driver. */
+static bool wait_until_unused(struct gw_ctx *ctx)
 {
 	uint64_t grace = ctx->deadline_ns ? 2 * ctx->deadline_ns : EVENTS_GRACE_NS;
 	uint64_t until = clock_mono_ns(clock_real()) + grace;
@@ -660,14 +708,14 @@ static bool nobody_inside(struct gw_ctx *ctx)
 
 void gw_close(struct gw_ctx *ctx)
 {
-	/* A forked child has the context but not its threads: there it is left as it is. */
-	if (!ctx || ctx->owner != getpid() || !nobody_inside(ctx))
+	/* A forked child has the context but not its threads: leave it unchanged. */
+	if (!ctx || ctx->owner != getpid() || !wait_until_unused(ctx))
 		return;
-	ctx->env.parting = ctx->env.flags & GW_LEAVE;
+	ctx->env.process_ends = ctx->env.flags & GW_OPEN_NO_SHUTDOWN;
 	free_ctx(ctx);
 }
 
-int gw_let_go(struct gw_ctx *ctx)
+int gw_ctx_release(struct gw_ctx *ctx)
 {
 	int err = 0;
 
@@ -678,7 +726,10 @@ int gw_let_go(struct gw_ctx *ctx)
 		if (o->stalled || o->b.open)
 			try_open(ctx, o, true);
 		if (o->stalled || o->b.open)
-			err = -GW_E_STATE;
+			err = context_fail(ctx, -GW_E_STATE,
+					   "a call to the driver (%s) has not returned, so it "
+					   "stays open; try again later",
+					   o->b.ops->name);
 	}
 	if (!err) {
 		ctx->let_go = true;
@@ -688,17 +739,17 @@ int gw_let_go(struct gw_ctx *ctx)
 	return err;
 }
 
-static void try_at_once(struct gw_ctx *ctx)
+static void retry_now(struct gw_ctx *ctx)
 {
 	for (unsigned i = 0; i < ctx->openers; i++)
 		ctx->opener[i]->retry_ns = ctx->opener[i]->backoff_ns = 0;
 }
 
-void context_moved(struct gw_ctx *ctx, bool gone)
+void context_driver_changed(struct gw_ctx *ctx, bool gone)
 {
 	pthread_mutex_lock(&ctx->lock);
 	if (!gone)
-		try_at_once(ctx);
+		retry_now(ctx);
 	for (unsigned i = 0; i < ctx->openers && gone; i++)
 		if (ctx->opener[i]->b.open) {
 			try_open(ctx, ctx->opener[i], true);
@@ -707,20 +758,22 @@ void context_moved(struct gw_ctx *ctx, bool gone)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-int gw_resume(struct gw_ctx *ctx)
+int gw_ctx_reopen(struct gw_ctx *ctx)
 {
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
 	ctx->let_go = false;
-	try_at_once(ctx);
+	retry_now(ctx);
 	ctx->generation++;
 	err = context_refresh(ctx);
 	pthread_mutex_unlock(&ctx->lock);
-	return err;
+	return err ? context_fail(ctx, err, NULL) : 0;
 }
 
 int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env)
 {
-	return environment_collect(&ctx->root, ctx->clock, ret_env);
+	int err = environment_collect(&ctx->root, ctx->clock, ret_env);
+
+	return err ? context_fail(ctx, err, NULL) : 0;
 }

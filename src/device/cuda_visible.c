@@ -5,11 +5,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HIDDEN -1
-#define UNTOLD -2
+#define HIDDEN  -1
+#define UNKNOWN -2
 
-#define NONE SIZE_MAX       /* the entry names no GPU                     */
-#define SOME (SIZE_MAX - 1) /* it names one, but which cannot be told     */
+#define NO_GPU      SIZE_MAX       /* the entry names no GPU */
+#define UNKNOWN_GPU (SIZE_MAX - 1) /* it names one, but it is unknown which */
 
 struct entry {
 	const char *p;
@@ -26,8 +26,8 @@ static bool equals(struct entry e, const char *text)
 	return text && strlen(text) == e.n && strncmp(e.p, text, e.n) == 0;
 }
 
-/* Indices mean the driver's order only when CUDA was told so or cannot sort: by default it
- * puts the fastest first, and which that is cannot be seen from here. */
+/* Indices follow the driver's order only if CUDA is set to it or cannot sort: by default CUDA
+ * puts the fastest GPU first, and we do not know which one that is. */
 static bool order_known(const char *order, const struct cuda_visible_gpu *gpu, size_t n)
 {
 	if (order && strcmp(order, "PCI_BUS_ID") == 0)
@@ -44,23 +44,23 @@ static size_t find_index(struct entry e, size_t n, bool known)
 
 	for (size_t i = 0; i < e.n; i++) {
 		if (!isdigit((unsigned char)e.p[i]))
-			return NONE;
+			return NO_GPU;
 		v = v * 10 + (size_t)(e.p[i] - '0');
 		if (v >= n)
-			return NONE;
+			return NO_GPU;
 	}
-	return known ? v : SOME;
+	return known ? v : UNKNOWN_GPU;
 }
 
 static size_t find_uuid(struct entry e, const struct cuda_visible_gpu *gpu, size_t n)
 {
-	size_t found = NONE;
+	size_t found = NO_GPU;
 
 	for (size_t i = 0; i < n; i++) {
 		if (!gpu[i].uuid || strncmp(gpu[i].uuid, e.p, e.n) != 0)
 			continue;
-		if (found != NONE)
-			return NONE;
+		if (found != NO_GPU)
+			return NO_GPU;
 		found = i;
 	}
 	return found;
@@ -76,18 +76,18 @@ static size_t find_mig(struct entry e, const struct cuda_visible_gpu *gpu, size_
 			if (equals(e, *m))
 				return i;
 	if (!starts(e, "MIG-GPU-") || !slash)
-		return NONE;
+		return NO_GPU;
 	for (size_t i = 0; i < n; i++)
 		if (gpu[i].mig && gpu[i].mig[0] &&
 		    equals((struct entry){ e.p + 4, (size_t)(slash - e.p) - 4 }, gpu[i].uuid))
 			return i;
-	return NONE;
+	return NO_GPU;
 }
 
-static size_t find(struct entry e, const struct cuda_visible_gpu *gpu, size_t n, bool known)
+static size_t find_gpu(struct entry e, const struct cuda_visible_gpu *gpu, size_t n, bool known)
 {
 	if (e.n == 0)
-		return NONE;
+		return NO_GPU;
 	if (starts(e, "GPU-"))
 		return find_uuid(e, gpu, n);
 	if (starts(e, "MIG-"))
@@ -95,8 +95,8 @@ static size_t find(struct entry e, const struct cuda_visible_gpu *gpu, size_t n,
 	return find_index(e, n, known);
 }
 
-/* Cuts the next entry off *list; false behind the last. */
-static bool next(const char **list, struct entry *ret)
+/* Takes the next entry from *list; false after the last one. */
+static bool next_entry(const char **list, struct entry *ret)
 {
 	const char *p = *list;
 	size_t n;
@@ -115,7 +115,7 @@ static bool next(const char **list, struct entry *ret)
 	return true;
 }
 
-static void fill(struct cuda_visible_gpu *gpu, size_t n, int ordinal)
+static void set_all(struct cuda_visible_gpu *gpu, size_t n, int ordinal)
 {
 	for (size_t i = 0; i < n; i++)
 		gpu[i].ordinal = ordinal;
@@ -124,13 +124,13 @@ static void fill(struct cuda_visible_gpu *gpu, size_t n, int ordinal)
 static void resolve_all(struct cuda_visible_gpu *gpu, size_t n, bool known)
 {
 	for (size_t i = 0; i < n; i++)
-		gpu[i].ordinal = known ? (int)i : UNTOLD;
+		gpu[i].ordinal = known ? (int)i : UNKNOWN;
 }
 
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n)
 {
-	bool known = order_known(order, gpu, n), untold = false;
+	bool known = order_known(order, gpu, n), unknown = false;
 	int ordinal = 0;
 	struct entry e;
 
@@ -138,24 +138,24 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 		resolve_all(gpu, n, known);
 		return;
 	}
-	fill(gpu, n, HIDDEN);
-	while (next(&list, &e)) {
-		size_t i = find(e, gpu, n, known);
+	set_all(gpu, n, HIDDEN);
+	while (next_entry(&list, &e)) {
+		size_t i = find_gpu(e, gpu, n, known);
 
-		if (i == NONE)
+		if (i == NO_GPU)
 			break;
-		if (i == SOME) {
-			untold = true;
+		if (i == UNKNOWN_GPU) {
+			unknown = true;
 		} else if (gpu[i].ordinal == HIDDEN) {
 			gpu[i].ordinal = ordinal;
 		} else if (!starts(e, "MIG-")) {
-			/* Instances of one GPU may stand side by side, a GPU may not. */
-			fill(gpu, n, HIDDEN);
+			/* Several instances of one GPU may be listed, but a GPU only once. */
+			set_all(gpu, n, HIDDEN);
 			return;
 		}
 		ordinal++;
 	}
-	for (size_t i = 0; i < n && untold; i++)
+	for (size_t i = 0; i < n && unknown; i++)
 		if (gpu[i].ordinal == HIDDEN)
-			gpu[i].ordinal = UNTOLD;
+			gpu[i].ordinal = UNKNOWN;
 }

@@ -1,25 +1,27 @@
-/* visible: what CUDA_VISIBLE_DEVICES means. */
+/* cuda_visible: the meaning of CUDA_VISIBLE_DEVICES. */
 #ifndef GW_DEVICE_CUDA_VISIBLE_H
 #define GW_DEVICE_CUDA_VISIBLE_H
 
 #include <stddef.h>
 
-/* One GPU as CUDA would enumerate it, in the driver's (PCI bus) order. */
+/* One GPU as CUDA enumerates it, in the driver's (PCI bus) order. */
 struct cuda_visible_gpu {
-	const char *uuid;       /* "GPU-..."; NULL unknown                          */
-	const char *name;       /* model, to tell whether CUDA's order is the same  */
+	const char *uuid;       /* "GPU-..."; NULL: unknown */
+	const char *name;       /* model; shows whether CUDA may use another order */
 	const char *const *mig; /* UUIDs of its instances, NULL-terminated, or NULL */
-	int ordinal;            /* result: its CUDA number, -1 not visible, -2 cannot be told */
+	int ordinal;            /* result: its CUDA ordinal, -1: not visible, -2: unknown */
 };
 
 /* Fills the ordinals of n GPUs.
- * list: value of CUDA_VISIBLE_DEVICES, NULL when unset (all visible).  Entries are indices or
- * UUIDs, "GPU-" + a prefix that names one GPU alone, "MIG-" UUIDs (new form) or
- * "MIG-GPU-uuid/gi/ci" (old form); the first invalid entry ends the list, as CUDA does; an
- * empty list or one that begins with an invalid entry such as -1 hides all; a GPU named twice
- * makes the whole list invalid.
- * order: value of CUDA_DEVICE_ORDER.  Indices follow the driver's order only when it is
- * "PCI_BUS_ID" or all GPUs have one name; otherwise what an index means cannot be told from
+ *
+ * list is the value of CUDA_VISIBLE_DEVICES, NULL if unset (all visible). An entry is an index,
+ * a UUID, "GPU-" with a unique prefix, a "MIG-" UUID (new form) or "MIG-GPU-uuid/gi/ci" (old
+ * form). As in CUDA, the first invalid entry ends the list; an empty list, or one that begins
+ * with an invalid entry such as -1, hides all GPUs; a GPU that appears twice makes the whole
+ * list invalid.
+ *
+ * order is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if it is
+ * "PCI_BUS_ID" or all GPUs have the same name; otherwise the meaning of an index is unknown
  * here (-2 for the GPUs concerned). */
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n);

@@ -1,7 +1,7 @@
 /* device: one GPU as every backend describes it, and its readings.
  *
- * A report is plain data, copied out whole; whoever reads the hardware fills it, everyone
- * else gets a copy.  A figure that is not there has a reason (idea: absence is data). */
+ * A report is plain data. The code that reads the hardware fills it; everyone else gets a copy.
+ * A value that is missing has a reason instead (absence is data). */
 #ifndef GW_DEVICE_DEVICE_H
 #define GW_DEVICE_DEVICE_H
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define DEVICE_TEXT_SIZE 96
-#define DEVICE_MIG_MAX   8 /* most instances that any board can be split into is 7 */
+#define DEVICE_MIG_MAX   8 /* a board has at most 7 instances */
 #define TIER_COUNT       7
 
 struct report {
@@ -23,7 +23,7 @@ struct report {
 	enum gw_device_state state;
 	enum gw_cause cause;
 	char message[256];
-	uint64_t begin_ns, end_ns;    /* around the FAST tier */
+	uint64_t begin_ns, end_ns;    /* before and after the FAST tier was read */
 	uint64_t tier_ns[TIER_COUNT]; /* when each tier was last read, 0: never */
 	char text[GW_TEXTS][DEVICE_TEXT_SIZE];
 	uint8_t text_why[GW_TEXTS];
@@ -36,32 +36,33 @@ struct report {
 struct backend;
 
 struct device {
-	struct backend *backend;     /* borrowed                                          */
-	struct report r;             /* written by whoever reads the hardware, alone      */
-	_Atomic(const char *) *call; /* where the vendor call under way is named, NULL
-					when none: own_call, or the backend's while it opens */
+	struct backend *backend; /* borrowed                                          */
+	struct report r;         /* written only by the thread that reads the hardware */
+	/* Points to the name of the running vendor call (NULL: none): own_call, or the backend's
+	 * while it opens. */
+	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
-	uint64_t began_ns; /* when the call under way was made; of the thread that makes it */
-	bool fresh; /* just opened: to be read once whatever the tiers, for its name     */
-	void *priv; /* the backend's, freed by its close                                 */
+	uint64_t began_ns; /* start of the running call; only the calling thread uses it */
+	bool fresh;        /* just opened: the next read also fetches the name */
+	void *priv;        /* the backend's data; its close() frees it */
 };
 
-/* Nothing known yet: every figure absent as not_read. */
+/* Nothing is known yet: every value is absent with reason not_read. */
 void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance);
 
-/* Every figure of these tiers absent for this reason. */
+/* Marks every value of these tiers as absent for this reason. */
 void report_absent(struct report *r, unsigned tiers, enum gw_absence why);
 
-/* The device as a whole: its state, and the sentence of cause with " (detail)" where detail is
- * not "".  GW_DEVICE_OK clears both. */
+/* Sets the state of the device and its message: the sentence of cause, followed by " (detail)"
+ * if detail is not "". GW_DEVICE_OK clears both. */
 void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
 		  const char *detail);
 
-/* Copies text cleaned for printing; NULL or nothing but blanks makes it absent as why. */
+/* Copies text, cleaned for printing. NULL or blank text makes it absent with reason why. */
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
 
-/* Why nothing can be had of a device in this state; GW_HAVE where it answers. */
-enum gw_absence device_silence(enum gw_device_state state, enum gw_cause cause);
+/* Why a device in this state has no values; GW_HAVE if it answers. */
+enum gw_absence device_absence(enum gw_device_state state, enum gw_cause cause);
 
 static inline void report_set(struct report *r, unsigned q, double v)
 {
@@ -79,10 +80,10 @@ static inline bool report_has(const struct report *r, unsigned q)
 	return r->why[q] == GW_HAVE;
 }
 
-/* Which of the asked tiers are to be read now: those that are older than their cadence. */
+/* The requested tiers that are older than their cadence and must be read now. */
 unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns);
 
-/* Notes that tiers were read at now_ns. */
+/* Records that tiers were read at now_ns. */
 void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns);
 
 #endif

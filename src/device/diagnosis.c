@@ -1,4 +1,4 @@
-/* diagnosis: what is missing on this machine and how to mend it, from the table of causes. */
+/* diagnosis: what is wrong on this machine and how to fix it, from the table of causes. */
 #include "context.h"
 #include "environment.h"
 #include "proc.h"
@@ -17,10 +17,11 @@ struct gw_diagnosis {
 	unsigned count;
 };
 
-static void add(struct gw_diagnosis *g, enum gw_cause cause, int device, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+static void diagnosis_add(struct gw_diagnosis *g, enum gw_cause cause, int device,
+			  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-static void add(struct gw_diagnosis *g, enum gw_cause cause, int device, const char *fmt, ...)
+static void diagnosis_add(struct gw_diagnosis *g, enum gw_cause cause, int device,
+			  const char *fmt, ...)
 {
 	struct gw_finding *f = &g->finding[g->count];
 	va_list ap;
@@ -36,7 +37,7 @@ static void add(struct gw_diagnosis *g, enum gw_cause cause, int device, const c
 	va_end(ap);
 }
 
-/* Figures that should be zero, and what it means when they are not. */
+/* Values that should be zero, and the cause if they are not. */
 static const struct {
 	unsigned quantity;
 	enum gw_cause cause;
@@ -48,7 +49,7 @@ static const struct {
 	{ GW_Q_REPAIR_CHANNEL, GW_CAUSE_MEMORY_WORN },
 };
 
-static void look_at_health(struct gw_diagnosis *g, const struct gw_device *d, int at)
+static void check_health(struct gw_diagnosis *g, const struct gw_device *d, int at)
 {
 	for (size_t i = 0; i < sizeof(zeroes) / sizeof(zeroes[0]); i++) {
 		const struct gw_cause_info *c = gw_cause_info(zeroes[i].cause);
@@ -58,41 +59,42 @@ static void look_at_health(struct gw_diagnosis *g, const struct gw_device *d, in
 		if (gw_device_value(d, zeroes[i].quantity, &v) != GW_HAVE || v == 0)
 			continue;
 		gw_quantity_name(zeroes[i].quantity, v, word, sizeof(word));
-		add(g, zeroes[i].cause, at, "%s: %s%s%s", c->sentence,
-		    gw_quantity_info(zeroes[i].quantity)->key, *word ? " " : "", word);
+		diagnosis_add(g, zeroes[i].cause, at, "%s: %s%s%s", c->sentence,
+			      gw_quantity_info(zeroes[i].quantity)->key, *word ? " " : "",
+			      word);
 	}
 }
 
-static void look_at_devices(struct gw_diagnosis *g, const struct gw_snapshot *snap)
+static void check_devices(struct gw_diagnosis *g, const struct gw_snapshot *snap)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
 		double mig;
 
 		if (d->state != GW_DEVICE_OK)
-			add(g, d->cause, (int)i, "%s", d->message);
+			diagnosis_add(g, d->cause, (int)i, "%s", d->message);
 		if (gw_device_value(d, GW_Q_MIG_MODE, &mig) == GW_HAVE && mig != 0)
-			add(g, GW_CAUSE_MIG, (int)i, "%s (%u instances)",
-			    gw_cause_info(GW_CAUSE_MIG)->sentence, d->mig_count);
-		look_at_health(g, d, (int)i);
+			diagnosis_add(g, GW_CAUSE_MIG, (int)i, "%s (%u instances)",
+				      gw_cause_info(GW_CAUSE_MIG)->sentence, d->mig_count);
+		check_health(g, d, (int)i);
 	}
 }
 
-static void look_at_host(struct gw_diagnosis *g, const struct root *root)
+static void check_host(struct gw_diagnosis *g, const struct root *root)
 {
 	struct rapl_domain rapl[RAPL_MAX];
 	unsigned n = rapl_list(root, rapl, RAPL_MAX);
 
 	if (environment_is_wsl(root))
-		add(g, GW_CAUSE_WSL, -1, "%s", gw_cause_info(GW_CAUSE_WSL)->sentence);
+		diagnosis_add(g, GW_CAUSE_WSL, -1, "%s", gw_cause_info(GW_CAUSE_WSL)->sentence);
 	if (proc_in_child_namespace(root) == 1)
-		add(g, GW_CAUSE_PID_NAMESPACE, -1, "%s",
-		    gw_cause_info(GW_CAUSE_PID_NAMESPACE)->sentence);
+		diagnosis_add(g, GW_CAUSE_PID_NAMESPACE, -1, "%s",
+			      gw_cause_info(GW_CAUSE_PID_NAMESPACE)->sentence);
 	for (unsigned i = 0; i < n && i < RAPL_MAX; i++) {
 		if (rapl[i].why != GW_ABSENT_NO_PERMISSION)
 			continue;
-		add(g, GW_CAUSE_RAPL_PERMISSION, -1, "%s: /%s/energy_uj",
-		    gw_cause_info(GW_CAUSE_RAPL_PERMISSION)->sentence, rapl[i].path);
+		diagnosis_add(g, GW_CAUSE_RAPL_PERMISSION, -1, "%s: /%s/energy_uj",
+			      gw_cause_info(GW_CAUSE_RAPL_PERMISSION)->sentence, rapl[i].path);
 		break;
 	}
 }
@@ -103,14 +105,15 @@ int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnos
 	struct gw_diagnosis *g = calloc(1, sizeof(*g));
 
 	if (!g)
-		return -GW_E_NOMEM;
+		return context_fail(snapshot_context(snap), -GW_E_NOMEM, NULL);
 	if (st->cause != GW_CAUSE_NONE)
-		add(g, st->cause, -1, "%s", st->message);
+		diagnosis_add(g, st->cause, -1, "%s", st->message);
 	if (*st->missing_symbols)
-		add(g, GW_CAUSE_MISSING_SYMBOLS, -1, "%s: %s",
-		    gw_cause_info(GW_CAUSE_MISSING_SYMBOLS)->sentence, st->missing_symbols);
-	look_at_devices(g, snap);
-	look_at_host(g, &snapshot_context(snap)->root);
+		diagnosis_add(g, GW_CAUSE_MISSING_SYMBOLS, -1, "%s: %s",
+			      gw_cause_info(GW_CAUSE_MISSING_SYMBOLS)->sentence,
+			      st->missing_symbols);
+	check_devices(g, snap);
+	check_host(g, &snapshot_context(snap)->root);
 	*ret_diagnosis = g;
 	return 0;
 }

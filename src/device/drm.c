@@ -7,8 +7,6 @@
 #define GPUS_MAX     64
 #define CHANNELS_MAX 16
 
-/* ---- one device's files ---- */
-
 static struct drm_device *drm_of(const struct device *d)
 {
 	return d->priv;
@@ -19,7 +17,7 @@ static const struct root *root_of(const struct device *d)
 	return d->backend->env->root;
 }
 
-/* Path of a file; false where the device has no such place. */
+/* The path of a file; false if the device has no such folder. */
 static bool path_of(const struct device *d, enum drm_place place, const char *file, char *out,
 		    size_t size)
 {
@@ -56,8 +54,6 @@ int drm_read_number(struct device *d, enum drm_place place, const char *file, in
 	return root_read_i64(root_of(d), path, ret);
 }
 
-/* ---- forms ---- */
-
 /* Lines such as "0: 500Mhz" or "S: 19Mhz *". */
 static int parse_level(const char *text, bool highest, double *ret)
 {
@@ -79,13 +75,13 @@ static int parse_level(const char *text, bool highest, double *ret)
 	return found ? 0 : -GW_E_PARSE;
 }
 
-/* A link's speed names its generation; "Unknown" is one that is down. */
+/* The speed of a link implies its generation; "Unknown" means that the link is down. */
 static int parse_speed(const char *text, double *ret)
 {
 	static const char *const speed[] = { "2.5", "5", "8", "16", "32", "64", "128" };
 	size_t n = strcspn(text, " ");
 
-	/* Kernels before 5.0 left the ".0" away. */
+	/* Kernels before 5.0 omit the ".0". */
 	if (n > 2 && strncmp(text + n - 2, ".0", 2) == 0)
 		n -= 2;
 	for (unsigned i = 0; i < sizeof(speed) / sizeof(speed[0]); i++) {
@@ -119,7 +115,7 @@ static int parse_number(const char *text, double *ret)
 	return 0;
 }
 
-static int parse(enum drm_form form, const char *text, double *ret)
+static int parse_value(enum drm_form form, const char *text, double *ret)
 {
 	switch (form) {
 	case DRM_LEVEL: return parse_level(text, false, ret);
@@ -130,8 +126,6 @@ static int parse(enum drm_form form, const char *text, double *ret)
 	default: return parse_number(text, ret);
 	}
 }
-
-/* ---- reading ---- */
 
 enum gw_absence drm_absence(long error)
 {
@@ -159,14 +153,14 @@ static long read_row(struct device *d, const struct drm_row *row, unsigned chann
 	}
 	n = read_line(d, row->place, file, text, sizeof(text));
 	if (n >= 0)
-		n = parse(row->form, text, ret);
-	if (n >= 0 && row->most > 0 && (*ret > row->most || *ret < 0))
+		n = parse_value(row->form, text, ret);
+	if (n >= 0 && row->max > 0 && (*ret > row->max || *ret < 0))
 		n = -GW_E_PARSE;
 	return n;
 }
 
-/* Reads every row of the tiers.  Returns how many answered; *ret_denied tells that one of them
- * may not be read. */
+/* Reads every row of the tiers and returns how many succeeded. Sets *ret_denied if permission
+ * was missing for one. */
 static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 {
 	const struct drm_device *dd = drm_of(d);
@@ -194,8 +188,8 @@ static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 	return good;
 }
 
-/* The best that board and slot can do together: the bridge above may be the slower end.  Above
- * a device on the root bus there is none. */
+/* The maximum of board and slot together: the bridge above may be slower. A device on the root
+ * bus has no bridge above. */
 static void limit_by_slot(struct device *d)
 {
 	static const struct {
@@ -212,7 +206,7 @@ static void limit_by_slot(struct device *d)
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++)
 		if (report_has(&d->r, row[i].q) &&
 		    read_line(d, DRM_PCI, row[i].file, text, sizeof(text)) > 0 &&
-		    parse(row[i].form, text, &v) == 0 && v > 0 && v < d->r.v[row[i].q])
+		    parse_value(row[i].form, text, &v) == 0 && v > 0 && v < d->r.v[row[i].q])
 			report_set(&d->r, row[i].q, v);
 }
 
@@ -237,17 +231,17 @@ static void name_device(struct device *d)
 static void leave_asleep(struct device *d, unsigned tiers)
 {
 	report_state(&d->r, GW_DEVICE_ASLEEP, GW_CAUSE_ASLEEP, NULL);
-	/* What was read while it was awake and does not change is still true. */
+	/* Values of the STATIC tier that were read while it was awake are still valid. */
 	if (d->r.tier_ns[0])
 		tiers &= ~(unsigned)GW_TIER_STATIC;
 	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
-	name_device(d); /* by its PCI id, which is known without waking it */
+	name_device(d); /* from its PCI id, which is known without waking it */
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (d->r.text_why[t] != GW_HAVE)
 			report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
 }
 
-static void lose(struct device *d, const char *detail)
+static void mark_lost(struct device *d, const char *detail)
 {
 	report_state(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, detail);
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_LOST);
@@ -262,8 +256,8 @@ static bool is_driver_of(const struct drm_vendor *vendor, const char *driver)
 	return false;
 }
 
-/* Is the device still there, with the driver it had?  One that came back may be another. */
-static bool still_there(struct device *d)
+/* Is the device still present, with its driver? A device that came back may be another one. */
+static bool still_present(struct device *d)
 {
 	const struct drm_device *dd = drm_of(d);
 	char path[128], driver[256];
@@ -277,15 +271,13 @@ static bool still_there(struct device *d)
 	if (bound)
 		atomic_store(&d->backend->reopen, true);
 	root_path(path, sizeof(path), PCI_DEVICES "/%s/vendor", dd->gpu.pci);
-	lose(d, bound                           ? "it is back"
-		: root_exists(root_of(d), path) ? "no driver of its maker is bound to it"
-						: "no longer on the PCI bus");
+	mark_lost(d, bound                           ? "it is back and will be opened again"
+		     : root_exists(root_of(d), path) ? "no driver of its vendor is bound to it"
+						     : "no longer on the PCI bus");
 	return false;
 }
 
-/* ---- finding ---- */
-
-/* The folder of the driver's own sensors; i915 has one for each tile beside it. */
+/* The folder of the driver's own sensors; i915 also has one per tile. */
 static void find_hwmon(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);
@@ -334,7 +326,7 @@ static void find_nodes(struct device *d)
 		closedir(dir);
 }
 
-/* Channels are numbered by the driver's taste; their labels say what they are. */
+/* The driver numbers the channels as it likes; their labels identify them. */
 static unsigned find_channel(const struct device *d, const struct drm_row *row)
 {
 	char file[32], label[32];
@@ -349,7 +341,7 @@ static unsigned find_channel(const struct device *d, const struct drm_row *row)
 	return 0;
 }
 
-/* A driver that comes with the kernel has the kernel's version. */
+/* A driver that is part of the kernel has the kernel's version. */
 static void name_driver(struct device *d)
 {
 	char path[128], text[DEVICE_TEXT_SIZE];
@@ -361,8 +353,8 @@ static void name_driver(struct device *d)
 	snprintf(d->backend->driver_version, sizeof(d->backend->driver_version), "%.79s", text);
 }
 
-/* "AMD-0123..." by the board's own number; "PCI-0000:01:00.0" where it has none: then it is
- * the same as long as it stays in its slot. */
+/* "AMD-0123..." from the board's unique number, or "PCI-0000:01:00.0" if it has none, which is
+ * stable while it stays in its slot. */
 static void make_uuid(const struct root *root, const struct drm_vendor *vendor, const char *pci,
 		      char *out, size_t size)
 {
@@ -378,8 +370,8 @@ static void make_uuid(const struct root *root, const struct drm_vendor *vendor, 
 		snprintf(out, size, "PCI-%s", pci);
 }
 
-/* It is awake: finds out what it is and where its files are. */
-static void attach(struct device *d)
+/* The GPU is awake: finds its files and its names. */
+static void attach_device(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);
 	char text[DEVICE_TEXT_SIZE];
@@ -414,15 +406,15 @@ void drm_read(struct device *d, unsigned tiers)
 	uint64_t begin = clock_mono_ns(clock);
 	bool denied = false;
 
-	if (!dd || !still_there(d))
+	if (!dd || !still_present(d))
 		return;
-	if (!(d->backend->env->flags & GW_WAKE) && drm_asleep(root_of(d), dd->gpu.pci)) {
+	if (!(d->backend->env->flags & GW_OPEN_WAKE) && drm_asleep(root_of(d), dd->gpu.pci)) {
 		leave_asleep(d, tiers);
 		dd->energy_ns = 0;
 		return;
 	}
 	if (!dd->attached) {
-		attach(d);
+		attach_device(d);
 		tiers |= GW_TIER_STATIC;
 	}
 	if (read_rows(d, tiers, &denied) > 0)
@@ -440,17 +432,15 @@ void drm_read(struct device *d, unsigned tiers)
 	}
 }
 
-/* ---- open and close ---- */
-
 static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 		    const struct pci_gpu *gpu, unsigned index)
 {
-	bool asleep = gpu->asleep && !(b->env->flags & GW_WAKE);
+	bool asleep = gpu->asleep && !(b->env->flags & GW_OPEN_WAKE);
 	char uuid[64];
 	struct drm_device *dd;
 	struct device *d;
 
-	/* Its own number is not to be had asleep; then the place on the bus has to do. */
+	/* A suspended GPU does not report its unique number; use its place on the bus. */
 	if (!asleep)
 		make_uuid(b->env->root, vendor, gpu->pci, uuid, sizeof(uuid));
 	d = backend_slot(b, asleep ? NULL : uuid, gpu->pci);
@@ -468,12 +458,12 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	b->simulated = !b->env->root->real;
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
-	drm_read(d,
-		 GW_TIER_STATIC | GW_TIER_FAST); /* FAST has the memory, which a list shows */
+	drm_read(d, GW_TIER_STATIC |
+			    GW_TIER_FAST); /* FAST contains the memory, which `list` shows */
 	return 0;
 }
 
-static void say_why_none(struct backend *b, const struct pci_gpu *gpu, unsigned n)
+static void explain_none(struct backend *b, const struct pci_gpu *gpu, unsigned n)
 {
 	if (b->count)
 		backend_fail(b, GW_CAUSE_GPU_LOST, "none is left");
@@ -485,21 +475,25 @@ static void say_why_none(struct backend *b, const struct pci_gpu *gpu, unsigned 
 			     gpu[0].driver);
 }
 
-bool drm_present(struct backend *b, const struct drm_vendor *vendor)
+bool drm_present(struct backend *b)
 {
+	const struct drm_vendor *vendor = b->ops->tables;
+
 	if (b->count || drm_pci_list(b->env->root, vendor->vendor, NULL, 0) > 0)
 		return true;
-	say_why_none(b, NULL, 0);
+	explain_none(b, NULL, 0);
 	return false;
 }
 
-int drm_open(struct backend *b, const struct drm_vendor *vendor)
+int drm_open(struct backend *b)
 {
+	const struct drm_vendor *vendor = b->ops->tables;
 	struct pci_gpu gpu[GPUS_MAX];
 	unsigned n = drm_pci_list(b->env->root, vendor->vendor, gpu, GPUS_MAX), found = 0;
 
 	for (unsigned i = 0; i < b->count; i++)
-		lose(b->slot[i], "no longer listed"); /* until it is found again */
+		mark_lost(b->slot[i],
+			  "no longer in the list of PCI devices"); /* until it is found again */
 	for (unsigned i = 0; i < n && i < GPUS_MAX; i++) {
 		if (!is_driver_of(vendor, gpu[i].driver))
 			continue;
@@ -510,7 +504,7 @@ int drm_open(struct backend *b, const struct drm_vendor *vendor)
 	if (found)
 		backend_fail(b, GW_CAUSE_NONE, NULL);
 	else
-		say_why_none(b, gpu, n);
+		explain_none(b, gpu, n);
 	return 0;
 }
 

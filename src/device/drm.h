@@ -1,8 +1,8 @@
-/* drm: what the kernel's files tell about any GPU: where it sits on the PCI bus, whether it is
- * asleep, where its sensors are, and who has it open.
+/* drm: what the kernel's files report about any GPU: its place on the PCI bus, whether it is
+ * suspended, its sensors, and the processes that have it open.
  *
- * A vendor's backend is tables over this: which file holds which figure, and a few names.  No
- * device file is ever opened; everything is read from /sys and /proc. */
+ * A vendor's backend is a set of tables over this: which file holds which value, and a few
+ * names. No device file is ever opened; everything is read from /sys and /proc. */
 #ifndef GW_DEVICE_DRM_H
 #define GW_DEVICE_DRM_H
 
@@ -21,49 +21,47 @@
 
 struct pci_gpu {
 	char pci[16];    /* "0000:01:00.0"                                       */
-	char driver[24]; /* kernel driver it is bound to; "" none                */
+	char driver[24]; /* kernel driver that is bound to it; "": none */
 	uint32_t vendor, device;
 	uint32_t class; /* 0x0300.. VGA, 0x0302.. 3D, 0x0380.. other, 0x1200.. accelerator */
-	bool asleep;    /* runtime suspended: touching more of it would wake it */
+	bool asleep;    /* runtime suspended: further access would wake it */
 };
 
-/* PCI display devices and processing accelerators of a vendor, in the order of their PCI ids.
- * Fills at most cap, returns how many there are.  Of each only vendor, device, class,
- * power/runtime_status and the name of its driver are looked at, none of which wakes it. */
+/* PCI display devices and accelerators of a vendor, in the order of their PCI ids. Fills at
+ * most cap and returns how many there are. Reads only vendor, device, class,
+ * power/runtime_status and the driver's name, none of which wakes the GPU. */
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
 
-/* Is the device of this PCI id runtime suspended, or about to be?  Does not wake it. */
+/* Is the device runtime suspended, or about to be? Does not wake it. */
 bool drm_asleep(const struct root *root, const char *pci);
-
-/* ---- a vendor as tables ---- */
 
 enum drm_place {
 	DRM_PCI,   /* the PCI device's folder                         */
-	DRM_HWMON, /* the folder of its driver's sensors              */
+	DRM_HWMON, /* the folder of its driver's sensors */
 	DRM_CARD,  /* drm/cardN below the PCI device                  */
 };
 
-/* How a file says its number. */
+/* The format of a file. */
 enum drm_form {
 	DRM_NUMBER,
 	DRM_LEVEL,     /* "1: 1500Mhz *": the line with the asterisk, in MHz */
-	DRM_LEVEL_MAX, /* the same file: the highest line                    */
+	DRM_LEVEL_MAX, /* the same file: the highest line */
 	DRM_SPEED,     /* "16.0 GT/s PCIe": the PCIe generation               */
 	DRM_CORRECTED, /* "ue: 0\nce: 3\n"                                   */
 	DRM_UNCORRECTED,
 };
 
-/* One figure from one file.  Where several rows name one quantity the first that answers
+/* One value from one file. If several rows have the same quantity, the first that can be read
  * counts. */
 struct drm_row {
 	uint8_t q;
 	enum drm_place place;
-	const char *file;  /* with "%u" where label is given                        */
-	const char *label; /* channel whose "..._label" says this; NULL: none       */
+	const char *file;  /* contains "%u" if label is not NULL */
+	const char *label; /* use the channel with this text in its "..._label" file */
 	enum drm_form form;
-	double scale; /* the file's unit to ours                                   */
-	double most;  /* in the file's unit; what is larger is no value; 0: any     */
+	double scale; /* factor from the file's unit to ours */
+	double max;   /* in the file's unit; larger is invalid; 0: no maximum */
 };
 
 struct drm_text {
@@ -83,8 +81,8 @@ struct drm_vendor {
 	const struct drm_row *row;   /* ends with a NULL file                         */
 	const struct drm_text *text; /* ends with a NULL file                         */
 	const struct drm_name *name; /* ends with a NULL name                         */
-	const char *unique_id;       /* file with a number that is the board's own, or NULL */
-	void (*derive)(struct device *d, unsigned tiers); /* after the rows, or NULL    */
+	const char *unique_id;       /* file with the board's unique number, or NULL */
+	void (*derive)(struct device *d, unsigned tiers); /* called after the rows, or NULL */
 };
 
 /* priv of a device */
@@ -94,25 +92,31 @@ struct drm_device {
 	char hwmon[64];                /* folder below the PCI device, "" none       */
 	char card[16];                 /* "card0", "" none                           */
 	char render[16];               /* "renderD128", "" none                      */
-	uint8_t channel[64];           /* of the rows with a label, 0: there is none */
-	bool attached;                 /* the above was found out, awake             */
+	uint8_t channel[64];           /* for rows with a label; 0: not found */
+	bool attached;                 /* the members above were filled while it was awake */
 	uint64_t energy_uj, energy_ns; /* previous reading, for derive; ns 0: none */
 };
 
-/* The functions of struct backend_ops, but that present and open are told the vendor. */
-bool drm_present(struct backend *b, const struct drm_vendor *vendor);
-int drm_open(struct backend *b, const struct drm_vendor *vendor);
+/* The functions of struct backend_ops; ops->tables is the struct drm_vendor. */
+bool drm_present(struct backend *b);
+int drm_open(struct backend *b);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);
 
-/* Processes that have the GPU's DRM nodes open, by /proc/pid/fdinfo.  What we may not look into
- * is left out, and the answer is then no_permission: the list may lack others' processes. */
+/* Processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that we may
+ * not inspect are left out; the result is then no_permission, because the list may be
+ * incomplete. */
 enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_error);
 
 /* Why a file of a device could not be read. */
 enum gw_absence drm_absence(long error);
 
-/* A file of the device by place; for derive.  0 or a negative gw_error. */
+/* Reads a file of the device; for derive. Returns 0 or a negative gw_error. */
 int drm_read_number(struct device *d, enum drm_place place, const char *file, int64_t *ret);
+
+/* For a vendor library that opens all of its GPUs at once: if one of them is suspended and
+ * GW_OPEN_WAKE is not set, makes a slot for each GPU without opening any, sets the cause and returns
+ * true. */
+bool drm_list_suspended(struct backend *b, uint32_t vendor);
 
 #endif

@@ -1,8 +1,10 @@
-/* drm_pci: GPUs on the PCI bus, found without waking any. */
+/* drm_pci: finds GPUs on the PCI bus without waking them. */
 #include "drm.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define GPUS_MAX 64
 
 static bool read_hex(const struct root *root, const char *pci, const char *file, uint32_t *ret)
 {
@@ -18,7 +20,7 @@ static bool read_hex(const struct root *root, const char *pci, const char *file,
 
 static bool is_gpu_class(uint32_t class)
 {
-	/* MI300 and its like call themselves processing accelerators. */
+	/* MI300 and similar boards have the class "processing accelerator". */
 	return class >> 16 == 0x03 || class >> 8 == 0x1200;
 }
 
@@ -52,8 +54,9 @@ static bool read_pci_gpu(const struct root *root, const char *pci, uint32_t vend
 	return true;
 }
 
-/* Keeps out[] sorted; the last one falls off a full array. */
-static void insert(struct pci_gpu *out, unsigned used, unsigned cap, const struct pci_gpu *g)
+/* Keeps out[] sorted; a full array loses its last row. */
+static void insert_sorted(struct pci_gpu *out, unsigned used, unsigned cap,
+			  const struct pci_gpu *g)
 {
 	unsigned i = used < cap ? used : cap;
 
@@ -79,8 +82,48 @@ unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *
 	while ((e = readdir(dir))) {
 		if (e->d_name[0] == '.' || !read_pci_gpu(root, e->d_name, vendor, &g))
 			continue;
-		insert(out, count++, cap, &g);
+		insert_sorted(out, count++, cap, &g);
 	}
 	closedir(dir);
 	return count;
+}
+
+static void list_unopened(struct backend *b, unsigned index, const struct pci_gpu *gpu,
+			  const char *suspended)
+{
+	struct device *d = backend_slot(b, NULL, gpu->pci);
+	char why[64];
+
+	if (!d)
+		return;
+	snprintf(why, sizeof(why), "not opened: that would wake %s", suspended);
+	d->r.index = index;
+	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
+	if (!b->env->root->real)
+		b->simulated = true;
+	report_state(&d->r, gpu->asleep ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
+		     gpu->asleep ? NULL : why);
+	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_ASLEEP);
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		if (d->r.text_why[t] != GW_HAVE)
+			report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
+}
+
+bool drm_list_suspended(struct backend *b, uint32_t vendor)
+{
+	struct pci_gpu gpu[GPUS_MAX];
+	unsigned n = drm_pci_list(b->env->root, vendor, gpu, GPUS_MAX);
+	const char *suspended = NULL;
+
+	n = n < GPUS_MAX ? n : GPUS_MAX;
+	for (unsigned i = 0; i < n && !suspended; i++)
+		if (gpu[i].asleep &&
+		    strncmp(gpu[i].driver, "vfio", 4) != 0) /* a virtual machine owns it */
+			suspended = gpu[i].pci;
+	if (!suspended || b->env->flags & GW_OPEN_WAKE)
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		list_unopened(b, i, &gpu[i], suspended);
+	backend_fail(b, GW_CAUSE_ASLEEP, "%s", suspended);
+	return true;
 }

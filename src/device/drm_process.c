@@ -1,11 +1,8 @@
-/* drm_process: who has a GPU open, by what the kernel says of each open DRM node.
+/* drm_process: the processes that have a GPU open, from the kernel's data on open DRM nodes.
  *
- * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as
- *	drm-pdev:	0000:03:00.0
- *	drm-client-id:	42
- *	drm-resident-vram:	1024 KiB
- *	drm-engine-gfx:	123456 ns
- * (kernel documentation, "DRM client usage stats"). */
+ * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as "drm-pdev:
+ * 0000:03:00.0", "drm-client-id: 42", "drm-resident-vram: 1024 KiB" and "drm-engine-gfx: 123456
+ * ns" (kernel documentation, "DRM client usage stats"). */
 #include "drm.h"
 
 #include <ctype.h>
@@ -13,24 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIENTS_MAX 256 /* distinct ones that one process has open; more are left out */
+#define CLIENTS_MAX 256 /* distinct clients per process; more are ignored */
 
-/* The ways to say how much memory a client has, best first. */
-enum { RESIDENT, MEMORY, TOTAL, WAYS };
-static const char *const ways[WAYS] = { "drm-resident-", "drm-memory-", "drm-total-" };
+/* The keys for the memory of a client, best first. */
+enum { RESIDENT, MEMORY, TOTAL, KEYS };
+static const char *const keys[KEYS] = { "drm-resident-", "drm-memory-", "drm-total-" };
 
 struct client {
-	char pdev[16]; /* "" the driver does not tell */
+	char pdev[16]; /* "": the driver does not report it */
 	uint64_t id;
 	bool has_id, busy_compute, busy_other;
-	bool has[WAYS];
-	uint64_t bytes[WAYS];
+	bool has[KEYS];
+	uint64_t bytes[KEYS];
 };
 
 struct holder { /* one process on one GPU */
 	struct usage usage;
-	uint64_t seen[CLIENTS_MAX];
-	unsigned seen_count;
+	uint64_t known_ids[CLIENTS_MAX];
+	unsigned known_count;
 	bool found, kfd;
 };
 
@@ -54,7 +51,7 @@ static uint64_t parse_bytes(const char *value)
 	return starts(end, "KiB") ? v << 10 : starts(end, "MiB") ? v << 20 : v;
 }
 
-/* Copies of memory say nothing about what a process is; everything else does. */
+/* Copy engines say nothing about the type of a process; all others do. */
 static void note_engine(struct client *c, const char *engine, const char *value)
 {
 	if (strtoull(value, NULL, 10) == 0 || starts(engine, "copy") || starts(engine, "dma") ||
@@ -76,8 +73,8 @@ static void parse_line(struct client *c, const char *key, const char *value)
 		note_engine(c, key + strlen("drm-engine-"), value);
 	else if (starts(key, "drm-cycles-"))
 		note_engine(c, key + strlen("drm-cycles-"), value);
-	for (unsigned w = 0; w < WAYS; w++) {
-		if (!starts(key, ways[w]) || !is_local_region(key + strlen(ways[w])))
+	for (unsigned w = 0; w < KEYS; w++) {
+		if (!starts(key, keys[w]) || !is_local_region(key + strlen(keys[w])))
 			continue;
 		c->has[w] = true;
 		c->bytes[w] += parse_bytes(value);
@@ -100,27 +97,27 @@ static void parse_fdinfo(char *text, struct client *c)
 	}
 }
 
-static bool seen_before(struct holder *h, const struct client *c)
+static bool is_known(struct holder *h, const struct client *c)
 {
 	if (!c->has_id)
 		return false;
-	for (unsigned i = 0; i < h->seen_count; i++)
-		if (h->seen[i] == c->id)
+	for (unsigned i = 0; i < h->known_count; i++)
+		if (h->known_ids[i] == c->id)
 			return true;
-	if (h->seen_count == CLIENTS_MAX)
+	if (h->known_count == CLIENTS_MAX)
 		return true;
-	h->seen[h->seen_count++] = c->id;
+	h->known_ids[h->known_count++] = c->id;
 	return false;
 }
 
 static void add_client(struct holder *h, struct client *c)
 {
 	h->found = true;
-	if (seen_before(h, c))
+	if (is_known(h, c))
 		return;
 	h->usage.type |= (c->busy_compute ? GW_PROCESS_COMPUTE : 0u) |
 			 (c->busy_other ? GW_PROCESS_GRAPHICS : 0u);
-	for (unsigned w = 0; w < WAYS; w++) {
+	for (unsigned w = 0; w < KEYS; w++) {
 		if (!c->has[w])
 			continue;
 		h->usage.memory_why = GW_HAVE;
@@ -129,10 +126,10 @@ static void add_client(struct holder *h, struct client *c)
 	}
 }
 
-/* One descriptor that is a DRM node.  Drivers that do not tell their PCI device are known by
- * the node's name. */
-static void look_at(const struct device *d, struct holder *h, const char *pid, const char *fd,
-		    const char *node)
+/* Reads one descriptor that is a DRM node. If the driver does not report its PCI device, the
+ * name of the node identifies it. */
+static void read_descriptor(const struct device *d, struct holder *h, const char *pid,
+			    const char *fd, const char *node)
 {
 	const struct drm_device *dd = d->priv;
 	char path[64], text[4096];
@@ -147,8 +144,8 @@ static void look_at(const struct device *d, struct holder *h, const char *pid, c
 		add_client(h, &c);
 }
 
-/* Returns false where we may not look. */
-static bool look_into(const struct device *d, struct holder *h, const char *pid)
+/* Returns false if permission is missing. */
+static bool scan_process(const struct device *d, struct holder *h, const char *pid)
 {
 	const struct root *root = d->backend->env->root;
 	char path[64], link[256];
@@ -165,7 +162,7 @@ static bool look_into(const struct device *d, struct holder *h, const char *pid)
 		root_path(path, sizeof(path), "proc/%.12s/fd/%.12s", pid, e->d_name);
 		root_readlink(root, path, link, sizeof(link));
 		if (starts(link, "/dev/dri/"))
-			look_at(d, h, pid, e->d_name, link + strlen("/dev/dri/"));
+			read_descriptor(d, h, pid, e->d_name, link + strlen("/dev/dri/"));
 		else if (strcmp(link, "/dev/kfd") == 0)
 			h->kfd = true;
 	}
@@ -173,9 +170,9 @@ static bool look_into(const struct device *d, struct holder *h, const char *pid)
 	return true;
 }
 
-/* Compute on AMD goes past the engines that DRM counts; its door is /dev/kfd.  Who did nothing
- * yet and has no such door has the node open as a desktop's programs do. */
-static void settle_type(struct holder *h)
+/* Compute on AMD bypasses the engines that DRM counts; it uses /dev/kfd. A process that did no
+ * work yet and does not use /dev/kfd counts as graphics, like the programs of a desktop. */
+static void decide_type(struct holder *h)
 {
 	if (h->kfd)
 		h->usage.type |= GW_PROCESS_COMPUTE;
@@ -192,8 +189,8 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 	*ret_error = 0;
 	if (!d->priv || d->r.state == GW_DEVICE_LOST)
 		return GW_ABSENT_LOST;
-	/* Some drivers power the GPU up to answer. */
-	if (!(d->backend->env->flags & GW_WAKE) &&
+	/* Some drivers wake the GPU to answer. */
+	if (!(d->backend->env->flags & GW_OPEN_WAKE) &&
 	    drm_asleep(d->backend->env->root, ((struct drm_device *)d->priv)->gpu.pci))
 		return GW_ABSENT_ASLEEP;
 	dir = root_opendir(d->backend->env->root, "proc");
@@ -207,12 +204,12 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 		h.usage = (struct usage){ .pid = strtoll(e->d_name, NULL, 10),
 					  .gpu_instance = -1,
 					  .memory_why = GW_ABSENT_NOT_SUPPORTED };
-		h.seen_count = 0;
+		h.known_count = 0;
 		h.found = h.kfd = false;
-		all = look_into(d, &h, e->d_name) && all;
+		all = scan_process(d, &h, e->d_name) && all;
 		if (!h.found)
 			continue;
-		settle_type(&h);
+		decide_type(&h);
 		*ret_error = usage_add(l, &h.usage);
 	}
 	closedir(dir);

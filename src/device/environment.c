@@ -3,17 +3,18 @@
 #include "host.h"
 #include "rapl.h"
 
-#include "base/lines.h"
+#include "base/root.h"
 #include "base/utf8.h"
 
 #include <assert.h>
 #include <stdint.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
-#define FACTS_FIXED 32 /* more than the fixed rows below, RAPL aside */
+#define FACTS_FIXED 32 /* more than the fixed rows below, without RAPL */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
 #define COUNT(a)    (sizeof(a) / sizeof((a)[0]))
@@ -44,8 +45,8 @@ const struct gw_fact *gw_environment_get(const struct gw_environment *env, unsig
 	return i < env->count ? &env->row[i].fact : NULL;
 }
 
-static struct row *add(struct gw_environment *env, const char *section, const char *key,
-		       enum gw_fact_type type, enum gw_absence why)
+static struct row *add_fact(struct gw_environment *env, const char *section, const char *key,
+			    enum gw_fact_type type, enum gw_absence why)
 {
 	struct row *r = &env->row[env->count++];
 
@@ -57,11 +58,11 @@ static struct row *add(struct gw_environment *env, const char *section, const ch
 	return r;
 }
 
-/* Absent as why where text is "". */
+/* Absent with reason why if text is "". */
 static void add_text(struct gw_environment *env, const char *section, const char *key,
 		     const char *text, enum gw_absence why)
 {
-	struct row *r = add(env, section, key, GW_FACT_TEXT, text[0] ? GW_HAVE : why);
+	struct row *r = add_fact(env, section, key, GW_FACT_TEXT, text[0] ? GW_HAVE : why);
 
 	if (!text[0])
 		return;
@@ -72,7 +73,8 @@ static void add_text(struct gw_environment *env, const char *section, const char
 static void add_number(struct gw_environment *env, const char *section, const char *key,
 		       double v, enum gw_absence why)
 {
-	add(env, section, key, GW_FACT_NUMBER, why)->fact.number = why == GW_HAVE ? v : 0;
+	add_fact(env, section, key, GW_FACT_NUMBER, why)->fact.number =
+		why == GW_HAVE ? v : NAN;
 }
 
 static void add_file(struct gw_environment *env, const struct root *root, const char *section,
@@ -115,7 +117,7 @@ static void add_architecture(struct gw_environment *env, const struct root *root
 	char text[64];
 	struct utsname u;
 
-	/* The file is there since Linux 6.1; asking the kernel tells of the real root alone. */
+	/* The file exists since Linux 6.1. uname() describes only the real root. */
 	if (root_read_line(root, "proc/sys/kernel/arch", text, sizeof(text)) <= 0 &&
 	    root->real && uname(&u) == 0)
 		snprintf(text, sizeof(text), "%.63s", u.machine);
@@ -137,8 +139,8 @@ static void add_uptime(struct gw_environment *env, const struct root *root)
 			   : GW_ABSENT_INVALID);
 }
 
-/* "none" is what a machine says that shows itself and is bare; one that shows neither its maker
- * nor its processor says nothing. */
+/* "none" means bare metal. If neither DMI nor the processor can be read, the value is absent.
+ */
 static void add_vm(struct gw_environment *env, const struct root *root)
 {
 	char text[64];
@@ -166,13 +168,14 @@ static void add_host(struct gw_environment *env, const struct root *root,
 	environment_container(root, text, sizeof(text));
 	add_text(env, "host", "container", text[0] ? text : "none", GW_ABSENT_ERROR);
 	add_vm(env, root);
-	add(env, "host", "wsl", GW_FACT_FLAG, GW_HAVE)->fact.number = environment_is_wsl(root);
+	add_fact(env, "host", "wsl", GW_FACT_FLAG, GW_HAVE)->fact.number =
+		environment_is_wsl(root);
 	add_uptime(env, root);
 	add_file(env, root, "host", "boot_id", "proc/sys/kernel/random/boot_id");
 }
 
-/* Distinct sockets and cores by the kernel's topology files: /proc/cpuinfo has them on x86
- * alone.  false where the kernel does not tell. */
+/* Counts distinct sockets and cores with the kernel's topology files; /proc/cpuinfo has them
+ * only on x86. Returns false if the kernel does not report them. */
 static bool count_topology(const struct root *root, unsigned *sockets, unsigned *cores)
 {
 	uint64_t seen[CORES_MAX];
@@ -210,7 +213,7 @@ static bool count_topology(const struct root *root, unsigned *sockets, unsigned 
 	return *cores > 0 && *cores < CORES_MAX;
 }
 
-/* Over all frequency policies: the governor ("mixed" where they differ), the highest limit. */
+/* Over all frequency policies: the governor ("mixed" if they differ) and the highest limit. */
 static void add_frequency(struct gw_environment *env, const struct root *root)
 {
 	DIR *dir = root_opendir(root, "sys/devices/system/cpu/cpufreq");
@@ -242,7 +245,7 @@ static void add_frequency(struct gw_environment *env, const struct root *root)
 		   max_khz > 0 ? GW_HAVE : GW_ABSENT_NOT_PRESENT);
 }
 
-/* Value of a "key : value" line of /proc/cpuinfo's first block; "" where there is none. */
+/* Value of a "key : value" line in the first block of /proc/cpuinfo; "" if missing. */
 static void cpuinfo_field(const char *text, const char *key, char *out, size_t size)
 {
 	size_t n = strlen(key);
@@ -262,14 +265,14 @@ static void cpuinfo_field(const char *text, const char *key, char *out, size_t s
 	}
 }
 
-/* Each architecture has its own word for it. */
+/* Each architecture uses another key. */
 static void add_cpuinfo(struct gw_environment *env, const char *text, const char *key,
-			const char *const *words)
+			const char *const *keys)
 {
 	char value[256] = "";
 
-	for (; *words && !value[0]; words++)
-		cpuinfo_field(text, *words, value, sizeof(value));
+	for (; *keys && !value[0]; keys++)
+		cpuinfo_field(text, *keys, value, sizeof(value));
 	add_text(env, "cpu", key, value, GW_ABSENT_NO_DATA);
 }
 
@@ -281,8 +284,8 @@ static void add_cpu(struct gw_environment *env, const struct root *root,
 					      NULL };
 	char text[8192];
 	unsigned sockets, cores;
-	bool told = count_topology(root, &sockets, &cores);
-	enum gw_absence why = told ? GW_HAVE : GW_ABSENT_NO_DATA;
+	bool known = count_topology(root, &sockets, &cores);
+	enum gw_absence why = known ? GW_HAVE : GW_ABSENT_NO_DATA;
 
 	root_read(root, "proc/cpuinfo", text, sizeof(text));
 	add_cpuinfo(env, text, "model", model);
@@ -339,8 +342,8 @@ static bool has_key(const struct gw_environment *env, const char *section, const
 	return false;
 }
 
-/* Every package has its "dram": those after the first are told apart by their package, or
- * where that does not do by their folder. */
+/* Every package has a "dram": the later ones get the name of their package or, if that is not
+ * unique, of their folder. */
 static void add_rapl(struct gw_environment *env, const struct root *root)
 {
 	struct rapl_domain d[DOMAINS_MAX];
@@ -381,4 +384,225 @@ int environment_collect(const struct root *root, const struct clock *clock,
 	add_rapl(env, root);
 	*ret = env;
 	return 0;
+}
+
+struct pattern {
+	const char *in;   /* if a text contains this ... */
+	const char *name; /* ... the name is this */
+};
+
+/* Writes the name of the first row that occurs in text. The rows are in order of precedence,
+ * because a pod is also a containerd or docker container. */
+static bool name_by_pattern(const struct pattern *row, size_t n, const char *text, char *out,
+			    size_t size)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!strstr(text, row[i].in))
+			continue;
+		snprintf(out, size, "%s", row[i].name);
+		return true;
+	}
+	return false;
+}
+
+static bool container_by_file(const struct root *root, char *out, size_t size)
+{
+	static const struct pattern file[] = {
+		{ "run/secrets/kubernetes.io", "kubernetes" },
+		{ "var/run/secrets/kubernetes.io", "kubernetes" },
+		{ "run/.containerenv", "podman" },
+		{ ".dockerenv", "docker" },
+	};
+
+	for (size_t i = 0; i < COUNT(file); i++) {
+		if (!root_exists(root, file[i].in))
+			continue;
+		snprintf(out, size, "%s", file[i].name);
+		return true;
+	}
+	return false;
+}
+
+/* What a container manager passes to the init process: "container=NAME". */
+static const struct pattern managers[] = {
+	{ "kube", "kubernetes" },       { "systemd-nspawn", "systemd-nspawn" },
+	{ "podman", "podman" },         { "docker", "docker" },
+	{ "containerd", "containerd" }, { "lxc", "lxc" }, /* also lxc-libvirt */
+};
+
+static bool container_by_init(const struct root *root, char *out, size_t size)
+{
+	char text[4096];
+	long n;
+
+	/* systemd as init stores this value where everyone can read it. */
+	if (root_read_line(root, "run/systemd/container", text, sizeof(text)) > 0 &&
+	    name_by_pattern(managers, COUNT(managers), text, out, size))
+		return true;
+	n = root_read(root, "proc/1/environ", text, sizeof(text));
+	for (long i = 0; i < n; i += (long)strlen(text + i) + 1)
+		if (strncmp(text + i, "container=", 10) == 0)
+			return name_by_pattern(managers, COUNT(managers), text + i, out, size);
+	return false;
+}
+
+static bool container_by_cgroup(const struct root *root, char *out, size_t size)
+{
+	static const struct pattern group[] = {
+		{ "kubepods", "kubernetes" },   { "libpod", "podman" },
+		{ "/docker/", "docker" },       { "/docker-", "docker" },
+		{ "containerd", "containerd" }, { "/lxc/", "lxc" },
+		{ "/lxc.payload", "lxc" },      { "systemd-nspawn@", "systemd-nspawn" },
+	};
+	char text[8192];
+
+	return root_read(root, "proc/1/cgroup", text, sizeof(text)) > 0 &&
+	       name_by_pattern(group, COUNT(group), text, out, size);
+}
+
+/* Does this line of mountinfo ("id parent device source place ...") describe a place that
+ * container runtimes mount over? */
+static bool is_mounted_over(const char *line)
+{
+	static const char *const places[] = { "/", "/etc/hostname", "/etc/hosts",
+					      "/etc/resolv.conf", "/proc/cpuinfo" };
+	char place[64];
+
+	if (sscanf(line, "%*s %*s %*s %*s %63s", place) != 1)
+		return false;
+	for (size_t i = 0; i < COUNT(places); i++)
+		if (strcmp(place, places[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Only mounts over the container's own files count, because the host also sees the mounts of
+ * the container storage. */
+static bool container_by_mounts(const struct root *root, char *out, size_t size)
+{
+	static const struct pattern source[] = {
+		{ "/kubelet/pods/", "kubernetes" },   { "/containers/storage/", "podman" },
+		{ "/overlay-containers/", "podman" }, { "/docker/", "docker" },
+		{ "containerd", "containerd" },       { "fuse.lxcfs", "lxc" },
+	};
+	struct lines l;
+	bool found = false;
+	char *line;
+
+	if (lines_open(&l, root, "proc/self/mountinfo") < 0)
+		return false;
+	while (!found && (line = lines_next(&l)))
+		found = is_mounted_over(line) &&
+			name_by_pattern(source, COUNT(source), line, out, size);
+	lines_close(&l);
+	return found;
+}
+
+void environment_container(const struct root *root, char *out, size_t size)
+{
+	out[0] = '\0';
+	if (!container_by_file(root, out, size) && !container_by_init(root, out, size) &&
+	    !container_by_cgroup(root, out, size) && !container_by_mounts(root, out, size) &&
+	    environment_is_wsl(root))
+		snprintf(out, size, "wsl");
+}
+
+bool environment_is_wsl(const struct root *root)
+{
+	char text[512], release[128];
+
+	if (root_exists(root, "proc/sys/fs/binfmt_misc/WSLInterop"))
+		return true;
+	/* Only the release: the builder's address may contain "microsoft". */
+	if (root_read(root, "proc/version", text, sizeof(text)) <= 0 ||
+	    sscanf(text, "Linux version %127s", release) != 1)
+		return false;
+	return strcasestr(release, "microsoft") || strstr(release, "WSL");
+}
+
+static bool hypervisor_flag(const struct root *root)
+{
+	struct lines l;
+	bool found = false;
+	char *line;
+
+	if (lines_open(&l, root, "proc/cpuinfo") < 0)
+		return false;
+	/* The first block is enough; a blank line ends it. */
+	while (!found && (line = lines_next(&l)) && line[0])
+		found = strncmp(line, "flags", 5) == 0 && strstr(line, " hypervisor");
+	lines_close(&l);
+	return found;
+}
+
+static bool vm_by_dmi(const struct root *root, char *out, size_t size)
+{
+	static const char *const file[] = { "product_name", "sys_vendor", "bios_vendor" };
+	static const struct pattern vendor[] = {
+		{ "VirtualBox", "virtualbox" },
+		{ "innotek", "virtualbox" },
+		{ "VMware", "vmware" },
+		{ "VMW", "vmware" },
+		{ "Virtual Machine\nMicrosoft", "hyper-v" },
+		{ "HVM domU", "xen" },
+		{ "Xen", "xen" },
+		{ "Parallels", "parallels" },
+		{ "BHYVE", "bhyve" },
+		{ "Bochs", "bochs" },
+		{ "Apple Virtualization", "apple" },
+		{ "Firecracker", "firecracker" },
+		{ "Cloud Hypervisor", "cloud-hypervisor" },
+		{ "KVM", "kvm" },
+		{ "Google Compute Engine", "kvm" },
+		{ "OpenStack", "kvm" },
+		{ "Droplet", "kvm" },
+		{ "Amazon EC2", "kvm" },
+		{ "QEMU", "qemu" },
+	};
+	char path[64], text[512];
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < COUNT(file); i++) {
+		char line[128];
+
+		root_path(path, sizeof(path), "sys/class/dmi/id/%s", file[i]);
+		root_read_line(root, path, line, sizeof(line));
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", line);
+	}
+	/* Amazon's bare metal machines have the same vendor name. */
+	return !strstr(text, ".metal") &&
+	       name_by_pattern(vendor, COUNT(vendor), text, out, size);
+}
+
+static bool vm_by_firecracker(const struct root *root)
+{
+	char text[256];
+
+	/* It has no DMI; its ACPI tables contain its name, if we may read them. */
+	if (root_read(root, "sys/firmware/acpi/tables/DSDT", text, sizeof(text)) > 16 &&
+	    memcmp(text + 10, "FIRECK", 6) == 0)
+		return true;
+	root_read(root, "proc/sys/kernel/osrelease", text, sizeof(text));
+	return strcasestr(text, "firecracker") != NULL;
+}
+
+void environment_vm(const struct root *root, char *out, size_t size)
+{
+	char text[256];
+
+	out[0] = '\0';
+	root_read(root, "proc/xen/capabilities", text, sizeof(text));
+	if (strstr(text, "control_d"))
+		return; /* dom0, which owns the machine */
+	if (vm_by_dmi(root, out, size))
+		return;
+	if (root_read_line(root, "sys/hypervisor/type", text, sizeof(text)) > 0)
+		snprintf(out, size, "%s", text);
+	else if (vm_by_firecracker(root))
+		snprintf(out, size, "firecracker");
+	else if (environment_is_wsl(root))
+		snprintf(out, size, "hyper-v");
+	else if (hypervisor_flag(root))
+		snprintf(out, size, "unknown-hypervisor");
 }

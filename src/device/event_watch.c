@@ -131,7 +131,7 @@ static bool add_all(struct event_watch *w)
 	for (unsigned i = 0; i < w->gpus; i++) {
 		int r;
 
-		if (opener_wanted(w->opener))
+		if (opener_must_yield(w->opener))
 			return true; /* we leave */
 		r = add(w, &w->gpu[i]);
 		if (r < 0)
@@ -177,8 +177,8 @@ static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t 
 		return;
 	}
 	w->pause_ns = w->pause_ns ? 2 * w->pause_ns : PAUSE_NS;
-	if (w->pause_ns > opener_round_ns(w->ctx))
-		w->pause_ns = opener_round_ns(w->ctx);
+	if (w->pause_ns > opener_poll_ns(w->ctx))
+		w->pause_ns = opener_poll_ns(w->ctx);
 	pause_for(w, w->pause_ns);
 }
 
@@ -186,7 +186,7 @@ static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t 
 static bool wait_once(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
-	uint64_t ns = opener_round_ns(w->ctx), began = clock_mono_ns(w->ctx->clock), now;
+	uint64_t ns = opener_poll_ns(w->ctx), began = clock_mono_ns(w->ctx->clock), now;
 	struct device_event e;
 	int r;
 
@@ -223,7 +223,8 @@ static uint64_t listen(struct event_watch *w)
 		return err == -GW_E_NOSUPPORT ? NONE_NS : LOOK_NS;
 	}
 	good = add_all(w);
-	while (good && w->listening && !mailbox_stopping(&w->box) && !opener_wanted(w->opener))
+	while (good && w->listening && !mailbox_stopping(&w->box) &&
+	       !opener_must_yield(w->opener))
 		good = wait_once(w);
 	forget(w);
 	if (!good)

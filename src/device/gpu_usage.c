@@ -1,4 +1,5 @@
-/* What a lane may still write to when a call comes back late belongs to the slot, not to who asked. */
+/* Memory that a call thread may still write to after a late return belongs to the slot, not to
+ * the caller. */
 #include "gpu_usage.h"
 
 #include "context.h"
@@ -6,24 +7,25 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define USES_MAX    1024              /* more than the driver keeps samples of */
-#define LIST_NS     (500 * NS_PER_MS) /* no list is older */
-#define RESTLESS_NS NS_PER_S          /* after a change lists are asked for so long */
+#define USES_MAX   1024              /* more than the driver keeps samples of */
+#define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
+#define CHANGED_NS NS_PER_S          /* after a change, always list for this long */
 
-static void ask_use(struct slot *s, uint64_t since_us)
+static void query_use(struct slot *s, uint64_t since_us)
 {
 	struct device *d = s->d;
 
 	s->uses = -GW_E_NOSUPPORT;
 	if (!d->backend->ops->process_use)
 		return;
-	if (!s->use_of)
-		s->use_of = calloc(USES_MAX, sizeof(*s->use_of));
-	s->uses = s->use_of ? d->backend->ops->process_use(d, since_us, s->use_of, USES_MAX)
-			    : -GW_E_NOMEM;
+	if (!s->process_use)
+		s->process_use = calloc(USES_MAX, sizeof(*s->process_use));
+	s->uses = s->process_use
+			  ? d->backend->ops->process_use(d, since_us, s->process_use, USES_MAX)
+			  : -GW_E_NOMEM;
 }
 
-static void ask_memory(struct device *d)
+static void query_memory(struct device *d)
 {
 	if (d->r.state != GW_DEVICE_OK || d->fresh)
 		return;
@@ -33,36 +35,36 @@ static void ask_memory(struct device *d)
 		d->backend->ops->read(d, GW_TIER_FAST);
 }
 
-static double used_on(const struct device *d)
+static double memory_used(const struct device *d)
 {
 	return report_has(&d->r, GW_Q_MEMORY_USED) ? d->r.v[GW_Q_MEMORY_USED] : NAN;
 }
 
-/* Is the list of the last time as good as a new one? */
-static bool is_listed(const struct slot *s, uint64_t now_ns)
+/* Is the previous list as good as a new one? */
+static bool list_is_current(const struct slot *s, uint64_t now_ns)
 {
 	return s->tiers == GPU_USAGE_MEMORY && s->listed_ns && s->usage_why == GW_HAVE &&
 	       s->usage_error == 0 && s->d->r.state == GW_DEVICE_OK &&
-	       used_on(s->d) == s->listed_used && now_ns - s->listed_ns < LIST_NS &&
-	       now_ns - s->restless_ns >= RESTLESS_NS;
+	       memory_used(s->d) == s->listed_used_bytes && now_ns - s->listed_ns < LIST_NS &&
+	       now_ns - s->changed_ns >= CHANGED_NS;
 }
 
-static void ask_list(struct slot *s, uint64_t now_ns)
+static void query_list(struct slot *s, uint64_t now_ns)
 {
-	const double used = used_on(s->d);
+	const double used = memory_used(s->d);
 	const unsigned count = s->usage.count;
 
 	s->usage.count = 0;
 	s->usage_error = 0;
 	s->usage_why = s->d->backend->ops->processes(s->d, &s->usage, &s->usage_error);
-	if (used != s->listed_used || count != s->usage.count || !s->listed_ns)
-		s->restless_ns = now_ns;
-	s->listed_used = used;
+	if (used != s->listed_used_bytes || count != s->usage.count || !s->listed_ns)
+		s->changed_ns = now_ns;
+	s->listed_used_bytes = used;
 	s->listed_ns = now_ns;
 }
 
-/* now_ns of the slot carries since_us here, tiers the flags. */
-static void ask_slot(void *arg)
+/* Here the slot's now_ns carries since_us, and tiers the flags. */
+static void query_slot(void *arg)
 {
 	struct slot *s = arg;
 	struct device *d = s->d;
@@ -72,19 +74,19 @@ static void ask_slot(void *arg)
 	if (!d->backend->open) {
 		s->usage.count = 0;
 		s->usage_error = 0;
-		s->usage_why = device_silence(d->r.state, d->r.cause);
+		s->usage_why = device_absence(d->r.state, d->r.cause);
 		s->listed_ns = 0;
 		return;
 	}
 	if (s->tiers & GPU_USAGE_MEMORY)
-		ask_memory(d);
-	if (!is_listed(s, now_ns))
-		ask_list(s, now_ns);
+		query_memory(d);
+	if (!list_is_current(s, now_ns))
+		query_list(s, now_ns);
 	if (s->now_ns && s->usage_why == GW_HAVE)
-		ask_use(s, s->now_ns);
+		query_use(s, s->now_ns);
 }
 
-static struct gpu_usage answer(const struct gw_ctx *ctx, unsigned device)
+static struct gpu_usage slot_usage(const struct gw_ctx *ctx, unsigned device)
 {
 	const struct slot *s = ctx->slot[device];
 
@@ -101,26 +103,26 @@ static struct gpu_usage answer(const struct gw_ctx *ctx, unsigned device)
 				   .report = slot_report(s),
 				   .usage = s->usage.p,
 				   .count = s->usage_why == GW_HAVE ? s->usage.count : 0,
-				   .use = s->use_of,
+				   .use = s->process_use,
 				   .uses = s->uses };
 }
 
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
-		   void (*fn)(void *arg, const struct gpu_usage *c), void *arg)
+		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg)
 {
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err)
-		context_each(ctx, ask_slot, flags, since_us);
+		context_each(ctx, query_slot, flags, since_us);
 	for (unsigned i = 0; i < ctx->slots && !err; i++)
 		if (!ctx->slot[i]->stalled)
 			err = ctx->slot[i]->usage_error;
 	for (unsigned i = 0; i < ctx->slots && !err; i++) {
-		const struct gpu_usage c = answer(ctx, i);
+		const struct gpu_usage u = slot_usage(ctx, i);
 
-		fn(arg, &c);
+		fn(arg, &u);
 	}
 	pthread_mutex_unlock(&ctx->lock);
 	return err;

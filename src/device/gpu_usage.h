@@ -1,12 +1,11 @@
-/* census: who the driver says is on each GPU, how much memory is in use, and how busy each keeps it; /proc
- * is not asked.
+/* gpu_usage: the processes that the driver lists on each GPU, the memory in use, and the
+ * utilisation per process; /proc is not read.
  *
- * Lists are dear: at ten a second on an H200 250 us, memory 70.  Nobody comes to a GPU or leaves it without
- * memory in use changing (it is told to the byte, and stood still over minutes with three idle processes):
- * while it does not, the list is the one of the last time, for at most half a second.
- *
- * For whoever asks ten times a second and remembers the processes.  Calls run on the lanes of the
- * context: a GPU that hangs holds nobody up longer than the deadline. */
+ * Process lists are expensive: 250 us on an H200 at ten per second, memory only 70 us. A
+ * process that arrives or leaves changes the memory in use, which is exact to the byte (it
+ * stayed constant for minutes with three idle processes). So while memory does not change, the
+ * previous list is reused, for at most half a second. Calls run on the call threads of the
+ * context: a GPU that hangs delays nobody longer than the deadline. */
 #ifndef GW_DEVICE_GPU_USAGE_H
 #define GW_DEVICE_GPU_USAGE_H
 
@@ -14,27 +13,27 @@
 
 struct gpu_usage {
 	unsigned device; /* position as in a snapshot */
-	bool stalled;    /* its call has not returned: nothing else is said */
+	bool stalled;    /* its call has not returned: the other members are not set */
 	enum gw_absence why;
-	bool partial;                /* of the list */
-	unsigned generation;         /* of the context: grows when GPUs may have come or gone */
-	const struct report *report; /* what is known of it; not while it is stalled */
+	bool partial;        /* the list is incomplete */
+	unsigned generation; /* of the context: increases when GPUs may have come or gone */
+	const struct report *report; /* its known values; not set if stalled */
 	const struct usage *usage;
 	unsigned count;
 	const struct process_use *use;
-	int uses; /* how many, or why not: as backend_ops.process_use; -GW_E_STATE: not asked */
+	int uses; /* their number, or an error as of backend_ops.process_use; -GW_E_STATE: not requested */
 };
 
 enum gpu_usage_flag {
-	GPU_USAGE_MEMORY = 1, /* is read first, of each GPU that answers, into its report */
-	GPU_USAGE_LISTS = 2   /* are asked for even where memory says that nothing changed */
+	GPU_USAGE_MEMORY = 1, /* first read memory of each GPU that answers into its report */
+	GPU_USAGE_LISTS = 2   /* list processes even if memory shows no change */
 };
 
-/* Asks every GPU and hands each answer to fn, which copies what it wants and asks nothing of the
- * context: its lock is held.  flags: set of enum gpu_usage_flag; without memory lists are always asked for.
- * since_us: utilisation since then is asked for too (driver stamps, wall clock); 0: it is not.  0 or
- * -GW_E_NOMEM. */
+/* Queries every GPU and passes each result to fn, which copies what it needs and must not call
+ * the context, because its lock is held. flags: set of enum gpu_usage_flag; without
+ * GPU_USAGE_MEMORY the lists are always read. since_us: also read the utilisation since then
+ * (driver timestamps, wall clock); 0: do not. Returns 0 or -GW_E_NOMEM. */
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
-		   void (*fn)(void *arg, const struct gpu_usage *c), void *arg);
+		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 
 #endif

@@ -14,13 +14,13 @@ enum gw_absence host_absence(long error)
 	}
 }
 
-static void set(struct host_report *r, unsigned q, double v)
+static void host_set(struct host_report *r, unsigned q, double v)
 {
 	r->v[q] = v;
 	r->why[q] = GW_HAVE;
 }
 
-static void miss(struct host_report *r, unsigned q, enum gw_absence why)
+static void host_miss(struct host_report *r, unsigned q, enum gw_absence why)
 {
 	r->why[q] = (uint8_t)why;
 }
@@ -61,23 +61,23 @@ static void read_utilization(struct host *h, struct host_report *r)
 {
 	uint64_t busy, total;
 	int err = read_ticks(h->root, &busy, &total);
-	/* Waiting time may step back, and cores may come and go. */
+	/* iowait may decrease, and cores may come and go. */
 	bool comparable = err == 0 && h->total > 0 && total >= h->total && busy >= h->busy &&
 			  busy - h->busy <= total - h->total;
 
 	if (err < 0) {
-		miss(r, GW_H_CPU_UTILIZATION, host_absence(err));
+		host_miss(r, GW_H_CPU_UTILIZATION, host_absence(err));
 		return;
 	}
 	if (comparable && total - h->total < HOST_MIN_TICKS) {
-		miss(r, GW_H_CPU_UTILIZATION, GW_ABSENT_FIRST_READING);
+		host_miss(r, GW_H_CPU_UTILIZATION, GW_ABSENT_FIRST_READING);
 		return;
 	}
 	if (comparable)
-		set(r, GW_H_CPU_UTILIZATION,
-		    (double)(busy - h->busy) / (double)(total - h->total));
+		host_set(r, GW_H_CPU_UTILIZATION,
+			 (double)(busy - h->busy) / (double)(total - h->total));
 	else
-		miss(r, GW_H_CPU_UTILIZATION, GW_ABSENT_FIRST_READING);
+		host_miss(r, GW_H_CPU_UTILIZATION, GW_ABSENT_FIRST_READING);
 	h->busy = busy;
 	h->total = total;
 }
@@ -112,12 +112,12 @@ static void read_cores(const struct root *root, struct host_report *r)
 	long err = n < 0 ? n : count_list(text, &count);
 
 	if (err < 0)
-		miss(r, GW_H_CPU_COUNT, host_absence(err));
+		host_miss(r, GW_H_CPU_COUNT, host_absence(err));
 	else
-		set(r, GW_H_CPU_COUNT, count);
+		host_set(r, GW_H_CPU_COUNT, count);
 }
 
-/* Not strtod(): its decimal point follows the program's locale. */
+/* Not strtod(), because its decimal point depends on the locale. */
 static void read_load(const struct root *root, struct host_report *r)
 {
 	char text[128];
@@ -125,11 +125,11 @@ static void read_load(const struct root *root, struct host_report *r)
 	unsigned whole, hundredths;
 
 	if (n < 0)
-		miss(r, GW_H_LOAD_1M, host_absence(n));
+		host_miss(r, GW_H_LOAD_1M, host_absence(n));
 	else if (sscanf(text, "%u.%2u", &whole, &hundredths) != 2)
-		miss(r, GW_H_LOAD_1M, GW_ABSENT_INVALID);
+		host_miss(r, GW_H_LOAD_1M, GW_ABSENT_INVALID);
 	else
-		set(r, GW_H_LOAD_1M, (whole * 100.0 + hundredths) / 100);
+		host_set(r, GW_H_LOAD_1M, (whole * 100.0 + hundredths) / 100);
 }
 
 static bool meminfo_bytes(const char *text, const char *key, double *ret)
@@ -163,21 +163,22 @@ static void read_memory(const struct root *root, struct host_report *r)
 		double v;
 
 		if (meminfo_bytes(text, row[i].key, &v))
-			set(r, row[i].q, v);
+			host_set(r, row[i].q, v);
 		else
-			miss(r, row[i].q, n < 0 ? host_absence(n) : GW_ABSENT_NOT_SUPPORTED);
+			host_miss(r, row[i].q,
+				  n < 0 ? host_absence(n) : GW_ABSENT_NOT_SUPPORTED);
 	}
 	if (r->why[GW_H_RAM_TOTAL] == GW_HAVE && r->why[GW_H_RAM_AVAILABLE] == GW_HAVE)
-		set(r, GW_H_RAM_USED, r->v[GW_H_RAM_TOTAL] - r->v[GW_H_RAM_AVAILABLE]);
+		host_set(r, GW_H_RAM_USED, r->v[GW_H_RAM_TOTAL] - r->v[GW_H_RAM_AVAILABLE]);
 	else
-		miss(r, GW_H_RAM_USED, (enum gw_absence)r->why[GW_H_RAM_AVAILABLE]);
+		host_miss(r, GW_H_RAM_USED, (enum gw_absence)r->why[GW_H_RAM_AVAILABLE]);
 }
 
 void host_read(struct host *h, struct host_report *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++)
-		miss(ret, q, GW_ABSENT_NOT_READ);
+		host_miss(ret, q, GW_ABSENT_NOT_READ);
 	read_utilization(h, ret);
 	read_cores(h->root, ret);
 	read_load(h->root, ret);

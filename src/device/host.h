@@ -19,17 +19,16 @@ struct host_report {
 	uint8_t why[GW_HOST_QUANTITIES];
 };
 
-/* Borrows root.  Takes the first CPU reading, so that the next one has something to differ
- * from. */
+/* Borrows root. Takes the first CPU reading, so that the next one has a difference. */
 void host_init(struct host *h, const struct root *root);
 
-/* Never waits: CPU utilisation is the difference to the previous reading; with fewer than
- * HOST_MIN_TICKS ticks in between it is absent (needs_two_readings) and the previous reading
- * stays, so the next call has a longer one. */
+/* Never waits. CPU utilisation is the difference to the previous reading; with fewer than
+ * HOST_MIN_TICKS ticks between them it is absent (needs_two_readings), and the previous reading
+ * stays, so that the next interval is longer. */
 #define HOST_MIN_TICKS 10
 void host_read(struct host *h, struct host_report *ret);
 
-/* Why a file of the machine could not be read, from the error of root_read() and its like. */
+/* Converts an error of root_read() and similar functions. */
 enum gw_absence host_absence(long error);
 
 #endif

@@ -1,7 +1,7 @@
-/* intel: Intel GPUs by the files of the i915 and xe kernel drivers.
+/* intel: Intel GPUs, through the files of the i915 and xe kernel drivers.
  *
- * They count energy and do not tell power: power is the energy between two readings.  How busy
- * an engine is can only be had from performance counters, which need rights: it is absent. */
+ * The drivers count energy but do not report power: power is the energy between two readings.
+ * Engine utilisation needs privileged performance counters, so it is absent. */
 #include "drm.h"
 
 static const struct drm_row rows[] = {
@@ -19,7 +19,7 @@ static const struct drm_row rows[] = {
 	  1e5 },
 	/* SLOW */
 	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "vram", DRM_NUMBER, 1e-3, 250e3 },
-	/* ENERGY: the card's, which xe labels; its other counter is of the package alone */
+	/* ENERGY: of the whole card, which xe labels; its other counter covers only the package */
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_NUMBER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NUMBER, 1e-6, 0 },
 	/* HEALTH */
@@ -61,8 +61,7 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-/* Less time than this between two readings of the counter says more about its steps than about
- * the power. */
+/* Over a shorter time the steps of the counter dominate the power. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
 static int read_energy(struct device *d, int64_t *ret)
@@ -87,7 +86,7 @@ static void derive_power(struct device *d)
 	report_miss(&d->r, GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	if (dd->energy_ns && now - dd->energy_ns < POWER_MIN_NS)
 		return;
-	/* One that went back was reset with the driver or has wrapped. */
+	/* A smaller value means that the driver was reset or the counter wrapped. */
 	if (dd->energy_ns && uj >= dd->energy_uj)
 		report_set(&d->r, GW_Q_POWER,
 			   (double)(uj - dd->energy_uj) * 1e3 / (double)(now - dd->energy_ns));
@@ -109,7 +108,7 @@ static void derive_memory(struct report *r)
 			   r->v[GW_Q_MEMORY_TOTAL] - r->v[GW_Q_MEMORY_FREE]);
 }
 
-static void derive(struct device *d, unsigned tiers)
+static void derive_intel(struct device *d, unsigned tiers)
 {
 	if (!(tiers & GW_TIER_FAST))
 		return;
@@ -126,27 +125,18 @@ static const struct drm_vendor intel = {
 	.row = rows,
 	.text = texts,
 	.name = names,
-	.derive = derive,
+	.derive = derive_intel,
 };
 
 _Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
-	       "a channel for each row");
-
-static bool present(struct backend *b)
-{
-	return drm_present(b, &intel);
-}
-
-static int open_intel(struct backend *b)
-{
-	return drm_open(b, &intel);
-}
+	       "one channel per row");
 
 const struct backend_ops backend_intel = {
 	.name = "intel",
 	.vendor = GW_VENDOR_INTEL,
-	.present = present,
-	.open = open_intel,
+	.tables = &intel,
+	.present = drm_present,
+	.open = drm_open,
 	.close = drm_close,
 	.read = drm_read,
 	.processes = drm_processes,

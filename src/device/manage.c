@@ -22,10 +22,10 @@ static const struct manage_info infos[MANAGE_WHATS] = {
 				 GW_Q_POWER_LIMIT_DEFAULT },
 	[MANAGE_COMPUTE_MODE] = { "compute-mode", "compute mode", 1, true, GW_Q_COMPUTE_MODE,
 				  NONE, NONE, NONE },
-	[MANAGE_GPU_CLOCKS] = { "gpu-clocks", "the lock of the GPU clocks", 2, false, NONE,
-				NONE, GW_Q_CLOCK_SM_MAX, NONE },
-	[MANAGE_MEMORY_CLOCKS] = { "memory-clocks", "the lock of the memory clocks", 2, false,
-				   NONE, NONE, GW_Q_CLOCK_MEMORY_MAX, NONE },
+	[MANAGE_GPU_CLOCKS] = { "gpu-clocks", "the GPU clock lock", 2, false, NONE, NONE,
+				GW_Q_CLOCK_SM_MAX, NONE },
+	[MANAGE_MEMORY_CLOCKS] = { "memory-clocks", "the memory clock lock", 2, false, NONE,
+				   NONE, GW_Q_CLOCK_MEMORY_MAX, NONE },
 	[MANAGE_CLEAR_ECC] = { "clear-ecc", "the ECC counters since driver load", 0, true,
 			       GW_Q_ECC_CORRECTED, NONE, NONE, NONE },
 };
@@ -90,24 +90,24 @@ bool manage_privileged(const struct root *root, unsigned euid)
 	return at && sscanf(at + 8, "%" SCNx64, &set) == 1 && set >> CAP_SYS_ADMIN & 1;
 }
 
-/* ---- the two steps, on the lane ---- */
-
-enum step { STEP_LOOK, STEP_SET, STEP_CANCELLED };
+enum step { STEP_CHECK, STEP_SET, STEP_CANCELLED };
 
 struct manage_job {
 	struct manage_order o;
 	struct manage_result r;
 	const struct root *root;
 	double target[2];
-	bool unlock;      /* to no value at all     */
-	bool nothing;     /* is as it should be     */
-	_Atomic int step; /* who waits gave up: what was not begun is not begun any more */
+	bool unlock;  /* remove the setting */
+	bool nothing; /* the value is already right */
+	/* cancelled: the caller gave up, so a step that has not started must not start */
+	_Atomic int step;
 };
 
-static void refuse(struct manage_job *job, int error, const char *remedy, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+static void manage_refuse(struct manage_job *job, int error, const char *remedy,
+			  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-static void refuse(struct manage_job *job, int error, const char *remedy, const char *fmt, ...)
+static void manage_refuse(struct manage_job *job, int error, const char *remedy,
+			  const char *fmt, ...)
 {
 	va_list ap;
 
@@ -118,7 +118,7 @@ static void refuse(struct manage_job *job, int error, const char *remedy, const 
 	job->r.remedy = remedy;
 }
 
-/* Remedies by error, where the sentence is the driver's. */
+/* The remedy for an error of the driver. */
 static const char *remedy_of(int error)
 {
 	switch (error) {
@@ -126,20 +126,21 @@ static const char *remedy_of(int error)
 		return "run the service as root or with CAP_SYS_ADMIN; in a container "
 		       "give it that capability (--cap-add SYS_ADMIN)";
 	case -GW_E_NOSUPPORT:
-		return "leave it as it is: this GPU or its driver has no such setting";
-	case -GW_E_STATE: return "end what uses the GPU (or MIG mode) and try again";
-	case -GW_E_LOST:
-		return "look at the state of the GPU and of its driver (gpuward doctor)";
+		return "this GPU or its driver does not have this setting; leave it unchanged";
+	case -GW_E_STATE:
+		return "end the programs that use the GPU (or MIG mode) and try again";
+	case -GW_E_LOST: return "check the state of the GPU and its driver with gpuward doctor";
 	case -GW_E_TIMEOUT:
-		return "the driver hangs; look at the kernel log (dmesg) for its errors";
+		return "the driver hangs; check the kernel log (dmesg) for its errors";
 	default: return NULL;
 	}
 }
 
-static void driver_said(struct manage_job *job, int error, const char *verb, const char *said)
+static void refuse_driver_error(struct manage_job *job, int error, const char *verb,
+				const char *detail)
 {
-	refuse(job, error, remedy_of(error), "%s could not be %s: %s", infos[job->o.what].name,
-	       verb, *said ? said : gw_strerror(error));
+	manage_refuse(job, error, remedy_of(error), "%s could not be %s: %s",
+		      infos[job->o.what].name, verb, *detail ? detail : gw_strerror(error));
 }
 
 static bool check_device(struct manage_job *job, struct device *d)
@@ -148,22 +149,22 @@ static bool check_device(struct manage_job *job, struct device *d)
 	const char *name = infos[job->o.what].name;
 
 	if (!b->open) {
-		refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST),
-		       "the driver of this GPU is not open");
+		manage_refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST),
+			      "the driver of this GPU is not open");
 	} else if (!b->ops->set) {
-		refuse(job, -GW_E_NOSUPPORT,
-		       "settings are changed through NVIDIA's library (backend nvml) alone",
-		       "%s cannot be changed through backend %s", name, b->ops->name);
+		manage_refuse(job, -GW_E_NOSUPPORT,
+			      "use the backend nvml: only NVIDIA's library can change settings",
+			      "%s cannot be changed through backend %s", name, b->ops->name);
 	} else if (d->r.state == GW_DEVICE_LOST || d->r.state == GW_DEVICE_CLOSED) {
-		refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST), "the GPU does not answer: %s",
-		       d->r.message);
+		manage_refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST),
+			      "the GPU does not answer: %s", d->r.message);
 	} else if (!b->ops->can_set(d, job->o.what)) {
-		refuse(job, -GW_E_NOSUPPORT, "install a newer driver",
-		       "%s cannot be changed: this driver has no call for it", name);
+		manage_refuse(job, -GW_E_NOSUPPORT, "install a newer driver",
+			      "%s cannot be changed: this driver has no call for it", name);
 	} else if (!atomic_load(&b->simulated) && !manage_privileged(job->root, geteuid())) {
-		refuse(job, -GW_E_PERM, remedy_of(-GW_E_PERM),
-		       "%s can be changed by root alone, and the service does not run as root",
-		       name);
+		manage_refuse(job, -GW_E_PERM, remedy_of(-GW_E_PERM),
+			      "only root can change %s, and the service does not run as root",
+			      name);
 	}
 	return job->r.error == 0;
 }
@@ -173,7 +174,7 @@ static double bound(const struct device *d, unsigned quantity)
 	return quantity != NONE && report_has(&d->r, quantity) ? d->r.v[quantity] : NAN;
 }
 
-static void outside(struct manage_job *job, double low, double high)
+static void refuse_bounds(struct manage_job *job, double low, double high)
 {
 	const struct manage_info *i = &infos[job->o.what];
 	bool clocks = i->values == 2;
@@ -181,9 +182,10 @@ static void outside(struct manage_job *job, double low, double high)
 	char value[64];
 
 	manage_text(job->o.what, job->target, value, sizeof(value));
-	refuse(job, -GW_E_ARG, "choose a value within the bounds",
-	       "%s can be from %.10g %s to %.10g %s on this GPU; %s is outside", i->name,
-	       low / unit, clocks ? "MHz" : "W", high / unit, clocks ? "MHz" : "W", value);
+	manage_refuse(job, -GW_E_ARG, "choose a value within the bounds",
+		      "%s can be from %.10g %s to %.10g %s on this GPU; %s is outside", i->name,
+		      low / unit, clocks ? "MHz" : "W", high / unit, clocks ? "MHz" : "W",
+		      value);
 }
 
 static void check_value(struct manage_job *job, const struct device *d)
@@ -196,22 +198,23 @@ static void check_value(struct manage_job *job, const struct device *d)
 		low = HZ_PER_MHZ;
 	for (unsigned k = 0; k < i->values; k++)
 		if (!isfinite(v[k]) || v[k] < 0 || v[k] > 4e12)
-			refuse(job, -GW_E_ARG, NULL, "%s is no such value", i->name);
+			manage_refuse(job, -GW_E_ARG, NULL, "%s does not accept this value",
+				      i->name);
 	if (job->r.error)
 		return;
 	if (i->values == 2 && v[0] > v[1])
-		refuse(job, -GW_E_ARG, "give the lower clock as the lowest",
-		       "the lowest clock is above the highest");
+		manage_refuse(job, -GW_E_ARG, "give the lower clock as the lowest",
+			      "the lowest clock is above the highest");
 	else if (v[0] < low || v[i->values == 2] > high)
-		outside(job, low, high);
+		refuse_bounds(job, low, high);
 	else if (job->o.what == MANAGE_COMPUTE_MODE && v[0] != 0 && v[0] != 2 && v[0] != 3)
-		refuse(job, -GW_E_ARG, "choose default, exclusive_process or prohibited",
-		       "there is no compute mode %g", v[0]);
+		manage_refuse(job, -GW_E_ARG, "choose default, exclusive_process or prohibited",
+			      "there is no compute mode %g", v[0]);
 	else if (job->o.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
-		refuse(job, -GW_E_ARG, NULL, "persistence mode is on or off");
+		manage_refuse(job, -GW_E_ARG, NULL, "persistence mode is on or off");
 }
 
-/* Somebody else's value is not ours to undo. */
+/* A value that someone else set is not restored. */
 static bool is_foreign(const struct manage_job *job)
 {
 	const struct manage_order *o = &job->o;
@@ -220,19 +223,21 @@ static bool is_foreign(const struct manage_job *job)
 	       !manage_same(o->what, job->r.before, o->earlier);
 }
 
-static void leave_alone(struct manage_job *job)
+static void refuse_foreign(struct manage_job *job)
 {
 	char now[64], ours[64];
 
 	manage_text(job->o.what, job->r.before, now, sizeof(now));
 	manage_text(job->o.what, job->o.ours, ours, sizeof(ours));
 	job->r.foreign = true;
-	refuse(job, -GW_E_STATE, "set it to what it should be, or leave it as it is",
-	       "%s was set to %s by somebody else since it was set to %s from here; left alone",
-	       infos[job->o.what].name, now, ours);
+	manage_refuse(job, -GW_E_STATE,
+		      "set it again if it should change; otherwise do nothing",
+		      "%s is %s; someone else changed it after gpuward set %s, so it is left "
+		      "unchanged",
+		      infos[job->o.what].name, now, ours);
 }
 
-/* Finds what to go back to, and whether to. */
+/* Decides which value to restore, and whether to. */
 static void choose_restored(struct manage_job *job, const struct device *d)
 {
 	const struct manage_info *i = &infos[job->o.what];
@@ -244,21 +249,20 @@ static void choose_restored(struct manage_job *job, const struct device *d)
 			return;
 		job->nothing = manage_same(job->o.what, job->r.before, job->target);
 		if (!job->nothing && is_foreign(job))
-			leave_alone(job);
+			refuse_foreign(job);
 		return;
 	}
 	job->target[1] = NAN;
 	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : bound(d, i->standard);
-	job->nothing =
-		i->readable && isnan(job->target[0]); /* the driver has no value of its own */
+	job->nothing = i->readable && isnan(job->target[0]); /* the driver has no default */
 }
 
-static void look(void *arg)
+static void check_step(void *arg)
 {
 	struct slot *s = arg;
 	struct device *d = s->d;
 	struct manage_job *job = s->job;
-	char said[96];
+	char detail[96];
 	int err;
 
 	if (atomic_load(&job->step) == STEP_CANCELLED || !check_device(job, d))
@@ -269,9 +273,9 @@ static void look(void *arg)
 		check_value(job, d);
 	if (job->r.error)
 		return;
-	err = d->backend->ops->get(d, job->o.what, job->r.before, said, sizeof(said));
+	err = d->backend->ops->get(d, job->o.what, job->r.before, detail, sizeof(detail));
 	if (err)
-		driver_said(job, err, "read", said);
+		refuse_driver_error(job, err, "read", detail);
 	else if (job->o.restore)
 		choose_restored(job, d);
 	else
@@ -279,22 +283,22 @@ static void look(void *arg)
 			       manage_same(job->o.what, job->r.before, job->target);
 }
 
-/* The driver said yes: did it? */
-static void verify(struct manage_job *job, struct device *d)
+/* The driver accepted the change: reads it back. */
+static void verify_change(struct manage_job *job, struct device *d)
 {
 	struct manage_result *r = &job->r;
 	const struct manage_info *i = &infos[job->o.what];
-	char said[96], now[96];
-	int err = d->backend->ops->get(d, job->o.what, r->after, said, sizeof(said));
+	char detail[96], now[96];
+	int err = d->backend->ops->get(d, job->o.what, r->after, detail, sizeof(detail));
 
 	if (err) {
-		driver_said(job, err, "read back", said);
+		refuse_driver_error(job, err, "read back", detail);
 		r->uncertain = true;
 		return;
 	}
 	if (!i->readable)
 		return;
-	if (job->o.what == MANAGE_CLEAR_ECC) /* new errors may come at any time */
+	if (job->o.what == MANAGE_CLEAR_ECC) /* new errors may occur at any time */
 		r->verified = (r->before[0] == 0 || r->after[0] < r->before[0]) &&
 			      (r->before[1] == 0 || r->after[1] < r->before[1]);
 	else
@@ -302,41 +306,40 @@ static void verify(struct manage_job *job, struct device *d)
 	if (r->verified)
 		return;
 	manage_text(job->o.what, r->after, now, sizeof(now));
-	refuse(job, -GW_E_STATE, "another program or the board's firmware may hold it",
-	       "the driver said yes, but %s %s still %s", i->name,
-	       job->o.what == MANAGE_CLEAR_ECC ? "are" : "is", now);
+	manage_refuse(job, -GW_E_STATE,
+		      "check whether another program or the firmware of the board controls it",
+		      "the driver accepted the change, but %s %s still %s", i->name,
+		      job->o.what == MANAGE_CLEAR_ECC ? "are" : "is", now);
 }
 
-static void apply(void *arg)
+static void set_step(void *arg)
 {
 	struct slot *s = arg;
 	struct device *d = s->d;
 	struct manage_job *job = s->job;
-	int look_step = STEP_LOOK, err;
-	char said[96];
+	int look_step = STEP_CHECK, err;
+	char detail[96];
 
-	/* The driver may have been closed since the look. */
+	/* The driver may have been closed since the check. */
 	if (!d->backend->open) {
 		check_device(job, d);
 		return;
 	}
 	if (!atomic_compare_exchange_strong(&job->step, &look_step, STEP_SET))
 		return;
-	err = d->backend->ops->set(d, job->o.what, job->unlock ? NULL : job->target, said,
-				   sizeof(said));
+	err = d->backend->ops->set(d, job->o.what, job->unlock ? NULL : job->target, detail,
+				   sizeof(detail));
 	if (err) {
-		driver_said(job, err, "changed", said);
+		refuse_driver_error(job, err, "changed", detail);
 		return;
 	}
 	job->r.changed = true;
-	verify(job, d);
-	/* The next snapshot shows it. */
+	verify_change(job, d);
+	/* The next snapshot reads it again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
 }
 
-/* ---- the caller's side ---- */
-
-static struct slot *find(struct gw_ctx *ctx, const char *uuid)
+static struct slot *find_slot(struct gw_ctx *ctx, const char *uuid)
 {
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		const struct report *r = slot_report(ctx->slot[i]);
@@ -347,7 +350,7 @@ static struct slot *find(struct gw_ctx *ctx, const char *uuid)
 	return NULL;
 }
 
-/* Runs a step.  False: it is still under way; ret then says so, and the job is the slot's. */
+/* Runs a step. False: it still runs; ret says so, and the slot owns the job. */
 static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 		     struct manage_job *job, struct manage_result *ret)
 {
@@ -355,9 +358,9 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
-	if (!s->lane || call_thread_wait(s->lane, 0)) {
+	if (!s->thread || call_thread_wait(s->thread, 0)) {
 		if (s->job != job)
-			free(s->job); /* of a call that came back late */
+			free(s->job); /* of a call that returned late */
 		s->job = job;
 	}
 	err = context_one(ctx, s, fn);
@@ -375,27 +378,29 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 		free(job);
 	snprintf(ret->message, sizeof(ret->message), "%s has not returned; %s",
 		 call ? call : "a call on this GPU",
-		 ret->uncertain ? "whether it was changed is not known"
+		 ret->uncertain ? "it is unknown whether the setting changed"
 				: "nothing was changed");
 	return false;
 }
 
-static bool keep_old(struct manage_job *job, const struct manage_keeper *keeper)
+static bool store_old_value(struct manage_job *job, const struct manage_keeper *keeper)
 {
 	const struct manage_order *o = &job->o;
 
 	if (!keeper || o->keep || o->restore || infos[o->what].values == 0 ||
 	    keeper->keep(keeper->arg, o, job->r.before) == 0)
 		return true;
-	refuse(job, -GW_E_IO,
-	       "make the state directory writable, or give \"keep\": true so that nothing has "
-	       "to be "
-	       "put back",
-	       "the old value could not be kept, so %s was not changed", infos[o->what].name);
+	manage_refuse(
+		job, -GW_E_IO,
+		"make the state directory writable, or set \"keep\": true so that nothing "
+		"has to be "
+		"restored",
+		"the old value could not be stored, so %s was not changed",
+		infos[o->what].name);
 	return false;
 }
 
-static void say_done(struct manage_job *job)
+static void write_message(struct manage_job *job)
 {
 	struct manage_result *r = &job->r;
 	const struct manage_info *i = &infos[job->o.what];
@@ -407,14 +412,15 @@ static void say_done(struct manage_job *job)
 	manage_text(job->o.what, i->readable ? r->after : job->target, now, sizeof(now));
 	if (!r->changed && job->o.restore && !job->o.kept && isnan(job->target[0]))
 		snprintf(r->message, sizeof(r->message),
-			 "%s was not changed from here: there is nothing to put back", i->name);
+			 "gpuward did not change %s: there is nothing to restore", i->name);
 	else if (!r->changed)
 		snprintf(r->message, sizeof(r->message), "%s is %s already", i->name, now);
 	else if (job->unlock)
 		snprintf(r->message, sizeof(r->message), "%s was removed", i->name);
 	else if (!i->readable)
 		snprintf(r->message, sizeof(r->message),
-			 "%s was set to %s; the driver cannot tell what it was, nor what it is",
+			 "%s was set to %s; the driver reports neither the old nor the new "
+			 "value",
 			 i->name, now);
 	else if (job->o.what == MANAGE_CLEAR_ECC)
 		snprintf(r->message, sizeof(r->message), "%s were cleared; there were %s",
@@ -426,7 +432,8 @@ static void say_done(struct manage_job *job)
 		r->verified = true;
 }
 
-static int fail(struct manage_result *ret, int error, const char *remedy, const char *message)
+static int manage_fail(struct manage_result *ret, int error, const char *remedy,
+		       const char *message)
 {
 	ret->error = error;
 	ret->remedy = remedy;
@@ -443,31 +450,32 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 
 	*ret = (struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
 	if ((unsigned)o->what >= MANAGE_WHATS)
-		return fail(ret, -GW_E_ARG, NULL, "there is no such setting");
+		return manage_fail(ret, -GW_E_ARG, NULL, "there is no such setting");
 	pthread_mutex_lock(&ctx->lock);
-	s = find(ctx, o->uuid);
+	s = find_slot(ctx, o->uuid);
 	let_go = ctx->let_go;
 	pthread_mutex_unlock(&ctx->lock);
 	if (let_go)
-		return fail(ret, -GW_E_STATE, "resume first", "the drivers were let go");
+		return manage_fail(ret, -GW_E_STATE, "resume first",
+				   "the drivers are released");
 	if (!s)
-		return fail(ret, -GW_E_NODEV, "name one of the GPUs that are listed",
-			    "no GPU has this UUID");
+		return manage_fail(ret, -GW_E_NODEV, "use the UUID of a GPU that gpuward lists",
+				   "no GPU has this UUID");
 	job = calloc(1, sizeof(*job));
 	if (!job)
-		return fail(ret, -GW_E_NOMEM, NULL, "no memory");
+		return manage_fail(ret, -GW_E_NOMEM, NULL, "out of memory");
 	job->o = *o;
 	job->r = *ret;
 	job->root = &ctx->root;
 	memcpy(job->target, o->value, sizeof(job->target));
-	if (!run_step(ctx, s, look, job, ret))
+	if (!run_step(ctx, s, check_step, job, ret))
 		return ret->error;
 	memcpy(ret->before, job->r.before, sizeof(ret->before));
-	if (!job->r.error && !job->nothing && keep_old(job, keeper) &&
-	    !run_step(ctx, s, apply, job, ret))
+	if (!job->r.error && !job->nothing && store_old_value(job, keeper) &&
+	    !run_step(ctx, s, set_step, job, ret))
 		return ret->error;
 	if (!job->r.error)
-		say_done(job);
+		write_message(job);
 	*ret = job->r;
 	free(job);
 	return ret->error;

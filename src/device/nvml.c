@@ -1,12 +1,11 @@
 /* nvml: finds the NVIDIA management library, opens it, and finds its GPUs.
  *
- * The library is never linked; every symbol but four is optional on its own.  GPUs that sleep
- * are left asleep: nvmlInit is assumed to wake them all. */
+ * The library is never linked, and all symbols but four are optional. Suspended GPUs are not
+ * woken: nvmlInit is assumed to wake them all. */
 #include "nvml.h"
 
 #include "drm.h"
 #include "environment.h"
-#include "sleeping.h"
 
 #include "base/mem_trim.h"
 #include "base/utf8.h"
@@ -23,7 +22,7 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 
-const char *const nvml_symbol[CALL_COUNT] = {
+const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE] = {
 #define N(name, symbol, args) #symbol,
 	NVML_CALLS(N)
 #undef N
@@ -83,27 +82,26 @@ const char *nvml_code_name(abi_return code, char out[static 24])
 	return out;
 }
 
-/* A call that concerns no device yet, named in b->call meanwhile. */
-static void calling(struct backend *b, enum nvml_call call)
+/* A call without a device; b->call holds its name meanwhile. */
+static void backend_calling(struct backend *b, enum nvml_call call)
 {
 	atomic_store_explicit(&b->call, nvml_symbol[call], memory_order_relaxed);
 	b->began_ns = call_cost_now_ns();
 }
 
-static abi_return called(struct backend *b, enum nvml_call call, abi_return code)
+static abi_return backend_called(struct backend *b, enum nvml_call call, abi_return code)
 {
 	call_cost_add(b->env->cost, call, code, b->began_ns);
 	atomic_store_explicit(&b->call, NULL, memory_order_relaxed);
 	return code;
 }
 
-#define NVML_B(b, fn, ...)      \
-	(calling(b, CALL_##fn), \
-	 called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
+#define NVML_B(b, fn, ...)              \
+	(backend_calling(b, CALL_##fn), \
+	 backend_called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
 
-/* ---- finding and loading the library ---- */
-
-/* The driver's own name first; the bare one last, for it is usually the toolkit's stub. */
+/* The driver's own name comes first; the bare name is last, because it is usually the toolkit's
+ * stub. */
 static const char *const candidates[] = {
 	"libnvidia-ml.so.1",
 	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
@@ -124,9 +122,9 @@ static void resolve_path(void *lib, const char *asked, char *out, size_t size)
 		snprintf(out, size, "%s", map->l_name);
 }
 
-/* Loads one candidate.  A stub is refused before anything in it is called: it prints to the
- * terminal and runs programs. */
-static void *load(struct backend *b, const char *path)
+/* Loads one candidate. A stub is refused before anything in it is called, because it prints to
+ * the terminal and runs programs. */
+static void *load_library(struct backend *b, const char *path)
 {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	const char *why;
@@ -153,7 +151,7 @@ static void *load_named(struct backend *b, const char *path)
 	void *lib;
 
 	if (!*path) {
-		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "its name is empty");
+		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "the name of the library is empty");
 		return NULL;
 	}
 	if (strchr(path, '/') && stat(path, &st) != 0) {
@@ -164,7 +162,7 @@ static void *load_named(struct backend *b, const char *path)
 		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s is a directory", path);
 		return NULL;
 	}
-	lib = load(b, path);
+	lib = load_library(b, path);
 	if (!lib && b->cause == GW_CAUSE_NO_LIBRARY)
 		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s: no such library", path);
 	return lib;
@@ -178,18 +176,18 @@ static void *find_library(struct backend *b)
 	if (b->env->nvml_library)
 		return load_named(b, b->env->nvml_library);
 	if (!b->env->root->real) {
-		backend_fail(b, GW_CAUSE_NO_LIBRARY, "not looked for below another root");
+		backend_fail(b, GW_CAUSE_NO_LIBRARY, "not searched for below another root");
 		return NULL;
 	}
 	for (size_t i = 0; i < COUNT(candidates); i++) {
-		lib = load(b, candidates[i]);
+		lib = load_library(b, candidates[i]);
 		if (lib)
 			return lib;
 	}
 	return NULL;
 }
 
-static bool look_up(struct backend *b, struct nvml *n)
+static bool find_symbols(struct backend *b, struct nvml *n)
 {
 	static const enum nvml_call mandatory[] = { CALL_init, CALL_shutdown, CALL_count,
 						    CALL_by_index };
@@ -213,37 +211,37 @@ static bool look_up(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* ---- why init failed ---- */
-
-/* Version of the library itself: it tells without being initialised; else its name does
- * (".../libnvidia-ml.so.580.159.04"). */
+/* Version of the library: it reports it without initialisation; otherwise its file name
+ * contains it (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
 {
 	const struct nvml *n = b->priv;
 	const char *at = strstr(b->library_path, ".so.");
-	char said[ABI_VERSION_SIZE] = "";
+	char reply[ABI_VERSION_SIZE] = "";
 
-	if (n->call.nvml_version && NVML_B(b, nvml_version, said, sizeof(said)) == ABI_SUCCESS)
-		snprintf(out, size, "%s", said);
+	if (n->call.nvml_version &&
+	    NVML_B(b, nvml_version, reply, sizeof(reply)) == ABI_SUCCESS)
+		snprintf(out, size, "%s", reply);
 	else if (at && strchr(at + 4, '.'))
 		snprintf(out, size, "%s", at + 4);
 	else
-		snprintf(out, size, "of another version");
+		snprintf(out, size, "of unknown version");
 }
 
-/* The toolkit's stub, under whatever name it was installed, spells its codes with a warning. */
+/* The toolkit's stub, whatever its file name, describes its error codes with this warning. */
 #define STUB_SAYS "is a stub library"
 
 static void init_failed(struct backend *b, abi_return code)
 {
 	const struct root *root = b->env->root;
 	const struct nvml *n = b->priv;
-	const char *said = n->error_string ? n->error_string(code) : NULL;
+	const char *reply = n->error_string ? n->error_string(code) : NULL;
 	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
 	bool open;
 
-	if (said &&
-	    strstr(said, STUB_SAYS)) { /* its code is 9, as of a driver that is not loaded */
+	if (reply &&
+	    /* its code is 9, the same as for a driver that is not loaded */
+	    strstr(reply, STUB_SAYS)) {
 		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
 		return;
 	}
@@ -267,13 +265,11 @@ static void init_failed(struct backend *b, abi_return code)
 			     nvml_code_name(code, name));
 		break;
 	default:
-		utf8_clean(clean, sizeof(clean), said ? said : "");
+		utf8_clean(clean, sizeof(clean), reply ? reply : "");
 		backend_fail(b, GW_CAUSE_DRIVER_ERROR, "nvmlInit: %s%s%s",
 			     nvml_code_name(code, name), *clean ? ", " : "", clean);
 	}
 }
-
-/* ---- devices ---- */
 
 typedef abi_return fn_text(abi_device, char *, uint32_t);
 
@@ -291,7 +287,8 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 	text[sizeof(text) - 1] = '\0';
 	if (code == ABI_SUCCESS)
 		report_text(&d->r, t, text, GW_ABSENT_NO_DATA);
-	else if (d->r.text_why[t] != GW_HAVE) /* who it is does not change while it is lost */
+	/* its identity does not change while it is lost */
+	else if (d->r.text_why[t] != GW_HAVE)
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
 
@@ -315,36 +312,46 @@ static void list_instances(struct device *d)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 	const struct nvml *n = nvml_of(d);
-	uint32_t most = 0;
+	uint32_t max = 0;
 
 	d->r.mig_count = 0;
 	if (!report_has(&d->r, GW_Q_MIG_MODE) || d->r.v[GW_Q_MIG_MODE] == 0 ||
 	    !n->call.mig_max || !n->call.mig_by_index ||
-	    NVML(d, mig_max, nd->handle, &most) != ABI_SUCCESS)
+	    NVML(d, mig_max, nd->handle, &max) != ABI_SUCCESS)
 		return;
-	for (uint32_t i = 0; i < most && d->r.mig_count < DEVICE_MIG_MAX; i++) {
+	for (uint32_t i = 0; i < max && d->r.mig_count < DEVICE_MIG_MAX; i++) {
 		struct gw_mig *g = &d->r.mig[d->r.mig_count];
 		char text[ABI_NAME_SIZE] = "";
 		abi_device handle;
+		uint32_t id;
 
 		if (NVML(d, mig_by_index, nd->handle, i, &handle) != ABI_SUCCESS)
-			continue; /* indices may be sparse */
-		*g = (struct gw_mig){ .index = i, .memory_absence = GW_ABSENT_NOT_READ };
+			continue; /* indices may have gaps */
+		*g = (struct gw_mig){ .index = i,
+				      .gpu_instance = -1,
+				      .compute_instance = -1,
+				      .memory_total_bytes = -1,
+				      .memory_used_bytes = -1,
+				      .memory_free_bytes = -1,
+				      .memory_absence = GW_ABSENT_NOT_READ };
 		if (n->call.uuid && NVML(d, uuid, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->uuid, sizeof(g->uuid), text);
 		if (n->call.name && NVML(d, name, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->name, sizeof(g->name), text);
-		g->gpu_instance = g->compute_instance = ABI_NO_U32;
+		id = ABI_NO_U32;
 		if (n->call.gpu_instance)
-			NVML(d, gpu_instance, handle, &g->gpu_instance);
+			NVML(d, gpu_instance, handle, &id);
+		g->gpu_instance = (int)id; /* NVML's "none" becomes -1 */
+		id = ABI_NO_U32;
 		if (n->call.compute_instance)
-			NVML(d, compute_instance, handle, &g->compute_instance);
+			NVML(d, compute_instance, handle, &id);
+		g->compute_instance = (int)id;
 		nd->mig[d->r.mig_count++] = handle;
 	}
 }
 
-/* A handle was had: everything is to be asked anew. */
-static void attach(struct device *d, abi_device handle)
+/* There is a new handle: everything must be read again. */
+static void attach_device(struct device *d, abi_device handle)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 
@@ -359,7 +366,7 @@ static void attach(struct device *d, abi_device handle)
 	d->fresh = true;
 }
 
-/* Of a GPU that was already lost when it was opened. */
+/* For a GPU that was already lost when it was opened. */
 static void read_ids(struct device *d)
 {
 	char id[16];
@@ -375,14 +382,14 @@ static void read_ids(struct device *d)
 		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
 }
 
-/* What a list shows, and no more: first calls cost up to 5 ms each (measured).  Not asked while
- * opening, so that a GPU whose calls hang does not hide the others. */
+/* Reads only what `list` shows, because first calls cost up to 5 ms each (measured). Not called
+ * while opening, so that a GPU that hangs does not hide the others. */
 void nvml_identify(struct device *d)
 {
 	d->fresh = false;
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	/* What its sensors are follows from these; the rest of STATIC takes milliseconds. */
+	/* These determine the sensor model; the rest of STATIC takes milliseconds. */
 	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
 	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
 	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
@@ -398,7 +405,7 @@ void nvml_instances(struct device *d)
 	}
 }
 
-/* The slot of a GPU that could not tell who it is, or NULL. */
+/* The slot of a GPU that did not report its identity, or NULL. */
 static struct device *find_unnamed(struct backend *b, unsigned index)
 {
 	for (unsigned i = 0; i < b->count; i++) {
@@ -418,7 +425,7 @@ static struct device *slot_unnamed(struct backend *b, unsigned index)
 	return d ? d : backend_slot(b, NULL, NULL);
 }
 
-/* The slot for a handle, found by UUID, else by PCI id. */
+/* The slot for a handle, by UUID or else by PCI id. */
 static struct device *slot_named(struct backend *b, unsigned index, abi_device handle)
 {
 	const struct nvml *n = b->priv;
@@ -436,7 +443,7 @@ static struct device *slot_named(struct backend *b, unsigned index, abi_device h
 		return slot_unnamed(b, index);
 	d = backend_find(b, *uuid ? uuid : NULL, *id ? id : NULL);
 	if (!d)
-		d = find_unnamed(b, index); /* by now it can tell */
+		d = find_unnamed(b, index); /* it reports its identity by now */
 	if (!d)
 		d = backend_slot(b, *uuid ? uuid : NULL, *id ? id : NULL);
 	if (d) {
@@ -467,7 +474,7 @@ static int open_device(struct backend *b, unsigned index)
 	d->r.index = index;
 	d->r.provenance = b->simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
 	if (code == ABI_SUCCESS) {
-		attach(d, handle);
+		attach_device(d, handle);
 	} else {
 		char name[24];
 		const struct nvml_meaning *m = nvml_meaning(code);
@@ -481,9 +488,7 @@ static int open_device(struct backend *b, unsigned index)
 	return 0;
 }
 
-/* ---- loss and return ---- */
-
-static void look_later(struct device *d, uint64_t now)
+static void retry_later(struct device *d, uint64_t now)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 
@@ -502,7 +507,7 @@ bool nvml_react(struct device *d, abi_return code)
 		return false;
 	if (m->reaction == REACT_LOST) {
 		report_state(&d->r, GW_DEVICE_LOST, m->cause, nvml_code_name(code, name));
-		look_later(d, clock_mono_ns(d->backend->env->clock));
+		retry_later(d, clock_mono_ns(d->backend->env->clock));
 	} else {
 		report_state(&d->r, GW_DEVICE_CLOSED, m->cause, nvml_code_name(code, name));
 		atomic_store(&d->backend->reopen, true);
@@ -528,26 +533,25 @@ void nvml_find_again(struct device *d)
 	else
 		code = NVML(d, by_index, d->r.index, &handle);
 	if (code == ABI_SUCCESS && handle)
-		attach(d, handle);
+		attach_device(d, handle);
 	else
-		look_later(d, now);
+		retry_later(d, now);
 }
-
-/* ---- open and close ---- */
 
 static void read_versions(struct backend *b)
 {
 	struct nvml *n = b->priv;
-	char said[ABI_VERSION_SIZE] = "";
+	char reply[ABI_VERSION_SIZE] = "";
 	int cuda = 0;
 
 	if (!n->call.driver_version ||
-	    NVML_B(b, driver_version, said, sizeof(said)) != ABI_SUCCESS)
-		said[0] = '\0';
-	utf8_clean(b->driver_version, sizeof(b->driver_version), said);
-	if (!n->call.nvml_version || NVML_B(b, nvml_version, said, sizeof(said)) != ABI_SUCCESS)
-		said[0] = '\0';
-	utf8_clean(b->nvml_version, sizeof(b->nvml_version), said);
+	    NVML_B(b, driver_version, reply, sizeof(reply)) != ABI_SUCCESS)
+		reply[0] = '\0';
+	utf8_clean(b->driver_version, sizeof(b->driver_version), reply);
+	if (!n->call.nvml_version ||
+	    NVML_B(b, nvml_version, reply, sizeof(reply)) != ABI_SUCCESS)
+		reply[0] = '\0';
+	utf8_clean(b->nvml_version, sizeof(b->nvml_version), reply);
 	b->cuda_version[0] = '\0';
 	if (n->call.cuda_version && NVML_B(b, cuda_version, &cuda) == ABI_SUCCESS && cuda > 0)
 		snprintf(b->cuda_version, sizeof(b->cuda_version), "%d.%d", cuda / 1000,
@@ -574,7 +578,7 @@ static int open_devices(struct backend *b)
 	}
 	if (count == 0) {
 		backend_fail(b, b->count ? GW_CAUSE_GPU_LOST : GW_CAUSE_NO_GPU,
-			     "the driver answers and counts none");
+			     "the driver is loaded but reports no GPU");
 		return 0;
 	}
 	backend_fail(b, GW_CAUSE_NONE, NULL);
@@ -602,17 +606,17 @@ static void nvml_close(struct backend *b)
 	}
 	if (!n)
 		return;
-	if (n->initialised && !b->env->parting)
+	if (n->initialised && !b->env->process_ends)
 		NVML_B(b, shutdown, );
-	if (n->lib && !b->env->parting)
+	if (n->lib && !b->env->process_ends)
 		dlclose(n->lib);
 	free(n);
 	b->priv = NULL;
 	b->open = false;
 }
 
-/* Of this process; 0: not known. */
-static unsigned long threads(void)
+/* Number of threads of this process; 0: unknown. */
+static unsigned long count_threads(void)
 {
 	struct stat st;
 
@@ -626,20 +630,20 @@ static int open_library(struct backend *b)
 	abi_return code;
 
 	n->lib = find_library(b);
-	if (!n->lib || !look_up(b, n))
+	if (!n->lib || !find_symbols(b, n))
 		return 0;
 	/* The simulator's GPUs are not those of the real /sys. */
-	if (!(b->simulated && b->env->root->real) && sleeping_list(b, PCI_VENDOR_NVIDIA))
+	if (!(b->simulated && b->env->root->real) && drm_list_suspended(b, PCI_VENDOR_NVIDIA))
 		return 0;
-	before = threads();
+	before = count_threads();
 	code = NVML_B(b, init, );
 	if (code != ABI_SUCCESS) {
 		init_failed(b, code);
 		return 0;
 	}
 	n->initialised = true;
-	/* Who opens is alone with it (take_devices), unless it began a thread of its own. */
-	if (b->env->flags & GW_TRIM && threads() == before)
+	/* The opener has exclusive use (take_devices), unless the library started a thread. */
+	if (b->env->flags & GW_OPEN_TRIM && count_threads() == before)
 		mem_trim_unused(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));
@@ -647,7 +651,7 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* The driver did not open again: its devices of before are listed without figures. */
+/* The driver did not open again: its earlier devices are listed without values. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {
@@ -672,7 +676,7 @@ static int nvml_open(struct backend *b)
 	if (err || !b->open || b->cause != GW_CAUSE_NONE) {
 		char path[sizeof(b->library_path)];
 
-		/* The path stays known: doctor names it. */
+		/* Keep the path, because doctor shows it. */
 		memcpy(path, b->library_path, sizeof(path));
 		nvml_close(b);
 		memcpy(b->library_path, path, sizeof(path));

@@ -1,9 +1,9 @@
-/* nvml: the NVML backend's own view of the library and of a device behind it.
+/* nvml: the NVML backend's view of the library and its devices; included only by the nvml_*.c
+ * files, call_cost.c and tests.
  *
- * nvml.c loads, opens and closes; nvml_read.c reads figures by the table nvml_readers.def, with
- * nvml_shape.c and nvml_gpm.c making the calls; nvml_process.c lists
- * processes in whatever layout the driver writes; nvml_event.c waits for events and drains
- * the driver's sample ring; nvml_set.c changes settings.  Nothing outside these includes this header but tests. */
+ * nvml.c loads the library, opens and closes it. nvml_read.c reads values with the table
+ * nvml_readers.def; nvml_shape.c makes the calls. nvml_process.c lists processes, nvml_event.c
+ * waits for events and reads the power ring buffer, and nvml_set.c changes settings. */
 #ifndef GW_DEVICE_NVML_H
 #define GW_DEVICE_NVML_H
 
@@ -18,7 +18,7 @@ enum nvml_call {
 		CALL_COUNT
 };
 
-/* The library.  A pointer is NULL where the library lacks the symbol: each on its own. */
+/* The library. A pointer is NULL if the library lacks this symbol. */
 struct nvml {
 	void *lib;
 	const char *(*error_string)(abi_return);
@@ -36,32 +36,35 @@ struct nvml {
 #define NVML_READERS_MAX 96
 
 struct nvml_device {
-	abi_device handle; /* NULL: not to be had                                          */
-	unsigned attached; /* times that a handle was had: what was registered with one of
-			      before is no more                                            */
-	/* Rows of the reader table still worth asking, tier after tier; a refusal that will not
-	 * change until the driver is opened again takes its row out. */
+	abi_device handle; /* NULL: not available */
+	/* how often a handle was obtained: registrations with an older handle are void */
+	unsigned attached;
+	/* The rows of the reader table that are still worth reading, per tier. A permanent
+	 * refusal removes a row until the driver is opened again. */
 	uint8_t plan[TIER_COUNT][NVML_READERS_MAX];
 	uint8_t planned[TIER_COUNT];
-	abi_return fault[TIER_COUNT]; /* hardware fault that the tier's last reading named */
+	/* hardware fault reported by the last reading of the tier */
+	abi_return fault[TIER_COUNT];
 	uint64_t retry_ns,
-		backoff_ns; /* lost device: when to look again, and how long after  */
+		backoff_ns; /* lost device: when to try again, and the current delay */
 	abi_device mig[DEVICE_MIG_MAX];
 	abi_gpm_sample gpm[2];
-	uint64_t gpm_ns; /* when gpm[0] was filled, 0: never                               */
-	unsigned char *processes; /* scratch of process lists                             */
+	uint64_t gpm_ns;          /* when gpm[0] was filled; 0: never */
+	unsigned char *processes; /* scratch memory for process lists */
 	unsigned processes_cap;   /* entries of 32 bytes                                  */
 };
 
-extern const char *const nvml_symbol[CALL_COUNT];
+/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+#define NVML_SYMBOL_SIZE 48
+extern const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE];
 
-/* Name of a return code ("GPU_IS_LOST"), "code N" into out where there is none. */
+/* Name of a return code ("GPU_IS_LOST"); unknown codes give "code N" in out. */
 const char *nvml_code_name(abi_return code, char out[static 24]);
 
-/* What a return code means to us. */
+/* What to do about a return code. */
 enum nvml_reaction {
-	REACT_NONE,   /* this value is absent this time                  */
-	REACT_FORGET, /* it is absent for good: do not ask again         */
+	REACT_NONE,   /* the value is absent this time */
+	REACT_FORGET, /* the value is absent for good: do not read it again */
 	REACT_LOST,   /* the device is gone                              */
 	REACT_FAULT,  /* the device has a hardware fault                 */
 	REACT_REOPEN, /* the driver is gone                              */
@@ -71,7 +74,7 @@ struct nvml_meaning {
 	const char *name;
 	enum gw_absence absence;
 	enum nvml_reaction reaction;
-	enum gw_cause cause; /* when it concerns the device or the driver */
+	enum gw_cause cause; /* if it concerns the device or the driver */
 };
 const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 
@@ -85,8 +88,8 @@ static inline struct nvml_device *nvml_device_of(struct device *d)
 	return d->priv;
 }
 
-/* Around every call: its name stands in d->call meanwhile, so that one that never returns can be
- * named, and what it cost is added up when it does. */
+/* Before and after every call: d->call holds its name meanwhile, so that a call that hangs can
+ * be named; afterwards its cost is recorded. */
 static inline void nvml_calling(struct device *d, enum nvml_call call)
 {
 	atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
@@ -100,21 +103,21 @@ static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_
 	return code;
 }
 
-/* Calls the library.  The pointer must not be NULL. */
+/* Calls the library. The function pointer must not be NULL. */
 #define NVML(d, fn, ...)             \
 	(nvml_calling(d, CALL_##fn), \
 	 nvml_called(d, CALL_##fn, nvml_of(d)->call.fn(__VA_ARGS__)))
 
 /* nvml_read.c */
-void nvml_plan(struct device *d); /* every row is worth asking again */
+void nvml_plan(struct device *d); /* restores all rows */
 void nvml_read(struct device *d, unsigned tiers);
-/* Reads the row of one quantity ahead of its tier.  False: the device is gone. */
+/* Reads the row of one quantity before its tier is due. False: the device is gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
 void nvml_read_memory(struct device *d);
-bool nvml_mig_memory(struct device *d); /* false: an instance is no longer what it was */
-/* Symbols whose absence costs a figure, joined by blanks. */
+bool nvml_mig_memory(struct device *d); /* false: an instance has changed */
+/* Symbols that are missing and cost a value, separated by blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);
-/* The device or the driver as a whole answered with an error.  True: stop reading it. */
+/* Handles an error code that concerns the device or the driver. True: stop reading it. */
 bool nvml_react(struct device *d, abi_return code);
 
 /* nvml_process.c */
@@ -123,9 +126,9 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 		     unsigned cap);
 
 /* nvml.c */
-void nvml_find_again(struct device *d); /* a lost device: has it come back? */
-void nvml_instances(struct device *d);  /* lists them anew */
-void nvml_identify(struct device *d);   /* name, memory, instances: once after it was opened */
+void nvml_find_again(struct device *d); /* searches for a lost device */
+void nvml_instances(struct device *d);  /* lists them again */
+void nvml_identify(struct device *d);   /* name, memory, instances: once after opening */
 void nvml_read_texts(struct device *d); /* those of the STATIC tier */
 
 /* nvml_event.c: see backend.h */
@@ -140,8 +143,8 @@ void nvml_events_close(struct backend *b, void *events);
 
 /* nvml_set.c: see backend.h */
 bool nvml_can_set(struct device *d, enum manage_what what);
-int nvml_get(struct device *d, enum manage_what what, double ret[2], char *said, size_t size);
-int nvml_set(struct device *d, enum manage_what what, const double value[2], char *said,
+int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detail, size_t size);
+int nvml_set(struct device *d, enum manage_what what, const double value[2], char *detail,
 	     size_t size);
 
 #endif

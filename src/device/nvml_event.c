@@ -1,9 +1,9 @@
-/* nvml_event: events of the driver, and the ring of power readings it keeps by itself. */
+/* nvml_event: events of the driver, and the ring buffer of power readings that it keeps. */
 #include "nvml.h"
 
 #include <stdlib.h>
 
-/* The ring held 119 or 120 readings wherever it was looked at; twice that is asked for. */
+/* The ring held 119 or 120 readings on every GPU we measured; we request twice that. */
 #define RING_MAX 256
 
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,
@@ -28,27 +28,27 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 		return -GW_E_NOSUPPORT;
 	for (uint32_t i = 0; i < n && i < RING_MAX && used < cap; i++) {
 		if (ring[i].timestamp_us <= since_us || ring[i].value.u32 == ABI_NO_U32)
-			continue; /* some drivers answer with what was seen before */
+			continue; /* some drivers return entries that were returned before */
 		out[used].wall_us = ring[i].timestamp_us;
 		out[used++].power_w = ring[i].value.u32 * 1e-3;
 	}
 	return (int)used;
 }
 
-/* P-state and clock events come every 100 ms (measured): they would only wake us. */
-#define NOISE        (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
-#define LISTENED_MAX 256 /* as many as open_devices() opens */
+/* P-state and clock events occur every 100 ms (measured) and would only wake us. */
+#define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
+#define MEMBERS_MAX 256 /* as many as open_devices() opens */
 
-/* The driver's set, and whose handles are in it: an event is told by handle, and the handles of
- * the devices themselves may change meanwhile. */
+/* The driver's set and the handles in it: an event names a handle, and the handles of the
+ * devices may change meanwhile. */
 struct events {
 	abi_set set;
 	struct {
 		struct device *device;
 		abi_device handle;
 		unsigned attached;
-		bool told; /* or it refuses, and is not asked again */
-	} on[LISTENED_MAX];
+		bool accepted; /* false: it refused, and is not asked again */
+	} member[MEMBERS_MAX];
 	unsigned count;
 };
 
@@ -80,7 +80,7 @@ int nvml_events_open(struct backend *b, void **ret_events)
 	return 0;
 }
 
-static abi_return listen_to(const struct nvml *n, abi_device handle, abi_set set)
+static abi_return register_events(const struct nvml *n, abi_device handle, abi_set set)
 {
 	uint64_t types = ABI_EVENT_XID;
 	abi_return code = ABI_SUCCESS;
@@ -102,17 +102,18 @@ int nvml_events_add(struct device *d, void *events)
 	if (!nd || !nd->handle)
 		return 0; /* lost: it may come back */
 	for (unsigned i = 0; i < e->count; i++)
-		if (e->on[i].device == d)
-			return e->on[i].attached == nd->attached ? e->on[i].told : -GW_E_STATE;
-	if (e->count == LISTENED_MAX)
+		if (e->member[i].device == d)
+			return e->member[i].attached == nd->attached ? e->member[i].accepted
+								     : -GW_E_STATE;
+	if (e->count == MEMBERS_MAX)
 		return 0;
-	code = listen_to(nvml_of(d), nd->handle, e->set);
+	code = register_events(nvml_of(d), nd->handle, e->set);
 	if (code != ABI_SUCCESS && nvml_meaning(code)->reaction != REACT_FORGET)
 		return 0;
-	e->on[e->count].device = d;
-	e->on[e->count].handle = nd->handle;
-	e->on[e->count].attached = nd->attached;
-	e->on[e->count++].told = code == ABI_SUCCESS;
+	e->member[e->count].device = d;
+	e->member[e->count].handle = nd->handle;
+	e->member[e->count].attached = nd->attached;
+	e->member[e->count++].accepted = code == ABI_SUCCESS;
 	return code == ABI_SUCCESS;
 }
 
@@ -134,8 +135,8 @@ int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
 		return -GW_E_LOST;
 	*ret = (struct device_event){ .type = data.type, .data = data.data };
 	for (unsigned i = 0; i < e->count && !ret->device; i++)
-		if (e->on[i].handle == data.device)
-			ret->device = e->on[i].device;
+		if (e->member[i].handle == data.device)
+			ret->device = e->member[i].device;
 	ret->gpu_instance =
 		data.gpu_instance == ABI_NO_U32 ? -1 : (int)(data.gpu_instance & 0xFFFF);
 	return 1;

@@ -1,11 +1,11 @@
-/* nvml_process: the driver's process lists, in whichever layout it writes them.
+/* nvml_process: the driver's process lists, in any of their layouts.
  *
- * Entries have been 16, 24 and 32 bytes long under one and the same symbol (drivers 535.43 to
- * 535.98, and a container's 550.127), so the length is looked at, not believed: the array is
- * filled with a pattern first, and how far the driver wrote over it tells.
+ * Under the same symbol an entry has had 16, 24 and 32 bytes (drivers 535.43 to 535.98, and
+ * 550.127 in a container). So the length is measured: the array is filled with a pattern first,
+ * and what the driver overwrote shows the length.
  *
- * Utilisation per process comes as samples, of which the driver repeats some, invents others
- * (values far over 100) and keeps old ones: what is left is averaged here. */
+ * Utilisation per process comes as samples. The driver repeats some, invents others (values far
+ * over 100) and returns old ones; the valid ones are averaged here. */
 #include "nvml.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define PATTERN       0xA5
 #define STRIDE_MAX    32
 #define FIRST_CAP     64
-#define PROCESSES_MAX 65536 /* more than any pid space of a machine with GPUs holds on one */
+#define PROCESSES_MAX 65536 /* more than any machine runs on one GPU */
 #define TRIES         5
 
 static const struct {
@@ -28,7 +28,7 @@ static const struct {
 
 typedef abi_return fn_list(abi_device, uint32_t *, void *);
 
-/* Bytes of an entry: the shortest known layout that reaches as far as the driver wrote. */
+/* Bytes per entry: the shortest known layout that covers what the driver wrote. */
 static unsigned stride_of(const unsigned char *p, unsigned n)
 {
 	static const unsigned known[] = { 16, 24, STRIDE_MAX };
@@ -42,7 +42,7 @@ static unsigned stride_of(const unsigned char *p, unsigned n)
 	return STRIDE_MAX;
 }
 
-static int grow(struct nvml_device *nd, unsigned cap)
+static int grow_scratch(struct nvml_device *nd, unsigned cap)
 {
 	unsigned char *p;
 
@@ -56,8 +56,9 @@ static int grow(struct nvml_device *nd, unsigned cap)
 	return 0;
 }
 
-/* Asks with more and more room.  The list may grow between two calls, so a few tries. */
-static abi_return ask(struct device *d, enum nvml_call call, uint32_t *ret_n, int *ret_error)
+/* Retries with more memory, because the list may grow between two calls. */
+static abi_return query_list(struct device *d, enum nvml_call call, uint32_t *ret_n,
+			     int *ret_error)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 	unsigned cap = nd->processes_cap ? nd->processes_cap : FIRST_CAP;
@@ -66,7 +67,7 @@ static abi_return ask(struct device *d, enum nvml_call call, uint32_t *ret_n, in
 	for (unsigned i = 0; i < TRIES && code == ABI_INSUFFICIENT_SIZE; i++) {
 		uint32_t n;
 
-		if (grow(nd, cap) != 0) {
+		if (grow_scratch(nd, cap) != 0) {
 			*ret_error = -GW_E_NOMEM;
 			return ABI_MEMORY;
 		}
@@ -77,7 +78,7 @@ static abi_return ask(struct device *d, enum nvml_call call, uint32_t *ret_n, in
 			d, call,
 			((fn_list *)nvml_of(d)->any[call])(nd->handle, &n, nd->processes));
 		*ret_n = n <= nd->processes_cap ? n : nd->processes_cap;
-		/* A driver that finds no room whatever it is given is not believed for ever. */
+		/* Limit for a driver that never accepts the size. */
 		if (nd->processes_cap >= PROCESSES_MAX)
 			break;
 		cap = n < PROCESSES_MAX / 2 ? 2 * n + 5 : PROCESSES_MAX;
@@ -89,7 +90,7 @@ static abi_return ask(struct device *d, enum nvml_call call, uint32_t *ret_n, in
 	return code;
 }
 
-static void decode(const unsigned char *p, unsigned stride, struct usage *u, double total)
+static void decode_entry(const unsigned char *p, unsigned stride, struct usage *u, double total)
 {
 	struct abi_process_v2 e;
 
@@ -112,10 +113,10 @@ static abi_return add_list(struct device *d, unsigned type, enum nvml_call call,
 	struct nvml_device *nd = nvml_device_of(d);
 	double total = report_has(&d->r, GW_Q_MEMORY_TOTAL) ? d->r.v[GW_Q_MEMORY_TOTAL] : 0;
 	uint32_t n = 0;
-	abi_return code = ask(d, call, &n, ret_error);
+	abi_return code = query_list(d, call, &n, ret_error);
 	unsigned stride;
 
-	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* nobody */
+	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* empty list */
 		return ABI_SUCCESS;
 	if (code != ABI_SUCCESS)
 		return code;
@@ -123,7 +124,7 @@ static abi_return add_list(struct device *d, unsigned type, enum nvml_call call,
 	for (uint32_t i = 0; i < n && *ret_error == 0; i++) {
 		struct usage u = { .type = type };
 
-		decode(nd->processes + (size_t)i * stride, stride, &u, total);
+		decode_entry(nd->processes + (size_t)i * stride, stride, &u, total);
 		if (d->backend->simulated && nvml_of(d)->call.process_name)
 			NVML(d, process_name, (uint32_t)u.pid, u.name, sizeof(u.name));
 		if (u.pid != 0)
@@ -132,7 +133,7 @@ static abi_return add_list(struct device *d, unsigned type, enum nvml_call call,
 	return code;
 }
 
-static enum nvml_call newest(const struct nvml *n, const enum nvml_call *calls)
+static enum nvml_call newest_call(const struct nvml *n, const enum nvml_call *calls)
 {
 	for (unsigned i = 0; i < 3; i++)
 		if (n->any[calls[i]])
@@ -147,9 +148,9 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	*ret_error = 0;
 	l->partial = false;
 	if (!d->priv || !nvml_device_of(d)->handle)
-		return device_silence(d->r.state, d->r.cause);
+		return device_absence(d->r.state, d->r.cause);
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-		enum nvml_call call = newest(nvml_of(d), lists[i].newest_first);
+		enum nvml_call call = newest_call(nvml_of(d), lists[i].newest_first);
 		abi_return code;
 
 		if (call == CALL_COUNT)
@@ -159,34 +160,36 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 			return GW_ABSENT_ERROR;
 		if (nvml_react(d, code))
 			return nvml_meaning(code)->absence;
-		/* A list that failed this time would let those on it seem gone. */
+		/* If a list fails this time, its processes would seem to be gone. */
 		if (nvml_meaning(code)->absence == GW_ABSENT_ERROR)
 			return GW_ABSENT_ERROR;
 		l->partial |= lists[i].type == GW_PROCESS_COMPUTE && code != ABI_SUCCESS;
-		/* One list that can be had is enough; of several refusals the compute list's counts. */
+		/* One available list is enough; of several refusals the one of the compute list
+		 * counts. */
 		if (code == ABI_SUCCESS || why == GW_ABSENT_NO_SYMBOL)
 			why = why == GW_HAVE ? GW_HAVE : nvml_meaning(code)->absence;
 	}
 	return why;
 }
 
-/* ---- utilisation ---- */
-
-/* The driver insists on room for its whole buffer (72 entries on an H200) and does not say how
- * much that is when asked (always 100); so it is asked with room and then with what it wants. */
+/* The driver wants memory for its whole buffer (72 entries on an H200) but reports a wrong size
+ * when asked (always 100). So call it with a buffer, and again with the size that it requires.
+ */
 #define USE_FIRST_CAP 128
-#define USE_MOST      4096
+#define USE_MAX       4096
 
-_Static_assert(sizeof(struct abi_process_utilization) <= STRIDE_MAX, "shares the scratch");
+_Static_assert(sizeof(struct abi_process_utilization) <= STRIDE_MAX,
+	       "both use the scratch memory");
 
-static abi_return ask_use(struct device *d, uint64_t since_us, uint32_t *ret_n, int *ret_error)
+static abi_return query_use(struct device *d, uint64_t since_us, uint32_t *ret_n,
+			    int *ret_error)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 	unsigned cap = USE_FIRST_CAP;
 	abi_return code = ABI_INSUFFICIENT_SIZE;
 
 	for (unsigned i = 0; i < TRIES && code == ABI_INSUFFICIENT_SIZE; i++) {
-		*ret_error = cap <= USE_MOST ? grow(nd, cap) : -GW_E_NOMEM;
+		*ret_error = cap <= USE_MAX ? grow_scratch(nd, cap) : -GW_E_NOMEM;
 		if (*ret_error)
 			return ABI_MEMORY;
 		*ret_n = nd->processes_cap;
@@ -207,7 +210,7 @@ static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;
 }
 
-/* Samples of one process: those from row i on, where row i is the first.  False: it is not. */
+/* Averages the samples of one process, if row i is its first. False: it is not. */
 static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32_t n,
 		     uint64_t since_us, struct process_use *ret)
 {
@@ -219,14 +222,14 @@ static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32
 			return false;
 	*ret = (struct process_use){ .pid = u[i].pid };
 	for (uint32_t k = i; k < n; k++) {
-		bool again = false;
+		bool repeated = false;
 
 		if (u[k].pid != u[i].pid || !is_use(&u[k], since_us))
 			continue;
-		for (uint32_t j = i; j < k && !again; j++)
-			again = u[j].pid == u[k].pid && is_use(&u[j], since_us) &&
-				u[j].timestamp_us == u[k].timestamp_us;
-		if (again)
+		for (uint32_t j = i; j < k && !repeated; j++)
+			repeated = u[j].pid == u[k].pid && is_use(&u[j], since_us) &&
+				   u[j].timestamp_us == u[k].timestamp_us;
+		if (repeated)
 			continue;
 		sm += u[k].sm;
 		memory += u[k].memory;
@@ -252,10 +255,10 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 		return -GW_E_LOST;
 	if (!nvml_of(d)->call.process_utilization)
 		return -GW_E_NOSUPPORT;
-	code = ask_use(d, since_us, &n, &error);
+	code = query_use(d, since_us, &n, &error);
 	if (error)
 		return error;
-	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* nobody did anything */
+	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* no process was active */
 		return 0;
 	if (nvml_react(d, code))
 		return -GW_E_LOST;

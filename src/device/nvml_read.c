@@ -1,14 +1,14 @@
-/* nvml_read: figures of one device, tier by tier.
+/* nvml_read: reads the values of one device, tier by tier.
  *
- * What is asked is the table nvml_readers.def: adding a quantity that one call answers is one
- * row there.  A row that the device refuses for good is not asked again until the driver is
- * opened anew. */
+ * The table nvml_readers.def says which call returns which quantity; a new quantity with its
+ * own call is one row. A row that the device refuses for good is not read again until the
+ * driver is opened again. */
 #include "nvml_reader.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct reader readers[] = {
+static const struct nvml_reader readers[] = {
 #define READ(tier, shape, call, which, scale, most, older, ...)                           \
 	{ GW_TIER_##tier, SHAPE_##shape, CALL_##call, CALL_##older,                       \
 	  which,          scale,         most,        sizeof((uint8_t[]){ __VA_ARGS__ }), \
@@ -17,7 +17,7 @@ static const struct reader readers[] = {
 #undef READ
 };
 #define READERS (sizeof(readers) / sizeof(readers[0]))
-_Static_assert(READERS <= NVML_READERS_MAX, "a device's plan holds every row");
+_Static_assert(READERS <= NVML_READERS_MAX, "a plan must hold every row");
 
 static unsigned tier_bit(enum gw_tier tier)
 {
@@ -42,7 +42,7 @@ void nvml_missing(const struct nvml *n, char *out, size_t size)
 
 	out[0] = '\0';
 	for (unsigned i = 0; i < READERS; i++) {
-		const struct reader *row = &readers[i];
+		const struct nvml_reader *row = &readers[i];
 		const char *name = nvml_symbol[row->call];
 
 		if (n->any[row->call] || (row->older != CALL_none && n->any[row->older]) ||
@@ -61,7 +61,7 @@ static bool try_older(abi_return code)
 	       code == ABI_ARGUMENT_VERSION_MISMATCH || code == ABI_NOT_SUPPORTED;
 }
 
-static abi_return read_row(struct device *d, const struct reader *row)
+static abi_return read_row(struct device *d, const struct nvml_reader *row)
 {
 	const struct nvml *n = nvml_of(d);
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
@@ -75,12 +75,12 @@ static abi_return read_row(struct device *d, const struct reader *row)
 
 struct outcome {
 	unsigned good, bad;
-	abi_return first_bad; /* of the errors without a better name                    */
-	abi_return fault;     /* the driver named a hardware fault                      */
-	bool stop;            /* the device or the driver is gone: its figures are too  */
+	abi_return first_bad; /* of the unspecific errors */
+	abi_return fault;     /* the driver reported a hardware fault */
+	bool stop;            /* the device or the driver is gone, and its values too */
 };
 
-static void row_failed(struct device *d, const struct reader *row, abi_return code,
+static void row_failed(struct device *d, const struct nvml_reader *row, abi_return code,
 		       struct outcome *o)
 {
 	const struct nvml_meaning *m = nvml_meaning(code);
@@ -96,7 +96,7 @@ static void row_failed(struct device *d, const struct reader *row, abi_return co
 static void read_tier(struct device *d, unsigned t, struct outcome *o)
 {
 	struct nvml_device *nd = nvml_device_of(d);
-	unsigned keep = 0, i;
+	unsigned kept = 0, i;
 
 	for (i = 0; i < nd->planned[t] && !o->stop; i++) {
 		uint8_t at = nd->plan[t][i];
@@ -107,11 +107,11 @@ static void read_tier(struct device *d, unsigned t, struct outcome *o)
 		else
 			row_failed(d, &readers[at], code, o);
 		if (nvml_meaning(code)->reaction != REACT_FORGET)
-			nd->plan[t][keep++] = at;
+			nd->plan[t][kept++] = at;
 	}
 	while (i < nd->planned[t])
-		nd->plan[t][keep++] = nd->plan[t][i++];
-	nd->planned[t] = (uint8_t)keep;
+		nd->plan[t][kept++] = nd->plan[t][i++];
+	nd->planned[t] = (uint8_t)kept;
 	nd->fault[t] = o->fault;
 	o->fault = ABI_SUCCESS;
 }
@@ -134,11 +134,12 @@ bool nvml_mig_memory(struct device *d)
 		if (code == ABI_SUCCESS &&
 		    (m.total == ABI_NO_U64 || m.used == ABI_NO_U64 || m.free == ABI_NO_U64))
 			g->memory_absence = GW_ABSENT_INVALID;
+		g->memory_total_bytes = g->memory_used_bytes = g->memory_free_bytes = -1;
 		if (g->memory_absence != GW_HAVE)
 			continue;
-		g->memory_total_bytes = m.total;
-		g->memory_used_bytes = m.used;
-		g->memory_free_bytes = m.free;
+		g->memory_total_bytes = (int64_t)m.total;
+		g->memory_used_bytes = (int64_t)m.used;
+		g->memory_free_bytes = (int64_t)m.free;
 	}
 	return same;
 }
@@ -166,18 +167,18 @@ void nvml_read_memory(struct device *d)
 		nvml_read_one(d, GW_Q_MEMORY_USED);
 }
 
-static void judge(struct device *d, const struct outcome *o)
+static void set_state(struct device *d, const struct outcome *o)
 {
 	abi_return fault = ABI_SUCCESS;
 	char code[24];
 
-	/* A fault stays until the tier that named it is read again without it. */
+	/* A fault stays until its tier is read again without it. */
 	for (unsigned t = 0; t < TIER_COUNT && !fault; t++)
 		fault = nvml_device_of(d)->fault[t];
 	if (fault)
 		report_state(&d->r, GW_DEVICE_FAULT, GW_CAUSE_GPU_FAULT,
 			     nvml_code_name(fault, code));
-	else if (o->good == 0 && o->bad > 0) /* it answers, but nothing that helps */
+	else if (o->good == 0 && o->bad > 0) /* it answers, but every call fails */
 		report_state(&d->r, GW_DEVICE_FAULT, GW_CAUSE_DRIVER_ERROR,
 			     nvml_code_name(o->first_bad, code));
 	else
@@ -203,11 +204,11 @@ void nvml_read(struct device *d, unsigned tiers)
 		return;
 	if (tiers & GW_TIER_STATIC)
 		nvml_read_texts(d);
-	/* A board can be split anew under us: looked for with HEALTH, or when an instance errs. */
+	/* MIG instances can change at any time: check with HEALTH, or when an instance fails. */
 	if (tiers & GW_TIER_HEALTH ||
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);
-	judge(d, &o);
+	set_state(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {
 		d->r.begin_ns = begin;

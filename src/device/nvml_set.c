@@ -1,7 +1,7 @@
 /* nvml_set: reads and writes the settings of one device.
  *
- * None of these calls is made by anything that measures.  All take root; the driver keeps a power
- * limit and locked clocks until it is unloaded, the modes until the next boot.  A lock of clocks can be
+ * Code that measures never calls this. All calls need root. The driver keeps a power limit and
+ * locked clocks until it is unloaded, and the modes until the next boot. A clock lock can be
  * set and removed but not read. */
 #include "nvml.h"
 
@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 #define HZ_PER_MHZ 1e6
-#define VOLATILE   0 /* of the two kinds of ECC counters: since the driver was loaded */
+#define VOLATILE   0 /* ECC counters since the driver was loaded */
 
-/* The calls of a setting; older, reset: CALL_COUNT where there is none. */
+/* The calls of a setting; CALL_COUNT: none. */
 static const struct {
 	enum nvml_call set, older, reset;
 } calls[MANAGE_WHATS] = {
@@ -24,7 +24,7 @@ static const struct {
 	[MANAGE_CLEAR_ECC] = { CALL_clear_ecc, CALL_COUNT, CALL_COUNT },
 };
 
-static bool has(const struct nvml *n, enum nvml_call call)
+static bool has_call(const struct nvml *n, enum nvml_call call)
 {
 	return call != CALL_COUNT && n->any[call];
 }
@@ -33,8 +33,8 @@ bool nvml_can_set(struct device *d, enum manage_what what)
 {
 	const struct nvml *n = nvml_of(d);
 
-	return (has(n, calls[what].set) || has(n, calls[what].older)) &&
-	       (calls[what].reset == CALL_COUNT || has(n, calls[what].reset));
+	return (has_call(n, calls[what].set) || has_call(n, calls[what].older)) &&
+	       (calls[what].reset == CALL_COUNT || has_call(n, calls[what].reset));
 }
 
 static int error_of(abi_return code)
@@ -62,28 +62,28 @@ static int error_of(abi_return code)
 	}
 }
 
-/* What a code means, with the sentence; a device that is gone is noted as such. */
-static int told(struct device *d, enum nvml_call call, abi_return code, char *said, size_t size)
+/* Converts a code and writes its message; marks a lost device. */
+static int finish_call(struct device *d, enum nvml_call call, abi_return code, char *detail,
+		       size_t size)
 {
 	char name[24];
 
-	said[0] = '\0';
+	detail[0] = '\0';
 	if (code != ABI_SUCCESS)
-		snprintf(said, size, "%s: %s", nvml_symbol[call], nvml_code_name(code, name));
+		snprintf(detail, size, "%s: %s", nvml_symbol[call], nvml_code_name(code, name));
 	nvml_react(d, code);
 	return error_of(code);
 }
 
-/* ---- reading ---- */
-
 typedef abi_return fn_u32(abi_device, uint32_t *);
 
-static int get_u32(struct device *d, enum nvml_call call, double *ret, char *said, size_t size)
+static int get_u32(struct device *d, enum nvml_call call, double *ret, char *detail,
+		   size_t size)
 {
 	uint32_t v = ABI_NO_U32;
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
 
-	if (has(nvml_of(d), call)) {
+	if (has_call(nvml_of(d), call)) {
 		nvml_calling(d, call);
 		code = nvml_called(
 			d, call,
@@ -93,10 +93,10 @@ static int get_u32(struct device *d, enum nvml_call call, double *ret, char *sai
 		code = ABI_NO_DATA;
 	if (code == ABI_SUCCESS)
 		*ret = v;
-	return told(d, call, code, said, size);
+	return finish_call(d, call, code, detail, size);
 }
 
-static int get_ecc(struct device *d, double ret[2], char *said, size_t size)
+static int get_ecc(struct device *d, double ret[2], char *detail, size_t size)
 {
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
 
@@ -111,31 +111,29 @@ static int get_ecc(struct device *d, double ret[2], char *said, size_t size)
 		if (code == ABI_SUCCESS)
 			ret[kind] = (double)v;
 	}
-	return told(d, CALL_ecc_errors, code, said, size);
+	return finish_call(d, CALL_ecc_errors, code, detail, size);
 }
 
-int nvml_get(struct device *d, enum manage_what what, double ret[2], char *said, size_t size)
+int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detail, size_t size)
 {
 	int err = 0;
 
 	ret[0] = ret[1] = NAN;
-	said[0] = '\0';
+	detail[0] = '\0';
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return -GW_E_LOST;
 	switch (what) {
-	case MANAGE_PERSISTENCE: return get_u32(d, CALL_persistence, ret, said, size);
-	case MANAGE_COMPUTE_MODE: return get_u32(d, CALL_compute_mode, ret, said, size);
+	case MANAGE_PERSISTENCE: return get_u32(d, CALL_persistence, ret, detail, size);
+	case MANAGE_COMPUTE_MODE: return get_u32(d, CALL_compute_mode, ret, detail, size);
 	case MANAGE_POWER_LIMIT:
-		/* What was asked for: what is enforced may be lower, for reasons of the board. */
-		err = get_u32(d, CALL_power_limit, ret, said, size);
+		/* The requested limit; the enforced one may be lower, because of the board. */
+		err = get_u32(d, CALL_power_limit, ret, detail, size);
 		ret[0] /= 1e3;
 		return err;
-	case MANAGE_CLEAR_ECC: return get_ecc(d, ret, said, size);
-	default: return 0; /* cannot be read */
+	case MANAGE_CLEAR_ECC: return get_ecc(d, ret, detail, size);
+	default: return 0; /* not readable */
 	}
 }
-
-/* ---- writing ---- */
 
 static abi_return set_power_limit(struct device *d, double watts, enum nvml_call *call)
 {
@@ -173,7 +171,7 @@ static abi_return set_value(struct device *d, enum manage_what what, const doubl
 	}
 }
 
-static abi_return unlock(struct device *d, enum manage_what what)
+static abi_return reset_value(struct device *d, enum manage_what what)
 {
 	abi_device h = nvml_device_of(d)->handle;
 
@@ -181,15 +179,15 @@ static abi_return unlock(struct device *d, enum manage_what what)
 		return NVML(d, reset_gpu_clocks, h);
 	if (what == MANAGE_MEMORY_CLOCKS)
 		return NVML(d, reset_memory_clocks, h);
-	return ABI_NOT_SUPPORTED; /* the others have a value to go back to */
+	return ABI_NOT_SUPPORTED; /* the others have a default value */
 }
 
-int nvml_set(struct device *d, enum manage_what what, const double value[2], char *said,
+int nvml_set(struct device *d, enum manage_what what, const double value[2], char *detail,
 	     size_t size)
 {
 	enum nvml_call call = value ? calls[what].set : calls[what].reset;
 
-	said[0] = '\0';
+	detail[0] = '\0';
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return -GW_E_LOST;
 	if (!nvml_can_set(d, what) || call == CALL_COUNT)
@@ -197,7 +195,7 @@ int nvml_set(struct device *d, enum manage_what what, const double value[2], cha
 	if (value) {
 		abi_return code = set_value(d, what, value, &call);
 
-		return told(d, call, code, said, size);
+		return finish_call(d, call, code, detail, size);
 	}
-	return told(d, call, unlock(d, what), said, size);
+	return finish_call(d, call, reset_value(d, what), detail, size);
 }

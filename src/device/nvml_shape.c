@@ -1,4 +1,5 @@
-/* nvml_shape: one function for each shape of call: makes it, refuses placeholders, scales. */
+/* nvml_shape: one function per shape of call: makes the call, rejects placeholders, scales. At
+ * the end, GPM: profiling metrics without a profiler (Hopper and later). */
 #include "nvml_reader.h"
 
 #include <string.h>
@@ -13,53 +14,54 @@ struct field {
 	enum gw_tier tier;
 	uint8_t q;
 	uint32_t id, scope;
-	double scale, most;
+	double scale, max;
 };
 
 static const struct field fields[] = {
-#define FIELD(quantity, id, scope, scale, most)   \
+#define FIELD(quantity, id, scope, scale, max)    \
 	{                                         \
 		(enum gw_tier)TIER_OF_##quantity, \
 		GW_Q_##quantity,                  \
 		ABI_FIELD_##id,                   \
 		scope,                            \
 		scale,                            \
-		most                              \
+		max                               \
 	},
 #include "nvml_readers.def"
 #undef FIELD
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-/* A number of the driver into its quantity, unless it is a placeholder. */
-static void put(struct device *d, const struct reader *row, unsigned i, double raw)
+/* Stores a number from the driver in its quantity, unless it is a placeholder. */
+static void store(struct device *d, const struct nvml_reader *row, unsigned i, double raw)
 {
 	if (i >= row->count)
 		return;
-	if (row->most != 0 && (raw > row->most || raw < -row->most))
+	if (row->max != 0 && (raw > row->max || raw < -row->max))
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
 		report_set(&d->r, row->q[i], nvml_scaled(raw, row->scale));
 }
 
-static void put_u32(struct device *d, const struct reader *row, unsigned i, uint32_t raw)
+static void store_u32(struct device *d, const struct nvml_reader *row, unsigned i, uint32_t raw)
 {
 	if (i < row->count && raw == ABI_NO_U32)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		put(d, row, i, raw);
+		store(d, row, i, raw);
 }
 
-static void put_u64(struct device *d, const struct reader *row, unsigned i, uint64_t raw)
+static void store_u64(struct device *d, const struct nvml_reader *row, unsigned i, uint64_t raw)
 {
-	/* No counter gets that far: what is near all ones is a placeholder or a step below 0. */
+	/* No counter gets that far: a value near "all bits set" is a placeholder or a small
+	 * negative number. */
 	if (i < row->count && raw > UINT64_MAX / 2)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		put(d, row, i, (double)raw);
+		store(d, row, i, (double)raw);
 }
 
-/* Calls through a pointer chosen by the row.  `type` is the shape's function type. */
+/* Calls through the pointer that the row selects; `type` is the function type of the shape. */
 #define ROW_CALL(type, d, which, ...)                                          \
 	(nvml_calling(d, which), nvml_called(d, which,                         \
 					     ((type *)nvml_of(d)->any[which])( \
@@ -70,17 +72,18 @@ typedef abi_return fn_u32_of(abi_device, uint32_t, uint32_t *);
 typedef abi_return fn_u32_pair(abi_device, uint32_t *, uint32_t *);
 typedef abi_return fn_u64(abi_device, uint64_t *);
 
-static abi_return read_u32(struct device *d, const struct reader *row, enum nvml_call call)
+static abi_return read_u32(struct device *d, const struct nvml_reader *row, enum nvml_call call)
 {
 	uint32_t v = ABI_NO_U32;
 	abi_return code = ROW_CALL(fn_u32, d, call, &v);
 
 	if (code == ABI_SUCCESS)
-		put_u32(d, row, 0, v);
+		store_u32(d, row, 0, v);
 	return code;
 }
 
-static abi_return read_u32_of(struct device *d, const struct reader *row, enum nvml_call call)
+static abi_return read_u32_of(struct device *d, const struct nvml_reader *row,
+			      enum nvml_call call)
 {
 	uint32_t v = ABI_NO_U32;
 	abi_return code;
@@ -89,44 +92,45 @@ static abi_return read_u32_of(struct device *d, const struct reader *row, enum n
 		return read_u32(d, row, call);
 	code = ROW_CALL(fn_u32_of, d, call, row->which, &v);
 	if (code == ABI_SUCCESS)
-		put_u32(d, row, 0, v);
+		store_u32(d, row, 0, v);
 	return code;
 }
 
-static abi_return read_u32_pair(struct device *d, const struct reader *row, enum nvml_call call)
+static abi_return read_u32_pair(struct device *d, const struct nvml_reader *row,
+				enum nvml_call call)
 {
 	uint32_t a = ABI_NO_U32, b = ABI_NO_U32;
 	abi_return code = ROW_CALL(fn_u32_pair, d, call, &a, &b);
 
 	if (code == ABI_SUCCESS) {
-		put_u32(d, row, 0, a);
-		put_u32(d, row, 1, b);
+		store_u32(d, row, 0, a);
+		store_u32(d, row, 1, b);
 	}
 	return code;
 }
 
-static abi_return read_u64(struct device *d, const struct reader *row, enum nvml_call call)
+static abi_return read_u64(struct device *d, const struct nvml_reader *row, enum nvml_call call)
 {
 	uint64_t v = ABI_NO_U64;
 	abi_return code = ROW_CALL(fn_u64, d, call, &v);
 
 	if (code == ABI_SUCCESS)
-		put_u64(d, row, 0, v);
+		store_u64(d, row, 0, v);
 	return code;
 }
 
-static abi_return read_ecc(struct device *d, const struct reader *row)
+static abi_return read_ecc(struct device *d, const struct nvml_reader *row)
 {
 	uint64_t v = ABI_NO_U64;
 	abi_return code = NVML(d, ecc_errors, nvml_device_of(d)->handle, row->which & 1,
 			       row->which >> 1, &v);
 
 	if (code == ABI_SUCCESS)
-		put_u64(d, row, 0, v);
+		store_u64(d, row, 0, v);
 	return code;
 }
 
-static abi_return read_rows(struct device *d, const struct reader *row)
+static abi_return read_rows(struct device *d, const struct nvml_reader *row)
 {
 	uint32_t v[4] = { ABI_NO_U32, ABI_NO_U32, ABI_NO_U32, ABI_NO_U32 };
 	abi_return code =
@@ -134,11 +138,12 @@ static abi_return read_rows(struct device *d, const struct reader *row)
 
 	if (code == ABI_SUCCESS)
 		for (unsigned i = 0; i < 4; i++)
-			put_u32(d, row, i, v[i]);
+			store_u32(d, row, i, v[i]);
 	return code;
 }
 
-static abi_return read_memory(struct device *d, const struct reader *row, enum nvml_call call)
+static abi_return read_memory(struct device *d, const struct nvml_reader *row,
+			      enum nvml_call call)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_memory old;
@@ -147,9 +152,9 @@ static abi_return read_memory(struct device *d, const struct reader *row, enum n
 	if (call == CALL_memory_v2) {
 		code = NVML(d, memory_v2, nvml_device_of(d)->handle, &m);
 		if (code == ABI_SUCCESS)
-			put_u64(d, row, 1, m.reserved);
+			store_u64(d, row, 1, m.reserved);
 	} else {
-		/* The old call counts the reserved part as used and does not tell it apart. */
+		/* The old call counts reserved memory as used and does not report it. */
 		memset(&old, 0xFF, sizeof(old));
 		code = NVML(d, memory, nvml_device_of(d)->handle, &old);
 		m.total = old.total;
@@ -159,14 +164,14 @@ static abi_return read_memory(struct device *d, const struct reader *row, enum n
 			report_miss(&d->r, row->q[1], GW_ABSENT_NO_SYMBOL);
 	}
 	if (code == ABI_SUCCESS) {
-		put_u64(d, row, 0, m.total);
-		put_u64(d, row, 2, m.used);
-		put_u64(d, row, 3, m.free);
+		store_u64(d, row, 0, m.total);
+		store_u64(d, row, 2, m.used);
+		store_u64(d, row, 3, m.free);
 	}
 	return code;
 }
 
-static abi_return read_bar1(struct device *d, const struct reader *row)
+static abi_return read_bar1(struct device *d, const struct nvml_reader *row)
 {
 	struct abi_bar1 m;
 	abi_return code;
@@ -174,25 +179,25 @@ static abi_return read_bar1(struct device *d, const struct reader *row)
 	memset(&m, 0xFF, sizeof(m));
 	code = NVML(d, bar1, nvml_device_of(d)->handle, &m);
 	if (code == ABI_SUCCESS) {
-		put_u64(d, row, 0, m.total);
-		put_u64(d, row, 1, m.used);
+		store_u64(d, row, 0, m.total);
+		store_u64(d, row, 1, m.used);
 	}
 	return code;
 }
 
-static abi_return read_utilization(struct device *d, const struct reader *row)
+static abi_return read_utilization(struct device *d, const struct nvml_reader *row)
 {
 	struct abi_utilization u = { ABI_NO_U32, ABI_NO_U32 };
 	abi_return code = NVML(d, utilization, nvml_device_of(d)->handle, &u);
 
 	if (code == ABI_SUCCESS) {
-		put_u32(d, row, 0, u.gpu);
-		put_u32(d, row, 1, u.memory);
+		store_u32(d, row, 0, u.gpu);
+		store_u32(d, row, 1, u.memory);
 	}
 	return code;
 }
 
-static abi_return read_temperature(struct device *d, const struct reader *row,
+static abi_return read_temperature(struct device *d, const struct nvml_reader *row,
 				   enum nvml_call call)
 {
 	struct abi_temperature t = { .version = ABI_TAG(struct abi_temperature, 1),
@@ -204,75 +209,72 @@ static abi_return read_temperature(struct device *d, const struct reader *row,
 		code = NVML(d, temperature_v, nvml_device_of(d)->handle, &t);
 	} else {
 		code = NVML(d, temperature, nvml_device_of(d)->handle, 0, &old);
-		t.celsius = (int32_t)old; /* -1 is the placeholder: no GPU runs there */
+		t.celsius = (int32_t)old; /* -1 is the placeholder: no GPU is that cold */
 		if (old == ABI_NO_U32)
 			t.celsius = INT32_MAX;
 	}
 	if (code == ABI_SUCCESS)
-		put(d, row, 0, t.celsius);
+		store(d, row, 0, t.celsius);
 	return code;
 }
 
-static abi_return read_margin(struct device *d, const struct reader *row)
+static abi_return read_margin(struct device *d, const struct nvml_reader *row)
 {
 	struct abi_margin m = { .version = ABI_TAG(struct abi_margin, 1),
 				.celsius = INT32_MAX };
 	abi_return code = NVML(d, margin, nvml_device_of(d)->handle, &m);
 
 	if (code == ABI_SUCCESS)
-		put(d, row, 0, m.celsius);
+		store(d, row, 0, m.celsius);
 	return code;
 }
 
-static abi_return read_fan_rpm(struct device *d, const struct reader *row)
+static abi_return read_fan_rpm(struct device *d, const struct nvml_reader *row)
 {
 	struct abi_fan_rpm f = { .version = ABI_TAG(struct abi_fan_rpm, 1), .rpm = ABI_NO_U32 };
 	abi_return code = NVML(d, fan_rpm, nvml_device_of(d)->handle, &f);
 
 	if (code == ABI_SUCCESS)
-		put_u32(d, row, 0, f.rpm);
+		store_u32(d, row, 0, f.rpm);
 	return code;
 }
 
-static abi_return read_repair(struct device *d, const struct reader *row)
+static abi_return read_repair(struct device *d, const struct nvml_reader *row)
 {
 	struct abi_repair r = { ABI_TAG(struct abi_repair, 1), ABI_NO_U32, ABI_NO_U32 };
 	abi_return code = NVML(d, repair, nvml_device_of(d)->handle, &r);
 
 	if (code == ABI_SUCCESS) {
-		put_u32(d, row, 0, r.channel);
-		put_u32(d, row, 1, r.tpc);
+		store_u32(d, row, 0, r.channel);
+		store_u32(d, row, 1, r.tpc);
 	}
 	return code;
 }
 
-static abi_return read_sram(struct device *d, const struct reader *row)
+static abi_return read_sram(struct device *d, const struct nvml_reader *row)
 {
 	struct abi_sram_status s = { .version = ABI_TAG(struct abi_sram_status, 1),
 				     .threshold_exceeded = ABI_NO_U32 };
 	abi_return code = NVML(d, sram_status, nvml_device_of(d)->handle, &s);
 
 	if (code == ABI_SUCCESS)
-		put_u32(d, row, 0, s.threshold_exceeded);
+		store_u32(d, row, 0, s.threshold_exceeded);
 	return code;
 }
 
-static abi_return read_capability(struct device *d, const struct reader *row)
+static abi_return read_capability(struct device *d, const struct nvml_reader *row)
 {
 	int major = -1, minor = -1;
 	abi_return code = NVML(d, capability, nvml_device_of(d)->handle, &major, &minor);
 
 	if (code == ABI_SUCCESS) {
-		put(d, row, 0, major < 0 ? 1e9 : major);
-		put(d, row, 1, minor < 0 ? 1e9 : minor);
+		store(d, row, 0, major < 0 ? 1e9 : major);
+		store(d, row, 1, minor < 0 ? 1e9 : minor);
 	}
 	return code;
 }
 
-/* ---- field values ---- */
-
-/* A field's number by its own type: the union read as 64 bits would show a 4-byte -8 as
- * 4294967288. */
+/* Reads the value by its type: the union as 64 bits would show a 4-byte -8 as 4294967288. */
 static bool field_number(const struct abi_field_value *f, double *ret)
 {
 	switch (f->type) {
@@ -289,81 +291,172 @@ static bool field_number(const struct abi_field_value *f, double *ret)
 	}
 }
 
-static void put_field(struct device *d, const struct field *row,
-		      const struct abi_field_value *f)
+static void store_field(struct device *d, const struct field *row,
+			const struct abi_field_value *f)
 {
 	double v;
 
 	if (f->code != ABI_SUCCESS)
 		report_miss(&d->r, row->q, nvml_meaning(f->code)->absence);
-	else if (!field_number(f, &v) || !(v >= 0 && v <= row->most))
+	else if (!field_number(f, &v) || !(v >= 0 && v <= row->max))
 		report_miss(&d->r, row->q, GW_ABSENT_INVALID);
 	else
 		report_set(&d->r, row->q, nvml_scaled(v, row->scale));
 }
 
-/* An answer of one entry that concerns the whole device, ABI_SUCCESS where there is none. */
-static abi_return worst_field(const struct abi_field_value *ask, unsigned n)
+/* The code of an entry that concerns the whole device, or ABI_SUCCESS. */
+static abi_return worst_field(const struct abi_field_value *values, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
-		enum nvml_reaction r = nvml_meaning(ask[i].code)->reaction;
+		enum nvml_reaction r = nvml_meaning(values[i].code)->reaction;
 
-		if (ask[i].code != ABI_SUCCESS && (r == REACT_LOST || r == REACT_REOPEN))
-			return ask[i].code;
+		if (values[i].code != ABI_SUCCESS && (r == REACT_LOST || r == REACT_REOPEN))
+			return values[i].code;
 	}
 	return ABI_SUCCESS;
 }
 
-/* A field that was refused for good is not asked again, and keeps its reason. */
+/* A field that was refused for good is not read again and keeps its reason. */
 static bool refused(const struct device *d, const struct field *f)
 {
 	return d->r.why[f->q] == GW_ABSENT_NOT_SUPPORTED ||
 	       d->r.why[f->q] == GW_ABSENT_NO_PERMISSION;
 }
 
-static abi_return read_fields(struct device *d, const struct reader *row)
+static abi_return read_fields(struct device *d, const struct nvml_reader *row)
 {
-	struct abi_field_value ask[FIELDS];
+	struct abi_field_value values[FIELDS];
 	uint8_t at[FIELDS];
 	unsigned n = 0;
 	abi_return code;
 
-	memset(ask, 0, sizeof(ask));
+	memset(values, 0, sizeof(values));
 	for (unsigned i = 0; i < FIELDS; i++) {
 		if (fields[i].tier != row->tier || refused(d, &fields[i]))
 			continue;
-		ask[n].field = fields[i].id;
-		ask[n].scope = fields[i].scope;
-		ask[n].code = ABI_NO_DATA;
+		values[n].field = fields[i].id;
+		values[n].scope = fields[i].scope;
+		values[n].code = ABI_NO_DATA;
 		at[n++] = (uint8_t)i;
 	}
 	if (n == 0)
 		return ABI_NOT_SUPPORTED;
-	code = NVML(d, fields, nvml_device_of(d)->handle, (int)n, ask);
+	code = NVML(d, fields, nvml_device_of(d)->handle, (int)n, values);
 	if (code != ABI_SUCCESS)
 		return code;
 	for (unsigned i = 0; i < n; i++)
-		put_field(d, &fields[at[i]], &ask[i]);
-	return worst_field(ask, n);
+		store_field(d, &fields[at[i]], &values[i]);
+	return worst_field(values, n);
 }
 
-/* ---- by shape ---- */
+static const struct {
+	uint8_t q;
+	uint32_t metric;
+} gpm_metrics[] = {
+#define GPM(quantity, metric) { GW_Q_##quantity, ABI_GPM_##metric },
+#include "nvml_readers.def"
+#undef GPM
+};
+#define GPM_METRICS (sizeof(gpm_metrics) / sizeof(gpm_metrics[0]))
 
-void nvml_shape_absent(struct device *d, const struct reader *row, enum gw_absence why)
+static void gpm_absent(struct device *d, enum gw_absence why)
+{
+	for (unsigned i = 0; i < GPM_METRICS; i++)
+		report_miss(&d->r, gpm_metrics[i].q, why);
+}
+
+static abi_return gpm_prepare(struct device *d)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	const struct nvml *n = nvml_of(d);
+	struct abi_gpm_support support = { 1, 0 };
+	abi_return code;
+
+	if (!n->call.gpm_support || !n->call.gpm_alloc || !n->call.gpm_free ||
+	    !n->call.gpm_metrics)
+		return ABI_FUNCTION_NOT_FOUND;
+	if (nd->gpm[1])
+		return ABI_SUCCESS;
+	code = NVML(d, gpm_support, nd->handle, &support);
+	if (code == ABI_SUCCESS && !support.supported)
+		code = ABI_NOT_SUPPORTED;
+	for (unsigned i = 0; i < 2 && code == ABI_SUCCESS; i++)
+		if (!nd->gpm[i])
+			code = NVML(d, gpm_alloc, &nd->gpm[i]);
+	return code;
+}
+
+static abi_return gpm_difference(struct device *d, double scale)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	struct abi_gpm_metrics m;
+	abi_return code;
+
+	memset(&m, 0, sizeof(m));
+	m.version = 1;
+	m.count = GPM_METRICS;
+	m.first = nd->gpm[0];
+	m.second = nd->gpm[1];
+	for (unsigned i = 0; i < GPM_METRICS; i++)
+		m.metric[i].id = gpm_metrics[i].metric;
+	code = NVML(d, gpm_metrics, &m);
+	for (unsigned i = 0; i < GPM_METRICS && code == ABI_SUCCESS; i++) {
+		double v = m.metric[i].value;
+
+		if (m.metric[i].code != ABI_SUCCESS)
+			report_miss(&d->r, gpm_metrics[i].q,
+				    nvml_meaning(m.metric[i].code)->absence);
+		else if (!(v >= 0 && v <= 101)) /* rounding may exceed 100; NaN is invalid */
+			report_miss(&d->r, gpm_metrics[i].q, GW_ABSENT_INVALID);
+		else
+			report_set(&d->r, gpm_metrics[i].q, nvml_scaled(v, scale));
+	}
+	return code;
+}
+
+static abi_return gpm_read(struct device *d, const struct nvml_reader *row)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	uint64_t now = clock_mono_ns(d->backend->env->clock);
+	abi_return code = gpm_prepare(d);
+	abi_gpm_sample swap;
+
+	if (code == ABI_SUCCESS && nd->gpm_ns && now - nd->gpm_ns < 100 * NS_PER_MS) {
+		gpm_absent(d, GW_ABSENT_NO_DATA);
+		return code;
+	}
+	if (code == ABI_SUCCESS)
+		code = NVML(d, gpm_get, nd->handle, nd->gpm[1]);
+	if (code == ABI_SUCCESS && nd->gpm_ns)
+		code = gpm_difference(d, row->scale);
+	else if (code == ABI_SUCCESS)
+		gpm_absent(d, GW_ABSENT_FIRST_READING);
+	if (code != ABI_SUCCESS) {
+		gpm_absent(d, nvml_meaning(code)->absence);
+		return code;
+	}
+	swap = nd->gpm[0];
+	nd->gpm[0] = nd->gpm[1];
+	nd->gpm[1] = swap;
+	nd->gpm_ns = now;
+	return ABI_SUCCESS;
+}
+
+void nvml_shape_absent(struct device *d, const struct nvml_reader *row, enum gw_absence why)
 {
 	if (row->shape == SHAPE_FIELDS) {
 		for (unsigned i = 0; i < FIELDS; i++)
 			if (fields[i].tier == row->tier && !refused(d, &fields[i]))
 				report_miss(&d->r, fields[i].q, why);
 	} else if (row->shape == SHAPE_GPM) {
-		nvml_gpm_absent(d, why);
+		gpm_absent(d, why);
 	}
 	for (unsigned i = 0; i < row->count; i++)
 		if (row->q[i] != NO)
 			report_miss(&d->r, row->q[i], why);
 }
 
-abi_return nvml_shape_read(struct device *d, const struct reader *row, enum nvml_call call)
+abi_return nvml_shape_read(struct device *d, const struct nvml_reader *row, enum nvml_call call)
 {
 	switch (row->shape) {
 	case SHAPE_U32: return read_u32(d, row, call);
@@ -382,7 +475,7 @@ abi_return nvml_shape_read(struct device *d, const struct reader *row, enum nvml
 	case SHAPE_SRAM: return read_sram(d, row);
 	case SHAPE_CAPABILITY: return read_capability(d, row);
 	case SHAPE_FIELDS: return read_fields(d, row);
-	case SHAPE_GPM: return nvml_gpm_read(d, row);
+	case SHAPE_GPM: return gpm_read(d, row);
 	}
 	return ABI_INVALID_ARGUMENT;
 }

@@ -1,14 +1,12 @@
-/* nvsmi: the second choice for NVIDIA GPUs, where the library cannot be loaded.
+/* nvsmi: the second choice for NVIDIA GPUs, if the library cannot be loaded.
  *
- * One run of nvidia-smi answers for all GPUs.  Devices are read one after the other or on
- * threads of their own; each takes an answer at most once, so that n devices cost one run and
- * the next round a new one.  Power samples come from one program that stays (nvsmi_stream.c);
- * while that does not work, each round of them costs a run too. */
+ * One run of nvidia-smi answers for all GPUs. Each device uses an answer at most once, so n
+ * devices cost one run per round. Power samples come from one program that keeps running
+ * (nvsmi_stream.c); while that fails, each round costs one run. */
 #include "nvsmi.h"
 
 #include "backend.h"
 #include "drm.h"
-#include "sleeping.h"
 
 #include "base/buf.h"
 #include "base/child.h"
@@ -21,30 +19,30 @@
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#ifndef DEADLINE_NS /* a test has less patience */
+#ifndef DEADLINE_NS /* tests use a shorter one */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
-#define FRESH_NS  (100 * NS_PER_MS) /* an answer is for those who waited for it, not later */
-#define RETRY_NS  (60 * NS_PER_S)   /* a run that hung may hang for ever: start few of them  */
+#define FRESH_NS  (100 * NS_PER_MS) /* an answer is for the devices that waited for it */
+#define RETRY_NS  (60 * NS_PER_S)   /* a run that hung may hang forever: start few of them */
 #define TEXT_SIZE (64 * 1024)
 #define MIB       1048576.0
 
-/* Tiers of which it tells something. */
+/* The tiers that nvidia-smi supports. */
 #define TIERS GW_TIERS_COMMON
 
 struct answer {
-	unsigned number;              /* of the run, from 1; 0: none yet                 */
-	unsigned tiers;               /* that it holds                                   */
-	uint64_t begin_ns, end_ns;    /* around the run                                  */
-	int rc;                       /* as of child_run()                               */
-	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name of the columns; NONE: not asked */
+	unsigned number;              /* number of the run, from 1; 0: none yet */
+	unsigned tiers;               /* the tiers that it contains */
+	uint64_t begin_ns, end_ns;    /* before and after the run */
+	int rc;                       /* result of child_run() */
+	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name of the columns; NONE: not requested */
 	char text[TEXT_SIZE];
 };
 
 struct nvsmi {
-	pthread_mutex_t lock;         /* of all that follows; held while the program runs    */
+	pthread_mutex_t lock;         /* guards everything below; held while the program runs */
 	unsigned program;             /* index into programs[]                               */
-	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name that this driver knows      */
+	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name that this driver knows */
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
 };
@@ -52,14 +50,12 @@ struct nvsmi {
 #define RING_SIZE 256 /* 25 s */
 
 struct nvsmi_device {
-	unsigned gpus, apps, power; /* number of the answer that it took last */
+	unsigned gpus, apps, power; /* numbers of the answers that it used last */
 	struct power_sample ring[RING_SIZE];
-	uint64_t samples; /* ever put into the ring                          */
-	bool instant;     /* its samples are power.draw.instant              */
+	uint64_t samples; /* number of samples ever stored */
+	bool instant;     /* its samples are power.draw.instant */
 	enum gw_absence power_why;
 };
-
-/* ---- running it */
 
 static const char *const programs[] = {
 	"nvidia-smi",
@@ -67,16 +63,16 @@ static const char *const programs[] = {
 	"/usr/lib/wsl/lib/nvidia-smi",
 };
 
-/* Less than whoever waits for us has: a run that hangs is ended, not left behind. */
-static uint64_t patience(const struct backend *b)
+/* Less than the caller's deadline, so that a run that hangs is ended and not left behind. */
+static uint64_t run_timeout_ns(const struct backend *b)
 {
-	uint64_t most = b->env->deadline_ns / 4 * 3;
+	uint64_t max_ns = b->env->deadline_ns / 4 * 3;
 
-	return most && most < DEADLINE_NS ? most : DEADLINE_NS;
+	return max_ns && max_ns < DEADLINE_NS ? max_ns : DEADLINE_NS;
 }
 
-static void run(struct backend *b, struct answer *a, const char *query,
-		_Atomic(const char *) *call)
+static void run_program(struct backend *b, struct answer *a, const char *query,
+			_Atomic(const char *) *call)
 {
 	struct nvsmi *n = b->priv;
 
@@ -85,7 +81,7 @@ static void run(struct backend *b, struct answer *a, const char *query,
 	for (;;) {
 		const char *const argv[] = { programs[n->program], query,
 					     "--format=csv,noheader,nounits", NULL };
-		uint64_t deadline = clock_mono_ns(clock_real()) + patience(b);
+		uint64_t deadline = clock_mono_ns(clock_real()) + run_timeout_ns(b);
 
 		a->rc = -GW_E_NOENT;
 		if (child_exists(argv[0]))
@@ -100,8 +96,8 @@ static void run(struct backend *b, struct answer *a, const char *query,
 	atomic_store_explicit(call, NULL, memory_order_relaxed);
 }
 
-/* Asks under another name, or no longer, for the column that the driver refuses.  false: it
- * refuses none of ours. */
+/* After the driver refused a column: uses its other name, or drops it. False: it refused none
+ * of ours. */
 static bool drop_refused(struct nvsmi *n)
 {
 	char field[96];
@@ -141,25 +137,22 @@ static void ask_gpus(struct backend *b, unsigned tiers, _Atomic(const char *) *c
 			a->names[c] = n->names[c];
 			buf_addf(&q, ",%s", name);
 		}
-		run(b, a, query, call);
+		run_program(b, a, query, call);
 	} while (drop_refused(n));
 	a->tiers = tiers;
 }
 
-/* May the device that last took run `seen` have this answer. */
-static bool is_fresh(const struct backend *b, const struct answer *a, unsigned seen)
+/* May the device that last used run `used` use this answer? */
+static bool is_fresh(const struct backend *b, const struct answer *a, unsigned used)
 {
 	uint64_t age_ns = clock_mono_ns(b->env->clock) - a->end_ns;
 
 	if (a->rc == -GW_E_TIMEOUT)
 		return age_ns < RETRY_NS;
-	return a->number != 0 && a->number != seen && age_ns < FRESH_NS;
+	return a->number != 0 && a->number != used && age_ns < FRESH_NS;
 }
 
-/* ---- reading the answer */
-
-/* Copies the next line of *text into out; false at its end.  A line that was cut because the
- * answer was too long is none. */
+/* Copies the next line of *text to out; false at the end. Ignores a last line that was cut. */
 static bool next_line(const char **text, char *out, size_t size)
 {
 	const char *end = strchr(*text, '\n');
@@ -184,7 +177,7 @@ static unsigned columns_of(const struct answer *a)
 	return n;
 }
 
-/* The next row about a GPU, cut into fields; *text moves on.  Other lines are passed over. */
+/* The next row about a GPU, split into fields; skips other lines and advances *text. */
 static bool next_row(const struct answer *a, const char **text, char *line, size_t size,
 		     char *fields[static NVSMI_FIELDS])
 {
@@ -197,7 +190,7 @@ static bool next_row(const struct answer *a, const char **text, char *line, size
 	return false;
 }
 
-static bool is_about(const struct device *d, const char *uuid, const char *bus_id)
+static bool matches_device(const struct device *d, const char *uuid, const char *bus_id)
 {
 	char pci[16];
 
@@ -206,7 +199,7 @@ static bool is_about(const struct device *d, const char *uuid, const char *bus_i
 	return pci_normalise(bus_id, pci) && strcmp(d->r.text[GW_T_PCI], pci) == 0;
 }
 
-/* Fills what the row holds; says whether the GPU is lost. */
+/* Stores the values of the row; returns whether the GPU is lost. */
 static bool apply_row(struct report *r, const struct answer *a, char *const *fields)
 {
 	unsigned field = NVSMI_IDS;
@@ -223,35 +216,33 @@ static bool apply_row(struct report *r, const struct answer *a, char *const *fie
 
 static enum gw_cause cause_of(const struct answer *a)
 {
-	enum gw_cause said = nvsmi_cause(a->text);
+	enum gw_cause from_text = nvsmi_cause(a->text);
 
 	if (a->rc == -GW_E_NOENT || a->rc == -GW_E_PERM)
 		return GW_CAUSE_NO_NVIDIA_SMI;
 	if (a->rc == -GW_E_TIMEOUT)
 		return GW_CAUSE_STALLED;
-	if (said != GW_CAUSE_NONE)
-		return said;
+	if (from_text != GW_CAUSE_NONE)
+		return from_text;
 	return a->rc == 0 ? GW_CAUSE_NO_GPU : GW_CAUSE_DRIVER_ERROR;
 }
 
-/* What it said, as far as a sentence needs it. */
+/* The first line of the output, or what happened, for a message. */
 static const char *detail_of(const struct answer *a, char out[static 120])
 {
 	const char *text = a->text + strspn(a->text, " \t\r\n");
 	int n = (int)strcspn(text, "\r\n");
 
 	if (a->rc == -GW_E_TIMEOUT)
-		snprintf(out, 120, "nvidia-smi did not end in time");
+		snprintf(out, 120, "nvidia-smi timed out");
 	else if (a->rc < 0)
 		snprintf(out, 120, "nvidia-smi: %s", gw_strerror(a->rc));
 	else if (n == 0)
-		snprintf(out, 120, "nvidia-smi ended with %d and said nothing", a->rc);
+		snprintf(out, 120, "nvidia-smi exited with %d and printed nothing", a->rc);
 	else
 		snprintf(out, 120, "nvidia-smi: %.*s", n < 100 ? n : 100, text);
 	return out;
 }
-
-/* ---- open and close */
 
 static bool ensure_priv(struct device *d)
 {
@@ -270,7 +261,7 @@ static int open_row(struct backend *b, const struct answer *a, unsigned row,
 	if (nvsmi_absence(uuid) != GW_HAVE)
 		uuid = NULL;
 	if (!pci_normalise(fields[NVSMI_PCI], pci) && !uuid)
-		return 0; /* a GPU without a name cannot be found again */
+		return 0; /* a GPU without an identity cannot be found again */
 	d = backend_slot(b, uuid, *pci ? pci : NULL);
 	if (!d || !ensure_priv(d))
 		return -GW_E_NOMEM;
@@ -291,8 +282,8 @@ static int open_row(struct backend *b, const struct answer *a, unsigned row,
 	return 0;
 }
 
-static void forget(struct report *r, enum gw_device_state state, enum gw_cause cause,
-		   const char *detail, enum gw_absence why)
+static void mark_absent(struct report *r, enum gw_device_state state, enum gw_cause cause,
+			const char *detail, enum gw_absence why)
 {
 	report_state(r, state, cause, detail);
 	report_absent(r, GW_TIERS_ALL, why);
@@ -307,8 +298,8 @@ static int open_rows(struct backend *b)
 	unsigned rows = 0;
 
 	for (unsigned i = 0; i < b->count; i++) { /* until it is found again */
-		forget(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, "no longer listed",
-		       GW_ABSENT_LOST);
+		mark_absent(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
+			    "no longer listed", GW_ABSENT_LOST);
 		if (!ensure_priv(b->slot[i]))
 			return -GW_E_NOMEM;
 	}
@@ -345,10 +336,10 @@ static bool nvsmi_present(struct backend *b)
 {
 	const char *why = "not in PATH, /usr/bin or /usr/lib/wsl/lib";
 
-	if (!(b->env->flags & GW_ALLOW_EXEC))
-		why = "programs may not be started here";
+	if (!(b->env->flags & GW_OPEN_EXEC))
+		why = "starting programs is not allowed in this context";
 	else if (!b->env->root->real)
-		why = "it would not tell of another root";
+		why = "it cannot describe another root";
 	else
 		for (size_t i = 0; i < COUNT(programs); i++)
 			if (child_exists(programs[i]))
@@ -364,7 +355,7 @@ static int nvsmi_open(struct backend *b)
 
 	if (!nvsmi_present(b))
 		return 0;
-	if (sleeping_list(b, PCI_VENDOR_NVIDIA))
+	if (drm_list_suspended(b, PCI_VENDOR_NVIDIA))
 		return 0;
 	n = calloc(1, sizeof(*n));
 	if (!n)
@@ -379,12 +370,10 @@ static int nvsmi_open(struct backend *b)
 	return err;
 }
 
-/* ---- reading */
-
-/* PCI id of one of our GPUs that sleeps and is not to be woken, or NULL. */
-static const char *find_sleeper(const struct backend *b)
+/* PCI id of one of our GPUs that is suspended and must not be woken, or NULL. */
+static const char *find_suspended(const struct backend *b)
 {
-	if (b->env->flags & GW_WAKE)
+	if (b->env->flags & GW_OPEN_WAKE)
 		return NULL;
 	for (unsigned i = 0; i < b->count; i++) {
 		const struct report *r = &b->slot[i]->r;
@@ -404,27 +393,28 @@ static void miss_row(struct device *d, const struct answer *a)
 
 	detail_of(a, detail);
 	if (cause == GW_CAUSE_STALLED) {
-		forget(&d->r, GW_DEVICE_STALLED, cause, detail, GW_ABSENT_STALLED);
+		mark_absent(&d->r, GW_DEVICE_STALLED, cause, detail, GW_ABSENT_STALLED);
 	} else if (a->rc == 0 || cause == GW_CAUSE_GPU_LOST) {
-		forget(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
-		       a->rc == 0 ? "no longer listed" : detail, GW_ABSENT_LOST);
+		mark_absent(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
+			    a->rc == 0 ? "no longer listed" : detail, GW_ABSENT_LOST);
 	} else {
-		forget(&d->r, GW_DEVICE_CLOSED, cause, detail, GW_ABSENT_NO_DRIVER);
+		mark_absent(&d->r, GW_DEVICE_CLOSED, cause, detail, GW_ABSENT_NO_DRIVER);
 		atomic_store(&d->backend->reopen, true);
 	}
 }
 
-static void take_row(struct device *d, const struct answer *a, unsigned tiers)
+static void read_row(struct device *d, const struct answer *a, unsigned tiers)
 {
 	char line[4096], *fields[NVSMI_FIELDS];
 	const char *text = a->text;
 
 	while (a->rc >= 0 && next_row(a, &text, line, sizeof(line), fields)) {
-		if (!is_about(d, fields[NVSMI_UUID], fields[NVSMI_PCI]))
+		if (!matches_device(d, fields[NVSMI_UUID], fields[NVSMI_PCI]))
 			continue;
 		report_absent(&d->r, tiers, GW_ABSENT_NOT_SUPPORTED);
 		if (apply_row(&d->r, a, fields)) {
-			forget(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, NULL, GW_ABSENT_LOST);
+			mark_absent(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, NULL,
+				    GW_ABSENT_LOST);
 			return;
 		}
 		report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
@@ -438,23 +428,23 @@ static void take_row(struct device *d, const struct answer *a, unsigned tiers)
 	miss_row(d, a);
 }
 
-static void read_asleep(struct device *d, const char *sleeper)
+static void read_asleep(struct device *d, const char *suspended)
 {
 	const struct report *r = &d->r;
 	bool itself =
-		r->text_why[GW_T_PCI] == GW_HAVE && strcmp(r->text[GW_T_PCI], sleeper) == 0;
+		r->text_why[GW_T_PCI] == GW_HAVE && strcmp(r->text[GW_T_PCI], suspended) == 0;
 	char why[64];
 
-	snprintf(why, sizeof(why), "not read: that would wake %s", sleeper);
-	forget(&d->r, itself ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
-	       itself ? NULL : why, GW_ABSENT_ASLEEP);
+	snprintf(why, sizeof(why), "not read: that would wake %s", suspended);
+	mark_absent(&d->r, itself ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
+		    itself ? NULL : why, GW_ABSENT_ASLEEP);
 }
 
 static void nvsmi_read(struct device *d, unsigned tiers)
 {
 	struct nvsmi *n = d->backend->priv;
 	struct nvsmi_device *nd = d->priv;
-	const char *sleeper;
+	const char *suspended;
 
 	if (!n || !nd)
 		return;
@@ -468,20 +458,18 @@ static void nvsmi_read(struct device *d, unsigned tiers)
 		return;
 	pthread_mutex_lock(&n->lock);
 	if (!is_fresh(d->backend, &n->gpus, nd->gpus) || (tiers & ~n->gpus.tiers)) {
-		sleeper = find_sleeper(d->backend);
-		if (sleeper) {
-			read_asleep(d, sleeper);
+		suspended = find_suspended(d->backend);
+		if (suspended) {
+			read_asleep(d, suspended);
 			goto unlock;
 		}
 		ask_gpus(d->backend, tiers, d->call);
 	}
 	nd->gpus = n->gpus.number;
-	take_row(d, &n->gpus, tiers);
+	read_row(d, &n->gpus, tiers);
 unlock:
 	pthread_mutex_unlock(&n->lock);
 }
-
-/* ---- processes */
 
 static bool read_app(char *line, const char *uuid, struct usage *ret)
 {
@@ -538,12 +526,12 @@ static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, i
 		return GW_ABSENT_NOT_SUPPORTED;
 	pthread_mutex_lock(&n->lock);
 	if (!is_fresh(d->backend, &n->apps, nd->apps)) {
-		if (find_sleeper(d->backend)) {
+		if (find_suspended(d->backend)) {
 			why = GW_ABSENT_ASLEEP;
 			goto unlock;
 		}
-		run(d->backend, &n->apps, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory",
-		    d->call);
+		run_program(d->backend, &n->apps,
+			    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory", d->call);
 	}
 	nd->apps = n->apps.number;
 	if (n->apps.rc == -GW_E_TIMEOUT)
@@ -557,9 +545,7 @@ unlock:
 	return why;
 }
 
-/* ---- power samples */
-
-static void keep_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
+static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 {
 	const struct power_sample *last = &nd->ring[(nd->samples + RING_SIZE - 1) % RING_SIZE];
 	double w;
@@ -567,7 +553,7 @@ static void keep_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	nd->power_why = r->why;
 	if (r->why != GW_HAVE)
 		return;
-	/* One meaning for all samples of a device: the first line decides. */
+	/* All samples of a device have the same meaning: the first line decides. */
 	if (nd->samples == 0)
 		nd->instant = !isnan(r->instant_w);
 	w = nd->instant ? r->instant_w : r->power_w;
@@ -576,14 +562,14 @@ static void keep_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
 }
 
-static void give_reading(struct backend *b, const struct nvsmi_reading *r)
+static void store_reading(struct backend *b, const struct nvsmi_reading *r)
 {
 	for (unsigned i = 0; i < b->count; i++)
-		if (b->slot[i]->priv && is_about(b->slot[i], r->uuid, r->pci))
-			keep_sample(b->slot[i]->priv, r);
+		if (b->slot[i]->priv && matches_device(b->slot[i], r->uuid, r->pci))
+			store_sample(b->slot[i]->priv, r);
 }
 
-static void hear_stream(struct backend *b)
+static void read_stream(struct backend *b)
 {
 	struct nvsmi *n = b->priv;
 	uint64_t now_ns = clock_mono_ns(b->env->clock);
@@ -591,10 +577,10 @@ static void hear_stream(struct backend *b)
 	struct nvsmi_reading r;
 
 	while (nvsmi_stream_next(&n->stream, now_ns, wall_us, &r))
-		give_reading(b, &r);
+		store_reading(b, &r);
 }
 
-/* One program for one sample of each GPU. */
+/* Runs the program for one sample of each GPU. */
 static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 {
 	struct nvsmi *n = b->priv;
@@ -603,19 +589,19 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 	struct nvsmi_reading r;
 	char line[512];
 
-	run(b, &n->power, nvsmi_stream_query(s), call);
+	run_program(b, &n->power, nvsmi_stream_query(s), call);
 	s->facts.runs++;
 	s->facts.run_ns += n->power.end_ns - n->power.begin_ns;
 	for (unsigned i = 0; i < b->count; i++)
 		if (b->slot[i]->priv)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
-	s->zoned = false; /* it is not started in UTC */
+	s->zone_known = false; /* it is not started in UTC */
 	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
 		if (nvsmi_stream_parse(s, line, clock_wall_ns(b->env->clock) / 1000, &r))
-			give_reading(b, &r);
+			store_reading(b, &r);
 }
 
-/* Where it stands with the sleeping: nothing is started that would wake a GPU. */
+/* Starts nothing that would wake a GPU. */
 static int sample_power(struct device *d)
 {
 	struct backend *b = d->backend;
@@ -623,14 +609,14 @@ static int sample_power(struct device *d)
 	struct nvsmi_device *nd = d->priv;
 	bool can_run = n->power.number == 0 || n->power.rc == 0;
 
-	hear_stream(b);
+	read_stream(b);
 	if (n->stream.running)
 		return 0;
-	if (find_sleeper(b))
+	if (find_suspended(b))
 		return -GW_E_NOSUPPORT;
-	/* Where a single run does not work either, one that stays would not. */
+	/* If a single run fails, a program that keeps running would fail, too. */
 	if (can_run && nvsmi_stream_start(&n->stream, programs[n->program],
-					  clock_mono_ns(b->env->clock), patience(b))) {
+					  clock_mono_ns(b->env->clock), run_timeout_ns(b))) {
 		nd->power = n->power.number;
 		return 0;
 	}
@@ -640,7 +626,7 @@ static int sample_power(struct device *d)
 	return 0;
 }
 
-static int take_samples(const struct nvsmi_device *nd, uint64_t since_us,
+static int copy_samples(const struct nvsmi_device *nd, uint64_t since_us,
 			struct power_sample *out, unsigned cap)
 {
 	uint64_t first = nd->samples > RING_SIZE ? nd->samples - RING_SIZE : 0;
@@ -653,7 +639,7 @@ static int take_samples(const struct nvsmi_device *nd, uint64_t since_us,
 		return (int)used;
 	if (nd->power_why == GW_ABSENT_LOST)
 		return -GW_E_LOST;
-	/* One bad line after good ones is nothing to give up for. */
+	/* One bad line after good ones is no reason to give up. */
 	return nd->samples == 0 && (nd->power_why == GW_ABSENT_NOT_SUPPORTED ||
 				    nd->power_why == GW_ABSENT_NO_PERMISSION)
 		       ? -GW_E_NOSUPPORT
@@ -671,7 +657,7 @@ static int nvsmi_power_samples(struct device *d, uint64_t since_us, struct power
 	pthread_mutex_lock(&n->lock);
 	rc = sample_power(d);
 	if (rc == 0)
-		rc = take_samples(d->priv, since_us, out, cap);
+		rc = copy_samples(d->priv, since_us, out, cap);
 	pthread_mutex_unlock(&n->lock);
 	return rc;
 }

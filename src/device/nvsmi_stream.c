@@ -14,12 +14,12 @@
 #define SILENCE_NS     (10 * NVSMI_INTERVAL_NS)
 #define FIRST_RETRY_NS NS_PER_S
 #define LAST_RETRY_NS  (60 * NS_PER_S)
-#define TRUSTED_LINES  10 /* so many, and the next failure is a first one again */
+#define TRUSTED_LINES  10 /* after this many lines the retry delay starts small again */
 #define STAMP_LENGTH   23
 #define ZONE_US        (15 * 60 * INT64_C(1000000))
 
-/* Room for a minute of eight GPUs; more would only keep it asking a GPU that nobody listens
- * to, for it waits when the pipe is full. */
+/* Holds one minute of eight GPUs. A larger pipe would only keep it sampling a GPU when nobody
+ * reads; it stops when the pipe is full. */
 #define PIPE_BYTES (512 * 1024)
 
 /* Fields of a line. */
@@ -38,9 +38,7 @@ const char *nvsmi_stream_query(const struct nvsmi_stream *s)
 			       "power.draw.instant";
 }
 
-/* ---- the child */
-
-static void note_cpu(struct nvsmi_stream *s)
+static void update_cpu(struct nvsmi_stream *s)
 {
 	struct timespec t;
 	clockid_t id;
@@ -54,13 +52,13 @@ void nvsmi_stream_stop(struct nvsmi_stream *s)
 {
 	if (!s->running)
 		return;
-	note_cpu(s);
+	update_cpu(s);
 	child_stop(&s->child);
 	s->running = s->facts.streaming = false;
 	s->ended_cpu_ns = s->facts.child_cpu_ns;
 }
 
-static void give_up(struct nvsmi_stream *s, uint64_t now_ns)
+static void stop_and_delay(struct nvsmi_stream *s, uint64_t now_ns)
 {
 	if (s->lines >= TRUSTED_LINES)
 		s->backoff_ns = FIRST_RETRY_NS;
@@ -70,7 +68,7 @@ static void give_up(struct nvsmi_stream *s, uint64_t now_ns)
 }
 
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
-			uint64_t patience_ns)
+			uint64_t first_line_timeout_ns)
 {
 	const char *const argv[] = {
 		program, nvsmi_stream_query(s), "--format=csv,noheader,nounits",
@@ -82,19 +80,17 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 		return s->running;
 	s->facts.starts++;
 	s->lines = 0;
-	s->zoned = false;
+	s->zone_known = false;
 	if (child_start(&s->child, argv, utc) != 0) {
-		give_up(s, now_ns);
+		stop_and_delay(s, now_ns);
 		return false;
 	}
-	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES); /* where it may not: less room */
+	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES); /* if it fails: a smaller pipe */
 	s->running = s->facts.streaming = true;
-	s->heard_ns = now_ns;
-	s->patience_ns = patience_ns;
+	s->last_line_ns = now_ns;
+	s->first_line_timeout_ns = first_line_timeout_ns;
 	return true;
 }
-
-/* ---- lines */
 
 /* "2026/11/15 06:31:36.123" */
 static bool parse_stamp(const char *text, int64_t *ret_us)
@@ -146,7 +142,7 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_
 	char *fields[FIELDS];
 	int64_t stamp_us;
 
-	s->facts.garbage++; /* until it makes sense */
+	s->facts.garbage++; /* until it is parsed */
 	if (strlen(line) >= sizeof(s->text))
 		return false;
 	strcpy(s->text, line);
@@ -154,9 +150,9 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_
 	    strspn(fields[NVSMI_INDEX], "0123456789") == 0 ||
 	    !parse_stamp(fields[STAMP], &stamp_us))
 		return false;
-	if (!s->zoned)
+	if (!s->zone_known)
 		s->zone_us = find_zone(stamp_us, wall_us);
-	s->zoned = true;
+	s->zone_known = true;
 	if (stamp_us + s->zone_us < 0)
 		return false;
 	s->facts.garbage--;
@@ -172,7 +168,7 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_
 	return true;
 }
 
-/* An older program refuses the column by name and ends: it is started again without it. */
+/* An older program refuses the column by name and ends: start it again without it. */
 static bool refuses_instant(struct nvsmi_stream *s, const char *line)
 {
 	char field[96];
@@ -198,16 +194,17 @@ bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us
 		if (!nvsmi_stream_parse(s, line, wall_us, ret))
 			continue;
 		s->lines++;
-		s->heard_ns = now_ns;
+		s->last_line_ns = now_ns;
 		return true;
 	}
-	note_cpu(s);
+	update_cpu(s);
 	if (rc != -GW_E_TIMEOUT) {
 		s->facts.ends++;
-		give_up(s, now_ns);
-	} else if (now_ns - s->heard_ns > (s->lines ? SILENCE_NS : s->patience_ns)) {
+		stop_and_delay(s, now_ns);
+	} else if (now_ns - s->last_line_ns >
+		   (s->lines ? SILENCE_NS : s->first_line_timeout_ns)) {
 		s->facts.stalls++;
-		give_up(s, now_ns);
+		stop_and_delay(s, now_ns);
 	}
 	return false;
 }

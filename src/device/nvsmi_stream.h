@@ -1,21 +1,18 @@
-/* nvsmi_stream: one nvidia-smi that prints a line for each GPU ten times a second.
+/* nvsmi_stream: one nvidia-smi process that prints a line per GPU ten times per second.
  *
- * A run costs 22 ms of CPU and delivers 8 samples a second at best; a program that is left
- * running (-lms) delivered every one of them (measured: 80 lines in 8 s through a pipe).  This
- * file starts it, reads what it says without ever waiting, sees when it has gone silent and
- * does not start it again at once.
+ * A single run costs 22 ms of CPU and gives at most 8 samples per second; a process that keeps
+ * running (-lms) delivered all of them (measured: 80 lines in 8 s through a pipe). This module
+ * starts it, reads its output without waiting, notices when it stops printing, and delays the
+ * restart. Not thread-safe: the owner has a lock.
  *
- * Stamps are those of its timestamp column: several lines are read at one go, so the moment of
- * reading says little.  The column is local time without a zone; the program is started with
- * TZ=UTC, and where it does not listen to that the quarter hours between its first line and
- * our wall clock are taken for its zone.  Like the stamps of the driver's own ring they move
- * with the wall clock.
+ * Times come from its timestamp column, because several lines are read at once. The column is
+ * local time without a zone. The process is started with TZ=UTC; if it ignores that, the
+ * quarter hours between its first line and our wall clock give the zone. Like the times of the
+ * driver's ring buffer they move with the wall clock.
  *
- * It does not survive us: the only reader of its pipe is this process, and -lms ends by SIGPIPE
- * at its next line.  PR_SET_PDEATHSIG would end it with the thread that started it.  What hangs in
- * the driver and prints nothing stays until the driver lets it go, as with any program.
- *
- * Not thread-safe: the owner has a lock. */
+ * It ends when we end: we are the only reader of its pipe, so SIGPIPE ends it at its next line.
+ * PR_SET_PDEATHSIG would end it with the thread that started it. A process that hangs in the
+ * driver stays until the driver returns. */
 #ifndef GW_DEVICE_NVSMI_STREAM_H
 #define GW_DEVICE_NVSMI_STREAM_H
 
@@ -29,59 +26,60 @@
 
 #define NVSMI_INTERVAL_NS (100 * NS_PER_MS)
 
-/* What has become of it, for reports. */
+/* Statistics, for reports. */
 struct nvsmi_facts {
-	uint64_t lines;        /* with a stamp and a GPU                              */
-	uint64_t garbage;      /* lines that make no sense                            */
-	uint64_t starts;       /* of the program that stays; all but one are restarts */
-	uint64_t stalls;       /* it was ended because no line came for 10 intervals  */
-	uint64_t ends;         /* it ended by itself                                  */
-	uint64_t runs;         /* of one program per sample, while it does not work   */
-	uint64_t run_ns;       /* how long these took, all together                   */
-	uint64_t child_cpu_ns; /* CPU time of the programs that stayed                */
-	bool streaming;        /* it is running now                                   */
+	uint64_t lines;        /* with a time and a GPU */
+	uint64_t garbage;      /* lines that cannot be parsed */
+	uint64_t starts;       /* of the process; all but one are restarts */
+	uint64_t stalls;       /* ended because no line came for 10 intervals */
+	uint64_t ends;         /* the process ended without our request */
+	uint64_t runs;         /* single runs, one per sample, while it fails */
+	uint64_t run_ns;       /* total duration of these */
+	uint64_t child_cpu_ns; /* CPU time of the processes */
+	bool streaming;        /* it runs now */
 };
 
 struct nvsmi_stream {
 	struct child child;
-	bool running, no_instant, zoned;
-	uint64_t heard_ns; /* the last line, or the start                          */
+	bool running, no_instant, zone_known;
+	uint64_t last_line_ns; /* time of the last line, or of the start */
 	uint64_t retry_ns, backoff_ns;
-	uint64_t lines;        /* of this child                                      */
-	uint64_t ended_cpu_ns; /* of the children before it                          */
-	uint64_t patience_ns;  /* for the first line                                 */
+	uint64_t lines;                 /* of this process */
+	uint64_t ended_cpu_ns;          /* of the processes before it */
+	uint64_t first_line_timeout_ns; /* timeout of the first line */
 	int64_t zone_us;
 	struct nvsmi_facts facts;
-	char text[512]; /* the line that the last reading points into          */
+	char text[512]; /* the line that the last reading points into */
 };
 
-/* One line: who, when, how much. */
+/* One line: which GPU, when, how much power. */
 struct nvsmi_reading {
-	const char *uuid, *pci; /* in the stream's memory, until the next call          */
+	const char *uuid, *pci; /* in the stream's memory, until the next call */
 	uint64_t wall_us;
-	double instant_w, power_w; /* NAN: it has none                                 */
-	enum gw_absence why;       /* of both being NAN, else GW_HAVE                   */
+	double instant_w, power_w; /* NAN: none */
+	enum gw_absence why;       /* why both are NAN, else GW_HAVE */
 };
 
 void nvsmi_stream_init(struct nvsmi_stream *s);
 
-/* The --query-gpu of its lines. */
+/* The --query-gpu option for its lines. */
 const char *nvsmi_stream_query(const struct nvsmi_stream *s);
 
-/* Starts it, unless it is running or not due.  May it be started is the caller's question.
- * patience_ns: what the first line may take.  True: it is running. */
+/* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
+ * may be started. Returns true if it runs. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
-			uint64_t patience_ns);
+			uint64_t first_line_timeout_ns);
 
-/* The next reading that has come in; never waits.  False: none, and perhaps it runs no more. */
+/* The next reading that has arrived; never waits. False: none, and the process may have ended.
+ */
 bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
 		       struct nvsmi_reading *ret);
 
-/* What one line says, of this or of a program that ran for one sample.  False: nothing. */
+/* Parses one line of this process or of a single run. False: not a reading. */
 bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_us,
 			struct nvsmi_reading *ret);
 
-/* Ends it.  It may be started again at once. */
+/* Ends it. It may be started again at once. */
 void nvsmi_stream_stop(struct nvsmi_stream *s);
 
 #endif

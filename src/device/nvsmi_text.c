@@ -10,26 +10,26 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-#define MIB  1048576.0
-#define MHZ  1e6
-#define PART 0.01 /* a percentage as a ratio */
+#define MIB              1048576.0
+#define MHZ              1e6
+#define PERCENT_TO_RATIO 0.01 /* percent to ratio */
 
-enum how {
+enum format {
 	TEXT,
 	NUMBER,     /* not negative             */
 	PERCENT,    /* 0 to 100                 */
 	SIGNED,     /* degrees                  */
 	HEX,        /* 0x0000000000000004       */
-	FLAG,       /* Enabled, Yes, ...        */
+	FLAG,       /* Enabled, Yes, ... */
 	STATE,      /* P0 to P15                */
-	MODE,       /* a word of modes[]        */
-	CAPABILITY, /* 9.0: target and the next */
+	MODE,       /* a row of modes[] */
+	CAPABILITY, /* 9.0: sets target and the next quantity */
 };
 
 static const struct column {
 	const char *name, *old_name;
-	enum how how;
-	unsigned target; /* enum gw_text for TEXT, enum gw_quantity for the rest */
+	enum format format;
+	unsigned target; /* enum gw_text for TEXT, else enum gw_quantity */
 	double scale;
 } columns[] = {
 	{ "name", NULL, TEXT, GW_T_NAME, 0 },
@@ -43,8 +43,8 @@ static const struct column {
 	{ "memory.reserved", NULL, NUMBER, GW_Q_MEMORY_RESERVED, MIB },
 	{ "memory.used", NULL, NUMBER, GW_Q_MEMORY_USED, MIB },
 	{ "memory.free", NULL, NUMBER, GW_Q_MEMORY_FREE, MIB },
-	{ "utilization.gpu", NULL, PERCENT, GW_Q_UTILIZATION_GPU, PART },
-	{ "utilization.memory", NULL, PERCENT, GW_Q_UTILIZATION_MEMORY, PART },
+	{ "utilization.gpu", NULL, PERCENT, GW_Q_UTILIZATION_GPU, PERCENT_TO_RATIO },
+	{ "utilization.memory", NULL, PERCENT, GW_Q_UTILIZATION_MEMORY, PERCENT_TO_RATIO },
 	{ "temperature.gpu", NULL, SIGNED, GW_Q_TEMPERATURE_GPU, 1 },
 	{ "clocks.gr", NULL, NUMBER, GW_Q_CLOCK_GRAPHICS, MHZ },
 	{ "clocks.sm", NULL, NUMBER, GW_Q_CLOCK_SM, MHZ },
@@ -55,12 +55,12 @@ static const struct column {
 	{ "clocks.video", NULL, NUMBER, GW_Q_CLOCK_VIDEO, MHZ },
 	{ "temperature.memory", NULL, SIGNED, GW_Q_TEMPERATURE_MEMORY, 1 },
 	{ "temperature.gpu.tlimit", NULL, SIGNED, GW_Q_TEMPERATURE_MARGIN, 1 },
-	{ "utilization.encoder", NULL, PERCENT, GW_Q_UTILIZATION_ENCODER, PART },
-	{ "utilization.decoder", NULL, PERCENT, GW_Q_UTILIZATION_DECODER, PART },
-	{ "utilization.jpeg", NULL, PERCENT, GW_Q_UTILIZATION_JPEG, PART },
-	{ "utilization.ofa", NULL, PERCENT, GW_Q_UTILIZATION_OFA, PART },
+	{ "utilization.encoder", NULL, PERCENT, GW_Q_UTILIZATION_ENCODER, PERCENT_TO_RATIO },
+	{ "utilization.decoder", NULL, PERCENT, GW_Q_UTILIZATION_DECODER, PERCENT_TO_RATIO },
+	{ "utilization.jpeg", NULL, PERCENT, GW_Q_UTILIZATION_JPEG, PERCENT_TO_RATIO },
+	{ "utilization.ofa", NULL, PERCENT, GW_Q_UTILIZATION_OFA, PERCENT_TO_RATIO },
 	{ "enforced.power.limit", "power.limit", NUMBER, GW_Q_POWER_LIMIT, 1 },
-	{ "fan.speed", NULL, NUMBER, GW_Q_FAN_SPEED, PART },
+	{ "fan.speed", NULL, NUMBER, GW_Q_FAN_SPEED, PERCENT_TO_RATIO },
 	{ "pcie.link.gen.current", NULL, NUMBER, GW_Q_PCIE_GENERATION, 1 },
 	{ "pcie.link.width.current", NULL, NUMBER, GW_Q_PCIE_WIDTH, 1 },
 	{ "ecc.errors.corrected.volatile.total", NULL, NUMBER, GW_Q_ECC_CORRECTED, 1 },
@@ -93,9 +93,9 @@ _Static_assert(COUNT(columns) <= NVSMI_COLUMNS, "NVSMI_COLUMNS is too small");
 _Static_assert(GW_Q_COMPUTE_CAPABILITY_MINOR == GW_Q_COMPUTE_CAPABILITY_MAJOR + 1,
 	       "CAPABILITY sets two neighbours");
 
-/* What stands in place of a value. */
+/* Texts in place of a value. */
 static const struct {
-	const char *said;
+	const char *text;
 	enum gw_absence why;
 } absences[] = {
 	{ "N/A", GW_ABSENT_NOT_SUPPORTED },
@@ -111,9 +111,9 @@ static const struct {
 	{ "Unknown Error", GW_ABSENT_ERROR },
 };
 
-/* What stands in place of an answer. */
+/* Texts in place of an answer. */
 static const struct {
-	const char *said;
+	const char *text;
 	enum gw_cause cause;
 } causes[] = {
 	{ "couldn't communicate with the NVIDIA driver", GW_CAUSE_NO_DRIVER },
@@ -130,7 +130,7 @@ static const struct {
 };
 
 static const struct {
-	const char *said;
+	const char *text;
 	int value;
 } flags[] = { { "Enabled", 1 }, { "Disabled", 0 }, { "Yes", 1 }, { "No", 0 } },
   modes[] = { { "Default", 0 },
@@ -152,16 +152,14 @@ const char *nvsmi_column_name(unsigned c, enum nvsmi_name which)
 
 unsigned nvsmi_column_tiers(unsigned c)
 {
-	if (columns[c].how == TEXT)
+	if (columns[c].format == TEXT)
 		return GW_TIER_STATIC;
-	if (columns[c].target == GW_Q_MEMORY_TOTAL) /* a list shows it */
+	if (columns[c].target == GW_Q_MEMORY_TOTAL) /* `list` shows it */
 		return GW_TIER_STATIC | GW_TIER_FAST;
 	return gw_quantity_info(columns[c].target)->tier;
 }
 
-/* ---- lines */
-
-/* The quoted field at p, which is the opening quote; its text moves over the quotes. */
+/* The quoted field at p, the opening quote; its text is moved over the quotes. */
 static char *unquote(char *p, char **ret_field)
 {
 	char *out = p;
@@ -181,7 +179,7 @@ static char *unquote(char *p, char **ret_field)
 	return p;
 }
 
-static char *cut(char *p, char **ret_field)
+static char *cut_field(char *p, char **ret_field)
 {
 	char *end = p + strcspn(p, ","), *next = *end ? end + 1 : NULL;
 
@@ -199,15 +197,13 @@ unsigned nvsmi_split(char *line, char **fields, unsigned cap)
 
 	while (line) {
 		line += strspn(line, " \t");
-		line = *line == '"' ? unquote(line, &field) : cut(line, &field);
+		line = *line == '"' ? unquote(line, &field) : cut_field(line, &field);
 		if (n < cap)
 			fields[n] = field;
 		n++;
 	}
 	return n;
 }
-
-/* ---- fields */
 
 enum gw_absence nvsmi_absence(const char *field)
 {
@@ -221,8 +217,8 @@ enum gw_absence nvsmi_absence(const char *field)
 		n -= 2;
 	}
 	for (size_t i = 0; i < COUNT(absences); i++)
-		if (strlen(absences[i].said) == n &&
-		    strncasecmp(field, absences[i].said, n) == 0)
+		if (strlen(absences[i].text) == n &&
+		    strncasecmp(field, absences[i].text, n) == 0)
 			return absences[i].why;
 	return brackets ? GW_ABSENT_ERROR : GW_HAVE;
 }
@@ -252,12 +248,12 @@ static bool read_hex(const char *field, double *ret)
 	return *end == '\0' && v < UINT64_C(1) << 53;
 }
 
-static bool read_word(const char *field, bool mode, double *ret)
+static bool read_name(const char *field, bool mode, double *ret)
 {
 	size_t n = mode ? COUNT(modes) : COUNT(flags);
 
 	for (size_t i = 0; i < n; i++) {
-		if (strcasecmp(field, mode ? modes[i].said : flags[i].said) != 0)
+		if (strcasecmp(field, mode ? modes[i].text : flags[i].text) != 0)
 			continue;
 		*ret = mode ? modes[i].value : flags[i].value;
 		return true;
@@ -265,16 +261,16 @@ static bool read_word(const char *field, bool mode, double *ret)
 	return false;
 }
 
-static bool read_field(enum how how, const char *field, double *ret)
+static bool read_field(enum format format, const char *field, double *ret)
 {
-	switch (how) {
+	switch (format) {
 	case NUMBER: return read_number(field, 0, 1e15, ret);
 	case PERCENT: return read_number(field, 0, 100, ret);
 	case SIGNED: return read_number(field, -273, 1000, ret);
 	case HEX: return read_hex(field, ret);
 	case STATE: return *field == 'P' && read_number(field + 1, 0, 15, ret);
 	case FLAG:
-	case MODE: return read_word(field, how == MODE, ret);
+	case MODE: return read_name(field, format == MODE, ret);
 	default: return false;
 	}
 }
@@ -299,27 +295,25 @@ void nvsmi_apply(struct report *r, unsigned c, const char *field)
 	enum gw_absence why = nvsmi_absence(field);
 	double v;
 
-	if (col->how == TEXT) {
+	if (col->format == TEXT) {
 		report_text(r, (enum gw_text)col->target, why == GW_HAVE ? field : NULL, why);
 	} else if (why != GW_HAVE) {
 		report_miss(r, col->target, why);
-		if (col->how == CAPABILITY)
+		if (col->format == CAPABILITY)
 			report_miss(r, col->target + 1, why);
-	} else if (col->how == CAPABILITY) {
+	} else if (col->format == CAPABILITY) {
 		apply_capability(r, col->target, field);
-	} else if (read_field(col->how, field, &v)) {
+	} else if (read_field(col->format, field, &v)) {
 		report_set(r, col->target, v * col->scale);
 	} else {
 		report_miss(r, col->target, GW_ABSENT_INVALID);
 	}
 }
 
-/* ---- answers */
-
 enum gw_cause nvsmi_cause(const char *text)
 {
 	for (size_t i = 0; i < COUNT(causes); i++)
-		if (strstr(text, causes[i].said))
+		if (strstr(text, causes[i].text))
 			return causes[i].cause;
 	return GW_CAUSE_NONE;
 }

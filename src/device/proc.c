@@ -1,6 +1,6 @@
 #include "proc.h"
 
-#include "base/lines.h"
+#include "base/root.h"
 
 #include <gpuward.h>
 
@@ -13,16 +13,16 @@
 
 #define NS          INT64_C(1000000000)
 #define PARENTS_MAX 64
-#define ID_LENGTH   64 /* of a container, in hexadecimal digits */
+#define ID_LENGTH   64 /* hexadecimal digits of a container id */
 #define ID_SHOWN    12
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD of the kernel */
 
-/* PROC_PID_INIT_INO of the kernel: the number of the first pid namespace, for ever. */
+/* PROC_PID_INIT_INO of the kernel: the fixed inode of the first pid namespace. */
 #define ROOT_PID_NAMESPACE UINT64_C(0xEFFFFFFC)
 
-static long read_of(const struct root *root, int64_t pid, const char *file, char *out,
-		    size_t size)
+static long read_file(const struct root *root, int64_t pid, const char *file, char *out,
+		      size_t size)
 {
 	char path[64];
 
@@ -30,8 +30,8 @@ static long read_of(const struct root *root, int64_t pid, const char *file, char
 	return root_read(root, path, out, size);
 }
 
-static long link_of(const struct root *root, int64_t pid, const char *file, char *out,
-		    size_t size)
+static long read_link(const struct root *root, int64_t pid, const char *file, char *out,
+		      size_t size)
 {
 	char path[64];
 
@@ -39,7 +39,7 @@ static long link_of(const struct root *root, int64_t pid, const char *file, char
 	return root_readlink(root, path, out, size);
 }
 
-/* What stands behind "Key:" at the beginning of a line; NULL where there is none. */
+/* The text after "Key:" at the start of a line; NULL if there is none. */
 static const char *value_of(const char *text, const char *key)
 {
 	size_t n = strlen(key);
@@ -62,7 +62,7 @@ struct stat_line {
 static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret)
 {
 	char text[1024];
-	long n = read_of(root, pid, "stat", text, sizeof(text));
+	long n = read_file(root, pid, "stat", text, sizeof(text));
 	unsigned long long start;
 	long long parent;
 	const char *p;
@@ -71,7 +71,8 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 
 	if (n < 0)
 		return (int)n;
-	/* The name before it may hold anything, ')' and newlines too; what follows may not. */
+	/* The name before the last ')' may contain anything, even ')' and newlines; the rest
+	 * may not. */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
 			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
@@ -82,18 +83,18 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	return 0;
 }
 
-/* Of one whose first thread ended before the others, that thread waits for them. */
+/* If the first thread ends before the others, it stays a zombie until they end. */
 static bool has_ended(const struct stat_line *s)
 {
 	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;
 }
 
-/* Process that a thread's number belongs to, and its effective user.  0 where they could be
- * read, else both are as they were: -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
+/* The process of a thread, and its effective user. Returns 0, or -GW_E_NOENT, -GW_E_PERM or
+ * -GW_E_IO and leaves both unchanged. */
 static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int64_t *uid)
 {
 	char text[4096];
-	long n = read_of(root, pid, "status", text, sizeof(text));
+	long n = read_file(root, pid, "status", text, sizeof(text));
 	long long v;
 	const char *p;
 
@@ -110,19 +111,19 @@ static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int6
 
 static void read_name(const struct root *root, struct proc *p)
 {
-	long n = read_of(root, p->pid, "comm", p->name, sizeof(p->name));
+	long n = read_file(root, p->pid, "comm", p->name, sizeof(p->name));
 
-	p->torn |= n == -GW_E_IO;
-	/* One newline is the kernel's; others are the name's own. */
+	p->incomplete |= n == -GW_E_IO;
+	/* The kernel adds one newline; others belong to the name. */
 	if (n > 0 && p->name[n - 1] == '\n')
 		p->name[n - 1] = '\0';
 }
 
 static void read_command(const struct root *root, struct proc *p)
 {
-	long n = read_of(root, p->pid, "cmdline", p->command, sizeof(p->command));
+	long n = read_file(root, p->pid, "cmdline", p->command, sizeof(p->command));
 
-	p->torn |= n == -GW_E_IO;
+	p->incomplete |= n == -GW_E_IO;
 	for (long i = 0; i < n; i++)
 		if (p->command[i] == '\0')
 			p->command[i] = ' ';
@@ -130,15 +131,15 @@ static void read_command(const struct root *root, struct proc *p)
 		p->command[--n] = '\0';
 }
 
-/* A line is "id:controllers:path"; the unified hierarchy is "0::path".  A hybrid system
- * leaves the unified path at "/" and tells the group in the others. */
+/* A line is "id:controllers:path"; the unified hierarchy is "0::path". A hybrid system has "/"
+ * as the unified path and the group in the others. */
 static void read_cgroup(const struct root *root, struct proc *p)
 {
 	char text[8192], *save = NULL;
 	const char *best = "";
-	long n = read_of(root, p->pid, "cgroup", text, sizeof(text));
+	long n = read_file(root, p->pid, "cgroup", text, sizeof(text));
 
-	p->torn |= n == -GW_E_IO;
+	p->incomplete |= n == -GW_E_IO;
 	if (n <= 0)
 		return;
 	for (char *line = strtok_r(text, "\n", &save); line;
@@ -156,7 +157,7 @@ static void read_cgroup(const struct root *root, struct proc *p)
 			break;
 		}
 	}
-	/* The container is looked for before the path is cut. */
+	/* Find the container before the path is cut. */
 	proc_container_of(best, p->container, sizeof(p->container));
 	snprintf(p->cgroup, sizeof(p->cgroup), "%.*s", (int)sizeof(p->cgroup) - 1, best);
 }
@@ -178,26 +179,26 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	err = pid > 0 ? read_status(root, pid, &p.pid, &p.uid) : -GW_E_NOENT;
 	if (err == -GW_E_NOENT)
 		return err;
-	p.torn = err == -GW_E_IO;
+	p.incomplete = err == -GW_E_IO;
 	err = read_stat(root, p.pid, &begin);
 	if (err == -GW_E_NOENT)
 		return err;
-	p.torn |= err == -GW_E_IO;
+	p.incomplete |= err == -GW_E_IO;
 	p.state = begin.state;
 	p.parent = begin.parent;
 	p.start_ticks = begin.start_ticks;
 	p.kernel = begin.flags & KERNEL_THREAD;
 	read_name(root, &p);
-	link_of(root, p.pid, "exe", p.exe, sizeof(p.exe));
+	read_link(root, p.pid, "exe", p.exe, sizeof(p.exe));
 	read_command(root, &p);
 	read_cgroup(root, &p);
-	if (link_of(root, p.pid, "ns/pid", link, sizeof(link)) > 0)
+	if (read_link(root, p.pid, "ns/pid", link, sizeof(link)) > 0)
 		p.pid_ns = namespace_in(link);
 
-	/* The number may have been given to another process meanwhile: then this is a mixture. */
+	/* If the pid was reused meanwhile, the data is a mixture of two processes. */
 	err = read_stat(root, p.pid, &end);
-	p.torn |= err == -GW_E_IO;
-	if (err == -GW_E_NOENT || (!p.torn && end.start_ticks != begin.start_ticks))
+	p.incomplete |= err == -GW_E_IO;
+	if (err == -GW_E_NOENT || (!p.incomplete && end.start_ticks != begin.start_ticks))
 		return -GW_E_NOENT;
 	p.ended = has_ended(&end);
 	*ret = p;
@@ -225,8 +226,8 @@ int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks)
 	return s.start_ticks == start_ticks && !has_ended(&s);
 }
 
-/* Of the machine's own /proc the kernel's clock is asked: a container's /proc/stat may tell when the
- * container began, while ticks are counted from the machine's start. */
+/* For the real /proc use the kernel's clock: /proc/stat of a container may show the start of
+ * the container, but ticks count from the boot of the machine. */
 static int boot_ns(const struct root *root, int64_t *ret)
 {
 	struct timespec wall, up;
@@ -304,14 +305,14 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
 }
 
-/* A container's id at the end of a path component, whatever runtime wrote what is before it
- * ("docker-", "libpod-", "cri-containerd-", "crio-", "...:cri-containerd:", nothing). */
+/* A container id at the end of a path component, after any prefix of a runtime ("docker-",
+ * "libpod-", "cri-containerd-", "crio-", "...:cri-containerd:", none). */
 static const char *id_at_end(const char *name)
 {
 	size_t n = strlen(name);
 	const char *id;
 
-	/* The monitor of a container runs beside it, not in it. */
+	/* The monitor of a container is not inside the container. */
 	if (n < ID_LENGTH || strstr(name, "conmon"))
 		return NULL;
 	id = name + n - ID_LENGTH;
@@ -358,7 +359,7 @@ static const char *after(const char *name, const char *prefix)
 	return strncmp(name, prefix, n) == 0 && name[n] ? name + n : NULL;
 }
 
-/* Names a container in one component of a path; parent is the component before it. */
+/* Finds a container name in one component of a path; parent is the component before it. */
 static const char *container_in(char *name, const char *parent)
 {
 	bool scope = cut_suffix(name, ".scope");
@@ -407,7 +408,7 @@ void proc_container_of(const char *cgroup, char *out, size_t size)
 	}
 }
 
-/* "name:password:uid:..."; NULL where the line is not of this uid. */
+/* "name:password:uid:..."; NULL if the line is for another uid. */
 static const char *name_of_line(char *line, const char *uid)
 {
 	char *end = strchr(line, ':');

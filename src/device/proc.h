@@ -1,7 +1,8 @@
-/* proc: who is that process.
+/* proc: facts about a process.
  *
- * Identity is pid plus start time: a number alone may have been given to someone else.  All
- * is read from /proc below a root, with our own rights; what we may not see stays unknown. */
+ * A process is identified by pid and start time, because a pid can be reused. Everything is
+ * read from /proc below a root, with our own permissions; what we may not read stays unknown.
+ */
 #ifndef GW_DEVICE_PROC_H
 #define GW_DEVICE_PROC_H
 
@@ -11,57 +12,57 @@
 #include <stdint.h>
 
 struct proc {
-	int64_t pid;          /* thread group id: a thread's number is mapped to its process */
-	int64_t parent;       /* 0 unknown                                                   */
-	uint64_t start_ticks; /* clock ticks since boot; 0 unknown                           */
-	int64_t uid;          /* effective; -1 unknown                                       */
-	char state;           /* R S D Z T ...; 0 unknown                                    */
-	bool kernel;          /* a thread of the kernel's                                    */
-	uint64_t pid_ns;      /* inode of its pid namespace; 0 unknown                       */
-	char name[64];        /* comm as it is, not cleaned; "" unknown                      */
-	char exe[256];        /* "" unknown                                                  */
-	char command[256];    /* arguments joined by blanks, cut; "" unknown                 */
-	char cgroup[256];     /* path in the unified or else the longest named hierarchy     */
-	char container[72];   /* id shortened to 12, or its name; "" when in none            */
-	bool ended;           /* and is not reaped: it has nothing any more                  */
-	bool torn; /* something could not be read that can be another time (too many open files) */
+	int64_t pid;          /* thread group id: the id of a thread is mapped to its process */
+	int64_t parent;       /* 0: unknown */
+	uint64_t start_ticks; /* clock ticks since boot; 0: unknown */
+	int64_t uid;          /* effective; -1: unknown */
+	char state;           /* R S D Z T ...; 0: unknown */
+	bool kernel;          /* a kernel thread */
+	uint64_t pid_ns;      /* inode of its pid namespace; 0: unknown */
+	char name[64];        /* comm, not cleaned for printing; "": unknown */
+	char exe[256];        /* "": unknown */
+	char command[256];    /* arguments joined by blanks, cut; "": unknown */
+	char cgroup[256];   /* path in the unified hierarchy, or else the longest named path */
+	char container[72]; /* id shortened to 12 digits, or a name; "": none */
+	bool ended;         /* it ended but is not reaped; it holds no resources */
+	bool incomplete;    /* a read failed that may succeed later (too many open files) */
 };
 
-/* Reads what can be seen of pid (or of the process that thread pid belongs to).
- * 0, or -GW_E_NOENT when there is none. */
+/* Reads what we may see of pid, or of the process to which thread pid belongs. Returns 0 or
+ * -GW_E_NOENT. */
 int proc_read(const struct root *root, int64_t pid, struct proc *ret);
 
-/* Only the start time, for checking that a number still means the same process.
- * 0, -GW_E_NOENT or -GW_E_PARSE. */
+/* Reads only the start time, to check that a pid still means the same process. Returns 0,
+ * -GW_E_NOENT or -GW_E_PARSE. */
 int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
 
-/* Does the process that began then live?  1; 0: it ended, reaped or not, or the number is another's;
- * -GW_E_IO: it could not be read, which says nothing. */
+/* Does the process with this start time run? 1: yes; 0: it ended, reaped or not, or another
+ * process has the pid; -GW_E_IO: unknown, because the read failed. */
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks);
 
-/* When a process with these start_ticks began, by the clock on the wall as it is set now (ns since 1970).
- * 0 or -GW_E_NOENT: it cannot be told. */
+/* Start time in ns since 1970, by the current setting of the wall clock. Returns 0 or
+ * -GW_E_NOENT if unknown. */
 int proc_began_ns(const struct root *root, uint64_t start_ticks, uint64_t *ret);
 
-/* Is pid of the tree below ancestor (or it itself)?  Follows at most 64 parents. */
+/* Is pid the process `ancestor` or one of its descendants? Follows at most 64 parents. */
 bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor);
 
-/* The parents of pid, nearest first, at most cap; how many. */
+/* Fills in the parents of pid, nearest first, at most cap, and returns their number. */
 unsigned proc_ancestors(const struct root *root, int64_t pid, int64_t *out, unsigned cap);
 
-/* Is cgroup path `inner` the group `outer` or below it?  "/" holds everything. */
+/* Is the cgroup path `inner` equal to `outer` or below it? "/" contains everything. */
 bool proc_in_cgroup(const char *inner, const char *outer);
 
 /* Container id or name in a cgroup path (docker, podman, containerd, cri-o, lxc,
- * systemd-nspawn), shortened; "" when there is none. */
+ * systemd-nspawn), shortened; "": none. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
 
-/* Login name of uid from etc/passwd below root, or its number.  NSS is not asked: it would load
+/* Login name of uid from etc/passwd below root, or its number. NSS is not used: it would load
  * libraries and may wait for a network. */
 void proc_user(const struct root *root, int64_t uid, char *out, size_t size);
 
-/* Are we in a child pid namespace (then processes outside it are invisible)?  1, 0, or
- * -GW_E_NOSUPPORT when it cannot be told. */
+/* Are we in a child pid namespace, which hides the processes outside? 1, 0, or -GW_E_NOSUPPORT
+ * if unknown. */
 int proc_in_child_namespace(const struct root *root);
 
 #endif

@@ -1,4 +1,4 @@
-/* process_list: who is on the GPUs, with the name behind each number. */
+/* process_list: the processes on the GPUs, with their names. */
 #include "context.h"
 
 #include "base/utf8.h"
@@ -27,7 +27,7 @@ int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list)
 	struct gw_process_list *l = calloc(1, sizeof(*l));
 
 	if (!l)
-		return -GW_E_NOMEM;
+		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	l->ctx = ctx;
 	*ret_list = l;
 	return 0;
@@ -42,21 +42,21 @@ void gw_process_list_free(struct gw_process_list *list)
 	free(list);
 }
 
-/* Who they are is asked here, where the driver is: reading the command line of a process that
- * hangs can hang as well. */
-static int identify(struct slot *s)
+/* /proc is read here, on the call thread: reading the command line of a hung process can hang,
+ * too. */
+static int identify_processes(struct slot *s)
 {
-	if (s->usage.count > s->who_cap) {
-		struct proc *p = realloc(s->who, s->usage.cap * sizeof(*p));
+	if (s->usage.count > s->proc_cap) {
+		struct proc *p = realloc(s->proc, s->usage.cap * sizeof(*p));
 
 		if (!p)
 			return -GW_E_NOMEM;
-		s->who = p;
-		s->who_cap = s->usage.cap;
+		s->proc = p;
+		s->proc_cap = s->usage.cap;
 	}
 	for (unsigned i = 0; i < s->usage.count; i++)
-		if (proc_read(s->d->backend->env->root, s->usage.p[i].pid, &s->who[i]) != 0)
-			memset(&s->who[i], 0, sizeof(s->who[i]));
+		if (proc_read(s->d->backend->env->root, s->usage.p[i].pid, &s->proc[i]) != 0)
+			memset(&s->proc[i], 0, sizeof(s->proc[i]));
 	return 0;
 }
 
@@ -68,14 +68,14 @@ static void list_slot(void *arg)
 	s->usage.count = 0;
 	s->usage_error = 0;
 	if (!d->backend->open)
-		s->usage_why = device_silence(d->r.state, d->r.cause);
+		s->usage_why = device_absence(d->r.state, d->r.cause);
 	else
 		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
 	if (!s->usage_error)
-		s->usage_error = identify(s);
+		s->usage_error = identify_processes(s);
 }
 
-static int make_room(struct gw_process_list *l, unsigned entries, unsigned devices)
+static int reserve_entries(struct gw_process_list *l, unsigned entries, unsigned devices)
 {
 	if (entries > l->cap) {
 		struct entry *p = realloc(l->entry, entries * sizeof(*p));
@@ -96,23 +96,23 @@ static int make_room(struct gw_process_list *l, unsigned entries, unsigned devic
 	return 0;
 }
 
-static const char *known(const char *text)
+static const char *text_or_null(const char *text)
 {
 	return *text ? text : NULL;
 }
 
-/* The pointers are set when the array has stopped moving. */
-static void point(struct entry *e)
+/* The pointers are set after the last realloc(). */
+static void set_pointers(struct entry *e)
 {
-	e->pub.name = known(e->name);
-	e->pub.command = known(e->command);
-	e->pub.user = known(e->user);
-	e->pub.cgroup = known(e->cgroup);
-	e->pub.container = known(e->container);
+	e->pub.name = text_or_null(e->name);
+	e->pub.command = text_or_null(e->command);
+	e->pub.user = text_or_null(e->user);
+	e->pub.cgroup = text_or_null(e->cgroup);
+	e->pub.container = text_or_null(e->container);
 }
 
-static void fill(const struct root *root, struct entry *e, unsigned device,
-		 const struct usage *u, const struct proc *p)
+static void fill_entry(const struct root *root, struct entry *e, unsigned device,
+		       const struct usage *u, const struct proc *p)
 {
 	memset(e, 0, sizeof(*e));
 	e->proc = *p;
@@ -122,15 +122,16 @@ static void fill(const struct root *root, struct entry *e, unsigned device,
 				      .uid = -1,
 				      .mig_gpu_instance = u->gpu_instance,
 				      .memory_absence = u->memory_why,
-				      .memory_bytes =
-					      u->memory_why == GW_HAVE ? u->memory_bytes : 0 };
+				      .memory_bytes = u->memory_why == GW_HAVE
+							      ? (int64_t)u->memory_bytes
+							      : -1 };
 	if (p->pid == 0) {
 		e->pub.orphan = 1;
 		utf8_clean(e->name, sizeof(e->name), u->name);
 		return;
 	}
 	e->pub.pid = p->pid;
-	e->pub.parent = p->parent;
+	e->pub.parent = p->parent > 0 ? p->parent : -1;
 	e->pub.start_ticks = p->start_ticks;
 	e->pub.uid = p->uid;
 	utf8_clean(e->name, sizeof(e->name), p->name);
@@ -145,8 +146,8 @@ static void fill(const struct root *root, struct entry *e, unsigned device,
 	}
 }
 
-/* Two numbers of one list can be threads of one process: joined as the driver's own would be. */
-static bool join_same(struct gw_process_list *l, unsigned from, const struct entry *e)
+/* Two pids of one list can be threads of one process: merge them as the driver does. */
+static bool merge_same(struct gw_process_list *l, unsigned from, const struct entry *e)
 {
 	for (unsigned i = from; i < l->count; i++) {
 		struct gw_process *p = &l->entry[i].pub;
@@ -164,7 +165,7 @@ static bool join_same(struct gw_process_list *l, unsigned from, const struct ent
 	return false;
 }
 
-static int collect(struct gw_process_list *l)
+static int collect_entries(struct gw_process_list *l)
 {
 	struct gw_ctx *ctx = l->ctx;
 	unsigned total = 0;
@@ -177,9 +178,9 @@ static int collect(struct gw_process_list *l)
 		if (ctx->slot[i]->usage_error)
 			err = ctx->slot[i]->usage_error;
 	}
-	l->count = 0; /* what it held points into memory that may move now */
+	l->count = 0; /* the old entries point into memory that may move now */
 	if (!err)
-		err = make_room(l, total, ctx->slots);
+		err = reserve_entries(l, total, ctx->slots);
 	if (err)
 		return err;
 	l->devices = ctx->slots;
@@ -189,15 +190,16 @@ static int collect(struct gw_process_list *l)
 
 		l->absence[i] = (uint8_t)(s->stalled ? GW_ABSENT_STALLED : s->usage_why);
 		if (s->stalled)
-			continue; /* its call still writes the rest */
+			continue; /* its running call still writes the rest */
 		for (unsigned k = 0; k < s->usage.count; k++) {
-			fill(&ctx->root, &l->entry[l->count], i, &s->usage.p[k], &s->who[k]);
-			if (!join_same(l, from, &l->entry[l->count]))
+			fill_entry(&ctx->root, &l->entry[l->count], i, &s->usage.p[k],
+				   &s->proc[k]);
+			if (!merge_same(l, from, &l->entry[l->count]))
 				l->count++;
 		}
 	}
 	for (unsigned i = 0; i < l->count; i++)
-		point(&l->entry[i]);
+		set_pointers(&l->entry[i]);
 	return 0;
 }
 
@@ -210,10 +212,10 @@ int gw_process_list_take(struct gw_process_list *list)
 	err = context_refresh(ctx);
 	if (!err) {
 		context_each(ctx, list_slot, 0, 0);
-		err = collect(list);
+		err = collect_entries(list);
 	}
 	pthread_mutex_unlock(&ctx->lock);
-	return err;
+	return err ? context_fail(ctx, err, NULL) : 0;
 }
 
 unsigned gw_process_list_count(const struct gw_process_list *list)

@@ -17,12 +17,10 @@
 #define POWERCAP  "sys/class/powercap"
 #define PMU       "sys/bus/event_source/devices/power"
 #define ZONES_MAX 64
-#define CPUS_MAX  64 /* one of each package or die */
+#define CPUS_MAX  64 /* one per package or die */
 
-/* ---- powercap ---- */
-
-/* A zone's folder is "intel-rapl:0" or "intel-rapl-mmio:0:1"; without a number it is the
- * controller itself. */
+/* A zone's folder is "intel-rapl:0" or "intel-rapl-mmio:0:1"; a name without a number is the
+ * controller. */
 static bool is_zone(const char *name)
 {
 	return strstr(name, "rapl") && strchr(name, ':') && strlen(name) < 48;
@@ -64,7 +62,7 @@ static bool parse_package(const char *name, struct rapl_domain *d)
 	return sscanf(name, "package-%d-die-%d", &d->package, &d->die) >= 1;
 }
 
-/* Package and die of a zone: in its own name, else in that of the zone around it. */
+/* Package and die of a zone, from its own name or from that of the enclosing zone. */
 static void find_package(const struct root *root, struct rapl_domain *d)
 {
 	char outer[96], outer_name[32], *colon;
@@ -101,24 +99,24 @@ static int by_path(const void *a, const void *b)
 		      ((const struct rapl_domain *)b)->path);
 }
 
-/* Of two that tell the same, the one by model specific register stays: it is there on every
- * machine, the memory mapped one only on some. */
-static unsigned drop_doubles(struct rapl_domain *d, unsigned n)
+/* Of two zones with the same value keep the one by model specific register: every machine has
+ * it, but only some have the memory mapped one. */
+static unsigned drop_duplicates(struct rapl_domain *d, unsigned n)
 {
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		bool told = false;
+		bool redundant = false;
 
-		for (unsigned j = 0; j < n && !told; j++) {
+		for (unsigned j = 0; j < n && !redundant; j++) {
 			bool same = i != j && d[i].package == d[j].package &&
 				    d[i].die == d[j].die && strcmp(d[i].name, d[j].name) == 0;
 
-			/* Entries before `kept` may have been moved over, but only by
-			 * those that stay. */
-			told = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
+			/* Entries before `kept` may be overwritten, but only by entries that
+			 * stay. */
+			redundant = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
 		}
-		if (!told)
+		if (!redundant)
 			d[kept++] = d[i];
 	}
 	return kept;
@@ -137,7 +135,7 @@ unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned ca
 		if (is_zone(e->d_name))
 			read_zone(root, e->d_name, &zone[n++]);
 	closedir(dir);
-	n = drop_doubles(zone, n);
+	n = drop_duplicates(zone, n);
 	qsort(zone, n, sizeof(zone[0]), by_path);
 	for (unsigned i = 0; i < n && i < cap; i++)
 		out[i] = zone[i];
@@ -155,9 +153,10 @@ static enum rapl_kind kind_of(const char *name)
 	return strcmp(name, "psys") == 0 ? RAPL_PLATFORM : RAPL_OTHER;
 }
 
-/* Two zones of one package show one counter where a reading of the second lies between two of
- * the first.  Kernels that take each chiplet for a die list the package's counter once for each;
- * counters of their own, of microjoules since the machine was started, do not meet like that. */
+/* Do two zones of one package show the same counter? Yes if a reading of the second lies
+ * between two readings of the first. Kernels that treat each chiplet as a die list the
+ * package's counter once per chiplet. Separate counters (microjoules since boot) do not agree
+ * like that. */
 static bool same_counter(const struct root *root, const struct rapl_domain *a,
 			 const struct rapl_domain *b)
 {
@@ -169,7 +168,7 @@ static bool same_counter(const struct root *root, const struct rapl_domain *a,
 	       between <= after;
 }
 
-static bool is_double(const struct root *root, const struct rapl_domain *z, unsigned i)
+static bool is_duplicate(const struct root *root, const struct rapl_domain *z, unsigned i)
 {
 	for (unsigned k = 0; k < i; k++) {
 		if (z[k].package != z[i].package || kind_of(z[k].name) != kind_of(z[i].name))
@@ -190,8 +189,8 @@ static void open_zones(struct rapl *r)
 	unsigned n = rapl_list(r->root, z, ZONES_MAX);
 
 	for (unsigned i = 0; i < n && i < ZONES_MAX && r->count < RAPL_COUNTERS_MAX; i++) {
-		if (is_double(r->root, z, i)) {
-			r->doubles++;
+		if (is_duplicate(r->root, z, i)) {
+			r->duplicates++;
 			continue;
 		}
 		r->counter[r->count++] = (struct rapl_counter){
@@ -206,9 +205,7 @@ static void open_zones(struct rapl *r)
 	}
 }
 
-/* ---- perf ---- */
-
-#ifndef RAPL_PERF_OPEN /* a test has its own */
+#ifndef RAPL_PERF_OPEN /* a test defines its own */
 static int perf_open(uint32_t type, uint64_t config, int cpu)
 {
 	struct perf_event_attr attr = { .type = type, .size = sizeof(attr), .config = config };
@@ -218,7 +215,7 @@ static int perf_open(uint32_t type, uint64_t config, int cpu)
 #define RAPL_PERF_OPEN perf_open
 #endif
 
-/* CPUs of a list such as "0,28" or "0-1"; how many. */
+/* Parses a list of CPUs such as "0,28" or "0-1" and returns their number. */
 static unsigned parse_cpus(const char *text, int cpu[static CPUS_MAX])
 {
 	unsigned n = 0;
@@ -245,8 +242,8 @@ static int read_topology(const struct root *root, int cpu, const char *file)
 	return root_read_i64(root, path, &v) == 0 && v >= 0 && v < 100000 ? (int)v : -1;
 }
 
-/* Intel's multi-die packages have a counter for each die.  AMD's have one; a kernel that opens it
- * for each chiplet counts it as often (mended in later ones). */
+/* Intel's multi-die packages have one counter per die. AMD's have one per package; some kernels
+ * open it once per chiplet and so count it several times (fixed in later kernels). */
 static bool dies_count(const struct root *root)
 {
 	char text[512];
@@ -255,13 +252,13 @@ static bool dies_count(const struct root *root)
 	       strstr(text, "GenuineIntel");
 }
 
-struct event {
+struct perf_event {
 	const char *name, *file;
 	enum rapl_kind kind;
 };
 
 /* 0, or why this event cannot be counted. */
-static int read_event(const struct root *root, const struct event *e, uint64_t *ret_config,
+static int read_event(const struct root *root, const struct perf_event *e, uint64_t *ret_config,
 		      double *ret_scale)
 {
 	char path[96], text[64];
@@ -301,7 +298,8 @@ static enum gw_absence perf_absence(int e)
 							     : GW_ABSENT_ERROR;
 }
 
-static void open_event(struct rapl *r, const struct event *e, uint32_t type, int cpu, bool dies)
+static void open_event(struct rapl *r, const struct perf_event *e, uint32_t type, int cpu,
+		       bool dies)
 {
 	int die = dies ? read_topology(r->root, cpu, "die_id") : -1;
 	int package = read_topology(r->root, cpu, "physical_package_id");
@@ -312,7 +310,7 @@ static void open_event(struct rapl *r, const struct event *e, uint32_t type, int
 	if (err == -GW_E_NOENT || r->count == RAPL_COUNTERS_MAX)
 		return; /* no memory counter: this machine has none */
 	if (has_counter(r, e->kind, package, die)) {
-		r->doubles++;
+		r->duplicates++;
 		return;
 	}
 	if (e->kind == RAPL_PACKAGE)
@@ -329,15 +327,15 @@ static void open_event(struct rapl *r, const struct event *e, uint32_t type, int
 
 static void open_perf(struct rapl *r)
 {
-	static const struct event events[] = { { "package", "energy-pkg", RAPL_PACKAGE },
-					       { "dram", "energy-ram", RAPL_DRAM } };
+	static const struct perf_event events[] = { { "package", "energy-pkg", RAPL_PACKAGE },
+						    { "dram", "energy-ram", RAPL_DRAM } };
 	bool dies = dies_count(r->root);
 	char text[256];
 	int cpu[CPUS_MAX];
 	int64_t type;
 	unsigned n;
 
-	/* Another machine's files do not open this machine's counters. */
+	/* Only the real root describes the counters of this machine. */
 	if (!r->root->real || root_read_i64(r->root, PMU "/type", &type) != 0 ||
 	    root_read_line(r->root, PMU "/cpumask", text, sizeof(text)) <= 0)
 		return;
@@ -346,8 +344,6 @@ static void open_perf(struct rapl *r)
 		for (unsigned i = 0; i < n; i++)
 			open_event(r, &events[e], (uint32_t)type, cpu[i], dies);
 }
-
-/* ---- both ---- */
 
 static bool any_package(const struct rapl *r)
 {
@@ -366,10 +362,10 @@ void rapl_open(struct rapl *r, const struct root *root)
 	open_zones(r);
 	if (any_package(r))
 		return;
-	/* What powercap refuses the power PMU may tell; where both refuse, powercap's word is
-	 * told, since that is easier to mend. */
+	/* If powercap refuses access, the power PMU may allow it. If both refuse, report the
+	 * refusal of powercap, because it is easier to fix. */
 	zones = r->count;
-	r->count = r->doubles = 0;
+	r->count = r->duplicates = 0;
 	open_perf(r);
 	if (any_package(r) || zones == 0)
 		return;
@@ -382,7 +378,7 @@ void rapl_close(struct rapl *r)
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->counter[i].fd >= 0)
 			close(r->counter[i].fd);
-	r->count = r->doubles = 0;
+	r->count = r->duplicates = 0;
 }
 
 static enum gw_absence read_raw(const struct rapl *r, const struct rapl_counter *c,
@@ -406,13 +402,13 @@ static void read_counter(struct rapl *r, struct rapl_counter *c)
 		return;
 	c->why = read_raw(r, c, &now);
 	if (c->why != GW_HAVE)
-		return; /* the next reading has it all */
+		return; /* the next reading includes it */
 	if (now >= c->last) {
 		c->joules += (double)(now - c->last) * c->joules_each;
 	} else if (range != 0 && c->last <= range) {
 		c->joules += (double)(range - c->last + now) * c->joules_each;
 		c->wraps++;
-	} else { /* backwards, and nobody says where it wraps: what was used is unknown */
+	} else { /* it decreased and its range is unknown, so the energy is unknown */
 		c->based = false;
 		c->why = GW_ABSENT_INVALID;
 	}
@@ -425,9 +421,9 @@ void rapl_read(struct rapl *r)
 		read_counter(r, &r->counter[i]);
 }
 
-/* Sums the counters of one kind.  GW_ABSENT_NOT_PRESENT: there is none. */
-static enum gw_absence sum(const struct rapl *r, enum rapl_kind kind, double *ret_j,
-			   const struct rapl_counter **ret_missing)
+/* Sums the counters of one kind. GW_ABSENT_NOT_PRESENT: there is none. */
+static enum gw_absence sum_kind(const struct rapl *r, enum rapl_kind kind, double *ret_j,
+				const struct rapl_counter **ret_missing)
 {
 	enum gw_absence why = GW_ABSENT_NOT_PRESENT;
 
@@ -454,10 +450,10 @@ struct rapl_total rapl_total(const struct rapl *r)
 	const struct rapl_counter *missing = NULL;
 	double package_j, dram_j;
 
-	t.why = sum(r, RAPL_PACKAGE, &package_j, &missing);
-	t.dram_why = sum(r, RAPL_DRAM, &dram_j, &missing);
-	/* A part that exists and cannot be read makes the whole unknown; one that this machine
-	 * does not have is not in it. */
+	t.why = sum_kind(r, RAPL_PACKAGE, &package_j, &missing);
+	t.dram_why = sum_kind(r, RAPL_DRAM, &dram_j, &missing);
+	/* A part that exists but cannot be read makes the total unknown; a part that the
+	 * machine does not have is left out. */
 	if (t.why == GW_HAVE && t.dram_why != GW_HAVE && t.dram_why != GW_ABSENT_NOT_PRESENT)
 		t.why = t.dram_why;
 	if (t.why == GW_HAVE)

@@ -1,10 +1,10 @@
-/* rapl: energy counters of CPU packages and their memory.
+/* rapl: energy counters of CPU packages and their memory, for the whole machine.
  *
- * Two ways to one set of counters: files of powercap, and the power PMU of perf where those
- * cannot be had.  Both are of the whole machine, never of a process.  What is hidden here: zones
- * that are told twice (by register and by memory, or once for each die of a package that has
- * one counter), where a counter wraps, and what lies inside what: core and uncore are parts of
- * their package, psys is more than the packages and is never added to them. */
+ * There are two ways to the same counters: the files of powercap, and the power PMU of perf if
+ * powercap is not readable. This module hides zones that are listed twice (by register and by
+ * memory, or once per die of a package with one counter), where a counter wraps, and which
+ * counter contains which: core and uncore are parts of their package; psys contains the
+ * packages and is never added to them. */
 #ifndef GW_DEVICE_RAPL_H
 #define GW_DEVICE_RAPL_H
 
@@ -15,74 +15,72 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An energy counter of powercap, as it stands. */
+/* An energy counter of powercap with its current value. */
 struct rapl_domain {
 	char name[32];      /* "package-0", "dram", "psys", "core", ...         */
-	char path[96];      /* below root, of the domain's folder               */
+	char path[96];      /* folder of the domain, below root */
 	int package;        /* -1: none (psys)                                  */
-	int die;            /* -1: its package has but one, or none is told     */
-	uint64_t range_uj;  /* the counter wraps here; 0 unknown                */
-	uint64_t energy_uj; /* now, when why is GW_HAVE                         */
+	int die;            /* -1: its package has only one, or unknown */
+	uint64_t range_uj;  /* the counter wraps here; 0: unknown */
+	uint64_t energy_uj; /* current value, if why is GW_HAVE */
 	enum gw_absence why;
 };
 
-/* Fills at most cap domains, in the order of their paths; returns how many there are.  Zones
- * that are told twice (intel-rapl and intel-rapl-mmio of the same package and name) are
- * listed once.  A domain that may not be read is listed with no_permission. */
+/* Fills at most cap domains, in the order of their paths, and returns how many there are. A
+ * zone that exists twice (intel-rapl and intel-rapl-mmio with the same package and name) is
+ * listed once. A domain that we may not read has reason no_permission. */
 unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned cap);
-
-/* ---- joules since a moment ---- */
 
 #define RAPL_COUNTERS_MAX 64
 
 enum rapl_kind {
 	RAPL_PACKAGE,
 	RAPL_DRAM,
-	RAPL_INSIDE,   /* core, uncore: in their package already */
-	RAPL_PLATFORM, /* psys: holds the packages              */
+	RAPL_INSIDE,   /* core, uncore: part of their package */
+	RAPL_PLATFORM, /* psys: contains the packages */
 	RAPL_OTHER,
 };
 
 struct rapl_counter {
-	struct rapl_domain d; /* energy_uj, why: as found by rapl_open(); of perf: no range */
+	/* energy_uj and why as found by rapl_open(); perf has no range */
+	struct rapl_domain d;
 	enum rapl_kind kind;
-	double joules;       /* since rapl_open(), when why is GW_HAVE                     */
-	enum gw_absence why; /* of the last reading                                        */
+	double joules;       /* since rapl_open(), if why is GW_HAVE */
+	enum gw_absence why; /* of the last reading */
 	unsigned wraps;
-	/* Its own: */
-	bool perf, based; /* based: what was at the beginning is known */
+	/* Internal: */
+	bool perf, based; /* based: the start value is known */
 	int fd;
 	uint64_t last;
-	double joules_each; /* of a count */
+	double joules_each; /* joules per count */
 };
 
 struct rapl { /* caller's memory, about 13 KiB */
 	const struct root *root;
 	struct rapl_counter counter[RAPL_COUNTERS_MAX];
 	unsigned count;
-	unsigned doubles; /* counters that were told more than once and are counted once */
+	unsigned duplicates; /* duplicate counters that were dropped */
 };
 
-/* Finds the counters and takes their first reading: powercap, or where no package of that can
- * be read the power PMU.  Borrows root.  Finding none is no error: count is 0. */
+/* Finds the counters and reads them once: powercap or, if no package is readable there, the
+ * power PMU. Borrows root. No counter is not an error: count is 0. */
 void rapl_open(struct rapl *r, const struct root *root);
 void rapl_close(struct rapl *r);
 
-/* Adds to each counter what was used since the last reading.  No allocation; costs some file
- * reads, so once a second and at the edges of a measurement, not faster.  Twice within one turn
- * of the counter, which takes a minute or more: two turns look like one.  A reading that fails is
- * made good by the next; a counter that could not be read at rapl_open(), or that went back and
- * does not say where it wraps, stays absent. */
+/* Adds what each counter counted since the last reading. Allocates nothing. It reads some
+ * files, so call it once per second and at the edges of a measurement, not more often. Call it
+ * at least twice per wrap of a counter (a minute or more), because two wraps look like one. The
+ * next reading makes up for a failed one. A counter that could not be read by rapl_open(), or
+ * that decreased without a known range, stays absent. */
 void rapl_read(struct rapl *r);
 
-/* What the host used since rapl_open(), as of the last reading: packages and their memory. */
+/* Energy of the host since rapl_open() at the last reading: packages and their memory. */
 struct rapl_total {
-	double joules;       /* NAN where why is not GW_HAVE                              */
-	enum gw_absence why; /* not_present: this machine has none                        */
-	enum gw_absence
-		dram_why;    /* GW_HAVE: memory is in it; not_present: it is not          */
+	double joules;            /* NAN if why is not GW_HAVE */
+	enum gw_absence why;      /* not_present: this machine has no counters */
+	enum gw_absence dram_why; /* GW_HAVE: memory is included; not_present: it is not */
 	enum gw_cause cause; /* GW_CAUSE_RAPL_PERMISSION, or none                         */
-	const char *remedy;  /* how to mend that; "" where nothing helps                  */
+	const char *remedy;  /* how to fix that; "" if nothing helps */
 	char missing[128];   /* the file that could not be read, or ""                    */
 };
 struct rapl_total rapl_total(const struct rapl *r);

@@ -1,29 +1,30 @@
 /* snapshot: everything about the machine and its GPUs at one moment, copied out.
  *
- * Taking one again costs the calls of the vendor, a copy of each report, two clock readings and
- * two more for each device; nothing is allocated unless there are more devices than before. */
+ * Taking one again costs the vendor's calls, a copy of each report and two clock readings plus
+ * two per device. Memory is allocated only if there are more devices than before. */
 #include "context.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_FRESH_NS NS_PER_S /* /proc costs 30 us: more than all the calls of a warm GPU */
+#define HOST_FRESH_NS NS_PER_S /* /proc costs 30 us, more than all calls of a warm GPU */
 
 struct entry {
 	struct gw_device pub;
 	struct report r;
 	const char *text[GW_TEXTS];
+	const struct gw_mig *mig[DEVICE_MIG_MAX];
 };
 
 struct gw_snapshot {
 	struct gw_ctx *ctx;
-	struct entry **entry; /* each stays where it is: pub points into it */
+	struct entry **entry; /* an entry never moves, because pub points into it */
 	unsigned count, cap;
 	uint64_t mono_ns, wall_ns;
 	struct host_report host;
 	struct gw_status status;
-	unsigned generation; /* of the context, when status was filled */
+	unsigned generation; /* of the context when status was filled */
 	char backend[64], message[400], library_path[256], missing[1024];
 	char driver[80], nvml[80], cuda[16];
 };
@@ -33,10 +34,10 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 	struct gw_snapshot *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return -GW_E_NOMEM;
+		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	s->ctx = ctx;
 	pthread_mutex_lock(&ctx->lock);
-	s->generation = ctx->generation - 1; /* status is still to be filled */
+	s->generation = ctx->generation - 1; /* differs, so that status is filled first */
 	pthread_mutex_unlock(&ctx->lock);
 	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
 	s->status =
@@ -60,7 +61,7 @@ struct gw_ctx *snapshot_context(const struct gw_snapshot *snap)
 	return snap->ctx;
 }
 
-static int make_room(struct gw_snapshot *s, unsigned n)
+static int reserve_entries(struct gw_snapshot *s, unsigned n)
 {
 	struct entry **p;
 
@@ -79,9 +80,7 @@ static int make_room(struct gw_snapshot *s, unsigned n)
 	return 0;
 }
 
-/* ---- status ---- */
-
-static const char *copy(char *out, size_t size, const char *text)
+static const char *copy_text(char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%s", text);
 	return *out ? out : NULL;
@@ -113,17 +112,17 @@ static void fill_status(struct gw_snapshot *s)
 		if (b->open && b->count)
 			join_backend(s, b->ops->name);
 		if (!st->library_path)
-			st->library_path =
-				copy(s->library_path, sizeof(s->library_path), b->library_path);
+			st->library_path = copy_text(s->library_path, sizeof(s->library_path),
+						     b->library_path);
 		if (!st->driver_version)
 			st->driver_version =
-				copy(s->driver, sizeof(s->driver), b->driver_version);
+				copy_text(s->driver, sizeof(s->driver), b->driver_version);
 		if (!st->nvml_version)
-			st->nvml_version = copy(s->nvml, sizeof(s->nvml), b->nvml_version);
+			st->nvml_version = copy_text(s->nvml, sizeof(s->nvml), b->nvml_version);
 		if (!st->cuda_version)
-			st->cuda_version = copy(s->cuda, sizeof(s->cuda), b->cuda_version);
+			st->cuda_version = copy_text(s->cuda, sizeof(s->cuda), b->cuda_version);
 		if (!s->missing[0])
-			copy(s->missing, sizeof(s->missing), b->missing);
+			copy_text(s->missing, sizeof(s->missing), b->missing);
 	}
 	if (!s->backend[0])
 		join_backend(s, "none");
@@ -135,8 +134,6 @@ static void fill_status(struct gw_snapshot *s)
 	s->generation = ctx->generation;
 }
 
-/* ---- taking ---- */
-
 static void read_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -147,13 +144,13 @@ static void read_slot(void *arg)
 		d->backend->ops->read(d, due);
 }
 
-/* The part of a report that is in use: instances that are not there are not copied. */
+/* Copies only the instances that exist. */
 static void copy_report(struct report *dst, const struct report *src)
 {
 	memcpy(dst, src, offsetof(struct report, mig) + src->mig_count * sizeof(src->mig[0]));
 }
 
-static void show_stalled(struct entry *e, struct slot *s)
+static void mark_stalled(struct entry *e, struct slot *s)
 {
 	const char *call = atomic_load(s->d->call);
 
@@ -170,9 +167,11 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 
 	copy_report(r, slot_report(s));
 	if (s->stalled)
-		show_stalled(e, s);
+		mark_stalled(e, s);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		e->text[t] = r->text[t];
+	for (unsigned i = 0; i < r->mig_count; i++)
+		e->mig[i] = &r->mig[i];
 	e->pub = (struct gw_device){
 		.index = several ? position : r->index,
 		.vendor = r->vendor,
@@ -185,7 +184,7 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 		.end_ns = r->end_ns,
 		.cuda_ordinal = s->cuda_ordinal,
 		.mig_count = r->mig_count,
-		.mig = r->mig,
+		.mig = e->mig,
 		.text_count = GW_TEXTS,
 		.value_count = GW_QUANTITIES,
 		.text = e->text,
@@ -195,7 +194,7 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 	};
 }
 
-/* Do two drivers number their devices from 0? */
+/* Are there two drivers that both number their devices from 0? */
 static bool several_backends(const struct gw_ctx *ctx)
 {
 	for (unsigned i = 1; i < ctx->slots; i++)
@@ -219,21 +218,22 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	int err;
 
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
-		return -GW_E_ARG;
+		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
+				    tiers & ~(unsigned)GW_TIERS_ALL);
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err)
-		err = make_room(snap, ctx->slots);
+		err = reserve_entries(snap, ctx->slots);
 	if (err)
 		goto out;
 	snap->mono_ns = clock_mono_ns(ctx->clock);
 	snap->wall_ns = clock_wall_ns(ctx->clock);
-	if (ctx->fresh) { /* names first: what hangs after them is at least named */
+	if (ctx->fresh) { /* names first: a GPU that hangs afterwards still has a name */
 		ctx->fresh = false;
 		context_each(ctx, read_slot, 0, snap->mono_ns);
 	}
 	context_each(ctx, read_slot, tiers, snap->mono_ns);
-	context_number(ctx);
+	context_number_cuda(ctx);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		fill_entry(snap->entry[i], ctx->slot[i], i, several_backends(ctx));
 	snap->count = ctx->slots;
@@ -243,10 +243,8 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		fill_status(snap);
 out:
 	pthread_mutex_unlock(&ctx->lock);
-	return err;
+	return err ? context_fail(ctx, err, NULL) : 0;
 }
-
-/* ---- looking ---- */
 
 const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap)
 {

@@ -1,4 +1,5 @@
-/* tables: the .def files made into what gpuward.h promises, and the words of the enums. */
+/* tables: the .def files as the arrays that gpuward.h promises, and the names of enum values.
+ */
 #include <gpuward.h>
 
 #include "base/buf.h"
@@ -29,7 +30,7 @@ static const char *const texts[] = {
 static const struct {
 	const char *key, *text;
 } absences[] = {
-	{ "have", "it is there" },
+	{ "have", "present" },
 #define A(symbol, key, sentence) { key, sentence },
 #include <gpuward/absence.def>
 #undef A
@@ -42,8 +43,8 @@ static const struct gw_cause_info causes[] = {
 #undef C
 };
 
-_Static_assert(COUNT(quantities) == GW_QUANTITIES, "one row a quantity");
-_Static_assert(COUNT(causes) == GW_CAUSES, "one row a cause");
+_Static_assert(COUNT(quantities) == GW_QUANTITIES, "one row per quantity");
+_Static_assert(COUNT(causes) == GW_CAUSES, "one row per cause");
 _Static_assert(GW_ABSENCES < 256, "an absence fits a byte");
 
 const struct gw_quantity_info *gw_quantity_info(unsigned quantity)
@@ -84,15 +85,13 @@ const struct gw_cause_info *gw_cause_info(unsigned cause)
 	return &causes[cause < GW_CAUSES ? cause : GW_CAUSE_NONE];
 }
 
-/* ---- words of the enums and masks ---- */
-
-struct word {
+struct value_name {
 	unsigned quantity;
 	unsigned value;
 	const char *name;
 };
 
-static const struct word words[] = {
+static const struct value_name value_names[] = {
 	{ GW_Q_ARCHITECTURE, 2, "Kepler" },
 	{ GW_Q_ARCHITECTURE, 3, "Maxwell" },
 	{ GW_Q_ARCHITECTURE, 4, "Pascal" },
@@ -128,22 +127,22 @@ static const struct word words[] = {
 	{ GW_Q_CLOCK_REASONS, 0x100, "display" },
 };
 
-static const char *word_of(unsigned quantity, unsigned value)
+static const char *value_name_find(unsigned quantity, unsigned value)
 {
-	for (size_t i = 0; i < COUNT(words); i++)
-		if (words[i].quantity == quantity && words[i].value == value)
-			return words[i].name;
+	for (size_t i = 0; i < COUNT(value_names); i++)
+		if (value_names[i].quantity == quantity && value_names[i].value == value)
+			return value_names[i].name;
 	return NULL;
 }
 
 static void name_enum(struct buf *b, unsigned quantity, unsigned value)
 {
-	const char *word = word_of(quantity, value);
+	const char *value_name = value_name_find(quantity, value);
 
 	if (quantity == GW_Q_PERFORMANCE_STATE && value < 16)
 		buf_addf(b, "P%u", value);
-	else if (word)
-		buf_adds(b, word);
+	else if (value_name)
+		buf_adds(b, value_name);
 	else
 		buf_addf(b, "unknown(%u)", value);
 }
@@ -151,11 +150,11 @@ static void name_enum(struct buf *b, unsigned quantity, unsigned value)
 static void name_mask(struct buf *b, unsigned quantity, uint64_t mask)
 {
 	for (unsigned bit = 0; bit < 32; bit++) {
-		const char *word = word_of(quantity, 1u << bit);
+		const char *value_name = value_name_find(quantity, 1u << bit);
 
-		if (!(mask & UINT64_C(1) << bit) || !word)
+		if (!(mask & UINT64_C(1) << bit) || !value_name)
 			continue;
-		buf_addf(b, "%s%s", b->len ? "," : "", word);
+		buf_addf(b, "%s%s", b->len ? "," : "", value_name);
 		mask &= ~(UINT64_C(1) << bit);
 	}
 	if (mask)
@@ -212,18 +211,18 @@ const char *gw_strerror(int error)
 {
 	static const char *const names[] = {
 		"success",
-		"an argument makes no sense",
+		"invalid argument",
 		"out of memory or threads",
 		"no such file, program, device or name",
-		"not allowed",
+		"permission denied",
 		"reading, writing or starting something failed",
-		"the text is not what it should be",
-		"it does not fit",
-		"it took too long",
+		"the text is malformed",
+		"too large",
+		"timed out",
 		"no such GPU",
 		"not supported here",
 		"the device or the driver went away",
-		"not possible now",
+		"not possible in this state",
 	};
 
 	return name_in(names, COUNT(names), error < 0 ? 0u - (unsigned)error : (unsigned)error);

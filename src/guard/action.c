@@ -11,17 +11,17 @@
 #include <unistd.h>
 
 /* How often a worker whose unit was started is asked whether it answers. */
-#define ASK_AGAIN_NS (250 * NS_PER_MS)
+#define ALIVE_INTERVAL_NS (250 * NS_PER_MS)
 
-/* LEARNT: what it will undo is known, and waits to be kept. */
+/* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */
 enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
-/* One a worker: its order on the way from action_order() to action_next_outcome(). */
+/* One per worker: its order on the way from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
-	uint64_t turn; /* who came first */
+	uint64_t turn; /* order of arrival */
 	struct guard_order order;
-	bool kept; /* what it will undo is in the journal */
+	bool kept; /* its notes are in the journal */
 	struct guard_outcome outcome;
 	char notes[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks;
@@ -41,84 +41,88 @@ struct action {
 	struct slot slot[POLICY_WORKERS];
 };
 
-/* ---- one order, on a thread, without the lock */
+/* ---- one order, on a thread, without the lock ---- */
 
-static int lacks(const char *what, char *message, size_t size)
+static int unsupported(const struct worker_call *c, const char *what)
 {
-	snprintf(message, size, "this kind of worker cannot %s", what);
-	return -GW_E_NOSUPPORT;
+	return worker_fail(c, -GW_E_NOSUPPORT, "this kind of worker cannot %s", what);
+}
+
+static const struct worker_ops *adapter_of(const struct worker_call *c)
+{
+	return c->set->of(c->worker->kind);
+}
+
+/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has
+ * neither. */
+static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
+			enum guard_verb verb)
+{
+	const struct worker_post *posts = adapter_of(c)->posts[verb];
+
+	return fn ? fn(c) : posts ? worker_post_all(c, posts) : 0;
 }
 
 static int do_close(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
-
-	return ops->close ? ops->close(c, out->message, sizeof(out->message)) : 0;
+	(void)out;
+	return call_adapter(c, adapter_of(c)->close, ORDER_CLOSE);
 }
 
 static int do_open(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
-
-	return ops->open ? ops->open(c, out->message, sizeof(out->message)) : 0;
+	(void)out;
+	return call_adapter(c, adapter_of(c)->open, ORDER_OPEN);
 }
 
 static int do_drain(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c);
 
-	return ops->drain ? ops->drain(c, &out->in_flight, out->message, sizeof(out->message))
-			  : 0;
+	return ops->drain ? ops->drain(c, &out->in_flight) : 0;
 }
 
+/* The outcome itself is the notification. */
 static int do_notify(struct worker_call *c, struct guard_outcome *out)
 {
 	(void)c;
 	(void)out;
-	return 0; /* whoever reads the outcome tells people */
+	return 0;
 }
 
-/* Level 4 of a worker whose kind does it some other way: its unit or container is stopped, and started
- * again before anything else is tried. */
-static int stop(struct worker_call *c, char *message, size_t size)
+/* At a higher level than the kind's own, learn has already run at that level. */
+static int learn(struct worker_call *c)
 {
-	const struct worker_ops *stopper = c->set->stopper(c->worker);
-
-	if (!stopper)
-		return lacks("be stopped: neither match.unit nor match.container names it",
-			     message, size);
-	return stopper->evict(c, message, size);
-}
-
-/* Above its own level nothing more can be learnt: it was asked there first. */
-static int learn(struct worker_call *c, struct guard_outcome *out)
-{
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c);
 	unsigned level = c->order->level, own = policy_kind_level(c->worker->kind);
 
 	if (level == LEVEL_STOP && level != own)
 		worker_note(c, "stopped", "1");
-	return level == own && ops->learn ? ops->learn(c, out->message, sizeof(out->message))
-					  : 0;
+	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
+/* Level 4 of a kind that has another way to evict stops its unit or container, which resume
+ * starts again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c), *stopper;
 	unsigned level = c->order->level;
 
 	if (level > LEVEL_STOP)
-		return c->set->kill ? c->set->kill(c, out->message, sizeof(out->message))
-				    : lacks("be ended", out->message, sizeof(out->message));
+		return c->set->kill ? c->set->kill(c) : unsupported(c, "be killed");
 	if (level <= 1)
 		return level == 0 ? 0 : do_close(c, out);
-	if (ops->evict && level == policy_kind_level(c->worker->kind))
-		return ops->evict(c, out->message, sizeof(out->message));
-	if (level == LEVEL_STOP)
-		return stop(c, out->message, sizeof(out->message));
-	snprintf(out->message, sizeof(out->message),
-		 "this kind of worker cannot be moved at level %u", level);
-	return -GW_E_NOSUPPORT;
+	if ((ops->evict || ops->posts[ORDER_EVICT]) &&
+	    level == policy_kind_level(c->worker->kind))
+		return call_adapter(c, ops->evict, ORDER_EVICT);
+	if (level == LEVEL_STOP) {
+		stopper = c->set->stopper(c->worker);
+		return stopper ? stopper->evict(c)
+			       : unsupported(c, "be stopped: neither match.unit nor "
+						"match.container names it");
+	}
+	return worker_fail(c, -GW_E_NOSUPPORT,
+			   "this kind of worker cannot be evicted at level %u", level);
 }
 
 static void sleep_ns(uint64_t ns)
@@ -128,68 +132,73 @@ static void sleep_ns(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-/* A server that was just started takes a while until it answers. */
-static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char *message,
-		      size_t size)
+static int check_alive(struct worker_call *c)
 {
-	int rc = ops->alive ? ops->alive(c, message, size) : 0;
+	const struct worker_ops *ops = adapter_of(c);
+
+	if (ops->alive)
+		return ops->alive(c);
+	return ops->alive_path ? worker_get(c, ops->alive_path) : 0;
+}
+
+/* A server that was just started does not answer at once. */
+static int wait_alive(struct worker_call *c)
+{
+	int rc = check_alive(c);
 
 	while ((rc == -GW_E_IO || rc == -GW_E_STATE) &&
-	       clock_mono_ns(clock_real()) + ASK_AGAIN_NS < c->deadline_ns) {
-		sleep_ns(ASK_AGAIN_NS);
-		rc = ops->alive(c, message, size);
+	       clock_mono_ns(clock_real()) + ALIVE_INTERVAL_NS < c->deadline_ns) {
+		sleep_ns(ALIVE_INTERVAL_NS);
+		rc = check_alive(c);
 	}
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note may be lost where the journal cannot be written: then
- * the level says so, and starting what runs does nothing. */
+/* Must its unit or container be started first?  The note is lost if the journal cannot be
+ * written; the level is known even then, and starting a unit that runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
 	char unused[8];
 
-	return stopper && stopper != c->set->of(c->worker->kind) &&
+	return stopper && stopper != adapter_of(c) &&
 	       (c->order->start || c->order->level == LEVEL_STOP ||
 		worker_noted(c, "stopped", 0, unused, sizeof(unused)));
 }
 
-/* Starts it if it must be, and asks whether it answers: 0 it does. */
+/* Starts it if necessary, and returns 0 if it answers. */
 static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
-	const size_t size = sizeof(out->message);
-	char *message = out->message;
 	int rc = 0;
 
 	if (start) {
-		rc = c->set->stopper(c->worker)->resume(c, message, size);
+		rc = c->set->stopper(c->worker)->resume(c);
 		if (c->set->started)
 			c->set->started(c);
-		return rc ? rc : wait_alive(c, ops, message, size);
+		return rc ? rc : wait_alive(c);
 	}
-	if (ops->alive && !policy_kind_is(c->worker->kind, KIND_ENDS))
-		rc = ops->alive(c, message, size);
+	if (!policy_kind_is(c->worker->kind, KIND_STOPS_PROCESS))
+		rc = check_alive(c);
 	out->no_answer = rc != 0;
 	return rc;
 }
 
 static int do_resume(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	const struct worker_ops *ops = adapter_of(c);
 	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
 	int rc;
 
-	if (!ops->resume)
-		return lacks("be brought back", out->message, sizeof(out->message));
+	if (!ops->resume && !ops->posts[ORDER_RESUME])
+		return unsupported(c, "be resumed");
 	rc = make_ready(c, start, out);
 	if (rc)
 		return rc;
-	out->message[0] = '\0';
-	if (!start || !lazy) /* else it loads by itself when somebody asks it */
-		rc = ops->resume(c, out->message, sizeof(out->message));
+	c->message[0] = '\0';
+	if (!start || !lazy) /* else it loads its model with the next request */
+		rc = call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
-		c->state[0] = '\0';
+		c->notes[0] = '\0';
 	return rc;
 }
 
@@ -198,30 +207,20 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* Keeping may take as long as a disk does. */
-static bool is_late(const struct worker_call *c, struct guard_outcome *out)
-{
-	if (clock_mono_ns(clock_real()) < c->deadline_ns)
-		return false;
-	snprintf(out->message, sizeof(out->message),
-		 "nothing was done: the journal was not written in time");
-	return true;
-}
-
-/* kept: the notes as they are in the journal; NULL: they are there as they will be.  True: they must be kept
- * before it goes on. */
+/* kept: the notes as they are in the journal; NULL: the journal already has what this order
+ * will note.  True: the notes have changed and must be written before the order continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
 	int rc = c->set->begin ? c->set->begin(c) : 0;
 
 	if (!rc && learns)
-		rc = learn(c, out);
-	more = !rc && learns && strcmp(c->state, kept) != 0;
+		rc = learn(c);
+	more = !rc && learns && strcmp(c->notes, kept) != 0;
 	if (!rc && !more)
 		rc = verbs[c->order->verb](c, out);
 	if (rc == -GW_E_NOMEM)
-		snprintf(out->message, sizeof(out->message), "no memory");
+		worker_fail(c, rc, "out of memory");
 	if (c->set->end)
 		c->set->end(c);
 	out->ok = rc == 0;
@@ -233,29 +232,32 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 		      struct guard_outcome *out)
 {
 	*out = (struct guard_outcome){ .order = c->order->id };
+	c->message = out->message;
+	c->message_size = sizeof(out->message);
 	if (a->policy->mode != GUARD_ENFORCE) {
-		snprintf(out->message, sizeof(out->message),
-			 "nothing is done: mode is not enforce");
+		worker_fail(c, 0, "nothing was done: mode is not enforce");
 		return false;
 	}
-	if (!kept && is_late(c, out))
+	if (!kept && clock_mono_ns(clock_real()) >= c->deadline_ns) { /* a disk can be slow */
+		worker_fail(c, 0, "nothing was done: the journal was not written in time");
 		return false;
+	}
 	return learn_and_do(c, kept, out);
 }
 
-/* ---- threads */
+/* ---- threads ---- */
 
-/* Told after the outcome is in its slot, under the lock: who was told finds it. */
-static void tell(const struct action *a)
+/* Called with the lock after the outcome is in its slot, so that the reader finds it. */
+static void notify(const struct action *a)
 {
 	uint64_t one = 1;
 
-	/* An eventfd that is full is one that has been told. */
+	/* An eventfd that is full is readable already. */
 	if (a->notify_fd >= 0 && write(a->notify_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
-static struct slot *oldest(struct action *a)
+static struct slot *oldest_queued(struct action *a)
 {
 	struct slot *found = NULL;
 
@@ -265,8 +267,9 @@ static struct slot *oldest(struct action *a)
 	return found;
 }
 
-/* With the lock; without it while the worker is called.  The order stays as it is until then. */
-static void serve(struct action *a, struct slot *s)
+/* Called with the lock, which is released while the worker is called; the order does not change
+ * meanwhile. */
+static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks = s->callbacks;
@@ -276,8 +279,8 @@ static void serve(struct action *a, struct slot *s)
 		.worker = &a->policy->worker[s->order.worker],
 		.order = &s->order,
 		.deadline_ns = s->order.deadline_ns,
-		.state = notes,
-		.state_size = sizeof(notes),
+		.notes = notes,
+		.notes_size = sizeof(notes),
 		.callbacks = s->has_callbacks ? &callbacks : NULL,
 		.facts = a->facts,
 		.root = &a->root,
@@ -294,7 +297,7 @@ static void serve(struct action *a, struct slot *s)
 	memcpy(s->notes, notes, sizeof(notes));
 	s->outcome = outcome;
 	s->state = more ? LEARNT : DONE;
-	tell(a);
+	notify(a);
 }
 
 static void action_run(void *arg)
@@ -304,9 +307,9 @@ static void action_run(void *arg)
 
 	mailbox_lock(&a->box);
 	while (!a->box.stop) {
-		s = oldest(a);
+		s = oldest_queued(a);
 		if (s) {
-			serve(a, s);
+			run_order(a, s);
 			continue;
 		}
 		a->idle++;
@@ -316,9 +319,9 @@ static void action_run(void *arg)
 	mailbox_unlock(&a->box);
 }
 
-/* ---- the main thread's side */
+/* ---- the caller's side ---- */
 
-static unsigned queued(const struct action *a)
+static unsigned count_queued(const struct action *a)
 {
 	unsigned n = 0;
 
@@ -327,12 +330,12 @@ static unsigned queued(const struct action *a)
 	return n;
 }
 
-/* To the end of the queue; a thread is there, or is started if it can be. */
+/* Adds to the end of the queue, and starts a thread if none is free. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
 
-	if (a->idle <= queued(a) && a->box.started < MAILBOX_THREADS)
+	if (a->idle <= count_queued(a) && a->box.started < MAILBOX_THREADS)
 		rc = mailbox_start(&a->box, 0, action_run, NULL, a);
 	if (rc && a->box.started == 0)
 		return rc;
@@ -342,7 +345,7 @@ static int enqueue(struct action *a, struct slot *s)
 	return 0;
 }
 
-static int take(struct action *a, const struct guard_order *o)
+static int queue_order(struct action *a, const struct guard_order *o)
 {
 	struct slot *s = &a->slot[o->worker];
 
@@ -360,7 +363,7 @@ int action_order(struct action *a, const struct guard_order *o)
 	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
 		return -GW_E_ARG;
 	mailbox_lock(&a->box);
-	rc = take(a, o);
+	rc = queue_order(a, o);
 	mailbox_unlock(&a->box);
 	return rc;
 }
@@ -403,9 +406,9 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->outcome.ok = s->outcome.retry = false;
 		snprintf(s->outcome.message, sizeof(s->outcome.message), "%s", why_not);
 		s->state = DONE;
-		tell(a);
+		notify(a);
 	} else {
-		enqueue(a, s); /* a thread is there: it has learnt on one */
+		enqueue(a, s); /* this cannot fail: a thread exists, it ran learn */
 	}
 	mailbox_unlock(&a->box);
 }
@@ -449,7 +452,7 @@ void action_set_facts(struct action *a, const struct worker_facts *f)
 	mailbox_unlock(&a->box);
 }
 
-static bool idle(const struct action *a)
+static bool all_free(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (a->slot[i].state != FREE)
@@ -457,7 +460,8 @@ static bool idle(const struct action *a)
 	return true;
 }
 
-/* Who of those from at on is where: the one that is wanted there, or one that nobody wants. */
+/* The slot, from position at on, that belongs at that position; for a new worker one that no
+ * worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -473,7 +477,7 @@ static unsigned find_slot(const int *is, const int *from, unsigned workers, unsi
 	return at;
 }
 
-/* In place: a slot is large, and this must not fail. */
+/* Sorts in place: a slot is large, and this must not fail. */
 static void sort_slots(struct action *a, const int *from, unsigned workers)
 {
 	int is[POLICY_WORKERS];
@@ -501,7 +505,7 @@ bool action_idle(struct action *a)
 	bool is;
 
 	mailbox_lock(&a->box);
-	is = idle(a);
+	is = all_free(a);
 	mailbox_unlock(&a->box);
 	return is;
 }
@@ -511,7 +515,7 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 	int rc = -GW_E_STATE;
 
 	mailbox_lock(&a->box);
-	if (idle(a)) {
+	if (all_free(a)) {
 		sort_slots(a, from, p->workers);
 		a->policy = p;
 		rc = 0;
@@ -539,14 +543,15 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* Is an order under way that must not be cut short?  A checkpoint would break the process that it is of. */
+/* Does an order run that must not be interrupted?  An interrupted checkpoint would break its
+ * process. */
 static bool must_wait(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
 		const struct slot *s = &a->slot[i];
 
 		if (s->state == RUNNING &&
-		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_WHOLE))
+		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_ATOMIC))
 			return true;
 	}
 	return false;

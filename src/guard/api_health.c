@@ -1,7 +1,7 @@
 /* The health of the GPUs that a guarded program is on: read at its own pace, told as heat and reasons. */
 #include "api.h"
 
-#include "guard_feed.h"
+#include "guard_input.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,14 +105,14 @@ void guard_api_health_tell(struct guard_api_health *h, struct guard *g, uint64_t
 		struct health_meaning m;
 
 		health_meaning(p->health, now_ns, &m);
-		guard_heat(g, p->uuid, m.heat, m.heat_why);
+		guard_set_heat(g, p->uuid, m.heat, m.heat_why);
 		for (unsigned r = 0; r < HEALTH_REASONS; r++) {
 			const struct health_finding *f = &m.reason[r].found;
 
-			guard_reason_set(g, p->uuid, m.reason[r].reason, m.reason[r].on, f->why,
+			guard_set_reason(g, p->uuid, m.reason[r].reason, m.reason[r].on, f->why,
 					 now_ns);
-			guard_reason_ends(g, p->uuid, m.reason[r].reason, f->clears,
-					  f->clears_ns);
+			guard_set_reason_end(g, p->uuid, m.reason[r].reason, f->clears,
+					     f->clears_ns);
 		}
 	}
 }

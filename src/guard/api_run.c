@@ -4,8 +4,8 @@
  * program, without it again. */
 #include "api.h"
 
-#include "guard_feed.h"
-#include "guard_read.h"
+#include "guard_input.h"
+#include "guard_query.h"
 
 #include "device/context.h"
 
@@ -151,7 +151,7 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 		g->simulated = g->simulated || g->scene->gpu[i].simulated;
 	snprintf(g->no_gpu, sizeof(g->no_gpu), "%s", no_gpu);
 	g->looks++;
-	guard_look(g->guard, g->scene);
+	guard_observe(g->guard, g->scene);
 	if (g->health)
 		guard_api_health_tell(g->health, g->guard, now_ns(g));
 }
@@ -205,7 +205,7 @@ static void look_now(struct gw_guard *g)
 	take_scene(g, no_gpu);
 	settle(g);
 	now = now_ns(g);
-	g->due_ns = guard_next_look(g->guard, now);
+	g->due_ns = guard_next_scene_ns(g->guard, now);
 	if (g->due_ns == UINT64_MAX && scene_builder_watch_fd(g->look) < 0)
 		g->due_ns = now + API_EVERY_NS;
 	g->utilisation = guard_wants_utilisation(g->guard);

@@ -1,4 +1,3 @@
-/* Each field of a match is one small function; a verdict is the first class that holds, in order. */
 #include "classify.h"
 
 #include <fnmatch.h>
@@ -9,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 15 /* of what the kernel keeps */
-#define ID_SHOWN       12 /* of a container's, at least, before it may be cut */
+#define NAME_MAX_BYTES 15 /* of a process name in the kernel */
+#define ID_SHOWN       12 /* shortest prefix of a container id that tools show */
 #define FAR            INT_MAX
 
 enum {
@@ -21,7 +20,7 @@ enum {
 
 struct classifier {
 	const struct policy *policy;
-	regex_t pattern[PATTERNS]; /* of rules, then of workers */
+	regex_t pattern[PATTERNS]; /* rules first, then workers */
 	bool compiled[PATTERNS];
 };
 
@@ -86,14 +85,14 @@ static bool command_fits(const struct classifier *c, unsigned i, const char *tex
 	return c->compiled[i] && regexec(&c->pattern[i], text, 0, NULL, 0) == 0;
 }
 
-/* ---- one thing at a time ---- */
+/* ---- one field of a match ---- */
 
 static bool glob(const char *pattern, const char *text)
 {
 	return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
 }
 
-/* The kernel keeps 15 bytes of a name; a pattern that spells all of it means the same program. */
+/* A pattern that is longer than the kernel's 15 bytes matches a name that is cut there. */
 bool classify_name_fits(const char *pattern, const char *name)
 {
 	char cut[NAME_MAX_BYTES + 1];
@@ -109,10 +108,10 @@ bool classify_name_fits(const char *pattern, const char *name)
 	return strcmp(cut, name) == 0;
 }
 
-/* A program that was upgraded while it runs is still what it was: the kernel adds a word. */
+/* The kernel adds " (deleted)" to a program that was upgraded while it runs. */
 bool classify_exe_fits(const char *pattern, const char *exe)
 {
-	static const char gone[] = " (deleted)";
+	static const char deleted[] = " (deleted)";
 	char whole[sizeof(((struct scene_process *)0)->exe)];
 	size_t n = strlen(exe);
 
@@ -120,13 +119,13 @@ bool classify_exe_fits(const char *pattern, const char *exe)
 		return false;
 	if (glob(pattern, exe))
 		return true;
-	if (n <= sizeof(gone) - 1 || strcmp(exe + n - (sizeof(gone) - 1), gone) != 0)
+	if (n <= sizeof(deleted) - 1 || strcmp(exe + n - (sizeof(deleted) - 1), deleted) != 0)
 		return false;
-	snprintf(whole, sizeof(whole), "%.*s", (int)(n - (sizeof(gone) - 1)), exe);
+	snprintf(whole, sizeof(whole), "%.*s", (int)(n - (sizeof(deleted) - 1)), exe);
 	return glob(pattern, whole);
 }
 
-/* Of the group itself or of one below it. */
+/* Matches the group or a parent of it. */
 static bool cgroup_fits(const char *pattern, const char *path)
 {
 	char part[sizeof(((struct scene_process *)0)->cgroup)];
@@ -161,8 +160,8 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* What is below a service or a scope was given away: its owner names groups there as he likes.  Only the
- * manager of a user has units of its own below its service. */
+/* Below a service or a scope its owner creates groups with any name; only the service manager
+ * of a user has units of its own below its service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
@@ -178,14 +177,14 @@ bool classify_in_unit(const char *path, const char *unit, bool user)
 		if (ends_with(path, part, ".service") || ends_with(path, part, ".scope")) {
 			if (!user || strncmp(path, "user@", 5) != 0)
 				return false;
-			user = false; /* what follows is of that manager */
+			user = false; /* the rest of the path is below that manager */
 		}
 		path += part + (path[part] == '/');
 	}
 	return false;
 }
 
-static bool in_unit_of(const struct policy_worker *w, const struct scene_process *p)
+static bool in_worker_unit(const struct policy_worker *w, const struct scene_process *p)
 {
 	const bool user =
 		policy_kind_is(w->kind, KIND_UNIT) && w->url && strncmp(w->url, "user", 4) == 0;
@@ -193,7 +192,8 @@ static bool in_unit_of(const struct policy_worker *w, const struct scene_process
 	return classify_in_unit(p->cgroup, w->match.unit, user);
 }
 
-/* The selector's rules are the device's own: it is asked with what a scene keeps of one. */
+/* gw_device_matches() has the rules of a selector: it gets a device with what a scene keeps of
+ * it. */
 static bool gpu_fits(const char *selector, const struct scene_gpu *g)
 {
 	const char *text[GW_TEXTS] = { [GW_T_UUID] = g->uuid, [GW_T_PCI] = g->pci };
@@ -214,19 +214,19 @@ static bool gpu_fits(const char *selector, const struct scene_gpu *g)
 
 /* ---- a match ---- */
 
-/* Does m look at anything? */
-static bool says_who(const struct policy_match *m)
+static bool names_process(const struct policy_match *m)
 {
 	return m->name || m->exe || m->command || m->cgroup || m->container || m->unit;
 }
 
-static bool says_anything(const struct policy_match *m)
+static bool is_not_empty(const struct policy_match *m)
 {
-	return says_who(m) || m->uid >= 0 || m->type || m->vram_ge || m->util_ge > 0 || m->gpu;
+	return names_process(m) || m->uid >= 0 || m->type || m->vram_ge || m->util_ge > 0 ||
+	       m->gpu;
 }
 
-static bool who_fits(const struct classifier *c, unsigned pattern, const struct policy_match *m,
-		     const struct scene_process *p)
+static bool process_fits(const struct classifier *c, unsigned pattern,
+			 const struct policy_match *m, const struct scene_process *p)
 {
 	return (!m->name || classify_name_fits(m->name, p->name)) &&
 	       (!m->exe || classify_exe_fits(m->exe, p->exe)) &&
@@ -236,7 +236,7 @@ static bool who_fits(const struct classifier *c, unsigned pattern, const struct 
 	       (!m->command || command_fits(c, pattern, p->command));
 }
 
-/* What is not known does not hold. */
+/* An unknown value does not fit. */
 static bool use_fits(const struct policy_match *m, const struct scene *s,
 		     const struct scene_process *p)
 {
@@ -254,23 +254,25 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 	const struct policy_worker *w = &c->policy->worker[worker];
 	const struct policy_match *m = &w->match;
 
-	return (!m->unit || in_unit_of(w, p)) && who_fits(c, WORKER_PATTERNS + worker, m, p) &&
+	return (!m->unit || in_worker_unit(w, p)) &&
+	       process_fits(c, WORKER_PATTERNS + worker, m, p) &&
 	       (!on_gpu || use_fits(m, s, p));
 }
 
-/* A worker with a port or a pidfile is known by its roots: the same program elsewhere is not it.  All
- * of a unit is its worker's, by whatever name. */
-static bool is_itself(const struct classifier *c, const struct scene *s, unsigned worker,
-		      const struct scene_process *p)
+/* A worker with a port or a pidfile is found by its roots, so another process of the same
+ * program does not match.  Every process of a unit belongs to its worker. */
+static bool matches_worker(const struct classifier *c, const struct scene *s, unsigned worker,
+			   const struct scene_process *p)
 {
 	const struct policy_worker *w = &c->policy->worker[worker];
 	const struct policy_match *m = &w->match;
 
 	if (p->orphan)
 		return false;
-	if (m->unit && in_unit_of(w, p))
+	if (m->unit && in_worker_unit(w, p))
 		return true;
-	return says_who(m) && !m->pidfile && !m->port && classifier_fits(c, s, worker, p, true);
+	return names_process(m) && !m->pidfile && !m->port &&
+	       classifier_fits(c, s, worker, p, true);
 }
 
 static int root_distance(const struct scene_root *r, const struct scene_process *p)
@@ -283,11 +285,11 @@ static int root_distance(const struct scene_root *r, const struct scene_process 
 	return FAR;
 }
 
-/* Generations up to the nearest root of the worker; 0: it is one itself. */
+/* Generations to the nearest root of the worker; 0: it is a root; FAR: it is below none. */
 static int distance(const struct classifier *c, const struct scene *s, unsigned worker,
 		    const struct scene_process *p)
 {
-	int best = is_itself(c, s, worker, p) ? 0 : FAR;
+	int best = matches_worker(c, s, worker, p) ? 0 : FAR;
 
 	for (unsigned i = 0; i < s->roots && best > 0; i++) {
 		int d = scene_root_of(&s->root[i], worker) ? root_distance(&s->root[i], p)
@@ -299,9 +301,9 @@ static int distance(const struct classifier *c, const struct scene *s, unsigned 
 	return best;
 }
 
-/* The nearest worker, and the second one that is as near, or -1. */
-static int nearest(const struct classifier *c, const struct scene *s,
-		   const struct scene_process *p, int *ret_second)
+/* The nearest worker, and a second one at the same distance, or -1. */
+static int nearest_worker(const struct classifier *c, const struct scene *s,
+			  const struct scene_process *p, int *ret_second)
 {
 	int best = FAR, found = -1;
 
@@ -325,16 +327,19 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 {
 	int second;
 
-	return nearest(c, s, p, &second);
+	return nearest_worker(c, s, p, &second);
 }
 
-/* ---- programs of the machine ---- */
+/* ---- programs of the desktop ---- */
 
+/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+#define BUILT_IN "built in: "
 static const struct {
-	const char *name, *exe, *why;
+	char why[sizeof(BUILT_IN) + 15]; /* the name follows BUILT_IN */
+	char exe[28];
 } systems[] = {
 #define D(folder)
-#define S(name, exe) { name, exe, "built in: " name },
+#define S(name, exe) { BUILT_IN name, exe },
 #include "system.def"
 #undef S
 #undef D
@@ -348,7 +353,7 @@ static const char *const folders[] = {
 #undef D
 };
 
-static bool lies_so(const char *exe, const char *pattern)
+static bool is_system_file(const char *exe, const char *pattern)
 {
 	const char *file = strrchr(exe, '/');
 
@@ -358,30 +363,30 @@ static bool lies_so(const char *exe, const char *pattern)
 	return false;
 }
 
-/* Where it lies; a guard without rights cannot see that of other users' programs, and then has to go by
- * how it was called. */
-static bool lies_where(const struct scene_process *p, const char *pattern)
+/* Without privileges the path of another user's program is hidden; then its command line
+ * decides. */
+static bool exe_is_system(const struct scene_process *p, const char *pattern)
 {
 	char called[sizeof(p->command)];
 
 	if (p->exe[0])
-		return lies_so(p->exe, pattern);
+		return is_system_file(p->exe, pattern);
 	snprintf(called, sizeof(called), "%.*s", (int)strcspn(p->command, " "), p->command);
 	if (called[0] == '/')
-		return lies_so(called, pattern);
+		return is_system_file(called, pattern);
 	return !called[0] || glob(pattern, called);
 }
 
-static const char *system_of(const struct scene_process *p)
+static const char *system_program(const struct scene_process *p)
 {
 	for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
-		if (classify_name_fits(systems[i].name, p->name) &&
-		    lies_where(p, systems[i].exe))
+		if (classify_name_fits(systems[i].why + strlen(BUILT_IN), p->name) &&
+		    exe_is_system(p, systems[i].exe))
 			return systems[i].why;
 	return NULL;
 }
 
-/* ---- who cannot be seen ---- */
+/* ---- hidden programs ---- */
 
 static bool has_root(const struct scene *s, unsigned worker)
 {
@@ -391,10 +396,10 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* May it be of a worker that is not found?  Of a process whose program we may not see nobody can say that it is not one
- * that is known by its program, or by a port of its user. */
-static bool may_be_a_worker(const struct classifier *c, const struct scene *s,
-			    const struct scene_process *p)
+/* May it belong to a worker that was not found?  A process whose program is hidden may be one
+ * that is configured by its program, or by a port of its user. */
+static bool may_be_worker(const struct classifier *c, const struct scene *s,
+			  const struct scene_process *p)
 {
 	if (p->veiled)
 		return true;
@@ -404,7 +409,7 @@ static bool may_be_a_worker(const struct classifier *c, const struct scene *s,
 		if (!m.exe || has_root(s, i))
 			continue;
 		m.exe = NULL;
-		if (who_fits(c, WORKER_PATTERNS + i, &m, p))
+		if (process_fits(c, WORKER_PATTERNS + i, &m, p))
 			return true;
 	}
 	return false;
@@ -412,48 +417,49 @@ static bool may_be_a_worker(const struct classifier *c, const struct scene *s,
 
 /* ---- verdicts ---- */
 
-static struct verdict made(enum guard_class class, enum guard_action action, const char *why)
+static struct verdict make_verdict(enum guard_class class, enum guard_action action,
+				   const char *why)
 {
 	return (struct verdict){ class, action, -1, -1, -1, why, false };
 }
 
-static struct verdict of_worker(const struct policy *p, int worker, int also)
+static struct verdict worker_verdict(const struct policy *p, int worker, int also)
 {
 	const struct policy_worker *w = &p->worker[worker];
-	struct verdict v = made(CLASS_WORKER, GUARD_WATCH, w->text ? w->text : w->name);
+	struct verdict v = make_verdict(CLASS_WORKER, GUARD_WATCH, w->text ? w->text : w->name);
 
 	v.worker = worker;
 	v.also = also;
 	return v;
 }
 
-static struct verdict of_maybe_worker(void)
+static struct verdict maybe_worker_verdict(void)
 {
-	struct verdict v = made(CLASS_UNKNOWN, GUARD_WATCH,
-				"it may be a worker's: its program cannot be seen");
+	struct verdict v = make_verdict(CLASS_UNKNOWN, GUARD_WATCH,
+					"it may be a worker: its program is hidden");
 
 	v.maybe_worker = true;
 	return v;
 }
 
-static struct verdict of_rule(const struct policy_rule *r, unsigned i)
+static struct verdict rule_verdict(const struct policy_rule *r, unsigned i)
 {
 	const bool contends = r->action == GUARD_CONTEND || r->action == GUARD_CONTEND_NOW;
-	struct verdict v = made(contends ? CLASS_CONTENDER : CLASS_IGNORED, r->action,
-				r->text ? r->text : "a rule");
+	struct verdict v = make_verdict(contends ? CLASS_CONTENDER : CLASS_IGNORED, r->action,
+					r->text ? r->text : "a rule");
 
 	v.rule = (int)i;
 	return v;
 }
 
-/* First match wins. */
-static int rule_of(const struct classifier *c, const struct scene *s,
-		   const struct scene_process *p)
+/* The first rule that fits, or -1. */
+static int first_rule(const struct classifier *c, const struct scene *s,
+		      const struct scene_process *p)
 {
 	for (unsigned i = 0; i < c->policy->rules; i++) {
 		const struct policy_match *m = &c->policy->rule[i].match;
 
-		if (says_anything(m) && who_fits(c, RULE_PATTERNS + i, m, p) &&
+		if (is_not_empty(m) && process_fits(c, RULE_PATTERNS + i, m, p) &&
 		    use_fits(m, s, p))
 			return (int)i;
 	}
@@ -468,23 +474,23 @@ static struct verdict verdict_of(const struct classifier *c, const struct scene 
 	int i, also;
 
 	if (p->self)
-		return made(CLASS_SELF, GUARD_IGNORE, "of gpuward itself");
-	if ((i = nearest(c, s, p, &also)) >= 0)
-		return of_worker(policy, i, also);
+		return make_verdict(CLASS_SELF, GUARD_IGNORE, "gpuward itself");
+	if ((i = nearest_worker(c, s, p, &also)) >= 0)
+		return worker_verdict(policy, i, also);
 	if (p->orphan)
-		return made(CLASS_ORPHAN, GUARD_WATCH, "the kernel does not know it");
-	if ((i = rule_of(c, s, p)) >= 0)
-		return of_rule(&policy->rule[i], (unsigned)i);
-	if (may_be_a_worker(c, s, p))
-		return of_maybe_worker();
+		return make_verdict(CLASS_ORPHAN, GUARD_WATCH, "it is not in /proc");
+	if ((i = first_rule(c, s, p)) >= 0)
+		return rule_verdict(&policy->rule[i], (unsigned)i);
+	if (may_be_worker(c, s, p))
+		return maybe_worker_verdict();
 	if (policy->any)
-		return made(CLASS_CONTENDER, GUARD_CONTEND, "demand = \"any\"");
-	if ((system = system_of(p)))
-		return made(CLASS_SYSTEM, GUARD_IGNORE, system);
+		return make_verdict(CLASS_CONTENDER, GUARD_CONTEND, "demand = \"any\"");
+	if ((system = system_program(p)))
+		return make_verdict(CLASS_SYSTEM, GUARD_IGNORE, system);
 	if (policy->unknown_contends)
-		return made(CLASS_CONTENDER, GUARD_CONTEND,
-			    "no rule knows it (unknown = contend)");
-	return made(CLASS_UNKNOWN, GUARD_WATCH, "no rule knows it");
+		return make_verdict(CLASS_CONTENDER, GUARD_CONTEND,
+				    "no rule matches it (unknown = contend)");
+	return make_verdict(CLASS_UNKNOWN, GUARD_WATCH, "no rule matches it");
 }
 
 void classifier_run(const struct classifier *c, const struct scene *s, struct verdict *ret)
@@ -506,8 +512,32 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 		       const struct verdict *v, char *out, size_t size)
 {
 	snprintf(out, size,
-		 "process %lld (%.15s) is of worker %.40s and of worker %.40s: narrow the "
-		 "match of one of them",
+		 "process %lld (%.15s) matches worker %.40s and worker %.40s: narrow the match "
+		 "of one of them",
 		 (long long)one->pid, one->name, p->worker[v->worker].name,
 		 p->worker[v->also].name);
+}
+
+/* ---- NVIDIA's multi-process service ---- */
+
+/* nvidia-cuda-mps-server and -control, as the kernel cuts their names. */
+#define MPS_NAME "nvidia-cuda-mps"
+
+bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v)
+{
+	uint64_t served = 0, used = 0; /* sets of GPUs */
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		const struct scene_process *p = &s->process[i];
+		bool worker = v[i].class == CLASS_WORKER;
+		bool service = strncmp(p->name, MPS_NAME, strlen(MPS_NAME)) == 0;
+
+		if (worker && p->type & GW_PROCESS_MPS)
+			return true;
+		if (p->gpu >= SCENE_GPUS)
+			continue;
+		used |= (uint64_t)worker << p->gpu;
+		served |= (uint64_t)service << p->gpu;
+	}
+	return (used & served) != 0;
 }

@@ -1,8 +1,9 @@
-/* classify: who is who among the processes of a scene (GUARD-MACHINE.md, Who is who).  Pure.
+/* classify: the class of each process of a scene: own, worker, contender, ...
+ * (GUARD-MACHINE.md, Who is who).  Pure.
  *
- * In this order: we ourselves, a worker's, an orphan, what a rule of the user's says, a program of the
- * machine (system.def), and then the profile.  With policy.any all that is left after the rules contends,
- * the desktop too. */
+ * The first that holds decides: this program, a worker, an orphan, a rule of the user, a
+ * program of the desktop (system.def), the profile.  With policy.any every process that no rule
+ * matches is a contender, the desktop included. */
 #ifndef GW_GUARD_CLASSIFY_H
 #define GW_GUARD_CLASSIFY_H
 
@@ -12,10 +13,10 @@ enum guard_class {
 	CLASS_SELF,
 	CLASS_WORKER,
 	CLASS_SYSTEM,
-	CLASS_IGNORED, /* a rule says ignore, or watch (then its action is that) */
+	CLASS_IGNORED, /* by a rule with the action ignore or watch */
 	CLASS_CONTENDER,
 	CLASS_ORPHAN,
-	CLASS_UNKNOWN, /* no rule, and the profile does not make it a contender */
+	CLASS_UNKNOWN, /* no rule matches it, and the profile does not make it a contender */
 	GUARD_CLASSES
 };
 const char *guard_class_name(unsigned c);
@@ -23,47 +24,53 @@ const char *guard_class_name(unsigned c);
 struct verdict {
 	enum guard_class class;
 	enum guard_action
-		action; /* of a CONTENDER: contend or contend-now; of others: watch or ignore */
-	int worker;     /* of a WORKER: which; else -1 */
-	int also;       /* another worker that it is as much; -1: none */
-	int rule;       /* of the policy; -1: built in or the profile's */
-	const char *why; /* a few words: "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	bool maybe_worker; /* of an UNKNOWN: it cannot be seen that it is not a worker's */
+		action;    /* CONTENDER: contend or contend-now; others: watch or ignore */
+	int worker;        /* WORKER: its position in the policy; else -1 */
+	int also;          /* another worker that it belongs to just as well; -1: none */
+	int rule;          /* position in the policy; -1: built in, or by the profile */
+	const char *why;   /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
+	bool maybe_worker; /* UNKNOWN: too little is visible to say that it is no worker */
 };
 
-/* A policy whose regular expressions are compiled: whoever classifies ten times a second keeps one.
- * Borrows the policy.  0 or -GW_E_NOMEM; an expression that does not compile matches nobody (whoever reads
- * the configuration has refused it). */
+/* A policy with its regular expressions compiled, for many scenes.  Borrows the policy.  An
+ * expression that does not compile matches nothing (the reader of the configuration refuses
+ * it).  0 or -GW_E_NOMEM. */
 struct classifier;
 int classifier_new(const struct policy *p, struct classifier **ret);
 void classifier_free(struct classifier *c);
 
-/* One verdict a process, in order. */
+/* One verdict per process, in their order. */
 void classifier_run(const struct classifier *c, const struct scene *s, struct verdict *ret);
 
-/* The same for once. */
+/* The same for a single scene. */
 void classify(const struct policy *p, const struct scene *s, struct verdict *ret);
 
-/* Whose process it is: position of the worker, or -1.  Below the nearest of several roots; of several
- * workers equally near the first of the policy. */
+/* The worker that p belongs to, by the nearest of its roots, or -1.  Of several workers at the
+ * same distance it is the first of the policy. */
 int classifier_worker(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p);
 
-/* Does what the worker is known by, but for pidfile and port, hold for p?  Bytes, utilisation, type and
- * GPU are asked only where on_gpu. */
+/* Does the worker's match, apart from pidfile and port, hold for p?  Bytes, utilisation, type
+ * and GPU are compared only if on_gpu. */
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
-/* One field each, as a match has it: * and ? stand for others; the kernel's 15 bytes of a longer name. */
+/* One field of a match, with the wildcards * and ?.  The kernel keeps 15 bytes of a longer
+ * name. */
 bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
-/* Is the control group at path of this unit, or below it?  "ollama" means "ollama.service".  The unit is the
- * system's, or with user one of a user's manager; what a unit names below itself is neither. */
+/* Is path the control group of this unit, or below it?  "ollama" means "ollama.service".  The
+ * unit belongs to the system or, with user, to the service manager of a user.  Groups that a
+ * unit creates below itself are not units. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
-/* Of a process that is of two workers (verdict.also): a sentence, at most 200 bytes. */
+/* A sentence of at most 200 bytes for a process that belongs to two workers (verdict.also). */
 void classify_conflict(const struct policy *p, const struct scene_process *one,
 		       const struct verdict *v, char *out, size_t size);
+
+/* Does a worker share its GPU through NVIDIA's multi-process service?  Such a process cannot be
+ * checkpointed: its memory belongs to the server.  v has one verdict per process of s. */
+bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v);
 
 #endif

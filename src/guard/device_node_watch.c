@@ -1,7 +1,6 @@
-/* Only folders and nodes are watched: all of /dev would wake us for every terminal. */
+/* The nodes and the creation of files are watched, but not every open in /dev: each terminal
+ * would wake us. */
 #include "device_node_watch.h"
-
-#include "dir_iter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where nodes are, and what they are called. */
+/* Where the nodes are, and how their names begin. */
 static const struct {
 	const char *folder, *prefix;
 } places[] = {
@@ -19,13 +18,14 @@ static const struct {
 	{ "dev/dri", "renderD" },
 };
 
-/* A node can be watched by whoever may read it, which may be given only after it was made (IN_ATTRIB). */
+/* To watch a node needs the right to read it, which may be granted after its creation
+ * (IN_ATTRIB). */
 #define NODE_EVENTS   (IN_OPEN | IN_CLOSE)
 #define FOLDER_EVENTS (IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_ATTRIB | IN_ONLYDIR)
 #define PLACES        (sizeof(places) / sizeof(places[0]))
 
-/* inotify wants a path; below another root it goes through our descriptor of it. */
-static void add(struct device_node_watch *w, const char *path, uint32_t events)
+/* inotify needs a path; below another root it leads through our descriptor of that root. */
+static void add_watch(struct device_node_watch *w, const char *path, uint32_t events)
 {
 	char full[600];
 
@@ -42,7 +42,7 @@ struct place {
 	unsigned i;
 };
 
-static bool try_node(void *arg, const char *name)
+static bool add_node(void *arg, const char *name)
 {
 	struct place *at = arg;
 	char path[512];
@@ -52,20 +52,20 @@ static bool try_node(void *arg, const char *name)
 		return true;
 	root_path(path, sizeof(path), "%s/%s", places[at->i].folder, name);
 	if (fstatat(at->w->root->fd, path, &st, 0) == 0 && !S_ISDIR(st.st_mode))
-		add(at->w, path, NODE_EVENTS);
+		add_watch(at->w, path, NODE_EVENTS);
 	return at->w->nodes < WATCH_NODES;
 }
 
-/* A node that is watched already is the same watch again; of one that was removed the kernel has
- * dropped it. */
-static void nodes_all(struct device_node_watch *w)
+/* Adding a node that is already watched changes nothing; the kernel drops the watch of a node
+ * that is removed. */
+static void add_all_nodes(struct device_node_watch *w)
 {
 	w->nodes = 0;
 	for (unsigned i = 0; i < PLACES; i++) {
 		struct place at = { w, i };
 
-		add(w, places[i].folder, FOLDER_EVENTS);
-		(void)walk(w->root, places[i].folder, try_node, &at);
+		add_watch(w, places[i].folder, FOLDER_EVENTS);
+		(void)root_each_name(w->root, places[i].folder, add_node, &at);
 	}
 }
 
@@ -74,7 +74,7 @@ void device_node_watch_init(struct device_node_watch *w, const struct root *root
 	*w = (struct device_node_watch){ .root = root,
 					 .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC) };
 	if (w->fd >= 0)
-		nodes_all(w);
+		add_all_nodes(w);
 }
 
 void device_node_watch_done(struct device_node_watch *w)
@@ -84,8 +84,7 @@ void device_node_watch_done(struct device_node_watch *w)
 	w->fd = -1;
 }
 
-/* Of the things that come and go in /dev, those that are ours. */
-static bool concerns_us(const char *name)
+static bool is_gpu_node(const char *name)
 {
 	if (strcmp(name, "dri") == 0)
 		return true;
@@ -95,7 +94,7 @@ static bool concerns_us(const char *name)
 	return false;
 }
 
-static bool drain(struct device_node_watch *w)
+static bool read_events(struct device_node_watch *w)
 {
 	_Alignas(struct inotify_event) char buf[8192];
 	bool triggered = false, changed = false;
@@ -108,21 +107,21 @@ static bool drain(struct device_node_watch *w)
 			at += (ssize_t)(sizeof(*e) + e->len);
 			w->events++;
 			triggered |= (e->mask & NODE_EVENTS) != 0;
-			/* What did not fit into the queue may have been anything. */
+			/* Events that did not fit into the queue are unknown. */
 			changed |=
-				(e->mask & IN_Q_OVERFLOW) || (e->len && concerns_us(e->name));
+				(e->mask & IN_Q_OVERFLOW) || (e->len && is_gpu_node(e->name));
 		}
 	}
 	if (changed)
-		nodes_all(w);
+		add_all_nodes(w);
 	return triggered || changed;
 }
 
-bool device_node_watch_ask(struct device_node_watch *w, uint64_t now_ns)
+bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns)
 {
 	const uint64_t since_ns = now_ns - w->last_ns;
 
-	w->pending |= drain(w);
+	w->pending |= read_events(w);
 	if (!w->pending || (w->last_ns && since_ns < w->spacing_ns))
 		return false;
 	if (!w->last_ns || since_ns >= WATCH_CALM_NS)

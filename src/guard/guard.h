@@ -5,12 +5,14 @@
  * facts: its reason mask, the bytes it holds, the order under way, and deadlines.  Nothing here reads
  * a clock, a file or a process.  The same feed gives the same decisions byte for byte.
  *
- * Here are its words and what goes in and out; guard_feed.h is for who tells it something and fetches what
- * follows, guard_read.h for who only looks. */
+ * Here are its words and what goes in and out; guard_input.h is for who tells it something and fetches what
+ * follows, guard_query.h for who only looks. */
 #ifndef GW_GUARD_GUARD_H
 #define GW_GUARD_GUARD_H
 
 #include "classify.h"
+
+#include "base/proc_id.h"
 
 struct guard;
 
@@ -95,16 +97,10 @@ struct guard_record {
 	uint64_t hold_until_wall_ns; /* 0: no end */
 	uint64_t wall_ns;
 	/* Of a checkpoint: who was put away. */
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} put_away[GUARD_TARGETS];
+	struct proc_id put_away[GUARD_TARGETS];
 	unsigned put_away_count;
 	/* Of one that is out: who it was, by which it is known that it lives, whoever is found. */
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} root[GUARD_ROOTS];
+	struct proc_id root[GUARD_ROOTS];
 	unsigned roots;
 };
 
@@ -178,16 +174,16 @@ struct guard_decision {
 	uint64_t freed_bytes; /* of RESULT_FREED */
 	uint64_t freed_ns; /* likewise: since the first order to leave; 0: nothing was done */
 	uint32_t blocked;  /* set of guard_block that keep it from coming back */
-	bool astray; /* of ABSENT: whom we moved out lives, and is not found to be brought back */
+	bool unreachable;  /* it was moved out and lives, but is not found to be resumed */
 };
 
-enum guard_ask {
-	ASK_EVICT,
-	ASK_RESUME,
-	ASK_HOLD_EVICTED,
-	ASK_HOLD_ACTIVE,
-	ASK_RELEASE,
-	ASK_RESUME_NOW
+enum guard_request {
+	REQUEST_EVICT,
+	REQUEST_RESUME,
+	REQUEST_HOLD_EVICTED,
+	REQUEST_HOLD_ACTIVE,
+	REQUEST_RELEASE,
+	REQUEST_RESUME_NOW
 };
 
 /* How warm a GPU is, as health finds it (health_status): a set of these. */
@@ -196,8 +192,8 @@ enum guard_heat {
 	HEAT_WARM = 2,     /* who is out does not come back yet */
 };
 
-struct guard_room {  /* a reservation */
-	uint64_t id; /* 0: this place is free */
+struct guard_reservation { /* a reservation */
+	uint64_t id;       /* 0: this place is free */
 	char gpu[96];
 	uint64_t bytes, left_bytes; /* left: what its owner has not taken yet */
 	uint64_t most_bytes;        /* what can be free for it at best */

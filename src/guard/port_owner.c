@@ -1,14 +1,12 @@
 #include "port_owner.h"
 
-#include "dir_iter.h"
-
-#include "base/lines.h"
+#include "base/root.h"
 
 #include <gpuward.h>
 
 #include <stdio.h>
 
-#define LISTENS 0x0A
+#define TCP_LISTEN_STATE 0x0A
 
 static int read_table(const struct root *root, const char *path, unsigned port,
 		      struct port_owners *ret)
@@ -25,7 +23,7 @@ static int read_table(const struct root *root, const char *path, unsigned port,
 
 		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &at,
 			   &state, &uid, &n) != 4 ||
-		    at != port || state != LISTENS || n == 0)
+		    at != port || state != TCP_LISTEN_STATE || n == 0)
 			continue;
 		ret->inode[ret->count++] = n;
 		ret->uid = uid;
@@ -63,18 +61,18 @@ bool port_owner_known(const struct root *root, const struct port_owners *at, con
 	return root_readlink(root, file, link, sizeof(link)) > 0 && is_one_of(at, link);
 }
 
-struct files { /* of a process, one after the other */
+struct file_search { /* of one process */
 	const struct root *root;
 	const struct port_owners *at;
 	int64_t pid;
-	char *file; /* the last that was looked at */
+	char *file; /* the last that was read */
 	unsigned count;
 	bool found;
 };
 
-static bool try_file(void *arg, const char *name)
+static bool check_file(void *arg, const char *name)
 {
-	struct files *f = arg;
+	struct file_search *f = arg;
 
 	root_path(f->file, PORT_OWNER_FILE, "proc/%lld/fd/%.16s", (long long)f->pid, name);
 	f->found = port_owner_known(f->root, f->at, f->file);
@@ -84,16 +82,16 @@ static bool try_file(void *arg, const char *name)
 int port_owner_file(const struct root *root, const struct port_owners *at, int64_t pid,
 		    char ret_file[static PORT_OWNER_FILE])
 {
-	struct files f = { .root = root, .at = at, .pid = pid, .file = ret_file };
+	struct file_search f = { .root = root, .at = at, .pid = pid, .file = ret_file };
 	char path[64];
 	int err;
 
 	root_path(path, sizeof(path), "proc/%lld/fd", (long long)pid);
-	err = walk(root, path, try_file, &f);
+	err = root_each_name(root, path, check_file, &f);
 	return err ? err : f.found;
 }
 
-bool listens(const struct root *root, unsigned port, int64_t pid)
+bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 {
 	struct port_owners at = { 0 };
 	char file[PORT_OWNER_FILE];

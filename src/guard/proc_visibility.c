@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-const char sight_remedy[] =
+const char proc_visibility_remedy[] =
 	"use match.unit, match.cgroup, match.command or match.name, or give "
 	"the service CAP_SYS_PTRACE (for ports CAP_DAC_READ_SEARCH too)";
 
@@ -26,37 +26,37 @@ unsigned proc_visibility_now(void)
 		       : PROC_VISIBILITY_PROGRAMS;
 }
 
-/* All of a unit is its worker's, whoever listens. */
-const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned sight)
+/* With a unit or a pidfile the port is not needed to find the worker. */
+const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned visible)
 {
 	const struct policy_match *m = &p->worker[worker].match;
 
-	if (m->port && !m->unit && !m->pidfile && !(sight & PROC_VISIBILITY_PORTS))
+	if (m->port && !m->unit && !m->pidfile && !(visible & PROC_VISIBILITY_PORTS))
 		return "port";
-	return m->exe && !(sight & PROC_VISIBILITY_PROGRAMS) ? "program" : NULL;
+	return m->exe && !(visible & PROC_VISIBILITY_PROGRAMS) ? "program" : NULL;
 }
 
-bool proc_visibility_missing(const struct policy *p, unsigned sight,
+bool proc_visibility_missing(const struct policy *p, unsigned visible,
 			     char out[static PROC_VISIBILITY_TEXT])
 {
 	unsigned n = 0;
 	struct buf b;
 
 	buf_init_fixed(&b, out, PROC_VISIBILITY_TEXT);
-	buf_adds(&b, "without the right to see it, processes of other users are not found by ");
+	buf_adds(&b, "this service may not see enough of other users' processes to find ");
 	for (unsigned i = 0; i < p->workers; i++) {
-		const char *by = proc_visibility_lacks(p, i, sight);
+		const char *by = proc_visibility_lacks(p, i, visible);
 
 		if (by && n++ < 4)
-			buf_addf(&b, "%sworker %.40s (its %s)", n > 1 ? ", " : "",
+			buf_addf(&b, "%sworker %.40s (by %s)", n > 1 ? ", " : "",
 				 p->worker[i].name, by);
 	}
 	for (unsigned i = 0; i < p->rules; i++)
-		if (p->rule[i].match.exe && !(sight & PROC_VISIBILITY_PROGRAMS) && n++ < 4)
+		if (p->rule[i].match.exe && !(visible & PROC_VISIBILITY_PROGRAMS) && n++ < 4)
 			buf_addf(&b, "%s%.60s (match.exe)", n > 1 ? ", " : "",
 				 p->rule[i].text ? p->rule[i].text : "a rule");
 	if (n > 4)
 		buf_addf(&b, " and %u more", n - 4);
-	buf_addf(&b, ": %s", sight_remedy);
+	buf_addf(&b, ": %s", proc_visibility_remedy);
 	return n > 0;
 }

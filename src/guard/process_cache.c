@@ -1,4 +1,3 @@
-/* A table of fixed size, chained by number: nothing is allocated after process_cache_new(). */
 #include "process_cache.h"
 
 #include "base/utf8.h"
@@ -7,47 +6,88 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#define CHAINS 1024 /* a power of two */
+/* ---- pidfd_set ---- */
 
-struct who_table {
-	const struct root *root;
-	struct pidfd_set *alive;
-	uint64_t now_ns, before_ns; /* of this look and of the one before */
-	int chain[CHAINS];
-	bool news;
-	int unused; /* the first of those given back, chained like the others; -1: none */
-	int fresh;  /* those from here on were never used, nor touched */
-	struct process_cache who[SCENE_PROCESSES];
-};
-
-int process_cache_new(const struct root *root, struct pidfd_set *alive, struct who_table **ret)
+void pidfd_set_init(struct pidfd_set *a, const struct root *root)
 {
-	struct who_table *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return -GW_E_NOMEM;
-	t->root = root;
-	t->alive = alive;
-	for (int i = 0; i < CHAINS; i++)
-		t->chain[i] = -1;
-	t->unused = -1;
-	*ret = t;
-	return 0;
+	a->root = root;
+	a->count = a->at = 0;
 }
 
-void process_cache_free(struct who_table *t)
+static void pidfd_set_remove(struct pidfd_set *a, unsigned i)
 {
-	free(t);
+	close(a->fd[i].fd);
+	a->count--;
+	a->fd[i] = a->fd[a->count];
+	a->of[i] = a->of[a->count];
 }
+
+void pidfd_set_done(struct pidfd_set *a)
+{
+	while (a->count)
+		pidfd_set_remove(a, a->count - 1);
+}
+
+void pidfd_set_poll(struct pidfd_set *a)
+{
+	bool polled = a->count && poll(a->fd, a->count, 0) >= 0;
+
+	for (unsigned i = a->count; i-- > 0;) {
+		bool ended = !polled || a->fd[i].revents;
+
+		if (ended || !a->of[i].wanted)
+			pidfd_set_remove(a, i);
+		else
+			a->of[i].wanted = false;
+	}
+	a->at = 0;
+}
+
+bool pidfd_set_has(struct pidfd_set *a, struct proc_id id)
+{
+	for (unsigned n = 0; n < a->count; n++, a->at++) {
+		if (a->at >= a->count)
+			a->at = 0;
+		if (!proc_id_equal(a->of[a->at].id, id))
+			continue;
+		a->of[a->at++].wanted = true;
+		return true;
+	}
+	return false;
+}
+
+void pidfd_set_add(struct pidfd_set *a, struct proc_id id)
+{
+	uint64_t start;
+	int fd;
+
+	if (!a->root->real || a->count == PIDFD_SET_MAX || pidfd_set_has(a, id))
+		return;
+	fd = (int)syscall(SYS_pidfd_open, (pid_t)id.pid, 0);
+	if (fd < 0)
+		return;
+	/* The pid may have been reused before it was opened. */
+	if (proc_start_ticks(a->root, id.pid, &start) != 0 || start != id.start_ticks) {
+		close(fd);
+		return;
+	}
+	a->fd[a->count] = (struct pollfd){ fd, POLLIN, 0 };
+	a->of[a->count].id = id;
+	a->of[a->count++].wanted = true;
+}
+
+/* ---- one process ---- */
 
 int process_cache_read(const struct root *root, int64_t pid, struct scene_process *ret)
 {
 	struct proc p;
 
-	if (proc_read(root, pid, &p) != 0 || (p.ended && !p.torn))
+	if (proc_read(root, pid, &p) != 0 || (p.ended && !p.incomplete))
 		return -GW_E_NOENT;
-	if (p.torn)
+	if (p.incomplete)
 		return -GW_E_IO;
 	memset(ret, 0, sizeof(*ret));
 	ret->pid = p.pid;
@@ -64,21 +104,21 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
 }
 
 /* FNV-1a */
-#define PRINT_START UINT64_C(14695981039346656037)
-#define PRINT_TIMES UINT64_C(1099511628211)
+#define HASH_START UINT64_C(14695981039346656037)
+#define HASH_PRIME UINT64_C(1099511628211)
 
-static uint64_t mix(uint64_t print, const char *text, long n)
+static uint64_t hash_text(uint64_t hash, const char *text, long n)
 {
 	for (long i = 0; i < n; i++)
-		print = (print ^ (unsigned char)text[i]) * PRINT_TIMES;
-	return (print ^ 0x100) * PRINT_TIMES; /* where one text ends and the next begins */
+		hash = (hash ^ (unsigned char)text[i]) * HASH_PRIME;
+	return (hash ^ 0x100) * HASH_PRIME; /* separates one text from the next */
 }
 
-/* One that ends has lost its arguments while it still gives its memory back: seconds, where that is much. */
+/* A process that ends loses its arguments seconds before it has released a large memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
-	uint64_t print = PRINT_START;
+	uint64_t hash = HASH_START;
 	char path[64], text[4096];
 	long n = 0, linked;
 
@@ -87,206 +127,243 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 		n = root_read(root, path, text, sizeof(text));
 		if (n == -GW_E_NOENT || n == -GW_E_IO)
 			return (int)n;
-		print = mix(print, text, n);
+		hash = hash_text(hash, text, n);
 	}
 	root_path(path, sizeof(path), "proc/%lld/exe", (long long)pid);
 	linked = root_readlink(root, path, text, sizeof(text));
 	if (n == 0 && linked < 0)
 		return -GW_E_IO;
-	*ret = mix(print, text, linked);
+	*ret = hash_text(hash, text, linked);
 	return 0;
 }
 
-/* ---- the table ---- */
+/* ---- the hash table ---- */
 
-static int *chain_of(struct who_table *t, int64_t listed)
+#define CHAINS 1024 /* a power of two */
+
+struct process_cache {
+	const struct root *root;
+	struct pidfd_set *pidfds;
+	uint64_t now_ns, before_ns; /* of this scene and of the one before */
+	bool appeared;
+	int chain[CHAINS];
+	int unused; /* first free entry, chained like the others; -1: none */
+	int fresh;  /* entries from here on were never used */
+	struct cached_process entry[SCENE_PROCESSES];
+};
+
+int process_cache_new(const struct root *root, struct pidfd_set *pidfds,
+		      struct process_cache **ret)
 {
-	return &t->chain[(uint64_t)listed & (CHAINS - 1)];
+	struct process_cache *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -GW_E_NOMEM;
+	c->root = root;
+	c->pidfds = pidfds;
+	for (int i = 0; i < CHAINS; i++)
+		c->chain[i] = -1;
+	c->unused = -1;
+	*ret = c;
+	return 0;
 }
 
-static struct process_cache *add(struct who_table *t, int64_t listed)
+void process_cache_free(struct process_cache *c)
 {
-	int *head = chain_of(t, listed), i = t->unused;
-	struct process_cache *w;
+	free(c);
+}
+
+static int *chain_of(struct process_cache *c, int64_t listed_pid)
+{
+	return &c->chain[(uint64_t)listed_pid & (CHAINS - 1)];
+}
+
+static struct cached_process *add_entry(struct process_cache *c, int64_t listed_pid)
+{
+	int *head = chain_of(c, listed_pid), i = c->unused;
+	struct cached_process *e;
 
 	if (i >= 0)
-		t->unused = t->who[i].next;
-	else if (t->fresh < SCENE_PROCESSES)
-		i = t->fresh++;
+		c->unused = c->entry[i].next;
+	else if (c->fresh < SCENE_PROCESSES)
+		i = c->fresh++;
 	else
 		return NULL;
-	w = &t->who[i];
-	memset(w, 0, sizeof(*w));
-	w->listed = listed;
-	w->worker = -1;
-	w->next = *head;
+	e = &c->entry[i];
+	memset(e, 0, sizeof(*e));
+	e->listed.pid = listed_pid;
+	e->worker = -1;
+	e->next = *head;
 	*head = i;
-	return w;
+	return e;
 }
 
-static struct process_cache *look_up(struct who_table *t, int64_t listed)
+static struct cached_process *find_entry(struct process_cache *c, int64_t listed_pid)
 {
-	for (int i = *chain_of(t, listed); i >= 0; i = t->who[i].next)
-		if (t->who[i].listed == listed)
-			return &t->who[i];
+	for (int i = *chain_of(c, listed_pid); i >= 0; i = c->entry[i].next)
+		if (c->entry[i].listed.pid == listed_pid)
+			return &c->entry[i];
 	return NULL;
 }
 
-/* Those that were last seen before then. */
-static void forget_chain(struct who_table *t, int *at, uint64_t before_ns)
+static void forget_chain(struct process_cache *c, int *at, uint64_t before_ns)
 {
 	while (*at >= 0) {
-		struct process_cache *w = &t->who[*at];
+		struct cached_process *e = &c->entry[*at];
 		int i = *at;
 
-		if (w->seen_ns >= before_ns) {
-			at = &w->next;
+		if (e->last_seen_ns >= before_ns) {
+			at = &e->next;
 			continue;
 		}
-		*at = w->next;
-		w->next = t->unused;
-		t->unused = i;
+		*at = e->next;
+		e->next = c->unused;
+		c->unused = i;
 	}
 }
 
-static void forget_before(struct who_table *t, uint64_t before_ns)
+static void forget_before(struct process_cache *c, uint64_t before_ns)
 {
 	for (unsigned i = 0; i < CHAINS; i++)
-		forget_chain(t, &t->chain[i], before_ns);
+		forget_chain(c, &c->chain[i], before_ns);
 }
 
-void process_cache_forget(struct who_table *t, uint64_t now_ns)
+void process_cache_forget(struct process_cache *c, uint64_t now_ns)
 {
 	if (now_ns > PROCESS_CACHE_FORGET_NS)
-		forget_before(t, now_ns - PROCESS_CACHE_FORGET_NS);
+		forget_before(c, now_ns - PROCESS_CACHE_FORGET_NS);
 }
 
-bool process_cache_changes(struct who_table *t)
+bool process_cache_appeared(struct process_cache *c)
 {
-	bool news = t->news;
+	bool appeared = c->appeared;
 
-	t->news = false;
-	return news;
+	c->appeared = false;
+	return appeared;
 }
 
-void process_cache_rename_workers(struct who_table *t, const int *now)
+void process_cache_renumber_workers(struct process_cache *c, const int *now)
 {
-	for (unsigned c = 0; c < CHAINS; c++)
-		for (int i = t->chain[c]; i >= 0; i = t->who[i].next)
-			if (t->who[i].worker >= 0)
-				t->who[i].worker = now[t->who[i].worker];
+	for (unsigned k = 0; k < CHAINS; k++)
+		for (int i = c->chain[k]; i >= 0; i = c->entry[i].next)
+			if (c->entry[i].worker >= 0)
+				c->entry[i].worker = now[c->entry[i].worker];
 }
 
-/* ---- asking /proc ---- */
+/* ---- reading /proc ---- */
 
-static void missing(struct process_cache *w, uint64_t now_ns)
+static void set_missing(struct cached_process *e, uint64_t now_ns)
 {
-	if (!w->missing_ns)
-		w->missing_ns = now_ns;
-	w->state = now_ns - w->missing_ns >= PROCESS_CACHE_ORPHAN_NS ? PROCESS_ORPHAN
+	if (!e->missing_ns)
+		e->missing_ns = now_ns;
+	e->state = now_ns - e->missing_ns >= PROCESS_CACHE_ORPHAN_NS ? PROCESS_ORPHAN
 								     : PROCESS_VANISHED;
-	w->read_ns = 0;
+	e->read_ns = 0;
 }
 
-/* Of whom nothing can be read now what was read last still holds; who was never read has no name yet. */
-static void stay(struct process_cache *w)
+/* It cannot be read now: what was read last stays valid; without that, it is a process without
+ * a name. */
+static void set_unreadable(struct cached_process *e)
 {
-	if (w->read_ns)
+	if (e->read_ns)
 		return;
-	memset(&w->is, 0, sizeof(w->is));
-	w->is.pid = w->listed;
-	w->is.uid = -1;
-	w->is.sm_ratio = NAN;
-	w->state = PROCESS_FOUND;
+	memset(&e->process, 0, sizeof(e->process));
+	e->process.pid = e->listed.pid;
+	e->process.uid = -1;
+	e->process.sm_ratio = NAN;
+	e->state = PROCESS_FOUND;
 }
 
-/* One that ends loses program and arguments before its memory on the GPU: until then it is who it was. */
-static void keep_program(const struct process_cache *w, uint64_t start,
+/* A process that ends loses program and arguments before its memory on the GPU: keep those it
+ * had. */
+static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {
-	if (!w->read_ns || start != w->listed_start || now->command[0] || now->exe[0])
+	if (!e->read_ns || start_ticks != e->listed.start_ticks || now->command[0] ||
+	    now->exe[0])
 		return;
-	memcpy(now->command, w->is.command, sizeof(now->command));
-	memcpy(now->exe, w->is.exe, sizeof(now->exe));
+	memcpy(now->command, e->process.command, sizeof(now->command));
+	memcpy(now->exe, e->process.exe, sizeof(now->exe));
 }
 
-static void read_anew(struct who_table *t, struct process_cache *w, uint64_t start,
-		      uint64_t now_ns)
+static void read_entry(struct process_cache *c, struct cached_process *e, uint64_t start_ticks)
 {
 	struct scene_process now;
-	int err = process_cache_read(t->root, w->listed, &now);
+	int err = process_cache_read(c->root, e->listed.pid, &now);
 
 	if (err == -GW_E_IO) {
-		stay(w);
+		set_unreadable(e);
 		return;
 	}
 	if (err) {
-		missing(w, now_ns);
+		set_missing(e, c->now_ns);
 		return;
 	}
-	keep_program(w, start, &now);
-	w->is = now;
-	if (start != w->listed_start) { /* somebody else has the number now */
-		w->worker = -1;
-		w->met_ns = now_ns;
-		t->news = true;
+	keep_program(e, start_ticks, &now);
+	e->process = now;
+	if (start_ticks != e->listed.start_ticks) { /* the pid was reused */
+		e->worker = -1;
+		e->first_seen_ns = c->now_ns;
+		c->appeared = true;
 	}
-	w->listed_start = start;
-	if (t->alive)
-		pidfd_set_keep(t->alive, w->listed, start);
-	w->missing_ns = 0;
-	w->read_ns = now_ns;
-	w->state = PROCESS_FOUND;
+	e->listed.start_ticks = start_ticks;
+	if (c->pidfds)
+		pidfd_set_add(c->pidfds, e->listed);
+	e->missing_ns = 0;
+	e->read_ns = c->now_ns;
+	e->state = PROCESS_FOUND;
 }
 
-/* Is it worth all its files?  One that was off the GPU for a while may be another program by now. */
-static bool is_old(const struct who_table *t, const struct process_cache *w, uint64_t seen_ns)
+/* Must it be read again?  A process that was off the GPU for a scene may be another program by
+ * now. */
+static bool is_stale(const struct process_cache *c, const struct cached_process *e,
+		     uint64_t last_seen_ns)
 {
-	const uint64_t age_ns = t->now_ns - w->read_ns;
-
-	if (!w->read_ns || seen_ns < t->before_ns)
+	if (!e->read_ns || last_seen_ns < c->before_ns)
 		return true;
-	return age_ns >= (t->now_ns - w->met_ns < PROCESS_CACHE_YOUNG_NS
-				  ? PROCESS_CACHE_REFRESH_NS
-				  : PROCESS_CACHE_SETTLED_NS);
+	return c->now_ns - e->read_ns >= (c->now_ns - e->first_seen_ns < PROCESS_CACHE_YOUNG_NS
+						  ? PROCESS_CACHE_REFRESH_YOUNG_NS
+						  : PROCESS_CACHE_REFRESH_OLD_NS);
 }
 
-static bool is_same(const struct who_table *t, const struct process_cache *w)
+static bool is_same_process(const struct process_cache *c, const struct cached_process *e)
 {
-	return (t->alive && pidfd_set_knows(t->alive, w->listed, w->listed_start)) ||
-	       proc_lives(t->root, w->listed, w->listed_start) > 0;
+	return (c->pidfds && pidfd_set_has(c->pidfds, e->listed)) ||
+	       proc_lives(c->root, e->listed.pid, e->listed.start_ticks) > 0;
 }
 
-static void ask(struct who_table *t, struct process_cache *w, uint64_t seen_ns)
+static void refresh_entry(struct process_cache *c, struct cached_process *e,
+			  uint64_t last_seen_ns)
 {
-	uint64_t start = w->listed_start;
-	const bool lives = w->read_ns && is_same(t, w);
+	uint64_t start_ticks = e->listed.start_ticks;
+	const bool same = e->read_ns && is_same_process(c, e);
 
-	if (!lives && proc_start_ticks(t->root, w->listed, &start) == -GW_E_NOENT)
-		missing(w, t->now_ns);
-	else if (!lives || is_old(t, w, seen_ns))
-		read_anew(t, w, start, t->now_ns);
+	if (!same && proc_start_ticks(c->root, e->listed.pid, &start_ticks) == -GW_E_NOENT)
+		set_missing(e, c->now_ns);
+	else if (!same || is_stale(c, e, last_seen_ns))
+		read_entry(c, e, start_ticks);
 }
 
-struct process_cache *process_cache_find(struct who_table *t, int64_t listed, uint64_t now_ns)
+struct cached_process *process_cache_find(struct process_cache *c, int64_t listed_pid,
+					  uint64_t now_ns)
 {
-	struct process_cache *w = look_up(t, listed);
-	uint64_t seen_ns;
+	struct cached_process *e = find_entry(c, listed_pid);
+	uint64_t last_seen_ns;
 
-	if (now_ns != t->now_ns) {
-		t->before_ns = t->now_ns;
-		t->now_ns = now_ns;
+	if (now_ns != c->now_ns) {
+		c->before_ns = c->now_ns;
+		c->now_ns = now_ns;
 	}
-	if (!w)
-		w = add(t, listed);
-	if (!w) { /* those of this look need the room more than those of the last ten seconds */
-		forget_before(t, now_ns);
-		w = add(t, listed);
+	if (!e)
+		e = add_entry(c, listed_pid);
+	if (!e) { /* the table is full: remove what this scene does not have */
+		forget_before(c, now_ns);
+		e = add_entry(c, listed_pid);
 	}
-	if (!w)
+	if (!e)
 		return NULL;
-	seen_ns = w->seen_ns;
-	w->seen_ns = now_ns;
-	ask(t, w, seen_ns);
-	return w;
+	last_seen_ns = e->last_seen_ns;
+	e->last_seen_ns = now_ns;
+	refresh_entry(c, e, last_seen_ns);
+	return e;
 }

@@ -1,64 +1,104 @@
-/* who: the processes behind the driver's numbers, remembered from one look to the next.
+/* process_cache: the processes behind the pids that a driver lists, kept from one scene to the
+ * next.
  *
- * Reading all of a process takes eight files of /proc; that it is still the same one takes one, or none
- * (pidfd_set.h).  A number that /proc does not know is at first taken for a process that has just gone (the
- * driver lists one for 0.12 to 0.17 s after its end), and only after a second for an orphan. */
+ * To read a process takes eight files of /proc; to check that it is still the same one takes
+ * one file, or none with a pidfd.  A listed pid that /proc does not have is at first taken for
+ * a process that has just ended (a driver lists one for 0.12 to 0.17 s after its end), and
+ * after a second for an orphan. */
 #ifndef GW_GUARD_PROCESS_CACHE_H
 #define GW_GUARD_PROCESS_CACHE_H
 
-#include "pidfd_set.h"
 #include "scene.h"
 
+#include "base/proc_id.h"
 #include "base/root.h"
 
-#define PROCESS_CACHE_ORPHAN_NS UINT64_C(1000000000)
-#define PROCESS_CACHE_REFRESH_NS \
-	UINT64_C(2000000000) /* a process may become another program ...    */
-#define PROCESS_CACHE_YOUNG_NS \
-	UINT64_C(10000000000) /* ... but not often after this, so that then  */
-#define PROCESS_CACHE_SETTLED_NS \
-	UINT64_C(10000000000) /* it is read again more rarely                */
-#define PROCESS_CACHE_FORGET_NS \
-	UINT64_C(10000000000) /* a list may fail for a while           */
+#include <poll.h>
 
-enum who_state { PROCESS_FOUND, PROCESS_VANISHED, PROCESS_ORPHAN };
+/* ---- pidfd_set: which known processes still live, with one system call for all ---- */
 
-struct process_cache {
-	int64_t listed; /* the driver's number: of the process or of one of its threads */
-	uint64_t listed_start; /* when that began */
-	enum who_state state;
-	struct scene_process is; /* what /proc says; nothing of any GPU */
-	uint64_t read_ns, seen_ns, missing_ns;
-	uint64_t met_ns; /* when it was first seen */
-	int worker; /* whose it was found to be, -1: nobody's; stays when its parents die */
-	int next;   /* in its chain, -1 ends */
+/* To read the start time of one process from /proc takes 10 to 20 us; for every process on a
+ * GPU ten times a second that would cost more than the rest of a scene.  While the pidfd of a
+ * process is not readable, its pid is not reused.  Where there is no pidfd (old kernels,
+ * threads, test trees, more than fit) the process is not in the set, and /proc is read. */
+#define PIDFD_SET_MAX 192 /* descriptors; a service may open 1024 at least */
+
+struct pidfd_set {
+	const struct root *root;
+	struct pollfd fd[PIDFD_SET_MAX];
+	struct {
+		struct proc_id id;
+		bool wanted; /* asked for since the last pidfd_set_poll() */
+	} of[PIDFD_SET_MAX];
+	unsigned count, at; /* at: where the next one asked for probably is */
 };
 
-struct who_table;
+/* Borrows root. */
+void pidfd_set_init(struct pidfd_set *a, const struct root *root);
+void pidfd_set_done(struct pidfd_set *a);
 
-/* Borrows both.  alive, which may be NULL, was asked before each look.  0 or -GW_E_NOMEM. */
-int process_cache_new(const struct root *root, struct pidfd_set *alive, struct who_table **ret);
-void process_cache_free(struct who_table *t);
+/* Removes the processes that have ended and those not asked for since the last call. */
+void pidfd_set_poll(struct pidfd_set *a);
 
-/* Who has this number now.  NULL: more than SCENE_PROCESSES at once.  Lives until process_cache_forget(). */
-struct process_cache *process_cache_find(struct who_table *t, int64_t listed, uint64_t now_ns);
+/* Did the process live at the last pidfd_set_poll()?  False also if it is not in the set. */
+bool pidfd_set_has(struct pidfd_set *a, struct proc_id id);
 
-/* Was somebody met for the first time since this was last asked? */
-bool process_cache_changes(struct who_table *t);
+/* Adds a process, if possible. */
+void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
-/* Lets go of those that were not asked for lately. */
-void process_cache_forget(struct who_table *t, uint64_t now_ns);
+/* ---- the cache ---- */
 
-/* The policy changed: now[i] is the worker that was i; -1: whose it was is nobody's. */
-void process_cache_rename_workers(struct who_table *t, const int *now);
+#define PROCESS_CACHE_ORPHAN_NS UINT64_C(1000000000)
+#define PROCESS_CACHE_FORGET_NS UINT64_C(10000000000) /* a driver's list may fail for a while */
+/* A young process may execute another program, so it is read again more often than an old
+ * one. */
+#define PROCESS_CACHE_YOUNG_NS         UINT64_C(10000000000)
+#define PROCESS_CACHE_REFRESH_YOUNG_NS UINT64_C(2000000000)
+#define PROCESS_CACHE_REFRESH_OLD_NS   UINT64_C(10000000000)
 
-/* All that /proc says of pid, as a process of a scene on no GPU.  0, -GW_E_NOENT: there is none, or it ended and
- * is not reaped yet; or -GW_E_IO: it could not be read, which says nothing of it. */
+enum process_state { PROCESS_FOUND, PROCESS_VANISHED, PROCESS_ORPHAN };
+
+struct cached_process {
+	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
+	enum process_state state;
+	struct scene_process process; /* what /proc says; its GPU members are not set */
+	uint64_t read_ns, missing_ns; /* last read; missing from /proc since; 0: never */
+	uint64_t first_seen_ns, last_seen_ns;
+	int worker; /* whose root it was below, even if its parents died; -1: none */
+	int next;   /* in its hash chain; -1: the end */
+};
+
+struct process_cache;
+
+/* Borrows both; pidfds may be NULL, else pidfd_set_poll() runs before each scene.  0 or
+ * -GW_E_NOMEM. */
+int process_cache_new(const struct root *root, struct pidfd_set *pidfds,
+		      struct process_cache **ret);
+void process_cache_free(struct process_cache *c);
+
+/* The process with this pid now.  NULL: more than SCENE_PROCESSES at once.  Valid until
+ * process_cache_forget(). */
+struct cached_process *process_cache_find(struct process_cache *c, int64_t listed_pid,
+					  uint64_t now_ns);
+
+/* Has a process appeared since the last call? */
+bool process_cache_appeared(struct process_cache *c);
+
+/* Removes processes that were not found for PROCESS_CACHE_FORGET_NS. */
+void process_cache_forget(struct process_cache *c, uint64_t now_ns);
+
+/* The policy changed: worker i is now number now[i]; -1: it is gone. */
+void process_cache_renumber_workers(struct process_cache *c, const int *now);
+
+/* ---- one process ---- */
+
+/* Reads pid from /proc as a process of a scene that is on no GPU.  0; -GW_E_NOENT: it has
+ * ended, reaped or not; -GW_E_IO: it cannot be read now, so nothing is known. */
 int process_cache_read(const struct root *root, int64_t pid, struct scene_process *ret);
 
-/* A number for the program that pid runs, by its name, path, arguments and group: another one after an exec,
- * and when it gives itself another name.  Three files and a link.  0, -GW_E_NOENT, or -GW_E_IO: nothing can be
- * said of it (it could not be read, or it is about to end). */
+/* A hash of name, path, arguments and control group of the program that pid runs; it changes
+ * with an exec and when the process renames itself.  Reads three files and a link.  0,
+ * -GW_E_NOENT, or -GW_E_IO: nothing is known (it cannot be read, or the process is ending). */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret);
 
 #endif

@@ -25,7 +25,7 @@ enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END
 #define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
 
 /* What the last line says again, so that a scene that lost lines is not taken for whole. */
-struct tally {
+struct line_counts {
 	unsigned gpus, processes, roots;
 };
 
@@ -62,8 +62,8 @@ static const struct {
 		F(U64, scene_root, start_ticks) } },
 	[LINE_FORMER] = { 'F', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, pid),
 		F(U64, scene_root, start_ticks) } },
-	[LINE_END] = { 'E', { F(UINT, tally, gpus), F(UINT, tally, processes),
-		F(UINT, tally, roots) } },
+	[LINE_END] = { 'E', { F(UINT, line_counts, gpus), F(UINT, line_counts, processes),
+		F(UINT, line_counts, roots) } },
 };
 static const char *const health[] = { "ok", "blind", "hung", "lost", "asleep" };
 /* clang-format on */
@@ -111,7 +111,7 @@ static void add_line(struct buf *out, enum line line, const void *of)
 
 void scene_write(struct buf *out, const struct scene *s)
 {
-	const struct tally t = { s->gpus, s->processes, s->roots };
+	const struct line_counts t = { s->gpus, s->processes, s->roots };
 
 	add_line(out, LINE_SCENE, s);
 	for (unsigned i = 0; i < s->gpus; i++)
@@ -387,7 +387,7 @@ static bool read_former(struct scene *s, const char *line)
 
 static bool read_end(struct scene *s, const char *line)
 {
-	struct tally t;
+	struct line_counts t;
 
 	s->reading = false;
 	s->whole = read_fields(line, LINE_END, &t) && t.gpus == s->gpus &&

@@ -1,61 +1,66 @@
-/* look: makes a scene out of a context, of /proc and /sys: what the guard decides on.
+/* scene_builder: builds the scenes that the guard decides on, from a context, /proc and /sys.
  *
- * Memory and who is there come from the driver at each look (lists merged, bytes once), what changes slowly
- * from a snapshot once a second, who that is from /proc.  Takes its memory at the start and works within it, however many processes
- * there are.  A GPU whose list could not be read has no processes in that scene and errors > 0: nothing
- * is known of it then, which is not the same as nobody. */
+ * Memory and processes come from the driver for each scene, slow values from a snapshot once a
+ * second, names from /proc.  All memory is allocated at the start and bounded, however many
+ * processes there are.  A GPU whose process list could not be read has no processes in that
+ * scene and errors > 0: that means unknown, not empty. */
 #ifndef GW_GUARD_SCENE_BUILDER_H
 #define GW_GUARD_SCENE_BUILDER_H
 
 #include "classify.h"
 
+#include "base/proc_id.h"
+
 struct gw_ctx;
 struct scene_builder;
 
-#define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
+#define SCENE_BUILDER_BLIND 10 /* with more errors in a row the GPU is SCENE_BLIND */
 
-#define SCENE_BUILDER_BLIND 10 /* more errors in a row than this: the GPU is blind */
-
-/* Borrows both; ctx should have a deadline, or a driver that hangs hangs the look.  0 or -GW_E_NOMEM. */
+/* Borrows both.  ctx should have a deadline: without one, a driver that hangs blocks
+ * scene_builder_take().  0 or -GW_E_NOMEM. */
 int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_builder **ret);
-void scene_builder_free(struct scene_builder *l);
+void scene_builder_free(struct scene_builder *b);
 
-/* Another policy, while the old one is still there; what was found by it is forgotten, but for who wrote
- * which pidfile, and for roots that the new one does not find: scenes have them as former ones.  0 or -GW_E_NOMEM: the old one stays. */
-int scene_builder_policy(struct scene_builder *l, const struct policy *p);
+/* Changes the policy; the old one must still exist.  What was found with the old one is
+ * dropped, except who wrote which pidfile; roots that the new one does not find appear in
+ * scenes as former roots.  0, or -GW_E_NOMEM: nothing changes. */
+int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
-/* Processes that workers of its policy were known by in an earlier run: those that live and are not found are told as
- * former ones.  Before the first look that shall know them. */
+/* Roots that the workers had in an earlier run.  While they live and are not found, scenes have
+ * them as former roots.  Call it before the first scene that must have them. */
+#define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
 struct scene_builder_formers {
 	struct {
 		unsigned worker;
-		int64_t pid;
-		uint64_t start_ticks;
+		struct proc_id id;
 	} of[SCENE_BUILDER_FORMERS];
 	unsigned count;
 };
-void scene_builder_recall(struct scene_builder *l, const struct scene_builder_formers *f);
+void scene_builder_recall(struct scene_builder *b, const struct scene_builder_formers *f);
 
-/* Looks.  utilisation: how busy each process was over the last three seconds is told too, else sm_ratio is
- * NAN; it is asked twice a second at most (2 ms on an H200).  One thread at a time.  0 or -GW_E_NOMEM. */
-int scene_builder_take(struct scene_builder *l, struct scene *ret, bool utilisation);
+/* Builds a scene.  utilisation: also how busy each process was over the last three seconds,
+ * else sm_ratio is NAN; the driver is asked for it at most twice a second (2 ms on an H200).
+ * One thread at a time.  0 or -GW_E_NOMEM. */
+int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisation);
 
 struct scene_builder_stats {
-	uint64_t looks;
-	uint64_t vanished; /* listed processes that were gone when /proc was asked */
-	uint64_t left_out; /* that did not fit */
+	uint64_t scenes;
+	uint64_t vanished; /* listed processes that /proc no longer had */
+	uint64_t left_out; /* processes that did not fit */
 	uint64_t searches; /* of /proc, for workers */
-	unsigned nodes;    /* that are watched */
-	uint64_t events;   /* of them */
+	unsigned nodes;    /* device nodes that are watched */
+	uint64_t events;   /* opens and closes of them */
 };
-void scene_builder_stats(const struct scene_builder *l, struct scene_builder_stats *ret);
+void scene_builder_stats(const struct scene_builder *b, struct scene_builder_stats *ret);
 
-/* Readable when somebody opens or closes a GPU; -1: the kernel gives none, poll.  Then, on one thread, not
- * during a look: scene_builder_triggered() takes all that waits and says whether to look now.  What follows sooner than
- * 20 to 100 ms after the last waits until scene_builder_trigger_due_ns() (monotonic; 0: nothing waits).  An open
- * comes before its process is in the driver's list (0.1 to 0.3 s): look often for a second after it. */
-int scene_builder_watch_fd(const struct scene_builder *l);
-bool scene_builder_triggered(struct scene_builder *l);
-uint64_t scene_builder_trigger_due_ns(const struct scene_builder *l);
+/* A descriptor that is readable when a program opens or closes a GPU; -1: the kernel has none,
+ * poll instead.  Then call, on one thread and not during scene_builder_take(),
+ * scene_builder_triggered(), which reads all events and returns whether to build a scene now.
+ * Events that follow within 20 to 100 ms wait until scene_builder_trigger_due_ns() (monotonic;
+ * 0: none waits).  A program opens the GPU 0.1 to 0.3 s before the driver lists it: build
+ * scenes often for a second after an event. */
+int scene_builder_watch_fd(const struct scene_builder *b);
+bool scene_builder_triggered(struct scene_builder *b);
+uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);
 
 #endif

@@ -1,8 +1,8 @@
-/* Three ways to find a worker: its pidfile, its port, or a search of /proc; each with its own patience. */
+/* Three ways to find a worker: its pidfile, its port, or a search of /proc, each repeated at
+ * its own interval. */
 #include "worker_finder.h"
 
 #include "port_owner.h"
-#include "dir_iter.h"
 #include "process_cache.h"
 
 #include "base/clock.h"
@@ -14,56 +14,55 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file's time and a process's may differ so much, though one came before the other. */
-#define CLOCKS_APART_NS NS_PER_S
+/* The clock of a file system and that of process start times may differ by this. */
+#define CLOCK_DIFFERENCE_NS NS_PER_S
 
-/* How long an answer is good for: where somebody was found, and where nobody was. */
-#define FILE_KEPT_NS   NS_PER_S
-#define ROOT_KEPT_NS   NS_PER_S          /* one that was searched for: three files are read */
-#define PORT_KEPT_NS   NS_PER_S          /* one link is read */
-#define PORT_GONE_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to tell who listens */
-#define PORT_NEWS_NS   (200 * NS_PER_MS) /* somebody new is on a GPU: it may be the worker */
-#define HOLDER_GONE_NS (30 * NS_PER_S)   /* it listens, but we may not see who */
-#define SEARCH_KEPT_NS (30 * NS_PER_S)
-#define SEARCH_GONE_NS (5 * NS_PER_S)
+/* How long a result is valid: FOUND if the worker has a root, MISSING if not. */
+#define PIDFILE_NS        NS_PER_S
+#define RECHECK_NS        NS_PER_S          /* that roots are the same program: three files */
+#define PORT_FOUND_NS     NS_PER_S          /* reads one link */
+#define PORT_MISSING_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms for its socket tables */
+#define PORT_APPEARED_NS  (200 * NS_PER_MS) /* a process is new on a GPU: perhaps the worker */
+#define OWNER_MISSING_NS  (30 * NS_PER_S)   /* a socket listens, but we may not see whose */
+#define SEARCH_FOUND_NS   (30 * NS_PER_S)
+#define SEARCH_MISSING_NS (5 * NS_PER_S)
 
-struct known {
-	int64_t pid;
-	uint64_t start_ticks;
-	uint64_t print; /* of the program that it was when it was found; 0: unknown */
+struct found {
+	struct proc_id id;
+	uint64_t print; /* process_cache_fingerprint() when it was found; 0: unknown */
 };
 
 struct target { /* one worker */
-	struct known root[WORKER_FINDER_ROOTS];
+	struct found root[WORKER_FINDER_ROOTS];
 	unsigned roots;
-	struct known former[WORKER_FINDER_ROOTS]; /* that live, and are not found any more */
+	struct found former[WORKER_FINDER_ROOTS]; /* they live, but are no longer found */
 	unsigned formers;
-	uint64_t asked_ns;   /* 0: never */
-	uint64_t checked_ns; /* that roots are still who they were; 0: never */
-	/* of a pidfile: when it was written, and by whom */
+	uint64_t asked_ns;   /* pidfile or port were read; 0: never */
+	uint64_t checked_ns; /* the roots were checked to be the same programs; 0: never */
+	/* For a pidfile: when it was written, and the process that it named. */
 	struct timespec written;
-	struct known writer;
-	/* of a port */
+	struct proc_id writer;
+	/* For a port. */
 	struct port_owners at;
-	uint64_t held_ns;           /* when its holders were looked for; 0: never */
-	char held[PORT_OWNER_FILE]; /* the open file of a root that is one of them */
+	uint64_t owners_ns;               /* when its owners were searched; 0: never */
+	char owner_file[PORT_OWNER_FILE]; /* the open socket of a root */
 };
 
 struct worker_finder {
 	const struct root *root;
 	const struct classifier *classifier;
 	const struct policy *policy;
-	const struct scene *scene; /* of the look under way */
-	struct pidfd_set *alive;
+	struct pidfd_set *pidfds;
 	int64_t self;
 	struct target target[POLICY_WORKERS];
-	bool news; /* of the look under way: somebody new is on a GPU */
+	const struct scene *scene; /* that is being built */
+	bool appeared;             /* in it: a process is new on a GPU */
 	uint64_t now_ns, searched_ns, searches;
-	int64_t cursor; /* the last process of a search that was cut short */
+	int64_t cursor; /* the last process of a search that hit its bound */
 };
 
 int worker_finder_new(const struct root *root, const struct classifier *c,
-		      const struct policy *p, struct pidfd_set *alive, int64_t self,
+		      const struct policy *p, struct pidfd_set *pidfds, int64_t self,
 		      struct worker_finder **ret)
 {
 	struct worker_finder *f = calloc(1, sizeof(*f));
@@ -73,7 +72,7 @@ int worker_finder_new(const struct root *root, const struct classifier *c,
 	f->root = root;
 	f->classifier = c;
 	f->policy = p;
-	f->alive = alive;
+	f->pidfds = pidfds;
 	f->self = self;
 	*ret = f;
 	return 0;
@@ -84,7 +83,7 @@ void worker_finder_free(struct worker_finder *f)
 	free(f);
 }
 
-static void add_former(struct target *t, const struct known *k)
+static void add_former(struct target *t, const struct found *k)
 {
 	if (t->formers == WORKER_FINDER_ROOTS) {
 		memmove(&t->former[0], &t->former[1], (WORKER_FINDER_ROOTS - 1) * sizeof(*k));
@@ -93,13 +92,14 @@ static void add_former(struct target *t, const struct known *k)
 	t->former[t->formers++] = *k;
 }
 
-bool worker_finder_seeks_alike(const struct policy_worker *a, const struct policy_worker *b)
+bool worker_finder_same_match(const struct policy_worker *a, const struct policy_worker *b)
 {
 	return strcmp(a->name, b->name) == 0 && policy_match_same(&a->match, &b->match) &&
 	       policy_kind_is(a->kind, KIND_SELF) == policy_kind_is(b->kind, KIND_SELF);
 }
 
-/* Those that were found by the same stay found: a pidfile may be gone just now, or a port closed. */
+/* With the same match roots stay roots: the pidfile may be missing just now, or the port
+ * closed. */
 static void inherit_target(struct target *t, const struct target *old, bool same)
 {
 	for (unsigned i = 0; i < old->formers; i++)
@@ -111,44 +111,35 @@ static void inherit_target(struct target *t, const struct target *old, bool same
 			add_former(t, &old->root[i]);
 }
 
-/* A worker is who it is by its name. */
-static void inherit_roots(struct worker_finder *f, const struct worker_finder *old)
+static void inherit_worker(struct worker_finder *f, unsigned worker,
+			   const struct worker_finder *old, unsigned old_worker)
 {
-	for (unsigned i = 0; i < f->policy->workers; i++)
-		for (unsigned k = 0; k < old->policy->workers; k++) {
-			const struct policy_worker *now = &f->policy->worker[i];
-			const struct policy_worker *was = &old->policy->worker[k];
+	const struct policy_worker *now = &f->policy->worker[worker];
+	const struct policy_worker *was = &old->policy->worker[old_worker];
+	const struct target *from = &old->target[old_worker];
+	struct target *t = &f->target[worker];
 
-			if (strcmp(now->name, was->name) == 0)
-				inherit_target(&f->target[i], &old->target[k],
-					       worker_finder_seeks_alike(now, was));
-		}
-}
-
-/* Who wrote a pidfile is known to whoever saw it alive. */
-void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *old)
-{
-	if (old)
-		inherit_roots(f, old);
-	for (unsigned i = 0; i < f->policy->workers; i++) {
-		const char *file = f->policy->worker[i].match.pidfile;
-
-		for (unsigned k = 0; file && old && k < old->policy->workers; k++) {
-			const char *before = old->policy->worker[k].match.pidfile;
-
-			if (!before || strcmp(before, file) != 0)
-				continue;
-			f->target[i].written = old->target[k].written;
-			f->target[i].writer = old->target[k].writer;
-		}
+	if (strcmp(now->name, was->name) == 0)
+		inherit_target(t, from, worker_finder_same_match(now, was));
+	/* Only a finder that saw the process alive knows which process wrote a pidfile. */
+	if (now->match.pidfile && was->match.pidfile &&
+	    strcmp(now->match.pidfile, was->match.pidfile) == 0) {
+		t->written = from->written;
+		t->writer = from->writer;
 	}
 }
 
-void worker_finder_recall(struct worker_finder *f, unsigned worker, int64_t pid,
-			  uint64_t start_ticks)
+void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *old)
+{
+	for (unsigned i = 0; old && i < f->policy->workers; i++)
+		for (unsigned k = 0; k < old->policy->workers; k++)
+			inherit_worker(f, i, old, k);
+}
+
+void worker_finder_recall(struct worker_finder *f, unsigned worker, struct proc_id id)
 {
 	if (worker < f->policy->workers)
-		add_former(&f->target[worker], &(struct known){ pid, start_ticks, 0 });
+		add_former(&f->target[worker], &(struct found){ id, 0 });
 }
 
 uint64_t worker_finder_searches(const struct worker_finder *f)
@@ -158,20 +149,20 @@ uint64_t worker_finder_searches(const struct worker_finder *f)
 
 /* ---- roots ---- */
 
-/* What cannot be read says nothing of who was there. */
-static bool lives(const struct worker_finder *f, const struct known *k)
+/* True also if /proc cannot be read now. */
+static bool lives(const struct worker_finder *f, const struct found *k)
 {
-	int is;
+	int alive;
 
-	if (pidfd_set_knows(f->alive, k->pid, k->start_ticks))
+	if (pidfd_set_has(f->pidfds, k->id))
 		return true;
-	is = proc_lives(f->root, k->pid, k->start_ticks);
-	if (is > 0)
-		pidfd_set_keep(f->alive, k->pid, k->start_ticks);
-	return is != 0;
+	alive = proc_lives(f->root, k->id.pid, k->id.start_ticks);
+	if (alive > 0)
+		pidfd_set_add(f->pidfds, k->id);
+	return alive != 0;
 }
 
-static void drop_dead(const struct worker_finder *f, struct target *t)
+static void remove_ended(const struct worker_finder *f, struct target *t)
 {
 	unsigned kept = 0;
 
@@ -179,18 +170,18 @@ static void drop_dead(const struct worker_finder *f, struct target *t)
 		if (lives(f, &t->root[i]))
 			t->root[kept++] = t->root[i];
 	if (t->roots && !kept)
-		t->asked_ns = t->held_ns = 0; /* it may have been started anew: at once */
+		t->asked_ns = t->owners_ns = 0; /* it may be restarted: look at once */
 	t->roots = kept;
 }
 
-/* One that is below another is of the same tree: it needs no place of its own. */
+/* A process below a root is in the same tree and needs no entry. */
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
 	for (unsigned i = 0; i < t->roots; i++) {
-		if (t->root[i].pid == p->pid)
+		if (t->root[i].id.pid == p->pid)
 			return true;
 		for (unsigned k = 0; k < SCENE_ANCESTORS && p->ancestor[k]; k++)
-			if (p->ancestor[k] == t->root[i].pid)
+			if (p->ancestor[k] == t->root[i].id.pid)
 				return true;
 	}
 	return false;
@@ -199,30 +190,30 @@ static bool is_covered(const struct target *t, const struct scene_process *p)
 static void add_root(const struct worker_finder *f, struct target *t,
 		     const struct scene_process *p)
 {
-	struct known k = { p->pid, p->start_ticks, 0 };
+	struct found k = { { p->pid, p->start_ticks }, 0 };
 
 	if (t->roots == WORKER_FINDER_ROOTS || is_covered(t, p))
 		return;
-	(void)process_cache_fingerprint(f->root, k.pid, &k.print);
+	(void)process_cache_fingerprint(f->root, k.id.pid, &k.print);
 	t->root[t->roots++] = k;
 }
 
-/* It lives, and is the worker's no longer. */
-static void let_go(struct target *t, unsigned i)
+/* It lives, but no longer belongs to the worker. */
+static void demote_root(struct target *t, unsigned i)
 {
 	add_former(t, &t->root[i]);
 	memmove(&t->root[i], &t->root[i + 1], (--t->roots - i) * sizeof(t->root[0]));
 }
 
-static bool is_root(const struct target *t, const struct known *k)
+static bool is_root(const struct target *t, const struct found *k)
 {
 	for (unsigned i = 0; i < t->roots; i++)
-		if (t->root[i].pid == k->pid && t->root[i].start_ticks == k->start_ticks)
+		if (proc_id_equal(t->root[i].id, k->id))
 			return true;
 	return false;
 }
 
-static void forget_formers(const struct worker_finder *f, struct target *t)
+static void remove_formers(const struct worker_finder *f, struct target *t)
 {
 	unsigned kept = 0;
 
@@ -232,9 +223,10 @@ static void forget_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* Below the first process is everybody, and below one that started us are we: a pidfile or a socket (systemd
- * holds those that it hands out) makes no worker of these.  One whose program is named may be: it is
- * the first process of a container, and all below it are its own.  Of the machine, never. */
+/* Every process is below init, and this one is below those that started it: a pidfile or a
+ * socket (systemd holds those that it passes on) must not make a root of these.  A process
+ * whose program the match names may be the first process of a container, with the whole
+ * container below it; but never init of the machine. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -246,9 +238,10 @@ static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t 
 	return pid == 1 || (f->self > 0 && proc_in_tree(f->root, f->self, pid));
 }
 
-/* Is pid what the rest of the match says?  1, 0, or -GW_E_IO: it could not be read. */
-static int fits(const struct worker_finder *f, unsigned worker, int64_t pid,
-		struct scene_process *p)
+/* Does the match apart from pidfile and port hold for pid?  1, 0, or -GW_E_IO: it cannot be
+ * read. */
+static int fits_match(const struct worker_finder *f, unsigned worker, int64_t pid,
+		      struct scene_process *p)
 {
 	int err =
 		is_above_us(f, worker, pid) ? -GW_E_NOENT : process_cache_read(f->root, pid, p);
@@ -258,43 +251,43 @@ static int fits(const struct worker_finder *f, unsigned worker, int64_t pid,
 	return classifier_fits(f->classifier, f->scene, worker, p, false);
 }
 
-static void consider(struct worker_finder *f, unsigned worker, int64_t pid)
+static void add_if_fits(struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	struct scene_process p;
 
-	if (fits(f, worker, pid, &p) > 0)
+	if (fits_match(f, worker, pid, &p) > 0)
 		add_root(f, &f->target[worker], &p);
 }
 
-/* Is it the program that it was?  Its identity stays over an exec. */
-static bool is_same_program(const struct worker_finder *f, const struct known *k)
+/* Its pid and start time stay the same over an exec. */
+static bool is_same_program(const struct worker_finder *f, const struct found *k)
 {
 	uint64_t print;
 
-	return process_cache_fingerprint(f->root, k->pid, &print) != 0 || print == k->print;
+	return process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print;
 }
 
-/* Another program, or another name: does the match hold for that, too? */
-static bool is_still(const struct worker_finder *f, unsigned worker, struct known *k)
+/* If it executed another program or renamed itself, does the match still hold? */
+static bool still_fits(const struct worker_finder *f, unsigned worker, struct found *k)
 {
 	struct scene_process p;
 	uint64_t print;
-	int is;
+	int fits;
 
-	if (process_cache_fingerprint(f->root, k->pid, &print) != 0 || print == k->print)
+	if (process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print)
 		return true;
-	is = fits(f, worker, k->pid, &p);
-	if (is > 0)
+	fits = fits_match(f, worker, k->id.pid, &p);
+	if (fits > 0)
 		k->print = print;
-	return is != 0;
+	return fits != 0;
 }
 
-/* Nobody is named instead: they stay while they are who they were. */
-static void keep_same(const struct worker_finder *f, struct target *t)
+/* No other process is found instead: roots stay while they are the same programs. */
+static void keep_same_programs(const struct worker_finder *f, struct target *t)
 {
 	for (unsigned i = t->roots; i-- > 0;)
 		if (!is_same_program(f, &t->root[i]))
-			let_go(t, i);
+			demote_root(t, i);
 }
 
 static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t every_ns)
@@ -304,38 +297,38 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 
 /* ---- by pidfile ---- */
 
-/* Programs write their number after they start: who began later than the file was written has the number
- * of one that ended.  What cannot be told says nothing. */
-static bool is_younger(const struct worker_finder *f, const struct stat *st,
-		       const struct known *now)
+/* A program writes its pidfile after it starts: a process that is younger than the file has the
+ * reused pid of one that ended.  False if the start is unknown. */
+static bool is_younger(const struct worker_finder *f, const struct stat *st, struct proc_id now)
 {
 	const uint64_t written_ns =
 		(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
 	uint64_t began_ns;
 
-	return proc_began_ns(f->root, now->start_ticks, &began_ns) == 0 &&
-	       began_ns > written_ns + CLOCKS_APART_NS;
+	return proc_began_ns(f->root, now.start_ticks, &began_ns) == 0 &&
+	       began_ns > written_ns + CLOCK_DIFFERENCE_NS;
 }
 
-/* A number that has another owner while the file is as it was, was given away: the file is stale. */
+/* If the pid has a new process while the file is unchanged, the pid was reused and the file is
+ * stale. */
 static bool is_stale(const struct worker_finder *f, struct target *t, const struct stat *st,
-		     const struct known *now)
+		     struct proc_id now)
 {
 	const bool same_file = t->written.tv_sec == st->st_mtim.tv_sec &&
 			       t->written.tv_nsec == st->st_mtim.tv_nsec;
 
-	if (same_file && t->writer.pid == now->pid)
-		return t->writer.start_ticks != now->start_ticks;
+	if (same_file && t->writer.pid == now.pid)
+		return t->writer.start_ticks != now.start_ticks;
 	if (is_younger(f, st, now))
 		return true;
 	t->written = st->st_mtim;
-	t->writer = *now;
+	t->writer = now;
 	return false;
 }
 
-/* Whom the file names; false: nobody who lives. */
-static bool names(const struct worker_finder *f, struct target *t, const char *path,
-		  struct known *ret)
+/* The process that the pidfile names; false: none that lives. */
+static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
+			 struct proc_id *ret)
 {
 	struct stat st;
 
@@ -344,129 +337,130 @@ static bool names(const struct worker_finder *f, struct target *t, const char *p
 	       root_read_i64(f->root, path, &ret->pid) == 0 &&
 	       proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
 	       proc_lives(f->root, ret->pid, ret->start_ticks) != 0 &&
-	       !is_stale(f, t, &st, ret);
+	       !is_stale(f, t, &st, *ret);
 }
 
-/* A file that names another is obeyed.  One that is empty while it is written, or gone, names nobody. */
-static void by_pidfile(struct worker_finder *f, unsigned worker)
+/* A file that names another process replaces the root.  A file that is missing, or empty while
+ * it is written, does not. */
+static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
-	struct known now = { 0 };
+	struct proc_id now = { 0 };
 	struct scene_process p;
-	int is;
+	int fits;
 
-	if (t->roots && !is_due(f, t->asked_ns, FILE_KEPT_NS))
+	if (t->roots && !is_due(f, t->asked_ns, PIDFILE_NS))
 		return;
 	t->asked_ns = f->now_ns;
-	if (!names(f, t, f->policy->worker[worker].match.pidfile, &now)) {
-		keep_same(f, t);
+	if (!read_pidfile(f, t, f->policy->worker[worker].match.pidfile, &now)) {
+		keep_same_programs(f, t);
 		return;
 	}
-	is = fits(f, worker, now.pid, &p);
-	if (is < 0)
+	fits = fits_match(f, worker, now.pid, &p);
+	if (fits < 0)
 		return;
 	while (t->roots)
-		let_go(t, t->roots - 1);
-	if (is)
+		demote_root(t, t->roots - 1);
+	if (fits)
 		add_root(f, t, &p);
 }
 
 /* ---- by port ---- */
 
-struct holders { /* a search for who has a socket open */
+struct owner_search { /* for the processes that have a socket open */
 	struct worker_finder *f;
 	unsigned worker, processes;
-	bool torn; /* somebody could not be looked at who can be another time */
+	bool failed; /* a process could not be read now */
 };
 
-static bool try_holder(void *arg, const char *name)
+static bool try_owner(void *arg, const char *name)
 {
-	struct holders *h = arg;
+	struct owner_search *h = arg;
 	struct target *t = &h->f->target[h->worker];
 	const unsigned before = t->roots;
-	const int64_t pid = dir_iter_number(name);
+	const int64_t pid = root_name_number(name);
 	char file[PORT_OWNER_FILE];
 	int has;
 
 	if (!pid)
 		return true;
-	/* One that we may not see is passed over. */
 	has = port_owner_file(h->f->root, &t->at, pid, file);
-	h->torn |= has == -GW_E_IO;
+	h->failed |= has == -GW_E_IO;
 	if (has > 0)
-		consider(h->f, h->worker, pid);
+		add_if_fits(h->f, h->worker, pid);
 	if (t->roots > before)
-		memcpy(t->held, file, sizeof(t->held));
+		memcpy(t->owner_file, file, sizeof(t->owner_file));
 	return ++h->processes < WORKER_FINDER_PROCESSES && t->roots < WORKER_FINDER_ROOTS;
 }
 
-/* Those that were found before are let go, but where nobody could be found for a reason that says nothing. */
-static void find_holders(struct worker_finder *f, unsigned worker)
+/* The roots found before are replaced, unless no owner is found because of a failed reading. */
+static void find_owners(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
-	struct holders h = { .f = f, .worker = worker };
-	struct known was[WORKER_FINDER_ROOTS];
+	struct owner_search h = { .f = f, .worker = worker };
+	struct found was[WORKER_FINDER_ROOTS];
 	const unsigned before = t->roots;
 
 	memcpy(was, t->root, sizeof(was));
-	t->held_ns = f->now_ns;
+	t->owners_ns = f->now_ns;
 	t->roots = 0;
 	f->searches++;
-	h.torn |= walk(f->root, "proc", try_holder, &h) == -GW_E_IO;
-	if (h.torn && !t->roots) {
+	h.failed |= root_each_name(f->root, "proc", try_owner, &h) == -GW_E_IO;
+	if (h.failed && !t->roots) {
 		memcpy(t->root, was, sizeof(was));
 		t->roots = before;
-		t->held_ns = 0;
-		keep_same(f, t);
+		t->owners_ns = 0;
+		keep_same_programs(f, t);
 		return;
 	}
 	for (unsigned i = 0; i < before; i++)
 		add_former(t, &was[i]);
 }
 
-static bool is_holder(const struct target *t, const struct known *k)
+static bool has_owner_file(const struct target *t, const struct found *k)
 {
 	char folder[32];
 
-	return strncmp(t->held, folder,
+	return strncmp(t->owner_file, folder,
 		       (size_t)snprintf(folder, sizeof(folder), "proc/%lld/",
-					(long long)k->pid)) == 0;
+					(long long)k->id.pid)) == 0;
 }
 
-static bool are_holders(const struct worker_finder *f, unsigned worker, struct target *t)
+static bool owners_unchanged(const struct worker_finder *f, unsigned worker, struct target *t)
 {
-	bool are = port_owner_known(f->root, &t->at, t->held);
+	bool same = port_owner_known(f->root, &t->at, t->owner_file);
 
-	for (unsigned i = 0; are && i < t->roots; i++)
-		are = is_holder(t, &t->root[i]) ? is_still(f, worker, &t->root[i])
-						: is_same_program(f, &t->root[i]);
-	return are;
+	for (unsigned i = 0; same && i < t->roots; i++)
+		same = has_owner_file(t, &t->root[i]) ? still_fits(f, worker, &t->root[i])
+						      : is_same_program(f, &t->root[i]);
+	return same;
 }
 
-/* Is it time to ask who listens?  While one that was found has the socket open, nothing has changed. */
+/* Must the socket tables be read?  Not while a root that was found still has the socket
+ * open. */
 static bool port_is_due(const struct worker_finder *f, unsigned worker, struct target *t)
 {
 	if (!t->roots || !t->at.count)
-		return is_due(f, t->asked_ns, f->news ? PORT_NEWS_NS : PORT_GONE_NS);
-	if (!is_due(f, t->asked_ns, PORT_KEPT_NS))
+		return is_due(f, t->asked_ns, f->appeared ? PORT_APPEARED_NS : PORT_MISSING_NS);
+	if (!is_due(f, t->asked_ns, PORT_FOUND_NS))
 		return false;
 	t->asked_ns = f->now_ns;
-	if (are_holders(f, worker, t))
+	if (owners_unchanged(f, worker, t))
 		return false;
-	t->held_ns = 0;
+	t->owners_ns = 0;
 	return true;
 }
 
-/* One that closed its port may still have work to end, and its memory. */
+/* A worker that closed its port may still be busy and hold memory. */
 static void check_closed(struct worker_finder *f, struct target *t)
 {
-	if (!t->roots || t->at.count || !is_due(f, t->checked_ns, ROOT_KEPT_NS))
+	if (!t->roots || t->at.count || !is_due(f, t->checked_ns, RECHECK_NS))
 		return;
 	t->checked_ns = f->now_ns;
-	keep_same(f, t);
+	keep_same_programs(f, t);
 }
 
-static void by_port(struct worker_finder *f, unsigned worker)
+static void find_by_port(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
 	struct port_owners now = { 0 };
@@ -479,13 +473,13 @@ static void by_port(struct worker_finder *f, unsigned worker)
 		same = now.count == t->at.count &&
 		       memcmp(now.inode, t->at.inode, sizeof(now.inode)) == 0;
 		t->at = now;
-		if (now.count && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
-			find_holders(f, worker);
+		if (now.count && (!same || is_due(f, t->owners_ns, OWNER_MISSING_NS)))
+			find_owners(f, worker);
 	}
 	check_closed(f, t);
 }
 
-/* ---- by name, program, unit ... ---- */
+/* ---- by name, program, unit and so on ---- */
 
 static bool is_searched_for(const struct policy_match *m)
 {
@@ -493,16 +487,16 @@ static bool is_searched_for(const struct policy_match *m)
 	       (m->name || m->exe || m->command || m->cgroup || m->container || m->unit);
 }
 
-struct search { /* the kernel tells processes in the order of their numbers */
+struct search { /* /proc lists processes in the order of their pids */
 	struct worker_finder *f;
 	int64_t after, last;
 	unsigned processes;
-	bool whole;
+	bool complete;
 };
 
-/* What a match can be refused by with one file instead of eight: most of a machine's processes are neither
- * of that name nor of that program, have no arguments (the kernel's own) or are in no such group. */
-static bool may_be(const struct worker_finder *f, unsigned worker, int64_t pid)
+/* A quick test with one file instead of eight: most processes have another name or program, no
+ * arguments (kernel threads), or are in another control group. */
+static bool may_fit(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
 	struct scene_process p = { 0 };
@@ -527,25 +521,25 @@ static bool may_be(const struct worker_finder *f, unsigned worker, int64_t pid)
 static bool try_process(void *arg, const char *name)
 {
 	struct search *s = arg;
-	int64_t pid = dir_iter_number(name);
+	int64_t pid = root_name_number(name);
 
-	if (pid <= s->after) /* names that are no number, too */
+	if (pid <= s->after) /* also names that are not a number */
 		return true;
 	if (s->processes++ == WORKER_FINDER_PROCESSES) {
-		s->whole = false;
+		s->complete = false;
 		return false;
 	}
 	for (unsigned i = 0; i < s->f->policy->workers; i++)
 		if (is_searched_for(&s->f->policy->worker[i].match) &&
-		    s->f->target[i].roots < WORKER_FINDER_ROOTS && may_be(s->f, i, pid))
-			consider(s->f, i, pid);
+		    s->f->target[i].roots < WORKER_FINDER_ROOTS && may_fit(s->f, i, pid))
+			add_if_fits(s->f, i, pid);
 	s->last = pid;
 	return true;
 }
 
-static void by_search(struct worker_finder *f)
+static void search_proc(struct worker_finder *f)
 {
-	struct search s = { .f = f, .after = f->cursor, .whole = true };
+	struct search s = { .f = f, .after = f->cursor, .complete = true };
 	bool wanted = false, missing = false;
 
 	for (unsigned i = 0; i < f->policy->workers; i++) {
@@ -554,17 +548,18 @@ static void by_search(struct worker_finder *f)
 		wanted |= searched;
 		missing |= searched && !f->target[i].roots;
 	}
-	if (!wanted || !is_due(f, f->searched_ns, missing ? SEARCH_GONE_NS : SEARCH_KEPT_NS))
+	if (!wanted ||
+	    !is_due(f, f->searched_ns, missing ? SEARCH_MISSING_NS : SEARCH_FOUND_NS))
 		return;
 	f->searched_ns = f->now_ns;
 	f->searches++;
-	(void)walk(f->root, "proc", try_process, &s);
-	f->cursor = s.whole ? 0 : s.last;
+	(void)root_each_name(f->root, "proc", try_process, &s);
+	f->cursor = s.complete ? 0 : s.last;
 }
 
-/* ---- a look ---- */
+/* ---- a scene ---- */
 
-static void by_itself(struct worker_finder *f, unsigned worker)
+static void find_self(struct worker_finder *f, unsigned worker)
 {
 	struct scene_process p;
 
@@ -573,37 +568,38 @@ static void by_itself(struct worker_finder *f, unsigned worker)
 		add_root(f, &f->target[worker], &p);
 }
 
-/* Of those that were searched for. */
+/* For workers that are found by a search. */
 static void check_roots(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
 
-	if (!t->roots || !is_due(f, t->checked_ns, ROOT_KEPT_NS))
+	if (!t->roots || !is_due(f, t->checked_ns, RECHECK_NS))
 		return;
 	t->checked_ns = f->now_ns;
 	for (unsigned i = t->roots; i-- > 0;)
-		if (!is_still(f, worker, &t->root[i]))
-			let_go(t, i);
+		if (!still_fits(f, worker, &t->root[i]))
+			demote_root(t, i);
 }
 
-static void find(struct worker_finder *f, unsigned worker)
+static void find_worker(struct worker_finder *f, unsigned worker)
 {
 	const struct policy_worker *w = &f->policy->worker[worker];
 
-	drop_dead(f, &f->target[worker]);
+	remove_ended(f, &f->target[worker]);
 	if (policy_kind_is(w->kind, KIND_SELF))
-		by_itself(f, worker);
+		find_self(f, worker);
 	else if (w->match.pidfile)
-		by_pidfile(f, worker);
+		find_by_pidfile(f, worker);
 	else if (w->match.port)
-		by_port(f, worker);
+		find_by_port(f, worker);
 	else
 		check_roots(f, worker);
 }
 
-/* Somebody listens on the worker's port, and a guard without rights is not told which process of that user: any whose
- * program it may not see either can be the worker, or below it. */
-static void veil(const struct target *t, struct scene *s)
+/* A socket listens on the worker's port, but without privileges we cannot see which process of
+ * that user owns it: each of the user's processes whose program is hidden may be the worker, or
+ * below it. */
+static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)
 		return;
@@ -613,33 +609,34 @@ static void veil(const struct target *t, struct scene *s)
 			(s->process[i].uid == t->at.uid || s->process[i].uid < 0);
 }
 
-static void tell(struct scene *s, unsigned worker, enum scene_how how, const struct known *k)
+static void add_scene_root(struct scene *s, unsigned worker, enum scene_how how,
+			   const struct found *k)
 {
 	if (s->roots < SCENE_ROOTS)
 		s->root[s->roots++] = (struct scene_root){ .worker = worker,
 							   .how = how,
-							   .pid = k->pid,
-							   .start_ticks = k->start_ticks,
+							   .pid = k->id.pid,
+							   .start_ticks = k->id.start_ticks,
 							   .print = k->print };
 }
 
-void worker_finder_take(struct worker_finder *f, struct scene *s, bool news)
+void worker_finder_add_roots(struct worker_finder *f, struct scene *s, bool appeared)
 {
 	f->scene = s;
-	f->news = news;
+	f->appeared = appeared;
 	f->now_ns = s->mono_ns;
 	for (unsigned i = 0; i < f->policy->workers; i++)
-		find(f, i);
-	by_search(f);
+		find_worker(f, i);
+	search_proc(f);
 	for (unsigned i = 0; i < f->policy->workers; i++) {
-		veil(&f->target[i], s);
+		mark_veiled(&f->target[i], s);
 		for (unsigned k = 0; k < f->target[i].roots; k++)
-			tell(s, i, ROOT_FOUND, &f->target[i].root[k]);
+			add_scene_root(s, i, ROOT_FOUND, &f->target[i].root[k]);
 	}
 	for (unsigned i = 0; i < f->policy->workers; i++) {
-		forget_formers(f, &f->target[i]);
+		remove_formers(f, &f->target[i]);
 		for (unsigned k = 0; k < f->target[i].formers; k++)
-			tell(s, i, ROOT_FORMER, &f->target[i].former[k]);
+			add_scene_root(s, i, ROOT_FORMER, &f->target[i].former[k]);
 	}
 	f->scene = NULL;
 }

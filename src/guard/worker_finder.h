@@ -1,44 +1,45 @@
-/* look_worker: the processes that configured workers are known by, on a GPU or not.
+/* worker_finder: finds the root processes of the configured workers, whether they are on a GPU
+ * or not.
  *
- * By pidfile, by who listens on a port, by unit, name and the like.  Finding one reads folders of
- * /proc; it is done rarely and within bounds, and what was found is kept while it lives. */
+ * A worker is found by its pidfile, by its port, or by name, program, unit and so on, which
+ * searches /proc.  A search is rare and bounded, and a process that was found stays a root
+ * while it lives and is the same program. */
 #ifndef GW_GUARD_WORKER_FINDER_H
 #define GW_GUARD_WORKER_FINDER_H
 
-#include "pidfd_set.h"
+#include "process_cache.h"
 #include "classify.h"
 
 #include "base/root.h"
 
-#define WORKER_FINDER_ROOTS     4    /* of one worker */
-#define WORKER_FINDER_PROCESSES 4096 /* looked at by one search; the next goes on from there */
+#define WORKER_FINDER_ROOTS     4    /* per worker */
+#define WORKER_FINDER_PROCESSES 4096 /* per search; the next search continues there */
 
 struct worker_finder;
 
-/* Borrows them all.  alive was asked before each look.  self: our own process, for workers that live in it.
- * 0 or -GW_E_NOMEM. */
+/* Borrows all; pidfd_set_poll() runs before each scene.  self: our own pid, for workers that
+ * live in this process.  0 or -GW_E_NOMEM. */
 int worker_finder_new(const struct root *root, const struct classifier *c,
-		      const struct policy *p, struct pidfd_set *alive, int64_t self,
+		      const struct policy *p, struct pidfd_set *pidfds, int64_t self,
 		      struct worker_finder **ret);
 void worker_finder_free(struct worker_finder *f);
 
-/* Is it the same worker in two policies, sought by the same? */
-bool worker_finder_seeks_alike(const struct policy_worker *a, const struct policy_worker *b);
+/* Do two policies have the same worker, found by the same match? */
+bool worker_finder_same_match(const struct policy_worker *a, const struct policy_worker *b);
 
-/* What the one before it knew of pidfiles, and whom it found: the roots of a worker that is sought by the same stay
- * roots; of another, who is not found again is told as a former root while it lives.
- * Its policy must still be there.  old may be NULL. */
+/* Takes over what the finder of the old policy knew about pidfiles, and its roots: those of a
+ * worker with the same match stay roots; those of another become former roots.  The old policy
+ * must still exist.  old may be NULL. */
 void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *old);
 
-/* One that a worker was known by in an earlier run: told as a former root while it lives and is not found. */
-void worker_finder_recall(struct worker_finder *f, unsigned worker, int64_t pid,
-			  uint64_t start_ticks);
+/* A root of a worker in an earlier run: a former root while it lives and is not found. */
+void worker_finder_recall(struct worker_finder *f, unsigned worker, struct proc_id id);
 
-/* Adds the roots that live to s, former ones too, whose GPUs are there already.  news: somebody is on a GPU who was not at
- * the last look, so that it is worth asking for those that are missing. */
-void worker_finder_take(struct worker_finder *f, struct scene *s, bool news);
+/* Adds the roots that live, and the former ones, to a scene that already has its GPUs.
+ * appeared: a process is new on a GPU, so it is worth looking for workers that are missing. */
+void worker_finder_add_roots(struct worker_finder *f, struct scene *s, bool appeared);
 
-/* Folders of /proc that were searched, for those who count. */
+/* How often /proc was searched. */
 uint64_t worker_finder_searches(const struct worker_finder *f);
 
 #endif

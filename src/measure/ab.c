@@ -1,61 +1,65 @@
 #include "ab.h"
 
-#include <gpuward.h>
-
-#include <math.h>
-#include <stdlib.h>
-
-#include "bootstrap.h"
 #include "compare.h"
 #include "distribution.h"
-#include "random.h"
 #include "sensor.h"
 #include "stat.h"
+
+#include "base/buf.h"
+#include "base/number.h"
+#include "base/suggest.h"
+
+#include <gpuward.h>
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define ALPHA          0.05 /* of the whole comparison, and of the A/A pass */
 #define BCA_FROM_PAIRS 10
 #define BCA_SKEWNESS   1.0
 #define RESAMPLES_MIN  100
 
-/* Looks, and the two-sided alpha of each when there are as many as that row's number.  Own
- * simulation: the 5 % quantile of the smallest p value over the looks in 10^6 normal experiments
- * (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015, 0.00895, 0.00800, 0.00726),
- * rounded down.  A last look that comes earlier than the table's is more like the one before
- * it, so the same alpha errs on the safe side. */
+/* Interim analyses, and the two-sided alpha of each if there are as many as the row's number.
+ * Own simulation: the 5 % quantile of the smallest p value over the analyses in 10^6 normal
+ * experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015, 0.00895, 0.00800,
+ * 0.00726), rounded down. A last analysis that comes earlier than in the table is more similar
+ * to the one before, so the same alpha is on the safe side. */
 static const struct {
 	unsigned pairs;
 	double alpha;
-} look_table[] = {
+} interim_table[] = {
 	{ 6, 0.05 },    { 10, 0.0291 },  { 16, 0.0211 },  { 26, 0.0165 },  { 40, 0.0136 },
 	{ 64, 0.0116 }, { 100, 0.0101 }, { 160, 0.0089 }, { 256, 0.0080 }, { 400, 0.0072 },
 };
-#define LOOKS_MAX (sizeof(look_table) / sizeof(look_table[0]))
+#define INTERIMS_MAX (sizeof(interim_table) / sizeof(interim_table[0]))
 
-/* One phase: the logarithms of B/A of its pairs, and what the arms drew. */
+/* One phase: the logarithms of B/A of its pairs, and the sums of the arms. */
 struct phase {
-	double *logs[AB_METRICS]; /* room for as many as the phase may have pairs */
-	unsigned n[AB_METRICS];   /* of logs; power may be missing in some pairs */
+	double *logs[AB_METRICS]; /* memory for all pairs of the phase */
+	unsigned n[AB_METRICS];   /* number of logs; power may be missing in some pairs */
 	unsigned pairs;
-	double energy_j[2], seconds[2]; /* sums of the arms */
+	double energy_j[2], seconds[2]; /* sums per arm */
 };
 
 struct ab {
 	struct ab_config config;
-	enum ab_metric metric; /* that decides */
-	unsigned looks[LOOKS_MAX], look_count;
-	double alpha; /* of a look */
+	enum ab_metric metric; /* the deciding metric */
+	unsigned interims[INTERIMS_MAX], interim_count;
+	double alpha; /* of an interim analysis */
 
 	struct random order;
 	enum ab_phase phase;
 	struct phase phases[2];
-	enum ab_arm first; /* of the pair under way */
-	bool half;         /* its first run is there: held */
+	enum ab_arm first; /* of the current pair */
+	bool half;         /* its first run is in `held` */
 	struct ab_run held;
 	unsigned repeats_row, repeats;
 
 	enum ab_outcome outcome;
-	struct ab_estimate last_look;
-	bool looked;
+	struct ab_estimate last_interim;
+	bool analysed;
 	double *scratch; /* config.resamples numbers */
 	double memory[]; /* logs, then scratch */
 };
@@ -83,27 +87,27 @@ static bool config_ok(const struct ab_config *c)
 	       c->resamples >= RESAMPLES_MIN && c->resamples <= 100 * BOOTSTRAP_RESAMPLES;
 }
 
-static void plan_looks(struct ab *ab)
+static void plan_interims(struct ab *ab)
 {
 	unsigned n = 0;
 
-	for (; look_table[n].pairs < ab->config.pairs_max; n++)
-		ab->looks[n] = look_table[n].pairs;
-	ab->looks[n] = ab->config.pairs_max;
-	ab->look_count = n + 1;
-	ab->alpha = look_table[n].alpha;
+	for (; interim_table[n].pairs < ab->config.pairs_max; n++)
+		ab->interims[n] = interim_table[n].pairs;
+	ab->interims[n] = ab->config.pairs_max;
+	ab->interim_count = n + 1;
+	ab->alpha = interim_table[n].alpha;
 }
 
-static bool is_look(const struct ab *ab, unsigned pairs)
+static bool is_interim(const struct ab *ab, unsigned pairs)
 {
-	for (unsigned i = 0; i < ab->look_count; i++) {
-		if (ab->looks[i] == pairs)
+	for (unsigned i = 0; i < ab->interim_count; i++) {
+		if (ab->interims[i] == pairs)
 			return true;
 	}
 	return false;
 }
 
-/* The order of the pair that comes next: at random, then the other way round. */
+/* The order of the next pair: random, then reversed. */
 static void plan_pair(struct ab *ab)
 {
 	if (ab->phases[ab->phase].pairs % 2 == 0)
@@ -135,7 +139,7 @@ int ab_new(const struct ab_config *config, struct ab **ret)
 	ab->metric = config->gated ? config->gate.metric : AB_ENERGY;
 	ab->phase = config->aa_pairs > 0 ? AB_PHASE_AA : AB_PHASE_AB;
 	random_init(&ab->order, config->seed);
-	plan_looks(ab);
+	plan_interims(ab);
 	plan_pair(ab);
 	*ret = ab;
 	return 0;
@@ -146,24 +150,22 @@ void ab_free(struct ab *ab)
 	free(ab);
 }
 
-/* ---- estimates -------------------------------------------------------------------------- */
-
 static struct ab_interval exp_interval(double low, double high)
 {
 	return (struct ab_interval){ exp(low), exp(high) };
 }
 
-/* Both intervals and what lies between.  BCa alone would be wrong too often where it matters
- * most: the pairs of a command with itself are symmetric, so their skew is that of a few
- * disturbed runs, and BCa leans towards those.  With 5 % of the runs 10 % too high (noise 1 %)
- * five looks at BCa alone find a difference in 13.8 % of comparisons with itself, at t alone or
- * at both in 3.2 %. */
-static struct ab_interval hull(struct ab_interval x, struct ab_interval y)
+/* The union of both intervals. BCa alone would be wrong too often where it matters most: the
+ * pairs of a command with itself are symmetric, so their skew comes from a few disturbed runs,
+ * and BCa leans towards those. With 5 % of the runs 10 % too high (noise 1 %), five analyses
+ * with BCa alone find a difference in 13.8 % of comparisons with itself; with t alone or both
+ * in 3.2 %. */
+static struct ab_interval union_of(struct ab_interval x, struct ab_interval y)
 {
 	return (struct ab_interval){ fmin(x.low, y.low), fmax(x.high, y.high) };
 }
 
-/* What cannot be known about the ratio because the sensor's zero is not. */
+/* The uncertainty of the ratio from the sensor's offset. */
 static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_metric metric)
 {
 	if (metric == AB_TIME || ph->pairs == 0)
@@ -172,8 +174,8 @@ static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_met
 			      ph->energy_j[1] / ph->seconds[1]);
 }
 
-/* How much farther from the mean an end is when `extra` is added in quadrature. */
-static double added(double reach, double extra)
+/* How much further an end is from the mean if `extra` is added in quadrature. */
+static double widened(double reach, double extra)
 {
 	return hypot(reach, extra) - fabs(reach);
 }
@@ -183,13 +185,13 @@ static void set_interval(struct ab_estimate *e, struct ab_interval chosen)
 	double extra = student_factor(e->alpha, INFINITY) * e->offset_u_log;
 	double low = log(chosen.low), high = log(chosen.high);
 
-	low -= added(e->mean_log - low, extra);
-	high += added(high - e->mean_log, extra);
+	low -= widened(e->mean_log - low, extra);
+	high += widened(high - e->mean_log, extra);
 	e->interval = exp_interval(low, high);
 }
 
-/* The seed follows from phase, metric and number of pairs, so that the figures do not depend on
- * what was asked before. */
+/* The seed depends on phase, metric and number of pairs, so that the result does not depend on
+ * earlier calls. */
 static void add_bootstrap(const struct ab *ab, enum ab_phase phase, enum ab_metric metric,
 			  struct ab_estimate *e)
 {
@@ -206,9 +208,9 @@ static void add_bootstrap(const struct ab *ab, enum ab_phase phase, enum ab_metr
 		e->bca = exp_interval(b.bca_low, b.bca_high);
 }
 
-/* With `all` every interval, else the one to go by. */
-static void estimate(const struct ab *ab, enum ab_phase phase, enum ab_metric metric, bool all,
-		     struct ab_estimate *e)
+/* With `all` every interval, else only the one that counts. */
+static void fill_estimate(const struct ab *ab, enum ab_phase phase, enum ab_metric metric,
+			  bool all, struct ab_estimate *e)
 {
 	const struct phase *ph = &ab->phases[phase];
 	const struct ab_interval unknown = { NAN, NAN };
@@ -237,38 +239,36 @@ static void estimate(const struct ab *ab, enum ab_phase phase, enum ab_metric me
 	e->skewed = n >= BCA_FROM_PAIRS && fabs(e->skewness) > BCA_SKEWNESS;
 	if (all || e->skewed)
 		add_bootstrap(ab, phase, metric, e);
-	set_interval(e, e->skewed ? hull(e->t, e->bca) : e->t);
+	set_interval(e, e->skewed ? union_of(e->t, e->bca) : e->t);
 }
 
-/* ---- verdicts --------------------------------------------------------------------------- */
-
-/* By the gate where it is on this metric, else against no change. */
-static enum ab_verdict judge(const struct ab *ab, enum ab_metric metric, struct ab_interval i)
+/* By the gate if it is for this metric, else against no change. */
+static enum ab_verdict decide(const struct ab *ab, enum ab_metric metric, struct ab_interval i)
 {
 	bool gated = ab->config.gated && ab->config.gate.metric == metric;
 	struct ab_gate gate = gated ? ab->config.gate : (struct ab_gate){ .above = true };
 	double limit = 1 + gate.change;
-	/* Turned so that the bad side is above. */
+	/* Oriented so that the bad side is above. */
 	double near = gate.above ? i.low - limit : limit - i.high;
 	double far = gate.above ? i.high - limit : limit - i.low;
 
 	if (near > 0 || (near == 0 && gate.or_equal))
 		return AB_WORSE;
-	/* Exactly at the limit a gate of > or < is passed, but no change is not better. */
+	/* Exactly at the limit a gate of > or < passes, but no change is not better. */
 	if (far < 0 || (far == 0 && gated && !gate.or_equal))
 		return AB_BETTER;
-	return AB_CANNOT_TELL;
+	return AB_INCONCLUSIVE;
 }
 
-static void look(struct ab *ab)
+static void analyse_interim(struct ab *ab)
 {
-	struct ab_estimate *e = &ab->last_look;
+	struct ab_estimate *e = &ab->last_interim;
 	double target = ab->config.target_ratio;
 
-	estimate(ab, AB_PHASE_AB, ab->metric, false, e);
-	e->verdict = judge(ab, ab->metric, e->interval);
-	ab->looked = true;
-	if (e->verdict != AB_CANNOT_TELL)
+	fill_estimate(ab, AB_PHASE_AB, ab->metric, false, e);
+	e->verdict = decide(ab, ab->metric, e->interval);
+	ab->analysed = true;
+	if (e->verdict != AB_INCONCLUSIVE)
 		ab->outcome = AB_DECIDED;
 	else if (target > 0 && 0.5 * (e->interval.high - e->interval.low) <= target)
 		ab->outcome = AB_PRECISE;
@@ -276,13 +276,11 @@ static void look(struct ab *ab)
 		ab->outcome = AB_BUDGET;
 }
 
-/* ---- runs ------------------------------------------------------------------------------- */
-
 bool ab_next(const struct ab *ab, struct ab_step *ret)
 {
 	enum ab_arm second = ab->first == AB_ARM_A ? AB_ARM_B : AB_ARM_A;
 
-	if (ab->outcome != AB_GOING)
+	if (ab->outcome != AB_RUNNING)
 		return false;
 	ret->phase = ab->phase;
 	ret->arm = ab->half ? second : ab->first;
@@ -291,15 +289,16 @@ bool ab_next(const struct ab *ab, struct ab_step *ret)
 	return true;
 }
 
-static bool positive(double x)
+static bool is_positive(double x)
 {
 	return isfinite(x) && x > 0;
 }
 
-static bool usable(const struct ab *ab, const struct ab_run *run)
+static bool is_usable(const struct ab *ab, const struct ab_run *run)
 {
-	return run->valid && run->exclusive && positive(run->energy_j) &&
-	       positive(run->seconds) && (ab->metric != AB_POWER || positive(run->power_w));
+	return run->valid && run->exclusive && is_positive(run->energy_j) &&
+	       is_positive(run->seconds) &&
+	       (ab->metric != AB_POWER || is_positive(run->power_w));
 }
 
 static void drop_pair(struct ab *ab, const struct ab_run *run)
@@ -316,7 +315,7 @@ static void drop_pair(struct ab *ab, const struct ab_run *run)
 
 static void add_log(struct phase *ph, enum ab_metric metric, double a, double b)
 {
-	if (positive(a) && positive(b))
+	if (is_positive(a) && is_positive(b))
 		ph->logs[metric][ph->n[metric]++] = log(b / a);
 }
 
@@ -341,8 +340,8 @@ static void end_pair(struct ab *ab, const struct ab_run *second)
 	add_pair(ph, a_first ? &ab->held : second, a_first ? second : &ab->held);
 	ab->half = false;
 	ab->repeats_row = 0;
-	if (ab->phase == AB_PHASE_AB && is_look(ab, ph->pairs))
-		look(ab);
+	if (ab->phase == AB_PHASE_AB && is_interim(ab, ph->pairs))
+		analyse_interim(ab);
 	if (ab->phase == AB_PHASE_AA && ph->pairs == ab->config.aa_pairs)
 		ab->phase = AB_PHASE_AB;
 	plan_pair(ab);
@@ -354,7 +353,7 @@ int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_
 
 	if (!ab_next(ab, &step) || step.phase != phase || step.arm != arm)
 		return -GW_E_STATE;
-	if (!usable(ab, run)) {
+	if (!is_usable(ab, run)) {
 		drop_pair(ab, run);
 		return 1;
 	}
@@ -367,15 +366,13 @@ int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_
 	return 0;
 }
 
-/* ---- results ---------------------------------------------------------------------------- */
-
 static bool finished(const struct ab *ab)
 {
 	return ab->outcome == AB_DECIDED || ab->outcome == AB_PRECISE ||
 	       ab->outcome == AB_BUDGET;
 }
 
-/* Pairs to see the target, or else the gate's change, with 80 % power. */
+/* Pairs needed to detect the target, or else the gate's change, with 80 % power. */
 static double planned_pairs(const struct ab *ab, const struct ab_result *r)
 {
 	const struct ab_estimate *e = &r->ab[ab->metric];
@@ -396,10 +393,10 @@ void ab_result(const struct ab *ab, struct ab_result *ret)
 	for (unsigned i = 0; i < AB_METRICS; i++) {
 		enum ab_metric m = (enum ab_metric)i;
 
-		estimate(ab, AB_PHASE_AA, m, true, &ret->aa[m]);
-		estimate(ab, AB_PHASE_AB, m, true, &ret->ab[m]);
+		fill_estimate(ab, AB_PHASE_AA, m, true, &ret->aa[m]);
+		fill_estimate(ab, AB_PHASE_AB, m, true, &ret->ab[m]);
 		if (finished(ab))
-			ret->ab[m].verdict = judge(ab, m, ret->ab[m].interval);
+			ret->ab[m].verdict = decide(ab, m, ret->ab[m].interval);
 	}
 
 	const struct ab_estimate *aa = &ret->aa[ab->metric];
@@ -409,9 +406,9 @@ void ab_result(const struct ab *ab, struct ab_result *ret)
 	ret->planned_pairs = planned_pairs(ab, ret);
 }
 
-const struct ab_estimate *ab_last_look(const struct ab *ab)
+const struct ab_estimate *ab_last_interim(const struct ab *ab)
 {
-	return ab->looked ? &ab->last_look : NULL;
+	return ab->analysed ? &ab->last_interim : NULL;
 }
 
 enum ab_outcome ab_outcome(const struct ab *ab)
@@ -422,7 +419,7 @@ enum ab_outcome ab_outcome(const struct ab *ab)
 int ab_exit_code(const struct ab *ab)
 {
 	switch (ab->outcome) {
-	case AB_GOING: return -GW_E_STATE;
+	case AB_RUNNING: return -GW_E_STATE;
 	case AB_INVALID: return 12;
 	case AB_SHARED: return 13;
 	case AB_DECIDED:
@@ -431,10 +428,159 @@ int ab_exit_code(const struct ab *ab)
 	}
 	if (!ab->config.gated)
 		return 0;
-	switch (ab->last_look.verdict) {
+	switch (ab->last_interim.verdict) {
 	case AB_BETTER: return 0;
 	case AB_WORSE: return 10;
-	case AB_CANNOT_TELL: break;
+	case AB_INCONCLUSIVE: break;
 	}
 	return 11;
+}
+
+/* The gate: the text of --fail-if. */
+
+static const char *const metric_names[AB_METRICS] = {
+	[AB_ENERGY] = "energy",
+	[AB_TIME] = "time",
+	[AB_POWER] = "power",
+	[AB_EDP] = "edp",
+};
+
+const char *ab_metric_name(enum ab_metric metric)
+{
+	return metric_names[metric];
+}
+
+#define EXAMPLE "write it like 'energy > +2%'"
+
+/* The remaining text, and the buffer for the error. */
+struct gate_reader {
+	const char *text, *at;
+	struct buf err;
+};
+
+static int gate_error(struct gate_reader *r, const char *what, const char *fix)
+{
+	unsigned column = (unsigned)(r->at - r->text) + 1;
+
+	buf_addf(&r->err, "column %u: %s; %s", column, what, fix);
+	return -GW_E_PARSE;
+}
+
+static void skip_blanks(struct gate_reader *r)
+{
+	while (*r->at == ' ' || *r->at == '\t')
+		r->at++;
+}
+
+static int no_metric(struct gate_reader *r, const char *word)
+{
+	const char *near = suggest(word, metric_names, AB_METRICS, sizeof(metric_names[0]));
+	char what[80], fix[80];
+	struct buf w, f;
+
+	if (word[0] == '\0')
+		return gate_error(r, "no metric", EXAMPLE);
+	buf_init_fixed(&w, what, sizeof(what));
+	buf_addf(&w, "no metric is called '%s'", word);
+	buf_init_fixed(&f, fix, sizeof(fix));
+	if (near)
+		buf_addf(&f, "did you mean '%s'?", near);
+	else
+		buf_adds(&f, "use energy, time, power or edp");
+	return gate_error(r, what, fix);
+}
+
+static int read_metric(struct gate_reader *r, enum ab_metric *ret)
+{
+	char word[32];
+	size_t n = 0;
+
+	while (n < sizeof(word) - 1 && (isalnum((unsigned char)r->at[n]) || r->at[n] == '_'))
+		n++;
+	memcpy(word, r->at, n);
+	word[n] = '\0';
+	for (unsigned i = 0; i < AB_METRICS; i++) {
+		if (strcmp(word, metric_names[i]) == 0) {
+			*ret = (enum ab_metric)i;
+			r->at += n;
+			return 0;
+		}
+	}
+	return no_metric(r, word);
+}
+
+static int read_operator(struct gate_reader *r, struct ab_gate *gate)
+{
+	if (*r->at != '>' && *r->at != '<')
+		return gate_error(r, "no comparison after the metric", "use >, >=, < or <=");
+	gate->above = *r->at++ == '>';
+	gate->or_equal = *r->at == '=';
+	r->at += gate->or_equal;
+	return 0;
+}
+
+static int read_change(struct gate_reader *r, double *ret)
+{
+	char digits[32];
+	const char *end;
+	bool negative = *r->at == '-';
+	const char *p = r->at + (negative || *r->at == '+');
+	size_t n = strspn(p, "0123456789.");
+
+	if (n == 0 || n >= sizeof(digits))
+		return gate_error(r, "no number",
+				  "name the change in percent, such as +2% or -0.5%");
+	memcpy(digits, p, n);
+	digits[n] = '\0';
+
+	double percent = number_parse(digits, &end);
+
+	if (*end != '\0')
+		return gate_error(r, "not a number", "write a decimal such as 2 or 0.5");
+	if (negative && percent >= 100)
+		return gate_error(r, "nothing falls by 100 % or more", "name a smaller change");
+	r->at = p + n;
+	if (*r->at == ',')
+		return gate_error(r, "a comma in a number", "write decimals with a point");
+	skip_blanks(r);
+	if (*r->at != '%')
+		return gate_error(r, "no % after the number",
+				  "changes are in percent, such as +2%");
+	r->at++;
+	*ret = (negative ? -percent : percent) / 100;
+	return 0;
+}
+
+static int read_gate(struct gate_reader *r, struct ab_gate *gate)
+{
+	int err;
+
+	skip_blanks(r);
+	err = read_metric(r, &gate->metric);
+	if (err < 0)
+		return err;
+	skip_blanks(r);
+	err = read_operator(r, gate);
+	if (err < 0)
+		return err;
+	skip_blanks(r);
+	err = read_change(r, &gate->change);
+	if (err < 0)
+		return err;
+	skip_blanks(r);
+	return *r->at == '\0' ? 0 : gate_error(r, "more text after the %", EXAMPLE);
+}
+
+int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_size)
+{
+	struct gate_reader r = { .text = text, .at = text };
+	struct ab_gate gate;
+
+	buf_init_fixed(&r.err, err, err_size);
+
+	int e = read_gate(&r, &gate);
+
+	if (e == 0)
+		*ret = gate;
+	return e;
 }

@@ -1,26 +1,27 @@
-/* ab: which of two commands costs less, decided pair by pair.
+/* ab: which of two commands costs less, decided by pairs of runs.
  *
- * The whole judgement of `gpuward ab` and none of its effects: it says what to run next, takes
- * what was measured, and says when it is enough and what it means.
+ * It makes all decisions of `gpuward ab` and has no effects: it returns the next run, takes the
+ * measured values, and decides when there is enough data and what it means.
  *
- *	ab_new(&config, &ab);
- *	while (ab_next(ab, &step))
- *		ab_add(ab, step.phase, step.arm, measured(step.command));
- *	ab_result(ab, &result);
+ *     ab_new(&config, &ab);
+ *     while (ab_next(ab, &step))
+ *             ab_add(ab, step.phase, step.arm, measured(step.command));
+ *     ab_result(ab, &result);
  *
- * First A is run against itself (the A/A pass): what differs then is noise.  After that A and B
- * are run in pairs, in random order, balanced every two pairs (ABBA or BAAB), so that a slow
- * drift falls on both.  The figure is the mean of ln(B/A) over the pairs.
+ * First A is compared with itself (the A/A pass), which shows the noise. Then A and B are run in
+ * pairs, in random order, balanced every two pairs (ABBA or BAAB), so that a slow drift affects
+ * both. The estimate is the mean of ln(B/A) over the pairs.
  *
- * Looks.  Stopping as soon as an interval of 95 % excludes 0 would find a difference in 16 of 100
- * comparisons of a command with itself.  So the data are looked at only after 6, 10, 16, 26, 40,
- * 64, 100, 160, 256 and pairs_max pairs, as far as these are below pairs_max, and each look has
- * an interval wide enough that all of them together miss in 5 of 100.  How wide depends on how
- * many looks there can be (a table in ab.c: 0.0136 for the five looks of 40 pairs).
+ * Interim analyses: stopping as soon as a 95 % interval excludes 0 would find a difference in 16
+ * of 100 comparisons of a command with itself. So the data are analysed only after 6, 10, 16, 26,
+ * 40, 64, 100, 160, 256 and pairs_max pairs, as far as these are below pairs_max, and each interval
+ * is wide enough that all of them together miss in 5 of 100. The width depends on the number of
+ * analyses (a table in ab.c: 0.0136 for the five of 40 pairs).
  *
- * Intervals are Student's t; from 10 pairs on, where the skewness of the pairs exceeds 1, they
- * are widened to hold BCa (bootstrap.h) too.  What the sensor's offset leaves open is added in quadrature (compare.h).  The
- * same configuration and the same runs give the same result to the last bit.  One thread. */
+ * Intervals are Student's t; from 10 pairs on, if the skewness of the pairs exceeds 1, they are
+ * widened to include BCa (stat.h). The uncertainty of the sensor's offset is added in quadrature
+ * (compare.h). The same configuration and runs give the same result to the last bit. Not
+ * thread-safe. */
 #ifndef GW_MEASURE_AB_H
 #define GW_MEASURE_AB_H
 
@@ -42,7 +43,7 @@ enum ab_metric {
 /* "energy", "time", "power", "edp". */
 const char *ab_metric_name(enum ab_metric metric);
 
-/* When a comparison has failed: when the metric's change is above (below) `change`. */
+/* A comparison fails if the change of the metric is above (below) `change`. */
 struct ab_gate {
 	enum ab_metric metric;
 	bool above;    /* > or >=, else < or <= */
@@ -50,28 +51,31 @@ struct ab_gate {
 	double change; /* relative: 0.02 is +2 %; above -1 */
 };
 
-/* Reads "METRIC OP [+|-]NUMBER%", such as "energy > +2%"; OP is one of > >= < <=, spaces do not
- * matter.  0, or -GW_E_PARSE and a sentence in err: what, at which column, how to write it. */
+/* Reads "METRIC OP [+|-]NUMBER%", such as "energy > +2%"; OP is one of > >= < <=; spaces are
+ * ignored. Returns 0, or -GW_E_PARSE with a sentence in err: what is wrong, at which column,
+ * and how to write it. */
 int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_size);
 
 struct ab_config {
-	unsigned pairs_max;  /* 2 to AB_PAIRS_LIMIT */
-	unsigned aa_pairs;   /* A/A pairs first; 0 for none, at most AB_PAIRS_LIMIT */
-	double target_ratio; /* stop when the interval of the ratio is within this much on either
-			      * side (0.01: one percent); 0: no such aim */
+	unsigned pairs_max; /* 2 to AB_PAIRS_LIMIT */
+	/* A/A pairs before the comparison; 0: none, at most AB_PAIRS_LIMIT */
+	unsigned aa_pairs;
+	/* Stop when the interval of the ratio extends at most this far to either side (0.01:
+	 * one percent); 0: no target. */
+	double target_ratio;
 	bool gated;
-	struct ab_gate gate; /* with gated; otherwise energy is judged against no change */
-	uint64_t seed;       /* of the order and of the bootstrap; goes into the record */
+	struct ab_gate gate; /* if gated; otherwise energy is compared with no change */
+	uint64_t seed;       /* for the order and the bootstrap; stored in the result */
 	size_t resamples;
-	/* A pair with a run that is not valid is dropped and run again, so often in a row and so
-	 * often in all; one more and the comparison ends as invalid. */
+	/* A pair with an invalid run is dropped and repeated, at most so often in a row and so
+	 * often in total; after that the comparison ends as invalid. */
 	unsigned repeats_row_max, repeats_max;
-	bool require_exclusive; /* the first run that was not alone ends the comparison */
-	double offset_w;        /* standard uncertainty of the sensor's offset; 0 for none */
+	bool require_exclusive; /* the first run that shared the GPU ends the comparison */
+	double offset_w;        /* standard uncertainty of the sensor's offset; 0: none */
 };
 
-/* 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3 repeats in a row and 10
- * in all, the offset of a board that nobody calibrated. */
+/* 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3 repeats in a row and
+ * 10 in total, the offset of an uncalibrated board. */
 void ab_config_init(struct ab_config *config);
 
 enum ab_phase { AB_PHASE_AA, AB_PHASE_AB };
@@ -79,48 +83,49 @@ enum ab_arm { AB_ARM_A, AB_ARM_B };
 
 struct ab_step {
 	enum ab_phase phase;
-	enum ab_arm arm; /* whose figures the run gives; in the A/A pass too there are two */
-	enum ab_arm command; /* what to run: A for both arms of the A/A pass */
+	enum ab_arm arm;     /* the arm that the run counts for; the A/A pass has two, too */
+	enum ab_arm command; /* the command to run: A for both arms of the A/A pass */
 	unsigned pair;       /* from 0 in each phase */
 };
 
-/* What one run gave.  Energy and time are needed; power_w may be NAN where it is not judged. */
+/* The result of one run. Energy and time are required; power_w may be NAN unless it decides. */
 struct ab_run {
 	double energy_j, seconds, power_w;
-	bool valid;     /* by the validity gates: suspect counts as valid */
-	bool exclusive; /* nobody else used the GPU */
+	bool valid;     /* by the validity rules: suspect counts as valid */
+	bool exclusive; /* no other process used the GPU */
 };
 
-/* Memory for a comparison, all that it will need.  0 and the caller owns *ret until ab_free();
- * -GW_E_ARG or -GW_E_NOMEM. */
+/* Allocates all memory that a comparison needs. Returns 0, and the caller owns *ret until
+ * ab_free(); -GW_E_ARG or -GW_E_NOMEM. */
 struct ab;
 int ab_new(const struct ab_config *config, struct ab **ret);
 void ab_free(struct ab *ab);
 
-/* What to run now; false when the comparison is over. */
+/* The next run; false when the comparison is over. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
-/* Takes the run that ab_next() asked for.  0: counted.  1: it was no use (not valid, not alone,
- * or without energy or time), the pair is dropped and, while repeats are left, run again.
- * -GW_E_STATE: not the run that was asked for. */
+/* Takes the run that ab_next() requested. Returns 0: counted. 1: unusable (invalid, not
+ * exclusive, or without energy or time); the pair is dropped and repeated while repeats are
+ * left. -GW_E_STATE: not the requested run. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
 enum ab_outcome {
-	AB_GOING,
+	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
-	AB_PRECISE, /* it is as narrow as was asked for */
+	AB_PRECISE, /* it is as narrow as the target */
 	AB_BUDGET,  /* pairs_max pairs were run */
-	AB_INVALID, /* too many runs were not valid */
-	AB_SHARED,  /* others used the GPU */
+	AB_INVALID, /* too many invalid runs */
+	AB_SHARED,  /* other processes used the GPU */
 };
 
 enum ab_verdict {
-	AB_CANNOT_TELL,
-	AB_BETTER, /* B: the interval is wholly below no change, or on the good side of the gate */
+	AB_INCONCLUSIVE,
+	/* B: the interval is entirely below no change, or on the good side of the gate */
+	AB_BETTER,
 	AB_WORSE,
 };
 
-/* Of ratios B/A; NAN where not known. */
+/* Ratios B/A; NAN: unknown. */
 struct ab_interval {
 	double low, high;
 };
@@ -129,39 +134,43 @@ struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */
 	double mean_log, sd_log, skewness;
-	double alpha; /* each interval misses with this probability */
-	bool skewed; /* 10 pairs or more, skewness beyond 1: interval spans t and BCa; else it is t */
-	struct ab_interval interval;           /* the one to go by, offset included */
+	double alpha; /* probability that an interval misses */
+	/* 10 pairs or more and skewness beyond 1: the interval spans t and BCa; else it is t */
+	bool skewed;
+	struct ab_interval interval;           /* the one that counts, offset included */
 	struct ab_interval t, bca, percentile; /* BCa from 10 pairs, percentile from 2 */
-	double offset_u_log;                   /* standard uncertainty by the sensor's offset */
-	double mde_ratio; /* smallest effect seen with 80 % power: 2.8 sd_log / sqrt(n) */
+	double offset_u_log; /* standard uncertainty from the sensor's offset */
+	double mde_ratio; /* smallest effect detected with 80 % power: 2.8 sd_log / sqrt(n) */
 	enum ab_verdict verdict;
 };
 
 struct ab_result {
 	enum ab_outcome outcome;
-	unsigned repeats;                  /* pairs that were dropped */
-	struct ab_estimate aa[AB_METRICS]; /* alpha 0.05; sd_log is the noise floor of a pair */
-	struct ab_estimate ab[AB_METRICS]; /* alpha of a look */
-	bool aa_alarm;           /* A differs from itself: something drifts, or chance (5 %) */
-	double mde_budget_ratio; /* smallest effect in sight: A/A noise at pairs_max pairs */
-	double planned_pairs;    /* 7.85 (sd/d)^2, d the target or else the gate's change; NAN
-				  * where there is neither, or no two pairs yet */
+	unsigned repeats; /* dropped pairs */
+	/* alpha 0.05; sd_log is the noise floor of a pair */
+	struct ab_estimate aa[AB_METRICS];
+	struct ab_estimate ab[AB_METRICS]; /* alpha of an interim analysis */
+	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
+	double mde_budget_ratio; /* smallest detectable effect: A/A noise at pairs_max pairs */
+	/* 7.85 (sd/d)^2, d is the target or else the gate's change; NAN if there is neither, or
+	 * fewer than two pairs. */
+	double planned_pairs;
 };
 
-/* Everything, as of now.  While the comparison goes on, and where its data are no use, verdicts
- * are AB_CANNOT_TELL: an interval between looks has not the stated error.  The metric of the gate
- * is judged by the gate, the others against no change.  Takes some ten milliseconds. */
+/* Everything, at this moment. While the comparison runs, and if its data are unusable, verdicts
+ * are AB_INCONCLUSIVE, because an interval between interim analyses does not have the stated
+ * error. The gate applies to its metric; the others are compared with no change. Takes about
+ * ten milliseconds. */
 void ab_result(const struct ab *ab, struct ab_result *ret);
 
-/* The deciding metric at the last look, bootstrapped only where it is skewed; NULL before the
- * first look. */
-const struct ab_estimate *ab_last_look(const struct ab *ab);
+/* The deciding metric at the last interim analysis, bootstrapped only if it is skewed; NULL
+ * before the first. */
+const struct ab_estimate *ab_last_interim(const struct ab *ab);
 
 enum ab_outcome ab_outcome(const struct ab *ab);
 
-/* 12 data invalid, 13 exclusivity broken; with a gate 0 passed, 10 failed, 11 cannot tell;
- * without one 0.  -GW_E_STATE while it goes on. */
+/* 12 data invalid, 13 not exclusive; with a gate 0 passed, 10 failed, 11 inconclusive; without
+ * a gate 0. -GW_E_STATE while it runs. */
 int ab_exit_code(const struct ab *ab);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool usable(double x)
+static bool is_valid(double x)
 {
 	return isfinite(x) && x >= 0;
 }
@@ -21,56 +21,49 @@ const char *attribute_how_name(unsigned how)
 void attribute_init(struct attribute *a, double no_context_w, double context_w)
 {
 	memset(a, 0, sizeof(*a));
-	a->no_context_w = usable(no_context_w) ? no_context_w : NAN;
-	a->context_w = usable(context_w) ? context_w : NAN;
-	a->idle_known = usable(no_context_w);
-	a->context_known = a->idle_known && usable(context_w);
-}
-
-/* ---- one interval ---- */
-
-static bool same(const struct attribute_use *a, const struct attribute_use *b)
-{
-	return a->pid == b->pid && a->start_ticks == b->start_ticks;
+	a->no_context_w = is_valid(no_context_w) ? no_context_w : NAN;
+	a->context_w = is_valid(context_w) ? context_w : NAN;
+	a->idle_known = is_valid(no_context_w);
+	a->context_known = a->idle_known && is_valid(context_w);
 }
 
 static bool listed_before(const struct attribute_use *uses, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
-		if (same(&uses[k], &uses[i]))
+		if (proc_id_equal(uses[k].id, uses[i].id))
 			return true;
 	return false;
 }
 
-/* Utilisation of the process at i, NAN when no entry of it says. */
+/* Utilisation of the process at i; NAN if no entry of it has one. */
 static double use_ratio(const struct attribute_use *uses, size_t n, size_t i)
 {
-	double most = NAN;
+	double largest = NAN;
 
 	for (size_t k = i; k < n; k++)
-		if (same(&uses[k], &uses[i]) && uses[k].sm_ratio >= 0 && uses[k].sm_ratio <= 1)
-			most = fmax(most, uses[k].sm_ratio); /* fmax(NAN, x) is x */
-	return most;
+		if (proc_id_equal(uses[k].id, uses[i].id) && uses[k].sm_ratio >= 0 &&
+		    uses[k].sm_ratio <= 1)
+			largest = fmax(largest, uses[k].sm_ratio); /* fmax(NAN, x) is x */
+	return largest;
 }
 
-/* The row of a process, made where there is none yet; NULL when there is no room. */
+/* The row of a process, created if missing; NULL: the table is full. */
 static struct attribute_row *find_row(struct attribute *a, const struct attribute_use *u)
 {
 	struct attribute_row *r;
 
 	for (unsigned i = 0; i < a->count; i++)
-		if (a->row[i].pid == u->pid && a->row[i].start_ticks == u->start_ticks)
+		if (proc_id_equal(a->row[i].id, u->id))
 			return &a->row[i];
 	if (a->count == ATTRIBUTE_ROWS)
 		return NULL;
 	r = &a->row[a->count++];
-	r->pid = u->pid;
-	r->start_ticks = u->start_ticks;
+	r->id = u->id;
 	return r;
 }
 
-static void give(struct attribute *a, const struct attribute_use *u, double joules,
-		 double seconds, enum attribute_how how)
+static void add_share(struct attribute *a, const struct attribute_use *u, double joules,
+		      double seconds, enum attribute_how how)
 {
 	struct attribute_row *r = find_row(a, u);
 
@@ -79,7 +72,7 @@ static void give(struct attribute *a, const struct attribute_use *u, double joul
 		a->unattributed_joules += joules;
 		return;
 	}
-	/* A process changes its name when it starts another program: the latest is kept. */
+	/* A process changes its name when it executes another program: keep the latest. */
 	if (u->name[0]) {
 		memcpy(r->name, u->name, sizeof(r->name) - 1);
 		r->name[sizeof(r->name) - 1] = 0;
@@ -90,10 +83,10 @@ static void give(struct attribute *a, const struct attribute_use *u, double joul
 		r->how = how;
 }
 
-/* Who was there, counted. */
+/* The processes of an interval, counted. */
 struct crowd {
 	size_t residents, unknown;
-	double ratio_sum; /* of those that are known */
+	double ratio_sum; /* sum over the known ratios */
 };
 
 static struct crowd count_crowd(const struct attribute_use *uses, size_t n)
@@ -115,9 +108,10 @@ static struct crowd count_crowd(const struct attribute_use *uses, size_t n)
 	return c;
 }
 
-/* What several residents took together.  What nobody's figures explain is unattributed. */
-static void split(struct attribute *a, double joules, double seconds,
-		  const struct attribute_use *uses, size_t n, const struct crowd *c)
+/* Splits the energy of several processes. What their utilisation does not explain is
+ * unattributed. */
+static void split_by_use(struct attribute *a, double joules, double seconds,
+			 const struct attribute_use *uses, size_t n, const struct crowd *c)
 {
 	double heads = (double)c->residents, context = 0, rest, equal, known;
 	enum attribute_how how = c->unknown ? ATTRIBUTE_EQUAL_SPLIT : ATTRIBUTE_MODELLED;
@@ -141,7 +135,7 @@ static void split(struct attribute *a, double joules, double seconds,
 			share += equal;
 		else if (ratio > 0)
 			share += fmax(0, known) * (ratio / c->ratio_sum);
-		give(a, &uses[i], share, seconds, how);
+		add_share(a, &uses[i], share, seconds, how);
 	}
 }
 
@@ -151,7 +145,7 @@ int attribute_add(struct attribute *a, double joules, double seconds,
 	struct crowd c;
 	double idle;
 
-	if (!usable(joules) || !usable(seconds))
+	if (!is_valid(joules) || !is_valid(seconds))
 		return -GW_E_ARG;
 	a->seconds += seconds;
 	if (hidden) {
@@ -165,13 +159,11 @@ int attribute_add(struct attribute *a, double joules, double seconds,
 	if (c.residents == 0)
 		a->unattributed_joules += joules;
 	else if (c.residents == 1)
-		give(a, &uses[0], joules, seconds, ATTRIBUTE_MEASURED);
+		add_share(a, &uses[0], joules, seconds, ATTRIBUTE_MEASURED);
 	else
-		split(a, joules, seconds, uses, n, &c);
+		split_by_use(a, joules, seconds, uses, n, &c);
 	return 0;
 }
-
-/* ---- the end ---- */
 
 static int by_joules(const void *left, const void *right)
 {
@@ -179,9 +171,10 @@ static int by_joules(const void *left, const void *right)
 
 	if (a->joules != b->joules)
 		return a->joules < b->joules ? 1 : -1;
-	if (a->pid != b->pid)
-		return a->pid < b->pid ? -1 : 1;
-	return (a->start_ticks > b->start_ticks) - (a->start_ticks < b->start_ticks);
+	if (a->id.pid != b->id.pid)
+		return a->id.pid < b->id.pid ? -1 : 1;
+	return (a->id.start_ticks > b->id.start_ticks) -
+	       (a->id.start_ticks < b->id.start_ticks);
 }
 
 static double joules_added(const struct attribute *a)
@@ -193,8 +186,8 @@ static double joules_added(const struct attribute *a)
 	return sum;
 }
 
-/* Takes a share out of what is left, in whole units, and never more than there is. */
-static double take(double share, double unit, double *left)
+/* Takes a share from what is left, in whole units, and never more than there is. */
+static double take_units(double share, double unit, double *left)
 {
 	double taken = fmin(floor(share / unit) * unit, *left);
 
@@ -202,8 +195,8 @@ static double take(double share, double unit, double *left)
 	return taken;
 }
 
-/* Every figure becomes a multiple of the last digit of the total, so that no sum of them is
- * ever rounded, in whatever order a reader adds.  What they leave is unattributed. */
+/* Every value becomes a multiple of the last digit of the total, so that no sum of them is
+ * rounded, in any order. The remainder is unattributed. */
 static void close_rows(struct attribute *a, double total, double factor)
 {
 	double left = total, unit;
@@ -212,19 +205,19 @@ static void close_rows(struct attribute *a, double total, double factor)
 	frexp(total, &exponent);
 	unit = fmax(ldexp(1, exponent - DBL_MANT_DIG), DBL_TRUE_MIN);
 	for (unsigned i = 0; i < a->count; i++)
-		a->row[i].joules = take(a->row[i].joules * factor, unit, &left);
-	a->idle_joules = take(a->idle_joules * factor, unit, &left);
+		a->row[i].joules = take_units(a->row[i].joules * factor, unit, &left);
+	a->idle_joules = take_units(a->idle_joules * factor, unit, &left);
 	a->unattributed_joules = left;
 }
 
-int attribute_finish(struct attribute *a, double energy_total_joules)
+int attribute_finish(struct attribute *a, double total_joules)
 {
 	double sum = joules_added(a);
-	double factor = sum > 0 ? energy_total_joules / sum : 0;
+	double factor = sum > 0 ? total_joules / sum : 0;
 
-	if (!usable(energy_total_joules))
+	if (!is_valid(total_joules))
 		return -GW_E_ARG;
 	qsort(a->row, a->count, sizeof(a->row[0]), by_joules);
-	close_rows(a, energy_total_joules, isfinite(factor) ? factor : 0);
+	close_rows(a, total_joules, isfinite(factor) ? factor : 0);
 	return 0;
 }

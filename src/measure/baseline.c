@@ -14,10 +14,10 @@
 #define BUSY_RATIO 0.02
 #define K95        1.96
 
-/* Clocks that are held back: slowdown, sync boost, heat, brake.  Idle, application clocks and the
- * display's are how a GPU may well idle.  Nor does the power cap count: an H200 tells it for a while
- * after a load, at 80 of 700 W; one that is truly at its cap is busy, and that is seen. */
-#define HELD_BACK UINT64_C(0xf8)
+/* Throttled clocks: slowdown, sync boost, thermal, brake. Idle, application clocks and display
+ * are normal for an idle GPU. The power cap does not count: an H200 reports it for a while
+ * after a load, at 80 of 700 W, and a GPU that is really at its cap is visibly busy. */
+#define THROTTLED UINT64_C(0xf8)
 
 static uint64_t bit(unsigned code)
 {
@@ -64,8 +64,6 @@ void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct bas
 	ret->power_w = ret->u_w = ret->seconds = NAN;
 }
 
-/* ---- the estimate ---- */
-
 void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estimate *ret)
 {
 	struct moments m;
@@ -78,9 +76,7 @@ void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estima
 	ret->half_width_w = n > 1 ? student_factor(0.05, n - 1) * ret->u_w : NAN;
 }
 
-/* ---- taking one ---- */
-
-struct taking {
+struct measurement {
 	struct gw_meter *meter;
 	unsigned device;
 	struct baseline_plan plan;
@@ -92,55 +88,55 @@ struct taking {
 	struct baseline *ret;
 };
 
-static void contend(struct taking *t, const char *what)
+static void set_contended(struct measurement *t, const char *what)
 {
 	t->ret->codes |= bit(GW_CODE_BASELINE_CONTENDED);
 	snprintf(t->ret->evidence, sizeof(t->ret->evidence), "%s", what);
 }
 
-static void contend_process(struct taking *t, const char *name, int64_t pid)
+static void set_contended_process(struct measurement *t, const char *name, int64_t pid)
 {
 	char text[128];
 
-	snprintf(text, sizeof(text), "%s (pid %lld) was on it", *name ? name : "a process",
+	snprintf(text, sizeof(text), "%s (pid %lld) was using it", *name ? name : "a process",
 		 (long long)pid);
-	contend(t, text);
+	set_contended(t, text);
 }
 
-static void contend_reasons(struct taking *t, uint64_t reasons)
+static void set_contended_reasons(struct measurement *t, uint64_t reasons)
 {
 	char text[160], names[96];
 
 	if (gw_quantity_name(GW_Q_CLOCK_REASONS, (double)reasons, names, sizeof(names)) != 0)
 		names[0] = '\0';
-	snprintf(text, sizeof(text), "its clocks were held back (%s)", names);
-	contend(t, text);
+	snprintf(text, sizeof(text), "its clocks were throttled (%s)", names);
+	set_contended(t, text);
 }
 
 /* Was it idle so far? */
-static bool idle(struct taking *t)
+static bool is_idle(struct measurement *t)
 {
 	struct window_activity a;
 	char text[96];
 
 	window_activity(t->whole, t->device, &a);
-	if (t->plan.kind == BASELINE_NO_CONTEXT && a.any)
-		contend_process(t, a.any_name, a.any);
+	if (t->plan.kind == BASELINE_NO_CONTEXT && a.first)
+		set_contended_process(t, a.first_name, a.first);
 	else if (a.foreign)
-		contend_process(t, a.foreign_name, a.foreign);
-	else if (t->plan.kind == BASELINE_CONTEXT_IDLE && !a.any)
-		contend(t, "no process of ours had a context on it");
-	else if (a.reasons & HELD_BACK)
-		contend_reasons(t, a.reasons & HELD_BACK);
+		set_contended_process(t, a.foreign_name, a.foreign);
+	else if (t->plan.kind == BASELINE_CONTEXT_IDLE && !a.first)
+		set_contended(t, "no process of ours had a context on it");
+	else if (a.reasons & THROTTLED)
+		set_contended_reasons(t, a.reasons & THROTTLED);
 	else if (a.utilization_max > BUSY_RATIO) {
 		snprintf(text, sizeof(text), "its utilisation was %.0f %%",
 			 100 * a.utilization_max);
-		contend(t, text);
+		set_contended(t, text);
 	}
 	return !(t->ret->codes & bit(GW_CODE_BASELINE_CONTENDED));
 }
 
-static int judge_batch(struct taking *t, const struct gw_energy *r)
+static int add_batch(struct measurement *t, const struct gw_energy *r)
 {
 	if (r->codes & (bit(GW_CODE_GPU_LOST) | bit(GW_CODE_DRIVER_RELOADED)))
 		return -GW_E_LOST;
@@ -151,8 +147,9 @@ static int judge_batch(struct taking *t, const struct gw_energy *r)
 	return 0;
 }
 
-/* The next second.  Batches join without a gap, however long the last one was waited for. */
-static int take_batch(struct taking *t)
+/* The next second. Batches follow each other without a gap, however long we waited for the last
+ * one. */
+static int take_batch(struct measurement *t)
 {
 	uint64_t begin = t->begin_ns + t->batches * BATCH_NS;
 	struct gw_window *w;
@@ -165,20 +162,20 @@ static int take_batch(struct taking *t)
 	if (!err)
 		err = gw_window_wait(w, WAIT_NS);
 	if (!err || err == -GW_E_TIMEOUT)
-		err = judge_batch(t, gw_window_energy(w, t->device));
+		err = add_batch(t, gw_window_energy(w, t->device));
 	gw_window_free(w);
 	return err;
 }
 
-static bool enough(const struct taking *t)
+static bool is_enough(const struct measurement *t)
 {
 	double s = t->batches;
 
-	return s + 1 > t->plan.most_s || t->batches == BATCHES ||
-	       (s >= t->plan.least_s && t->now.half_width_w <= t->plan.half_width_w);
+	return s + 1 > t->plan.max_s || t->batches == BATCHES ||
+	       (s >= t->plan.min_s && t->now.half_width_w <= t->plan.half_width_w);
 }
 
-static int take_batches(struct taking *t)
+static int take_batches(struct measurement *t)
 {
 	int err;
 
@@ -187,16 +184,16 @@ static int take_batches(struct taking *t)
 		if (err)
 			return err;
 		baseline_estimate(t->batch_w, t->batches, &t->now);
-		if (!idle(t))
+		if (!is_idle(t))
 			return 0;
 		if (t->plan.progress && !t->plan.progress(t->plan.ctx, t->batches,
 							  t->now.power_w, t->now.half_width_w))
 			return -GW_E_STATE;
-	} while (!enough(t));
+	} while (!is_enough(t));
 	return 0;
 }
 
-static void fill(struct taking *t)
+static void fill_result(struct measurement *t)
 {
 	const struct gw_energy *r;
 	struct window_activity a;
@@ -212,17 +209,18 @@ static void fill(struct taking *t)
 	if (!isnan(r->temperature_begin))
 		b->temperature_c = 0.5 * (r->temperature_begin + r->temperature_end);
 	if (b->codes & bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
-		contend(t, "its power limit was changed");
+		set_contended(t, "its power limit changed");
 	window_activity(t->whole, t->device, &a);
 	if (a.hidden && !*b->evidence)
 		snprintf(b->evidence, sizeof(b->evidence),
-			 "who is on it cannot be seen; by its utilisation it was idle");
+			 "its processes are not visible; its utilisation shows that it was "
+			 "idle");
 	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
 }
 
-/* The state that it is taken in. */
-static int state_now(struct gw_meter *m, unsigned i, enum baseline_kind kind,
-		     struct baseline *ret)
+/* The state in which it is measured. */
+static int current_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
+			 struct baseline *ret)
 {
 	const struct gw_device *d;
 	struct gw_snapshot *snap;
@@ -246,14 +244,14 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 		  struct baseline *ret)
 {
 	struct baseline b;
-	struct taking t = { .meter = m, .device = i, .plan = *plan, .ret = &b };
+	struct measurement t = { .meter = m, .device = i, .plan = *plan, .ret = &b };
 	int err;
 
 	if (i >= gw_meter_device_count(m))
 		return -GW_E_NODEV;
-	if (!(plan->most_s >= 2) || plan->kind >= BASELINE_KINDS)
+	if (!(plan->max_s >= 2) || plan->kind >= BASELINE_KINDS)
 		return -GW_E_ARG;
-	err = state_now(m, i, plan->kind, &b);
+	err = current_state(m, i, plan->kind, &b);
 	if (err)
 		return err;
 	t.begin_ns = clock_mono_ns(meter_clock(m));
@@ -262,17 +260,15 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 		return err;
 	err = take_batches(&t);
 	if (!err) {
-		fill(&t);
+		fill_result(&t);
 		*ret = b;
 	}
 	gw_window_free(t.whole);
 	return err;
 }
 
-/* ---- net of it ---- */
-
-/* Gross is uncertain by u(gain) x its distance from the pivot of the line, net by u(gain) x its distance from the
- * baseline: what that is more. */
+/* Gross is uncertain by u(gain) x its distance from the pivot of the line, net by u(gain) x its
+ * distance from the baseline: this is the difference in quadrature. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
@@ -293,7 +289,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
-	if (gross->calibrated) { /* the baseline is as the sensor told it */
+	if (gross->calibrated) { /* the baseline is an uncalibrated reading */
 		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
 		u_w *= gross->gain;
@@ -301,7 +297,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	}
 	best = gross->joules.best - base_w * s;
 	base_u = K95 * hypot(gain_j, hypot(u_w * s, drift_w * s));
-	/* Gross may reach further than its uncertainty (sub-period), or be cut at 0. */
+	/* Gross may have a wider interval than its uncertainty (sub-period), or be cut at 0. */
 	below = fmax(gross->joules.best - gross->joules.low, K95 * gross->u_absolute);
 	above = fmax(gross->joules.high - gross->joules.best, K95 * gross->u_absolute);
 	ret->joules = (struct gw_interval){ best - hypot(below, base_u), best,

@@ -1,8 +1,8 @@
-/* Baselines in files: one for each state that a GPU was idle in.
+/* Baselines in files: one per state in which a GPU was idle.
  *
- * The name has the GPU, the kind and a hash of the rest of the key, so that looking one up is
- * opening one file, and the others of that GPU are beside it for saying what is different.  The
- * first line is a hash of all that follows: a file that was cut is ignored, not believed. */
+ * The name contains the GPU, the kind and a hash of the rest of the key, so finding one means
+ * opening one file; the other files of that GPU show what is different. The first line is a
+ * hash of the rest, so that a cut file is ignored. */
 #include "baseline.h"
 
 #include "base/buf.h"
@@ -34,8 +34,6 @@ int baseline_directory(char *out, size_t size)
 	return file_cache_directory("baseline", out, size);
 }
 
-/* ---- names ---- */
-
 static void file_prefix(const char *uuid, struct buf *b)
 {
 	for (; *uuid; uuid++) {
@@ -64,8 +62,6 @@ static int file_path(const struct baseline *key, const char *dir, char out[stati
 	return b.err;
 }
 
-/* ---- writing ---- */
-
 static void put(struct buf *b, const struct baseline *v)
 {
 	toml_write_text(b, "uuid", v->uuid);
@@ -93,7 +89,8 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 		return -GW_E_STATE;
 	}
 	if (!*v->uuid) {
-		snprintf(message, size, "the GPU has no UUID to keep it under");
+		snprintf(message, size,
+			 "the GPU reports no UUID, which the name of the file needs");
 		return -GW_E_ARG;
 	}
 	buf_init_fixed(&b, text, sizeof(text));
@@ -111,8 +108,6 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 	err = file_make_directory(dir, message, size);
 	return err ? err : file_replace(path, text, b.len, message, size);
 }
-
-/* ---- reading ---- */
 
 static bool get_text(const struct toml_node *top, const char *key, char *out, size_t size)
 {
@@ -181,7 +176,7 @@ static bool get(const struct toml_node *top, struct baseline *v)
 	return v->power_w >= 0 && v->power_w < 1e5 && v->u_w >= 0 && v->seconds > 0;
 }
 
-/* 0, -GW_E_NOENT or -GW_E_PARSE. */
+/* Returns 0, -GW_E_NOENT or -GW_E_PARSE. */
 static int read_file(const char *path, struct baseline *ret)
 {
 	char text[FILE_BYTES], head[HEAD_BYTES + 1];
@@ -218,33 +213,34 @@ static bool same_card(const struct baseline *a, const struct baseline *b)
 	       strcmp(a->vbios, b->vbios) == 0;
 }
 
-/* What keeps a from being used for the state of key; "" nothing. */
-static void difference(const struct baseline *a, const struct baseline *key, double ttl_s,
-		       uint64_t now_ns, char *why, size_t size)
+/* Why a cannot be used for the state of key; "": it can. */
+static void explain_difference(const struct baseline *a, const struct baseline *key,
+			       double ttl_s, uint64_t now_ns, char *why, size_t size)
 {
 	double age_s = ((double)now_ns - (double)a->wall_ns) * 1e-9;
 
 	why[0] = '\0';
 	if (a->kind != key->kind || !same_card(a, key))
-		snprintf(why, size, "the one there is of another driver (%s, now %s)",
+		snprintf(why, size, "the stored one belongs to another driver (%s, now %s)",
 			 a->driver, key->driver);
 	else if (!same_limit(a->limit_w, key->limit_w))
 		snprintf(why, size,
-			 "the one there is of a limit of %.0f W, and it is %.0f W now",
+			 "the stored one is for a limit of %.0f W, but the limit is %.0f W now",
 			 a->limit_w, key->limit_w);
 	else if (a->persistence != key->persistence)
-		snprintf(why, size, "persistence mode was switched since");
+		snprintf(why, size, "persistence mode has changed since");
 	else if (age_s < 0)
 		snprintf(why, size, "the wall clock was set back since it was taken");
 	else if (age_s > ttl_s)
-		snprintf(why, size, "it is %.0f minutes old, and good for %.0f", age_s / 60,
+		snprintf(why, size, "it is %.0f minutes old; the maximum is %.0f", age_s / 60,
 			 ttl_s / 60);
 	else if (fabs(a->temperature_c - key->temperature_c) > DEGREES)
-		snprintf(why, size, "it was taken at %.0f degrees Celsius, and it is %.0f now",
+		snprintf(why, size,
+			 "it was taken at %.0f degrees Celsius, but the GPU has %.0f now",
 			 a->temperature_c, key->temperature_c);
 }
 
-/* Is this a file of that GPU and kind?  uuid NULL: of any. */
+/* Is this a file of that GPU and kind? uuid NULL: of any. */
 static bool file_matches(const char *name, const char *uuid, const char *kind)
 {
 	char start[256];
@@ -261,22 +257,22 @@ static bool file_matches(const char *name, const char *uuid, const char *kind)
 	return !b.err && strncmp(name, start, b.len) == 0;
 }
 
-/* Why there is none for this state: what is different about one that is there. */
-static void explain(const struct baseline *key, const char *dir, double ttl_s, uint64_t now_ns,
-		    char *why, size_t size)
+/* Why there is none for this state: how an existing one differs. */
+static void explain_missing(const struct baseline *key, const char *dir, double ttl_s,
+			    uint64_t now_ns, char *why, size_t size)
 {
 	char path[PATH_BYTES];
 	struct baseline other;
 	struct dirent *e;
 	DIR *d = opendir(dir);
 
-	snprintf(why, size, "none was taken");
+	snprintf(why, size, "none is stored");
 	while (d && (e = readdir(d))) {
 		int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 
 		if (file_matches(e->d_name, key->uuid, baseline_kind_name(key->kind)) &&
 		    n > 0 && (size_t)n < sizeof(path) && read_file(path, &other) == 0) {
-			difference(&other, key, ttl_s, now_ns, why, size);
+			explain_difference(&other, key, ttl_s, now_ns, why, size);
 			break;
 		}
 	}
@@ -298,10 +294,10 @@ int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t 
 		return -GW_E_NOENT;
 	}
 	if (err) {
-		explain(key, dir, ttl_s, wall_now_ns, why, size);
+		explain_missing(key, dir, ttl_s, wall_now_ns, why, size);
 		return -GW_E_NOENT;
 	}
-	difference(&found, key, ttl_s, wall_now_ns, why, size);
+	explain_difference(&found, key, ttl_s, wall_now_ns, why, size);
 	if (*why)
 		return -GW_E_NOENT;
 	*key = found;
@@ -323,14 +319,14 @@ bool baseline_kept(const char *uuid, enum baseline_kind kind, const char *dir)
 
 unsigned baseline_clear(const char *uuid, const char *dir)
 {
-	unsigned gone = 0;
+	unsigned deleted = 0;
 	struct dirent *e;
 	DIR *d = opendir(dir);
 
 	while (d && (e = readdir(d)))
 		if (file_matches(e->d_name, uuid, "") && unlinkat(dirfd(d), e->d_name, 0) == 0)
-			gone++;
+			deleted++;
 	if (d)
 		closedir(d);
-	return gone;
+	return deleted;
 }

@@ -1,4 +1,4 @@
-/* Writing a bundle. */
+/* Writes a bundle. */
 #include "bundle.h"
 #include "bundle_file.h"
 
@@ -45,7 +45,7 @@ const char *bundle_path(char *out, size_t size, const char *dir, const char *nam
 	return out;
 }
 
-static int remember(struct bundle *b, int err, const char *message)
+static int keep_error(struct bundle *b, int err, const char *message)
 {
 	if (err && !b->error) {
 		b->error = err;
@@ -54,15 +54,14 @@ static int remember(struct bundle *b, int err, const char *message)
 	return err;
 }
 
-/* ---- TOML ---- */
-
-static void add_known(struct buf *b, const char *key, const char *text)
+static void add_text(struct buf *b, const char *key, const char *text)
 {
 	if (text)
 		toml_write_text(b, key, text);
 }
 
-static int put(struct bundle *b, const char *path, struct buf *text, char *message, size_t size)
+static int write_text_file(struct bundle *b, const char *path, struct buf *text, char *message,
+			   size_t size)
 {
 	int err = text->err;
 
@@ -71,10 +70,8 @@ static int put(struct bundle *b, const char *path, struct buf *text, char *messa
 	else
 		err = file_replace(path, text->p, text->len, message, size);
 	buf_done(text);
-	return remember(b, err, message);
+	return keep_error(b, err, message);
 }
-
-/* ---- making it ---- */
 
 static bool is_empty(const char *dir)
 {
@@ -103,10 +100,10 @@ static int write_manifest(struct bundle *b, const struct bundle_about *about, ch
 		buf_addf(&t, "monotonic_ns = %" PRIu64 "\n", about->mono_ns);
 	if (about->simulated)
 		buf_adds(&t, "simulated = true\n");
-	add_known(&t, "label", about->label);
-	add_known(&t, "command", about->command);
-	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_MANIFEST, -1), &t, message,
-		   size);
+	add_text(&t, "label", about->label);
+	add_text(&t, "command", about->command);
+	return write_text_file(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_MANIFEST, -1),
+			       &t, message, size);
 }
 
 int bundle_create(const char *dir, const struct bundle_about *about, struct bundle **ret,
@@ -123,8 +120,7 @@ int bundle_create(const char *dir, const struct bundle_about *about, struct bund
 	if (err)
 		return err;
 	if (!is_empty(dir)) {
-		snprintf(message, size, "%s is not empty; a bundle wants a folder of its own",
-			 dir);
+		snprintf(message, size, "%s is not empty; a bundle needs an empty folder", dir);
 		return -GW_E_STATE;
 	}
 	b = calloc(1, sizeof(*b));
@@ -156,10 +152,10 @@ static int write_setup(struct bundle *b, unsigned n, const struct bundle_gpu *gp
 
 	buf_init(&t, 65536);
 	buf_addf(&t, "schema = %d\n", BUNDLE_SCHEMA);
-	add_known(&t, "uuid", gpu->uuid);
-	add_known(&t, "name", gpu->name);
-	add_known(&t, "driver", gpu->driver);
-	add_known(&t, "shape", bundle_shape_name(s->shape));
+	add_text(&t, "uuid", gpu->uuid);
+	add_text(&t, "name", gpu->name);
+	add_text(&t, "driver", gpu->driver);
+	add_text(&t, "shape", bundle_shape_name(s->shape));
 	toml_write_real(&t, "spacing_s", s->spacing_s);
 	toml_write_real(&t, "window_s", s->window_s);
 	toml_write_real(&t, "lag_s", s->lag_s);
@@ -168,8 +164,8 @@ static int write_setup(struct bundle *b, unsigned n, const struct bundle_gpu *gp
 	toml_write_real(&t, "interval_s", gpu->interval_s);
 	buf_addf(&t, "counter = %s\nmig = %s\n", s->counter ? "true" : "false",
 		 s->mig ? "true" : "false");
-	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SETUP, (int)n), &t,
-		   message, size);
+	return write_text_file(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SETUP, (int)n),
+			       &t, message, size);
 }
 
 int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, char *message,
@@ -187,23 +183,22 @@ int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, 
 	if (err)
 		return err;
 	buf_init(&t, 65536);
-	(void)sensor_compose(&t, &gpu->setup->sensor); /* t remembers what went wrong */
-	err = put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SENSOR, (int)number), &t,
-		  message, size);
+	(void)sensor_compose(&t, &gpu->setup->sensor); /* t stores the error */
+	err = write_text_file(
+		b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SENSOR, (int)number), &t,
+		message, size);
 	if (err)
 		return err;
 	bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)number);
 	b->events[number].fd =
 		open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
 	if (b->events[number].fd < 0)
-		return remember(b, file_failed(message, size, path, "written"), message);
+		return keep_error(b, file_failed(message, size, path, "written"), message);
 	buf_adds(&b->events[number].pending, BUNDLE_HEADER);
 	return 0;
 }
 
-/* ---- events ---- */
-
-static void flush(struct bundle *b, unsigned device)
+static void flush_events(struct bundle *b, unsigned device)
 {
 	struct writer *w = &b->events[device];
 	char path[4096], message[4400];
@@ -211,8 +206,8 @@ static void flush(struct bundle *b, unsigned device)
 	if (w->fd >= 0 && w->pending.len &&
 	    file_write_all(w->fd, w->pending.p, w->pending.len) != 0) {
 		bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)device);
-		remember(b, file_failed(message, sizeof(message), path, "written"), message);
-		close(w->fd); /* what is there is whole lines and a last one in part */
+		keep_error(b, file_failed(message, sizeof(message), path, "written"), message);
+		close(w->fd); /* the file has whole lines and perhaps a partial last one */
 		w->fd = -1;
 	}
 	buf_clear(&w->pending);
@@ -229,7 +224,7 @@ void bundle_event(void *bundle, unsigned device, const struct event *e)
 	event_write(&w->pending, e);
 	if (w->pending.len > FLUSH_AT || e->t_ns - w->flushed_ns > NS_PER_S ||
 	    e->type == EVENT_OPEN || e->type == EVENT_CLOSE || e->type == EVENT_RESULT) {
-		flush(b, device);
+		flush_events(b, device);
 		w->flushed_ns = e->t_ns;
 	}
 }
@@ -265,10 +260,8 @@ int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, 
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/%s", b->dir, name);
-	return remember(b, file_replace(path, text, n, message, size), message);
+	return keep_error(b, file_replace(path, text, n, message, size), message);
 }
-
-/* ---- the end ---- */
 
 int bundle_sum(const char *path, char out[static 65])
 {
@@ -309,8 +302,8 @@ static void write_sums(struct bundle *b)
 		free(list[i]);
 	}
 	free(list);
-	put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SUMS, -1), &t, message,
-	    sizeof(message));
+	write_text_file(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SUMS, -1), &t,
+			message, sizeof(message));
 }
 
 static void write_windows(struct bundle *b)
@@ -323,8 +316,8 @@ static void write_windows(struct bundle *b)
 		buf_add(&all, b->events[i].windows.p, b->events[i].windows.len);
 		buf_done(&b->events[i].windows);
 	}
-	put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_WINDOWS, -1), &all, message,
-	    sizeof(message));
+	write_text_file(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_WINDOWS, -1), &all,
+			message, sizeof(message));
 }
 
 int bundle_close(struct bundle *b, char *message, size_t size)
@@ -334,12 +327,12 @@ int bundle_close(struct bundle *b, char *message, size_t size)
 
 	for (unsigned i = 0; i < DEVICES; i++) {
 		if (b->events[i].fd >= 0) {
-			flush(b, i);
+			flush_events(b, i);
 			if (b->events[i].fd >= 0 &&
 			    (fsync(b->events[i].fd) != 0 || close(b->events[i].fd) != 0)) {
 				bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)i);
-				remember(b, file_failed(text, sizeof(text), path, "written"),
-					 text);
+				keep_error(b, file_failed(text, sizeof(text), path, "written"),
+					   text);
 			}
 		}
 		buf_done(&b->events[i].pending);

@@ -1,4 +1,4 @@
-/* bundle_file: names and words that writing and reading a bundle share. */
+/* bundle_file: names that writing and reading a bundle share. */
 #ifndef GW_MEASURE_BUNDLE_FILE_H
 #define GW_MEASURE_BUNDLE_FILE_H
 
@@ -12,13 +12,13 @@
 #define BUNDLE_SUMS     "SHA256SUMS"
 #define BUNDLE_HEADER   "# gpuward events 1\n"
 
-/* dir/name, or, where gpu is not negative, dir/gpuN.name. */
+/* dir/name or, if gpu is not negative, dir/gpuN.name. */
 const char *bundle_path(char *out, size_t size, const char *dir, const char *name, int gpu);
 
 /* SHA-256 of a file.  0 or -1. */
 int bundle_sum(const char *path, char out[static 65]);
 
-/* "ring", "instant", ...; -1 for a word that is none. */
+/* "ring", "instant", ...; find returns -1 for an unknown name. */
 const char *bundle_shape_name(unsigned shape);
 int bundle_shape_find(const char *name);
 

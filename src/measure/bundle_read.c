@@ -1,4 +1,4 @@
-/* Reading a bundle: its events make the same track again. */
+/* Reads a bundle: its events go through the same window tracker again. */
 #include "bundle.h"
 #include "bundle_file.h"
 
@@ -34,23 +34,23 @@ int bundle_shape_find(const char *name)
 	return -1;
 }
 
-struct reader {
+struct bundle_reader {
 	const char *dir;
 	struct bundle_summary *sum;
 	void (*visit)(void *arg, const struct bundle_found *f);
 	void *arg;
 	char *message;
 	size_t size;
-	/* of the device at hand */
+	/* of the current device */
 	unsigned device;
 	char uuid[96], name[96], driver[96];
 	struct energy_setup setup;
 	double interval_s;
-	struct window_tracker *track;
+	struct window_tracker *tracker;
 	uint64_t last_ns;
 };
 
-/* A plain file: a pipe of that name would be waited for. */
+/* Opens a regular file only: a pipe of that name would block. */
 static FILE *open_plain(const char *path)
 {
 	struct stat st;
@@ -62,9 +62,7 @@ static FILE *open_plain(const char *path)
 	return fopen(path, "re");
 }
 
-/* ---- TOML ---- */
-
-static int open_toml(struct reader *r, const char *path, struct toml **ret)
+static int open_toml(struct bundle_reader *r, const char *path, struct toml **ret)
 {
 	struct toml_error error;
 	const struct toml_node *schema;
@@ -80,8 +78,8 @@ static int open_toml(struct reader *r, const char *path, struct toml **ret)
 	}
 	schema = toml_get(toml_top(*ret), "schema");
 	if (!schema || schema->type != TOML_INTEGER || schema->v.integer < 1) {
-		snprintf(r->message, r->size, "%s: 'schema' is missing: no bundle of gpuward",
-			 path);
+		snprintf(r->message, r->size,
+			 "%s: 'schema' is missing: this is not a gpuward bundle", path);
 		err = -GW_E_PARSE;
 	} else if (schema->v.integer > BUNDLE_SCHEMA) {
 		snprintf(r->message, r->size,
@@ -126,7 +124,7 @@ static bool get_flag(const struct toml_node *top, const char *key)
 	return v && v->type == TOML_BOOL && v->v.boolean;
 }
 
-static int read_setup(struct reader *r)
+static int read_setup(struct bundle_reader *r)
 {
 	struct energy_setup *s = &r->setup;
 	char path[4096], shape[32];
@@ -153,7 +151,7 @@ static int read_setup(struct reader *r)
 	    !get_real(top, "look_ratio", &s->look_ratio) ||
 	    !get_real(top, "limit_w", &s->limit_w) ||
 	    !get_real(top, "interval_s", &r->interval_s) || !(s->spacing_s > 0)) {
-		snprintf(r->message, r->size, "%s: a value is missing or of the wrong kind",
+		snprintf(r->message, r->size, "%s: a value is missing or has the wrong type",
 			 path);
 		err = -GW_E_PARSE;
 	}
@@ -161,7 +159,7 @@ static int read_setup(struct reader *r)
 	return err;
 }
 
-static int read_sensor(struct reader *r)
+static int read_sensor(struct bundle_reader *r)
 {
 	char path[4096], text[32768], why[256];
 	ssize_t n;
@@ -177,15 +175,13 @@ static int read_sensor(struct reader *r)
 	return err;
 }
 
-/* ---- what the windows were ---- */
-
 static bool same_bits(double a, double b)
 {
 	return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
 }
 
-/* The bundle's own word about a window. */
-static void look_up(const struct reader *r, struct bundle_found *f)
+/* The original result of a window. */
+static void find_original(const struct bundle_reader *r, struct bundle_found *f)
 {
 	char path[4096], line[1024];
 	FILE *in = open_plain(bundle_path(path, sizeof(path), r->dir, BUNDLE_WINDOWS, -1));
@@ -218,7 +214,7 @@ static void look_up(const struct reader *r, struct bundle_found *f)
 		  same_bits(f->then.high, f->energy.joules.high);
 }
 
-static void result(struct reader *r, struct tracked_window *w, bool cut)
+static void add_result(struct bundle_reader *r, struct tracked_window *w, bool cut)
 {
 	struct bundle_found f = { .device = r->device,
 				  .id = w->id,
@@ -232,22 +228,20 @@ static void result(struct reader *r, struct tracked_window *w, bool cut)
 				  .cut = cut };
 
 	f.energy.device = r->device;
-	window_tracker_result(r->track, w, &f.energy);
-	window_tracker_share(r->track, w, &f.energy);
-	look_up(r, &f);
+	window_tracker_result(r->tracker, w, &f.energy);
+	window_tracker_share(r->tracker, w, &f.energy);
+	find_original(r, &f);
 	r->sum->windows++;
 	r->sum->recorded += f.recorded;
 	r->sum->same += f.same;
 	r->sum->cut += cut;
 	if (r->visit)
 		r->visit(r->arg, &f);
-	window_tracker_forget(r->track, w);
+	window_tracker_forget(r->tracker, w);
 	free(w);
 }
 
-/* ---- events ---- */
-
-static int feed(struct reader *r, const struct event *e)
+static int feed_event(struct bundle_reader *r, const struct event *e)
 {
 	struct tracked_window *w = NULL;
 
@@ -258,32 +252,33 @@ static int feed(struct reader *r, const struct event *e)
 	}
 	if (e->t_ns > r->last_ns)
 		r->last_ns = e->t_ns;
-	window_tracker_feed(r->track, e, w);
+	window_tracker_feed(r->tracker, e, w);
 	r->sum->events++;
 	if (e->type == EVENT_RESULT) {
-		w = window_tracker_find(r->track, e->u.window.id);
+		w = window_tracker_find(r->tracker, e->u.window.id);
 		if (w)
-			result(r, w, false);
+			add_result(r, w, false);
 	}
 	return 0;
 }
 
-/* Windows that nobody asked about any more: the recording was cut off. */
-static void finish(struct reader *r)
+/* Windows without a request for their result: the recording was cut off. */
+static void finish_windows(struct bundle_reader *r)
 {
-	while (r->track->open) {
-		struct tracked_window *w = r->track->open;
+	while (r->tracker->open) {
+		struct tracked_window *w = r->tracker->open;
 		struct event e = { .type = EVENT_RESULT, .t_ns = r->last_ns };
 
 		e.u.window.id = w->id;
-		window_tracker_feed(r->track, &e, NULL);
+		window_tracker_feed(r->tracker, &e, NULL);
 		w->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
-		result(r, w, true);
+		add_result(r, w, true);
 	}
 }
 
-/* Lines of the events; a last one without its newline was being written when the end came. */
-static int each_event(struct reader *r, int (*fn)(struct reader *r, const struct event *e))
+/* Reads the events; a last line without newline was being written when the recording ended. */
+static int each_event(struct bundle_reader *r,
+		      int (*fn)(struct bundle_reader *r, const struct event *e))
 {
 	char path[4096], line[EVENT_LINE_MAX];
 	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_EVENTS, (int)r->device),
@@ -324,7 +319,7 @@ static bool device_exists(const char *dir, unsigned n)
 	return f;
 }
 
-static int recompute_device(struct reader *r)
+static int recompute_device(struct bundle_reader *r)
 {
 	int err = read_setup(r);
 
@@ -332,34 +327,32 @@ static int recompute_device(struct reader *r)
 		err = read_sensor(r);
 	if (err)
 		return err;
-	r->track = calloc(1, sizeof(*r->track));
-	if (!r->track)
+	r->tracker = calloc(1, sizeof(*r->tracker));
+	if (!r->tracker)
 		return -GW_E_NOMEM;
-	window_tracker_init(r->track, &r->setup, r->interval_s);
+	window_tracker_init(r->tracker, &r->setup, r->interval_s);
 	r->last_ns = 0;
-	err = each_event(r, feed);
-	finish(r);
-	free(r->track);
-	r->track = NULL;
+	err = each_event(r, feed_event);
+	finish_windows(r);
+	free(r->tracker);
+	r->tracker = NULL;
 	return err;
 }
 
-/* ---- sums ---- */
-
-static void spoilt(struct reader *r, const char *name)
+static void mark_changed(struct bundle_reader *r, const char *name)
 {
 	r->sum->whole = false;
-	if (!r->sum->spoilt[0])
-		utf8_clean(r->sum->spoilt, sizeof(r->sum->spoilt), name);
+	if (!r->sum->changed_file[0])
+		utf8_clean(r->sum->changed_file, sizeof(r->sum->changed_file), name);
 }
 
-/* The files that figures are made of: manifest, and three for each GPU. */
-static unsigned files_due(const struct reader *r)
+/* The files that results depend on: the manifest, and three per GPU. */
+static unsigned files_expected(const struct bundle_reader *r)
 {
 	return 1 + 3 * r->sum->devices;
 }
 
-static void check_sums(struct reader *r)
+static void check_sums(struct bundle_reader *r)
 {
 	char path[4096], line[512], sum[65];
 	FILE *in = open_plain(bundle_path(path, sizeof(path), r->dir, BUNDLE_SUMS, -1));
@@ -372,22 +365,22 @@ static void check_sums(struct reader *r)
 
 		line[strcspn(line, "\n")] = '\0';
 		if (strlen(line) < 67 || strchr(name, '/')) {
-			spoilt(r, BUNDLE_SUMS);
+			mark_changed(r, BUNDLE_SUMS);
 			continue;
 		}
 		snprintf(path, sizeof(path), "%s/%s", r->dir, name);
 		own += strncmp(name, "gpu", 3) == 0 || strcmp(name, BUNDLE_MANIFEST) == 0;
 		if (bundle_sum(path, sum) != 0 || memcmp(sum, line, 64) != 0)
-			spoilt(r, name);
+			mark_changed(r, name);
 	}
 	if (in) {
 		fclose(in);
-		if (own < files_due(r))
-			spoilt(r, BUNDLE_SUMS);
+		if (own < files_expected(r))
+			mark_changed(r, BUNDLE_SUMS);
 	}
 }
 
-static int begin(struct reader *r)
+static int read_manifest(struct bundle_reader *r)
 {
 	char path[4096];
 	const struct toml_node *mono;
@@ -413,13 +406,13 @@ static int begin(struct reader *r)
 int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bundle_found *f),
 		     void *arg, struct bundle_summary *ret, char *message, size_t size)
 {
-	struct reader r = { .dir = dir,
-			    .sum = ret,
-			    .visit = visit,
-			    .arg = arg,
-			    .message = message,
-			    .size = size };
-	int err = begin(&r);
+	struct bundle_reader r = { .dir = dir,
+				   .sum = ret,
+				   .visit = visit,
+				   .arg = arg,
+				   .message = message,
+				   .size = size };
+	int err = read_manifest(&r);
 
 	for (r.device = 0; !err && device_exists(dir, r.device); r.device++) {
 		err = recompute_device(&r);
@@ -432,16 +425,14 @@ int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bund
 	return err;
 }
 
-/* ---- the power alone ---- */
-
 struct power {
-	struct reader r;
+	struct bundle_reader r;
 	void (*visit)(void *arg, uint64_t t_ns, double watts);
 	void *arg;
 	uint64_t first_ns;
 };
 
-static int power_event(struct reader *r, const struct event *e)
+static int power_event(struct bundle_reader *r, const struct event *e)
 {
 	struct power *p = (struct power *)r;
 
@@ -466,10 +457,10 @@ int bundle_power(const char *dir, unsigned device,
 				  .size = size },
 			   .visit = visit,
 			   .arg = arg };
-	int err = begin(&p.r);
+	int err = read_manifest(&p.r);
 
 	if (!err && !device_exists(dir, device)) {
-		snprintf(message, size, "%s holds no GPU %u", dir, device);
+		snprintf(message, size, "%s contains no GPU %u", dir, device);
 		return -GW_E_NODEV;
 	}
 	if (!err)

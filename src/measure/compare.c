@@ -27,8 +27,8 @@ static int add_logs(const struct compare_arm *arm, struct moments *m)
 	return 0;
 }
 
-/* What is unknown of ln(ratio): one part seen in the scatter of runs, with the degrees of freedom
- * of a few runs, and one that is stated and taken as normal. */
+/* The uncertainty of ln(ratio): one part from the scatter of runs, with few degrees of freedom,
+ * and one that is stated and assumed normal. */
 struct unknown {
 	enum compare_basis basis;
 	double scatter2, df;
@@ -47,9 +47,9 @@ static struct unknown of_trials(const struct moments *first, const struct moment
 	return u;
 }
 
-/* The run of the other arm is taken to scatter as these do: s^2 / n of the mean and s^2 of the
- * run.  What that run states of itself comes on top: how much of it the scatter holds cannot be
- * seen. */
+/* The single run is assumed to scatter like the others: s^2 / n of the mean plus s^2 of the
+ * run. Its stated uncertainty is added, because we do not know how much of it the scatter
+ * contains. */
 static struct unknown of_one_side(const struct moments *many, double u_once)
 {
 	return (struct unknown){ COMPARE_ONE_SIDE,
@@ -79,8 +79,9 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 	return u;
 }
 
-/* Each part with its own factor.  One factor of the pooled degrees of freedom would be small where
- * the scatter of two or three runs happens to be: 88 % instead of 95 % for two runs against one. */
+/* Each part has its own factor. One factor of the pooled degrees of freedom would be too small
+ * if two or three runs happen to scatter little: 88 % instead of 95 % for two runs against one.
+ */
 static double reach_of(const struct unknown *u, double alpha)
 {
 	return hypot(student_factor(alpha, u->df) * sqrt(u->scatter2),

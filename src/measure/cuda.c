@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The few calls of the driver API that are used, as its documentation gives them. */
+/* The calls of the driver API that we use, as documented. */
 typedef int cu_result; /* 0: success */
 typedef void *cu_object;
 
 #define CU_MULTIPROCESSORS            16
 #define CU_THREADS_PER_MULTIPROCESSOR 39
-#define CU_SCHEDULE_BLOCKING          4 /* waiting sleeps instead of spinning */
+#define CU_SCHEDULE_BLOCKING          4 /* sleep instead of spinning while waiting */
 
 /* clang-format off */
 #define CU_CALLS(C)                                                                            \
@@ -44,8 +44,8 @@ struct cuda_load {
 
 #define THREADS 256u
 
-/* Sixteen independent chains of multiply-adds until the time is up.  What they come to is stored
- * where it is a number that it never is, so that the compiler must do them. */
+/* Sixteen independent chains of multiply-adds until the time is up. The sum is stored only if
+ * it has an impossible value, so that the compiler cannot remove them. */
 /* clang-format off */
 #define FMA(n)           "\tfma.rn.f32 %f" #n ",%f" #n ",%f17,%f18;\n"
 #define FMA4(a, b, c, d) FMA(a) FMA(b) FMA(c) FMA(d)
@@ -89,7 +89,7 @@ static const char ptx[] =
 	"\t@%p2 bra again;\n"
 	SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10)
 	SUM(11) SUM(12) SUM(13) SUM(14) SUM(15) SUM(16)
-	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n" /* it is positive, this is not */
+	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n" /* the sum is positive, this is not */
 	"\t@%p3 bra done;\n"
 	"\tst.global.f32 [%d2], %f1;\n"
 	"done:\n"
@@ -97,8 +97,8 @@ static const char ptx[] =
 	"}\n";
 /* clang-format on */
 
-static int failed(const struct cuda_load *c, const char *call, cu_result code, char *message,
-		  size_t size)
+static int cuda_failed(const struct cuda_load *c, const char *call, cu_result code,
+		       char *message, size_t size)
 {
 	const char *name = NULL;
 
@@ -133,8 +133,8 @@ static int load_library(struct cuda_load *c, char *message, size_t size)
 	return 0;
 }
 
-/* Half of what the GPU can hold at a time: all blocks then run at once, whatever registers the
- * driver's compiler gave them, and arithmetic is busy nevertheless. */
+/* Half of what the GPU can hold: all blocks run at once, whatever number of registers they
+ * need, and the arithmetic units are still busy. */
 static unsigned blocks_of(const struct cuda_load *c, int device)
 {
 	int processors = 0, threads = 0;
@@ -148,14 +148,14 @@ static unsigned blocks_of(const struct cuda_load *c, int device)
 	       ((unsigned)threads < THREADS ? 1 : (unsigned)threads / THREADS);
 }
 
-static int prepare(struct cuda_load *c, const char *pci, char *message, size_t size)
+static int cuda_prepare(struct cuda_load *c, const char *pci, char *message, size_t size)
 {
 	cu_object module;
 	cu_result code = c->init(0);
 	int device;
 
 	if (code)
-		return failed(c, "cuInit", code, message, size);
+		return cuda_failed(c, "cuInit", code, message, size);
 	code = c->device_by_pci(&device, pci);
 	if (code) {
 		snprintf(message, size,
@@ -164,15 +164,15 @@ static int prepare(struct cuda_load *c, const char *pci, char *message, size_t s
 	}
 	code = c->context_new(&c->context, CU_SCHEDULE_BLOCKING, device);
 	if (code) {
-		c->context = NULL; /* whatever was left there */
-		return failed(c, "cuCtxCreate", code, message, size);
+		c->context = NULL; /* it may hold garbage */
+		return cuda_failed(c, "cuCtxCreate", code, message, size);
 	}
 	code = c->module_load(&module, ptx);
 	if (code)
-		return failed(c, "cuModuleLoadData", code, message, size);
+		return cuda_failed(c, "cuModuleLoadData", code, message, size);
 	code = c->module_function(&c->function, module, "spin");
 	if (code)
-		return failed(c, "cuModuleGetFunction", code, message, size);
+		return cuda_failed(c, "cuModuleGetFunction", code, message, size);
 	c->blocks = blocks_of(c, device);
 	return 0;
 }
@@ -191,8 +191,8 @@ int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load 
 	c->clock = clock;
 	err = load_library(c, message, size);
 	if (!err)
-		err = prepare(c, pci, message, size);
-	/* The first launch takes long: the driver puts the kernel on the GPU. */
+		err = cuda_prepare(c, pci, message, size);
+	/* The first launch takes long: the driver loads the kernel onto the GPU. */
 	if (!err && (cuda_load_on(c, NS_PER_MS, &begin_ns) != 0 || cuda_load_idle(c) != 0)) {
 		snprintf(message, size, "CUDA: the load does not run on this GPU");
 		err = -GW_E_IO;
@@ -211,7 +211,7 @@ void cuda_load_close(struct cuda_load *c)
 		return;
 	if (c->context)
 		c->context_free(c->context);
-	/* The library stays: threads of its own may still be in it. */
+	/* Do not close the library: its own threads may still run in it. */
 	free(c);
 }
 
@@ -234,8 +234,6 @@ int cuda_load_idle(struct cuda_load *c)
 {
 	return c->context_wait() == 0 ? 0 : -GW_E_IO;
 }
-
-/* ---- as a drive ---- */
 
 static int drive_open(void *ctx, const char *pci, char *message, size_t size)
 {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* Beyond this many degrees of freedom the first three terms of the expansion of Student's
+/* Above this many degrees of freedom the first three terms of the expansion of Student's
  * quantile about the normal one are exact to 1e-11 for any tail that a double can hold. */
 #define DF_LARGE 1e6
 
@@ -17,8 +17,8 @@ static double normal_density(double z)
 	return exp(-0.5 * z * z) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
 }
 
-/* z > 0 with upper tail q <= 0.5.  Starts from Abramowitz and Stegun 26.2.23 (error 4.5e-4);
- * each step of Halley's cubes the error. */
+/* z > 0 with upper tail q <= 0.5. Starts from Abramowitz and Stegun 26.2.23 (error 4.5e-4);
+ * each of Halley's steps cubes the error. */
 static double normal_upper(double q)
 {
 	double s = sqrt(-2 * log(q));
@@ -42,7 +42,7 @@ double normal_quantile(double p)
 	return p < 0.5 ? -normal_upper(p) : normal_upper(1 - p);
 }
 
-/* ln Gamma(x) less Stirling's leading terms, for x >= 10. */
+/* ln Gamma(x) minus Stirling's leading terms, for x >= 10. */
 static double stirling_rest(double x)
 {
 	double r = 1 / (x * x);
@@ -74,8 +74,8 @@ static double log_beta(double a, double b)
 	return log_gamma(small) - log_gamma_step(large, small);
 }
 
-/* The continued fraction of I_x(a, b) by Lentz's method; quick for x < (a + 1) / (a + b + 2),
- * where it takes some sqrt(max(a, b)) terms. */
+/* The continued fraction of I_x(a, b) by Lentz's method; fast for x < (a + 1) / (a + b + 2),
+ * where it takes about sqrt(max(a, b)) terms. */
 static double beta_fraction(double x, double a, double b)
 {
 	const double tiny = 1e-300;
@@ -104,7 +104,7 @@ static double beta_fraction(double x, double a, double b)
 	return h;
 }
 
-/* I_x(a, b) where y = 1 - x and both logarithms are known better than x alone gives them. */
+/* I_x(a, b) where y = 1 - x and both logarithms are known more precisely than from x. */
 static double beta_part(double x, double y, double log_x, double log_y, double a, double b)
 {
 	double front = exp(a * log_x + b * log_y - log_beta(a, b));
@@ -133,7 +133,7 @@ static double student_upper(double t, double df)
 		return 0.5 * erfc(t * M_SQRT1_2);
 	if (isinf(t))
 		return 0;
-	if (isinf(ratio) || x == 0) /* t^2 leaves the doubles: the tail is a power of t */
+	if (isinf(ratio) || x == 0) /* t^2 overflows: the tail is a power of t */
 		return 0.5 / (0.5 * df) *
 		       exp(df * (0.5 * log(df) - log(t)) - log_beta(0.5 * df, 0.5));
 	if (y == 0)
@@ -167,9 +167,9 @@ static double upper_near_normal(double q, double df)
 	return z * (1 + ((z2 + 1) / 4 + ((5 * z2 + 16) * z2 + 3) / (96 * df)) / df);
 }
 
-/* t > 0 with upper tail q < 0.5, 1 <= df <= DF_LARGE.  Between the normal quantile and Cauchy's
- * lies the answer; Newton's steps on the logarithm of the tail over the logarithm of t, which is
- * nearly a straight line far out, are halved into that bracket when they leave it. */
+/* t > 0 with upper tail q < 0.5, 1 <= df <= DF_LARGE. The result lies between the normal and
+ * the Cauchy quantile. Newton's steps on log(tail) over log(t), which is nearly straight far
+ * out, are replaced by a bisection if they leave that bracket. */
 static double student_upper_quantile(double q, double df)
 {
 	double low = log(normal_upper(q)), high = -log(tan(M_PI * q));
@@ -190,10 +190,10 @@ static double student_upper_quantile(double q, double df)
 
 		if (!(next > low && next < high))
 			next = 0.5 * (low + high);
-		bool there = fabs(next - u) <= 1e-14 * (1 + fabs(u));
+		bool converged = fabs(next - u) <= 1e-14 * (1 + fabs(u));
 
 		u = next;
-		if (there)
+		if (converged)
 			break;
 	}
 	return exp(u);

@@ -1,9 +1,9 @@
-/* distribution: the normal and Student's distribution, there and back.
+/* distribution: the normal and Student's distribution and their inverses.
  *
- * Every interval of gpuward is a mean, a standard uncertainty and a factor from here.
- * Accuracy, compared with values of 60-digit arithmetic: relative error below 1e-10 for the quantiles and for
- * both tails of the cumulative functions, for degrees of freedom from 1 to infinity, whole or
- * not.  Arguments outside the stated domain give NAN.  All functions are pure. */
+ * Every interval of gpuward is a mean, a standard uncertainty and a factor from here. Accuracy,
+ * compared with 60-digit arithmetic: relative error below 1e-10 for the quantiles and both
+ * tails of the cumulative functions, for any degrees of freedom from 1 to infinity. Arguments
+ * outside the domain give NAN. All functions are pure. */
 #ifndef GW_MEASURE_DISTRIBUTION_H
 #define GW_MEASURE_DISTRIBUTION_H
 
@@ -24,15 +24,15 @@ double student_cdf(double t, double df);
 double student_quantile(double p, double df);
 
 /* The factor k of the two-sided interval mean -+ k * u that misses with probability alpha:
- * student_quantile(1 - alpha/2, df), without the loss of digits of 1 - alpha/2. */
+ * student_quantile(1 - alpha/2, df) without the loss of digits in 1 - alpha/2. */
 double student_factor(double alpha, double df);
 
 /* The regularised incomplete beta function I_x(a, b); a > 0, b > 0, 0 <= x <= 1. */
 double incomplete_beta(double x, double a, double b);
 
 /* Welch-Satterthwaite: degrees of freedom of the sum of n independent variances of means, u2[i]
- * (that is s^2/n) with df[i] degrees each; INFINITY for a component that is known.  NAN where
- * the sum is 0. */
+ * (that is s^2/n) with df[i] degrees each; INFINITY for a known component. NAN if the sum is 0.
+ */
 double welch_df(const double *u2, const double *df, size_t n);
 
 #endif

@@ -145,8 +145,11 @@ bool energy_end_near(const struct energy *e, struct energy_window *w);
 /* No more samples will come: what is missing up to its end is a hole. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
-/* What it took.  Fills the energy, power and completeness fields of *ret and its codes; an open
- * window is told as far as samples go. */
+/* Sets every field but the device to unknown, zero or no code. */
+void energy_unknown(struct gw_energy *e);
+
+/* The energy of the window.  Resets *ret but for its device, then fills the energy, power and
+ * completeness fields and the codes.  An open window ends with its last sample. */
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *ret);
 
 /* The result with gain, offset and their uncertainties as s has them, instead of those that it was made with.

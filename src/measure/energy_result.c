@@ -319,7 +319,7 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 			code(r, GW_CODE_METERS_DISAGREE);
 		}
 		if (fabs(m->counter_j - filled) > 2 * sigma * m->counter_j)
-			r->budget[GW_U_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
+			r->budget[GW_BUDGET_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
 	} else {
 		/* Samples of which much is missing are no witness. */
 		r->verdict = counter || samples ? single_verdict(e, counter) : GW_VERDICT_NONE;
@@ -336,15 +336,15 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 	    (!samples || r->verdict == GW_VERDICT_DISAGREE || m->counter_u <= m->samples_u)) {
 		r->meter = GW_METER_COUNTER;
 		r->joules.best = m->counter_j;
-		r->budget[GW_U_EDGES] = m->edges_counter;
+		r->budget[GW_BUDGET_EDGES] = m->edges_counter;
 	} else if (samples) {
 		r->meter = GW_METER_SAMPLES;
 		r->joules.best = filled * r->anchor_ratio;
-		r->budget[GW_U_EDGES] = m->edges_samples;
-		r->budget[GW_U_GAPS] = m->gaps;
-		r->budget[GW_U_COVERAGE] = m->coverage;
-		r->budget[GW_U_RESIDUAL] = fmax(r->budget[GW_U_RESIDUAL],
-						hypot(m->anchor_u, FLOOR_RATIO) * filled);
+		r->budget[GW_BUDGET_EDGES] = m->edges_samples;
+		r->budget[GW_BUDGET_GAPS] = m->gaps;
+		r->budget[GW_BUDGET_COVERAGE] = m->coverage;
+		r->budget[GW_BUDGET_RESIDUAL] = fmax(r->budget[GW_BUDGET_RESIDUAL],
+						     hypot(m->anchor_u, FLOOR_RATIO) * filled);
 	}
 }
 
@@ -352,12 +352,12 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 {
 	double best = r->joules.best;
 
-	r->budget[GW_U_GAIN] = e->set.sensor.gain_u * best;
-	r->budget[GW_U_OFFSET] = e->set.sensor.offset_u_w * r->seconds;
+	r->budget[GW_BUDGET_GAIN] = e->set.sensor.gain_u * best;
+	r->budget[GW_BUDGET_OFFSET] = e->set.sensor.offset_u_w * r->seconds;
 	r->u_relative = r->u_absolute = 0;
-	for (unsigned i = 0; i < GW_U_COUNT; i++) {
+	for (unsigned i = 0; i < GW_BUDGETS; i++) {
 		r->u_absolute = hypot(r->u_absolute, r->budget[i]);
-		if (i != GW_U_GAIN && i != GW_U_OFFSET)
+		if (i != GW_BUDGET_GAIN && i != GW_BUDGET_OFFSET)
 			r->u_relative = hypot(r->u_relative, r->budget[i]);
 	}
 	r->relative = (struct gw_interval){ fmax(0, best - K95 * r->u_relative), best,
@@ -411,12 +411,12 @@ void energy_calibrate(struct gw_energy *r, const struct sensor *s)
 					    s->gain * back(r, r->relative.high) + more };
 	r->raw_joules = raw;
 	r->u_relative *= scale;
-	for (unsigned i = 0; i < GW_U_COUNT; i++)
+	for (unsigned i = 0; i < GW_BUDGETS; i++)
 		u[i] *= scale;
-	u[GW_U_GAIN] = hypot(s->gain_u * (raw - s->pivot_w * r->seconds),
-			     s->reference_u * r->relative.best);
-	u[GW_U_OFFSET] = s->offset_u_w * r->seconds;
-	r->u_absolute = hypot(r->u_relative, hypot(u[GW_U_GAIN], u[GW_U_OFFSET]));
+	u[GW_BUDGET_GAIN] = hypot(s->gain_u * (raw - s->pivot_w * r->seconds),
+				  s->reference_u * r->relative.best);
+	u[GW_BUDGET_OFFSET] = s->offset_u_w * r->seconds;
+	r->u_absolute = hypot(r->u_relative, hypot(u[GW_BUDGET_GAIN], u[GW_BUDGET_OFFSET]));
 	r->joules = (struct gw_interval){
 		fmin(r->relative.low, fmax(0, r->relative.best - K95 * r->u_absolute)),
 		r->relative.best, fmax(r->relative.high, r->relative.best + K95 * r->u_absolute)
@@ -444,26 +444,19 @@ void energy_late(struct gw_energy *r, double seconds)
 	}
 	widen(&r->relative, more);
 	widen(&r->joules, more);
-	r->budget[GW_U_EDGES] = hypot(r->budget[GW_U_EDGES], more / K95);
+	r->budget[GW_BUDGET_EDGES] = hypot(r->budget[GW_BUDGET_EDGES], more / K95);
 	r->u_relative = hypot(r->u_relative, more / K95);
 	r->u_absolute = hypot(r->u_absolute, more / K95);
 }
 
-static void unknown(struct gw_energy *r)
+/* A window without any sample: no gaps are filled, nothing is covered, nothing is calibrated. */
+static void energy_begin(struct gw_energy *r)
 {
-	static const struct gw_interval none = { NAN, NAN, NAN };
-
-	r->joules = r->relative = none;
-	r->u_absolute = r->u_relative = NAN;
-	r->counter_joules = r->samples_joules = r->residual_ratio = NAN;
-	r->power_mean = r->power_sd = r->power_min = r->power_max = NAN;
-	r->power_p5 = r->power_p50 = r->power_p95 = NAN;
-	r->load_period_seconds = NAN;
-	r->anchor_ratio = 1;
-	r->gap_joules = 0;
-	r->calibrated = 0;
-	r->raw_joules = NAN;
-	r->gain = 1;
+	energy_unknown(r);
+	for (unsigned i = 0; i < GW_BUDGETS; i++)
+		r->budget[i] = 0;
+	r->seconds = r->longest_gap_seconds = r->coverage_ratio = r->gap_joules = 0;
+	r->anchor_ratio = r->gain = 1;
 	r->offset_watts = 0;
 }
 
@@ -554,7 +547,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	struct energy_window now; /* of an open window, as if it ended with the last sample */
 	struct meters m = { .counter_j = NAN, .samples_j = NAN };
 
-	unknown(r);
+	energy_begin(r);
+	r->rung = rung_of(e, e->set.counter);
+	r->sample_spacing_seconds = e->set.spacing_s;
 	if (!w->end_ns) {
 		if (e->samples == 0 || energy_number(e, e->samples - 1)->t_ns <= w->begin_ns)
 			return;
@@ -567,8 +562,6 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	r->end_ns = w->end_ns;
 	r->seconds = span_s(w->begin_ns, w->end_ns);
 	notes_inside(e, w, r);
-	r->rung = rung_of(e, e->set.counter);
-	r->sample_spacing_seconds = e->set.spacing_s;
 	if (!(r->seconds > 0))
 		return;
 	if (w->begun && w->ended) {

@@ -1,4 +1,4 @@
-/* Events as lines of text: one table of fields for each type, read and written by loops. */
+/* Events as lines of text: one table of fields per type, read and written by loops. */
 #include "event.h"
 
 #include "base/number.h"
@@ -14,7 +14,7 @@ enum kind { END, U64, I64, REAL, UINT, INT, CODE, TEXT32, TEXT64 };
 struct field {
 	enum kind kind;
 	size_t offset;
-	unsigned count; /* of REAL: so many in a row */
+	unsigned count; /* for REAL: so many values */
 };
 
 /* clang-format off */
@@ -31,10 +31,10 @@ static const struct {
 	[EVENT_TICK]    = { 'T', { ONE(UINT, tick.missed), MANY(tick.figure, FIGURES) } },
 	[EVENT_LIMITS]  = { 'L', { MANY(limits.seconds, GW_THROTTLES), ONE(REAL, limits.limit_w) } },
 	[EVENT_NOTE]    = { 'N', { ONE(CODE, code) } },
-	[EVENT_PROCESS] = { 'W', { ONE(I64, process.pid), ONE(U64, process.start_ticks),
+	[EVENT_PROCESS] = { 'W', { ONE(I64, process.id.pid), ONE(U64, process.id.start_ticks),
 	                           ONE(U64, process.memory_bytes), ONE(REAL, process.sm_ratio),
 	                           ONE(INT, process.own), ONE(TEXT32, process.name) } },
-	[EVENT_WHO]     = { 'A', { ONE(UINT, who.count), ONE(INT, who.hidden) } },
+	[EVENT_PROCESS_LIST]     = { 'A', { ONE(UINT, process_list.count), ONE(INT, process_list.hidden) } },
 	[EVENT_OPEN]    = { 'O', { ONE(UINT, window.id), ONE(REAL, window.period_s),
 	                           ONE(TEXT64, window.label) } },
 	[EVENT_CLOSE]   = { 'X', { ONE(UINT, window.id) } },
@@ -42,8 +42,6 @@ static const struct {
 	[EVENT_IDLE]    = { 'I', { ONE(REAL, idle.no_context_w), ONE(REAL, idle.context_w) } },
 };
 /* clang-format on */
-
-/* ---- writing ---- */
 
 static void add_field(struct buf *out, const struct event *e, const struct field *f)
 {
@@ -77,8 +75,6 @@ void event_write(struct buf *out, const struct event *e)
 		add_field(out, e, f);
 	buf_addc(out, '\n');
 }
-
-/* ---- reading ---- */
 
 static bool to_code(const char *s, unsigned *ret)
 {

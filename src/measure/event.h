@@ -1,16 +1,18 @@
-/* event: one thing that was read of a GPU, or done to a window, and when.
+/* event: one reading of a GPU, or one change of a window, with its time.
  *
- * A measurement is the list of its events: the sampler makes them, a track turns them into
- * results, a bundle keeps them, and recompute feeds them to a track again. */
+ * A measurement is the list of its events: the sampler emits them, a window tracker turns them
+ * into results, a bundle stores them, and recompute feeds them to a tracker again. */
 #ifndef GW_MEASURE_EVENT_H
 #define GW_MEASURE_EVENT_H
+
+#include "base/proc_id.h"
 
 #include <gpuward.h>
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Figures read at every tick, in this order in files. */
+/* Values read at every tick, in this order in files. */
 #define EVENT_FIGURES(F)   \
 	F(POWER)           \
 	F(POWER_AVERAGE)   \
@@ -26,23 +28,23 @@ enum event_figure {
 };
 extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each */
 
-/* An event is a line of words parted by tabs: a letter, the time in ns, and what belongs to its
- * type; "-" is what is not known.  Numbers are written so that they read back to the same bits. */
+/* An event is a line of words separated by tabs: a letter, the time in ns, and the fields of
+ * its type; "-" is unknown. Numbers are written so that they read back to the same bits. */
 #define EVENT_LINE_MAX 512
 
 enum event_type {
-	EVENT_POWER,   /* a power sample; t is its stamp                                     */
+	EVENT_POWER,   /* a power sample; t is its timestamp */
 	EVENT_COUNTER, /* a reading of the energy counter; t before, after_ns after the call */
-	EVENT_NO_COUNTER, /* its first reading failed: there is none                         */
-	EVENT_TICK,    /* the figures above, and how many ticks were missed before it        */
-	EVENT_LIMITS,  /* what held the clocks back, and the limit                           */
-	EVENT_NOTE,    /* something happened: an enum gw_code                                */
+	EVENT_NO_COUNTER, /* the first reading failed: there is no counter */
+	EVENT_TICK,       /* the values above, and how many ticks were missed before it */
+	EVENT_LIMITS,     /* what limited the clocks, and the power limit */
+	EVENT_NOTE,       /* something happened: an enum gw_code */
 	EVENT_PROCESS, /* one process on the GPU at t                                        */
-	EVENT_WHO,     /* closes the processes of t: how many, and whether all were seen     */
-	EVENT_OPEN,    /* a window begins                                                    */
-	EVENT_CLOSE,   /* it ends                                                            */
-	EVENT_RESULT,  /* its result was asked for: from here on nothing changes it          */
-	EVENT_IDLE,    /* baselines, for sharing energy out                                  */
+	EVENT_PROCESS_LIST, /* ends the processes of t: their number, and whether some may be hidden */
+	EVENT_OPEN,   /* a window begins                                                    */
+	EVENT_CLOSE,  /* it ends                                                            */
+	EVENT_RESULT, /* its result was requested: nothing changes it afterwards */
+	EVENT_IDLE,   /* baselines, to share energy among processes */
 	EVENT_TYPES
 };
 
@@ -57,34 +59,33 @@ struct event {
 		} counter;
 		unsigned absence; /* enum gw_absence */
 		struct {
-			double figure[FIGURES]; /* NAN: not known */
+			double figure[FIGURES]; /* NAN: unknown */
 			unsigned missed;
 		} tick;
 		struct {
-			double seconds[GW_THROTTLES]; /* since driver load; NAN: not known */
+			double seconds[GW_THROTTLES]; /* since driver load; NAN: unknown */
 			double limit_w;
 		} limits;
 		unsigned code;
 		struct {
-			int64_t pid;
-			uint64_t start_ticks;
-			uint64_t memory_bytes; /* 0: not known */
-			double sm_ratio;       /* NAN: not known */
-			int own;               /* of the program that is measured */
+			struct proc_id id;
+			uint64_t memory_bytes; /* 0: unknown */
+			double sm_ratio;       /* NAN: unknown */
+			int own;               /* belongs to the measured program */
 			char name[32];
 		} process;
 		struct {
 			unsigned count;
-			int hidden; /* there may be others that cannot be seen */
-		} who;
+			int hidden; /* there may be processes that we cannot see */
+		} process_list;
 		struct {
 			unsigned id;
 			char label[64];
-			double period_s; /* of the load, NAN when its owner does not know */
-			int exclusive;   /* somebody else on the GPU makes it invalid     */
+			double period_s; /* of the load, NAN: unknown */
+			int exclusive;   /* a foreign process on the GPU makes it invalid */
 		} window;
 		struct {
-			double no_context_w, context_w; /* NAN: not known */
+			double no_context_w, context_w; /* NAN: unknown */
 		} idle;
 	} u;
 };

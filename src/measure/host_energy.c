@@ -12,16 +12,6 @@ struct host_meter {
 	struct rapl rapl;
 };
 
-static void begin(struct host_meter *m, struct gw_ctx *ctx)
-{
-	rapl_open(&m->rapl, &ctx->root);
-}
-
-static void end(struct host_meter *m)
-{
-	rapl_close(&m->rapl);
-}
-
 void host_meter_read(struct host_meter *m, struct host_energy *ret)
 {
 	struct rapl_total total;
@@ -47,14 +37,14 @@ struct host_meter *host_meter_new(struct gw_ctx *ctx)
 	struct host_meter *m = calloc(1, sizeof(*m));
 
 	if (m)
-		begin(m, ctx);
+		rapl_open(&m->rapl, &ctx->root);
 	return m;
 }
 
 void host_meter_free(struct host_meter *m)
 {
 	if (m)
-		end(m);
+		rapl_close(&m->rapl);
 	free(m);
 }
 

@@ -1,6 +1,5 @@
-/* host_energy: joules of the machine's CPUs and memory between two moments.
- *
- * The counters are of the whole machine: never of one process. */
+/* host_energy: joules of the machine's CPUs and memory between two moments. The counters cover
+ * the whole machine, never one process. */
 #ifndef GW_MEASURE_HOST_ENERGY_H
 #define GW_MEASURE_HOST_ENERGY_H
 
@@ -17,21 +16,21 @@ struct host_domain {
 struct host_energy {
 	double joules; /* packages and their memory; NAN unless why is GW_HAVE */
 	enum gw_absence why;
-	const char *remedy; /* what would help; "" nothing */
+	const char *remedy; /* what would help; "": nothing */
 	unsigned count;
 	struct host_domain domain[HOST_DOMAINS];
 };
 
 struct host_meter;
 
-/* Counts from now on.  Borrows ctx.  NULL: no memory. */
+/* Counts from now on. Borrows ctx. NULL: out of memory. */
 struct host_meter *host_meter_new(struct gw_ctx *ctx);
 void host_meter_free(struct host_meter *m);
 
-/* Since host_meter_new().  To be called once in half a minute at least: counters wrap. */
+/* Energy since host_meter_new(). Call it at least every half minute, because counters wrap. */
 void host_meter_read(struct host_meter *m, struct host_energy *ret);
 
-/* What was used between two readings of one meter. */
+/* The energy between two readings of one meter. */
 void host_energy_between(const struct host_energy *begin, const struct host_energy *end,
 			 struct host_energy *ret);
 

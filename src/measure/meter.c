@@ -12,24 +12,23 @@
 #define INTERVAL_NS  (100 * NS_PER_MS)
 #define INTERVAL_MIN NS_PER_MS
 #define ANCHOR_NS    (10 * NS_PER_S)
-#define JOIN_NS      (3 * NS_PER_S) /* a thread in a call that hangs is left behind after this */
+/* afterwards a thread in a call that hangs is left behind */
+#define JOIN_NS (3 * NS_PER_S)
 
-struct chosen { /* a device that is to be measured */
+struct chosen { /* a device to measure */
 	unsigned position;
 	bool stalled;
 };
 
-/* ---- the threads ---- */
-
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w)
 {
-	window_tracker_feed(&d->track, e, w);
-	if (d->meter->listen && !d->deaf)
-		d->meter->listen(d->meter->arg, d->number, e);
+	window_tracker_feed(&d->tracker, e, w);
+	if (d->meter->on_event && !d->receiver_gone)
+		d->meter->on_event(d->meter->arg, d->number, e);
 }
 
-/* From the sampler, on its thread. */
-static void take(void *arg, const struct event *e)
+/* Receives an event from the sampler, on its thread. */
+static void meter_take_event(void *arg, const struct event *e)
 {
 	struct meter_device *d = arg;
 
@@ -42,33 +41,34 @@ static void take(void *arg, const struct event *e)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Reads what edges need.  False: there was none. */
-static bool edge(struct meter_device *d, bool *ret_active)
+/* Reads what edges need. False: there was none. */
+static bool handle_edge(struct meter_device *d, bool *ret_active)
 {
 	uint64_t end_ns;
-	bool edge, brief;
+	bool handle_edge, brief;
 
 	pthread_mutex_lock(&d->lock);
-	edge = d->edge;
+	handle_edge = d->edge;
 	brief = d->brief;
 	end_ns = d->end_ns;
 	d->edge = d->brief = false;
 	d->end_ns = 0;
-	*ret_active = d->track.open != NULL;
+	*ret_active = d->tracker.open != NULL;
 	pthread_mutex_unlock(&d->lock);
-	if (edge)
+	if (handle_edge)
 		sampler_edge(&d->sampler, end_ns, brief);
-	return edge;
+	return handle_edge;
 }
 
-/* Does what is due; returns when to come again. */
-static uint64_t step(struct meter_device *d)
+/* Does what is due; returns the next due time. */
+static uint64_t meter_step(struct meter_device *d)
 {
 	bool active;
 
 	if (d->stalled)
 		return UINT64_MAX;
-	while (edge(d, &active)) /* what is read for one takes time, and others come */
+	while (handle_edge(d,
+			   &active)) /* reading for one edge takes time, and others may come */
 		;
 	return sampler_step(&d->sampler, active);
 }
@@ -82,11 +82,12 @@ static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
 		;
 }
 
-/* The sampler asks the driver when it begins: here, so that one GPU that hangs holds up no other.  False:
- * nobody waits for it any more. */
-static bool begin(struct meter_device *d)
+/* Runs the sampler's start on this thread, because the driver may hang: one GPU that hangs must
+ * not delay another. False: nobody waits for it any more. */
+static bool start_sampler(struct meter_device *d)
 {
-	int error = sampler_init(&d->sampler, d->meter->ctx, d->position, &d->opt, take, d);
+	int error = sampler_init(&d->sampler, d->meter->ctx, d->position, &d->opt,
+				 meter_take_event, d);
 	bool go;
 
 	pthread_mutex_lock(&d->lock);
@@ -100,13 +101,13 @@ static bool begin(struct meter_device *d)
 	return go;
 }
 
-static void *run(void *arg)
+static void *meter_main(void *arg)
 {
 	struct meter_device *d = arg;
-	bool stop = !d->begun && !begin(d);
+	bool stop = !d->begun && !start_sampler(d);
 
 	while (!stop) {
-		uint64_t due = step(d);
+		uint64_t due = meter_step(d);
 
 		pthread_mutex_lock(&d->lock);
 		sleep_or_wake(d, due);
@@ -122,7 +123,7 @@ static void *run(void *arg)
 
 static int start_thread(struct meter_device *d)
 {
-	int err = thread_start(&d->thread, 0, run, d);
+	int err = thread_start(&d->thread, 0, meter_main, d);
 
 	d->started = err == 0;
 	return err;
@@ -135,7 +136,7 @@ bool meter_wait_news(struct meter_device *d, uint64_t until_ns)
 	return pthread_cond_clockwait(&d->news, &d->lock, CLOCK_MONOTONIC, &until) == 0;
 }
 
-static void ask_to_end(struct meter_device *d)
+static void request_stop(struct meter_device *d)
 {
 	pthread_mutex_lock(&d->lock);
 	d->stop = true;
@@ -143,8 +144,8 @@ static void ask_to_end(struct meter_device *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* True: the thread has ended and been joined; false: it hangs in the driver and is left behind,
- * with all that it holds, and tells nobody anything more. */
+/* True: the thread has ended and is joined. False: it hangs in the driver and is left behind
+ * with everything it holds, and reports nothing more. */
 static bool end_thread(struct meter_device *d, uint64_t until_ns)
 {
 	bool gone;
@@ -156,7 +157,7 @@ static bool end_thread(struct meter_device *d, uint64_t until_ns)
 		;
 	gone = d->gone;
 	if (!gone)
-		d->deaf = true;
+		d->receiver_gone = true;
 	pthread_mutex_unlock(&d->lock);
 	if (gone)
 		pthread_join(d->thread, NULL);
@@ -165,9 +166,7 @@ static bool end_thread(struct meter_device *d, uint64_t until_ns)
 	return gone;
 }
 
-/* ---- the meter ---- */
-
-/* A call on it has not returned: nothing is asked of it, or we would hang with it. */
+/* A call has not returned: do not call it again, or we would hang, too. */
 static void stalled_setup(struct energy_setup *set)
 {
 	*set = (struct energy_setup){ .shape = SHAPE_NONE,
@@ -178,8 +177,8 @@ static void stalled_setup(struct energy_setup *set)
 	set->sensor.counter = GW_ABSENT_STALLED;
 }
 
-/* What the options borrow may be gone before a driver that hangs has answered. */
-static int keep_options(struct meter_device *d, const struct sampler_options *opt)
+/* Copies borrowed data, because a driver that hangs may answer after it is gone. */
+static int copy_borrowed(struct meter_device *d, const struct sampler_options *opt)
 {
 	d->opt = *opt;
 	if (opt->sensor) {
@@ -210,21 +209,21 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	m->device[m->count++] = d;
 	if (d->stalled)
 		return 0;
-	if (keep_options(d, opt) != 0)
+	if (copy_borrowed(d, opt) != 0)
 		return -GW_E_NOMEM;
 	if (!m->manual && m->ctx->deadline_ns)
 		return start_thread(d);
-	/* Who set no deadline waits for the driver himself. */
+	/* Without a deadline the caller waits for the driver. */
 	d->begun = true;
-	d->error = sampler_init(&d->sampler, m->ctx, c->position, &d->opt, take, d);
+	d->error = sampler_init(&d->sampler, m->ctx, c->position, &d->opt, meter_take_event, d);
 	return d->error;
 }
 
-/* Waits for its sampler to have begun; one that has not in time is not measured. */
-static int settle_device(struct meter_device *d, uint64_t until_ns)
+/* Waits until its sampler has started; a device that is too late is not measured. */
+static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
-	struct energy_setup hung; /* how it is measured when stalled: not at all */
+	struct energy_setup hung; /* the setup of a stalled device: not measured */
 	int err;
 
 	stalled_setup(&hung);
@@ -236,14 +235,14 @@ static int settle_device(struct meter_device *d, uint64_t until_ns)
 	pthread_mutex_unlock(&d->lock);
 	if (err)
 		return err;
-	window_tracker_init(&d->track, d->stalled ? &hung : &d->sampler.set,
+	window_tracker_init(&d->tracker, d->stalled ? &hung : &d->sampler.setup,
 			    (double)d->opt.interval_ns * 1e-9);
-	if (m->about)
-		m->about(m->arg, d->number, d->position, &d->track.energy.set);
+	if (m->on_setup)
+		m->on_setup(m->arg, d->number, d->position, &d->tracker.energy.set);
 	return 0;
 }
 
-static int let_go(struct meter_device *d)
+static int start_sampling(struct meter_device *d)
 {
 	if (d->stalled || d->meter->manual)
 		return 0;
@@ -256,7 +255,7 @@ static int let_go(struct meter_device *d)
 	return 0;
 }
 
-/* Positions in a snapshot of the devices that the selectors name. */
+/* Positions in a snapshot of the devices that match the selectors. */
 static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct chosen **ret,
 			  unsigned *ret_count)
 {
@@ -282,7 +281,8 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	}
 	gw_snapshot_free(snap);
 	if (!err && gpus && gpus[0] && n == 0)
-		err = -GW_E_NODEV;
+		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"%s", gpus[0],
+				   gpus[1] ? " or one of the other selectors" : "");
 	if (err) {
 		free(list);
 		return err;
@@ -292,7 +292,7 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	return 0;
 }
 
-static int take_options(const struct gw_meter_options *given, struct gw_meter_options *known)
+static int check_options(const struct gw_meter_options *given, struct gw_meter_options *known)
 {
 	memset(known, 0, sizeof(*known));
 	if (given) {
@@ -326,9 +326,9 @@ static struct gw_meter *new_meter(struct gw_ctx *ctx, const struct meter_config 
 	m->ctx = ctx;
 	m->clock = ctx->clock;
 	m->manual = manual;
-	m->about = config->about;
-	m->listen = config->listen;
-	m->result = config->result;
+	m->on_setup = config->on_setup;
+	m->on_event = config->on_event;
+	m->on_result = config->on_result;
 	m->arg = config->arg;
 	pthread_mutex_init(&m->lock, NULL);
 	return m;
@@ -340,23 +340,27 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	struct gw_meter_options o;
 	struct sampler_options so = { .own_pid = getpid(),
 				      .always = config->always,
-				      .anchored = config->anchored,
+				      .service = config->service,
 				      .describe = config->describe,
 				      .sensor = config->sensor };
 	struct chosen *list = NULL;
 	unsigned count = 0;
 	uint64_t until;
 	struct gw_meter *m;
-	int err = take_options(config->options, &o);
+	int err = check_options(config->options, &o);
 
-	if (!err)
+	if (err)
+		context_fail(ctx, err,
+			     "gw_meter_options has an unknown size or flag, an "
+			     "interval_ns below 1 ms or an anchor_ns below 1 s");
+	else
 		err = select_devices(ctx, o.gpus, &list, &count);
 	if (err)
 		return err;
 	m = new_meter(ctx, config, o.flags & GW_METER_MANUAL, count);
 	if (!m) {
 		free(list);
-		return -GW_E_NOMEM;
+		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	}
 	so.interval_ns = o.interval_ns;
 	so.anchor_ns = o.anchor_ns;
@@ -367,12 +371,12 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	free(list);
 	until = clock_mono_ns(clock_real()) + ctx->deadline_ns;
 	for (unsigned i = 0; i < m->count && !err; i++)
-		err = settle_device(m->device[i], until);
+		err = wait_for_sampler(m->device[i], until);
 	for (unsigned i = 0; i < m->count && !err; i++)
-		err = let_go(m->device[i]);
+		err = start_sampling(m->device[i]);
 	if (err) {
 		gw_meter_stop(m);
-		return err;
+		return context_fail(ctx, err, NULL);
 	}
 	*ret_meter = m;
 	return 0;
@@ -394,11 +398,13 @@ int gw_meter_stop(struct gw_meter *m)
 	if (!m)
 		return 0;
 	for (unsigned i = 0; i < m->count; i++)
-		ask_to_end(m->device[i]);
+		request_stop(m->device[i]);
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i], until) && all;
-	if (!all)
-		return -GW_E_STATE; /* a call under way still uses what we would free */
+	if (!all) /* a running call still uses what we would free */
+		return context_fail(
+			m->ctx, -GW_E_STATE,
+			"a driver call has not returned, so its meter cannot be freed");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {
@@ -431,27 +437,27 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 	uint64_t next = UINT64_MAX;
 
 	for (unsigned i = 0; m->manual && i < m->count; i++) {
-		uint64_t due = step(m->device[i]);
+		uint64_t due = meter_step(m->device[i]);
 
 		next = due < next ? due : next;
 	}
 	return next;
 }
 
-void meter_own(struct gw_meter *m, int64_t pid)
+void meter_set_own_process(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		if (!m->device[i]->stalled) /* its sampler may still begin */
+		if (!m->device[i]->stalled) /* its sampler may still be starting */
 			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
 					 __ATOMIC_RELAXED);
 }
 
-void meter_exclusive(struct gw_meter *m, bool on)
+void meter_set_exclusive(struct gw_meter *m, bool on)
 {
 	m->exclusive = on;
 }
 
-void meter_baseline(struct gw_meter *m, unsigned i, double no_context_w, double context_w)
+void meter_set_baseline(struct gw_meter *m, unsigned i, double no_context_w, double context_w)
 {
 	struct meter_device *d = m->device[i];
 
@@ -492,7 +498,7 @@ struct energy_setup meter_setup(const struct gw_meter *m, unsigned i)
 	struct energy_setup set;
 
 	pthread_mutex_lock(&d->lock);
-	set = d->track.energy.set;
+	set = d->tracker.energy.set;
 	pthread_mutex_unlock(&d->lock);
 	return set;
 }
@@ -502,6 +508,7 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	*ret = (struct meter_progress){ d->samples, d->ticks, d->missed, d->track.last_tick_w };
+	*ret = (struct meter_progress){ d->samples, d->ticks, d->missed,
+					d->tracker.last_tick_w };
 	pthread_mutex_unlock(&d->lock);
 }

@@ -1,7 +1,7 @@
 /* meter: the inside of struct gw_meter, for the program's own commands.
  *
- * One sampler and one track for each GPU, one thread for each pair.  A track is touched under its
- * device's lock only; drivers are asked outside of it. */
+ * Each GPU has one sampler, one window tracker and one thread. A tracker is used only under its
+ * device's lock; drivers are called without the lock. */
 #ifndef GW_MEASURE_METER_H
 #define GW_MEASURE_METER_H
 
@@ -13,86 +13,90 @@
 
 #include <gpuward.h>
 
-/* Everything that is read, as it is read, on the thread that read it, in the order in which
- * results are made of it.  `device` counts the meter's devices. */
-typedef void meter_listener(void *arg, unsigned device, const struct event *e);
+/* Receives every event on the thread that read it, in the order in which results are computed.
+ * `device` is an index into the meter's devices. */
+typedef void meter_event_fn(void *arg, unsigned device, const struct event *e);
 
 struct meter_config {
 	const struct gw_meter_options *options; /* NULL: defaults */
-	/* How each device will be measured, before its first event; position as in snapshots.  NULL:
-	 * nobody asks. */
-	void (*about)(void *arg, unsigned device, unsigned position,
-		      const struct energy_setup *setup);
-	meter_listener *listen; /* NULL: nobody */
-	/* What a window gave, when it was waited for, on the thread that did; NULL: nobody asks. */
-	void (*result)(void *arg, unsigned device, unsigned id, const char *label,
-		       const struct gw_energy *e);
+	/* Called once per device before its first event: how it will be measured. position as
+	 * in snapshots. May be NULL. */
+	void (*on_setup)(void *arg, unsigned device, unsigned position,
+			 const struct energy_setup *setup);
+	meter_event_fn *on_event; /* may be NULL */
+	/* Called with the result of a window, on the thread that waited for it. May be NULL. */
+	void (*on_result)(void *arg, unsigned device, unsigned id, const char *label,
+			  const struct gw_energy *e);
 	void *arg;
-	bool always;   /* figures at the interval even without a window */
-	bool anchored; /* counter readings even without one, hardly any figures */
-	bool describe; /* the first window's beginning has all read that a result tells of a GPU */
-	const struct sensor *sensor; /* of every device, in place of what is known; for tests */
+	bool always; /* read values at the interval even without a window */
+	/* for a service: read the counter even without a window, but few other values */
+	bool service;
+	/* at the first window read everything that a result reports about a GPU */
+	bool describe;
+	/* for every device, instead of what is known; for tests */
+	const struct sensor *sensor;
 };
 
-/* gw_meter_start with more to say. */
+/* gw_meter_start() with more options. */
 int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		struct gw_meter **ret_meter);
 
-/* Whose processes are not foreign from now on: this one and those below it. */
-void meter_own(struct gw_meter *m, int64_t pid);
+/* The processes that are not foreign from now on: this one and its descendants. */
+void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
-/* Somebody else on a GPU makes windows that end from now on invalid. */
-void meter_exclusive(struct gw_meter *m, bool on);
+/* If on, a foreign process makes windows that end from now on invalid. */
+void meter_set_exclusive(struct gw_meter *m, bool on);
 
-/* Baselines for sharing energy out among processes; NAN: unknown. */
-void meter_baseline(struct gw_meter *m, unsigned device, double no_context_w, double context_w);
+/* Baselines for sharing energy among processes; NAN: unknown. */
+void meter_set_baseline(struct gw_meter *m, unsigned device, double no_context_w,
+			double context_w);
 
-/* Whose GPUs it measures, and its time. */
 struct gw_ctx *meter_context(const struct gw_meter *m);
 const struct clock *meter_clock(const struct gw_meter *m);
 
-/* Lets time pass until then: sleeps while the threads work, or, without threads, does what is due
- * and moves the clock on. */
+/* Waits until then: sleeps while the threads work or, without threads, does what is due and
+ * advances the clock. */
 void meter_wait(struct gw_meter *m, uint64_t until_ns);
 
-/* How device i is measured, as of now: a counter that is not there is found out at its first reading. */
+/* How device i is measured now: a missing counter is discovered at its first reading. */
 struct energy_setup meter_setup(const struct gw_meter *m, unsigned device);
 
-/* Samples so far: for a progress line. */
+/* Counts so far, for a progress line. */
 struct meter_progress {
 	uint64_t samples, ticks, missed;
-	double power_w; /* latest, NAN unknown */
+	double power_w; /* latest, NAN: unknown */
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
-/* Is all there that gw_window_wait() would wait for?  Takes no time.  A GPU that does not answer is
- * waited for by nobody.  False while the window is open. */
+/* Is everything available that gw_window_wait() would wait for? Returns at once. A GPU that
+ * does not answer is not waited for. False while the window is open. */
 bool window_done(struct gw_window *w);
 
-/* Before it is closed: somebody waits for it.  If it is shorter than the spacing of samples, the one that is
- * nearest to its end is enough. */
+/* Call it before closing: the caller is in a hurry. If the window is shorter than the spacing
+ * of samples, the sample nearest to its end is enough. */
 void window_hurry(struct gw_window *w);
 
-/* Its number among the meter's windows, as events have it. */
+/* Its number among the meter's windows, as in events. */
 unsigned window_id(const struct gw_window *w);
 
-/* Evidence for a code, and who took what, of a window that was waited for.  e: its energy, or that
- * of a part of it, whose figures are then told. */
+/* Evidence for a code, and the energy per process, of a window that was waited for. e: its
+ * energy, or that of a part of it. */
 void window_evidence(const struct gw_window *w, unsigned device, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);
 
-/* What was ever seen on device i in this window, open or not: was it idle? */
+/* The activity on device i during this window, open or not: was it idle? */
 struct window_activity {
-	double utilization_max; /* of any tick; NAN: not told           */
-	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS      */
-	int64_t any, foreign;   /* first pid of anybody, of a stranger; 0: none */
-	char any_name[32], foreign_name[32];
-	bool hidden; /* there may be others that cannot be seen */
+	double utilization_max; /* over all ticks; NAN: unknown */
+	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS that occurred */
+	/* pid of the first process, and of the first foreign one; 0: none */
+	int64_t first, foreign;
+	char first_name[32], foreign_name[32];
+	bool hidden; /* there may be processes that we cannot see */
 };
 void window_activity(struct gw_window *w, unsigned device, struct window_activity *ret);
 
-/* Is a foreign process known to be on device i in this (open) window?  Its pid, or 0. */
+/* pid of a foreign process on device i in this (open) window, or 0. */
 int64_t window_foreign(struct gw_window *w, unsigned device);
 
 #endif

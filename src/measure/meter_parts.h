@@ -1,8 +1,5 @@
-/* What the files of the meter share; nobody else includes this.
- *
- *   meter.c         a sampler, a track and a thread for each GPU
- *   meter_window.c  windows over all of them
- */
+/* What the files of the meter share; no other file includes this: meter.c (a sampler, a window
+ * tracker and a thread per GPU) and meter_window.c (windows over all of them). */
 #ifndef GW_MEASURE_METER_PARTS_H
 #define GW_MEASURE_METER_PARTS_H
 
@@ -13,27 +10,27 @@
 
 struct meter_device {
 	struct gw_meter *meter;
-	unsigned number;            /* in the meter                           */
-	unsigned position;          /* in snapshots                           */
-	bool stalled;               /* it hung when we came: it is not measured */
-	struct sampler_options opt; /* for its beginning; with copies of what is borrowed */
+	unsigned number;            /* index in the meter */
+	unsigned position;          /* index in snapshots */
+	bool stalled;               /* it hung at the start and is not measured */
+	struct sampler_options opt; /* with copies of what the caller lent */
 	struct sensor known;
 	char *cache_dir;
 	struct sampler sampler;
 	pthread_t thread;
 	bool started;
-	pthread_mutex_t lock; /* of all that follows                */
-	pthread_cond_t wake;  /* for the thread                     */
-	pthread_cond_t news;  /* for those who wait for a window    */
-	struct window_tracker track;
-	bool edge;       /* a window began or ended            */
-	uint64_t end_ns; /* of the last that ended, to be told; 0: none */
-	bool brief;      /* it was the only one, and shorter than a sample */
-	bool begun;      /* the sampler has looked at it, ... */
-	int error;       /* ... with this result             */
-	bool go;         /* it may begin to sample            */
+	pthread_mutex_t lock; /* guards everything below */
+	pthread_cond_t wake;  /* for the thread */
+	pthread_cond_t news;  /* for those who wait for a window */
+	struct window_tracker tracker;
+	bool edge;       /* a window began or ended */
+	uint64_t end_ns; /* end of the last window, not handled yet; 0: none */
+	bool brief;      /* it was the only window, and shorter than a sample */
+	bool begun;      /* sampler_init() has returned ... */
+	int error;       /* ... with this result */
+	bool go;         /* it may start to sample */
 	bool stop, gone;
-	bool deaf; /* whoever listened is gone */
+	bool receiver_gone; /* the receiver of events is gone */
 	uint64_t samples, ticks, missed;
 };
 
@@ -41,22 +38,23 @@ struct gw_meter {
 	struct gw_ctx *ctx;
 	const struct clock *clock;
 	bool manual, exclusive;
-	void (*about)(void *arg, unsigned device, unsigned position,
-		      const struct energy_setup *setup);
-	meter_listener *listen;
-	void (*result)(void *arg, unsigned device, unsigned id, const char *label,
-		       const struct gw_energy *e);
+	void (*on_setup)(void *arg, unsigned device, unsigned position,
+			 const struct energy_setup *setup);
+	meter_event_fn *on_event;
+	void (*on_result)(void *arg, unsigned device, unsigned id, const char *label,
+			  const struct gw_energy *e);
 	void *arg;
 	unsigned count;
 	struct meter_device **device;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	struct gw_window *windows;
 	unsigned ids;
 };
 
-/* To the track, and to whoever listens, so that he can do it all again.  Under the device's lock. */
+/* Passes an event to the tracker and to on_event(), which can repeat everything. Needs the
+ * device's lock. */
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w);
-/* Waits for something to be recorded.  False: it is until_ns.  Under the device's lock. */
+/* Waits until something is recorded. False: until_ns has passed. Needs the device's lock. */
 bool meter_wait_news(struct meter_device *d, uint64_t until_ns);
 
 #endif

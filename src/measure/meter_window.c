@@ -1,5 +1,8 @@
-/* Windows: opened and closed on every GPU of the meter at once, and worked out of its tracks. */
+/* Windows: opened and closed on all GPUs of the meter at once, with results from its trackers.
+ */
 #include "meter_parts.h"
+
+#include "device/context.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,20 +15,20 @@ struct gw_window {
 	unsigned id;
 	char label[64];
 	bool hurry, closed, waited;
-	struct tracked_window *track; /* one a device */
-	struct gw_energy *energy;     /* likewise     */
+	struct tracked_window *tracked; /* one per device */
+	struct gw_energy *energy;       /* one per device */
 };
 
-/* To the track and to whoever listens; the thread reads what the edge needs. */
-static void tell(struct meter_device *d, const struct event *e, struct tracked_window *w,
-		 uint64_t early_ns)
+/* Records the event; the thread then reads what the edge needs. */
+static void record_edge(struct meter_device *d, const struct event *e, struct tracked_window *w,
+			uint64_t early_ns)
 {
 	pthread_mutex_lock(&d->lock);
 	meter_record(d, e, w);
 	d->edge = true;
 	if (e->type == EVENT_CLOSE && e->t_ns - early_ns > d->end_ns)
 		d->end_ns = e->t_ns - early_ns;
-	d->brief = early_ns && d->track.open && !d->track.open->next;
+	d->brief = early_ns && d->tracker.open && !d->tracker.open->next;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -49,20 +52,24 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	uint64_t now = m ? clock_mono_ns(m->clock) : 0;
 	struct gw_window *w;
 
-	if (!m || !ret_window || begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+	if (!m || !ret_window)
 		return -GW_E_ARG;
+	if (begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+		return context_fail(
+			m->ctx, -GW_E_ARG,
+			"a window cannot begin in the future or more than 30 s ago");
 	w = calloc(1, sizeof(*w));
 	if (w) {
-		w->track = calloc(m->count + 1, sizeof(*w->track));
+		w->tracked = calloc(m->count + 1, sizeof(*w->tracked));
 		w->energy = calloc(m->count + 1, sizeof(*w->energy));
 	}
-	if (!w || !w->track || !w->energy) {
+	if (!w || !w->tracked || !w->energy) {
 		if (w) {
-			free(w->track);
+			free(w->tracked);
 			free(w->energy);
 		}
 		free(w);
-		return -GW_E_NOMEM;
+		return context_fail(m->ctx, -GW_E_NOMEM, NULL);
 	}
 	w->meter = m;
 	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
@@ -72,7 +79,7 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	e.u.window.period_s = NAN;
 	memcpy(e.u.window.label, w->label, sizeof(e.u.window.label));
 	for (unsigned i = 0; i < m->count; i++)
-		tell(m->device[i], &e, &w->track[i], 0);
+		record_edge(m->device[i], &e, &w->tracked[i], 0);
 	*ret_window = w;
 	return 0;
 }
@@ -82,11 +89,11 @@ void window_hurry(struct gw_window *w)
 	w->hurry = true;
 }
 
-/* Half the spacing of samples sooner than its end one may be there that will do. */
+/* A sample half a spacing before the end is near enough. */
 static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
 {
-	double spacing = w->meter->device[i]->track.energy.set.spacing_s;
-	uint64_t length = end_ns - w->track[i].e.begin_ns;
+	double spacing = w->meter->device[i]->tracker.energy.set.spacing_s;
+	uint64_t length = end_ns - w->tracked[i].e.begin_ns;
 
 	return w->hurry && (double)length < 1e9 * spacing ? (uint64_t)(0.5e9 * spacing) : 0;
 }
@@ -97,26 +104,30 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 	uint64_t now = clock_mono_ns(w->meter->clock);
 
 	if (w->closed)
-		return -GW_E_STATE;
+		return context_fail(w->meter->ctx, -GW_E_STATE,
+				    "the window \"%s\" is already closed", w->label);
 	e.t_ns = end_ns ? end_ns : now;
-	if (e.t_ns > now || (w->meter->count && e.t_ns < w->track[0].e.begin_ns))
-		return -GW_E_ARG;
-	if (w->meter->count && e.t_ns == w->track[0].e.begin_ns)
+	if (e.t_ns > now || (w->meter->count && e.t_ns < w->tracked[0].e.begin_ns))
+		return context_fail(w->meter->ctx, -GW_E_ARG,
+				    "the window \"%s\" cannot end in the future or before it "
+				    "begins",
+				    w->label);
+	if (w->meter->count && e.t_ns == w->tracked[0].e.begin_ns)
 		e.t_ns++; /* a window has a length */
 	e.u.window.id = w->id;
 	for (unsigned i = 0; i < w->meter->count; i++)
-		tell(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
+		record_edge(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
 	w->closed = true;
 	return 0;
 }
 
-static bool done(const struct gw_window *w, unsigned i)
+static bool device_done(const struct gw_window *w, unsigned i)
 {
 	const struct meter_device *d = w->meter->device[i];
 
-	return d->stalled || window_tracker_done(&d->track, &w->track[i]) ||
+	return d->stalled || window_tracker_done(&d->tracker, &w->tracked[i]) ||
 	       !d->sampler.answers ||
-	       (w->hurry && energy_is_near(&d->track.energy, &w->track[i].e));
+	       (w->hurry && energy_is_near(&d->tracker.energy, &w->tracked[i].e));
 }
 
 /* Waits for the sample that covers its end, on device i. */
@@ -128,18 +139,18 @@ static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
 	if (w->meter->manual) {
 		uint64_t now = clock_mono_ns(w->meter->clock);
 
-		while (!done(w, i) && now < until_ns) {
+		while (!device_done(w, i) && now < until_ns) {
 			uint64_t due = gw_meter_poll(w->meter);
 
-			if (done(w, i))
+			if (device_done(w, i))
 				break;
 			clock_sleep_until(w->meter->clock, due < until_ns ? due : until_ns);
 			now = clock_mono_ns(w->meter->clock);
 		}
-		return done(w, i);
+		return device_done(w, i);
 	}
 	pthread_mutex_lock(&d->lock);
-	while (!(ok = done(w, i)) && meter_wait_news(d, until_ns))
+	while (!(ok = device_done(w, i)) && meter_wait_news(d, until_ns))
 		;
 	pthread_mutex_unlock(&d->lock);
 	return ok;
@@ -153,13 +164,13 @@ bool window_done(struct gw_window *w)
 		struct meter_device *d = w->meter->device[i];
 
 		pthread_mutex_lock(&d->lock);
-		all = done(w, i);
+		all = device_done(w, i);
 		pthread_mutex_unlock(&d->lock);
 	}
 	return all;
 }
 
-static void work_out(struct gw_window *w, unsigned i, bool last)
+static void compute_result(struct gw_window *w, unsigned i, bool last)
 {
 	struct meter_device *d = w->meter->device[i];
 
@@ -174,12 +185,12 @@ static void work_out(struct gw_window *w, unsigned i, bool last)
 						       .period_s = NAN,
 						       .exclusive = w->meter->exclusive } },
 			NULL);
-	window_tracker_result(&d->track, &w->track[i], &w->energy[i]);
+	window_tracker_result(&d->tracker, &w->tracked[i], &w->energy[i]);
 	if (last) {
-		if (w->meter->result)
-			w->meter->result(w->meter->arg, i, w->id, w->label, &w->energy[i]);
-		window_tracker_share(&d->track, &w->track[i], &w->energy[i]);
-		window_tracker_forget(&d->track, &w->track[i]);
+		if (w->meter->on_result)
+			w->meter->on_result(w->meter->arg, i, w->id, w->label, &w->energy[i]);
+		window_tracker_share(&d->tracker, &w->tracked[i], &w->energy[i]);
+		window_tracker_forget(&d->tracker, &w->tracked[i]);
 	}
 	pthread_mutex_unlock(&d->lock);
 }
@@ -191,16 +202,22 @@ int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
 	int err = 0;
 
 	if (!w->closed)
-		return -GW_E_STATE;
+		return context_fail(w->meter->ctx, -GW_E_STATE,
+				    "the window \"%s\" is still open; close it first",
+				    w->label);
 	if (w->waited)
 		return 0;
 	for (unsigned i = 0; i < w->meter->count; i++) {
 		if (!wait_device(w, i, until))
 			err = -GW_E_TIMEOUT;
-		work_out(w, i, true);
+		compute_result(w, i, true);
 	}
 	w->waited = true;
-	return err;
+	return err ? context_fail(w->meter->ctx, err,
+				  "no sample covered the end of the window \"%s\" in time; its "
+				  "result is truncated",
+				  w->label)
+		   : 0;
 }
 
 const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)
@@ -208,7 +225,7 @@ const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)
 	if (i >= w->meter->count)
 		return NULL;
 	if (!w->waited)
-		work_out(w, i, false);
+		compute_result(w, i, false);
 	return &w->energy[i];
 }
 
@@ -225,7 +242,7 @@ void gw_window_free(struct gw_window *w)
 		struct meter_device *d = w->meter->device[i];
 
 		pthread_mutex_lock(&d->lock);
-		window_tracker_forget(&d->track, &w->track[i]);
+		window_tracker_forget(&d->tracker, &w->tracked[i]);
 		pthread_mutex_unlock(&d->lock);
 	}
 	pthread_mutex_lock(&w->meter->lock);
@@ -233,7 +250,7 @@ void gw_window_free(struct gw_window *w)
 	if (w->next)
 		w->next->link = w->link;
 	pthread_mutex_unlock(&w->meter->lock);
-	free(w->track);
+	free(w->tracked);
 	free(w->energy);
 	free(w);
 }
@@ -241,12 +258,12 @@ void gw_window_free(struct gw_window *w)
 void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size)
 {
-	window_tracker_evidence(&w->track[i], e, code, out, size);
+	window_tracker_evidence(&w->tracked[i], e, code, out, size);
 }
 
 const struct attribute *window_processes(const struct gw_window *w, unsigned i)
 {
-	return &w->track[i].who;
+	return &w->tracked[i].shares;
 }
 
 int64_t window_foreign(struct gw_window *w, unsigned i)
@@ -255,7 +272,7 @@ int64_t window_foreign(struct gw_window *w, unsigned i)
 	int64_t pid;
 
 	pthread_mutex_lock(&d->lock);
-	pid = w->track[i].foreign_pid;
+	pid = w->tracked[i].foreign_pid;
 	pthread_mutex_unlock(&d->lock);
 	return pid;
 }
@@ -268,15 +285,15 @@ unsigned window_id(const struct gw_window *w)
 void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)
 {
 	struct meter_device *d = w->meter->device[i];
-	const struct tracked_window *t = &w->track[i];
+	const struct tracked_window *t = &w->tracked[i];
 
 	pthread_mutex_lock(&d->lock);
 	*ret = (struct window_activity){ .utilization_max = t->util_max,
 					 .reasons = t->reasons,
-					 .any = t->any_pid,
+					 .first = t->first_pid,
 					 .foreign = t->foreign_pid,
 					 .hidden = t->hidden };
-	memcpy(ret->any_name, t->any_name, sizeof(ret->any_name));
+	memcpy(ret->first_name, t->first_name, sizeof(ret->first_name));
 	memcpy(ret->foreign_name, t->foreign_name, sizeof(ret->foreign_name));
 	pthread_mutex_unlock(&d->lock);
 }

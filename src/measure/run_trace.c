@@ -9,15 +9,15 @@
 #include <string.h>
 
 #define AROUND_NS  ((uint64_t)(RUN_TRACE_AROUND_S * 1e9))
-#define WAITING_NS (4 * AROUND_NS) /* before a run: no more than this is kept */
+#define WAITING_NS (4 * AROUND_NS) /* keep at most this much before a run */
 
 struct device {
 	pthread_mutex_t lock;
 	bool running;
 	struct run_trace_power power[RUN_TRACE_POINTS];
 	size_t powers;
-	unsigned group; /* samples that two points stand for; 1: each sample is a point */
-	unsigned seen;  /* of the group under way */
+	unsigned group;    /* samples per two points; 1: each sample is a point */
+	unsigned in_group; /* samples of the current group */
 	struct run_trace_power low, high;
 	struct run_trace_tick tick[RUN_TRACE_POINTS];
 	size_t ticks;
@@ -57,44 +57,42 @@ void run_trace_free(struct run_trace *s)
 	free(s);
 }
 
-/* ---- power ---- */
-
 static void take_extremes(struct device *d, const struct run_trace_power *p)
 {
-	if (d->seen == 0)
+	if (d->in_group == 0)
 		d->low = d->high = *p;
 	if (p->w < d->low.w)
 		d->low = *p;
 	if (p->w > d->high.w)
 		d->high = *p;
-	d->seen++;
+	d->in_group++;
 }
 
-/* Writes the group's lowest and highest, in the order in which they came.  False: no room. */
-static void put_extremes(struct device *d)
+/* Writes the group's lowest and highest sample, in their order in time. */
+static void write_extremes(struct device *d)
 {
 	bool rising = d->low.t_ns <= d->high.t_ns;
 
 	d->power[d->powers++] = rising ? d->low : d->high;
 	if (d->low.t_ns != d->high.t_ns)
 		d->power[d->powers++] = rising ? d->high : d->low;
-	d->seen = 0;
+	d->in_group = 0;
 }
 
-/* Four points that stand for two groups (or four samples) become two. */
+/* Four points that represent two groups (or four samples) become two. */
 static void thin_power(struct device *d)
 {
 	size_t n = d->powers;
 
 	d->powers = 0;
-	d->seen = 0;
+	d->in_group = 0;
 	for (size_t i = 0; i < n; i++) {
 		take_extremes(d, &d->power[i]);
-		if (d->seen == 4)
-			put_extremes(d);
+		if (d->in_group == 4)
+			write_extremes(d);
 	}
-	if (d->seen > 0)
-		put_extremes(d);
+	if (d->in_group > 0)
+		write_extremes(d);
 	d->group *= d->group == 1 ? 4 : 2;
 }
 
@@ -109,11 +107,9 @@ static void add_power(struct device *d, uint64_t t_ns, double w)
 		return;
 	}
 	take_extremes(d, &p);
-	if (d->seen >= d->group)
-		put_extremes(d);
+	if (d->in_group >= d->group)
+		write_extremes(d);
 }
-
-/* ---- figures ---- */
 
 static void add_tick(struct device *d, const struct event *e)
 {
@@ -138,9 +134,7 @@ static void add_tick(struct device *d, const struct event *e)
 	};
 }
 
-/* ---- both ---- */
-
-static void forget_before(struct device *d, uint64_t t_ns)
+static void delete_before(struct device *d, uint64_t t_ns)
 {
 	size_t p = 0, t = 0;
 
@@ -164,7 +158,7 @@ void run_trace_event(void *arg, unsigned i, const struct event *e)
 	d = &s->device[i];
 	pthread_mutex_lock(&d->lock);
 	if (!d->running && d->powers && d->power[0].t_ns + WAITING_NS < e->t_ns)
-		forget_before(d, e->t_ns - AROUND_NS);
+		delete_before(d, e->t_ns - AROUND_NS);
 	if (e->type == EVENT_POWER)
 		add_power(d, e->t_ns, e->u.power_w);
 	else
@@ -178,9 +172,9 @@ void run_trace_begin(struct run_trace *s, uint64_t begin_ns)
 		struct device *d = &s->device[i];
 
 		pthread_mutex_lock(&d->lock);
-		forget_before(d, begin_ns > AROUND_NS ? begin_ns - AROUND_NS : 0);
+		delete_before(d, begin_ns > AROUND_NS ? begin_ns - AROUND_NS : 0);
 		d->group = d->stride = 1;
-		d->seen = d->passed = 0;
+		d->in_group = d->passed = 0;
 		d->running = true;
 		pthread_mutex_unlock(&d->lock);
 	}
@@ -197,8 +191,8 @@ int run_trace_copy(struct run_trace *s, unsigned i, uint64_t end_ns, struct run_
 		return -GW_E_NOMEM;
 	}
 	pthread_mutex_lock(&d->lock);
-	if (d->seen > 0 && d->powers + 2 <= RUN_TRACE_POINTS)
-		put_extremes(d);
+	if (d->in_group > 0 && d->powers + 2 <= RUN_TRACE_POINTS)
+		write_extremes(d);
 	while (c.powers < d->powers && d->power[c.powers].t_ns <= end_ns + AROUND_NS)
 		c.powers++;
 	while (c.ticks < d->ticks && d->tick[c.ticks].t_ns <= end_ns + AROUND_NS)

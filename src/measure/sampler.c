@@ -3,45 +3,45 @@
 #include <math.h>
 #include <string.h>
 
-#define DRAIN_NS      (1500 * NS_PER_MS) /* 0.5 ms each; the ring of an H200 holds 2.36 s */
-#define DRAIN_ANY_NS  NS_PER_S           /* where its span is not known */
-#define WHO_NS        NS_PER_S
-#define USE_LASTS_NS  (2 * NS_PER_S)
-#define IDLE_NS       NS_PER_S             /* figures, while nobody has a window open */
-#define UNWATCHED_NS  (10 * NS_PER_S)      /* the same in a service, which reads them itself */
-#define STEP_NS       ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
-#define COARSE_S      0.5                  /* a ring with wider spacing shows no shape */
-#define RING_AGE_NS   (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
-#define RING_YOUNG_NS (8 * NS_PER_MS)      /* none is there sooner after its stamp           */
-#define FRESH_NS      (20 * NS_PER_MS)     /* a ring that was fetched then is taken for new  */
+/* a read takes 0.5 ms; the ring of an H200 holds 2.36 s */
+#define DRAIN_NS     (1500 * NS_PER_MS)
+#define DRAIN_ANY_NS NS_PER_S /* if its span is unknown */
+#define PROCESSES_NS NS_PER_S
+#define USE_LASTS_NS (2 * NS_PER_S)
+#define IDLE_NS      NS_PER_S /* while no window is open */
+/* the same in a service, which reads the values anyway */
+#define UNWATCHED_NS (10 * NS_PER_S)
+/* a larger change means that the wall clock was set */
+#define STEP_NS       ((int64_t)NS_PER_MS)
+#define COARSE_S      0.5              /* a ring with wider spacing shows no shape */
+#define RING_AGE_NS   (20 * NS_PER_MS) /* the newest sample of an H200 is 10 to 18 ms old */
+#define RING_YOUNG_NS (8 * NS_PER_MS)  /* no sample is available sooner after its timestamp */
+#define FRESH_NS      (20 * NS_PER_MS) /* a ring read this recently counts as new */
 #define SETTLE_TRIES  5
-#define EDGE_STEP_NS  (2 * NS_PER_MS) /* a look costs 0.3 ms */
-#define RING_FEW      10              /* readings say nothing about their spacing */
+#define EDGE_STEP_NS  (2 * NS_PER_MS) /* a read costs 0.3 ms */
+#define RING_FEW      10              /* too few entries to know their spacing */
 
-static void emit(struct sampler *s, const struct event *e)
+static void sampler_emit(struct sampler *s, const struct event *e)
 {
 	s->emit(s->arg, e);
 }
 
 static uint64_t now_ns(const struct sampler *s)
 {
-	return clock_mono_ns(s->tap.clock);
+	return clock_mono_ns(s->device.clock);
 }
 
-static void note(struct sampler *s, uint64_t t_ns, unsigned code)
+static void sampler_note(struct sampler *s, uint64_t t_ns, unsigned code)
 {
-	emit(s, &(struct event){ .type = EVENT_NOTE, .t_ns = t_ns, .u.code = code });
+	sampler_emit(s, &(struct event){ .type = EVENT_NOTE, .t_ns = t_ns, .u.code = code });
 }
 
-static double figure(const struct report *r, unsigned q)
+static double value(const struct report *r, unsigned q)
 {
 	return report_has(r, q) ? r->v[q] : NAN;
 }
 
-/* ---- how to measure it ---- */
-
-/* Mean spacing of what the ring holds, readings told twice counted once; NAN when it holds less
- * than two. */
+/* Mean spacing of the ring's entries, repeated ones counted once; NAN with fewer than two. */
 static double ring_spacing(const struct power_sample *p, int n)
 {
 	int distinct = 1;
@@ -53,107 +53,111 @@ static double ring_spacing(const struct power_sample *p, int n)
 	return (double)(p[n - 1].wall_us - p[0].wall_us) * 1e-6 / (distinct - 1);
 }
 
-static void from_ring(struct sampler *s, enum energy_shape shape, double spacing_s)
+static void use_ring(struct sampler *s, enum energy_shape shape, double spacing_s)
 {
-	const struct sensor_source *src = &s->set.sensor.ring;
+	const struct sensor_source *src = &s->setup.sensor.ring;
 
-	s->set.shape = shape;
-	s->set.spacing_s = spacing_s;
-	s->set.window_s = isnan(src->window_s) ? spacing_s : src->window_s;
-	s->set.lag_s = isnan(src->lag_s) ? 0.5 * spacing_s : src->lag_s;
-	s->set.look_ratio = 1;
+	s->setup.shape = shape;
+	s->setup.spacing_s = spacing_s;
+	s->setup.window_s = isnan(src->window_s) ? spacing_s : src->window_s;
+	s->setup.lag_s = isnan(src->lag_s) ? 0.5 * spacing_s : src->lag_s;
+	s->setup.look_ratio = 1;
 }
 
-/* A sensor that looks only part of the time is polled at ever other phases of its period, an
- * eighth further each time, so that a load locked to it is seen whole after eight. */
-static void from_figure(struct sampler *s, enum energy_shape shape, unsigned quantity,
-			const struct sensor_source *src)
+/* A sensor that observes only part of its period is polled at changing phases, an eighth of the
+ * period further each time, so that after eight polls a load with the same period is covered.
+ */
+static void use_quantity(struct sampler *s, enum energy_shape shape, unsigned quantity,
+			 const struct sensor_source *src)
 {
 	double period = isnan(src->period_s) ? 0.1 : src->period_s;
 	double window = isnan(src->window_s) ? period : src->window_s;
 
 	s->polled = true;
 	s->quantity = quantity;
-	s->set.shape = shape;
-	s->set.look_ratio = fmin(1, window / period);
-	s->set.spacing_s = s->set.look_ratio < 1 ? period * 9 / 8 : period;
-	s->set.window_s = window;
-	s->set.lag_s = isnan(src->lag_s) ? 0.5 * window : src->lag_s;
-	s->poll_ns = (uint64_t)llround(s->set.spacing_s * 1e9);
+	s->setup.shape = shape;
+	s->setup.look_ratio = fmin(1, window / period);
+	s->setup.spacing_s = s->setup.look_ratio < 1 ? period * 9 / 8 : period;
+	s->setup.window_s = window;
+	s->setup.lag_s = isnan(src->lag_s) ? 0.5 * window : src->lag_s;
+	s->poll_ns = (uint64_t)llround(s->setup.spacing_s * 1e9);
 }
 
-static void from_file(struct sampler *s)
+static void use_sysfs(struct sampler *s)
 {
 	struct sensor_source file = { .period_s = (double)s->opt.interval_ns * 1e-9,
 				      .window_s = (double)s->opt.interval_ns * 1e-9,
 				      .lag_s = 0 };
 
-	from_figure(s, SHAPE_SYSFS, GW_Q_POWER, &file);
+	use_quantity(s, SHAPE_SYSFS, GW_Q_POWER, &file);
 }
 
 static void choose_ring(struct sampler *s)
 {
-	const struct sensor *sensor = &s->set.sensor;
+	const struct sensor *sensor = &s->setup.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT;
-	int n = sampler_device_ring(&s->tap, s->ring, SAMPLER_RING);
+	int n = sampler_device_ring(&s->device, s->ring, SAMPLER_RING);
 	double spacing = ring_spacing(s->ring, n);
 
 	s->calls++;
-	sensor_heard_ring(&s->set.sensor, n);
+	sensor_note_ring(&s->setup.sensor, n);
 	s->fetched = n;
 	s->fetched_ns = now_ns(s);
 	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
-		spacing = sensor->ring.period_s; /* the driver was loaded just now */
+		spacing = sensor->ring.period_s; /* the driver was just loaded */
 	if (text && n >= 0)
-		from_ring(s, SHAPE_TEXT, 0.1);
+		use_ring(s, SHAPE_TEXT, 0.1);
 	else if (!text && spacing <= COARSE_S)
-		from_ring(s, SHAPE_RING, spacing);
+		use_ring(s, SHAPE_RING, spacing);
 }
 
-static void choose_figure(struct sampler *s)
+static void choose_quantity(struct sampler *s)
 {
-	const struct sensor *sensor = &s->set.sensor;
+	const struct sensor *sensor = &s->setup.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT, file = s->r.provenance == GW_FROM_SYSFS;
 
 	if (file && report_has(&s->r, GW_Q_POWER))
-		from_file(s);
+		use_sysfs(s);
 	else if (report_has(&s->r, GW_Q_POWER_INSTANT))
-		from_figure(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER_INSTANT,
-			    &sensor->instant);
+		use_quantity(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER_INSTANT,
+			     &sensor->instant);
 	else if (report_has(&s->r, GW_Q_POWER) && sensor->average.why == GW_HAVE)
-		from_figure(s, text ? SHAPE_TEXT : SHAPE_MEAN, GW_Q_POWER, &sensor->average);
+		use_quantity(s, text ? SHAPE_TEXT : SHAPE_MEAN, GW_Q_POWER, &sensor->average);
 	else if (report_has(&s->r, GW_Q_POWER))
-		from_figure(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER, &sensor->instant);
+		use_quantity(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER,
+			     &sensor->instant);
 	else
-		s->set.spacing_s = (double)s->opt.interval_ns * 1e-9;
+		s->setup.spacing_s = (double)s->opt.interval_ns * 1e-9;
 }
 
-/* What was learned on this card before, or what is said of its kind. */
-static void know_sensor(struct sampler *s)
+/* What was learned about this card before, or what is known about its kind. */
+static void find_sensor(struct sampler *s)
 {
 	char dir[512], why[256];
 	const char *from = s->opt.cache_dir;
 
 	if (s->opt.sensor) {
-		s->set.sensor = *s->opt.sensor;
+		s->setup.sensor = *s->opt.sensor;
 		return;
 	}
 	if (!from)
 		from = sensor_directory(dir, sizeof(dir)) == 0 ? dir : NULL;
-	sensor_known_tap(&s->tap, from && *from ? from : NULL, &s->set.sensor, why,
-			 sizeof(why));
+	sensor_known_device(&s->device, from && *from ? from : NULL, &s->setup.sensor, why,
+			    sizeof(why));
 }
 
-/* A reading takes 3 to 14 ms, and somebody waits for us: where a card of its kind has a counter, the first is
- * made when sampling begins, and tells if this one has none. */
-static void look_for_counter(struct sampler *s)
+/* A counter reading takes 3 to 14 ms and the caller waits. If cards of this kind have a
+ * counter, the first reading is made when sampling starts and shows whether this card has one.
+ */
+static void check_counter(struct sampler *s)
 {
-	/* Is there anything at all?  Then it must be known now. */
-	if (s->set.sensor.counter != GW_HAVE || s->set.shape == SHAPE_NONE) {
-		sampler_device_counter(&s->tap, &s->first);
-		s->set.sensor.counter = s->first.why;
+	/* With no other power source it must be known now. */
+	if (s->setup.sensor.counter != GW_HAVE || s->setup.shape == SHAPE_NONE) {
+		sampler_device_counter(&s->device, &s->first);
+		s->setup.sensor.counter = s->first.why;
 	}
-	s->set.counter = s->set.sensor.counter == GW_HAVE && !s->set.sensor.counter_unsafe;
+	s->setup.counter =
+		s->setup.sensor.counter == GW_HAVE && !s->setup.sensor.counter_unsafe;
 }
 
 int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
@@ -163,39 +167,39 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	int err;
 
 	memset(s, 0, sizeof(*s));
-	err = sampler_device_init(&s->tap, ctx, position);
+	err = sampler_device_init(&s->device, ctx, position);
 	if (err)
 		return err;
 	s->opt = *options;
 	s->emit = emit_fn;
 	s->arg = arg;
-	/* As it was found.  Where the ring tells power no figure is needed now: they take 7 ms on an
-	 * H200, and somebody waits for us. */
-	sampler_device_read(&s->tap, 0, false, &s->r);
-	know_sensor(s);
-	s->set.shape = SHAPE_NONE;
-	s->set.spacing_s = 0.1;
-	s->set.look_ratio = 1;
+	/* If the ring provides power, no values are needed now: reading them takes 7 ms on an
+	 * H200, and the caller waits. */
+	sampler_device_read(&s->device, 0, false, &s->r);
+	find_sensor(s);
+	s->setup.shape = SHAPE_NONE;
+	s->setup.spacing_s = 0.1;
+	s->setup.look_ratio = 1;
 	if (s->r.state == GW_DEVICE_OK)
 		choose_ring(s);
-	if (s->set.shape == SHAPE_NONE) { /* power by a figure: is it there? */
-		sampler_device_read(&s->tap, GW_TIER_FAST, false, &s->r);
-		know_sensor(s);
-		sensor_heard_ring(&s->set.sensor, s->fetched);
+	if (s->setup.shape == SHAPE_NONE) { /* is there a power value? */
+		sampler_device_read(&s->device, GW_TIER_FAST, false, &s->r);
+		find_sensor(s);
+		sensor_note_ring(&s->setup.sensor, s->fetched);
 	}
-	s->opened = s->tap.opened;
+	s->opened = s->device.opened;
 	s->answers = s->r.state == GW_DEVICE_OK;
-	s->set.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
-	s->set.mig = s->r.mig_count > 0;
-	s->set.why = device_silence(s->r.state, s->r.cause);
+	s->setup.limit_w = value(&s->r, GW_Q_POWER_LIMIT);
+	s->setup.mig = s->r.mig_count > 0;
+	s->setup.why = device_absence(s->r.state, s->r.cause);
 	if (!s->answers)
 		return 0;
-	s->set.why = GW_HAVE;
-	if (s->set.shape == SHAPE_NONE) {
-		s->set.why = (enum gw_absence)s->r.why[GW_Q_POWER];
-		choose_figure(s);
+	s->setup.why = GW_HAVE;
+	if (s->setup.shape == SHAPE_NONE) {
+		s->setup.why = (enum gw_absence)s->r.why[GW_Q_POWER];
+		choose_quantity(s);
 	}
-	look_for_counter(s);
+	check_counter(s);
 	return 0;
 }
 
@@ -204,54 +208,55 @@ void sampler_done(struct sampler *s)
 	usage_done(&s->usage);
 }
 
-/* ---- the ring ---- */
-
-/* Wall clock less monotonic clock, from the tightest of a few tries: whoever is put aside between
- * two readings would see a clock that was set. */
+/* Wall clock minus monotonic clock, from the tightest of a few attempts: if the thread is
+ * preempted between two readings, the clock would seem to have been set. */
 static int64_t clock_offset(const struct sampler *s)
 {
 	uint64_t tightest = UINT64_MAX;
 	int64_t offset = 0;
 
 	for (int i = 0; i < SETTLE_TRIES && tightest > 20 * NS_PER_US; i++) {
-		uint64_t before = now_ns(s), wall = clock_wall_ns(s->tap.clock);
-		uint64_t after = now_ns(s);
+		uint64_t before = now_ns(s), wall = clock_wall_ns(s->device.clock);
+		uint64_t next_deadline = now_ns(s);
 
-		if (after - before < tightest) {
-			tightest = after - before;
-			offset = (int64_t)(wall - (before + (after - before) / 2));
+		if (next_deadline - before < tightest) {
+			tightest = next_deadline - before;
+			offset = (int64_t)(wall - (before + (next_deadline - before) / 2));
 		}
 	}
 	return offset;
 }
 
-/* How many of the n fetched were taken before: after the last place where the tail of what was
- * taken stands.  Stamps alone would not do: the wall clock may have been set back. */
+/* How many of the n entries were processed before: those up to the last place where the stored
+ * tail matches. Timestamps alone are not enough, because the wall clock may have been set back.
+ */
 static unsigned already_taken(const struct sampler *s, int n)
 {
-	for (int end = n; end > 0 && s->tails; end--) {
+	for (int end = n; end > 0 && s->tail_count; end--) {
 		unsigned k = 0;
 
-		while (k < s->tails && k < (unsigned)end &&
-		       s->ring[end - 1 - (int)k].wall_us == s->tail[s->tails - 1 - k].wall_us &&
-		       s->ring[end - 1 - (int)k].power_w == s->tail[s->tails - 1 - k].power_w)
+		while (k < s->tail_count && k < (unsigned)end &&
+		       s->ring[end - 1 - (int)k].wall_us ==
+			       s->tail[s->tail_count - 1 - k].wall_us &&
+		       s->ring[end - 1 - (int)k].power_w ==
+			       s->tail[s->tail_count - 1 - k].power_w)
 			k++;
-		if (k == s->tails || k == (unsigned)end)
+		if (k == s->tail_count || k == (unsigned)end)
 			return (unsigned)end;
 	}
 	return 0;
 }
 
-static void keep_tail(struct sampler *s, int n)
+static void store_tail(struct sampler *s, int n)
 {
 	unsigned keep = n < SAMPLER_TAIL ? (unsigned)n : SAMPLER_TAIL;
 
 	memcpy(s->tail, s->ring + n - (int)keep, keep * sizeof(s->tail[0]));
-	s->tails = keep;
+	s->tail_count = keep;
 }
 
-/* Monotonic time of a stamp: by the offset of now, or, where that would put it out of order, by
- * the one of before the clock was set.  0: neither. */
+/* Monotonic time of a timestamp, with the current offset or, if that breaks the order, with the
+ * one before the clock was set. 0: neither fits. */
 static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, int64_t offset,
 			uint64_t now)
 {
@@ -266,8 +271,8 @@ static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, 
 	return 0;
 }
 
-/* As it was read when the shape was chosen, if that is not long ago: a fetch takes 0.5 ms. */
-static int fetch(struct sampler *s)
+/* Reuses the read that chose the shape, if it is recent: a read takes 0.5 ms. */
+static int fetch_ring(struct sampler *s)
 {
 	int n = s->fetched;
 
@@ -275,24 +280,24 @@ static int fetch(struct sampler *s)
 	if (n > 0 && now_ns(s) - s->fetched_ns < FRESH_NS)
 		return n;
 	s->calls++;
-	return sampler_device_ring(&s->tap, s->ring, SAMPLER_RING);
+	return sampler_device_ring(&s->device, s->ring, SAMPLER_RING);
 }
 
-static void drain(struct sampler *s)
+static void drain_ring(struct sampler *s)
 {
-	int n = fetch(s);
+	int n = fetch_ring(s);
 	uint64_t now = now_ns(s);
 	int64_t offset = clock_offset(s), old = s->offset_known ? s->offset_ns : offset;
 
 	if (n == -GW_E_NOSUPPORT && !s->broken && s->answers) {
 		s->broken = true;
-		note(s, now, GW_CODE_SOURCE_CHANGED);
+		sampler_note(s, now, GW_CODE_SOURCE_CHANGED);
 	}
 	if (n <= 0)
 		return;
 	s->broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
-		note(s, now, GW_CODE_CLOCK_STEP);
+		sampler_note(s, now, GW_CODE_CLOCK_STEP);
 		s->use_us =
 			(uint64_t)((int64_t)now + offset) / NS_PER_US; /* on the new clock */
 	}
@@ -302,64 +307,62 @@ static void drain(struct sampler *s)
 		if (!t)
 			continue;
 		s->last_ns = t;
-		emit(s, &(struct event){ .type = EVENT_POWER,
-					 .t_ns = t,
-					 .u.power_w = s->ring[i].power_w });
+		sampler_emit(s, &(struct event){ .type = EVENT_POWER,
+						 .t_ns = t,
+						 .u.power_w = s->ring[i].power_w });
 	}
-	keep_tail(s, n);
+	store_tail(s, n);
 	s->offset_ns = offset;
 	s->offset_known = true;
 }
 
-/* ---- figures ---- */
-
-/* Before what the new driver says is told: its counter has nothing to do with the old one's. */
-static void watch_driver(struct sampler *s)
+/* Report this before any value of the new driver: its counter is unrelated to the old one. */
+static void check_driver(struct sampler *s)
 {
-	if (s->tap.opened == s->opened)
+	if (s->device.opened == s->opened)
 		return;
-	s->opened = s->tap.opened;
-	note(s, now_ns(s), GW_CODE_DRIVER_RELOADED);
+	s->opened = s->device.opened;
+	sampler_note(s, now_ns(s), GW_CODE_DRIVER_RELOADED);
 }
 
-static void read_figures(struct sampler *s, unsigned tiers)
+static void read_values(struct sampler *s, unsigned tiers)
 {
 	bool answered;
 
-	sampler_device_read(&s->tap, tiers, false, &s->r);
+	sampler_device_read(&s->device, tiers, false, &s->r);
 	s->calls++;
 	answered = s->r.state == GW_DEVICE_OK;
-	watch_driver(s);
+	check_driver(s);
 	if (s->answers && !answered)
-		note(s, now_ns(s), GW_CODE_GPU_LOST);
+		sampler_note(s, now_ns(s), GW_CODE_GPU_LOST);
 	s->answers = answered;
 }
 
-/* The figures as they were just read. */
+/* Emits the values that were just read. */
 static void emit_tick(struct sampler *s, unsigned missed)
 {
 	struct event e = { .type = EVENT_TICK, .t_ns = now_ns(s), .u.tick.missed = missed };
 
 	for (unsigned i = 0; i < FIGURES; i++)
-		e.u.tick.figure[i] = figure(&s->r, event_quantity[i]);
+		e.u.tick.figure[i] = value(&s->r, event_quantity[i]);
 	s->ticks++;
 	s->missed += missed;
 	if (s->answers)
-		emit(s, &e);
+		sampler_emit(s, &e);
 }
 
 static void poll_power(struct sampler *s)
 {
-	uint64_t before = now_ns(s), after;
+	uint64_t before = now_ns(s), next_deadline;
 	double w;
 
-	read_figures(s, GW_TIER_FAST);
-	after = now_ns(s);
-	w = figure(&s->r, s->quantity);
+	read_values(s, GW_TIER_FAST);
+	next_deadline = now_ns(s);
+	w = value(&s->r, s->quantity);
 	if (!isnan(w))
-		emit(s, &(struct event){ .type = EVENT_POWER,
-					 .t_ns = before + (after - before) / 2,
-					 .u.power_w = w });
+		sampler_emit(s, &(struct event){ .type = EVENT_POWER,
+						 .t_ns = before + (next_deadline - before) / 2,
+						 .u.power_w = w });
 }
 
 static void emit_counter(struct sampler *s, const struct sampler_device_counter *c)
@@ -369,45 +372,45 @@ static void emit_counter(struct sampler *s, const struct sampler_device_counter 
 	s->counter_ns = c->before_ns;
 	s->counted_ns = c->after_ns;
 	if (first && c->why != GW_HAVE) {
-		s->set.counter = false;
-		s->set.sensor.counter = c->why;
-		emit(s, &(struct event){ .type = EVENT_NO_COUNTER,
-					 .t_ns = c->before_ns,
-					 .u.absence = c->why });
+		s->setup.counter = false;
+		s->setup.sensor.counter = c->why;
+		sampler_emit(s, &(struct event){ .type = EVENT_NO_COUNTER,
+						 .t_ns = c->before_ns,
+						 .u.absence = c->why });
 	}
 	if (c->why == GW_HAVE)
-		emit(s, &(struct event){ .type = EVENT_COUNTER,
-					 .t_ns = c->before_ns,
-					 .u.counter = { c->after_ns, c->joules } });
+		sampler_emit(s, &(struct event){ .type = EVENT_COUNTER,
+						 .t_ns = c->before_ns,
+						 .u.counter = { c->after_ns, c->joules } });
 }
 
 static void read_counter(struct sampler *s)
 {
-	uint64_t safe = (uint64_t)(fmax(1, s->set.sensor.counter_safe_s) * 1e9);
+	uint64_t safe = (uint64_t)(fmax(1, s->setup.sensor.counter_safe_s) * 1e9);
 	struct sampler_device_counter c;
 
-	if (!s->set.counter || (s->counter_ns && now_ns(s) < s->counter_ns + safe))
+	if (!s->setup.counter || (s->counter_ns && now_ns(s) < s->counter_ns + safe))
 		return;
-	sampler_device_counter(&s->tap, &c);
+	sampler_device_counter(&s->device, &c);
 	s->calls++;
-	watch_driver(s);
+	check_driver(s);
 	emit_counter(s, &c);
 }
 
-/* Set since the last edge or anchor, by whom and when in between is not known: it is told of the
- * windows that were open then. */
-static void watch_clocks(struct sampler *s, uint64_t now)
+/* The application clock changed since the last edge or anchor, at an unknown time: the note
+ * concerns the windows that were open at that last reading. */
+static void check_clocks(struct sampler *s, uint64_t now)
 {
-	double hz = figure(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
+	double hz = value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
 
-	if (s->given_ns && fabs(hz - s->given_hz) > 0.5e6)
-		note(s, s->given_ns, GW_CODE_CLOCK_CHANGED);
-	s->given_hz = hz;
-	s->given_ns = now;
+	if (s->application_ns && fabs(hz - s->application_hz) > 0.5e6)
+		sampler_note(s, s->application_ns, GW_CODE_CLOCK_CHANGED);
+	s->application_hz = hz;
+	s->application_ns = now;
 }
 
-/* It costs 2 ms: edges closer than the first share a reading, and in long windows one is made once a
- * while, for who looks into an open one. */
+/* Reading the limits costs 2 ms. Edges closer than LIMITS_NS share a reading; in long windows
+ * it is repeated sometimes, for those who query an open window. */
 #define LIMITS_NS      (100 * NS_PER_MS)
 #define LIMITS_LONG_NS (60 * NS_PER_S)
 
@@ -422,35 +425,33 @@ static void read_limits(struct sampler *s)
 	double *v = e.u.limits.seconds;
 	uint64_t read_ns = limits_read_ns(s);
 
-	/* They may have been read just before.  The power cap and sync boost are of SLOW. */
-	sampler_device_read(&s->tap, GW_TIER_LIMITS | GW_TIER_SLOW,
+	/* They may have been read just before. The power cap and sync boost are in SLOW. */
+	sampler_device_read(&s->device, GW_TIER_LIMITS | GW_TIER_SLOW,
 			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	s->calls++;
 	e.t_ns = now_ns(s);
-	v[GW_THROTTLE_POWER] = figure(&s->r, GW_Q_LIMITED_POWER);
-	v[GW_THROTTLE_SYNC_BOOST] = figure(&s->r, GW_Q_LIMITED_SYNC_BOOST);
-	v[GW_THROTTLE_THERMAL_SOFTWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL_SOFTWARE);
-	v[GW_THROTTLE_THERMAL_HARDWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL_HARDWARE);
-	v[GW_THROTTLE_BRAKE] = figure(&s->r, GW_Q_LIMITED_POWER_BRAKE);
-	/* Older drivers tell heat of any kind only. */
+	v[GW_THROTTLE_POWER] = value(&s->r, GW_Q_LIMITED_POWER);
+	v[GW_THROTTLE_SYNC_BOOST] = value(&s->r, GW_Q_LIMITED_SYNC_BOOST);
+	v[GW_THROTTLE_THERMAL_SOFTWARE] = value(&s->r, GW_Q_LIMITED_THERMAL_SOFTWARE);
+	v[GW_THROTTLE_THERMAL_HARDWARE] = value(&s->r, GW_Q_LIMITED_THERMAL_HARDWARE);
+	v[GW_THROTTLE_BRAKE] = value(&s->r, GW_Q_LIMITED_POWER_BRAKE);
+	/* Older drivers report only one thermal counter. */
 	if (isnan(v[GW_THROTTLE_THERMAL_SOFTWARE]))
-		v[GW_THROTTLE_THERMAL_SOFTWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL);
-	e.u.limits.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
+		v[GW_THROTTLE_THERMAL_SOFTWARE] = value(&s->r, GW_Q_LIMITED_THERMAL);
+	e.u.limits.limit_w = value(&s->r, GW_Q_POWER_LIMIT);
 	if (s->r.state != GW_DEVICE_OK)
 		return;
-	emit(s, &e);
-	watch_clocks(s, e.t_ns);
+	sampler_emit(s, &e);
+	check_clocks(s, e.t_ns);
 }
-
-/* ---- who ---- */
 
 static int64_t own_pid(const struct sampler *s)
 {
 	return __atomic_load_n(&s->opt.own_pid,
-			       __ATOMIC_RELAXED); /* meter_own() may be at it */
+			       __ATOMIC_RELAXED); /* meter_set_own_process() may write it */
 }
 
-static double use_of(const struct process_use *u, int n, int64_t pid)
+static double use_ratio(const struct process_use *u, int n, int64_t pid)
 {
 	for (int i = 0; i < n; i++)
 		if (u[i].pid == pid)
@@ -458,24 +459,24 @@ static double use_of(const struct process_use *u, int n, int64_t pid)
 	return NAN;
 }
 
-/* Utilisation of each, where there are several: asking costs 2 ms.  The driver renews it a few
- * times a second; what it said lately stands until then. */
+/* Utilisation per process, if there are several: reading costs 2 ms. The driver updates it a
+ * few times per second; the last values are kept until then. */
 static void read_use(struct sampler *s)
 {
 	struct process_use use[SAMPLER_USES];
 	uint64_t now = now_ns(s);
 	int n = s->usage.count > 1
-			? sampler_device_process_use(&s->tap, s->use_us, use, SAMPLER_USES)
+			? sampler_device_process_use(&s->device, s->use_us, use, SAMPLER_USES)
 			: 0;
 
 	if (n <= 0) {
-		if (now - s->uses_ns > USE_LASTS_NS)
-			s->uses = 0;
+		if (now - s->use_ns > USE_LASTS_NS)
+			s->use_count = 0;
 		return;
 	}
 	memcpy(s->use, use, (size_t)n * sizeof(use[0]));
-	s->uses = n;
-	s->uses_ns = now;
+	s->use_count = n;
+	s->use_ns = now;
 	for (int i = 0; i < n; i++)
 		if (use[i].wall_us > s->use_us)
 			s->use_us = use[i].wall_us;
@@ -485,37 +486,36 @@ static void read_processes(struct sampler *s)
 {
 	struct event e = { .type = EVENT_PROCESS };
 	int error;
-	enum gw_absence why = sampler_device_processes(&s->tap, &s->usage, &error);
+	enum gw_absence why = sampler_device_processes(&s->device, &s->usage, &error);
 
 	s->calls++;
-	s->who_ns = now_ns(s) + WHO_NS;
+	s->processes_ns = now_ns(s) + PROCESSES_NS;
 	read_use(s);
 	e.t_ns = now_ns(s);
 	for (unsigned i = 0; i < s->usage.count; i++) {
 		const struct usage *u = &s->usage.p[i];
 
 		memset(&e.u, 0, sizeof(e.u));
-		e.u.process.pid = u->pid;
-		e.u.process.start_ticks = sampler_device_start_ticks(&s->tap, u->pid);
+		e.u.process.id = sampler_device_proc_id(&s->device, u->pid);
 		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
-		e.u.process.sm_ratio = use_of(s->use, s->uses, u->pid);
-		e.u.process.own = sampler_device_in_tree(&s->tap, u->pid, own_pid(s));
+		e.u.process.sm_ratio = use_ratio(s->use, s->use_count, u->pid);
+		e.u.process.own = sampler_device_in_tree(&s->device, u->pid, own_pid(s));
 		if (*u->name)
 			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));
 		else
-			sampler_device_process_name(&s->tap, u->pid, e.u.process.name,
+			sampler_device_process_name(&s->device, u->pid, e.u.process.name,
 						    sizeof(e.u.process.name));
-		emit(s, &e);
+		sampler_emit(s, &e);
 	}
-	emit(s, &(struct event){ .type = EVENT_WHO,
-				 .t_ns = e.t_ns,
-				 .u.who = { s->usage.count, why != GW_HAVE || s->set.mig } });
+	sampler_emit(s,
+		     &(struct event){ .type = EVENT_PROCESS_LIST,
+				      .t_ns = e.t_ns,
+				      .u.process_list = { s->usage.count,
+							  why != GW_HAVE || s->setup.mig } });
 }
 
-/* ---- the schedule ---- */
-
-/* The next deadline of a row of them; *ret_missed counts those that passed unseen. */
-static uint64_t after(uint64_t due, uint64_t period, uint64_t now, unsigned *ret_missed)
+/* The next deadline of a periodic action; *ret_missed counts those that were missed. */
+static uint64_t next_deadline(uint64_t due, uint64_t period, uint64_t now, unsigned *ret_missed)
 {
 	uint64_t late = now > due ? (now - due) / period : 0;
 
@@ -529,31 +529,32 @@ static uint64_t earliest(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Anchors at whole ticks would all find the counter at one age, and then nobody could tell where
- * in it the ticks lie: each is put off by another part of a tick (the golden ratio spreads them
- * most evenly). */
+/* Anchors at whole counter ticks would always find the counter at the same age, and the phase
+ * of its ticks would stay unknown. So each anchor is delayed by another part of a tick; the
+ * golden ratio spreads them most evenly. */
 static void next_anchor(struct sampler *s)
 {
 	double part = fmod((double)s->anchors++ * 0.6180339887, 1);
 
 	s->anchor_due_ns = now_ns(s) + s->opt.anchor_ns +
-			   (uint64_t)(part * fmax(0, s->set.sensor.tick_s) * 1e9);
+			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
-/* From a moment to the stamp of the sample that covers it, at most. */
+/* Maximum time from a moment to the timestamp of the sample that covers it. */
 static uint64_t reach_ns(const struct sampler *s)
 {
-	return (uint64_t)((s->set.lag_s + s->set.spacing_s) * 1e9);
+	return (uint64_t)((s->setup.lag_s + s->setup.spacing_s) * 1e9);
 }
 
-/* When the sample that covers an end can be there, and when it is there for sure.  Samples come
- * at even steps, give or take some ms: which of them it will be is known. */
-static void look_for(struct sampler *s, uint64_t end_ns)
+/* When the sample that covers an end can be available, and when it certainly is. Samples come
+ * at regular steps within some ms, so the sample is known in advance. */
+static void expect_sample(struct sampler *s, uint64_t end_ns)
 {
-	uint64_t step = (uint64_t)(s->set.spacing_s * 1e9), stamp;
+	uint64_t step = (uint64_t)(s->setup.spacing_s * 1e9), stamp;
 
 	s->covered_ns =
-		end_ns + (uint64_t)(s->set.lag_s * 1e9); /* stamped so, it tells of it */
+		/* a sample with this timestamp covers it */
+		end_ns + (uint64_t)(s->setup.lag_s * 1e9);
 	stamp = s->covered_ns;
 	if (s->last_ns && s->last_ns < stamp)
 		stamp = s->last_ns + (stamp - s->last_ns + step - 1) / step * step;
@@ -563,35 +564,35 @@ static void look_for(struct sampler *s, uint64_t end_ns)
 
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
-	/* Samples reach back from a reading to the beginning: there is time for it when all else is done, and what
-	 * ends before that never needs it. */
-	s->owed = !end_ns && s->set.shape == SHAPE_RING;
-	if (!s->owed && !brief)
+	/* Samples reach back to the start, so the counter is read after everything else; a
+	 * window that ends before that never needs it. */
+	s->counter_due = !end_ns && s->setup.shape == SHAPE_RING;
+	if (!s->counter_due && !brief)
 		read_counter(s);
 	if (end_ns && !s->polled)
-		/* A reading for the end is of use when samples cover it too. */
-		look_for(s, s->counted_ns >= end_ns ? s->counted_ns + 1 : end_ns);
+		/* A counter reading at the end helps only if samples cover it, too. */
+		expect_sample(s, s->counted_ns >= end_ns ? s->counted_ns + 1 : end_ns);
 	else if (!s->polled) /* once, for a GPU that is lost before the next drain */
 		s->drain_ns = earliest(s->drain_ns, now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);
-	if (s->opt.describe) /* nobody waits for it any more: it takes 7 ms */
-		sampler_device_read(&s->tap, GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST, false,
-				    &s->r);
+	if (s->opt.describe) /* nobody waits for it now; it takes 7 ms */
+		sampler_device_read(&s->device, GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST,
+				    false, &s->r);
 	s->opt.describe = false;
 	next_anchor(s);
 }
 
 static uint64_t drain_period(const struct sampler *s)
 {
-	double span = s->set.sensor.ring_span_s;
-	uint64_t most = span > 0 ? (uint64_t)(0.85e9 * span) : DRAIN_ANY_NS;
+	double span = s->setup.sensor.ring_span_s;
+	uint64_t longest = span > 0 ? (uint64_t)(0.85e9 * span) : DRAIN_ANY_NS;
 
-	return earliest(most, DRAIN_NS);
+	return earliest(longest, DRAIN_NS);
 }
 
-/* Together with a tick where they can be, so that the thread wakes up once for both. */
+/* At a tick if possible, so that the thread wakes once for both. */
 static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every)
 {
 	uint64_t due = now + drain_period(s);
@@ -601,42 +602,42 @@ static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every
 	return s->tick_ns + (due - s->tick_ns) / every * every;
 }
 
-/* How often figures are read. */
+/* The period of reading values. */
 static uint64_t tick_period(const struct sampler *s, bool active)
 {
 	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS
 				 ? s->opt.interval_ns
-			 : s->opt.anchored ? UNWATCHED_NS
-					   : IDLE_NS;
+			 : s->opt.service ? UNWATCHED_NS
+					  : IDLE_NS;
 
-	/* A driver renews a value for whoever asks first after its period: figures read between two
-	 * polls would set the phase in place of the polls.  They are read together. */
+	/* A driver updates a value for the first reader after its period. Reading values
+	 * between two polls would shift the phase of the polls, so they are read together. */
 	return s->polled ? (every + s->poll_ns - 1) / s->poll_ns * s->poll_ns : every;
 }
 
 static void first_step(struct sampler *s, uint64_t now)
 {
-	s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
+	s->tick_ns = s->poll_due_ns = s->drain_ns = s->processes_ns = now;
 	next_anchor(s);
-	if (s->set.counter && s->first.before_ns) /* read when we looked for it */
+	if (s->setup.counter && s->first.before_ns) /* read by sampler_init() */
 		emit_counter(s, &s->first);
-	s->owed |= s->opt.anchored;
+	s->counter_due |= s->opt.service;
 }
 
-static void step_figures(struct sampler *s, uint64_t now, uint64_t every)
+static void step_values(struct sampler *s, uint64_t now, uint64_t every)
 {
 	bool read = false;
 	unsigned missed;
 
 	if (s->polled && s->poll_due_ns <= now) {
-		s->poll_due_ns = after(s->poll_due_ns, s->poll_ns, now, NULL);
+		s->poll_due_ns = next_deadline(s->poll_due_ns, s->poll_ns, now, NULL);
 		poll_power(s);
 		read = true;
 	}
 	if (s->tick_ns <= now) {
-		s->tick_ns = after(s->tick_ns, every, now, &missed);
+		s->tick_ns = next_deadline(s->tick_ns, every, now, &missed);
 		if (!read)
-			read_figures(s, GW_TIER_FAST);
+			read_values(s, GW_TIER_FAST);
 		emit_tick(s, missed);
 	}
 }
@@ -645,20 +646,20 @@ static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
 {
 	if (s->drain_ns > now)
 		return;
-	drain(s);
+	drain_ring(s);
 	s->drain_ns = next_drain(s, now, every);
-	/* Somebody may wait for the sample that covers the last edge. */
+	/* Someone may wait for the sample that covers the last edge. */
 	if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
 		s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
 }
 
 static void step_counter(struct sampler *s, uint64_t now, bool active)
 {
-	if (s->owed) {
-		s->owed = false;
+	if (s->counter_due) {
+		s->counter_due = false;
 		read_counter(s);
 	}
-	if (!(active || s->opt.anchored) || s->anchor_due_ns > now)
+	if (!(active || s->opt.service) || s->anchor_due_ns > now)
 		return;
 	next_anchor(s);
 	read_counter(s);
@@ -674,28 +675,28 @@ static uint64_t next_step(const struct sampler *s, bool active, bool ring)
 		next = earliest(next, s->poll_due_ns);
 	if (ring)
 		next = earliest(next, s->drain_ns);
-	if (active || s->opt.anchored)
+	if (active || s->opt.service)
 		next = earliest(next, s->anchor_due_ns);
 	if (active && s->opt.processes)
-		next = earliest(next, s->who_ns);
+		next = earliest(next, s->processes_ns);
 	return next;
 }
 
 uint64_t sampler_step(struct sampler *s, bool active)
 {
 	uint64_t now = now_ns(s), every = tick_period(s, active);
-	bool ring = !s->polled && s->set.shape != SHAPE_NONE;
+	bool ring = !s->polled && s->setup.shape != SHAPE_NONE;
 
 	if (!s->tick_ns)
 		first_step(s, now);
 	if (active && !s->active && s->tick_ns > now + every)
 		s->tick_ns = s->polled ? s->poll_due_ns : now;
 	s->active = active;
-	if (ring) /* the first samples are there already, the first figures take 6 ms */
+	if (ring) /* the first samples are available, the first values take 6 ms */
 		step_ring(s, now, every);
-	step_figures(s, now, every);
+	step_values(s, now, every);
 	step_counter(s, now, active);
-	if (active && s->opt.processes && s->who_ns <= now)
+	if (active && s->opt.processes && s->processes_ns <= now)
 		read_processes(s);
 	return next_step(s, active, ring);
 }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- published figures ---- */
-
 enum { KEPLER = 2, MAXWELL, PASCAL, VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL };
 
 struct published {
@@ -16,20 +14,20 @@ struct published {
 	enum sensor_model model;
 };
 
-/* The first row that fits is it.  Figures of the SC'24 study of these sensors, ring spacings from
- * logs that people published; RC-like ones are told without a time constant: 0.1 s is a guess. */
+/* The first matching row counts. Numbers from the SC'24 study of these sensors; ring spacings
+ * from published logs. For RC-like sensors no time constant is published: 0.1 s is a guess. */
 static const struct generation {
-	unsigned first, last;           /* architecture, as NVML numbers it     */
+	unsigned first, last;           /* architecture, in NVML's numbering */
 	int capability;                 /* 10 * major + minor; 0: any           */
-	int driver_first, driver_last;  /* major version                        */
+	int driver_first, driver_last;  /* major version */
 	const char *name;               /* part of the device's name; NULL: any */
-	struct published draw, instant; /* what the driver calls power; field 186 */
+	struct published draw, instant; /* the driver's power value; field 186 */
 	double ring_gap_s;
 } generations[] = {
 	{ HOPPER, HOPPER, 0, 0, 9999, "GH200", { 0.1, 1, 0 }, { 0.1, 0.02, 0 }, 0.02 },
 	{ HOPPER, HOPPER, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.025, 0 }, 0.02 },
 	{ AMPERE, AMPERE, 80, 0, 9999, NULL, { 0.1, 0.025, 0 }, { 0.1, 0.025, 0 }, 0.02 },
-	/* Driver 530 alone meant something else by the same word. */
+	/* Only driver 530 used the same name for something else. */
 	{ AMPERE, ADA, 0, 530, 530, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, 1 },
 	{ AMPERE, ADA, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.1, 0 }, 1 },
 	{ TURING, TURING, 0, 0, 9999, "RTX 8000", { 0.1, 0.02, 0 }, { 0.1, 0.02, 0 }, 0.02 },
@@ -45,13 +43,14 @@ static const struct generation {
 	  { 0.1, 0.1, SENSOR_LOWPASS },
 	  { 0.1, 0.1, SENSOR_LOWPASS },
 	  0.02 },
-	/* Blackwell and later: nobody has published any; as Ada. */
+	/* Blackwell and later: nothing is published; same as Ada. */
 	{ BLACKWELL, 999, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.1, 0 }, 0.02 },
-	/* No NVIDIA GPU, or one that does not tell: a kernel file that is new ten times a second. */
+	/* Not an NVIDIA GPU, or an unknown one: a kernel file that changes ten times per
+	 * second. */
 	{ 0, 999, 0, 0, 9999, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, NAN },
 };
 
-/* As measured on an H200: a low-pass of 13.5 ms, 3.5 ms late. */
+/* As measured on an H200: a low-pass of 13.5 ms with a delay of 3.5 ms. */
 #define RING_FILTER_S 0.0135
 #define RING_LAG_S    0.017
 #define RING_ENTRIES  119
@@ -77,7 +76,7 @@ static const struct generation *generation_of(const struct report *r)
 	while (architecture < g->first || architecture > g->last ||
 	       (g->capability && capability != g->capability) || driver < g->driver_first ||
 	       driver > g->driver_last || (g->name && !strstr(r->text[GW_T_NAME], g->name)))
-		g++; /* the last row fits all */
+		g++; /* the last row matches everything */
 	return g;
 }
 
@@ -99,18 +98,18 @@ static bool has_nvml(const struct report *r)
 	       (r->provenance == GW_FROM_DRIVER || r->provenance == GW_FROM_SIMULATOR);
 }
 
-/* Does a card of this kind have every power figure, so that none has to be asked to know it? */
-static bool kind_tells(const struct report *r)
+/* Do all cards of this kind have every power value, so that none must be read to know it? */
+static bool kind_has_power(const struct report *r)
 {
 	return has_nvml(r) && number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
-/* Is the figure there?  One that was not read yet is where a card of its kind has it. */
-static enum gw_absence figure_why(const struct report *r, unsigned quantity)
+/* Does the value exist? If it was not read yet: yes, if cards of its kind have it. */
+static enum gw_absence value_absence(const struct report *r, unsigned quantity)
 {
 	enum gw_absence why = (enum gw_absence)r->why[quantity];
 
-	return why == GW_ABSENT_NOT_READ && kind_tells(r) ? GW_HAVE : why;
+	return why == GW_ABSENT_NOT_READ && kind_has_power(r) ? GW_HAVE : why;
 }
 
 static void assume_ring(struct sensor *s, const struct generation *g, const struct report *r)
@@ -156,8 +155,8 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	snprintf(ret->uuid, sizeof(ret->uuid), "%s", r->text[GW_T_UUID]);
 	snprintf(ret->driver, sizeof(ret->driver), "%s", r->text[GW_T_DRIVER]);
 	snprintf(ret->vbios, sizeof(ret->vbios), "%s", r->text[GW_T_VBIOS]);
-	ret->instant = source_of(&g->instant, figure_why(r, GW_Q_POWER_INSTANT));
-	ret->average = source_of(&g->draw, figure_why(r, sensor_average_quantity(r)));
+	ret->instant = source_of(&g->instant, value_absence(r, GW_Q_POWER_INSTANT));
+	ret->average = source_of(&g->draw, value_absence(r, sensor_average_quantity(r)));
 	assume_ring(ret, g, r);
 	assume_counter(ret, r);
 	ret->module_scope = strstr(r->text[GW_T_NAME], "GH200") != NULL;
@@ -165,8 +164,6 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	ret->gain_u = SENSOR_GAIN_U;
 	ret->offset_u_w = SENSOR_OFFSET_U_W;
 }
-
-/* ---- words ---- */
 
 const char *sensor_model_name(enum sensor_model m)
 {
@@ -191,9 +188,7 @@ const char *sensor_source_note(const struct sensor_source *s)
 	return "few changes: an idle GPU repeats its values, or the values come slowly";
 }
 
-/* ---- of a device ---- */
-
-void sensor_heard_ring(struct sensor *s, int n)
+void sensor_note_ring(struct sensor *s, int n)
 {
 	if (s->origin != SENSOR_ASSUMED || s->ring.why != GW_HAVE || n >= 0)
 		return;
@@ -212,8 +207,8 @@ void sensor_calibrate(struct sensor *s, const struct sensor *from)
 	s->reference_u = from->reference_u;
 }
 
-int sensor_known_tap(struct sampler_device *t, const char *dir, struct sensor *ret, char *note,
-		     size_t size)
+int sensor_known_device(struct sampler_device *sd, const char *dir, struct sensor *ret,
+			char *note, size_t size)
 {
 	struct report r;
 	struct sensor kept;
@@ -221,17 +216,17 @@ int sensor_known_tap(struct sampler_device *t, const char *dir, struct sensor *r
 
 	if (size)
 		note[0] = '\0';
-	sampler_device_read(t, 0, false, &r);
-	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* else it was told with the name */
-		sampler_device_read(t, GW_TIER_STATIC, false, &r);
-	if (!kind_tells(&r))
-		sampler_device_read(t, GW_TIER_FAST, false, &r);
+	sampler_device_read(sd, 0, false, &r);
+	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* usually read together with the name */
+		sampler_device_read(sd, GW_TIER_STATIC, false, &r);
+	if (!kind_has_power(&r))
+		sampler_device_read(sd, GW_TIER_FAST, false, &r);
 	sensor_assume(ret, &r);
 	kept = *ret;
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		sensor_calibrate(ret, &kept); /* what is assumed today may be better */
+		sensor_calibrate(ret, &kept); /* what we assume now may be better */
 	else if (!err)
 		*ret = kept;
 	if (err == -GW_E_NOENT && size)
@@ -242,25 +237,25 @@ int sensor_known_tap(struct sampler_device *t, const char *dir, struct sensor *r
 int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct sensor *ret,
 		 char *note, size_t size)
 {
-	struct sampler_device t;
+	struct sampler_device sd;
 	struct power_sample sample[4];
 	struct report r;
-	int err = sampler_device_init(&t, ctx, position);
+	int err = sampler_device_init(&sd, ctx, position);
 
 	if (!err) {
-		sampler_device_read(&t, GW_TIER_FAST, false, &r);
-		err = sensor_known_tap(&t, dir, ret, note, size);
+		sampler_device_read(&sd, GW_TIER_FAST, false, &r);
+		err = sensor_known_device(&sd, dir, ret, note, size);
 	}
 	if (!err)
-		sensor_heard_ring(ret, sampler_device_ring(&t, sample, 4));
+		sensor_note_ring(ret, sampler_device_ring(&sd, sample, 4));
 	return err;
 }
 
 int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sensor_plan *plan,
 			struct sensor *ret, char *message, size_t size)
 {
-	struct sampler_device t;
-	int err = sampler_device_init(&t, ctx, position);
+	struct sampler_device sd;
+	int err = sampler_device_init(&sd, ctx, position);
 
-	return err ? err : sensor_learn(&t, plan, ret, message, size);
+	return err ? err : sensor_learn(&sd, plan, ret, message, size);
 }

@@ -1,4 +1,5 @@
-#include "sensor_active.h"
+/* Learns windows and lags under our own load. */
+#include "sensor_learn.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,16 +11,14 @@ struct active {
 	struct learn *l;
 	double on_s[BURSTS], off_s[BURSTS];
 	struct fit_bursts bursts;
-	struct fit_point point[WATCH_POINTS]; /* of one source at a time */
-	uint64_t at_ns;                       /* when the next burst is due */
+	struct fit_point point[RECORDER_POINTS]; /* of one source at a time */
+	uint64_t at_ns;                          /* when the next burst is due */
 	uint64_t random;
-	bool counting; /* the counter is read, not the values */
+	bool counting; /* reads the counter, not the values */
 	double tick_s, tick_j;
-	double seen_s;  /* the reading before             */
-	unsigned ticks; /* in point: power of each tick   */
+	double last_s;  /* time of the reading before */
+	unsigned ticks; /* in point: power of each tick */
 };
-
-/* ---- the load ---- */
 
 static double random_ratio(struct active *a)
 {
@@ -27,83 +26,83 @@ static double random_ratio(struct active *a)
 	return (double)(a->random >> 33) / (double)(UINT64_C(1) << 31);
 }
 
-/* A step of the counter is the energy of one tick: its mean power, told at its end. */
-static void count(struct active *a)
+/* A step of the counter is the energy of one tick: its mean power, known at its end. */
+static void read_step(struct active *a)
 {
-	struct event_watch *w = &a->l->w;
+	struct recorder *w = &a->l->w;
 	struct sampler_device_counter c;
 	double t_s, step_s;
 
-	watch_counter(w, &c, &t_s);
+	recorder_counter(w, &c, &t_s);
 	if (c.why != GW_HAVE || c.joules == a->tick_j)
 		goto seen;
-	step_s = (a->seen_s + t_s) / 2;
-	if (!isnan(a->tick_s) && c.joules > a->tick_j && a->ticks < WATCH_POINTS)
+	step_s = (a->last_s + t_s) / 2;
+	if (!isnan(a->tick_s) && c.joules > a->tick_j && a->ticks < RECORDER_POINTS)
 		a->point[a->ticks++] =
 			(struct fit_point){ step_s,
 					    (c.joules - a->tick_j) / (step_s - a->tick_s) };
-	/* Of the first step the time is known, of the first reading it is not. */
+	/* The time of the first step is known, that of the first reading is not. */
 	a->tick_s = isnan(a->tick_j) ? NAN : step_s;
 	a->tick_j = c.joules;
 seen:
-	a->seen_s = t_s;
+	a->last_s = t_s;
 }
 
-static void watch_on(struct active *a, uint64_t until_ns)
+static void record_until(struct active *a, uint64_t until_ns)
 {
 	const struct clock *clock = a->l->w.clock;
 	uint64_t next = clock_mono_ns(clock);
 
 	if (!a->counting) {
-		watch_until(&a->l->w, until_ns);
+		recorder_until(&a->l->w, until_ns);
 		return;
 	}
 	while (clock_mono_ns(clock) < until_ns) {
-		count(a);
-		next = watch_next(next, WATCH_POLL, clock_mono_ns(clock));
+		read_step(a);
+		next = recorder_next(next, RECORDER_POLL, clock_mono_ns(clock));
 		clock_sleep_until(clock, next < until_ns ? next : until_ns);
 	}
 }
 
-/* One burst at its time, or as soon after it as the readings between let it be; then the pause.
- * What is kept are the times as they came out. */
+/* One burst at its time, or as soon as the readings allow, then the pause. Stores the actual
+ * times. */
 static int burst(struct active *a, double on_s, double off_s)
 {
 	const struct sensor_drive *d = a->l->plan->drive;
 	uint64_t off_ns = a->at_ns + (uint64_t)(on_s * 1e9), begin_ns;
 	int err;
 
-	watch_on(a, a->at_ns);
+	record_until(a, a->at_ns);
 	if (clock_mono_ns(a->l->w.clock) < off_ns && a->bursts.n < BURSTS) {
 		err = d->on(d->ctx, off_ns, &begin_ns);
 		if (err)
 			return err;
-		a->on_s[a->bursts.n] = watch_s(&a->l->w, begin_ns);
-		a->off_s[a->bursts.n++] = watch_s(&a->l->w, off_ns);
+		a->on_s[a->bursts.n] = recorder_s(&a->l->w, begin_ns);
+		a->off_s[a->bursts.n++] = recorder_s(&a->l->w, off_ns);
 	}
-	watch_on(a, off_ns);
+	record_until(a, off_ns);
 	a->at_ns = off_ns + (uint64_t)(off_s * 1e9);
 	return 0;
 }
 
-/* Bursts of any length: no phase is left out, whatever the period. */
+/* Bursts of random length cover every phase of any period. */
 static int irregular(struct active *a)
 {
 	int err = 0;
 
-	learn_say(a->l, "under irregular load");
+	learn_progress(a->l, "measuring under irregular load");
 	for (unsigned i = 0; i < 64 && !err; i++)
 		err = burst(a, 0.008 + 0.1 * random_ratio(a), 0.008 + 0.1 * random_ratio(a));
 	return err;
 }
 
-/* Long enough for a mean of one second to settle. */
+/* Long enough for a mean over one second. */
 static int steps(struct active *a)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < 8 && !err; i++) {
-		learn_say(a->l, "under steps");
+		learn_progress(a->l, "measuring under load steps");
 		err = burst(a, 1.3 + 0.1 * random_ratio(a), 1.3 + 0.1 * random_ratio(a));
 	}
 	return err;
@@ -119,7 +118,7 @@ static int waves(struct active *a, double period_s)
 	for (unsigned i = 0; i < sizeof(ratio) / sizeof(ratio[0]) && !err; i++) {
 		double half = period_s * ratio[i] / 2;
 
-		learn_say(a->l, "under square waves");
+		learn_progress(a->l, "measuring under square waves");
 		for (unsigned k = 0; k < 32 && !err; k++)
 			err = burst(a, half, half);
 		a->at_ns += (uint64_t)(random_ratio(a) * period_s * 1e9);
@@ -134,17 +133,15 @@ static int counter_steps(struct active *a)
 	a->counting = true;
 	a->tick_s = a->tick_j = NAN;
 	for (unsigned i = 0; i < 6 && !err; i++) {
-		learn_say(a->l, "how late the counter is");
+		learn_progress(a->l, "measuring the delay of the counter");
 		err = burst(a, 0.6 + 0.1 * random_ratio(a), 0.6 + 0.1 * random_ratio(a));
 	}
 	return err;
 }
 
-/* ---- what it tells ---- */
-
-/* A value that was new and happened to be the same is a reading, too: `still low` says as much of
- * a lag as `high now`. */
-static unsigned with_repeats(struct active *a, const struct watch_trace *t, double period_s)
+/* A new value that equals the old one is a reading, too: "still low" says as much about a lag
+ * as "high now". */
+static unsigned with_repeats(struct active *a, const struct recorder_trace *t, double period_s)
 {
 	unsigned n = 0;
 
@@ -152,19 +149,19 @@ static unsigned with_repeats(struct active *a, const struct watch_trace *t, doub
 		double gap = i + 1 < t->n ? t->p[i + 1].t_s - t->p[i].t_s : 0;
 		unsigned k = gap < 5 ? (unsigned)fmax(round(gap / period_s), 1) : 1;
 
-		for (unsigned j = 0; j < k && n < WATCH_POINTS; j++)
+		for (unsigned j = 0; j < k && n < RECORDER_POINTS; j++)
 			a->point[n++] =
 				(struct fit_point){ t->p[i].t_s + j * gap / k, t->p[i].w };
 	}
 	return n;
 }
 
-static void apply(struct active *a, unsigned n, struct sensor_source *s)
+static void apply_fit(struct active *a, unsigned n, struct sensor_source *s)
 {
 	struct fit_response f;
 
 	if (fit_response(a->point, n, &a->bursts, a->l->work, &f) != 0)
-		return; /* what was assumed stays */
+		return; /* keep what was assumed */
 	s->model = f.model;
 	s->window_s = f.window_s;
 	s->lag_s = fit_lag_s(&f);
@@ -175,13 +172,13 @@ static void fit_sources(struct active *a)
 	struct learn *l = a->l;
 	struct sensor *s = &l->s;
 
-	learn_say(l, "working it out");
+	learn_progress(l, "computing the result");
 	if (s->instant.why == GW_HAVE)
-		apply(a, with_repeats(a, &l->w.instant, s->instant.period_s), &s->instant);
+		apply_fit(a, with_repeats(a, &l->w.instant, s->instant.period_s), &s->instant);
 	if (s->average.why == GW_HAVE)
-		apply(a, with_repeats(a, &l->w.average, s->average.period_s), &s->average);
+		apply_fit(a, with_repeats(a, &l->w.average, s->average.period_s), &s->average);
 	if (s->ring.why == GW_HAVE && s->ring_wall)
-		apply(a, with_repeats(a, &l->w.ring, INFINITY), &s->ring);
+		apply_fit(a, with_repeats(a, &l->w.ring, INFINITY), &s->ring);
 }
 
 static int counter_part(struct active *a)
@@ -205,14 +202,14 @@ static double wave_period_s(const struct sensor *s)
 	return fmin(fmax(t, 0.01), 0.2);
 }
 
-static int drive(struct active *a)
+static int run_drive(struct active *a)
 {
 	struct learn *l = a->l;
 	int err;
 
-	l->w.poll_ns = WATCH_POLL;
-	watch_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
-	watch_clear(&l->w); /* what is recorded begins with the load off, and known to be */
+	l->w.poll_ns = RECORDER_POLL;
+	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
+	recorder_clear(&l->w); /* recording starts with the load known to be off */
 	a->at_ns = clock_mono_ns(l->w.clock) + NS_PER_S / 2;
 	err = irregular(a);
 	learn_period(l, &l->w.instant, &l->s.instant);
@@ -223,8 +220,8 @@ static int drive(struct active *a)
 		err = waves(a, wave_period_s(&l->s));
 	if (err)
 		return err;
-	watch_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
-	watch_drain(&l->w);
+	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
+	recorder_drain(&l->w);
 	fit_sources(a);
 	a->at_ns = clock_mono_ns(l->w.clock) + NS_PER_S / 2;
 	err = counter_part(a);
@@ -233,17 +230,15 @@ static int drive(struct active *a)
 	return err;
 }
 
-/* ---- whether it may ---- */
-
 int sensor_active_alone(struct learn *l)
 {
 	struct usage_list list = { 0 };
 	int err;
-	enum gw_absence why = sampler_device_processes(l->w.tap, &list, &err);
+	enum gw_absence why = sampler_device_processes(l->w.device, &list, &err);
 
 	if (!err && why != GW_HAVE) {
 		snprintf(l->message, l->size,
-			 "who else is on the GPU cannot be told (%s), so no load is put on it",
+			 "the processes on the GPU are unknown (%s), so no load is started",
 			 gw_absence_text(why));
 		err = -GW_E_STATE;
 	} else if (!err && list.count) {
@@ -274,9 +269,9 @@ int sensor_active(struct learn *l)
 		a->l = l;
 		a->random = 1;
 		a->bursts = (struct fit_bursts){ a->on_s, a->off_s, 0 };
-		err = drive(a);
+		err = run_drive(a);
 		if (err && !*l->message)
-			snprintf(l->message, l->size, "the load cannot be put on the GPU");
+			snprintf(l->message, l->size, "the load cannot be started on the GPU");
 	}
 	d->close(d->ctx);
 	free(a);

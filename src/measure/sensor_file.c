@@ -1,8 +1,8 @@
-/* A sensor in a file: what was learned on a card is learned once.
+/* Stores a sensor in a file, so that a card is characterised only once.
  *
- * The first line is a hash of all that follows, so that a file which was cut, edited or comes from
- * a failing disk is ignored instead of believed.  One table names every field; writing and reading
- * are loops over it. */
+ * The first line is a hash of the rest: a file that was cut or edited, or that comes from a
+ * failing disk, is ignored. One table names every field; writing and reading are loops over it.
+ */
 #include "sensor.h"
 
 #include "base/buf.h"
@@ -18,15 +18,13 @@
 
 #define FILE_MAX 16384
 
-/* ---- what is in it ---- */
-
 enum type { TEXT, REAL, COUNT, TIME, FLAG, WHY, MODEL, ORIGIN };
 
 struct field {
-	const char *section, *key; /* section "": the top */
+	const char *section, *key; /* section "": the top level */
 	enum type type;
 	size_t offset;
-	bool later; /* files of before do not have it: 0 */
+	bool later; /* older files lack it: 0 */
 };
 
 #define TOP(type, name)                                               \
@@ -89,8 +87,6 @@ static const struct field fields[] = {
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-/* ---- where ---- */
-
 int sensor_directory(char *out, size_t size)
 {
 	return file_cache_directory("sensor", out, size);
@@ -121,8 +117,6 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 		       : -GW_E_SIZE;
 }
 
-/* ---- writing ---- */
-
 static void add_field(struct buf *b, const struct field *f, const struct sensor *s)
 {
 	const void *p = (const char *)s + f->offset;
@@ -145,7 +139,7 @@ static void add_field(struct buf *b, const struct field *f, const struct sensor 
 	}
 }
 
-/* The whole text: the line of the hash, then what it is of. */
+/* The whole text: the hash, then the text that it covers. */
 int sensor_compose(struct buf *b, const struct sensor *s)
 {
 	struct buf body;
@@ -176,8 +170,9 @@ int sensor_save(const struct sensor *s, const char *dir, char *message, size_t s
 
 	if (err) {
 		snprintf(message, size, "%s",
-			 err == -GW_E_SIZE ? "the path of the cache is too long"
-					   : "the GPU tells no UUID to keep it under");
+			 err == -GW_E_SIZE
+				 ? "the path of the cache is too long"
+				 : "the GPU reports no UUID, which the name of the file needs");
 		return err;
 	}
 	buf_init(&b, FILE_MAX + 64);
@@ -191,8 +186,6 @@ int sensor_save(const struct sensor *s, const char *dir, char *message, size_t s
 	buf_done(&b);
 	return err;
 }
-
-/* ---- reading ---- */
 
 static bool read_word(const struct toml_node *v, const char *(*name)(unsigned), unsigned n,
 		      void *p)
@@ -263,7 +256,7 @@ static int read_fields(const struct toml_node *top, struct sensor *s, char *why,
 	const struct toml_node *schema = toml_get(top, "schema");
 
 	if (!schema || schema->type != TOML_INTEGER || schema->v.integer != SENSOR_SCHEMA) {
-		snprintf(why, size, "it is of another version");
+		snprintf(why, size, "it has another version");
 		return -GW_E_PARSE;
 	}
 	for (size_t i = 0; i < FIELDS; i++) {
@@ -274,7 +267,7 @@ static int read_fields(const struct toml_node *top, struct sensor *s, char *why,
 		if (!v && f->later)
 			continue;
 		if (!v || !read_field(v, f, s)) {
-			snprintf(why, size, "%s%s%s is not as it should be", f->section,
+			snprintf(why, size, "%s%s%s is missing or invalid", f->section,
 				 *f->section ? "." : "", f->key);
 			return -GW_E_PARSE;
 		}
@@ -282,7 +275,7 @@ static int read_fields(const struct toml_node *top, struct sensor *s, char *why,
 	return 0;
 }
 
-/* The text behind the line of the hash, or NULL where that is not of it. */
+/* The text after the line with the hash, or NULL if the hash does not match. */
 static const char *checked_body(const char *text, size_t n)
 {
 	char line[64];
@@ -306,7 +299,7 @@ int sensor_parse(const char *text, size_t n, struct sensor *s, char *why, size_t
 	int err;
 
 	if (!body) {
-		snprintf(why, size, "its hash is not that of its text");
+		snprintf(why, size, "its hash does not match its content");
 		return -GW_E_PARSE;
 	}
 	err = toml_parse(body, n - (size_t)(body - text), &doc, &error);
@@ -335,7 +328,7 @@ int sensor_load(struct sensor *s, const char *dir, char *message, size_t size)
 	err = sensor_parse(text, (size_t)n, &found, why, sizeof(why));
 	if (!err && (strcmp(found.uuid, s->uuid) != 0 || strcmp(found.driver, s->driver) != 0 ||
 		     strcmp(found.vbios, s->vbios) != 0)) {
-		snprintf(why, sizeof(why), "it is of another GPU or driver");
+		snprintf(why, sizeof(why), "it belongs to another GPU or driver");
 		err = -GW_E_PARSE;
 	}
 	if (err) {

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- periods ---- */
-
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -25,8 +23,8 @@ double fit_quantile(double *v, unsigned n, double share)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
-/* Where to begin: the median of the intervals that can be single ones.  A few are too short (a
- * value that was caught half way), so the shortest is no guide. */
+/* The start value: the median of the intervals that can be single ones. A few are too short (a
+ * value that was read half way), so the shortest is not usable. */
 static double single_interval(const double *t_s, unsigned n, double *work)
 {
 	double low;
@@ -41,7 +39,7 @@ static double single_interval(const double *t_s, unsigned n, double *work)
 	return fit_quantile(work, m, 0.5);
 }
 
-/* Least squares of time on index, the indices counted with the period so far. */
+/* Least squares of time on index; the indices are counted with the current period. */
 static double regress(const double *t_s, unsigned n, double period_s, double *ret_phase_s)
 {
 	double k = 0, sk = 0, st = 0, skk = 0, skt = 0, slope;
@@ -79,13 +77,11 @@ int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *r
 	return 0;
 }
 
-/* ---- responses ---- */
-
 struct problem {
 	const struct fit_point *p;
 	unsigned n, stride;
 	const struct fit_bursts *bursts;
-	double *at; /* for each burst: what was summed, or the low-pass, when it began */
+	double *at; /* per burst: the on-time so far, or the low-pass, at its start */
 };
 
 /* The last burst that began at or before t, or -1. */
@@ -124,8 +120,8 @@ static double low_pass(const struct problem *q, double tau, double t)
 	return t <= b->off_s[i] ? end : end * exp((b->off_s[i] - t) / tau);
 }
 
-/* What each burst begins with follows from the one before. */
-static void prepare(const struct problem *q, enum sensor_model model, double window_s)
+/* Computes the state at the start of each burst from the one before. */
+static void prepare_bursts(const struct problem *q, enum sensor_model model, double window_s)
 {
 	const struct fit_bursts *b = q->bursts;
 
@@ -142,7 +138,7 @@ static void prepare(const struct problem *q, enum sensor_model model, double win
 	}
 }
 
-static double seen(const struct problem *q, const struct fit_response *f, double t)
+static double response_at(const struct problem *q, const struct fit_response *f, double t)
 {
 	t -= f->delay_s;
 	if (f->model == SENSOR_LOWPASS)
@@ -150,13 +146,14 @@ static double seen(const struct problem *q, const struct fit_response *f, double
 	return (on_time(q, t) - on_time(q, t - f->window_s)) / f->window_s;
 }
 
-/* Levels by least squares, and what is then left of the variance.  prepare() has been called. */
-static double judge(const struct problem *q, struct fit_response *f)
+/* Levels by least squares; returns the unexplained share of the variance. Needs
+ * prepare_bursts(). */
+static double unexplained(const struct problem *q, struct fit_response *f)
 {
 	double n = 0, mx = 0, mw = 0, sxx = 0, sww = 0, sxw = 0;
 
 	for (unsigned i = 0; i < q->n; i += q->stride) {
-		double x = seen(q, f, q->p[i].t_s), dx = x - mx, dw = q->p[i].w - mw;
+		double x = response_at(q, f, q->p[i].t_s), dx = x - mx, dw = q->p[i].w - mw;
 
 		n++;
 		mx += dx / n;
@@ -175,37 +172,39 @@ static double judge(const struct problem *q, struct fit_response *f)
 	return f->missed_ratio;
 }
 
-static bool better(const struct problem *q, const struct fit_response *try,
-		   struct fit_response *best)
+static bool try_better(const struct problem *q, const struct fit_response *try,
+		       struct fit_response *best)
 {
 	struct fit_response f = *try;
 
 	if (f.delay_s < 0 || f.window_s < 5e-4)
 		return false;
-	prepare(q, f.model, f.window_s);
-	if (judge(q, &f) >= best->missed_ratio)
+	prepare_bursts(q, f.model, f.window_s);
+	if (unexplained(q, &f) >= best->missed_ratio)
 		return false;
 	*best = f;
 	return true;
 }
 
-/* From a start to the bottom of its valley: along each axis and both diagonals (window against
- * delay is the long direction), with steps that shrink when none of them is down. */
+/* Descends from a start to the minimum: along each axis and both diagonals (the valley lies
+ * along window against delay), with steps that shrink when none of them goes down. */
 static void descend(const struct problem *q, bool window_too, struct fit_response *best)
 {
-	static const double way[][2] = { { 1, 0 },   { -1, 0 },   { 0, 1 },   { 0, -1 },
-					 { 1, -.5 }, { -1, 0.5 }, { 1, 0.5 }, { -1, -.5 } };
+	static const double direction[][2] = {
+		{ 1, 0 },   { -1, 0 },   { 0, 1 },   { 0, -1 },
+		{ 1, -.5 }, { -1, 0.5 }, { 1, 0.5 }, { -1, -.5 }
+	};
 
 	for (double step = fmax(best->window_s * 0.2, 2e-3); step > 2e-5; step *= 0.5)
 		for (unsigned i = 0, tries = 0; i < 8 && tries < 64; i++, tries++) {
 			struct fit_response f = *best;
 
-			if (way[i][0] != 0 && !window_too)
+			if (direction[i][0] != 0 && !window_too)
 				continue;
-			f.window_s += way[i][0] * step;
-			f.delay_s += way[i][1] * step;
-			if (better(q, &f, best))
-				i = UINT32_MAX; /* and again from the first way */
+			f.window_s += direction[i][0] * step;
+			f.delay_s += direction[i][1] * step;
+			if (try_better(q, &f, best))
+				i = UINT32_MAX; /* start with the first direction again */
 		}
 }
 
@@ -213,7 +212,7 @@ static void descend(const struct problem *q, bool window_too, struct fit_respons
 #define WINDOW_MIN_S 2e-3
 #define WINDOW_MAX_S 2.5
 
-static void search(struct problem *q, enum sensor_model model, struct fit_response *best)
+static void search_grid(struct problem *q, enum sensor_model model, struct fit_response *best)
 {
 	struct fit_response f = { .model = model };
 
@@ -221,21 +220,21 @@ static void search(struct problem *q, enum sensor_model model, struct fit_respon
 	for (f.window_s = WINDOW_MIN_S; f.window_s < WINDOW_MAX_S; f.window_s *= 1.4) {
 		double step = fmin(fmax(f.window_s / 4, 2e-3), 10e-3);
 
-		prepare(q, model, f.window_s);
+		prepare_bursts(q, model, f.window_s);
 		for (f.delay_s = 0; f.delay_s < DELAY_MAX_S; f.delay_s += step) {
 			struct fit_response g = f;
 
-			if (judge(q, &g) < best->missed_ratio)
+			if (unexplained(q, &g) < best->missed_ratio)
 				*best = g;
 		}
 	}
 	q->stride = 1;
-	prepare(q, model, best->window_s);
-	judge(q, best);
+	prepare_bursts(q, model, best->window_s);
+	unexplained(q, best);
 	descend(q, true, best);
 }
 
-/* More is left: the points are about something else. */
+/* Above this the points do not follow the load. */
 #define MISSED_MAX 0.3
 
 int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,
@@ -252,8 +251,8 @@ int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts 
 
 	if (n < 8 || bursts->n == 0)
 		return -GW_E_NOSUPPORT;
-	search(&q, SENSOR_BOXCAR, &box);
-	search(&q, SENSOR_LOWPASS, &low);
+	search_grid(&q, SENSOR_BOXCAR, &box);
+	search_grid(&q, SENSOR_LOWPASS, &low);
 	best = low.missed_ratio < box.missed_ratio ? &low : &box;
 	if (best->missed_ratio > MISSED_MAX)
 		return -GW_E_NOSUPPORT;
@@ -270,7 +269,7 @@ int fit_delay(const struct fit_point *p, unsigned n, const struct fit_bursts *bu
 	if (n < 8 || bursts->n == 0)
 		return -GW_E_NOSUPPORT;
 	for (; f.delay_s < DELAY_MAX_S; f.delay_s += 5e-3)
-		better(&q, &f, &best);
+		try_better(&q, &f, &best);
 	descend(&q, false, &best);
 	if (best.missed_ratio > MISSED_MAX)
 		return -GW_E_NOSUPPORT;

@@ -1,5 +1,5 @@
-/* Learning what a card's meters do, without a load. */
-#include "sensor_active.h"
+/* Learns the properties of a card's sensors without a load. */
+#include "sensor_learn.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,18 +7,185 @@
 #include <string.h>
 
 #define PERIODS_S  12. /* at most, until every value has changed often enough */
-#define TICK_S     3.  /* reading the counter without a pause                 */
-#define RATE_S     5.  /* at each rate                                        */
-#define SLOW_S     10. /* between the two readings of the slowest rate        */
+#define TICK_S     3.  /* reading the counter without a pause */
+#define RATE_S     5.  /* at each rate */
+#define SLOW_S     10. /* between the two readings of the slowest rate */
 #define SAFE_RATIO 0.005
-#define CHEAP_S    1e-4 /* a reading every 1 ms then costs less than a tenth of a core */
+#define CHEAP_S    1e-4 /* then a reading every 1 ms costs less than a tenth of a core */
 #define PASSIVE_S  (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
-/* A reading takes 3 ms where the counter is slow; where it is not, or time is stepped, the time
- * still has to move. */
+/* A reading takes 3 ms if the counter is slow; if it is not, or in simulated time, the time
+ * must still advance. */
 #define FLAT_OUT_NS NS_PER_MS
 
-void learn_say(const struct learn *l, const char *what)
+#define COSTS      8192u
+#define DRAIN_NS   NS_PER_S
+#define TRACES     3u
+#define COST_KINDS 3u
+
+int recorder_init(struct recorder *w, struct sampler_device *sd)
+{
+	struct fit_point *p;
+	double *c;
+
+	memset(w, 0, sizeof(*w));
+	w->device = sd;
+	w->clock = sd->clock;
+	w->zero_ns = w->next_poll_ns = w->next_drain_ns = clock_mono_ns(w->clock);
+	w->poll_ns = RECORDER_POLL;
+	w->average_quantity = GW_Q_POWER;
+	w->memory =
+		malloc(TRACES * RECORDER_POINTS * sizeof(*p) + COST_KINDS * COSTS * sizeof(*c));
+	if (!w->memory)
+		return -GW_E_NOMEM;
+	p = w->memory;
+	w->instant.p = p;
+	w->average.p = p + RECORDER_POINTS;
+	w->ring.p = p + 2 * RECORDER_POINTS;
+	c = (double *)(p + TRACES * RECORDER_POINTS);
+	w->poll_cost.s = c;
+	w->ring_cost.s = c + COSTS;
+	w->counter_cost.s = c + 2 * COSTS;
+	recorder_clear(w);
+	return 0;
+}
+
+void recorder_done(struct recorder *w)
+{
+	free(w->memory);
+	w->memory = NULL;
+}
+
+void recorder_clear_values(struct recorder *w)
+{
+	w->instant.n = w->average.n = 0;
+	w->instant.last_w = w->average.last_w = NAN;
+}
+
+void recorder_clear(struct recorder *w)
+{
+	recorder_clear_values(w);
+	w->ring.n = 0;
+}
+
+uint64_t recorder_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns)
+{
+	at_ns += step_ns;
+	if (at_ns < now_ns)
+		at_ns += (now_ns - at_ns + step_ns - 1) / step_ns * step_ns;
+	return at_ns;
+}
+
+static void add_cost(struct recorder_cost *c, uint64_t before_ns, uint64_t after_ns)
+{
+	if (c->n < COSTS)
+		c->s[c->n++] = (double)(after_ns - before_ns) * 1e-9;
+}
+
+static void add_point(struct recorder_trace *t, double t_s, double w)
+{
+	if (t->n < RECORDER_POINTS)
+		t->p[t->n++] = (struct fit_point){ t_s, w };
+}
+
+static void note_value(struct recorder *w, struct recorder_trace *t, unsigned quantity,
+		       double t_s)
+{
+	double v = w->r.v[quantity];
+
+	if (!report_has(&w->r, quantity) || v == t->last_w)
+		return;
+	t->last_w = v;
+	add_point(t, t_s, v);
+}
+
+static void poll_values(struct recorder *w)
+{
+	uint64_t before = clock_mono_ns(w->clock), after;
+	double t_s;
+
+	sampler_device_read(w->device, GW_TIER_FAST, true, &w->r);
+	after = clock_mono_ns(w->clock);
+	add_cost(&w->poll_cost, before, after);
+	t_s = recorder_s(w, before + (after - before) / 2);
+	note_value(w, &w->instant, GW_Q_POWER_INSTANT, t_s);
+	note_value(w, &w->average, w->average_quantity, t_s);
+}
+
+/* How many of ring_now were in ring_before: two reads are joined at the last old sample, by
+ * timestamp and value, so that a step of the wall clock loses and repeats nothing. */
+static unsigned already_recorded(const struct recorder *w, unsigned n)
+{
+	const struct power_sample *last;
+
+	if (w->ring_count == 0)
+		return 0;
+	last = &w->ring_before[w->ring_count - 1];
+	for (unsigned i = n; i-- > 0;)
+		if (w->ring_now[i].wall_us == last->wall_us &&
+		    w->ring_now[i].power_w == last->power_w)
+			return i + 1;
+	return 0;
+}
+
+void recorder_drain(struct recorder *w)
+{
+	uint64_t before = clock_mono_ns(w->clock), after, wall;
+	int n = sampler_device_ring(w->device, w->ring_now, RECORDER_RING);
+	double offset_s;
+
+	wall = clock_wall_ns(w->clock);
+	after = clock_mono_ns(w->clock);
+	w->ring_error = n < 0 ? n : 0;
+	if (n <= 0)
+		return;
+	add_cost(&w->ring_cost, before, after);
+	w->ring_age_s = (double)(int64_t)(wall / NS_PER_US - w->ring_now[n - 1].wall_us) * 1e-6;
+	/* Differences first: a double cannot hold ns since 1970. */
+	offset_s = recorder_s(w, after);
+	for (unsigned i = already_recorded(w, (unsigned)n); i < (unsigned)n; i++) {
+		int64_t ago_ns = (int64_t)(wall - w->ring_now[i].wall_us * NS_PER_US);
+
+		add_point(&w->ring, offset_s - (double)ago_ns * 1e-9, w->ring_now[i].power_w);
+	}
+	memcpy(w->ring_before, w->ring_now, (unsigned)n * sizeof(w->ring_now[0]));
+	w->ring_count = (unsigned)n;
+}
+
+void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, double *ret_t_s)
+{
+	sampler_device_counter(w->device, ret);
+	add_cost(&w->counter_cost, ret->before_ns, ret->after_ns);
+	*ret_t_s = recorder_s(w, ret->before_ns + (ret->after_ns - ret->before_ns) / 2);
+}
+
+uint64_t recorder_due(struct recorder *w)
+{
+	uint64_t now = clock_mono_ns(w->clock);
+
+	if (now >= w->next_poll_ns) {
+		poll_values(w);
+		now = clock_mono_ns(w->clock);
+		w->next_poll_ns = recorder_next(w->next_poll_ns, w->poll_ns, now);
+	}
+	if (now >= w->next_drain_ns) {
+		recorder_drain(w);
+		now = clock_mono_ns(w->clock);
+		w->next_drain_ns = recorder_next(w->next_drain_ns, DRAIN_NS, now);
+	}
+	return w->next_poll_ns < w->next_drain_ns ? w->next_poll_ns : w->next_drain_ns;
+}
+
+void recorder_until(struct recorder *w, uint64_t mono_ns)
+{
+	while (clock_mono_ns(w->clock) < mono_ns) {
+		uint64_t due = recorder_due(w);
+
+		clock_sleep_until(w->clock, due < mono_ns ? due : mono_ns);
+	}
+}
+
+void learn_progress(const struct learn *l, const char *what)
 {
 	double passed = (double)(clock_mono_ns(l->w.clock) - l->begin_ns) * 1e-9;
 
@@ -26,12 +193,10 @@ void learn_say(const struct learn *l, const char *what)
 		l->plan->progress(l->plan->ctx, what, fmin(passed / l->expected_s, 1));
 }
 
-/* ---- values ---- */
-
-void learn_period(struct learn *l, const struct watch_trace *t, struct sensor_source *s)
+void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s)
 {
 	struct fit_period f;
-	unsigned changes = t->n ? t->n - 1 : 0; /* the first was there before we came */
+	unsigned changes = t->n ? t->n - 1 : 0; /* the first value existed before we started */
 
 	for (unsigned i = 0; i < changes; i++)
 		l->work[i] = t->p[i + 1].t_s;
@@ -41,50 +206,48 @@ void learn_period(struct learn *l, const struct watch_trace *t, struct sensor_so
 	s->changes = changes;
 }
 
-static bool seen_enough(const struct watch_trace *t, const struct sensor_source *s)
+static bool has_enough(const struct recorder_trace *t, const struct sensor_source *s)
 {
 	return s->why != GW_HAVE || t->n > SENSOR_CHANGES;
 }
 
-/* Where the driver renews a value when it is asked for one that is old, the period comes out too
- * long by up to one poll: a cheap reading is made more often.  For a reading from text a program
- * is started, and a hundred a second would be a load. */
-static void choose_poll(struct event_watch *w)
+/* If the driver updates a value only when someone reads an old one, the measured period is too
+ * long by up to one poll; so a cheap value is read more often. A value from text starts a
+ * program, and a hundred per second would be a load. */
+static void choose_poll(struct recorder *w)
 {
-	watch_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
+	recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
 	if (w->r.provenance == GW_FROM_TEXT)
 		w->poll_ns = 100 * NS_PER_MS;
 	else if (fit_quantile(w->poll_cost.s, w->poll_cost.n, 0.5) < CHEAP_S)
 		w->poll_ns = NS_PER_MS;
-	watch_clear_values(w);
+	recorder_clear_values(w);
 }
 
 static void learn_values(struct learn *l)
 {
-	struct event_watch *w = &l->w;
+	struct recorder *w = &l->w;
 	uint64_t end = clock_mono_ns(w->clock) + (uint64_t)(PERIODS_S * 1e9);
 
 	choose_poll(w);
-	while (clock_mono_ns(w->clock) < end && !(seen_enough(&w->instant, &l->s.instant) &&
-						  seen_enough(&w->average, &l->s.average))) {
-		learn_say(l, "how often values are new");
-		watch_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
+	while (clock_mono_ns(w->clock) < end && !(has_enough(&w->instant, &l->s.instant) &&
+						  has_enough(&w->average, &l->s.average))) {
+		learn_progress(l, "measuring how often values change");
+		recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
 	}
 	learn_period(l, &w->instant, &l->s.instant);
 	learn_period(l, &w->average, &l->s.average);
 }
 
-/* ---- ring ---- */
-
 #define STAMPS_AGREE_S 60 /* the wall clock, or another one */
 
 static void learn_ring(struct learn *l)
 {
-	const struct watch_trace *t = &l->w.ring;
+	const struct recorder_trace *t = &l->w.ring;
 	struct sensor *s = &l->s;
 	unsigned n = 0, distinct = 1;
 
-	watch_drain(&l->w);
+	recorder_drain(&l->w);
 	s->ring_entries = l->w.ring_count;
 	if (l->w.ring_error || t->n < 2) {
 		s->ring.why = l->w.ring_error == -GW_E_NOSUPPORT ? GW_ABSENT_NOT_SUPPORTED
@@ -100,7 +263,8 @@ static void learn_ring(struct learn *l)
 		l->work[n++] = t->p[i].t_s - t->p[i - 1].t_s;
 	s->ring_gap_p10_s = fit_quantile(l->work, n, 0.1);
 	s->ring_gap_p90_s = fit_quantile(l->work, n, 0.9);
-	/* By the driver's own stamps within one fetch: gaps across two hang on our clocks too. */
+	/* Use the driver's timestamps within one read: gaps across two reads also depend on our
+	 * clocks. */
 	for (unsigned i = 1; i < l->w.ring_count; i++)
 		distinct += l->w.ring_before[i].wall_us != l->w.ring_before[i - 1].wall_us;
 	s->ring.period_s = distinct > 1 ? s->ring_span_s / (distinct - 1) : NAN;
@@ -108,12 +272,10 @@ static void learn_ring(struct learn *l)
 	s->ring_wall = fabs(l->w.ring_age_s) < STAMPS_AGREE_S + 3 * s->ring.period_s;
 }
 
-/* ---- counter ---- */
-
-/* When the counter stepped: between the reading before and the one that saw it. */
+/* The time of a step: between the last reading before it and the first after it. */
 static void learn_tick(struct learn *l, struct fit_period *ret)
 {
-	struct event_watch *w = &l->w;
+	struct recorder *w = &l->w;
 	uint64_t now = clock_mono_ns(w->clock), end = now + (uint64_t)(TICK_S * 1e9);
 	uint64_t next = now;
 	double before_s = NAN, before_j = NAN, t_s;
@@ -121,18 +283,18 @@ static void learn_tick(struct learn *l, struct fit_period *ret)
 	unsigned n = 0;
 
 	*ret = (struct fit_period){ NAN, NAN, 0 };
-	learn_say(l, "how the energy counter ticks");
+	learn_progress(l, "measuring the steps of the energy counter");
 	while (clock_mono_ns(w->clock) < end) {
-		watch_counter(w, &c, &t_s);
+		recorder_counter(w, &c, &t_s);
 		if (c.why != GW_HAVE) {
 			l->s.counter = c.why;
 			return;
 		}
-		if (c.joules > before_j && n < WATCH_POINTS)
+		if (c.joules > before_j && n < RECORDER_POINTS)
 			l->work[n++] = (before_s + t_s) / 2;
 		before_s = t_s;
 		before_j = c.joules;
-		next = watch_next(next, FLAT_OUT_NS, clock_mono_ns(w->clock));
+		next = recorder_next(next, FLAT_OUT_NS, clock_mono_ns(w->clock));
 		clock_sleep_until(w->clock, next);
 	}
 	l->s.counter = GW_HAVE;
@@ -143,11 +305,12 @@ static void learn_tick(struct learn *l, struct fit_period *ret)
 }
 
 struct reference {
-	const struct watch_trace *trace;
+	const struct recorder_trace *trace;
 	double lag_s;
 };
 
-/* What the counter is held against: the ring where it is dense, else the mean, else the rest. */
+/* The reference for the counter: the ring if it is dense, else the average, else the instant
+ * value. */
 static struct reference reference_of(const struct learn *l)
 {
 	const struct sensor *s = &l->s;
@@ -161,7 +324,7 @@ static struct reference reference_of(const struct learn *l)
 	return (struct reference){ NULL, 0 };
 }
 
-/* The tick whose energy a reading at t tells. */
+/* The tick whose energy a reading at t contains. */
 static double tick_before(const struct fit_period *tick, double t_s)
 {
 	if (tick->changes == 0)
@@ -169,7 +332,7 @@ static double tick_before(const struct fit_period *tick, double t_s)
 	return tick->phase_s + floor((t_s - tick->phase_s) / tick->period_s) * tick->period_s;
 }
 
-/* The middle between two ticks, where it is certain which one a reading tells. */
+/* The middle between two ticks, where it is certain which one a reading contains. */
 static double between_ticks(const struct fit_period *tick, double t_s)
 {
 	return tick->changes ? tick_before(tick, t_s) + 1.5 * tick->period_s : t_s;
@@ -177,16 +340,16 @@ static double between_ticks(const struct fit_period *tick, double t_s)
 
 struct reading {
 	double t_s, width_s, joules;
-	bool good; /* nothing failed, and the counter did not go back */
+	bool good; /* no reading failed, and the counter did not decrease */
 	unsigned n;
 };
 
-static void read_on(struct event_watch *w, struct reading *r)
+static void read_next(struct recorder *w, struct reading *r)
 {
 	struct sampler_device_counter c;
 	double t_s;
 
-	watch_counter(w, &c, &t_s);
+	recorder_counter(w, &c, &t_s);
 	if (c.why != GW_HAVE || (r->n && c.joules < r->joules))
 		r->good = false;
 	r->t_s = t_s;
@@ -195,47 +358,47 @@ static void read_on(struct event_watch *w, struct reading *r)
 	r->n++;
 }
 
-/* A reading of which it is certain which tick it tells: one that took too long (90 ms were seen)
- * is made again a tick later. */
+/* A reading with a certain tick: one that took too long (90 ms occurred) is repeated a tick
+ * later. */
 static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t at_ns,
 		      struct reading *r)
 {
 	for (unsigned tries = 0; tries < 4; tries++) {
-		watch_until(&l->w, at_ns);
-		read_on(&l->w, r);
+		recorder_until(&l->w, at_ns);
+		read_next(&l->w, r);
 		if (tick->changes == 0 || r->width_s < 0.4 * tick->period_s)
 			return;
-		at_ns = watch_next(at_ns, (uint64_t)(tick->period_s * 1e9),
-				   clock_mono_ns(l->w.clock));
+		at_ns = recorder_next(at_ns, (uint64_t)(tick->period_s * 1e9),
+				      clock_mono_ns(l->w.clock));
 	}
 }
 
-/* Reads every so often over about length_s.  False: the counter failed or began anew. */
+/* Reads at this interval over about length_s. False: the counter failed or restarted. */
 static bool try_rate(struct learn *l, const struct fit_period *tick, double every_s,
 		     double length_s, struct sensor_rate *ret, double *ret_unsteady)
 {
-	struct event_watch *w = &l->w;
+	struct recorder *w = &l->w;
 	struct reference ref = reference_of(l);
 	struct reading first = { .good = true }, last;
-	double from, to, begin = between_ticks(tick, watch_s(w, clock_mono_ns(w->clock)));
+	double from, to, begin = between_ticks(tick, recorder_s(w, clock_mono_ns(w->clock)));
 	uint64_t step = (uint64_t)(every_s * 1e9), end, next;
 
 	if (tick->changes)
 		length_s = round(length_s / tick->period_s) * tick->period_s;
-	next = watch_ns(w, begin);
-	end = watch_ns(w, begin + length_s);
+	next = recorder_ns(w, begin);
+	end = recorder_ns(w, begin + length_s);
 	read_edge(l, tick, next, &first);
 	last = first;
 	last.n = 1;
-	next = watch_next(next, step, clock_mono_ns(w->clock));
+	next = recorder_next(next, step, clock_mono_ns(w->clock));
 	while (next + step / 2 < end) {
-		watch_until(w, next);
-		read_on(w, &last);
-		next = watch_next(next, step, clock_mono_ns(w->clock));
+		recorder_until(w, next);
+		read_next(w, &last);
+		next = recorder_next(next, step, clock_mono_ns(w->clock));
 	}
 	read_edge(l, tick, end, &last);
-	watch_until(w, clock_mono_ns(w->clock) + (uint64_t)((ref.lag_s + 0.15) * 1e9));
-	watch_drain(w);
+	recorder_until(w, clock_mono_ns(w->clock) + (uint64_t)((ref.lag_s + 0.15) * 1e9));
+	recorder_drain(w);
 	if (!last.good || !ref.trace)
 		return last.good;
 	from = tick_before(tick, first.t_s);
@@ -248,9 +411,10 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 	return true;
 }
 
-enum verdict { SAFE, HURT, UNKNOWN };
+enum verdict { SAFE, DISTURBED, UNKNOWN };
 
-/* Power that moves is compared less sharply: what the two meters make of an edge differs. */
+/* If the power changes, the comparison is less strict, because the two meters differ at an
+ * edge. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {
@@ -259,14 +423,15 @@ static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, u
 
 	if (!try_rate(l, tick, every_s, length_s, r, &unsteady) &&
 	    !try_rate(l, tick, every_s, length_s, r, &unsteady))
-		return HURT; /* twice in a row it failed or went back */
+		return DISTURBED; /* it failed or decreased twice in a row */
 	if (!(r->reference_w > 0))
 		return UNKNOWN;
 	if (unsteady > 0.05)
 		allowed = 0.03;
 	if (tick->changes == 0)
-		allowed += 0.82 * l->s.tick_s / length_s; /* which tick was read is unknown */
-	return fabs(r->counter_w / r->reference_w - 1) <= allowed ? SAFE : HURT;
+		/* it is unknown which tick was read */
+		allowed += 0.82 * l->s.tick_s / length_s;
+	return fabs(r->counter_w / r->reference_w - 1) <= allowed ? SAFE : DISTURBED;
 }
 
 static void learn_safety(struct learn *l, const struct fit_period *tick)
@@ -281,22 +446,20 @@ static void learn_safety(struct learn *l, const struct fit_period *tick)
 	for (unsigned i = SENSOR_1_HZ; i <= SENSOR_FLAT_OUT; i++) {
 		enum verdict v;
 
-		learn_say(l, "whether reading the counter hurts it");
+		learn_progress(l, "testing whether reading the counter disturbs it");
 		v = judge_rate(l, tick, i, every_s[i], RATE_S);
 		if (i == SENSOR_1_HZ)
 			once_a_second = v;
 	}
-	if (once_a_second != HURT)
+	if (once_a_second != DISTURBED)
 		return;
 	l->s.counter_safe_s = SLOW_S;
-	learn_say(l, "whether reading it seldom does");
+	learn_progress(l, "testing whether reading it every 10 s disturbs it");
 	if (judge_rate(l, tick, SENSOR_10_S, SLOW_S, SLOW_S) != SAFE)
 		l->s.counter_unsafe = true;
 }
 
-/* ---- all ---- */
-
-static void settle_cost(const struct watch_cost *c, double *p50, double *p99)
+static void fill_cost(const struct recorder_cost *c, double *p50, double *p99)
 {
 	if (c->n == 0)
 		return;
@@ -308,43 +471,43 @@ static void learn_costs(struct learn *l)
 {
 	struct sensor *s = &l->s;
 
-	settle_cost(&l->w.poll_cost, &s->instant.call_p50_s, &s->instant.call_p99_s);
-	s->average.call_p50_s = s->instant.call_p50_s; /* one call tells both */
+	fill_cost(&l->w.poll_cost, &s->instant.call_p50_s, &s->instant.call_p99_s);
+	s->average.call_p50_s = s->instant.call_p50_s; /* one call returns both */
 	s->average.call_p99_s = s->instant.call_p99_s;
-	settle_cost(&l->w.ring_cost, &s->ring.call_p50_s, &s->ring.call_p99_s);
-	settle_cost(&l->w.counter_cost, &s->counter_p50_s, &s->counter_p99_s);
+	fill_cost(&l->w.ring_cost, &s->ring.call_p50_s, &s->ring.call_p99_s);
+	fill_cost(&l->w.counter_cost, &s->counter_p50_s, &s->counter_p99_s);
 }
 
-/* What was learned of a device that went away meanwhile is worth nothing. */
-static int still_there(struct learn *l)
+/* If the device went away meanwhile, the result is worthless. */
+static int still_present(struct learn *l)
 {
-	watch_due(&l->w);
+	recorder_due(&l->w);
 	if (l->w.r.state == GW_DEVICE_OK)
 		return 0;
 	snprintf(l->message, l->size, "%s", l->w.r.message);
 	return -GW_E_LOST;
 }
 
-static int learn(struct learn *l)
+static int learn_all(struct learn *l)
 {
-	struct event_watch *w = &l->w;
+	struct recorder *w = &l->w;
 	struct fit_period tick;
 	int err;
 
-	sampler_device_read(w->tap, GW_TIERS_COMMON | GW_TIER_ENERGY, true, &w->r);
-	err = still_there(l);
+	sampler_device_read(w->device, GW_TIERS_COMMON | GW_TIER_ENERGY, true, &w->r);
+	err = still_present(l);
 	if (!err && l->plan->drive)
 		err = sensor_active_alone(l);
 	if (err)
 		return err;
 	sensor_assume(&l->s, &w->r);
 	w->average_quantity = sensor_average_quantity(&w->r);
-	watch_drain(w);
+	recorder_drain(w);
 	if (w->ring_error)
 		l->s.ring.why = GW_ABSENT_NOT_SUPPORTED;
 	if (l->s.instant.why != GW_HAVE && l->s.average.why != GW_HAVE &&
 	    l->s.ring.why != GW_HAVE && l->s.counter != GW_HAVE) {
-		snprintf(l->message, l->size, "it tells neither power nor energy: %s",
+		snprintf(l->message, l->size, "the GPU reports neither power nor energy: %s",
 			 gw_absence_text(l->s.average.why));
 		return -GW_E_NOSUPPORT;
 	}
@@ -356,10 +519,10 @@ static int learn(struct learn *l)
 		learn_safety(l, &tick);
 	l->s.origin = SENSOR_PASSIVE;
 	err = l->plan->drive ? sensor_active(l) : 0;
-	return err ? err : still_there(l);
+	return err ? err : still_present(l);
 }
 
-int sensor_learn(struct sampler_device *t, const struct sensor_plan *plan, struct sensor *ret,
+int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size)
 {
 	struct learn *l = calloc(1, sizeof(*l));
@@ -369,21 +532,21 @@ int sensor_learn(struct sampler_device *t, const struct sensor_plan *plan, struc
 		message[0] = '\0';
 	if (l) {
 		l->plan = plan;
-		l->begin_ns = clock_mono_ns(t->clock);
+		l->begin_ns = clock_mono_ns(sd->clock);
 		l->expected_s = PASSIVE_S + (plan->drive ? ACTIVE_S : 0);
 		l->message = message;
 		l->size = size;
-		err = watch_init(&l->w, t);
+		err = recorder_init(&l->w, sd);
 	}
 	if (!err)
-		err = learn(l);
+		err = learn_all(l);
 	if (!err) {
 		learn_costs(l);
-		l->s.wall_ns = clock_wall_ns(t->clock);
+		l->s.wall_ns = clock_wall_ns(sd->clock);
 		*ret = l->s;
 	}
 	if (l)
-		watch_done(&l->w);
+		recorder_done(&l->w);
 	free(l);
 	return err;
 }

@@ -9,11 +9,11 @@
 
 #define QUANTITIES_MAX 64
 #define POINTS_MAX     (1u << 24)
-#define PLACES         65535 /* between smallest and largest */
+#define PLACES         65535 /* positions between minimum and maximum */
 
 static const uint64_t span_ns[SERIES_TIERS] = { 0, NS_PER_S, 10 * NS_PER_S, 60 * NS_PER_S };
 
-/* One quantity in a bucket that is over. */
+/* One quantity in a closed bucket. */
 struct cell {
 	float min, max;
 	uint16_t place; /* of the mean: min + (max - min) * place / PLACES */
@@ -21,18 +21,18 @@ struct cell {
 };
 _Static_assert(sizeof(struct cell) == 12, "the head of series.h says 12 bytes");
 
-/* One quantity in a bucket that is open. */
+/* One quantity in an open bucket. */
 struct sum {
 	double sum, min, max;
 	uint64_t count;
 };
 
-/* The ring of one tier: point number n is at n % points. */
+/* The ring buffer of one tier: point number n is at n % points. */
 struct ring {
 	unsigned points;
 	uint64_t next;     /* number of the next point */
-	uint64_t *t_ns;    /* RAW: when */
-	uint32_t *bucket;  /* others: when, in spans; 136 years of seconds */
+	uint64_t *t_ns;    /* RAW: the time */
+	uint32_t *bucket;  /* others: the time, in spans; 136 years of seconds */
 	float *value;      /* RAW: points x quantities */
 	struct cell *cell; /* others: the same */
 };
@@ -42,15 +42,13 @@ struct series {
 	bool any; /* something was added */
 	uint64_t last_ns;
 	struct ring ring[SERIES_TIERS];
-	/* Of the buckets that last_ns is in.  A sample goes into the 1 s bucket alone; one that
-	 * is over is added to the 10 s bucket, and so on, so that a sample costs the same
-	 * however many tiers there are.  What a 60 s bucket holds is thus the sum of all three. */
+	/* The buckets that contain last_ns. A sample is added only to the 1 s bucket; a closed
+	 * bucket is added to the next tier, so that a sample costs the same for any number of
+	 * tiers. The content of a 60 s bucket is thus the sum of all three. */
 	struct sum *open[SERIES_TIERS];
 };
 
-/* ---- memory ---- */
-
-/* Parts of the block, in the order of their alignment. */
+/* The parts of the block, in the order of their alignment. */
 static size_t lay_out(const struct series_options *o, char *base, struct series *s)
 {
 	size_t at = sizeof(*s), q = o->quantities;
@@ -87,7 +85,7 @@ size_t series_bytes(const struct series_options *o)
 	return lay_out(o, NULL, NULL);
 }
 
-static void clear(struct series *s, unsigned tier)
+static void clear_open(struct series *s, unsigned tier)
 {
 	for (unsigned q = 0; q < s->quantities; q++)
 		s->open[tier][q] = (struct sum){ 0, INFINITY, -INFINITY, 0 };
@@ -103,8 +101,8 @@ int series_new(const struct series_options *options, struct series **ret_series)
 	s = malloc(bytes);
 	if (!s)
 		return -GW_E_NOMEM;
-	/* Not zeros, which a compiler may make calloc() of: pages that nobody wrote to are given
-	 * by the kernel later, and what a daemon takes would seem to grow for a day. */
+	/* Not zeros, because a compiler may turn that into calloc(): the kernel provides
+	 * unwritten pages later, and the memory of a daemon would seem to grow for a day. */
 	memset(s, 0xff, bytes);
 	memset(s, 0, sizeof(*s));
 	s->quantities = options->quantities;
@@ -112,7 +110,7 @@ int series_new(const struct series_options *options, struct series **ret_series)
 	for (unsigned t = 0; t < SERIES_TIERS; t++)
 		s->ring[t].points = options->points[t];
 	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++)
-		clear(s, t);
+		clear_open(s, t);
 	*ret_series = s;
 	return 0;
 }
@@ -122,14 +120,12 @@ void series_free(struct series *s)
 	free(s);
 }
 
-/* ---- writing ---- */
-
-static bool present(double v)
+static bool is_present(double v)
 {
 	return fabs(v) <= FLT_MAX; /* false for NAN */
 }
 
-static void merge(struct sum *to, const struct sum *from)
+static void merge_sum(struct sum *to, const struct sum *from)
 {
 	to->sum += from->sum;
 	to->min = fmin(to->min, from->min);
@@ -137,7 +133,7 @@ static void merge(struct sum *to, const struct sum *from)
 	to->count += from->count;
 }
 
-static void pack(const struct sum *s, struct cell *c)
+static void pack_cell(const struct sum *s, struct cell *c)
 {
 	double place = 0;
 
@@ -151,7 +147,7 @@ static void pack(const struct sum *s, struct cell *c)
 	};
 }
 
-/* The open bucket of a tier is over: keeps it and adds it to the next tier's. */
+/* The open bucket of a tier is over: stores it and adds it to the next tier. */
 static void end_bucket(struct series *s, unsigned tier)
 {
 	struct ring *r = &s->ring[tier];
@@ -161,12 +157,12 @@ static void end_bucket(struct series *s, unsigned tier)
 
 		r->bucket[slot] = (uint32_t)(s->last_ns / span_ns[tier]);
 		for (unsigned q = 0; q < s->quantities; q++)
-			pack(&s->open[tier][q], &r->cell[slot * s->quantities + q]);
+			pack_cell(&s->open[tier][q], &r->cell[slot * s->quantities + q]);
 	}
 	if (tier + 1 < SERIES_TIERS)
 		for (unsigned q = 0; q < s->quantities; q++)
-			merge(&s->open[tier + 1][q], &s->open[tier][q]);
-	clear(s, tier);
+			merge_sum(&s->open[tier + 1][q], &s->open[tier][q]);
+	clear_open(s, tier);
 }
 
 /* Buckets lie within those of the next tier, so the first that is not over ends the search. */
@@ -179,7 +175,7 @@ static void end_buckets(struct series *s, uint64_t t_ns)
 	}
 }
 
-static void keep_raw(struct series *s, uint64_t t_ns, const double *values)
+static void store_raw(struct series *s, uint64_t t_ns, const double *values)
 {
 	struct ring *r = &s->ring[SERIES_RAW];
 	size_t slot;
@@ -190,7 +186,7 @@ static void keep_raw(struct series *s, uint64_t t_ns, const double *values)
 	r->t_ns[slot] = t_ns;
 	for (unsigned q = 0; q < s->quantities; q++)
 		r->value[slot * s->quantities + q] =
-			present(values[q]) ? (float)values[q] : NAN;
+			is_present(values[q]) ? (float)values[q] : NAN;
 }
 
 int series_add(struct series *s, uint64_t t_ns, const double *values)
@@ -199,12 +195,12 @@ int series_add(struct series *s, uint64_t t_ns, const double *values)
 		return -GW_E_ARG;
 	if (s->any)
 		end_buckets(s, t_ns);
-	keep_raw(s, t_ns, values);
+	store_raw(s, t_ns, values);
 	for (unsigned q = 0; q < s->quantities; q++) {
 		struct sum *o = &s->open[SERIES_1S][q];
 		double v = values[q];
 
-		if (!present(v))
+		if (!is_present(v))
 			continue;
 		o->sum += v;
 		o->min = v < o->min ? v : o->min;
@@ -216,10 +212,8 @@ int series_add(struct series *s, uint64_t t_ns, const double *values)
 	return 0;
 }
 
-/* ---- reading ---- */
-
-/* Points of a tier are numbered: first, first + 1, ... end - 1.  The last of buckets is
- * the open one. */
+/* Points of a tier are numbered first, first + 1, ... end - 1. The last bucket is the open one.
+ */
 static uint64_t first_point(const struct ring *r)
 {
 	return r->next > r->points ? r->next - r->points : 0;
@@ -242,7 +236,7 @@ static uint64_t begin_of(const struct series *s, unsigned tier, uint64_t number)
 }
 
 /* Number of the first point that begins at t or later. */
-static uint64_t find(const struct series *s, unsigned tier, uint64_t t_ns)
+static uint64_t find_point(const struct series *s, unsigned tier, uint64_t t_ns)
 {
 	uint64_t low = first_point(&s->ring[tier]), high = end_point(s, tier);
 
@@ -257,7 +251,7 @@ static uint64_t find(const struct series *s, unsigned tier, uint64_t t_ns)
 	return low;
 }
 
-/* Begin of what a tier tells of; 0 when it has forgotten nothing. */
+/* Start of the data of a tier; 0 if nothing was dropped. */
 static uint64_t reach_ns(const struct series *s, unsigned tier)
 {
 	uint64_t first = first_point(&s->ring[tier]);
@@ -280,13 +274,13 @@ static void fill_open(const struct series *s, unsigned tier, unsigned q, struct 
 	struct sum all = s->open[tier][q];
 
 	for (unsigned t = SERIES_1S; t < tier; t++)
-		merge(&all, &s->open[t][q]);
+		merge_sum(&all, &s->open[t][q]);
 	p->open = true;
 	fill_sum(&all, p);
 }
 
-static void fill(const struct series *s, unsigned tier, unsigned q, uint64_t number,
-		 struct series_point *p)
+static void fill_point(const struct series *s, unsigned tier, unsigned q, uint64_t number,
+		       struct series_point *p)
 {
 	const struct ring *r = &s->ring[tier];
 	size_t at = number % r->points * s->quantities + q;
@@ -312,7 +306,7 @@ static void fill(const struct series *s, unsigned tier, unsigned q, uint64_t num
 	}
 }
 
-/* Numbers of the points that a query is answered with. */
+/* Numbers of the points that answer a query. */
 struct extent {
 	unsigned tier;
 	uint64_t begin, end;
@@ -325,13 +319,14 @@ static struct extent extent_in(const struct series *s, unsigned tier, uint64_t f
 
 	return (struct extent){
 		.tier = tier,
-		.begin = find(s, tier, begin_ns),
-		.end = to_ns == UINT64_MAX ? end_point(s, tier) : find(s, tier, to_ns + 1),
+		.begin = find_point(s, tier, begin_ns),
+		.end = to_ns == UINT64_MAX ? end_point(s, tier)
+					   : find_point(s, tier, to_ns + 1),
 	};
 }
 
-/* Finest tier to begin with: the coarsest that is as fine as wanted. */
-static unsigned finest(const struct series *s, uint64_t resolution_ns)
+/* The tier to start with: the coarsest that is at least as fine as requested. */
+static unsigned finest_tier(const struct series *s, uint64_t resolution_ns)
 {
 	unsigned tier = SERIES_RAW;
 
@@ -341,15 +336,16 @@ static unsigned finest(const struct series *s, uint64_t resolution_ns)
 	return tier;
 }
 
-/* The first tier that reaches back and fits, or of those that fit the furthest reaching. */
-static int choose(const struct series *s, uint64_t from_ns, uint64_t to_ns,
-		  uint64_t resolution_ns, size_t max, struct extent *ret)
+/* The first tier that reaches back and fits, or of those that fit the one that reaches
+ * furthest. */
+static int choose_tier(const struct series *s, uint64_t from_ns, uint64_t to_ns,
+		       uint64_t resolution_ns, size_t max, struct extent *ret)
 {
 	uint64_t furthest_ns = UINT64_MAX;
 	bool too_many = false;
 
 	*ret = (struct extent){ SERIES_RAW, 0, 0 };
-	for (unsigned t = finest(s, resolution_ns); t < SERIES_TIERS; t++) {
+	for (unsigned t = finest_tier(s, resolution_ns); t < SERIES_TIERS; t++) {
 		struct extent x;
 
 		if (s->ring[t].points == 0)
@@ -377,10 +373,10 @@ int series_query(const struct series *s, unsigned quantity, uint64_t from_ns, ui
 
 	if (quantity >= s->quantities || to_ns < from_ns)
 		return -GW_E_ARG;
-	r = choose(s, from_ns, to_ns, resolution_ns, max, &x);
+	r = choose_tier(s, from_ns, to_ns, resolution_ns, max, &x);
 	if (r < 0)
 		return r;
 	for (uint64_t n = x.begin; n < x.end; n++)
-		fill(s, x.tier, quantity, n, &out[n - x.begin]);
+		fill_point(s, x.tier, quantity, n, &out[n - x.begin]);
 	return (int)(x.end - x.begin);
 }

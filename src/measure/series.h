@@ -1,18 +1,18 @@
-/* series: what a few quantities of one GPU were, lately and not so lately.
+/* series: the recent history of a few quantities of one GPU.
  *
- * The latest samples are kept as they came; behind them are tiers of 1 s, 10 s and 60 s whose
- * buckets, aligned to the monotonic clock, hold mean, smallest, largest and count of each
- * quantity.  A missing value is NAN and does not count.  History is for looking at: joules are
- * summed where they are read and are never taken from here.
+ * The latest samples are kept unchanged. Older data is in tiers of 1 s, 10 s and 60 s: their
+ * buckets, aligned to the monotonic clock, hold mean, minimum, maximum and count of each
+ * quantity. A missing value is NAN and does not count. History is for display: joules are
+ * summed where they are read and never computed from it.
  *
- * One block of memory, taken at the start and written to, so that it does not grow: 12 bytes
- * for a quantity in a bucket, 4 for one in a sample.  The defaults take 1 012 kB, less than
- * 1 MiB.  What that costs: values are kept as float (a counter of joules or bytes loses its low
- * digits), and the mean of a bucket as its place between smallest and largest, right within
- * 1/131070 of their distance.
+ * All memory is one block, allocated and written at the start, so that it does not grow: 12
+ * bytes per quantity in a bucket, 4 in a sample; 1 012 kB with the defaults. To save memory,
+ * values are floats (a counter of joules or bytes loses its low digits), and the mean of a
+ * bucket is stored as its position between minimum and maximum, exact within 1/131070 of their
+ * distance.
  *
- * One writer.  Nothing is locked here: a reader copies with series_query() under the lock of
- * the owner. */
+ * There is one writer and no lock: a reader copies with series_query() under the owner's lock.
+ */
 #ifndef GW_MEASURE_SERIES_H
 #define GW_MEASURE_SERIES_H
 
@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum series_tier {
-	SERIES_RAW, /* samples as they came */
+	SERIES_RAW, /* unchanged samples */
 	SERIES_1S,
 	SERIES_10S,
 	SERIES_60S,
@@ -32,7 +32,7 @@ enum series_tier {
 
 struct series_options {
 	unsigned quantities;           /* 1 to 64 */
-	unsigned points[SERIES_TIERS]; /* kept in each tier; 0: no such tier */
+	unsigned points[SERIES_TIERS]; /* per tier; 0: no such tier */
 };
 
 /* A minute of 100 ms samples, an hour, eight hours, a day. */
@@ -48,30 +48,31 @@ struct series_options {
 struct series_point {
 	uint64_t begin_ns;     /* monotonic */
 	uint64_t span_ns;      /* of the bucket; 0: a single sample */
-	double mean, min, max; /* NAN when count is 0 */
-	unsigned count;        /* values in it; 65535: or more */
+	double mean, min, max; /* NAN if count is 0 */
+	unsigned count;        /* number of values; 65535: or more */
 	bool open;             /* its time is not over */
 };
 
 struct series;
 
-/* Bytes that series_new() takes for these; 0 when they make no sense. */
+/* Bytes that series_new() allocates; 0 if the options are invalid. */
 size_t series_bytes(const struct series_options *options);
 
-/* The caller's until series_free().  0, -GW_E_ARG or -GW_E_NOMEM. */
+/* Owned by the caller until series_free(). Returns 0, -GW_E_ARG or -GW_E_NOMEM. */
 int series_new(const struct series_options *options, struct series **ret_series);
 void series_free(struct series *s);
 
-/* One sample: a value for each quantity.  What is no finite number (of a float) is missing.
- * Allocates nothing.  0, or -GW_E_ARG: not later than the one before, and it is left out. */
+/* Adds one sample: a value per quantity. A value that is not finite (as a float) is missing.
+ * Allocates nothing. Returns 0, or -GW_E_ARG: not later than the previous one; it is ignored.
+ */
 int series_add(struct series *s, uint64_t t_ns, const double *values);
 
-/* Points of a quantity that begin in [from_ns, to_ns] (a bucket also when it only reaches into
- * from_ns), oldest first, into out.  Taken from the coarsest tier that is still as fine as
- * resolution_ns; from a coarser one where that does not reach back to from_ns or has more than
- * max points.  Where none reaches back, from the one that reaches furthest.  Time in which
- * nothing was added has no points.  The number of points, -GW_E_ARG, or -GW_E_SIZE: every tier
- * that may be taken has more than max, and out is left alone. */
+/* Writes the points of a quantity that begin in [from_ns, to_ns] (a bucket also if it only
+ * overlaps from_ns) to out, oldest first. They come from the coarsest tier that is at least as
+ * fine as resolution_ns, or from a coarser one if that tier does not reach back to from_ns or
+ * has more than max points; if none reaches back, from the one that reaches furthest. Times
+ * without samples have no points. Returns the number of points, -GW_E_ARG, or -GW_E_SIZE: every
+ * suitable tier has more than max points; out is unchanged. */
 int series_query(const struct series *s, unsigned quantity, uint64_t from_ns, uint64_t to_ns,
 		 uint64_t resolution_ns, struct series_point *out, size_t max);
 

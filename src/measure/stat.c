@@ -1,12 +1,12 @@
 #include "stat.h"
 
+#include "distribution.h"
+
 #include <gpuward.h>
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-/* ---- running moments ------------------------------------------------------------------ */
 
 void moments_init(struct moments *m)
 {
@@ -47,8 +47,6 @@ double moments_variance_in_time(const struct moments *m)
 {
 	return m->count > 0 ? m->m2 / m->weight : NAN;
 }
-
-/* ---- histogram ------------------------------------------------------------------------- */
 
 void histogram_init(struct histogram *h)
 {
@@ -106,11 +104,9 @@ double histogram_percentile(const struct histogram *h, double p)
 		if (sum >= want)
 			break;
 	}
-	/* Rounding may leave the sum a hair below what is wanted: then it is the last bucket. */
+	/* Rounding may leave the sum slightly below: then it is the last bucket. */
 	return bucket_middle(h, last);
 }
-
-/* ---- arrays ---------------------------------------------------------------------------- */
 
 static void swap(double *a, double *b)
 {
@@ -120,7 +116,7 @@ static void swap(double *a, double *b)
 	*b = held;
 }
 
-/* Puts the median of the first, middle and last value of x[low..high] into the middle. */
+/* Moves the median of the first, middle and last value of x[low..high] to the middle. */
 static double pivot_of(double *x, size_t low, size_t high)
 {
 	size_t mid = low + (high - low) / 2;
@@ -134,7 +130,7 @@ static double pivot_of(double *x, size_t low, size_t high)
 	return x[mid];
 }
 
-/* Hoare's selection: afterwards x[k] is as if sorted, none before it is larger and none after
+/* Hoare's selection: afterwards x[k] is as if sorted; none before it is larger and none after
  * it smaller. */
 static double select_kth(double *x, size_t n, size_t k)
 {
@@ -153,8 +149,8 @@ static double select_kth(double *x, size_t n, size_t k)
 				break;
 			swap(&x[i++], &x[j--]);
 		}
-		/* Left of left_end none is above the pivot, from right on none below it, and
-		 * what lies between equals it. */
+		/* Left of left_end none is above the pivot, from right on none is below it, and
+		 * the ones between equal it. */
 		size_t left_end = i == j ? j : j + 1, right = i == j ? i + 1 : i;
 
 		if (k >= left_end && k < right)
@@ -264,5 +260,145 @@ int stat_line(const double *x, const double *y, size_t n, struct line *ret)
 		l.a_se = l.residual_sd * sqrt(1 / count + x_mean * x_mean / xx);
 	}
 	*ret = l;
+	return 0;
+}
+
+uint64_t splitmix64(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+void random_init(struct random *r, uint64_t seed)
+{
+	uint64_t state = seed;
+
+	for (unsigned i = 0; i < 4; i++)
+		r->s[i] = splitmix64(&state);
+	r->seed = seed;
+}
+
+static uint64_t rotate(uint64_t x, unsigned k)
+{
+	return (x << k) | (x >> (64 - k));
+}
+
+uint64_t random_next(struct random *r)
+{
+	uint64_t *s = r->s;
+	uint64_t result = rotate(s[1] * 5, 7) * 9;
+	uint64_t t = s[1] << 17;
+
+	s[2] ^= s[0];
+	s[3] ^= s[1];
+	s[1] ^= s[2];
+	s[0] ^= s[3];
+	s[2] ^= t;
+	s[3] = rotate(s[3], 45);
+	return result;
+}
+
+/* Lemire's multiplication: the high word of x * n is the result; the few low words that would
+ * favour some results are drawn again. */
+uint32_t random_below(struct random *r, uint32_t n)
+{
+	assert(n >= 1);
+
+	uint64_t m = (random_next(r) >> 32) * n;
+
+	if ((uint32_t)m < n) {
+		uint32_t unfair = (uint32_t)-n % n;
+
+		while ((uint32_t)m < unfair)
+			m = (random_next(r) >> 32) * n;
+	}
+	return (uint32_t)(m >> 32);
+}
+
+double random_unit(struct random *r)
+{
+	return (double)(random_next(r) >> 11) * 0x1p-53;
+}
+
+static double mean_of(const double *x, size_t n)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += x[i];
+	return sum / (double)n;
+}
+
+static double resampled_mean(const double *x, size_t n, struct random *r)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += x[random_below(r, (uint32_t)n)];
+	return sum / (double)n;
+}
+
+/* The position of the mean among the resampled means, as a normal quantile; half of the equal
+ * ones count as below. Limited at the ends, where it would be infinite. */
+static double bias_of(const double *means, size_t resamples, double mean)
+{
+	double below = 0;
+
+	for (size_t i = 0; i < resamples; i++)
+		below += means[i] < mean ? 1 : means[i] == mean ? 0.5 : 0;
+
+	double share = below / (double)resamples, edge = 0.5 / (double)resamples;
+
+	return normal_quantile(fmin(fmax(share, edge), 1 - edge));
+}
+
+/* Jackknife estimate; for a mean it is the skewness over 6 sqrt(n). */
+static double acceleration_of(const double *x, size_t n, double mean)
+{
+	double square = 0, cube = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double d = x[i] - mean;
+
+		square += d * d;
+		cube += d * d * d;
+	}
+	return square > 0 ? cube / (6 * square * sqrt(square)) : 0;
+}
+
+/* The share of resamples below the end of the interval that a normal one would have at z. */
+static double bca_share(const struct bootstrap *b, double z)
+{
+	double shifted = b->bias + z, scale = 1 - b->acceleration * shifted;
+
+	if (scale <= 0) /* beyond all resamples: use the outermost one */
+		return z < 0 ? 0 : 1;
+	return normal_cdf(b->bias + shifted / scale);
+}
+
+int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
+		   double *scratch, struct bootstrap *ret)
+{
+	if (n < 2 || n > UINT32_MAX || resamples < 100 || !(alpha > 0 && alpha < 1))
+		return -GW_E_ARG;
+
+	double mean = mean_of(x, n), count = (double)n;
+	struct random r;
+
+	random_init(&r, seed);
+	for (size_t i = 0; i < resamples; i++)
+		scratch[i] = resampled_mean(x, n, &r);
+	ret->bias = bias_of(scratch, resamples, mean);
+	ret->acceleration = acceleration_of(x, n, mean);
+
+	double wide = student_factor(alpha, count - 1) * sqrt(count / (count - 1));
+
+	ret->percentile_low = stat_percentile(scratch, resamples, 0.5 * alpha);
+	ret->percentile_high = stat_percentile(scratch, resamples, 1 - 0.5 * alpha);
+	ret->bca_low = stat_percentile(scratch, resamples, bca_share(ret, -wide));
+	ret->bca_high = stat_percentile(scratch, resamples, bca_share(ret, wide));
 	return 0;
 }

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define THROTTLE_SHARE   0.01 /* of the window: told                */
-#define THROTTLE_INVALID 0.10 /* heat and brake: nothing holds then */
+#define THROTTLE_SHARE   0.01 /* reported above this share of the window */
+#define THROTTLE_INVALID 0.10 /* thermal and brake: invalid above this share */
 #define COVERAGE_INVALID 0.90
 #define DRIFT_C          10.0
 #define SHORT_S          10.0
 
-const uint64_t track_reason_bits[GW_THROTTLES] = {
+const uint64_t window_tracker_reason_bits[GW_THROTTLES] = {
 	[GW_THROTTLE_POWER] = 0x4,
 	[GW_THROTTLE_SYNC_BOOST] = 0x10,
 	[GW_THROTTLE_THERMAL_SOFTWARE] = 0x20,
@@ -34,7 +34,7 @@ static double seconds(uint64_t a_ns, uint64_t b_ns)
 	return b_ns > a_ns ? (double)(b_ns - a_ns) * 1e-9 : 0;
 }
 
-static uint64_t bit(unsigned code)
+static uint64_t code_bit(unsigned code)
 {
 	return UINT64_C(1) << code;
 }
@@ -65,8 +65,6 @@ void window_tracker_forget(struct window_tracker *t, struct tracked_window *w)
 		}
 }
 
-/* ---- events ---- */
-
 static void open_window(struct window_tracker *t, const struct event *e,
 			struct tracked_window *w)
 {
@@ -78,7 +76,7 @@ static void open_window(struct window_tracker *t, const struct event *e,
 		w->limited_begin[i] = w->limited_end[i] = NAN;
 	w->limit_begin_w = w->limit_end_w = NAN;
 	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->util_max = NAN;
-	attribute_init(&w->who, t->no_context_w, t->context_w);
+	attribute_init(&w->shares, t->no_context_w, t->context_w);
 	w->next = t->open;
 	t->open = w;
 }
@@ -88,7 +86,7 @@ static bool covers(const struct tracked_window *w, uint64_t t_ns)
 	return t_ns >= w->e.begin_ns && (!w->e.end_ns || t_ns <= w->e.end_ns);
 }
 
-static double greater(double old, double v)
+static double max_known(double old, double v)
 {
 	return isnan(old) ? v : isnan(v) ? old : fmax(old, v);
 }
@@ -100,7 +98,7 @@ static void throttle_ticks(struct tracked_window *w, uint64_t reasons, double dt
 
 	w->reasons_seen = true;
 	for (unsigned i = 0; i < GW_THROTTLES; i++)
-		if (reasons & track_reason_bits[i]) {
+		if (reasons & window_tracker_reason_bits[i]) {
 			w->sampled_s[i] += dt;
 			held = true;
 		}
@@ -108,7 +106,7 @@ static void throttle_ticks(struct tracked_window *w, uint64_t reasons, double dt
 		w->held_j += power_w * dt;
 }
 
-static void tick(struct tracked_window *w, const struct event *e)
+static void tracker_tick(struct tracked_window *w, const struct event *e)
 {
 	const double *f = e->u.tick.figure;
 	uint64_t from = w->last_tick_ns ? w->last_tick_ns : w->e.begin_ns;
@@ -121,8 +119,8 @@ static void tick(struct tracked_window *w, const struct event *e)
 		w->temp_begin = temp;
 	if (!isnan(temp))
 		w->temp_end = temp;
-	w->temp_max = greater(w->temp_max, temp);
-	w->memory_max = greater(w->memory_max, f[FIGURE_MEMORY_USED]);
+	w->temp_max = max_known(w->temp_max, temp);
+	w->memory_max = max_known(w->memory_max, f[FIGURE_MEMORY_USED]);
 	if (!isnan(f[FIGURE_CLOCK_SM])) {
 		w->clock_sum += f[FIGURE_CLOCK_SM];
 		w->clocks++;
@@ -130,7 +128,7 @@ static void tick(struct tracked_window *w, const struct event *e)
 	if (!isnan(f[FIGURE_UTILIZATION_GPU])) {
 		w->util_sum += f[FIGURE_UTILIZATION_GPU];
 		w->utils++;
-		w->util_max = greater(w->util_max, f[FIGURE_UTILIZATION_GPU]);
+		w->util_max = max_known(w->util_max, f[FIGURE_UTILIZATION_GPU]);
 	}
 	if (!isnan(f[FIGURE_CLOCK_REASONS])) {
 		w->reasons |= (uint64_t)f[FIGURE_CLOCK_REASONS];
@@ -139,8 +137,8 @@ static void tick(struct tracked_window *w, const struct event *e)
 	}
 }
 
-/* The first reading at or after an edge is the edge's. */
-static void limits(struct tracked_window *w, const struct event *e)
+/* The first reading at or after an edge belongs to the edge. */
+static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	if (e->t_ns < w->e.begin_ns || w->limits_ended)
 		return;
@@ -154,44 +152,42 @@ static void limits(struct tracked_window *w, const struct event *e)
 	w->limits_ended = w->e.end_ns && e->t_ns >= w->e.end_ns;
 }
 
-static void first_seen(struct tracked_window *w, const struct event *e)
+static void note_first(struct tracked_window *w, const struct event *e)
 {
-	if (w->any_pid)
+	if (w->first_pid)
 		return;
-	w->any_pid = e->u.process.pid;
-	memcpy(w->any_name, e->u.process.name, sizeof(w->any_name));
+	w->first_pid = e->u.process.id.pid;
+	memcpy(w->first_name, e->u.process.name, sizeof(w->first_name));
 }
 
-static void process(struct window_tracker *t, const struct event *e)
+static void tracker_process(struct window_tracker *t, const struct event *e)
 {
-	if (t->who.count < TRACKED_PROCESSES) {
-		struct attribute_use *u = &t->who.use[t->who.count++];
+	if (t->processes.count < TRACKED_PROCESSES) {
+		struct attribute_use *u = &t->processes.use[t->processes.count++];
 
-		*u = (struct attribute_use){ .pid = e->u.process.pid,
-					     .start_ticks = e->u.process.start_ticks,
+		*u = (struct attribute_use){ .id = e->u.process.id,
 					     .sm_ratio = e->u.process.sm_ratio };
 		memcpy(u->name, e->u.process.name, sizeof(u->name));
 	} else {
-		t->who.hidden = true;
+		t->processes.hidden = true;
 	}
 	for (struct tracked_window *w = t->open; w; w = w->next) {
 		if (covers(w, e->t_ns))
-			first_seen(w, e);
+			note_first(w, e);
 		if (e->u.process.own || !covers(w, e->t_ns) || w->foreign_pid)
 			continue;
-		w->codes |= bit(GW_CODE_FOREIGN_PROCESS);
-		w->foreign_pid = e->u.process.pid;
-		w->foreign_start = e->u.process.start_ticks;
+		w->codes |= code_bit(GW_CODE_FOREIGN_PROCESS);
+		w->foreign_pid = e->u.process.id.pid;
 		w->foreign_bytes = e->u.process.memory_bytes;
 		memcpy(w->foreign_name, e->u.process.name, sizeof(w->foreign_name));
 	}
 }
 
-/* Shares out what a window took up to `to`, among those who were there. */
-static void share(struct window_tracker *t, struct tracked_window *w, uint64_t to_ns,
-		  const struct window_tracker_processes *who)
+/* Shares the window's energy up to `to_ns` among the processes in the list. */
+static void share_until(struct window_tracker *t, struct tracked_window *w, uint64_t to_ns,
+			const struct window_tracker_processes *list)
 {
-	uint64_t from = w->who_ns ? w->who_ns : w->e.begin_ns;
+	uint64_t from = w->shared_ns ? w->shared_ns : w->e.begin_ns;
 	struct energy_point p;
 
 	if (w->e.end_ns && to_ns > w->e.end_ns)
@@ -202,38 +198,41 @@ static void share(struct window_tracker *t, struct tracked_window *w, uint64_t t
 		p = w->e.end;
 	else if (energy_at(&t->energy, to_ns, &p) != 0)
 		return;
-	if (!w->who_ns)
-		w->who_from = w->e.begin;
-	attribute_add(&w->who, p.joules + p.hole_j - w->who_from.joules - w->who_from.hole_j,
-		      seconds(from, to_ns), who->use, who->count, who->hidden);
-	w->who_from = p;
-	w->who_ns = to_ns;
+	if (!w->shared_ns)
+		w->shared_to = w->e.begin;
+	attribute_add(&w->shares,
+		      p.joules + p.hole_j - w->shared_to.joules - w->shared_to.hole_j,
+		      seconds(from, to_ns), list->use, list->count, list->hidden);
+	w->shared_to = p;
+	w->shared_ns = to_ns;
 }
 
-/* Samples come after the processes of their time: each list is used when the next one is here. */
-static void who(struct window_tracker *t, const struct event *e)
+/* Samples arrive after the process list of their time, so each list is used when the next one
+ * arrives. */
+static void tracker_process_list(struct window_tracker *t, const struct event *e)
 {
-	t->who.t_ns = e->t_ns;
-	t->who.hidden |= e->u.who.hidden;
+	t->processes.t_ns = e->t_ns;
+	t->processes.hidden |= e->u.process_list.hidden;
 	for (struct tracked_window *w = t->open; w; w = w->next)
-		w->hidden |= covers(w, e->t_ns) && e->u.who.hidden;
-	if (t->whos)
+		w->hidden |= covers(w, e->t_ns) && e->u.process_list.hidden;
+	if (t->has_previous)
 		for (struct tracked_window *w = t->open; w; w = w->next)
-			share(t, w, t->before.t_ns, &t->before);
-	t->before = t->who;
-	t->whos = true;
-	memset(&t->who, 0, sizeof(t->who));
+			share_until(t, w, t->previous.t_ns, &t->previous);
+	t->previous = t->processes;
+	t->has_previous = true;
+	memset(&t->processes, 0, sizeof(t->processes));
 }
 
-/* Nothing more will come for this window; whatever is missing is missing. */
-static void settle(struct window_tracker *t, struct tracked_window *w, const struct event *e)
+/* No more events will come for this window; missing data stays missing. */
+static void close_window(struct window_tracker *t, struct tracked_window *w,
+			 const struct event *e)
 {
 	w->exclusive = e->u.window.exclusive;
 	if (!w->e.end_ns)
 		energy_close(&w->e, e->t_ns);
 	if (!window_tracker_done(t, w) && !energy_end_near(&t->energy, &w->e)) {
 		energy_cut(&t->energy, &w->e);
-		w->codes |= bit(GW_CODE_TRUNCATED);
+		w->codes |= code_bit(GW_CODE_TRUNCATED);
 	}
 }
 
@@ -254,31 +253,32 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 				    e->u.counter.joules);
 		for (w = t->open; code >= 0 && w; w = w->next)
 			if (covers(w, e->t_ns))
-				w->codes |= bit((unsigned)code);
+				w->codes |= code_bit((unsigned)code);
 		break;
 	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
 			if (covers(w, e->t_ns))
-				tick(w, e);
+				tracker_tick(w, e);
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
 	case EVENT_LIMITS:
-		/* Samples of before it was lowered are still to come: the highest stands. */
+		/* Samples from before the limit was lowered may still come: keep the highest
+		 * limit. */
 		if (!(e->u.limits.limit_w <= t->energy.set.limit_w) &&
 		    !isnan(e->u.limits.limit_w))
 			t->energy.set.limit_w = e->u.limits.limit_w;
 		for (w = t->open; w; w = w->next)
-			limits(w, e);
+			tracker_limits(w, e);
 		break;
 	case EVENT_NOTE:
 		energy_tell(&t->energy, e->t_ns, e->u.code);
 		for (w = t->open; w; w = w->next)
 			if (covers(w, e->t_ns))
-				w->codes |= bit(e->u.code);
+				w->codes |= code_bit(e->u.code);
 		break;
-	case EVENT_PROCESS: process(t, e); break;
-	case EVENT_WHO: who(t, e); break;
+	case EVENT_PROCESS: tracker_process(t, e); break;
+	case EVENT_PROCESS_LIST: tracker_process_list(t, e); break;
 	case EVENT_OPEN: open_window(t, e, memory); break;
 	case EVENT_CLOSE:
 		w = window_tracker_find(t, e->u.window.id);
@@ -290,7 +290,7 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	case EVENT_RESULT:
 		w = window_tracker_find(t, e->u.window.id);
 		if (w)
-			settle(t, w, e);
+			close_window(t, w, e);
 		break;
 	case EVENT_IDLE:
 		t->no_context_w = e->u.idle.no_context_w;
@@ -306,13 +306,11 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 
 	if (!w->e.end_ns || e->set.shape == SHAPE_NONE)
 		return w->e.end_ns;
-	/* And the counter's reading for the end is covered too, so that its tick is known. */
+	/* Samples must also cover the counter reading at the end, so that its tick is known. */
 	return w->e.ended && (e->fitted || !e->reads);
 }
 
-/* ---- results ---- */
-
-/* Seconds by the driver's counters, NAN where they were not read at both edges. */
+/* Seconds by the driver's counters, NAN if they were not read at both edges. */
 static double counted_s(const struct tracked_window *w, unsigned cause)
 {
 	if (!w->limits_begun || (w->e.end_ns && !w->limits_ended))
@@ -320,22 +318,25 @@ static double counted_s(const struct tracked_window *w, unsigned cause)
 	return w->limited_end[cause] - w->limited_begin[cause];
 }
 
-static void throttling(const struct tracked_window *w, struct gw_energy *r)
+static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 {
 	r->throttle_joules = w->reasons_seen ? w->held_j : NAN;
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
 		double s = counted_s(w, i), seen = w->reasons_seen ? w->sampled_s[i] : NAN;
 
-		/* The counters of a driver that was loaded anew are no difference, and ones that
-		 * stand still while every tick sees it are no evidence. */
+		/* Counters of a reloaded driver give no difference, and counters that stand
+		 * still while every tick shows throttling are no evidence. */
 		if (!(s >= 0) || (seen > 0.1 * r->seconds && s < 0.2 * seen)) {
-			r->throttle_sampled |= !isnan(seen);
+			if (!isnan(seen))
+				r->throttle_source = GW_THROTTLE_SOURCE_SAMPLED;
 			s = seen;
+		} else if (r->throttle_source == GW_THROTTLE_SOURCE_UNKNOWN) {
+			r->throttle_source = GW_THROTTLE_SOURCE_COUNTERS;
 		}
-		/* fmin() would take unknown for the whole window. */
+		/* fmin() would turn unknown into the whole window. */
 		r->throttle_seconds[i] = isnan(s) ? NAN : fmin(s, r->seconds);
 		if (s > THROTTLE_SHARE * r->seconds)
-			r->codes |= bit(throttle_code[i]);
+			r->codes |= code_bit(throttle_code[i]);
 	}
 }
 
@@ -347,8 +348,8 @@ static bool throttled_badly(const struct gw_energy *r)
 	return false;
 }
 
-static void circumstances(const struct window_tracker *t, const struct tracked_window *w,
-			  struct gw_energy *r)
+static void fill_circumstances(const struct window_tracker *t, const struct tracked_window *w,
+			       struct gw_energy *r)
 {
 	r->temperature_begin = w->temp_begin;
 	r->temperature_end = w->temp_end;
@@ -360,28 +361,24 @@ static void circumstances(const struct window_tracker *t, const struct tracked_w
 	r->ticks_missed = w->missed;
 	r->ticks_expected = w->ticks + w->missed;
 	if (fabs(w->temp_end - w->temp_begin) > DRIFT_C)
-		r->codes |= bit(GW_CODE_TEMP_DRIFT);
+		r->codes |= code_bit(GW_CODE_TEMP_DRIFT);
 	if (fabs(w->limit_end_w - w->limit_begin_w) > 0.5)
-		r->codes |= bit(GW_CODE_LIMIT_CHANGED);
+		r->codes |= code_bit(GW_CODE_LIMIT_CHANGED);
 	if (r->seconds < SHORT_S ||
 	    (double)w->e.collected * t->energy.set.spacing_s < 10 * t->energy.set.window_s)
-		r->codes |= bit(GW_CODE_SHORT);
+		r->codes |= code_bit(GW_CODE_SHORT);
 }
 
 void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 			   struct gw_energy *r)
 {
-	unsigned device = r->device;
-
-	memset(r, 0, sizeof(*r));
-	r->device = device;
 	energy_result(&t->energy, &w->e, r);
 	r->codes |= w->codes;
-	throttling(w, r);
-	circumstances(t, w, r);
+	fill_throttling(w, r);
+	fill_circumstances(t, w, r);
 	r->validity = energy_validity(r->codes);
 	if (throttled_badly(r) || r->coverage_ratio < COVERAGE_INVALID ||
-	    (w->exclusive && r->codes & bit(GW_CODE_FOREIGN_PROCESS)))
+	    (w->exclusive && r->codes & code_bit(GW_CODE_FOREIGN_PROCESS)))
 		r->validity = r->validity > GW_INVALID ? r->validity : GW_INVALID;
 	if (isnan(r->joules.best))
 		r->validity = GW_NO_RESULT;
@@ -390,32 +387,31 @@ void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 			  const struct gw_energy *r)
 {
-	const struct window_tracker_processes *last = t->whos ? &t->before : &t->who;
+	const struct window_tracker_processes *last =
+		t->has_previous ? &t->previous : &t->processes;
 
-	if (!t->whos)
+	if (!t->has_previous)
 		return;
-	share(t, w, r->end_ns, last);
+	share_until(t, w, r->end_ns, last);
 	if (!isnan(r->joules.best))
-		attribute_finish(&w->who, r->joules.best);
+		attribute_finish(&w->shares, r->joules.best);
 }
-
-/* ---- evidence ---- */
 
 static double worst_share(const struct gw_energy *r, unsigned code, double *ret_s)
 {
-	double most = 0;
+	double longest = 0;
 
 	for (unsigned i = 0; i < GW_THROTTLES; i++)
-		if (throttle_code[i] == code && r->throttle_seconds[i] > most)
-			most = r->throttle_seconds[i];
-	*ret_s = most;
-	return most / r->seconds;
+		if (throttle_code[i] == code && r->throttle_seconds[i] > longest)
+			longest = r->throttle_seconds[i];
+	*ret_s = longest;
+	return longest / r->seconds;
 }
 
-/* Who it was; 0 bytes are no figure. */
-static void stranger(const struct tracked_window *w, char *out, size_t size)
+/* Describes the foreign process; 0 bytes means unknown. */
+static void describe_foreign(const struct tracked_window *w, char *out, size_t size)
 {
-	char memory[32] = "memory not known";
+	char memory[32] = "memory unknown";
 
 	if (w->foreign_bytes)
 		snprintf(memory, sizeof(memory), "%.0f MiB",
@@ -432,13 +428,14 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 
 	out[0] = '\0';
 	switch (code) {
-	case GW_CODE_FOREIGN_PROCESS: stranger(w, out, size); break;
+	case GW_CODE_FOREIGN_PROCESS: describe_foreign(w, out, size); break;
 	case GW_CODE_THROTTLE_POWER:
 	case GW_CODE_THROTTLE_THERMAL:
 	case GW_CODE_THROTTLE_BRAKE:
 		share_of = worst_share(r, code, &s);
 		snprintf(out, size, "%.2f s of %.2f s (%.1f %%)%s", s, r->seconds,
-			 100 * share_of, r->throttle_sampled ? ", sampled" : "");
+			 100 * share_of,
+			 r->throttle_source == GW_THROTTLE_SOURCE_SAMPLED ? ", sampled" : "");
 		break;
 	case GW_CODE_LIMIT_CHANGED:
 		snprintf(out, size, "%.0f W at the beginning, %.0f W at the end",

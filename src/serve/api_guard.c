@@ -15,18 +15,18 @@
 
 static void counts(struct json *j, const struct guard_view *g)
 {
-	static const uint64_t none[TALLY_CELLS];
+	static const uint64_t none[COUNTERS_CELLS];
 	const uint64_t *all = g->tally ? g->tally->all : none;
 	const struct guard_view_counts *c = &g->counts;
 
 	json_object(j, "counts");
 	json_uint(j, "looks_total", c->looks);
 	json_uint(j, "looks_triggered_total", c->triggered);
-	json_uint(j, "evictions_total", tally_evictions(all));
-	json_uint(j, "resumes_total", all[TALLY_RESUMES]);
-	json_uint(j, "would_evict_total", all[TALLY_WOULD_EVICT]);
+	json_uint(j, "evictions_total", counters_evictions(all));
+	json_uint(j, "resumes_total", all[COUNTERS_RESUMES]);
+	json_uint(j, "would_evict_total", all[COUNTERS_WOULD_EVICT]);
 	json_uint(j, "stuck", c->stuck);
-	json_double(j, "freed_bytes_total", (double)all[TALLY_FREED_BYTES]);
+	json_double(j, "freed_bytes_total", (double)all[COUNTERS_FREED_BYTES]);
 	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
 	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
 	json_double(j, "free_seconds_last",
@@ -40,10 +40,10 @@ static void counts(struct json *j, const struct guard_view *g)
 
 static void rooms(struct json *j, const struct guard_view *g, struct guard_moment now)
 {
-	struct guard_room room;
+	struct guard_reservation room;
 
 	json_array(j, "reservations");
-	for (unsigned i = 0; guard_room(g->guard, i, &room); i++) {
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++) {
 		if (!room.id)
 			continue;
 		json_object(j, NULL);
@@ -233,15 +233,15 @@ static bool read_request(struct json_request *b, enum verb verb, struct worker_r
 	return false;
 }
 
-static enum guard_ask ask_kind(enum verb verb, const struct worker_request *w)
+static enum guard_request ask_kind(enum verb verb, const struct worker_request *w)
 {
 	switch (verb) {
-	case EVICT: return ASK_EVICT;
-	case RESUME: return w->force ? ASK_RESUME_NOW : ASK_RESUME;
-	case RELEASE: return ASK_RELEASE;
+	case EVICT: return REQUEST_EVICT;
+	case RESUME: return w->force ? REQUEST_RESUME_NOW : REQUEST_RESUME;
+	case RELEASE: return REQUEST_RELEASE;
 	default:
-		return w->state && strcmp(w->state, "active") == 0 ? ASK_HOLD_ACTIVE
-								   : ASK_HOLD_EVICTED;
+		return w->state && strcmp(w->state, "active") == 0 ? REQUEST_HOLD_ACTIVE
+								   : REQUEST_HOLD_EVICTED;
 	}
 }
 

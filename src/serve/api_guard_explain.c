@@ -70,7 +70,7 @@ static void ends_at(uint64_t at_ns, struct guard_moment now, char *out, size_t s
 static void say_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			const struct guard_status *s, struct guard_moment now)
 {
-	struct guard_why why;
+	struct guard_explanation why;
 	char since[32], end[96];
 
 	if (!s->mask && s->state == STATE_SUSPECT)
@@ -79,7 +79,7 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	else if (!s->mask)
 		say(j, "No reason against it is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_why(g->guard, worker, r, &why))
+		if (!guard_explain(g->guard, worker, r, &why))
 			continue;
 		ends_at(why.clears_ns, now, end, sizeof(end));
 		say(j, "Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s%s.",
@@ -135,7 +135,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 /* ---- other processes ---- */
 
 /* What the process means for the worker. */
-static void meaning(const struct guard_beside *b, char *out, size_t size)
+static void meaning(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
 		snprintf(out, size, "not on its GPU");
@@ -156,9 +156,9 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 {
 	const struct scene_process *p = &s->process[i];
 	char busy[32] = "", size[32] = "an unknown amount", what[120];
-	struct guard_beside b;
+	struct guard_relation b;
 
-	guard_beside(g->guard, worker, i, &b);
+	guard_relation(g->guard, worker, i, &b);
 	meaning(&b, what, sizeof(what));
 	if (p->bytes_known)
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
@@ -296,11 +296,11 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 /* The last end of all active reasons; 0: one end is unknown. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 {
-	struct guard_why why;
+	struct guard_explanation why;
 	uint64_t last = 0;
 
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_why(g->guard, worker, r, &why) || why.masked)
+		if (!guard_explain(g->guard, worker, r, &why) || why.masked)
 			continue;
 		if (!why.clears_ns)
 			return 0;
@@ -379,7 +379,7 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		    "It is identified by its %s, which this service may not see for processes "
 		    "of other users: %s.",
 		    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
-		    sight_remedy);
+		    proc_visibility_remedy);
 	say_reasons(j, g, worker, &s, now);
 	say_last(j, g, worker);
 	if (s.state == STATE_ABSENT)

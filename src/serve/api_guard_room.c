@@ -27,19 +27,20 @@ struct reservation_wait {
 	bool named; /* the request named the GPU */
 };
 
-static bool find_reservation(const struct guard_view *g, uint64_t id, struct guard_room *ret)
+static bool find_reservation(const struct guard_view *g, uint64_t id,
+			     struct guard_reservation *ret)
 {
-	for (unsigned i = 0; guard_room(g->guard, i, ret); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, ret); i++)
 		if (ret->id == id)
 			return id != 0;
 	return false;
 }
 
 /* Free memory on its GPU that is not reserved for others; NAN: unknown. */
-static double free_for(const struct guard_view *g, const struct guard_room *room)
+static double free_for(const struct guard_view *g, const struct guard_reservation *room)
 {
 	const struct scene *s;
-	struct guard_room other;
+	struct guard_reservation other;
 	double left;
 	int at;
 
@@ -48,14 +49,15 @@ static double free_for(const struct guard_view *g, const struct guard_room *room
 	if (at < 0 || !s->gpu[at].memory_known)
 		return (double)NAN;
 	left = (double)s->gpu[at].free_bytes;
-	for (unsigned i = 0; guard_room(g->guard, i, &other); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &other); i++)
 		if (other.id && other.id != room->id && strcmp(other.gpu, room->gpu) == 0)
 			left -= (double)other.left_bytes;
 	return left > 0 ? left : 0;
 }
 
 /* Total memory of the named GPU, or of the largest one; NAN: unknown. */
-static double largest_gpu(const struct guard_view *g, const struct guard_room *room, bool named)
+static double largest_gpu(const struct guard_view *g, const struct guard_reservation *room,
+			  bool named)
 {
 	const struct scene *s;
 	double most = (double)NAN;
@@ -103,7 +105,7 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 			 const struct reservation_wait *w, const char *detail, bool in_vain,
 			 struct reply *r)
 {
-	struct guard_room room = { .id = 0 };
+	struct guard_reservation room = { .id = 0 };
 	double retry = fmax(rint((double)g->policy->standard.quiet_ns * 1e-9), 1);
 	double total, now_free;
 	char text[400];
@@ -153,7 +155,7 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 static void reply_made(const struct api *a, const struct guard_view *g,
 		       const struct reservation_wait *w, const char *message, struct reply *r)
 {
-	struct guard_room room = { .id = 0 };
+	struct guard_reservation room = { .id = 0 };
 	char where[64];
 	struct json j;
 
@@ -242,7 +244,7 @@ static const struct api_key *known_key(const struct api *a, const struct guard_v
 				       const char *key)
 {
 	char name[65];
-	struct guard_room room;
+	struct guard_reservation room;
 
 	digest(key, strlen(key), name);
 	for (unsigned i = 0; i < KEYS; i++)
@@ -376,7 +378,7 @@ void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
-	struct guard_room room;
+	struct guard_reservation room;
 	char *end;
 	uint64_t id;
 

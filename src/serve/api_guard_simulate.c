@@ -3,7 +3,7 @@
 #include "guard_doc.h"
 #include "guard_question.h"
 
-#include "guard/trial.h"
+#include "guard/what_if.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,13 +44,13 @@ static void decision(void *arg, const struct guard_decision *d)
 	json_object_end(a->j);
 }
 
-static void workers(const struct answer *a, const struct trial *t)
+static void workers(const struct answer *a, const struct what_if *t)
 {
 	struct guard_status s;
 
 	json_array(a->j, "workers");
 	for (unsigned i = 0; i < a->policy->workers; i++) {
-		if (guard_status(trial_guard(t), i, &s) != 0)
+		if (guard_status(what_if_guard(t), i, &s) != 0)
 			continue;
 		json_object(a->j, NULL);
 		json_string(a->j, "name", a->policy->worker[i].name);
@@ -66,9 +66,10 @@ static void workers(const struct answer *a, const struct trial *t)
 	json_array_end(a->j);
 }
 
-static void gpus(struct json *j, const struct guard_view *g, const struct trial *t)
+static void gpus(struct json *j, const struct guard_view *g, const struct what_if *t)
 {
-	struct guard_view of = { .policy = g->policy, .guard = (struct guard *)trial_guard(t) };
+	struct guard_view of = { .policy = g->policy,
+				 .guard = (struct guard *)what_if_guard(t) };
 	const struct scene *s;
 
 	guard_verdicts(of.guard, &s);
@@ -86,7 +87,7 @@ static void gpus(struct json *j, const struct guard_view *g, const struct trial 
 	json_array_end(j);
 }
 
-static void write_answer(const struct api *a, const struct guard_view *g, struct trial *t,
+static void write_answer(const struct api *a, const struct guard_view *g, struct what_if *t,
 			 double seconds, struct reply *r)
 {
 	struct answer answer = { .policy = g->policy };
@@ -99,10 +100,10 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "decisions");
-	trial_run(t, (uint64_t)(seconds * 1e9), decision, &answer);
+	what_if_run(t, (uint64_t)(seconds * 1e9), decision, &answer);
 	json_array_end(&j);
-	json_double(&j, "seconds", rounded(trial_span_ns(t)));
-	json_uint(&j, "looks", trial_looks(t));
+	json_double(&j, "seconds", rounded(what_if_span_ns(t)));
+	json_uint(&j, "looks", what_if_looks(t));
 	workers(&answer, t);
 	gpus(&j, g, t);
 	json_object_end(&j);
@@ -157,7 +158,7 @@ static int choose_policy(struct asked *x, const struct api *a, const struct requ
 }
 
 static int prepare(struct asked *x, const struct api *a, const struct request *q,
-		   struct trial **ret, char *message, size_t size)
+		   struct what_if **ret, char *message, size_t size)
 {
 	const struct scene *now = a->view.guard->scene;
 	int err;
@@ -172,17 +173,17 @@ static int prepare(struct asked *x, const struct api *a, const struct request *q
 	if (err)
 		return err;
 	if (x->question.made_up)
-		trial_before(x->view.policy, &x->question.scene, &x->before);
+		what_if_before(x->view.policy, &x->question.scene, &x->before);
 	else
 		x->before = x->now;
-	return trial_new(x->view.policy, &x->before, &x->question.scene, ret);
+	return what_if_new(x->view.policy, &x->before, &x->question.scene, ret);
 }
 
 void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	struct asked *x = NULL;
-	struct trial *t = NULL;
+	struct what_if *t = NULL;
 	char message[256] = "";
 	int err;
 
@@ -199,7 +200,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			      "%s",
 			      err == -GW_E_STATE ? "the guard has not observed a scene yet"
 						 : gw_strerror(err));
-	trial_free(t);
+	what_if_free(t);
 	if (x)
 		policy_done(&x->policy);
 	free(x);

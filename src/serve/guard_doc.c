@@ -88,15 +88,15 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 }
 
 /* Including earlier runs, like the metrics. */
-static void worker_counts(struct json *j, const struct tally_worker *t)
+static void worker_counts(struct json *j, const struct counters_worker *t)
 {
-	json_uint(j, "evictions_total", t ? tally_evictions(t->cell) : 0);
-	json_uint(j, "resumes_total", t ? t->cell[TALLY_RESUMES] : 0);
-	json_uint(j, "would_evict_total", t ? t->cell[TALLY_WOULD_EVICT] : 0);
+	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
+	json_uint(j, "resumes_total", t ? t->cell[COUNTERS_RESUMES] : 0);
+	json_uint(j, "would_evict_total", t ? t->cell[COUNTERS_WOULD_EVICT] : 0);
 }
 
 static void worker_memory(struct json *j, const struct guard_status *s,
-			  const struct tally_worker *t)
+			  const struct counters_worker *t)
 {
 	json_uint(j, "resident_bytes", s->resident_bytes);
 	json_uint(j, "need_bytes", s->need_bytes);
@@ -112,11 +112,11 @@ static void worker_memory(struct json *j, const struct guard_status *s,
 static void reasons(struct json *j, const struct guard_view *g, unsigned worker,
 		    struct guard_moment now)
 {
-	struct guard_why why;
+	struct guard_explanation why;
 
 	json_array(j, "reasons");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_why(g->guard, worker, r, &why))
+		if (!guard_explain(g->guard, worker, r, &why))
 			continue;
 		json_object(j, NULL);
 		json_string(j, "reason", guard_reason_name(r));
@@ -155,7 +155,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
 	guard_doc_text(j, "rail", s.rail);
-	worker_memory(j, &s, tally_find(g->tally, g->policy->worker[worker].name));
+	worker_memory(j, &s, counters_find(g->tally, g->policy->worker[worker].name));
 }
 
 /* GPU, evidence and result of a decision. */
@@ -201,7 +201,8 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 	json_object_end(j);
 }
 
-void guard_doc_room(struct json *j, const struct guard_room *room, struct guard_moment now)
+void guard_doc_room(struct json *j, const struct guard_reservation *room,
+		    struct guard_moment now)
 {
 	char id[24];
 

@@ -27,7 +27,8 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now);
 /* Members of a reservation. */
-void guard_doc_room(struct json *j, const struct guard_room *room, struct guard_moment now);
+void guard_doc_room(struct json *j, const struct guard_reservation *room,
+		    struct guard_moment now);
 /* Members of an operation. */
 void guard_doc_operation(struct json *j, const struct guard_operation *o);
 /* The array "processes" of a GPU in the scene. */

@@ -2,9 +2,9 @@
  * sent back. */
 #include "guard_question.h"
 
+#include "base/json_doc.h"
 #include "base/suggest.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +31,14 @@ static bool wrong(const struct place *at, const char *key, const char *must)
 	return false;
 }
 
-static bool known(const json_t *o, const char *const *keys, size_t n, const struct place *at)
+static bool known(const struct json_doc *o, const char *const *keys, size_t n,
+		  const struct place *at)
 {
 	const char *key, *near;
-	json_t *value;
+	const struct json_doc *value;
+	void *iter = NULL;
 
-	json_object_foreach((json_t *)o, key, value)
-	{
+	while (json_doc_next(o, &iter, &key, &value)) {
 		bool found = false;
 
 		for (size_t i = 0; i < n; i++)
@@ -54,49 +55,51 @@ static bool known(const json_t *o, const char *const *keys, size_t n, const stru
 }
 
 /* Each leaves *ret unchanged if the key is absent. */
-static bool number(const json_t *o, const char *key, double least, double most, double *ret,
-		   const struct place *at)
+static bool number(const struct json_doc *o, const char *key, double least, double most,
+		   double *ret, const struct place *at)
 {
-	const json_t *v = json_object_get(o, key);
+	const struct json_doc *v = json_doc_get(o, key);
 	char must[64];
 
-	if (!v || json_is_null(v))
+	if (!v || json_doc_type(v, "") == JSON_DOC_NULL)
 		return true;
-	if (json_is_number(v) && json_number_value(v) >= least &&
-	    json_number_value(v) <= most) {
-		*ret = json_number_value(v);
+	if (json_doc_is_number(v, "") && json_doc_number(v, "") >= least &&
+	    json_doc_number(v, "") <= most) {
+		*ret = json_doc_number(v, "");
 		return true;
 	}
 	snprintf(must, sizeof(must), "a number from %.15g to %.15g", least, most);
 	return wrong(at, key, must);
 }
 
-static bool text(const json_t *o, const char *key, char *out, size_t size,
+static bool text(const struct json_doc *o, const char *key, char *out, size_t size,
 		 const struct place *at)
 {
-	const json_t *v = json_object_get(o, key);
+	const struct json_doc *v = json_doc_get(o, key);
 
-	if (!v || json_is_null(v))
+	const char *s = json_doc_string(v, "");
+
+	if (!v || json_doc_type(v, "") == JSON_DOC_NULL)
 		return true;
-	if (!json_is_string(v) || json_string_length(v) >= size)
+	if (!s || strlen(s) >= size)
 		return wrong(at, key, "a short text");
-	snprintf(out, size, "%s", json_string_value(v));
+	snprintf(out, size, "%s", s);
 	return true;
 }
 
-static bool flag(const json_t *o, const char *key, bool *ret, const struct place *at)
+static bool flag(const struct json_doc *o, const char *key, bool *ret, const struct place *at)
 {
-	const json_t *v = json_object_get(o, key);
+	const struct json_doc *v = json_doc_get(o, key);
 
 	if (!v)
 		return true;
-	*ret = json_is_true(v);
-	return json_is_boolean(v) || wrong(at, key, "true or false");
+	*ret = json_doc_true(v, "");
+	return json_doc_type(v, "") == JSON_DOC_BOOL || wrong(at, key, "true or false");
 }
 
 /* ---- GPUs ---- */
 
-static bool read_gpu(const json_t *o, struct scene *s, const struct place *at)
+static bool read_gpu(const struct json_doc *o, struct scene *s, const struct place *at)
 {
 	static const char *const keys[] = { "uuid",
 					    "index",
@@ -130,12 +133,12 @@ static bool read_gpu(const json_t *o, struct scene *s, const struct place *at)
 	return true;
 }
 
-static bool read_gpus(const json_t *list, struct scene *s, char *message, size_t size)
+static bool read_gpus(const struct json_doc *list, struct scene *s, char *message, size_t size)
 {
 	char what[32];
-	size_t n = json_array_size(list);
+	size_t n = json_doc_count(list, "");
 
-	if (!json_is_array(list) || n == 0 || n > GPUS_MOST) {
+	if (json_doc_type(list, "") != JSON_DOC_ARRAY || n == 0 || n > GPUS_MOST) {
 		snprintf(message, size, "\"gpus\" must be a list of 1 to %d GPUs", GPUS_MOST);
 		return false;
 	}
@@ -143,7 +146,7 @@ static bool read_gpus(const json_t *list, struct scene *s, char *message, size_t
 		struct place at = { what, message, size };
 
 		snprintf(what, sizeof(what), "gpus[%zu]", i);
-		if (!read_gpu(json_array_get(list, i), s, &at))
+		if (!read_gpu(json_doc_at(list, "", i), s, &at))
 			return false;
 	}
 	return true;
@@ -151,34 +154,38 @@ static bool read_gpus(const json_t *list, struct scene *s, char *message, size_t
 
 /* ---- processes ---- */
 
-static bool on_gpu(const json_t *o, const struct scene *s, unsigned *ret,
+static bool on_gpu(const struct json_doc *o, const struct scene *s, unsigned *ret,
 		   const struct place *at)
 {
-	const json_t *v = json_object_get(o, "gpu");
+	const struct json_doc *v = json_doc_get(o, "gpu");
+
+	const char *uuid = json_doc_string(v, "");
+	int64_t index;
+	bool by_index = json_doc_integer(v, "", &index);
 
 	*ret = 0;
 	if (!v)
 		return s->gpus > 0 || wrong(at, "gpu", "set");
 	for (unsigned i = 0; i < s->gpus; i++)
-		if ((json_is_integer(v) && json_integer_value(v) == s->gpu[i].index) ||
-		    (json_is_string(v) && strcmp(json_string_value(v), s->gpu[i].uuid) == 0)) {
+		if ((by_index && index == s->gpu[i].index) ||
+		    (uuid && strcmp(uuid, s->gpu[i].uuid) == 0)) {
 			*ret = i;
 			return true;
 		}
 	return wrong(at, "gpu", "the index or the UUID of a GPU in this request");
 }
 
-static bool types(const json_t *o, unsigned *ret, const struct place *at)
+static bool types(const struct json_doc *o, unsigned *ret, const struct place *at)
 {
 	static const char *const names[] = { "compute", "graphics", "mps" };
-	const json_t *list = json_object_get(o, "types");
-	size_t n = json_array_size(list);
+	const struct json_doc *list = json_doc_get(o, "types");
+	size_t n = json_doc_count(list, "");
 
 	*ret = list ? 0 : 1;
-	if (list && !json_is_array(list))
+	if (list && json_doc_type(list, "") != JSON_DOC_ARRAY)
 		return wrong(at, "types", "a list of compute, graphics and mps");
 	for (size_t i = 0; i < n; i++) {
-		const char *word = json_string_value(json_array_get(list, i));
+		const char *word = json_doc_string(json_doc_at(list, "", i), "");
 		unsigned k = 0;
 
 		while (k < 3 && (!word || strcmp(word, names[k]) != 0))
@@ -191,8 +198,8 @@ static bool types(const json_t *o, unsigned *ret, const struct place *at)
 }
 
 /* A process with "worker" is identified as if by its port or unit. */
-static bool worker(const json_t *o, const struct policy *p, const struct scene_process *q,
-		   struct scene *s, const struct place *at)
+static bool worker(const struct json_doc *o, const struct policy *p,
+		   const struct scene_process *q, struct scene *s, const struct place *at)
 {
 	char name[64] = "";
 
@@ -219,7 +226,7 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 	g->used_bytes += bytes;
 }
 
-static bool read_process(const json_t *o, const struct policy *p, struct scene *s,
+static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
 	/* class, action, rule and the last two come from an answer that is sent back; they
@@ -235,7 +242,7 @@ static bool read_process(const json_t *o, const struct policy *p, struct scene *
 
 	memset(q, 0, sizeof(*q));
 	q->sm_ratio = NAN;
-	if (!json_is_object(o)) {
+	if (json_doc_type(o, "") != JSON_DOC_OBJECT) {
 		snprintf(at->message, at->size, "%s must be an object", at->what);
 		return false;
 	}
@@ -264,15 +271,16 @@ static bool read_process(const json_t *o, const struct policy *p, struct scene *
 	return true;
 }
 
-static bool read_processes(const json_t *list, const struct policy *p, struct scene *s,
+static bool read_processes(const struct json_doc *list, const struct policy *p, struct scene *s,
 			   char *message, size_t size)
 {
 	char what[32];
-	size_t n = json_array_size(list);
+	size_t n = json_doc_count(list, "");
 
 	if (!list)
 		return true;
-	if (!json_is_array(list) || n > PROCESSES_MOST || s->processes + n > SCENE_PROCESSES) {
+	if (json_doc_type(list, "") != JSON_DOC_ARRAY || n > PROCESSES_MOST ||
+	    s->processes + n > SCENE_PROCESSES) {
 		snprintf(message, size, "\"processes\" must be a list of at most %d",
 			 PROCESSES_MOST);
 		return false;
@@ -281,7 +289,7 @@ static bool read_processes(const json_t *list, const struct policy *p, struct sc
 		struct place at = { what, message, size };
 
 		snprintf(what, sizeof(what), "processes[%zu]", i);
-		if (!read_process(json_array_get(list, i), p, s, &at))
+		if (!read_process(json_doc_at(list, "", i), p, s, &at))
 			return false;
 	}
 	return true;
@@ -372,24 +380,24 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 
 /* ---- the request ---- */
 
-static int read_world(const json_t *root, const struct policy *p, const struct scene *now,
-		      struct guard_question *ret, char *message, size_t size)
+static int read_world(const struct json_doc *root, const struct policy *p,
+		      const struct scene *now, struct guard_question *ret, char *message,
+		      size_t size)
 {
 	static const char *const keys[] = { "seconds", "gpus",   "processes",
 					    "trace",   "policy", "on_battery" };
 	struct place at = { "", message, size };
-	const json_t *gpus = json_object_get(root, "gpus");
-	const json_t *trace = json_object_get(root, "trace");
+	const struct json_doc *gpus = json_doc_get(root, "gpus");
+	const struct json_doc *trace = json_doc_get(root, "trace");
 
 	if (!known(root, keys, sizeof(keys) / sizeof(keys[0]), &at) ||
 	    !number(root, "seconds", 0, SECONDS_MOST, &ret->seconds, &at))
 		return -GW_E_PARSE;
-	if (json_object_get(root, "policy") &&
-	    !json_is_string(json_object_get(root, "policy"))) {
+	if (json_doc_get(root, "policy") && !json_doc_string(root, "policy")) {
 		wrong(&at, "policy", "a configuration as text");
 		return -GW_E_PARSE;
 	}
-	if (trace && (!json_is_string(trace) || gpus)) {
+	if (trace && (!json_doc_string(trace, "") || gpus)) {
 		wrong(&at, "trace", "lines of a recording, in the place of \"gpus\"");
 		return -GW_E_PARSE;
 	}
@@ -402,25 +410,29 @@ static int read_world(const json_t *root, const struct policy *p, const struct s
 		return -GW_E_STATE;
 	}
 	if (trace) {
-		int err = read_trace(json_string_value(trace), p, ret, message, size);
+		int err = read_trace(json_doc_string(trace, ""), p, ret, message, size);
 
 		if (err)
 			return err;
 	}
 	if ((gpus && !read_gpus(gpus, &ret->scene, message, size)) ||
 	    !flag(root, "on_battery", &ret->scene.on_battery, &at) ||
-	    !read_processes(json_object_get(root, "processes"), p, &ret->scene, message, size))
+	    !read_processes(json_doc_get(root, "processes"), p, &ret->scene, message, size))
 		return -GW_E_PARSE;
 	return 0;
 }
 
 char *guard_question_policy(const char *body, size_t n)
 {
-	json_t *root = n ? json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
-	const char *toml = json_string_value(json_object_get(root, "policy"));
-	char *copy = toml ? strdup(toml) : NULL;
+	struct json_doc *root = NULL;
+	const char *toml;
+	char unused[200], *copy;
 
-	json_decref(root);
+	if (json_doc_new_strict(body, n, &root, unused, sizeof(unused)) != 0)
+		return NULL;
+	toml = json_doc_string(root, "policy");
+	copy = toml ? strdup(toml) : NULL;
+	json_doc_free(root);
 	return copy;
 }
 
@@ -428,23 +440,22 @@ int guard_question_read(const char *body, size_t n, const struct policy *p,
 			const struct scene *now, struct guard_question *ret, char *message,
 			size_t size)
 {
-	json_error_t e;
-	json_t *root =
-		n ? json_loadb(body, n, JSON_REJECT_DUPLICATES, &e) : json_loads("{}", 0, &e);
-	int err;
+	struct json_doc *root = NULL;
+	char why[200];
+	int err = json_doc_new_strict(n ? body : "{}", n ? n : 2, &root, why, sizeof(why));
 
 	memset(ret, 0, sizeof(*ret));
 	ret->seconds = SECONDS_STANDARD;
-	if (!json_is_object(root)) {
-		if (root)
-			snprintf(message, size, "the body must be an object");
-		else
-			snprintf(message, size, "the body is not JSON: line %d, column %d: %s",
-				 e.line, e.column, e.text);
-		json_decref(root);
+	if (err) {
+		snprintf(message, size, "the body is %s", why);
 		return -GW_E_PARSE;
 	}
-	err = read_world(root, p, now, ret, message, size);
-	json_decref(root);
+	if (json_doc_type(root, "") == JSON_DOC_OBJECT) {
+		err = read_world(root, p, now, ret, message, size);
+	} else {
+		snprintf(message, size, "the body must be an object");
+		err = -GW_E_PARSE;
+	}
+	json_doc_free(root);
 	return err;
 }

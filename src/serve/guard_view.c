@@ -55,10 +55,10 @@ static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
 /* Reserved on it and not taken yet. */
 static uint64_t reserved(const struct guard_view *g, const char *uuid)
 {
-	struct guard_room room;
+	struct guard_reservation room;
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; guard_room(g->guard, i, &room); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id && strcmp(room.gpu, uuid) == 0)
 			bytes += room.left_bytes;
 	return bytes;
@@ -89,12 +89,12 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 	if (at < 0)
 		return;
 	for (unsigned k = 0; k < g->policy->workers; k++)
-		add_worker(g, guard_leaves_as(g->guard, k), (unsigned)at, ret);
+		add_worker(g, guard_leaves_nth(g->guard, k), (unsigned)at, ret);
 }
 
 /* ---- operations ---- */
 
-const char *guard_operation_word(enum guard_ask what)
+const char *guard_operation_word(enum guard_request what)
 {
 	static const char *const word[] = { "evict",       "resume",  "hold evicted",
 					    "hold active", "release", "resume now" };
@@ -115,7 +115,7 @@ static bool belongs_to(const struct guard_operation *x, const char *worker)
 }
 
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
-						      const char *worker, enum guard_ask what)
+						      const char *worker, enum guard_request what)
 {
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		if (belongs_to(&o->ring[i], worker) && o->ring[i].what == what &&
@@ -126,15 +126,15 @@ const struct guard_operation *guard_operation_running(const struct guard_operati
 
 /* ---- how operations end ---- */
 
-static bool is_eviction(enum guard_ask what)
+static bool is_eviction(enum guard_request what)
 {
-	return what == ASK_EVICT || what == ASK_HOLD_EVICTED;
+	return what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED;
 }
 
 /* Has the worker reached the requested state? */
-static bool reached(enum guard_ask what, enum guard_state s)
+static bool reached(enum guard_request what, enum guard_state s)
 {
-	if (what == ASK_RELEASE)
+	if (what == REQUEST_RELEASE)
 		return true;
 	if (is_eviction(what))
 		return s == STATE_EVICTED || s == STATE_QUIET || s == STATE_ABSENT;
@@ -163,7 +163,7 @@ static void supersede(struct guard_operations *o, const char *worker, uint64_t i
 }
 
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
-			   enum guard_ask what, const struct guard_status *s, uint64_t wall_ns)
+			   enum guard_request what, const struct guard_status *s, uint64_t wall_ns)
 {
 	struct guard_operation *x;
 

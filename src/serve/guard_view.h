@@ -7,9 +7,9 @@
 #define GW_SERVE_GUARD_VIEW_H
 
 #include "guard/capacity.h"
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 #include "guard/health.h"
-#include "guard/tally.h"
+#include "guard/guard_counters.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ enum guard_operation_state { OPERATION_RUNNING, OPERATION_DONE, OPERATION_FAILED
 struct guard_operation {
 	uint64_t id; /* 0: none */
 	char worker[64];
-	enum guard_ask what;
+	enum guard_request what;
 	enum guard_operation_state state;
 	uint64_t since_wall_ns, ended_wall_ns; /* 0: it runs */
 	char message[280];
@@ -38,18 +38,18 @@ struct guard_operations {
 	uint64_t begun; /* total since the start */
 };
 
-const char *guard_operation_word(enum guard_ask what);                /* "hold evicted" */
+const char *guard_operation_word(enum guard_request what);                /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
 /* The running operation for the same request and worker; NULL: none. A repeated request does
  * not start again. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
-						      const char *worker, enum guard_ask what);
+						      const char *worker, enum guard_request what);
 
 /* Adds an accepted request, with the worker's status after it. Running operations of this
  * worker end as failed, because this one replaces them. */
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
-			   enum guard_ask what, const struct guard_status *s, uint64_t wall_ns);
+			   enum guard_request what, const struct guard_status *s, uint64_t wall_ns);
 
 /* There was a decision about the worker. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,
@@ -124,16 +124,16 @@ struct guard_view {
 	struct guard_view_counts counts;
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
 	const struct guard_operations *operations; /* NULL in tests: none */
-	const struct tally *tally;                 /* including earlier runs; NULL in tests */
+	const struct guard_counters *tally;         /* including earlier runs; NULL in tests */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 
 /* Requests of clients; on the main thread. */
 struct guard_view_ops {
-	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); starts at once.
+	/* As guard_request(), guard_reserve(), guard_reservation_ready(), guard_release(); starts at once.
 	 * ask: 0 with a text if the request is accepted but not stored. reserve: also
 	 * -GW_E_ARG with a text: no such process. */
-	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
+	int (*ask)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		   const struct guard_asker *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
 		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,

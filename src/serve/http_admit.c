@@ -5,7 +5,7 @@
  * a digest, so that the time of a comparison reveals nothing. */
 #include "http_impl.h"
 
-#include "base/secret.h"
+#include "base/file.h"
 #include "base/sha256.h"
 
 #include <arpa/inet.h>

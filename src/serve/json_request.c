@@ -1,10 +1,11 @@
 #include "json_request.h"
 
+#include "base/json_doc.h"
 #include "base/suggest.h"
 
 #include <gpuward.h>
 
-#include <jansson.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #define TEXTS_MAX 64
 
 struct json_request {
-	json_t *root;
+	struct json_doc *root;
 	char text[TEXTS_MAX][24]; /* numbers of arrays as texts */
 	unsigned texts;
 };
@@ -33,17 +34,18 @@ static size_t split_words(char *list, const char **out)
 }
 
 /* Checks that every key is known; else writes the error. */
-static bool keys_known(json_t *root, const char *keys, char *message, size_t size)
+static bool keys_known(const struct json_doc *root, const char *keys, char *message,
+		       size_t size)
 {
 	const char *key, *word[KEYS_MAX], *near;
 	char list[128];
-	json_t *value;
+	const struct json_doc *value;
+	void *iter = NULL;
 	size_t n;
 
 	snprintf(list, sizeof(list), "%s", keys);
 	n = split_words(list, word);
-	json_object_foreach(root, key, value)
-	{
+	while (json_doc_next(root, &iter, &key, &value)) {
 		bool found = false;
 
 		for (size_t i = 0; i < n; i++)
@@ -62,15 +64,15 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 		      char *message, size_t size)
 {
 	struct json_request *b = calloc(1, sizeof(*b));
-	json_error_t e;
+	char why[200];
+	int err;
 
 	if (!b)
 		return -GW_E_NOMEM;
-	b->root = n ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &e) : json_loads("{}", 0, &e);
-	if (!b->root)
-		snprintf(message, size, "the body is not JSON: line %d, column %d: %s", e.line,
-			 e.column, e.text);
-	else if (!json_is_object(b->root))
+	err = json_doc_new_strict(n ? text : "{}", n ? n : 2, &b->root, why, sizeof(why));
+	if (err)
+		snprintf(message, size, "the body is %s", why);
+	else if (json_doc_type(b->root, "") != JSON_DOC_OBJECT)
 		snprintf(message, size, "the body must be an object");
 	else if (keys_known(b->root, keys, message, size)) {
 		*ret = b;
@@ -84,7 +86,7 @@ void json_request_close(struct json_request *b)
 {
 	if (!b)
 		return;
-	json_decref(b->root);
+	json_doc_free(b->root);
 	free(b);
 }
 
@@ -94,63 +96,72 @@ static bool wrong(const char *key, const char *what, char *message, size_t size)
 	return false;
 }
 
+/* The value of a key that is given; NULL: it is absent or null. */
+static const struct json_doc *given(const struct json_request *b, const char *key)
+{
+	const struct json_doc *v = json_doc_get(b->root, key);
+
+	return json_doc_type(v, "") == JSON_DOC_NULL ? NULL : v;
+}
+
 bool json_request_text(struct json_request *b, const char *key, const char **ret, char *message,
 		       size_t size)
 {
-	json_t *v = json_object_get(b->root, key);
+	const struct json_doc *v = given(b, key);
 
-	if (!v || json_is_null(v))
+	if (!v)
 		return true;
-	if (!json_is_string(v))
+	if (json_doc_type(v, "") != JSON_DOC_STRING)
 		return wrong(key, "a text", message, size);
-	*ret = json_string_value(v);
+	*ret = json_doc_string(v, "");
 	return true;
 }
 
 bool json_request_number(struct json_request *b, const char *key, double *ret, char *message,
 			 size_t size)
 {
-	json_t *v = json_object_get(b->root, key);
+	const struct json_doc *v = given(b, key);
 
-	if (!v || json_is_null(v))
+	if (!v)
 		return true;
-	if (!json_is_number(v))
+	if (!json_doc_is_number(v, ""))
 		return wrong(key, "a number", message, size);
-	*ret = json_number_value(v);
+	*ret = json_doc_number(v, "");
 	return true;
 }
 
 bool json_request_flag(struct json_request *b, const char *key, bool *ret, char *message,
 		       size_t size)
 {
-	json_t *v = json_object_get(b->root, key);
+	const struct json_doc *v = given(b, key);
 
-	if (!v || json_is_null(v))
+	if (!v)
 		return true;
-	if (!json_is_boolean(v))
+	if (json_doc_type(v, "") != JSON_DOC_BOOL)
 		return wrong(key, "true or false", message, size);
-	*ret = json_is_true(v);
+	*ret = json_doc_true(v, "");
 	return true;
 }
 
-/* A text, or a whole number as text; NULL: neither. */
-static const char *as_text(struct json_request *b, json_t *v)
+/* The text, or the whole number as text; NULL: neither. */
+static const char *as_text(struct json_request *b, const struct json_doc *v)
 {
-	if (json_is_string(v))
-		return json_string_value(v);
-	if (!json_is_integer(v) || b->texts == TEXTS_MAX)
+	int64_t n;
+
+	if (json_doc_type(v, "") == JSON_DOC_STRING)
+		return json_doc_string(v, "");
+	if (!json_doc_integer(v, "", &n) || b->texts == TEXTS_MAX)
 		return NULL;
-	snprintf(b->text[b->texts], sizeof(b->text[0]), "%lld",
-		 (long long)json_integer_value(v));
+	snprintf(b->text[b->texts], sizeof(b->text[0]), "%" PRId64, n);
 	return b->text[b->texts++];
 }
 
 bool json_request_word(struct json_request *b, const char *key, const char **ret, char *message,
 		       size_t size)
 {
-	json_t *v = json_object_get(b->root, key);
+	const struct json_doc *v = given(b, key);
 
-	if (!v || json_is_null(v))
+	if (!v)
 		return true;
 	*ret = as_text(b, v);
 	return *ret || wrong(key, "a text or a whole number", message, size);
@@ -159,20 +170,21 @@ bool json_request_word(struct json_request *b, const char *key, const char **ret
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
 			unsigned *ret_count, char *message, size_t size)
 {
-	json_t *v = json_object_get(b->root, key);
+	const struct json_doc *v = given(b, key);
+	size_t n = json_doc_count(v, "");
 
-	if (!v || json_is_null(v))
+	if (!v)
 		return true;
-	if (!json_is_array(v))
+	if (json_doc_type(v, "") != JSON_DOC_ARRAY)
 		return wrong(key, "an array of texts", message, size);
-	if (json_array_size(v) > max)
+	if (n > max)
 		return wrong(key, "a shorter array", message, size);
-	for (size_t i = 0; i < json_array_size(v); i++) {
-		out[i] = as_text(b, json_array_get(v, i));
+	for (size_t i = 0; i < n; i++) {
+		out[i] = as_text(b, json_doc_at(v, "", i));
 		if (!out[i])
 			return wrong(key, "an array of texts", message, size);
 	}
-	*ret_count = (unsigned)json_array_size(v);
+	*ret_count = (unsigned)n;
 	return true;
 }
 
@@ -180,22 +192,22 @@ bool json_request_pairs(struct json_request *b, const char *key, const char **na
 			const char **values, unsigned max, unsigned *ret_count, char *message,
 			size_t size)
 {
-	json_t *v = json_object_get(b->root, key), *value;
+	const struct json_doc *v = given(b, key), *value;
 	const char *name;
+	void *iter = NULL;
 	unsigned n = 0;
 
-	if (!v || json_is_null(v))
+	if (!v)
 		return true;
-	if (!json_is_object(v))
+	if (json_doc_type(v, "") != JSON_DOC_OBJECT)
 		return wrong(key, "an object of texts", message, size);
-	if (json_object_size(v) > max)
+	if (json_doc_count(v, "") > max)
 		return wrong(key, "a smaller object", message, size);
-	json_object_foreach(v, name, value)
-	{
-		if (!json_is_string(value))
+	while (json_doc_next(v, &iter, &name, &value)) {
+		if (json_doc_type(value, "") != JSON_DOC_STRING)
 			return wrong(key, "an object of texts", message, size);
 		names[n] = name;
-		values[n++] = json_string_value(value);
+		values[n++] = json_doc_string(value, "");
 	}
 	*ret_count = n;
 	return true;

@@ -185,12 +185,12 @@ static void figures(struct page *p)
 
 /* ---- instances and processes ---- */
 
-static void instance_number(struct labels *l, const char *name, unsigned number)
+static void instance_number(struct labels *l, const char *name, int number)
 {
-	if (number == UINT32_MAX)
+	if (number < 0)
 		labels_add(l, name, NULL);
 	else
-		labels_add_number(l, name, number);
+		labels_add_number(l, name, (unsigned)number);
 }
 
 static void instance_labels(struct labels *l, const struct gw_mig *g)
@@ -210,10 +210,10 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 	struct labels l;
 
 	for (unsigned k = 0; d->state == GW_DEVICE_OK && k < d->mig_count; k++) {
-		const struct gw_mig *g = &d->mig[k];
+		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* not identifiable */
+		    (!*g->uuid && g->gpu_instance < 0)) /* no label would identify it */
 			continue;
 		instance_labels(&l, g);
 		metrics_sample(&p->t, p->base[i], l.text,
@@ -289,9 +289,9 @@ static void add_process(struct groups *g, const struct gw_process *p)
 	/* A program that is named like the remainder is part of it. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
 	if (row)
-		row->bytes += p->memory_bytes;
+		row->bytes += (uint64_t)p->memory_bytes;
 	else
-		g->other += p->memory_bytes;
+		g->other += (uint64_t)p->memory_bytes;
 }
 
 static struct group *largest(struct groups *g)

@@ -17,8 +17,8 @@
 struct worker {
 	struct labels base;
 	struct guard_status s;
-	unsigned levels;                  /* at which it may be evicted */
-	const struct tally_worker *tally; /* NULL: nothing counted */
+	unsigned levels;                     /* at which it may be evicted */
+	const struct counters_worker *tally; /* NULL: nothing counted */
 	double quiet_s;
 };
 
@@ -31,7 +31,7 @@ static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
 	ret->quiet_s =
 		(double)policy_number(w->knobs.quiet_ns, g->policy->standard.quiet_ns) / 1e9;
 	ret->levels = guard_levels(g->guard, i);
-	ret->tally = tally_find(g->tally, w->name);
+	ret->tally = counters_find(g->tally, w->name);
 	return guard_status(g->guard, i, &ret->s) == 0;
 }
 
@@ -42,17 +42,17 @@ static double counted(const struct worker *w, unsigned cell)
 
 static double resumes(const struct worker *w)
 {
-	return counted(w, TALLY_RESUMES);
+	return counted(w, COUNTERS_RESUMES);
 }
 
 static double would_evict(const struct worker *w)
 {
-	return counted(w, TALLY_WOULD_EVICT);
+	return counted(w, COUNTERS_WOULD_EVICT);
 }
 
 static double freed(const struct worker *w)
 {
-	return counted(w, TALLY_FREED_BYTES);
+	return counted(w, COUNTERS_FREED_BYTES);
 }
 
 static double resident(const struct worker *w)
@@ -116,7 +116,7 @@ static void blocks(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_BLOCKS; i++)
 		page_labelled(p, w->base.text, "why", guard_block_name(i),
-			      counted(w, TALLY_BLOCKED + i));
+			      counted(w, COUNTERS_BLOCKED + i));
 }
 
 /* For the levels at which it may be evicted, and those at which it was. */
@@ -124,7 +124,7 @@ static void evictions(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
 		unsigned level = i / (RESULT_FAILED + 1), result = i % (RESULT_FAILED + 1);
-		double n = counted(w, tally_eviction(level, result));
+		double n = counted(w, counters_eviction(level, result));
 		struct labels l;
 
 		if (result == RESULT_NONE || (!(w->levels >> level & 1) && n == 0))

@@ -85,19 +85,19 @@ static void value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-static void instance(struct json *j, const char *key, unsigned id)
+static void instance(struct json *j, const char *key, int id)
 {
-	if (id == UINT32_MAX)
+	if (id < 0)
 		json_null(j, key);
 	else
-		json_uint(j, key, id);
+		json_int(j, key, id);
 }
 
 static void mig(struct json *j, const struct gw_device *d)
 {
 	json_array(j, "mig_devices");
 	for (unsigned i = 0; i < d->mig_count; i++) {
-		const struct gw_mig *m = &d->mig[i];
+		const struct gw_mig *m = d->mig[i];
 		bool have = m->memory_absence == GW_HAVE;
 
 		json_object(j, NULL);
@@ -107,9 +107,9 @@ static void mig(struct json *j, const struct gw_device *d)
 		instance(j, "gpu_instance", m->gpu_instance);
 		instance(j, "compute_instance", m->compute_instance);
 		if (have) {
-			json_uint(j, "memory_total_bytes", m->memory_total_bytes);
-			json_uint(j, "memory_used_bytes", m->memory_used_bytes);
-			json_uint(j, "memory_free_bytes", m->memory_free_bytes);
+			json_int(j, "memory_total_bytes", m->memory_total_bytes);
+			json_int(j, "memory_used_bytes", m->memory_used_bytes);
+			json_int(j, "memory_free_bytes", m->memory_free_bytes);
 		} else {
 			json_null(j, "memory_total_bytes");
 			json_null(j, "memory_used_bytes");
@@ -142,7 +142,8 @@ static void absent(struct json *j, const struct gw_device *d)
 				    gw_absence_key(d->value_absence[q]));
 	if (d->cuda_ordinal < 0)
 		json_string(j, "cuda_ordinal",
-			    d->cuda_ordinal == -1 ? "not_visible" : "order_unknown");
+			    d->cuda_ordinal == GW_CUDA_NOT_VISIBLE ? "not_visible"
+								   : "order_unknown");
 	json_object_end(j);
 }
 
@@ -225,7 +226,7 @@ static enum gw_absence silence(const struct gw_snapshot *snap)
 	enum gw_cause cause = gw_snapshot_status(snap)->cause;
 
 	if (d)
-		return device_silence(d->state, d->cause);
+		return device_absence(d->state, d->cause);
 	if (cause == GW_CAUSE_STALLED)
 		return GW_ABSENT_STALLED;
 	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER
@@ -373,7 +374,7 @@ static void process(struct json *j, const struct gw_process *p, const struct gw_
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);
 	if (p->memory_absence == GW_HAVE)
-		json_uint(j, "memory_bytes", p->memory_bytes);
+		json_int(j, "memory_bytes", p->memory_bytes);
 	else
 		json_null(j, "memory_bytes");
 	json_string(j, "memory_absent",

@@ -5,7 +5,7 @@
 #include <math.h>
 
 static const char *const verdicts[] = {
-	[AB_CANNOT_TELL] = "cannot-tell",
+	[AB_INCONCLUSIVE] = "cannot-tell",
 	[AB_BETTER] = "better",
 	[AB_WORSE] = "worse",
 };
@@ -21,13 +21,13 @@ const char *ab_report_ending(const struct ab_report *r)
 
 	if (r->failed)
 		return "failed";
-	return r->result.outcome == AB_GOING ? "interrupted" : words[r->result.outcome];
+	return r->result.outcome == AB_RUNNING ? "interrupted" : words[r->result.outcome];
 }
 
 const char *ab_report_gate(const struct ab_report *r)
 {
 	static const char *const words[] = {
-		[AB_CANNOT_TELL] = "cannot-tell",
+		[AB_INCONCLUSIVE] = "cannot-tell",
 		[AB_BETTER] = "passed",
 		[AB_WORSE] = "failed",
 	};

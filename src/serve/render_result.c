@@ -73,60 +73,12 @@ static void baseline(struct json *j, const struct measured_baseline *b)
 	json_object_end(j);
 }
 
-static void uncertainty(struct json *j, const struct gw_energy *e)
-{
-	json_double(j, "uncertainty_absolute_joules", e->u_absolute);
-	json_double(j, "uncertainty_relative_joules", e->u_relative);
-	json_object(j, "budget_joules");
-	for (unsigned i = 0; i < GW_U_COUNT; i++)
-		json_double(j, gw_budget_name(i), e->budget[i]);
-	json_object_end(j);
-	ROWS(j, NULL, { "counter_joules", e->counter_joules },
-	     { "samples_joules", e->samples_joules }, { "residual_ratio", e->residual_ratio },
-	     { "anchor_ratio", e->anchor_ratio }, { "gap_joules", e->gap_joules },
-	     { "energy_raw_joules", e->raw_joules });
-}
-
-static void completeness(struct json *j, const struct gw_energy *e)
-{
-	ROWS(j, "power_watts", { "mean", e->power_mean }, { "sd", e->power_sd },
-	     { "min", e->power_min }, { "max", e->power_max }, { "p5", e->power_p5 },
-	     { "p50", e->power_p50 }, { "p95", e->power_p95 });
-	ROWS(j, "samples", { "expected", (double)e->samples_expected },
-	     { "collected", (double)e->samples_collected },
-	     { "missed", (double)e->samples_missed },
-	     { "longest_gap_seconds", e->longest_gap_seconds },
-	     { "coverage_ratio", e->coverage_ratio },
-	     { "spacing_seconds", e->sample_spacing_seconds });
-	ROWS(j, "ticks", { "expected", (double)e->ticks_expected },
-	     { "collected", (double)e->ticks_collected },
-	     { "missed", (double)e->ticks_missed });
-}
-
-static void throttle(struct json *j, const struct gw_energy *e)
-{
-	bool known = false;
-
-	for (unsigned i = 0; i < GW_THROTTLES; i++)
-		known = known || !isnan(e->throttle_seconds[i]);
-	json_object(j, "throttle");
-	json_string(j, "source", !known ? NULL : e->throttle_sampled ? "sampled" : "counters");
-	for (unsigned i = 0; i < GW_THROTTLES; i++) {
-		char key[48];
-
-		snprintf(key, sizeof(key), "%s_seconds", gw_throttle_name(i));
-		json_double(j, key, e->throttle_seconds[i]);
-	}
-	json_double(j, "joules", e->throttle_joules);
-	json_object_end(j);
-}
-
 static void process(struct json *j, const struct attribute_row *r)
 {
 	json_object(j, NULL);
-	json_int(j, "pid", r->pid);
-	if (r->start_ticks)
-		json_uint(j, "start_ticks", r->start_ticks);
+	json_int(j, "pid", r->id.pid);
+	if (r->id.start_ticks)
+		json_uint(j, "start_ticks", r->id.start_ticks);
 	else
 		json_null(j, "start_ticks");
 	json_string(j, "name", given(r->name));
@@ -232,7 +184,7 @@ static void throttle_words(struct json *j, double reasons)
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
 		size_t n = strlen(text);
 
-		if ((uint64_t)reasons & track_reason_bits[i])
+		if ((uint64_t)reasons & window_tracker_reason_bits[i])
 			snprintf(text + n, sizeof(text) - n, "%s%s", n ? "," : "",
 				 gw_throttle_name(i));
 	}
@@ -275,28 +227,107 @@ static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t
 	json_object_end(j);
 }
 
+/* ---- an energy, by the table of its fields ---- */
+
+/* One value per word of a list; '*' in key stands for the word. */
+static void energy_list(struct json *j, const struct gw_energy_field *f, const char *key,
+			const double *v)
+{
+	const char *star = strchr(key, '*');
+
+	for (unsigned i = 0; i < f->count; i++) {
+		char word[64];
+
+		snprintf(word, sizeof(word), "%.*s%s%s", (int)(star - key), key, f->name(i),
+			 star + 1);
+		json_double(j, word, v[i]);
+	}
+}
+
+static void energy_field(struct json *j, const struct gw_energy_field *f, const char *key,
+			 const struct gw_energy *e)
+{
+	const void *at = (const char *)e + f->offset;
+	const char *word;
+
+	switch (f->kind) {
+	case GW_FIELD_INDEX: json_uint(j, key, *(const unsigned *)at); break;
+	case GW_FIELD_TIME: json_uint(j, key, *(const uint64_t *)at); break;
+	case GW_FIELD_FLAG: json_bool(j, key, *(const int *)at); break;
+	case GW_FIELD_COUNT: json_double(j, key, (double)*(const uint64_t *)at); break;
+	case GW_FIELD_CODES: render_codes(j, *(const uint64_t *)at); break;
+	case GW_FIELD_NUMBER: json_double(j, key, *(const double *)at); break;
+	case GW_FIELD_INTERVAL: render_interval(j, key, at); break;
+	case GW_FIELD_WORD:
+		word = f->name(*(const unsigned *)at);
+		json_string(j, key, strcmp(word, "unknown") == 0 ? NULL : word);
+		break;
+	case GW_FIELD_LIST: energy_list(j, f, key, at); break;
+	}
+}
+
+/* Length of the name of the inner object that holds the field; 0: none does. */
+static size_t group_length(const struct gw_energy_field *f)
+{
+	const char *dot = strchr(f->key, '.');
+
+	return dot ? (size_t)(dot - f->key) : 0;
+}
+
+static bool same_group(const struct gw_energy_field *a, const struct gw_energy_field *b)
+{
+	size_t n = group_length(a);
+
+	return n == group_length(b) && strncmp(a->key, b->key, n) == 0;
+}
+
+/* All fields of the inner object of field i, unless an earlier field has written them. */
+static void energy_group(struct json *j, unsigned i, const struct gw_energy *e)
+{
+	const struct gw_energy_field *first = gw_energy_field(i), *f;
+	size_t n = group_length(first);
+	char name[48];
+
+	for (unsigned k = 0; k < i; k++)
+		if (same_group(first, gw_energy_field(k)))
+			return;
+	snprintf(name, sizeof(name), "%.*s", (int)n, first->key);
+	json_object(j, name);
+	for (; (f = gw_energy_field(i)); i++)
+		if (same_group(first, f))
+			energy_field(j, f, f->key + n + 1, e);
+	json_object_end(j);
+}
+
+/* Words, codes and intervals outside of inner objects come first in a document. */
+static bool is_headline(const struct gw_energy_field *f)
+{
+	return group_length(f) == 0 && (f->kind == GW_FIELD_WORD || f->kind == GW_FIELD_CODES ||
+					f->kind == GW_FIELD_INTERVAL);
+}
+
+static void energy_fields(struct json *j, const struct gw_energy *e, bool headline)
+{
+	const struct gw_energy_field *f;
+
+	for (unsigned i = 0; (f = gw_energy_field(i)); i++) {
+		if (!*f->key || is_headline(f) != headline)
+			continue;
+		if (group_length(f))
+			energy_group(j, i, e);
+		else
+			energy_field(j, f, f->key, e);
+	}
+}
+
 void render_energy(struct json *j, const struct gw_energy *e)
 {
-	json_string(j, "validity", gw_validity_name(e->validity));
-	render_codes(j, e->codes);
-	json_string(j, "meter", gw_meter_kind_name(e->meter));
-	json_string(j, "rung", gw_rung_name(e->rung));
-	json_string(j, "verdict", gw_verdict_name(e->verdict));
-	render_interval(j, "energy_joules", &e->joules);
-	render_interval(j, "energy_relative_joules", &e->relative);
+	energy_fields(j, e, true);
 }
 
 void render_energy_detail(struct json *j, const struct gw_energy *e)
 {
-	uncertainty(j, e);
-	completeness(j, e);
-	throttle(j, e);
-	ROWS(j, "temperature_celsius", { "begin", e->temperature_begin },
-	     { "end", e->temperature_end }, { "max", e->temperature_max });
-	ROWS(j, NULL, { "clock_sm_mean_hertz", e->clock_sm_mean },
-	     { "utilization_mean_ratio", e->utilization_mean },
-	     { "memory_used_max_bytes", e->memory_used_max },
-	     { "load_period_seconds", e->load_period_seconds });
+	energy_fields(j, e, false);
 }
 
 void render_energy_part(struct json *j, const struct gw_energy *e)

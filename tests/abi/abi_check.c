@@ -1,7 +1,7 @@
 /* abi_check: our words for NVML's binary interface against NVIDIA's own header.
  *
  * Nothing here runs but a count: every row is an assertion of the compiler.  The script `run`
- * beside this finds the header and writes a list of the names in this file that the header does
+ * next to this finds the header and writes a list of the names in this file that the header does
  * not have, as ABSENT_name; a row about such a name asserts nothing, so that the check also
  * works with older and newer headers. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS /* a plain name is version 1, as in the library */
@@ -363,7 +363,7 @@ AT(struct abi_gpm_metric_value, id, nvmlGpmMetric_t, metricId)
 AT(struct abi_gpm_metric_value, code, nvmlGpmMetric_t, nvmlReturn)
 AT(struct abi_gpm_metric_value, value, nvmlGpmMetric_t, value)
 
-/* The array grows with every header; the library reads as many entries as it is told. */
+/* The array grows with every header; the library reads as many entries as the caller says. */
 AT(struct abi_gpm_metrics, version, nvmlGpmMetricsGet_t, version)
 AT(struct abi_gpm_metrics, count, nvmlGpmMetricsGet_t, numMetrics)
 AT(struct abi_gpm_metrics, first, nvmlGpmMetricsGet_t, sample1)

@@ -4,9 +4,10 @@ import signal
 
 import pytest
 
-import service
 import support
 import worker as workers
+from guarded import Guarded, configure
+from service import Service
 
 SEED = "GPUWARD_TEST_SEED"
 
@@ -29,8 +30,8 @@ def seeded(request):
 
 
 # Files that take longest, measured alone: a file is one worker's, and who gets one of these last is waited for.
-SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard", "test_ab", "test_page_guard", "test_measure", "test_log",
-        "test_characterise", "test_guard_accept_journal", "test_guard_reload", "test_baseline"]
+SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard_contention", "test_ab", "test_page_guard", "test_measure", "test_log",
+        "test_characterise", "test_guard_journal", "test_guard_reload", "test_baseline"]
 
 
 def pytest_collection_modifyitems(items):
@@ -68,6 +69,26 @@ def scenario(tmp_path):
 
 
 @pytest.fixture
+def config(tmp_path):
+    """Runs `gpuward config` where there are no files but those below tmp_path."""
+
+    class Config:
+        top, etc, home = tmp_path, tmp_path / "etc" / "gpuward", tmp_path / "home" / "gpuward"
+
+        def __call__(self, *words, **variables):
+            env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home", **variables)
+            return support.gpuward("config", *words, env=env)
+
+        def write(self, text, name="gpuward.toml"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return path
+
+    return Config()
+
+
+@pytest.fixture
 def world(tmp_path):
     """A simulated card whose memory is what real processes say."""
     return workers.World(tmp_path)
@@ -77,5 +98,13 @@ def world(tmp_path):
 def worker(world):
     """A worker on it that has loaded its model."""
     with workers.Worker(world) as w:
-        service.Service.wait(lambda: w.resident() == 10 * workers.GIB)
+        Service.wait(lambda: w.resident() == 10 * workers.GIB)
         yield w
+
+
+@pytest.fixture
+def s(world, worker):
+    """A service that guards this worker and has observed it."""
+    with Guarded(world, configure(("ollama", worker))) as guarded:
+        guarded.settled()
+        yield guarded

@@ -83,7 +83,7 @@ def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
     assert low < 1 < 1.03 < high
     assert doc["ending"] == "budget" and doc["planned_pairs"] > 6
     told = " ".join(done.stdout.split())
-    assert "cannot tell" in told and "pairs would be needed" in told
+    assert "undecided" in told and "pairs would be needed" in told
 
 
 def test_a_command_is_no_better_than_itself_by_much(ab, load):
@@ -142,12 +142,12 @@ def test_the_command_lines_are_kept_only_when_asked_for(ab, load):
 def test_the_noise_floor_comes_first(load):
     done = gpuward("ab", load, *QUICK, "--progress", "--", *A, "--", *A)
     lines = done.stderr.splitlines()
-    noise = next(i for i, l in enumerate(lines) if "A against itself" in l)
+    noise = next(i for i, l in enumerate(lines) if "A compared with itself" in l)
     assert lines[0].startswith("gpuward: A/A pair 1 of 2")
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert "smallest effect that 6 pairs can show" in lines[noise]
     said = " ".join((done.stderr + done.stdout).split())
-    assert said.count("of A against itself differs by") == 1  # the noise, once
+    assert said.count("of A compared with itself varies by") == 1  # the noise, once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
@@ -181,8 +181,8 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
-    assert done.returncode == INVALID and "command A, 'sh', marked no part 'other'" in done.stderr
-    assert doc["ending"] == "failed" and "marked no part" in doc["failure"]["reason"]
+    assert done.returncode == INVALID and "command A ('sh') did not mark the begin and end of a part 'other'" in done.stderr
+    assert doc["ending"] == "failed" and "did not mark the begin and end" in doc["failure"]["reason"]
 
 
 # ---- output of the commands
@@ -192,7 +192,7 @@ def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
     assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.2
-    assert done.stderr.count("command A marked 2 parts 'work': the first is taken") == 1
+    assert done.stderr.count("command A marked 2 parts 'work'; the first is used") == 1
 
 
 def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for(load):
@@ -221,7 +221,7 @@ def test_a_command_that_says_a_lot_is_not_held_up(ab, load):
 def test_a_command_that_fails_ends_it(ab, load, script, told):
     done, doc = ab([load, *QUICK], A, ["sh", "-c", script])
     assert done.returncode == INVALID and done.stdout == ""
-    assert f"command B, 'sh', {told}" in done.stderr
+    assert f"command B ('sh') {told}" in done.stderr
     assert doc["ending"] == "failed" and doc["failure"]["command"] == "b"
     if "line" in script:
         assert done.stderr.endswith("\n  line 3\n  line 4\n  line 5\n  line 6\n  line 7\n")
@@ -233,14 +233,14 @@ def test_one_that_fails_later_leaves_what_was_known(ab, load, tmp_path):
     script = f"echo >>{n}; sleep 0.05; [ $(wc -l <{n}) -lt 4 ] || {{ printf 'bad \\033[31mred' >&2; exit 1; }}"
     done, doc = ab([load, *QUICK, "--aa-pairs=0"], A, ["sh", "-c", script])
     assert done.returncode == INVALID
-    assert done.stderr.endswith("it said:\n  bad [31mred\n")
+    assert done.stderr.endswith("its last lines:\n  bad [31mred\n")
     assert doc["ab"]["energy"]["pairs"] == 2 and doc["ab"]["energy"]["verdict"] == "cannot-tell"
     assert "after 2 of at most 6 pairs: a run failed" in done.stdout
 
 
 @pytest.mark.parametrize("b, status, told", [
-    ("no-such-command", 127, "command B, 'no-such-command', cannot be started: No such file"),
-    ("/etc/passwd", 126, "command B, '/etc/passwd', cannot be started: Permission denied"),
+    ("no-such-command", 127, "command B ('no-such-command') cannot be started: No such file"),
+    ("/etc/passwd", 126, "command B ('/etc/passwd') cannot be started: Permission denied"),
 ])
 def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, status, told):
     done, doc = ab([load, *QUICK], A, [b])
@@ -266,7 +266,7 @@ def test_a_gpu_that_goes_away_leaves_nothing_to_conclude(ab, scenario):
     done, doc = ab([scenario(LOST), *QUICK, "--fail-if=energy > +10%"], ["sleep", "0.1"], A)
     assert done.returncode == INVALID, done.stderr
     assert doc["ending"] == "invalid" and doc["pairs_dropped"] == 4
-    assert "nothing can be concluded" in done.stderr and "the GPU went away" in done.stderr
+    assert "no conclusion" in done.stderr and "the GPU went away" in done.stderr
 
 
 def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
@@ -298,7 +298,7 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     (["--warmup=-1", "--", "a", "--", "b"], "--warmup takes a whole number"),
     (["--cooldown-to=hot", "--", "a", "--", "b"], "--cooldown-to takes degrees"),
     (["--cooldown-to=40", "--no-cooldown", "--", "a", "--", "b"], "exclude each other"),
-    (["--part=", "--", "a", "--", "b"], "--part takes the name"),
+    (["--part=", "--", "a", "--", "b"], "--part: the name is empty"),
 ])
 def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("ab", "--simulate=idle-h200", *words)
@@ -346,7 +346,7 @@ def test_a_signal_ends_it_with_what_is_known(load, tmp_path, number):
     check("ab", doc)
     assert doc["ending"] == "interrupted" and doc["interrupted_by"] == number
     assert doc["ab"]["energy"]["pairs"] >= 3 and doc["ab"]["energy"]["verdict"] == "cannot-tell"
-    assert "it was interrupted" in stdout and f"signal {int(number)}" in stderr
+    assert "interrupted" in stdout and f"signal {int(number)}" in stderr
 
 
 # The load ends a second after the start, and the GPU cools from 76 C with 1.5 s.

@@ -3,6 +3,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 import fake_workers as fake
 import support
+from fake_workers import KINDS
 
 ADAPTER = support.BUILD / "tests" / "e2e" / "adapter"
 
@@ -44,30 +46,21 @@ def token_file(tmp_path):
     return path
 
 
-# Kind, server, a path that its eviction asks, arguments of the server.
-WORKERS = {
-    "ollama": (fake.Ollama, "/api/generate", {"models": ["llama3:8b", "hf.co/x/y:Q4_K_M"]}),
-    "llamacpp": (fake.LlamaCpp, "/models/unload", {"models": ["org/a b", "c"], "known": ["d"]}),
-    "llamaswap": (fake.LlamaSwap, "/api/models/unload", {"models": ["m"]}),
-    "vllm": (fake.VLLM, "/sleep", {}),
-    "sglang": (fake.SGLang, "/release_memory_occupation", {}),
-    "tabby": (fake.Tabby, "/v1/model/unload", {"models": ["m"]}),
-    "kobold": (fake.Kobold, "/api/admin/reload_config", {"models": ["big.kcpps"]}),
-    "comfy": (fake.Comfy, "/free", {"models": ["sdxl"]}),
-    "a1111": (fake.A1111, "/sdapi/v1/unload-checkpoint", {"models": ["checkpoint"]}),
-}
-LAZY = ("llamaswap", "comfy")
-
-
-def worker_of(kind, **more):
-    make, path, args = WORKERS[kind]
-    return make(**{**args, **more}), path
+def worker_of(kind, **kw):
+    return KINDS[kind].make(**kw), KINDS[kind].path
 
 
 # ---- all of them
 
 
-@pytest.mark.parametrize("kind", WORKERS)
+def test_every_kind_has_tests():
+    kinds = re.findall(r"^[KI]\(\w+, (\w+),", (support.TOP / "src/guard/kind.def").read_text(), re.M)
+    assert set(kinds) == set(KINDS) | set(fake.ELSEWHERE), "add it to fake_workers.py"
+    for kind, file in fake.ELSEWHERE.items():
+        assert kind in (support.TOP / "tests" / "e2e" / file).read_text(), f"{file} has no test of {kind}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_leaves_and_comes_back_with_what_it_had(kind):
     worker, path = worker_of(kind)
     with worker as w:
@@ -79,16 +72,16 @@ def test_a_worker_leaves_and_comes_back_with_what_it_had(kind):
         back = order("resume", kind=kind, url=w.url, notes=out["notes"])
         assert back["ok"], back
         assert back["notes"] == ""
-        assert sorted(w.loaded) == ([] if kind in LAZY else before)
+        assert sorted(w.loaded) == ([] if KINDS[kind].lazy else before)
 
 
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_eviction_can_be_made_twice(kind):
     worker, _ = worker_of(kind)
     with worker as w:
         first, second, back = orders("evict", "evict", "resume", kind=kind, url=w.url)
         assert first["ok"] and second["ok"] and back["ok"], (first, second, back)
-        assert w.loaded or kind in LAZY
+        assert w.loaded or KINDS[kind].lazy
 
 
 # What an HTTP status means for whoever ordered: (retry, words of the message).
@@ -97,7 +90,7 @@ STATUSES = {400: "answers 400", 401: "token_file", 403: "token_file", 404: "answ
 
 
 @pytest.mark.parametrize("code", STATUSES)
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
     worker, path = worker_of(kind)
     with worker as w:
@@ -117,7 +110,7 @@ def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
             assert f"failure {code}" in out["message"]
 
 
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_that_hangs_costs_the_deadline_and_no_more(kind):
     worker, path = worker_of(kind)
     with worker as w:
@@ -129,7 +122,7 @@ def test_a_worker_that_hangs_costs_the_deadline_and_no_more(kind):
         assert "no answer in time" in out["message"], out
 
 
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_slow_worker_is_waited_for(kind):
     worker, path = worker_of(kind)
     with worker as w:
@@ -139,7 +132,7 @@ def test_a_slow_worker_is_waited_for(kind):
 
 
 @pytest.mark.parametrize("failure", [fake.reset_mid_body, fake.drop, fake.endless], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_connection_that_breaks_is_a_failure(kind, failure):
     worker, path = worker_of(kind)
     with worker as w:
@@ -151,7 +144,7 @@ def test_a_connection_that_breaks_is_a_failure(kind, failure):
         assert path in out["message"] and w.url in out["message"], out
 
 
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_that_is_not_there_is_a_failure(kind):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -161,7 +154,7 @@ def test_a_worker_that_is_not_there_is_a_failure(kind):
         assert not o["ok"] and url in o["message"], o
 
 
-@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_yes_without_freed_memory_is_left_to_whoever_sees_bytes(kind):
     worker, _ = worker_of(kind, keeps=True)
     with worker as w:
@@ -169,7 +162,7 @@ def test_yes_without_freed_memory_is_left_to_whoever_sees_bytes(kind):
         assert w.loaded
 
 
-@pytest.mark.parametrize("kind", [k for k in WORKERS if k != "kobold"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "kobold"])
 def test_the_token_opens_and_is_nowhere_in_the_messages(kind, tmp_path, token_file):
     worker, path = worker_of(kind, token=fake.TOKEN)
     wrong = tmp_path / "wrong"
@@ -182,7 +175,7 @@ def test_the_token_opens_and_is_nowhere_in_the_messages(kind, tmp_path, token_fi
         header = "x-admin-key" if kind == "tabby" else "Authorization"
         assert fake.TOKEN in w.headers[-1][header]
         w.fail[path] = fake.status(500, {"error": f"bad key {fake.TOKEN} given"})
-        w.loaded = w.loaded or list(WORKERS[kind][2].get("models", ["weights"]))
+        w.loaded = w.loaded or (KINDS[kind].models or ["weights"])
         out = order("evict", kind=kind, url=w.url, token_file=token_file)
         assert "bad key ***" in out["message"] and fake.TOKEN not in out["message"]
 
@@ -454,7 +447,7 @@ def test_kobold_needs_to_know_which_configuration_to_load():
         assert w.loaded == ["b.kcpps"]
 
 
-@pytest.mark.parametrize("kind", ["kobold", "comfy", "a1111"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if KINDS[k].shows_work])
 def test_work_in_flight_is_seen_until_it_is_over(kind):
     worker, _ = worker_of(kind, busy=1)
     with worker as w:
@@ -561,7 +554,7 @@ def test_a_unit_is_started_though_the_note_that_it_was_stopped_is_lost(systemctl
 @pytest.mark.parametrize("kind", ["ollama", "comfy", "llamaswap"])
 def test_a_lazy_worker_that_was_stopped_is_started_and_loads_nothing(systemctl, kind):
     env, calls = systemctl
-    with WORKERS[kind][0](known=["a"]) as w:
+    with KINDS[kind].fake(known=["a"]) as w:
         back, = orders("resume:4", kind=kind, url=w.url, unit="w.service", notes="model a\n", lazy=1, start=1, env=env)
         assert back["ok"] and back["notes"] == "", back
         assert [c.split()[2] for c in calls()] == ["start"] and w.loaded == []

@@ -21,24 +21,24 @@ def complaint(*args, code=USAGE, **kw):
 
 REFUSED = [
     (["lst"], "unknown command 'lst' (did you mean 'list'?)"),
-    (["frobnicate"], "unknown command 'frobnicate'; gpuward --help lists them"),
+    (["frobnicate"], "unknown command 'frobnicate'; gpuward --help lists the commands"),
     (["list", "--jsn"], "unknown option '--jsn' (did you mean '--json'?)"),
     (["list", "--qqqqqqqq"], "unknown option '--qqqqqqqq'"),
     (["list", "-x"], "unknown option '-x'"),
     (["list", "extra"], "list takes no argument 'extra'"),
-    (["compare", "--gpu=0", "x.json"], "compare asks no GPU: --gpu means nothing to it"),
-    (["report", "--simulate", "x.json"], "report asks no GPU: --simulate means nothing to it"),
-    (["plot", "--wake", "x.json"], "plot asks no GPU: --wake means nothing to it"),
-    (["replay", "--backend=nvml", "x"], "replay asks no GPU: --backend means nothing to it"),
-    (["recompute", "--timeout=1s", "x"], "recompute asks no GPU: --timeout means nothing"),
-    (["completion", "--root=/", "bash"], "completion asks no GPU: --root means nothing to it"),
-    (["--nvml-library=/x", "compare", "x.json"], "--nvml-library means nothing to it"),
-    (["report", "--json", "x.json"], "report has no JSON to print: --json means nothing to it"),
-    (["plot", "-j", "x.json"], "plot has no JSON to print"),
+    (["compare", "--gpu=0", "x.json"], "compare does not read GPUs: leave out --gpu"),
+    (["report", "--simulate", "x.json"], "report does not read GPUs: leave out --simulate"),
+    (["plot", "--wake", "x.json"], "plot does not read GPUs: leave out --wake"),
+    (["replay", "--backend=nvml", "x"], "replay does not read GPUs: leave out --backend"),
+    (["recompute", "--timeout=1s", "x"], "recompute does not read GPUs: leave out --timeout"),
+    (["completion", "--root=/", "bash"], "completion does not read GPUs: leave out --root"),
+    (["--nvml-library=/x", "compare", "x.json"], "leave out --nvml-library"),
+    (["report", "--json", "x.json"], "report has no JSON output"),
+    (["plot", "-j", "x.json"], "plot has no JSON output"),
     (["list", "--json=1"], "--json takes no value"),
     (["list", "--gpu"], "--gpu needs a value (SEL)"),
-    (["list", "--gpu="], "--gpu: an empty value"),
-    (["list", "--gpu=0,,1"], "--gpu: an empty value"),
+    (["list", "--gpu="], "--gpu: a value is empty"),
+    (["list", "--gpu=0,,1"], "--gpu: a value is empty"),
     (["list", "--watch"], "unknown option '--watch'"),
     (["list", "--timeout=abc"], "--timeout takes a time such as 100ms, 5s or 2m, not 'abc'"),
     (["list", "--timeout=-1s"], "not '-1s'"),
@@ -87,11 +87,11 @@ def test_a_selector_makes_no_sense_without_gpus_either(selector, bare):
 )
 def test_a_gpu_that_is_not_there_is_told_so(selector):
     line = complaint("list", "--simulate", "--gpu", selector, code=NO_GPU)
-    assert f"--gpu '{selector}': no such GPU (2 here" in line
+    assert f"--gpu '{selector}': no such GPU (this machine has 2" in line
 
 
 def test_asking_for_a_gpu_where_there_is_none_is_told_so(bare):
-    assert "(0 here" in complaint("list", *bare, "--gpu=0", code=NO_GPU)
+    assert "(this machine has 0" in complaint("list", *bare, "--gpu=0", code=NO_GPU)
 
 
 def test_several_selectors_add_up_and_all_must_be_there():

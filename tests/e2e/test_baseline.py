@@ -38,7 +38,7 @@ def test_an_idle_gpu_has_one_and_it_is_kept(env):
     assert shown[0]["power_watts"] == b["power_watts"]
     assert shown[0]["taken_utc"] == b["taken_utc"]
     assert shown[1]["power_watts"] is None
-    assert shown[1]["message"] == "none was taken"
+    assert shown[1]["message"] == "none is stored"
 
 
 def test_runs_of_one_result_are_told_above_idle_as_one_mean(env, tmp_path):
@@ -63,7 +63,7 @@ def test_kinds_are_kept_apart(env):
 def test_who_was_on_the_gpu_is_named_and_nothing_is_kept(env):
     done = gpuward("baseline", "--simulate", *SHORT, env=env)
     assert done.returncode == FAILED
-    assert "GPU 0 has no no-context baseline: it was not idle: python train.py (pid" in done.stderr
+    assert "GPU 0 has no no-context baseline: the GPU was not idle: python train.py (pid" in done.stderr
     assert "GPU 1 has no no-context baseline" in done.stderr
     assert kept(env) == []
 
@@ -125,7 +125,7 @@ def test_one_that_is_too_old_is_not_shown(env):
 def test_clear_forgets(env):
     document("baseline", IDLE, *SHORT, env=env)
     done = gpuward("baseline", IDLE, "--clear", "--gpu=0", env=env)
-    assert (done.returncode, done.stdout) == (OK, "1 forgotten\n")
+    assert (done.returncode, done.stdout) == (OK, "1 baseline deleted\n")
     assert kept(env) == []
 
 
@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_written_is_told(env):
     env["XDG_CACHE_HOME"] = "/proc/none"
     done = gpuward("baseline", IDLE, *SHORT, env=env)
     assert done.returncode == FAILED
-    assert "/proc/none cannot be made" in done.stderr
+    assert "/proc/none cannot be created" in done.stderr
 
 
 def test_ctrl_c_ends_it_and_keeps_nothing(env):
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_it_and_keeps_nothing(env):
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=TIMEOUT)
     assert p.returncode == FAILED
-    assert "it was ended before it was known" in err
+    assert "interrupted before it was known" in err
     assert kept(env) == []
 
 
@@ -166,4 +166,4 @@ def test_wrong_usage(env, args):
 def test_no_gpu_is_told(env, bare):
     done = gpuward("baseline", *bare, env=env)
     assert done.returncode == NO_GPU
-    assert "no GPU to take a baseline of" in done.stderr
+    assert "no GPU to measure" in done.stderr

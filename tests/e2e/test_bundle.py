@@ -54,7 +54,7 @@ def test_a_killed_measurement_keeps_what_was_read(tmp_path):
     again = gpuward("recompute", "--json", str(bundle))
     found = json.loads(again.stdout)
     assert not found["finished"]
-    assert "not finished" in again.stderr
+    assert "is incomplete" in again.stderr
     for w in found["windows"]:
         assert w["cut"] and w["validity"] == "invalid" and "truncated" in w["codes"]
         assert w["energy_joules"]["best"] > 0

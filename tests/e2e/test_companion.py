@@ -217,7 +217,7 @@ def test_nothing_is_allowed_without_a_file_or_in_one_that_others_can_write(compa
     companion.allow("unit a.service")
     companion.file.chmod(0o666)
     for uid in (0, NOBODY):
-        assert "can be written by others" in companion.ask("unit 1000 stop a.service\n", uid=uid)
+        assert "is writable by other users" in companion.ask("unit 1000 stop a.service\n", uid=uid)
     companion.file.unlink()
     assert "nothing is allowed" in companion.ask("unit 1000 stop a.service\n", uid=0)
     assert not (companion.path / "units").exists()
@@ -262,7 +262,7 @@ def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
     companion.cuda_process(worker.pid)
     stale = name(worker.pid, shift=1)
     assert companion.ask(f"signal 10 {stale}\n") == "ok 0 "
-    assert "is another one now" in companion.ask(f"checkpoint 1000 {stale}\n")
+    assert "is now another process" in companion.ask(f"checkpoint 1000 {stale}\n")
     companion.cuda_process(worker.pid, 2)
     assert companion.ask(f"restore 1000 {stale}\n") == "ok 0 "
     assert companion.calls() == [] and worker.said.read_text() == ""
@@ -273,7 +273,7 @@ def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
 def test_threads_and_the_kernels_own_are_told_apart(companion, worker):
     companion.allow("signal uid=0", f"signal uid={OWNER}")
     if pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n":
-        assert "the kernel's" in companion.ask(f"signal 10 {name(2)}\n", uid=0)
+        assert "a kernel thread" in companion.ask(f"signal 10 {name(2)}\n", uid=0)
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     thread.start()
@@ -282,7 +282,7 @@ def test_threads_and_the_kernels_own_are_told_apart(companion, worker):
     finally:
         over.set()
         thread.join()
-    assert f"is a thread of process {os.getpid()}: name that" in said, said
+    assert f"is a thread of process {os.getpid()}: use that pid" in said, said
 
 
 def test_units_are_stopped_and_started_where_a_line_names_them(companion):
@@ -352,7 +352,7 @@ def test_a_checkpoint_goes_on_when_the_client_hangs_up_and_when_it_is_told_to_en
     guard = companion.begin("evict:3", **told)
     wait(lambda: f"holding {worker.pid}" in companion.calls(), "it is under way")
     # Nobody else works on that process meanwhile, and others are served.
-    assert "worked on for another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
+    assert "in use by another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
     guard.kill()
     guard.communicate()
     companion.child.terminate()
@@ -374,7 +374,7 @@ def test_one_that_is_killed_half_way_is_told_and_what_it_began_is_undone(compani
     for pid in companion.children():
         os.kill(pid, signal.SIGKILL)
     outcome = json.loads(guard.communicate(timeout=support.TIMEOUT)[0])
-    assert not outcome["ok"] and outcome["retry"] and "ended before it had answered" in outcome["message"]
+    assert not outcome["ok"] and outcome["retry"] and "ended before it answered" in outcome["message"]
     assert companion.state(worker.pid) == 0  # not left locked
     hold.unlink()
     assert companion.order("evict:3", **told)["ok"]
@@ -388,14 +388,14 @@ def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
     companion.start()
     os.chmod(companion.socket, 0o600)
     outcome = companion.order("evict:4", kind="systemd", unit="w.service")
-    assert not outcome["ok"] and "may not speak to the companion" in outcome["message"]
+    assert not outcome["ok"] and "may not connect to the companion" in outcome["message"]
 
 
 @pytest.mark.parametrize("answer, retry, words", [
-    (b"", True, "ended before it had answered"),
-    (b"taken\n", True, "ended before it had answered"),
-    (b"taken\nperhaps\n", True, "ended before it had answered"),
-    (b"x" * 9000, True, "ended before it had answered"),
+    (b"", True, "ended before it answered"),
+    (b"taken\n", True, "ended before it answered"),
+    (b"taken\nperhaps\n", True, "ended before it answered"),
+    (b"x" * 9000, True, "ended before it answered"),
     (b"no 8 \x1b[31mlate\n", False, "?[31mlate"),
     (b"no 12 busy\n", True, "busy"),
     (None, False, "did not answer in time"),
@@ -444,7 +444,7 @@ def test_garbage_is_refused(companion, text):
 def test_a_request_that_does_not_come_whole_is_given_up(companion):
     companion.allow("unit a.service")
     begun = time.monotonic()
-    assert "did not arrive whole" in companion.ask("unit 1000 stop a.serv")
+    assert "the request is incomplete" in companion.ask("unit 1000 stop a.serv")
     assert time.monotonic() - begun > 1
     assert companion.ask("unit 1000 stop a.service\n") == "ok 1 "
 
@@ -459,7 +459,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(companion, worker):
             s.connect(companion.socket)
             s.sendall(text.encode())
     companion.child.send_signal(signal.SIGCONT)
-    wait(lambda: companion.log().count("nobody waits for it any more") == 3, "all three are refused")
+    wait(lambda: companion.log().count("the client closed the connection") == 3, "all three are refused")
     assert not (companion.path / "units").exists()
     assert worker.said.read_text() == "" and companion.calls() == []
 
@@ -586,7 +586,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         assert companion.state(worker.pid) == 2
         s.stop(signal.SIGKILL)
         done = s.recover()
-        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
         assert companion.state(worker.pid) == 0
         assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
 
@@ -620,10 +620,10 @@ def privileges(companion, uid, socket):
 def test_doctor_sums_up_what_is_missing(companion):
     env = support.environment(GPUWARD_CONFIG_ROOT=companion.path / "root", LD_LIBRARY_PATH=companion.cuda)
     done = support.gpuward("doctor", "--backend=none", env=env, user=NOBODY, group=NOBODY, extra_groups=[])
-    end = " ".join(done.stdout.split("Nothing broken; ")[1].split())
+    end = " ".join(done.stdout.split("No problems found. ")[1].split())
     missing = done.stdout.count("\nmissing ")
-    assert missing > 2 and end.startswith(f"{missing} rights are missing for: companion, signal, unit"), done.stdout
-    assert "Nothing to mend" not in done.stdout
+    assert missing > 2 and end.startswith(f"{missing} permissions are missing: companion, signal, unit"), done.stdout
+    assert "Nothing to fix" not in done.stdout
 
 
 def test_doctor_names_each_right_that_is_missing(companion):

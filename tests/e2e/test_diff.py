@@ -99,7 +99,12 @@ def test_every_fact_that_is_looked_for_stands_in_a_result(tmp_path):
     assert done.returncode == OK, done.stderr
     doc = json.loads((tmp_path / "r.json").read_text())
     tables = re.findall(r"difference_(\w+)\[\] = \{(.*?)\n\};", (TOP / "src/cli/difference_things.c").read_text(), re.S)
-    paths = [where.get(name, "") + path for name, rows in tables for path in re.findall(r'\{ "([^"]+)"', rows)]
+    paths = [where.get(name, "") + path for name, rows in tables for path in re.findall(r'\{ "([^"]+)",', rows)]
+    energy = (TOP / "include/gpuward/energy.def").read_text()
+    paths += [device + key for key, title in re.findall(
+        r'^GW_\w+\(\w+, \w+, "([^"]*)",[^)]*?\bDIFF(?:_RATIO)?\(\s*("[^"]+")', energy, re.M)]
+    words = (TOP / "include/gpuward/words.def").read_text()
+    paths += [f"{device}throttle.{key}_seconds" for key in re.findall(r'^GW_THROTTLE\(\w+, "(\w+)"', words, re.M)]
     assert len(tables) == 6 and len(paths) > 90
     for path in paths:
         at = doc
@@ -122,7 +127,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
     # However far apart: of one run each nobody knows how runs scatter.
-    assert row["change_interval"]["low"] > 0 and "One run each: how much runs scatter is not known" in doc["sentence"]
+    assert row["change_interval"]["low"] > 0 and "One run each: the variation between runs is unknown" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 
 
@@ -244,14 +249,14 @@ def test_a_bundle_that_was_cut_off_is_compared_as_far_as_it_goes(tmp_path):
     row = rows(doc)[(None, "energy_joules")]
     assert doc["energy"] == "unknown" and 0 < row["b"] < row["a"]
     assert rows(doc, "codes")[(0, "truncated")]["a"] is None
-    assert any("not finished" in n for n in doc["b"]["notes"])
-    assert any("cut off" in n for n in doc["b"]["notes"])
+    assert any("is incomplete" in n for n in doc["b"]["notes"])
+    assert any("truncated" in n for n in doc["b"]["notes"])
 
 
 def test_changed_files_are_named(tmp_path):
     other = bundle(tmp_path / "b", measured())
     (other / "manifest.toml").write_text((other / "manifest.toml").read_text() + "# x\n")
-    assert any("manifest.toml is not as it was written" in n
+    assert any("manifest.toml was changed after it was written" in n
                for n in document(RECORDED, other)["b"]["notes"])
 
 

@@ -687,7 +687,7 @@ def test_what_is_not_safe_or_not_possible_is_refused_with_a_sentence(server, tok
     assert "HOST:PORT" in refused(listen="9490")
     assert "does not have that address" in refused(listen="203.0.113.7:9490", insecure=1)
     token.chmod(0o644)
-    assert "can be read by others" in refused(token=token)
+    assert "other users can read" in refused(token=token)
     assert "absent" in refused(token=tmp_path / "absent")
     assert "come together" in refused(cert=cert)
     assert "certificate" in refused(cert=key, key=key)

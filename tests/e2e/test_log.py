@@ -123,9 +123,9 @@ def test_fields_are_those_that_were_named_in_that_order():
     "args,words",
     [
         (["--fields=power_wats"], "did you mean 'power_watts'?"),
-        (["--fields=nothing_like_it"], "there are time_utc, elapsed_seconds"),
-        (["--fields=missed,missed"], "named twice"),
-        (["-i", "10us"], "1ms or more"),
+        (["--fields=nothing_like_it"], "the fields are time_utc, elapsed_seconds"),
+        (["--fields=missed,missed"], "given twice"),
+        (["-i", "10us"], "at least 1ms"),
         (["-i", "1s", "-d", "100ms"], "shorter than the interval"),
         (["--force", "--append"], "exclude each other"),
         (["--json", "--format=csv"], "exclude each other"),
@@ -205,7 +205,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path):
     path.write_text("precious")
     done = gpuward("log", IDLE, *BRIEF, "-o", path)
     assert done.returncode == FAILED
-    assert "is there already; --append adds to it, --force replaces it" in done.stderr
+    assert "already exists; --append adds to it, --force replaces it" in done.stderr
     assert path.read_text() == "precious"
     assert gpuward("log", IDLE, *BRIEF, "-o", path, "--force").returncode == OK
     assert path.read_text().splitlines()[0] == HEADING
@@ -282,7 +282,7 @@ def test_lines_come_one_by_one():
 def test_a_slow_reader_costs_lines_and_not_samples():
     p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "1ms", "-d", "1m"], env=environment(),
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while "whoever reads the log is too slow" not in p.stderr.readline():
+    while "the program that reads the log is too slow" not in p.stderr.readline():
         assert p.poll() is None
     out = [p.stdout.readline()]
     while out[-1] == out[0] or rows(out[0] + out[-1])[0]["missed"] == "0":
@@ -290,7 +290,7 @@ def test_a_slow_reader_costs_lines_and_not_samples():
     p.terminate()  # lines come again, and the first has told of those that are not there
     rest, err = p.stdout.read(), p.stderr.read()
     assert p.wait(TIMEOUT) == OK
-    left_out = int(re.search(r"(\d+) lines left out: the reader was too slow", err).group(1))
+    left_out = int(re.search(r"(\d+) lines dropped: the reader was too slow", err).group(1))
     collected = int(re.search(r"GPU 0: (\d+) of \d+ samples", err).group(1))
     lines = rows("".join(out) + rest)
     assert left_out > 0
@@ -303,7 +303,7 @@ def test_a_reader_that_never_reads_does_not_hold_it():
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     err = p.stderr.read()  # until it has ended
     assert p.wait(TIMEOUT) == OK
-    assert "lines left out" in err
+    assert "lines dropped" in err
     p.stdout.close()
 
 

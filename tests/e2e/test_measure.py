@@ -74,7 +74,7 @@ def test_a_constant_load_has_its_joules(measure, load):
 
 def test_a_run_shorter_than_a_sample_is_an_interval_and_never_nothing(measure, load):
     done, doc = measure([load], "true")
-    assert re.search(r"^Meter +samples around it$", done.stderr, re.M), done.stderr
+    assert re.search(r"^Meter +samples; the window is shorter than the time between two", done.stderr, re.M), done.stderr
     run = doc["runs"][0]
     assert 0 < run["energy_joules"]["low"] < run["energy_joules"]["high"]
     assert run["energy_joules"]["low"] <= WATTS * run["seconds"] <= run["energy_joules"]["high"]
@@ -139,18 +139,18 @@ def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
     # What the runs differ by, on a busy machine, comes to it: Student's t of two degrees of freedom.
     spread = 4.303 * statistics.stdev(r["energy_joules"]["best"] for r in doc["runs"]) / 3**0.5
     assert 0.9 * least < float(told[2]) < 2 * (least + spread)
-    each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 of them a run\)", done.stderr)
+    each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 iterations per run\)", done.stderr)
     assert float(each[1]) == pytest.approx(mean / 10, rel=0.1)
-    assert "(20 of them a run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
+    assert "(20 tokens per run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
     verbose = gpuward("measure", "-v", *options, "--", "sleep", "0.1").stderr
     assert "Trial        2, 2 of 3" in verbose
 
 
 def test_what_a_paper_must_state_is_told(measure, load):
     done, _ = measure([load], "sleep", "1.2")
-    assert re.search(r"Source +counter\+ring, its sensor's delays assumed; power limit 700 W",
+    assert re.search(r"Source +counter\+ring, sensor not characterised; typical delays used; power limit 700 W",
                      " ".join(done.stderr.split())), done.stderr
-    assert re.search(r"(all|\d+) of \d+ samples", done.stderr)
+    assert re.search(r"(all|\d+ of) \d+ samples", done.stderr)
 
 
 def test_what_a_command_counts_before_and_after_is_the_count(measure, load, tmp_path):
@@ -180,14 +180,14 @@ def test_each_run_has_its_own_count(measure, load, tmp_path):
 def test_a_command_that_cannot_count_starts_nothing(measure, load, tmp_path):
     done, doc = measure([load, "--count-cmd", "echo many"], "touch", tmp_path / "started")
     assert done.returncode == 1 and doc is None and not (tmp_path / "started").exists()
-    assert "--count-cmd: it printed 'many', and not one number; nothing was measured" in done.stderr
+    assert "--count-cmd: it printed 'many' instead of one number; nothing was measured" in done.stderr
 
 
 def test_a_count_that_stood_still_is_not_known(measure, load):
     done, doc = measure([load, "--count-cmd", "echo 7"], "sleep", "0.2")
     assert done.returncode == 1
     assert doc["runs"][0]["tokens"] is None and doc["runs"][0]["energy_joules"]["best"] > 0
-    assert "--count-cmd: it said 7 before and 7 after: how many there were is not known" in done.stderr
+    assert "--count-cmd: it did not grow: 7 before and 7 after the run; the count is unknown" in done.stderr
 
 
 def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario, tmp_path):
@@ -232,7 +232,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_where_asked_for_and_told(meas
     assert device["baseline"]["power_watts"] > 0 and run["energy_net_joules"]["best"] is not None
     assert "baseline-stale" in device["codes"] and run["validity"] == "suspect"
     assert "degrees Celsius" in codes(run)["baseline-stale"]["evidence"]
-    assert "GPU 0 has no baseline that fits, and this one is used: it was taken at" in done.stderr
+    assert "GPU 0 has no suitable baseline: it was taken at" in done.stderr
     # One of this state needs no excuse.
     _, doc = measure([cool, "--baseline=kept"], "sleep", "0.2", env=env)
     assert "baseline-stale" not in codes(doc["runs"][0])
@@ -241,7 +241,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_where_asked_for_and_told(meas
 def test_another_number_of_iterations_than_is_marked_is_told(measure, load):
     done, doc = measure([load, "--iterations=7"], PYTHON, "-c", MARKS)
     assert doc["iterations"] == 7
-    assert "--iterations says 7, the command marked 5: the result has 7" in done.stderr
+    assert "--iterations is 7, but the command marked 5; the result uses 7" in done.stderr
 
 
 def test_a_sum_over_gpus_is_that_of_its_parts(measure):
@@ -295,7 +295,7 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert run["energy_per_token_joules"]["best"] == pytest.approx(
         run["energy_joules"]["best"] / 42
     )
-    assert "3 lines on GPUWARD_MARK_FD were passed over; the first: 'nonsense'" in done.stderr
+    assert "3 lines on GPUWARD_MARK_FD were ignored; the first: 'nonsense'" in done.stderr
     assert "'iteration" not in done.stderr  # they are numbered one by one
     said = " ".join(done.stderr.split())
     assert re.search(r"Parts prefill: \S+ ± \S+ m?J in \S+ m?s open: \S+ ± \S+ m?J in \S+ m?s "
@@ -346,7 +346,7 @@ def test_numbers_of_iterations_that_may_mean_how_many_are_told_once(measure, loa
     twice = MARK + "m iteration 100; m iteration 100; m iteration 100"
     done, doc = measure([load, "--trials=2", "--no-cooldown"], "sh", "-c", twice)
     assert [r["iterations"] for r in doc["runs"]] == [3, 3]
-    told = "after 'iteration 100' the command marked 'iteration 100': such a line counts one"
+    told = "the command marked 'iteration 100' and then 'iteration 100': each line counts as one iteration"
     assert done.stderr.count(told) == 1
     done, doc = measure([load, "--iterations=300"], "sh", "-c", twice)
     assert doc["iterations"] == 300 and told not in done.stderr
@@ -372,7 +372,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     done, doc = measure([load, "--part=work", "--iterations=21"], PYTHON, "-c", PARTS)
     assert done.returncode == 0
     run = doc["runs"][0]
-    assert "marked 2 parts 'work': the figures are of the first" in done.stderr
+    assert "marked 2 parts 'work'; the result is about the first" in done.stderr
     assert whole["iterations"] == 21 and whole["tokens"] == 336
     assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
     # It begins when its mark is read, which may be a little later than it was written.
@@ -395,7 +395,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
 def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name):
     done, doc = measure([load, f"--part={name}"], PYTHON, "-c", PARTS)
     assert done.returncode == 1 and doc["runs"][0]["part"] is None
-    assert f"marked no part '{name}'" in done.stderr and "Energy" in done.stderr
+    assert f"did not mark the begin and end of a part '{name}'" in done.stderr and "Energy" in done.stderr
 
 
 def test_a_flood_of_marks_is_bounded_and_told(measure, load):
@@ -403,7 +403,7 @@ def test_a_flood_of_marks_is_bounded_and_told(measure, load):
     done, doc = measure([load], "sh", "-c", f"({flood}) >&$GPUWARD_MARK_FD")
     assert done.returncode == 0
     assert len(doc["runs"][0]["windows"]) == 1000
-    assert "more than 1000 parts: 500 were not measured" in done.stderr
+    assert "more than 1000 parts; 500 were not measured" in done.stderr
 
 
 # ---- what it leaves alone
@@ -669,9 +669,9 @@ def test_a_gpu_without_a_meter_has_no_joules(measure, scenario):
 
 def test_memory_that_the_driver_does_not_tell_is_not_0(measure):
     done, doc = measure(["--simulate=sentinels"], "sleep", "0.3")
-    assert "no memory (pid 4000000), memory not known" == codes(doc["runs"][0])["foreign-process"]["evidence"]
+    assert "no memory (pid 4000000), memory unknown" == codes(doc["runs"][0])["foreign-process"]["evidence"]
     words = " ".join(done.stderr.split())
-    assert "no memory (pid 4000000), memory not known" in words and "0 MiB" not in words
+    assert "no memory (pid 4000000), memory unknown" in words and "0 MiB" not in words
 
 
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
@@ -689,7 +689,7 @@ def test_a_stranger_makes_it_suspect_or_where_asked_invalid(measure, scenario):
     assert done.stdout == "ran\n" and done.returncode == 13
     assert doc["validity"] == "invalid"
     assert codes(doc["runs"][0])["foreign-process"]["level"] == "invalid"
-    assert "process 4000000, which is not of the command, is on GPU 0" in done.stderr
+    assert "another process (pid 4000000) is using GPU 0" in done.stderr
 
 
 def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
@@ -705,17 +705,17 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--tag=batch", "--", "true"], "--tag takes KEY=VALUE"),
     (["--cooldown-to=hot", "--", "true"], "--cooldown-to takes degrees"),
     (["--cooldown-to=40", "--no-cooldown", "--", "true"], "exclude each other"),
-    (["--count=tokens", "--", "true"], "--count says what --count-cmd or --count-url counts"),
-    (["--count-cmd=echo 1", "--tokens=5", "--", "true"], "two counts of one thing"),
-    (["--count-cmd=echo 1", "--part=x", "--", "true"], "--count-cmd counts over a whole run"),
+    (["--count=tokens", "--", "true"], "--count needs --count-cmd or --count-url"),
+    (["--count-cmd=echo 1", "--tokens=5", "--", "true"], "exclude each other"),
+    (["--count-cmd=echo 1", "--part=x", "--", "true"], "--count-cmd counts over the whole run"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
-    (["--simulate", "idle-h200", "--", "true"], "the value of --simulate stands after '=': --simulate=idle-h200"),
-    (["--simulate", "idle-h200", "true"], "the value of --simulate stands after '='"),
-    (["--simulate", "h200", "--", "true"], "the value of --simulate stands after '='"),
-    (["--simulate", "--baseline", "new", "--", "true"], "the value of --baseline stands after '=': --baseline=new"),
-    (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51': too short"),
+    (["--simulate", "idle-h200", "--", "true"], "to give it to --simulate, write --simulate=idle-h200"),
+    (["--simulate", "idle-h200", "true"], "to give it to --simulate, write --simulate="),
+    (["--simulate", "h200", "--", "true"], "to give it to --simulate, write --simulate="),
+    (["--simulate", "--baseline", "new", "--", "true"], "to give it to --baseline, write --baseline=new"),
+    (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51' is too short"),
 ])
 def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words)

@@ -10,24 +10,20 @@ import pytest
 
 import guarded
 import support
+from guarded import Guarded
 from service import Service
-from guarded import SHORT, Guarded
 from synthetic import reader
 from worker import GIB, World
 
 SHARED = 13
 
 
-def configure(worker, mode, more):
-    return f'[guard]\nmode = "{mode}"\nsimulated = true\n{SHORT}\n' + worker.table("ollama", "ollama", more)
-
-
 @contextlib.contextmanager
-def guarding(path, mode="enforce", more="", **kw):
+def guarding(path, mode="enforce", keys=None, **kw):
     """A world with a worker on the first of its two GPUs, and a service that guards it."""
     world = World(path, more='[[gpu]]\nprofile = "rtx4090"\n')
-    with guarded.held(world, "Ollama", 10 * GIB, models=["llama3:8b"], **kw) as worker:
-        with Guarded(world, configure(worker, mode, more)) as s:
+    with guarded.held(world, "ollama", 10 * GIB, models=["llama3:8b"], **kw) as worker:
+        with Guarded(world, guarded.configure(worker.table("ollama", **(keys or {})), mode=mode)) as s:
             s.world, s.held_worker, s.path_of = world, worker, path
             s.until("active")
             yield s
@@ -182,8 +178,8 @@ def test_one_that_somebody_released_is_not_held_again(s):
     doc = json.loads((s.path_of / "result.json").read_text())
     support.check("measure", doc)
     assert doc["clean_room"]["kept"] is False
-    assert "somebody released it after" in doc["clean_room"]["workers"][0]["broken"]
-    assert "the room was not kept clean: worker ollama: somebody released it" in said
+    assert "someone released it after" in doc["clean_room"]["workers"][0]["broken"]
+    assert "the GPUs were not kept free of workers: worker ollama: someone released it" in said
     back(s)
 
 
@@ -197,7 +193,7 @@ def test_a_room_that_was_not_kept_shows_in_the_exit_status(s):
     assert child.returncode == SHARED
     if reader():
         told = " ".join(support.gpuward("compare", s.path_of / "result.json").stdout.split())
-        assert "the clean room was not kept: worker ollama: somebody released it" in told
+        assert "the clean room was not kept: worker ollama: someone released it" in told
 
 
 def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
@@ -208,14 +204,14 @@ def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
         _, said = child.communicate(timeout=support.TIMEOUT)
     room = json.loads((tmp_path / "result.json").read_text())["clean_room"]
     assert room["kept"] is False and "the service did not answer at the end" in room["workers"][0]["broken"]
-    assert "their holds end by themselves" in said
+    assert "their holds run out" in said
 
 
 def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):
-    with guarding(tmp_path, more='gpus = ["0"]') as s:
+    with guarding(tmp_path, keys={"gpus": ["0"]}) as s:
         done, doc = measure(s, "--gpu=1")
         assert done.returncode == 0 and doc["clean_room"]["workers"] == []
-        assert "no worker of the guard may be on these GPUs: nobody has to leave" in done.stderr
+        assert "no worker of the guard uses these GPUs, so none has to leave" in done.stderr
         assert s.worker()["evictions_total"] == 0 and s.now() == "active"
         _, doc = measure(s, "--gpu=0")
         assert [w["name"] for w in doc["clean_room"]["workers"]] == ["ollama"]
@@ -223,7 +219,7 @@ def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):
 
 
 def test_a_worker_that_is_where_it_should_not_be_leaves_too(tmp_path):
-    with guarding(tmp_path, more='gpus = ["1"]') as s:
+    with guarding(tmp_path, keys={"gpus": ["1"]}) as s:
         _, doc = measure(s, "--gpu=0")
         assert [w["name"] for w in doc["clean_room"]["workers"]] == ["ollama"]
 
@@ -253,7 +249,7 @@ def refused(s, *options, code=support.FAILED, **kw):
 
 def test_one_that_is_held_active_is_left_and_nothing_is_measured(s):
     s.guard("hold", "active", "ollama", "--forever")
-    assert "worker ollama is held active" in refused(s, code=SHARED)
+    assert "someone holds worker ollama active" in refused(s, code=SHARED)
     assert s.worker()["hold"] == "active" and s.now() == "active"
 
 
@@ -261,7 +257,7 @@ def test_a_worker_that_does_not_leave(tmp_path):
     with guarding(tmp_path, keeps=True) as s:
         said = refused(s, "--clean-room=1s", code=SHARED)
         assert "worker ollama did not leave within 1s (it is " in said
-        assert "--clean-room=TIME waits longer; nothing was measured" in said
+        assert "wait longer with --clean-room=TIME; nothing was measured" in said
         assert s.worker()["hold"] == "none"
         # A signal while it is waited for ends that.
         argv = words(s, "--clean-room=1h", command=["touch", tmp_path / "started"])
@@ -275,13 +271,13 @@ def test_a_worker_that_does_not_leave(tmp_path):
 
 def test_a_guard_that_does_not_act(tmp_path):
     with guarding(tmp_path, mode="dry-run") as s:
-        assert "the guard would not move worker ollama (mode dry-run): set mode = \"enforce\" in [guard]" in refused(s)
+        assert "the guard does not move worker ollama in mode dry-run; set mode = \"enforce\" in [guard]" in refused(s)
         assert s.worker()["hold"] == "none"
 
 
 def test_without_a_token_it_is_refused(s):
     said = refused(s, token=False)
-    assert "worker ollama cannot be held off: the service refuses: " in said and "--token-file names a file" in said
+    assert "cannot hold off worker ollama: the service refuses: " in said and "with --token-file" in said
 
 
 def test_a_service_that_does_not_know_the_gpu_is_another_machines(s):
@@ -294,17 +290,17 @@ def test_a_service_that_does_not_know_the_gpu_is_another_machines(s):
 def test_without_a_service_or_workers_there_is_no_clean_room(tmp_path):
     done = support.gpuward("measure", "--simulate=h200", "--clean-room", "--address=127.0.0.1:1", "--", "true")
     assert done.returncode == support.FAILED and "no service listens on 127.0.0.1:1" in done.stderr
-    assert "--clean-room asks the guard of gpuward serve; nothing was measured" in done.stderr
+    assert "--clean-room needs the guard of gpuward serve; nothing was measured" in done.stderr
     with Service("h200", token=True) as service:
         done = support.gpuward("measure", "--simulate=h200", "--clean-room", "--address", service.url, "--", "true")
-    assert done.returncode == support.FAILED and "the guard has no [[worker]] that it could hold off" in done.stderr
+    assert done.returncode == support.FAILED and "the guard has no [[worker]] to hold off" in done.stderr
 
 
 @pytest.mark.parametrize("given, told", [
     (["--clean-room=soon"], "--clean-room takes a time such as 30s or 5m"),
     (["--clean-room=0"], "--clean-room takes a time such as 30s or 5m"),
-    (["--address=localhost:1"], "--address is about the service that"),
-    (["--token-file=x"], "--token-file is about the service that"),
+    (["--address=localhost:1"], "--address needs --"),
+    (["--token-file=x"], "--token-file needs --"),
 ])
 def test_wrong_usage_runs_nothing(given, told):
     done = support.gpuward("measure", "--simulate=h200", *given, "--", "true")

@@ -75,7 +75,7 @@ def test_what_a_server_counts_is_the_count(tmp_path, load):
     count, each = run["count"], run["energy_per_token_joules"]
     assert count == {"source": "count-url", "url": server.url, "counter": NAME, "series": 2, "of": "tokens",
                      "number": 400, "edge": count["edge"], "new": None, "absence": None}
-    assert f"{NAME}, 2 series of it, at" in " ".join(done.stderr.split())
+    assert f"{NAME}, 2 series, at" in " ".join(done.stderr.split())
     assert 0 < count["edge"] < 400
     assert each["best"] == pytest.approx(run["energy_joules"]["best"] / 400)
     assert each["high"] == pytest.approx(run["energy_joules"]["high"] / (400 - count["edge"]))
@@ -99,8 +99,8 @@ def test_a_series_that_appears_during_the_run_is_told(tmp_path, load):
     assert done.returncode == 0 and count["number"] == 450 and count["series"] == 2
     assert count["new"] == {"series": 1, "number": 150, "began": "assumed"}
     err = " ".join(done.stderr.split())
-    assert "--count-url: 1 of 2 series appeared during the run: its 150 tokens are counted whole" in err
-    assert f"{NAME}, 2 series of it (1 of them appeared during the run), at" in err
+    assert "--count-url: 1 of 2 series appeared during the run; all of its 150 tokens are counted" in err
+    assert f"{NAME}, 2 series (1 appeared during the run), at" in err
 
 
 @pytest.mark.parametrize("age, known", [(-5, True), (3600, False)])
@@ -111,10 +111,10 @@ def test_a_server_that_says_when_a_series_began_is_believed(tmp_path, load, age,
     count = doc["runs"][0]["count"]
     if known:
         assert done.returncode == 0 and count["new"] == {"series": 1, "number": 150, "began": "told"}
-        assert "are counted whole" not in done.stderr
+        assert "are counted, assuming" not in done.stderr
     else:
         assert done.returncode == 1 and count["number"] is None and count["new"] is None
-        assert "which says 150, was not told before, and began 36" in count["absence"]
+        assert "(now 150) was missing before the run, although it started 36" in count["absence"]
 
 
 def test_the_result_holds_no_query_of_the_url(tmp_path, load):
@@ -161,11 +161,11 @@ def test_each_run_has_its_own_count(tmp_path, load):
 
 
 @pytest.mark.parametrize("after, told", [
-    (f"{NAME} 7\n", "it said 100 before and 7 after: it went back, as when what counts is started anew"),
-    (f"{NAME} 100\n", "it said 100 before and 100 after"),
-    (f"{NAME} NaN\n", "it is no number (NaN), which nothing can be counted by"),
-    ("other 5\n", f"its answer has no '{NAME}'"),
-    (None, "does not answer as an HTTP server does"),
+    (f"{NAME} 7\n", "it went back from 100 to 7, as after a restart of the server"),
+    (f"{NAME} 100\n", "it did not grow: 100 before and 100 after the run"),
+    (f"{NAME} NaN\n", "its value is not a number (NaN), which is not a count"),
+    ("other 5\n", f"the reply has no '{NAME}'"),
+    (None, "does not speak HTTP"),
 ])
 def test_a_count_that_fails_at_the_end_is_null_and_the_run_is_kept(tmp_path, load, after, told):
     with Counter(f"{NAME} 100\n", after) as server:
@@ -174,7 +174,7 @@ def test_a_count_that_fails_at_the_end_is_null_and_the_run_is_kept(tmp_path, loa
     assert done.returncode == 1 and run["exit_status"] == 0
     assert run["tokens"] is None and run["energy_per_token_joules"] is None and run["energy_joules"]["best"] > 0
     assert run["count"]["number"] is None and run["count"]["edge"] is None and told in run["count"]["absence"]
-    assert "--count-url: " in done.stderr and "how many there were is not known" in done.stderr and told in done.stderr
+    assert "--count-url: " in done.stderr and "the count is unknown" in done.stderr and told in done.stderr
 
 
 def test_a_server_that_is_gone_at_the_end_leaves_the_run(tmp_path, load):
@@ -191,7 +191,7 @@ def test_a_server_that_is_gone_at_the_end_leaves_the_run(tmp_path, load):
         thread.start()
         done, doc = measure(tmp_path, load, server.url, command=["sh", "-c", f"cat {fifo}; cat {fifo}"])
         thread.join()
-    assert done.returncode == 1 and "nobody listens on 127.0.0.1:" in doc["runs"][0]["count"]["absence"]
+    assert done.returncode == 1 and "no server listens on 127.0.0.1:" in doc["runs"][0]["count"]["absence"]
 
 
 def refused(tmp_path, load, url):
@@ -205,15 +205,15 @@ def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert f"--count-url: nobody listens on 127.0.0.1:{port}; nothing" in refused(tmp_path, load, f"http://127.0.0.1:{port}/m")
+    assert f"--count-url: no server listens on 127.0.0.1:{port}; nothing" in refused(tmp_path, load, f"http://127.0.0.1:{port}/m")
 
 
 @pytest.mark.parametrize("answer, status, what, told", [
-    (f"{NAME} 5\n", 404, "", "answers with status 404"),
+    (f"{NAME} 5\n", 404, "", "replied with status 404"),
     (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but '{NAME}'"),
-    ("up 1\n", 200, "", f"no counter of tokens that is known: name one behind the URL, as in URL#{NAME}"),
-    (f"{NAME} NaN\n", 200, "", "it is no number (NaN)"),
-    ("{}", 200, "", "its answer is JSON: name the number behind the URL"),
+    ("up 1\n", 200, "", f"no known token counter; give its name after the URL, as in URL#{NAME}"),
+    (f"{NAME} NaN\n", 200, "", "its value is not a number (NaN)"),
+    ("{}", 200, "", "the reply is JSON; give the path of the number after the URL"),
 ])
 def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, status, what, told):
     with Counter(answer, status=status) as server:
@@ -221,13 +221,13 @@ def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, statu
 
 
 @pytest.mark.parametrize("words, told", [
-    (["--count-url=https://localhost/metrics"], "only plain http is spoken here"),
-    (["--count-url=localhost:8000/metrics"], "is no URL such as http://localhost:8000/metrics"),
-    (["--count-url=http://h/#n{a=~\"b\"}"], "is no counter: NAME, NAME{LABEL"),
-    (["--count-url=http://h/", "--count-cmd=echo 1"], "--count-cmd and --count-url are two counts of one thing"),
-    (["--count-url=http://h/", "--tokens=5"], "--count-url and --tokens are two counts of one thing"),
-    (["--count-url=http://h/", "--part=x"], "--count-url counts over a whole run"),
-    (["--count-url=http://h/", "--count=iterations"], "name the one of the iterations, as URL#COUNTER"),
+    (["--count-url=https://localhost/metrics"], "https is not supported"),
+    (["--count-url=localhost:8000/metrics"], "is not a URL such as http://localhost:8000/metrics"),
+    (["--count-url=http://h/#n{a=~\"b\"}"], "is not a counter; give NAME, NAME{LABEL"),
+    (["--count-url=http://h/", "--count-cmd=echo 1"], "--count-cmd and --count-url exclude each other"),
+    (["--count-url=http://h/", "--tokens=5"], "--count-url and --tokens exclude each other"),
+    (["--count-url=http://h/", "--part=x"], "--count-url counts over the whole run"),
+    (["--count-url=http://h/", "--count=iterations"], "give the name of the counter: URL#NAME"),
 ])
 def test_what_cannot_be_is_refused(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words, "--", "true")
@@ -286,7 +286,7 @@ def test_ctrl_c_ends_the_waiting_for_a_silent_server_and_nothing_is_started(tmp_
         code, err, took = interrupted(load, lambda: server.asked.wait(TIMEOUT), "--count-url", server.url, "--",
                                       "touch", tmp_path / "started")
     assert code == 130 and took < SOON and not (tmp_path / "started").exists()
-    assert "had not answered when this was interrupted; nothing was measured" in err
+    assert "did not answer before the interruption; nothing was measured" in err
 
 
 def test_ctrl_c_after_the_run_keeps_it_without_its_count(tmp_path, load):
@@ -296,8 +296,8 @@ def test_ctrl_c_after_the_run_keeps_it_without_its_count(tmp_path, load):
                                       "--", "sleep", "0.2")
     run = json.loads(out.read_text())["runs"][0]
     assert code == 1 and took < SOON and run["energy_joules"]["best"] > 0 and run["tokens"] is None
-    assert "had not answered when this was interrupted" in run["count"]["absence"]
-    assert "how many there were is not known" in err
+    assert "did not answer before the interruption" in run["count"]["absence"]
+    assert "the count is unknown" in err
 
 
 def test_ctrl_c_that_ends_the_command_does_not_wait_for_a_silent_server(tmp_path, load):
@@ -325,14 +325,14 @@ def test_ctrl_c_between_runs_keeps_those_that_were_made(tmp_path, load):
         code, err, took = interrupted(load, lambda: server.asked.wait(TIMEOUT), "-o", out, "--count-url", server.url,
                                       "--trials=3", "--no-cooldown", "--", "true")
     assert code == 130 and took < SOON and [r["tokens"] for r in json.loads(out.read_text())["runs"]] == [100]
-    assert "when this was interrupted; this run was not made" in err and "1 of 3 runs were made" in err
+    assert "before the interruption; this run was not started" in err and "1 of 3 runs were made" in err
 
 
 def test_a_server_that_is_gone_between_runs_leaves_those_that_were_made(tmp_path, load):
     with Counter(f"{NAME} 1\n", f"{NAME} 5\n", None) as server:
         done, doc = measure(tmp_path, load, server.url, "--trials=3", "--no-cooldown", command=["true"])
     assert done.returncode == 1 and [r["tokens"] for r in doc["runs"]] == [4]
-    assert "this run was not made" in done.stderr and "nothing was measured" not in done.stderr
+    assert "this run was not started" in done.stderr and "nothing was measured" not in done.stderr
 
 
 def test_ctrl_c_ends_a_command_that_counts(tmp_path, load):
@@ -341,4 +341,4 @@ def test_ctrl_c_ends_a_command_that_counts(tmp_path, load):
     code, err, took = interrupted(load, lambda: fifo.read_text() == "runs\n", "--count-cmd",
                                   f"echo runs > {fifo}; sleep 60", "--", "touch", tmp_path / "started")
     assert code == 130 and took < SOON and not (tmp_path / "started").exists()
-    assert "the command had not ended when this was interrupted; nothing was measured" in err
+    assert "interrupted before the command ended; nothing was measured" in err

@@ -84,7 +84,7 @@ def test_it_measures_what_a_run_of_its_own_measures(s, tmp_path):
         assert [g["energy_joules"]["best"] / seconds for g in run["devices"]] == pytest.approx([WATTS] * 2, rel=0.03)
         assert run["energy_joules"]["best"] == pytest.approx(2 * WATTS * seconds, rel=0.03)
     assert (doc["service"], alone["service"]) == (s.url.partition("//")[2], None)
-    assert "Measured by" in done.stderr and "longer: the service was asked" in done.stderr
+    assert "Measured by" in done.stderr and "longer than the command" in done.stderr
 
 
 def test_a_device_is_told_as_it_is_by_a_run_of_its_own(s, tmp_path):
@@ -145,7 +145,7 @@ def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):
         assert run["window_seconds"] > run["seconds"] > 0.1
     assert "marked 1 part" in done.stderr
     done, _ = measure(s, tmp_path, command=["sh", "-c", script])
-    assert "energy unknown: the service measures the run, not its parts" in " ".join(done.stderr.split())
+    assert "energy unknown: the service measures only the whole run" in " ".join(done.stderr.split())
 
 
 def test_the_energy_of_this_host_is_not_that_of_another(s, tmp_path):
@@ -289,7 +289,7 @@ def test_a_service_that_was_started_anew_does_not_know_it(tmp_path):
         code, errors, doc = end(child, tmp_path)
         assert windows(s)["open"] == 0
     assert (code, doc) == (FAILED, None)
-    assert "started anew" in errors and "lost" in errors
+    assert "restarted" in errors and "lost" in errors
 
 
 def sampled(service):
@@ -302,11 +302,11 @@ def test_a_service_that_ends_and_comes_back_has_the_beginning(tmp_path):
         s.wait(lambda: sampled(s))
         s.restart(signal.SIGTERM)
         code, errors, doc = end(child, tmp_path)
-    assert code == FAILED and "before the command did" in errors, errors
+    assert code == FAILED and "before the command ended" in errors, errors
     support.check("measure", doc)
     run = doc["runs"][0]
     assert run["validity"] == "invalid" and 0 < run["window_seconds"] < run["seconds"]
-    assert "before the command did" in {c["code"]: c["evidence"] for c in run["codes"]}["truncated"]
+    assert "before the command ended" in {c["code"]: c["evidence"] for c in run["codes"]}["truncated"]
     assert run["energy_joules"]["best"] > 0 and "the first" in errors
 
 
@@ -343,9 +343,9 @@ def test_an_address_is_somebodys():
 
 
 @pytest.mark.parametrize("begin, end, sentence", [
-    ((500, {"detail": "no\x1b]0;title\x07\u009b31m"}), None, "the service answers 500: no?]0;title??31m; nothing was measured"),
-    ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "does not answer as gpuward does: the energy of this run is lost"),
-    ((201, {"id": "w1"}), (500, {"detail": "\x1b[31m"}), "the service answers 500: ?[31m; the energy of this run is lost"),
+    ((500, {"detail": "no\x1b]0;title\x07\u009b31m"}), None, "the service replied 500: no?]0;title??31m; nothing was measured"),
+    ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "does not reply like gpuward; the energy of this run is lost"),
+    ((201, {"id": "w1"}), (500, {"detail": "\x1b[31m"}), "the service replied 500: ?[31m; the energy of this run is lost"),
 ])
 def test_a_stranger_is_told_as_one_and_does_not_speak_to_the_terminal(tmp_path, begin, end, sentence):
     class Stranger(http.server.BaseHTTPRequestHandler):

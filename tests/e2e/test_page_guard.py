@@ -326,4 +326,4 @@ def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
         with Guarded(world, text + w.table("comfy", "comfy")) as s:
             s.until("drain", name="comfy")
             panel.open(s.url).until("drain")
-            assert panel.cell(3).count("no rule knows it") == 1
+            assert panel.cell(3).count("no rule matches it") == 1

@@ -53,12 +53,14 @@ def answer(code, **kw):
     return json.loads(done.stdout)
 
 
-# ---- the mirror of the header
+# ---- the mirror of the headers
+
+HEADERS = "".join((TOP / "include" / name).read_text() for name in ("gpuward.h", "gpuward-guard.h"))
 
 
 def compiled(tmp_path, body):
     source, program = tmp_path / "ask.c", tmp_path / "ask"
-    source.write_text("#include <gpuward.h>\n#include <stdio.h>\nint main(void)\n{\n"
+    source.write_text("#include <gpuward-guard.h>\n#include <stdio.h>\nint main(void)\n{\n"
                       + body + "\treturn 0;\n}\n")
     run("gcc", "-std=c11", f"-I{TOP}/include", source, "-o", program)
     return run(program)
@@ -79,17 +81,18 @@ def test_structs_are_laid_out_as_in_c(tmp_path):
 
 
 def test_numbers_are_those_of_the_header(tmp_path):
-    names = {"GW_U_COUNT": _native.BUDGET, "GW_THROTTLES": _native.THROTTLES,
-             "GW_NO_RESULT": _native.NO_RESULT, "GW_E_TIMEOUT": _native.E_TIMEOUT,
+    names = {"GW_FIELD_INDEX": _native.FIELD_INDEX, "GW_FIELD_FLAG": _native.FIELD_FLAG,
+             "GW_FIELD_NUMBER": _native.FIELD_NUMBER, "GW_FIELD_LIST": _native.FIELD_LIST,
+             "GW_VALIDITIES": _native.NO_RESULT + 1, "GW_NO_RESULT": _native.NO_RESULT, "GW_E_TIMEOUT": _native.E_TIMEOUT,
              "GW_E_IO": _native.E_IO, "GW_E_STATE": _native.E_STATE,
              "GW_GUARD_OBSERVE": _guard.MODES.index("observe"),
              "GW_GUARD_HEALTH": 1 << _guard.FLAGS.index("health"),
              "GW_GUARD_SIMULATED": 1 << _guard.FLAGS.index("simulated"),
-             "GW_ASK_HOLD_EVICTED": _guard.ASKS.index("hold evicted"),
-             "GW_ASK_RESUME_NOW": _guard.ASKS.index("resume now"),
+             "GW_REQUEST_HOLD_EVICTED": _guard.REQUESTS.index("hold evicted"),
+             "GW_REQUEST_RESUME_NOW": _guard.REQUESTS.index("resume now"),
              "GW_HOLD_ACTIVE": _guard.HOLDS.index("active"),
              "GW_CALL_RESUME": _guard.CALLS.index("resume"),
-             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR,
+             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR, "GW_CUDA_NOT_VISIBLE": _native.CUDA_NOT_VISIBLE,
              "GW_TIERS_COMMON": _native.TIERS_COMMON, "GW_TIER_ENERGY": _native.TIER_ENERGY,
              "GW_KIND_FLAG": _snapshot.KIND_FLAG, "GW_KIND_ENUM": _snapshot.KIND_ENUM,
              "GW_KIND_MASK": _snapshot.KIND_MASK}
@@ -97,9 +100,9 @@ def test_numbers_are_those_of_the_header(tmp_path):
     assert [int(l) for l in out.split()] == list(names.values())
 
 
-@pytest.mark.parametrize("struct", ["gw_energy", "gw_guard_options", "gw_guard_status"])
+@pytest.mark.parametrize("struct", ["gw_guard_options", "gw_guard_status"])
 def test_every_field_of_the_struct_is_mirrored(struct):
-    header = (TOP / "include" / "gpuward.h").read_text()
+    header = HEADERS
     body = re.search(r"^struct %s \{\n(.*?)^\};" % struct, header, re.M | re.S).group(1)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
     body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # of a function the name
@@ -107,8 +110,17 @@ def test_every_field_of_the_struct_is_mirrored(struct):
     assert [f for f, _ in _native.STRUCTS[struct]._fields_] == names
 
 
+def test_every_field_of_the_energy_is_read_where_c_has_it(tmp_path):
+    fields = list(_native.energy_fields())
+    rows = [(_native.text(f.member), f.offset) for f in fields]
+    out = compiled(tmp_path, "".join(
+        f'\tprintf("{name} %zu\\n", offsetof(struct gw_energy, {name}));\n' for name, _ in rows))
+    assert out.splitlines() == [f"{name} {at}" for name, at in rows]
+    assert len(rows) > 40 and {f.kind for f in fields} == set(_native.READERS)
+
+
 def test_functions_are_in_the_header_with_as_many_arguments():
-    header = re.sub(r"/\*.*?\*/", "", (TOP / "include" / "gpuward.h").read_text(), flags=re.S)
+    header = re.sub(r"/\*.*?\*/", "", HEADERS, flags=re.S)
     for name, (_, *arguments) in _native.FUNCTIONS.items():
         found = re.search(rf"\b{name}\(([^)]*)\);", header)
         assert found, name
@@ -228,7 +240,7 @@ def test_a_window_has_energy_for_every_gpu():
 with gpuward.Meter(nvml_library=SIM) as m:
     with m.window("whole") as w:
         time.sleep(1.2)
-    fields = [f for f, _ in gpuward._native.CEnergy._fields_]
+    fields = [f.member.decode() for f in gpuward._native.energy_fields()]
     print(json.dumps([show(w),
                       [[d.joules, d.low, d.high, d.watts, d.power_mean] for d in w.devices],
                       [hasattr(d, f) for d in w.devices for f in fields], w.per(10),

@@ -27,9 +27,9 @@ def change(tree, name, old, new):
 def test_what_decides_and_what_computes_is_pure(tree):
     done = layers(tree)
     assert (done.returncode, done.stdout, done.stderr) == (0, "check-layers: ok\n", "")
-    include, call = '#include "guard_parts.h"\n', "\tuint64_t t = clock_mono_ns(clock_real());\n"
-    change(tree, "src/guard/guard_facts.c", include, include + '#include "action.h"\n#include <unistd.h>\n')
-    change(tree, "src/guard/guard_step.c", "\n{\n", "\n{\n" + call)
+    include, call = '#include "guard_internal.h"\n', "\tuint64_t t = clock_mono_ns(clock_real());\n"
+    change(tree, "src/guard/observe.c", include, include + '#include "action.h"\n#include <unistd.h>\n')
+    change(tree, "src/guard/decide.c", "\n{\n", "\n{\n" + call)
     change(tree, "src/guard/demand.c", "\n{\n", "\n{\n\tFILE *f = fopen(path, mode);\n")
     (tree / "src/guard/guard_new.c").write_text('#include "base/root.h"\n')
     change(tree, "src/measure/energy.c", "\n{\n", "\n{\n\ttime_t now = time(NULL);\n")
@@ -37,8 +37,8 @@ def test_what_decides_and_what_computes_is_pure(tree):
     done = layers(tree)
     assert done.returncode == 1 and done.stdout == ""
     said = done.stderr.splitlines()
-    for file, what in (("src/guard/guard_facts.c", '"action.h"'), ("src/guard/guard_facts.c", "<unistd.h>"),
-                       ("src/guard/guard_step.c:", "clock_real()"), ("src/guard/demand.c:", "fopen("),
+    for file, what in (("src/guard/observe.c", '"action.h"'), ("src/guard/observe.c", "<unistd.h>"),
+                       ("src/guard/decide.c:", "clock_real()"), ("src/guard/demand.c:", "fopen("),
                        ("src/guard/guard_new.c", '"base/root.h"'), ("src/measure/energy.c:", "time(NULL)"),
                        ("src/measure/stat.c", '"meter.h"')):
         assert [line for line in said if line.startswith(f"check-layers: {file}") and what in line], (file, what)
@@ -58,8 +58,8 @@ def test_a_layer_knows_nothing_of_those_to_its_right(tree):
 
 def test_the_guard_is_told_by_who_records_it_alone(tree):
     own = '#include "guard_service_parts.h"\n'
-    change(tree, "src/daemon/guard_service_request.c", own, own + '#include "guard/guard_feed.h"\n')
+    change(tree, "src/daemon/guard_service_request.c", own, own + '#include "guard/guard_input.h"\n')
     done = layers(tree)
     assert done.returncode == 1
-    assert done.stderr == ("check-layers: src/daemon/guard_service_request.c tells the guard something: through guard_recorder.c, "
-                           "which records it\n")
+    assert done.stderr == ("check-layers: src/daemon/guard_service_request.c includes guard_input.h; change the guard through "
+                           "guard_recorder.c, which records its inputs\n")

@@ -1,7 +1,7 @@
 /* Whatever a server answers, its counter is read without a crash, and what is read is a count: a finite sum of its
  * series that is not below zero, or none with a reason. */
 #include "cli/counter_text.h"
-#include "cli/counter_url.h"
+#include "cli/counter.h"
 
 #include <math.h>
 #include <stdlib.h>

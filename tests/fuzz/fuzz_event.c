@@ -1,4 +1,4 @@
-/* Whatever lines a bundle holds, they make a track that neither crashes nor tells a negative or an
+/* Whatever lines a bundle holds, the tracker neither crashes nor reports a negative or an
  * absurd energy, and what is read is written to the same bits. */
 #include "base/buf.h"
 #include "measure/window_tracker.h"

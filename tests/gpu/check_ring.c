@@ -13,7 +13,7 @@
 
 #define CAP 256
 
-struct tally {
+struct guard_counters {
 	unsigned samples, disorder; /* disorder: not newer than the one before it */
 	uint64_t first_us, last_us;
 	double gap_max_ms, watts;
@@ -21,7 +21,7 @@ struct tally {
 	unsigned gaps;
 };
 
-static void add(struct tally *t, const struct power_sample *s)
+static void add(struct guard_counters *t, const struct power_sample *s)
 {
 	if (t->samples++ == 0) {
 		t->first_us = t->last_us = s->wall_us;
@@ -44,7 +44,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int drain(struct device *d, struct tally *t)
+static int drain(struct device *d, struct guard_counters *t)
 {
 	struct power_sample out[CAP];
 	int n = d->backend->ops->power_samples(d, t->last_us, out, CAP);
@@ -56,13 +56,13 @@ static int drain(struct device *d, struct tally *t)
 
 static int check_samples(struct device *d, unsigned seconds)
 {
-	static struct tally t;
+	static struct guard_counters t;
 	int n = drain(d, &t);
 
 	printf("first_drain %d\n", n);
 	memset(&t, 0, sizeof(t));
 	drain(d, &t); /* what was there before is not of this run */
-	t = (struct tally){ .last_us = t.last_us };
+	t = (struct guard_counters){ .last_us = t.last_us };
 	for (unsigned i = 0; i < seconds; i++) {
 		sleep(1);
 		n = drain(d, &t);

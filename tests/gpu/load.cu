@@ -1,4 +1,4 @@
-/* load: a CUDA program whose truth is known.
+/* load: a CUDA program with known phases.
  *
  *	load SECONDS MIB idle|spin
  *

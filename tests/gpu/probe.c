@@ -198,7 +198,7 @@ static int record(struct gw_ctx *ctx, double seconds, double interval_ms, const 
 {
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = (uint64_t)(interval_ms * 1e6) };
-	struct meter_config c = { .options = &o, .listen = hear, .always = true };
+	struct meter_config c = { .options = &o, .on_event = hear, .always = true };
 	struct gw_meter *m;
 	struct gw_window *w;
 

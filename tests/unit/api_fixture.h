@@ -50,7 +50,7 @@ static struct {
 	struct gw_process_list *processes;
 	struct gw_environment *env;
 	struct reply reply;
-	unsigned told, kept, forgotten, asked;
+	unsigned logged, kept, forgotten, asked;
 	unsigned begun, done; /* kept and forgotten of those that are open */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
@@ -58,7 +58,7 @@ static struct {
 	int ask_answer, ask_error;
 	bool ask_done; /* the engine does what it is asked, at the next look */
 	enum view_request what;
-	char kept_id[64], kept_json[65536], told_text[256], told_severity[16];
+	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
 
 static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
@@ -88,13 +88,13 @@ static inline int events(void *engine, uint64_t after, unsigned max,
 	return 0;
 }
 
-static inline uint64_t tell(void *engine, const struct view_event *e)
+static inline uint64_t log_event(void *engine, const struct view_event *e)
 {
 	(void)engine;
-	t.told++;
-	snprintf(t.told_text, sizeof(t.told_text), "%s", e->text);
-	snprintf(t.told_severity, sizeof(t.told_severity), "%s", e->severity);
-	return 100 + t.told;
+	t.logged++;
+	snprintf(t.logged_text, sizeof(t.logged_text), "%s", e->text);
+	snprintf(t.logged_severity, sizeof(t.logged_severity), "%s", e->severity);
+	return 100 + t.logged;
 }
 
 static inline int keep(void *engine, const char *kind, const char *id, const char *json,
@@ -168,7 +168,7 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 
 static const struct view_ops ops = { .history = history,
 				     .events = events,
-				     .tell = tell,
+				     .tell = log_event,
 				     .keep = keep,
 				     .kept = kept,
 				     .forget = forget,
@@ -235,7 +235,7 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define api_test(f) cmocka_unit_test_teardown(f, end)
+#define API_TEST(name) TEST_FIXTURE(name, NULL, end)
 
 /* Time goes on, the meter works, the engine takes its readings. */
 static inline void pass(uint64_t until_ns)

@@ -6,9 +6,8 @@
 
 #include "tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "unit.h"
+
 #include <sys/inotify.h>
 
 #define PCI "sys/bus/pci/devices/"

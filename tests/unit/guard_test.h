@@ -59,7 +59,7 @@ static inline struct guard_record *record(struct world *o, uint32_t mask, unsign
 
 /* ---- what happens in them ---- */
 
-static inline void ask_run(struct world *o, enum guard_ask what, uint64_t ttl_ns,
+static inline void ask_run(struct world *o, enum guard_request what, uint64_t ttl_ns,
 			   uint64_t span_ns)
 {
 	assert_int_equal(world_ask(o, 0, what, ttl_ns), 0);
@@ -75,11 +75,11 @@ static inline void until_told_to_leave(struct world *o)
 }
 
 /* Nothing is fetched yet. */
-static inline void ask_only(struct world *o, enum guard_ask what)
+static inline void ask_only(struct world *o, enum guard_request what)
 {
 	char message[200];
 
-	assert_int_equal(guard_ask(o->g, 0, what, 0, o->now, message, sizeof(message)), 0);
+	assert_int_equal(guard_request(o->g, 0, what, 0, o->now, message, sizeof(message)), 0);
 }
 
 /* After all records. */

@@ -3,8 +3,8 @@
 #ifndef GUARD_WORLD_H
 #define GUARD_WORLD_H
 
-#include "guard/guard_feed.h"
-#include "guard/guard_read.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
 
 #include "base/clock.h"
 
@@ -75,7 +75,7 @@ struct world {
 	uint64_t now;
 	int utc_offset_s;
 	int64_t wall_step_ns; /* the clock on the wall was set */
-	bool adaptive;        /* time goes by guard_next_look() */
+	bool adaptive;        /* time goes by guard_next_scene_ns() */
 	uint64_t step_ns;
 	bool on_battery;
 	bool no_memory, no_lists; /* the driver does not tell any more */
@@ -398,11 +398,11 @@ static inline void world_step(struct world *o)
 	for (unsigned i = 0; i < n; i++)
 		guard_outcome(o->g, &done[i], o->now);
 	world_scene(o);
-	guard_look(o->g, &o->s);
+	guard_observe(o->g, &o->s);
 	world_fetch(o);
 	if (o->dead)
 		world_restart(o);
-	o->now = o->adaptive ? guard_next_look(o->g, o->now) : o->now + o->step_ns;
+	o->now = o->adaptive ? guard_next_scene_ns(o->g, o->now) : o->now + o->step_ns;
 }
 
 static inline void world_run(struct world *o, uint64_t span_ns)
@@ -458,10 +458,11 @@ static inline const struct guard_decision *world_last(const struct world *o, con
 	return NULL;
 }
 
-static inline int world_ask(struct world *o, int worker, enum guard_ask what, uint64_t ttl_ns)
+static inline int world_ask(struct world *o, int worker, enum guard_request what,
+			    uint64_t ttl_ns)
 {
 	char message[200];
-	int r = guard_ask(o->g, worker, what, ttl_ns, o->now, message, sizeof(message));
+	int r = guard_request(o->g, worker, what, ttl_ns, o->now, message, sizeof(message));
 
 	world_fetch(o);
 	return r;

@@ -346,8 +346,8 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w)
 
 /* ---- comparison ---- */
 
-void judge(struct tally *t, const char *what, double t_s, double simulated, double recorded,
-	   double bound)
+void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
+	   double recorded, double bound)
 {
 	double error = simulated / recorded - 1;
 
@@ -363,7 +363,7 @@ void judge(struct tally *t, const char *what, double t_s, double simulated, doub
 	}
 }
 
-void report(const struct tally *t, const char *what)
+void report(const struct guard_counters *t, const char *what)
 {
 	print_message(
 		"%s %s: %d ticks compared, %d within 5 %%, worst %+.1f %%, mean %+.2f %%; %d "

@@ -1,4 +1,4 @@
-/* h200: recordings of a real H200, the loads that they tell of, and their replay.
+/* h200: recordings of a real H200, the loads that they show, and their replay.
  *
  * A recording is replayed in stepped time: a load is put on the simulator, power is read when the
  * real driver renewed it (the rows where its values changed), the counter whenever the recording
@@ -97,15 +97,15 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w);
 /* The timings that the recording leaves open say the same instant value within 5 %. */
 bool settled(int i);
 
-struct tally {
+struct guard_counters {
 	int n, edges, within, beyond;
 	double worst, sum;
 };
 
-/* Beyond the bound is told. */
-void judge(struct tally *t, const char *what, double t_s, double simulated, double recorded,
-	   double bound);
-void report(const struct tally *t, const char *what);
+/* Prints what is outside of the bound. */
+void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
+	   double recorded, double bound);
+void report(const struct guard_counters *t, const char *what);
 
 struct bounds {
 	double average, instant, edge, counter;
@@ -113,7 +113,7 @@ struct bounds {
 };
 
 struct score {
-	struct tally average, instant, counter, any;
+	struct guard_counters average, instant, counter, any;
 	int between, close; /* edges: recorded in what timing allows, by the bound, by 5 % */
 };
 

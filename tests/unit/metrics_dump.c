@@ -5,7 +5,7 @@
  *	metrics_dump -m     the same with help, as the table of docs/METRICS.md
  *
  * Both forms of the same view, the OpenMetrics one after a form feed.  -n: renders so often and
- * tells how long one took, on stderr. */
+ * prints the time that one took to stderr. */
 #include "serve/metrics_text.h"
 
 #include <math.h>

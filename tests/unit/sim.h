@@ -46,4 +46,10 @@ static inline int sim_library_open(void)
 	return 0;
 }
 
+static inline int sim_library_setup(void **state)
+{
+	(void)state;
+	return sim_library_open();
+}
+
 #endif

@@ -6,15 +6,8 @@
 
 #include "device/context.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The world of most tests. */
@@ -110,7 +103,7 @@ static inline int sim_teardown(void **state)
 	return 0;
 }
 
-#define sim_test(f) cmocka_unit_test_teardown(f, sim_teardown)
+#define SIM_TEST(name) TEST_FIXTURE(name, NULL, sim_teardown)
 
 static inline const struct gw_device *sim_take(unsigned tiers, unsigned device)
 {

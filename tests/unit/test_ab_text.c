@@ -33,9 +33,9 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* What is printed of n runs with these residuals, two of a pair after each other, as one line; the
- * caller frees it. */
-static char *told(const double *residual, unsigned n, uint64_t codes)
+/* What is printed of n runs with these residuals, two of a pair after each other, as one line;
+ * the caller frees it. */
+static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
 	struct ab_record run[8] = { 0 };
@@ -69,48 +69,48 @@ static char *told(const double *residual, unsigned n, uint64_t codes)
 static void the_ratio_says_of_which_means_it_is(void **state)
 {
 	double residual[] = { 0, 0 };
-	char *text = told(residual, 2, 0);
+	char *text = summary_of(residual, 2, 0);
 
 	(void)state;
-	assert_non_null(
-		strstr(text, "B/A geometric mean over the pairs; A and B are plain means"));
+	assert_non_null(strstr(
+		text, "B/A geometric mean over the pairs; A and B are arithmetic means"));
 	free(text);
 }
 
 static void meters_that_are_close_are_told_as_they_are(void **state)
 {
 	double residual[] = { 0.01, -0.01, NAN, 0.012 };
-	char *text = told(residual, 4, 0);
+	char *text = summary_of(residual, 4, 0);
 
 	(void)state;
 	assert_non_null(
 		strstr(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 runs"));
-	assert_null(strstr(text, "too coarse"));
+	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 
 static void meters_that_are_apart_without_disagreeing_are_too_coarse(void **state)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
-	char *text = told(residual, 4, 0);
+	char *text = summary_of(residual, 4, 0);
 
 	(void)state;
-	assert_non_null(strstr(text,
-			       "too coarse to check each other in runs this short: counter "
-			       "and samples +5.00 % apart, 7.30 % s.d. over 4 runs, within "
-			       "what both leave unknown"));
+	assert_non_null(strstr(
+		text,
+		"the runs are too short to check the meters against each other: counter and "
+		"samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty"));
 	free(text);
 }
 
 static void meters_that_disagree_are_never_called_coarse(void **state)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
-	char *text = told(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
+	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
 
 	(void)state;
 	assert_non_null(
 		strstr(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs"));
-	assert_null(strstr(text, "too coarse"));
+	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 

@@ -4,19 +4,14 @@
 
 #include "base/clock.h"
 
+#include "unit.h"
+
 #include <poll.h>
 #include <semaphore.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define WORKERS 12
 #define LONG_NS (60 * NS_PER_S) /* never waited for in full */
@@ -100,6 +95,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define ACTION_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 static int give(unsigned worker, enum guard_verb verb, uint64_t id)
 {
 	struct guard_order o = { .id = id,
@@ -125,11 +122,10 @@ static struct guard_outcome next(void)
 	return o;
 }
 
-static void an_order_comes_back_with_its_outcome(void **state)
+ACTION_TEST(an_order_comes_back_with_its_outcome)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	assert_int_equal(give(3, ORDER_EVICT, 77), 0);
 	o = next();
 	assert_int_equal(o.order, 77);
@@ -147,11 +143,10 @@ static void an_order_comes_back_with_its_outcome(void **state)
 			assert_int_equal(fake[i].evicted + fake[i].resumed, 0);
 }
 
-static void what_a_callback_answers_is_the_outcome(void **state)
+ACTION_TEST(what_a_callback_answers_is_the_outcome)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	fake[0].answer = -GW_E_STATE;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	o = next();
@@ -168,9 +163,8 @@ static void what_a_callback_answers_is_the_outcome(void **state)
 	assert_false(next().ok);
 }
 
-static void a_worker_has_one_order_at_a_time(void **state)
+ACTION_TEST(a_worker_has_one_order_at_a_time)
 {
-	(void)state;
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	assert_int_equal(give(0, ORDER_RESUME, 2), -GW_E_STATE);
@@ -183,9 +177,8 @@ static void a_worker_has_one_order_at_a_time(void **state)
 	assert_int_equal(next().order, 4);
 }
 
-static void a_worker_that_hangs_holds_up_no_other(void **state)
+ACTION_TEST(a_worker_that_hangs_holds_up_no_other)
 {
-	(void)state;
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	sem_wait(&fake[0].begun);
@@ -197,9 +190,8 @@ static void a_worker_that_hangs_holds_up_no_other(void **state)
 	assert_int_equal(next().order, 1);
 }
 
-static void the_ninth_waits_while_eight_hang(void **state)
+ACTION_TEST(the_ninth_waits_while_eight_hang)
 {
-	(void)state;
 	for (unsigned i = 0; i < WORKERS; i++) {
 		fake[i].waits = true;
 		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
@@ -219,11 +211,10 @@ static void the_ninth_waits_while_eight_hang(void **state)
 		assert_true(next().ok);
 }
 
-static void orders_come_back_once_each_through_many_rounds(void **state)
+ACTION_TEST(orders_come_back_once_each_through_many_rounds)
 {
 	uint64_t sum = 0, expected = 0;
 
-	(void)state;
 	for (uint64_t round = 0; round < 200; round++) {
 		for (unsigned i = 0; i < WORKERS; i++) {
 			uint64_t id = 1 + round * WORKERS + i;
@@ -240,29 +231,26 @@ static void orders_come_back_once_each_through_many_rounds(void **state)
 	assert_int_equal(fake[7].resumed, 100);
 }
 
-static void threads_take_no_signals(void **state)
+ACTION_TEST(threads_take_no_signals)
 {
-	(void)state;
 	give(0, ORDER_EVICT, 1);
 	next();
 	assert_true(sigismember(&fake[0].blocked, SIGTERM));
 	assert_true(sigismember(&fake[0].blocked, SIGHUP));
 }
 
-static void orders_that_make_no_sense_are_refused(void **state)
+ACTION_TEST(orders_that_make_no_sense_are_refused)
 {
-	(void)state;
 	assert_int_equal(give(WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
 	assert_int_equal(give(POLICY_WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
 	assert_int_equal(give(0, (enum guard_verb)(ORDER_NOTIFY + 1), 1), -GW_E_ARG);
 	assert_int_equal(action_set_callbacks(action, POLICY_WORKERS, NULL), -GW_E_ARG);
 }
 
-static void nothing_is_done_unless_the_mode_is_enforce(void **state)
+ACTION_TEST(nothing_is_done_unless_the_mode_is_enforce)
 {
 	static const enum guard_mode modes[] = { GUARD_OBSERVE, GUARD_DRY_RUN };
 
-	(void)state;
 	for (unsigned m = 0; m < 2; m++)
 		for (unsigned v = ORDER_CLOSE; v <= ORDER_NOTIFY; v++) {
 			policy.mode = modes[m];
@@ -272,11 +260,10 @@ static void nothing_is_done_unless_the_mode_is_enforce(void **state)
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
 
-static void a_worker_without_callbacks_cannot_be_moved(void **state)
+ACTION_TEST(a_worker_without_callbacks_cannot_be_moved)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	assert_int_equal(action_set_callbacks(action, 2, NULL), 0);
 	give(2, ORDER_EVICT, 1);
 	o = next();
@@ -289,11 +276,10 @@ static void a_worker_without_callbacks_cannot_be_moved(void **state)
 	assert_false(o.in_flight);
 }
 
-static void notes_are_kept_until_a_resume_went_well(void **state)
+ACTION_TEST(notes_are_kept_until_a_resume_went_well)
 {
 	char notes[WORKER_NOTES_SIZE];
 
-	(void)state;
 	action_set_notes(action, 1, "model a\nmodel b\n");
 	give(1, ORDER_EVICT, 1);
 	next();
@@ -321,18 +307,19 @@ static struct {
 	atomic_uint learnt, evicted;
 } unloading;
 
-static int learn_it(struct worker_call *c, char *message, size_t size)
+static int learn_it(struct worker_call *c)
 {
 	atomic_fetch_add(&unloading.learnt, 1);
-	snprintf(c->state, c->state_size, "%s", unloading.learns);
-	snprintf(message, size, "%s", unloading.learn_rc ? "it cannot be asked" : "");
+	snprintf(c->notes, c->notes_size, "%s", unloading.learns);
+	snprintf(c->message, c->message_size, "%s",
+		 unloading.learn_rc ? "it cannot be asked" : "");
 	return unloading.learn_rc;
 }
 
-static int unload_it(struct worker_call *c, char *message, size_t size)
+static int unload_it(struct worker_call *c)
 {
-	assert_string_equal(c->state, unloading.learns);
-	snprintf(message, size, "unloaded");
+	assert_string_equal(c->notes, unloading.learns);
+	snprintf(c->message, c->message_size, "unloaded");
 	atomic_fetch_add(&unloading.evicted, 1);
 	return 0;
 }
@@ -372,13 +359,12 @@ static void await_learnt(unsigned worker, struct guard_order *ret)
 	}
 }
 
-static void what_an_order_will_undo_is_known_and_kept_before_anything_is_done(void **state)
+ACTION_TEST(what_an_order_will_undo_is_known_and_kept_before_anything_is_done)
 {
 	struct guard_outcome o;
 	struct guard_order order;
 	char notes[WORKER_NOTES_SIZE];
 
-	(void)state;
 	begin_learner();
 	give(3, ORDER_EVICT, 7);
 	await_learnt(3, &order);
@@ -403,7 +389,7 @@ static void what_an_order_will_undo_is_known_and_kept_before_anything_is_done(vo
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
 }
 
-static void what_could_not_be_kept_is_not_done(void **state)
+ACTION_TEST(what_could_not_be_kept_is_not_done)
 {
 	struct guard_outcome o;
 	struct guard_order order = { .id = 2,
@@ -411,7 +397,6 @@ static void what_could_not_be_kept_is_not_done(void **state)
 				     .level = 2,
 				     .deadline_ns = clock_mono_ns(clock_real()) };
 
-	(void)state;
 	begin_learner();
 	give(0, ORDER_EVICT, 1);
 	await_learnt(0, &(struct guard_order){ 0 });
@@ -430,11 +415,10 @@ static void what_could_not_be_kept_is_not_done(void **state)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-static void who_cannot_say_what_it_would_undo_is_left_alone(void **state)
+ACTION_TEST(who_cannot_say_what_it_would_undo_is_left_alone)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	begin_learner();
 	unloading.learn_rc = -GW_E_STATE;
 	give(0, ORDER_EVICT, 1);
@@ -445,9 +429,8 @@ static void who_cannot_say_what_it_would_undo_is_left_alone(void **state)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-static void an_order_that_waits_to_be_kept_is_dropped_at_the_end(void **state)
+ACTION_TEST(an_order_that_waits_to_be_kept_is_dropped_at_the_end)
 {
-	(void)state;
 	begin_learner();
 	give(0, ORDER_EVICT, 1);
 	await_learnt(0, &(struct guard_order){ 0 });
@@ -457,14 +440,13 @@ static void an_order_that_waits_to_be_kept_is_dropped_at_the_end(void **state)
 }
 
 /* From WORKERS to three: one that stays, one that moves up, one that is new. */
-static void notes_and_callbacks_go_with_the_workers_to_another_policy(void **state)
+ACTION_TEST(notes_and_callbacks_go_with_the_workers_to_another_policy)
 {
 	static const int from[] = { 5, -1, 0 };
 	static struct policy other; /* it is the action's until its end */
 	struct guard_outcome o;
 	char notes[WORKER_NOTES_SIZE];
 
-	(void)state;
 	other = (struct policy){ .mode = GUARD_ENFORCE, .workers = 3 };
 	for (unsigned i = 0; i < 3; i++)
 		other.worker[i] = policy.worker[i];
@@ -497,14 +479,13 @@ static void notes_and_callbacks_go_with_the_workers_to_another_policy(void **sta
 	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
 }
 
-static void who_hangs_at_the_end_is_left_behind(void **state)
+ACTION_TEST(who_hangs_at_the_end_is_left_behind)
 {
 	struct action *other;
 	struct fake hung = { .waits = true };
 	struct worker_callbacks c = { fake_evict, fake_resume, &hung };
 	struct guard_order o = { .verb = ORDER_EVICT, .level = 2 };
 
-	(void)state;
 	sem_init(&hung.begun, 0, 0);
 	sem_init(&hung.go, 0, 0);
 	assert_int_equal(action_new(&policy, &worker_all, -1, &other), 0);
@@ -517,11 +498,10 @@ static void who_hangs_at_the_end_is_left_behind(void **state)
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 
-static void a_kind_can_be_moved_and_brought_back(void **state)
+ACTION_TEST(every_kind_can_be_evicted_and_resumed)
 {
 	struct policy_worker w = { .kind = WORKER_OLLAMA };
 
-	(void)state;
 	assert_null(worker_all.stopper(&w));
 	w.match.unit = "ollama.service";
 	assert_ptr_equal(worker_all.stopper(&w), worker_all.of(WORKER_SYSTEMD));
@@ -532,35 +512,11 @@ static void a_kind_can_be_moved_and_brought_back(void **state)
 	for (unsigned k = 0; k < WORKER_KINDS; k++) {
 		const struct worker_ops *ops = worker_all.of((enum policy_kind)k);
 
-		assert_non_null(ops->evict);
-		assert_non_null(ops->resume);
-		assert_int_equal(!ops->close, !ops->open);
+		assert_true(ops->evict || ops->posts[ORDER_EVICT]);
+		assert_true(ops->resume || ops->posts[ORDER_RESUME]);
+		assert_int_equal(ops->close || ops->posts[ORDER_CLOSE],
+				 ops->open || ops->posts[ORDER_OPEN]);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(an_order_comes_back_with_its_outcome),
-		TEST(what_a_callback_answers_is_the_outcome),
-		TEST(a_worker_has_one_order_at_a_time),
-		TEST(a_worker_that_hangs_holds_up_no_other),
-		TEST(the_ninth_waits_while_eight_hang),
-		TEST(orders_come_back_once_each_through_many_rounds),
-		TEST(threads_take_no_signals),
-		TEST(orders_that_make_no_sense_are_refused),
-		TEST(nothing_is_done_unless_the_mode_is_enforce),
-		TEST(a_worker_without_callbacks_cannot_be_moved),
-		TEST(notes_are_kept_until_a_resume_went_well),
-		TEST(what_an_order_will_undo_is_known_and_kept_before_anything_is_done),
-		TEST(what_could_not_be_kept_is_not_done),
-		TEST(who_cannot_say_what_it_would_undo_is_left_alone),
-		TEST(an_order_that_waits_to_be_kept_is_dropped_at_the_end),
-		TEST(notes_and_callbacks_go_with_the_workers_to_another_policy),
-		TEST(who_hangs_at_the_end_is_left_behind),
-		TEST(a_kind_can_be_moved_and_brought_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -17,6 +17,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define AMDGPU_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 static const struct tree_row discrete[] = {
 	{ CARD "vendor", "0x1002\n" },
 	{ CARD "device", "0x744c\n" },
@@ -58,7 +60,7 @@ static const struct tree_row discrete[] = {
 	{ 0 },
 };
 
-static void reads_all_of_a_discrete_gpu(void **state)
+AMDGPU_TEST(reads_all_of_a_discrete_gpu)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -112,7 +114,7 @@ static void reads_all_of_a_discrete_gpu(void **state)
 	assert_int_equal(r->begin_ns, NS_PER_S);
 }
 
-static void never_reads_the_file_that_sleeps(void **state)
+AMDGPU_TEST(never_reads_the_file_that_sleeps)
 {
 	static const char *const allowed[] = {
 		"vendor",
@@ -148,7 +150,7 @@ static void never_reads_the_file_that_sleeps(void **state)
 	assert_true(witness_ask(&eye, allowed) > 10);
 }
 
-static void keeps_an_apu_without_memory_files(void **state)
+AMDGPU_TEST(keeps_an_apu_without_memory_files)
 {
 	static const struct tree_row apu[] = {
 		{ CARD "vendor", "0x1002\n" },
@@ -184,7 +186,7 @@ static void keeps_an_apu_without_memory_files(void **state)
 	assert_absent(r, GW_Q_MEMORY_FREE, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void loses_one_figure_at_a_time(void **state)
+AMDGPU_TEST(loses_one_figure_at_a_time)
 {
 	static const struct {
 		const char *file, *text;
@@ -203,7 +205,7 @@ static void loses_one_figure_at_a_time(void **state)
 	struct world *w = *state;
 	char path[128];
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		struct report *r;
 
 		tree_fill(&w->tree, PCI, discrete);
@@ -222,7 +224,7 @@ static void loses_one_figure_at_a_time(void **state)
 	}
 }
 
-static void says_that_one_figure_may_not_be_read(void **state)
+AMDGPU_TEST(says_that_one_figure_may_not_be_read)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -237,7 +239,7 @@ static void says_that_one_figure_may_not_be_read(void **state)
 	assert_value(r, GW_Q_TEMPERATURE_GPU, 45);
 }
 
-static void says_that_nothing_may_be_read(void **state)
+AMDGPU_TEST(says_that_nothing_may_be_read)
 {
 	static const struct tree_row closed[] = {
 		{ CARD "vendor", "0x1002\n" },
@@ -261,7 +263,7 @@ static void says_that_nothing_may_be_read(void **state)
 	assert_int_equal(r->state, GW_DEVICE_OK);
 }
 
-static void leaves_a_sleeping_gpu_alone(void **state)
+AMDGPU_TEST(leaves_a_sleeping_gpu_alone)
 {
 	static const char *const allowed[] = { "vendor",         "device", "class",
 					       "runtime_status", "power",  NULL };
@@ -293,7 +295,7 @@ static void leaves_a_sleeping_gpu_alone(void **state)
 		assert_absent(r, q, GW_ABSENT_ASLEEP);
 }
 
-static void knows_a_gpu_again_that_wakes_and_sleeps(void **state)
+AMDGPU_TEST(knows_a_gpu_again_that_wakes_and_sleeps)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -318,18 +320,18 @@ static void knows_a_gpu_again_that_wakes_and_sleeps(void **state)
 	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
-static void wakes_a_gpu_when_told_to(void **state)
+AMDGPU_TEST(wakes_a_gpu_when_told_to)
 {
 	struct world *w = *state;
 
 	tree_fill(&w->tree, PCI, discrete);
 	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	w->env.flags = GW_WAKE;
+	w->env.flags = GW_OPEN_WAKE;
 	world_open(w, 1);
 	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
-static void sees_a_gpu_go_and_come_back(void **state)
+AMDGPU_TEST(sees_a_gpu_go_and_come_back)
 {
 	struct world *w = *state;
 	struct usage_list l = { 0 };
@@ -358,7 +360,7 @@ static void sees_a_gpu_go_and_come_back(void **state)
 	assert_value(r, GW_Q_POWER, 87);
 }
 
-static void asks_to_be_opened_again_for_a_gpu_that_is_back(void **state)
+AMDGPU_TEST(asks_to_be_opened_again_for_a_gpu_that_is_back)
 {
 	struct world *w = *state;
 
@@ -376,7 +378,7 @@ static void asks_to_be_opened_again_for_a_gpu_that_is_back(void **state)
 	assert_int_equal(world_read(w, 0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
 }
 
-static void says_why_there_is_none(void **state)
+AMDGPU_TEST(says_why_there_is_none)
 {
 	struct world *w = *state;
 
@@ -390,7 +392,7 @@ static void says_why_there_is_none(void **state)
 	assert_non_null(strstr(w->b.message, "vfio-pci"));
 }
 
-static void takes_the_slower_of_board_and_slot(void **state)
+AMDGPU_TEST(takes_the_slower_of_board_and_slot)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -413,7 +415,7 @@ static void takes_the_slower_of_board_and_slot(void **state)
 	assert_value(r, GW_Q_PCIE_WIDTH_MAX, 16);
 }
 
-static void puts_two_gpus_in_bus_order(void **state)
+AMDGPU_TEST(puts_two_gpus_in_bus_order)
 {
 	struct world *w = *state;
 	char path[128];
@@ -454,7 +456,7 @@ static const struct tree_row people[] = {
 	/* on another GPU */
 	{ "proc/400/fd/3", "-> /dev/dri/renderD128" },
 	{ "proc/400/fdinfo/3", "drm-pdev:\t0000:04:00.0\ndrm-client-id:\t1\n" },
-	/* an old driver that tells nothing, on ours and on another */
+	/* an old driver that reports nothing, for our process and for another */
 	{ "proc/500/fd/3", "-> /dev/dri/card1" },
 	{ "proc/500/fdinfo/3", "pos:\t0\nflags:\t02\n" },
 	{ "proc/501/fd/3", "-> /dev/dri/card0" },
@@ -476,7 +478,7 @@ static const struct usage *find(const struct usage_list *l, int64_t pid)
 	return NULL;
 }
 
-static void lists_each_process_once_with_its_clients_memory(void **state)
+AMDGPU_TEST(lists_each_process_once_with_its_clients_memory)
 {
 	struct world *w = *state;
 	struct usage_list l = { 0 };
@@ -500,7 +502,7 @@ static void lists_each_process_once_with_its_clients_memory(void **state)
 	usage_done(&l);
 }
 
-static void says_when_others_processes_are_hidden(void **state)
+AMDGPU_TEST(says_when_others_processes_are_hidden)
 {
 	struct world *w = *state;
 	struct usage_list l = { 0 };
@@ -519,28 +521,4 @@ static void says_when_others_processes_are_hidden(void **state)
 	usage_done(&l);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(reads_all_of_a_discrete_gpu),
-		T(never_reads_the_file_that_sleeps),
-		T(keeps_an_apu_without_memory_files),
-		T(loses_one_figure_at_a_time),
-		T(says_that_one_figure_may_not_be_read),
-		T(says_that_nothing_may_be_read),
-		T(leaves_a_sleeping_gpu_alone),
-		T(knows_a_gpu_again_that_wakes_and_sleeps),
-		T(wakes_a_gpu_when_told_to),
-		T(sees_a_gpu_go_and_come_back),
-		T(asks_to_be_opened_again_for_a_gpu_that_is_back),
-		T(says_why_there_is_none),
-		T(takes_the_slower_of_board_and_slot),
-		T(puts_two_gpus_in_bus_order),
-		T(lists_each_process_once_with_its_clients_memory),
-		T(says_when_others_processes_are_hidden),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

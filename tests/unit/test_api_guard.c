@@ -1,8 +1,8 @@
 /* The guard's answers over a guard that a test feeds: what is unknown, what is waited for, and what is
- * refused.  tests/e2e/test_guard_api.py asks the whole service. */
+ * refused.  tests/e2e/test_guard_rest.py asks the whole service. */
 #include "api_fixture.h"
 
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "serve/guard_view.h"
 
 #include <limits.h>
@@ -73,7 +73,7 @@ static void look(void)
 	struct guard_order o;
 
 	w.scene.gpu[0].free_bytes = w.scene.gpu[0].total_bytes - w.scene.gpu[0].used_bytes;
-	guard_look(w.guard, &w.scene);
+	guard_observe(w.guard, &w.scene);
 	while (guard_next_decision(w.guard, &d)) {
 		w.ring[w.view.decisions++] =
 			(struct guard_view_decision){ w.view.decisions, w.scene.wall_ns, d };
@@ -98,7 +98,7 @@ static void world(const char *guest)
 
 /* ---- the engine of it ---- */
 
-static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t ttl,
+static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
 		       const struct guard_asker *by, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
@@ -106,8 +106,8 @@ static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t t
 	int err;
 
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
-	guard_for(w.guard, by->uid);
-	err = guard_ask(w.guard, worker, what, ttl, now(), message, size);
+	guard_set_requester(w.guard, by->uid);
+	err = guard_request(w.guard, worker, what, ttl, now(), message, size);
 	assert_int_equal(guard_status(w.guard, 0, &s), 0);
 	if (!err && !guard_operation_running(&w.operations, "ollama", what))
 		guard_operation_begin(&w.operations, ++w.events, "ollama", what, &s,
@@ -130,7 +130,7 @@ static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	(void)engine;
 	world(NULL);
-	return guard_reserved(w.guard, id, message, size);
+	return guard_reservation_ready(w.guard, id, message, size);
 }
 
 static void release_room(void *engine, uint64_t id)
@@ -185,11 +185,11 @@ static int end_guard(void **state)
 	return end(state);
 }
 
-#define guard_test(f) cmocka_unit_test_teardown(f, end_guard)
+#define GUARD_TEST(name) TEST_FIXTURE(name, NULL, end_guard)
 
 /* ---- what it tells ---- */
 
-static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
+GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 {
 	static const char *const paths[] = { "guard",        "guard/gpus/0",
 					     "guard/events", "guard/workers/ollama",
@@ -197,10 +197,9 @@ static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
 					     "capacity",     "capacity/fit?bytes=1" };
 	char path[64];
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	t.api.view.guard = NULL;
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(paths); i++) {
 		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
 		get(path, 503);
 		assert_true(number("status") == 503);
@@ -211,9 +210,8 @@ static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
 	at("word", "\"no-guard\"");
 }
 
-static void a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown(void **state)
+GUARD_TEST(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/0", 200);
 	assert_true(number("unattributed_bytes") == (double)GIB);
@@ -229,20 +227,18 @@ static void a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown(void
 	at("margin_celsius", "null");
 }
 
-static void a_gpu_that_was_not_looked_at_is_503(void **state)
+GUARD_TEST(a_gpu_that_was_not_looked_at_is_503)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
 	says("has not observed");
 	get("/api/v1/guard/gpus/7", 404);
 }
 
-static void health_that_is_not_watched_is_null_with_a_reason(void **state)
+GUARD_TEST(health_that_is_not_watched_is_null_with_a_reason)
 {
 	struct health_options o;
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/health", 200);
 	at("level", "null");
@@ -260,9 +256,8 @@ static void health_that_is_not_watched_is_null_with_a_reason(void **state)
 	assert_true(number("gpus.0.xids_total") == 1);
 }
 
-static void explain_names_the_contender_and_the_reason(void **state)
+GUARD_TEST(explain_names_the_contender_and_the_reason)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/explain?worker=ollama", 200);
 	says("No contender is on any GPU.");
@@ -283,17 +278,15 @@ static void explain_names_the_contender_and_the_reason(void **state)
 	get("/api/v1/guard/explain?worker=none", 404);
 }
 
-static void explain_says_that_nothing_is_done(void **state)
+GUARD_TEST(explain_says_that_nothing_is_done)
 {
-	(void)state;
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
 	says("The mode is dry-run: decisions are logged, but nothing is done.");
 }
 
-static void the_latest_decisions_come_oldest_first(void **state)
+GUARD_TEST(the_latest_decisions_come_oldest_first)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	/* A ring that has gone round: 3 is the oldest. */
 	for (unsigned i = 0; i < GUARD_VIEW_DECISIONS; i++) {
@@ -311,9 +304,8 @@ static void the_latest_decisions_come_oldest_first(void **state)
 
 /* ---- what it is asked ---- */
 
-static void who_asks_and_why_is_handed_on(void **state)
+GUARD_TEST(who_asks_and_why_is_handed_on)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "{\"reason\":\"a film\",\"ttl_s\":60}", 202);
 	assert_string_equal(w.who, "test: a film");
@@ -331,9 +323,8 @@ static void live_on(uint64_t ns)
 	}
 }
 
-static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **state)
+GUARD_TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
@@ -354,9 +345,8 @@ static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **stat
 	get("/api/v1/guard/operations/1x", 404);
 }
 
-static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place(void **state)
+GUARD_TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	live_on(20 * NS_PER_S);
@@ -377,9 +367,8 @@ static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_pla
 	get("/api/v1/guard/operations/3", 404);
 }
 
-static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
+GUARD_TEST(a_user_who_asks_too_often_is_told_when_to_ask_again)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.policy.user_evictions = 1;
 	fake.who = "somebody, in whatever words"; /* what may be done goes by the number */
@@ -398,9 +387,8 @@ static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
 	fake.who = NULL;
 }
 
-static void a_hold_without_end_has_no_time(void **state)
+GUARD_TEST(a_hold_without_end_has_no_time)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":0}", 202);
 	at("hold", "\"evicted\"");
@@ -412,9 +400,8 @@ static void a_hold_without_end_has_no_time(void **state)
 	at("hold", "\"none\"");
 }
 
-static void a_body_that_is_not_said_to_be_json_is_refused(void **state)
+GUARD_TEST(a_body_that_is_not_said_to_be_json_is_refused)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	request(HTTP_POST, "/api/v1/guard/workers/ollama/evict", "{}", 415);
 	request(HTTP_POST, "/api/v1/guard/reservations", "{}", 415);
@@ -423,9 +410,8 @@ static void a_body_that_is_not_said_to_be_json_is_refused(void **state)
 
 /* ---- room ---- */
 
-static void room_is_answered_when_the_worker_has_gone(void **state)
+GUARD_TEST(room_is_answered_when_the_worker_has_gone)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
 	post("/api/v1/guard/reservations", "{\"gpu\":0,\"bytes\":12884901888}", 201);
@@ -441,11 +427,10 @@ static void room_is_answered_when_the_worker_has_gone(void **state)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
 }
 
-static void room_that_does_not_come_in_time_is_given_up(void **state)
+GUARD_TEST(room_that_does_not_come_in_time_is_given_up)
 {
 	uint64_t before;
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	before = now();
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
@@ -460,9 +445,8 @@ static void room_that_does_not_come_in_time_is_given_up(void **state)
 	at("reservations", "[]");
 }
 
-static void room_where_nothing_is_done_is_refused_at_once(void **state)
+GUARD_TEST(room_where_nothing_is_done_is_refused_at_once)
 {
-	(void)state;
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
 	says("the guard only observes: no worker leaves");
@@ -470,9 +454,8 @@ static void room_where_nothing_is_done_is_refused_at_once(void **state)
 	assert_int_equal(fake.tries, 0);
 }
 
-static void room_that_no_card_has_is_never(void **state)
+GUARD_TEST(room_that_no_card_has_is_never)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
 	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
@@ -481,15 +464,14 @@ static void room_that_no_card_has_is_never(void **state)
 	assert_int_equal(fake.tries, 0);
 }
 
-static void explain_names_the_game(void **state)
+GUARD_TEST(explain_names_the_game)
 {
 	struct guard_view_game games[GUARD_VIEW_GAMES] = {
 		{ .pid = 4711, .since_ns = now(), .until_ns = UINT64_MAX, .who = "token" }
 	};
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
-	guard_games(w.guard, 1);
+	guard_set_games(w.guard, 1);
 	w.view.games = games;
 	for (unsigned i = 0; i < 20; i++) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
@@ -501,11 +483,10 @@ static void explain_names_the_game(void **state)
 	w.view.games = NULL;
 }
 
-static void what_is_promised_is_not_available(void **state)
+GUARD_TEST(what_is_promised_is_not_available)
 {
 	double before;
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/capacity?gpu=0", 200);
 	before = number("gpus.0.available_bytes");
@@ -516,30 +497,4 @@ static void what_is_promised_is_not_available(void **state)
 	at("gpus.0.workers.0.name", "\"ollama\"");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		guard_test(before_it_has_begun_every_answer_is_503_with_a_remedy),
-		guard_test(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown),
-		guard_test(a_gpu_that_was_not_looked_at_is_503),
-		guard_test(health_that_is_not_watched_is_null_with_a_reason),
-		guard_test(explain_names_the_contender_and_the_reason),
-		guard_test(explain_says_that_nothing_is_done),
-		guard_test(the_latest_decisions_come_oldest_first),
-		guard_test(who_asks_and_why_is_handed_on),
-		guard_test(an_operation_runs_until_the_worker_is_out_and_stays_done),
-		guard_test(
-			an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place),
-		guard_test(a_user_who_asks_too_often_is_told_when_to_ask_again),
-		guard_test(a_hold_without_end_has_no_time),
-		guard_test(a_body_that_is_not_said_to_be_json_is_refused),
-		guard_test(room_is_answered_when_the_worker_has_gone),
-		guard_test(room_that_does_not_come_in_time_is_given_up),
-		guard_test(room_where_nothing_is_done_is_refused_at_once),
-		guard_test(room_that_no_card_has_is_never),
-		guard_test(explain_names_the_game),
-		guard_test(what_is_promised_is_not_available),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+UNIT_MAIN(sim_setup, NULL)

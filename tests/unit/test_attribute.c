@@ -27,7 +27,7 @@ static void assert_near(double have, double want)
 
 static struct attribute_use use(int64_t pid, double sm_ratio)
 {
-	struct attribute_use u = { .pid = pid, .start_ticks = 1000, .sm_ratio = sm_ratio };
+	struct attribute_use u = { .id = { pid, 1000 }, .sm_ratio = sm_ratio };
 
 	snprintf(u.name, sizeof(u.name), "p%lld", (long long)pid);
 	return u;
@@ -36,7 +36,7 @@ static struct attribute_use use(int64_t pid, double sm_ratio)
 static const struct attribute_row *row(const struct attribute *a, int64_t pid, uint64_t start)
 {
 	for (unsigned i = 0; i < a->count; i++)
-		if (a->row[i].pid == pid && a->row[i].start_ticks == start)
+		if (a->row[i].id.pid == pid && a->row[i].id.start_ticks == start)
 			return &a->row[i];
 	return NULL;
 }
@@ -178,7 +178,7 @@ static void hidden_processes_leave_all_of_it_unattributed(void **state)
 	assert_true(a.unattributed_joules == 300);
 }
 
-static void an_unknown_idle_power_is_told(void **state)
+static void an_unknown_idle_power_is_reported(void **state)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
@@ -231,7 +231,7 @@ static void a_pid_used_again_is_another_process(void **state)
 	struct attribute a;
 
 	(void)state;
-	second.start_ticks = 2000;
+	second.id.start_ticks = 2000;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, &first, 1, false);
 	attribute_add(&a, 300, 1, &second, 1, false);
@@ -239,7 +239,7 @@ static void a_pid_used_again_is_another_process(void **state)
 	assert_int_equal(a.count, 2);
 	assert_near(row(&a, 5, 1000)->joules, 100);
 	assert_near(row(&a, 5, 2000)->joules, 300);
-	assert_int_equal(a.row[0].start_ticks, 2000);
+	assert_int_equal(a.row[0].id.start_ticks, 2000);
 }
 
 static void a_process_listed_twice_counts_once(void **state)
@@ -424,7 +424,7 @@ static void make_interval(uint64_t *s, struct interval *in)
 		uint64_t who = next(s) % 8, kind = next(s) % 6;
 
 		in->use[i] = use(who == 7 ? 6 : (int64_t)who, uniform(s));
-		in->use[i].start_ticks = who == 7 ? 2000 : 1000;
+		in->use[i].id.start_ticks = who == 7 ? 2000 : 1000;
 		if (kind == 0)
 			in->use[i].sm_ratio = NAN;
 		else if (kind <= 2)
@@ -441,7 +441,7 @@ static void make_story(uint64_t *s, struct story *t)
 		make_interval(s, &t->interval[i]);
 }
 
-static void tell(const struct story *t, struct attribute *a)
+static void feed_story(const struct story *t, struct attribute *a)
 {
 	attribute_init(a, t->no_context_w, t->context_w);
 	for (size_t i = 0; i < t->n; i++) {
@@ -474,7 +474,7 @@ static void slow_interval(const struct story *t, const struct interval *in, stru
 		ratio[w] = NAN;
 	for (size_t i = 0; i < in->n; i++) {
 		const struct attribute_use *u = &in->use[i];
-		unsigned w = u->start_ticks == 2000 ? 7 : (unsigned)u->pid;
+		unsigned w = u->id.start_ticks == 2000 ? 7 : (unsigned)u->id.pid;
 
 		there[w] = true;
 		if (!isnan(u->sm_ratio) && !(ratio[w] > u->sm_ratio))
@@ -551,7 +551,7 @@ static void the_split_is_that_of_a_slow_and_plain_one(void **state)
 		struct attribute a;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = 0; i < t.n; i++)
 			slow_interval(&t, &t.interval[i], &slow);
 		assert_as_slow(&a, &slow);
@@ -564,16 +564,16 @@ static void rows_always_add_up_and_are_never_negative(void **state)
 
 	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		double total, told = 0;
+		double total, known = 0;
 		struct story t;
 		struct attribute a;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = 0; i < t.n; i++)
-			told += t.interval[i].joules;
-		assert_near(added_up(&a), told);
-		total = next(&seed) % 3 ? told * (1 + (uniform(&seed) - 0.5) * 0.1)
+			known += t.interval[i].joules;
+		assert_near(added_up(&a), known);
+		total = next(&seed) % 3 ? known * (1 + (uniform(&seed) - 0.5) * 0.1)
 					: ldexp(uniform(&seed), (int)(next(&seed) % 60) - 20);
 		assert_int_equal(attribute_finish(&a, total), 0);
 		assert_true(added_up(&a) == total);
@@ -630,7 +630,7 @@ static void the_order_in_which_it_is_told_does_not_matter(void **state)
 		struct attribute a, b;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = t.n; i > 1; i--) {
 			size_t k = next(&seed) % i;
 			struct interval in = t.interval[i - 1];
@@ -640,13 +640,13 @@ static void the_order_in_which_it_is_told_does_not_matter(void **state)
 		}
 		for (size_t i = 0; i < t.n; i++)
 			shuffle_uses(&seed, &t.interval[i]);
-		tell(&t, &b);
+		feed_story(&t, &b);
 		assert_int_equal(a.count, b.count);
 		assert_near(a.idle_joules, b.idle_joules);
 		assert_near(a.unattributed_joules, b.unattributed_joules);
 		for (unsigned i = 0; i < a.count; i++) {
 			const struct attribute_row *r =
-				row(&b, a.row[i].pid, a.row[i].start_ticks);
+				row(&b, a.row[i].id.pid, a.row[i].id.start_ticks);
 
 			assert_non_null(r);
 			assert_near(a.row[i].joules, r->joules);
@@ -666,7 +666,7 @@ int main(void)
 		cmocka_unit_test(what_idle_residents_did_not_use_is_nobodys),
 		cmocka_unit_test(nobody_there_is_nobodys_energy),
 		cmocka_unit_test(hidden_processes_leave_all_of_it_unattributed),
-		cmocka_unit_test(an_unknown_idle_power_is_told),
+		cmocka_unit_test(an_unknown_idle_power_is_reported),
 		cmocka_unit_test(power_below_idle_leaves_nothing_to_share),
 		cmocka_unit_test(a_context_power_below_idle_costs_nothing),
 		cmocka_unit_test(a_pid_used_again_is_another_process),

@@ -33,6 +33,8 @@ static int gone(void **state)
 	return system(command) | sim_teardown(state);
 }
 
+#define BUNDLE_TEST(name) TEST_FIXTURE(name, made, gone)
+
 #define WORLD                                                                                 \
 	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
 	"[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nlow = 0.2\nperiod = 0.37\n"             \
@@ -44,7 +46,7 @@ static void start(void)
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
 				      .cache_dir = "" };
-	struct meter_config c = { .options = &o, .listen = bundle_event };
+	struct meter_config c = { .options = &o, .on_event = bundle_event };
 	struct bundle_about about = { .label = "a \"label\"\n",
 				      .wall_ns = 1700000000 * NS_PER_S };
 
@@ -94,11 +96,10 @@ static int recompute(struct bundle_summary *sum)
 	return bundle_recompute(dir, visit, NULL, sum, message, sizeof(message));
 }
 
-static void the_same_joules_to_the_bit(void **state)
+BUNDLE_TEST(the_same_joules_to_the_bit)
 {
 	struct bundle_summary sum;
 
-	(void)state;
 	start();
 	for (unsigned i = 0; i < 4; i++)
 		measure(0.013 + 1.7 * i * i, i % 2 ? "odd" : "even\tnot");
@@ -122,12 +123,11 @@ static void the_same_joules_to_the_bit(void **state)
 	assert_int_equal(system(path), 0);
 }
 
-static void what_was_cut_off_is_kept_and_said_so(void **state)
+BUNDLE_TEST(what_was_cut_off_is_kept_and_said_so)
 {
 	struct bundle_summary sum;
 	struct gw_window *w;
 
-	(void)state;
 	start();
 	measure(3, "first");
 	assert_int_equal(gw_window_open(meter, "killed", 0, &w), 0);
@@ -152,12 +152,11 @@ static void what_was_cut_off_is_kept_and_said_so(void **state)
 	bundle_close(bundle, message, sizeof(message));
 }
 
-static void a_changed_file_is_named(void **state)
+BUNDLE_TEST(a_changed_file_is_named)
 {
 	struct bundle_summary sum;
 	int fd;
 
-	(void)state;
 	start();
 	measure(2, "one");
 	assert_int_equal(bundle_close(bundle, message, sizeof(message)), 0);
@@ -167,17 +166,16 @@ static void a_changed_file_is_named(void **state)
 	close(fd);
 	assert_int_equal(recompute(&sum), 0);
 	assert_false(sum.whole);
-	assert_string_equal(sum.spoilt, "gpu1.events");
+	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
 	assert_int_equal(sum.same, 2); /* the figures still stand */
 }
 
-static void what_is_no_bundle_is_told(void **state)
+BUNDLE_TEST(what_is_no_bundle_is_reported)
 {
 	struct bundle_summary sum;
 	struct bundle_about about = { 0 };
 
-	(void)state;
 	assert_int_equal(recompute(&sum), -GW_E_NOENT);
 	assert_non_null(strstr(message, "manifest.toml"));
 	snprintf(path, sizeof(path), "%s/manifest.toml", dir);
@@ -194,12 +192,11 @@ static void what_is_no_bundle_is_told(void **state)
 
 /* Recorded on an H200 (40 ms on, 163 ms off): the golden figures of this release.  Where the engine
  * is changed on purpose, `gpuward recompute --json` gives the new ones for windows.tsv. */
-static void a_recording_of_an_h200_gives_its_golden_joules(void **state)
+TEST(a_recording_of_an_h200_gives_its_golden_joules)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");
 	struct bundle_summary sum;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/tests/fixtures/bundle-h200", source ? source : ".");
 	founds = 0;
 	if (bundle_recompute(path, visit, NULL, &sum, message, sizeof(message)) != 0)
@@ -211,12 +208,11 @@ static void a_recording_of_an_h200_gives_its_golden_joules(void **state)
 		    0.005);
 }
 
-static void sums_are_those_of_the_standard(void **state)
+TEST(sums_are_those_of_the_standard)
 {
 	struct sha256 s;
 	char out[65];
 
-	(void)state;
 	sha256_init(&s);
 	sha256_end(&s, out);
 	assert_string_equal(out,
@@ -228,7 +224,7 @@ static void sums_are_those_of_the_standard(void **state)
 			    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-static void events_read_back_to_the_same_bits(void **state)
+TEST(events_read_back_to_the_same_bits)
 {
 	static const char *const bad[] = { "",
 					   "P",
@@ -246,7 +242,6 @@ static void events_read_back_to_the_same_bits(void **state)
 	struct event back;
 	struct buf b;
 
-	(void)state;
 	for (unsigned i = 0; i < FIGURES; i++)
 		e.u.tick.figure[i] = i % 3 ? 0.1 * i : NAN;
 	buf_init(&b, 4096);
@@ -257,23 +252,9 @@ static void events_read_back_to_the_same_bits(void **state)
 	for (unsigned i = 0; i < FIGURES; i++)
 		assert_true(back.u.tick.figure[i] == e.u.tick.figure[i] ||
 			    (isnan(back.u.tick.figure[i]) && isnan(e.u.tick.figure[i])));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(event_read(bad[i], &back), -GW_E_PARSE);
 	buf_done(&b);
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, made, gone)
-	const struct CMUnitTest tests[] = {
-		T(the_same_joules_to_the_bit),
-		T(what_was_cut_off_is_kept_and_said_so),
-		T(a_changed_file_is_named),
-		T(what_is_no_bundle_is_told),
-		cmocka_unit_test(a_recording_of_an_h200_gives_its_golden_joules),
-		cmocka_unit_test(sums_are_those_of_the_standard),
-		cmocka_unit_test(events_read_back_to_the_same_bits),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+UNIT_MAIN(sim_setup, NULL)

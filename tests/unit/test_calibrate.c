@@ -3,17 +3,11 @@
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define POINTS 4000
@@ -104,12 +98,11 @@ static uint64_t any_seed(void)
 	return seed;
 }
 
-static void gain_offset_and_lag_are_found(void **state)
+TEST(gain_offset_and_lag_are_found)
 {
 	static const double lags[] = { 0, 1.3, -2.4, 7.7 };
 	uint64_t seed = any_seed();
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f;
@@ -131,12 +124,11 @@ static void gain_offset_and_lag_are_found(void **state)
 }
 
 /* Uncertainties that are stated must hold what they say, or nearly. */
-static void nineteen_of_twenty_lines_hold_the_truth(void **state)
+TEST(nineteen_of_twenty_lines_hold_the_truth)
 {
 	uint64_t seed = any_seed();
 	unsigned held = 0, all = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 200; i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f;
@@ -148,7 +140,7 @@ static void nineteen_of_twenty_lines_hold_the_truth(void **state)
 		w = make(&like, seed + i);
 		assert_int_equal(
 			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
-		all += !f.offset_alone; /* else it tells no gain */
+		all += !f.offset_alone; /* else there is no gain */
 		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
 		free(w);
 	}
@@ -179,7 +171,7 @@ static void count_held(const struct world *like, unsigned *ret_gain, unsigned *r
 }
 
 /* An outside meter that drifts: as if fewer points were there, and how many is seen in the residuals. */
-static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
+TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
 {
 	static const struct {
 		double alike_w, rho, noise_w, seconds;
@@ -191,13 +183,12 @@ static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
 		{ 5, 0.9, 6, 300, 170 }, /* noise hides it from neighbours */
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual;
 		unsigned gain, pivot;
 
 		like.gain =
-			1.03; /* within what is assumed of a board: where no gain is told, that is */
+			1.03; /* within what is assumed for a board if the gain is unknown */
 		like.alike_w = rows[i].alike_w;
 		like.rho = rows[i].rho;
 		like.noise_w = rows[i].noise_w;
@@ -209,13 +200,12 @@ static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
 	}
 }
 
-static void power_that_stands_still_gives_the_offset_alone(void **state)
+TEST(power_that_stands_still_gives_the_offset_alone)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
 	char why[400] = "";
 
-	(void)state;
 	like.low_w = 300;
 	like.high_w = 302;
 	like.gain = 1.02;
@@ -224,18 +214,17 @@ static void power_that_stands_still_gives_the_offset_alone(void **state)
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.offset_alone && f.gain == 1 && f.gain_u == 0.025);
 	assert_true(isnan(f.correlation) && f.lag_s == 0);
-	/* Right where it was measured: 301 W true are 291.2 W told. */
+	/* Right where it was measured: 301 W true are read as 291.2 W. */
 	assert_true(fabs(f.pivot_w + f.offset_w - 301) < 1);
 	free(w);
 }
 
-static void a_meter_of_the_whole_machine_gives_the_gain_alone(void **state)
+TEST(a_meter_of_the_whole_machine_gives_the_gain_alone)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
 	char why[400] = "";
 
-	(void)state;
 	like.rest_w = 210;
 	w = make(&like, 2);
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
@@ -246,7 +235,7 @@ static void a_meter_of_the_whole_machine_gives_the_gain_alone(void **state)
 	free(w);
 }
 
-static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
+TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
 {
 	static const struct {
 		const char *what, *word;
@@ -257,12 +246,11 @@ static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
 		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
 		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
 		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
-		{ "kilowatts", "are they watts", 0, 0.001, 1, 100, 0, false },
+		{ "kilowatts", "is its unit watts", 0, 0.001, 1, 100, 0, false },
 		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f = { .gain = 7 };
 		char why[400] = "";
@@ -286,12 +274,11 @@ static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
 	}
 }
 
-static void a_record_of_any_length_keeps_its_joules(void **state)
+TEST(a_record_of_any_length_keeps_its_joules)
 {
 	struct power_record *r = malloc(sizeof(*r));
 	double sum = 0, mean;
 
-	(void)state;
 	assert_non_null(r);
 	power_record_init(r);
 	for (unsigned i = 0; i <= 1000000; i++) /* five and a half hours of a ring */
@@ -320,7 +307,7 @@ static const struct gw_energy measured = {
 	.joules = { 4747.5, 5000, 5252.5 },
 	.relative = { 4960.8, 5000, 5039.2 },
 	.u_relative = 20,
-	.budget = { [GW_U_EDGES] = 20, [GW_U_GAIN] = 125, [GW_U_OFFSET] = 25 },
+	.budget = { [GW_BUDGET_EDGES] = 20, [GW_BUDGET_GAIN] = 125, [GW_BUDGET_OFFSET] = 25 },
 };
 
 static struct sensor board(double gain, double offset_w)
@@ -340,32 +327,30 @@ static void near(double a, double b)
 		fail_msg("%.15g is not %.15g", a, b);
 }
 
-static void energy_is_corrected_and_the_raw_one_kept(void **state)
+TEST(energy_is_corrected_and_the_raw_one_kept)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
 
-	(void)state;
 	energy_calibrate(&e, &s);
 	near(e.raw_joules, 5000);
 	near(e.joules.best, 1.04 * 5000 - 60);
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
-	near(e.budget[GW_U_EDGES], 1.04 * 20);
+	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
 	/* The gain counts from 400 W on: 100 W above it for 10 s. */
-	near(e.budget[GW_U_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
-	near(e.budget[GW_U_OFFSET], 5);
-	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_U_GAIN], 2) + 25));
+	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
+	near(e.budget[GW_BUDGET_OFFSET], 5);
+	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));
 	assert_true(e.calibrated && e.gain == 1.04 && e.offset_watts == -6);
 	assert_true(e.joules.high - e.joules.low < measured.joules.high - measured.joules.low);
 }
 
-static void a_second_calibration_replaces_the_first(void **state)
+TEST(a_second_calibration_replaces_the_first)
 {
 	struct gw_energy once = measured, twice = measured;
 	struct sensor first = board(0.9, 11), second = board(1.04, -6);
 
-	(void)state;
 	energy_calibrate(&once, &second);
 	energy_calibrate(&twice, &first);
 	energy_calibrate(&twice, &second);
@@ -378,25 +363,23 @@ static void a_second_calibration_replaces_the_first(void **state)
 	near(twice.raw_joules, 5000);
 }
 
-static void what_is_not_known_stays_so(void **state)
+TEST(what_is_not_known_stays_so)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
 
-	(void)state;
 	e.joules = e.relative = (struct gw_interval){ NAN, NAN, NAN };
 	energy_calibrate(&e, &s);
 	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
 }
 
-static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
+TEST(the_offset_cancels_in_what_is_above_the_baseline)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
-	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor told it */
+	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor reported it */
 	struct baseline_net net;
 
-	(void)state;
 	energy_calibrate(&e, &s);
 	baseline_net(&e, &s, &b, NULL, &net);
 	near(net.joules.best, 1.04 * (5000 - 800));
@@ -404,7 +387,7 @@ static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
 
 /* 500 W that never varied, of a sensor that reads 4 % low: the offset that was fitted holds there, and says nothing of
  * the baseline 400 W below. */
-static void net_knows_the_gain_no_better_than_the_calibration(void **state)
+TEST(net_knows_the_gain_no_better_than_the_calibration)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1, 20.8);
@@ -412,7 +395,6 @@ static void net_knows_the_gain_no_better_than_the_calibration(void **state)
 	struct baseline_net net;
 	double truth = (5000 - 760) / 0.96, wide;
 
-	(void)state;
 	s.gain_u = 0.025;
 	s.pivot_w = 500;
 	energy_calibrate(&e, &s);
@@ -425,7 +407,7 @@ static void net_knows_the_gain_no_better_than_the_calibration(void **state)
 }
 
 /* A gain that is known from the middle of the points counts from the baseline on, once. */
-static void the_gain_counts_from_the_baseline_in_net(void **state)
+TEST(the_gain_counts_from_the_baseline_in_net)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6); /* pivot 400 W, u(gain) 0.002 */
@@ -433,7 +415,6 @@ static void the_gain_counts_from_the_baseline_in_net(void **state)
 	struct baseline_net net;
 	double rest2;
 
-	(void)state;
 	energy_calibrate(&e, &s);
 	baseline_net(&e, &s, &b, NULL, &net);
 	rest2 = pow(e.u_absolute, 2) - pow(s.gain_u * (5000 - 4000), 2);
@@ -441,23 +422,4 @@ static void the_gain_counts_from_the_baseline_in_net(void **state)
 	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gain_offset_and_lag_are_found),
-		cmocka_unit_test(nineteen_of_twenty_lines_hold_the_truth),
-		cmocka_unit_test(lines_hold_the_truth_also_where_neighbours_err_alike),
-		cmocka_unit_test(power_that_stands_still_gives_the_offset_alone),
-		cmocka_unit_test(a_meter_of_the_whole_machine_gives_the_gain_alone),
-		cmocka_unit_test(what_cannot_be_fitted_is_refused_in_a_sentence),
-		cmocka_unit_test(a_record_of_any_length_keeps_its_joules),
-		cmocka_unit_test(energy_is_corrected_and_the_raw_one_kept),
-		cmocka_unit_test(a_second_calibration_replaces_the_first),
-		cmocka_unit_test(what_is_not_known_stays_so),
-		cmocka_unit_test(the_offset_cancels_in_what_is_above_the_baseline),
-		cmocka_unit_test(net_knows_the_gain_no_better_than_the_calibration),
-		cmocka_unit_test(the_gain_counts_from_the_baseline_in_net),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

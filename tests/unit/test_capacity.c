@@ -2,7 +2,7 @@
 #include "guard/capacity.h"
 
 #include "base/clock.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <math.h>
 #include <setjmp.h>

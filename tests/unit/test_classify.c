@@ -227,9 +227,9 @@ static void a_process_of_two_workers_is_the_firsts_and_says_so(void **state)
 	assert_int_equal(verdict[0].also, 1);
 	assert_int_equal(verdict[1].also, -1);
 	classify_conflict(&policy, &scene.process[0], &verdict[0], said, sizeof(said));
-	assert_string_equal(said,
-			    "process 300 (python3.11) is of worker one and of worker two: "
-			    "narrow the match of one of them");
+	assert_string_equal(
+		said, "process 300 (python3.11) matches worker one and worker two: narrow "
+		      "the match of one of them");
 }
 
 static void a_worker_with_a_port_is_not_known_by_its_name(void **state)

@@ -1,16 +1,11 @@
 #include "daemon/config_read.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include "cli/serve_options.h"
 
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 extern char **environ;
 
@@ -53,6 +48,8 @@ static int tear_down(void **state)
 	return 0;
 }
 
+#define CONFIG_TEST(name) TEST_FIXTURE(name, set_up, tear_down)
+
 static int load_with(struct place *p, const struct config_flag *flags, unsigned n)
 {
 	config_done(&p->c);
@@ -85,7 +82,7 @@ static const char *said(struct place *p)
 	return p->message;
 }
 
-static void without_files_the_defaults_hold(void **state)
+CONFIG_TEST(without_files_the_defaults_hold)
 {
 	struct place *p = *state;
 
@@ -107,7 +104,7 @@ static void without_files_the_defaults_hold(void **state)
 	assert_true(p->c.guard_defaults_quiet_s == 30);
 }
 
-static void every_type_is_read_in_each_of_its_forms(void **state)
+CONFIG_TEST(every_type_is_read_in_each_of_its_forms)
 {
 	struct place *p = *state;
 
@@ -238,11 +235,11 @@ static const struct {
 	  "2:1: no such key \"require_nvm\" in [gpu]; did you mean \"require_nvml\"?" },
 };
 
-static void what_is_wrong_is_refused_where_it_stands(void **state)
+CONFIG_TEST(what_is_wrong_is_refused_where_it_stands)
 {
 	struct place *p = *state;
 
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(refused); i++) {
 		size_t n = strcspn(refused[i].says, "\n");
 
 		assert_int_equal(load_text(p, refused[i].text), -GW_E_PARSE);
@@ -253,7 +250,7 @@ static void what_is_wrong_is_refused_where_it_stands(void **state)
 	}
 }
 
-static void all_errors_are_told_each_on_its_line(void **state)
+CONFIG_TEST(all_errors_are_told_each_on_its_line)
 {
 	struct place *p = *state;
 
@@ -272,7 +269,7 @@ static void all_errors_are_told_each_on_its_line(void **state)
 		"unix:PATH");
 }
 
-static void too_many_errors_are_counted(void **state)
+CONFIG_TEST(too_many_errors_are_counted)
 {
 	struct place *p = *state;
 	struct buf b;
@@ -289,7 +286,7 @@ static void too_many_errors_are_counted(void **state)
 	buf_done(&b);
 }
 
-static void a_value_that_was_refused_is_not_judged_again(void **state)
+CONFIG_TEST(a_value_that_was_refused_is_not_judged_again)
 {
 	struct place *p = *state;
 
@@ -308,7 +305,7 @@ static const char *const flat = "enable_nvml = true\nrequire_nvml = true\n"
 				"temperature_threshold_celsius = 80\n"
 				"enable_capacity_tracking = false\n";
 
-static void the_original_keys_are_read_wherever_old_files_have_them(void **state)
+CONFIG_TEST(the_original_keys_are_read_wherever_old_files_have_them)
 {
 	static const char *const heads[] = { "", "[guard]\n", "[gpu]\n" };
 	struct place *p = *state;
@@ -329,7 +326,7 @@ static void the_original_keys_are_read_wherever_old_files_have_them(void **state
 	}
 }
 
-static void a_key_in_two_places_may_not_contradict_itself(void **state)
+CONFIG_TEST(a_key_in_two_places_may_not_contradict_itself)
 {
 	struct place *p = *state;
 
@@ -352,7 +349,7 @@ static void a_key_in_two_places_may_not_contradict_itself(void **state)
 
 /* ---- layers ---- */
 
-static void later_layers_win(void **state)
+CONFIG_TEST(later_layers_win)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
 	struct place *p = *state;
@@ -379,7 +376,7 @@ static void later_layers_win(void **state)
 	assert_string_equal(p->c.log_level, "error");
 }
 
-static void a_named_file_stands_in_place_of_the_others(void **state)
+CONFIG_TEST(a_named_file_stands_in_place_of_the_others)
 {
 	struct place *p = *state;
 	char path[200];
@@ -397,7 +394,7 @@ static void a_named_file_stands_in_place_of_the_others(void **state)
 	assert_non_null(strstr(p->message, "none.toml: "));
 }
 
-static void variables_are_read_and_named_when_wrong(void **state)
+CONFIG_TEST(variables_are_read_and_named_when_wrong)
 {
 	struct place *p = *state;
 
@@ -425,7 +422,7 @@ static void variables_are_read_and_named_when_wrong(void **state)
 		"[IPV6]:PORT or unix:PATH");
 }
 
-static void unknown_variables_warn_and_those_of_others_do_not(void **state)
+CONFIG_TEST(unknown_variables_warn_and_those_of_others_do_not)
 {
 	struct place *p = *state;
 
@@ -439,7 +436,7 @@ static void unknown_variables_warn_and_those_of_others_do_not(void **state)
 					"did you mean \"GPUWARD_LISTEN\"?");
 }
 
-static void flags_are_named_when_wrong_and_lists_go_on(void **state)
+CONFIG_TEST(flags_are_named_when_wrong_and_lists_go_on)
 {
 	const struct config_flag good[] = { { "listen", "127.0.0.1:1" },
 					    { "listen", "127.0.0.1:2" },
@@ -466,7 +463,7 @@ static void flags_are_named_when_wrong_and_lists_go_on(void **state)
 		"none, not \"cuda\"");
 }
 
-static void a_file_that_everybody_may_write_warns(void **state)
+CONFIG_TEST(a_file_that_everybody_may_write_warns)
 {
 	struct place *p = *state;
 	char path[200];
@@ -478,7 +475,7 @@ static void a_file_that_everybody_may_write_warns(void **state)
 	assert_non_null(strstr(p->message, ": warning: every user can write this file"));
 }
 
-static void an_address_that_will_be_refused_warns(void **state)
+CONFIG_TEST(an_address_that_will_be_refused_warns)
 {
 	static const char *const exposed[] = { "0.0.0.0:1", "192.0.2.1:1", "[::]:1" };
 	static const char *const closed[] = { "127.0.0.2:1", "[::1]:1", "unix:/run/a",
@@ -504,7 +501,7 @@ static void an_address_that_will_be_refused_warns(void **state)
 	}
 }
 
-static void a_file_that_may_not_be_read_is_an_error(void **state)
+CONFIG_TEST(a_file_that_may_not_be_read_is_an_error)
 {
 	struct place *p = *state;
 	int err;
@@ -519,7 +516,7 @@ static void a_file_that_may_not_be_read_is_an_error(void **state)
 
 /* ---- addresses ---- */
 
-static void addresses_are_checked(void **state)
+CONFIG_TEST(addresses_are_checked)
 {
 	static const char *const good[] = { "127.0.0.1:0",  "0.0.0.0:65535",    "localhost:80",
 					    "[::1]:9490",   "[fe80::1%eth0]:1", "unix:/run/a",
@@ -530,10 +527,9 @@ static void addresses_are_checked(void **state)
 					   "a b:80",     "unix:",     "[::1]:",  "http://a:80",
 					   "256.1.1.1:1" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(good); i++)
 		assert_null(config_check_address(good[i]));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		if (!config_check_address(bad[i]))
 			fail_msg("\"%s\" was taken", bad[i]);
 }
@@ -553,7 +549,7 @@ static bool same(const struct config *a, const struct config *b)
 	return true;
 }
 
-static void what_is_printed_reads_back_to_the_same(void **state)
+CONFIG_TEST(what_is_printed_reads_back_to_the_same)
 {
 	static const char *const texts[] = {
 		"",
@@ -582,7 +578,7 @@ static void what_is_printed_reads_back_to_the_same(void **state)
 	}
 }
 
-static void the_origin_of_each_value_is_told(void **state)
+CONFIG_TEST(the_origin_of_each_value_is_reported)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
 	struct place *p = *state;
@@ -603,11 +599,10 @@ static void the_origin_of_each_value_is_told(void **state)
 
 /* ---- flags of serve ---- */
 
-static void every_flag_of_the_table_is_an_option_of_serve(void **state)
+CONFIG_TEST(every_flag_of_the_table_is_an_option_of_serve)
 {
 	unsigned options = 0, flags = 0;
 
-	(void)state;
 	for (const struct option *o = serve_options; o->name; o++)
 		options++;
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -615,7 +610,7 @@ static void every_flag_of_the_table_is_an_option_of_serve(void **state)
 	assert_int_equal(options, flags + 1); /* and --config */
 }
 
-static void options_of_serve_become_flags(void **state)
+CONFIG_TEST(options_of_serve_become_flags)
 {
 	char words[] =
 		"serve\0--listen\0a:1,b:2\0--listen=c:3\0--insecure\0--log-level\0debug\0"
@@ -643,33 +638,4 @@ static void options_of_serve_become_flags(void **state)
 	assert_int_equal(serve_config_flags(&given, out, 2), 2);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(without_files_the_defaults_hold),
-		T(every_type_is_read_in_each_of_its_forms),
-		T(what_is_wrong_is_refused_where_it_stands),
-		T(all_errors_are_told_each_on_its_line),
-		T(too_many_errors_are_counted),
-		T(a_value_that_was_refused_is_not_judged_again),
-		T(the_original_keys_are_read_wherever_old_files_have_them),
-		T(a_key_in_two_places_may_not_contradict_itself),
-		T(later_layers_win),
-		T(a_named_file_stands_in_place_of_the_others),
-		T(variables_are_read_and_named_when_wrong),
-		T(unknown_variables_warn_and_those_of_others_do_not),
-		T(flags_are_named_when_wrong_and_lists_go_on),
-		T(a_file_that_everybody_may_write_warns),
-		T(an_address_that_will_be_refused_warns),
-		T(a_file_that_may_not_be_read_is_an_error),
-		T(addresses_are_checked),
-		T(what_is_printed_reads_back_to_the_same),
-		T(the_origin_of_each_value_is_told),
-		T(every_flag_of_the_table_is_an_option_of_serve),
-		T(options_of_serve_become_flags),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,14 +3,9 @@
 #include "daemon/guard_config.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static long left = -1; /* allocations until one fails; -1: none does */
 
@@ -66,12 +61,11 @@ static unsigned until_done(const char *path, int expected)
 	return 0;
 }
 
-static void a_failed_allocation_is_an_error(void **state)
+TEST(a_failed_allocation_is_an_error)
 {
 	struct tree t;
 	char path[200];
 
-	(void)state;
 	tree_init(&t);
 	setenv("GPUWARD_INTERVAL", "2s", 1);
 	setenv("GPUWARD_LISEN", "x", 1);
@@ -91,7 +85,7 @@ static const char guarded[] =
 	"[[rule]]\nmatch.name = \"x\"\naction = \"ignore\"\n"
 	"[[schedule]]\nworker = \"o\"\nevict = \"1:00-2:00\"\n";
 
-static void a_policy_without_memory_is_none(void **state)
+TEST(a_policy_without_memory_is_none)
 {
 	char path[200], message[4096];
 	struct guard_settings s;
@@ -99,7 +93,6 @@ static void a_policy_without_memory_is_none(void **state)
 	struct tree t;
 	unsigned i;
 
-	(void)state;
 	tree_init(&t);
 	tree_put(&t, "g.toml", guarded);
 	snprintf(path, sizeof(path), "%s/g.toml", t.path);
@@ -124,12 +117,4 @@ static void a_policy_without_memory_is_none(void **state)
 	tree_done(&t);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_failed_allocation_is_an_error),
-		cmocka_unit_test(a_policy_without_memory_is_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,16 +1,12 @@
 #include "daemon/container_resolver.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define ID "f6314c57544c3922d67e8eaf377584780ef3820e06fcbb0423798fe9cdfd9371"
 
-static void an_answer_names_the_id_or_says_why_not(void **state)
+TEST(an_answer_names_the_id_or_says_why_not)
 {
 	static const struct {
 		int err;
@@ -37,8 +33,7 @@ static void an_answer_names_the_id_or_says_why_not(void **state)
 		{ -GW_E_PARSE, "" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char id[CONTAINER_RESOLVER_ID + 1] = "";
 		struct buf answer;
 
@@ -51,11 +46,4 @@ static void an_answer_names_the_id_or_says_why_not(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_answer_names_the_id_or_says_why_not),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,21 +1,15 @@
 /* What is counted around a run. */
 #include "cli/counter.h"
 #include "cli/counter_text.h"
-#include "cli/counter_url.h"
-#include "cli/lookup.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <gpuward.h>
 #include <math.h>
+#include <netdb.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static void is(const struct counter_reading *r, double value, const char *why)
@@ -27,7 +21,7 @@ static void is(const struct counter_reading *r, double value, const char *why)
 		assert_true(fabs(r->value - value) < 1e-9);
 }
 
-static void a_command_tells_one_number(void **state)
+TEST(a_command_tells_one_number)
 {
 	static const struct {
 		const char *command;
@@ -37,16 +31,15 @@ static void a_command_tells_one_number(void **state)
 		{ "echo 42", 42, "" },
 		{ "printf ' 1e6\\n'", 1e6, "" },
 		{ "echo 3.5", 3.5, "" },
-		{ "echo 12 tokens", NAN, "it printed '12 tokens', and not one number" },
-		{ "true", NAN, "it printed '', and not one number" },
-		{ "echo -1", NAN, "it printed '-1', and not one number" },
-		{ "echo nan", NAN, "it printed 'nan', and not one number" },
+		{ "echo 12 tokens", NAN, "it printed '12 tokens' instead of one number" },
+		{ "true", NAN, "it printed '' instead of one number" },
+		{ "echo -1", NAN, "it printed '-1' instead of one number" },
+		{ "echo nan", NAN, "it printed 'nan' instead of one number" },
 		{ "echo 7; exit 3", NAN, "it ended with status 3" },
-		{ "echo 1; echo 2", NAN, "it printed '1', and not one number" },
+		{ "echo 1; echo 2", NAN, "it printed '1' instead of one number" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading r;
 
 		counter_read(&counter_kinds[COUNTER_CMD], rows[i].command, NULL, &r);
@@ -67,7 +60,7 @@ static const char vllm[] =
 	"vllm:generation_tokens_total{ engine = \"0\" , model_name=\"b \\\"2\\\"\\\\\",} 3\n"
 	"vllm:generation_tokens_created{engine=\"0\"} 1.7e9\n";
 
-static void a_counter_is_the_sum_of_the_series_that_match(void **state)
+TEST(a_counter_is_the_sum_of_the_series_that_match)
 {
 	static const struct {
 		const char *text, *what;
@@ -83,12 +76,11 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		{ vllm, "vllm:generation_tokens_total{model_name=\"b \\\"2\\\"\\\\\"}", 3, "" },
 		{ vllm, "vllm:prompt_tokens_total", 9000, "" },
 		{ vllm, "vllm:generation_tokens_total{engine=\"7\"}", NAN,
-		  "its answer has no 'vllm:generation_tokens_total' with these labels" },
+		  "the reply has no 'vllm:generation_tokens_total' with these labels" },
 		{ vllm, "vllm:prompt_tokens", NAN,
-		  "its answer has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
+		  "the reply has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
 		{ vllm, "tokens", NAN,
-		  "its answer has no 'tokens' (some servers tell it from their first request "
-		  "on)" },
+		  "the reply has no 'tokens' (some servers add it after their first request)" },
 		{ "llamacpp:tokens_predicted_total 167\n", NULL, 167, "" },
 		{ "n 1e3", "n", 1000, "" },
 		{ "n 5 # {trace_id=\"x\"} 1.0\n# EOF\n", "n", 5, "" },
@@ -96,38 +88,37 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		{ "n 0", "n", 0, "" },
 		{ "42\n", NULL, 42, "" },
 		{ "n NaN\n", "n", NAN,
-		  "it is no number (NaN), which nothing can be counted by" },
-		{ "n +Inf\n", "n", NAN, "it is infinite, which nothing can be counted by" },
-		{ "n -5\n", "n", NAN, "it is -5, which nothing can be counted by" },
+		  "its value is not a number (NaN), which is not a count" },
+		{ "n +Inf\n", "n", NAN, "its value is infinite, which is not a count" },
+		{ "n -5\n", "n", NAN, "its value is -5, which is not a count" },
 		{ "n{a=\"1\"} 5\nn{a=\"2\"} NaN\nn{a=\"3\"} 5\n", "n", NAN,
-		  "it is no number (NaN), which nothing can be counted by" },
-		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN, "it tells one series twice" },
-		{ "n\n5 1\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
-		{ "n{a=\"1} 5\n", "n", NAN,
-		  "its answer has a line of 'n' that cannot be read" },
-		{ "n{a=\"1", "n", NAN, "its answer has a line of 'n' that cannot be read" },
-		{ "n 5x\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
+		  "its value is not a number (NaN), which is not a count" },
+		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN, "one of its series appears twice" },
+		{ "n\n5 1\n", "n", NAN, "the reply has a malformed line of 'n'" },
+		{ "n{a=\"1} 5\n", "n", NAN, "the reply has a malformed line of 'n'" },
+		{ "n{a=\"1", "n", NAN, "the reply has a malformed line of 'n'" },
+		{ "n 5x\n", "n", NAN, "the reply has a malformed line of 'n'" },
 		{ "", NULL, NAN,
-		  "its answer has no counter of tokens that is known: name one behind the URL, "
-		  "as in URL#vllm:generation_tokens_total" },
+		  "the reply has no known token counter; give its name after the URL, as in "
+		  "URL#vllm:generation_tokens_total" },
 		{ "{\"usage\":{\"tokens\":[1,{\"n\":7123}],\"no\":\"5\",\"0\":3}}",
 		  "usage.tokens.1.n", 7123, "" },
 		{ "{\"usage\":{\"0\":3}}", "usage.0", 3, "" },
 		{ "[4, 5]", "1", 5, "" },
 		{ "{\"n\":0}", "n", 0, "" },
 		{ "{\"n\":123456.75}", "n", 123456.75, "" },
-		{ "{\"n\":null}", "n", NAN, "its answer is JSON and has no number at 'n'" },
-		{ "{\"n\":\"5\"}", "n", NAN, "its answer is JSON and has no number at 'n'" },
-		{ "{\"n\":{}}", "n", NAN, "its answer is JSON and has no number at 'n'" },
-		{ "{\"n\":5}", "m.n", NAN, "its answer is JSON and has no number at 'm.n'" },
-		{ "{\"n\":5", "n", NAN, "the answer is no JSON" },
+		{ "{\"n\":null}", "n", NAN, "the reply is JSON and has no number at 'n'" },
+		{ "{\"n\":\"5\"}", "n", NAN, "the reply is JSON and has no number at 'n'" },
+		{ "{\"n\":{}}", "n", NAN, "the reply is JSON and has no number at 'n'" },
+		{ "{\"n\":5}", "m.n", NAN, "the reply is JSON and has no number at 'm.n'" },
+		{ "{\"n\":5", "n", NAN,
+		  "the reply is not JSON: line 1, column 6: '}' expected near end of file" },
 		{ "{\"n\":5}", NULL, NAN,
-		  "its answer is JSON: name the number behind the URL, as in "
+		  "the reply is JSON; give the path of the number after the URL, as in "
 		  "URL#usage.tokens" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading r = { .value = 0 };
 
 		counter_text(rows[i].text, strlen(rows[i].text), rows[i].what, &r);
@@ -135,7 +126,7 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 	}
 }
 
-static void a_reading_says_what_was_counted(void **state)
+TEST(a_reading_says_what_was_counted)
 {
 	static const struct {
 		const char *text, *what, *name;
@@ -153,8 +144,7 @@ static void a_reading_says_what_was_counted(void **state)
 	};
 	char place[64];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading r = { .value = 0 };
 
 		counter_text(rows[i].text, strlen(rows[i].text), rows[i].what, &r);
@@ -166,20 +156,19 @@ static void a_reading_says_what_was_counted(void **state)
 	assert_string_equal(place, "http://a:1/m");
 }
 
-static void more_series_than_are_kept_are_refused(void **state)
+TEST(more_series_than_are_kept_are_refused)
 {
 	struct counter_reading r = { .value = 0 };
 	char text[(COUNTER_SERIES + 1) * 20];
 	size_t n = 0;
 
-	(void)state;
 	for (int i = 0; i <= COUNTER_SERIES; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "n{a=\"%d\"} 1\n", i);
 	counter_text(text, n, "n", &r);
-	is(&r, NAN, "it has more than 256 series: choose some by their labels");
+	is(&r, NAN, "it has more than 256 series; select some by their labels");
 }
 
-static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
+TEST(a_url_that_cannot_be_asked_is_refused_before_it_is)
 {
 	static const struct {
 		const char *url, *why; /* NULL: it is fine */
@@ -189,28 +178,26 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 		{ "http://host", NULL },
 		{ "http://host#a.b.0", NULL },
 		{ "https://host/metrics",
-		  "only plain http is spoken here, and 'https://host/metrics' is https; "
-		  "--count-cmd can ask it with curl" },
-		{ "localhost:8000/metrics",
-		  "'localhost:8000/metrics' is no URL such as http://localhost:8000/metrics" },
-		{ "", "'' is no URL such as http://localhost:8000/metrics" },
+		  "https is not supported: 'https://host/metrics'; use --count-cmd with curl" },
+		{ "localhost:8000/metrics", "'localhost:8000/metrics' is not a URL such as "
+					    "http://localhost:8000/metrics" },
+		{ "", "'' is not a URL such as http://localhost:8000/metrics" },
 		{ "http:///metrics",
-		  "'http:///metrics' is no URL such as http://localhost:8000/metrics" },
-		{ "http://h/a b", "'http://h/a b' is no URL such as "
-				  "http://localhost:8000/metrics" },
+		  "'http:///metrics' is not a URL such as http://localhost:8000/metrics" },
+		{ "http://h/a b",
+		  "'http://h/a b' is not a URL such as http://localhost:8000/metrics" },
 		{ "http://me:secret@host/",
-		  "a URL with a user in it cannot be asked here; --count-cmd can, with curl" },
+		  "a URL with a user name is not supported; use --count-cmd with curl" },
 		{ "http://host/#n{a=~\"b\"}",
-		  "'n{a=~\"b\"}' is no counter: NAME, "
-		  "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
-		{ "http://host/#n{a=\"b\"", "'n{a=\"b\"' is no counter: NAME, "
-					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
-		{ "http://host/#{a=\"b\"}", "'{a=\"b\"}' is no counter: NAME, "
-					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
+		  "'n{a=~\"b\"}' is not a counter; give NAME, NAME{LABEL=\"VALUE\",...} or, "
+		  "for JSON, KEY.KEY" },
+		{ "http://host/#n{a=\"b\"", "'n{a=\"b\"' is not a counter; give NAME, "
+					    "NAME{LABEL=\"VALUE\",...} or, for JSON, KEY.KEY" },
+		{ "http://host/#{a=\"b\"}", "'{a=\"b\"}' is not a counter; give NAME, "
+					    "NAME{LABEL=\"VALUE\",...} or, for JSON, KEY.KEY" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char why[COUNTER_WHY] = "";
 		int err = counter_url_check(rows[i].url, why, sizeof(why));
 
@@ -221,7 +208,7 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 
 /* ---- what it means ---- */
 
-static struct counter_reading told(double value, uint64_t before_ns, uint64_t after_ns)
+static struct counter_reading reading(double value, uint64_t before_ns, uint64_t after_ns)
 {
 	struct counter_reading r = { .value = 0, .before_ns = before_ns, .after_ns = after_ns };
 
@@ -229,41 +216,39 @@ static struct counter_reading told(double value, uint64_t before_ns, uint64_t af
 	return r;
 }
 
-static void what_was_made_around_the_run_may_be_too_much(void **state)
+TEST(what_was_made_around_the_run_may_be_too_much)
 {
-	struct counter_reading first = told(100, 9 * NS_PER_S, 10 * NS_PER_S);
-	struct counter_reading last = told(1100, 18 * NS_PER_S, 19 * NS_PER_S);
+	struct counter_reading first = reading(100, 9 * NS_PER_S, 10 * NS_PER_S);
+	struct counter_reading last = reading(1100, 18 * NS_PER_S, 19 * NS_PER_S);
 	struct counter c;
 
-	(void)state;
 	counter_between(&first, &last, 10 * NS_PER_S, 18 * NS_PER_S, &c);
 	assert_true(fabs(c.number - 1000) < 1e-9);
 	assert_true(fabs(c.edge - 200) < 1e-9); /* a second before, a second after, of ten */
 	assert_string_equal(c.why, "");
 }
 
-static void a_count_that_does_not_grow_is_unknown(void **state)
+TEST(a_count_that_does_not_grow_is_unknown)
 {
-	struct counter_reading first = told(500, 1, 2), same = told(500, 3, 4);
-	struct counter_reading less = told(20, 3, 4), none = told(0, 3, 4);
+	struct counter_reading first = reading(500, 1, 2), same = reading(500, 3, 4);
+	struct counter_reading less = reading(20, 3, 4), none = reading(0, 3, 4);
 	struct counter c;
 
-	(void)state;
 	counter_between(&first, &same, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it said 500 before and 500 after");
+	assert_string_equal(c.why, "it did not grow: 500 before and 500 after the run");
 	counter_between(&first, &less, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it said 500 before and 20 after: it went back, as when "
-				   "what counts is started anew");
+	assert_string_equal(c.why,
+			    "it went back from 500 to 20, as after a restart of the server");
 	counter_refuse(&none, "it ended");
 	counter_between(&first, &none, 2, 3, &c);
 	assert_true(isnan(c.number));
 	assert_string_equal(c.why, "it ended");
 }
 
-/* Engine 0 was started anew, or went; engine 1 made more than it lost. */
-static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
+/* Engine 0 was restarted, or went; engine 1 made more than it lost. */
+TEST(a_series_that_began_anew_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
 	static const struct {
@@ -274,14 +259,12 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 		{ "n{engine=\"0\"} 150\nn{engine=\"1\"} 100\n", 50, "" },
 		{ "n{engine=\"1\"} 101\nn{engine=\"0\"} 101\nn{engine=\"2\"} 10\n", 12, "" },
 		{ "n{engine=\"0\"} 5\nn{engine=\"1\"} 900\n", NAN,
-		  "it said 100 before and 5 after: it went back, as when what counts is "
-		  "started anew" },
+		  "it went back from 100 to 5, as after a restart of the server" },
 		{ "n{engine=\"1\"} 900\n", NAN,
-		  "one of its series, which said 100 before, is gone after" },
+		  "one of its series (100 before the run) is missing after the run" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading first = { .before_ns = 1, .after_ns = 2 };
 		struct counter_reading last = { .before_ns = 3, .after_ns = 4 };
 		struct counter c;
@@ -296,7 +279,7 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 }
 
 /* Before, engine 0 alone; the first reading was taken at 1000 s. */
-static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(void **state)
+TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
 	static const struct {
@@ -313,25 +296,24 @@ static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(v
 		/* it does: in the run */
 		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
 		  1, 30, false, "" },
-		/* the one is told, the other is not */
+		/* one is reported, the other is not */
 		{ "n_total{e=\"0\"} 100\nn_total{e=\"1\"} 30\nn_total{e=\"2\"} 7\n"
 		  "n_created{e=\"2\"} 1003.5\n",
 		  37, 2, 37, true, "" },
-		/* long before the run: it was merely not told */
+		/* long before the run: it was only not reported */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
 		  0, 0, false,
-		  "one of its series, which says 9000, was not told before, and began 600 s "
-		  "earlier by the server's clock" },
-		/* started anew, and already further than before */
+		  "one of its series (now 9000) was missing before the run, although it "
+		  "started 600 s earlier by the server's clock" },
+		/* restarted, and already further than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
-		  "it began anew between: it said 100 before, and what counted then is gone" },
+		  "it was restarted during the run; the count before (100) is lost" },
 		/* nothing new; a line that cannot be read says nothing */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading first = { .before_ns = 1,
 						 .after_ns = 2,
 						 .wall_s = 1000 };
@@ -358,67 +340,46 @@ static bool yes(void *arg)
 	return true;
 }
 
-static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **state)
+TEST(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end)
 {
 	unsigned asked = 0;
-	struct deadline_wait_asker asker = { yes, &asked, -1 };
+	struct deadline_stop stop = { yes, &asked, -1 };
 	uint64_t begin = clock_mono_ns(clock_real());
-	struct deadline_wait p;
+	struct deadline p;
 	int fds[2];
 
-	(void)state;
 	assert_int_equal(pipe(fds), 0);
-	deadline_wait_begin(&p, 1000000, NULL);
-	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
-	deadline_wait_begin(&p, 3600 * NS_PER_S, &asker);
-	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN), -GW_E_STATE);
+	deadline_init(&p, 1000000, NULL);
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
+	deadline_init(&p, 3600 * NS_PER_S, &stop);
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), -GW_E_STATE);
 	assert_int_equal(asked, 1);
-	deadline_wait_begin(&p, 3600 * NS_PER_S, &asker);
+	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN),
-			 0); /* it is there: it is taken */
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);
 	close(fds[1]);
 }
 
-static void a_name_is_looked_up_without_waiting_for_ever(void **state)
+TEST(a_name_is_looked_up_without_waiting_for_ever)
 {
 	struct addrinfo *list = NULL;
-	struct deadline_wait p;
+	struct deadline p;
 
-	(void)state;
-	deadline_wait_begin(&p, 0, NULL);
-	assert_int_equal(lookup("127.0.0.1", "80", &p, &list), 0); /* takes no time */
+	deadline_init(&p, 0, NULL);
+	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0); /* takes no time */
 	freeaddrinfo(list);
 	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
-		int err = lookup("localhost", "80", &p, &list);
+		int err = client_resolve("localhost", "80", &p, &list);
 
 		assert_true(err == 0 || err == -GW_E_TIMEOUT);
 		if (!err)
 			freeaddrinfo(list);
 	}
-	deadline_wait_begin(&p, 60 * NS_PER_S, NULL);
-	assert_int_equal(lookup("localhost", "80", &p, &list), 0);
+	deadline_init(&p, 60 * NS_PER_S, NULL);
+	assert_int_equal(client_resolve("localhost", "80", &p, &list), 0);
 	freeaddrinfo(list);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_command_tells_one_number),
-		cmocka_unit_test(a_counter_is_the_sum_of_the_series_that_match),
-		cmocka_unit_test(a_reading_says_what_was_counted),
-		cmocka_unit_test(more_series_than_are_kept_are_refused),
-		cmocka_unit_test(a_url_that_cannot_be_asked_is_refused_before_it_is),
-		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),
-		cmocka_unit_test(a_count_that_does_not_grow_is_unknown),
-		cmocka_unit_test(a_series_that_began_anew_is_not_hidden_by_another),
-		cmocka_unit_test(
-			a_series_that_appears_counts_whole_unless_it_is_older_than_the_run),
-		cmocka_unit_test(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end),
-		cmocka_unit_test(a_name_is_looked_up_without_waiting_for_ever),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,14 +3,9 @@
 
 #include "measure/cuda.h"
 
+#include "unit.h"
+
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static struct fake_cuda *fake;
 static struct clock_stepped stepped;
@@ -33,13 +28,14 @@ static int each(void **state)
 	return 0;
 }
 
-static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
+#define CUDA_TEST(name) TEST_FIXTURE(name, each, NULL)
+
+CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 {
 	struct cuda_load *c;
 	char message[256] = "";
 	uint64_t begin = 0;
 
-	(void)state;
 	assert_int_equal(
 		cuda_load_open("0000:06:00.0", &stepped.clock, &c, message, sizeof(message)),
 		0);
@@ -58,7 +54,7 @@ static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
 	assert_int_equal(fake->contexts, 0);
 }
 
-static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **state)
+CUDA_TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
 {
 	static const char *const calls[] = {
 		"cuInit",           "cuDeviceGetByPCIBusId", "cuCtxCreate_v2",
@@ -66,8 +62,7 @@ static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **s
 		"cuCtxSynchronize"
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(calls); i++) {
 		struct cuda_load *c = NULL;
 		char message[256] = "";
 
@@ -80,13 +75,12 @@ static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **s
 	}
 }
 
-static void a_drive_ends_when_it_was_told_to(void **state)
+CUDA_TEST(a_drive_ends_when_it_was_told_to)
 {
 	struct cuda_drive d;
 	char message[256] = "";
 	uint64_t begin = 0;
 
-	(void)state;
 	cuda_drive_init(&d, &stepped.clock);
 	assert_int_equal(d.drive.open(d.drive.ctx, "0000:06:00.0", message, sizeof(message)),
 			 0);
@@ -101,15 +95,4 @@ static void a_drive_ends_when_it_was_told_to(void **state)
 	assert_int_equal(fake->contexts, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_load_fills_half_of_the_gpu_for_the_time_it_is_told,
-				       each),
-		cmocka_unit_test_setup(
-			every_call_that_fails_is_a_sentence_and_leaves_nothing_open, each),
-		cmocka_unit_test_setup(a_drive_ends_when_it_was_told_to, each),
-	};
-
-	return cmocka_run_group_tests(tests, setup, NULL);
-}
+UNIT_MAIN(setup, NULL)

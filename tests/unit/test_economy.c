@@ -3,13 +3,9 @@
 
 #include "base/clock.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #define S   NS_PER_S
 #define GIB (UINT64_C(1) << 30)
@@ -29,13 +25,15 @@ static int fresh(void **state)
 	return 0;
 }
 
+#define ECONOMY_TEST(name) TEST_FIXTURE(name, fresh, NULL)
+
 /* n seconds of the same. */
-static void looks(unsigned n, struct economy_look l)
+static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
 		t.now += S;
 		l.now_ns = t.now;
-		economy_look(&t.e, &standard, &l);
+		economy_update(&t.e, &standard, &l);
 	}
 }
 
@@ -47,25 +45,24 @@ static struct economy_figures figures(const struct economy_options *o)
 	return f;
 }
 
-static const struct economy_look resident = {
+static const struct economy_input resident = {
 	.bytes = 20 * GIB, .runs = true, .idles = true, .alone = true, .power_w = 118
 };
-static const struct economy_look out = { .idle_out = true, .alone = true, .power_w = 75 };
+static const struct economy_input out = { .idle_out = true, .alone = true, .power_w = 75 };
 
 static void load(double watts, unsigned seconds)
 {
 	for (unsigned i = 1; i <= seconds; i++)
-		looks(1, (struct economy_look){ .bytes = 20 * GIB * i / seconds,
-						.runs = i > 1,
-						.alone = true,
-						.power_w = watts });
+		looks(1, (struct economy_input){ .bytes = 20 * GIB * i / seconds,
+						 .runs = i > 1,
+						 .alone = true,
+						 .power_w = watts });
 }
 
-static void until_it_is_learned_the_configuration_counts(void **state)
+ECONOMY_TEST(until_it_is_learned_the_configuration_counts)
 {
 	struct economy_options o = standard;
 
-	(void)state;
 	assert_true(figures(&o).after_ns == UINT64_MAX);
 	assert_true(isnan(figures(&o).reload_j));
 	o.reload_j = 8600;
@@ -77,11 +74,10 @@ static void until_it_is_learned_the_configuration_counts(void **state)
 	assert_true(figures(&o).after_ns == 5 * S); /* the user's own word */
 }
 
-static void watts_and_joules_are_learned_from_a_round(void **state)
+ECONOMY_TEST(watts_and_joules_are_learned_from_a_round)
 {
 	struct economy_figures f;
 
-	(void)state;
 	looks(30, resident);
 	looks(100, out);
 	load(275, 10);
@@ -96,11 +92,10 @@ static void watts_and_joules_are_learned_from_a_round(void **state)
 	assert_true(fabs(t.e.spent_j - 1600) < 1);
 }
 
-static void a_second_load_moves_the_figure(void **state)
+ECONOMY_TEST(a_second_load_moves_the_figure)
 {
 	double first;
 
-	(void)state;
 	looks(30, resident);
 	looks(100, out);
 	load(275, 10);
@@ -113,11 +108,10 @@ static void a_second_load_moves_the_figure(void **state)
 	assert_true(t.e.spent_j > 2 * first); /* both */
 }
 
-static void others_on_the_card_teach_nothing(void **state)
+ECONOMY_TEST(others_on_the_card_teach_nothing)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
-	(void)state;
 	a.alone = b.alone = false;
 	a.power_w = 400;
 	looks(60, a);
@@ -126,11 +120,10 @@ static void others_on_the_card_teach_nothing(void **state)
 	assert_true(figures(&standard).idle_w == ECONOMY_IDLE_W);
 }
 
-static void a_card_without_a_power_figure_teaches_nothing(void **state)
+ECONOMY_TEST(a_card_without_a_power_figure_teaches_nothing)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
-	(void)state;
 	a.power_w = b.power_w = NAN;
 	looks(60, a);
 	looks(60, b);
@@ -140,9 +133,8 @@ static void a_card_without_a_power_figure_teaches_nothing(void **state)
 	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) < 1); /* by the configuration */
 }
 
-static void a_hole_in_time_is_not_bridged(void **state)
+ECONOMY_TEST(a_hole_in_time_is_not_bridged)
 {
-	(void)state;
 	looks(30, resident);
 	looks(10, out);
 	t.now += 86400 * S; /* the machine slept */
@@ -150,18 +142,4 @@ static void a_hole_in_time_is_not_bridged(void **state)
 	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
 }
 
-#define economy_test(f) cmocka_unit_test_setup(f, fresh)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		economy_test(until_it_is_learned_the_configuration_counts),
-		economy_test(watts_and_joules_are_learned_from_a_round),
-		economy_test(a_second_load_moves_the_figure),
-		economy_test(others_on_the_card_teach_nothing),
-		economy_test(a_card_without_a_power_figure_teaches_nothing),
-		economy_test(a_hole_in_time_is_not_bridged),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -280,12 +280,12 @@ static void a_driver_is_let_go_while_we_wait_and_heard_again_after(void **state)
 	sim_open();
 	begin(2);
 	time_runs();
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	until(listening() == 0);
 	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	until(listening() == 2);
 	stepper.ns = FAST;
 	until(told_of(ABI_EVENT_XID, 31) >= 0);
@@ -413,7 +413,7 @@ static void a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed(v
 	sim_hang("nvmlEventSetWait_v2", -1);
 	sim_step(NS_PER_S);
 	until(sim_calls("nvmlEventSetWait_v2") > 1);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	assert_int_equal(sim_take(GW_TIER_FAST, 0)->state, GW_DEVICE_OK);
 	assert_int_equal(event_watch_free(watch), -GW_E_STATE);
 	watch = NULL;

@@ -17,7 +17,7 @@ static void simulated_gpus_are_acted_on_only_when_told(struct world *o)
 		o->simulated = true;
 		o->p.simulated_too = told;
 		begin(o);
-		ask_run(o, ASK_EVICT, 0, 5 * S);
+		ask_run(o, REQUEST_EVICT, 0, 5 * S);
 		assert_state(o, STATE_EVICTED);
 		assert_int_equal(o->w[0].resident, !told);
 	}
@@ -31,11 +31,11 @@ static void who_is_started_anew_does_not_end_when_it_is_found(struct world *o)
 	o->p.worker[0].match.name = "w0";
 	o->p.worker[0].knobs.max_level = 4;
 	begin(o);
-	ask_run(o, ASK_EVICT, 0, 5 * S);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_false(o->w[0].alive);
 	o->w[0].unlisted = true;
-	ask_run(o, ASK_RESUME, 0, 5 * S);
+	ask_run(o, REQUEST_RESUME, 0, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	o->w[0].unlisted = false;
 	world_run(o, 5 * S);
@@ -56,24 +56,24 @@ static void holds_need_a_time_and_exclude_each_other(struct world *o)
 	anew(o, 1, 2);
 	o->total[0] = 24 * GIB;
 	begin(o);
-	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, 0), -GW_E_ARG);
-	assert_int_equal(world_ask(o, 2, ASK_EVICT, 0), -GW_E_NOENT);
-	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, 10 * S), 0);
-	assert_int_equal(
-		guard_ask(o->g, 0, ASK_HOLD_EVICTED, S, o->now, message, sizeof(message)),
-		-GW_E_STATE);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 0), -GW_E_ARG);
+	assert_int_equal(world_ask(o, 2, REQUEST_EVICT, 0), -GW_E_NOENT);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 10 * S), 0);
+	assert_int_equal(guard_request(o->g, 0, REQUEST_HOLD_EVICTED, S, o->now, message,
+				       sizeof(message)),
+			 -GW_E_STATE);
 	assert_string_equal(message, "w0 is held active: release it first");
-	assert_int_equal(world_ask(o, 0, ASK_EVICT, 0), -GW_E_STATE);
-	assert_int_equal(world_ask(o, -1, ASK_EVICT, 0), -GW_E_STATE); /* all or none */
+	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), -GW_E_STATE);
+	assert_int_equal(world_ask(o, -1, REQUEST_EVICT, 0), -GW_E_STATE); /* all or none */
 	assert_int_equal(world_status(o, 1).mask, 0);
 	world_run(o, 11 * S);
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
-	assert_int_equal(world_ask(o, 0, ASK_HOLD_EVICTED, UINT64_MAX), 0);
-	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, S), -GW_E_STATE);
-	assert_int_equal(world_ask(o, 0, ASK_RESUME, 0), -GW_E_STATE);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_EVICTED, UINT64_MAX), 0);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, S), -GW_E_STATE);
+	assert_int_equal(world_ask(o, 0, REQUEST_RESUME, 0), -GW_E_STATE);
 	world_run(o, 600 * S);
 	assert_state(o, STATE_EVICTED);
-	assert_int_equal(world_ask(o, 0, ASK_RELEASE, 0), 0);
+	assert_int_equal(world_ask(o, 0, REQUEST_RELEASE, 0), 0);
 	world_run(o, 3 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -85,7 +85,7 @@ static void a_hold_active_brings_back_who_is_out_for_contention(struct world *o)
 	world_begin(o);
 	world_until(o, 20 * S);
 	assert_state(o, STATE_EVICTED);
-	ask_run(o, ASK_HOLD_ACTIVE, 60 * S, 3 * S);
+	ask_run(o, REQUEST_HOLD_ACTIVE, 60 * S, 3 * S);
 	assert_true(o->w[0].resident);
 	world_run(o, 120 * S); /* the hold ends, min residency too */
 	assert_state(o, STATE_EVICTED);
@@ -99,7 +99,7 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 		anew(o, 1, 1);
 		world_guest(o, "job", 0, 4 * GIB, 200 * S, 220 * S);
 		begin(o);
-		world_ask(o, 0, ASK_HOLD_EVICTED, 100 * S);
+		world_ask(o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 		world_until(o, 50 * S);
 		o->wall_step_ns = steps[i] * (int64_t)S;
 		world_until(o, 98 * S);
@@ -268,7 +268,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 	o->p.worker[0].resume = RESUME_NEVER;
 	world_guest(o, "ignored", 0, 22 * GIB, 10 * S, 100 * S);
 	begin(o);
-	world_ask(o, -1, ASK_EVICT, 30 * S);
+	world_ask(o, -1, REQUEST_EVICT, 30 * S);
 	world_until(o, 90 * S); /* 18 GiB are free: 8 would fit, 16 do not */
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
 	assert_has(world_status(o, 1).why, "another comes first");
@@ -277,7 +277,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
 	assert_state(o, STATE_EVICTED);
 	assert_has(world_status(o, 0).why, "resume = never");
-	ask_run(o, ASK_RESUME, 0, 10 * S);
+	ask_run(o, REQUEST_RESUME, 0, 10 * S);
 	assert_state(o, STATE_ACTIVE);
 }
 
@@ -294,10 +294,10 @@ static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
 	assert_has(world_last(o, "freed")->evidence, "14036 MiB");
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_until(o, 150 * S);
 	assert_state(o, STATE_EVICTED); /* one is cool, one is hot */
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -306,7 +306,7 @@ static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 
 static int reserved(struct world *o, uint64_t id, char message[200])
 {
-	return guard_reserved(o->g, id, message, 200);
+	return guard_reservation_ready(o->g, id, message, 200);
 }
 
 static void a_reservation_moves_as_few_as_it_takes_cheapest_first(struct world *o)
@@ -343,9 +343,9 @@ static void nobody_returns_into_memory_that_is_promised(struct world *o)
 
 	o->total[0] = 40 * GIB;
 	begin(o);
-	ask_run(o, ASK_EVICT, 0, 3 * S);
+	ask_run(o, REQUEST_EVICT, 0, 3 * S);
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 30 * GIB, 0, 60 * S, o->now, &id), 0);
-	ask_run(o, ASK_RESUME, 0, 50 * S);
+	ask_run(o, REQUEST_RESUME, 0, 50 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).mask, 0);
 	assert_has(world_status(o, 0).why, "needs 43008 MiB");
@@ -399,16 +399,16 @@ static void looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps(s
 	uint64_t wait;
 
 	world_begin(o);
-	assert_int_equal(guard_next_look(o->g, o->now), o->now);
+	assert_int_equal(guard_next_scene_ns(o->g, o->now), o->now);
 	world_step(o);
-	wait = guard_next_look(o->g, o->now) - o->now;
+	wait = guard_next_scene_ns(o->g, o->now) - o->now;
 	assert_in_range(wait, 90 * MS, 110 * MS);
-	ask_run(o, ASK_EVICT, 0, 5 * S);
-	wait = guard_next_look(o->g, o->now) - o->now;
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
+	wait = guard_next_scene_ns(o->g, o->now) - o->now;
 	assert_in_range(wait, 900 * MS, 1100 * MS);
 	o->health[0] = SCENE_ASLEEP;
 	world_step(o);
-	assert_true(guard_next_look(o->g, o->now) == UINT64_MAX);
+	assert_true(guard_next_scene_ns(o->g, o->now) == UINT64_MAX);
 }
 
 static void utilisation_is_asked_for_only_while_somebody_is_there(struct world *o)
@@ -426,7 +426,7 @@ static void utilisation_is_asked_for_only_while_somebody_is_there(struct world *
 
 static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(struct world *o)
 {
-	struct guard_room room = {
+	struct guard_reservation room = {
 		.id = 41, .gpu = "GPU-0", .bytes = 10 * GIB, .until_ns = UINT64_MAX
 	};
 	uint64_t id;
@@ -437,14 +437,14 @@ static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(struct
 	world_run(o, 10 * S);
 	assert_false(o->w[0].resident);
 	world_restart(o);
-	assert_int_equal(guard_reserve_again(o->g, &room), 0);
-	assert_int_equal(guard_reserve_again(o->g, &room), -GW_E_STATE);
+	assert_int_equal(guard_reserve_restore(o->g, &room), 0);
+	assert_int_equal(guard_reserve_restore(o->g, &room), -GW_E_STATE);
 	world_run(o, 300 * S);
 	assert_false(o->w[0].resident);
 	assert_int_equal(guard_reserve(o->g, "GPU-0", GIB, 0, S, o->now, &id), 0);
 	assert_true(id > 41);
 	room.id = 99;
-	assert_int_equal(guard_reserve_again(o->g, &room), -GW_E_STATE); /* too late */
+	assert_int_equal(guard_reserve_restore(o->g, &room), -GW_E_STATE); /* too late */
 	guard_release(o->g, 41, o->now);
 	world_run(o, 300 * S);
 	assert_true(o->w[0].resident);

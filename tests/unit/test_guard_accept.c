@@ -1,5 +1,5 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as decisions go, in stepped time.  A name begins with
- * the id of its row; tests/e2e/test_guard_accept.py has what needs processes, files and servers. */
+ * the id of its row; tests/e2e/test_guard*.py have what needs processes, files and servers. */
 #include "guard_world.h"
 
 #include "device/nvml_abi.h"
@@ -83,7 +83,7 @@ static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **stat
 	world_until(&o, 10 * S + 100 * MS + 300 * MS + S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_false(o.w[0].resident);
-	d = world_last(&o, "memory, no rule knows it");
+	d = world_last(&o, "memory, no rule matches it");
 	assert_non_null(d);
 	assert_int_equal(d->to, STATE_DRAIN);
 	assert_true(d->mono_ns <= WORLD_START + 10 * S + 450 * MS);
@@ -214,13 +214,13 @@ static unsigned life(unsigned cut_at, bool written)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_true(o.w[0].resident);
 	assert_false(o.w[0].closed);
-	world_ask(&o, 0, ASK_HOLD_EVICTED, 100 * S);
+	world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	if (o.dead) {
 		bool lost = !written; /* it was never written, and nobody was told it was */
 
 		world_restart(&o);
 		if (lost)
-			world_ask(&o, 0, ASK_HOLD_EVICTED, 100 * S);
+			world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	}
 	world_until(&o, 200 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
@@ -299,14 +299,14 @@ static void a11_a_hold_survives_with_its_end(void **state)
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
-	world_ask(&o, 0, ASK_HOLD_ACTIVE, 100 * S);
+	world_ask(&o, 0, REQUEST_HOLD_ACTIVE, 100 * S);
 	world_until(&o, 50 * S);
 	world_restart(&o);
 	world_until(&o, 99 * S);
 	assert_int_equal(world_status(&o, 0).hold, HOLD_ACTIVE);
 	world_until(&o, 102 * S);
 	assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
-	world_ask(&o, 0, ASK_EVICT, 100 * S);
+	world_ask(&o, 0, REQUEST_EVICT, 100 * S);
 	world_until(&o, 150 * S);
 	world_restart(&o);
 	world_until(&o, 200 * S);
@@ -328,7 +328,8 @@ static void a11_a_record_comes_before_the_order_it_tells_of(void **state)
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
-	assert_int_equal(guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+	assert_int_equal(
+		guard_request(o.g, 0, REQUEST_EVICT, 0, o.now, message, sizeof(message)), 0);
 	assert_false(guard_next_order(o.g, &d));
 	assert_true(guard_next_record(o.g, &r));
 	assert_true(r.evicted);
@@ -359,11 +360,11 @@ static void something_happens(struct world *o)
 		t->until_ns = UINT64_MAX;
 		t->from_ns = o->now;
 		break;
-	case 4: guard_reason_set(o->g, gpu, found[draw(3)], true, "drawn", o->now); break;
+	case 4: guard_set_reason(o->g, gpu, found[draw(3)], true, "drawn", o->now); break;
 	case 5:
-	case 6: guard_reason_set(o->g, gpu, found[draw(3)], false, "", o->now); break;
+	case 6: guard_set_reason(o->g, gpu, found[draw(3)], false, "", o->now); break;
 	case 7: world_ask(o, (int)draw(3), draw(6), (1 + draw(300)) * S); break;
-	case 8: world_ask(o, (int)draw(3), ASK_RELEASE, 0); break;
+	case 8: world_ask(o, (int)draw(3), REQUEST_RELEASE, 0); break;
 	case 9: w->fails = draw(5); break;
 	case 10: w->lies = draw(2); break;
 	case 11: w->wont_return = draw(2); break;
@@ -463,7 +464,7 @@ static void a13_contention_that_ends_does_not_bring_back_who_is_too_hot(void **s
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(&o);
 	world_until(&o, 15 * S);
-	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
+	guard_set_reason(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
 	world_until(&o, 10 * MINUTE);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_THERMAL);
@@ -490,12 +491,12 @@ static void tell(struct world *o)
 {
 	world_begin(o);
 	world_until(o, 120 * S);
-	world_ask(o, 1, ASK_HOLD_EVICTED, 30 * S);
+	world_ask(o, 1, REQUEST_HOLD_EVICTED, 30 * S);
 	world_until(o, 170 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_fetch(o);
 	world_until(o, 180 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
 	world_fetch(o);
 	world_until(o, 600 * S);
 }
@@ -572,10 +573,10 @@ static void a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in(voi
 		o.w[0].returns_empty = true;
 		world_begin(&o);
 		world_step(&o);
-		world_ask(&o, 0, ASK_EVICT, 0);
+		world_ask(&o, 0, REQUEST_EVICT, 0);
 		world_run(&o, 10 * S);
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-		world_ask(&o, 0, ASK_RESUME, 0);
+		world_ask(&o, 0, REQUEST_RESUME, 0);
 		world_run(&o, 10 * S);
 		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 		assert_false(o.w[0].closed);
@@ -591,7 +592,7 @@ static struct guard_order told_to_leave(struct world *o)
 
 	while (d.verb != ORDER_EVICT) {
 		world_scene(o);
-		guard_look(o->g, &o->s);
+		guard_observe(o->g, &o->s);
 		while (guard_next_record(o->g, &r))
 			;
 		while (d.verb != ORDER_EVICT && guard_next_order(o->g, &d))
@@ -618,8 +619,9 @@ static void a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may(void *
 		o.p.worker[0].kind = checkpoint ? WORKER_CHECKPOINT : WORKER_OLLAMA;
 		world_begin(&o);
 		world_step(&o);
-		assert_int_equal(
-			guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+		assert_int_equal(guard_request(o.g, 0, REQUEST_EVICT, 0, o.now, message,
+					       sizeof(message)),
+				 0);
 		d = told_to_leave(&o);
 		if (checkpoint)
 			assert_true(d.deadline_ns > o.now + 15 * S); /* 8 GiB, and 10 s */
@@ -676,13 +678,14 @@ static struct health_status reading(struct world *o)
 	health_read(sick.h, &sick.d, o->now);
 	health_status(sick.h, o->now, &s);
 	health_meaning(sick.h, o->now, &m);
-	guard_heat(o->g, "GPU-0", m.heat, m.heat_why);
+	guard_set_heat(o->g, "GPU-0", m.heat, m.heat_why);
 	for (unsigned r = 0; r < HEALTH_REASONS; r++) {
 		const struct health_finding *f = &m.reason[r].found;
 
-		guard_reason_set(o->g, "GPU-0", m.reason[r].reason, m.reason[r].on, f->why,
+		guard_set_reason(o->g, "GPU-0", m.reason[r].reason, m.reason[r].on, f->why,
 				 o->now);
-		guard_reason_ends(o->g, "GPU-0", m.reason[r].reason, f->clears, f->clears_ns);
+		guard_set_reason_end(o->g, "GPU-0", m.reason[r].reason, f->clears,
+				     f->clears_ns);
 	}
 	world_fetch(o);
 	world_run(o, S);

@@ -4,8 +4,8 @@
 #include "tree.h"
 #include "here.h"
 
-#include "guard/guard_feed.h"
-#include "guard/guard_read.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
 #include "guard/scene_builder.h"
 
 #include <malloc.h>
@@ -238,7 +238,7 @@ static struct guard_status step(struct guard *g, unsigned *ret_orders)
 
 	sim_step(100 * NS_PER_MS);
 	assert_int_equal(scene_builder_take(look, &scene, guard_wants_utilisation(g)), 0);
-	guard_look(g, &scene);
+	guard_observe(g, &scene);
 	fetch(g, ret_orders);
 	assert_int_equal(guard_status(g, 0, &s), 0);
 	return s;
@@ -395,7 +395,7 @@ static void live(struct guard *g, unsigned looks)
 		sim_step(10 * NS_PER_S);
 		assert_int_equal(scene_builder_take(look, &scene, guard_wants_utilisation(g)),
 				 0);
-		guard_look(g, &scene);
+		guard_observe(g, &scene);
 		fetch(g, &orders);
 	}
 }

@@ -669,7 +669,7 @@ static void without_a_gpu_it_is_blind_and_allows(void **state)
 	s = status();
 	assert_int_equal(s.blind, 1);
 	assert_int_equal(s.allowed, 1);
-	assert_int_equal(s.looks, 1);
+	assert_int_equal(s.observations, 1);
 	assert_memory_equal(s.why, "no GPU can be seen", 18);
 	assert_int_equal(gw_guard_allowed(NULL), 1);
 }
@@ -678,37 +678,31 @@ static void without_a_gpu_it_is_blind_and_allows(void **state)
 
 static void it_leaves_when_it_is_asked_to(void **state)
 {
-	char message[200] = "?";
-
 	(void)state;
 	hold(getpid(), 10 * GIB);
 	world("");
 	open_guard(&standard);
 	until(GW_WORKER_ACTIVE, 1);
-	assert_int_equal(gw_guard_ask(guard, GW_ASK_EVICT, 0, message, sizeof(message)), 0);
-	assert_string_equal(message, "");
+	assert_int_equal(gw_guard_request(guard, GW_REQUEST_EVICT, 0), 0);
 	until(GW_WORKER_EVICTED, 2);
 	assert_int_equal(status().reasons, 1u << GW_REASON_MANUAL);
 	stays(GW_WORKER_EVICTED, 3);
-	assert_int_equal(gw_guard_ask(guard, GW_ASK_RESUME_NOW, 0, NULL, 0), 0);
+	assert_int_equal(gw_guard_request(guard, GW_REQUEST_RESUME_NOW, 0), 0);
 	until(GW_WORKER_ACTIVE, 8);
 	assert_int_equal(worker.resumed, 1);
 }
 
 static void a_hold_needs_a_time(void **state)
 {
-	char message[200] = "";
-
 	(void)state;
 	hold(getpid(), 10 * GIB);
 	world(GAME("3", "100"));
 	open_guard(&standard);
 	until(GW_WORKER_ACTIVE, 1);
-	assert_int_equal(gw_guard_ask(guard, GW_ASK_HOLD_ACTIVE, 0, message, sizeof(message)),
-			 -GW_E_ARG);
-	assert_true(message[0]);
-	assert_int_equal(gw_guard_ask(guard, (enum gw_guard_ask)9, 0, NULL, 0), -GW_E_ARG);
-	assert_int_equal(gw_guard_ask(guard, GW_ASK_HOLD_ACTIVE, 6 * NS_PER_S, NULL, 0), 0);
+	assert_int_equal(gw_guard_request(guard, GW_REQUEST_HOLD_ACTIVE, 0), -GW_E_ARG);
+	assert_true(gw_ctx_error(guard->ctx)[0]);
+	assert_int_equal(gw_guard_request(guard, (enum gw_guard_request)9, 0), -GW_E_ARG);
+	assert_int_equal(gw_guard_request(guard, GW_REQUEST_HOLD_ACTIVE, 6 * NS_PER_S), 0);
 	assert_int_equal(status().hold, GW_HOLD_ACTIVE);
 	for (unsigned i = 0; i < 50; i++)
 		step();
@@ -726,10 +720,10 @@ static void a_status_of_an_older_program_gets_what_fits(void **state)
 	world("");
 	open_guard(&standard);
 	memset(&s, 0x5a, sizeof(s));
-	s.size = offsetof(struct gw_guard_status, looks);
+	s.size = offsetof(struct gw_guard_status, observations);
 	assert_int_equal(gw_guard_status(guard, &s), 0);
 	assert_int_equal(s.resident_bytes, GIB);
-	assert_int_equal(s.looks, UINT64_C(0x5a5a5a5a5a5a5a5a));
+	assert_int_equal(s.observations, UINT64_C(0x5a5a5a5a5a5a5a5a));
 	s.size = 4;
 	assert_int_equal(gw_guard_status(guard, &s), -GW_E_ARG);
 }
@@ -762,8 +756,8 @@ static void *ask_all_the_time(void *arg)
 		gw_guard_allowed(guard);
 		gw_guard_status(guard, &s);
 		gw_guard_wait(guard, 0);
-		gw_guard_ask(guard, GW_ASK_HOLD_ACTIVE, NS_PER_S, NULL, 0);
-		gw_guard_ask(guard, GW_ASK_RELEASE, 0, NULL, 0);
+		gw_guard_request(guard, GW_REQUEST_HOLD_ACTIVE, NS_PER_S);
+		gw_guard_request(guard, GW_REQUEST_RELEASE, 0);
 		sim_step(10 * NS_PER_MS);
 	}
 	return NULL;

@@ -62,7 +62,7 @@ static void energy_decides_when_it_is_told(void **state)
 	world_begin(&o);
 	world_run(&o, 3600 * S); /* what a load takes is not known */
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	guard_economy(o.g, 0, 4000 * S, 43, 172000);
+	guard_set_idle_economy(o.g, 0, 4000 * S, 43, 172000);
 	world_run(&o, 300 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	world_run(&o, 200 * S);
@@ -211,13 +211,14 @@ static void a_hold_keeps_it_and_a_person_brings_it_back(void **state)
 
 	(void)state;
 	idle_out();
-	assert_int_equal(guard_ask(o.g, 0, ASK_RESUME, 0, o.now, message, sizeof(message)), 0);
+	assert_int_equal(
+		guard_request(o.g, 0, REQUEST_RESUME, 0, o.now, message, sizeof(message)), 0);
 	world_run(&o, 30 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	o.w[0].resident = true;
-	assert_int_equal(
-		guard_ask(o.g, 0, ASK_HOLD_ACTIVE, UINT64_MAX, o.now, message, sizeof(message)),
-		0);
+	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX, o.now, message,
+				       sizeof(message)),
+			 0);
 	world_run(&o, 3600 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_true(o.w[0].resident);
@@ -258,7 +259,7 @@ static void others_are_left_alone(void **state)
 	(void)state;
 	o.p.worker[0].idle_after_ns = 0;
 	world_begin(&o);
-	guard_economy(o.g, 0, 10 * S, 43, 100);
+	guard_set_idle_economy(o.g, 0, 10 * S, 43, 100);
 	world_run(&o, 3600 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_int_equal(guard_idle_since(o.g, 0), 0);

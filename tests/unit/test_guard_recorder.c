@@ -1,7 +1,7 @@
 /* All that the guard is told is in its recording: what was decided is decided again, to the bit. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "guard_world.h"
 
@@ -138,7 +138,7 @@ static void run_for(uint64_t span_ns)
 static void assert_replayed(const char *file, unsigned runs)
 {
 	struct guard_decision d;
-	struct guard_trace *t;
+	struct recording_reader *t;
 	uint64_t wall_ns;
 	char *line = NULL;
 	size_t cap = 0, n = 0;
@@ -146,21 +146,21 @@ static void assert_replayed(const char *file, unsigned runs)
 	FILE *f = fopen(file, "r");
 
 	assert_non_null(f);
-	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
+	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
 	n = seen.first;
 	while ((len = getline(&line, &cap, f)) > 0) {
 		line[len - 1] = '\0';
-		if (guard_trace_line(t, line) != 0)
+		if (recording_read(t, line) != 0)
 			fail_msg("refused: %s", line);
-		for (; guard_trace_decision(t, &d, &wall_ns); n++)
+		for (; recording_next_decision(t, &d, &wall_ns); n++)
 			if (n == seen.says || memcmp(&d, &seen.said[n], sizeof(d)) != 0)
 				fail_msg("%s: %s became %s", line,
 					 n == seen.says ? "nothing" : seen.said[n].evidence,
 					 d.evidence);
 	}
 	assert_int_equal(n, seen.says);
-	assert_int_equal(guard_trace_counts(t).runs, runs);
-	guard_trace_free(t);
+	assert_int_equal(recording_counts(t).runs, runs);
+	recording_reader_free(t);
 	free(line);
 	fclose(f);
 }
@@ -203,7 +203,7 @@ static void swap_settings(void)
 /* Everything that it can be told, once at least. */
 static void tell_everything(void)
 {
-	const struct guard_room room = {
+	const struct guard_reservation room = {
 		.id = 7, .gpu = "GPU-0", .bytes = 5 * GIB, .until_ns = UINT64_MAX
 	};
 	char message[200];
@@ -218,13 +218,14 @@ static void tell_everything(void)
 	guard_service_foreign(&g, "GPU-0", "another gpuward");
 	fetch();
 	guard_service_for(&g, 1000);
-	assert_int_equal(guard_service_operation(&g, 0, ASK_EVICT, 0, message, sizeof(message)),
-			 0);
+	assert_int_equal(
+		guard_service_operation(&g, 0, REQUEST_EVICT, 0, message, sizeof(message)), 0);
 	run_for(10 * S);
 	guard_service_foreign(&g, "GPU-0", NULL);
 	run_for(10 * S);
 	assert_int_equal(
-		guard_service_operation(&g, 0, ASK_RELEASE, 0, message, sizeof(message)), 0);
+		guard_service_operation(&g, 0, REQUEST_RELEASE, 0, message, sizeof(message)),
+		0);
 	run_for(60 * S);
 	guard_service_for(&g, 1001);
 	assert_int_equal(guard_service_reserve(&g, NULL, 6 * GIB, 0, 0, &id), 0);
@@ -248,14 +249,15 @@ static void tell_everything(void)
 	guard_service_economy(&g, 0, UINT64_MAX, 43, 2000);
 	run_for(60 * S);
 	guard_service_for(&g, 1000); /* he did once this hour */
-	assert_int_equal(guard_service_operation(&g, 0, ASK_EVICT, 0, message, sizeof(message)),
-			 -GW_E_PERM);
+	assert_int_equal(
+		guard_service_operation(&g, 0, REQUEST_EVICT, 0, message, sizeof(message)),
+		-GW_E_PERM);
 	guard_service_games(&g, 1);
 	run_for(10 * S);
 	guard_service_games(&g, 0);
 	run_for(5 * S);
 	guard_service_stop(&g);
-	assert_true(guard_returning(g.guard) > 0);
+	assert_true(guard_unsettled_count(g.guard) > 0);
 	fetch();
 	assert_true(seen.says > 30);
 	assert_int_equal(seen.told, 0);

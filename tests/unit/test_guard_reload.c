@@ -55,7 +55,7 @@ void guard_settings_done(struct guard_settings *s)
 	seen.freed++;
 }
 
-void guard_counts_load(struct tally *t, struct store *store, const struct policy *p)
+void guard_counts_load(struct guard_counters *t, struct store *store, const struct policy *p)
 {
 	(void)t;
 	(void)store;
@@ -68,7 +68,8 @@ int guard_service_change(struct guard_service *x, const struct guard_settings *n
 	if (seen.change_err)
 		return seen.change_err;
 	seen.changes++;
-	return guard_swap(o.g, &next->policy, r->record, r->count, guarding_time_ns(x));
+	return guard_change_policy(o.g, &next->policy, r->record, r->count,
+				   guarding_time_ns(x));
 }
 
 void guard_service_record_open(struct guard_service *x)
@@ -319,7 +320,7 @@ static void who_is_gone_while_it_is_out_is_kept_and_told_of(void **state)
 {
 	(void)state;
 	begin();
-	world_ask(&o, 0, ASK_EVICT, 0);
+	world_ask(&o, 0, REQUEST_EVICT, 0);
 	world_run(&o, 20 * S);
 	clock_step(&stepped, 20 * S);
 	give(1);

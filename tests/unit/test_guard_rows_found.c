@@ -75,12 +75,12 @@ static void the_return_of_a_checkpoint_is_for_who_was_put_away(struct world *o)
 
 	o->p.worker[0].kind = WORKER_CHECKPOINT;
 	begin(o);
-	ask_run(o, ASK_EVICT, 0, 3 * S);
+	ask_run(o, REQUEST_EVICT, 0, 3 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(o->w[0].levels[3], 1);
 	assert_int_equal(o->disk[0].put_away_count, 1);
 	assert_int_equal(o->disk[0].put_away[0].pid, 100);
-	ask_only(o, ASK_RESUME);
+	ask_only(o, REQUEST_RESUME);
 	assert_false(guard_next_order(o->g, &d)); /* its record first */
 	assert_true(next_order(o, &d));
 	assert_int_equal(d.verb, ORDER_RESUME);
@@ -114,7 +114,7 @@ static void a_record_of_a_stop_is_enough_to_start_it(struct world *o)
 static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world *o)
 {
 	begin(o);
-	ask_run(o, ASK_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
 	o->w[0].alive = false;
 	world_run(o, 3 * S);
 	assert_said(o, 1, STATE_EVICTED, STATE_ABSENT, NULL);
@@ -150,7 +150,7 @@ static void of_a_hook(struct world *o, const char *const *back)
 	o->p.worker[0].kind = WORKER_EXEC;
 	o->p.worker[0].resume_argv = back;
 	begin(o);
-	world_ask(o, 0, ASK_EVICT, 60 * S);
+	world_ask(o, 0, REQUEST_EVICT, 60 * S);
 	until_told_to_leave(o);
 }
 
@@ -196,7 +196,7 @@ static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct 
 static bool went_astray(const struct world *o)
 {
 	for (size_t i = 0; i < o->says; i++)
-		if (o->said[i].astray)
+		if (o->said[i].unreachable)
 			return true;
 	return false;
 }
@@ -219,7 +219,7 @@ static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
 	assert_state(o, STATE_ABSENT);
 	assert_true(went_astray(o));
 	assert_has(world_status(o, 0).why, "lives and is out");
-	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
 	world_until(o, 40 * S); /* the cause is gone, and still nobody finds it */
 	assert_state(o, STATE_ABSENT);
@@ -241,7 +241,7 @@ static void one_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
 	o->w[0].alive = o->w[0].unfound = false;
 	world_until(o, 16 * S);
 	assert_state(o, STATE_ABSENT);
-	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_false(r.evicted);
 	assert_has(world_status(o, 0).why, "its process ended");
 	world_until(o, 60 * S);
@@ -275,7 +275,7 @@ static void one_that_runs_and_is_not_found_leaves_nothing(struct world *o)
 	world_until(o, 10 * S);
 	assert_state(o, STATE_ABSENT);
 	assert_false(went_astray(o));
-	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_false(r.evicted);
 }
 

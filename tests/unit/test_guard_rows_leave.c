@@ -25,9 +25,9 @@ static void hard_reasons_drain_at_once(struct world *o)
 		o->on_battery = r == REASON_BATTERY;
 		o->p.worker[0].schedules = r == REASON_SCHEDULE;
 		if (r == REASON_MANUAL)
-			world_ask(o, 0, ASK_EVICT, 0);
+			world_ask(o, 0, REQUEST_EVICT, 0);
 		if (r == REASON_THERMAL || r == REASON_HEALTH || r == REASON_BUDGET)
-			guard_reason_set(o->g, "GPU-0", r, true, "as a test has it", o->now);
+			guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
 		world_step(o);
 		assert_int_equal(
 			world_said(o, 0, STATE_ACTIVE, STATE_DRAIN, guard_reason_name(r)), 1);
@@ -79,7 +79,7 @@ static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
 	world_guest(o, "job", 0, 5 * GIB, 20 * S, 0);
 	world_begin(o);
 	world_until(o, 15 * S);
-	world_ask(o, 1, ASK_EVICT, 0);
+	world_ask(o, 1, REQUEST_EVICT, 0);
 	world_until(o, 22 * S);
 	assert_said(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
 	world_until(o, 32 * S);
@@ -95,7 +95,7 @@ static void the_look_that_decides_comes_when_the_need_has_lasted(struct world *o
 	while (world_state(o, 0) != STATE_SUSPECT && o->now < WORLD_START + 80 * S)
 		world_step(o);
 	from = o->s.mono_ns;
-	assert_int_equal(guard_next_look(o->g, from + 295 * MS), from + 300 * MS);
+	assert_int_equal(guard_next_scene_ns(o->g, from + 295 * MS), from + 300 * MS);
 }
 
 static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct world *o)
@@ -103,7 +103,7 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct wor
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
 	world_until(o, 5 * S);
-	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, 3600 * S), 0);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 3600 * S), 0);
 	world_until(o, 60 * S);
 	assert_said(o, 2, ANY, ANY, "hold active"); /* asked, masked */
 	assert_state(o, STATE_ACTIVE);
@@ -111,10 +111,10 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct wor
 	assert_has(world_last(o, "hold active")->evidence, "masks contention");
 	assert_has(world_status(o, 0).why, "masks contention");
 	assert_int_equal(o->orders, 0);
-	guard_reason_set(o->g, "GPU-0", REASON_BUDGET, true, "too dear", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, true, "too dear", o->now);
 	world_run(o, S);
 	assert_int_equal(o->orders, 0);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "too hot", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "too hot", o->now);
 	world_run(o, 3 * S);
 	assert_state(o, STATE_EVICTED);
 }
@@ -125,10 +125,10 @@ static void one_that_is_held_is_suspected_no_more_until_it_is_released(struct wo
 	world_begin(o);
 	world_until(o, 10 * S + 150 * MS);
 	assert_state(o, STATE_SUSPECT);
-	ask_run(o, ASK_HOLD_ACTIVE, 3600 * S, 5 * S);
+	ask_run(o, REQUEST_HOLD_ACTIVE, 3600 * S, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
-	ask_run(o, ASK_RELEASE, 0, 3 * S);
+	ask_run(o, REQUEST_RELEASE, 0, 3 * S);
 	assert_state(o, STATE_EVICTED);
 }
 
@@ -136,10 +136,10 @@ static void every_reason_that_a_hold_masks_is_told_once(struct world *o)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
-	ask_run(o, ASK_HOLD_ACTIVE, UINT64_MAX, 2 * S);
+	ask_run(o, REQUEST_HOLD_ACTIVE, UINT64_MAX, 2 * S);
 	assert_said(o, 1, ANY, ANY, "hold active"); /* asked */
 	o->on_battery = true;
-	guard_reason_set(o->g, "GPU-0", REASON_BUDGET, true, "over 300 W", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, true, "over 300 W", o->now);
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_said(o, 3, ANY, ANY, "hold active");
@@ -155,14 +155,14 @@ static void every_reason_that_a_hold_masks_is_told_once(struct world *o)
 static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
 {
 	begin(o);
-	guard_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
 	world_run(o, S);
 	assert_true(o->w[0].closed);
 	assert_state(o, STATE_ACTIVE);
 	assert_has(world_last(o, "throttled")->evidence, "4 C below its limit");
 	world_run(o, 60 * S);
 	assert_true(o->w[0].closed);
-	guard_heat(o->g, "GPU-0", 0, "");
+	guard_set_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 2 * S);
 	assert_false(o->w[0].closed);
 	assert_said(o, 2, STATE_ACTIVE, STATE_ACTIVE, "throttled");
@@ -175,7 +175,7 @@ static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct
 {
 	begin(o);
 	o->w[0].busy = true;
-	ask_run(o, ASK_EVICT, 0, 9 * S);
+	ask_run(o, REQUEST_EVICT, 0, 9 * S);
 	assert_state(o, STATE_DRAIN);
 	assert_true(o->w[0].closed);
 	assert_orders(o, 0, EVICT);
@@ -188,7 +188,7 @@ static void heat_does_not_wait_for_work_in_flight(struct world *o)
 {
 	begin(o);
 	o->w[0].busy = true;
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_run(o, S);
 	assert_state(o, STATE_EVICTED);
 }
@@ -213,10 +213,10 @@ static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(struct wo
 {
 	begin(o);
 	o->w[0].fails = 1;
-	world_ask(o, 0, ASK_EVICT, 0);
+	world_ask(o, 0, REQUEST_EVICT, 0);
 	for (unsigned i = 0; i < 50 && world_state(o, 0) != STATE_EVICT; i++)
 		world_step(o);
-	ask_run(o, ASK_RELEASE, 0, 10 * S);
+	ask_run(o, REQUEST_RELEASE, 0, 10 * S);
 	assert_said(o, 1, STATE_VERIFY, STATE_EVICTED, NULL);
 	assert_state(o, STATE_ACTIVE);
 	assert_true(o->w[0].resident);
@@ -231,7 +231,7 @@ static void what_an_eviction_noted_is_kept_before_it_is_proven(struct world *o)
 	o->p.worker[0].match.unit = "w0.service";
 	o->w[0].lies = UINT_MAX; /* so that the proof does not come */
 	begin(o);
-	world_ask(o, 0, ASK_EVICT, 0);
+	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_told_to_leave(o);
 	writes = o->writes;
 	world_step(o); /* its outcome */
@@ -243,7 +243,7 @@ static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(struct
 {
 	begin(o);
 	o->w[0].fails = 3;
-	ask_run(o, ASK_EVICT, 0, 10 * S);
+	ask_run(o, REQUEST_EVICT, 0, 10 * S);
 	assert_said(o, 2, STATE_EVICT, STATE_EVICT, "try again");
 	assert_state(o, STATE_STUCK);
 	assert_int_equal(o->w[0].levels[2], 3);
@@ -258,7 +258,7 @@ static void a_worker_that_fails_twice_is_evicted_at_the_third(struct world *o)
 {
 	begin(o);
 	o->w[0].fails = 2;
-	ask_run(o, ASK_EVICT, 0, 10 * S);
+	ask_run(o, REQUEST_EVICT, 0, 10 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(o->w[0].levels[2], 3);
 }
@@ -270,7 +270,7 @@ static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct wo
 	begin(o);
 	o->w[0].silent = true;
 	o->w[0].lies = UINT_MAX;
-	world_ask(o, -1, ASK_EVICT, 0);
+	world_ask(o, -1, REQUEST_EVICT, 0);
 	world_run(o, 5 * S);
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
 	/* Whoever acts gives up by the deadline, the answer is lost. */
@@ -288,13 +288,13 @@ static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
 	o->p.worker[0].match.unit = "w0.service";
 	begin(o);
 	o->w[0].lies = 1;
-	ask_run(o, ASK_EVICT, 0, 8 * S);
+	ask_run(o, REQUEST_EVICT, 0, 8 * S);
 	assert_said(o, 1, STATE_VERIFY, STATE_EVICT, "next level");
 	assert_int_equal(o->w[0].levels[4], 1);
 	/* Its process is gone because it was stopped: it is out, not absent. */
 	world_run(o, 5 * S);
 	assert_state(o, STATE_EVICTED);
-	ask_run(o, ASK_RESUME, 0, 5 * S);
+	ask_run(o, REQUEST_RESUME, 0, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_true(o->w[0].alive && o->w[0].resident);
 }
@@ -307,7 +307,7 @@ static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
 		o->p.worker[0].knobs.allow_kill = kill == 2;
 		o->w[0].fail_level = 5; /* a KILL alone helps */
 		begin(o);
-		ask_run(o, ASK_EVICT, 0, 120 * S);
+		ask_run(o, REQUEST_EVICT, 0, 120 * S);
 		assert_int_equal(o->w[0].levels[4], 0);
 		assert_int_equal(o->w[0].levels[5] > 0, kill == 2);
 		assert_int_equal(o->w[0].levels[6], kill == 2);
@@ -322,7 +322,7 @@ static void a10_done_without_free_memory_is_never_evicted(struct world *o)
 {
 	begin(o);
 	o->w[0].lies = UINT_MAX;
-	ask_run(o, ASK_EVICT, 60 * S, 4 * S);
+	ask_run(o, REQUEST_EVICT, 60 * S, 4 * S);
 	assert_state(o, STATE_VERIFY);
 	world_run(o, 3 * S);
 	assert_state(o, STATE_STUCK);
@@ -343,7 +343,7 @@ static void asleep(struct world *o, uint64_t guest_until_ns)
 	o->w[0].lies = UINT_MAX;
 	begin(o);
 	if (!guest_until_ns)
-		world_ask(o, 0, ASK_EVICT, 0);
+		world_ask(o, 0, REQUEST_EVICT, 0);
 	world_until(o, 15 * S);
 	assert_state(o, STATE_STUCK);
 	assert_true(o->w[0].asleep && o->w[0].closed);
@@ -351,7 +351,8 @@ static void asleep(struct world *o, uint64_t guest_until_ns)
 
 static void a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends(struct world *o)
 {
-	static const enum guard_ask ask[] = { ASK_RESUME_NOW, ASK_RELEASE, ASK_RESUME };
+	static const enum guard_request ask[] = { REQUEST_RESUME_NOW, REQUEST_RELEASE,
+						  REQUEST_RESUME };
 
 	for (unsigned i = 0; i < sizeof(ask) / sizeof(ask[0]); i++) {
 		asleep(o, 0);
@@ -383,7 +384,7 @@ static void who_sleeps_and_cannot_be_woken_is_not_called_active(struct world *o)
 {
 	asleep(o, 0);
 	o->w[0].wont_return = true;
-	ask_run(o, ASK_RELEASE, 0, 300 * S);
+	ask_run(o, REQUEST_RELEASE, 0, 300 * S);
 	assert_state(o, STATE_STUCK);
 	assert_said(o, 0, ANY, STATE_EVICTED, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
@@ -404,9 +405,9 @@ static void who_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o
 		o->w[0].fails = UINT_MAX;
 		o->w[0].wont_return = true;
 		begin(o);
-		ask_run(o, ASK_EVICT, 0, 10 * S);
+		ask_run(o, REQUEST_EVICT, 0, 10 * S);
 		assert_state(o, STATE_STUCK);
-		ask_run(o, ASK_RELEASE, 0, 5 * S);
+		ask_run(o, REQUEST_RELEASE, 0, 5 * S);
 		assert_orders(o, i == 0, RESUME);
 		assert_awake(o);
 	}
@@ -417,7 +418,7 @@ static void who_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o
 static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
 {
 	begin(o);
-	world_ask(o, 0, ASK_EVICT, 0);
+	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_told_to_leave(o);
 	/* The tree is gone, but the device still has it: bytes of an orphan that is not listed. */
 	o->total[0] = 4 * GIB;
@@ -435,7 +436,7 @@ static void a_look_that_crosses_with_a_worker_proves_all_the_same(struct world *
 	o->missed_bytes = 8 * GIB;
 	world_step(o);
 	o->missed_bytes = 0;
-	ask_run(o, ASK_EVICT, 0, 3 * S);
+	ask_run(o, REQUEST_EVICT, 0, 3 * S);
 	assert_state(o, STATE_EVICTED);
 }
 
@@ -445,9 +446,9 @@ static void who_is_told_to_leave_before_it_loaded_is_out(struct world *o)
 	o->w[0].residue = GIB / 2;
 	begin(o);
 	o->w[0].returns_empty = true;
-	ask_run(o, ASK_EVICT, 10 * S, 30 * S);
+	ask_run(o, REQUEST_EVICT, 10 * S, 30 * S);
 	assert_state(o, STATE_VERIFY_UP);
-	ask_run(o, ASK_EVICT, 60 * S, 2 * S);
+	ask_run(o, REQUEST_EVICT, 60 * S, 2 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_orders(o, 2, EVICT);
 }
@@ -457,7 +458,7 @@ static void who_takes_more_while_it_leaves_must_free_that_too(struct world *o)
 	o->w[0].load[0] = 2 * GIB;
 	o->w[0].busy = true;
 	begin(o);
-	ask_run(o, ASK_EVICT, 60 * S, S);
+	ask_run(o, REQUEST_EVICT, 60 * S, S);
 	assert_state(o, STATE_DRAIN);
 	o->w[0].load[0] = 8 * GIB;
 	world_run(o, S);
@@ -481,7 +482,7 @@ static void bytes_that_are_not_told_are_judged_by_the_device(struct world *o)
 	o->w[0].unknown = true;
 	begin(o);
 	assert_int_equal(world_status(o, 0).resident_bytes, 8 * GIB);
-	ask_run(o, ASK_EVICT, 0, 2 * S);
+	ask_run(o, REQUEST_EVICT, 0, 2 * S);
 	assert_state(o, STATE_EVICTED);
 }
 
@@ -506,7 +507,7 @@ static void what_cannot_be_seen_is_never_proven(struct world *o)
 		o->no_memory = !rows[i].memory;
 		o->no_lists = !rows[i].lists;
 		world_step(o);
-		ask_run(o, ASK_EVICT, 0, 90 * S);
+		ask_run(o, REQUEST_EVICT, 0, 90 * S);
 		assert_state(o, rows[i].then);
 	}
 }
@@ -520,8 +521,8 @@ static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world
 	world_guest(o, "game", 0, 3 * GIB, 0, 0);
 	world_begin(o);
 	world_scene(o);
-	guard_look(o->g, &o->s);
-	ask_only(o, ASK_EVICT);
+	guard_observe(o->g, &o->s);
+	ask_only(o, REQUEST_EVICT);
 	assert_true(next_order(o, &d));
 	assert_int_equal(d.targets, 1);
 	assert_int_equal(d.target[0].pid, 100);
@@ -543,8 +544,8 @@ static void an_order_says_who_is_the_worker_by_what_it_is(struct world *o)
 	world_process(o, "former", 400, 5, 0, MIB, NULL);
 	o->s.root[o->s.roots++] =
 		(struct scene_root){ .how = ROOT_FORMER, .pid = 400, .start_ticks = 5 };
-	guard_look(o->g, &o->s);
-	ask_only(o, ASK_EVICT);
+	guard_observe(o->g, &o->s);
+	ask_only(o, REQUEST_EVICT);
 	assert_true(next_order(o, &order));
 	assert_int_equal(order.targets, 3);
 	assert_int_equal(order.target[0].pid, 100);
@@ -561,13 +562,13 @@ static void an_order_names_the_gpus_and_the_reasons_for_hooks(struct world *o)
 	struct guard_order order;
 
 	begin(o);
-	world_ask(o, 0, ASK_EVICT, 0);
+	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_told_to_leave(o);
 	world_run(o, S);
 	assert_state(o, STATE_EVICTED);
 	o->w[0].resident = true; /* it is evicted again, and this time we fetch the order */
 	world_scene(o);
-	guard_look(o->g, &o->s);
+	guard_observe(o->g, &o->s);
 	assert_true(next_order(o, &order));
 	assert_int_equal(order.verb, ORDER_EVICT);
 	assert_string_equal(order.gpus, "GPU-0");
@@ -583,7 +584,7 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 	o->p.worker[0].kind = WORKER_CHECKPOINT;
 	o->w[0].load[0] = MIB;
 	begin(o);
-	ask_only(o, ASK_EVICT);
+	ask_only(o, REQUEST_EVICT);
 	for (unsigned look = 0; look < 100 && !came; look++) {
 		o->now += o->step_ns;
 		world_scene(o);
@@ -591,7 +592,7 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 			world_process(o, "w0", 500 + i, 9, 0, 8 * MIB, NULL);
 			o->s.process[o->s.processes - 1].ancestor[0] = o->w[0].pid;
 		}
-		guard_look(o->g, &o->s);
+		guard_observe(o->g, &o->s);
 		while (!came && next_order(o, &order)) {
 			came = order.verb == ORDER_EVICT;
 			if (!came)
@@ -603,7 +604,7 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 	}
 	assert_true(came);
 	assert_int_equal(order.level, 3);
-	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_int_equal(order.targets, GUARD_TARGETS);
 	assert_true(order.more);
 	assert_int_equal(r.put_away_count, order.targets);

@@ -8,7 +8,7 @@ static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(stru
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
 	begin(o);
-	ask_run(o, ASK_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_state(o, STATE_EVICTED);
 		o->w[0].resident = true;
@@ -25,7 +25,7 @@ static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(stru
 static void a_storm_without_a_unit_to_stop_has_its_door_closed(struct world *o)
 {
 	begin(o);
-	ask_run(o, ASK_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
 	for (unsigned i = 0; i < 3; i++) {
 		o->w[0].closed = false;
 		o->w[0].resident = true;
@@ -40,7 +40,7 @@ static void what_remains_is_no_reload(struct world *o)
 {
 	begin(o);
 	o->w[0].residue = 500 * MIB;
-	ask_run(o, ASK_EVICT, 0, 60 * S);
+	ask_run(o, REQUEST_EVICT, 0, 60 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).residue_bytes, 500 * MIB);
 	assert_orders(o, 1, EVICT);
@@ -49,7 +49,7 @@ static void what_remains_is_no_reload(struct world *o)
 static void a_reason_that_is_not_contention_needs_no_quiet(struct world *o)
 {
 	begin(o);
-	ask_run(o, ASK_EVICT, 20 * S, 22 * S);
+	ask_run(o, REQUEST_EVICT, 20 * S, 22 * S);
 	assert_said(o, 0, ANY, STATE_QUIET, NULL);
 	assert_said(o, 1, STATE_EVICTED, STATE_PRECHECK, NULL);
 	assert_state(o, STATE_ACTIVE);
@@ -75,12 +75,12 @@ static void a_further_reason_ends_the_quiet_period(struct world *o)
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_begin(o);
 	world_until(o, 30 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_step(o);
 	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, NULL);
 	world_until(o, 300 * S);
 	assert_state(o, STATE_EVICTED);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
 	world_run(o, 3 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -91,14 +91,14 @@ static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(struc
 	world_begin(o);
 	world_until(o, 22 * S);
 	assert_state(o, STATE_QUIET);
-	world_ask(o, 0, ASK_RESUME_NOW, 0);
+	world_ask(o, 0, REQUEST_RESUME_NOW, 0);
 	assert_said(o, 1, STATE_QUIET, STATE_PRECHECK, NULL);
 	world_run(o, 2 * S);
 	assert_state(o, STATE_ACTIVE);
-	world_ask(o, 0, ASK_HOLD_EVICTED, UINT64_MAX);
-	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, true, "sick", o->now);
+	world_ask(o, 0, REQUEST_HOLD_EVICTED, UINT64_MAX);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "sick", o->now);
 	world_run(o, 3 * S);
-	ask_run(o, ASK_RESUME_NOW, 0, 60 * S);
+	ask_run(o, REQUEST_RESUME_NOW, 0, 60 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).mask, 1u << REASON_HEALTH);
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
@@ -111,7 +111,7 @@ static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct wor
 	/* Never over the threshold of a contender, but the room is gone: 4 GiB free, 8 needed. */
 	world_guest(o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
 	begin(o);
-	world_ask(o, 0, ASK_EVICT, 30 * S);
+	world_ask(o, 0, REQUEST_EVICT, 30 * S);
 	world_until(o, 95 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_said(o, 1, STATE_PRECHECK, STATE_EVICTED, "resume_blocked");
@@ -125,13 +125,13 @@ static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct wor
 static void nobody_comes_back_to_a_warm_gpu(struct world *o)
 {
 	begin(o);
-	ask_run(o, ASK_EVICT, 0, 5 * S);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
 	assert_state(o, STATE_EVICTED);
-	guard_heat(o->g, "GPU-0", HEAT_WARM, "6 C below its limit");
-	ask_run(o, ASK_RESUME_NOW, 0, 30 * S);
+	guard_set_heat(o->g, "GPU-0", HEAT_WARM, "6 C below its limit");
+	ask_run(o, REQUEST_RESUME_NOW, 0, 30 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_has(world_last(o, "resume_blocked")->evidence, "GPU is warm");
-	guard_heat(o->g, "GPU-0", 0, "");
+	guard_set_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 10 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -156,7 +156,7 @@ static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
 		o->p.worker[0].level = row[i].level;
 		o->host_free = 100 * MIB;
 		begin(o);
-		ask_run(o, ASK_EVICT, 5 * S, 15 * S);
+		ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 		assert_orders(o, row[i].back, RESUME);
 		assert_said(o, !row[i].back, STATE_PRECHECK, STATE_EVICTED, NULL);
 	}
@@ -166,7 +166,7 @@ static void a_worker_that_does_not_answer_is_asked_again_and_told_once(struct wo
 {
 	begin(o);
 	o->w[0].deaf = true;
-	ask_run(o, ASK_EVICT, 5 * S, 27 * S);
+	ask_run(o, REQUEST_EVICT, 5 * S, 27 * S);
 	assert_said(o, 1, STATE_RESUME, STATE_EVICTED, "resume_blocked");
 	assert_int_equal(world_last(o, "resume_blocked")->blocked, 1u << BLOCK_ENDPOINT);
 	assert_said(o, 1, ANY, STATE_RESUME, NULL);
@@ -183,7 +183,7 @@ static void a_worker_that_does_not_answer_holds_up_no_other(struct world *o)
 	o->w[1].deaf = true;
 	o->p.worker[1].priority = 9;
 	begin(o);
-	world_ask(o, -1, ASK_EVICT, 5 * S);
+	world_ask(o, -1, REQUEST_EVICT, 5 * S);
 	world_run(o, 20 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
@@ -194,7 +194,7 @@ static void resume_now_that_cannot_be_does_not_hide_contention_later(struct worl
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
 	world_begin(o);
 	world_until(o, 20 * S);
-	ask_run(o, ASK_RESUME_NOW, 0, 10 * S); /* 8 GiB are free, 10 are needed */
+	ask_run(o, REQUEST_RESUME_NOW, 0, 10 * S); /* 8 GiB are free, 10 are needed */
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
 }
@@ -205,7 +205,7 @@ static void a_lazy_worker_is_only_let_in_again(struct world *o)
 {
 	o->p.worker[0].resume = RESUME_LAZY;
 	begin(o);
-	ask_run(o, ASK_EVICT, 10 * S, 13 * S);
+	ask_run(o, REQUEST_EVICT, 10 * S, 13 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_false(o->w[0].resident);
 	assert_false(o->w[0].closed);
@@ -221,7 +221,7 @@ static void who_no_request_wakes_is_woken_however_lazy(struct world *o)
 		o->p.worker[0].kind = kind[i];
 		o->p.worker[0].resume = RESUME_LAZY;
 		begin(o);
-		ask_run(o, ASK_EVICT, 10 * S, 5 * S);
+		ask_run(o, REQUEST_EVICT, 10 * S, 5 * S);
 		assert_state(o, STATE_EVICTED);
 		world_run(o, 15 * S);
 		assert_true(o->w[0].resident);
@@ -242,7 +242,7 @@ static void a_lazy_worker_that_was_stopped_is_started_again(struct world *o)
 		o->w[0].fail_level = 2;
 		o->w[0].returns_empty = true;
 		begin(o);
-		ask_run(o, ASK_EVICT, 20 * S, 19 * S);
+		ask_run(o, REQUEST_EVICT, 20 * S, 19 * S);
 		assert_state(o, STATE_EVICTED);
 		assert_false(o->w[0].alive);
 		world_run(o, 5 * S);
@@ -261,7 +261,7 @@ static void a_return_that_fails_waits_twice_as_long_each_time(struct world *o)
 
 	begin(o);
 	o->w[0].wont_return = true;
-	world_ask(o, 0, ASK_EVICT, 10 * S);
+	world_ask(o, 0, REQUEST_EVICT, 10 * S);
 	while (n < 7) {
 		unsigned before = o->w[0].verbs[ORDER_RESUME];
 
@@ -285,10 +285,10 @@ static void resume_now_does_not_wait_after_a_failure(struct world *o)
 {
 	begin(o);
 	o->w[0].wont_return = true;
-	ask_run(o, ASK_EVICT, 10 * S, 15 * S);
+	ask_run(o, REQUEST_EVICT, 10 * S, 15 * S);
 	assert_orders(o, 1, RESUME);
 	o->w[0].wont_return = false;
-	ask_run(o, ASK_RESUME_NOW, 0, 2 * S);
+	ask_run(o, REQUEST_RESUME_NOW, 0, 2 * S);
 	assert_state(o, STATE_ACTIVE);
 }
 
@@ -296,7 +296,7 @@ static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(struct w
 {
 	begin(o);
 	o->w[0].returns_empty = true;
-	ask_run(o, ASK_EVICT, 10 * S, 120 * S);
+	ask_run(o, REQUEST_EVICT, 10 * S, 120 * S);
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 15 * S);
 	assert_said(o, 1, STATE_VERIFY_UP, STATE_EVICT, "resume failed");
@@ -317,7 +317,7 @@ static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct worl
 			graphics ? GW_PROCESS_GRAPHICS : GW_PROCESS_COMPUTE;
 		begin(o);
 		o->w[0].returns_empty = true;
-		world_ask(o, 0, ASK_EVICT, 10 * S);
+		world_ask(o, 0, REQUEST_EVICT, 10 * S);
 		world_until(o, 59 * S);
 		assert_state(o, STATE_VERIFY_UP);
 		world_until(o, 65 * S);

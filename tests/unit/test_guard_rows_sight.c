@@ -66,14 +66,14 @@ static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(struc
 static void an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute(struct world *o)
 {
 	begin(o);
-	assert_int_equal(guard_trust(o->g, "GPU-0", o->now), 0); /* it was not lost */
+	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), 0); /* it was not lost */
 	o->health[0] = SCENE_LOST;
 	world_run(o, 10 * S);
-	assert_int_equal(guard_trust(o->g, "GPU-0", o->now), -GW_E_STATE);
+	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), -GW_E_STATE);
 	o->health[0] = SCENE_OK;
 	world_run(o, 2 * S);
 	assert_int_equal(world_status(o, 0).mask, 1u << REASON_HEALTH);
-	assert_int_equal(guard_trust(o->g, "GPU-0", o->now), 0);
+	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), 0);
 	world_fetch(o);
 	world_run(o, 2 * S);
 	assert_int_equal(world_status(o, 0).mask, 0);
@@ -124,7 +124,7 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 		}
 		world_begin(o);
 		world_run(o, S);
-		ask_run(o, ASK_EVICT, 0, 10 * S);
+		ask_run(o, REQUEST_EVICT, 0, 10 * S);
 		assert_state(o, STATE_EVICTED);
 		o->gone[1] = true;
 		on_gpu(o, 0, 0);
@@ -132,7 +132,7 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 		world_run(o, 50 * S);
 		assert_state(o, STATE_EVICTED);
 		assert_true(world_status(o, 0).mask & 1u << REASON_HEALTH);
-		ask_run(o, ASK_RESUME, 0, 60 * S);
+		ask_run(o, REQUEST_RESUME, 0, 60 * S);
 		assert_state(o, bound ? STATE_EVICTED : STATE_ACTIVE);
 	}
 }
@@ -181,13 +181,13 @@ static void at_the_end_all_return_that_fit_together(struct world *o)
 		o->total[0] = boards[i].total;
 		world_step(o);
 		assert_int_equal(guard_stop(o->g, o->now), boards[i].back);
-		assert_int_equal(guard_returning(o->g), boards[i].back);
+		assert_int_equal(guard_unsettled_count(o->g), boards[i].back);
 		world_fetch(o);
 		assert_true(o->w[1].resident); /* of the higher priority */
 		assert_int_equal(o->w[0].resident, boards[i].back == 2);
 		for (unsigned k = 0; k < o->outcomes; k++)
 			guard_outcome(o->g, &o->outcome[k], o->now);
-		assert_int_equal(guard_returning(o->g), 0);
+		assert_int_equal(guard_unsettled_count(o->g), 0);
 	}
 }
 
@@ -196,15 +196,15 @@ static void at_the_end_who_is_on_the_way_back_has_its_room(struct world *o)
 	for (unsigned i = 0; i < 2; i++) {
 		two_neighbours(o);
 		begin(o);
-		world_ask(o, -1, ASK_EVICT, 0);
+		world_ask(o, -1, REQUEST_EVICT, 0);
 		world_run(o, 4 * S);
 		o->total[0] = boards[i].total;
 		world_step(o);
-		world_ask(o, -1, ASK_RELEASE, 0);
+		world_ask(o, -1, REQUEST_RELEASE, 0);
 		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1); /* one at a time, as ever */
 		assert_orders(o, 0, RESUME);
 		assert_int_equal(guard_stop(o->g, o->now), boards[i].back - 1);
-		assert_int_equal(guard_returning(o->g), boards[i].back);
+		assert_int_equal(guard_unsettled_count(o->g), boards[i].back);
 	}
 }
 
@@ -217,7 +217,7 @@ static void at_the_end_nobody_waits_for_what_is_only_told(struct world *o)
 	world_until(o, 25 * S);
 	assert_state(o, STATE_QUIET);
 	assert_int_equal(guard_stop(o->g, o->now), 0);
-	assert_int_equal(guard_returning(o->g), 0);
+	assert_int_equal(guard_unsettled_count(o->g), 0);
 }
 
 /* As the service does: until nobody is worth waiting for. */
@@ -225,7 +225,7 @@ static void end_all(struct world *o)
 {
 	guard_stop(o->g, o->now);
 	world_fetch(o);
-	for (unsigned i = 0; i < 50 && guard_returning(o->g); i++)
+	for (unsigned i = 0; i < 50 && guard_unsettled_count(o->g); i++)
 		world_step(o);
 }
 
@@ -233,12 +233,12 @@ static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
 {
 	begin(o);
 	o->p.restore_on_stop = true;
-	guard_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
 	world_run(o, S);
 	assert_true(o->w[0].closed);
 	end_all(o);
 	assert_false(o->w[0].closed);
-	assert_int_equal(guard_returning(o->g), 0);
+	assert_int_equal(guard_unsettled_count(o->g), 0);
 	assert_said(o, 1, STATE_ACTIVE, STATE_ACTIVE, "service ends");
 	assert_false(o->disk[0].evicted);
 }
@@ -251,7 +251,7 @@ static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 		begin(o);
 		o->p.restore_on_stop = true;
 		o->w[0].busy = true;
-		world_ask(o, 0, ASK_EVICT, 0);
+		world_ask(o, 0, REQUEST_EVICT, 0);
 		assert_true(o->w[0].closed);
 		for (unsigned k = 0; k < i; k++)
 			world_step(o);
@@ -277,10 +277,10 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 		if (!holds)
 			o->guest[0].until_ns = o->now;
 		world_scene(o);
-		guard_look(o->g, &o->s); /* the answer has not come */
+		guard_observe(o->g, &o->s); /* the answer has not come */
 		assert_int_equal(guard_stop(o->g, o->now), 1);
 		end_all(o);
-		assert_int_equal(guard_returning(o->g), 0);
+		assert_int_equal(guard_unsettled_count(o->g), 0);
 		assert_said(o, 1, STATE_VERIFY, STATE_EVICTED, "freed");
 		assert_int_equal(o->w[0].resident, !holds);
 		assert_orders(o, 1, EVICT);
@@ -301,7 +301,7 @@ static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct wo
 		o->guest[0].until_ns = o->now;
 		o->w[0].resident = !freed;
 		end_all(o);
-		assert_int_equal(guard_returning(o->g), 0);
+		assert_int_equal(guard_unsettled_count(o->g), 0);
 		assert_true(o->w[0].resident);
 		assert_orders(o, freed, RESUME);
 		assert_orders(o, !freed, OPEN);
@@ -314,11 +314,11 @@ static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(struct wo
 	begin(o);
 	o->p.restore_on_stop = true;
 	o->w[0].silent = true;
-	guard_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
 	world_run(o, S);
 	end_all(o);
-	assert_true(guard_ending(o->g, 0));
-	assert_false(guard_ending(o->g, 1));
+	assert_true(guard_unsettled(o->g, 0));
+	assert_false(guard_unsettled(o->g, 1));
 	assert_true(o->disk[0].evicted); /* the next start knows */
 }
 

@@ -47,14 +47,14 @@ void guard_service_reason(struct guard_service *x, const char *uuid, enum guard_
 			  bool on, const char *why, uint64_t now)
 {
 	(void)x;
-	guard_reason_set(o.g, uuid, r, on, why, now);
+	guard_set_reason(o.g, uuid, r, on, why, now);
 }
 
 void guard_service_reason_ends(struct guard_service *x, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns)
 {
 	(void)x;
-	guard_reason_ends(o.g, uuid, r, clears, clears_ns);
+	guard_set_reason_end(o.g, uuid, r, clears, clears_ns);
 }
 
 void guard_service_heat(struct guard_service *x, const char *uuid, unsigned heat,
@@ -62,13 +62,13 @@ void guard_service_heat(struct guard_service *x, const char *uuid, unsigned heat
 {
 	(void)x;
 	(void)now;
-	guard_heat(o.g, uuid, heat, why);
+	guard_set_heat(o.g, uuid, heat, why);
 }
 
 int guard_service_trust(struct guard_service *x, const char *uuid, uint64_t now)
 {
 	(void)x;
-	return guard_trust(o.g, uuid, now);
+	return guard_trust_gpu(o.g, uuid, now);
 }
 
 void guard_service_pump(struct guard_service *x)
@@ -156,11 +156,11 @@ static void xid(unsigned number, bool past)
 	guard_service_pump(&g);
 }
 
-static struct guard_why why(enum guard_reason r)
+static struct guard_explanation why(enum guard_reason r)
 {
-	struct guard_why ret;
+	struct guard_explanation ret;
 
-	assert_true(guard_why(o.g, 0, r, &ret));
+	assert_true(guard_explain(o.g, 0, r, &ret));
 	return ret;
 }
 

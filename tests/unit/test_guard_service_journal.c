@@ -277,7 +277,7 @@ static void run_for(uint64_t ns)
 		for (unsigned i = 0; i < n; i++)
 			guard_outcome(o.g, &done[i], o.now);
 		world_scene(&o);
-		guard_look(o.g, &o.s);
+		guard_observe(o.g, &o.s);
 		guard_service_pump(&g);
 	}
 }
@@ -406,8 +406,8 @@ static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **
 	run_for(S);
 	assert_string_equal(g.view.journal, "ok");
 	disk.fails = true;
-	assert_int_equal(guard_ask(o.g, 0, ASK_HOLD_EVICTED, UINT64_MAX, o.now, message,
-				   sizeof(message)),
+	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, o.now, message,
+				       sizeof(message)),
 			 0);
 	guard_service_pump(&g);
 	assert_non_null(strstr(g.view.journal, "cannot be written"));
@@ -466,14 +466,14 @@ static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
 		p->worker[0].name = name;
 		guard_counts_load(&g.tally, NULL, p);
 		guard_counts_add(&g.tally, NULL, name, &d);
-		assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
+		assert_int_equal(counters_evictions(counters_find(&g.tally, name)->cell), 1);
 	}
 	assert_int_equal(g.tally.workers, 1);
-	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	assert_int_equal(counters_evictions(g.tally.all), POLICY_WORKERS + 8);
 	snprintf(name, sizeof(name), "gone0"); /* it comes again */
 	guard_counts_load(&g.tally, NULL, p);
-	assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
-	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	assert_int_equal(counters_evictions(counters_find(&g.tally, name)->cell), 1);
+	assert_int_equal(counters_evictions(g.tally.all), POLICY_WORKERS + 8);
 	free(p);
 	world_done(&o);
 }

@@ -53,14 +53,14 @@ void guard_service_for(struct guard_service *x, int64_t uid)
 {
 	(void)x;
 	seen.uid = uid;
-	guard_for(o.g, uid);
+	guard_set_requester(o.g, uid);
 }
 
-int guard_service_operation(struct guard_service *x, int worker, enum guard_ask what,
+int guard_service_operation(struct guard_service *x, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size)
 {
 	seen.asked_for = seen.uid;
-	return guard_ask(o.g, worker, what, ttl_ns, guarding_time_ns(x), message, size);
+	return guard_request(o.g, worker, what, ttl_ns, guarding_time_ns(x), message, size);
 }
 
 int guard_service_reserve(struct guard_service *x, const char *gpu, uint64_t bytes, int64_t pid,
@@ -201,7 +201,7 @@ static void begin(void)
 	g.config.clock = &stepped.clock;
 }
 
-static int wish(enum guard_ask what, int64_t uid, char message[static 200])
+static int wish(enum guard_request what, int64_t uid, char message[static 200])
 {
 	const struct guard_asker by = { "uid 7: whatever is said of him", uid, -1, 0 };
 
@@ -220,14 +220,14 @@ static void who_asks_counts_by_his_number_whatever_the_words_are(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		begin();
-		assert_int_equal(wish(ASK_EVICT, row[i].uid, message), 0);
+		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), 0);
 		assert_int_equal(seen.asked_for, row[i].uid);
 		assert_non_null(
 			strstr(seen.text, "(requested by uid 7: whatever is said of him)"));
-		assert_int_equal(wish(ASK_RELEASE, row[i].uid, message), 0);
+		assert_int_equal(wish(REQUEST_RELEASE, row[i].uid, message), 0);
 		world_run(&o, 60 * S);
 		clock_step(&stepped, 60 * S);
-		assert_int_equal(wish(ASK_EVICT, row[i].uid, message), row[i].again);
+		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), row[i].again);
 		world_done(&o);
 	}
 }
@@ -241,7 +241,7 @@ static void a_wish_is_in_the_file_before_it_is_answered(void **state)
 	begin();
 	g.writing = true;
 	seen.hangs_ns = 0;
-	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_false(g.writing);
 	assert_string_equal(message, "");
 	assert_int_equal(seen.pumps, 1);
@@ -249,7 +249,7 @@ static void a_wish_is_in_the_file_before_it_is_answered(void **state)
 	g.writing = true;
 	seen.hangs_ns = 3 * S;
 	before = stepped.mono_ns;
-	assert_int_equal(wish(ASK_RELEASE, -1, message), 0);
+	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* and no longer */
 	assert_non_null(strstr(message, "the request is not on disk yet"));
 	world_done(&o);
@@ -262,14 +262,14 @@ static void what_a_restart_forgets_is_said(void **state)
 	(void)state;
 	begin();
 	g.failed = true;
-	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_non_null(strstr(message, "the journal cannot be written (the disk is full)"));
 	g.failed = false;
 	g.unsaved = 1;
-	assert_int_equal(wish(ASK_RELEASE, -1, message), 0);
+	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_non_null(strstr(message, "lost when the service restarts"));
 	seen.lasting = false;
-	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_non_null(strstr(message, "there is no journal file"));
 	world_done(&o);
 }
@@ -280,10 +280,11 @@ static void what_is_refused_is_neither_told_nor_followed(void **state)
 
 	(void)state;
 	begin();
-	assert_int_equal(wish(ASK_HOLD_EVICTED, -1, message), -GW_E_ARG); /* without a time */
+	assert_int_equal(wish(REQUEST_HOLD_EVICTED, -1, message),
+			 -GW_E_ARG); /* without a time */
 	assert_int_equal(seen.told, 0);
 	assert_null(guard_operation_latest(&g.operations, "w0"));
-	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_int_equal(seen.told, 1);
 	assert_non_null(guard_operation_latest(&g.operations, "w0"));
 	world_done(&o);

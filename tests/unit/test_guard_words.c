@@ -152,12 +152,18 @@ static void asks_for_no_kind(const char *path)
 	free(text);
 }
 
-/* A table of guard_state.c has "(name)" or "(name.member)". */
-static bool has_member(const char *table, const char *name, size_t n)
+/* A table of guard_state.c has "(part.name" or ", part.name". */
+static bool has_member(const char *table, const char *part, const char *name, size_t n)
 {
-	for (const char *p = table; (p = strchr(p, '(')); p++)
-		if (!strncmp(p + 1, name, n) && strchr(").", p[1 + n]))
+	const size_t len = strlen(part);
+
+	for (const char *p = table; (p = strpbrk(p, "(,")); p++) {
+		const char *at = p + 1 + (p[1] == ' ');
+
+		if (!strncmp(at, part, len) && !strncmp(at + len, name, n) &&
+		    strchr(").,", at[len + n]))
 			return true;
+	}
 	return false;
 }
 
@@ -173,7 +179,9 @@ static char *between(char *text, const char *head, const char *end)
 }
 
 /* A recording that begins while the guard runs begins with these lines: what has none is not known there. */
-static void has_members(const char *file, const char *of, const char *but)
+/* part: of struct `of`, where it is a part of the struct `whole_of`. */
+static void has_part(const char *file, const char *of, const char *whole_of, const char *part,
+		     const char *but)
 {
 	char *text = whole(file), *rows = whole("src/guard/guard_state.c");
 	char head[64], word[64];
@@ -181,7 +189,7 @@ static void has_members(const char *file, const char *of, const char *but)
 
 	snprintf(head, sizeof(head), "\nstruct %s {", of);
 	at = between(text, head, "\n};");
-	snprintf(head, sizeof(head), "\n#define OF %s", of);
+	snprintf(head, sizeof(head), "\n#define OF %s", whole_of);
 	table = between(rows, head, "\n#undef OF");
 	for (; *at; at++) {
 		size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
@@ -190,7 +198,7 @@ static void has_members(const char *file, const char *of, const char *but)
 			at = strstr(at, "*/") + 1;
 		else if (n && n < sizeof(word) - 2) {
 			snprintf(word, sizeof(word), " %.*s ", (int)n, at);
-			if (strchr(",;[", at[n]) && !has_member(table, at, n) &&
+			if (strchr(",;[", at[n]) && !has_member(table, part, at, n) &&
 			    !strstr(but, word))
 				fail_msg("struct %s,%s: guard_state.c has no row for it", of,
 					 word);
@@ -201,20 +209,33 @@ static void has_members(const char *file, const char *of, const char *but)
 	free(text);
 }
 
+static void has_members(const char *file, const char *of, const char *but)
+{
+	has_part(file, of, of, "", but);
+}
+
 static void all_that_the_guard_knows_can_be_written_down(void **state)
 {
-	static const char parts[] = "src/guard/guard_parts.h";
+	static const char internal[] = "src/guard/guard_internal.h";
+	static const char *const part[] = { "observed", "demand",  "reasons", "intent",
+					    "order",    "backoff", "idle",    "report" };
+	char of[32], prefix[32];
 
 	(void)state;
-	has_members(parts, "guard_worker", " policy knobs pid start_ticks ");
-	has_members(parts, "guard_gpu", " now end clears ns ");
-	has_members(parts, "guard_reservation", " ");
+	has_members(internal, "guard_worker", " policy knobs ");
+	for (unsigned i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+		snprintf(of, sizeof(of), "worker_%s", part[i]);
+		snprintf(prefix, sizeof(prefix), "%s.", part[i]);
+		has_part(internal, of, "guard_worker", prefix, " ");
+	}
+	has_members(internal, "guard_gpu", " now end clears ns ");
+	has_members(internal, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
-	has_members("src/guard/guard_rate.h", "rate_user", " ");
+	has_members("src/guard/user_rate.h", "rate_user", " ");
 	/* The others are made again of these, or are empty then. */
-	has_members(parts, "guard",
+	has_members(internal, "guard",
 		    " p scene verdict others demand gpu order worker workers "
-		    " reservation rate decision first waiting ");
+		    " reservation rate queue ");
 }
 
 /* One that is declared and not read would be accepted, and nothing would come of it. */
@@ -357,7 +378,7 @@ static void defined(const char *source, const char *name, char *out, size_t size
 	snprintf(define, sizeof(define), "\n#define %s ", name);
 	at = strstr(source, define);
 	if (!at)
-		fail_msg("guard_parts.h has no %s", name);
+		fail_msg("guard_internal.h has no %s", name);
 	at += strlen(define);
 	at += strspn(at, " (");
 	seconds = strstr(at, "NS_PER_S") && strstr(at, "NS_PER_S") < strchr(at, '\n');
@@ -367,7 +388,8 @@ static void defined(const char *source, const char *name, char *out, size_t size
 
 static void numbers_are_those_of_the_code(void **state)
 {
-	char *text = whole("docs/GUARD-MACHINE.md"), *source = whole("src/guard/guard_parts.h");
+	char *text = whole("docs/GUARD-MACHINE.md"),
+	     *source = whole("src/guard/guard_internal.h");
 	char name[32], told[32], is[32];
 	unsigned rows = 0;
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "device/nvml_abi.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <math.h>
 #include <time.h>

@@ -1,10 +1,8 @@
 #include "device/host.h"
 
 #include "tree.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <locale.h>
 
 static struct tree t;
@@ -22,6 +20,8 @@ static int teardown(void **state)
 	tree_done(&t);
 	return 0;
 }
+
+#define HOST_TEST(name) TEST_FIXTURE(name, setup, teardown)
 
 /* user, idle and waiting ticks; the other columns stay */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
@@ -51,11 +51,10 @@ static void assert_utilization_absent(struct host *h, enum gw_absence why)
 	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], why);
 }
 
-static void takes_utilization_from_two_readings(void **state)
+HOST_TEST(takes_utilization_from_two_readings)
 {
 	struct host h;
 
-	(void)state;
 	put_ticks(1000, 5000, 100);
 	host_init(&h, &t.root);
 	put_ticks(1025, 5065, 110);
@@ -66,11 +65,10 @@ static void takes_utilization_from_two_readings(void **state)
 	assert_utilization(&h, 0);
 }
 
-static void waits_for_enough_ticks_and_then_uses_them_all(void **state)
+HOST_TEST(waits_for_enough_ticks_and_then_uses_them_all)
 {
 	struct host h;
 
-	(void)state;
 	put_ticks(1000, 5000, 0);
 	host_init(&h, &t.root);
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
@@ -80,11 +78,10 @@ static void waits_for_enough_ticks_and_then_uses_them_all(void **state)
 	assert_utilization(&h, 0.5);
 }
 
-static void starts_over_when_ticks_step_back(void **state)
+HOST_TEST(starts_over_when_ticks_step_back)
 {
 	struct host h;
 
-	(void)state;
 	put_ticks(1000, 5000, 300);
 	host_init(&h, &t.root);
 	put_ticks(900, 4000, 200);
@@ -95,12 +92,11 @@ static void starts_over_when_ticks_step_back(void **state)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 
-static void says_why_a_figure_is_missing(void **state)
+HOST_TEST(says_why_a_figure_is_missing)
 {
 	struct host h;
 	struct host_report r;
 
-	(void)state;
 	host_init(&h, &t.root);
 	host_read(&h, &r);
 	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++)
@@ -122,12 +118,11 @@ static void says_why_a_figure_is_missing(void **state)
 	assert_utilization(&h, 0.25);
 }
 
-static void reads_memory_load_and_cores(void **state)
+HOST_TEST(reads_memory_load_and_cores)
 {
 	struct host h;
 	struct host_report r;
 
-	(void)state;
 	tree_put(&t, "proc/meminfo",
 		 "MemTotal:       65536 kB\nMemFree:  1 kB\nMemAvailable:   16384 kB\n"
 		 "XSwapTotal: 5 kB\nSwapTotal:  4096 kB\nSwapFree: 0 kB\n");
@@ -147,13 +142,12 @@ static void reads_memory_load_and_cores(void **state)
 	assert_true(r.v[GW_H_CPU_COUNT] == 7);
 }
 
-static void reads_the_real_machine(void **state)
+HOST_TEST(reads_the_real_machine)
 {
 	struct root real;
 	struct host h;
 	struct host_report r;
 
-	(void)state;
 	assert_int_equal(root_open(&real, NULL), 0);
 	host_init(&h, &real);
 	host_read(&h, &r);
@@ -164,18 +158,4 @@ static void reads_the_real_machine(void **state)
 	root_close(&real);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(takes_utilization_from_two_readings),
-		T(waits_for_enough_ticks_and_then_uses_them_all),
-		T(starts_over_when_ticks_step_back),
-		T(says_why_a_figure_is_missing),
-		T(reads_memory_load_and_cores),
-		T(reads_the_real_machine),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

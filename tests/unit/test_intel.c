@@ -18,6 +18,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define INTEL_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 static const struct tree_row arc_i915[] = {
 	{ ARC "vendor", "0x8086\n" },
 	{ ARC "device", "0x56a0\n" },
@@ -42,7 +44,7 @@ static const struct tree_row arc_i915[] = {
 	{ 0 },
 };
 
-static void reads_an_arc_under_i915(void **state)
+INTEL_TEST(reads_an_arc_under_i915)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -69,7 +71,7 @@ static void reads_an_arc_under_i915(void **state)
 	assert_absent(r, GW_Q_TEMPERATURE_MEMORY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void takes_power_from_the_energy_between_two_readings(void **state)
+INTEL_TEST(takes_power_from_the_energy_between_two_readings)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -96,7 +98,7 @@ static void takes_power_from_the_energy_between_two_readings(void **state)
 	clock_step(&w->clock, NS_PER_S);
 	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
 	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 2);
-	/* asleep in between: what was used meanwhile is no power of now */
+	/* asleep in between: energy used meanwhile says nothing about the current power */
 	tree_put(&w->tree, PCI ARC "power/runtime_status", "suspended\n");
 	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
 	tree_put(&w->tree, PCI ARC "power/runtime_status", "active\n");
@@ -104,7 +106,7 @@ static void takes_power_from_the_energy_between_two_readings(void **state)
 	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
-static void reads_a_battlemage_under_xe(void **state)
+INTEL_TEST(reads_a_battlemage_under_xe)
 {
 	static const struct tree_row xe[] = {
 		{ ARC "vendor", "0x8086\n" },
@@ -156,7 +158,7 @@ static const struct tree_row integrated[] = {
 	{ 0 },
 };
 
-static void keeps_an_integrated_gpu_without_sensors(void **state)
+INTEL_TEST(keeps_an_integrated_gpu_without_sensors)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -172,7 +174,7 @@ static void keeps_an_integrated_gpu_without_sensors(void **state)
 	assert_absent(r, GW_Q_MEMORY_TOTAL, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void does_not_take_an_accelerator_with_another_driver(void **state)
+INTEL_TEST(does_not_take_an_accelerator_with_another_driver)
 {
 	static const struct tree_row npu[] = {
 		{ "0000:00:0b.0/vendor", "0x8086\n" },
@@ -188,7 +190,7 @@ static void does_not_take_an_accelerator_with_another_driver(void **state)
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:00:02.0");
 }
 
-static void reads_one_gpu_while_the_other_sleeps(void **state)
+INTEL_TEST(reads_one_gpu_while_the_other_sleeps)
 {
 	struct world *w = *state;
 
@@ -201,7 +203,7 @@ static void reads_one_gpu_while_the_other_sleeps(void **state)
 	assert_int_equal(world_read(w, 1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
 }
 
-static void lists_processes_of_both_drivers(void **state)
+INTEL_TEST(lists_processes_of_both_drivers)
 {
 	static const struct tree_row people[] = {
 		{ "proc/10/fd/3", "-> /dev/dri/renderD129" },
@@ -235,19 +237,4 @@ static void lists_processes_of_both_drivers(void **state)
 	usage_done(&l);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(reads_an_arc_under_i915),
-		T(takes_power_from_the_energy_between_two_readings),
-		T(reads_a_battlemage_under_xe),
-		T(keeps_an_integrated_gpu_without_sensors),
-		T(does_not_take_an_accelerator_with_another_driver),
-		T(reads_one_gpu_while_the_other_sleeps),
-		T(lists_processes_of_both_drivers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

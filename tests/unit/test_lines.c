@@ -1,10 +1,8 @@
-#include "base/lines.h"
+#include "base/root.h"
 
 #include "tree.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <gpuward.h>
 
 static struct tree t;
@@ -24,9 +22,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void gives_each_line_with_or_without_a_last_newline(void **state)
+#define LINES_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
+LINES_TEST(gives_each_line_with_or_without_a_last_newline)
 {
-	(void)state;
 	tree_put(&t, "a", "one\n\nthree");
 	assert_int_equal(lines_open(&l, &t.root, "a"), 0);
 	assert_string_equal(lines_next(&l), "one");
@@ -42,14 +41,13 @@ static void gives_each_line_with_or_without_a_last_newline(void **state)
 	lines_close(&l);
 }
 
-static void cuts_a_long_line_and_goes_on_behind_it(void **state)
+LINES_TEST(cuts_a_long_line_and_goes_on_behind_it)
 {
 	static const size_t length[] = { LINES_SIZE - 2, LINES_SIZE - 1,     LINES_SIZE,
 					 LINES_SIZE + 1, 2 * LINES_SIZE - 2, 3 * LINES_SIZE };
 	static char text[4 * LINES_SIZE];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(length) / sizeof(length[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(length); i++) {
 		size_t n = length[i], cut = n < LINES_SIZE - 1 ? n : LINES_SIZE - 1;
 
 		memset(text, 'x', n);
@@ -63,13 +61,12 @@ static void cuts_a_long_line_and_goes_on_behind_it(void **state)
 	}
 }
 
-static void walks_a_file_longer_than_its_buffer(void **state)
+LINES_TEST(walks_a_file_longer_than_its_buffer)
 {
 	static char text[64 * 1024];
 	size_t n = 0;
 	char want[16];
 
-	(void)state;
 	for (int i = 0; i < 5000; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "line %d\n", i);
 	tree_put(&t, "a", text);
@@ -82,22 +79,9 @@ static void walks_a_file_longer_than_its_buffer(void **state)
 	lines_close(&l);
 }
 
-static void says_that_a_file_is_missing(void **state)
+LINES_TEST(says_that_a_file_is_missing)
 {
-	(void)state;
 	assert_int_equal(lines_open(&l, &t.root, "none"), -GW_E_NOENT);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(gives_each_line_with_or_without_a_last_newline),
-		T(cuts_a_long_line_and_goes_on_behind_it),
-		T(walks_a_file_longer_than_its_buffer),
-		T(says_that_a_file_is_missing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

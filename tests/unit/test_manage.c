@@ -75,9 +75,8 @@ static double now(unsigned q)
 			fail_msg("'%s' is not in: %s", part, got.message); \
 	} while (0)
 
-static void a_power_limit_is_set_and_the_gpu_draws_less(void **state)
+SIM_TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 {
-	(void)state;
 	world(LOADED);
 	sim_step(10 * NS_PER_S);
 	assert_true(sim_true_watts(0) > 600);
@@ -93,9 +92,8 @@ static void a_power_limit_is_set_and_the_gpu_draws_less(void **state)
 	assert_true(sim_true_watts(0) < 410);
 }
 
-static void what_is_set_already_is_not_set_again(void **state)
+SIM_TEST(what_is_set_already_is_not_set_again)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
 	assert_false(got.changed);
@@ -106,9 +104,8 @@ static void what_is_set_already_is_not_set_again(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 0);
 }
 
-static void a_value_out_of_bounds_is_refused_with_the_bounds(void **state)
+SIM_TEST(a_value_out_of_bounds_is_refused_with_the_bounds)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 900, NAN), -GW_E_ARG);
 	assert_says("from 200 W to 700 W");
@@ -128,9 +125,8 @@ static void a_value_out_of_bounds_is_refused_with_the_bounds(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceSetGpuLockedClocks"), 0);
 }
 
-static void modes_are_set(void **state)
+SIM_TEST(modes_are_set)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), 0);
 	assert_true(got.before[0] == 1 && got.after[0] == 0 && got.verified);
@@ -140,11 +136,10 @@ static void modes_are_set(void **state)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 3);
 }
 
-static void locked_clocks_hold_and_are_not_said_to_be_verified(void **state)
+SIM_TEST(locked_clocks_hold_and_are_not_said_to_be_verified)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(LOADED);
 	sim_step(NS_PER_S);
 	assert_true(now(GW_Q_CLOCK_SM) > 1500e6);
@@ -166,9 +161,8 @@ static void locked_clocks_hold_and_are_not_said_to_be_verified(void **state)
 	assert_int_equal(keeps, 2);
 }
 
-static void ecc_counts_since_load_are_cleared_and_those_of_ever_stay(void **state)
+SIM_TEST(ecc_counts_since_load_are_cleared_and_those_of_ever_stay)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0);
 	assert_true(got.before[0] == 7 && got.before[1] == 2);
@@ -179,16 +173,16 @@ static void ecc_counts_since_load_are_cleared_and_those_of_ever_stay(void **stat
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0); /* again */
 }
 
-static void a_driver_that_says_yes_and_does_nothing_is_found_out(void **state)
+SIM_TEST(a_driver_that_says_yes_and_does_nothing_is_found_out)
 {
-	(void)state;
 	world(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 700000\n"
 	      "[[fault]]\ncall = \"nvmlDeviceSetPersistenceMode\"\nvalue = 1\n"
 	      "[[fault]]\ncall = \"nvmlDeviceClearEccErrorCounts\"\nvalue = 1\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_STATE);
-	assert_string_equal(got.message,
-			    "the driver said yes, but the power limit is still 700 W");
+	assert_string_equal(
+		got.message,
+		"the driver accepted the change, but the power limit is still 700 W");
 	assert_true(got.changed && !got.verified && got.after[0] == 700);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_STATE);
 	assert_says("persistence mode is still on");
@@ -196,9 +190,8 @@ static void a_driver_that_says_yes_and_does_nothing_is_found_out(void **state)
 	assert_says("7 corrected and 2 uncorrected");
 }
 
-static void without_permission_it_says_who_may(void **state)
+SIM_TEST(without_permission_it_says_who_may)
 {
-	(void)state;
 	world("[driver]\nprivileged = false\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2: NO_PERMISSION");
@@ -207,11 +200,10 @@ static void without_permission_it_says_who_may(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void who_may_is_read_from_the_kernel(void **state)
+TEST(who_may_is_read_from_the_kernel)
 {
 	struct tree t;
 
-	(void)state;
 	tree_init(&t);
 	assert_true(manage_privileged(&t.root, 0));
 	assert_false(manage_privileged(&t.root, 1000)); /* no such file */
@@ -224,9 +216,8 @@ static void who_may_is_read_from_the_kernel(void **state)
 	tree_done(&t);
 }
 
-static void what_the_gpu_or_driver_lacks_is_not_supported(void **state)
+SIM_TEST(what_the_gpu_or_driver_lacks_is_not_supported)
 {
-	(void)state;
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\", "
 	      "\"nvmlDeviceSetPowerManagementLimit\"]\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_NOSUPPORT);
@@ -238,16 +229,15 @@ static void what_the_gpu_or_driver_lacks_is_not_supported(void **state)
 	assert_false(got.changed);
 }
 
-static void an_older_driver_is_asked_by_its_older_call(void **state)
+SIM_TEST(an_older_driver_is_asked_by_its_older_call)
 {
-	(void)state;
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\"]\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 450.5, NAN), 0);
 	assert_true(got.after[0] == 450.5);
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 1);
 }
 
-static void codes_of_setters_become_errors(void **state)
+SIM_TEST(codes_of_setters_become_errors)
 {
 	static const struct {
 		int code, error;
@@ -257,8 +247,7 @@ static void codes_of_setters_become_errors(void **state)
 		{ ABI_GPU_IS_LOST, -GW_E_LOST },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		world(H200);
 		sim_fault("nvmlDeviceSetComputeMode", 0, rows[i].code);
 		assert_int_equal(set(MANAGE_COMPUTE_MODE, 2, NAN), rows[i].error);
@@ -268,37 +257,34 @@ static void codes_of_setters_become_errors(void **state)
 	world(H200);
 }
 
-static void an_unknown_gpu_is_said_to_be_so(void **state)
+SIM_TEST(an_unknown_gpu_is_said_to_be_so)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(H200);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "GPU-nobody");
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_NODEV);
 	o.what = MANAGE_WHATS;
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_ARG);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }
 
-static void what_cannot_be_kept_is_not_changed(void **state)
+SIM_TEST(what_cannot_be_kept_is_not_changed)
 {
-	(void)state;
 	world(H200);
 	keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
-	assert_says("could not be kept");
+	assert_says("could not be stored");
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void an_order_to_stay_is_not_kept(void **state)
+SIM_TEST(an_order_to_stay_is_not_kept)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(H200);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	o.keep = true;
@@ -307,9 +293,8 @@ static void an_order_to_stay_is_not_kept(void **state)
 	assert_true(got.changed);
 }
 
-static void the_old_value_is_put_back_unless_somebody_else_set_it(void **state)
+SIM_TEST(the_old_value_is_put_back_unless_somebody_else_set_it)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
@@ -320,18 +305,17 @@ static void the_old_value_is_put_back_unless_somebody_else_set_it(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0); /* somebody else */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
 	assert_true(got.foreign && !got.changed);
-	assert_says("set to 500 W by somebody else since it was set to 400 W from here");
+	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
 	/* A change of ours that was kept and then not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-static void without_a_kept_value_the_drivers_own_is_set(void **state)
+SIM_TEST(without_a_kept_value_the_drivers_own_is_set)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(H200);
 	set(MANAGE_POWER_LIMIT, 300, NAN);
 	set(MANAGE_COMPUTE_MODE, 2, NAN);
@@ -344,16 +328,15 @@ static void without_a_kept_value_the_drivers_own_is_set(void **state)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
 	o.what = MANAGE_PERSISTENCE;
 	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
-	assert_says("nothing to put back");
+	assert_says("nothing to restore");
 	assert_true(now(GW_Q_PERSISTENCE) == 1);
 }
 
-static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
+SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 {
 	struct manage_order o;
 	uint64_t calls;
 
-	(void)state;
 	keeps = 0;
 	keep_answer = 0;
 	sim_text("[[gpu]]\nprofile = \"h200\"\ncount = 2\n");
@@ -363,7 +346,7 @@ static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_true(got.uncertain && got.before[0] == 700);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2 has not returned");
-	assert_says("whether it was changed is not known");
+	assert_says("it is unknown whether the setting changed");
 	calls = sim_calls(NULL);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
@@ -380,11 +363,10 @@ static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
 	assert_int_equal(got.error, 0);
 }
 
-static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
+SIM_TEST(an_order_given_up_while_it_waits_is_never_carried_out)
 {
 	struct slot *s;
 
-	(void)state;
 	keeps = 0;
 	keep_answer = 0;
 	sim_text(H200);
@@ -395,7 +377,7 @@ static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
-	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
@@ -408,13 +390,12 @@ static int keep_and_hold(void *arg, const struct manage_order *o, const double b
 	return keep(NULL, o, before);
 }
 
-static void an_order_given_up_between_its_steps_is_never_carried_out(void **state)
+SIM_TEST(an_order_given_up_between_its_steps_is_never_carried_out)
 {
 	struct manage_keeper holding;
 	struct manage_order o;
 	struct slot *s;
 
-	(void)state;
 	keeps = 0;
 	keep_answer = 0;
 	sim_text(H200);
@@ -427,16 +408,15 @@ static void an_order_given_up_between_its_steps_is_never_carried_out(void **stat
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
 	slot_give(s);
-	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void words_and_texts_belong_together(void **state)
+TEST(words_and_texts_belong_together)
 {
 	char text[64];
 
-	(void)state;
 	for (unsigned i = 0; i < MANAGE_WHATS; i++)
 		assert_int_equal(manage_find(manage_info(i)->word), i);
 	assert_int_equal(manage_find("fan"), MANAGE_WHATS);
@@ -453,31 +433,4 @@ static void words_and_texts_belong_together(void **state)
 		manage_same(MANAGE_POWER_LIMIT, (double[]){ NAN, 0 }, (double[]){ 400, 0 }));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(a_power_limit_is_set_and_the_gpu_draws_less),
-		sim_test(what_is_set_already_is_not_set_again),
-		sim_test(a_value_out_of_bounds_is_refused_with_the_bounds),
-		sim_test(modes_are_set),
-		sim_test(locked_clocks_hold_and_are_not_said_to_be_verified),
-		sim_test(ecc_counts_since_load_are_cleared_and_those_of_ever_stay),
-		sim_test(a_driver_that_says_yes_and_does_nothing_is_found_out),
-		sim_test(without_permission_it_says_who_may),
-		cmocka_unit_test(who_may_is_read_from_the_kernel),
-		sim_test(what_the_gpu_or_driver_lacks_is_not_supported),
-		sim_test(an_older_driver_is_asked_by_its_older_call),
-		sim_test(codes_of_setters_become_errors),
-		sim_test(an_unknown_gpu_is_said_to_be_so),
-		sim_test(what_cannot_be_kept_is_not_changed),
-		sim_test(an_order_to_stay_is_not_kept),
-		sim_test(the_old_value_is_put_back_unless_somebody_else_set_it),
-		sim_test(without_a_kept_value_the_drivers_own_is_set),
-		sim_test(a_setter_that_hangs_does_not_hang_the_caller),
-		sim_test(an_order_given_up_while_it_waits_is_never_carried_out),
-		sim_test(an_order_given_up_between_its_steps_is_never_carried_out),
-		cmocka_unit_test(words_and_texts_belong_together),
-	};
-
-	return cmocka_run_group_tests_name("manage", tests, sim_setup, NULL);
-}
+UNIT_MAIN(sim_setup, NULL)

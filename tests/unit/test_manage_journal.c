@@ -15,8 +15,8 @@ static struct {
 	char id[16][128], json[16][1024];
 	unsigned count;
 	int keep_answer;
-	char told[64][600];
-	unsigned tells;
+	char event[64][600];
+	unsigned events;
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
@@ -61,18 +61,18 @@ static void doc_forget(void *arg, const char *id)
 
 static void note(const char *uuid, const char *severity, const char *text)
 {
-	assert_true(fake.tells < 64);
-	snprintf(fake.told[fake.tells++], sizeof(fake.told[0]), "%s %s %s", severity,
+	assert_true(fake.events < 64);
+	snprintf(fake.event[fake.events++], sizeof(fake.event[0]), "%s %s %s", severity,
 		 uuid ? "gpu" : "machine", text);
 }
 
-static void doc_tell(void *arg, const char *uuid, const char *severity, const char *text)
+static void doc_log(void *arg, const char *uuid, const char *severity, const char *text)
 {
 	(void)arg;
 	note(uuid, severity, text);
 }
 
-static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_tell };
+static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
 
 static void start(const char *text)
 {
@@ -89,6 +89,8 @@ static int stop(void **state)
 	fake.journal = NULL;
 	return sim_teardown(state);
 }
+
+#define JOURNAL_TEST(name) TEST_FIXTURE(name, NULL, stop)
 
 static const char *uuid(void)
 {
@@ -163,19 +165,18 @@ static double now(unsigned q)
 	return sim_value(sim_take(GW_TIERS_COMMON | GW_TIER_HEALTH | GW_TIER_LIMITS, 0), q);
 }
 
-static bool told(const char *part)
+static bool logged(const char *part)
 {
-	for (unsigned i = 0; i < fake.tells; i++)
-		if (strstr(fake.told[i], part))
+	for (unsigned i = 0; i < fake.events; i++)
+		if (strstr(fake.event[i], part))
 			return true;
 	return false;
 }
 
 /* ---- the journal ---- */
 
-static void what_was_changed_is_put_back_at_the_end(void **state)
+JOURNAL_TEST(what_was_changed_is_put_back_at_the_end)
 {
-	(void)state;
 	start(H200 "persistence = false\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_true(fake.result.restored_on_exit);
@@ -190,14 +191,14 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; restored "
-			 "when the service stops"));
-	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
+	assert_true(
+		logged("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+		       "when the service stops"));
+	assert_true(logged("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
-static void what_was_changed_is_put_back_after_a_crash(void **state)
+JOURNAL_TEST(what_was_changed_is_put_back_after_a_crash)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 1500e6, 1500e6), 0);
@@ -213,9 +214,8 @@ static void what_was_changed_is_put_back_after_a_crash(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void changed_twice_the_first_value_comes_back(void **state)
+JOURNAL_TEST(changed_twice_the_first_value_comes_back)
 {
-	(void)state;
 	start(H200);
 	somebody_else_sets(650);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -226,12 +226,11 @@ static void changed_twice_the_first_value_comes_back(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-static void a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else(void **state)
+JOURNAL_TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
 {
 	struct manage_keeper keeper;
 	struct manage_order o;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
@@ -243,22 +242,21 @@ static void a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else(v
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_somebody_else_set_is_left_alone(void **state)
+JOURNAL_TEST(what_somebody_else_set_is_left_alone)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(450);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 	assert_int_equal(fake.count, 0);
-	assert_true(told("warning gpu gpuward: the power limit was set to 450 W by somebody "
-			 "else since it was set to 400 W from here; left alone"));
+	assert_true(
+		logged("warning gpu gpuward: the power limit is 450 W; someone else changed "
+		       "it after gpuward set 400 W, so it is left unchanged"));
 }
 
-static void after_somebody_else_theirs_is_the_old_value(void **state)
+JOURNAL_TEST(after_somebody_else_theirs_is_the_old_value)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(450);
@@ -267,11 +265,10 @@ static void after_somebody_else_theirs_is_the_old_value(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 }
 
-static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
+JOURNAL_TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
 {
 	uint64_t calls;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(700);
@@ -279,14 +276,13 @@ static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
 	put_all_back();
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), calls);
 	assert_int_equal(fake.count, 0);
-	assert_false(told("warning"));
+	assert_false(logged("warning"));
 }
 
-static void an_order_to_stay_stays(void **state)
+JOURNAL_TEST(an_order_to_stay_stays)
 {
 	struct manage_order o;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
@@ -298,9 +294,8 @@ static void an_order_to_stay_stays(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 }
 
-static void setting_the_old_value_again_ends_the_entry(void **state)
+JOURNAL_TEST(setting_the_old_value_again_ends_the_entry)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
@@ -308,11 +303,10 @@ static void setting_the_old_value_again_ends_the_entry(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_was_refused_leaves_the_journal_as_it_was(void **state)
+JOURNAL_TEST(what_was_refused_leaves_the_journal_as_it_was)
 {
 	char before[1024];
 
-	(void)state;
 	start(H200);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
@@ -330,9 +324,8 @@ static void what_was_refused_leaves_the_journal_as_it_was(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void what_cannot_be_kept_is_not_changed(void **state)
+JOURNAL_TEST(what_cannot_be_kept_is_not_changed)
 {
-	(void)state;
 	start(H200);
 	fake.keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
@@ -340,9 +333,8 @@ static void what_cannot_be_kept_is_not_changed(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void a_driver_that_set_something_else_is_put_back_too(void **state)
+JOURNAL_TEST(a_driver_that_set_something_else_is_put_back_too)
 {
-	(void)state;
 	start(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 450000\n"
 	      "until = 5\n");
@@ -355,15 +347,14 @@ static void a_driver_that_set_something_else_is_put_back_too(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
+JOURNAL_TEST(what_cannot_be_put_back_waits_for_the_next_start)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	put_all_back();
 	assert_int_equal(fake.count, 1);
-	assert_true(told("warning gpu gpuward: the power limit could not be changed"));
+	assert_true(logged("warning gpu gpuward: the power limit could not be changed"));
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	crash();
 	put_all_back();
@@ -371,9 +362,8 @@ static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void a_setter_that_hung_is_put_back(void **state)
+JOURNAL_TEST(a_setter_that_hung_is_put_back)
 {
-	(void)state;
 	memset(&fake, 0, sizeof(fake));
 	sim_text(H200);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -383,7 +373,7 @@ static void a_setter_that_hung_is_put_back(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
 	sim_unhang(); /* it comes back late, and sets it */
-	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	put_all_back();
@@ -391,7 +381,7 @@ static void a_setter_that_hung_is_put_back(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void documents_that_are_not_ours_are_told_and_left(void **state)
+JOURNAL_TEST(documents_that_are_not_ours_are_told_and_left)
 {
 	static const char *const bad[][2] = {
 		{ "GPU-1/power-limit", "{" },
@@ -405,16 +395,15 @@ static void documents_that_are_not_ours_are_told_and_left(void **state)
 		  "{\"before\":{\"mode\":\"odd\"},\"after\":{\"mode\":\"default\"}}" },
 	};
 
-	(void)state;
 	start(H200);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
 				 -GW_E_PARSE);
-	assert_int_equal(fake.tells, sizeof(bad) / sizeof(bad[0]));
+	assert_int_equal(fake.events, COUNT_OF(bad));
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void entries_are_read_as_they_were_written(void **state)
+TEST(entries_are_read_as_they_were_written)
 {
 	static const double values[MANAGE_CLEAR_ECC][2][2] = {
 		[MANAGE_PERSISTENCE] = { { 0, NAN }, { 1, NAN } },
@@ -424,7 +413,6 @@ static void entries_are_read_as_they_were_written(void **state)
 		[MANAGE_MEMORY_CLOCKS] = { { NAN, NAN }, { 405e6, 1500e6 } },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < MANAGE_CLEAR_ECC; i++) {
 		struct manage_entry e = { .uuid = "GPU-a/b",
 					  .what = (enum manage_what)i,
@@ -528,7 +516,7 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 	return 0;
 }
 
-static uint64_t engine_tell(void *engine, const struct view_event *e)
+static uint64_t engine_log(void *engine, const struct view_event *e)
 {
 	(void)engine;
 	assert_string_equal(e->kind, "manage");
@@ -536,7 +524,7 @@ static uint64_t engine_tell(void *engine, const struct view_event *e)
 	return 1;
 }
 
-static const struct view_ops view_ops = { .tell = engine_tell,
+static const struct view_ops view_ops = { .tell = engine_log,
 					  .kept = engine_kept,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
@@ -584,9 +572,8 @@ static void serve(const char *text, bool on)
 	content_type = "application/json; charset=utf-8";
 }
 
-static void without_the_flag_everything_is_refused(void **state)
+JOURNAL_TEST(without_the_flag_everything_is_refused)
 {
-	(void)state;
 	serve(H200, false);
 	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
 	assert_in(remedy, "[manage] enabled = true");
@@ -594,15 +581,14 @@ static void without_the_flag_everything_is_refused(void **state)
 	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
 	assert_int_equal(fake.orders, 0);
-	assert_true(told("warning machine token requested"));
+	assert_true(logged("warning machine token requested"));
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
 	assert_in(body, "nvidia-smi --gpu-reset");
 }
 
-static void a_change_is_answered_with_evidence(void **state)
+JOURNAL_TEST(a_change_is_answered_with_evidence)
 {
-	(void)state;
 	serve(H200, true);
 	fake.not_yet = 3;
 	assert_int_equal(
@@ -611,8 +597,8 @@ static void a_change_is_answered_with_evidence(void **state)
 	assert_int_equal(request.tries, 5);
 	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
 	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
-	assert_true(told("info gpu token requests power-limit 400 W (request r1)"));
-	assert_true(told("info gpu token: the power limit is 400 W now"));
+	assert_true(logged("info gpu token requests power-limit 400 W (request r1)"));
+	assert_true(logged("info gpu token: the power limit is 400 W now"));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
@@ -628,9 +614,8 @@ static void a_change_is_answered_with_evidence(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void every_setting_can_be_sent(void **state)
+JOURNAL_TEST(every_setting_can_be_sent)
 {
-	(void)state;
 	serve(H200, true);
 	assert_int_equal(ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
 			 200);
@@ -652,7 +637,7 @@ static void every_setting_can_be_sent(void **state)
 	assert_int_equal(fake.count, 2);
 }
 
-static void bad_requests_are_refused_with_a_reason(void **state)
+JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *gpu, *word, *body;
@@ -678,16 +663,15 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
 		  400, "\"max_hertz\" must be whole MHz" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":-5,\"max_hertz\":1e300}", 400,
-		  "no such value" },
+		  "does not accept this value" },
 		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
 		{ "0", "clear-ecc", "{}", 404, "unknown setting" },
 		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 		{ "GPU-nobody", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 	};
 
-	(void)state;
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		if (ask(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
 		    rows[i].status)
 			fail_msg("%s: %d %s", rows[i].body, reply.status, problem);
@@ -701,13 +685,12 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_takes_no_body_refuses_one(void **state)
+JOURNAL_TEST(what_takes_no_body_refuses_one)
 {
 	static const char *const bad[] = { "garbage", "[]", "1", "{", "{\"watts\":1}" };
 
-	(void)state;
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
 		assert_in(problem, "the body");
 		assert_int_equal(ask(api_manage_restore, "0", "power-limit", bad[i]), 400);
@@ -716,7 +699,7 @@ static void what_takes_no_body_refuses_one(void **state)
 	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
-static void errors_of_the_driver_have_their_status(void **state)
+JOURNAL_TEST(errors_of_the_driver_have_their_status)
 {
 	static const struct {
 		int code, status;
@@ -725,9 +708,8 @@ static void errors_of_the_driver_have_their_status(void **state)
 		{ ABI_INVALID_ARGUMENT, 400 }, { ABI_TIMEOUT, 503 }, { ABI_UNKNOWN, 500 },
 	};
 
-	(void)state;
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		sim_fault("nvmlDeviceSetPersistenceMode", -1, rows[i].code);
 		assert_int_equal(
 			ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
@@ -738,26 +720,24 @@ static void errors_of_the_driver_have_their_status(void **state)
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 200);
 	somebody_else_sets(450);
 	assert_int_equal(ask(api_manage_restore, "0", "power-limit", ""), 409);
-	assert_in(problem, "left alone");
+	assert_in(problem, "left unchanged");
 	fake.manage_answer = -GW_E_STATE;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "too many");
 }
 
-static void an_outcome_that_never_comes_is_said_to_be_unknown(void **state)
+JOURNAL_TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
 {
-	(void)state;
 	serve(H200, true);
 	fake.not_yet = 1 << 30;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "unknown");
 }
 
-static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
+JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	memset(&fake, 0, sizeof(fake));
 	sim_scenario("mig");
 	sim_open();
@@ -765,8 +745,8 @@ static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 	api = (struct api){ .manage = true };
 	content_type = "application/json";
-	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0].uuid) == 1);
-	assert_int_equal(ask(api_manage_set, d->mig[0].uuid, "power-limit", "{\"watts\":400}"),
+	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0]->uuid) == 1);
+	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
 			 404);
 	assert_int_equal(fake.orders, 0);
 	/* Compute mode belongs to the parts. */
@@ -774,9 +754,8 @@ static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
 			 501);
 }
 
-static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
+JOURNAL_TEST(what_a_gpu_cannot_is_listed_with_the_reason)
 {
-	(void)state;
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(
@@ -787,38 +766,4 @@ static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
 	assert_in(body, "\"value_absent\":\"the driver does not report locked clocks\"");
 }
 
-#define journal_test(f) cmocka_unit_test_teardown(f, stop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		journal_test(what_was_changed_is_put_back_at_the_end),
-		journal_test(what_was_changed_is_put_back_after_a_crash),
-		journal_test(changed_twice_the_first_value_comes_back),
-		journal_test(
-			a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else),
-		journal_test(what_somebody_else_set_is_left_alone),
-		journal_test(after_somebody_else_theirs_is_the_old_value),
-		journal_test(what_was_put_back_by_a_driver_reload_needs_nothing),
-		journal_test(an_order_to_stay_stays),
-		journal_test(setting_the_old_value_again_ends_the_entry),
-		journal_test(what_was_refused_leaves_the_journal_as_it_was),
-		journal_test(what_cannot_be_kept_is_not_changed),
-		journal_test(a_driver_that_set_something_else_is_put_back_too),
-		journal_test(what_cannot_be_put_back_waits_for_the_next_start),
-		journal_test(a_setter_that_hung_is_put_back),
-		journal_test(documents_that_are_not_ours_are_told_and_left),
-		cmocka_unit_test(entries_are_read_as_they_were_written),
-		journal_test(without_the_flag_everything_is_refused),
-		journal_test(a_change_is_answered_with_evidence),
-		journal_test(every_setting_can_be_sent),
-		journal_test(bad_requests_are_refused_with_a_reason),
-		journal_test(what_takes_no_body_refuses_one),
-		journal_test(errors_of_the_driver_have_their_status),
-		journal_test(an_outcome_that_never_comes_is_said_to_be_unknown),
-		journal_test(a_part_of_a_gpu_does_not_stand_for_all_of_it),
-		journal_test(what_a_gpu_cannot_is_listed_with_the_reason),
-	};
-
-	return cmocka_run_group_tests_name("manage_journal", tests, sim_setup, NULL);
-}
+UNIT_MAIN(sim_setup, NULL)

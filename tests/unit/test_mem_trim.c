@@ -1,14 +1,8 @@
-/* What a library cleared goes back to the kernel, and it cannot tell. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+/* Memory that a library cleared goes back to the kernel, and the library does not notice. */
 
 #include "base/mem_trim.h"
+
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -46,11 +40,10 @@ static size_t resident(void)
 	return n;
 }
 
-static void cleared_pages_go_and_read_as_zero(void **state)
+TEST(cleared_pages_go_and_read_as_zero)
 {
 	size_t before, given;
 
-	(void)state;
 	start();
 	before = resident();
 	given = mem_trim_unused((const void *)(uintptr_t)start);
@@ -61,11 +54,10 @@ static void cleared_pages_go_and_read_as_zero(void **state)
 		assert_int_equal(*at(i), 0);
 }
 
-static void what_is_written_stays(void **state)
+TEST(what_is_written_stays)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	(void)state;
 	start();
 	*at(5 * page + 17) = 7; /* a byte in a page of zeros */
 	memset(at(900 * page), 3, 3 * page);
@@ -80,9 +72,8 @@ static void what_is_written_stays(void **state)
 	assert_int_equal(*at(size() - 1), 9);
 }
 
-static void what_was_given_back_can_be_written(void **state)
+TEST(what_was_given_back_can_be_written)
 {
-	(void)state;
 	start();
 	mem_trim_unused((const void *)(uintptr_t)start);
 	memset(at(0), 5, size());
@@ -91,23 +82,12 @@ static void what_was_given_back_can_be_written(void **state)
 		assert_int_equal(*at(i), 5);
 }
 
-static void an_address_in_no_library_gives_nothing(void **state)
+TEST(an_address_in_no_library_gives_nothing)
 {
 	int here = 0;
 
-	(void)state;
 	assert_int_equal(mem_trim_unused(&here), 0);
 	assert_int_equal(mem_trim_unused(NULL), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cleared_pages_go_and_read_as_zero),
-		cmocka_unit_test(what_is_written_stays),
-		cmocka_unit_test(what_was_given_back_can_be_written),
-		cmocka_unit_test(an_address_in_no_library_gives_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, open_library, NULL);
-}
+UNIT_MAIN(open_library, NULL)

@@ -1,12 +1,6 @@
-#include "guard/mps.h"
+#include "guard/classify.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static struct scene scene;
 static struct verdict verdict[4];
@@ -29,39 +23,29 @@ static int begin(void **state)
 	return 0;
 }
 
-static void workers_without_the_service_are_not_served(void **state)
+#define MPS_TEST(name) TEST_FIXTURE(name, begin, NULL)
+
+MPS_TEST(workers_without_the_service_are_not_served)
 {
-	(void)state;
-	assert_false(mps_serves_worker(&scene, verdict));
+	assert_false(classify_mps_serves_worker(&scene, verdict));
 	process(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
 	process(0, "other", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_CONTENDER);
-	assert_false(mps_serves_worker(&scene, verdict));
+	assert_false(classify_mps_serves_worker(&scene, verdict));
 }
 
-static void a_worker_that_is_listed_as_a_client_is_served(void **state)
+MPS_TEST(a_worker_that_is_listed_as_a_client_is_served)
 {
-	(void)state;
 	process(0, "python", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_WORKER);
-	assert_true(mps_serves_worker(&scene, verdict));
+	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
-static void the_service_counts_on_the_workers_gpu_alone(void **state)
+MPS_TEST(the_service_counts_on_the_workers_gpu_alone)
 {
-	(void)state;
 	process(1, "nvidia-cuda-mps-server", GW_PROCESS_COMPUTE, CLASS_SYSTEM);
 	process(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
-	assert_false(mps_serves_worker(&scene, verdict));
+	assert_false(classify_mps_serves_worker(&scene, verdict));
 	process(1, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
-	assert_true(mps_serves_worker(&scene, verdict));
+	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(workers_without_the_service_are_not_served, begin),
-		cmocka_unit_test_setup(a_worker_that_is_listed_as_a_client_is_served, begin),
-		cmocka_unit_test_setup(the_service_counts_on_the_workers_gpu_alone, begin),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,18 +1,12 @@
 #include "daemon/notify.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char message[300];
 
@@ -27,6 +21,8 @@ static int set_up(void **state)
 		unsetenv(variables[i]);
 	return 0;
 }
+
+#define NOTIFY_TEST(name) TEST_FIXTURE(name, set_up, NULL)
 
 /* A socket in systemd's stead; name begins with '@' or '/'. */
 static int manager(const char *name)
@@ -52,12 +48,11 @@ static const char *heard(int fd)
 	return text;
 }
 
-static void says_everything_in_the_words_of_the_protocol(void **state)
+NOTIFY_TEST(says_everything_in_the_words_of_the_protocol)
 {
 	char dir[] = "/tmp/gpuward-notify-XXXXXX", names[2][80];
 	struct notify n;
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	snprintf(names[0], sizeof(names[0]), "@gpuward-test-%d", (int)getpid());
 	snprintf(names[1], sizeof(names[1]), "%s/socket", dir);
@@ -83,11 +78,10 @@ static void says_everything_in_the_words_of_the_protocol(void **state)
 	rmdir(dir);
 }
 
-static void without_a_manager_it_does_nothing(void **state)
+NOTIFY_TEST(without_a_manager_it_does_nothing)
 {
 	struct notify n;
 
-	(void)state;
 	setenv("WATCHDOG_USEC", "1000", 1);
 	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
 	assert_string_equal(message, "");
@@ -96,12 +90,11 @@ static void without_a_manager_it_does_nothing(void **state)
 	notify_done(&n);
 }
 
-static void a_manager_that_went_away_does_not_matter(void **state)
+NOTIFY_TEST(a_manager_that_went_away_does_not_matter)
 {
 	char name[80];
 	struct notify n;
 
-	(void)state;
 	snprintf(name, sizeof(name), "@gpuward-gone-%d", (int)getpid());
 	close(manager(name));
 	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
@@ -109,13 +102,12 @@ static void a_manager_that_went_away_does_not_matter(void **state)
 	notify_done(&n);
 }
 
-static void names_that_are_none_are_refused_and_told(void **state)
+NOTIFY_TEST(names_that_are_none_are_refused_and_reported)
 {
 	static const char *const names[] = { "vsock:2:1", "relative", "/", "@" };
 	char long_name[200];
 	struct notify n;
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		setenv("NOTIFY_SOCKET", names[i], 1);
 		assert_true(notify_init(&n, message, sizeof(message)) < 0);
@@ -150,13 +142,12 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 	return n.watchdog_ns;
 }
 
-static void the_watchdog_is_ours_or_none(void **state)
+NOTIFY_TEST(the_watchdog_is_ours_or_none)
 {
 	char name[80], pid[20];
 	struct notify n;
 	int fd;
 
-	(void)state;
 	snprintf(name, sizeof(name), "@gpuward-kept-%d", (int)getpid());
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	fd = manager(name);
@@ -175,11 +166,10 @@ static void the_watchdog_is_ours_or_none(void **state)
 
 /* ---- sockets ---- */
 
-static void none_are_ours_when_they_are_for_another_process(void **state)
+NOTIFY_TEST(none_are_ours_when_they_are_for_another_process)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
 
-	(void)state;
 	assert_int_equal(notify_sockets(s, message, sizeof(message)), 0);
 	setenv("LISTEN_FDS", "1", 1);
 	setenv("LISTEN_PID", "1", 1);
@@ -248,32 +238,14 @@ static void in_a_child(int (*body)(void))
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void sockets_are_taken_with_their_names(void **state)
+NOTIFY_TEST(sockets_are_taken_with_their_names)
 {
-	(void)state;
 	in_a_child(child_takes_two);
 }
 
-static void what_is_no_socket_is_refused(void **state)
+NOTIFY_TEST(what_is_no_socket_is_refused)
 {
-	(void)state;
 	in_a_child(child_refuses);
 }
 
-#define T(f) cmocka_unit_test_setup(f, set_up)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(says_everything_in_the_words_of_the_protocol),
-		T(without_a_manager_it_does_nothing),
-		T(a_manager_that_went_away_does_not_matter),
-		T(names_that_are_none_are_refused_and_told),
-		T(the_watchdog_is_ours_or_none),
-		T(none_are_ours_when_they_are_for_another_process),
-		T(sockets_are_taken_with_their_names),
-		T(what_is_no_socket_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -7,12 +7,11 @@
 
 /* ---- loss and return ---- */
 
-static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
+SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 {
 	const struct gw_device *d;
 	char uuid[96];
 
-	(void)state;
 	sim_scenario("lost-gpu");
 	sim_open();
 	d = sim_take(GW_TIERS_COMMON, 1);
@@ -36,12 +35,11 @@ static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
 	sim_close();
 }
 
-static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state)
+SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 {
 	const struct gw_device *d;
 	uint64_t inits;
 
-	(void)state;
 	sim_scenario("driver-reload");
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
@@ -67,9 +65,8 @@ static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state
 	sim_close();
 }
 
-static void a_driver_that_appears_later_is_found(void **state)
+SIM_TEST(a_driver_that_appears_later_is_found)
 {
-	(void)state;
 	sim_text("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
 		 "9\nuntil = 20\n");
 	sim_open();
@@ -84,16 +81,15 @@ static void a_driver_that_appears_later_is_found(void **state)
 	sim_close();
 }
 
-static void let_go_closes_every_handle_until_resume(void **state)
+SIM_TEST(let_go_closes_every_handle_until_resume)
 {
 	const struct gw_device *d;
 	uint64_t calls;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	calls = sim_calls(NULL);
 	sim_step(100 * NS_PER_S);
@@ -103,24 +99,22 @@ static void let_go_closes_every_handle_until_resume(void **state)
 	assert_int_equal(d->cause, GW_CAUSE_LET_GO);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_LET_GO);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 	sim_close();
 }
 
-/* Before another has it we must not hold it; and whoever comes back is not waited for. */
-static void
-a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void **state)
+/* We must close it before another process gets it; we do not wait for its return. */
+SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once)
 {
 	uint64_t calls;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
-	context_moved(sim.ctx, true);
+	context_driver_changed(sim.ctx, true);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	calls = sim_calls(NULL);
 	sim_step(4 * NS_PER_S);
@@ -128,15 +122,14 @@ a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void *
 	assert_int_equal(sim_calls(NULL), calls);
 	sim_step(2 * NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
-	context_moved(sim.ctx, true);
-	context_moved(sim.ctx, false);
+	context_driver_changed(sim.ctx, true);
+	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
 	sim_close();
 }
 
-static void a_driver_that_comes_is_not_waited_for(void **state)
+SIM_TEST(a_driver_that_comes_is_not_waited_for)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlInit_v2", -1, 9);
 	sim_open();
@@ -147,25 +140,24 @@ static void a_driver_that_comes_is_not_waited_for(void **state)
 	sim_fault("nvmlInit_v2", -1, 0);
 	gw_snapshot_take(sim.snap, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
-	context_moved(sim.ctx, false);
+	context_driver_changed(sim.ctx, false);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	sim_close();
 }
 
-static void who_let_it_go_is_not_hurried(void **state)
+SIM_TEST(who_let_it_go_is_not_hurried)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
-	assert_int_equal(gw_let_go(sim.ctx), 0);
-	context_moved(sim.ctx, true);
-	context_moved(sim.ctx, false);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
+	context_driver_changed(sim.ctx, true);
+	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
 	sim_close();
 }
 
-static void causes_are_told_apart(void **state)
+SIM_TEST(causes_are_told_apart)
 {
 	static const struct {
 		int code;
@@ -176,8 +168,7 @@ static void causes_are_told_apart(void **state)
 		{ 17, GW_CAUSE_DRIVER_ERROR },     { 12, GW_CAUSE_NO_DRIVER },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		sim_text(TWO_GPUS);
 		sim_fault("nvmlInit_v2", -1, rows[i].code);
 		sim_open();
@@ -193,11 +184,10 @@ static void causes_are_told_apart(void **state)
 	sim_close();
 }
 
-static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
+SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
@@ -214,11 +204,10 @@ static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
 	sim_close();
 }
 
-static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
+SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 {
 	const struct gw_device *d = NULL;
 
-	(void)state;
 	for (int heals_while_open = 0; heals_while_open < 2; heals_while_open++) {
 		sim_text(TWO_GPUS);
 		sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 15);
@@ -230,8 +219,8 @@ static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
 			sim_step(10 * NS_PER_S);
 			d = sim_take(GW_TIERS_COMMON, 1);
 		}
-		assert_int_equal(gw_let_go(sim.ctx), 0);
-		assert_int_equal(gw_resume(sim.ctx), 0);
+		assert_int_equal(gw_ctx_release(sim.ctx), 0);
+		assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 		d = sim_take(GW_TIERS_COMMON, 1);
 		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 		assert_int_equal(d->state, GW_DEVICE_OK);
@@ -240,11 +229,10 @@ static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
 	}
 }
 
-static void a_device_that_only_errs_is_at_fault(void **state)
+SIM_TEST(a_device_that_only_errs_is_at_fault)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_fault(NULL, 0, 999);
@@ -258,9 +246,8 @@ static void a_device_that_only_errs_is_at_fault(void **state)
 	sim_close();
 }
 
-static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
+SIM_TEST(a_fault_stays_until_its_tier_is_read_without_it)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 14);
@@ -274,9 +261,8 @@ static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
 	sim_close();
 }
 
-static void a_field_without_permission_keeps_its_reason(void **state)
+SIM_TEST(a_field_without_permission_keeps_its_reason)
 {
-	(void)state;
 	sim_text(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
 			  "[[fault]]\nfield = 186\ncode = 4\n");
 	sim_open();
@@ -293,11 +279,10 @@ static void wait_for(struct call_thread *lane)
 	assert_true(call_thread_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
-static void a_hung_call_stalls_its_device_and_no_other(void **state)
+SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 300 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -312,106 +297,100 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	wait_for(sim.ctx->slot[1]->lane);
+	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
 	sim_close();
 }
 
-static void after_a_stall_what_is_asked_now_is_read(void **state)
+SIM_TEST(after_a_stall_what_is_asked_now_is_read)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(0, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	assert_int_equal(sim_take(GW_TIER_FAST, 1)->state, GW_DEVICE_STALLED);
 	sim_unhang();
-	wait_for(sim.ctx->slot[1]->lane);
+	wait_for(sim.ctx->slot[1]->thread);
 	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
 	sim_close();
 }
 
-static void let_go_after_a_stall_leaves_no_figure(void **state)
+SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	sim_unhang();
-	wait_for(sim.ctx->slot[1]->lane);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	wait_for(sim.ctx->slot[1]->thread);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
 	sim_close();
 }
 
-static void a_close_that_stalls_is_followed_by_an_open(void **state)
+SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlShutdown", -1);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	wait_for(sim.ctx->opener[0]->lane);
-	d = sim_take(GW_TIERS_COMMON, 0); /* nothing of before: it was opened again */
+	wait_for(sim.ctx->opener[0]->thread);
+	d = sim_take(GW_TIERS_COMMON, 0); /* nothing from before: it was opened again */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
 	sim_close();
 }
 
-static void an_open_that_came_late_is_let_go_and_closed(void **state)
+SIM_TEST(an_open_that_came_late_is_let_go_and_closed)
 {
-	(void)state;
 	for (int close = 0; close < 2; close++) {
 		sim_text(TWO_GPUS);
 		sim_hang("nvmlInit_v2", -1);
 		sim_open_with(NULL, 0, 50 * NS_PER_MS);
 		sim_unhang();
-		wait_for(sim.ctx->opener[0]->lane);
+		wait_for(sim.ctx->opener[0]->thread);
 		if (!close)
-			assert_int_equal(gw_let_go(sim.ctx), 0);
+			assert_int_equal(gw_ctx_release(sim.ctx), 0);
 		sim_close();
 		assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	}
 }
 
 /* Under the thread sanitizer: nobody looks at what the stuck thread writes. */
-static void a_stuck_init_is_not_looked_into(void **state)
+SIM_TEST(a_stuck_init_is_not_looked_into)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "auto",
 				.nvml_library = sim_path,
 				.deadline_ns = 20 * NS_PER_MS };
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlInit_v2", -1);
 	assert_int_equal(context_open(&o, &sim.clock, &sim.ctx), 0);
 	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
 	sim_take(0, 0);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	wait_for(sim.ctx->opener[0]->lane);
+	wait_for(sim.ctx->opener[0]->thread);
 	sim_close();
 }
 
-static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
+SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -428,9 +407,8 @@ static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
 	sim_close();
 }
 
-static void an_init_that_hangs_is_named(void **state)
+SIM_TEST(an_init_that_hangs_is_named)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlInit_v2", -1);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
@@ -449,32 +427,4 @@ static void an_init_that_hangs_is_named(void **state)
 	sim_close();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(a_lost_gpu_is_listed_without_figures_and_comes_back),
-		sim_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
-		sim_test(a_driver_that_appears_later_is_found),
-		sim_test(let_go_closes_every_handle_until_resume),
-		sim_test(
-			a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once),
-		sim_test(a_driver_that_comes_is_not_waited_for),
-		sim_test(who_let_it_go_is_not_hurried),
-		sim_test(causes_are_told_apart),
-		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
-		sim_test(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after),
-		sim_test(a_device_that_only_errs_is_at_fault),
-		sim_test(a_fault_stays_until_its_tier_is_read_without_it),
-		sim_test(a_field_without_permission_keeps_its_reason),
-		sim_test(a_hung_call_stalls_its_device_and_no_other),
-		sim_test(after_a_stall_what_is_asked_now_is_read),
-		sim_test(let_go_after_a_stall_leaves_no_figure),
-		sim_test(a_close_that_stalls_is_followed_by_an_open),
-		sim_test(an_open_that_came_late_is_let_go_and_closed),
-		sim_test(a_stuck_init_is_not_looked_into),
-		sim_test(a_gpu_that_cannot_even_tell_its_name_hides_no_other),
-		sim_test(an_init_that_hangs_is_named),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+UNIT_MAIN(sim_setup, NULL)

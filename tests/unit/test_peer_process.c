@@ -2,10 +2,8 @@
 #include "daemon/peer_process.h"
 
 #include "tree.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <gpuward.h>
 
 static struct tree t;
@@ -59,14 +57,14 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 	return err;
 }
 
-static void a_number_means_what_it_means_where_the_asker_is(void **state)
+TEST(a_number_means_what_it_means_where_the_asker_is)
 {
 	const struct {
 		int64_t named, peer, is; /* is 0: refused */
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* beside us: another may be named */
+		{ 50, 60, 50, NULL }, /* next to us: another may be named */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
@@ -76,8 +74,7 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 		{ 7, -1, 0, "kernel thread" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		int64_t pid = 0;
 		int err = find(rows[i].named, rows[i].peer, &pid);
 
@@ -89,12 +86,11 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 	}
 }
 
-static void a_number_that_is_another_process_here_is_refused(void **state)
+TEST(a_number_that_is_another_process_here_is_refused)
 {
 	uint64_t start;
 	int64_t pid;
 
-	(void)state;
 	assert_int_equal(peer_process_process(&t.root, 50,
 					      &(struct guard_asker){ "token", -1, -1, 150 },
 					      &pid, &start, message, sizeof(message)),
@@ -106,7 +102,7 @@ static void a_number_that_is_another_process_here_is_refused(void **state)
 	assert_non_null(strstr(message, "UNIX socket"));
 }
 
-/* By the number of who asks, whatever the words for people are. */
+/* By the pid of the peer, whatever the message says. */
 static int plays(int64_t pid, int64_t uid)
 {
 	return peer_process_game(&t.root, pid,
@@ -114,9 +110,8 @@ static int plays(int64_t pid, int64_t uid)
 				 sizeof(message));
 }
 
-static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void **state)
+TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
 {
-	(void)state;
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
 	assert_non_null(strstr(message, "does not belong to uid 1000"));
@@ -124,22 +119,11 @@ static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void *
 	assert_int_equal(plays(60, -1), 0);
 }
 
-static void nobody_says_that_the_system_plays(void **state)
+TEST(nobody_says_that_the_system_plays)
 {
-	(void)state;
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);
 	assert_non_null(strstr(message, "never exits"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_number_means_what_it_means_where_the_asker_is),
-		cmocka_unit_test(only_its_own_user_root_and_the_token_say_that_a_process_plays),
-		cmocka_unit_test(a_number_that_is_another_process_here_is_refused),
-		cmocka_unit_test(nobody_says_that_the_system_plays),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+UNIT_MAIN(setup, teardown)

@@ -1,5 +1,5 @@
 /* Processes that live and end, real ones: what is known of them without asking /proc. */
-#include "guard/pidfd_set.h"
+#include "guard/process_cache.h"
 
 #include "device/proc.h"
 
@@ -68,16 +68,16 @@ static void who_lives_is_known_until_it_ends(void **state)
 	(void)state;
 	if (!has_pidfds())
 		skip();
-	assert_false(pidfd_set_knows(&alive, pid, start));
-	pidfd_set_keep(&alive, pid, start);
+	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
+	pidfd_set_add(&alive, (struct proc_id){ pid, start });
 	for (unsigned i = 0; i < 3; i++) {
 		pidfd_set_poll(&alive);
-		assert_true(pidfd_set_knows(&alive, pid, start));
-		assert_false(pidfd_set_knows(&alive, pid, start + 1));
+		assert_true(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
+		assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start + 1 }));
 	}
 	end_child(pid);
 	pidfd_set_poll(&alive);
-	assert_false(pidfd_set_knows(&alive, pid, start));
+	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
 }
 
 static void one_that_waits_for_its_parent_has_ended(void **state)
@@ -87,11 +87,11 @@ static void one_that_waits_for_its_parent_has_ended(void **state)
 	siginfo_t info;
 
 	(void)state;
-	pidfd_set_keep(&alive, pid, start);
+	pidfd_set_add(&alive, (struct proc_id){ pid, start });
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	pidfd_set_poll(&alive);
-	assert_false(pidfd_set_knows(&alive, pid, start));
+	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
 	waitpid(pid, NULL, 0);
 }
 
@@ -101,8 +101,8 @@ static void another_with_the_number_is_not_kept(void **state)
 	pid_t pid = child(&start);
 
 	(void)state;
-	pidfd_set_keep(&alive, pid, start - 1);
-	assert_false(pidfd_set_knows(&alive, pid, start - 1));
+	pidfd_set_add(&alive, (struct proc_id){ pid, start - 1 });
+	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start - 1 }));
 	assert_int_equal(alive.count, 0);
 	end_child(pid);
 }
@@ -113,7 +113,7 @@ static void who_is_not_asked_for_is_let_go(void **state)
 	pid_t pid = child(&start);
 
 	(void)state;
-	pidfd_set_keep(&alive, pid, start);
+	pidfd_set_add(&alive, (struct proc_id){ pid, start });
 	pidfd_set_poll(&alive); /* it was wanted when it was kept */
 	pidfd_set_poll(&alive);
 	assert_int_equal(alive.count, 0);
@@ -131,13 +131,14 @@ static void of_many_those_that_live_are_found_in_any_order(void **state)
 		skip();
 	for (unsigned i = 0; i < MANY; i++) {
 		pid[i] = child(&start[i]);
-		pidfd_set_keep(&alive, pid[i], start[i]);
+		pidfd_set_add(&alive, (struct proc_id){ pid[i], start[i] });
 	}
 	for (unsigned i = 0; i < MANY; i += 2)
 		end_child(pid[i]);
 	pidfd_set_poll(&alive);
 	for (unsigned i = MANY; i-- > 0;)
-		assert_int_equal(pidfd_set_knows(&alive, pid[i], start[i]), i % 2);
+		assert_int_equal(pidfd_set_has(&alive, (struct proc_id){ pid[i], start[i] }),
+				 i % 2);
 	for (unsigned i = 1; i < MANY; i += 2)
 		end_child(pid[i]);
 }
@@ -151,8 +152,8 @@ static void in_a_tree_of_files_nobody_is_known(void **state)
 	other.real = false;
 	pidfd_set_init(&alive, &other);
 	assert_int_equal(proc_start_ticks(&root, getpid(), &start), 0);
-	pidfd_set_keep(&alive, getpid(), start);
-	assert_false(pidfd_set_knows(&alive, getpid(), start));
+	pidfd_set_add(&alive, (struct proc_id){ getpid(), start });
+	assert_false(pidfd_set_has(&alive, (struct proc_id){ getpid(), start }));
 }
 
 #define row(name) cmocka_unit_test_setup_teardown(name, begin, end)

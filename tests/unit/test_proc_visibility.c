@@ -1,12 +1,7 @@
 /* What a guard without rights misses of a policy, and how it says so. */
 #include "guard/proc_visibility.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "unit.h"
 
 static struct policy policy;
 
@@ -17,6 +12,8 @@ static int setup(void **state)
 	return 0;
 }
 
+#define PROC_VISIBILITY_TEST(name) TEST_FIXTURE(name, setup, NULL)
+
 static struct policy_match *worker(const char *name)
 {
 	struct policy_worker *w = &policy.worker[policy.workers++];
@@ -25,11 +22,10 @@ static struct policy_match *worker(const char *name)
 	return &w->match;
 }
 
-static void what_everybody_may_see_misses_nothing(void **state)
+PROC_VISIBILITY_TEST(what_everybody_may_see_misses_nothing)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
-	(void)state;
 	worker("unit")->unit = "u.service";
 	worker("group")->cgroup = "/g";
 	worker("words")->command = "serve";
@@ -38,9 +34,8 @@ static void what_everybody_may_see_misses_nothing(void **state)
 	assert_false(proc_visibility_missing(&policy, 0, text));
 }
 
-static void ports_need_more_than_programs(void **state)
+PROC_VISIBILITY_TEST(ports_need_more_than_programs)
 {
-	(void)state;
 	worker("port")->port = 11434;
 	worker("program")->exe = "/srv/*";
 	assert_string_equal(proc_visibility_lacks(&policy, 0, 0), "port");
@@ -53,11 +48,10 @@ static void ports_need_more_than_programs(void **state)
 	assert_null(proc_visibility_lacks(&policy, 0, 0));
 }
 
-static void the_sentence_names_some_and_counts_the_rest(void **state)
+PROC_VISIBILITY_TEST(the_sentence_names_some_and_counts_the_rest)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
-	(void)state;
 	worker("ollama")->port = 11434;
 	for (unsigned i = 0; i < 6; i++) {
 		policy.rule[i].match.exe = "/x";
@@ -65,19 +59,10 @@ static void the_sentence_names_some_and_counts_the_rest(void **state)
 	}
 	policy.rules = 6;
 	assert_true(proc_visibility_missing(&policy, 0, text));
-	assert_non_null(strstr(text, "worker ollama (its port), rule 7 (gpuward.toml:41)"));
+	assert_non_null(strstr(text, "worker ollama (by port), rule 7 (gpuward.toml:41)"));
 	assert_non_null(strstr(text, " and 3 more: use match.unit"));
 	assert_non_null(strstr(text, "CAP_DAC_READ_SEARCH too)"));
 	assert_false(proc_visibility_missing(&policy, PROC_VISIBILITY_ALL, text));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(what_everybody_may_see_misses_nothing, setup),
-		cmocka_unit_test_setup(ports_need_more_than_programs, setup),
-		cmocka_unit_test_setup(the_sentence_names_some_and_counts_the_rest, setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

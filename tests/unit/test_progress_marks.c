@@ -3,15 +3,9 @@
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static struct gw_ctx *ctx;
 static struct gw_meter *meter;
@@ -52,6 +46,8 @@ static int end(void **state)
 	return 0;
 }
 
+#define PROGRESS_MARKS_TEST(name) TEST_FIXTURE(name, begin, end)
+
 static void feed(const char *text)
 {
 	progress_marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
@@ -67,9 +63,8 @@ static void feed_at(const char *mark, double seconds)
 	feed(text);
 }
 
-static void parts_have_the_times_that_were_given(void **state)
+PROGRESS_MARKS_TEST(parts_have_the_times_that_were_given)
 {
-	(void)state;
 	feed_at("begin outer", 1);
 	feed_at("begin inner", 2);
 	feed_at("end inner", 3.5);
@@ -82,9 +77,8 @@ static void parts_have_the_times_that_were_given(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
-static void the_last_of_one_name_ends_first(void **state)
+PROGRESS_MARKS_TEST(the_last_of_one_name_ends_first)
 {
-	(void)state;
 	feed_at("begin a", 1);
 	feed_at("begin a", 2);
 	feed_at("end a", 3);
@@ -95,11 +89,10 @@ static void the_last_of_one_name_ends_first(void **state)
 	assert_true(m.window[0].unfinished);
 }
 
-static void lines_may_come_in_any_pieces(void **state)
+PROGRESS_MARKS_TEST(lines_may_come_in_any_pieces)
 {
 	static const char text[] = "tokens 12\niteration\n\ntokens 30\r\n";
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(text) - 1; i++)
 		progress_marks_feed(&m, &text[i], 1, begin_ns + i);
 	assert_int_equal(m.tokens, 42);
@@ -107,12 +100,11 @@ static void lines_may_come_in_any_pieces(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
-static void a_part_counts_its_own_iterations_and_tokens(void **state)
+PROGRESS_MARKS_TEST(a_part_counts_its_own_iterations_and_tokens)
 {
 	const struct progress_marks_window *w;
 	unsigned n;
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) /* loading: slow ones, 1 s each */
 		progress_marks_feed(&m, "iteration\ntokens 100\n", 21, begin_ns + i * NS_PER_S);
 	feed_at("begin work", 4);
@@ -139,9 +131,8 @@ static void a_part_counts_its_own_iterations_and_tokens(void **state)
 	assert_null(progress_marks_find(&m, "other", &n));
 }
 
-static void times_between_iterations_are_the_latency(void **state)
+PROGRESS_MARKS_TEST(times_between_iterations_are_the_latency)
 {
-	(void)state;
 	assert_true(isnan(progress_marks_latency(&m, NULL, 0.5)));
 	for (unsigned i = 0; i <= 100; i++)
 		progress_marks_feed(&m, "iteration\n", 10,
@@ -152,7 +143,7 @@ static void times_between_iterations_are_the_latency(void **state)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
 
-static void what_is_no_mark_is_counted_and_the_first_told(void **state)
+PROGRESS_MARKS_TEST(what_is_no_mark_is_counted_and_the_first_is_reported)
 {
 	static const char *const bad[] = {
 		"nonsense\n",
@@ -171,28 +162,25 @@ static void what_is_no_mark_is_counted_and_the_first_told(void **state)
 		"\x1b[2J\xff\n",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		feed(bad[i]);
 		assert_int_equal(m.bad, i + 1);
 	}
-	assert_string_equal(m.reason, "'nonsense' is no mark");
+	assert_string_equal(m.reason, "'nonsense' is not a mark");
 	assert_int_equal(m.count, 0);
 	assert_int_equal(m.tokens, 0);
 	assert_int_equal(m.iterations, 0);
 }
 
-static void what_is_told_holds_no_control_characters(void **state)
+PROGRESS_MARKS_TEST(what_is_told_holds_no_control_characters)
 {
-	(void)state;
 	feed("\x1b[2J\xff\n");
 	for (const char *p = m.reason; *p; p++)
 		assert_true(*p >= ' ' && *p < 127);
 }
 
-static void a_line_without_end_is_one_bad_line(void **state)
+PROGRESS_MARKS_TEST(a_line_without_end_is_one_bad_line)
 {
-	(void)state;
 	for (unsigned i = 0; i < 100000; i++)
 		feed("xxxxxxxxxx");
 	feed("\ntokens 1\n");
@@ -200,9 +188,8 @@ static void a_line_without_end_is_one_bad_line(void **state)
 	assert_int_equal(m.tokens, 1);
 }
 
-static void more_parts_than_there_is_room_for_are_counted(void **state)
+PROGRESS_MARKS_TEST(more_parts_than_there_is_room_for_are_counted)
 {
-	(void)state;
 	for (unsigned i = 0; i < PROGRESS_MARKS_WINDOWS + 5; i++)
 		feed("begin a\nend a\n");
 	progress_marks_finish(&m, clock_mono_ns(clock_real()));
@@ -211,11 +198,10 @@ static void more_parts_than_there_is_room_for_are_counted(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
-static void of_too_many_iterations_a_fair_share_is_kept(void **state)
+PROGRESS_MARKS_TEST(of_too_many_iterations_a_fair_share_is_kept)
 {
 	uint64_t t = begin_ns;
 
-	(void)state;
 	/* first short ones, then as many long ones */
 	for (unsigned i = 0; i <= 4 * PROGRESS_MARKS_LATENCIES; i++) {
 		t += i < 2 * PROGRESS_MARKS_LATENCIES ? NS_PER_MS : 3 * NS_PER_MS;
@@ -237,9 +223,8 @@ static void number(const char *text, uint64_t before, uint64_t after)
 	assert_int_equal(m.odd_after, after);
 }
 
-static void numbers_that_do_not_count_up_are_noticed(void **state)
+PROGRESS_MARKS_TEST(numbers_that_do_not_count_up_are_noticed)
 {
-	(void)state;
 	number("iteration 0\niteration 1\niteration 2\n", 0, 0);
 	number("iteration 5000\niteration 5001\n", 0, 0);                     /* went on */
 	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
@@ -253,23 +238,4 @@ static void numbers_that_do_not_count_up_are_noticed(void **state)
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(parts_have_the_times_that_were_given),
-		T(the_last_of_one_name_ends_first),
-		T(lines_may_come_in_any_pieces),
-		T(a_part_counts_its_own_iterations_and_tokens),
-		T(times_between_iterations_are_the_latency),
-		T(what_is_no_mark_is_counted_and_the_first_told),
-		T(what_is_told_holds_no_control_characters),
-		T(a_line_without_end_is_one_bad_line),
-		T(more_parts_than_there_is_room_for_are_counted),
-		T(of_too_many_iterations_a_fair_share_is_kept),
-		T(numbers_that_do_not_count_up_are_noticed),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+UNIT_MAIN(setup, teardown)

@@ -1,7 +1,7 @@
 /* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
-#define RAPL_PERF_OPEN fake_perf_open
+#include "unit.h"
 
-#include <stdint.h>
+#define RAPL_PERF_OPEN fake_perf_open
 
 static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 
@@ -9,9 +9,6 @@ static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 
 #include "tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -65,6 +62,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define RAPL_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 #define ZONE(n) "sys/class/powercap/" n
 
 static const struct tree_row two_packages[] = {
@@ -87,7 +86,7 @@ static const struct tree_row two_packages[] = {
 	{ 0 },
 };
 
-static void lists_energy_domains_once_each(void **state)
+RAPL_TEST(lists_energy_domains_once_each)
 {
 	static const struct {
 		const char *name;
@@ -98,7 +97,6 @@ static void lists_energy_domains_once_each(void **state)
 	};
 	struct rapl_domain d[8];
 
-	(void)state;
 	tree_fill(&t, "", two_packages);
 	assert_int_equal(rapl_list(&t.root, d, 8), 5);
 	for (unsigned i = 0; i < 5; i++) {
@@ -116,22 +114,20 @@ static void lists_energy_domains_once_each(void **state)
 	assert_string_equal(d[1].name, "");
 }
 
-static void keeps_a_mapped_domain_that_nothing_else_tells(void **state)
+RAPL_TEST(keeps_a_mapped_domain_that_nothing_else_provides)
 {
 	struct rapl_domain d[2];
 
-	(void)state;
 	tree_put(&t, ZONE("intel-rapl-mmio:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl-mmio:0/energy_uj"), "5\n");
 	assert_int_equal(rapl_list(&t.root, d, 2), 1);
 	assert_int_equal(d[0].energy_uj, 5);
 }
 
-static void lists_a_domain_that_it_cannot_read(void **state)
+RAPL_TEST(lists_a_domain_that_it_cannot_read)
 {
 	struct rapl_domain d[2];
 
-	(void)state;
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
 	/* what a container sees whose runtime hides the counters */
@@ -142,11 +138,10 @@ static void lists_a_domain_that_it_cannot_read(void **state)
 	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void says_when_a_domain_may_not_be_read(void **state)
+RAPL_TEST(says_when_a_domain_may_not_be_read)
 {
 	struct rapl_domain d;
 
-	(void)state;
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "5\n");
 	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
@@ -156,9 +151,8 @@ static void says_when_a_domain_may_not_be_read(void **state)
 	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
 }
 
-static void finds_no_domains_on_a_machine_without(void **state)
+RAPL_TEST(finds_no_domains_on_a_machine_without)
 {
-	(void)state;
 	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
 }
 
@@ -197,9 +191,8 @@ static void assert_joules(double want)
 
 #define RANGE UINT64_C(262143328850)
 
-static void packages_and_memory_add_up_and_what_is_inside_does_not(void **state)
+RAPL_TEST(packages_and_memory_add_up_and_what_is_inside_does_not)
 {
-	(void)state;
 	tree_fill(&t, "", two_packages);
 	put_zone("intel-rapl:0:1", "core\n", 50, RANGE);
 	put_zone("intel-rapl:0:2", "uncore\n", 50, RANGE);
@@ -212,20 +205,19 @@ static void packages_and_memory_add_up_and_what_is_inside_does_not(void **state)
 	put_uj("intel-rapl:1", 2000 + 20000000);
 	put_uj("intel-rapl:1:0", 3000 + 300000);
 	put_uj("intel-rapl:2", 4000 + 900000000);      /* psys */
-	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* told twice */
+	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* reported twice */
 	rapl_read(&r);
 	assert_joules(1 + 20 + 0.3);
 	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);
 	assert_int_equal(r.count, 7);
 }
 
-static void a_counter_that_wraps_goes_on(void **state)
+RAPL_TEST(a_counter_that_wraps_goes_on)
 {
 	unsigned seed = (unsigned)time(NULL);
 	double truth = 0;
 	uint64_t at = RANGE - 5000000;
 
-	(void)state;
 	printf("seed %u\n", seed);
 	srand(seed);
 	put_zone("intel-rapl:0", "package-0\n", at, RANGE);
@@ -242,9 +234,8 @@ static void a_counter_that_wraps_goes_on(void **state)
 	assert_true(r.counter[0].wraps > 50);
 }
 
-static void a_counter_that_goes_back_without_a_range_is_absent(void **state)
+RAPL_TEST(a_counter_that_goes_back_without_a_range_is_absent)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 5000000, 0);
 	rapl_open(&r, &t.root);
 	put_uj("intel-rapl:0", 6000000);
@@ -259,9 +250,8 @@ static void a_counter_that_goes_back_without_a_range_is_absent(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-static void a_counter_beyond_its_range_is_absent(void **state)
+RAPL_TEST(a_counter_beyond_its_range_is_absent)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 9000, 5000);
 	rapl_open(&r, &t.root);
 	put_uj("intel-rapl:0", 10);
@@ -269,9 +259,8 @@ static void a_counter_beyond_its_range_is_absent(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-static void a_reading_that_fails_is_made_good_by_the_next(void **state)
+RAPL_TEST(a_reading_that_fails_is_made_good_by_the_next)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	rapl_open(&r, &t.root);
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "oops\n");
@@ -284,11 +273,10 @@ static void a_reading_that_fails_is_made_good_by_the_next(void **state)
 	assert_joules(3);
 }
 
-static void a_host_that_may_not_be_read_is_null_and_names_the_fix(void **state)
+RAPL_TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
 {
 	struct rapl_total total;
 
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	put_zone("intel-rapl:1", "package-1\n", 1000000, RANGE);
 	tree_forbid(&t, ZONE("intel-rapl:1/energy_uj"));
@@ -307,9 +295,8 @@ static void a_host_that_may_not_be_read_is_null_and_names_the_fix(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 }
 
-static void memory_that_may_not_be_read_makes_the_whole_unknown(void **state)
+RAPL_TEST(memory_that_may_not_be_read_makes_the_whole_unknown)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	put_zone("intel-rapl:0:0", "dram\n", 1000000, RANGE);
 	tree_forbid(&t, ZONE("intel-rapl:0:0/energy_uj"));
@@ -319,9 +306,8 @@ static void memory_that_may_not_be_read_makes_the_whole_unknown(void **state)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NO_PERMISSION);
 }
 
-static void without_memory_counters_the_packages_are_the_total(void **state)
+RAPL_TEST(without_memory_counters_the_packages_are_the_total)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	rapl_open(&r, &t.root);
 	put_uj("intel-rapl:0", 2500000);
@@ -330,11 +316,10 @@ static void without_memory_counters_the_packages_are_the_total(void **state)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void a_machine_without_counters_says_so(void **state)
+RAPL_TEST(a_machine_without_counters_says_so)
 {
 	struct rapl_total total;
 
-	(void)state;
 	rapl_open(&r, &t.root);
 	rapl_read(&r);
 	total = rapl_total(&r);
@@ -346,9 +331,8 @@ static void a_machine_without_counters_says_so(void **state)
 	assert_string_equal(total.missing, "");
 }
 
-static void dies_that_show_one_counter_are_counted_once(void **state)
+RAPL_TEST(dies_that_show_one_counter_are_counted_once)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0-die-0\n", 123456789, RANGE);
 	put_zone("intel-rapl:1", "package-0-die-1\n", 123456789, RANGE);
 	put_zone("intel-rapl:2", "package-1-die-0\n", 123456789, RANGE); /* another package */
@@ -359,7 +343,7 @@ static void dies_that_show_one_counter_are_counted_once(void **state)
 	put_zone("intel-rapl:3:0", "dram\n", 78, RANGE);
 	rapl_open(&r, &t.root);
 	assert_int_equal(r.count, 6);
-	assert_int_equal(r.doubles, 2);
+	assert_int_equal(r.duplicates, 2);
 	for (unsigned i = 0; i < 4; i++) {
 		char zone[32];
 
@@ -372,9 +356,8 @@ static void dies_that_show_one_counter_are_counted_once(void **state)
 	assert_joules(1.000001 * 2 + 1 + 0.100001 + 0.100073 + 0.1);
 }
 
-static void zones_of_one_name_are_counted_once(void **state)
+RAPL_TEST(zones_of_one_name_are_counted_once)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000, RANGE);
 	put_zone("intel-rapl:1", "package-0\n", 5000, RANGE);
 	rapl_open(&r, &t.root);
@@ -409,9 +392,8 @@ static void open_pmu(void)
 	t.root.real = true;
 }
 
-static void the_power_pmu_is_read_where_powercap_is_not(void **state)
+RAPL_TEST(the_power_pmu_is_read_where_powercap_is_not)
 {
-	(void)state;
 	open_pmu();
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 4);
@@ -427,9 +409,8 @@ static void the_power_pmu_is_read_where_powercap_is_not(void **state)
 	assert_string_equal(r.counter[1].d.name, "package-1");
 }
 
-static void powercap_goes_first(void **state)
+RAPL_TEST(powercap_goes_first)
 {
-	(void)state;
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	rapl_open(&r, &t.root);
@@ -437,9 +418,8 @@ static void powercap_goes_first(void **state)
 	assert_int_equal(r.count, 1);
 }
 
-static void what_powercap_refuses_perf_may_tell(void **state)
+RAPL_TEST(what_powercap_refuses_perf_may_provide)
 {
-	(void)state;
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
@@ -454,9 +434,8 @@ static void what_powercap_refuses_perf_may_tell(void **state)
 	assert_non_null(strstr(rapl_total(&r).remedy, "chmod")); /* the easier fix */
 }
 
-static void perf_alone_that_refuses_names_its_own_fix(void **state)
+RAPL_TEST(perf_alone_that_refuses_names_its_own_fix)
 {
-	(void)state;
 	open_pmu();
 	perf_refusal = EACCES;
 	rapl_open(&r, &t.root);
@@ -470,9 +449,8 @@ static void perf_alone_that_refuses_names_its_own_fix(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void chiplets_of_one_package_are_one_counter_of_perf(void **state)
+RAPL_TEST(chiplets_of_one_package_are_one_counter_of_perf)
 {
-	(void)state;
 	open_pmu();
 	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/physical_package_id", "0\n");
 	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/die_id", "1\n");
@@ -480,7 +458,7 @@ static void chiplets_of_one_package_are_one_counter_of_perf(void **state)
 	tree_remove(&t, PMU "/events/energy-ram");
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 1);
-	assert_int_equal(r.doubles, 1);
+	assert_int_equal(r.duplicates, 1);
 	perf_set(0, UINT64_C(5) << 32);
 	rapl_read(&r);
 	assert_joules(5);
@@ -492,16 +470,15 @@ static void chiplets_of_one_package_are_one_counter_of_perf(void **state)
 	assert_int_equal(perfs, 2);
 }
 
-static void another_machines_files_open_no_counter_of_this_one(void **state)
+RAPL_TEST(another_machines_files_open_no_counter_of_this_one)
 {
-	(void)state;
 	tree_fill(&t, "", pmu);
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 0);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
+RAPL_TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
 {
 	static const struct tree_row bad[] = {
 		{ PMU "/events/energy-pkg", "umask=0x02\n" },
@@ -510,8 +487,7 @@ static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
 		{ PMU "/events/energy-pkg.scale", "nan\n" },
 	};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(bad); i++) {
 		open_pmu();
 		tree_put(&t, bad[i].path, bad[i].text);
 		rapl_open(&r, &t.root);
@@ -526,12 +502,11 @@ static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void the_real_machine_has_joules_or_a_reason(void **state)
+RAPL_TEST(the_real_machine_has_joules_or_a_reason)
 {
 	struct rapl_total total;
 	struct root real;
 
-	(void)state;
 	assert_int_equal(root_open(&real, NULL), 0);
 	perf_refusal = ENODEV;
 	rapl_open(&r, &real);
@@ -545,36 +520,4 @@ static void the_real_machine_has_joules_or_a_reason(void **state)
 	root_close(&real);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(lists_energy_domains_once_each),
-		T(keeps_a_mapped_domain_that_nothing_else_tells),
-		T(lists_a_domain_that_it_cannot_read),
-		T(says_when_a_domain_may_not_be_read),
-		T(finds_no_domains_on_a_machine_without),
-		T(packages_and_memory_add_up_and_what_is_inside_does_not),
-		T(a_counter_that_wraps_goes_on),
-		T(a_counter_that_goes_back_without_a_range_is_absent),
-		T(a_counter_beyond_its_range_is_absent),
-		T(a_reading_that_fails_is_made_good_by_the_next),
-		T(a_host_that_may_not_be_read_is_null_and_names_the_fix),
-		T(memory_that_may_not_be_read_makes_the_whole_unknown),
-		T(without_memory_counters_the_packages_are_the_total),
-		T(a_machine_without_counters_says_so),
-		T(dies_that_show_one_counter_are_counted_once),
-		T(zones_of_one_name_are_counted_once),
-		T(the_power_pmu_is_read_where_powercap_is_not),
-		T(powercap_goes_first),
-		T(what_powercap_refuses_perf_may_tell),
-		T(perf_alone_that_refuses_names_its_own_fix),
-		T(chiplets_of_one_package_are_one_counter_of_perf),
-		T(another_machines_files_open_no_counter_of_this_one),
-		T(nonsense_of_the_pmu_is_absent_and_not_zero),
-		T(the_real_machine_has_joules_or_a_reason),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

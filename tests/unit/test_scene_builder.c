@@ -358,7 +358,7 @@ static void a_process_that_became_another_program_is_seen_as_that(void **state)
 	open_look(GPU ON(4100001, "1 GiB"));
 	take();
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
-	sim_step(PROCESS_CACHE_REFRESH_NS);
+	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	take();
 	assert_string_equal(scene.process[0].exe, "/usr/bin/game");
 }
@@ -387,7 +387,7 @@ static void one_that_has_just_gone_is_counted_and_only_later_an_orphan(void **st
 
 static void the_memory_of_processes_never_overflows(void **state)
 {
-	struct who_table *t;
+	struct process_cache *t;
 	uint64_t now = NS_PER_S;
 
 	(void)state;
@@ -439,12 +439,12 @@ static void a_child_whose_parents_died_stays_the_workers(void **state)
 	assert_int_equal(class_of(502), CLASS_WORKER);
 	put_process(502, 1, 52, "/usr/bin/runner", SESSION); /* setsid, and adopted by init */
 	tree_remove(&tree, "proc/501");
-	sim_step(PROCESS_CACHE_REFRESH_NS);
+	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	take();
 	assert_int_equal(process(502)->ancestor[0], 1);
 	assert_int_equal(class_of(502), CLASS_WORKER);
 	tree_remove(&tree, "proc/500");
-	sim_step(PROCESS_CACHE_REFRESH_NS);
+	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	take();
 	assert_int_equal(class_of(502), CLASS_WORKER);
 	put_process(502, 1, 99, "/usr/bin/runner", SESSION); /* another, by the same number */
@@ -715,7 +715,7 @@ static void one_that_becomes_another_program_is_no_worker(void **state)
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	assert_int_equal(class_of(501), CLASS_WORKER);
 	become(500, "python3 serve --model y"); /* by another name it is the same */
-	sim_step(PROCESS_CACHE_SETTLED_NS);
+	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 	take();
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 	become(500, "python3 game");
@@ -723,7 +723,7 @@ static void one_that_becomes_another_program_is_no_worker(void **state)
 	take();
 	assert_int_equal(roots_of(ROOT_FOUND), 0);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
-	sim_step(PROCESS_CACHE_SETTLED_NS);
+	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 	take();
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(class_of(501), CLASS_WORKER); /* it was below a worker */
@@ -748,7 +748,7 @@ static void one_that_is_about_to_end_is_who_it_was(void **state)
 	take();
 	become(500, "");
 	tree_remove(&tree, "proc/500/exe");
-	sim_step(PROCESS_CACHE_SETTLED_NS);
+	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 	take();
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
@@ -779,7 +779,7 @@ static void a_pidfile_that_names_nobody_for_a_moment_loses_nobody(void **state)
 		assert_int_equal(roots_of(ROOT_FOUND), 1);
 	}
 	become(500, "game"); /* now nothing says that it is the worker */
-	sim_step(PROCESS_CACHE_SETTLED_NS);
+	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 	take();
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
@@ -845,7 +845,7 @@ static void a_guard_that_can_open_no_file_loses_nobody(void **state)
 	while (n < sizeof(taken) / sizeof(taken[0]) && (taken[n] = dup(0)) >= 0)
 		n++;
 	for (unsigned i = 0; i < 6; i++) {
-		sim_step(PROCESS_CACHE_SETTLED_NS);
+		sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 		take();
 		assert_int_equal(roots_of(ROOT_FOUND), 3);
 		for (int64_t pid = 500; pid <= 700; pid += 100)
@@ -872,7 +872,7 @@ static void one_that_closed_its_port_is_the_worker_until_it_ends(void **state)
 	take();
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
 	tree_remove(&tree, "proc/500/fd/3");
-	sim_step(PROCESS_CACHE_SETTLED_NS);
+	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 	take();
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "444"));
@@ -938,10 +938,11 @@ static void whom_another_policy_does_not_find_is_told_while_it_lives(void **stat
 /* Three that a worker was known by in an earlier run: one lives, one has its number from somebody else, one ended. */
 static void who_was_known_before_a_restart_is_told_while_it_lives(void **state)
 {
-	const struct scene_builder_formers known = {
-		.of = { { 0, 500, 50 }, { 0, 501, 50 }, { 0, 502, 50 }, { 99, 500, 50 } },
-		.count = 4
-	};
+	const struct scene_builder_formers known = { .of = { { 0, { 500, 50 } },
+							     { 0, { 501, 50 } },
+							     { 0, { 502, 50 } },
+							     { 99, { 500, 50 } } },
+						     .count = 4 };
 
 	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
@@ -1002,7 +1003,7 @@ static void a_worker_without_its_pidfile_is_kept_over_the_same_policy(void **sta
 		assert_int_equal(roots_of(ROOT_FORMER), 0);
 	}
 	become(500, "game"); /* as at any look */
-	sim_step(PROCESS_CACHE_SETTLED_NS);
+	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
 	take();
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
@@ -1038,7 +1039,7 @@ static void a_child_whose_parents_died_is_kept_over_the_same_policy(void **state
 	take();
 	put_process(502, 1, 52, "/usr/bin/runner", SESSION);
 	tree_remove(&tree, "proc/500");
-	sim_step(PROCESS_CACHE_REFRESH_NS);
+	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	take();
 	read_policy_again();
 	assert_int_equal(class_of(502), CLASS_WORKER);
@@ -1500,7 +1501,7 @@ static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
 	assert_int_equal(scene.gpu[1].health, SCENE_HUNG);
 	assert_int_equal(scene.processes, 1);
 	sim_unhang();
-	assert_true(call_thread_wait(sim.ctx->slot[1]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[1]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 	take();
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
@@ -1520,7 +1521,7 @@ static void a_utilisation_that_hangs_is_hung_as_well(void **state)
 	scene_builder_free(look); /* the call still writes, but not into what was ours */
 	look = NULL;
 	sim_unhang();
-	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 

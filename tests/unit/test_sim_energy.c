@@ -1,15 +1,9 @@
 /* What the energy engine is tested on: sensors whose period, window and lag are known, and
  * counters and rings that go wrong on a schedule. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "sim.h"
+#include "unit.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -47,6 +41,8 @@ static int stop(void **state)
 	return 0;
 }
 
+#define SIM_ENERGY_TEST(name) TEST_FIXTURE(name, NULL, stop)
+
 static abi_device device(unsigned index)
 {
 	abi_device d = NULL;
@@ -80,11 +76,10 @@ static double watts(unsigned index, unsigned field)
 	return v.code == 0 ? v.value.u32 * 1e-3 : NAN;
 }
 
-static void every_counter_fault_of_the_scenario_shows(void **state)
+SIM_ENERGY_TEST(every_counter_fault_of_the_scenario_shows)
 {
 	uint64_t before[6], after[6];
 
-	(void)state;
 	start_named("counter-faults");
 	sim_step(9 * S);
 	for (unsigned i = 0; i < 6; i++)
@@ -106,12 +101,11 @@ static void every_counter_fault_of_the_scenario_shows(void **state)
 	assert_in_range(counter(2), 20 * 400000, 21 * 400000); /* thawed: it had gone on */
 }
 
-static void an_absent_counter_is_not_supported_in_each_form(void **state)
+SIM_ENERGY_TEST(an_absent_counter_is_not_supported_in_each_form)
 {
 	struct abi_field_value v[2] = { { .field = 83 }, { .field = 191 } };
 	uint64_t mj = 7;
 
-	(void)state;
 	start_named("counter-faults");
 	assert_int_equal(nvml_energy(device(6), &mj), ABI_NOT_SUPPORTED);
 	assert_int_equal(mj, 7);
@@ -120,9 +114,8 @@ static void an_absent_counter_is_not_supported_in_each_form(void **state)
 	assert_int_equal(v[1].code, ABI_NOT_SUPPORTED);
 }
 
-static void a_reset_leaves_nothing_of_offset_or_start(void **state)
+SIM_ENERGY_TEST(a_reset_leaves_nothing_of_offset_or_start)
 {
-	(void)state;
 	start("[[gpu]]\nnoise = 0\nsensor = { offset_w = 10, counter_start_mj = 123456789 "
 	      "}\n" FLAT_400_W "[[timeline]]\nat = 2\ndo = \"counter-reset\"\n");
 	sim_step(1 * S);
@@ -133,9 +126,8 @@ static void a_reset_leaves_nothing_of_offset_or_start(void **state)
 	assert_in_range(counter(0), 405000, 410000);
 }
 
-static void a_step_below_the_beginning_stays_at_zero(void **state)
+SIM_ENERGY_TEST(a_step_below_the_beginning_stays_at_zero)
 {
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n" FLAT_400_W
 	      "[[timeline]]\nat = 2\ndo = \"counter-step\"\njoules = -5000\n");
 	sim_step(3 * S);
@@ -144,11 +136,10 @@ static void a_step_below_the_beginning_stays_at_zero(void **state)
 	assert_in_range(counter(0), 4150000, 4201000);
 }
 
-static void reads_a_second_apart_do_no_harm_where_that_is_safe(void **state)
+SIM_ENERGY_TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
 {
 	uint64_t before, slow, fast;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\nsensor = { read_loss_ms = 50, read_safe_ms = 1000 "
 	      "}\n" FLAT_400_W);
 	sim_step(2 * S);
@@ -165,14 +156,13 @@ static void reads_a_second_apart_do_no_harm_where_that_is_safe(void **state)
 	assert_in_range(fast - slow, 2600000, 2750000); /* two thirds of 4 kJ */
 }
 
-static void the_tick_has_its_length_and_phase(void **state)
+SIM_ENERGY_TEST(the_tick_has_its_length_and_phase)
 {
 	static const struct {
 		unsigned tick, phase;
 	} row[] = { { 20, 0 }, { 20, 7 }, { 100, 0 }, { 100, 33 } };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		char text[512];
 		uint64_t last;
 		unsigned moves = 0;
@@ -246,27 +236,25 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	stop(NULL);
 }
 
-static void each_make_of_sensor_answers_a_step_as_its_model_says(void **state)
+SIM_ENERGY_TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
 {
 	static const unsigned after_ms[] = { 0, 7, 12, 20, 30, 60, 110, 333, 700, 1000, 1500 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(makes); i++) {
 		char text[512];
 
 		snprintf(text, sizeof(text), "[[gpu]]\nprofile = \"%s\"\nnoise = 0\n%s",
 			 makes[i].profile, STEP_AT_5_S);
-		for (size_t k = 0; k < sizeof(after_ms) / sizeof(after_ms[0]); k++)
+		for (size_t k = 0; k < COUNT_OF(after_ms); k++)
 			read_after_step(&makes[i], text, after_ms[k]);
 	}
 }
 
-static void what_a_generation_lacks_is_not_supported(void **state)
+SIM_ENERGY_TEST(what_a_generation_lacks_is_not_supported)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"a100\"\n[[gpu]]\nprofile = \"k40\"\n[[gpu]]\n"
 	      "profile = \"spark\"\n[[gpu]]\nprofile = \"p100\"\n");
 	sim_step(5 * S);
@@ -278,9 +266,8 @@ static void what_a_generation_lacks_is_not_supported(void **state)
 	assert_int_equal(nvml_samples(device(3), 0, 0, &type, &n, out), 0);
 }
 
-static void a_module_is_in_instant_and_counter_and_not_in_the_mean(void **state)
+SIM_ENERGY_TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 {
-	(void)state;
 	start("[[gpu]]\nprofile = \"gh200\"\nnoise = 0\nsensor = { module_w = 90 "
 	      "}\n" FLAT_400_W);
 	sim_step(10 * S);
@@ -290,9 +277,8 @@ static void a_module_is_in_instant_and_counter_and_not_in_the_mean(void **state)
 	assert_true(fabs(sim_true_watts(0) - 400) < 1e-9);
 }
 
-static void a_capped_gpu_without_noise_draws_a_constant(void **state)
+SIM_ENERGY_TEST(a_capped_gpu_without_noise_draws_a_constant)
 {
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n");
 	sim_step(2 * S);
 	for (int i = 0; i < 20; i++) {
@@ -314,12 +300,11 @@ static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 	return n;
 }
 
-static void a_slow_ring_keeps_its_past_under_a_fast_load(void **state)
+SIM_ENERGY_TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
 {
 	struct abi_sample before[1024], after[1024];
 	uint32_t n, m;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"a10\"\nnoise = 0\n[[gpu.load]]\nkind = \"square\"\nhigh = "
 	      "1\n"
 	      "period = 0.02\nuntil = 30\n");
@@ -334,12 +319,11 @@ static void a_slow_ring_keeps_its_past_under_a_fast_load(void **state)
 	assert_memory_equal(before + 50, after, 50 * sizeof(after[0]));
 }
 
-static void a_ring_can_give_the_same_again(void **state)
+SIM_ENERGY_TEST(a_ring_can_give_the_same_again)
 {
 	struct abi_sample first[1024], again[1024];
 	uint32_t n;
 
-	(void)state;
 	start_named("ring-repeats");
 	sim_step(4 * S);
 	n = drain(0, first);
@@ -349,12 +333,11 @@ static void a_ring_can_give_the_same_again(void **state)
 	assert_memory_equal(first, again, n * sizeof(first[0]));
 }
 
-static void stamps_of_a_ring_step_with_the_wall_clock(void **state)
+SIM_ENERGY_TEST(stamps_of_a_ring_step_with_the_wall_clock)
 {
 	struct abi_sample out[1024];
 	uint32_t n, steps = 0;
 
-	(void)state;
 	start("[[gpu]]\n[[timeline]]\nat = 5\ndo = \"wall-step\"\nstep = 3600\n"
 	      "[[timeline]]\nat = 10\ndo = \"wall-step\"\nstep = -3600\n");
 	sim_step(6 * S);
@@ -372,9 +355,8 @@ static void stamps_of_a_ring_step_with_the_wall_clock(void **state)
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 
-static void two_makes_of_sensor_in_one_are_refused(void **state)
+SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 {
-	(void)state;
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
@@ -382,27 +364,4 @@ static void two_makes_of_sensor_in_one_are_refused(void **state)
 			    "t:2:10: 'low_pass_ms' and 'sample_ms' are two makes of sensor");
 }
 
-#define TEST(f) cmocka_unit_test_teardown(f, stop)
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(every_counter_fault_of_the_scenario_shows),
-		TEST(an_absent_counter_is_not_supported_in_each_form),
-		TEST(a_reset_leaves_nothing_of_offset_or_start),
-		TEST(a_step_below_the_beginning_stays_at_zero),
-		TEST(reads_a_second_apart_do_no_harm_where_that_is_safe),
-		TEST(the_tick_has_its_length_and_phase),
-		TEST(each_make_of_sensor_answers_a_step_as_its_model_says),
-		TEST(what_a_generation_lacks_is_not_supported),
-		TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean),
-		TEST(a_capped_gpu_without_noise_draws_a_constant),
-		TEST(a_slow_ring_keeps_its_past_under_a_fast_load),
-		TEST(a_ring_can_give_the_same_again),
-		TEST(stamps_of_a_ring_step_with_the_wall_clock),
-		TEST(two_makes_of_sensor_in_one_are_refused),
-	};
-
-	if (sim_library_open() != 0)
-		return 1;
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(sim_library_setup, NULL)

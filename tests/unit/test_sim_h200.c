@@ -3,10 +3,10 @@
  * How a recording is replayed and compared is in h200.h.
  *
  * Where the load comes from.  Nobody knows what the GPU drew at each moment, but the counter's
- * increments tell the mean of each 100 ms:
+ * increments give the mean of each 100 ms:
  *   step     that mean is the load; an increment between two very different levels is taken as
  *            one edge between them, placed so that its energy is right.
- *   squares  on and off as written down beside the recording; one off level for all, the on
+ *   squares  on and off as noted in the file next to the recording; one off level for all, the on
  *            level of each tick is what its increment leaves for it.
  * So the counter agrees nearly by construction, and average and instant are predictions.
  *   ring     on and off as written down, one level each: all is a prediction.
@@ -14,7 +14,7 @@
  * What was fitted, once for all recordings: the sampler (low-pass 10 ms, one sample each 20 ms
  * at 4 ms of the recorder's clock, out 8 ms later), the counter's grid (21 ms of that clock)
  * and its lag behind the host's idea of a burst (8 ms, launch included).  Each recording: the off
- * level and the level of bursts that no tick tells about.  All of it was
+ * level and the level of bursts that no tick shows.  All of it was
  * chosen by looking at these recordings, out of some thousand settings.  As a check, phase and
  * off level were fitted to every other tick for each of eight low-passes: on the ticks between,
  * 10 ms gave 23 of 36 within 5 % in sq0.02 and 7 of 15 in sq0.15.
@@ -29,30 +29,21 @@
  * did not help: of 5 and of 11 levels, fitted to half of the bursts of sq0.15, it was no better
  * on the other half (20 and 19 of 48 within 5 %) than a flat one (23).  A load that is inferred
  * from instant as well does help: test_sim_h200_load.c.  The phase of the sampler rests on
- * sq0.02 (5 ms off, and 4 of 36 are left within 5 %); sq0.15 hardly tells one phase from
+ * sq0.02 (5 ms off, and 4 of 36 are left within 5 %); sq0.15 hardly distinguishes one phase from
  * another. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "h200.h"
 #include "sim.h"
+#include "unit.h"
 
 static struct load load;
 
-static void the_step_is_followed_by_average_instant_and_counter(void **state)
+TEST(the_step_is_followed_by_average_instant_and_counter)
 {
 	struct bounds bound = { 0.05, 0.07, 0.05, 0.05, 0.98 };
 	struct score s;
 
-	(void)state;
 	if (!load_recording("step"))
 		skip();
 	step_load(&load);
@@ -73,25 +64,22 @@ static void square(const char *name, double on_w, double off_w, struct bounds bo
 	expect(&s, bound);
 }
 
-static void bursts_of_75_ms_are_followed(void **state)
+TEST(bursts_of_75_ms_are_followed)
 {
-	(void)state;
 	square("sq0.15", 810, 130, (struct bounds){ 0.05, 0.20, 0.10, 0.05, 0.46 });
 }
 
-static void bursts_of_10_ms_beat_with_the_sampler(void **state)
+TEST(bursts_of_10_ms_beat_with_the_sampler)
 {
-	(void)state;
 	square("sq0.02", 780, 200, (struct bounds){ 0.05, 0.12, 0.05, 0.05, 0.58 });
 }
 
 /* The reason for the sampler: over bursts of 10 ms a true mean of one second hardly moves, and
  * the recorded one swings by a quarter. */
-static void a_plain_moving_mean_would_not_explain_it(void **state)
+TEST(a_plain_moving_mean_would_not_explain_it)
 {
 	double worst = 0;
 
-	(void)state;
 	if (!load_recording("sq0.02"))
 		skip();
 	burst_load(&load, 780, 200);
@@ -149,16 +137,15 @@ static int drain_ring(struct abi_sample *out, int room, double to_s)
 	return n;
 }
 
-static void the_ring_follows_half_second_bursts(void **state)
+TEST(the_ring_follows_half_second_bursts)
 {
 	static struct level ring[ROWS_MAX];
 	static struct abi_sample out[16384];
 	static char toml[1024];
-	struct tally tally = { 0 };
+	struct guard_counters tally = { 0 };
 	char error[512] = "";
 	int n = load_ring(ring), m;
 
-	(void)state;
 	rec.name = "500/500";
 	if (n == 0)
 		skip();
@@ -190,17 +177,9 @@ static void the_ring_follows_half_second_bursts(void **state)
 	assert_true(tally.beyond <= 3);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_step_is_followed_by_average_instant_and_counter),
-		cmocka_unit_test(bursts_of_75_ms_are_followed),
-		cmocka_unit_test(bursts_of_10_ms_beat_with_the_sampler),
-		cmocka_unit_test(a_plain_moving_mean_would_not_explain_it),
-		cmocka_unit_test(the_ring_follows_half_second_bursts),
-	};
-
 	if (h200_open() != 0 || sim_library_open() != 0)
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(argc, argv, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* One load for three sensors: the simulated H200 against recordings of a real one.
  *
- * A recording tells two things of the load of each 100 ms: its mean (the counter's increment)
+ * A recording shows two things about the load of each 100 ms: its mean (the counter's increment)
  * and what the sampler saw of it at one moment (the instant value).  Here one load is inferred
  * from both, and the simulator that is fed with it must give the recorded average, instant and
  * counter within 5 % at every tick, edges aside.  Left out is no more than with the load of the
@@ -28,16 +28,9 @@
  * wrong sampler (5 ms off, other low-pass, plain means) the average fails even where levels may
  * be anything; the counter's lag rests on SPREAD, and any from 3 to 11 ms would do. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "h200.h"
+#include "unit.h"
 
 #define SPREAD       0.12
 #define SEEN_S       0.025 /* before a sample: nine tenths of what it shows */
@@ -46,7 +39,7 @@
 #define PARTS_MAX    512
 #define READINGS_MAX 512
 
-/* The boxcar that the profile has beside its sampler. */
+/* The boxcar that the profile has in addition to its sampler. */
 #define BOXCAR_S     0.025
 #define BOXCAR_LAG_S 0.010
 
@@ -81,7 +74,7 @@ struct reading {
 };
 
 static struct load load;
-static double moment_s[ROWS_MAX]; /* the sample that a row tells of; NAN: not known */
+static double moment_s[ROWS_MAX]; /* the sample that a row shows; NAN: not known */
 static bool held[ROWS_MAX];       /* rows that are no edge under the load of the counter */
 static int part_of[ROWS_MAX];     /* of each point of the load */
 static struct part part[PARTS_MAX];
@@ -232,10 +225,10 @@ static double nearest_moment(int i)
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
-		bool told = renewed(i) && rec.row[i].begin_s >= from_s;
+		bool known = renewed(i) && rec.row[i].begin_s >= from_s;
 
-		held[i] = told && settled(i);
-		moment_s[i] = !told ? NAN : held[i] ? usual_moment(i) : nearest_moment(i);
+		held[i] = known && settled(i);
+		moment_s[i] = !known ? NAN : held[i] ? usual_moment(i) : nearest_moment(i);
 	}
 }
 
@@ -359,10 +352,10 @@ static struct score explain(const struct subject *s, struct bounds bound)
 }
 
 /* The edges, each at its moment. */
-static struct tally judge_edges(double bound)
+static struct guard_counters judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
-	struct tally t = { 0 };
+	struct guard_counters t = { 0 };
 
 	replay_moments(&load, moment_s, shown);
 	for (int i = 0; i < rec.n; i++)
@@ -374,9 +367,9 @@ static struct tally judge_edges(double bound)
 }
 
 /* The counter where a tick was late, from the one on time before it to the next. */
-static struct tally judge_late(double from_s)
+static struct guard_counters judge_late(double from_s)
 {
-	struct tally t = { 0 };
+	struct guard_counters t = { 0 };
 	bool any = false;
 	int last = 0;
 
@@ -402,7 +395,7 @@ static void one_load_explains(const struct subject *s)
 	struct bounds bound = { 0.05, 0.05, s->edge, 0.05, 1 };
 	struct extent on, off;
 	struct score score;
-	struct tally edges;
+	struct guard_counters edges;
 
 	if (!load_recording(s->name))
 		skip();
@@ -422,21 +415,18 @@ static void one_load_explains(const struct subject *s)
 	assert_true(fmax(on.high, off.high) <= 1 + SPREAD + 1e-9);
 }
 
-static void one_load_explains_the_step(void **state)
+TEST(one_load_explains_the_step)
 {
-	(void)state;
 	one_load_explains(&STEP);
 }
 
-static void one_load_explains_bursts_of_75_ms(void **state)
+TEST(one_load_explains_bursts_of_75_ms)
 {
-	(void)state;
 	one_load_explains(&SLOW);
 }
 
-static void one_load_explains_bursts_of_10_ms(void **state)
+TEST(one_load_explains_bursts_of_10_ms)
 {
-	(void)state;
 	one_load_explains(&FAST);
 }
 
@@ -461,12 +451,11 @@ static int beyond(const struct score *s)
 	       s->counter.n - s->counter.within;
 }
 
-static void no_load_explains_them_with_other_sensors(void **state)
+TEST(no_load_explains_them_with_other_sensors)
 {
 	const struct subject *subject[] = { &STEP, &SLOW, &FAST };
 	const struct bounds any = { INFINITY, INFINITY, INFINITY, INFINITY, 0 };
 
-	(void)state;
 	for (size_t m = 0; m < sizeof(WRONG) / sizeof(WRONG[0]); m++) {
 		int sum = 0;
 
@@ -488,16 +477,9 @@ static void no_load_explains_them_with_other_sensors(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_load_explains_the_step),
-		cmocka_unit_test(one_load_explains_bursts_of_75_ms),
-		cmocka_unit_test(one_load_explains_bursts_of_10_ms),
-		cmocka_unit_test(no_load_explains_them_with_other_sensors),
-	};
-
 	if (h200_open() != 0)
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(argc, argv, NULL, NULL);
 }

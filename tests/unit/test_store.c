@@ -12,16 +12,11 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #define S        NS_PER_S
 #define MIN      (60 * S)
@@ -96,6 +91,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define STORE_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 static int run_sql(const char *sql)
 {
 	sqlite3 *db = NULL;
@@ -124,11 +121,10 @@ static sqlite3_int64 ask_sql(const char *sql)
 
 /* ---- counts ---- */
 
-static void counts_outlive_the_process_and_never_fall(void **state)
+STORE_TEST(counts_outlive_the_process_and_never_fall)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	assert_true(store_count(s, "energy") == 0);
 	store_set_count(s, "energy", 12.5);
 	store_set_count(s, "errors", 3);
@@ -172,7 +168,7 @@ static void see_event(void *arg, const struct view_event *e)
 	v->count++;
 }
 
-static uint64_t tell(struct store *s, const char *text)
+static uint64_t log_event(struct store *s, const char *text)
 {
 	struct view_event e = {
 		.wall_ns = T0, .kind = "driver", .uuid = NULL, .severity = "info", .text = text
@@ -181,21 +177,20 @@ static uint64_t tell(struct store *s, const char *text)
 	return store_add_event(s, &e);
 }
 
-static void events_have_ids_that_grow_for_ever(void **state)
+STORE_TEST(events_have_ids_that_grow_for_ever)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	assert_int_equal(store_last_event(s), 0);
-	assert_int_equal(tell(s, "one"), 1);
+	assert_int_equal(log_event(s, "one"), 1);
 	store_add_event(s, &(struct view_event){ .kind = "device-state",
 						 .uuid = GPU,
 						 .severity = "error",
 						 .text = "it's \"lost\"" });
 	assert_int_equal(store_events(s, 0, 100, see_event, &v), 2); /* not yet written */
 	commit(s);
-	tell(s, "three");
+	log_event(s, "three");
 	assert_int_equal(store_last_event(s), 3);
 	v = (struct seen){ 0 };
 	assert_int_equal(store_events(s, 0, 100, see_event, &v), 3);
@@ -209,15 +204,14 @@ static void events_have_ids_that_grow_for_ever(void **state)
 	assert_int_equal(run_sql("DELETE FROM event"), SQLITE_OK);
 	s = open_clean();
 	assert_int_equal(store_last_event(s), 3);
-	assert_int_equal(tell(s, "four"), 4);
+	assert_int_equal(log_event(s, "four"), 4);
 	store_close(s);
 }
 
-static void the_last_events_are_found_whatever_their_ids(void **state)
+STORE_TEST(the_last_events_are_found_whatever_their_ids)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	assert_int_equal(store_events_after(s, 5), 0);
 	for (unsigned i = 1; i <= 10; i++) {
 		store_add_event(s, &(struct view_event){ .id = i * 100,
@@ -238,14 +232,13 @@ static void the_last_events_are_found_whatever_their_ids(void **state)
 	store_close(s);
 }
 
-static void the_latest_ten_thousand_events_are_kept(void **state)
+STORE_TEST(the_latest_ten_thousand_events_are_kept)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < 10300; i++) {
-		tell(s, "again");
+		log_event(s, "again");
 		if (i % 500 == 0)
 			commit(s);
 	}
@@ -268,12 +261,11 @@ static void see_document(void *arg, const char *id, const char *json)
 	v->count++;
 }
 
-static void documents_are_kept_replaced_and_forgotten(void **state)
+STORE_TEST(documents_are_kept_replaced_and_forgotten)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	store_keep(s, "window", "a", "{\"n\":1}xyz", 7);
 	store_keep(s, "window", "b", "{\"n\":2}", 7);
 	store_keep(s, "other", "a", "{}", 2);
@@ -300,13 +292,12 @@ static void documents_are_kept_replaced_and_forgotten(void **state)
 	store_close(s);
 }
 
-static void a_thousand_documents_of_a_kind_are_kept(void **state)
+STORE_TEST(a_thousand_documents_of_a_kind_are_kept)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 	char id[16];
 
-	(void)state;
 	store_keep(s, "other", "a", "{}", 2);
 	for (unsigned i = 0; i < 1005; i++) {
 		snprintf(id, sizeof(id), "w%u", i);
@@ -335,13 +326,12 @@ static void measure_document(void *arg, const char *id, const char *json)
 	*(size_t *)arg = strlen(json);
 }
 
-static void a_document_is_kept_up_to_the_stated_size(void **state)
+STORE_TEST(a_document_is_kept_up_to_the_stated_size)
 {
 	struct store *s = open_clean();
 	char *text = document_of(VIEW_DOCUMENT_MAX + 1);
 	size_t size = 0;
 
-	(void)state;
 	assert_int_equal(store_keep(s, "window", "a", text, VIEW_DOCUMENT_MAX), 0);
 	assert_int_equal(store_dropped(s), 0);
 	assert_int_equal(store_keep(s, "window", "b", text, VIEW_DOCUMENT_MAX + 1), -GW_E_SIZE);
@@ -355,12 +345,11 @@ static void a_document_is_kept_up_to_the_stated_size(void **state)
 	free(text);
 }
 
-static void a_statement_is_prepared_once(void **state)
+STORE_TEST(a_statement_is_prepared_once)
 {
 	sqlite3_stmt *first, *second;
 	sqlite3 *db = NULL;
 
-	(void)state;
 	assert_int_equal(db_open(NULL, 0, &db), DB_OK);
 	assert_null(sqlite3_next_stmt(db, NULL));
 	first = db_statement(db, "SELECT 1 UNION SELECT 2");
@@ -379,11 +368,10 @@ static void a_statement_is_prepared_once(void **state)
 
 /* ---- history ---- */
 
-static void readings_come_back_as_they_went_in(void **state)
+STORE_TEST(readings_come_back_as_they_went_in)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	for (unsigned round = 0; round < 3; round++) {
 		if (round == 0) {
 			for (unsigned i = 0; i < 150; i++)
@@ -406,11 +394,10 @@ static void readings_come_back_as_they_went_in(void **state)
 	store_close(s);
 }
 
-static void what_is_under_way_is_kept_when_it_is_saved(void **state)
+STORE_TEST(what_is_under_way_is_kept_when_it_is_saved)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	for (unsigned i = 0; i < 7300; i++) {
 		add(s, T0 + i * S, i);
 		if (i % 7 == 0)
@@ -432,11 +419,10 @@ static void what_is_under_way_is_kept_when_it_is_saved(void **state)
 	store_close(s);
 }
 
-static void a_row_under_way_is_continued_after_a_restart(void **state)
+STORE_TEST(a_row_under_way_is_continued_after_a_restart)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	for (unsigned i = 0, restarts = 0; i < 4000; i++) {
 		add(s, T0 + i * S, i);
 		if (i % 7 == 0)
@@ -447,7 +433,7 @@ static void a_row_under_way_is_continued_after_a_restart(void **state)
 			commit(s);
 			store_close(s);
 			s = open_clean();
-			i -= 15; /* what had not been handed on is told again */
+			i -= 15; /* entries that were not handed over are sent again */
 		}
 	}
 	assert_int_equal(ask(s, T0, T0 + DAY, 0), 4000);
@@ -466,12 +452,11 @@ static void a_row_under_way_is_continued_after_a_restart(void **state)
 	assert_int_equal(ask_sql("SELECT count(*) FROM history WHERE tier=1"), 2);
 }
 
-static void nothing_is_asked_that_makes_no_sense(void **state)
+STORE_TEST(nothing_is_asked_that_makes_no_sense)
 {
 	struct store *s = open_clean();
 	uint64_t step;
 
-	(void)state;
 	assert_int_equal(ask(s, 0, T0, 0), -GW_E_NODEV);
 	add(s, T0, 1);
 	assert_int_equal(ask(s, 1, 0, 0), -GW_E_ARG);
@@ -486,7 +471,7 @@ static void nothing_is_asked_that_makes_no_sense(void **state)
 
 /* ---- against brute force ---- */
 
-struct told {
+struct sample {
 	uint64_t t_ns;
 	double value;
 };
@@ -499,7 +484,7 @@ static void assert_close(double have, double want, double scale)
 	fail();
 }
 
-static unsigned brute(const struct told *all, unsigned n, uint64_t from, uint64_t to,
+static unsigned brute(const struct sample *all, unsigned n, uint64_t from, uint64_t to,
 		      uint64_t step, struct view_point *out)
 {
 	unsigned k = 0;
@@ -535,17 +520,16 @@ static void assert_same(const struct view_point *want, unsigned n)
 	}
 }
 
-static void history_is_that_of_a_slow_and_plain_count(void **state)
+STORE_TEST(history_is_that_of_a_slow_and_plain_count)
 {
 	static const uint64_t steps[] = { 0, S, 7 * S, MIN, 90 * S, 5 * MIN, HOUR, 6 * HOUR };
 	enum { READINGS = 20000 };
-	struct told *all = calloc(READINGS, sizeof(*all));
+	struct sample *all = calloc(READINGS, sizeof(*all));
 	struct view_point *want = calloc(READINGS, sizeof(*want));
 	struct store *s = open_clean();
 	uint64_t seed = seed_of_run(), t = T0 + next(&seed) % DAY;
 	unsigned n = 0;
 
-	(void)state;
 	assert_true(all && want);
 	while (n < READINGS) {
 		t += 1000000 * (1 + next(&seed) % 2000);
@@ -591,7 +575,7 @@ static void write_until_killed(int fd)
 	for (;;) {
 		n++;
 		store_set_count(s, "batches", (double)n);
-		tell(s, "batch");
+		log_event(s, "batch");
 		for (unsigned i = 0; i < 5; i++)
 			add(s, T0 + (n * 5 + i) * S, (double)n);
 		store_commit(s);
@@ -622,11 +606,10 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	store_close(s);
 }
 
-static void killed_at_any_moment_it_has_all_that_was_committed(void **state)
+STORE_TEST(killed_at_any_moment_it_has_all_that_was_committed)
 {
 	uint64_t seed = seed_of_run(), reported = 0;
 
-	(void)state;
 	for (unsigned round = 0; round < 40; round++) {
 		uint64_t n, wanted = 1 + next(&seed) % 12;
 		struct timespec pause = { 0, (long)(next(&seed) % 2000000) };
@@ -725,7 +708,9 @@ static int fault_teardown(void **state)
 	return teardown(state);
 }
 
-static void what_cannot_be_written_is_kept_until_it_can(void **state)
+#define STORE_FAULT_TEST(name) TEST_FIXTURE(name, fault_setup, fault_teardown)
+
+STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
 {
 	static const struct {
 		int result;
@@ -736,20 +721,19 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(rows); i++) {
 		uint64_t dropped = store_dropped(s);
 
 		atomic_store(&fault.result, rows[i].result);
 		store_set_count(s, "n", i + 1);
-		tell(s, "while it failed");
+		log_event(s, "while it failed");
 		add(s, T0 + i * DAY, 1);
 		store_commit(s);
 		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 		assert_non_null(strstr(store_state(s), rows[i].says));
 		assert_non_null(strstr(store_state(s), path));
 		assert_int_equal(store_dropped(s), dropped + 1);
-		tell(s, "still");
+		log_event(s, "still");
 		store_commit(s);
 		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 		atomic_store(&fault.result, 0);
@@ -763,7 +747,7 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 	store_close(s);
 }
 
-static void what_is_no_file_is_never_opened(void **state)
+STORE_FAULT_TEST(what_is_no_file_is_never_opened)
 {
 	static const mode_t kinds[] = { S_IFDIR, S_IFIFO };
 	char at[sizeof(path) + 8], lock[sizeof(at) + 8];
@@ -771,7 +755,6 @@ static void what_is_no_file_is_never_opened(void **state)
 	sqlite3 *db;
 	struct stat st;
 
-	(void)state;
 	snprintf(at, sizeof(at), "%s/odd", tree.path);
 	snprintf(lock, sizeof(lock), "%s.lock", at);
 	for (unsigned i = 0; i < COUNT(kinds); i++) {
@@ -790,13 +773,12 @@ static void what_is_no_file_is_never_opened(void **state)
 	}
 }
 
-static void who_only_asks_is_told_that_it_was_tried_and_failed(void **state)
+STORE_FAULT_TEST(who_only_asks_is_told_that_it_was_tried_and_failed)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
-	tell(s, "while it failed");
+	log_event(s, "while it failed");
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 	for (unsigned i = 0; i < 100; i++)
@@ -807,7 +789,7 @@ static void who_only_asks_is_told_that_it_was_tried_and_failed(void **state)
 	store_close(s);
 }
 
-/* A try that was under way when the disk was mended may still fail; the one after it does not. */
+/* A write that was running when the disk was repaired may still fail; the next one does not. */
 static int flush_when_mended(struct store *s)
 {
 	int rc;
@@ -817,33 +799,31 @@ static int flush_when_mended(struct store *s)
 	return rc == -GW_E_IO ? store_flush(s, PATIENCE) : rc;
 }
 
-static void a_disk_that_stays_full_takes_no_more_memory(void **state)
+STORE_FAULT_TEST(a_disk_that_stays_full_takes_no_more_memory)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	for (unsigned i = 0; i < 30000; i++) {
-		tell(s, "a sentence of some length, so that the queue is soon full");
+		log_event(s, "a sentence of some length, so that the queue is soon full");
 		store_commit(s);
 	}
 	assert_true(store_dropped(s) > 1000);
 	assert_int_equal(flush_when_mended(s), 0);
-	tell(s, "after");
+	log_event(s, "after");
 	commit(s);
 	assert_int_equal(store_last_event(s), 30001);
 	store_close(s);
 	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
 }
 
-static void what_was_taken_is_written_and_what_was_not_is_said(void **state)
+STORE_FAULT_TEST(what_was_taken_is_written_and_what_was_not_is_said)
 {
 	struct store *s = open_clean();
 	char *text = document_of(100000), id[16];
 	struct seen v = { 0 };
 	int taken = 0, refused = 0;
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	for (unsigned i = 0; i < 60; i++) {
 		snprintf(id, sizeof(id), "w%u", i);
@@ -864,12 +844,11 @@ static void what_was_taken_is_written_and_what_was_not_is_said(void **state)
 	free(text);
 }
 
-static void where_nothing_can_be_written_it_works_in_memory(void **state)
+STORE_TEST(where_nothing_can_be_written_it_works_in_memory)
 {
 	struct store *s;
 	struct seen v = { 0 };
 
-	(void)state;
 	tree_put(&tree, "state", "a file where a folder should be");
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, path));
@@ -877,7 +856,7 @@ static void where_nothing_can_be_written_it_works_in_memory(void **state)
 	assert_string_equal(store_state(s), message);
 	assert_false(store_lasting(s));
 	assert_true(store_count_known(s));
-	tell(s, "one");
+	log_event(s, "one");
 	add(s, T0, 5);
 	commit(s);
 	assert_int_equal(store_events(s, 0, 10, see_event, &v), 1);
@@ -898,7 +877,7 @@ static void leave_behind(void)
 
 		store_set_count(s, "n", 7);
 		store_set_count(s, "only before", 3);
-		tell(s, "before");
+		log_event(s, "before");
 		store_keep(s, "manage", "a", "{}", 2);
 		add(s, T0, 5);
 		commit(s);
@@ -926,7 +905,7 @@ static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*
 	assert_int_equal(store_kept(s, "manage", 10, see_document, &v), 1);
 	assert_int_equal(ask(s, T0, T0, 0), 1);
 	store_set_count(s, "n", 9);
-	assert_int_equal(tell(s, "meanwhile"), last + 1);
+	assert_int_equal(log_event(s, "meanwhile"), last + 1);
 	store_forget(s, "manage", "a");
 	store_keep(s, "manage", "b", "{}", 2);
 	store_commit(s);
@@ -948,27 +927,24 @@ static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*
 	store_close(s);
 }
 
-static void on_a_full_disk_it_is_read_and_goes_on(void **state)
+STORE_FAULT_TEST(on_a_full_disk_it_is_read_and_goes_on)
 {
-	(void)state;
 	leave_behind();
 	atomic_store(&fault.result, SQLITE_FULL);
 	assert_is_read_and_goes_on(open_limited(LIMIT), "the disk is full", no_fault);
 }
 
-static void a_read_only_file_is_read_and_goes_on(void **state)
+STORE_FAULT_TEST(a_read_only_file_is_read_and_goes_on)
 {
-	(void)state;
 	leave_behind();
 	atomic_store(&fault.read_only, true);
 	assert_is_read_and_goes_on(open_limited(LIMIT), "read-only", no_fault);
 }
 
-static void a_read_only_file_without_a_log_is_read_and_goes_on(void **state)
+STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_goes_on)
 {
 	static const char *const parts[] = { "state/gpuward.db-wal", "state/gpuward.db-shm" };
 
-	(void)state;
 	leave_behind();
 	store_close(open_clean());
 	for (unsigned i = 0; i < COUNT(parts); i++)
@@ -990,13 +966,12 @@ static sqlite3 *hold(void)
 	return db;
 }
 
-static void what_was_counted_while_it_was_locked_is_added(void **state)
+STORE_TEST(what_was_counted_while_it_was_locked_is_added)
 {
 	struct seen v = { 0 };
 	struct store *s;
 	sqlite3 *holder;
 
-	(void)state;
 	leave_behind();
 	holder = hold();
 	s = open_limited(LIMIT);
@@ -1020,7 +995,7 @@ static void what_was_counted_while_it_was_locked_is_added(void **state)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	assert_string_equal(store_state(s), "ok");
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 10);
-	store_set_count(s, "n", 4); /* it was not told yet that there is more */
+	store_set_count(s, "n", 4); /* the writer does not know yet that there is more */
 	commit(s);
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 11);
 	assert_false(store_lasting(s));
@@ -1044,12 +1019,11 @@ static void what_was_counted_while_it_was_locked_is_added(void **state)
 	store_close(s);
 }
 
-static void one_who_writes_does_not_hide_what_is_there(void **state)
+STORE_TEST(one_who_writes_does_not_hide_what_is_there)
 {
 	sqlite3 *writer = NULL;
 	struct store *s;
 
-	(void)state;
 	leave_behind();
 	assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(writer, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
@@ -1066,23 +1040,22 @@ static void one_who_writes_does_not_hide_what_is_there(void **state)
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 8);
 }
 
-static void ids_that_could_not_be_written_are_not_given_again(void **state)
+STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 {
 	int ends[2], status;
 	struct store *s;
 	uint64_t last = 0;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(pipe(ends), 0);
 	child = fork();
 	if (child == 0) {
 		s = open_clean();
-		tell(s, "written");
+		log_event(s, "written");
 		commit(s);
 		atomic_store(&fault.result, SQLITE_FULL);
 		for (unsigned i = 0; i < 50; i++)
-			last = tell(s, "lost");
+			last = log_event(s, "lost");
 		store_commit(s);
 		store_flush(s, PATIENCE);
 		_exit(write(ends[1], &last, sizeof(last)) == sizeof(last) ? 0 : 1);
@@ -1094,7 +1067,7 @@ static void ids_that_could_not_be_written_are_not_given_again(void **state)
 	close(ends[1]);
 	assert_int_equal(last, 51);
 	s = open_clean();
-	assert_true(tell(s, "after") > last);
+	assert_true(log_event(s, "after") > last);
 	last = store_last_event(s);
 	commit(s);
 	store_close(s);
@@ -1103,17 +1076,16 @@ static void ids_that_could_not_be_written_are_not_given_again(void **state)
 	store_close(s);
 }
 
-static void a_full_disk_takes_a_new_file_later(void **state)
+STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
 {
 	struct store *s;
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, "the disk is full"));
 	assert_true(store_lasting(s));
 	store_set_count(s, "n", 1);
-	tell(s, "one");
+	log_event(s, "one");
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 	no_fault();
@@ -1152,7 +1124,7 @@ static void fill_file(void)
 	for (unsigned i = 0; i < 3 * 3600; i++) {
 		add(s, T0 + i * S, (double)((i * 7919) % 1000) / 7);
 		if (i % 600 == 0) {
-			tell(s, "filling");
+			log_event(s, "filling");
 			commit(s);
 		}
 	}
@@ -1172,11 +1144,10 @@ static void overwrite(off_t at, size_t n)
 	close(fd);
 }
 
-static void what_is_no_database_is_moved_aside(void **state)
+STORE_TEST(what_is_no_database_is_moved_aside)
 {
 	struct store *s;
 
-	(void)state;
 	fill_file();
 	overwrite(0, 100000);
 	s = open_limited(LIMIT);
@@ -1192,12 +1163,11 @@ static void what_is_no_database_is_moved_aside(void **state)
 	store_close(s);
 }
 
-static void a_truncated_or_damaged_file_never_ends_us(void **state)
+STORE_TEST(a_truncated_or_damaged_file_never_ends_us)
 {
 	struct store *s;
 	struct stat st;
 
-	(void)state;
 	for (unsigned i = 0; i < 24; i++) {
 		fill_file();
 		assert_int_equal(stat(path, &st), 0);
@@ -1209,7 +1179,7 @@ static void a_truncated_or_damaged_file_never_ends_us(void **state)
 		for (unsigned k = 0; k < 3; k++) {
 			ask(s, T0, T0 + DAY, k * MIN);
 			store_set_count(s, "n", 100 + k);
-			tell(s, "after");
+			log_event(s, "after");
 			for (unsigned j = 0; j < 70; j++)
 				add(s, T0 + DAY + (k * 100 + j) * S, 1);
 			store_commit(s);
@@ -1224,11 +1194,10 @@ static void a_truncated_or_damaged_file_never_ends_us(void **state)
 	}
 }
 
-static void a_file_of_a_newer_version_is_left_alone(void **state)
+STORE_TEST(a_file_of_a_newer_version_is_left_alone)
 {
 	struct store *s;
 
-	(void)state;
 	fill_file();
 	assert_int_equal(run_sql("PRAGMA user_version=99"), SQLITE_OK);
 	s = open_limited(LIMIT);
@@ -1241,11 +1210,10 @@ static void a_file_of_a_newer_version_is_left_alone(void **state)
 	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
 }
 
-static void two_never_share_a_file(void **state)
+STORE_TEST(two_never_share_a_file)
 {
 	struct store *first = open_clean(), *second = open_limited(LIMIT);
 
-	(void)state;
 	assert_non_null(strstr(message, "another gpuward"));
 	assert_non_null(strstr(message, path));
 	store_set_count(second, "n", 9);
@@ -1259,12 +1227,11 @@ static void two_never_share_a_file(void **state)
 
 /* ---- clocks that step ---- */
 
-static void a_clock_that_steps_costs_little(void **state)
+STORE_TEST(a_clock_that_steps_costs_little)
 {
 	struct store *s = open_clean();
 	uint64_t t = T0;
 
-	(void)state;
 	for (unsigned i = 0; i < 7200; i++, t += S)
 		add(s, t, 1);
 	commit(s);
@@ -1294,12 +1261,11 @@ static void a_clock_that_steps_costs_little(void **state)
 
 /* ---- what goes ---- */
 
-static void what_is_old_goes_and_is_rolled_up(void **state)
+STORE_TEST(what_is_old_goes_and_is_rolled_up)
 {
 	struct store *s = open_clean();
 	int n;
 
-	(void)state;
 	for (unsigned i = 0; i < 3 * 8640; i++) { /* three days of 10 s */
 		add(s, T0 + i * 10 * S, 1);
 		if (i % 30 == 0)
@@ -1317,13 +1283,12 @@ static void what_is_old_goes_and_is_rolled_up(void **state)
 	assert_true(n >= 1440 && n < 1460);
 }
 
-static void the_file_stays_below_its_limit(void **state)
+STORE_TEST(the_file_stays_below_its_limit)
 {
 	const uint64_t limit = 1 << 20;
 	struct store *s = open_limited(limit);
 	uint64_t seed = 7, most = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 20 * 3600; i++) {
 		add(s, T0 + i * S, (double)(next(&seed) % 1000000) / 7);
 		if (i % 10)
@@ -1341,7 +1306,7 @@ static void the_file_stays_below_its_limit(void **state)
 
 /* ---- rows as bytes ---- */
 
-static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
+STORE_TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
 {
 	float in[BLOCK_MOMENTS * 8], out[BLOCK_MOMENTS * 8];
 	struct block a = { .columns = 8, .value = in }, b = { .columns = 8, .value = out };
@@ -1349,7 +1314,6 @@ static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
 	char bytes[BLOCK_BYTES + 1];
 	struct buf data;
 
-	(void)state;
 	for (unsigned round = 0; round < 2000; round++) {
 		static const double unit[8] = { 1, 0.01, 1e6, 1048576, 0.001, 0.37, 1, 1 };
 
@@ -1378,47 +1342,4 @@ static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
 	}
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define F(f) cmocka_unit_test_setup_teardown(f, fault_setup, fault_teardown)
-	const struct CMUnitTest tests[] = {
-		T(counts_outlive_the_process_and_never_fall),
-		T(events_have_ids_that_grow_for_ever),
-		T(the_last_events_are_found_whatever_their_ids),
-		T(the_latest_ten_thousand_events_are_kept),
-		T(documents_are_kept_replaced_and_forgotten),
-		T(a_thousand_documents_of_a_kind_are_kept),
-		T(a_document_is_kept_up_to_the_stated_size),
-		T(a_statement_is_prepared_once),
-		T(readings_come_back_as_they_went_in),
-		T(what_is_under_way_is_kept_when_it_is_saved),
-		T(a_row_under_way_is_continued_after_a_restart),
-		T(nothing_is_asked_that_makes_no_sense),
-		T(history_is_that_of_a_slow_and_plain_count),
-		T(killed_at_any_moment_it_has_all_that_was_committed),
-		F(what_cannot_be_written_is_kept_until_it_can),
-		F(what_is_no_file_is_never_opened),
-		F(who_only_asks_is_told_that_it_was_tried_and_failed),
-		F(a_disk_that_stays_full_takes_no_more_memory),
-		F(what_was_taken_is_written_and_what_was_not_is_said),
-		T(where_nothing_can_be_written_it_works_in_memory),
-		F(on_a_full_disk_it_is_read_and_goes_on),
-		F(a_read_only_file_is_read_and_goes_on),
-		F(a_read_only_file_without_a_log_is_read_and_goes_on),
-		T(what_was_counted_while_it_was_locked_is_added),
-		T(one_who_writes_does_not_hide_what_is_there),
-		F(a_full_disk_takes_a_new_file_later),
-		F(ids_that_could_not_be_written_are_not_given_again),
-		T(what_is_no_database_is_moved_aside),
-		T(a_truncated_or_damaged_file_never_ends_us),
-		T(a_file_of_a_newer_version_is_left_alone),
-		T(two_never_share_a_file),
-		T(a_clock_that_steps_costs_little),
-		T(what_is_old_goes_and_is_rolled_up),
-		T(the_file_stays_below_its_limit),
-		T(blocks_come_back_bit_by_bit_and_junk_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,20 +1,14 @@
 /* The file that node_exporter reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "daemon/textfile.h"
 
 #include "base/file.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,11 +59,10 @@ static unsigned files(void)
 	return n;
 }
 
-static void the_file_is_replaced_whole_and_readable_by_others(void **state)
+TEST(the_file_is_replaced_whole_and_readable_by_others)
 {
 	struct stat first, second;
 
-	(void)state;
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
 	umask(022);
 	assert_int_equal(put("a 1\nb 2\n"), 0);
@@ -87,9 +80,8 @@ static void the_file_is_replaced_whole_and_readable_by_others(void **state)
 	assert_int_equal(files(), 0);
 }
 
-static void what_fails_is_news_once_and_so_is_its_end(void **state)
+TEST(what_fails_is_news_once_and_so_is_its_end)
 {
-	(void)state;
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
 	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
@@ -97,7 +89,7 @@ static void what_fails_is_news_once_and_so_is_its_end(void **state)
 	assert_non_null(strstr(message, path));
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_false(news);
-	assert_int_equal(files(), 1); /* nothing is left beside it */
+	assert_int_equal(files(), 1); /* nothing is left next to it */
 	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(put("a 1\n"), 0);
 	assert_true(news);
@@ -105,9 +97,8 @@ static void what_fails_is_news_once_and_so_is_its_end(void **state)
 	textfile_done(&file);
 }
 
-static void a_folder_that_is_not_there_is_named(void **state)
+TEST(a_folder_that_is_not_there_is_named)
 {
-	(void)state;
 	assert_int_equal(
 		textfile_init(&file, "/nowhere/at/all/x.prom", message, sizeof(message)), 0);
 	assert_int_equal(put("a 1\n"), -GW_E_NOENT);
@@ -115,11 +106,10 @@ static void a_folder_that_is_not_there_is_named(void **state)
 	textfile_done(&file);
 }
 
-static void a_name_that_would_not_be_collected_is_refused(void **state)
+TEST(a_name_that_would_not_be_collected_is_refused)
 {
 	static char longest[5000];
 
-	(void)state;
 	assert_int_equal(textfile_init(&file, "/tmp/x.txt", message, sizeof(message)),
 			 -GW_E_ARG);
 	assert_non_null(strstr(message, ".prom"));
@@ -128,14 +118,4 @@ static void a_name_that_would_not_be_collected_is_refused(void **state)
 	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_file_is_replaced_whole_and_readable_by_others),
-		cmocka_unit_test(what_fails_is_news_once_and_so_is_its_end),
-		cmocka_unit_test(a_folder_that_is_not_there_is_named),
-		cmocka_unit_test(a_name_that_would_not_be_collected_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+UNIT_MAIN(setup, teardown)

@@ -1,19 +1,13 @@
 /* The public TOML 1.0.0 conformance cases: every valid document must give the tree that the
- * tagged JSON beside it describes, every invalid one must be refused with a place. */
+ * tagged JSON next to it describes, every invalid one must be refused with a place. */
 #include "base/toml.h"
+
+#include "unit.h"
 
 #include <gpuward.h>
 
 #include <ctype.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- a reader for the tagged JSON, which is known to be good */
 
@@ -367,24 +361,14 @@ static void each_case(const char *folder, bool (*check)(const char *name), unsig
 	assert_true(cases >= least);
 }
 
-static void every_valid_document_gives_the_tree_of_its_json(void **state)
+TEST(every_valid_document_gives_the_tree_of_its_json)
 {
-	(void)state;
 	each_case("valid/", accepts, 210);
 }
 
-static void every_invalid_document_is_refused_with_a_place(void **state)
+TEST(every_invalid_document_is_refused_with_a_place)
 {
-	(void)state;
 	each_case("invalid/", refuses, 499);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_valid_document_gives_the_tree_of_its_json),
-		cmocka_unit_test(every_invalid_document_is_refused_with_a_place),
-	};
-
-	return cmocka_run_group_tests(tests, find_suite, NULL);
-}
+UNIT_MAIN(find_suite, NULL)

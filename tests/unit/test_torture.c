@@ -138,23 +138,20 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 	print_message("%ld allocations, each failed once\n", n - 1);
 }
 
-static void each_allocation_failing_in_turn_gives_no_memory_and_no_leak(void **state)
+SIM_TEST(each_allocation_failing_in_turn_gives_no_memory_and_no_leak)
 {
-	(void)state;
 	fail_each_in_turn(0);
 }
 
-static void the_same_with_threads_of_the_library(void **state)
+SIM_TEST(the_same_with_threads_of_the_library)
 {
-	(void)state;
 	fail_each_in_turn(10 * NS_PER_S);
 }
 
-static void a_warm_snapshot_allocates_nothing(void **state)
+SIM_TEST(a_warm_snapshot_allocates_nothing)
 {
 	unsigned long before;
 
-	(void)state;
 	sim_text(world);
 	sim_open();
 	for (int i = 0; i < 3; i++) {
@@ -170,13 +167,4 @@ static void a_warm_snapshot_allocates_nothing(void **state)
 	sim_close();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(each_allocation_failing_in_turn_gives_no_memory_and_no_leak),
-		sim_test(the_same_with_threads_of_the_library),
-		sim_test(a_warm_snapshot_allocates_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+UNIT_MAIN(sim_setup, NULL)

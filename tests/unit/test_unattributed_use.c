@@ -3,13 +3,9 @@
 
 #include "base/clock.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+#include "unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #define S   NS_PER_S
 #define GIB 1073741824.
@@ -20,15 +16,14 @@ static void looks(struct unattributed_use *g, struct unattributed_use_facts f, u
 		  unsigned to_s)
 {
 	for (unsigned s = from_s; s <= to_s; s++)
-		unattributed_use_look(g, &f, (100 + s) * S, why, sizeof(why));
+		unattributed_use_update(g, &f, (100 + s) * S, why, sizeof(why));
 }
 
-static void a_busy_gpu_without_a_process_is_told_after_ten_seconds(void **state)
+TEST(a_busy_gpu_without_a_process_is_told_after_ten_seconds)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 1, .unattributed_bytes = 0 };
 
-	(void)state;
 	looks(&g, f, 0, 9);
 	assert_string_equal(why, "");
 	looks(&g, f, 10, 10);
@@ -41,14 +36,13 @@ static void a_busy_gpu_without_a_process_is_told_after_ten_seconds(void **state)
 	assert_string_equal(why, ""); /* ten seconds anew */
 }
 
-static void memory_without_an_owner_is_told_with_how_much(void **state)
+TEST(memory_without_an_owner_is_told_with_how_much)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 0,
 					    .processes = 2,
 					    .unattributed_bytes = 3 * GIB };
 
-	(void)state;
 	looks(&g, f, 0, 10);
 	assert_non_null(strstr(why, "3072 MiB"));
 	f.unattributed_bytes = 100 * 1048576.;
@@ -56,11 +50,10 @@ static void memory_without_an_owner_is_told_with_how_much(void **state)
 	assert_string_equal(why, "");
 }
 
-static void what_is_unknown_or_hidden_is_no_ghost(void **state)
+TEST(what_is_unknown_or_hidden_is_no_ghost)
 {
 	struct unattributed_use g = { 0 };
 
-	(void)state;
 	looks(&g,
 	      (struct unattributed_use_facts){ .busy_ratio = NAN, .unattributed_bytes = NAN },
 	      0, 20);
@@ -72,13 +65,4 @@ static void what_is_unknown_or_hidden_is_no_ghost(void **state)
 	assert_string_equal(why, "");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_busy_gpu_without_a_process_is_told_after_ten_seconds),
-		cmocka_unit_test(memory_without_an_owner_is_told_with_how_much),
-		cmocka_unit_test(what_is_unknown_or_hidden_is_no_ghost),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

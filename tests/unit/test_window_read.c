@@ -1,16 +1,10 @@
-/* A window of the service, as it is written and read back: whatever is told of a device must return. */
+/* A window of the service, written and read back: every field of a device must return. */
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static double next;
 
@@ -24,33 +18,31 @@ static double figure(void)
 	for (double *p = &(first); p <= &(last); p++) \
 	*p = figure()
 
+/* Every field of the table gets a value of its own, so that a field that is written and not read
+ * back is noticed. */
 static struct gw_energy an_energy(void)
 {
+	const struct gw_energy_field *f;
 	struct gw_energy e;
 
-	/* What is filled nowhere below is no 0 either: a field that is written and not read back is noticed. */
 	memset(&e, 0x40, sizeof(e));
-	e.validity = GW_SUSPECT;
-	e.codes = UINT64_C(1) << GW_CODE_SHORT | UINT64_C(1) << GW_CODE_THROTTLE_POWER;
-	e.meter = GW_METER_SAMPLES;
-	e.rung = GW_RUNG_POLLED;
-	e.verdict = GW_VERDICT_DISAGREE;
-	e.samples_expected = 1001;
-	e.samples_collected = 998;
-	e.samples_missed = 3;
-	e.ticks_expected = 21;
-	e.ticks_collected = 19;
-	e.ticks_missed = 2;
-	e.throttle_sampled = 1;
-	FIGURES(e.joules.low, e.joules.high);
-	FIGURES(e.relative.low, e.relative.high);
-	FIGURES(e.u_absolute, e.u_relative);
-	FIGURES(e.budget[0], e.budget[GW_U_COUNT - 1]);
-	FIGURES(e.counter_joules, e.power_p95);
-	FIGURES(e.longest_gap_seconds, e.sample_spacing_seconds);
-	FIGURES(e.throttle_seconds[0], e.throttle_seconds[GW_THROTTLES - 1]);
-	FIGURES(e.throttle_joules, e.load_period_seconds);
-	e.raw_joules = figure();
+	for (unsigned i = 0; (f = gw_energy_field(i)); i++) {
+		void *at = (char *)&e + f->offset;
+
+		switch (f->kind) {
+		case GW_FIELD_INDEX: *(unsigned *)at = (unsigned)figure(); break;
+		case GW_FIELD_FLAG: *(int *)at = 1; break;
+		case GW_FIELD_TIME:
+		case GW_FIELD_COUNT: *(uint64_t *)at = (uint64_t)figure(); break;
+		case GW_FIELD_CODES: *(uint64_t *)at = UINT64_C(5); break;
+		case GW_FIELD_NUMBER: *(double *)at = figure(); break;
+		case GW_FIELD_INTERVAL: FIGURES(((double *)at)[0], ((double *)at)[2]); break;
+		case GW_FIELD_WORD: *(unsigned *)at = f->missing ? 1 : f->count - 1; break;
+		case GW_FIELD_LIST:
+			FIGURES(((double *)at)[0], ((double *)at)[f->count - 1]);
+			break;
+		}
+	}
 	return e;
 }
 
@@ -98,14 +90,14 @@ static struct attribute the_shares(void)
 	a.idle_joules = figure();
 	a.unattributed_joules = figure();
 	a.count = 2;
-	a.row[0] = (struct attribute_row){ .pid = 4711,
-					   .start_ticks = 99,
+	a.row[0] = (struct attribute_row){ .id = { 4711, 99 },
 					   .name = "train",
 					   .joules = figure(),
 					   .how = ATTRIBUTE_MODELLED };
-	a.row[1] = (struct attribute_row){
-		.pid = 12, .name = "other", .joules = figure(), .how = ATTRIBUTE_MEASURED
-	};
+	a.row[1] = (struct attribute_row){ .id = { .pid = 12 },
+					   .name = "other",
+					   .joules = figure(),
+					   .how = ATTRIBUTE_MEASURED };
 	return a;
 }
 
@@ -152,7 +144,7 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
-static void what_a_window_tells_of_a_device_returns(void **state)
+TEST(what_a_window_tells_of_a_device_returns)
 {
 	struct measured_device d = { .index = 3,
 				     .uuid = "GPU-1",
@@ -166,7 +158,6 @@ static void what_a_window_tells_of_a_device_returns(void **state)
 	struct json_doc *doc;
 	char evidence[100];
 
-	(void)state;
 	d.energy = an_energy();
 	d.sensor = a_sensor();
 	d.who = the_shares();
@@ -187,7 +178,7 @@ static void what_a_window_tells_of_a_device_returns(void **state)
 	buf_done(&again);
 }
 
-static void what_is_not_told_is_not_known(void **state)
+TEST(what_is_not_told_is_not_known)
 {
 	static const char *const documents[] = {
 		"{\"devices\":[{\"index\":0}]}",
@@ -198,8 +189,7 @@ static void what_is_not_told_is_not_known(void **state)
 	};
 	struct measured_device d;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(documents); i++) {
 		struct json_doc *doc = parsed(documents[i]);
 
 		assert_false(window_read_device(doc, 0, &d));
@@ -213,12 +203,4 @@ static void what_is_not_told_is_not_known(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_window_tells_of_a_device_returns),
-		cmocka_unit_test(what_is_not_told_is_not_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -76,8 +76,10 @@ static int each(void **state)
 	worker = (struct policy_worker){ .name = "w", .kind = WORKER_CHECKPOINT };
 	call = (struct worker_call){ .worker = &worker,
 				     .order = &order,
-				     .state = notes,
-				     .state_size = sizeof(notes),
+				     .notes = notes,
+				     .notes_size = sizeof(notes),
+				     .message = message,
+				     .message_size = sizeof(message),
 				     .deadline_ns = clock_mono_ns(clock_real()) + 5 * NS_PER_S,
 				     .facts = { 1, 0, 0 },
 				     .root = &root };
@@ -86,12 +88,12 @@ static int each(void **state)
 
 static int evict(void)
 {
-	return worker_all.of(WORKER_CHECKPOINT)->evict(&call, message, sizeof(message));
+	return worker_all.of(WORKER_CHECKPOINT)->evict(&call);
 }
 
 static int resume(void)
 {
-	return worker_all.of(WORKER_CHECKPOINT)->resume(&call, message, sizeof(message));
+	return worker_all.of(WORKER_CHECKPOINT)->resume(&call);
 }
 
 static void a_process_is_put_away_and_brought_back(void **state)
@@ -139,7 +141,7 @@ static void what_cannot_go_well_is_refused_before_anything_is_touched(void **sta
 		{ { 1, 0, 1 }, 1, 1, "MIG" },
 		{ { 1, 0, 0 }, 0, 1, "none of its processes" },
 		{ { 1, 0, 0 }, 2, 1, "several of its processes" },
-		{ { 1, 0, 0 }, 1, UINT64_C(1) << 60, "GiB of host memory are needed" },
+		{ { 1, 0, 0 }, 1, UINT64_C(1) << 60, "GiB of host memory, and only" },
 	};
 
 	(void)state;
@@ -155,7 +157,7 @@ static void what_cannot_go_well_is_refused_before_anything_is_touched(void **sta
 	order.bytes = 1;
 	order.more = true;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "than can be kept in the journal"));
+	assert_non_null(strstr(message, "than the journal can record"));
 	order.more = false;
 	assert_string_equal(fake->calls, "");
 	assert_string_equal(notes, "");
@@ -191,7 +193,7 @@ static void a_limit_of_its_control_group_counts_as_host_memory(void **state)
 	order.bytes = 6 * GIB; /* 6.6 are needed; 10 - 9 + 4 of files are free */
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_non_null(strstr(message, "6.6 GiB"));
-	assert_non_null(strstr(message, "5.0 are free"));
+	assert_non_null(strstr(message, "5.0 GiB are free"));
 	order.bytes = 4 * GIB;
 	assert_int_equal(evict(), 0);
 	tree_put(&t, "proc/meminfo", "nothing\n");
@@ -255,7 +257,7 @@ static void another_users_process_needs_root(void **state)
 
 static void a_number_that_is_anothers_now_is_not_touched(void **state)
 {
-	struct checkpoint_target t = { child[0], order.target[0].start_ticks + 1 };
+	struct proc_id t = { child[0], order.target[0].start_ticks + 1 };
 
 	(void)state;
 	order.target[0].start_ticks++;
@@ -285,12 +287,12 @@ static void states_that_are_not_ours_to_change_are_left_alone(void **state)
 
 static void recovery_brings_back_who_is_put_away_or_locked(void **state)
 {
-	struct checkpoint_target t[CHILDREN + 1];
+	struct proc_id t[CHILDREN + 1];
 
 	(void)state;
 	for (unsigned i = 0; i < CHILDREN; i++)
-		t[i] = (struct checkpoint_target){ child[i], order.target[i].start_ticks };
-	t[CHILDREN] = (struct checkpoint_target){ 0x7ffffff0, 5 }; /* has ended */
+		t[i] = (struct proc_id){ child[i], order.target[i].start_ticks };
+	t[CHILDREN] = (struct proc_id){ 0x7ffffff0, 5 }; /* has ended */
 	fake->process[0].state = 2;
 	fake->process[1].state = 1;
 	fake->process[2].state = 0;
@@ -301,16 +303,16 @@ static void recovery_brings_back_who_is_put_away_or_locked(void **state)
 
 static void recovery_goes_on_after_a_failure(void **state)
 {
-	struct checkpoint_target t[2];
+	struct proc_id t[2];
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		t[i] = (struct checkpoint_target){ child[i], order.target[i].start_ticks };
+		t[i] = (struct proc_id){ child[i], order.target[i].start_ticks };
 		fake->process[i].state = 2;
 	}
 	fake->process[0].fail_restore = 2;
 	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
-	assert_non_null(strstr(message, "brought back: CUDA error 2"));
+	assert_non_null(strstr(message, "restored: CUDA error 2"));
 	assert_int_equal(fake->process[0].state,
 			 2); /* still put away, not unlocked into nothing */
 	assert_int_equal(fake->process[1].state, 0);

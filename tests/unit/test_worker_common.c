@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 static char text[64];
-static struct worker_call call = { .state = text, .state_size = sizeof(text) };
+static struct worker_call call = { .notes = text, .notes_size = sizeof(text) };
 
 static int each(void **state)
 {

@@ -1,54 +1,52 @@
-/* A worker that lives in this process: called back to let go of its memory and to take it again. */
+/* A worker that lives in this process: the guard calls its functions to release memory and to
+ * take it again. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
-#include <stdio.h>
-
-static int none(char *message, size_t size)
-{
-	snprintf(message, size, "no callback is registered for this worker");
-	return -GW_E_NOSUPPORT;
-}
-
-static int judge(int rc, const char *what, char *message, size_t size)
+static int callback_result(const struct worker_call *c, int rc, const char *what)
 {
 	if (rc == -GW_E_STATE)
-		snprintf(message, size, "its %s callback asks to be called again", what);
-	else if (rc)
-		snprintf(message, size, "its %s callback failed (%d)", what, rc);
-	return rc > 0 ? -GW_E_IO : rc;
+		return worker_fail(c, rc, "its %s callback is busy and asks to be called again",
+				   what);
+	if (rc)
+		return worker_fail(c, rc > 0 ? -GW_E_IO : rc, "its %s callback failed (%d)",
+				   what, rc);
+	return 0;
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int callback_evict(struct worker_call *c)
 {
 	const struct worker_callbacks *b = c->callbacks;
 
 	if (!b || !b->evict)
-		return none(message, size);
-	return judge(b->evict(b->ctx, c->order->bytes, c->deadline_ns), "evict", message, size);
+		return worker_fail(c, -GW_E_NOSUPPORT,
+				   "no callback is registered for this worker");
+	return callback_result(c, b->evict(b->ctx, c->order->bytes, c->deadline_ns), "evict");
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int callback_resume(struct worker_call *c)
 {
 	const struct worker_callbacks *b = c->callbacks;
 
 	if (!b || !b->resume)
-		return none(message, size);
-	return judge(b->resume(b->ctx, c->deadline_ns), "resume", message, size);
+		return worker_fail(c, -GW_E_NOSUPPORT,
+				   "no callback is registered for this worker");
+	return callback_result(c, b->resume(b->ctx, c->deadline_ns), "resume");
 }
 
-const struct worker_ops worker_callback = { .evict = evict, .resume = resume };
+const struct worker_ops worker_callback = { .evict = callback_evict,
+					    .resume = callback_resume };
 
-static const struct worker_ops *of(enum policy_kind kind)
+static const struct worker_ops *callback_of(enum policy_kind kind)
 {
 	(void)kind;
 	return &worker_callback;
 }
 
-static const struct worker_ops *stopper(const struct policy_worker *w)
+static const struct worker_ops *callback_stopper(const struct policy_worker *w)
 {
 	(void)w;
 	return NULL;
 }
 
-const struct worker_set worker_own = { .of = of, .stopper = stopper };
+const struct worker_set worker_own = { .of = callback_of, .stopper = callback_stopper };

@@ -12,18 +12,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TARGETS 64
+#define PROCESSES 64
 
-/* Answers of the driver that say what can be done about them. */
+/* Error codes that say what can be done about them. */
 enum {
 	CUDA_OK = 0,
 	CUDA_OPERATING_SYSTEM = 304, /* not permitted, or no such process */
-	CUDA_NOT_SUPPORTED = 801,    /* managed memory, shared memory      */
+	CUDA_NOT_SUPPORTED = 801,    /* managed or shared memory           */
 	CUDA_TIMEOUT = 909
 };
 
-/* What a process is; newer drivers have more, which are not touched. */
-enum { RUNNING = 0, LOCKED = 1, PUT_AWAY = 2, FAILED = 3 };
+/* State of a process; newer drivers have more, and such a process is not locked. */
+enum { RUNNING = 0, LOCKED = 1, CHECKPOINTED = 2, FAILED = 3 };
 
 struct lock_args {
 	uint32_t timeout_ms; /* 0: none */
@@ -35,7 +35,7 @@ struct lock_args {
 #define CHECKPOINT_CALLS(C)                                                          \
 	C(get_state, "cuCheckpointProcessGetState", (int pid, int *state))           \
 	C(lock, "cuCheckpointProcessLock", (int pid, struct lock_args *args))        \
-	C(put_away, "cuCheckpointProcessCheckpoint", (int pid, void *args))          \
+	C(checkpoint, "cuCheckpointProcessCheckpoint", (int pid, void *args))          \
 	C(restore, "cuCheckpointProcessRestore", (int pid, void *args))              \
 	C(unlock, "cuCheckpointProcessUnlock", (int pid, void *args))
 /* clang-format on */
@@ -47,7 +47,7 @@ struct cuda_library {
 	char why[160];
 };
 
-static struct cuda_library cuda; /* one for the process, never let go */
+static struct cuda_library cuda; /* loaded once, never unloaded */
 static pthread_once_t cuda_once = PTHREAD_ONCE_INIT;
 
 static void load_cuda(void)
@@ -57,7 +57,8 @@ static void load_cuda(void)
 
 	if (!library) {
 		snprintf(cuda.why, sizeof(cuda.why),
-			 "a checkpoint needs the driver's libcuda.so.1, which is not here");
+			 "a checkpoint needs libcuda.so.1 of the driver, which is not "
+			 "installed");
 		return;
 	}
 #define LOOK_UP(name, symbol, args)                  \
@@ -65,7 +66,7 @@ static void load_cuda(void)
 	memcpy(&cuda.name, &p, sizeof(p));           \
 	if (!p)                                      \
 		snprintf(cuda.why, sizeof(cuda.why), \
-			 "this driver has no %s; it came with 570", symbol);
+			 "this driver has no %s; update it to 570 or later", symbol);
 	CHECKPOINT_CALLS(LOOK_UP)
 #undef LOOK_UP
 }
@@ -83,8 +84,8 @@ static int call_failed(const char *what, int64_t pid, int code, char *message, s
 {
 	const char *why = code == CUDA_OPERATING_SYSTEM ? " (it needs root, or guard.companion)"
 			  : code == CUDA_NOT_SUPPORTED ? " (managed or shared memory cannot be "
-							 "put away)"
-			  : code == CUDA_TIMEOUT       ? " (its work did not end in time)"
+							 "checkpointed)"
+			  : code == CUDA_TIMEOUT       ? " (its work did not finish in time)"
 						       : "";
 
 	snprintf(message, size, "process %" PRId64 " cannot be %s: CUDA error %d%s", pid, what,
@@ -97,43 +98,43 @@ static int call_failed(const char *what, int64_t pid, int code, char *message, s
 	}
 }
 
-static bool is_same(const struct root *root, const struct checkpoint_target *t)
+static bool is_same_process(const struct root *root, const struct proc_id *id)
 {
 	uint64_t ticks;
 
-	return t->pid > 1 && t->start_ticks != 0 &&
-	       proc_start_ticks(root, t->pid, &ticks) == 0 && ticks == t->start_ticks;
+	return id->pid > 1 && id->start_ticks != 0 &&
+	       proc_start_ticks(root, id->pid, &ticks) == 0 && ticks == id->start_ticks;
 }
 
-/* ---- back */
+/* ---- restore ---- */
 
-static int bring_back(const struct root *root, const struct checkpoint_target *t, char *message,
-		      size_t size)
+static int restore_one(const struct root *root, const struct proc_id *id, char *message,
+		       size_t size)
 {
-	int state = RUNNING, pid = (int)t->pid, code;
+	int state = RUNNING, pid = (int)id->pid, code;
 
-	if (!is_same(root, t))
+	if (!is_same_process(root, id))
 		return 0;
 	code = cuda.get_state(pid, &state);
 	if (code)
-		return call_failed("asked for its state", pid, code, message, size);
-	if (state != LOCKED && state != PUT_AWAY)
+		return call_failed("queried", pid, code, message, size);
+	if (state != LOCKED && state != CHECKPOINTED)
 		return 0;
-	code = state == PUT_AWAY ? cuda.restore(pid, NULL) : CUDA_OK;
+	code = state == CHECKPOINTED ? cuda.restore(pid, NULL) : CUDA_OK;
 	if (code)
-		return call_failed("brought back", pid, code, message, size);
+		return call_failed("restored", pid, code, message, size);
 	code = cuda.unlock(pid, NULL);
 	return code ? call_failed("unlocked", pid, code, message, size) : 0;
 }
 
-int checkpoint_restore(const struct root *root, const struct checkpoint_target *t, unsigned n,
+int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size)
 {
 	int first = checkpoint_usable(message, size), rc;
 	char why[200];
 
 	for (unsigned i = 0; i < n && !cuda.why[0]; i++) {
-		rc = bring_back(root, &t[i], why, sizeof(why));
+		rc = restore_one(root, &id[i], why, sizeof(why));
 		if (rc && !first) {
 			snprintf(message, size, "%s", why);
 			first = rc;
@@ -142,36 +143,36 @@ int checkpoint_restore(const struct root *root, const struct checkpoint_target *
 	return first;
 }
 
-/* ---- out */
+/* ---- checkpoint ---- */
 
-static unsigned long_until(uint64_t deadline_ns)
+static unsigned remaining_ms(uint64_t deadline_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS : 0;
 
-	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms; /* 0 would be without end */
+	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms; /* 0 means no limit */
 }
 
-/* 0: it is locked by us now; 1: it is put away already; else an error. */
-static int lock_one(const struct root *root, const struct checkpoint_target *t,
-		    uint64_t deadline_ns, char *message, size_t size)
+/* 0: we have locked it; 1: it is already checkpointed; else an error. */
+static int lock_one(const struct root *root, const struct proc_id *id, uint64_t deadline_ns,
+		    char *message, size_t size)
 {
-	struct lock_args args = { .timeout_ms = long_until(deadline_ns) };
-	int state = RUNNING, pid = (int)t->pid, code;
+	struct lock_args args = { .timeout_ms = remaining_ms(deadline_ns) };
+	int state = RUNNING, pid = (int)id->pid, code;
 
-	if (!is_same(root, t)) {
+	if (!is_same_process(root, id)) {
 		snprintf(message, size, "process %d has ended", pid);
 		return -GW_E_STATE;
 	}
 	code = cuda.get_state(pid, &state);
 	if (code)
-		return call_failed("asked for its state", pid, code, message, size);
-	if (state == PUT_AWAY)
+		return call_failed("queried", pid, code, message, size);
+	if (state == CHECKPOINTED)
 		return 1;
 	if (state != RUNNING) {
-		snprintf(message, size, "process %d is in state %d%s: it is left alone", pid,
+		snprintf(message, size, "process %d is in state %d%s and is not locked", pid,
 			 state,
-			 state == LOCKED   ? " (locked by somebody)"
+			 state == LOCKED   ? " (locked by another program)"
 			 : state == FAILED ? " (failed)"
 					   : "");
 		return -GW_E_STATE;
@@ -180,32 +181,32 @@ static int lock_one(const struct root *root, const struct checkpoint_target *t,
 	return code ? call_failed("locked", pid, code, message, size) : 0;
 }
 
-/* All are locked before the first is put away: one that runs on may wait for one that does not. */
-int checkpoint_put_away(const struct root *root, const struct checkpoint_target *t, unsigned n,
-			uint64_t deadline_ns, char *message, size_t size)
+/* All are locked first: a process that still runs may wait for one that is checkpointed. */
+int checkpoint_create(const struct root *root, const struct proc_id *id, unsigned n,
+		      uint64_t deadline_ns, char *message, size_t size)
 {
-	bool there[TARGETS] = { false };
-	unsigned touched = 0;
+	bool already[PROCESSES] = { false };
+	unsigned locked = 0;
 	char unused[200];
-	int rc = n <= TARGETS ? checkpoint_usable(message, size) : -GW_E_SIZE, code;
+	int rc = n <= PROCESSES ? checkpoint_usable(message, size) : -GW_E_SIZE, code;
 
-	for (; touched < n && rc >= 0; touched++) {
-		rc = lock_one(root, &t[touched], deadline_ns, message, size);
-		there[touched] = rc == 1;
+	for (; locked < n && rc >= 0; locked++) {
+		rc = lock_one(root, &id[locked], deadline_ns, message, size);
+		already[locked] = rc == 1;
 		if (rc < 0)
 			break;
 	}
 	for (unsigned i = 0; i < n && rc >= 0; i++) {
-		if (there[i])
+		if (already[i])
 			continue;
-		code = cuda.put_away((int)t[i].pid, NULL);
+		code = cuda.checkpoint((int)id[i].pid, NULL);
 		if (code)
-			rc = call_failed("put away", t[i].pid, code, message, size);
+			rc = call_failed("checkpointed", id[i].pid, code, message, size);
 	}
 	if (rc >= 0)
 		return 0;
-	for (unsigned i = 0; i < touched; i++)
-		if (!there[i])
-			bring_back(root, &t[i], unused, sizeof(unused));
+	for (unsigned i = 0; i < locked; i++)
+		if (!already[i])
+			restore_one(root, &id[i], unused, sizeof(unused));
 	return rc;
 }

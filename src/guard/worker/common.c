@@ -3,17 +3,29 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- asking */
+int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
+{
+	va_list ap;
 
-/* Where workers put the sentence of an error: Ollama, llama.cpp and OpenAI's form, FastAPI, engines. */
+	va_start(ap, fmt);
+	vsnprintf(c->message, c->message_size, fmt, ap);
+	va_end(ap);
+	return error;
+}
+
+/* ---- requests ---- */
+
+/* Where servers put the text of an error: OpenAI's form and llama.cpp, Ollama, FastAPI,
+ * container engines. */
 static const char *const error_paths[] = { "error.message", "error", "detail", "message",
 					   "detail.error.message" };
 
-/* The worker's own words, cut to a line; "" where it said nothing. */
-static void own_words(const struct worker_call *c, char *out, size_t size)
+/* The first line of the server's own error text; "" if there is none. */
+static void server_text(const struct worker_call *c, char *out, size_t size)
 {
 	struct json_doc *r = NULL;
 	const char *text, *found = NULL;
@@ -55,11 +67,12 @@ static const char *hint_of_status(int status)
 	return status >= 300 && status < 400 ? "; redirects are not followed" : "";
 }
 
-int worker_ask(struct worker_call *c, const char *method, const char *path, const char *body,
-	       char *message, size_t size)
+static int worker_request(struct worker_call *c, const char *method, const char *path,
+			  const char *body)
 {
-	char words[120];
-	int status, rc = worker_http_do(c->http, method, path, body, message, size);
+	char text[120];
+	int status,
+		rc = worker_http_do(c->http, method, path, body, c->message, c->message_size);
 
 	if (rc)
 		return rc;
@@ -67,33 +80,41 @@ int worker_ask(struct worker_call *c, const char *method, const char *path, cons
 	rc = error_of_status(status);
 	if (rc == 0)
 		return 0;
-	own_words(c, words, sizeof(words));
-	snprintf(message, size, "%s %.100s%.*s answers %d%s%s%s", method,
-		 worker_http_base(c->http), (int)strcspn(path, "?"), path, status,
-		 words[0] ? ": " : "", words, hint_of_status(status));
-	return rc;
+	server_text(c, text, sizeof(text));
+	return worker_fail(c, rc, "%s %.100s%.*s answers %d%s%s%s", method,
+			   worker_http_base(c->http), (int)strcspn(path, "?"), path, status,
+			   text[0] ? ": " : "", text, hint_of_status(status));
 }
 
-int worker_ask_json(struct worker_call *c, const char *method, const char *path,
-		    const char *body, struct json_doc **ret, char *message, size_t size)
+int worker_get(struct worker_call *c, const char *path)
+{
+	return worker_request(c, "GET", path, NULL);
+}
+
+int worker_post(struct worker_call *c, const char *path, const char *body)
+{
+	return worker_request(c, "POST", path, body);
+}
+
+int worker_get_json(struct worker_call *c, const char *path, struct json_doc **ret)
 {
 	const char *text;
 	char why[160];
 	size_t n;
-	int rc = worker_ask(c, method, path, body, message, size);
+	int rc = worker_get(c, path);
 
 	if (rc)
 		return rc;
 	text = worker_http_body(c->http, &n);
 	rc = json_doc_new(text, n, ret, why, sizeof(why));
 	if (rc)
-		snprintf(message, size, "%s %.100s%.*s: %s", method, worker_http_base(c->http),
-			 (int)strcspn(path, "?"), path, why);
+		worker_fail(c, rc, "GET %.100s%.*s: %s", worker_http_base(c->http),
+			    (int)strcspn(path, "?"), path, why);
 	return rc == -GW_E_PARSE ? -GW_E_IO : rc;
 }
 
-int worker_post(struct worker_call *c, const char *path, const char *key, const char *value,
-		char *message, size_t size)
+int worker_post_field(struct worker_call *c, const char *path, const char *key,
+		      const char *value)
 {
 	char text[WORKER_MODEL * JSON_ESCAPE_MAX + 128];
 	struct buf b;
@@ -104,7 +125,21 @@ int worker_post(struct worker_call *c, const char *path, const char *key, const 
 	json_object(&j, NULL);
 	json_string(&j, key, value);
 	json_object_end(&j);
-	return worker_ask(c, "POST", path, text, message, size);
+	return worker_post(c, path, text);
+}
+
+int worker_post_all(struct worker_call *c, const struct worker_post *posts)
+{
+	int rc = 0;
+
+	for (; posts->path && !rc; posts++) {
+		rc = worker_post(c, posts->path, posts->body);
+		if (rc == -GW_E_NOSUPPORT && posts->optional)
+			rc = 0;
+	}
+	if (!rc)
+		c->message[0] = '\0';
+	return rc;
 }
 
 bool worker_unknown_model(const struct worker_call *c)
@@ -114,29 +149,14 @@ bool worker_unknown_model(const struct worker_call *c)
 	return s == 400 || s == 404 || s == 422;
 }
 
-int worker_steps(struct worker_call *c, const struct worker_step *steps, char *message,
-		 size_t size)
-{
-	int rc = 0;
-
-	for (; steps->path && !rc; steps++) {
-		rc = worker_ask(c, "POST", steps->path, steps->body, message, size);
-		if (rc == -GW_E_NOSUPPORT && steps->may_lack)
-			rc = 0;
-	}
-	if (!rc)
-		message[0] = '\0';
-	return rc;
-}
-
-/* ---- notes */
+/* ---- notes ---- */
 
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size)
 {
 	size_t n = strlen(key);
 
-	for (const char *line = c->state; *line; line += strcspn(line, "\n") + 1) {
+	for (const char *line = c->notes; *line; line += strcspn(line, "\n") + 1) {
 		size_t len = strcspn(line, "\n");
 
 		if (len > n && strncmp(line, key, n) == 0 && line[n] == ' ' && i-- == 0) {
@@ -161,12 +181,12 @@ static bool is_noted(const struct worker_call *c, const char *key, const char *v
 
 void worker_note(struct worker_call *c, const char *key, const char *value)
 {
-	size_t used = strlen(c->state), n = strlen(key) + strlen(value) + 2;
+	size_t used = strlen(c->notes), n = strlen(key) + strlen(value) + 2;
 
 	if (strlen(value) >= WORKER_MODEL || strpbrk(value, "\r\n") ||
-	    used + n >= c->state_size || is_noted(c, key, value))
+	    used + n >= c->notes_size || is_noted(c, key, value))
 		return;
-	snprintf(c->state + used, c->state_size - used, "%s %s\n", key, value);
+	snprintf(c->notes + used, c->notes_size - used, "%s %s\n", key, value);
 }
 
 void worker_note_asked(struct worker_call *c)
@@ -174,42 +194,36 @@ void worker_note_asked(struct worker_call *c)
 	worker_note(c, "asked", "1");
 }
 
-int worker_none_noted(const struct worker_call *c, char *message, size_t size)
+int worker_none_noted(const struct worker_call *c)
 {
-	char unused[8];
-
-	if (!c->order->bytes || worker_noted(c, "asked", 0, unused, sizeof(unused))) {
-		snprintf(message, size, "no model was loaded; set model to have one");
-		return 0;
-	}
-	snprintf(message, size,
-		 "which model was loaded is not known any more: load it by hand, and set model "
-		 "to "
-		 "have it loaded the next time");
-	return -GW_E_NOSUPPORT;
+	if (!c->order->bytes || is_noted(c, "asked", "1"))
+		return worker_ok(c, "no model was loaded; set model to have one loaded");
+	return worker_fail(c, -GW_E_NOSUPPORT,
+			   "the record of which model was loaded is lost: load it by hand, and "
+			   "set model to have it loaded the next time");
 }
 
 int worker_load_noted(struct worker_call *c,
-		      int (*load)(struct worker_call *c, const char *model, char *message,
-				  size_t size),
-		      char *message, size_t size)
+		      int (*load)(struct worker_call *c, const char *model))
 {
-	char model[WORKER_MODEL], left[120] = "";
+	char model[WORKER_MODEL], skipped[120] = "";
 	unsigned i, loaded = 0;
 	int rc;
 
+	if (c->worker->resume == RESUME_LAZY)
+		return 0;
 	if (!worker_noted(c, "model", 0, model, sizeof(model)) && c->worker->model)
 		worker_note(c, "model", c->worker->model);
 	if (!worker_noted(c, "model", 0, model, sizeof(model)))
-		return worker_none_noted(c, message, size);
+		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
-		rc = load(c, model, message, size);
+		rc = load(c, model);
 		if (rc && !worker_unknown_model(c))
 			return rc;
 		if (rc)
-			snprintf(left, sizeof(left), "; %.80s could not be", model);
+			snprintf(skipped, sizeof(skipped), "; %.80s could not be loaded",
+				 model);
 		loaded += rc == 0;
 	}
-	snprintf(message, size, "%u of %u models loaded again%s", loaded, i, left);
-	return 0;
+	return worker_ok(c, "%u of %u models loaded again%s", loaded, i, skipped);
 }

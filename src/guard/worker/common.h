@@ -1,7 +1,7 @@
-/* common: what the adapters share: asking a worker and judging its status, and notes.
+/* common: what the adapters share: requests over HTTP, the meaning of a status, and notes.
  *
- * A status becomes the error that says what can be done about it; the sentence has the worker's
- * own words in it, cleaned. */
+ * An HTTP status becomes the error code that says what can be done about it.  The sentence
+ * contains the server's own error text, cleaned of control characters and of the token. */
 #ifndef GW_GUARD_WORKER_COMMON_H
 #define GW_GUARD_WORKER_COMMON_H
 
@@ -9,49 +9,49 @@
 #include "guard/worker/http.h"
 #include "base/json_doc.h"
 
-#define WORKER_MODEL 256 /* longest name of a model that is remembered */
+#define WORKER_MODEL 256 /* size of the longest model name that is noted */
 
-/* Asks; a 2xx is 0.  401, 403: -GW_E_PERM; 404, 405, 501: -GW_E_NOSUPPORT; 409, 423, 429, 503:
- * -GW_E_STATE; other statuses -GW_E_IO; else as worker_http_do(). */
-int worker_ask(struct worker_call *c, const char *method, const char *path, const char *body,
-	       char *message, size_t size);
+/* Writes the sentence of the call and returns error. */
+int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Writes a remark and returns 0. */
+#define worker_ok(c, ...) worker_fail(c, 0, __VA_ARGS__)
 
-/* The same, and the answer is JSON.  The caller owns *ret. */
-int worker_ask_json(struct worker_call *c, const char *method, const char *path,
-		    const char *body, struct json_doc **ret, char *message, size_t size);
+/* Sends a request.  2xx: 0; 401, 403: -GW_E_PERM; 404, 405, 501: -GW_E_NOSUPPORT; 409, 423,
+ * 429, 503: -GW_E_STATE; other statuses: -GW_E_IO; without an answer as worker_http_do(). */
+int worker_get(struct worker_call *c, const char *path);
+int worker_post(struct worker_call *c, const char *path, const char *body);
 
-/* POSTs {key: value} (both strings). */
-int worker_post(struct worker_call *c, const char *path, const char *key, const char *value,
-		char *message, size_t size);
+/* GET whose answer is JSON.  The caller owns *ret. */
+int worker_get_json(struct worker_call *c, const char *path, struct json_doc **ret);
 
-/* Was the last status one that says: this model, not this worker (400, 404, 422)? */
+/* POSTs {key: value}, both strings. */
+int worker_post_field(struct worker_call *c, const char *path, const char *key,
+		      const char *value);
+
+/* Sends a list of fixed requests (worker_ops.posts) until one fails. */
+int worker_post_all(struct worker_call *c, const struct worker_post *posts);
+
+/* Does the last status mean that the server does not know the model (400, 404, 422)? */
 bool worker_unknown_model(const struct worker_call *c);
 
-/* Steps one after another until one fails: rows ending with a NULL path; method POST. */
-struct worker_step {
-	const char *path, *body;
-	bool may_lack; /* -GW_E_NOSUPPORT is no failure */
-};
-int worker_steps(struct worker_call *c, const struct worker_step *steps, char *message,
-		 size_t size);
-
-/* Notes.  Adding one that is there, or does not fit, changes nothing.  All are forgotten after a resume
- * that went well. */
+/* Notes.  One that is already noted or does not fit is not added.  All are deleted after a
+ * successful resume. */
 void worker_note(struct worker_call *c, const char *key, const char *value);
+/* Copies the value of the i-th note with this key; false: there are fewer. */
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
 
-/* That a worker was asked what is loaded; its models are noted as "model". */
+/* Records that the worker was asked which models are loaded; each is a note "model". */
 void worker_note_asked(struct worker_call *c);
-/* No model is noted, and none is named.  0: none was loaded, or nothing is missed; else -GW_E_NOSUPPORT, with what
- * a person can do. */
-int worker_none_noted(const struct worker_call *c, char *message, size_t size);
+/* For a resume without a noted and without a configured model.  0 with a remark: no model was
+ * loaded, or the worker held no memory; else -GW_E_NOSUPPORT with what a person can do. */
+int worker_none_noted(const struct worker_call *c);
 
-/* Calls load for each noted "model", or for the policy's; a model that the worker no longer has is
- * passed over with a remark. */
+/* Calls load for each noted model, or for the configured one.  A model that the server no
+ * longer has is skipped, with a remark.  With resume = "lazy" it does nothing: the server loads
+ * a model with the next request. */
 int worker_load_noted(struct worker_call *c,
-		      int (*load)(struct worker_call *c, const char *model, char *message,
-				  size_t size),
-		      char *message, size_t size);
+		      int (*load)(struct worker_call *c, const char *model));
 
 #endif

@@ -15,25 +15,24 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NO_END            UINT64_MAX
-#define TRY_AGAIN_NS      (20 * NS_PER_MS) /* while the companion has too many to serve */
+#define NO_LIMIT          UINT64_MAX
+#define RETRY_NS          (20 * NS_PER_MS) /* while the companion serves as many as it can */
 #define UNDO_WITHIN_NS    (10 * NS_PER_S)
-#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* for a request to be taken up */
+#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* until the companion accepts a request */
 
-/* ---- a connection */
+/* ---- connection ---- */
 
-static int not_there(const char *path, int e, char *message, size_t size)
+static int connect_failed(const char *path, int e, char *message, size_t size)
 {
 	if (e == EACCES || e == EPERM) {
 		snprintf(message, size,
-			 "this user may not speak to the companion at %s: it needs the group "
-			 "of that "
-			 "socket",
+			 "this user may not connect to the companion at %s: it needs the "
+			 "group of that socket",
 			 path);
 		return -GW_E_PERM;
 	}
 	snprintf(message, size,
-		 "the companion is not there (%s: %s): systemctl enable --now "
+		 "the companion does not run (%s: %s): systemctl enable --now "
 		 "gpuward-companion.socket",
 		 path, strerror(e));
 	return -GW_E_IO;
@@ -54,31 +53,32 @@ static int connect_once(const struct sockaddr_un *a, int *ret_fd)
 	return e;
 }
 
-/* A descriptor, or a negative gw_error.  EAGAIN: as many wait as may. */
-static int reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
+/* Returns a descriptor or a negative gw_error.  EAGAIN means that the queue of the socket is
+ * full. */
+static int connect_until(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
-	struct timespec pause = { 0, TRY_AGAIN_NS };
+	struct timespec pause = { 0, RETRY_NS };
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = -1, e;
 
 	if (strlen(path) >= sizeof(a.sun_path))
-		return not_there(path, ENAMETOOLONG, message, size);
+		return connect_failed(path, ENAMETOOLONG, message, size);
 	memcpy(a.sun_path, path, strlen(path) + 1);
 	while ((e = connect_once(&a, &fd)) == EAGAIN || e == EINTR) {
 		if (clock_mono_ns(clock_real()) >= deadline_ns) {
-			snprintf(message, size, "the companion at %s has too much to do", path);
+			snprintf(message, size, "the companion at %s is busy", path);
 			return -GW_E_TIMEOUT;
 		}
 		nanosleep(&pause, NULL);
 	}
-	return e ? not_there(path, e, message, size) : fd;
+	return e ? connect_failed(path, e, message, size) : fd;
 }
 
 static int wait_ms(uint64_t deadline_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
-	if (deadline_ns == NO_END)
+	if (deadline_ns == NO_LIMIT)
 		return -1;
 	if (now >= deadline_ns)
 		return 0;
@@ -87,10 +87,10 @@ static int wait_ms(uint64_t deadline_ns)
 		       : (int)((deadline_ns - now) / NS_PER_MS) + 1;
 }
 
-/* ---- a reply */
+/* ---- request and reply ---- */
 
-/* One line without its newline; byte by byte, for lines are short and few.  0, -GW_E_TIMEOUT, or
- * -GW_E_STATE at the end of what comes. */
+/* Reads one line without its newline, byte by byte: lines are short and few.  0, -GW_E_TIMEOUT,
+ * or -GW_E_STATE if the connection ends first. */
 static int read_line(int fd, uint64_t deadline_ns, char line[static WIRE_SIZE])
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -117,19 +117,19 @@ static int read_line(int fd, uint64_t deadline_ns, char line[static WIRE_SIZE])
 static int read_reply(int fd, const struct wire_request *r, uint64_t deadline_ns,
 		      struct wire_reply *ret)
 {
-	bool long_one = r->verb == WIRE_CHECKPOINT || r->verb == WIRE_RESTORE;
+	bool unlimited = r->verb == WIRE_CHECKPOINT || r->verb == WIRE_RESTORE;
 	char line[WIRE_SIZE];
 	int rc = read_line(fd, deadline_ns, line);
 
 	if (!rc && strcmp(line, "taken") == 0)
-		rc = read_line(fd, long_one ? NO_END : deadline_ns, line);
+		rc = read_line(fd, unlimited ? NO_LIMIT : deadline_ns, line);
 	if (!rc && wire_reply_read(line, ret) != 0)
 		rc = -GW_E_STATE;
 	return rc;
 }
 
-static int ask(const char *path, const struct wire_request *r, uint64_t deadline_ns,
-	       struct wire_reply *ret)
+static int companion_request(const char *path, const struct wire_request *r,
+			     uint64_t deadline_ns, struct wire_reply *ret)
 {
 	char text[WIRE_SIZE];
 	size_t n = wire_write(r, text);
@@ -137,30 +137,29 @@ static int ask(const char *path, const struct wire_request *r, uint64_t deadline
 
 	*ret = (struct wire_reply){ 0 };
 	if (n == 0) {
-		snprintf(ret->words, sizeof(ret->words),
-			 "this cannot be asked of the companion");
+		snprintf(ret->words, sizeof(ret->words), "the companion has no such request");
 		return -GW_E_ARG;
 	}
-	fd = reach(path, deadline_ns, ret->words, sizeof(ret->words));
+	fd = connect_until(path, deadline_ns, ret->words, sizeof(ret->words));
 	if (fd < 0)
 		return fd;
-	/* A socket that is new has room for it.  One who has hung up has perhaps said why. */
+	/* The buffer of a new socket holds a whole request.  EPIPE: the companion may have sent
+	 * the reason before it closed. */
 	rc = send(fd, text, n, MSG_NOSIGNAL) == (ssize_t)n || errno == EPIPE ? 0 : -GW_E_STATE;
 	rc = rc ? rc : read_reply(fd, r, deadline_ns, ret);
 	close(fd);
 	if (rc)
 		snprintf(ret->words, sizeof(ret->words),
-			 rc == -GW_E_TIMEOUT
-				 ? "the companion did not answer in time"
-				 : "the companion ended before it had answered (see "
-				   "journalctl -u gpuward-companion)");
+			 rc == -GW_E_TIMEOUT ? "the companion did not answer in time"
+					     : "the companion ended before it answered (see "
+					       "journalctl -u gpuward-companion)");
 	return rc ? rc : ret->rc;
 }
 
-/* Whoever is not served is told so before they have asked. */
+/* The companion refuses a peer that it does not serve before it reads a request. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
-	int fd = reach(path, deadline_ns, message, size), rc;
+	int fd = connect_until(path, deadline_ns, message, size), rc;
 	char line[WIRE_SIZE];
 	struct wire_reply reply;
 
@@ -174,20 +173,21 @@ int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_
 	if (rc)
 		return rc == -GW_E_TIMEOUT ? rc : 0;
 	rc = wire_reply_read(line, &reply);
-	snprintf(message, size, "%s", rc ? "it is no companion" : reply.words);
+	snprintf(message, size, "%s",
+		 rc ? "the program at this socket is not a companion" : reply.words);
 	return rc ? rc : reply.rc;
 }
 
-/* ---- what it is asked for */
+/* ---- the requests ---- */
 
-static unsigned timeout_of(uint64_t deadline_ns)
+static unsigned timeout_ms(uint64_t deadline_ns)
 {
 	int ms = wait_ms(deadline_ns);
 
 	return ms < 1 ? 1 : ms > WIRE_TIMEOUT_MS ? WIRE_TIMEOUT_MS : (unsigned)ms;
 }
 
-static bool has(const struct wire_request *r, int64_t pid)
+static bool has_target(const struct wire_request *r, int64_t pid)
 {
 	for (unsigned i = 0; i < r->targets; i++)
 		if (r->target[i].pid == pid)
@@ -195,19 +195,20 @@ static bool has(const struct wire_request *r, int64_t pid)
 	return false;
 }
 
-/* Takes from t what has a place and an identity; how many of t were seen. */
-static unsigned fill(struct wire_request *r, const struct checkpoint_target *t, unsigned n)
+/* Copies valid processes, each once, until the request is full.  Returns how many of id were
+ * read. */
+static unsigned add_targets(struct wire_request *r, const struct proc_id *id, unsigned n)
 {
-	unsigned seen = 0;
+	unsigned read = 0;
 
-	for (r->targets = 0; seen < n && r->targets < WIRE_TARGETS; seen++)
-		if (t[seen].pid > 1 && t[seen].pid <= INT32_MAX && t[seen].start_ticks != 0 &&
-		    !has(r, t[seen].pid))
-			r->target[r->targets++] = t[seen];
-	return seen;
+	for (r->targets = 0; read < n && r->targets < WIRE_TARGETS; read++)
+		if (id[read].pid > 1 && id[read].pid <= INT32_MAX &&
+		    id[read].start_ticks != 0 && !has_target(r, id[read].pid))
+			r->target[r->targets++] = id[read];
+	return read;
 }
 
-int companion_restore(const char *path, const struct checkpoint_target *t, unsigned n,
+int companion_restore(const char *path, const struct proc_id *id, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size)
 {
 	struct wire_request r = { .verb = WIRE_RESTORE };
@@ -215,14 +216,14 @@ int companion_restore(const char *path, const struct checkpoint_target *t, unsig
 	int first = 0, rc;
 
 	while (n > 0) {
-		unsigned seen = fill(&r, t, n);
+		unsigned read = add_targets(&r, id, n);
 
-		t += seen;
-		n -= seen;
+		id += read;
+		n -= read;
 		if (r.targets == 0)
 			continue;
-		r.timeout_ms = timeout_of(deadline_ns);
-		rc = ask(path, &r, deadline_ns, &reply);
+		r.timeout_ms = timeout_ms(deadline_ns);
+		rc = companion_request(path, &r, deadline_ns, &reply);
 		if (rc && !first) {
 			snprintf(message, size, "%s", reply.words);
 			first = rc;
@@ -231,18 +232,18 @@ int companion_restore(const char *path, const struct checkpoint_target *t, unsig
 	return first;
 }
 
-int companion_recover(const char *path, const struct root *root,
-		      const struct checkpoint_target *t, unsigned n, char *message, size_t size)
+int companion_recover(const char *path, const struct root *root, const struct proc_id *id,
+		      unsigned n, char *message, size_t size)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + RECOVER_WITHIN_NS;
-	int rc = *path ? companion_restore(path, t, n, until, message, size) : 0;
+	int rc = *path ? companion_restore(path, id, n, until, message, size) : 0;
 
 	if (*path && (rc == 0 || geteuid() != 0))
 		return rc;
-	return checkpoint_restore(root, t, n, message, size);
+	return checkpoint_restore(root, id, n, message, size);
 }
 
-/* A process that was locked by a companion which then ended would wait for ever. */
+/* A process that the companion locked before it ended would hang for ever. */
 static void undo(const char *path, const struct wire_request *r)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;
@@ -251,19 +252,20 @@ static void undo(const char *path, const struct wire_request *r)
 	companion_restore(path, r->target, r->targets, until, unused, sizeof(unused));
 }
 
-int companion_put_away(const char *path, const struct checkpoint_target *t, unsigned n,
-		       uint64_t deadline_ns, char *message, size_t size)
+int companion_checkpoint(const char *path, const struct proc_id *id, unsigned n,
+			 uint64_t deadline_ns, char *message, size_t size)
 {
 	struct wire_request r = { .verb = WIRE_CHECKPOINT,
-				  .timeout_ms = timeout_of(deadline_ns) };
+				  .timeout_ms = timeout_ms(deadline_ns) };
 	struct wire_reply reply;
 	int rc;
 
-	if (fill(&r, t, n) != n || r.targets == 0) {
-		snprintf(message, size, "none of its processes, or too many, can be named");
+	if (add_targets(&r, id, n) != n || r.targets == 0) {
+		snprintf(message, size,
+			 "it has no process that can be checkpointed, or too many");
 		return -GW_E_STATE;
 	}
-	rc = ask(path, &r, deadline_ns, &reply);
+	rc = companion_request(path, &r, deadline_ns, &reply);
 	if (rc)
 		snprintf(message, size, "%s", reply.words);
 	if (rc == -GW_E_STATE && reply.rc == 0)
@@ -271,17 +273,16 @@ int companion_put_away(const char *path, const struct checkpoint_target *t, unsi
 	return rc;
 }
 
-int companion_signal(const char *path, int signal, const struct checkpoint_target *t,
-		     unsigned n, uint64_t deadline_ns, unsigned *ret_sent, char *message,
-		     size_t size)
+int companion_signal(const char *path, int signal, const struct proc_id *id, unsigned n,
+		     uint64_t deadline_ns, unsigned *ret_sent, char *message, size_t size)
 {
 	struct wire_request r = { .verb = WIRE_SIGNAL, .signal = (unsigned)signal };
 	struct wire_reply reply = { 0 };
 	int rc = 0;
 
-	fill(&r, t, n);
+	add_targets(&r, id, n);
 	if (r.targets > 0)
-		rc = ask(path, &r, deadline_ns, &reply);
+		rc = companion_request(path, &r, deadline_ns, &reply);
 	*ret_sent = reply.count;
 	if (rc)
 		snprintf(message, size, "%s", reply.words);
@@ -293,12 +294,12 @@ int companion_unit(const char *path, const char *unit, bool start, uint64_t dead
 {
 	struct wire_request r = { .verb = WIRE_UNIT_VERB,
 				  .start = start,
-				  .timeout_ms = timeout_of(deadline_ns) };
+				  .timeout_ms = timeout_ms(deadline_ns) };
 	struct wire_reply reply;
 	int rc;
 
 	snprintf(r.unit, sizeof(r.unit), "%s", strlen(unit) < WIRE_UNIT ? unit : "");
-	rc = ask(path, &r, deadline_ns, &reply);
+	rc = companion_request(path, &r, deadline_ns, &reply);
 	if (rc)
 		snprintf(message, size, "%s", reply.words);
 	return rc;

@@ -1,5 +1,5 @@
-/* A container, stopped and started through the socket of its engine: Docker's API, which Podman speaks
- * as well.  Only the container that the policy names.  url "unix:///PATH" says where the socket is. */
+/* A container, stopped and started through the socket of its engine: Docker's API, which Podman
+ * has too.  Only the container that the policy names is touched. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #define UNIX_SCHEME "unix://"
-#define GRACE_S     10u /* at most, before the engine kills; the order's deadline may be sooner */
+#define GRACE_S     10u /* most before the engine kills; the order's deadline may be sooner */
 
-static const char *const usual[] = { "/run/docker.sock", "/var/run/docker.sock",
-				     "/run/podman/podman.sock" };
+static const char *const usual_sockets[] = { "/run/docker.sock", "/var/run/docker.sock",
+					     "/run/podman/podman.sock" };
 
 const char *worker_engine(const struct policy_worker *w)
 {
@@ -24,49 +24,45 @@ const char *worker_engine(const struct policy_worker *w)
 		return strncmp(url, UNIX_SCHEME, strlen(UNIX_SCHEME)) == 0
 			       ? url + strlen(UNIX_SCHEME)
 			       : NULL;
-	for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++)
-		if (access(usual[i], F_OK) == 0)
-			return usual[i];
-	return usual[0];
+	for (size_t i = 0; i < sizeof(usual_sockets) / sizeof(*usual_sockets); i++)
+		if (access(usual_sockets[i], F_OK) == 0)
+			return usual_sockets[i];
+	return usual_sockets[0];
 }
 
-/* What libcurl does not say. */
-static int reach(const char *path, char *message, size_t size)
+/* libcurl does not report why a socket cannot be opened. */
+static int check_socket(const struct worker_call *c, const char *path)
 {
-	const bool denied = access(path, W_OK) != 0 && errno == EACCES;
-
-	if (!denied && access(path, W_OK) == 0)
+	if (access(path, W_OK) == 0)
 		return 0;
-	if (denied)
-		snprintf(
-			message, size,
-			"%s may not be opened by this user: give the service the group of that "
-			"socket (SupplementaryGroups=, by systemctl edit gpuward)",
-			path);
-	else
-		snprintf(message, size,
-			 "there is no socket of an engine at %s: is it running? url = "
-			 "\"unix:///PATH\" names another",
-			 path);
-	return denied ? -GW_E_PERM : -GW_E_IO;
+	if (errno == EACCES)
+		return worker_fail(c, -GW_E_PERM,
+				   "this user may not open %s: give the service the group of "
+				   "that socket (SupplementaryGroups=, with systemctl edit "
+				   "gpuward)",
+				   path);
+	return worker_fail(
+		c, -GW_E_IO,
+		"there is no socket of a container engine at %s: start the engine, or "
+		"name its socket with url = \"unix:///PATH\"",
+		path);
 }
 
 /* rest: what follows /containers/ID. */
-static int engine(struct worker_call *c, const char *method, const char *rest, char *message,
-		  size_t size)
+static int engine_request(struct worker_call *c, bool post, const char *rest)
 {
 	const char *path = worker_engine(c->worker), *id = c->worker->match.container;
 	char url[512];
 	struct buf b;
 	int rc;
 
-	if (!path || path[0] != '/' || !id || !id[0]) {
-		snprintf(message, size, "%s",
-			 id && id[0] ? "no socket of an engine: set url = \"unix:///PATH\""
-				     : "match.container does not name a container");
-		return -GW_E_ARG;
-	}
-	rc = reach(path, message, size);
+	if (!id || !id[0])
+		return worker_fail(c, -GW_E_ARG, "match.container does not name a container");
+	if (!path || path[0] != '/')
+		return worker_fail(
+			c, -GW_E_ARG,
+			"no socket of a container engine: set url = \"unix:///PATH\"");
+	rc = check_socket(c, path);
 	if (rc)
 		return rc;
 	buf_init_fixed(&b, url, sizeof(url));
@@ -74,31 +70,33 @@ static int engine(struct worker_call *c, const char *method, const char *rest, c
 	worker_http_escape(&b, id);
 	buf_adds(&b, rest);
 	worker_http_socket(c->http, path);
-	rc = worker_ask(c, method, url, NULL, message, size);
-	/* 304: it is so already. */
+	rc = post ? worker_post(c, url, NULL) : worker_get(c, url);
+	/* 304: it is already stopped or started. */
 	return rc == -GW_E_IO && worker_http_status(c->http) == 304 ? 0 : rc;
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int container_evict(struct worker_call *c)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t left_s = c->deadline_ns > now ? (c->deadline_ns - now) / NS_PER_S : 0;
-	uint64_t grace_s = left_s > 1 ? left_s - 1 : 0; /* a second for the killing */
+	uint64_t grace_s = left_s > 1 ? left_s - 1 : 0; /* one second is left for the kill */
 	char rest[32];
 
 	snprintf(rest, sizeof(rest), "/stop?t=%u",
 		 grace_s < GRACE_S ? (unsigned)grace_s : GRACE_S);
-	return engine(c, "POST", rest, message, size);
+	return engine_request(c, true, rest);
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int container_resume(struct worker_call *c)
 {
-	return engine(c, "POST", "/start", message, size);
+	return engine_request(c, true, "/start");
 }
 
-static int alive(struct worker_call *c, char *message, size_t size)
+static int container_alive(struct worker_call *c)
 {
-	return engine(c, "GET", "/json", message, size);
+	return engine_request(c, false, "/json");
 }
 
-const struct worker_ops worker_container = { .evict = evict, .resume = resume, .alive = alive };
+const struct worker_ops worker_container = { .evict = container_evict,
+					     .resume = container_resume,
+					     .alive = container_alive };

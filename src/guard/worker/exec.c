@@ -1,6 +1,7 @@
-/* A program of the user's: argv as it stands in the policy, no shell, a fixed environment.  Exit status 0
- * done, 75 (EX_TEMPFAIL) not now, else failed, with the last line that it printed.  One that is not done in
- * time is ended with all that it started. */
+/* A program that the user configures: argv as the policy has it, no shell, a fixed environment.
+ *
+ * Exit status 0 means done, 75 (EX_TEMPFAIL) not now, all others failed; the message has its
+ * last line of output.  A program that is not done in time is killed with all its children. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -18,7 +19,7 @@
 #define EXIT_RETRY 75
 #define ARGV_MAX   64
 
-/* env(1) makes the environment empty first: ours may hold what is not the hook's. */
+/* env(1) empties the environment first: ours may contain secrets. */
 static const char *const prefix[] = {
 	"/usr/bin/env", "-i",
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"
@@ -30,24 +31,19 @@ struct hook {
 	const char *argv[PREFIX + 4 + ARGV_MAX + 1];
 };
 
-static int build(const struct worker_call *c, const char *const *argv, struct hook *h,
-		 char *message, size_t size)
+static int build_hook(const struct worker_call *c, const char *const *argv, struct hook *h)
 {
 	const char **to = h->argv;
 	size_t n = 0;
 
-	if (!argv || !argv[0]) {
-		snprintf(message, size, "no program is named for this");
-		return -GW_E_NOSUPPORT;
-	}
+	if (!argv || !argv[0])
+		return worker_fail(c, -GW_E_NOSUPPORT, "no program is configured for this");
 	while (argv[n])
 		n++;
-	if (n > ARGV_MAX || strchr(argv[0], '=')) {
-		snprintf(message, size, "%s",
-			 n > ARGV_MAX ? "more than 64 arguments"
-				      : "the program's name has a = in it");
-		return -GW_E_ARG;
-	}
+	if (n > ARGV_MAX)
+		return worker_fail(c, -GW_E_ARG, "the program has more than 64 arguments");
+	if (strchr(argv[0], '=')) /* env(1) would take it for a variable */
+		return worker_fail(c, -GW_E_ARG, "the name of the program contains a =");
 	snprintf(h->worker, sizeof(h->worker), "GPUWARD_WORKER=%s", c->worker->name);
 	snprintf(h->gpu, sizeof(h->gpu), "GPUWARD_GPU=%s", c->order->gpus);
 	snprintf(h->reason, sizeof(h->reason), "GPUWARD_REASON=%s", c->order->reason);
@@ -63,15 +59,15 @@ static int build(const struct worker_call *c, const char *const *argv, struct ho
 	return 0;
 }
 
-/* 0 and its wait status; its last line. */
-static int wait_for(struct child *child, uint64_t deadline_ns, char *last, size_t size,
-		    int *ret_status)
+/* Returns 0 with its wait status and the last line of its output. */
+static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, size_t size,
+			 int *ret_status)
 {
 	const char *line;
 	int rc;
 
 	last[0] = '\0';
-	/* One that says something without end is not done either. */
+	/* A program that prints without end must not extend its deadline. */
 	while ((rc = child_line(child, deadline_ns, &line)) > 0) {
 		if (line[0])
 			utf8_clean(last, size, line);
@@ -81,8 +77,9 @@ static int wait_for(struct child *child, uint64_t deadline_ns, char *last, size_
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 
-/* One that has ended by itself: what it started and left running is what it was for. */
-static void let_go(struct child *child)
+/* Frees a child that has exited.  Its own children are left running: starting them may be its
+ * purpose. */
+static void reap_hook(struct child *child)
 {
 	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -92,54 +89,54 @@ static void let_go(struct child *child)
 		close(child->pidfd);
 }
 
-static int judge(int status, const char *program, const char *last, char *message, size_t size)
+static int hook_result(const struct worker_call *c, int status, const char *program,
+		       const char *last)
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 
-	if (code == 0) {
-		snprintf(message, size, "%s", last);
-		return 0;
-	}
-	snprintf(message, size, "%.60s: exit status %d%s%s", program, code, last[0] ? ": " : "",
-		 last);
-	return code == EXIT_RETRY ? -GW_E_STATE : code == 127 ? -GW_E_NOSUPPORT : -GW_E_IO;
+	if (code == 0)
+		return worker_ok(c, "%s", last);
+	return worker_fail(c,
+			   code == EXIT_RETRY ? -GW_E_STATE
+			   : code == 127      ? -GW_E_NOSUPPORT
+					      : -GW_E_IO,
+			   "%.60s: exit status %d%s%s", program, code, last[0] ? ": " : "",
+			   last);
 }
 
-static int run(struct worker_call *c, const char *const *argv, char *message, size_t size)
+static int run_hook(struct worker_call *c, const char *const *argv)
 {
 	uint64_t limit = clock_mono_ns(clock_real()) + HOOK_NS;
 	struct child child;
 	struct hook hook;
 	char last[120];
-	int status = 0, rc = build(c, argv, &hook, message, size);
+	int status = 0, rc = build_hook(c, argv, &hook);
 
 	if (rc)
 		return rc;
 	rc = child_start(&child, hook.argv, NULL);
-	if (rc) {
-		snprintf(message, size, "%.60s cannot be started", argv[0]);
-		return rc;
-	}
-	rc = wait_for(&child, limit < c->deadline_ns ? limit : c->deadline_ns, last,
-		      sizeof(last), &status);
+	if (rc)
+		return worker_fail(c, rc, "%.60s cannot be started", argv[0]);
+	rc = wait_for_hook(&child, limit < c->deadline_ns ? limit : c->deadline_ns, last,
+			   sizeof(last), &status);
 	if (rc == 0) {
-		let_go(&child);
-		return judge(status, argv[0], last, message, size);
+		reap_hook(&child);
+		return hook_result(c, status, argv[0], last);
 	}
 	child_stop(&child);
-	snprintf(message, size, "%.60s: %s", argv[0],
-		 rc == -GW_E_TIMEOUT ? "not done in time, ended" : "its output cannot be read");
-	return rc;
+	return worker_fail(c, rc, "%.60s: %s", argv[0],
+			   rc == -GW_E_TIMEOUT ? "not done in time, killed"
+					       : "its output cannot be read");
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int exec_evict(struct worker_call *c)
 {
-	return run(c, c->worker->evict_argv, message, size);
+	return run_hook(c, c->worker->evict_argv);
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int exec_resume(struct worker_call *c)
 {
-	return run(c, c->worker->resume_argv, message, size);
+	return run_hook(c, c->worker->resume_argv);
 }
 
-const struct worker_ops worker_exec = { .evict = evict, .resume = resume };
+const struct worker_ops worker_exec = { .evict = exec_evict, .resume = exec_resume };

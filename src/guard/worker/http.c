@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A host that does not answer at all is given up sooner than one that takes its time to work. */
+/* A host that does not accept the connection is given up sooner than one that works on the
+ * request. */
 #define CONNECT_MS 3000
 
 enum {
@@ -42,11 +43,10 @@ struct curl_library {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	CURL_CALLS(POINTER)
 #undef POINTER
-	char why[200]; /* it cannot be used; "" */
+	char why[200]; /* why it cannot be used; "" */
 };
 
-/* One for the process: curl_global_init() must run once, before anything else of it, and a library that
- * was initialised is not let go. */
+/* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */
 static struct curl_library curl;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
@@ -62,7 +62,7 @@ struct worker_http {
 	char error[CURL_ERROR_SIZE_];
 };
 
-/* ---- the library */
+/* ---- the library ---- */
 
 static void load_curl(void)
 {
@@ -71,7 +71,7 @@ static void load_curl(void)
 
 	if (!library) {
 		snprintf(curl.why, sizeof(curl.why),
-			 "libcurl.so.4 is needed to speak to workers: install libcurl4");
+			 "libcurl.so.4 is needed for requests to workers: install libcurl4");
 		return;
 	}
 #define LOOK_UP(type, name, symbol, args)  \
@@ -154,7 +154,7 @@ void worker_http_escape(struct buf *out, const char *s)
 	}
 }
 
-/* ---- the token */
+/* ---- the token ---- */
 
 static int read_token(struct worker_http *h, char *message, size_t size)
 {
@@ -164,8 +164,9 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 
 	if (!path || h->token_read)
 		return 0;
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe would hold up the order */
-		snprintf(message, size, "%s is no file: token_file must be one", path);
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe would block */
+		snprintf(message, size, "%s is not a regular file: token_file must be one",
+			 path);
 		return -GW_E_PERM;
 	}
 	n = file_read(path, h->token, sizeof(h->token) - 1, message, size);
@@ -174,7 +175,7 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 	h->token[n] = '\0';
 	h->token[strcspn(h->token, "\r\n")] = '\0';
 	if (!h->token[0]) {
-		snprintf(message, size, "%s has no token in its first line", path);
+		snprintf(message, size, "the first line of %s has no token", path);
 		return -GW_E_PERM;
 	}
 	h->token_read = true;
@@ -192,10 +193,9 @@ void worker_http_scrub(const struct worker_http *h, char *text)
 		memset(found, '*', n);
 }
 
-/* ---- a request */
+/* ---- a request ---- */
 
-/* Only what a person would write: a scheme that we speak, no blanks, no credentials (they would be
- * shown wherever the address is). */
+/* No credentials in the url: it appears in messages. */
 static int check_url(const char *url, char *message, size_t size)
 {
 	const char *host = !url                               ? NULL
@@ -209,7 +209,7 @@ static int check_url(const char *url, char *message, size_t size)
 		return -GW_E_ARG;
 	}
 	if (memchr(host, '@', strcspn(host, "/?#"))) {
-		snprintf(message, size, "url: has a password in it; use token_file");
+		snprintf(message, size, "url: contains a password; use token_file instead");
 		return -GW_E_ARG;
 	}
 	return 0;
@@ -233,7 +233,7 @@ static int full_url(const struct worker_http *h, const char *path, char *out, si
 	return -GW_E_ARG;
 }
 
-static size_t take(char *p, size_t one, size_t n, void *ctx)
+static size_t receive_body(char *p, size_t one, size_t n, void *ctx)
 {
 	struct worker_http *h = ctx;
 
@@ -242,8 +242,8 @@ static size_t take(char *p, size_t one, size_t n, void *ctx)
 	return h->body.err ? 0 : n;
 }
 
-/* Headers of a request; NULL where memory is short. */
-static struct curl_slist *headers(const struct worker_http *h, const char *body)
+/* NULL: out of memory. */
+static struct curl_slist *request_headers(const struct worker_http *h, const char *body)
 {
 	struct curl_slist *list = curl.slist_append(NULL, "Accept: application/json");
 	struct curl_slist *more = list;
@@ -251,7 +251,7 @@ static struct curl_slist *headers(const struct worker_http *h, const char *body)
 
 	if (list && body)
 		more = curl.slist_append(list, "Content-Type: application/json");
-	if (more && h->token[0] && !h->socket) { /* an engine is not whom it is for */
+	if (more && h->token[0] && !h->socket) { /* the token is not for a container engine */
 		snprintf(line, sizeof(line), "%s%s",
 			 h->admin_key ? "x-admin-key: " : "Authorization: Bearer ", h->token);
 		more = curl.slist_append(list, line);
@@ -262,7 +262,7 @@ static struct curl_slist *headers(const struct worker_http *h, const char *body)
 	return more ? list : NULL;
 }
 
-static long left_ms(const struct worker_http *h)
+static long remaining_ms(const struct worker_http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
@@ -276,9 +276,9 @@ static void set_fixed(struct worker_http *h)
 	curl.setopt(e, CURL_NOSIGNAL, 1L);
 	curl.setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
 	curl.setopt(e, CURL_PROXY,
-		    ""); /* not the one of the environment: the token is not for it */
+		    ""); /* no proxy from the environment: it would see the token */
 	curl.setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	curl.setopt(e, CURL_WRITEFUNCTION, take);
+	curl.setopt(e, CURL_WRITEFUNCTION, receive_body);
 	curl.setopt(e, CURL_WRITEDATA, h);
 	curl.setopt(e, CURL_ERRORBUFFER, h->error);
 	curl.setopt(e, CURL_UNIX_SOCKET, h->socket);
@@ -336,7 +336,7 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 {
 	char url[2048], what[160];
 	struct curl_slist *list;
-	long status = 0, ms = left_ms(h);
+	long status = 0, ms = remaining_ms(h);
 	int rc = full_url(h, path, url, sizeof(url), message, size);
 
 	snprintf(what, sizeof(what), "%s %.*s", method, (int)strcspn(path, "?"), path);
@@ -349,7 +349,7 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 	h->status = 0;
 	if (ms == 0)
 		return transport_failed(h, CURL_TIMED_OUT, what, message, size);
-	list = headers(h, body);
+	list = request_headers(h, body);
 	if (!list)
 		return -GW_E_NOMEM;
 	curl.setopt(h->handle, CURL_URL, url);

@@ -1,4 +1,4 @@
-/* kinds: what each kind of worker can do, by its row of kind.def: worker_NAME, in NAME.c. */
+/* kinds: the adapter of each row of kind.def, worker_NAME. */
 #ifndef GW_GUARD_WORKER_KINDS_H
 #define GW_GUARD_WORKER_KINDS_H
 
@@ -6,5 +6,9 @@
 
 #define K(symbol, name, url, level, traits, help) extern const struct worker_ops worker_##name;
 #include "guard/kind.def"
+
+/* Levels 5 (SIGTERM) and 6 (SIGTERM, after a grace period SIGKILL) for every kind: with
+ * allow_kill only, else -GW_E_PERM.  In signal.c. */
+int worker_kill(const struct worker_call *c);
 
 #endif

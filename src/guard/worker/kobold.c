@@ -1,42 +1,41 @@
-/* KoboldCpp: unloading is a restart of itself with the configuration "unload_model", so that its port
- * is away for a while.  Needs --admin --admindir DIR; the answer is 200 even where it refuses. */
+/* KoboldCpp: it unloads by restarting itself with the configuration "unload_model", so its port
+ * is closed for a while.  It needs --admin --admindir DIR.  It answers 200 even where it
+ * refuses. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define ENDING ".kcpps"
+#define CONFIG_SUFFIX ".kcpps"
 
-static int reload(struct worker_call *c, const char *filename, char *message, size_t size)
+static int kobold_reload(struct worker_call *c, const char *filename)
 {
 	struct json_doc *r;
 	const char *text;
 	size_t n;
 	bool ok;
-	int rc =
-		worker_post(c, "/api/admin/reload_config", "filename", filename, message, size);
+	int rc = worker_post_field(c, "/api/admin/reload_config", "filename", filename);
 
 	if (rc)
 		return rc;
 	text = worker_http_body(c->http, &n);
-	rc = json_doc_new(text, n, &r, message, size);
+	rc = json_doc_new(text, n, &r, c->message, c->message_size);
 	if (rc)
 		return rc == -GW_E_PARSE ? -GW_E_IO : rc;
 	ok = json_doc_true(r, "success");
 	json_doc_free(r);
-	if (ok)
-		return 0;
-	snprintf(message, size,
-		 "it refuses %.80s; start it with --admin --admindir DIR, and see token_file",
-		 filename);
-	return -GW_E_NOSUPPORT;
+	return ok ? 0
+		  : worker_fail(c, -GW_E_NOSUPPORT,
+				"KoboldCpp refuses to load %.80s: start it with --admin "
+				"--admindir DIR, and see token_file",
+				filename);
 }
 
-static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
+static int kobold_drain(struct worker_call *c, bool *ret_busy)
 {
 	struct json_doc *r;
-	int rc = worker_ask_json(c, "GET", "/api/extra/perf", NULL, &r, message, size);
+	int rc = worker_get_json(c, "/api/extra/perf", &r);
 
 	*ret_busy = false;
 	if (rc)
@@ -46,16 +45,15 @@ static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t si
 	return 0;
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int kobold_evict(struct worker_call *c)
 {
-	/* Nothing may have been running: what comes of it does not matter. */
-	worker_ask(c, "POST", "/api/extra/abort", "{}", message, size);
-	message[0] = '\0';
-	return reload(c, "unload_model", message, size);
+	worker_post(c, "/api/extra/abort", "{}"); /* fails if nothing runs, which is fine */
+	c->message[0] = '\0';
+	return kobold_reload(c, "unload_model");
 }
 
-/* The one configuration that there is; false: none, or several. */
-static bool only_option(const struct json_doc *r, char *out, size_t size)
+/* The only configuration of --admindir; false: there is none, or several. */
+static bool only_config(const struct json_doc *r, char *out, size_t size)
 {
 	unsigned found = 0;
 
@@ -63,7 +61,8 @@ static bool only_option(const struct json_doc *r, char *out, size_t size)
 		const char *name = json_doc_string(json_doc_at(r, "", i), "");
 		size_t n = name ? strlen(name) : 0;
 
-		if (n <= strlen(ENDING) || strcmp(name + n - strlen(ENDING), ENDING) != 0)
+		if (n <= strlen(CONFIG_SUFFIX) ||
+		    strcmp(name + n - strlen(CONFIG_SUFFIX), CONFIG_SUFFIX) != 0)
 			continue;
 		snprintf(out, size, "%s", name);
 		found++;
@@ -71,32 +70,27 @@ static bool only_option(const struct json_doc *r, char *out, size_t size)
 	return found == 1;
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int kobold_resume(struct worker_call *c)
 {
 	char name[WORKER_MODEL];
 	struct json_doc *r;
+	bool known;
 	int rc;
 
 	if (c->worker->model)
-		return reload(c, c->worker->model, message, size);
-	rc = worker_ask_json(c, "GET", "/api/admin/list_options", NULL, &r, message, size);
+		return kobold_reload(c, c->worker->model);
+	rc = worker_get_json(c, "/api/admin/list_options", &r);
 	if (rc)
 		return rc;
-	if (!only_option(r, name, sizeof(name))) {
-		snprintf(message, size,
-			 "which configuration to load is not known: set model to one of "
-			 "--admindir");
-		rc = -GW_E_NOSUPPORT;
-	}
+	known = only_config(r, name, sizeof(name));
 	json_doc_free(r);
-	return rc ? rc : reload(c, name, message, size);
+	return known ? kobold_reload(c, name)
+		     : worker_fail(c, -GW_E_NOSUPPORT,
+				   "it is not known which configuration to load: set model to "
+				   "a file of --admindir");
 }
 
-static int alive(struct worker_call *c, char *message, size_t size)
-{
-	return worker_ask(c, "GET", "/api/extra/perf", NULL, message, size);
-}
-
-const struct worker_ops worker_kobold = {
-	.drain = drain, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_kobold = { .drain = kobold_drain,
+					  .evict = kobold_evict,
+					  .resume = kobold_resume,
+					  .alive_path = "/api/extra/perf" };

@@ -1,29 +1,27 @@
-/* llama.cpp's server as a router of several models.  Unloading goes on after the answer.  A server of a
- * single model has no unload: its unit (level 4) or a checkpoint (level 3) does it. */
+/* llama.cpp's server as a router of several models.  It unloads after it has answered.  A
+ * server with a single model cannot unload: stop its unit (level 4) or checkpoint it (level
+ * 3). */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
-#include <stdio.h>
 #include <string.h>
 
-static bool is_there(const char *status)
+static bool is_in_memory(const char *status)
 {
-	static const char *const there[] = { "loaded", "loading", "sleeping" };
+	static const char *const in_memory[] = { "loaded", "loading", "sleeping" };
 
-	for (size_t i = 0; i < sizeof(there) / sizeof(*there); i++)
-		if (strcmp(status, there[i]) == 0)
+	for (size_t i = 0; i < sizeof(in_memory) / sizeof(*in_memory); i++)
+		if (strcmp(status, in_memory[i]) == 0)
 			return true;
 	return false;
 }
 
-/* Calls each for every model that is there, and remembers it; stops where that fails. */
-static int for_each(struct worker_call *c,
-		    int (*each)(struct worker_call *c, const char *model, void *ctx,
-				char *message, size_t size),
-		    void *ctx, char *message, size_t size)
+/* Notes every model in memory and calls fn (may be NULL) for it, until that fails. */
+static int each_model(struct worker_call *c,
+		      int (*fn)(struct worker_call *c, const char *model, void *ctx), void *ctx)
 {
 	struct json_doc *r;
-	int rc = worker_ask_json(c, "GET", "/models", NULL, &r, message, size);
+	int rc = worker_get_json(c, "/models", &r);
 
 	if (rc)
 		return rc;
@@ -34,23 +32,22 @@ static int for_each(struct worker_call *c,
 		const char *status = json_doc_string(m, "status.value");
 
 		if (!status) {
-			snprintf(message, size,
-				 "it serves a single model and cannot unload it; use its unit "
-				 "(max_level 4) or kind \"checkpoint\"");
-			rc = -GW_E_NOSUPPORT;
-		} else if (id && is_there(status)) {
+			rc = worker_fail(
+				c, -GW_E_NOSUPPORT,
+				"it serves a single model and cannot unload it; use its unit "
+				"(max_level 4) or kind \"checkpoint\"");
+		} else if (id && is_in_memory(status)) {
 			worker_note(c, "model", id);
-			rc = each(c, id, ctx, message, size);
+			rc = fn ? fn(c, id, ctx) : 0;
 		}
 	}
 	json_doc_free(r);
 	return rc;
 }
 
-/* 503: no slot is free.  Else the slots say each whether they work; a server that does not show them
- * answers 501, and nobody knows. */
-static int look_at_slots(struct worker_call *c, const char *model, void *ctx, char *message,
-			 size_t size)
+/* Status 503 means that no slot is free.  A server that hides its slots answers 501: then
+ * nothing is known. */
+static int check_slots(struct worker_call *c, const char *model, void *ctx)
 {
 	char path[WORKER_MODEL * 3 + 64];
 	struct json_doc *r;
@@ -61,7 +58,7 @@ static int look_at_slots(struct worker_call *c, const char *model, void *ctx, ch
 	buf_init_fixed(&b, path, sizeof(path));
 	buf_adds(&b, "/slots?fail_on_no_slot=1&autoload=false&model=");
 	worker_http_escape(&b, model);
-	rc = worker_ask_json(c, "GET", path, NULL, &r, message, size);
+	rc = worker_get_json(c, path, &r);
 	if (rc == -GW_E_STATE)
 		*busy = true;
 	if (rc == -GW_E_STATE || rc == -GW_E_NOSUPPORT || rc == -GW_E_IO)
@@ -75,66 +72,47 @@ static int look_at_slots(struct worker_call *c, const char *model, void *ctx, ch
 	return 0;
 }
 
-static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
+static int llamacpp_drain(struct worker_call *c, bool *ret_busy)
 {
 	*ret_busy = false;
-	return for_each(c, look_at_slots, ret_busy, message, size);
+	return each_model(c, check_slots, ret_busy);
 }
 
-static int only_note(struct worker_call *c, const char *model, void *ctx, char *message,
-		     size_t size)
+static int llamacpp_learn(struct worker_call *c)
 {
-	(void)c;
-	(void)model;
-	(void)ctx;
-	(void)message;
-	(void)size;
-	return 0;
+	return each_model(c, NULL, NULL);
 }
 
-static int learn(struct worker_call *c, char *message, size_t size)
+static int unload_model(struct worker_call *c, const char *model, void *ctx)
 {
-	return for_each(c, only_note, NULL, message, size);
-}
+	int rc = worker_post_field(c, "/models/unload", "model", model);
 
-static int unload(struct worker_call *c, const char *model, void *ctx, char *message,
-		  size_t size)
-{
-	int rc = worker_post(c, "/models/unload", "model", model, message, size);
-
-	if (rc && worker_unknown_model(c)) /* it was not running any more */
+	if (rc && worker_unknown_model(c)) /* it is already unloaded */
 		rc = 0;
 	*(unsigned *)ctx += rc == 0;
 	return rc;
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int llamacpp_evict(struct worker_call *c)
 {
 	unsigned n = 0;
-	int rc = for_each(c, unload, &n, message, size);
+	int rc = each_model(c, unload_model, &n);
 
-	if (!rc)
-		snprintf(message, size, "%u models told to unload", n);
-	return rc;
+	return rc ? rc : worker_ok(c, "requested to unload %u models", n);
 }
 
-static int load(struct worker_call *c, const char *model, char *message, size_t size)
+static int load_model(struct worker_call *c, const char *model)
 {
-	return worker_post(c, "/models/load", "model", model, message, size);
+	return worker_post_field(c, "/models/load", "model", model);
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int llamacpp_resume(struct worker_call *c)
 {
-	if (c->worker->resume == RESUME_LAZY)
-		return 0;
-	return worker_load_noted(c, load, message, size);
+	return worker_load_noted(c, load_model);
 }
 
-static int alive(struct worker_call *c, char *message, size_t size)
-{
-	return worker_ask(c, "GET", "/health", NULL, message, size);
-}
-
-const struct worker_ops worker_llamacpp = {
-	.drain = drain, .learn = learn, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_llamacpp = { .drain = llamacpp_drain,
+					    .learn = llamacpp_learn,
+					    .evict = llamacpp_evict,
+					    .resume = llamacpp_resume,
+					    .alive_path = "/health" };

@@ -1,16 +1,12 @@
-/* Ollama: models are unloaded one by one with keep_alive 0, and loaded again by the same call without
- * it.  It cannot be told to take no new work, and a model in use goes when its last request has
- * ended: only bytes tell. */
+/* Ollama: a generate request with keep_alive 0 unloads a model, the same request without it
+ * loads the model again.  Ollama has no way to refuse new work and does not report running
+ * requests; a model in use is unloaded after its last request. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
 #include "base/json.h"
 
-#include <stdio.h>
-#include <string.h>
-
-static int generate(struct worker_call *c, const char *model, bool unload, char *message,
-		    size_t size)
+static int ollama_generate(struct worker_call *c, const char *model, bool unload)
 {
 	char text[WORKER_MODEL * JSON_ESCAPE_MAX + 64];
 	struct buf b;
@@ -24,82 +20,70 @@ static int generate(struct worker_call *c, const char *model, bool unload, char 
 		json_int(&j, "keep_alive", 0);
 	json_bool(&j, "stream", false);
 	json_object_end(&j);
-	return worker_ask(c, "POST", "/api/generate", text, message, size);
+	return worker_post(c, "/api/generate", text);
 }
 
-static int load(struct worker_call *c, const char *model, char *message, size_t size)
+static int ollama_load(struct worker_call *c, const char *model)
 {
-	return generate(c, model, false, message, size);
+	return ollama_generate(c, model, false);
 }
 
-/* Remembers what is loaded; the caller owns *ret. */
-static int list(struct worker_call *c, struct json_doc **ret, char *message, size_t size)
+/* Notes the loaded models and, if unload, unloads each. */
+static int each_model(struct worker_call *c, bool unload, size_t *ret_count)
 {
-	int rc = worker_ask_json(c, "GET", "/api/ps", NULL, ret, message, size);
+	struct json_doc *r;
+	int rc = worker_get_json(c, "/api/ps", &r);
 
-	if (!rc)
-		worker_note_asked(c);
-	for (size_t i = 0; !rc && i < json_doc_count(*ret, "models"); i++) {
-		const char *name = json_doc_string(json_doc_at(*ret, "models", i), "name");
+	if (rc)
+		return rc;
+	worker_note_asked(c);
+	*ret_count = json_doc_count(r, "models");
+	for (size_t i = 0; i < *ret_count; i++) {
+		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
 
 		if (name)
 			worker_note(c, "model", name);
 	}
-	return rc;
-}
-
-static int learn(struct worker_call *c, char *message, size_t size)
-{
-	struct json_doc *r;
-	int rc = list(c, &r, message, size);
-
-	if (!rc)
-		json_doc_free(r);
-	return rc;
-}
-
-/* Ollama does not tell what is in flight; what is loaded is remembered before anything is done. */
-static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
-{
-	*ret_busy = false;
-	return learn(c, message, size);
-}
-
-static int evict(struct worker_call *c, char *message, size_t size)
-{
-	struct json_doc *r;
-	size_t n, i;
-	int rc = list(c, &r, message, size);
-
-	if (rc)
-		return rc;
-	n = json_doc_count(r, "models");
-	for (i = 0; i < n && !rc; i++) {
+	for (size_t i = 0; unload && i < *ret_count && !rc; i++) {
 		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
 
 		if (name)
-			rc = generate(c, name, true, message, size);
-		if (rc == -GW_E_NOSUPPORT) /* 404: it went by itself */
+			rc = ollama_generate(c, name, true);
+		if (rc == -GW_E_NOSUPPORT) /* 404: it is already unloaded */
 			rc = 0;
 	}
 	json_doc_free(r);
-	if (!rc)
-		snprintf(message, size, "%zu models told to unload", n);
 	return rc;
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int ollama_learn(struct worker_call *c)
 {
-	if (c->worker->resume == RESUME_LAZY)
-		return 0;
-	return worker_load_noted(c, load, message, size);
+	size_t unused;
+
+	return each_model(c, false, &unused);
 }
 
-static int alive(struct worker_call *c, char *message, size_t size)
+static int ollama_drain(struct worker_call *c, bool *ret_busy)
 {
-	return worker_ask(c, "GET", "/api/ps", NULL, message, size);
+	*ret_busy = false;
+	return ollama_learn(c);
 }
 
-const struct worker_ops worker_ollama = {
-	.drain = drain, .learn = learn, .evict = evict, .resume = resume, .alive = alive
-};
+static int ollama_evict(struct worker_call *c)
+{
+	size_t n;
+	int rc = each_model(c, true, &n);
+
+	return rc ? rc : worker_ok(c, "requested to unload %zu models", n);
+}
+
+static int ollama_resume(struct worker_call *c)
+{
+	return worker_load_noted(c, ollama_load);
+}
+
+const struct worker_ops worker_ollama = { .drain = ollama_drain,
+					  .learn = ollama_learn,
+					  .evict = ollama_evict,
+					  .resume = ollama_resume,
+					  .alive_path = "/api/ps" };

@@ -1,56 +1,206 @@
-/* A worker that unloads and loads when it is sent a signal.  Who is signalled is remembered before: once it has
- * left the GPU, no list of the driver's names it any more.  What is remembered may be old: it holds for this
- * start of the machine, and for who is still the worker's by the policy.  Where nobody is remembered, the
- * process that the match names is told, if the signal does not end it. */
+/* Signals: the worker kind that unloads and loads when it receives a signal, and levels 5 and 6
+ * of every kind.
+ *
+ * No other file signals a process.  A signal goes through a pidfd, directly or by the
+ * companion, and only if the start time that is read after the pidfd was opened is the order's
+ * and the process still belongs to the worker (recheck.h).  The signalled processes are noted
+ * first: once they have left the GPU, the driver does not list them any more. */
 #include "guard/worker/common.h"
+#include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
-#include "guard/worker/signals.h"
-#include "guard/worker/still.h"
+#include "guard/worker/recheck.h"
+
+#include "base/clock.h"
 
 #include "device/proc.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#define TARGETS 64
+#define GRACE_NS (5 * NS_PER_S) /* between SIGTERM and SIGKILL; at most half of what is left */
 
-/* Signals that end or stop a process are no way to talk to it. */
-static int check(const struct worker_call *c, int number, char *message, size_t size)
+/* ---- sending ---- */
+
+/* Targets of an order that are still the same processes, each held by a pidfd.  poll() ignores
+ * negative descriptors: the complement of a descriptor marks a process that gets no further
+ * signal. */
+struct held {
+	struct pollfd fd[GUARD_TARGETS];
+	const struct guard_target *target[GUARD_TARGETS];
+	unsigned count;
+};
+
+/* Returns a pidfd, -ENOSYS, or another negative number: the process has ended, or the pid was
+ * reused.  The start time is read after the opening, so the pidfd is of the process with this
+ * start time, or of one that has ended. */
+static int hold_one(const struct worker_call *c, const struct guard_target *t)
 {
-	if (number <= 0 || number >= NSIG) {
-		snprintf(message, size, "no signal is named for this");
-		return -GW_E_NOSUPPORT;
-	}
-	if (number == SIGSTOP || number == SIGTSTP) {
-		snprintf(message, size, "a stopped process keeps its memory on the GPU");
-		return -GW_E_NOSUPPORT;
-	}
-	if ((number == SIGTERM || number == SIGKILL) && !c->worker->knobs.allow_kill) {
-		snprintf(message, size,
-			 "this signal ends a process: it needs allow_kill = true");
-		return -GW_E_PERM;
+	uint64_t now_ticks;
+	int fd;
+
+	if (t->pid <= 1 || t->pid == getpid() || t->start_ticks == 0)
+		return -1;
+	fd = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
+	if (fd < 0)
+		return -errno;
+	if (proc_start_ticks(c->root, t->pid, &now_ticks) == 0 && now_ticks == t->start_ticks &&
+	    recheck_belongs(c, t))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static int hold_targets(const struct worker_call *c, struct held *ret)
+{
+	ret->count = 0;
+	for (unsigned i = 0; i < c->order->targets && i < GUARD_TARGETS; i++) {
+		int fd = hold_one(c, &c->order->target[i]);
+
+		if (fd == -ENOSYS)
+			return worker_fail(c, -GW_E_NOSUPPORT,
+					   "this kernel has no pidfd_open (Linux 5.3); nothing "
+					   "is signalled");
+		if (fd < 0)
+			continue;
+		ret->target[ret->count] = &c->order->target[i];
+		ret->fd[ret->count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 	}
 	return 0;
 }
 
-static int send_to(struct worker_call *c, int number, char *message, size_t size)
+static void release_targets(struct held *h)
 {
-	unsigned sent;
-	int rc = signals_send(c, number, &sent, message, size);
+	for (unsigned i = 0; i < h->count; i++)
+		close(h->fd[i].fd < 0 ? ~h->fd[i].fd : h->fd[i].fd);
+	h->count = 0;
+}
 
-	if (!rc && sent == 0) {
-		snprintf(message, size, "none of its processes is there to be signalled");
-		return -GW_E_STATE;
+static int send_by_companion(const struct worker_call *c, const struct held *h, int signal,
+			     unsigned *ret_sent)
+{
+	struct proc_id id[GUARD_TARGETS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < h->count; i++)
+		if (h->fd[i].fd >= 0)
+			id[n++] = (struct proc_id){ h->target[i]->pid,
+						    h->target[i]->start_ticks };
+	return companion_signal(c->companion, signal, id, n, c->deadline_ns, ret_sent,
+				c->message, c->message_size);
+}
+
+static int send_to_held(const struct worker_call *c, const struct held *h, int signal,
+			unsigned *ret_sent)
+{
+	int rc = 0;
+
+	*ret_sent = 0;
+	if (c->companion)
+		return send_by_companion(c, h, signal, ret_sent);
+	for (unsigned i = 0; i < h->count; i++) {
+		if (h->fd[i].fd < 0)
+			continue;
+		if (syscall(SYS_pidfd_send_signal, h->fd[i].fd, signal, NULL, 0) == 0)
+			++*ret_sent;
+		else if (errno != ESRCH)
+			rc = worker_fail(c, errno == EPERM ? -GW_E_PERM : -GW_E_IO,
+					 "process %lld cannot be signalled: %s%s",
+					 (long long)h->target[i]->pid, strerror(errno),
+					 errno == EPERM
+						 ? " (it needs CAP_KILL or guard.companion)"
+						 : "");
 	}
-	if (!rc)
-		snprintf(message, size, "signal %d to %u processes", number, sent);
 	return rc;
 }
 
-/* ---- who was signalled ---- */
+/* ---- levels 5 and 6 ---- */
+
+static void wait_for_end(struct held *h, uint64_t until_ns)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+	unsigned left = h->count;
+
+	while (left > 0 && now < until_ns) {
+		int n = poll(h->fd, h->count, (int)((until_ns - now) / NS_PER_MS) + 1);
+
+		for (unsigned i = 0; n > 0 && i < h->count; i++) {
+			if (!h->fd[i].revents)
+				continue;
+			h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
+			left--;
+		}
+		now = clock_mono_ns(clock_real());
+	}
+}
+
+static int kill_held(const struct worker_call *c, struct held *h)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+	uint64_t half = c->deadline_ns > now ? (c->deadline_ns - now) / 2 : 0;
+	unsigned asked, killed = 0;
+	int rc = send_to_held(c, h, SIGTERM, &asked);
+
+	if (!rc && c->order->level >= 6) {
+		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
+		for (unsigned i = 0; i < h->count; i++) /* it may be another program by now */
+			if (h->fd[i].fd >= 0 && !recheck_belongs(c, h->target[i]))
+				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
+		rc = send_to_held(c, h, SIGKILL, &killed);
+	}
+	return rc ? rc
+		  : worker_ok(c, "SIGTERM to %u processes%s", asked,
+			      killed ? ", SIGKILL to those that did not end" : "");
+}
+
+int worker_kill(const struct worker_call *c)
+{
+	struct held h;
+	int rc;
+
+	if (!c->worker->knobs.allow_kill)
+		return worker_fail(c, -GW_E_PERM,
+				   "signals that end a process need allow_kill = true");
+	rc = hold_targets(c, &h);
+	rc = rc ? rc : kill_held(c, &h);
+	release_targets(&h);
+	return rc;
+}
+
+/* ---- kind "signal" ---- */
+
+static int check_signal(const struct worker_call *c, int number)
+{
+	if (number <= 0 || number >= NSIG)
+		return worker_fail(c, -GW_E_NOSUPPORT, "no signal is configured for this");
+	if (number == SIGSTOP || number == SIGTSTP)
+		return worker_fail(c, -GW_E_NOSUPPORT,
+				   "a stopped process keeps its memory on the GPU");
+	if ((number == SIGTERM || number == SIGKILL) && !c->worker->knobs.allow_kill)
+		return worker_fail(c, -GW_E_PERM,
+				   "this signal ends a process: it needs allow_kill = true");
+	return 0;
+}
+
+static int send_signal(const struct worker_call *c, int number)
+{
+	struct held h;
+	unsigned sent = 0;
+	int rc = hold_targets(c, &h);
+
+	rc = rc ? rc : send_to_held(c, &h, number, &sent);
+	release_targets(&h);
+	if (rc)
+		return rc;
+	return sent ? worker_ok(c, "signal %d to %u processes", number, sent)
+		    : worker_fail(c, -GW_E_STATE, "none of its processes can be signalled");
+}
 
 static void boot_id(const struct worker_call *c, char out[static 64])
 {
@@ -58,8 +208,8 @@ static void boot_id(const struct worker_call *c, char out[static 64])
 		out[0] = '\0';
 }
 
-/* Numbers and ticks of another start of the machine are nobody's now. */
-static bool is_of_this_boot(const struct worker_call *c)
+/* Pids and start times of an earlier boot mean nothing. */
+static bool notes_are_of_this_boot(const struct worker_call *c)
 {
 	char then[64], now[64];
 
@@ -68,8 +218,45 @@ static bool is_of_this_boot(const struct worker_call *c)
 	       strcmp(then, now) == 0;
 }
 
-/* Below one of its roots, or what its match says. */
-static bool is_still_its(const struct worker_call *c, struct guard_target *t)
+static int signal_learn(struct worker_call *c)
+{
+	int rc = check_signal(c, c->worker->evict_signal);
+	char text[64];
+
+	if (rc)
+		return rc;
+	if (!notes_are_of_this_boot(c))
+		c->notes[0] = '\0';
+	boot_id(c, text);
+	if (text[0])
+		worker_note(c, "boot", text);
+	for (unsigned i = 0; i < c->order->targets && i < GUARD_TARGETS; i++) {
+		snprintf(text, sizeof(text), "%" PRId64 " %" PRIu64, c->order->target[i].pid,
+			 c->order->target[i].start_ticks);
+		worker_note(c, "process", text);
+	}
+	return 0;
+}
+
+static int signal_evict(struct worker_call *c)
+{
+	int rc = check_signal(c, c->worker->evict_signal);
+
+	return rc ? rc : send_signal(c, c->worker->evict_signal);
+}
+
+static void add_target(struct guard_order *order, const struct guard_target *t)
+{
+	for (unsigned i = 0; i < order->targets; i++)
+		if (order->target[i].pid == t->pid &&
+		    order->target[i].start_ticks == t->start_ticks)
+			return;
+	if (order->targets < GUARD_TARGETS)
+		order->target[order->targets++] = *t;
+}
+
+/* Does a noted process still belong to the worker: as a root, below a root, or by the match? */
+static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 {
 	if (proc_lives(c->root, t->pid, t->start_ticks) <= 0)
 		return false;
@@ -84,63 +271,25 @@ static bool is_still_its(const struct worker_call *c, struct guard_target *t)
 			return true;
 		}
 	}
-	return still_matches(c, t);
+	return recheck_matches(c, t);
 }
 
-static int learn(struct worker_call *c, char *message, size_t size)
+static void add_noted(const struct worker_call *c, struct guard_order *order)
 {
-	int rc = check(c, c->worker->evict_signal, message, size);
-	char who[64];
+	char text[64];
 
-	if (rc)
-		return rc;
-	if (!is_of_this_boot(c))
-		c->state[0] = '\0';
-	boot_id(c, who);
-	if (who[0])
-		worker_note(c, "boot", who);
-	for (unsigned i = 0; i < c->order->targets && i < TARGETS; i++) {
-		snprintf(who, sizeof(who), "%" PRId64 " %" PRIu64, c->order->target[i].pid,
-			 c->order->target[i].start_ticks);
-		worker_note(c, "process", who);
-	}
-	return 0;
-}
-
-static int evict(struct worker_call *c, char *message, size_t size)
-{
-	int rc = check(c, c->worker->evict_signal, message, size);
-
-	return rc ? rc : send_to(c, c->worker->evict_signal, message, size);
-}
-
-/* ---- who is told to come back ---- */
-
-static void add(struct guard_order *order, const struct guard_target *t)
-{
-	for (unsigned i = 0; i < order->targets; i++)
-		if (order->target[i].pid == t->pid &&
-		    order->target[i].start_ticks == t->start_ticks)
-			return;
-	if (order->targets < GUARD_TARGETS)
-		order->target[order->targets++] = *t;
-}
-
-static void recall(const struct worker_call *c, struct guard_order *order)
-{
-	char who[64];
-
-	for (unsigned i = 0; i < TARGETS && worker_noted(c, "process", i, who, sizeof(who));
-	     i++) {
+	for (unsigned i = 0;
+	     i < GUARD_TARGETS && worker_noted(c, "process", i, text, sizeof(text)); i++) {
 		struct guard_target t = { .pid = 0 };
 
-		if (sscanf(who, "%" SCNd64 " %" SCNu64, &t.pid, &t.start_ticks) == 2 &&
-		    is_still_its(c, &t))
-			add(order, &t);
+		if (sscanf(text, "%" SCNd64 " %" SCNu64, &t.pid, &t.start_ticks) == 2 &&
+		    noted_belongs(c, &t))
+			add_target(order, &t);
 	}
 }
 
-/* One that does not catch it would end of it: a shell that only started the worker, say. */
+/* A process without a handler would die from the signal: a shell that only started the worker,
+ * for example. */
 static bool catches(const struct worker_call *c, int64_t pid, int number)
 {
 	static const char key[] = "\nSigCgt:";
@@ -153,40 +302,41 @@ static bool catches(const struct worker_call *c, int64_t pid, int number)
 	return found && strtoull(found + strlen(key), NULL, 16) >> (number - 1) & 1;
 }
 
-static void take_roots(const struct worker_call *c, struct guard_order *order)
+static void add_roots(const struct worker_call *c, struct guard_order *order)
 {
 	for (unsigned i = 0; i < order->roots; i++)
 		if (catches(c, order->root[i].pid, c->worker->resume_signal))
-			add(order,
-			    &(struct guard_target){ .pid = order->root[i].pid,
-						    .start_ticks = order->root[i].start_ticks,
-						    .itself = true,
-						    .print = order->root[i].print });
+			add_target(order, &(struct guard_target){
+						  .pid = order->root[i].pid,
+						  .start_ticks = order->root[i].start_ticks,
+						  .itself = true,
+						  .print = order->root[i].print });
 }
 
-/* Those who were signalled to leave, and who is on the GPU: of several one may have left a rest there.  Nobody, where
- * the notes were lost: then its roots. */
-static int resume(struct worker_call *c, char *message, size_t size)
+/* Signals the processes that were signalled to leave, and those on the GPU, where one of
+ * several may have kept some memory.  If there are none because the notes were lost, it signals
+ * the worker's roots. */
+static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;
 	struct worker_call call = *c;
-	int rc = check(c, c->worker->resume_signal, message, size);
+	int rc = check_signal(c, c->worker->resume_signal);
 
 	if (rc)
 		return rc;
 	call.order = &order;
-	if (is_of_this_boot(c))
-		recall(c, &order);
+	if (notes_are_of_this_boot(c))
+		add_noted(c, &order);
 	if (!order.targets)
-		take_roots(c, &order);
+		add_roots(c, &order);
 	if (order.targets)
-		return send_to(&call, c->worker->resume_signal, message, size);
-	snprintf(
-		message, size,
-		"none of its processes is there to be signalled: send it signal %d by hand, or "
-		"start it again",
-		c->worker->resume_signal);
-	return -GW_E_STATE;
+		return send_signal(&call, c->worker->resume_signal);
+	return worker_fail(c, -GW_E_STATE,
+			   "none of its processes can be signalled: send it signal %d by hand, "
+			   "or start it again",
+			   c->worker->resume_signal);
 }
 
-const struct worker_ops worker_signal = { .learn = learn, .evict = evict, .resume = resume };
+const struct worker_ops worker_signal = { .learn = signal_learn,
+					  .evict = signal_evict,
+					  .resume = signal_resume };

@@ -1,7 +1,9 @@
-/* A unit of systemd, stopped and started through systemctl: D-Bus by hand would be a library of its
- * own.  Only the unit that the policy names.  url "user" means the manager of the user that we run as,
- * "user@NAME" that of another.  Units of the system are the companion's to stop and start where there is
- * one; whether they run anybody may ask. */
+/* A systemd unit, stopped and started with systemctl.  Only the unit that the policy names is
+ * touched.
+ *
+ * url "user" is the service manager of the user that we run as, "user@NAME" that of another
+ * user.  If there is a companion, it stops and starts the units of the system; anyone may ask
+ * whether they are active. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
@@ -19,10 +21,17 @@ struct command {
 	const char *argv[10];
 };
 
-static bool build(const struct worker_call *c, const char *verb, struct command *ret)
+/* "user", "user@NAME" or NULL: the manager of the system. */
+static const char *user_manager(const struct worker_call *c)
 {
 	const char *url = c->worker->kind == WORKER_SYSTEMD ? c->worker->url : NULL;
-	const char *unit = c->worker->match.unit;
+
+	return url && strncmp(url, "user", 4) == 0 ? url : NULL;
+}
+
+static bool build_command(const struct worker_call *c, const char *verb, struct command *ret)
+{
+	const char *user = user_manager(c), *unit = c->worker->match.unit;
 	const char **to = ret->argv;
 
 	if (!unit || !unit[0] || unit[0] == '-')
@@ -30,10 +39,10 @@ static bool build(const struct worker_call *c, const char *verb, struct command 
 	*to++ = "systemctl";
 	*to++ = "--no-ask-password";
 	*to++ = "--quiet";
-	if (url && strncmp(url, "user", 4) == 0)
+	if (user)
 		*to++ = "--user";
-	if (url && strncmp(url, "user@", 5) == 0) {
-		snprintf(ret->machine, sizeof(ret->machine), "--machine=%s@.host", url + 5);
+	if (user && user[4] == '@') {
+		snprintf(ret->machine, sizeof(ret->machine), "--machine=%s@.host", user + 5);
 		*to++ = ret->machine;
 	}
 	*to++ = verb;
@@ -43,64 +52,56 @@ static bool build(const struct worker_call *c, const char *verb, struct command 
 	return true;
 }
 
-static int systemctl(struct worker_call *c, const char *verb, char *message, size_t size)
+static int systemctl(struct worker_call *c, const char *verb)
 {
-	const char *unit = c->worker->match.unit;
+	const char *unit = c->worker->match.unit, *hint;
 	struct command command;
 	char out[64];
 	int rc;
 
-	if (!build(c, verb, &command)) {
-		snprintf(message, size, "match.unit does not name a unit");
-		return -GW_E_ARG;
-	}
+	if (!build_command(c, verb, &command))
+		return worker_fail(c, -GW_E_ARG, "match.unit does not name a unit");
 	rc = child_run(command.argv, c->deadline_ns, out, sizeof(out));
 	if (rc == 0)
 		return 0;
 	if (rc == -GW_E_NOENT)
-		snprintf(message, size, "there is no systemctl here");
-	else if (rc == -GW_E_TIMEOUT)
-		snprintf(message, size, "systemctl %s %s: not done in time", verb, unit);
-	else
-		snprintf(message, size,
-			 "systemctl %s %s: exit status %d%s; see systemctl status %s", verb,
-			 unit, rc,
-			 rc == EXIT_NO_UNIT ? " (no such unit)"
-			 : rc == EXIT_NOT_ACTIVE
-				 ? " (not active)"
-				 : " (it needs root, a rule of polkit or guard.companion)",
-			 unit);
-	if (rc < 0)
-		return rc == -GW_E_NOENT ? -GW_E_NOSUPPORT : rc;
-	return rc == EXIT_NO_UNIT ? -GW_E_NOSUPPORT : -GW_E_IO;
+		return worker_fail(c, -GW_E_NOSUPPORT, "systemctl is not installed");
+	if (rc == -GW_E_TIMEOUT)
+		return worker_fail(c, rc, "systemctl %s %s: not done in time", verb, unit);
+	hint = rc == EXIT_NO_UNIT      ? " (no such unit)"
+	       : rc == EXIT_NOT_ACTIVE ? " (not active)"
+				       : " (it needs root, a polkit rule or guard.companion)";
+	return worker_fail(c,
+			   rc < 0               ? rc
+			   : rc == EXIT_NO_UNIT ? -GW_E_NOSUPPORT
+						: -GW_E_IO,
+			   "systemctl %s %s: exit status %d%s; see systemctl status %s", verb,
+			   unit, rc, hint, unit);
 }
 
-static bool by_companion(const struct worker_call *c)
+static int start_or_stop(struct worker_call *c, bool start)
 {
-	const char *url = c->worker->kind == WORKER_SYSTEMD ? c->worker->url : NULL;
-
-	return c->companion && c->worker->match.unit && !(url && strncmp(url, "user", 4) == 0);
+	if (c->companion && c->worker->match.unit && !user_manager(c))
+		return companion_unit(c->companion, c->worker->match.unit, start,
+				      c->deadline_ns, c->message, c->message_size);
+	return systemctl(c, start ? "start" : "stop");
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int systemd_evict(struct worker_call *c)
 {
-	if (by_companion(c))
-		return companion_unit(c->companion, c->worker->match.unit, false,
-				      c->deadline_ns, message, size);
-	return systemctl(c, "stop", message, size);
+	return start_or_stop(c, false);
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int systemd_resume(struct worker_call *c)
 {
-	if (by_companion(c))
-		return companion_unit(c->companion, c->worker->match.unit, true, c->deadline_ns,
-				      message, size);
-	return systemctl(c, "start", message, size);
+	return start_or_stop(c, true);
 }
 
-static int alive(struct worker_call *c, char *message, size_t size)
+static int systemd_alive(struct worker_call *c)
 {
-	return systemctl(c, "is-active", message, size);
+	return systemctl(c, "is-active");
 }
 
-const struct worker_ops worker_systemd = { .evict = evict, .resume = resume, .alive = alive };
+const struct worker_ops worker_systemd = { .evict = systemd_evict,
+					   .resume = systemd_resume,
+					   .alive = systemd_alive };

@@ -1,17 +1,17 @@
-/* TabbyAPI: one model, unloaded and loaded by name; unloading aborts what runs.  The key of an
- * administrator goes in a header of its own. */
+/* TabbyAPI: one model, unloaded and loaded by name; unloading aborts running requests.  The
+ * administrator's key goes into a header of its own. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The model that is loaded, "" where none is (400); or an error: it cannot be asked. */
-static int loaded(struct worker_call *c, char *out, size_t out_size, char *message, size_t size)
+/* The loaded model, "" if there is none (400); or an error: the server does not say. */
+static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 {
 	struct json_doc *r;
 	const char *id;
-	int rc = worker_ask_json(c, "GET", "/v1/model", NULL, &r, message, size);
+	int rc = worker_get_json(c, "/v1/model", &r);
 
 	out[0] = '\0';
 	if (rc)
@@ -22,14 +22,14 @@ static int loaded(struct worker_call *c, char *out, size_t out_size, char *messa
 	return 0;
 }
 
-/* What nobody could load again is not unloaded. */
-static int learn(struct worker_call *c, char *message, size_t size)
+/* A failure here prevents the eviction, unless the configuration says what to load again. */
+static int tabby_learn(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
 	int rc;
 
 	worker_http_admin_key(c->http);
-	rc = loaded(c, model, sizeof(model), message, size);
+	rc = loaded_model(c, model, sizeof(model));
 	if (rc)
 		return c->worker->model ? 0 : rc;
 	worker_note_asked(c);
@@ -38,48 +38,46 @@ static int learn(struct worker_call *c, char *message, size_t size)
 	return 0;
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int tabby_evict(struct worker_call *c)
 {
 	worker_http_admin_key(c->http);
-	return worker_ask(c, "POST", "/v1/model/unload", NULL, message, size);
+	return worker_post(c, "/v1/model/unload", NULL);
 }
 
-/* Loading answers 200 and then tells how it goes, failures too: what counts is what is there
+/* The server answers 200 before it loads, and streams failures after it: so ask what is loaded
  * afterwards. */
-static int load(struct worker_call *c, const char *model, char *message, size_t size)
+static int tabby_load(struct worker_call *c, const char *model)
 {
 	char now[WORKER_MODEL];
-	int rc = worker_post(c, "/v1/model/load", "model_name", model, message, size);
+	int rc = worker_post_field(c, "/v1/model/load", "model_name", model);
 
 	if (rc)
 		return rc;
-	if (loaded(c, now, sizeof(now), message, size) == 0 && strcmp(now, model) == 0)
+	if (loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0)
 		return 0;
-	snprintf(message, size, "%.100s was told to load and is not there", model);
-	return -GW_E_IO;
+	return worker_fail(c, -GW_E_IO,
+			   "requested to load %.100s, but the model is not there; see the log "
+			   "of TabbyAPI",
+			   model);
 }
 
-static int resume(struct worker_call *c, char *message, size_t size)
+static int tabby_resume(struct worker_call *c)
 {
 	char model[WORKER_MODEL] = "";
 	int rc;
 
 	worker_http_admin_key(c->http);
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		; /* of several the last: each was loaded in the place of the one before */
+		; /* the last one: each replaced the one before */
 	if (model[0])
-		return load(c, model, message, size);
+		return tabby_load(c, model);
 	if (c->worker->model)
-		return load(c, c->worker->model, message, size);
-	rc = loaded(c, model, sizeof(model), message, size); /* by whoever started it */
-	return rc || model[0] ? rc : worker_none_noted(c, message, size);
+		return tabby_load(c, c->worker->model);
+	rc = loaded_model(c, model, sizeof(model)); /* someone may have loaded one */
+	return rc || model[0] ? rc : worker_none_noted(c);
 }
 
-static int alive(struct worker_call *c, char *message, size_t size)
-{
-	return worker_ask(c, "GET", "/health", NULL, message, size);
-}
-
-const struct worker_ops worker_tabby = {
-	.learn = learn, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_tabby = { .learn = tabby_learn,
+					 .evict = tabby_evict,
+					 .resume = tabby_resume,
+					 .alive_path = "/health" };

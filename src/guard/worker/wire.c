@@ -26,9 +26,9 @@ bool wire_is_unit(const char *name)
 	return n > 0 && n < WIRE_UNIT && name[n] == '\0' && name[0] != '-' && strchr(name, '.');
 }
 
-/* ---- reading: each takes what it knows from *at, and says whether it was there */
+/* ---- reading: each read_x() moves *at behind what it reads; false: it is not there ---- */
 
-static bool take_word(const char **at, const char *word)
+static bool read_word(const char **at, const char *word)
 {
 	size_t n = strlen(word);
 
@@ -38,8 +38,8 @@ static bool take_word(const char **at, const char *word)
 	return true;
 }
 
-/* Decimal, without sign and leading zeros, from 1 to most. */
-static bool take_number(const char **at, uint64_t most, uint64_t *ret)
+/* Decimal without sign and leading zeros, from 1 to most. */
+static bool read_number(const char **at, uint64_t most, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -56,11 +56,11 @@ static bool take_number(const char **at, uint64_t most, uint64_t *ret)
 	return true;
 }
 
-static bool take_count(const char **at, unsigned most, unsigned *ret)
+static bool read_count(const char **at, unsigned most, unsigned *ret)
 {
 	uint64_t v;
 
-	if (!take_number(at, most, &v))
+	if (!read_number(at, most, &v))
 		return false;
 	*ret = (unsigned)v;
 	return true;
@@ -69,13 +69,13 @@ static bool take_count(const char **at, unsigned most, unsigned *ret)
 static const char *read_targets(const char *at, struct wire_request *r)
 {
 	for (r->targets = 0; *at; r->targets++) {
-		struct checkpoint_target *t = &r->target[r->targets];
+		struct proc_id *t = &r->target[r->targets];
 		uint64_t pid;
 
 		if (r->targets == WIRE_TARGETS)
 			return "too many processes";
-		if (!take_word(&at, " ") || !take_number(&at, INT32_MAX, &pid) ||
-		    !take_word(&at, ":") || !take_number(&at, UINT64_MAX, &t->start_ticks))
+		if (!read_word(&at, " ") || !read_number(&at, INT32_MAX, &pid) ||
+		    !read_word(&at, ":") || !read_number(&at, UINT64_MAX, &t->start_ticks))
 			return "a process is written PID:START";
 		t->pid = (int64_t)pid;
 		for (unsigned i = 0; i < r->targets; i++)
@@ -87,11 +87,11 @@ static const char *read_targets(const char *at, struct wire_request *r)
 
 static const char *read_unit(const char *at, struct wire_request *r)
 {
-	r->start = take_word(&at, " start ");
-	if (!r->start && !take_word(&at, " stop "))
-		return "a unit is stopped or started";
+	r->start = read_word(&at, " start ");
+	if (!r->start && !read_word(&at, " stop "))
+		return "the verb of a unit is neither start nor stop";
 	if (!wire_is_unit(at))
-		return "this is not the name of a unit";
+		return "it is not the name of a unit";
 	memcpy(r->unit, at, strlen(at) + 1);
 	return NULL;
 }
@@ -100,16 +100,17 @@ static const char *read_line(const char *at, struct wire_request *r)
 {
 	unsigned verb = 0;
 
-	while (verb < sizeof(verbs) / sizeof(*verbs) && !take_word(&at, verbs[verb]))
+	while (verb < sizeof(verbs) / sizeof(*verbs) && !read_word(&at, verbs[verb]))
 		verb++;
-	if (verb == sizeof(verbs) / sizeof(*verbs) || !take_word(&at, " "))
-		return "the verb is none of checkpoint, restore, signal and unit";
+	if (verb == sizeof(verbs) / sizeof(*verbs) || !read_word(&at, " "))
+		return "the verb is not checkpoint, restore, signal or unit";
 	r->verb = (enum wire_verb)verb;
 	if (r->verb == WIRE_SIGNAL)
-		return take_count(&at, SIGNAL_MAX, &r->signal) ? read_targets(at, r)
-							       : "this is no signal";
-	if (!take_count(&at, WIRE_TIMEOUT_MS, &r->timeout_ms))
-		return "the time is not from 1 ms to an hour";
+		return read_count(&at, SIGNAL_MAX, &r->signal)
+			       ? read_targets(at, r)
+			       : "the number of the signal is not 1 to 64";
+	if (!read_count(&at, WIRE_TIMEOUT_MS, &r->timeout_ms))
+		return "the time is not between 1 ms and one hour";
 	return r->verb == WIRE_UNIT_VERB ? read_unit(at, r) : read_targets(at, r);
 }
 
@@ -124,7 +125,7 @@ int wire_read(const char *text, size_t size, struct wire_request *ret, const cha
 	else if (memchr(text, '\n', size) != text + size - 1)
 		*ret_why = "it is not one line";
 	else if (memchr(text, '\0', size))
-		*ret_why = "there is a NUL in it";
+		*ret_why = "it contains a NUL";
 	if (*ret_why)
 		return -GW_E_PARSE;
 	memcpy(line, text, size - 1);
@@ -133,7 +134,7 @@ int wire_read(const char *text, size_t size, struct wire_request *ret, const cha
 	return *ret_why ? -GW_E_PARSE : 0;
 }
 
-/* ---- writing */
+/* ---- writing ---- */
 
 size_t wire_write(const struct wire_request *r, char *out)
 {
@@ -155,20 +156,20 @@ size_t wire_write(const struct wire_request *r, char *out)
 	return n;
 }
 
-/* ---- replies */
+/* ---- replies ---- */
 
 int wire_reply_read(const char *line, struct wire_reply *ret)
 {
 	const char *at = line;
-	bool good = take_word(&at, "ok ");
+	bool good = read_word(&at, "ok ");
 	unsigned v = 0;
 
-	if (!good && !take_word(&at, "no "))
+	if (!good && !read_word(&at, "no "))
 		return -GW_E_PARSE;
-	if (!take_count(&at, good ? WIRE_TARGETS : ERROR_MAX, &v) &&
-	    !(good && take_word(&at, "0")))
+	if (!read_count(&at, good ? WIRE_TARGETS : ERROR_MAX, &v) &&
+	    !(good && read_word(&at, "0")))
 		return -GW_E_PARSE;
-	if (!take_word(&at, " "))
+	if (!read_word(&at, " "))
 		return -GW_E_PARSE;
 	*ret = (struct wire_reply){ .rc = good ? 0 : -(int)v, .count = good ? v : 0 };
 	utf8_clean(ret->words, sizeof(ret->words), at);

@@ -1,38 +1,38 @@
-/* Kinds and their adapters, and who stops a worker whose own kind does not. */
+/* The table of all adapters, and which of them stops a worker whose own kind does not. */
 #include "guard/worker/http.h"
 #include "guard/worker/kinds.h"
-#include "guard/worker/signals.h"
 
-static const struct worker_ops *const table[WORKER_KINDS] = {
+static const struct worker_ops *const adapters[WORKER_KINDS] = {
 #define K(symbol, name, url, level, traits, help) &worker_##name,
 #include "guard/kind.def"
 };
 
-static const struct worker_ops *of(enum policy_kind kind)
+static const struct worker_ops *worker_adapter(enum policy_kind kind)
 {
-	return table[kind];
+	return adapters[kind];
 }
 
-static const struct worker_ops *stopper(const struct policy_worker *w)
+static const struct worker_ops *worker_stopper(const struct policy_worker *w)
 {
 	if (policy_kind_is(w->kind, KIND_UNIT | KIND_CONTAINER))
-		return table[w->kind];
+		return adapters[w->kind];
 	return w->match.unit ? &worker_systemd : w->match.container ? &worker_container : NULL;
 }
 
-static int begin(struct worker_call *c)
+static int worker_begin(struct worker_call *c)
 {
 	return worker_http_new(c->worker, c->deadline_ns, &c->http);
 }
 
-static void started(struct worker_call *c)
+static void worker_started(struct worker_call *c)
 {
 	worker_http_socket(c->http, NULL);
 }
 
-static void end(struct worker_call *c)
+static void worker_end(struct worker_call *c)
 {
 	worker_http_free(c->http);
 }
 
-const struct worker_set worker_all = { of, stopper, worker_kill, begin, started, end };
+const struct worker_set worker_all = { worker_adapter, worker_stopper, worker_kill,
+				       worker_begin,   worker_started, worker_end };

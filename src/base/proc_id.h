@@ -1,0 +1,18 @@
+/* proc_id: the identity of a process: a pid alone is reused, a pid with its start time is not. */
+#ifndef GW_BASE_PROC_ID_H
+#define GW_BASE_PROC_ID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct proc_id {
+	int64_t pid;
+	uint64_t start_ticks; /* since boot, as in /proc/PID/stat; 0: unknown */
+};
+
+static inline bool proc_id_equal(struct proc_id a, struct proc_id b)
+{
+	return a.pid == b.pid && a.start_ticks == b.start_ticks;
+}
+
+#endif

@@ -1,0 +1,212 @@
+/* guard_say: states, reasons and decisions in words.
+ *
+ * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
+#include "guard_internal.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *guard_reason_name(unsigned r)
+{
+	static const char *const names[GUARD_REASONS] = {
+#define R(symbol, name, held) [REASON_##symbol] = #name,
+#include "reason.def"
+	};
+
+	return r < GUARD_REASONS ? names[r] : "?";
+}
+
+const char *guard_state_name(unsigned s)
+{
+	static const char *const name[GUARD_STATES] = {
+		[STATE_RECONCILE] = "reconcile", [STATE_ACTIVE] = "active",
+		[STATE_SUSPECT] = "suspect",     [STATE_DRAIN] = "drain",
+		[STATE_EVICT] = "evict",         [STATE_VERIFY] = "verify",
+		[STATE_EVICTED] = "evicted",     [STATE_QUIET] = "quiet",
+		[STATE_PRECHECK] = "precheck",   [STATE_RESUME] = "resume",
+		[STATE_VERIFY_UP] = "verify-up", [STATE_STUCK] = "stuck",
+		[STATE_ABSENT] = "absent",
+	};
+
+	return s < GUARD_STATES ? name[s] : "?";
+}
+
+const char *guard_dry_name(unsigned d)
+{
+	static const char *const name[GUARD_DRIES] = {
+		[DRY_MODE] = "mode",
+		[DRY_FOREIGN] = "another-service",
+		[DRY_SIMULATED] = "simulated",
+	};
+
+	return d < GUARD_DRIES ? name[d] : NULL;
+}
+
+const char *guard_result_name(unsigned r)
+{
+	static const char *const name[GUARD_RESULTS] = {
+		[RESULT_NONE] = "none",           [RESULT_FREED] = "freed",
+		[RESULT_NOT_FREED] = "not-freed", [RESULT_FAILED] = "failed",
+		[RESULT_WITHHELD] = "withheld",
+	};
+
+	return r < GUARD_RESULTS ? name[r] : "?";
+}
+
+const char *guard_block_name(unsigned b)
+{
+	static const char *const name[GUARD_BLOCKS] = {
+		[BLOCK_BACKOFF] = "backoff",   [BLOCK_ROOM] = "room",
+		[BLOCK_UNKNOWN] = "unknown",   [BLOCK_THERMAL] = "thermal",
+		[BLOCK_HOST] = "host-memory",  [BLOCK_GONE] = "gone",
+		[BLOCK_DEMAND] = "demand",     [BLOCK_TURN] = "turn",
+		[BLOCK_BUSY] = "busy",         [BLOCK_NEVER] = "never",
+		[BLOCK_ENDPOINT] = "endpoint",
+	};
+
+	return b < GUARD_BLOCKS ? name[b] : "?";
+}
+
+void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!(mask & BIT(r)) || len + 16 > size)
+			continue;
+		text_fit(out + len, size - len, "%s%s", len ? between : "",
+			 guard_reason_name(r));
+		len += strlen(out + len);
+	}
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
+{
+	const struct worker_demand *d = &w->demand;
+	const uint32_t mask = worker_kept_out(w);
+
+	switch (worker_state(w)) {
+	case STATE_SUSPECT:
+		return d->damped_until_ns ? d->damped_until_ns
+					  : d->since_ns + w->knobs.debounce_ns;
+	case STATE_QUIET: return d->calm_ns + worker_quiet_ns(w);
+	case STATE_DRAIN:
+	case STATE_VERIFY:
+	case STATE_VERIFY_UP: return w->intent.deadline_ns;
+	case STATE_EVICT: return w->intent.budget_ns;
+	case STATE_STUCK:
+		return mask ? w->order.retry_ns
+			    : later(w->backoff.check_ns, w->backoff.resume_ns);
+	case STATE_EVICTED:
+	case STATE_ABSENT:
+		if (!mask)
+			return later(w->backoff.check_ns, w->backoff.resume_ns);
+		if (mask == BIT(REASON_MANUAL) && w->reasons.until_ns != FOR_EVER)
+			return w->reasons.until_ns;
+		return 0;
+	case STATE_ACTIVE:
+		if (w->observed.bytes && w->idle.after_ns != UINT64_MAX &&
+		    !(w->report.notices & NOTICE_THROTTLED))
+			return w->idle.since_ns + w->idle.after_ns;
+		return 0;
+	case STATE_RESUME: return worker_has_order(w) ? w->order.what.deadline_ns : g->now_ns;
+	default: return 0;
+	}
+}
+
+/* The GPU that it is about; -1: none that is seen. */
+static int place(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t set = w->observed.home ? w->observed.home : w->observed.gpus;
+
+	if (w->demand.pressing && g->gpu[w->demand.gpu].now)
+		return w->demand.gpu;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(set, i) && g->gpu[i].now)
+			return (int)i;
+	return -1;
+}
+
+static void say_where(const struct guard *g, const struct guard_worker *w,
+		      struct guard_decision *d)
+{
+	int slot = place(g, w);
+	const struct guard_gpu *u = slot < 0 ? NULL : &g->gpu[slot];
+
+	d->temperature_c = (double)NAN;
+	if (!u)
+		return;
+	text_fit(d->gpu, sizeof(d->gpu), "%s", u->uuid);
+	d->index = u->now->index;
+	d->temperature_c = u->now->temperature_c;
+	for (unsigned i = 0; i < g->scene.processes; i++)
+		d->others += (int)g->scene.process[i].gpu == u->at &&
+			     g->verdict[i].class != CLASS_SELF &&
+			     g->verdict[i].class != CLASS_WORKER;
+}
+
+static void report(struct guard *g, struct guard_worker *w, enum guard_state from,
+		   enum guard_state to, const char *rule, const char *fmt, va_list ap)
+{
+	struct guard_queue *q = &g->queue;
+	struct worker_report *r = &w->report;
+	struct guard_decision *d = &q->decision[(q->first + q->count) % GUARD_DECISIONS];
+
+	if (q->count == GUARD_DECISIONS)
+		q->first = (q->first + 1) % GUARD_DECISIONS;
+	else
+		q->count++;
+	guard_note_since(g, w);
+	memset(d, 0, sizeof(*d)); /* padding, too: tests compare decisions as bytes */
+	d->mono_ns = g->now_ns;
+	d->worker = worker_number(g, w);
+	d->from = from;
+	d->to = to;
+	d->mask = w->reasons.mask;
+	d->dry = w->dry || r->result == RESULT_WITHHELD;
+	d->next_ns = to == STATE_PRECHECK ? 0 : guard_next_change(g, w);
+	say_where(g, w, d);
+	d->result = r->result;
+	d->level = r->level;
+	d->freed_bytes = r->freed_bytes;
+	d->freed_ns = r->result == RESULT_FREED ? w->intent.freed_ns : 0;
+	d->blocked = r->blocked;
+	d->unreachable = r->unreachable;
+	r->result = RESULT_NONE;
+	r->level = r->blocked = 0;
+	r->freed_bytes = 0;
+	r->unreachable = false;
+	r->state = to;
+	text_fit(d->rule, sizeof(d->rule), "%s", rule);
+	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
+	text_fit(r->why, sizeof(r->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
+		 d->evidence);
+}
+
+void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
+		  ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	report(g, w, w->report.state, worker_state(w), rule, fmt, ap);
+	va_end(ap);
+}
+
+void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
+		     enum guard_state to, const char *rule, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	report(g, w, from, to, rule, fmt, ap);
+	va_end(ap);
+}

@@ -1,0 +1,132 @@
+/* guard_request: what people ask: holds with an end, eviction and return by hand.
+ *
+ * The two holds exclude each other, and a hold is ended by release or its time, not by another wish. */
+#include "guard_internal.h"
+
+#include <string.h>
+
+/* Would it have to leave? */
+static bool moves(const struct guard_worker *w, enum guard_request what)
+{
+	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !worker_is_out(w);
+}
+
+static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_request what,
+		  uint64_t ttl_ns, uint64_t now_ns, char *message, size_t size)
+{
+	bool hold = what == REQUEST_HOLD_ACTIVE || what == REQUEST_HOLD_EVICTED;
+	const char *name = w->policy->name;
+
+	if (hold && !ttl_ns) {
+		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
+		return -GW_E_ARG;
+	}
+	if (worker_is_held_active(w) &&
+	    (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
+		text_fit(message, size, "%s is held active: release it first", name);
+		return -GW_E_STATE;
+	}
+	if (w->reasons.person == PERSON_HOLD_EVICTED &&
+	    (what == REQUEST_HOLD_ACTIVE || what == REQUEST_RESUME)) {
+		text_fit(message, size, "%s is held evicted: release it first", name);
+		return -GW_E_STATE;
+	}
+	if (moves(w, what))
+		return guard_requester_may(g, now_ns, message, size);
+	return 0;
+}
+
+static void set_person(struct guard_worker *w, enum worker_person person, uint64_t ttl_ns,
+		       uint64_t now_ns)
+{
+	w->reasons.person = person;
+	w->reasons.until_ns =
+		!ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
+	w->report.masked = 0;
+}
+
+static void end_person(struct guard_worker *w)
+{
+	w->reasons.person = PERSON_NONE;
+	w->reasons.until_ns = FOR_EVER;
+}
+
+static void resume_now(struct guard_worker *w, uint64_t now_ns)
+{
+	if (!worker_is_held_active(w))
+		end_person(w);
+	if (worker_has_contention(w))
+		w->demand.phase = PHASE_NONE;
+	w->idle.unload = false;
+	w->backoff.request = worker_is_out(w) ? RESUME_REQUESTED_NOW : RESUME_REQUESTED;
+	w->backoff.resume_ns = 0;
+	w->backoff.check_ns = now_ns;
+}
+
+static void apply(struct guard *g, struct guard_worker *w, enum guard_request what,
+		  uint64_t ttl_ns)
+{
+	static const char *const rule[] = {
+		[REQUEST_EVICT] = "evict command",       [REQUEST_RESUME] = "resume command",
+		[REQUEST_HOLD_EVICTED] = "hold evicted", [REQUEST_HOLD_ACTIVE] = "hold active",
+		[REQUEST_RELEASE] = "release command",   [REQUEST_RESUME_NOW] = "resume now",
+	};
+	char text[120] = "";
+
+	if (moves(w, what))
+		rate_take(&g->rate, g->requester, g->now_ns);
+	switch (what) {
+	case REQUEST_EVICT:
+		if (w->reasons.person != PERSON_HOLD_EVICTED) /* that is more than this */
+			set_person(w, PERSON_EVICT, ttl_ns, g->now_ns);
+		break;
+	case REQUEST_HOLD_EVICTED: set_person(w, PERSON_HOLD_EVICTED, ttl_ns, g->now_ns); break;
+	case REQUEST_HOLD_ACTIVE: set_person(w, PERSON_HOLD_ACTIVE, ttl_ns, g->now_ns); break;
+	case REQUEST_RELEASE: set_person(w, PERSON_NONE, 0, g->now_ns); break;
+	case REQUEST_RESUME:
+		if (w->reasons.person == PERSON_EVICT)
+			end_person(w);
+		w->idle.unload = false;
+		if (w->backoff.request == RESUME_NOT_REQUESTED)
+			w->backoff.request = RESUME_REQUESTED;
+		w->backoff.check_ns = g->now_ns;
+		break;
+	case REQUEST_RESUME_NOW: resume_now(w, g->now_ns); break;
+	}
+	w->record_due = true;
+	guard_update_reasons(g);
+	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
+		w->backoff.request = RESUME_REQUESTED; /* not now */
+	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
+	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
+			text[0] ? "what speaks against it: " : "", text);
+}
+
+int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
+		  uint64_t now_ns, char *message, size_t size)
+{
+	unsigned first = worker < 0 ? 0 : (unsigned)worker;
+	unsigned end = worker < 0 ? g->workers : first + 1;
+
+	if (end > g->workers || what > REQUEST_RESUME_NOW) {
+		text_fit(message, size, "there is no such worker");
+		return -GW_E_NOENT;
+	}
+	for (unsigned i = first; i < end; i++) {
+		int r = refuse(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
+
+		if (r) {
+			g->requester = -1;
+			return r; /* all or none */
+		}
+	}
+	g->now_ns = now_ns;
+	for (unsigned i = first; i < end; i++)
+		apply(g, &g->worker[i], what, ttl_ns);
+	g->requester = -1;
+	if (g->looked)
+		guard_steps(g);
+	if (size)
+		message[0] = '\0';
+	return 0;
+}

@@ -1,0 +1,114 @@
+/* guard_idle: models that idle are unloaded where that saves energy (GUARD.md, Models that idle).
+ *
+ * Only workers that load again by themselves when somebody asks them: being asked is the end of it, and
+ * is seen by their memory coming back.  No door is closed, no other level is tried, no unit is stopped. */
+#include "guard_internal.h"
+
+#include <math.h>
+
+#define UNSEEN_NS (15 * NS_PER_S) /* without a figure for as long nobody is said to idle */
+#define ASK_NS    (5 * NS_PER_S)  /* between questions, which are dear */
+
+static bool takes_part(const struct guard_worker *w)
+{
+	return w->policy->idle_after_ns || w->policy->idle_economy;
+}
+
+/* 1 busy, 0 not, -1 nobody knows: a figure of one of its processes is missing. */
+static int busy(const struct guard *g, const struct guard_worker *w)
+{
+	int known = -1;
+
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		const struct scene_process *p = &g->scene.process[i];
+
+		if (g->verdict[i].class != CLASS_WORKER ||
+		    g->verdict[i].worker != (int)worker_number(g, w))
+			continue;
+		if (p->sm_ratio > 0)
+			return 1;
+		if (isnan(p->sm_ratio))
+			return -1;
+		known = 0;
+	}
+	return known;
+}
+
+void guard_idle_scene(struct guard *g, struct guard_worker *w)
+{
+	int now = takes_part(w) ? busy(g, w) : -1;
+
+	w->idle.busy = now == 1;
+	if (now >= 0)
+		w->idle.figure_ns = g->now_ns;
+	if (w->idle.busy || !w->observed.bytes ||
+	    w->observed.bytes > w->idle.bytes + SLACK_BYTES || !w->idle.figure_ns ||
+	    g->now_ns - w->idle.figure_ns > UNSEEN_NS)
+		w->idle.since_ns = g->now_ns;
+	w->idle.bytes = w->observed.bytes;
+	/* What was wanted was asked for this look, whether it was told or not. */
+	if (w->idle.wants_figure)
+		w->idle.asked_ns = g->now_ns;
+	w->idle.wants_figure = takes_part(w) &&
+			       (w->observed.bytes || (w->intent.claim == CLAIM_DRY)) &&
+			       (!w->idle.asked_ns || g->now_ns - w->idle.asked_ns >= ASK_NS);
+}
+
+bool guard_idle_wants(const struct guard *g)
+{
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].idle.wants_figure)
+			return true;
+	return false;
+}
+
+bool guard_idle_due(const struct guard *g, const struct guard_worker *w)
+{
+	return takes_part(w) && w->observed.bytes && worker_state(w) == STATE_ACTIVE &&
+	       !w->demand.pressing && !worker_is_held_active(w) &&
+	       g->now_ns >= w->backoff.resident_ns && w->idle.after_ns != UINT64_MAX &&
+	       g->now_ns - w->idle.since_ns >= w->idle.after_ns;
+}
+
+void guard_idle_begin(struct guard *g, struct guard_worker *w)
+{
+	double seconds = (double)(g->now_ns - w->idle.since_ns) * 1e-9;
+	char *text = w->reasons.evidence[REASON_IDLE];
+
+	w->idle.unload = true;
+	w->reasons.mask |= BIT(REASON_IDLE);
+	if (isnan(w->idle.reload_j))
+		text_fit(text, sizeof(w->reasons.evidence[0]), "idle for %.0f s", seconds);
+	else
+		text_fit(text, sizeof(w->reasons.evidence[0]),
+			 "idle for %.0f s: at %.0f W that is %.0f J, and loading it takes "
+			 "%.0f J",
+			 seconds, w->idle.idle_w, w->idle.idle_w * seconds, w->idle.reload_j);
+}
+
+void guard_idle_end(struct guard *g, struct guard_worker *w)
+{
+	w->record_due = w->record_due || w->idle.unload;
+	w->idle.unload = false;
+	w->idle.since_ns = g->now_ns;
+	w->reasons.mask &= ~BIT(REASON_IDLE);
+}
+
+void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
+			    double reload_j)
+{
+	struct guard_worker *w = &g->worker[worker];
+
+	if (worker >= g->workers || !takes_part(w))
+		return;
+	w->idle.after_ns = after_ns;
+	w->idle.idle_w = idle_w;
+	w->idle.reload_j = reload_j;
+}
+
+uint64_t guard_idle_since(const struct guard *g, unsigned worker)
+{
+	return worker < g->workers && takes_part(&g->worker[worker])
+		       ? g->worker[worker].idle.since_ns
+		       : 0;
+}

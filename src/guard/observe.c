@@ -1,0 +1,388 @@
+/* A scene becomes what is observed: which GPUs can be trusted, which processes of each worker are there, and how much each
+ * holds where.  What a reading that failed does not show stays as it was. */
+#include "guard_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- GPUs ---- */
+
+int guard_slot(struct guard *g, const char *uuid, bool make)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (!strcmp(g->gpu[i].uuid, uuid))
+			return (int)i;
+	if (!make || g->gpus == SCENE_GPUS)
+		return -1;
+	text_fit(g->gpu[g->gpus].uuid, sizeof(g->gpu[0].uuid), "%s", uuid);
+	g->gpu[g->gpus].at = -1;
+	return (int)g->gpus++;
+}
+
+static bool some_gpu_answers(const struct guard *g)
+{
+	for (unsigned i = 0; i < g->scene.gpus; i++)
+		if (g->scene.gpu[i].health == SCENE_OK && !g->scene.gpu[i].errors)
+			return true;
+	return false;
+}
+
+static void observe_gpu(struct guard *g, struct guard_gpu *u)
+{
+	const struct scene_gpu *n = u->now;
+	bool good = n && (n->health == SCENE_OK || n->health == SCENE_ASLEEP) && !n->errors;
+
+	u->seen = u->seen || n;
+	if (u->seen || !some_gpu_answers(g))
+		u->missing_ns = 0;
+	else if (!u->missing_ns)
+		u->missing_ns = g->now_ns;
+	u->hung = n && n->health == SCENE_HUNG;
+	u->clean = good ? u->clean + 1 : 0;
+	if (n && (n->health == SCENE_BLIND || n->errors > BLIND_ERRORS))
+		u->blind = true;
+	else if (u->clean >= CLEAN_LOOKS)
+		u->blind = false;
+	if (!n || n->health == SCENE_LOST)
+		u->lost = true;
+	if (!good)
+		u->well_ns = 0;
+	else if (!u->well_ns)
+		u->well_ns = g->now_ns;
+	if (u->lost && u->well_ns && g->now_ns - u->well_ns >= WELL_NS)
+		u->lost = false;
+	u->stale = !good && !u->lost;
+	u->free_bytes = n && n->memory_known ? n->free_bytes : 0;
+	u->coming_bytes = 0;
+}
+
+static void observe_gpus(struct guard *g)
+{
+	for (unsigned i = 0; i < g->gpus; i++) {
+		g->gpu[i].at = -1;
+		g->gpu[i].now = NULL;
+	}
+	for (unsigned i = 0; i < g->scene.gpus; i++) {
+		int slot = guard_slot(g, g->scene.gpu[i].uuid, true);
+
+		if (slot < 0)
+			continue;
+		g->gpu[slot].at = (int)i;
+		g->gpu[slot].now = &g->scene.gpu[i];
+	}
+	for (unsigned i = 0; i < g->gpus; i++)
+		observe_gpu(g, &g->gpu[i]);
+}
+
+/* ---- processes ---- */
+
+static bool is_known(const struct worker_observed *o, const struct scene_root *r)
+{
+	for (unsigned i = 0; i < o->roots; i++)
+		if (proc_id_equal(
+			    o->root[i],
+			    (struct proc_id){ .pid = r->pid, .start_ticks = r->start_ticks }))
+			return true;
+	return false;
+}
+
+void guard_accept_roots(const struct guard *g, struct guard_worker *w)
+{
+	struct worker_observed *o = &w->observed;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < g->scene.roots && n < GUARD_ROOTS; i++) {
+		const struct scene_root *r = &g->scene.root[i];
+
+		if (scene_root_of(r, worker_number(g, w)))
+			o->root[n++] = (struct proc_id){ .pid = r->pid,
+							 .start_ticks = r->start_ticks };
+	}
+	o->roots = n ? n : o->roots;
+	if (o->found > FOUND_SAME)
+		o->found = FOUND_SAME;
+}
+
+/* A worker that restarts between two scenes has forgotten its orders: other roots than the known ones are noticed, and
+ * stay unaccepted until the guard has concluded what that means. */
+static void find_roots(struct guard *g, struct guard_worker *w)
+{
+	struct worker_observed *o = &w->observed;
+	unsigned roots = 0, same = 0;
+	bool lives = false; /* a known one is there, but not by the match */
+
+	for (unsigned i = 0; i < g->scene.roots; i++) {
+		const struct scene_root *r = &g->scene.root[i];
+
+		if (r->worker != worker_number(g, w))
+			continue;
+		if (r->how == ROOT_FORMER) {
+			lives = lives || is_known(o, r);
+			continue;
+		}
+		roots++;
+		same += is_known(o, r);
+	}
+	if (!roots)
+		o->found = lives ? FOUND_UNMATCHED : FOUND_NONE;
+	else if (!o->roots || same || (o->roots_recorded && !lives))
+		o->found = FOUND_SAME;
+	else if (lives && w->intent.put_away_count)
+		o->found = FOUND_DISPLACED;
+	else
+		o->found = lives ? FOUND_OTHER_LIVES : FOUND_OTHER;
+	if (o->found == FOUND_SAME)
+		guard_accept_roots(g, w);
+	if (o->found >= FOUND_SAME)
+		o->roots_recorded = false;
+}
+
+/* ---- bytes ---- */
+
+static uint64_t others_on(const struct guard *g, unsigned at, int worker)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		const struct scene_process *p = &g->scene.process[i];
+		bool own =
+			g->verdict[i].class == CLASS_WORKER && g->verdict[i].worker == worker;
+
+		if (p->gpu == at && !own && p->bytes_known)
+			sum += p->bytes;
+	}
+	return sum;
+}
+
+static void add_process(struct guard *g, struct guard_worker *w, const struct scene_process *p)
+{
+	const struct scene_gpu *u = &g->scene.gpu[p->gpu];
+	int slot = guard_slot(g, u->uuid, false);
+	uint64_t others;
+
+	if (slot < 0)
+		return;
+	w->observed.home |= UINT64_C(1) << slot;
+	if (g->gpu[slot].stale)
+		return;
+	if (p->bytes_known) {
+		w->observed.held[slot] += p->bytes;
+		return;
+	}
+	others = others_on(g, p->gpu, (int)worker_number(g, w));
+	w->observed.by_device = true;
+	w->observed.held[slot] =
+		u->memory_known && u->used_bytes > others ? u->used_bytes - others : 0;
+}
+
+/* Selectors that a scene can answer: index, UUID or its beginning, all. */
+static bool is_selected(const struct scene_gpu *u, const char *selector)
+{
+	char *end;
+	unsigned long n = strtoul(selector, &end, 10);
+
+	if (!strcmp(selector, "all"))
+		return true;
+	if (*selector && !*end)
+		return n == u->index;
+	return strlen(selector) >= 4 && !strncmp(u->uuid, selector, strlen(selector));
+}
+
+static uint64_t configured_gpus(const struct guard *g, const struct policy_worker *p)
+{
+	uint64_t set = 0;
+
+	for (unsigned i = 0; i < g->gpus; i++)
+		for (unsigned k = 0; g->gpu[i].now && k < p->gpu_count; k++)
+			if (is_selected(g->gpu[i].now, p->gpus[k]))
+				set |= UINT64_C(1) << i;
+	return set;
+}
+
+static int gpu_with_most_free(const struct guard *g)
+{
+	int best = -1;
+
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (g->gpu[i].now && !g->gpu[i].lost && !g->gpu[i].stale &&
+		    (best < 0 || g->gpu[i].free_bytes > g->gpu[best].free_bytes))
+			best = (int)i;
+	return best;
+}
+
+/* A board that was taken out of the machine does not keep a worker out that may run on any: it returns where most is free.
+ * One that was put away by a checkpoint can only return to where it was. */
+static void leave_removed_gpus(struct guard *g, struct guard_worker *w)
+{
+	struct worker_observed *o = &w->observed;
+	const int to = gpu_with_most_free(g);
+
+	if (!worker_is_out(w) || w->policy->gpu_count || w->intent.put_away_count || to < 0)
+		return;
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct guard_gpu *u = &g->gpu[i];
+
+		if (!has(o->home, i) || !u->missing_ns || g->now_ns - u->missing_ns < WELL_NS)
+			continue;
+		o->home = (o->home & ~(UINT64_C(1) << i)) | UINT64_C(1) << to;
+		o->need_on[to] += o->need_on[i];
+		o->need_on[i] = 0;
+	}
+}
+
+static void observe_worker(struct guard *g, struct guard_worker *w)
+{
+	struct worker_observed *o = &w->observed;
+	const uint64_t home = o->home;
+
+	o->home = 0;
+	o->by_device = false;
+	for (unsigned i = 0; i < g->gpus; i++) {
+		if (!g->gpu[i].stale)
+			o->held[i] = 0;
+		/* Only while it runs can be seen that it moved to another GPU. */
+		if (g->gpu[i].stale || g->gpu[i].lost || worker_is_out(w))
+			o->home |= home & UINT64_C(1) << i;
+	}
+	find_roots(g, w);
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		const struct scene_process *p = &g->scene.process[i];
+
+		if (o->found == FOUND_DISPLACED || g->verdict[i].class != CLASS_WORKER ||
+		    g->verdict[i].worker != (int)worker_number(g, w) || p->orphan ||
+		    p->gpu >= g->scene.gpus)
+			continue;
+		if (o->found < FOUND_SAME)
+			o->found = FOUND_SAME;
+		add_process(g, w, p);
+	}
+	if (!o->home)
+		o->home = home;
+	leave_removed_gpus(g, w);
+	o->gpus = o->home | configured_gpus(g, w->policy);
+}
+
+/* A dry eviction frees memory in the guard's books alone. */
+static void apply_dry_eviction(struct guard *g, struct guard_worker *w)
+{
+	struct worker_observed *o = &w->observed;
+
+	o->dry_bytes = 0;
+	for (unsigned i = 0; w->intent.claim == CLAIM_DRY && i < g->gpus; i++) {
+		g->gpu[i].free_bytes += o->held[i];
+		o->dry_bytes += o->held[i];
+		o->held[i] = 0;
+	}
+}
+
+enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w)
+{
+	bool simulated = false, foreign = false;
+
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && g->gpu[i].now) {
+			simulated = simulated || g->gpu[i].now->simulated;
+			foreign = foreign || g->gpu[i].foreign[0];
+		}
+	if (g->p->mode != GUARD_ENFORCE)
+		return DRY_MODE;
+	if (foreign)
+		return DRY_FOREIGN;
+	return simulated && !g->p->simulated_too ? DRY_SIMULATED : DRY_NOT;
+}
+
+static void add_up(struct guard *g, struct guard_worker *w)
+{
+	const enum guard_state state = worker_state(w);
+	const bool runs = state == STATE_ACTIVE || state == STATE_SUSPECT;
+	struct worker_observed *o = &w->observed;
+
+	o->bytes = 0;
+	for (unsigned i = 0; i < g->gpus; i++) {
+		o->bytes += o->held[i];
+		if (runs && o->held[i] > o->need_on[i])
+			o->need_on[i] = o->held[i];
+	}
+	if (runs && o->bytes > o->need_bytes)
+		o->need_bytes = o->bytes;
+	if (worker_is_present(w)) {
+		if (w->intent.from == FROM_ABSENT)
+			w->intent.from =
+				w->intent.goal == GOAL_RETURN ? FROM_STARTED : FROM_RUN;
+		o->match_changed = false;
+		o->seen_ns = g->now_ns;
+	}
+	w->dry = guard_is_dry(g, w);
+}
+
+/* ---- what others ask of a worker's GPUs ---- */
+
+/* Memory is read before the lists: what a process took in between is in the lists alone. */
+static uint64_t free_at_most(const struct scene_gpu *u, uint64_t held)
+{
+	uint64_t all = u->used_bytes + u->free_bytes;
+
+	return held < all && all - held < u->free_bytes ? all - held : u->free_bytes;
+}
+
+void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
+			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known)
+{
+	*ret_free = *ret_others = 0;
+	*ret_known = true;
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct scene_gpu *u = g->gpu[i].now;
+		uint64_t others;
+
+		if (!has(w->observed.gpus, i))
+			continue;
+		if (!u || !u->memory_known) {
+			*ret_known = false;
+			continue;
+		}
+		others = others_on(g, (unsigned)g->gpu[i].at, (int)worker_number(g, w));
+		*ret_free += free_at_most(u, others + w->observed.held[i]);
+		*ret_others += others;
+	}
+}
+
+bool guard_unseen(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && (g->gpu[i].blind || g->gpu[i].hung))
+			return true;
+	return false;
+}
+
+bool guard_unread(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && g->gpu[i].stale)
+			return true;
+	return false;
+}
+
+bool guard_lost(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && !g->gpu[i].lost)
+			return false;
+	return w->observed.gpus != 0;
+}
+
+void guard_read_scene(struct guard *g)
+{
+	observe_gpus(g);
+	guard_local_time(g);
+	for (unsigned i = 0; i < g->workers; i++) {
+		observe_worker(g, &g->worker[i]);
+		apply_dry_eviction(g, &g->worker[i]);
+	}
+	for (unsigned i = 0; i < g->workers; i++)
+		add_up(g, &g->worker[i]);
+	for (unsigned i = 0; i < g->workers; i++)
+		guard_idle_scene(g, &g->worker[i]);
+	guard_update_reservations(g);
+	guard_update_reasons(g);
+	guard_update_demand(g);
+}

@@ -1,0 +1,291 @@
+/* guard_reserve: room for somebody.
+ *
+ * A reservation marks workers, lowest priority first, until what is free and what the marked ones will
+ * free cover it and the headroom.  The marks stay until it ends.  It binds our workers alone:
+ * strangers may still take the memory first. */
+#include "guard_internal.h"
+
+#include <string.h>
+
+static bool is_of(const struct scene_process *p, int64_t pid)
+{
+	if (p->pid == pid)
+		return true;
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return true;
+	return false;
+}
+
+/* What it has not taken yet. */
+static uint64_t outstanding(const struct guard *g, const struct reservation *r)
+{
+	uint64_t taken = 0;
+
+	for (unsigned i = 0; r->pid > 0 && i < g->scene.processes; i++) {
+		const struct scene_process *p = &g->scene.process[i];
+
+		if ((int)p->gpu == g->gpu[r->gpu].at && p->bytes_known && is_of(p, r->pid))
+			taken += p->bytes;
+	}
+	return r->bytes > taken ? r->bytes - taken : 0;
+}
+
+static bool may_leave(const struct guard_worker *w)
+{
+	return !worker_is_held_active(w) && worker_state(w) != STATE_STUCK;
+}
+
+static bool movable(const struct guard_worker *w, unsigned slot)
+{
+	return w->observed.held[slot] && may_leave(w);
+}
+
+bool guard_movable(const struct guard *g, unsigned worker)
+{
+	return g->p->mode == GUARD_ENFORCE && worker < g->workers &&
+	       may_leave(&g->worker[worker]);
+}
+
+unsigned guard_leaves_nth(const struct guard *g, unsigned i)
+{
+	return g->order[i];
+}
+
+uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes)
+{
+	return demand_headroom(&g->p->standard, total_bytes);
+}
+
+static uint64_t most_free(const struct guard *g, unsigned slot)
+{
+	uint64_t sum = g->gpu[slot].free_bytes;
+
+	for (unsigned i = 0; i < g->workers; i++)
+		if (movable(&g->worker[i], slot))
+			sum += g->worker[i].observed.held[slot];
+	return sum;
+}
+
+static uint64_t headroom(const struct guard *g, unsigned slot)
+{
+	const struct scene_gpu *n = g->gpu[slot].now;
+
+	return n ? guard_headroom(g, n->total_bytes) : 0;
+}
+
+/* Marks enough; r is the i-th.  The bytes promised before it are in u->promised. */
+static void mark(struct guard *g, struct reservation *r, unsigned i)
+{
+	struct guard_gpu *u = &g->gpu[r->gpu];
+	unsigned slot = (unsigned)r->gpu;
+	uint64_t want = outstanding(g, r) + u->promised, have = u->free_bytes;
+
+	r->most_bytes = most_free(g, slot);
+	r->most_bytes -= r->most_bytes < u->promised ? r->most_bytes : u->promised;
+	u->promised = want;
+	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
+		return; /* nobody leaves for what cannot be */
+	want += headroom(g, slot);
+	for (unsigned k = 0; k < g->workers; k++)
+		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
+			have += g->worker[k].observed.held[slot];
+	for (unsigned k = 0; k < g->workers && have < want; k++) {
+		struct guard_worker *w = &g->worker[g->order[k]];
+
+		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations)
+			continue;
+		w->reasons.reservations |= BIT(i);
+		have += w->observed.held[slot];
+	}
+}
+
+static void end(struct guard *g, unsigned i)
+{
+	g->reservation[i].id = 0;
+	for (unsigned k = 0; k < g->workers; k++)
+		g->worker[k].reasons.reservations &= ~BIT(i);
+}
+
+void guard_update_reservations(struct guard *g)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		g->gpu[i].promised = 0;
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		struct reservation *r = &g->reservation[i];
+
+		if (r->id && r->until_ns <= g->now_ns)
+			end(g, i);
+		if (r->id)
+			mark(g, r, i);
+	}
+}
+
+static int roomiest(const struct guard *g)
+{
+	int best = -1;
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < g->gpus; i++) {
+		if (!g->gpu[i].now || g->gpu[i].lost || g->gpu[i].blind)
+			continue;
+		if (best < 0 || most_free(g, i) > most) {
+			best = (int)i;
+			most = most_free(g, i);
+		}
+	}
+	return best;
+}
+
+/* Is there not enough without anybody leaving? */
+static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
+{
+	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
+}
+
+int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
+		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id)
+{
+	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : roomiest(g);
+	struct reservation *r = NULL;
+	int64_t uid = g->requester;
+
+	g->requester = -1;
+	if (slot < 0)
+		return -GW_E_NODEV;
+	if (must_leave(g, (unsigned)slot, bytes) &&
+	    rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns))
+		return -GW_E_PERM;
+	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
+		if (!g->reservation[i].id)
+			r = &g->reservation[i];
+	if (!r)
+		return -GW_E_SIZE;
+	*r = (struct reservation){ .id = ++g->next_id,
+				   .gpu = slot,
+				   .bytes = bytes,
+				   .pid = pid,
+				   .until_ns = ttl_ns ? now_ns + ttl_ns : FOR_EVER };
+	*ret_id = r->id;
+	g->now_ns = now_ns;
+	guard_update_reservations(g);
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].reasons.reservations & BIT((unsigned)(r - g->reservation)))
+			rate_take(&g->rate, uid, now_ns);
+	guard_update_reasons(g);
+	guard_steps(g);
+	return 0;
+}
+
+static struct reservation *find(struct guard *g, uint64_t id)
+{
+	for (unsigned i = 0; id && i < GUARD_RESERVATIONS; i++)
+		if (g->reservation[i].id == id)
+			return &g->reservation[i];
+	return NULL;
+}
+
+/* Somebody who was marked for it still holds memory. */
+static bool somebody_leaves(const struct guard *g, const struct reservation *r)
+{
+	uint32_t bit = BIT((unsigned)(r - g->reservation));
+
+	for (unsigned i = 0; i < g->workers; i++) {
+		const enum guard_state s = worker_state(&g->worker[i]);
+
+		if (g->worker[i].reasons.reservations & bit && s != STATE_EVICTED &&
+		    s != STATE_STUCK && s != STATE_ABSENT)
+			return true;
+	}
+	return false;
+}
+
+int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size)
+{
+	const struct reservation *r = find((struct guard *)g, id); /* looked at */
+
+	if (!r) {
+		text_fit(message, size, "no such reservation: it ended or never was");
+		return -GW_E_NOENT;
+	}
+
+	const struct guard_gpu *u = &g->gpu[r->gpu];
+	uint64_t want = outstanding(g, r), have = u->now ? u->now->free_bytes : 0;
+	unsigned long long mib = want / MIB;
+
+	if (have >= want &&
+	    (have >= want + headroom(g, (unsigned)r->gpu) || !somebody_leaves(g, r))) {
+		text_fit(message, size, "%llu MiB are free on %s",
+			 (unsigned long long)(have / MIB), u->uuid);
+		return 1;
+	}
+	if (u->now && u->now->memory_known && r->most_bytes < want) {
+		text_fit(message, size,
+			 "insufficient_vram: needs %llu MiB, %llu MiB can be free on %s; "
+			 "try again in %llu s",
+			 mib, (unsigned long long)(r->most_bytes / MIB), u->uuid,
+			 (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
+		return -GW_E_SIZE;
+	}
+	text_fit(message, size, "needs %llu MiB, %llu MiB are free on %s: workers leave", mib,
+		 (unsigned long long)(have / MIB), u->uuid);
+	return 0;
+}
+
+void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
+{
+	struct reservation *r = find(g, id);
+
+	if (!r)
+		return;
+	end(g, (unsigned)(r - g->reservation));
+	g->now_ns = now_ns;
+	guard_update_reservations(g);
+	guard_update_reasons(g);
+	guard_steps(g);
+}
+
+bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reservation *ret)
+{
+	const struct reservation *r = &g->reservation[i];
+
+	if (i >= GUARD_RESERVATIONS)
+		return false;
+	memset(ret, 0, sizeof(*ret));
+	if (!r->id)
+		return true;
+	*ret = (struct guard_reservation){ .id = r->id,
+					   .bytes = r->bytes,
+					   .left_bytes = outstanding(g, r),
+					   .most_bytes = r->most_bytes,
+					   .until_ns = r->until_ns,
+					   .pid = r->pid };
+	text_fit(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
+	return true;
+}
+
+int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
+{
+	int slot = g->looked ? -1 : guard_slot(g, room->gpu, true);
+	struct reservation *r = NULL;
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
+		if (!g->reservation[i].id)
+			r = &g->reservation[i];
+	if (slot < 0 || !r || !room->id || find(g, room->id))
+		return -GW_E_STATE;
+	*r = (struct reservation){ .id = room->id,
+				   .gpu = slot,
+				   .bytes = room->bytes,
+				   .pid = room->pid,
+				   .until_ns = room->until_ns };
+	if (room->id > g->next_id)
+		g->next_id = room->id;
+	return 0;
+}
+
+void guard_set_last_id(struct guard *g, uint64_t last_id)
+{
+	if (last_id > g->next_id)
+		g->next_id = last_id;
+}

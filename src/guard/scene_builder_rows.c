@@ -1,0 +1,431 @@
+/* What drivers report of their GPUs and the processes on them, as rows; then the processes
+ * behind the rows.
+ *
+ * The number of rows is bounded: if there are too many, those with the most memory are kept. */
+#include "scene_builder_internal.h"
+
+#include "base/utf8.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Older drivers list the host's pids, also in a container. */
+#define TRANSLATES_MAJOR 535
+#define TRANSLATES_MINOR 113
+
+/* ---- GPUs ---- */
+
+static bool read_bytes(const struct gw_device *d, unsigned q, uint64_t *ret)
+{
+	double v;
+
+	if (gw_device_value(d, q, &v) != GW_HAVE)
+		return false;
+	*ret = (uint64_t)v;
+	return true;
+}
+
+static double value_of(const struct gw_device *d, unsigned q)
+{
+	double v = NAN;
+
+	(void)gw_device_value(d, q, &v);
+	return v;
+}
+
+static void copy_text(const struct gw_device *d, enum gw_text t, char *out, size_t size)
+{
+	const char *text = gw_device_text(d, t);
+
+	snprintf(out, size, "%s", text ? text : "");
+}
+
+static enum scene_health health_of(const struct gw_device *d)
+{
+	switch (d->state) {
+	case GW_DEVICE_ASLEEP: return SCENE_ASLEEP;
+	case GW_DEVICE_LOST: return SCENE_LOST;
+	/* A driver error that names no GPU does not mean that the GPU is lost (a container
+	 * without its device nodes gets error 999): failed readings are counted and make it
+	 * blind. */
+	case GW_DEVICE_FAULT: return d->cause == GW_CAUSE_DRIVER_ERROR ? SCENE_OK : SCENE_LOST;
+	case GW_DEVICE_STALLED: return SCENE_HUNG;
+	default: return SCENE_OK;
+	}
+}
+
+static void fill_gpu(const struct scene_builder *b, struct scene_gpu *g,
+		     const struct gw_device *d)
+{
+	memset(g, 0, sizeof(*g));
+	copy_text(d, GW_T_UUID, g->uuid, sizeof(g->uuid));
+	copy_text(d, GW_T_PCI, g->pci, sizeof(g->pci));
+	g->index = d->index;
+	g->cuda = d->cuda_ordinal;
+	g->health = health_of(d);
+	g->simulated = d->provenance == GW_FROM_SIMULATOR;
+	g->display = value_of(d, GW_Q_DISPLAY_ACTIVE) == 1;
+	g->hidden = b->hidden;
+	g->memory_known = read_bytes(d, GW_Q_MEMORY_TOTAL, &g->total_bytes) &&
+			  read_bytes(d, GW_Q_MEMORY_USED, &g->used_bytes) &&
+			  read_bytes(d, GW_Q_MEMORY_FREE, &g->free_bytes);
+	if (!g->memory_known)
+		g->total_bytes = g->used_bytes = g->free_bytes = 0;
+	g->temperature_c = value_of(d, GW_Q_TEMPERATURE_GPU);
+	g->margin_c = value_of(d, GW_Q_TEMPERATURE_MARGIN);
+}
+
+void scene_builder_gpus(struct scene_builder *b)
+{
+	unsigned n = gw_snapshot_device_count(b->snap);
+
+	b->gpus = n < SCENE_GPUS ? n : SCENE_GPUS;
+	for (unsigned i = 0; i < b->gpus; i++) {
+		const struct gw_device *d = gw_snapshot_device(b->snap, i);
+		double unused;
+
+		fill_gpu(b, &b->gpu[i], d);
+		b->memory_failed[i] =
+			gw_device_value(d, GW_Q_MEMORY_USED, &unused) == GW_ABSENT_ERROR;
+	}
+}
+
+/* Updates what a light scene reads. */
+static void update_gpu(struct scene_gpu *g, const struct report *r)
+{
+	g->memory_known = report_has(r, GW_Q_MEMORY_TOTAL) && report_has(r, GW_Q_MEMORY_USED) &&
+			  report_has(r, GW_Q_MEMORY_FREE);
+	g->total_bytes = g->memory_known ? (uint64_t)r->v[GW_Q_MEMORY_TOTAL] : 0;
+	g->used_bytes = g->memory_known ? (uint64_t)r->v[GW_Q_MEMORY_USED] : 0;
+	g->free_bytes = g->memory_known ? (uint64_t)r->v[GW_Q_MEMORY_FREE] : 0;
+	if (report_has(r, GW_Q_TEMPERATURE_GPU))
+		g->temperature_c = r->v[GW_Q_TEMPERATURE_GPU];
+}
+
+bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
+{
+	const char *version = gw_snapshot_status(b->snap)->driver_version;
+	unsigned major, minor;
+
+	if (!b->hidden || !version || sscanf(version, "%u.%u", &major, &minor) != 2)
+		return false;
+	return major < TRANSLATES_MAJOR ||
+	       (major == TRANSLATES_MAJOR && minor < TRANSLATES_MINOR);
+}
+
+/* ---- rows ---- */
+
+/* Some drivers never give us the list, or we lack the right: that is no failure, but processes
+ * may be there. */
+static bool is_withheld(enum gw_absence why)
+{
+	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
+	       why == GW_ABSENT_NO_SYMBOL;
+}
+
+static void update_health(struct scene_builder *b, struct scene_gpu *g,
+			  const struct gpu_usage *u)
+{
+	unsigned *errors = &b->errors[u->device];
+	const bool answered = u->why == GW_HAVE || is_withheld(u->why);
+
+	if (u->stalled)
+		g->health = SCENE_HUNG;
+	else if (u->why == GW_ABSENT_LOST)
+		g->health = SCENE_LOST;
+	g->hidden |= is_withheld(u->why) || u->partial;
+	if ((answered && !b->memory_failed[u->device]) || g->health == SCENE_ASLEEP)
+		*errors = 0;
+	else if (*errors < UINT32_MAX)
+		++*errors;
+	g->errors = *errors;
+	if (*errors > SCENE_BUILDER_BLIND && g->health == SCENE_OK)
+		g->health = SCENE_BLIND;
+}
+
+/* A new row; if there is none left, the one with the least memory, if that is less than bytes:
+ * many small processes must not displace a large one.  NULL: it is left out. */
+static struct row *new_row(struct scene_builder *b, uint64_t bytes)
+{
+	struct row *least = &b->row[0];
+
+	if (b->rows < SCENE_PROCESSES)
+		return &b->row[b->rows++];
+	b->left_out++;
+	for (unsigned i = 1; i < b->rows; i++)
+		if (b->row[i].bytes < least->bytes)
+			least = &b->row[i];
+	return least->bytes < bytes ? least : NULL;
+}
+
+/* Lists keep their order, so a process is mostly at the same position as before. */
+static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
+{
+	for (unsigned n = 0, i = b->rows; n < b->uses; n++, i++) {
+		if (i >= b->uses)
+			i = 0;
+		if (b->use[i].gpu == gpu && b->use[i].listed_pid == pid)
+			return b->use[i].sm_ratio;
+	}
+	return NAN;
+}
+
+/* A process without an entry in the driver's utilisation list was idle. */
+static double process_use(const struct scene_builder *b, const struct gpu_usage *u, int64_t pid)
+{
+	if (b->use_from == USE_LAST)
+		return last_use(b, u->device, pid);
+	if (u->uses < 0)
+		return NAN;
+	for (int i = 0; i < u->uses; i++)
+		if (u->use[i].pid == pid)
+			return u->use[i].sm_ratio;
+	return 0;
+}
+
+void scene_builder_keep_use(struct scene_builder *b)
+{
+	b->use_ns = b->scene->mono_ns;
+	b->uses = b->rows;
+	for (unsigned i = 0; i < b->rows; i++) {
+		b->use[i].gpu = b->row[i].gpu;
+		b->use[i].listed_pid = b->row[i].listed_pid;
+		b->use[i].sm_ratio = b->row[i].sm_ratio;
+	}
+}
+
+static void add_row(struct scene_builder *b, const struct gpu_usage *u, const struct usage *one)
+{
+	const uint64_t bytes = one->memory_why == GW_HAVE ? one->memory_bytes : 0;
+	const double sm_ratio = process_use(b, u, one->pid);
+	struct row *r = new_row(b, bytes);
+
+	if (!r)
+		return;
+	*r = (struct row){ .gpu = u->device,
+			   .listed_pid = one->pid,
+			   .instance = one->gpu_instance,
+			   .type = one->type,
+			   .bytes = bytes,
+			   .bytes_known = one->memory_why == GW_HAVE,
+			   .sm_ratio = sm_ratio };
+	memcpy(r->name, one->name, sizeof(r->name));
+}
+
+void scene_builder_add_full(void *arg, const struct gpu_usage *u)
+{
+	struct scene_builder *b = arg;
+
+	if (u->generation != b->generation)
+		b->full_ns = 0;
+	b->generation = u->generation;
+	if (u->device >= b->scene->gpus) /* it appeared after the snapshot: in the next scene */
+		return;
+	update_health(b, &b->scene->gpu[u->device], u);
+	if (b->scene->gpu[u->device].health != SCENE_OK || b->errors[u->device])
+		b->full_ns = 0;
+	for (unsigned i = 0; i < u->count; i++)
+		add_row(b, u, &u->usage[i]);
+}
+
+/* Is the GPU as it was in the last full scene, and does it answer? */
+static bool is_unchanged(const struct scene_builder *b, const struct gpu_usage *u)
+{
+	return u->generation == b->generation && u->device < b->scene->gpus && !u->stalled &&
+	       (u->why == GW_HAVE || is_withheld(u->why)) && u->report->state == GW_DEVICE_OK &&
+	       u->report->why[GW_Q_MEMORY_USED] != GW_ABSENT_ERROR;
+}
+
+void scene_builder_add_light(void *arg, const struct gpu_usage *u)
+{
+	struct scene_builder *b = arg;
+
+	b->changed |= !is_unchanged(b, u);
+	if (b->changed)
+		return;
+	update_gpu(&b->scene->gpu[u->device], u->report);
+	scene_builder_add_full(b, u);
+}
+
+/* ---- processes ---- */
+
+static struct scene_process *add_process(struct scene_builder *b, const struct row *r,
+					 const struct scene_process *from,
+					 struct cached_process *cached)
+{
+	struct scene *s = b->scene;
+	struct scene_process *p = &s->process[s->processes];
+
+	b->cached[s->processes] = cached;
+	b->instance[s->processes++] = r->instance;
+	*p = *from;
+	p->gpu = r->gpu;
+	p->type = r->type;
+	p->bytes = r->bytes;
+	p->bytes_known = r->bytes_known;
+	p->sm_ratio = r->sm_ratio;
+	return p;
+}
+
+/* A process of which only the driver's row is known. */
+static void add_unknown(struct scene_builder *b, const struct row *r, bool orphan)
+{
+	struct scene_process *p = add_process(
+		b, r, &(const struct scene_process){ .pid = r->listed_pid, .uid = -1 }, NULL);
+
+	p->orphan = orphan;
+	utf8_clean(p->name, sizeof(p->name), r->name);
+}
+
+/* Adds a row to a process that has one already: a thread repeats the bytes of its process,
+ * another GPU instance has its own.  False: the process has none yet. */
+static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
+{
+	for (unsigned i = 0; b->several_rows && i < b->scene->processes; i++) {
+		struct scene_process *p = &b->scene->process[i];
+
+		if (p->pid != pid || p->gpu != r->gpu || p->orphan)
+			continue;
+		p->type |= r->type;
+		p->bytes_known |= r->bytes_known;
+		if (b->instance[i] != r->instance)
+			p->bytes += r->bytes;
+		else if (r->bytes > p->bytes)
+			p->bytes = r->bytes;
+		if (isnan(p->sm_ratio) || r->sm_ratio > p->sm_ratio)
+			p->sm_ratio = r->sm_ratio;
+		return true;
+	}
+	return false;
+}
+
+/* A process of the simulator that never was in /proc. */
+static bool is_simulated(const struct scene_builder *b, const struct row *r,
+			 const struct cached_process *c)
+{
+	return b->scene->gpu[r->gpu].simulated && r->name[0] && !c->listed.start_ticks;
+}
+
+static void add_row_process(struct scene_builder *b, const struct row *r)
+{
+	struct cached_process *c;
+
+	if (b->foreign_pids) {
+		add_unknown(b, r, true);
+		return;
+	}
+	c = process_cache_find(b->cache, r->listed_pid, b->scene->mono_ns);
+	if (!c) {
+		b->left_out++;
+		return;
+	}
+	if (c->state == PROCESS_FOUND) {
+		b->several_rows |= c->process.pid != r->listed_pid || r->instance >= 0;
+		if (!merge_row(b, r, c->process.pid))
+			add_process(b, r, &c->process, c);
+	} else if (is_simulated(b, r, c) || c->state == PROCESS_ORPHAN) {
+		add_unknown(b, r, !is_simulated(b, r, c));
+	} else {
+		b->vanished++;
+	}
+}
+
+void scene_builder_add_processes(struct scene_builder *b)
+{
+	b->several_rows = false;
+	for (unsigned i = 0; i < b->rows; i++)
+		add_row_process(b, &b->row[i]);
+	b->scene->left_out = b->left_out;
+	b->all_left_out += b->left_out;
+}
+
+/* ---- this program and the workers ---- */
+
+/* How many generations p is below pid; 0: it is that process; FAR: it is not below it. */
+#define FAR UINT_MAX
+
+static unsigned generations(const struct scene_process *p, int64_t pid)
+{
+	if (p->pid == pid)
+		return 0;
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return i + 1;
+	return FAR;
+}
+
+/* Every process of a container is below its first process: if that is this one, it means
+ * nothing. */
+static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
+{
+	return b->self > 1 ? generations(p, b->self) : FAR;
+}
+
+static unsigned below_root(const struct scene *s, const struct scene_process *p,
+			   unsigned worker)
+{
+	unsigned best = FAR;
+
+	for (unsigned i = 0; i < s->roots; i++) {
+		unsigned n = scene_root_of(&s->root[i], worker) ? generations(p, s->root[i].pid)
+								: FAR;
+
+		best = n < best ? n : best;
+	}
+	return best;
+}
+
+/* The worker of p, or -1.  A process below a worker's root stays the worker's when its parents
+ * die: it becomes a root.  A root itself is one by its program, so after an exec it may be no
+ * worker's. */
+static int worker_of(struct scene_builder *b, const struct scene_process *p,
+		     struct cached_process *c)
+{
+	struct scene *s = b->scene;
+	int worker = classifier_worker(b->classifier, s, p);
+
+	if (worker >= 0) {
+		unsigned n = below_root(s, p, (unsigned)worker);
+
+		if (c && n != 0 && n != FAR)
+			c->worker = worker;
+		return worker;
+	}
+	if (!c || c->worker < 0 || s->roots == SCENE_ROOTS)
+		return -1;
+	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)c->worker,
+						   .how = ROOT_KEPT,
+						   .pid = p->pid,
+						   .start_ticks = p->start_ticks };
+	return c->worker;
+}
+
+/* A worker that we started is a worker, and this program below a worker is this program: the
+ * nearer ancestor counts. */
+static bool is_own(const struct scene_builder *b, const struct scene_process *p, int worker)
+{
+	unsigned root;
+
+	if (p->orphan)
+		return false;
+	if (b->self && p->pid == b->self)
+		return worker < 0 || !policy_kind_is(b->policy->worker[worker].kind, KIND_SELF);
+	if (worker < 0)
+		return (b->own_cgroup[0] && proc_in_cgroup(p->cgroup, b->own_cgroup)) ||
+		       below_self(b, p) != FAR;
+	root = below_root(b->scene, p, (unsigned)worker);
+	return below_self(b, p) < (root == FAR ? 0 : root);
+}
+
+void scene_builder_mark_own(struct scene_builder *b)
+{
+	struct scene *s = b->scene;
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		struct scene_process *p = &s->process[i];
+
+		p->self = is_own(b, p, worker_of(b, p, b->cached[i]));
+	}
+}

@@ -1,0 +1,90 @@
+#include "guard/worker/recheck.h"
+
+#include "guard/classify.h"
+#include "guard/port_owner.h"
+#include "guard/process_cache.h"
+
+#include "device/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum recheck_identity recheck_identity(const struct root *root, struct proc_id id)
+{
+	uint64_t ticks;
+
+	if (proc_start_ticks(root, id.pid, &ticks) != 0)
+		return IDENTITY_ENDED;
+	return ticks == id.start_ticks ? IDENTITY_SAME : IDENTITY_OTHER;
+}
+
+/* Does the match apart from pidfile and port hold?  True where it has nothing else. */
+static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
+{
+	struct scene_process p;
+	struct policy *policy;
+	struct classifier *k = NULL;
+	bool fits = false;
+
+	if (process_cache_read(c->root, t->pid, &p) != 0 || p.pid != t->pid ||
+	    p.start_ticks != t->start_ticks)
+		return false;
+	policy = calloc(1, sizeof(*policy));
+	if (policy) {
+		policy->worker[0] = *c->worker;
+		policy->workers = 1;
+		fits = classifier_new(policy, &k) == 0 &&
+		       classifier_fits(k, NULL, 0, &p, false);
+	}
+	classifier_free(k);
+	free(policy);
+	return fits;
+}
+
+bool recheck_matches(const struct worker_call *c, const struct guard_target *t)
+{
+	const struct policy_match *m = &c->worker->match;
+
+	return (m->name || m->exe || m->command || m->cgroup || m->container || m->unit) &&
+	       !m->pidfile && !m->port && rest_fits(c, t);
+}
+
+static bool is_same_program(const struct worker_call *c, const struct guard_target *t)
+{
+	uint64_t print;
+
+	return t->print && process_cache_fingerprint(c->root, t->pid, &print) == 0 &&
+	       print == t->print;
+}
+
+/* A pidfile that is just being written is empty: then the process that it named before stays
+ * the worker's. */
+static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
+{
+	const char *path = c->worker->match.pidfile + strspn(c->worker->match.pidfile, "/");
+	uint64_t start;
+	int64_t pid;
+
+	if (root_read_i64(c->root, path, &pid) == 0) {
+		if (pid == t->pid)
+			return true;
+		if (proc_start_ticks(c->root, pid, &start) == 0 &&
+		    proc_lives(c->root, pid, start) != 0)
+			return false;
+	}
+	return is_same_program(c, t);
+}
+
+bool recheck_belongs(const struct worker_call *c, const struct guard_target *t)
+{
+	const struct policy_match *m = &c->worker->match;
+
+	if (!t->itself)
+		return true;
+	if (m->pidfile && !pidfile_allows(c, t))
+		return false;
+	if (!m->pidfile && m->port && !port_owner_is(c->root, m->port, t->pid) &&
+	    !is_same_program(c, t))
+		return false;
+	return rest_fits(c, t);
+}

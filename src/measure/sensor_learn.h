@@ -1,0 +1,108 @@
+/* sensor_learn: what sensor_learn.c (without a load) and sensor_active.c (with our own load) share.
+ *
+ * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything is
+ * allocated at the start; a full record drops the rest. Times are seconds since recorder_init() on
+ * the device's monotonic clock. */
+#ifndef GW_MEASURE_SENSOR_LEARN_H
+#define GW_MEASURE_SENSOR_LEARN_H
+
+#include "sensor_fit.h"
+
+#include "device/sampler_device.h"
+
+#define RECORDER_POINTS 16384u /* over a minute of a value that changes at every poll */
+#define RECORDER_RING   256u
+#define RECORDER_POLL   (5 * NS_PER_MS)
+
+struct recorder_trace { /* values with the time of their first reading */
+	struct fit_point *p;
+	unsigned n;
+	double last_w;
+};
+
+struct recorder_cost {
+	double *s;
+	unsigned n;
+};
+
+struct recorder {
+	struct sampler_device *device;
+	const struct clock *clock;
+	uint64_t zero_ns;
+	unsigned average_quantity; /* chosen by the caller; GW_Q_POWER until then */
+	struct report r;           /* of the last poll */
+	struct recorder_trace instant, average, ring;
+	struct recorder_cost poll_cost, ring_cost, counter_cost;
+	struct power_sample ring_now[RECORDER_RING], ring_before[RECORDER_RING];
+	unsigned ring_count; /* of ring_before: the last drain */
+	int ring_error;      /* of the last drain; 0: success */
+	double ring_age_s; /* age of its newest sample, if its timestamps use the wall clock */
+	uint64_t poll_ns;  /* between polls */
+	uint64_t next_poll_ns, next_drain_ns;
+	void *memory;
+};
+
+/* Returns 0 or -GW_E_NOMEM. Call recorder_done() in any case. */
+int recorder_init(struct recorder *w, struct sampler_device *sd);
+void recorder_done(struct recorder *w);
+
+static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
+{
+	return (double)(int64_t)(mono_ns - w->zero_ns) * 1e-9;
+}
+
+static inline uint64_t recorder_ns(const struct recorder *w, double t_s)
+{
+	return w->zero_ns + (uint64_t)(int64_t)(t_s * 1e9);
+}
+
+/* Clears the traces, or only those of the two values; not the costs. */
+void recorder_clear(struct recorder *w);
+void recorder_clear_values(struct recorder *w);
+
+/* Does what is due now and returns the next due time. */
+uint64_t recorder_due(struct recorder *w);
+
+/* Does what is due until then. */
+void recorder_until(struct recorder *w, uint64_t mono_ns);
+
+/* Reads the ring now. */
+void recorder_drain(struct recorder *w);
+
+/* Reads the counter. The time is the middle of the call. */
+void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, double *ret_t_s);
+
+/* The next deadline after at_ns on the same grid; skips missed ones. */
+uint64_t recorder_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns);
+
+/* What the parts of sensor_learn() share. */
+struct learn {
+	struct recorder w;
+	struct sensor s;
+	const struct sensor_plan *plan;
+	uint64_t begin_ns;
+	double expected_s; /* total duration */
+	char *message;
+	size_t size;
+	double work[RECORDER_POINTS], work2[RECORDER_POINTS];
+};
+
+/* Reports the progress. */
+void learn_progress(const struct learn *l, const char *what);
+
+/* The period of a polled source from its trace, if that has more changes than before. */
+void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s);
+
+/* Approximate duration of the active part in seconds. */
+#define ACTIVE_S 62
+
+/* May a load be started on the GPU? Returns 0, -GW_E_STATE or -GW_E_NOMEM, with a sentence in
+ * l->message. */
+int sensor_active_alone(struct learn *l);
+
+/* Uses the plan's drive to correct model, window and lag of each source and the counter's lag,
+ * and sets SENSOR_ACTIVE. Returns 0, -GW_E_STATE (another process is on the GPU), -GW_E_NOMEM,
+ * -GW_E_LOST or the drive's error, with a sentence in l->message. */
+int sensor_active(struct learn *l);
+
+#endif

@@ -1,0 +1,343 @@
+/* Why a worker is kept out: each reason with what set it, since when and until when; and that evidence is
+ * of now. */
+#include "guard_test.h"
+
+#include "guard/demand.h"
+
+static struct guard_explanation why(const struct world *o, enum guard_reason r)
+{
+	struct guard_explanation got;
+
+	assert_true(guard_explain(o->g, 0, r, &got));
+	return got;
+}
+
+static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(struct world *o)
+{
+	struct guard_explanation got;
+
+	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 5 * S);
+	assert_false(guard_explain(o->g, 0, REASON_CONTENTION, &got));
+	world_until(o, 15 * S);
+	got = why(o, REASON_CONTENTION);
+	assert_has(got.rule, "memory, ");
+	assert_has(got.evidence, "job 4096 MiB");
+	assert_has(got.clears, "30 s after the last need");
+	assert_true(got.since_ns >= WORLD_START + 10 * S &&
+		    got.since_ns < WORLD_START + 11 * S);
+	assert_true(got.clears_ns == 0); /* it still plays */
+	world_until(o, 25 * S);
+	got = why(o, REASON_CONTENTION);
+	assert_has(got.evidence, "job 4096 MiB");
+	assert_true(got.clears_ns >= WORLD_START + 49 * S &&
+		    got.clears_ns <= WORLD_START + 51 * S);
+	world_until(o, 60 * S);
+	assert_false(guard_explain(o->g, 0, REASON_CONTENTION, &got));
+}
+
+static void a_reservation_is_told_with_its_number_size_owner_and_end(struct world *o)
+{
+	struct guard_explanation got;
+	uint64_t id;
+
+	world_guest(o, "owner", 0, MIB, 0, 0);
+	world_begin(o);
+	world_until(o, 5 * S);
+	assert_int_equal(guard_reserve(o->g, NULL, 6 * GIB, 1000, 60 * S, o->now, &id), 0);
+	world_until(o, 10 * S);
+	got = why(o, REASON_RESERVED);
+	assert_has(world_last(o, "reserved")->evidence, "reservation 1: 6144 MiB on GPU-0");
+	assert_has(got.evidence, "reservation 1: 6144 MiB on GPU-0 for pid 1000 owner");
+	assert_true(got.clears_ns > WORLD_START + 64 * S &&
+		    got.clears_ns < WORLD_START + 66 * S);
+	assert_has(got.clears, "given back, its process ends or its time is over");
+}
+
+static void a_schedule_is_told_with_its_span_and_its_end(struct world *o)
+{
+	struct guard_explanation got;
+	char message[100];
+
+	/* it is Wednesday, noon */
+	assert_int_equal(policy_spans_read("Mon,Wed 11:00-13:30", o->p.worker[0].schedule, 0,
+					   message, sizeof(message)),
+			 1);
+	o->p.worker[0].schedules = 1;
+	world_begin(o);
+	world_until(o, 30 * S);
+	got = why(o, REASON_SCHEDULE);
+	assert_string_equal(got.evidence, "in its quiet hours, Mon,Wed 11:00-13:30");
+	assert_said(o, 1, ANY, STATE_DRAIN, "schedule");
+	assert_has(world_last(o, "schedule")->evidence, "Mon,Wed 11:00-13:30");
+	assert_true(got.clears_ns > WORLD_START + 90 * MINUTE - 2 * S &&
+		    got.clears_ns < WORLD_START + 90 * MINUTE + 2 * S);
+}
+
+/* The end of one span is not the end where the next begins before it; a day without a gap has none. */
+static void spans_that_follow_one_another_end_with_the_last(struct world *o)
+{
+	char message[100];
+
+	o->p.worker[0].schedules = (unsigned)policy_spans_read(
+		"11:00-13:00; 12:30-14:00; Wed 14:00-01:00", o->p.worker[0].schedule, 0,
+		message, sizeof(message));
+	world_begin(o);
+	world_until(o, 30 * S);
+	assert_true(why(o, REASON_SCHEDULE).clears_ns > WORLD_START + 13 * 60 * MINUTE - 2 * S);
+	assert_true(why(o, REASON_SCHEDULE).clears_ns < WORLD_START + 13 * 60 * MINUTE + 2 * S);
+	anew(o, 1, 1);
+	o->p.worker[0].schedules = (unsigned)policy_spans_read(
+		"00:00-24:00", o->p.worker[0].schedule, 0, message, sizeof(message));
+	world_begin(o);
+	world_until(o, 30 * S);
+	assert_true(why(o, REASON_SCHEDULE).clears_ns == 0);
+}
+
+static void heat_is_told_with_its_gpu(struct world *o)
+{
+	struct guard_explanation got;
+
+	world_begin(o);
+	world_until(o, 5 * S);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "Too hot: at 88 C.", o->now);
+	world_until(o, 8 * S);
+	got = why(o, REASON_THERMAL);
+	assert_string_equal(got.evidence, "GPU-0: Too hot: at 88 C.");
+	assert_has(got.rule, "[health]");
+	assert_string_equal(got.clears, "when it is over"); /* nobody said more */
+	assert_true(got.clears_ns == 0);
+}
+
+/* Who found it knows its end; of two GPUs the later one counts, and one without a timer is the last. */
+static void what_others_found_ends_as_they_say(struct world *o)
+{
+	struct guard_explanation got;
+
+	anew(o, 2, 1);
+	o->w[0].load[1] = GIB;
+	world_begin(o);
+	world_until(o, 5 * S);
+	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "too early", 1);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "Xid 79.", o->now);
+	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
+	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
+	got = why(o, REASON_HEALTH);
+	assert_string_equal(got.clears, "after 300 s");
+	assert_int_equal(got.clears_ns, o->now + 300 * S);
+	guard_set_reason(o->g, "GPU-1", REASON_HEALTH, true, "Xid 79.", o->now);
+	guard_set_reason_end(o->g, "GPU-1", REASON_HEALTH, "after 60 s", o->now + 60 * S);
+	assert_string_equal(why(o, REASON_HEALTH).clears, "after 300 s");
+	guard_set_reason_end(o->g, "GPU-1", REASON_HEALTH, "when it is reset", 0);
+	got = why(o, REASON_HEALTH);
+	assert_string_equal(got.clears, "when it is reset");
+	assert_int_equal(got.clears_ns, 0);
+	guard_set_reason(o->g, "GPU-1", REASON_HEALTH, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "again", o->now);
+	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
+}
+
+static void a_gpu_that_does_not_answer_must_answer_for_a_minute(struct world *o)
+{
+	struct guard_explanation got;
+
+	world_begin(o);
+	world_until(o, 5 * S);
+	o->health[0] = SCENE_LOST;
+	world_until(o, 8 * S);
+	got = why(o, REASON_HEALTH);
+	assert_has(got.clears, "answered for 60 s");
+	assert_int_equal(got.clears_ns, 0);
+	o->health[0] = SCENE_OK;
+	world_until(o, 20 * S);
+	got = why(o, REASON_HEALTH);
+	assert_true(got.clears_ns > WORLD_START + 66 * S &&
+		    got.clears_ns < WORLD_START + 72 * S);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "The GPU is lost.", o->now);
+	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
+	assert_string_equal(why(o, REASON_HEALTH).clears, "after 300 s");
+}
+
+static void a_hold_is_told_with_its_end_and_masks_what_it_masks(struct world *o)
+{
+	world_guest(o, "job", 0, 4 * GIB, 20 * S, 0);
+	world_begin(o);
+	world_until(o, 5 * S);
+	world_ask(o, 0, REQUEST_EVICT, 10 * S);
+	world_until(o, 7 * S);
+	assert_true(why(o, REASON_MANUAL).clears_ns <= WORLD_START + 16 * S);
+	assert_string_equal(why(o, REASON_MANUAL).rule, "evict command");
+	world_ask(o, 0, REQUEST_RELEASE, 0);
+	world_until(o, 15 * S);
+	world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX);
+	world_until(o, 25 * S);
+	assert_true(why(o, REASON_CONTENTION).masked);
+}
+
+/* Whoever was there before is not evidence of what a person asks now. */
+static void an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone(struct world *o)
+{
+	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 28 * S);
+	assert_state(o, STATE_QUIET);
+	world_ask(o, 0, REQUEST_EVICT, 0);
+	assert_state(o, STATE_EVICTED);
+	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, "manual");
+	assert_null(strstr(o->said[o->says - 1].evidence, "job"));
+}
+
+static void
+one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct world *o)
+{
+	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 28 * S);
+	world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX);
+	assert_state(o, STATE_RESUME);
+	world_ask(o, 0, REQUEST_RELEASE, 0);
+	assert_said(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
+	assert_has(world_last(o, "quiet time")->evidence, "nobody needs it now; before: pid");
+}
+
+static void who_is_damped_is_told_how_long(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, "other", 0, 4 * GIB, 60 * S, 0);
+	world_begin(o);
+	world_until(o, 61 * S);
+	assert_has(world_last(o, "damped")->evidence, "came back ");
+	assert_has(world_last(o, "damped")->evidence,
+		   "s ago, stays until 60 s (min_resident_s)");
+}
+
+static void who_is_known_to_fit_beside_the_worker_is_told_so(struct world *o)
+{
+	struct guard_relation b;
+
+	o->total[0] = 32 * GIB;
+	world_guest(o, "job", 0, 6 * GIB, 10 * S, 20 * S);
+	world_guest(o, "job", 0, 2 * GIB, 100 * S, 0);
+	world_guest(o, "small", 0, 100 * MIB, 100 * S, 0);
+	world_begin(o);
+	world_until(o, 15 * S);
+	assert_state(o, STATE_EVICTED); /* nobody knew how much it takes */
+	world_until(o, 110 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_string_equal(o->s.process[1].name, "job");
+	guard_relation(o->g, 0, 1, &b);
+	assert_int_equal(b.kind, DEMAND_MEMORY);
+	assert_true(b.here && !b.against && b.most_bytes == 6 * GIB);
+	guard_relation(o->g, 0, 2, &b);
+	assert_int_equal(b.kind, DEMAND_NONE);
+}
+
+static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
+{
+	o->p.mode = GUARD_DRY_RUN;
+	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 20 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).dry, DRY_MODE);
+	assert_true(world_status(o, 0).resident_bytes == 8 * GIB);
+	assert_has(world_last(o, "freed")->evidence, "8192 MiB would be free");
+	anew(o, 1, 1);
+	o->simulated = true;
+	world_begin(o);
+	world_until(o, S);
+	assert_int_equal(world_status(o, 0).dry, DRY_SIMULATED);
+	anew(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
+	o->simulated = o->p.simulated_too = true;
+	world_begin(o);
+	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
+	world_until(o, S);
+	assert_int_equal(world_status(o, 0).dry, DRY_FOREIGN);
+	assert_has(world_status(o, 0).rail, "process 7 guards GPU-0");
+	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
+	world_run(o, S);
+	assert_int_equal(world_status(o, 0).dry, DRY_NOT);
+}
+
+static void what_is_sought_is_told_of_one_who_is_not_there(struct world *o)
+{
+	static const struct {
+		struct policy_match match;
+		const char *says;
+	} rows[] = {
+		{ { .unit = "vllm.service", .uid = -1 }, "no process is in unit vllm.service" },
+		{ { .port = 8000, .uid = -1 }, "nobody listens on port 8000, or it cannot be" },
+		{ { .name = "ollama", .uid = -1 }, "no process is called ollama" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		anew(o, 1, 1);
+		o->p.worker[0].match = rows[i].match;
+		o->w[0].alive = false;
+		world_begin(o);
+		world_until(o, S);
+		assert_state(o, STATE_ABSENT);
+		assert_has(world_status(o, 0).why, rows[i].says);
+	}
+}
+
+/* It let go of all, and somebody who is not listed took it meanwhile. */
+static void memory_that_does_not_come_free_is_told_by_how_much_free_rose(struct world *o)
+{
+	world_begin(o);
+	world_until(o, 5 * S);
+	o->missed_bytes = -(2 * GIB);
+	world_ask(o, 0, REQUEST_EVICT, 0);
+	world_until(o, 60 * S);
+	assert_state(o, STATE_STUCK);
+	assert_has(world_last(o, "stuck")->evidence, "free rose by 6144 of 8192 MiB");
+}
+
+/* A hold masks what others want of the card, and never what may harm it. */
+static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
+{
+	struct guard_explanation why;
+
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		anew(o, 1, 1);
+		begin(o);
+		assert_false(guard_explain(o->g, 0, r, &why));
+		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
+		assert_true(guard_explain(o->g, 0, r, &why));
+		if (!why.rule[0] || !why.evidence[0] || !why.clears[0] || !why.since_ns)
+			fail_msg("%s is not told whole", guard_reason_name(r));
+		assert_false(why.masked);
+		guard_set_reason(o->g, "GPU-0", r, false, NULL, o->now);
+		assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
+		assert_true(guard_explain(o->g, 0, r, &why));
+		assert_int_equal(why.masked, r != REASON_MANUAL && r != REASON_THERMAL &&
+						     r != REASON_HEALTH && r != REASON_BLIND);
+	}
+}
+
+int main(void)
+{
+	static const struct guard_case cases[] = {
+		CASE(every_reason_can_be_asked_why_and_how_it_ends),
+		CASE(contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends),
+		CASE(a_reservation_is_told_with_its_number_size_owner_and_end),
+		CASE(a_schedule_is_told_with_its_span_and_its_end),
+		CASE(spans_that_follow_one_another_end_with_the_last),
+		CASE(heat_is_told_with_its_gpu),
+		CASE(what_others_found_ends_as_they_say),
+		CASE(a_gpu_that_does_not_answer_must_answer_for_a_minute),
+		CASE(a_hold_is_told_with_its_end_and_masks_what_it_masks),
+		CASE(an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone),
+		CASE(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now),
+		CASE(who_is_damped_is_told_how_long),
+		CASE(who_is_known_to_fit_beside_the_worker_is_told_so),
+		CASE(a_dry_eviction_leaves_the_bytes_where_they_are),
+		CASE(what_is_sought_is_told_of_one_who_is_not_there),
+		CASE(memory_that_does_not_come_free_is_told_by_how_much_free_rose),
+	};
+
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

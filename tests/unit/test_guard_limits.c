@@ -1,0 +1,541 @@
+/* What the guard does not do though the rules say so, what it counts, and what a trial says. */
+#include "guard_world.h"
+
+#include "guard/user_rate.h"
+#include "guard/guard_counters.h"
+#include "guard/what_if.h"
+
+#define HOUR        (3600 * S)
+#define FOR_A_WHILE (60 * S)
+
+/* ---- how often ---- */
+
+static void a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over(void **state)
+{
+	struct rate r = { .users = 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(rate_wait_ns(&r, 1000, 3, (1 + i) * S), 0);
+		rate_take(&r, 1000, (1 + i) * S);
+	}
+	assert_int_equal(rate_wait_ns(&r, 1000, 3, 11 * S), HOUR - 10 * S);
+	assert_int_equal(rate_wait_ns(&r, 1000, 3, HOUR + S), 0);
+	rate_take(&r, 1000, HOUR + S);
+	assert_int_equal(rate_wait_ns(&r, 1000, 3, HOUR + S + S / 2), S / 2);
+	assert_int_equal(rate_wait_ns(&r, 1001, 3, 11 * S), 0);
+	assert_int_equal(rate_wait_ns(&r, 1000, 0, 11 * S), 0);
+}
+
+static void root_and_whom_nobody_knows_are_not_limited(void **state)
+{
+	struct rate r = { .users = 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		rate_take(&r, 0, S);
+		rate_take(&r, -1, S);
+	}
+	assert_int_equal(rate_wait_ns(&r, 0, 1, S), 0);
+	assert_int_equal(rate_wait_ns(&r, -1, 1, S), 0);
+	assert_int_equal(r.users, 0);
+}
+
+static void many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten(void **state)
+{
+	static struct rate r;
+
+	(void)state;
+	for (int64_t uid = 1; uid <= RATE_USERS + 1; uid++)
+		rate_take(&r, uid, (uint64_t)uid * S);
+	assert_int_equal(r.users, RATE_USERS);
+	assert_int_equal(rate_wait_ns(&r, 1, 1, 100 * S), 0);
+	assert_true(rate_wait_ns(&r, 2, 1, 100 * S) > 0);
+	assert_true(rate_wait_ns(&r, RATE_USERS + 1, 1, 100 * S) > 0);
+}
+
+/* A contend-now program of one user, on and off. */
+static struct world_guest *flapping(struct world *o, int64_t uid)
+{
+	struct world_guest *t = world_guest(o, "now-flap", 0, GIB, S, 0);
+
+	t->on_ns = 2 * S;
+	t->off_ns = 40 * S;
+	t->uid = uid;
+	return t;
+}
+
+static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span_ns)
+{
+	struct world o;
+	unsigned n;
+
+	world_init(&o, 1, 1);
+	o.p.user_evictions = most;
+	o.p.standard.quiet_ns = S; /* so that it comes back at once */
+	o.step_ns = 500 * MS;
+	flapping(&o, uid);
+	world_begin(&o);
+	world_until(&o, span_ns);
+	n = world_status(&o, 0).evictions;
+	if (most && uid > 0) {
+		assert_true(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "user limit") > 0);
+		assert_non_null(strstr(world_last(&o, "user limit")->evidence, "uid 1000"));
+		assert_int_equal(world_last(&o, "user limit")->result, RESULT_WITHHELD);
+		assert_true(world_last(&o, "user limit")->dry);
+	}
+	world_done(&o);
+	return n;
+}
+
+static void one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going(void **state)
+{
+	(void)state;
+	assert_int_equal(evictions_of_a_flapper(1000, 4, HOUR - 60 * S), 4);
+	assert_true(evictions_of_a_flapper(1000, 0, HOUR - 60 * S) > 4);
+	assert_true(evictions_of_a_flapper(0, 4, HOUR - 60 * S) > 4);
+}
+
+static void a_limited_demand_is_told_in_the_status_until_it_is_gone(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.user_evictions = 1;
+	o.p.standard.quiet_ns = S;
+	flapping(&o, 1000);
+	world_begin(&o);
+	world_until(&o, 44 * S + 500 * MS); /* in its second visit */
+	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
+	assert_non_null(strstr(world_status(&o, 0).rail, "uid 1000"));
+	world_until(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_string_equal(world_status(&o, 0).rail, "");
+	world_done(&o);
+}
+
+static void a_limited_user_does_not_drown_another_who_may(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.user_evictions = 1;
+	o.p.standard.quiet_ns = o.p.standard.resident_ns = S;
+	flapping(&o, 1000);
+	world_guest(&o, "game", 0, GIB, 44 * S, 0)->uid = 1001;
+	world_begin(&o);
+	world_until(&o, 43 * S + 500 * MS); /* in the second visit of the first */
+	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
+	world_until(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_last(&o, "memory")->evidence, "game"));
+	assert_int_equal(world_status(&o, 0).evictions, 2);
+	world_done(&o);
+}
+
+static int asked_by(struct world *o, int64_t uid, enum guard_request what)
+{
+	guard_set_requester(o->g, uid);
+	return world_ask(o, 0, what, what == REQUEST_EVICT ? 0 : FOR_A_WHILE);
+}
+
+static void wishes_of_a_user_count_as_well_and_those_of_nobody_do_not(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.user_evictions = 2;
+	world_begin(&o);
+	world_run(&o, S);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), 0);
+		world_run(&o, 2 * S);
+		/* to ask again moves nobody, and costs nothing */
+		assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), 0);
+		assert_int_equal(asked_by(&o, 1000, REQUEST_RESUME_NOW), 0);
+		world_run(&o, 20 * S);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	}
+	assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), -GW_E_PERM);
+	assert_int_equal(asked_by(&o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(guard_user_wait_ns(o.g, 1000, o.now) > HOUR - 60 * S);
+	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0); /* nobody's: the operator's */
+	world_done(&o);
+}
+
+static void a_reservation_that_moves_workers_counts_and_one_that_fits_does_not(void **state)
+{
+	struct world o;
+	uint64_t id;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.user_evictions = 1;
+	world_begin(&o);
+	world_run(&o, S);
+	for (unsigned i = 0; i < 3; i++) {
+		guard_set_requester(o.g, 1000);
+		assert_int_equal(guard_reserve(o.g, NULL, GIB, 0, 0, o.now, &id), 0);
+		guard_release(o.g, id, o.now);
+	}
+	assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
+	guard_set_requester(o.g, 1000);
+	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 0, 0, o.now, &id), 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	guard_release(o.g, id, o.now);
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	guard_set_requester(o.g, 1000);
+	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 0, 0, o.now, &id), -GW_E_PERM);
+	world_done(&o);
+}
+
+/* ---- a screen ---- */
+
+static struct world *with_a_screen(struct world *o)
+{
+	world_init(o, 2, 1);
+	o->display[0] = true;
+	o->p.any = true;
+	o->p.rules = 1; /* none that ignores */
+	world_guest(o, "gnome-shell", 0, 200 * MIB, 5 * S, 0);
+	return o;
+}
+
+static void on_a_screen_without_threshold_and_rule_demand_is_only_told(void **state)
+{
+	struct world o;
+	struct guard_status s;
+
+	(void)state;
+	with_a_screen(&o);
+	world_begin(&o);
+	world_until(&o, 60 * S);
+	s = world_status(&o, 0);
+	assert_int_equal(s.state, STATE_ACTIVE);
+	assert_int_equal(s.evictions, 0);
+	assert_int_equal(s.would_evict, 1);
+	assert_non_null(strstr(s.rail, "guard learn"));
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "screen"), 2);
+	assert_int_equal(world_last(&o, "screen")->result, RESULT_WITHHELD);
+	/* what people want is done all the same */
+	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).evictions, 1);
+	world_done(&o);
+}
+
+static void an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned how = 0; how < 3; how++) {
+		with_a_screen(&o);
+		if (how == 0)
+			o.p.rules++;
+		if (how == 1)
+			o.display[0] = false;
+		if (how == 2)
+			world_guest(&o, "now-game", 0, GIB, 10 * S, 0);
+		world_begin(&o);
+		world_until(&o, 40 * S);
+		assert_int_equal(world_status(&o, 0).evictions, 1);
+		world_done(&o);
+	}
+}
+
+static void with_thresholds_a_screen_means_nothing(void **state)
+{
+	struct world o;
+
+	(void)state;
+	with_a_screen(&o);
+	o.p.any = false;
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
+	world_begin(&o);
+	world_until(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_string_equal(world_status(&o, 0).rail, "");
+	world_done(&o);
+}
+
+/* ---- counts ---- */
+
+static void count_all(const struct world *o, struct guard_counters *t)
+{
+	for (size_t i = 0; i < o->says; i++)
+		counters_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
+}
+
+static void evictions_are_counted_by_level_and_end_and_bytes_by_worker(void **state)
+{
+	static struct guard_counters t;
+	const struct counters_worker *w;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].match.unit = "w0.service";
+	o.p.worker[0].knobs.max_level = 4;
+	o.w[0].lies = 1; /* the first says done and frees nothing */
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 19 * S);
+	count_all(&o, &t);
+	w = counters_find(&t, "w0");
+	assert_non_null(w);
+	assert_int_equal(w->cell[counters_eviction(2, RESULT_NOT_FREED)], 1);
+	assert_int_equal(w->cell[counters_eviction(4, RESULT_FREED)], 1);
+	assert_int_equal(w->cell[counters_eviction(2, RESULT_FREED)], 0);
+	assert_int_equal(w->cell[COUNTERS_FREED_BYTES], 8 * GIB);
+	assert_int_equal(guard_levels(o.g, 0), 1u << 2 | 1u << 4);
+	world_done(&o);
+}
+
+static void what_keeps_a_worker_out_is_counted_when_it_changes(void **state)
+{
+	static struct guard_counters t;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "now-game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_guest(&o, "ignored", 0, 4 * GIB, 10 * S, 200 * S);
+	world_begin(&o);
+	world_until(&o, 150 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_until(&o, 260 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	count_all(&o, &t);
+	assert_int_equal(t.worker[0].cell[COUNTERS_BLOCKED + BLOCK_ROOM], 1);
+	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 1);
+	assert_string_equal(world_last(&o, "resume_blocked")->gpu, "GPU-0");
+	world_done(&o);
+}
+
+static void where_nothing_is_done_only_that_is_counted(void **state)
+{
+	static struct guard_counters t;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.mode = GUARD_DRY_RUN;
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 120 * S);
+	count_all(&o, &t);
+	assert_int_equal(t.worker[0].cell[COUNTERS_WOULD_EVICT], 1);
+	for (unsigned c = COUNTERS_EVICTIONS; c < COUNTERS_CELLS; c++)
+		assert_int_equal(t.worker[0].cell[c], 0);
+	assert_int_equal(t.worker[0].cell[COUNTERS_FREED_BYTES], 0);
+	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 0);
+	world_done(&o);
+}
+
+static void every_cell_has_a_name_of_its_own(void **state)
+{
+	char a[48], b[48];
+
+	(void)state;
+	for (unsigned i = 0; i < COUNTERS_CELLS; i++)
+		for (unsigned k = 0; k < i; k++) {
+			counters_cell_name(i, a, sizeof(a));
+			counters_cell_name(k, b, sizeof(b));
+			assert_string_not_equal(a, b);
+		}
+	counters_cell_name(counters_eviction(2, RESULT_FREED), a, sizeof(a));
+	assert_string_equal(a, "evictions/2/freed");
+}
+
+static void a_decision_says_where_and_beside_whom(void **state)
+{
+	const struct guard_decision *d;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 2, 1);
+	o.w[0].load[0] = 0;
+	o.w[0].load[1] = 8 * GIB;
+	world_guest(&o, "game", 1, 3 * GIB, 5 * S, 0);
+	world_guest(&o, "gnome-shell", 1, 64 * MIB, 0, 0);
+	world_begin(&o);
+	world_until(&o, 10 * S);
+	d = world_last(&o, "freed");
+	assert_non_null(d);
+	assert_string_equal(d->gpu, "GPU-1");
+	assert_int_equal(d->index, 1);
+	assert_int_equal(d->others, 2);
+	assert_float_equal(d->temperature_c, 47, 0);
+	assert_int_equal(d->level, 2);
+	assert_int_equal(d->freed_bytes, 8 * GIB);
+	world_done(&o);
+}
+
+/* ---- trials ---- */
+
+static void note(void *arg, const struct guard_decision *d)
+{
+	uint64_t *left = arg;
+
+	assert_true(d->dry);
+	if (d->to == STATE_DRAIN)
+		*left = d->mono_ns;
+}
+
+static void a_trial_says_when_a_worker_would_leave_and_the_same_every_time(void **state)
+{
+	struct world o;
+	uint64_t left[2] = { 0, 0 };
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 0, 0);
+	world_scene(&o);
+	for (unsigned i = 0; i < 2; i++) {
+		struct scene before;
+		struct what_if *t;
+
+		what_if_before(&o.p, &o.s, &before);
+		assert_int_equal(before.processes, 1);
+		assert_int_equal(before.gpu[0].free_bytes, 4 * GIB);
+		assert_int_equal(what_if_new(&o.p, &before, &o.s, &t), 0);
+		what_if_run(t, 10 * S, note, &left[i]);
+		assert_true(what_if_looks(t) > 5 && what_if_span_ns(t) <= 10 * S);
+		what_if_free(t);
+	}
+	assert_true(left[0] >= 300 * MS && left[0] < S);
+	assert_int_equal(left[0], left[1]);
+	world_done(&o);
+}
+
+static void a_trial_is_never_longer_than_its_looks(void **state)
+{
+	struct world o;
+	struct what_if *t;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_scene(&o);
+	assert_int_equal(what_if_new(&o.p, &o.s, &o.s, &t), 0);
+	what_if_run(t, 24 * HOUR, NULL, NULL);
+	assert_int_equal(what_if_looks(t), WHAT_IF_SCENES);
+	what_if_free(t);
+	world_done(&o);
+}
+
+static void games_of_a_user_count_against_his_limit(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 2);
+	o.p.user_evictions = 4;
+	o.w[1].load[0] = GIB;
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
+		guard_set_requester(o.g, 1000);
+		guard_set_games(o.g, 1);
+		world_run(&o, 10 * S);
+		assert_false(o.w[0].resident);
+		guard_set_requester(o.g, 1000);
+		guard_set_games(o.g, 2); /* nobody is left who could go */
+		guard_set_games(o.g, 0);
+		world_run(&o, 200 * S);
+		assert_true(o.w[0].resident);
+	}
+	assert_true(guard_user_wait_ns(o.g, 1000, o.now) > 0);
+	assert_int_equal(guard_user_wait_ns(o.g, 1001, o.now), 0);
+	world_done(&o);
+}
+
+static void where_another_service_acts_workers_are_only_observed_until_it_ends(void **state)
+{
+	struct guard_status st;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
+	world_begin(&o);
+	guard_set_foreign(o.g, "GPU-0", "another gpuward (process 7)", o.now);
+	world_until(&o, 30 * S);
+	assert_int_equal(o.orders, 0);
+	assert_true(o.w[0].resident);
+	assert_int_equal(guard_status(o.g, 0, &st), 0);
+	assert_int_equal(st.would_evict, 1);
+	assert_non_null(strstr(st.rail, "process 7"));
+	guard_set_foreign(o.g, "GPU-0", NULL, o.now);
+	world_until(&o, 60 * S);
+	assert_false(o.w[0].resident);
+	assert_int_equal(guard_status(o.g, 0, &st), 0);
+	assert_int_equal(st.evictions, 1);
+	assert_string_equal(st.rail, "");
+	world_done(&o);
+}
+
+static void one_that_is_out_stays_out_where_another_service_acts(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 19 * S);
+	assert_false(o.w[0].resident);
+	guard_free(o.g);
+	world_begin(&o); /* with its record */
+	guard_set_foreign(o.g, "GPU-0", "another gpuward", o.now);
+	world_until(&o, 300 * S);
+	assert_false(o.w[0].resident);
+	assert_true(o.disk[0].evicted);
+	guard_set_foreign(o.g, "GPU-0", NULL, o.now);
+	world_until(&o, 600 * S);
+	assert_true(o.w[0].resident);
+	world_done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over),
+		cmocka_unit_test(root_and_whom_nobody_knows_are_not_limited),
+		cmocka_unit_test(
+			many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten),
+		cmocka_unit_test(
+			one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going),
+		cmocka_unit_test(a_limited_demand_is_told_in_the_status_until_it_is_gone),
+		cmocka_unit_test(a_limited_user_does_not_drown_another_who_may),
+		cmocka_unit_test(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not),
+		cmocka_unit_test(
+			a_reservation_that_moves_workers_counts_and_one_that_fits_does_not),
+		cmocka_unit_test(on_a_screen_without_threshold_and_rule_demand_is_only_told),
+		cmocka_unit_test(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it),
+		cmocka_unit_test(with_thresholds_a_screen_means_nothing),
+		cmocka_unit_test(evictions_are_counted_by_level_and_end_and_bytes_by_worker),
+		cmocka_unit_test(what_keeps_a_worker_out_is_counted_when_it_changes),
+		cmocka_unit_test(where_nothing_is_done_only_that_is_counted),
+		cmocka_unit_test(every_cell_has_a_name_of_its_own),
+		cmocka_unit_test(a_decision_says_where_and_beside_whom),
+		cmocka_unit_test(
+			a_trial_says_when_a_worker_would_leave_and_the_same_every_time),
+		cmocka_unit_test(
+			where_another_service_acts_workers_are_only_observed_until_it_ends),
+		cmocka_unit_test(one_that_is_out_stays_out_where_another_service_acts),
+		cmocka_unit_test(games_of_a_user_count_against_his_limit),
+		cmocka_unit_test(a_trial_is_never_longer_than_its_looks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
