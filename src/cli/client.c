@@ -274,13 +274,13 @@ static int send_request(const struct client_request *q, struct deadline *wait, i
 	int fd = -1, err;
 
 	buf_init(&request, 1u << 20);
-	http_message_write(&request,
-			   &(struct http_message){ .method = q->method,
-						   .path = q->path,
-						   .host = is_local(q) ? "localhost" : q->address,
-						   .accept = q->accept,
-						   .token = q->token,
-						   .body = q->body });
+	http_message_write(&request, &(struct http_message){ .method = q->method,
+							     .path = q->path,
+							     .host = is_local(q) ? "localhost"
+										 : q->address,
+							     .accept = q->accept,
+							     .token = q->token,
+							     .body = q->body });
 	err = request.err   ? request.err
 	      : is_local(q) ? connect_unix(q->address + 5, wait, &fd)
 			    : connect_tcp(q->address, wait, &fd);

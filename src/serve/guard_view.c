@@ -115,7 +115,8 @@ static bool belongs_to(const struct guard_operation *x, const char *worker)
 }
 
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
-						      const char *worker, enum guard_request what)
+						      const char *worker,
+						      enum guard_request what)
 {
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		if (belongs_to(&o->ring[i], worker) && o->ring[i].what == what &&
@@ -163,7 +164,8 @@ static void supersede(struct guard_operations *o, const char *worker, uint64_t i
 }
 
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
-			   enum guard_request what, const struct guard_status *s, uint64_t wall_ns)
+			   enum guard_request what, const struct guard_status *s,
+			   uint64_t wall_ns)
 {
 	struct guard_operation *x;
 

@@ -38,18 +38,20 @@ struct guard_operations {
 	uint64_t begun; /* total since the start */
 };
 
-const char *guard_operation_word(enum guard_request what);                /* "hold evicted" */
+const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
 /* The running operation for the same request and worker; NULL: none. A repeated request does
  * not start again. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
-						      const char *worker, enum guard_request what);
+						      const char *worker,
+						      enum guard_request what);
 
 /* Adds an accepted request, with the worker's status after it. Running operations of this
  * worker end as failed, because this one replaces them. */
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
-			   enum guard_request what, const struct guard_status *s, uint64_t wall_ns);
+			   enum guard_request what, const struct guard_status *s,
+			   uint64_t wall_ns);
 
 /* There was a decision about the worker. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,
@@ -124,7 +126,7 @@ struct guard_view {
 	struct guard_view_counts counts;
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
 	const struct guard_operations *operations; /* NULL in tests: none */
-	const struct guard_counters *tally;         /* including earlier runs; NULL in tests */
+	const struct guard_counters *tally;        /* including earlier runs; NULL in tests */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 
