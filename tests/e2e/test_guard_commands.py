@@ -384,7 +384,7 @@ def test_run_moves_no_worker_where_there_is_room(s, worker):
 def test_more_memory_than_any_gpu_has_is_refused_at_once(s, worker):
     for how in ([], ["--wait", "10m"]):
         done = s.cli("run", "--vram", "100G", *how, "--", "true", code=14)
-        assert "never: needs 100.0 GiB, and the largest GPU has 24.0 GiB" in done.stderr
+        assert "impossible: 100.0 GiB requested, but the largest GPU has 24.0 GiB" in done.stderr
         assert "retry" not in done.stderr
     assert worker.acted() == [] and s.reservations() == []
 

@@ -563,7 +563,7 @@ def test_a_unix_socket_knows_who_asks(tmp_path):
         pass
     path.write_text("precious")
     refused = Server(listen=f"unix:{path}")
-    assert refused.process.wait(TIMEOUT) == 2 and "no socket" in refused.lines[0]
+    assert refused.process.wait(TIMEOUT) == 2 and "not a socket" in refused.lines[0]
     refused.process.stdout.close()
     assert path.read_text() == "precious"
 
@@ -689,7 +689,7 @@ def test_what_is_not_safe_or_not_possible_is_refused_with_a_sentence(server, tok
     token.chmod(0o644)
     assert "other users can read" in refused(token=token)
     assert "absent" in refused(token=tmp_path / "absent")
-    assert "come together" in refused(cert=cert)
+    assert "must both be set" in refused(cert=cert)
     assert "certificate" in refused(cert=key, key=key)
 
 
