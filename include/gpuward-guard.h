@@ -127,7 +127,7 @@ struct gw_guard_decision {
 struct gw_guard_options {
 	size_t size;              /* sizeof(struct gw_guard_options) */
 	const char *name;         /* of the worker, in decisions; NULL: "worker" */
-	const char *const *gpus;  /* guard it on these GPUs only: numbers, UUIDs or their beginnings,
+	const char *const *gpus;  /* guard it on these GPUs only: selectors of gw_device_matches(),
 	                             ended by NULL; NULL: wherever it holds memory */
 	enum gw_guard_mode mode;
 	unsigned flags;           /* set of enum gw_guard_flag */

@@ -380,7 +380,8 @@ static inline enum gw_absence gw_device_text_absence(const struct gw_device *d, 
 
 /* Does the selector name this device?  A selector is the index, the UUID or its beginning (at least
  * 4 characters after "GPU-"), the PCI address in either form, "cuda:N", the UUID of one of its MIG
- * instances, or "visible" (CUDA_VISIBLE_DEVICES).  1, 0, or -GW_E_ARG if it is not a selector. */
+ * instances, "visible" (CUDA_VISIBLE_DEVICES) or "all".  1, 0, or -GW_E_ARG if it is not a
+ * selector. */
 GW_API int gw_device_matches(const struct gw_device *d, const char *selector);
 
 /* ---- processes ----------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ const char *const call_symbols[N_CALLS] = { SIM_ALL_CALLS(SYMBOL) };
 
 struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1 };
 
-/* Calls that a MIG instance answers; the rest belongs to the board. */
+/* Calls that a MIG instance answers; the others belong to the board. */
 static const bool on_instance[N_CALLS] = {
 	[CALL_nvmlDeviceGetName] = true,
 	[CALL_nvmlDeviceGetUUID] = true,
@@ -32,7 +32,7 @@ static const bool on_instance[N_CALLS] = {
 	[CALL_nvmlDeviceGetMPSComputeRunningProcesses_v3] = true,
 };
 
-/* Cost of a call in us, measured on an H200; applied where the scenario asks for it. */
+/* Duration of a call in us, measured on an H200; applied if the scenario requests it. */
 static const unsigned latency_us[N_CALLS] = {
 	[CALL_nvmlInit_v2] = 12000,
 	[CALL_nvmlInit] = 12000,
@@ -62,7 +62,7 @@ int call_find(const char *symbol)
 	return -1;
 }
 
-/* The handle's generation is that of the load and of the driver's last start. */
+/* The generation of a handle depends on the loaded world and the driver's last start. */
 static unsigned generation(uint64_t now_ns, bool *gap)
 {
 	return (sim.generation + world_boots(sim.world, now_ns, gap)) & 0xffff;
@@ -80,7 +80,7 @@ abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1)
 			    (uintptr_t)(device + 1) << 4);
 }
 
-static bool resolve(struct ctx *c, abi_device handle)
+static bool resolve_handle(struct ctx *c, abi_device handle)
 {
 	unsigned device = ((unsigned)(uintptr_t)handle >> 4) & 0xff;
 	unsigned mig = ((unsigned)(uintptr_t)handle >> 12) & 0xff;
@@ -104,7 +104,7 @@ static void real_sleep(uint64_t ns)
 {
 	struct timespec t = clock_timespec(ns);
 
-	/* The scheduler's own slack is of the order of the small costs: those are burnt. */
+	/* The scheduler is about as imprecise as the short delays, so those are busy loops. */
 	if (ns < 100 * NS_PER_US) {
 		uint64_t end = clock_mono_ns(clock_real()) + ns;
 
@@ -138,24 +138,24 @@ void abi_wait(uint64_t t_ns)
 	pthread_cond_timedwait(&sim.moved, &sim.lock, &until);
 }
 
-static bool lifecycle(enum call call)
+static bool is_lifecycle(enum call call)
 {
 	return call == CALL_nvmlInit_v2 || call == CALL_nvmlInit ||
 	       call == CALL_nvmlInitWithFlags || call == CALL_nvmlShutdown;
 }
 
-/* The three forms of init are one call to a scenario. */
+/* To a scenario the three forms of init are one call. */
 static struct fault find_fault(const struct ctx *c, unsigned field)
 {
 	enum call call = c->call;
 
-	if (lifecycle(call) && call != CALL_nvmlShutdown)
+	if (is_lifecycle(call) && call != CALL_nvmlShutdown)
 		call = CALL_nvmlInit_v2;
-	return fault_find(c->w->faults, c->w->n_faults, (int)call, lifecycle(call),
+	return fault_find(c->w->faults, c->w->n_faults, (int)call, is_lifecycle(call),
 			  c->d != NULL ? (int)c->d->index : -1, field, c->now_ns);
 }
 
-/* When a hang may be over by itself; nobody tells when a file goes. */
+/* When a hang may end without gpuward_sim_unhang(); files are polled. */
 static uint64_t hang_until(const struct ctx *c)
 {
 	uint64_t until = WORLD_NEVER;
@@ -170,7 +170,7 @@ static uint64_t hang_until(const struct ctx *c)
 	return until;
 }
 
-/* Until the fault ends or somebody says unhang. */
+/* Hangs until the fault ends or gpuward_sim_unhang() is called. */
 static void hang(struct ctx *c, abi_device handle)
 {
 	uint64_t round = sim.hang_round;
@@ -178,7 +178,7 @@ static void hang(struct ctx *c, abi_device handle)
 	while (sim.hang_round == round) {
 		c->w = sim.world;
 		c->now_ns = world_now_ns(c->w);
-		if (handle != NULL && !resolve(c, handle))
+		if (handle != NULL && !resolve_handle(c, handle))
 			return;
 		if (!find_fault(c, 0).hang)
 			return;
@@ -186,8 +186,8 @@ static void hang(struct ctx *c, abi_device handle)
 	}
 }
 
-/* What the scenario does to this call: waiting happens here, without the lock. */
-static void suffer(struct ctx *c, abi_device handle)
+/* Applies the faults of the scenario to this call; waits without the lock. */
+static void apply_faults(struct ctx *c, abi_device handle)
 {
 	uint64_t delay_ns = 0;
 
@@ -210,7 +210,7 @@ static void suffer(struct ctx *c, abi_device handle)
 	c->now_ns = world_now_ns(c->w);
 }
 
-static void begin(struct ctx *c, enum call call)
+static void begin_call(struct ctx *c, enum call call)
 {
 	*c = (struct ctx){ .call = call };
 	pthread_mutex_lock(&sim.lock);
@@ -240,8 +240,8 @@ abi_return abi_leave(struct ctx *c, abi_return code)
 
 abi_return abi_enter_init(struct ctx *c, enum call call)
 {
-	begin(c, call);
-	suffer(c, NULL);
+	begin_call(c, call);
+	apply_faults(c, NULL);
 	if (c->fault.has_code)
 		return abi_leave(c, c->fault.code);
 	return ABI_SUCCESS;
@@ -251,9 +251,9 @@ abi_return abi_enter(struct ctx *c, enum call call)
 {
 	abi_return code;
 
-	begin(c, call);
+	begin_call(c, call);
 	if (sim.inits != 0)
-		suffer(c, NULL);
+		apply_faults(c, NULL);
 	code = abi_ready(c);
 	if (code == ABI_SUCCESS && c->fault.has_code)
 		code = c->fault.code;
@@ -264,16 +264,16 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
 {
 	abi_return code;
 
-	begin(c, call);
+	begin_call(c, call);
 	code = abi_ready(c);
-	if (code == ABI_SUCCESS && !resolve(c, handle))
+	if (code == ABI_SUCCESS && !resolve_handle(c, handle))
 		code = ABI_INVALID_ARGUMENT;
 	if (code != ABI_SUCCESS)
 		return abi_leave(c, code);
 	if (c->w->n_faults != 0 || c->w->measured_latency) {
-		suffer(c, handle);
+		apply_faults(c, handle);
 		code = abi_ready(c);
-		if (code == ABI_SUCCESS && !resolve(c, handle))
+		if (code == ABI_SUCCESS && !resolve_handle(c, handle))
 			code = ABI_INVALID_ARGUMENT;
 	}
 	if (code == ABI_SUCCESS) {
@@ -295,11 +295,11 @@ abi_return abi_init_add(struct ctx *c)
 
 	if (sim.error[0] != 0)
 		return ABI_UNKNOWN;
-	if (c->w->stub) /* as CUDA 13.0's does */
+	if (c->w->stub) /* like the stub of CUDA 13.0 */
 		return ABI_DRIVER_NOT_LOADED;
 	if (gap)
 		return ABI_DRIVER_NOT_LOADED;
-	/* Who never went to zero stays with the driver that is gone. */
+	/* A client that never shut down stays with the driver that is gone. */
 	if (sim.inits++ == 0)
 		sim.init_generation = g;
 	return ABI_SUCCESS;

@@ -1,8 +1,8 @@
-/* abi: how an NVML function gets at the world.
+/* abi: how an NVML function accesses the world.
  *
- * Every function begins with one of the enter calls, which count it, apply the scenario's
- * faults and resolve the handle, and ends with abi_leave(), which gives the lock back.  The
- * lock is never held while a call waits, sleeps or hangs. */
+ * Every function starts with one of the enter calls, which count it, apply the scenario's
+ * faults and resolve the handle, and ends with abi_leave(), which releases the lock. The lock
+ * is never held while a call waits, sleeps or hangs. */
 #ifndef SIM_ABI_H
 #define SIM_ABI_H
 
@@ -20,7 +20,7 @@ struct abi_violation {
 	uint64_t reference_us, violation_ns;
 };
 
-/* What other users of NVML call beyond NVML_CALLS. */
+/* Calls of other NVML users beyond NVML_CALLS. */
 #define SIM_CALLS(N)                                                                       \
 	N(_, nvmlInit, (void))                                                             \
 	N(_, nvmlInitWithFlags, (uint32_t))                                                \
@@ -70,47 +70,47 @@ struct ctx {
 	struct fault fault;
 };
 
-/* The symbol of a call, and its number (-1: no such). */
+/* The symbol of a call, and its number (-1: unknown). */
 extern const char *const call_symbols[N_CALLS];
 int call_find(const char *symbol);
 
-/* 0 with the lock held, or the code to return, without it. */
+/* Returns 0 with the lock held, or the code to return, without the lock. */
 abi_return abi_enter(struct ctx *c, enum call call);
 abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
 abi_return abi_leave(struct ctx *c, abi_return code);
 
-/* With the lock held: 0, or why no call can be answered now. */
+/* Needs the lock. Returns 0, or why no call can be answered now. */
 abi_return abi_ready(const struct ctx *c);
 
-/* With the lock held: one more and one less user; -1 where there is none to go. */
+/* Needs the lock. Adds or removes a user; -1 if there is none to remove. */
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
 
-/* Handles are numbers that are never followed: generation, device and instance. */
+/* Handles are numbers, not pointers: generation, device and instance. */
 abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1);
 
-/* v, or what the scenario says instead. */
+/* v, or the value that the scenario sets instead. */
 uint32_t abi_u32(const struct ctx *c, double v);
 uint64_t abi_u64(const struct ctx *c, uint64_t v);
 
-/* Copies with NUL; code 0, 2, 3 (text NULL) or 7. */
+/* Copies with NUL; returns code 0, 2, 3 (text NULL) or 7. */
 abi_return abi_string(const char *text, char *out, uint32_t size);
 
-/* Fault of one field of nvmlDeviceGetFieldValues. */
+/* The fault of one field of nvmlDeviceGetFieldValues. */
 struct fault abi_field_fault(const struct ctx *c, unsigned field);
 
-/* Gives the lock away until time may have come to t_ns (world), or something changed. */
+/* Releases the lock until the world's time may have reached t_ns or something changed. */
 void abi_wait(uint64_t t_ns);
 
-/* The same for what control.c does. */
+/* The state that control.c changes. */
 struct sim {
 	pthread_mutex_t lock;
-	pthread_cond_t moved; /* time was stepped, a world was loaded, a hang has ended */
+	pthread_cond_t moved; /* time was stepped, a world was loaded, or a hang ended */
 	struct world *world;
-	unsigned generation; /* of handles; moves with each load */
+	unsigned generation; /* of handles; changes with each load */
 	unsigned inits, init_generation;
-	uint64_t hang_round; /* moves with each unhang           */
+	uint64_t hang_round; /* changes with each unhang */
 	uint64_t calls[N_CALLS];
 	char error[512]; /* why GPUWARD_SIM could not be loaded */
 };

@@ -1,8 +1,8 @@
-/* NVML: events, which come from the scenario's timeline.
+/* NVML events, from the scenario's timeline.
  *
- * A set has a position in the timeline: what it has been given.  Nothing from before a
- * registration is replayed.  Clock events come at once and then every 100 ms, as on the real
- * thing, for whoever was careless enough to ask for them. */
+ * A set has a position in the timeline: the events before it were delivered. Events before a
+ * registration are not replayed. Clock events come at once and then every 100 ms, as on real
+ * GPUs. */
 #include "abi.h"
 
 #define SETS_MAX 64
@@ -17,7 +17,7 @@ struct set {
 	bool used;
 	unsigned generation;
 	struct registration on[WORLD_DEVICES_MAX];
-	size_t next; /* in the timeline */
+	size_t next; /* position in the timeline */
 	uint64_t next_clock_ns;
 };
 
@@ -92,7 +92,7 @@ abi_return nvmlDeviceRegisterEvents(abi_device h, uint64_t mask, abi_set handle)
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-/* The first device of which a's event is wanted; n_devices: none. */
+/* The first device that is registered for the event of a; n_devices: none. */
 static unsigned wanted_by(const struct ctx *c, const struct set *s, const struct action *a)
 {
 	for (unsigned i = 0; i < c->w->n_devices; i++)
@@ -141,7 +141,8 @@ static bool next_event(struct ctx *c, struct set *s, struct abi_event_data *out,
 	return false;
 }
 
-static abi_return wait(enum call call, abi_set handle, struct abi_event_data *out, uint32_t ms)
+static abi_return wait_event(enum call call, abi_set handle, struct abi_event_data *out,
+			     uint32_t ms)
 {
 	struct ctx c;
 	abi_return code = abi_enter(&c, call);
@@ -153,7 +154,7 @@ static abi_return wait(enum call call, abi_set handle, struct abi_event_data *ou
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	end_ns = c.now_ns + ms * UINT64_C(1000000);
 	for (;;) {
-		/* The lock was away: the set, the world and the driver may be others. */
+		/* The lock was released: the set, the world and the driver may have changed. */
 		struct set *s = set_of(handle);
 
 		if (s == NULL || s->generation != sim.init_generation)
@@ -173,14 +174,15 @@ static abi_return wait(enum call call, abi_set handle, struct abi_event_data *ou
 
 abi_return nvmlEventSetWait_v2(abi_set set, struct abi_event_data *out, uint32_t ms)
 {
-	return wait(CALL_nvmlEventSetWait_v2, set, out, ms);
+	return wait_event(CALL_nvmlEventSetWait_v2, set, out, ms);
 }
 
 /* Version 1 has no instance ids. */
 abi_return nvmlEventSetWait(abi_set set, void *out, uint32_t ms)
 {
 	struct abi_event_data data;
-	abi_return code = wait(CALL_nvmlEventSetWait, set, out != NULL ? &data : NULL, ms);
+	abi_return code =
+		wait_event(CALL_nvmlEventSetWait, set, out != NULL ? &data : NULL, ms);
 	struct {
 		abi_device device;
 		uint64_t type, data;

@@ -1,9 +1,9 @@
-/* NVML: field values, and the driver's sample buffers. */
+/* NVML field values, and the driver's sample buffers. */
 #include <math.h>
 
 #include "abi.h"
 
-/* How a field is made: a number of the device, what it needs, how it is typed. */
+/* A field: its value, the traits it needs, and its type. */
 struct field {
 	unsigned id;
 	enum abi_value_type type;
@@ -36,8 +36,8 @@ static double memory_c(struct ctx *c, unsigned scope, unsigned id)
 	return floor(history_celsius(&c->d->history, c->d->now_ns) + 1);
 }
 
-/* Whether there is one: a double does not hold the counter's 64 bits. */
-static double energy_there(struct ctx *c, unsigned scope, unsigned id)
+/* Only whether it exists: a double cannot hold the counter's 64 bits. */
+static double has_energy(struct ctx *c, unsigned scope, unsigned id)
 {
 	(void)id;
 	if (c->d->sensor.p.no_counter || scope != ABI_SCOPE_GPU)
@@ -45,7 +45,7 @@ static double energy_there(struct ctx *c, unsigned scope, unsigned id)
 	return 0;
 }
 
-/* Memory's share: 45 W at rest, 62 W with a context, more with the load. */
+/* Power of the memory: 45 W idle, 62 W with a context, more with load. */
 static double memory_mw(const struct device *d)
 {
 	double load = history_mean_load(&d->history, d->now_ns, 1000000000);
@@ -97,7 +97,7 @@ static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
 	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->gpu_max_c - p->slowdown_c : 0;
 }
 
-/* Bytes since the beginning; the field holds the low 32 bits, so it wraps at 4 GiB. */
+/* Bytes since the start; the field has the low 32 bits, so it wraps at 4 GiB. */
 static double pcie_bytes(struct ctx *c, unsigned scope, unsigned id)
 {
 	double busy = history_busy_s(&c->d->history, c->d->now_ns);
@@ -133,7 +133,7 @@ static const struct field fields[] = {
 	{ 80, ABI_VALUE_U64, 0, zero },
 	{ 81, ABI_VALUE_U64, 0, zero },
 	{ 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
-	{ 83, ABI_VALUE_U64, 0, energy_there },
+	{ 83, ABI_VALUE_U64, 0, has_energy },
 	{ 94, ABI_VALUE_U32, 0, health },
 	{ 95, ABI_VALUE_U32, 0, health },
 	{ 142, ABI_VALUE_U32, TRAIT_ROWS, health },
@@ -146,7 +146,7 @@ static const struct field fields[] = {
 	{ 188, ABI_VALUE_U32, 0, limit_mw },
 	{ 189, ABI_VALUE_U32, 0, limit_mw },
 	{ 190, ABI_VALUE_U32, 0, limit_mw },
-	{ 191, ABI_VALUE_U64, 0, energy_there },
+	{ 191, ABI_VALUE_U64, 0, has_energy },
 	{ 192, ABI_VALUE_U32, 0, limit_mw },
 	{ 193, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
 	{ 194, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
@@ -160,7 +160,7 @@ static const struct field fields[] = {
 	{ 271, ABI_VALUE_U64, 0, limited },
 };
 
-static const struct field *find(unsigned id)
+static const struct field *find_field(unsigned id)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (fields[i].id == id)
@@ -168,9 +168,9 @@ static const struct field *find(unsigned id)
 	return NULL;
 }
 
-static void answer(struct ctx *c, struct abi_field_value *v)
+static void fill_field(struct ctx *c, struct abi_field_value *v)
 {
-	const struct field *f = find(v->field);
+	const struct field *f = find_field(v->field);
 	struct fault fault = abi_field_fault(c, v->field);
 	double value;
 
@@ -188,12 +188,12 @@ static void answer(struct ctx *c, struct abi_field_value *v)
 		return;
 	v->code = ABI_SUCCESS;
 	v->type = (int32_t)f->type;
-	/* Only as many bytes as the type has are written: the rest keeps what it held. */
+	/* Writes only the bytes of the type; the others stay unchanged. */
 	if (fault.has_value && f->type == ABI_VALUE_U64)
 		v->value.u64 = fault.value;
 	else if (f->type == ABI_VALUE_U64)
 		v->value.u64 =
-			f->value == energy_there ? device_counter_mj(c->d) : (uint64_t)value;
+			f->value == has_energy ? device_counter_mj(c->d) : (uint64_t)value;
 	else if (f->type == ABI_VALUE_I32)
 		v->value.i32 = fault.has_value ? (int32_t)fault.value : (int32_t)value;
 	else
@@ -211,11 +211,11 @@ abi_return nvmlDeviceGetFieldValues(abi_device h, int n, struct abi_field_value 
 	if (n <= 0 || values == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	for (int i = 0; i < n; i++)
-		answer(&c, &values[i]);
+		fill_field(&c, &values[i]);
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-/* Buffers.  Power is the sensor's ring; utilisation and clocks are kept every 200 ms. */
+/* Buffers. Power is the sensor's ring; utilisation and clocks are stored every 200 ms. */
 #define SLOW_ENTRIES 71
 #define SLOW_GAP_NS  UINT64_C(200000000)
 
@@ -237,7 +237,7 @@ static struct abi_sample slow_sample(const struct ctx *c, unsigned type, uint64_
 	return s;
 }
 
-static struct abi_sample sample(const struct ctx *c, unsigned type, uint64_t k)
+static struct abi_sample buffer_sample(const struct ctx *c, unsigned type, uint64_t k)
 {
 	struct sensor_sample r;
 	struct abi_sample s = { 0 };
@@ -250,8 +250,8 @@ static struct abi_sample sample(const struct ctx *c, unsigned type, uint64_t k)
 	return s;
 }
 
-/* The numbers of the oldest sample that is still kept and of the first that is not yet out. */
-static void kept(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *end)
+/* The number of the oldest stored sample, and of the first that is not available yet. */
+static void stored_range(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *end)
 {
 	const struct sensor *s = &c->d->sensor;
 	uint64_t entries = SLOW_ENTRIES;
@@ -265,7 +265,7 @@ static void kept(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *
 		*end = c->now_ns / SLOW_GAP_NS + 1;
 	}
 	*first = *end > entries ? *end - entries : 0;
-	/* What was before the driver started is gone. */
+	/* Samples from before the driver started are lost. */
 	if (s->epoch_ns != 0 && (double)*first * gap_ns < (double)s->epoch_ns)
 		*first = (uint64_t)((double)s->epoch_ns / gap_ns) + 1;
 }
@@ -296,7 +296,7 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 	if (code != ABI_SUCCESS)
 		return abi_leave(&c, code);
 	*value_type = ABI_VALUE_U32;
-	kept(&c, type, &first, &end);
+	stored_range(&c, type, &first, &end);
 	if (type == ABI_SAMPLE_POWER) {
 		const struct sensor_params *p = &c.d->sensor.p;
 
@@ -309,7 +309,7 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 		return abi_leave(&c, ABI_SUCCESS);
 	}
 	for (uint64_t k = first; k < end && n < *count; k++) {
-		struct abi_sample s = sample(&c, type, k);
+		struct abi_sample s = buffer_sample(&c, type, k);
 
 		for (unsigned i = 0; i < copies && n < *count; i++)
 			if (s.timestamp_us > last_us)

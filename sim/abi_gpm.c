@@ -1,4 +1,4 @@
-/* NVML: GPM, metrics between two samples. */
+/* NVML GPM: metrics between two samples. */
 #include <stdlib.h>
 
 #include "abi.h"
@@ -10,7 +10,7 @@ struct gpm_sample {
 	double busy_s;
 };
 
-/* A full load in these numbers: a matrix product on an H200, roughly. */
+/* Values under full load: roughly a matrix product on an H200. */
 static const struct {
 	unsigned id;
 	double percent;
@@ -71,7 +71,7 @@ abi_return nvmlGpmSampleFree(abi_gpm_sample sample)
 	return abi_leave(&c, sample != NULL ? ABI_SUCCESS : ABI_INVALID_ARGUMENT);
 }
 
-static abi_return take(enum call call, abi_device h, abi_gpm_sample sample)
+static abi_return take_sample(enum call call, abi_device h, abi_gpm_sample sample)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, call, h);
@@ -90,16 +90,16 @@ static abi_return take(enum call call, abi_device h, abi_gpm_sample sample)
 
 abi_return nvmlGpmSampleGet(abi_device h, abi_gpm_sample sample)
 {
-	return take(CALL_nvmlGpmSampleGet, h, sample);
+	return take_sample(CALL_nvmlGpmSampleGet, h, sample);
 }
 
 abi_return nvmlGpmMigSampleGet(abi_device h, uint32_t gpu_instance, abi_gpm_sample sample)
 {
 	(void)gpu_instance;
-	return take(CALL_nvmlGpmMigSampleGet, h, sample);
+	return take_sample(CALL_nvmlGpmMigSampleGet, h, sample);
 }
 
-static void measure(struct abi_gpm_metric_value *m, double share)
+static void fill_metric(struct abi_gpm_metric_value *m, double share)
 {
 	m->code = ABI_NOT_SUPPORTED;
 	for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
@@ -130,7 +130,7 @@ abi_return nvmlGpmMetricsGet(struct abi_gpm_metrics *m)
 	    a->at_ns >= b->at_ns)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	for (uint32_t i = 0; i < m->count; i++)
-		measure(&m->metric[i],
-			(b->busy_s - a->busy_s) / ((double)(b->at_ns - a->at_ns) * 1e-9));
+		fill_metric(&m->metric[i],
+			    (b->busy_s - a->busy_s) / ((double)(b->at_ns - a->at_ns) * 1e-9));
 	return abi_leave(&c, ABI_SUCCESS);
 }

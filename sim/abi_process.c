@@ -1,21 +1,21 @@
-/* NVML: who is on the GPU. */
+/* NVML: the processes on a GPU. */
 #include <math.h>
 #include <string.h>
 
 #include "abi.h"
 
-/* Processes that nobody listed: they come when a list was refused for want of room. */
+/* Extra processes that appear after a list was refused because the buffer was too small. */
 #define GROWN_PID 4100000u
 
 struct list {
 	char *out;
-	size_t stride; /* of one entry; only as much of it is written */
-	uint32_t room, n;
+	size_t stride; /* size of one entry; only this much of it is written */
+	uint32_t capacity, n;
 };
 
-static void add(struct list *l, struct abi_process_detail entry)
+static void add_entry(struct list *l, struct abi_process_detail entry)
 {
-	if (l->n < l->room)
+	if (l->n < l->capacity)
 		memcpy(l->out + l->n * l->stride, &entry, l->stride);
 	l->n++;
 }
@@ -31,10 +31,10 @@ static void add_process(const struct ctx *c, struct list *l, const struct proces
 	entry.gpu_instance = p->gpu_instance;
 	entry.compute_instance = p->compute_instance;
 	for (unsigned k = 0; k < p->copies; k++)
-		add(l, entry);
+		add_entry(l, entry);
 }
 
-static void fill(const struct ctx *c, struct list *l, unsigned which)
+static void fill_list(const struct ctx *c, struct list *l, unsigned which)
 {
 	for (size_t i = 0; i < c->d->n_processes; i++) {
 		const struct process *p = &c->d->processes[i];
@@ -53,21 +53,22 @@ static void fill(const struct ctx *c, struct list *l, unsigned which)
 					       .compute_instance = ABI_NO_U32 });
 }
 
-/* Fills, or refuses with the number that would have been needed. */
-static abi_return give(const struct ctx *c, struct list *l, unsigned which, uint32_t *count)
+/* Fills the list, or refuses it and returns the required size. */
+static abi_return return_list(const struct ctx *c, struct list *l, unsigned which,
+			      uint32_t *count)
 {
 	if (c->d->mig_enabled && c->mig == NULL && !c->w->privileged)
 		return ABI_NO_PERMISSION;
-	fill(c, l, which);
+	fill_list(c, l, which);
 	*count = l->n;
-	if (l->n <= l->room)
+	if (l->n <= l->capacity)
 		return ABI_SUCCESS;
 	c->d->grown += c->d->list_growth;
 	return ABI_INSUFFICIENT_SIZE;
 }
 
-static abi_return running(enum call call, abi_device h, uint32_t *count, void *out,
-			  unsigned which, size_t stride)
+static abi_return list_processes(enum call call, abi_device h, uint32_t *count, void *out,
+				 unsigned which, size_t stride)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, call, h);
@@ -79,14 +80,14 @@ static abi_return running(enum call call, abi_device h, uint32_t *count, void *o
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (stride == 0)
 		l.stride = c.w->stride;
-	l.room = *count;
-	return abi_leave(&c, give(&c, &l, which, count));
+	l.capacity = *count;
+	return abi_leave(&c, return_list(&c, &l, which, count));
 }
 
-#define LIST_CALL(symbol, which, stride)                                     \
-	abi_return symbol(abi_device h, uint32_t *count, void *out)          \
-	{                                                                    \
-		return running(CALL_##symbol, h, count, out, which, stride); \
+#define LIST_CALL(symbol, which, stride)                                            \
+	abi_return symbol(abi_device h, uint32_t *count, void *out)                 \
+	{                                                                           \
+		return list_processes(CALL_##symbol, h, count, out, which, stride); \
 	}
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v3, LIST_COMPUTE, 0)
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v2, LIST_COMPUTE, sizeof(struct abi_process_v2))
@@ -116,8 +117,8 @@ abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
 	if (c.d->p.architecture < 9 || list->mode > 2)
 		return abi_leave(&c, list->mode > 2 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
 	l.out = (char *)list->processes;
-	l.room = list->count;
-	return abi_leave(&c, give(&c, &l, which[list->mode], &list->count));
+	l.capacity = list->count;
+	return abi_leave(&c, return_list(&c, &l, which[list->mode], &list->count));
 }
 
 /* The driver samples every sixth of a second. */
@@ -125,11 +126,11 @@ abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
 
 struct use_list {
 	struct abi_process_utilization *out;
-	uint32_t room, n;
+	uint32_t capacity, n;
 	uint64_t last_us;
 };
 
-/* What p was seen to do at one sample.  One that did nothing is not told of. */
+/* The utilisation of p in one sample. A process that was idle is not reported. */
 static void add_use(const struct ctx *c, struct use_list *l, const struct process *p,
 		    uint64_t at_ns)
 {
@@ -148,11 +149,11 @@ static void add_use(const struct ctx *c, struct use_list *l, const struct proces
 	if (p->hidden || !process_alive(p, at_ns) || use.timestamp_us <= l->last_us ||
 	    (use.sm == 0 && use.encoder == 0 && use.decoder == 0))
 		return;
-	for (unsigned i = 0; i < c->w->utilization_copies && l->n < l->room; i++)
+	for (unsigned i = 0; i < c->w->utilization_copies && l->n < l->capacity; i++)
 		l->out[l->n++] = use;
 }
 
-/* The samples that are kept, process by process, the newest last. */
+/* The stored samples, process by process, the newest last. */
 static void add_uses(const struct ctx *c, struct use_list *l)
 {
 	uint64_t newest = c->now_ns / SAMPLE_NS, kept = c->w->utilization_history;
@@ -176,20 +177,20 @@ abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_util
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (c.d->mig_enabled)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	/* It wants room for its whole buffer, however little there is in it. */
+	/* It requires space for its whole buffer, however little it contains. */
 	if (out == NULL || *count < c.w->utilization_entries) {
 		*count = c.w->utilization_entries;
 		return abi_leave(&c, ABI_INSUFFICIENT_SIZE);
 	}
 	if (c.w->utilization_ignores_since)
 		l.last_us = 0;
-	l.room = *count;
+	l.capacity = *count;
 	add_uses(&c, &l);
 	*count = l.n;
 	return abi_leave(&c, l.n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
 }
 
-/* Accounting: while it is on, every process that ever ran is remembered. */
+/* Accounting: while it is on, every process that ran is remembered. */
 #define ACCOUNTING_ENTRIES 4000
 
 #define ACCOUNTING_CALL(symbol, value)                                    \
@@ -237,7 +238,7 @@ abi_return nvmlDeviceClearAccountingPids(abi_device h)
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-/* Whether p is in the books: it was there since they were opened. */
+/* Is p accounted? It ran at or after the start of accounting. */
 static bool accounted(const struct ctx *c, const struct process *p)
 {
 	return c->now_ns >= p->from_ns && !p->hidden &&
@@ -268,7 +269,7 @@ abi_return nvmlDeviceGetAccountingPids(abi_device h, uint32_t *count, uint32_t *
 	return abi_leave(&c, code);
 }
 
-static struct abi_accounting stats(const struct ctx *c, const struct process *p)
+static struct abi_accounting process_stats(const struct ctx *c, const struct process *p)
 {
 	bool alive = process_alive(p, c->now_ns);
 	uint64_t end_ns = alive ? c->now_ns : p->until_ns;
@@ -299,7 +300,7 @@ abi_return nvmlDeviceGetAccountingStats(abi_device h, uint32_t pid, struct abi_a
 
 		if (p->pid != pid || !accounted(&c, p))
 			continue;
-		*out = stats(&c, p);
+		*out = process_stats(&c, p);
 		return abi_leave(&c, ABI_SUCCESS);
 	}
 	return abi_leave(&c, ABI_NOT_FOUND);

@@ -1,4 +1,4 @@
-/* NVML: what a device says of itself. */
+/* NVML: queries about a device. */
 #include <math.h>
 #include <string.h>
 
@@ -6,10 +6,10 @@
 
 #define HAS(trait) (c.d->p.traits & (trait))
 
-/* The driver's own time over which it counts utilisation. */
+/* The time over which the driver computes utilisation. */
 #define UTILIZATION_NS UINT64_C(1000000000)
 
-/* A call with one number as result.  `can` false: code 3. */
+/* A call that returns one number. `can` false: code 3. */
 #define NUMBER_CALL(symbol, type, convert, can, value)                    \
 	abi_return symbol(abi_device h, type *out)                        \
 	{                                                                 \
@@ -43,7 +43,7 @@ static double fan_percent(const struct device *d)
 
 static double pcie_generation(const struct device *d)
 {
-	/* Idle consumer cards take their link down. */
+	/* Idle consumer cards reduce their link speed. */
 	return device_pstate(d) >= 8 ? 1 : d->p.pcie_generation;
 }
 
@@ -109,8 +109,8 @@ abi_return nvmlDeviceGetPowerManagementLimitConstraints(abi_device h, uint32_t *
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-/* The parent of MIG instances shows its totals to the privileged alone. */
-static bool forbidden(const struct ctx *c)
+/* The parent of MIG instances shows its totals only to privileged callers. */
+static bool is_forbidden(const struct ctx *c)
 {
 	return c->d->mig_enabled && c->mig == NULL && !c->w->privileged;
 }
@@ -127,7 +127,7 @@ abi_return nvmlDeviceGetMemoryInfo_v2(abi_device h, struct abi_memory_v2 *out)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (out->version != ABI_TAG(struct abi_memory_v2, 2))
 		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
-	if (HAS(TRAIT_SHARED_MEMORY) || forbidden(&c))
+	if (HAS(TRAIT_SHARED_MEMORY) || is_forbidden(&c))
 		return abi_leave(&c, HAS(TRAIT_SHARED_MEMORY) ? ABI_NOT_SUPPORTED
 							      : ABI_NO_PERMISSION);
 	total = c.mig != NULL ? c.mig->bytes : device_total_bytes(c.d);
@@ -139,7 +139,7 @@ abi_return nvmlDeviceGetMemoryInfo_v2(abi_device h, struct abi_memory_v2 *out)
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-/* Version 1 counts the reserved part as used. */
+/* Version 1 counts reserved memory as used. */
 abi_return nvmlDeviceGetMemoryInfo(abi_device h, struct abi_memory *out)
 {
 	struct ctx c;
@@ -150,7 +150,7 @@ abi_return nvmlDeviceGetMemoryInfo(abi_device h, struct abi_memory *out)
 		return code;
 	if (out == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (HAS(TRAIT_SHARED_MEMORY) || forbidden(&c))
+	if (HAS(TRAIT_SHARED_MEMORY) || is_forbidden(&c))
 		return abi_leave(&c, HAS(TRAIT_SHARED_MEMORY) ? ABI_NOT_SUPPORTED
 							      : ABI_NO_PERMISSION);
 	total = c.mig != NULL ? c.mig->bytes : device_total_bytes(c.d);
@@ -177,7 +177,7 @@ abi_return nvmlDeviceGetBAR1MemoryInfo(abi_device h, struct abi_bar1 *out)
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-/* A call that takes an enum below `limit` and gives one number; NAN: code 3. */
+/* A call with an enum argument below `limit` that returns one number; NAN: code 3. */
 static abi_return by_kind(enum call call, abi_device h, uint32_t kind, uint32_t limit,
 			  uint32_t *out, double (*value)(const struct device *d, uint32_t kind))
 {
@@ -237,7 +237,7 @@ static double fan_of(const struct device *d, uint32_t kind)
 	return kind < d->p.fans ? fan_percent(d) : (double)NAN;
 }
 
-/* KB/s: about 1 MB/s at rest. */
+/* KB/s: about 1 MB/s when idle. */
 static double pcie_kb(const struct device *d, uint32_t kind)
 {
 	return 900 + (kind == 0 ? 2.0e5 : 1.4e6) *
@@ -279,7 +279,7 @@ abi_return nvmlDeviceGetPcieThroughput(abi_device h, uint32_t kind, uint32_t *ou
 	return by_kind(CALL_nvmlDeviceGetPcieThroughput, h, kind, 2, out, pcie_kb);
 }
 
-/* A struct with a version tag in front. */
+/* A struct that starts with a version tag. */
 #define TAGGED_CALL(symbol, type, number, can, fill)                         \
 	abi_return symbol(abi_device h, type *out)                           \
 	{                                                                    \
@@ -327,8 +327,8 @@ abi_return nvmlDeviceGetUtilizationRates(abi_device h, struct abi_utilization *o
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-static abi_return engine(enum call call, abi_device h, uint32_t *percent, uint32_t *period_us,
-			 size_t member)
+static abi_return engine_utilization(enum call call, abi_device h, uint32_t *percent,
+				     uint32_t *period_us, size_t member)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, call, h);
@@ -348,10 +348,10 @@ static abi_return engine(enum call call, abi_device h, uint32_t *percent, uint32
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-#define ENGINE_CALL(symbol, member)                                             \
-	abi_return symbol(abi_device h, uint32_t *percent, uint32_t *period_us) \
-	{                                                                       \
-		return engine(CALL_##symbol, h, percent, period_us, member);    \
+#define ENGINE_CALL(symbol, member)                                                      \
+	abi_return symbol(abi_device h, uint32_t *percent, uint32_t *period_us)          \
+	{                                                                                \
+		return engine_utilization(CALL_##symbol, h, percent, period_us, member); \
 	}
 ENGINE_CALL(nvmlDeviceGetEncoderUtilization, offsetof(struct process, encoder))
 ENGINE_CALL(nvmlDeviceGetDecoderUtilization, offsetof(struct process, decoder))

@@ -1,10 +1,10 @@
-/* NVML: calls that change the device.  All need a privileged caller (scenario).  A fault with a
- * `value` makes a driver that says yes and sets that instead of what it was asked. */
+/* NVML calls that change the device. All need a privileged caller (scenario). A fault with a
+ * `value` simulates a driver that reports success but sets that value instead. */
 #include <string.h>
 
 #include "abi.h"
 
-static abi_return enter(struct ctx *c, enum call call, abi_device h)
+static abi_return enter_privileged(struct ctx *c, enum call call, abi_device h)
 {
 	abi_return code = abi_enter_device(c, call, h);
 
@@ -13,7 +13,7 @@ static abi_return enter(struct ctx *c, enum call call, abi_device h)
 	return code;
 }
 
-static abi_return done(struct ctx *c)
+static abi_return finish_change(struct ctx *c)
 {
 	device_changed(c->d);
 	device_advance(c->w, c->d, c->now_ns);
@@ -29,13 +29,13 @@ static abi_return set_limit(struct ctx *c, uint32_t milliwatts)
 	if (watts < c->d->p.limit_min_w || watts > c->d->p.limit_max_w)
 		return abi_leave(c, ABI_INVALID_ARGUMENT);
 	c->d->limit_w = abi_u32(c, milliwatts) * 1e-3;
-	return done(c);
+	return finish_change(c);
 }
 
 abi_return nvmlDeviceSetPowerManagementLimit(abi_device h, uint32_t milliwatts)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceSetPowerManagementLimit, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceSetPowerManagementLimit, h);
 
 	return code != ABI_SUCCESS ? code : set_limit(&c, milliwatts);
 }
@@ -43,7 +43,7 @@ abi_return nvmlDeviceSetPowerManagementLimit(abi_device h, uint32_t milliwatts)
 abi_return nvmlDeviceSetPowerManagementLimit_v2(abi_device h, struct abi_power_value_v2 *value)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceSetPowerManagementLimit_v2, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceSetPowerManagementLimit_v2, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -59,20 +59,20 @@ abi_return nvmlDeviceSetPowerManagementLimit_v2(abi_device h, struct abi_power_v
 abi_return nvmlDeviceSetPersistenceMode(abi_device h, uint32_t mode)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceSetPersistenceMode, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceSetPersistenceMode, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
 	if (mode > 1)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	c.d->persistence = abi_u32(&c, mode) != 0;
-	return done(&c);
+	return finish_change(&c);
 }
 
 abi_return nvmlDeviceSetComputeMode(abi_device h, uint32_t mode)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceSetComputeMode, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceSetComputeMode, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -81,13 +81,13 @@ abi_return nvmlDeviceSetComputeMode(abi_device h, uint32_t mode)
 	if (c.d->mig_enabled)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
 	c.d->compute_mode = abi_u32(&c, mode);
-	return done(&c);
+	return finish_change(&c);
 }
 
 abi_return nvmlDeviceClearEccErrorCounts(abi_device h, uint32_t counter)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceClearEccErrorCounts, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceClearEccErrorCounts, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -99,7 +99,7 @@ abi_return nvmlDeviceClearEccErrorCounts(abi_device h, uint32_t counter)
 		c.d->ecc_cleared[counter][0] = c.d->ecc_corrected;
 		c.d->ecc_cleared[counter][1] = c.d->ecc_uncorrected;
 	}
-	return done(&c);
+	return finish_change(&c);
 }
 
 static abi_return lock_clocks(struct ctx *c, double lock[2], uint32_t min, uint32_t max,
@@ -111,13 +111,13 @@ static abi_return lock_clocks(struct ctx *c, double lock[2], uint32_t min, uint3
 		return abi_leave(c, ABI_FREQ_NOT_SUPPORTED);
 	lock[0] = min;
 	lock[1] = max;
-	return done(c);
+	return finish_change(c);
 }
 
 abi_return nvmlDeviceSetGpuLockedClocks(abi_device h, uint32_t min, uint32_t max)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceSetGpuLockedClocks, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceSetGpuLockedClocks, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -129,7 +129,7 @@ abi_return nvmlDeviceSetGpuLockedClocks(abi_device h, uint32_t min, uint32_t max
 abi_return nvmlDeviceSetMemoryLockedClocks(abi_device h, uint32_t min, uint32_t max)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceSetMemoryLockedClocks, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceSetMemoryLockedClocks, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -141,21 +141,21 @@ abi_return nvmlDeviceSetMemoryLockedClocks(abi_device h, uint32_t min, uint32_t 
 abi_return nvmlDeviceResetGpuLockedClocks(abi_device h)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceResetGpuLockedClocks, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceResetGpuLockedClocks, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
 	memset(c.d->lock_sm_mhz, 0, sizeof(c.d->lock_sm_mhz));
-	return done(&c);
+	return finish_change(&c);
 }
 
 abi_return nvmlDeviceResetMemoryLockedClocks(abi_device h)
 {
 	struct ctx c;
-	abi_return code = enter(&c, CALL_nvmlDeviceResetMemoryLockedClocks, h);
+	abi_return code = enter_privileged(&c, CALL_nvmlDeviceResetMemoryLockedClocks, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
 	memset(c.d->lock_memory_mhz, 0, sizeof(c.d->lock_memory_mhz));
-	return done(&c);
+	return finish_change(&c);
 }

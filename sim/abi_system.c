@@ -42,7 +42,7 @@ static const struct {
 	{ ABI_UNKNOWN, "Unknown Error" },
 };
 
-/* What the toolkit's stub says: not an error of the driver but of the search path. */
+/* The text of the toolkit's stub: the search path is wrong, not the driver. */
 static const char stub_text[] =
 	"WARNING:\n\n"
 	"You should always run with libnvidia-ml.so that is installed with your\n"
@@ -72,7 +72,7 @@ const char *nvmlErrorString(abi_return code)
 	return "unknown error";
 }
 
-static abi_return init(enum call call)
+static abi_return add_client(enum call call)
 {
 	struct ctx c;
 	abi_return code = abi_enter_init(&c, call);
@@ -86,18 +86,18 @@ static abi_return init(enum call call)
 
 abi_return nvmlInit_v2(void)
 {
-	return init(CALL_nvmlInit_v2);
+	return add_client(CALL_nvmlInit_v2);
 }
 
 abi_return nvmlInit(void)
 {
-	return init(CALL_nvmlInit);
+	return add_client(CALL_nvmlInit);
 }
 
 abi_return nvmlInitWithFlags(uint32_t flags)
 {
 	(void)flags;
-	return init(CALL_nvmlInitWithFlags);
+	return add_client(CALL_nvmlInitWithFlags);
 }
 
 abi_return nvmlShutdown(void)
@@ -108,11 +108,11 @@ abi_return nvmlShutdown(void)
 	return code != ABI_SUCCESS ? code : abi_leave(&c, abi_init_drop());
 }
 
-static abi_return version(enum call call, char *out, uint32_t size)
+static abi_return get_version(enum call call, char *out, uint32_t size)
 {
 	struct ctx c;
 	bool nvml = call == CALL_nvmlSystemGetNVMLVersion;
-	/* The library knows its own version without a driver. */
+	/* The library knows its version without a driver. */
 	abi_return code = nvml ? abi_enter_init(&c, call) : abi_enter(&c, call);
 
 	if (code != ABI_SUCCESS)
@@ -122,16 +122,16 @@ static abi_return version(enum call call, char *out, uint32_t size)
 
 abi_return nvmlSystemGetDriverVersion(char *out, uint32_t size)
 {
-	return version(CALL_nvmlSystemGetDriverVersion, out, size);
+	return get_version(CALL_nvmlSystemGetDriverVersion, out, size);
 }
 
 abi_return nvmlSystemGetNVMLVersion(char *out, uint32_t size)
 {
-	return version(CALL_nvmlSystemGetNVMLVersion, out, size);
+	return get_version(CALL_nvmlSystemGetNVMLVersion, out, size);
 }
 
 /* One u32 of the system. */
-static abi_return number(enum call call, uint32_t *out)
+static abi_return get_number(enum call call, uint32_t *out)
 {
 	struct ctx c;
 	abi_return code = abi_enter(&c, call);
@@ -149,22 +149,22 @@ static abi_return number(enum call call, uint32_t *out)
 
 abi_return nvmlSystemGetCudaDriverVersion(int *out)
 {
-	return number(CALL_nvmlSystemGetCudaDriverVersion, (uint32_t *)out);
+	return get_number(CALL_nvmlSystemGetCudaDriverVersion, (uint32_t *)out);
 }
 
 abi_return nvmlSystemGetCudaDriverVersion_v2(int *out)
 {
-	return number(CALL_nvmlSystemGetCudaDriverVersion_v2, (uint32_t *)out);
+	return get_number(CALL_nvmlSystemGetCudaDriverVersion_v2, (uint32_t *)out);
 }
 
 abi_return nvmlDeviceGetCount_v2(uint32_t *out)
 {
-	return number(CALL_nvmlDeviceGetCount_v2, out);
+	return get_number(CALL_nvmlDeviceGetCount_v2, out);
 }
 
 abi_return nvmlDeviceGetCount(uint32_t *out)
 {
-	return number(CALL_nvmlDeviceGetCount, out);
+	return get_number(CALL_nvmlDeviceGetCount, out);
 }
 
 abi_return nvmlSystemGetProcessName(uint32_t pid, char *out, uint32_t size)
@@ -185,8 +185,8 @@ abi_return nvmlSystemGetProcessName(uint32_t pid, char *out, uint32_t size)
 	return abi_leave(&c, ABI_NOT_FOUND);
 }
 
-/* Handles.  A lost GPU can still be found; the call that follows says so. */
-static abi_return give_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
+/* Handles. A lost GPU can still be found; the next call reports that it is lost. */
+static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
 	struct fault f = fault_find(c->w->faults, c->w->n_faults, (int)c->call, false,
 				    (int)device, 0, c->now_ns);
@@ -208,7 +208,7 @@ static abi_return by_index(enum call call, uint32_t index, abi_device *out)
 		return code;
 	if (index >= c.w->n_devices)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	return give_handle(&c, index, 0, out);
+	return return_handle(&c, index, 0, out);
 }
 
 abi_return nvmlDeviceGetHandleByIndex_v2(uint32_t index, abi_device *out)
@@ -226,7 +226,7 @@ static void bus_id(const struct device *d, char out[static 32])
 	snprintf(out, 32, "%08X:%02X:%02X.0", d->domain, d->bus, d->slot);
 }
 
-/* Two PCI ids are the same whatever the width of their domain and the case of their letters. */
+/* Two PCI ids are equal regardless of the width of the domain and the case of letters. */
 static bool same_bus(const struct device *d, const char *text)
 {
 	unsigned domain = 0, bus, slot, function;
@@ -253,14 +253,14 @@ static abi_return by_text(enum call call, const char *text, abi_device *out)
 
 		device_advance(c.w, d, c.now_ns);
 		if (call == CALL_nvmlDeviceGetHandleByUUID && strcmp(d->uuid, text) == 0)
-			return give_handle(&c, i, 0, out);
+			return return_handle(&c, i, 0, out);
 		if (call == CALL_nvmlDeviceGetHandleBySerial && strcmp(d->serial, text) == 0)
-			return give_handle(&c, i, 0, out);
+			return return_handle(&c, i, 0, out);
 		if (call == CALL_nvmlDeviceGetHandleByPciBusId_v2 && same_bus(d, text))
-			return give_handle(&c, i, 0, out);
+			return return_handle(&c, i, 0, out);
 		for (unsigned k = 0; d->mig_enabled && k < d->n_migs; k++)
 			if (strcmp(d->migs[k].uuid, text) == 0)
-				return give_handle(&c, i, k + 1, out);
+				return return_handle(&c, i, k + 1, out);
 	}
 	return abi_leave(&c, ABI_NOT_FOUND);
 }
@@ -297,7 +297,7 @@ abi_return nvmlDeviceGetHandleByPciBusId(const char *text, abi_device *out)
 		return abi_leave(&c, abi_string(text, out, size));        \
 	}
 
-static const char *name(const struct ctx *c, char full[static 128])
+static const char *device_name(const struct ctx *c, char full[static 128])
 {
 	if (c->mig == NULL)
 		return c->d->name;
@@ -305,13 +305,13 @@ static const char *name(const struct ctx *c, char full[static 128])
 	return full;
 }
 
-STRING_CALL(nvmlDeviceGetName, name(&c, (char[128]){ 0 }))
+STRING_CALL(nvmlDeviceGetName, device_name(&c, (char[128]){ 0 }))
 STRING_CALL(nvmlDeviceGetUUID, c.mig != NULL ? c.mig->uuid : c.d->uuid)
 STRING_CALL(nvmlDeviceGetSerial, c.d->p.traits &TRAIT_ECC ? c.d->serial : NULL)
 STRING_CALL(nvmlDeviceGetVbiosVersion, c.d->p.vbios)
 STRING_CALL(nvmlDeviceGetBoardPartNumber, c.d->p.part)
 
-static abi_return pci(enum call call, abi_device h, struct abi_pci *out)
+static abi_return get_pci(enum call call, abi_device h, struct abi_pci *out)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, call, h);
@@ -333,12 +333,12 @@ static abi_return pci(enum call call, abi_device h, struct abi_pci *out)
 
 abi_return nvmlDeviceGetPciInfo_v3(abi_device h, struct abi_pci *out)
 {
-	return pci(CALL_nvmlDeviceGetPciInfo_v3, h, out);
+	return get_pci(CALL_nvmlDeviceGetPciInfo_v3, h, out);
 }
 
 abi_return nvmlDeviceGetPciInfo_v2(abi_device h, struct abi_pci *out)
 {
-	return pci(CALL_nvmlDeviceGetPciInfo_v2, h, out);
+	return get_pci(CALL_nvmlDeviceGetPciInfo_v2, h, out);
 }
 
 abi_return nvmlDeviceGetCudaComputeCapability(abi_device h, int *major, int *minor)
@@ -383,7 +383,7 @@ abi_return nvmlDeviceGetMigDeviceHandleByIndex(abi_device h, uint32_t index, abi
 				 c.d->p.traits & TRAIT_MIG ? ABI_NOT_FOUND : ABI_NOT_SUPPORTED);
 	for (unsigned i = 0; i < c.d->n_migs; i++)
 		if (c.d->migs[i].index == index)
-			return give_handle(&c, c.d->index, i + 1, out);
+			return return_handle(&c, c.d->index, i + 1, out);
 	return abi_leave(&c, ABI_NOT_FOUND);
 }
 
@@ -397,7 +397,7 @@ abi_return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(abi_device h, abi_device
 		return code;
 	if (c.mig == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	return give_handle(&c, c.d->index, 0, out);
+	return return_handle(&c, c.d->index, 0, out);
 }
 
 abi_return nvmlDeviceGetAttributes_v2(abi_device h, struct abi_mig_attributes *out)

@@ -9,9 +9,9 @@
 
 struct build {
 	struct world *w;
-	struct device *d;  /* being read                                       */
-	uint32_t next_pid; /* of the next process that was not given one       */
-	const char *path;  /* of the scenario, or its name                     */
+	struct device *d;  /* the device being read */
+	uint32_t next_pid; /* pid of the next process without a given one */
+	const char *path;  /* of the scenario, or its name */
 };
 
 static inline struct build *building(struct rows *r)
@@ -19,7 +19,7 @@ static inline struct build *building(struct rows *r)
 	return r->context;
 }
 
-/* One more element, zeroed, at the end of the array that `array` points to; NULL: no memory. */
+/* Adds one zeroed element to the array that `array` points to; NULL: out of memory. */
 void *build_grow(void *array, size_t *n, size_t size);
 
 /* Calls `one` for each table of an array of tables. */
@@ -27,7 +27,7 @@ int build_each(struct rows *r, const struct toml_node *list,
 	       int (*one)(struct rows *r, const struct toml_node *table));
 int build_no_memory(struct rows *r, const struct toml_node *node);
 
-/* [[gpu.load]], [[gpu.process]], [[gpu.mig]] of the device that is being read; [[gpu]]. */
+/* [[gpu.load]], [[gpu.process]], [[gpu.mig]] of the current device; [[gpu]]. */
 int build_loads(struct rows *r, const struct toml_node *node, void *target);
 int build_processes(struct rows *r, const struct toml_node *node, void *target);
 int build_migs(struct rows *r, const struct toml_node *node, void *target);

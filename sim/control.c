@@ -1,4 +1,4 @@
-/* gpuward_sim_*: what a test can say, and how the first world comes about. */
+/* gpuward_sim_*: the control functions for tests, and the creation of the first world. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define FILE_MAX (1u << 20)
 
-/* The header is for users of the library; here is where its names leave it. */
+/* The header is for users of the library; these declarations export its names. */
 extern __typeof__(gpuward_simulator) gpuward_simulator SIM_EXPORT;
 extern __typeof__(gpuward_sim_load) gpuward_sim_load SIM_EXPORT;
 extern __typeof__(gpuward_sim_load_text) gpuward_sim_load_text SIM_EXPORT;
@@ -44,8 +44,8 @@ static void unlock(void)
 	pthread_mutex_unlock(&sim.lock);
 }
 
-/* Puts w in the place of the world; handles and clients of before are stale. */
-static void replace(struct world *w)
+/* Replaces the world by w; older handles and clients become stale. */
+static void replace_world(struct world *w)
 {
 	struct world *old;
 	bool gap;
@@ -68,11 +68,11 @@ int gpuward_sim_load_text(const char *name, const char *text, char *error, size_
 
 	if (w == NULL)
 		return -1;
-	replace(w);
+	replace_world(w);
 	return 0;
 }
 
-static void no_such(const char *path, char *error, size_t size)
+static void fail_unknown(const char *path, char *error, size_t size)
 {
 	unsigned n = 0;
 	const char *near;
@@ -80,8 +80,8 @@ static void no_such(const char *path, char *error, size_t size)
 	while (scenario_names[n] != NULL)
 		n++;
 	near = suggest(path, scenario_names, n, sizeof(scenario_names[0]));
-	snprintf(error, size, "%s: there is no such scenario, built in or as a file%s%s%s",
-		 path, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	snprintf(error, size, "%s: no such scenario, built in or as a file%s%s%s", path,
+		 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static int load_file(const char *path, char *error, size_t size)
@@ -94,7 +94,7 @@ static int load_file(const char *path, char *error, size_t size)
 	if (text != NULL)
 		n = fread(text, 1, FILE_MAX, f);
 	if (text == NULL)
-		no_such(path, error, size);
+		fail_unknown(path, error, size);
 	else if (ferror(f))
 		snprintf(error, size, "%s: cannot be read: %s", path, strerror(errno));
 	else if (n == FILE_MAX)
@@ -106,7 +106,7 @@ static int load_file(const char *path, char *error, size_t size)
 	free(text);
 	if (w == NULL)
 		return -1;
-	replace(w);
+	replace_world(w);
 	return 0;
 }
 
@@ -121,7 +121,7 @@ int gpuward_sim_load(const char *scenario, char *error, size_t size)
 	w = scenario_parse(scenario, text, n, error, size);
 	if (w == NULL)
 		return -1;
-	replace(w);
+	replace_world(w);
 	return 0;
 }
 
@@ -147,19 +147,19 @@ const char *gpuward_sim_describe(const char *scenario)
 	return line;
 }
 
-/* A library cannot refuse to be loaded, so a scenario that cannot be read makes a world without
- * GPUs in which init fails and its error string says why. */
+/* A library cannot refuse to be loaded. So a scenario that cannot be read gives a world without
+ * GPUs, in which init fails and its error text has the reason. */
 static void make_empty(const char *reason)
 {
 	struct world *w = world_new();
 
 	if (w == NULL || world_start(w) != 0)
 		abort();
-	replace(w);
+	replace_world(w);
 	snprintf(sim.error, sizeof(sim.error), "%s", reason);
 }
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void sim_begin(void)
 {
 	const char *scenario = getenv("GPUWARD_SIM");
 	pthread_condattr_t attributes;
@@ -176,13 +176,13 @@ __attribute__((constructor)) static void begin(void)
 	make_empty(error);
 }
 
-__attribute__((destructor)) static void end(void)
+__attribute__((destructor)) static void sim_end(void)
 {
 	static struct world nothing;
 	struct world *old;
 
-	/* A program may end while other threads of it still call us: they find a world without
-	 * GPUs and nobody initialised. */
+	/* A program may end while other threads still call us: they find a world without GPUs
+	 * and without clients. */
 	lock();
 	old = sim.world;
 	sim.world = &nothing;
@@ -240,7 +240,7 @@ uint64_t gpuward_sim_calls(const char *symbol)
 	return n;
 }
 
-static bool same(const struct fault *f, int call, int device)
+static bool is_same_fault(const struct fault *f, int call, int device)
 {
 	return f->by_hand && f->call == call && f->device == device;
 }
@@ -274,11 +274,11 @@ static void add_fault(const char *symbol, struct fault f)
 		return;
 	lock();
 	w = sim.world;
-	remove_faults(same, f.call, f.device);
+	remove_faults(is_same_fault, f.call, f.device);
 	if (f.hang || f.code != 0) {
 		grown = reallocarray(w->faults, w->n_faults + 1, sizeof(*grown));
 		if (grown != NULL) {
-			/* In front, so that it wins over the scenario's own. */
+			/* First, so that it overrides the scenario's own. */
 			w->faults = grown;
 			memmove(grown + 1, grown, w->n_faults * sizeof(*grown));
 			grown[0] = f;
@@ -308,8 +308,8 @@ void gpuward_sim_unhang(void)
 	unlock();
 }
 
-/* A device at the present, or NULL; the lock is held after it. */
-static struct device *present(unsigned index)
+/* A device at the current time, or NULL; returns with the lock held. */
+static struct device *current_device(unsigned index)
 {
 	struct device *d;
 
@@ -323,7 +323,7 @@ static struct device *present(unsigned index)
 
 double gpuward_sim_true_watts(unsigned device)
 {
-	const struct device *d = present(device);
+	const struct device *d = current_device(device);
 	double watts = d != NULL ? history_last(&d->history)->watts : 0;
 
 	unlock();
@@ -332,7 +332,7 @@ double gpuward_sim_true_watts(unsigned device)
 
 double gpuward_sim_true_joules(unsigned device)
 {
-	const struct device *d = present(device);
+	const struct device *d = current_device(device);
 	double joules = d != NULL ? history_joules(&d->history, d->now_ns) : 0;
 
 	unlock();
@@ -341,7 +341,7 @@ double gpuward_sim_true_joules(unsigned device)
 
 int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graphics)
 {
-	struct device *d = present(device);
+	struct device *d = current_device(device);
 	int result = d != NULL ? device_set_process(d, pid, bytes, graphics != 0) : -1;
 
 	unlock();

@@ -1,4 +1,4 @@
-/* What happens on one GPU as time goes by. */
+/* What happens on one GPU over time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "device/nvml_abi.h"
 #include "world.h"
 
-/* The board looks at its power and its temperature this often. */
+/* The board controls its power and temperature this often. */
 #define CONTROL_NS (100 * NS_PER_MS)
 #define CAPPED_NS  (200 * NS_PER_MS)
 
-static void sooner(uint64_t *until_ns, uint64_t t_ns)
+static void min_time(uint64_t *until_ns, uint64_t t_ns)
 {
 	if (t_ns < *until_ns)
 		*until_ns = t_ns;
@@ -70,16 +70,16 @@ static bool context_open(const struct device *d, uint64_t t_ns, uint64_t *until_
 		if (process_alive(p, t_ns)) {
 			open = true;
 			if (p->until_ns != 0)
-				sooner(until_ns, p->until_ns);
+				min_time(until_ns, p->until_ns);
 		} else if (t_ns < p->from_ns) {
-			sooner(until_ns, p->from_ns);
+			min_time(until_ns, p->from_ns);
 		}
 	}
 	return open;
 }
 
-/* A stable number in -1..1 for each device and control step. */
-static double wobble(unsigned device, uint64_t step)
+/* A stable number in -1..1 per device and control step. */
+static double stable_noise(unsigned device, uint64_t step)
 {
 	uint64_t x = (step + 1) * UINT64_C(0x9E3779B97F4A7C15) +
 		     device * UINT64_C(0xD1B54A32D192ED03);
@@ -92,8 +92,8 @@ static double wobble(unsigned device, uint64_t step)
 
 struct demand {
 	double watts, load;
-	bool open;   /* a context is open                     */
-	bool forced; /* watts were given: no limit applies    */
+	bool open;   /* a context is open */
+	bool forced; /* watts were given: no limit applies */
 };
 
 static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_ns)
@@ -106,7 +106,7 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 		double level;
 		bool there = load_at(&d->loads[i], t_ns, &level, &until);
 
-		sooner(until_ns, until);
+		min_time(until_ns, until);
 		if (there && d->loads[i].watts) {
 			q.watts += level;
 			q.forced = true;
@@ -123,14 +123,14 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 		q.watts = d->p.context_w + q.load * range;
 	else
 		q.watts = q.open ? d->p.context_w : d->p.idle_w;
-	q.watts *= 1 + d->noise * wobble(d->index, t_ns / CONTROL_NS);
+	q.watts *= 1 + d->noise * stable_noise(d->index, t_ns / CONTROL_NS);
 	return q;
 }
 
-/* Once a control step.  The limit holds the mean of some steps, not the moment: an H200 draws
- * 780 W for a while before it is held at 700 W, and short bursts above it are let be.  Heat
- * takes the clocks down little by little. */
-static void control(struct device *d, const struct demand *q, uint64_t t_ns)
+/* Runs once per control step. The limit applies to the mean of some steps: an H200 draws 780 W
+ * for a while before it is limited to 700 W, and short bursts are allowed. Heat reduces the
+ * clocks gradually. */
+static void control_step(struct device *d, const struct demand *q, uint64_t t_ns)
 {
 	double celsius = history_celsius(&d->history, t_ns);
 	double mean_w = history_mean_w(&d->history, t_ns, CAPPED_NS);
@@ -157,7 +157,7 @@ static double clock_at(const struct device *d, const struct demand *q, double sh
 	return round(mhz / 15) * 15;
 }
 
-/* Works out power, clock and reasons from t on; how long they hold. */
+/* Computes power, clock and reasons from t on; returns how long they are valid. */
 static uint64_t evaluate(struct device *d, uint64_t t_ns)
 {
 	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;
@@ -165,7 +165,7 @@ static uint64_t evaluate(struct device *d, uint64_t t_ns)
 	double watts = q.watts, share;
 
 	if (t_ns % CONTROL_NS == 0)
-		control(d, &q, t_ns);
+		control_step(d, &q, t_ns);
 	d->reasons = !q.open && q.load <= 0 ? ABI_REASON_IDLE : 0;
 	if (!q.forced && d->thermal_factor < 1) {
 		watts = fmin(watts, d->p.context_w +
@@ -179,7 +179,7 @@ static uint64_t evaluate(struct device *d, uint64_t t_ns)
 		watts = fmin(watts, q.watts * fmin(d->lock_sm_mhz[1] / d->p.sm_mhz, 1));
 	if (!q.forced && d->capping && watts > d->limit_w) {
 		watts = d->limit_w *
-			(1 - 0.01 + d->noise * wobble(d->index, t_ns / CONTROL_NS));
+			(1 - 0.01 + d->noise * stable_noise(d->index, t_ns / CONTROL_NS));
 		d->reasons |= ABI_REASON_SW_POWER_CAP;
 	}
 	share = q.watts > 0 ? watts / q.watts : 1;
@@ -217,7 +217,7 @@ static void restart(struct device *d)
 	memset(d->lock_memory_mhz, 0, sizeof(d->lock_memory_mhz));
 }
 
-static void act(struct device *d, const struct action *a)
+static void execute_action(struct device *d, const struct action *a)
 {
 	switch (a->kind) {
 	case ACTION_LOSE: d->lost = true; break;
@@ -247,8 +247,8 @@ static void act(struct device *d, const struct action *a)
 	}
 }
 
-/* Does what is due at d->now_ns; when the next is. */
-static uint64_t act_due(struct world *w, struct device *d)
+/* Executes the actions that are due at d->now_ns; returns the time of the next. */
+static uint64_t execute_due_actions(struct world *w, struct device *d)
 {
 	while (d->next_action < w->n_actions) {
 		const struct action *a = &w->actions[d->next_action];
@@ -256,7 +256,7 @@ static uint64_t act_due(struct world *w, struct device *d)
 		if (a->at_ns > d->now_ns)
 			return a->at_ns;
 		if (a->device < 0 || (unsigned)a->device == d->index)
-			act(d, a);
+			execute_action(d, a);
 		d->next_action++;
 	}
 	return WORLD_NEVER;
@@ -268,10 +268,10 @@ void device_advance(struct world *w, struct device *d, uint64_t t_ns)
 		uint64_t to_ns;
 
 		if (d->change_ns <= d->now_ns) {
-			uint64_t action_ns = act_due(w, d);
+			uint64_t action_ns = execute_due_actions(w, d);
 
 			d->change_ns = evaluate(d, d->now_ns);
-			sooner(&d->change_ns, action_ns);
+			min_time(&d->change_ns, action_ns);
 		}
 		if (d->now_ns >= t_ns)
 			return;

@@ -1,4 +1,4 @@
-/* [[gpu]] follow: real processes say what they hold, each in a file that is named by its number. */
+/* [[gpu]] follow: real processes report their GPU memory, each in a file named by its pid. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,8 @@ struct followed {
 	bool graphics, hidden;
 };
 
-/* A file that is being written may be empty: then it says nothing yet.  The driver forgets whoever died. */
+/* A file that is being written may be empty: ignore it. The driver drops processes that died.
+ */
 static bool read_one(int dir, const char *name, struct followed *ret)
 {
 	char text[64], *end;
@@ -56,7 +57,7 @@ static unsigned read_all(const char *path, struct followed *found)
 	return n;
 }
 
-static struct process *find(struct device *d, uint32_t pid)
+static struct process *find_followed(struct device *d, uint32_t pid)
 {
 	for (size_t i = 0; i < d->n_processes; i++)
 		if (d->processes[i].followed && d->processes[i].pid == pid)
@@ -84,7 +85,7 @@ void device_follow(struct device *d)
 		if (d->processes[i].followed && !is_among(found, n, d->processes[i].pid))
 			device_set_process(d, d->processes[i].pid, 0, false);
 	for (unsigned i = 0; i < n; i++) {
-		struct process *p = find(d, found[i].pid);
+		struct process *p = find_followed(d, found[i].pid);
 
 		if (found[i].bytes == 0 || (p != NULL && p->bytes == found[i].bytes))
 			continue;

@@ -1,59 +1,60 @@
-/* gpuward-sim: what a test can say to the simulated NVML library.
+/* gpuward-sim: how a test controls the simulated NVML library.
  *
- * The simulator is a libnvidia-ml.so.1.  Any program that uses NVML can be run on it:
+ * The simulator is a libnvidia-ml.so.1. Any program that uses NVML can run on it:
  *
- *	GPUWARD_SIM=two-gpus LD_LIBRARY_PATH=build/sim nvml-program
+ *     GPUWARD_SIM=two-gpus LD_LIBRARY_PATH=build/sim nvml-program
  *
- * GPUWARD_SIM names a scenario: one of the built-in names or the path of a TOML file; unset, it
- * is "demo".  A program that wants more control opens the library with dlopen and looks these
- * functions up.  They are safe to call from any thread and before nvmlInit. */
+ * GPUWARD_SIM is a built-in scenario or the path of a TOML file; default: "demo". For more control
+ * a program opens the library with dlopen() and finds these functions with dlsym(). They may be
+ * called from any thread and before nvmlInit. */
 #ifndef GPUWARD_SIM_H
 #define GPUWARD_SIM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Names the simulator and its version; its presence marks the library as one. */
+/* The name and version of the simulator; this symbol marks the library as one. */
 extern const char gpuward_simulator[];
 
-/* Replaces the world by a scenario (a built-in name or a path).  Clients see what they would
- * see of a driver reload: handles of before are invalid.  0, or -1 with "FILE:LINE:COLUMN:
+/* Replaces the world by a scenario (a built-in name or a path). For clients this is like a
+ * driver reload: older handles become invalid. Returns 0, or -1 with "FILE:LINE:COLUMN:
  * sentence" in error. */
 int gpuward_sim_load(const char *scenario, char *error, size_t size);
 
-/* The same from text; `name` stands for the file in sentences. */
+/* The same from text; `name` is the file name in messages. */
 int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size);
 
-/* Names of the built-in scenarios, NULL-terminated, and the first comment line of each. */
+/* Names of the built-in scenarios, NULL-terminated, and the first comment line of one. */
 const char *const *gpuward_sim_scenarios(void);
 const char *gpuward_sim_describe(const char *scenario);
 
-/* Time of the world, ns since its start; its monotonic clock and its wall clock (with the
- * scenario's steps in it). */
+/* Time of the world in ns since its start: its monotonic clock, and its wall clock with the
+ * scenario's steps. */
 uint64_t gpuward_sim_now_ns(void);
 uint64_t gpuward_sim_wall_ns(void);
 
-/* Moves stepped time on (scenario `time.mode = "stepped"`, or after gpuward_sim_stepped()). */
+/* Advances stepped time (scenario `time.mode = "stepped"`, or after gpuward_sim_stepped()). */
 void gpuward_sim_stepped(void);
 void gpuward_sim_step(uint64_t ns);
 
-/* Calls of a symbol since the world began; symbol NULL: of all. */
+/* Number of calls of a symbol since the world began; NULL: of all symbols. */
 uint64_t gpuward_sim_calls(const char *symbol);
 
-/* From now on `symbol` (NULL: every call but init and shutdown) answers `code` for `device`
- * (-1: all), leaving its outputs alone; code 0 ends that. */
+/* From now on `symbol` (NULL: every call except init and shutdown) returns `code` for `device`
+ * (-1: all) and leaves its outputs unchanged; code 0 ends this. */
 void gpuward_sim_fault(const char *symbol, int device, int code);
 
 /* From now on `symbol` does not return for `device` (-1: all) until gpuward_sim_unhang(). */
 void gpuward_sim_hang(const char *symbol, int device);
 void gpuward_sim_unhang(void);
 
-/* True power of a device now (W) and its true energy since the world began (J): what a perfect
+/* True power of a device now (W) and its true energy since the world began (J), as a perfect
  * meter would read. */
 double gpuward_sim_true_watts(unsigned device);
 double gpuward_sim_true_joules(unsigned device);
 
-/* Sets the bytes a process holds on a device; 0 removes it.  For tests that play a worker. */
+/* Sets the bytes that a process holds on a device; 0 removes it. For tests that act as a
+ * worker. */
 int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graphics);
 
 #endif

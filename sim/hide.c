@@ -1,6 +1,6 @@
-/* A driver that is older than its client lacks symbols, and dlsym() must say so to any client,
- * however it looks.  The dynamic linker passes over a symbol whose value is 0, so that is what
- * we write into our own table of dynamic symbols; its pages are writable for that moment. */
+/* A driver that is older than its client lacks symbols, and dlsym() of any client must fail for
+ * them. The dynamic linker ignores a symbol with value 0, so we write 0 into our own table of
+ * dynamic symbols; its pages are made writable for that moment. */
 #include "hide.h"
 
 #include <elf.h>
@@ -23,13 +23,13 @@ static struct hidden hidden[HIDDEN_MAX];
 static size_t n_hidden;
 
 struct table {
-	const void *inside; /* an address of ours */
+	const void *inside; /* one of our addresses */
 	ElfW(Sym) * symbols;
 	const char *strings;
 	size_t n;
 };
 
-/* Only a hash table tells how many symbols there are; the GNU one by the last symbol of its
+/* Only a hash table shows the number of symbols; in the GNU one it is the last symbol of the
  * last chain. */
 static size_t count_symbols(const uint32_t *hash)
 {
@@ -54,7 +54,7 @@ static ElfW(Addr) absolute(ElfW(Addr) base, ElfW(Addr) value)
 	return value < base ? base + value : value;
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *data)
+static int find_table(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct table *t = data;
 	const ElfW(Dyn) *dynamic = NULL;
@@ -96,7 +96,7 @@ static int protect(const struct table *t, int protection)
 	return mprotect((void *)first, end - first, protection);
 }
 
-static void hide(const struct table *t, const char *name)
+static void hide_symbol(const struct table *t, const char *name)
 {
 	for (size_t i = 0; i < t->n && n_hidden < HIDDEN_MAX; i++) {
 		ElfW(Sym) *s = &t->symbols[i];
@@ -117,7 +117,7 @@ void hide_symbols(char *const *names, size_t n)
 
 	if (n == 0 && n_hidden == 0)
 		return;
-	dl_iterate_phdr(look, &t);
+	dl_iterate_phdr(find_table, &t);
 	if (t.symbols == NULL || t.strings == NULL || t.n == 0 ||
 	    protect(&t, PROT_READ | PROT_WRITE) != 0)
 		return;
@@ -126,6 +126,6 @@ void hide_symbols(char *const *names, size_t n)
 		hidden[n_hidden].symbol->st_value = hidden[n_hidden].value;
 	}
 	for (size_t i = 0; i < n; i++)
-		hide(&t, names[i]);
+		hide_symbol(&t, names[i]);
 	protect(&t, PROT_READ);
 }

@@ -33,8 +33,8 @@ const struct piece *history_last(const struct history *h)
 	return slot(h, h->n - 1);
 }
 
-/* Seconds from the beginning of p to t; negative before the oldest piece. */
-static double since(const struct piece *p, uint64_t t_ns)
+/* Seconds from the start of p to t; negative before the oldest piece. */
+static double seconds_since(const struct piece *p, uint64_t t_ns)
 {
 	return t_ns >= p->at_ns ? (double)(t_ns - p->at_ns) * 1e-9
 				: -(double)(p->at_ns - t_ns) * 1e-9;
@@ -54,7 +54,7 @@ const struct piece *history_at(const struct history *h, uint64_t t_ns)
 	uint64_t first = h->n > HISTORY_PIECES ? h->n - HISTORY_PIECES : 0;
 	uint64_t low = first, high = h->n;
 
-	/* Most questions are about the present. */
+	/* Most queries are about the present. */
 	if (slot(h, h->n - 1)->at_ns <= t_ns)
 		return slot(h, h->n - 1);
 	while (low < high) {
@@ -93,33 +93,35 @@ double history_joules(const struct history *h, uint64_t t_ns)
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return p->joules + p->watts * since(p, t_ns);
+	return p->joules + p->watts * seconds_since(p, t_ns);
 }
 
 double history_busy_s(const struct history *h, uint64_t t_ns)
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return p->busy_s + p->load * since(p, t_ns);
+	return p->busy_s + p->load * seconds_since(p, t_ns);
 }
 
 double history_filtered_w(const struct history *h, enum history_filter filter, uint64_t t_ns)
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return approach(p->filtered_w[filter], p->watts, since(p, t_ns), h->filter_s[filter]);
+	return approach(p->filtered_w[filter], p->watts, seconds_since(p, t_ns),
+			h->filter_s[filter]);
 }
 
 double history_celsius(const struct history *h, uint64_t t_ns)
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return approach(p->celsius, h->ambient_c + h->c_per_w * p->watts, since(p, t_ns),
-			h->thermal_s);
+	return approach(p->celsius, h->ambient_c + h->c_per_w * p->watts,
+			seconds_since(p, t_ns), h->thermal_s);
 }
 
-/* A window that began before the world did is filled up with the first piece. */
-static double mean(double then, double now, uint64_t t_ns, uint64_t window_ns, double first)
+/* The part of a window before the start of the world is filled with the first piece. */
+static double window_mean(double then, double now, uint64_t t_ns, uint64_t window_ns,
+			  double first)
 {
 	double window_s = (double)window_ns * 1e-9;
 	double missing_s = window_ns > t_ns ? (double)(window_ns - t_ns) * 1e-9 : 0;
@@ -133,8 +135,8 @@ double history_mean_w(const struct history *h, uint64_t t_ns, uint64_t window_ns
 
 	if (window_ns == 0)
 		return history_at(h, t_ns)->watts;
-	return mean(history_joules(h, then_ns), history_joules(h, t_ns), t_ns, window_ns,
-		    history_at(h, then_ns)->watts);
+	return window_mean(history_joules(h, then_ns), history_joules(h, t_ns), t_ns, window_ns,
+			   history_at(h, then_ns)->watts);
 }
 
 double history_mean_load(const struct history *h, uint64_t t_ns, uint64_t window_ns)
@@ -143,6 +145,6 @@ double history_mean_load(const struct history *h, uint64_t t_ns, uint64_t window
 
 	if (window_ns == 0)
 		return history_at(h, t_ns)->load;
-	return mean(history_busy_s(h, then_ns), history_busy_s(h, t_ns), t_ns, window_ns,
-		    history_at(h, then_ns)->load);
+	return window_mean(history_busy_s(h, then_ns), history_busy_s(h, t_ns), t_ns, window_ns,
+			   history_at(h, then_ns)->load);
 }

@@ -1,11 +1,10 @@
 /* history: power as a piecewise constant function of time, with its integrals.
  *
- * Each piece holds what had been summed when it began, so the energy between any two instants
- * is a difference and not a loop: a moving mean of any window, the counter and the utilisation
- * all come from here.  First-order filters (the sensor's low-pass, the temperature) are
- * advanced in closed form, piece by piece.  Only the latest HISTORY_PIECES are kept, far more
- * than the longest sensor looks back; before them the oldest piece is taken to have held for
- * ever. */
+ * Each piece stores the sums at its start, so the energy between any two times is a difference,
+ * not a loop: moving means of any window, the counter and the utilisation all come from here.
+ * First-order filters (the sensor's low-pass, the temperature) are computed in closed form per
+ * piece. Only the latest HISTORY_PIECES are kept, far more than the longest sensor window; the
+ * oldest one extends infinitely into the past. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
@@ -14,7 +13,7 @@
 
 #define HISTORY_PIECES 4096u
 
-/* Two low-passes: what power readings are made of, and what the ring holds. */
+/* Two low-pass filters: for power readings, and for the ring. */
 enum history_filter { FILTER_READING, FILTER_RING, HISTORY_FILTERS };
 
 struct piece {
@@ -22,26 +21,26 @@ struct piece {
 	double watts;                       /* true power in this piece                       */
 	double load;                        /* 0..1, how busy                                 */
 	double clock;                       /* SM clock, MHz                                  */
-	double joules;                      /* at its beginning, since the world began        */
-	double busy_s;                      /* the same for the load                          */
-	double filtered_w[HISTORY_FILTERS]; /* low-passed power at its beginning */
-	double celsius;                     /* temperature at its beginning               */
+	double joules;                      /* at its start, since the world began */
+	double busy_s;                      /* the same for the load */
+	double filtered_w[HISTORY_FILTERS]; /* low-passed power at its start */
+	double celsius;                     /* temperature at its start */
 };
 
 struct history {
-	struct piece *piece;              /* ring of HISTORY_PIECES */
-	uint64_t n;                       /* pieces ever added      */
+	struct piece *piece;              /* ring buffer of HISTORY_PIECES */
+	uint64_t n;                       /* pieces ever added */
 	double filter_s[HISTORY_FILTERS]; /* time constants */
 	double thermal_s;
 	double ambient_c, c_per_w;
 };
 
-/* Starts with one piece at 0, in equilibrium.  0 or -1 (no memory). */
+/* Starts with one piece at 0, in equilibrium. Returns 0 or -1 (out of memory). */
 int history_init(struct history *h, double watts);
 void history_done(struct history *h);
 
-/* From t on these hold.  t must not be before the last piece; at its very beginning it is
- * replaced. */
+/* These values are valid from t on. t must not be before the last piece; at the same time it
+ * replaces it. */
 void history_add(struct history *h, uint64_t t_ns, double watts, double load, double clock);
 
 const struct piece *history_last(const struct history *h);
@@ -52,7 +51,7 @@ double history_busy_s(const struct history *h, uint64_t t_ns);
 double history_filtered_w(const struct history *h, enum history_filter filter, uint64_t t_ns);
 double history_celsius(const struct history *h, uint64_t t_ns);
 
-/* Mean power (or load) over the window that ends at t; power at t where window is 0. */
+/* Mean power (or load) over the window that ends at t; the value at t if window is 0. */
 double history_mean_w(const struct history *h, uint64_t t_ns, uint64_t window_ns);
 double history_mean_load(const struct history *h, uint64_t t_ns, uint64_t window_ns);
 

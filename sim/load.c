@@ -4,14 +4,14 @@
 
 #define RAMP_STEP_NS UINT64_C(20000000)
 
-static void sooner(uint64_t *until_ns, uint64_t t_ns)
+static void min_time(uint64_t *until_ns, uint64_t t_ns)
 {
 	if (t_ns < *until_ns)
 		*until_ns = t_ns;
 }
 
-/* Index of the last point at or before t, or n_points where none is.  Time mostly moves on a
- * little, so look where the last answer was before searching. */
+/* Index of the last point at or before t, or n_points if there is none. Time usually advances a
+ * little, so try the last result before searching. */
 static size_t point_before(struct load *l, uint64_t t_ns)
 {
 	size_t i = l->hint;
@@ -43,16 +43,16 @@ static double steps_at(struct load *l, uint64_t t_ns, uint64_t *until_ns)
 
 	if (l->period_ns != 0) {
 		base = t_ns - t_ns % l->period_ns;
-		sooner(until_ns, base + l->period_ns);
+		min_time(until_ns, base + l->period_ns);
 	}
 	i = point_before(l, t_ns - base);
 	if (i == l->n_points) {
 		if (l->n_points != 0)
-			sooner(until_ns, base + l->points[0].at_ns);
+			min_time(until_ns, base + l->points[0].at_ns);
 		return l->low;
 	}
 	if (i + 1 < l->n_points)
-		sooner(until_ns, base + l->points[i + 1].at_ns);
+		min_time(until_ns, base + l->points[i + 1].at_ns);
 	if (l->kind == LOAD_BURSTS)
 		return l->points[i].level > 0 ? l->high : l->low;
 	return l->points[i].level;
@@ -63,10 +63,10 @@ static double square_at(const struct load *l, uint64_t t_ns, uint64_t *until_ns)
 	uint64_t phase = t_ns % l->period_ns;
 
 	if (phase < l->on_ns) {
-		sooner(until_ns, t_ns - phase + l->on_ns);
+		min_time(until_ns, t_ns - phase + l->on_ns);
 		return l->high;
 	}
-	sooner(until_ns, t_ns - phase + l->period_ns);
+	min_time(until_ns, t_ns - phase + l->period_ns);
 	return l->low;
 }
 
@@ -76,7 +76,7 @@ static double ramp_at(const struct load *l, uint64_t t_ns, uint64_t *until_ns)
 
 	if (t_ns >= l->ramp_ns)
 		return l->high;
-	sooner(until_ns, step + RAMP_STEP_NS);
+	min_time(until_ns, step + RAMP_STEP_NS);
 	return l->low + (l->high - l->low) * ((double)step + 0.5 * (double)RAMP_STEP_NS) /
 				(double)l->ramp_ns;
 }
@@ -104,7 +104,7 @@ bool load_at(struct load *l, uint64_t t_ns, double *level, uint64_t *until_ns)
 	if (until != UINT64_MAX)
 		*until_ns = until + l->from_ns;
 	if (l->until_ns != 0)
-		sooner(until_ns, l->until_ns);
+		min_time(until_ns, l->until_ns);
 	return true;
 }
 

@@ -2,20 +2,20 @@
 
 #include <string.h>
 
-/* The ring and the counter as measured on an H200 (driver 580); other chips differ in what
- * a row says after it. */
+/* The ring and the counter as measured on an H200 (driver 580); other chips override these
+ * values. */
 /* clang-format off */
 #define RING_OF(entries, gap)                                                                 \
 	.ring_entries = (entries), .ring_gap_ms = (gap), .ring_age_ms = 10,                   \
 	.ring_jitter_ms = 0, .ring_delay_ms = 3.5, .ring_filter_ms = 13.5
 #define RING RING_OF(119, 20)
 #define COUNTER .gain = 1, .tick_ms = 100, .tick_lag_ms = 5
-/* 1 s mean beside a short instant value; PowerUsage is the mean. */
+/* 1 s mean and a short instant value; PowerUsage is the mean. */
 #define MEANS(window, lag)                                                                    \
 	.period_ms = 100, .average_ms = 1000, .average_lag_ms = 20, .instant_ms = (window),   \
 	.instant_lag_ms = (lag), COUNTER
 #define MEAN_AND_INSTANT(window, lag) MEANS(window, lag), RING
-/* The same as a Hopper makes it (fitted to recordings of an H200). */
+/* The same for Hopper (fitted to recordings of an H200). */
 #define SAMPLED                                                                               \
 	MEAN_AND_INSTANT(25, 10), .sample_ms = 20, .sample_age_ms = 8, .sample_filter_ms = 10, \
 		.own_time = true
@@ -24,7 +24,7 @@
 	.period_ms = (period), .average_ms = (window), .instant_ms = (window),                \
 	.average_lag_ms = 5, .instant_lag_ms = 5, .power_is_instant = true, COUNTER, RING
 
-/* Kepler and Maxwell: one value through a low-pass; neither counter nor fields nor ring. */
+/* Kepler and Maxwell: one value through a low-pass; no counter, fields or ring. */
 #define LOW_PASS(period, constant)                                                            \
 	.period_ms = (period), .low_pass_ms = (constant), .power_is_instant = true,           \
 	.no_average = true, .no_instant = true, .no_counter = true, .no_ring = true, COUNTER, \

@@ -1,5 +1,5 @@
-/* profile: the GPUs that a scenario can name.  Where a figure was measured or published it is
- * that one; the rest is plausible and nothing should lean on it. */
+/* profile: the GPUs that a scenario can use. Numbers are measured or published where possible;
+ * the rest is plausible and must not be relied on. */
 #ifndef SIM_PROFILE_H
 #define SIM_PROFILE_H
 
@@ -14,10 +14,10 @@ enum profile_trait {
 	TRAIT_MIG = 1u << 2,
 	TRAIT_GPM = 1u << 3,     /* Hopper and later                                     */
 	TRAIT_TLIMIT = 1u << 4,  /* fields 193-196, margin call: Ada and later           */
-	TRAIT_DISPLAY = 1u << 5, /* a screen is attached                                 */
+	TRAIT_DISPLAY = 1u << 5, /* a display is attached */
 	TRAIT_MODULE = 1u << 6,  /* instant power and counter cover the module           */
 	TRAIT_SHARED_MEMORY = 1u << 7,
-	TRAIT_NO_LIMIT = 1u << 8, /* power limit cannot be read or set (laptops)          */
+	TRAIT_NO_LIMIT = 1u << 8, /* the power limit cannot be read or set (laptops) */
 	TRAIT_MEMORY_SENSOR = 1u << 9,
 	TRAIT_MEMORY_POWER = 1u << 10,
 	TRAIT_PCIE_COUNTERS = 1u << 11, /* fields 197, 198 */
@@ -29,7 +29,7 @@ struct profile {
 	unsigned architecture, major, minor, cores;
 	uint32_t device_id, subsystem_id;
 	uint64_t memory_mib, reserved_kib, bar1_mib;
-	double idle_w, context_w, max_w; /* nothing, a context open, everything busy */
+	double idle_w, context_w, max_w; /* idle, with an open context, fully busy */
 	double limit_min_w, limit_max_w, limit_w;
 	double idle_sm_mhz, sm_mhz, memory_mhz, video_mhz;
 	unsigned fans, pcie_generation, pcie_width, idle_pstate, virtualization;
@@ -38,10 +38,9 @@ struct profile {
 	struct sensor_params sensor;
 };
 
-/* NULL where there is none of that name. */
+/* NULL: unknown name. */
 const struct profile *profile_find(const char *key);
 
-/* Names, NULL-terminated. */
 extern const struct profile profiles[];
 extern const unsigned n_profiles;
 

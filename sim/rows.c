@@ -46,7 +46,7 @@ static int fail_key(struct rows *r, const struct toml_node *node, const char *fo
 
 int rows_want(struct rows *r, const struct toml_node *node, const char *what)
 {
-	return rows_fail(r, node, "'%s' wants %s, not %s",
+	return rows_fail(r, node, "'%s' must be %s, not %s",
 			 node->key != NULL ? node->key : "list", what,
 			 toml_type_name(node->type));
 }
@@ -92,7 +92,7 @@ static int read_bytes(struct rows *r, const struct toml_node *node, uint64_t *ou
 		*out = (uint64_t)(v * units[i].bytes);
 		return 0;
 	}
-	return rows_fail(r, node, "'%s' is no number of bytes; write it as \"10 GiB\"",
+	return rows_fail(r, node, "'%s' is not a number of bytes; write it as \"10 GiB\"",
 			 node->v.string.text);
 }
 

@@ -1,4 +1,4 @@
-/* rows: TOML tables into structs by rows: name, kind, offset, range. */
+/* rows: reads TOML tables into structs, with one row per key: name, kind, offset, range. */
 #ifndef SIM_ROWS_H
 #define SIM_ROWS_H
 
@@ -8,7 +8,7 @@
 #include "base/toml.h"
 
 struct rows {
-	const char *name; /* of the file, for sentences */
+	const char *name; /* of the file, for messages */
 	char *error;
 	size_t error_size;
 	void *context;
@@ -22,11 +22,11 @@ enum key_kind {
 	KEY_SECONDS, /* uint64_t, ns                                               */
 	KEY_STEP,    /* int64_t, ns; may be negative                               */
 	KEY_BYTES,   /* uint64_t; "10 GiB" or a number                             */
-	KEY_BITS,    /* uint64_t; any integer, -1 is all ones                      */
+	KEY_BITS,    /* uint64_t; any integer, -1 is all bits set */
 	KEY_TEXT,    /* char[max]                                                  */
-	KEY_CHOICE,  /* unsigned; index of the word in `words`                     */
-	KEY_READ,    /* `read` does it                                             */
-	KEY_SKIP,    /* somebody else has read it                                  */
+	KEY_CHOICE,  /* unsigned; index of the name in `words` */
+	KEY_READ,    /* `read` reads it */
+	KEY_SKIP,    /* read elsewhere */
 };
 
 struct key {
@@ -43,11 +43,11 @@ int rows_fail(struct rows *r, const struct toml_node *node, const char *format, 
 	__attribute__((format(printf, 3, 4)));
 int rows_want(struct rows *r, const struct toml_node *node, const char *what);
 
-/* Every member of the table by its row; one without a row is refused. */
+/* Reads every member of the table by its row; a member without a row is an error. */
 int rows_table(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
 	       void *target);
 
-/* Only those members that have a row. */
+/* Reads only the members that have a row. */
 int rows_some(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
 	      void *target);
 

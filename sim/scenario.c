@@ -8,8 +8,8 @@
 #include "base/suggest.h"
 #include "build.h"
 
-/* Pids that belong to nobody: above what Linux hands out by default. */
-#define NOBODY_PID 4000000u
+/* Pids of no real process: above what Linux uses by default. */
+#define FIRST_PID 4000000u
 
 void *build_grow(void *array, size_t *n, size_t size)
 {
@@ -36,10 +36,10 @@ int build_each(struct rows *r, const struct toml_node *list,
 
 int build_no_memory(struct rows *r, const struct toml_node *node)
 {
-	return rows_fail(r, node, "no memory");
+	return rows_fail(r, node, "out of memory");
 }
 
-/* Number of a call; -1: "*"; -2 and the sentence: there is none. */
+/* Number of a call; -1: "*"; -2, with the error set: unknown. */
 static int read_symbol(struct rows *r, const struct toml_node *node)
 {
 	const char *near;
@@ -124,7 +124,7 @@ static int read_fault(struct rows *r, const struct toml_node *table)
 	if (f->field != 0 && f->call == -2)
 		f->call = CALL_nvmlDeviceGetFieldValues;
 	if (f->call == -2)
-		return rows_fail(r, table, "a fault wants a 'call' (or a 'field')");
+		return rows_fail(r, table, "a fault needs a 'call' (or a 'field')");
 	return 0;
 }
 
@@ -134,7 +134,7 @@ static int read_faults(struct rows *r, const struct toml_node *node, void *targe
 	return build_each(r, node, read_fault);
 }
 
-/* The words of a timeline, what they do and which event they send. */
+/* The actions of a timeline, what they do and which event they send. */
 static const struct {
 	const char *word;
 	enum action_kind kind;
@@ -173,7 +173,7 @@ static int read_do(struct rows *r, const struct toml_node *node, void *target)
 	}
 	near = suggest(node->v.string.text, &actions[0].word, N_ROWS(actions),
 		       sizeof(actions[0]));
-	return rows_fail(r, node, "nothing called '%s' can be done; did you mean '%s'?",
+	return rows_fail(r, node, "there is no action '%s'; did you mean '%s'?",
 			 node->v.string.text, near != NULL ? near : actions[0].word);
 }
 
@@ -203,7 +203,7 @@ static int read_action(struct rows *r, const struct toml_node *table)
 		return build_no_memory(r, table);
 	a->device = -1;
 	if (table->type == TOML_TABLE && toml_get(table, "do") == NULL)
-		return rows_fail(r, table, "an entry of the timeline wants a 'do'");
+		return rows_fail(r, table, "an entry of the timeline needs a 'do'");
 	if (rows_table(r, table, action_keys, N_ROWS(action_keys), a) != 0)
 		return -1;
 	if (a->version[0] != 0)
@@ -228,8 +228,7 @@ static int read_missing(struct rows *r, const struct toml_node *node, void *targ
 		char **name;
 
 		if (call < 0)
-			return call == -1 ? rows_fail(r, c, "not everything can be missing")
-					  : -1;
+			return call == -1 ? rows_fail(r, c, "'*' is not allowed here") : -1;
 		name = build_grow(&w->missing, &w->n_missing, sizeof(*name));
 		if (name == NULL || (*name = strdup(call_symbols[call])) == NULL)
 			return build_no_memory(r, c);
@@ -304,14 +303,14 @@ static const struct key top_keys[] = {
 struct world *scenario_parse(const char *name, const char *text, size_t size, char *error,
 			     size_t error_size)
 {
-	struct build b = { .w = world_new(), .next_pid = NOBODY_PID, .path = name };
+	struct build b = { .w = world_new(), .next_pid = FIRST_PID, .path = name };
 	struct rows r = { name, error, error_size, &b };
 	struct toml_error where;
 	struct toml *doc = NULL;
 	int code;
 
 	if (b.w == NULL) {
-		snprintf(error, error_size, "%s:0:0: no memory", name);
+		snprintf(error, error_size, "%s:0:0: out of memory", name);
 		return NULL;
 	}
 	code = toml_parse(text, size, &doc, &where);
@@ -322,7 +321,7 @@ struct world *scenario_parse(const char *name, const char *text, size_t size, ch
 		code = rows_table(&r, toml_top(doc), top_keys, N_ROWS(top_keys), b.w);
 	toml_free(doc);
 	if (code == 0 && (code = world_start(b.w)) != 0)
-		snprintf(error, error_size, "%s:0:0: no memory", name);
+		snprintf(error, error_size, "%s:0:0: out of memory", name);
 	if (code == 0)
 		return b.w;
 	world_free(b.w);

@@ -1,5 +1,5 @@
-/* scenario: a world out of TOML.  Strict: what it does not know it refuses, with the place and
- * the likely spelling.  docs/SIMULATOR.md lists the keys. */
+/* scenario: creates a world from TOML. Strict: an unknown key is an error, with its position
+ * and the likely spelling. docs/SIMULATOR.md lists the keys. */
 #ifndef SIM_SCENARIO_H
 #define SIM_SCENARIO_H
 
@@ -7,12 +7,12 @@
 
 #include "world.h"
 
-/* NULL with "NAME:LINE:COLUMN: sentence" in error.  Trace files are looked up beside `name`
- * where it is a path. */
+/* NULL with "NAME:LINE:COLUMN: sentence" in error. Trace files are searched next to `name` if
+ * it is a path. */
 struct world *scenario_parse(const char *name, const char *text, size_t size, char *error,
 			     size_t error_size);
 
-/* The built-in ones: name, text, NULL where there is none; names of all, NULL-terminated. */
+/* The built-in scenarios: the text of a name, NULL if unknown; all names, NULL-terminated. */
 const char *scenario_text(const char *name, size_t *size);
 extern const char *const scenario_names[];
 

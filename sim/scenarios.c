@@ -1,4 +1,4 @@
-/* The built-in scenarios, as they stand in scenarios/. */
+/* The built-in scenarios, embedded from scenarios/. */
 #include <string.h>
 
 #include "scenario.h"

@@ -2,42 +2,42 @@
 
 #include <math.h>
 
-static uint64_t ns(double ms)
+static uint64_t ms_to_ns(double ms)
 {
 	return ms <= 0 ? 0 : (uint64_t)(ms * 1e6 + 0.5);
 }
 
 static uint64_t before(uint64_t t_ns, double ms)
 {
-	uint64_t d = ns(ms);
+	uint64_t d = ms_to_ns(ms);
 
 	return t_ns > d ? t_ns - d : 0;
 }
 
-static double seen(const struct sensor *s, double watts)
+static double calibrated(const struct sensor *s, double watts)
 {
 	double w = watts * s->p.gain + s->p.offset_w;
 
 	return w > 0 ? w : 0;
 }
 
-/* Last point of a grid at or before t. */
+/* The last point of a grid at or before t. */
 static uint64_t grid_before(uint64_t t_ns, double gap_ms, double phase_ms)
 {
-	uint64_t gap = ns(gap_ms), phase;
+	uint64_t gap = ms_to_ns(gap_ms), phase;
 
 	if (gap == 0)
 		return t_ns;
-	phase = ns(phase_ms) % gap;
+	phase = ms_to_ns(phase_ms) % gap;
 	return t_ns < phase ? 0 : t_ns - (t_ns - phase) % gap;
 }
 
 static void refresh_boxcars(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	s->average_w =
-		history_mean_w(h, before(now_ns, s->p.average_lag_ms), ns(s->p.average_ms));
-	s->instant_w =
-		history_mean_w(h, before(now_ns, s->p.instant_lag_ms), ns(s->p.instant_ms));
+	s->average_w = history_mean_w(h, before(now_ns, s->p.average_lag_ms),
+				      ms_to_ns(s->p.average_ms));
+	s->instant_w = history_mean_w(h, before(now_ns, s->p.instant_lag_ms),
+				      ms_to_ns(s->p.instant_ms));
 }
 
 static void refresh_low_pass(struct sensor *s, const struct history *h, uint64_t now_ns)
@@ -65,7 +65,7 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
 	if (s->p.own_time)
 		now_ns = grid_before(now_ns, s->p.period_ms, 0);
-	if (s->fresh && now_ns - s->refreshed_ns < ns(s->p.period_ms))
+	if (s->fresh && now_ns - s->refreshed_ns < ms_to_ns(s->p.period_ms))
 		return;
 	s->fresh = true;
 	s->refreshed_ns = now_ns;
@@ -75,12 +75,12 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 		refresh_samples(s, h, now_ns);
 	else
 		refresh_boxcars(s, h, now_ns);
-	s->average_w = seen(s, s->average_w);
-	s->instant_w = seen(s, s->instant_w + s->p.module_w);
+	s->average_w = calibrated(s, s->average_w);
+	s->instant_w = calibrated(s, s->instant_w + s->p.module_w);
 }
 
-/* What a read takes away from the counter, for coming so soon after another. */
-static void hurt(struct sensor *s, double joules, uint64_t now_ns)
+/* The energy that a read removes from the counter because it follows another read too soon. */
+static void apply_read_loss(struct sensor *s, double joules, uint64_t now_ns)
 {
 	double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;
 	bool safe = s->p.read_safe_ms > 0 && apart_ms >= s->p.read_safe_ms;
@@ -112,7 +112,7 @@ uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t n
 	if (tick_ns < s->counter_epoch_ns)
 		tick_ns = s->counter_epoch_ns;
 	joules = history_joules(h, tick_ns);
-	hurt(s, joules, now_ns);
+	apply_read_loss(s, joules, now_ns);
 	s->counter_read = true;
 	s->counter_read_ns = now_ns;
 	s->counter_read_j = joules;
@@ -123,8 +123,9 @@ uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t n
 	return wrapped(s, joules);
 }
 
-/* A stable number in -1..1 for sample k: jitter that does not change between two reads. */
-static double wobble(uint64_t k)
+/* A stable number in -1..1 for sample k, so that the jitter does not change between two reads.
+ */
+static double stable_jitter(uint64_t k)
 {
 	uint64_t x = k * UINT64_C(0x9E3779B97F4A7C15);
 
@@ -139,8 +140,8 @@ static uint64_t ring_at_ns(const struct sensor *s, uint64_t k)
 	double ms = s->p.ring_phase_ms + (double)k * s->p.ring_gap_ms;
 
 	if (k != 0)
-		ms += 0.5 * s->p.ring_jitter_ms * wobble(k);
-	return ns(ms);
+		ms += 0.5 * s->p.ring_jitter_ms * stable_jitter(k);
+	return ms_to_ns(ms);
 }
 
 uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
@@ -148,7 +149,7 @@ uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 	uint64_t ready_ns = before(now_ns, s->p.ring_age_ms);
 	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring_gap_ms * 1e6)) + 2;
 
-	/* Too high by a few where there is a phase or jitter: both are below one gap. */
+	/* Too high by a few if there is a phase or jitter: both are below one gap. */
 	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
 		k--;
 	return k;
@@ -160,7 +161,7 @@ struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct his
 	uint64_t at_ns = ring_at_ns(s, k);
 	double w = history_filtered_w(h, FILTER_RING, before(at_ns, s->p.ring_delay_ms));
 
-	return (struct sensor_sample){ at_ns, seen(s, w) };
+	return (struct sensor_sample){ at_ns, calibrated(s, w) };
 }
 
 void sensor_counter_reset(struct sensor *s, const struct history *h, uint64_t now_ns)

@@ -1,18 +1,18 @@
-/* sensor: what the driver publishes of true power, and what goes wrong with it.
+/* sensor: what the driver publishes about the true power, and its errors.
  *
- * A moving mean ("average") and a short mean ("instant"), both renewed at most once a period
- * and only when somebody asks; an energy counter that moves on a fixed grid; a ring of
- * low-passed samples with wall-clock stamps.
+ * It has a moving mean ("average") and a short mean ("instant"), both updated at most once per
+ * period and only when read; an energy counter that advances on a fixed grid; and a ring of
+ * low-passed samples with wall-clock timestamps.
  *
- * The two means come in three makes.  The plain one is a boxcar, as published for most chips.
- * Kepler and Maxwell show power through a first-order low-pass, one value for everything.
- * Recordings of an H200 show how it is done there: power goes through a low-pass of about 10 ms
- * and is sampled every 20 ms on a grid of its own; instant is the newest sample, average the
- * mean of the last fifty.  To a slow load that looks like boxcars of 25 ms and 1 s; a load near
- * 20 ms beats with the grid, and then even the average is wrong.
+ * The two means come in three kinds. The plain one is a boxcar, as published for most chips.
+ * Kepler and Maxwell have one first-order low-pass for everything. Recordings of an H200 show a
+ * third: power passes a low-pass of about 10 ms and is sampled every 20 ms on a fixed grid;
+ * instant is the newest sample, average the mean of the last fifty. For a slow load this looks
+ * like boxcars of 25 ms and 1 s; a load with a period near 20 ms beats with the grid, and then
+ * even the average is wrong.
  *
- * Gain and offset stand for the calibration of the board and touch everything.  On a module
- * (GH200) the instant value and the counter hold the power of its other parts as well. */
+ * Gain and offset simulate the calibration of the board and affect everything. On a module
+ * (GH200) the instant value and the counter include its other parts. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -23,27 +23,29 @@
 #include "history.h"
 
 struct sensor_params {
-	double period_ms; /* of average and instant                 */
-	bool own_time; /* renewed on a grid of their own, else by whoever reads first after it  */
-	double average_ms, average_lag_ms; /* boxcar that ends lag before the read   */
+	double period_ms; /* of average and instant */
+	bool own_time; /* updated on a fixed grid, else by the first reader after the period */
+	double average_ms, average_lag_ms; /* boxcar that ends lag before the read */
 	double instant_ms, instant_lag_ms;
-	double sample_ms; /* 0: boxcars, else means are made of samples that far apart  */
+	/* 0: boxcars, else the means are computed from samples with this spacing */
+	double sample_ms;
 	double sample_phase_ms, sample_age_ms, sample_filter_ms;
-	double low_pass_ms; /* 0: no; else both are power through a low-pass, lag before    */
+	double low_pass_ms; /* 0: no; else both are low-passed power, lag before the read */
 	double gain, offset_w;
-	double module_w; /* of the module's other parts: in instant and counter          */
-	double tick_ms, tick_phase_ms, tick_lag_ms; /* of the counter                   */
-	double read_loss_ms; /* a counter read d after another loses r/(r+d) of the
-				energy between them; 0: reads do no harm                */
-	double read_safe_ms; /* reads that far apart lose nothing; 0: all lose          */
+	double module_w; /* power of the module's other parts: in instant and counter */
+	double tick_ms, tick_phase_ms, tick_lag_ms; /* of the counter */
+	/* A counter read d after another loses r/(r+d) of the energy between them; 0: reads
+	 * lose nothing. */
+	double read_loss_ms;
+	double read_safe_ms; /* reads with this distance lose nothing; 0: all lose */
 	uint64_t counter_start_mj;
-	unsigned counter_bits; /* it wraps at 2^bits; 0: 64                             */
+	unsigned counter_bits; /* it wraps at 2^bits; 0: 64 */
 	double ring_gap_ms, ring_phase_ms, ring_age_ms, ring_jitter_ms, ring_delay_ms,
 		ring_filter_ms;
 	unsigned ring_entries;
-	unsigned ring_copies;    /* each entry is given so often; 0: once                */
-	bool ring_ignores_since; /* gives what was given before once more                */
-	bool power_is_instant;   /* nvmlDeviceGetPowerUsage gives the instant value       */
+	unsigned ring_copies;    /* each entry is returned so often; 0: once */
+	bool ring_ignores_since; /* returns old entries again */
+	bool power_is_instant;   /* nvmlDeviceGetPowerUsage returns the instant value */
 	bool no_average, no_instant, no_counter, no_ring;
 };
 
@@ -54,10 +56,10 @@ struct sensor {
 	double average_w, instant_w;
 	bool counter_read;
 	uint64_t counter_read_ns;  /* when the counter was last read         */
-	double counter_read_j;     /* true joules then                       */
-	double lost_j;             /* what reads took away, and resets       */
-	uint64_t epoch_ns;         /* the driver started then                */
-	uint64_t counter_epoch_ns; /* the counter counts since then ...      */
+	double counter_read_j;     /* true joules at that time */
+	double lost_j;             /* lost by reads and resets */
+	uint64_t epoch_ns;         /* start of the driver */
+	uint64_t counter_epoch_ns; /* the counter counts from this time ... */
 	uint64_t counter_epoch_mj; /* ... from this value                    */
 };
 
@@ -66,21 +68,21 @@ struct sensor_sample {
 	double watts;
 };
 
-/* Renews average and instant where they are due. */
+/* Updates average and instant if they are due. */
 void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns);
 
-/* The counter as read now, in mJ; below its beginning it stays at 0, at its end it wraps. */
+/* The counter read now, in mJ; it never goes below 0, and wraps at its end. */
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns);
 
-/* The ring is the end of an endless series: how many of it are out at now, and number k. */
+/* The ring is the end of an infinite series: how many samples exist at now, and sample k. */
 uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns);
 struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h,
 					uint64_t k);
 
-/* The counter begins again at 0. */
+/* Restarts the counter at 0. */
 void sensor_counter_reset(struct sensor *s, const struct history *h, uint64_t now_ns);
 
-/* The driver started anew: the counter begins at 0, the ring is empty. */
+/* The driver restarted: the counter starts at 0 and the ring is empty. */
 void sensor_restart(struct sensor *s, const struct history *h, uint64_t now_ns);
 
 #endif

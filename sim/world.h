@@ -1,8 +1,8 @@
-/* world: the simulated machine as a function of time; knows nothing of NVML.
+/* world: the simulated machine as a function of time; knows nothing about NVML.
  *
- * Time is ns since the world began.  A device is brought up to date by whoever asks about it
- * (device_advance), so nothing runs in the background and a jump of an hour costs what its
- * 36000 control steps cost.  Not thread-safe: the caller holds one lock around it. */
+ * Time is in ns since the world began. A query brings its device up to date (device_advance),
+ * so nothing runs in the background and a jump of an hour costs its 36000 control steps. Not
+ * thread-safe: the caller holds one lock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -28,15 +28,15 @@ struct process {
 	uint32_t pid;
 	char name[64];
 	unsigned lists;             /* enum process_list; 0: in none                */
-	uint64_t from_ns, until_ns; /* until 0: for ever                            */
-	uint64_t bytes;             /* at its beginning                             */
+	uint64_t from_ns, until_ns; /* until 0: no end */
+	uint64_t bytes;             /* at its start */
 	double bytes_per_s;         /* grows by this ...                            */
-	uint64_t max_bytes;         /* ... up to this; 0: no end                    */
+	uint64_t max_bytes;         /* ... up to this; 0: no limit */
 	double share;               /* of the load of its GPU, for utilisation      */
 	double encoder, decoder;
-	unsigned sm_percent;   /* reported utilisation in place of the true; 0: true */
-	bool hidden;           /* holds memory, is in no list (namespaces)     */
-	bool followed;         /* a file says what it holds (device.follow)    */
+	unsigned sm_percent;   /* reported utilisation instead of the true one; 0: true */
+	bool hidden;           /* holds memory but is in no list (namespaces) */
+	bool followed;         /* a file contains its memory (device.follow) */
 	bool no_memory;        /* memory is reported as not available          */
 	unsigned copies;       /* how often it is listed                       */
 	uint32_t gpu_instance; /* UINT32_MAX: none                             */
@@ -61,16 +61,17 @@ enum limited {
 };
 
 struct device {
-	struct profile p; /* a copy, with what the scenario changed */
+	struct profile p; /* a copy, with the changes of the scenario */
 	unsigned index, minor;
 	char name[96], uuid[64], serial[32];
 	unsigned domain, bus, slot;
-	double noise;        /* share of power that wobbles        */
-	uint64_t base_bytes; /* used by nobody in the lists        */
-	char follow[256];    /* folder in which real processes say what they hold; "": none */
-	unsigned list_growth, grown; /* entries more after each refused list; so far */
+	double noise;        /* share of power that varies */
+	uint64_t base_bytes; /* used by no listed process */
+	char follow[256];    /* folder with the memory of real processes; "": none */
+	/* additional entries after each refused list; total so far */
+	unsigned list_growth, grown;
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	unsigned ecc_cleared[2][2]; /* of volatile and aggregate: counts that were cleared */
+	unsigned ecc_cleared[2][2]; /* cleared counts, volatile and aggregate */
 	unsigned replays, recovery_action;
 
 	struct load *loads;
@@ -94,7 +95,7 @@ struct device {
 	unsigned compute_mode;
 	double lock_sm_mhz[2], lock_memory_mhz[2]; /* 0: none */
 	bool accounting;
-	uint64_t accounting_ns; /* since when */
+	uint64_t accounting_ns; /* start time */
 	bool capping;
 	double thermal_factor;
 	uint64_t reasons;
@@ -107,13 +108,13 @@ enum action_kind {
 	ACTION_HEAL,
 	ACTION_RELOAD,  /* length_ns, version      */
 	ACTION_WALL,    /* step_ns                 */
-	ACTION_COUNTER, /* step_j: what the counter is moved by */
-	ACTION_RESET,   /* the counter starts again at 0 */
+	ACTION_COUNTER, /* step_j: change of the counter */
+	ACTION_RESET,   /* the counter restarts at 0 */
 	ACTION_FREEZE,
 	ACTION_THAW,
-	ACTION_ECC,      /* data: corrected (type 1) or uncorrected (type 2) errors more */
-	ACTION_MIG,      /* handles of instances end; data: so many are left, 0: all */
-	ACTION_RECOVERY, /* data: field 230 from now on */
+	ACTION_ECC, /* data: additional corrected (type 1) or uncorrected (type 2) errors */
+	ACTION_MIG, /* handles of instances become invalid; data: so many are left, 0: all */
+	ACTION_RECOVERY, /* data: new value of field 230 */
 };
 
 struct action {
@@ -129,20 +130,20 @@ struct action {
 struct world {
 	enum time_mode mode;
 	double rate;
-	uint64_t start_ns;   /* of CLOCK_MONOTONIC; real and scaled   */
+	uint64_t start_ns;   /* of CLOCK_MONOTONIC; real and scaled */
 	uint64_t stepped_ns; /* stepped                                */
-	uint64_t wall_ns;    /* at the beginning                       */
-	uint64_t begin_ns;   /* world time when it is first looked at: loads have run so long */
+	uint64_t wall_ns;    /* at the start */
+	uint64_t begin_ns;   /* world time of the first query: loads have run for this long */
 
 	char driver[32], nvml[32];
 	int cuda;
 	unsigned stride; /* of nvmlDeviceGet...Processes_v3: 16, 24 or 32 */
-	bool privileged; /* setters work                                  */
+	bool privileged; /* setters work */
 	bool stub;
 	bool measured_latency;
-	unsigned utilization_entries; /* room that the call insists on                  */
-	unsigned utilization_history; /* samples that are kept                          */
-	unsigned utilization_copies;  /* each row is given so often                     */
+	unsigned utilization_entries; /* buffer size that the call requires */
+	unsigned utilization_history; /* stored samples */
+	unsigned utilization_copies;  /* each row is returned so often */
 	bool utilization_ignores_since;
 	char **missing;
 	size_t n_missing;
@@ -155,28 +156,28 @@ struct world {
 	size_t n_faults;
 };
 
-/* An empty world in real time, driver 580.  NULL: no memory. */
+/* An empty world in real time, driver 580. NULL: out of memory. */
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of that profile; their first, or NULL (too many, no memory).  The others move. */
+/* Adds n GPUs of that profile and returns the first, or NULL (too many, out of memory). The
+ * other devices may move. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
-/* To be called once all is described: sorts actions, starts devices and time. */
+/* Call it when everything is described: sorts actions, starts devices and time. */
 int world_start(struct world *w);
 
 uint64_t world_now_ns(const struct world *w);
 uint64_t world_wall_ns(const struct world *w, uint64_t t_ns);
 
-/* How often the driver has been loaded anew at t; whether it is absent just then; the versions
- * of that time. */
+/* How often the driver was reloaded by t, whether it is absent at t, and its versions at t. */
 unsigned world_boots(const struct world *w, uint64_t t_ns, bool *gap);
 const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml);
 
-/* Brings a device to t.  Every question below is about the time it was brought to. */
+/* Advances a device to t. All queries below are about that time. */
 void device_advance(struct world *w, struct device *d, uint64_t t_ns);
 
-/* Something was set: power, clocks and reasons are worked out anew at the next advance. */
+/* Something was set: the next advance computes power, clocks and reasons again. */
 void device_changed(struct device *d);
 
 bool process_alive(const struct process *p, uint64_t t_ns);
@@ -187,7 +188,7 @@ uint64_t device_used_bytes(const struct device *d, const struct mig *mig);
 uint64_t device_total_bytes(const struct device *d);
 uint64_t device_reserved_bytes(const struct device *d);
 
-/* Sets what pid holds now, as gpuward_sim_process(). */
+/* Sets the memory of pid, as gpuward_sim_process(). */
 int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool graphics);
 
 /* Reads the folder of its real processes, if it has one. */

@@ -41,8 +41,8 @@ bool root_exists(const struct root *r, const char *path);
 /* Opens a directory for readdir(); NULL if it cannot be read. */
 DIR *root_opendir(const struct root *r, const char *path);
 
-/* Calls fn for each name in a directory but "." and "..", until it returns false.  Does not allocate.  0, -GW_E_NOENT,
- * -GW_E_PERM or -GW_E_IO. */
+/* Calls fn for each name in a directory except "." and "..", until it returns false. Does not
+ * allocate. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
 int root_each_name(const struct root *r, const char *path,
 		   bool (*fn)(void *arg, const char *name), void *arg);
 

@@ -19,46 +19,42 @@
 
 #define AT(member) offsetof(struct ab_options, member)
 const struct option ab_plan_options[] = {
-	{ "pairs-max", 0, OPTION_TEXT, AT(pairs_max), "N",
-	  "largest number of pairs (default: 40)", NULL, NULL },
-	{ "target", 0, OPTION_TEXT, AT(target), "PERCENT",
-	  "stop when the ratio is known within PERCENT (default: 1%; with --fail-if: none)",
-	  NULL, NULL },
-	{ "fail-if", 0, OPTION_TEXT, AT(fail_if), "RULE",
-	  "such as 'energy > +2%': exit status 10 if this is true for B, 0 if not, 11 if "
-	  "undecided; energy, time, power or edp",
-	  NULL, NULL },
-	{ "aa-pairs", 0, OPTION_TEXT, AT(aa_pairs), "N",
-	  "first compare A with itself N times, to measure the noise (default: 4; 0: none)",
-	  NULL, NULL },
-	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
-	  "iterations per run, for energy and time per iteration", NULL, NULL },
-	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
-	  "compare this part, which both commands mark, instead of the whole run", NULL, NULL },
-	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N",
-	  "runs of each command before the measured ones (default: 1)", NULL, NULL },
-	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
-	  "before each run, wait up to a minute until no GPU is warmer (default: 2 degrees "
-	  "above the first start)",
-	  NULL, NULL },
-	{ "no-cooldown", 0, OPTION_FLAG, AT(no_cooldown), NULL,
-	  "do not wait until the GPUs are cool", NULL, NULL },
-	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
-	  "another process on a GPU ends the comparison with exit status 13", NULL, NULL },
+	OPTION_ROW(TEXT, 0, "pairs-max", AT(pairs_max), "N",
+		   "largest number of pairs (default: 40)"),
+	OPTION_ROW(TEXT, 0, "target", AT(target), "PERCENT",
+		   "stop when the ratio is known within PERCENT (default: 1%; with --fail-if: "
+		   "none)"),
+	OPTION_ROW(TEXT, 0, "fail-if", AT(fail_if), "RULE",
+		   "such as 'energy > +2%': exit status 10 if this is true for B, 0 if not, 11 "
+		   "if undecided; energy, time, power or edp"),
+	OPTION_ROW(TEXT, 0, "aa-pairs", AT(aa_pairs), "N",
+		   "first compare A with itself N times, to measure the noise (default: 4; 0: "
+		   "none)"),
+	OPTION_ROW(TEXT, 0, "iterations", AT(iterations), "N",
+		   "iterations per run, for energy and time per iteration"),
+	OPTION_ROW(TEXT, 0, "part", AT(part), "NAME",
+		   "compare this part, which both commands mark, instead of the whole run"),
+	OPTION_ROW(TEXT, 0, "warmup", AT(warmup), "N",
+		   "runs of each command before the measured ones (default: 1)"),
+	OPTION_ROW(TEXT, 0, "cooldown-to", AT(cooldown_to), "CELSIUS",
+		   "before each run, wait up to a minute until no GPU is warmer (default: 2 "
+		   "degrees above the first start)"),
+	OPTION_ROW(FLAG, 0, "no-cooldown", AT(no_cooldown), NULL,
+		   "do not wait until the GPUs are cool"),
+	OPTION_ROW(FLAG, 0, "require-exclusive", AT(require_exclusive), NULL,
+		   "another process on a GPU ends the comparison with exit status 13"),
 	CLEAN_ROOM_OPTIONS(struct ab_options, room),
-	{ "seed", 0, OPTION_TEXT, AT(seed), "N",
-	  "seed for the order and the bootstrap (default: a different one each time)", NULL,
-	  NULL },
-	{ "show-output", 0, OPTION_FLAG, AT(show_output), NULL,
-	  "show the output of the commands, which is discarded by default", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, AT(output), "FILE",
-	  "write the result to FILE; -: print it", NULL, NULL },
-	{ "keep-command", 0, OPTION_FLAG, AT(keep_command), NULL,
-	  "store the whole command lines in the result, not only the program names", NULL,
-	  NULL },
-	{ "progress", 0, OPTION_FLAG, AT(progress), NULL,
-	  "print one line per pair even if standard error is not a terminal", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 0, "seed", AT(seed), "N",
+		   "seed for the order and the bootstrap (default: a different one each time)"),
+	OPTION_ROW(FLAG, 0, "show-output", AT(show_output), NULL,
+		   "show the output of the commands, which is discarded by default"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write the result to FILE; -: print it"),
+	OPTION_ROW(FLAG, 0, "keep-command", AT(keep_command), NULL,
+		   "store the whole command lines in the result, not only the program names"),
+	OPTION_ROW(FLAG, 0, "progress", AT(progress), NULL,
+		   "print one line per pair even if standard error is not a terminal"),
+	{ .name = NULL },
 };
 
 static int parse_target(const char *text, double *ret)
@@ -165,13 +161,12 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 	for (char **word = ret[AB_ARM_B]; *word; word++)
 		if (strcmp(*word, "--") == 0)
 			return cli_usage(
-				"there is a third -- after '%s', but ab compares two "
-				"commands; wrap a command that needs a -- in sh -c '...'",
+				"there is a third -- after '%s', but ab compares two commands; "
+				"wrap a command that needs a -- in sh -c '...'",
 				word[-1]);
 	return EXIT_OK;
 }
 
-/* Sums over several GPUs. */
 struct sum {
 	double best, variance, below, above; /* J, J^2 */
 	double counter_j, samples_j, warmest_c;

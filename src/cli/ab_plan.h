@@ -30,7 +30,7 @@ struct ab_plan {
 	double cool_to_c; /* NAN: the temperature at the first start */
 };
 
-/* Return EXIT_OK, or an exit code after printing an error. */
+/* Return exit codes. */
 int ab_plan_parse(const struct ab_options *o, struct ab_plan *ret);
 
 /* Splits argv at "--" into two commands, each ended by NULL.  Changes argv. */

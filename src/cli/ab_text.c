@@ -21,7 +21,7 @@ static const char *const titles[] = {
 };
 
 /* Writes four digits with a suitable unit prefix. */
-static const char *quantity(char out[static 32], double v, const char *unit)
+static const char *quantity_text(char out[static 32], double v, const char *unit)
 {
 	static const struct {
 		double scale;
@@ -70,7 +70,7 @@ void ab_text_change(char *out, size_t size, const struct ab_estimate *e)
 	}
 }
 
-static enum ab_metric deciding(const struct ab_report *r)
+static enum ab_metric deciding_metric(const struct ab_report *r)
 {
 	return r->config->gated ? r->config->gate.metric : AB_ENERGY;
 }
@@ -81,7 +81,7 @@ static void add_alarm(struct buf *b, const struct ab_report *r)
 
 	if (!r->result.aa_alarm)
 		return;
-	ab_text_change(change, sizeof(change), &r->result.aa[deciding(r)]);
+	ab_text_change(change, sizeof(change), &r->result.aa[deciding_metric(r)]);
 	buf_addf(b,
 		 "; A differs from itself by %s: the machine drifts, or this is chance (1 in "
 		 "20)",
@@ -93,7 +93,7 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 	struct buf b;
 
 	buf_init_fixed(&b, out, size);
-	if (isnan(r->result.aa[deciding(r)].sd_log))
+	if (isnan(r->result.aa[deciding_metric(r)].sd_log))
 		return;
 	buf_addf(&b,
 		 "A compared with itself: the smallest effect that %u pairs can show is about "
@@ -104,7 +104,7 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 
 static void print_noise(const struct ab_report *r)
 {
-	const struct ab_estimate *aa = &r->result.aa[deciding(r)];
+	const struct ab_estimate *aa = &r->result.aa[deciding_metric(r)];
 	char text[400];
 	struct buf b;
 
@@ -116,7 +116,7 @@ static void print_noise(const struct ab_report *r)
 	buf_addf(&b,
 		 "the %s of A compared with itself varies by %.2g %% from pair to pair (s.d. "
 		 "of %u)",
-		 titles[deciding(r)], 100 * aa->sd_log, aa->n);
+		 titles[deciding_metric(r)], 100 * aa->sd_log, aa->n);
 	add_alarm(&b, r);
 	row("Noise", "%s", text);
 }
@@ -153,11 +153,12 @@ static void print_table(const struct ab_report *r)
 		struct buf b;
 
 		table_row(&t);
-		table_set(&t, 0, m == deciding(r) ? TERM_BOLD : TERM_PLAIN, "%s", titles[m]);
+		table_set(&t, 0, m == deciding_metric(r) ? TERM_BOLD : TERM_PLAIN, "%s",
+			  titles[m]);
 		table_set(&t, 1, TERM_PLAIN, "%s",
-			  quantity(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
+			  quantity_text(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
 		table_set(&t, 2, TERM_PLAIN, "%s",
-			  quantity(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
+			  quantity_text(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
 		table_set(&t, 3, TERM_PLAIN, "%.4f", e->ratio);
 		buf_init_fixed(&b, text, sizeof(text));
 		if (isnan(e->interval.low))
@@ -180,10 +181,10 @@ static void print_iteration(const struct ab_report *r)
 	if (isnan(r->iterations))
 		return;
 	row("Iteration", "A %s in %s, B %s in %s",
-	    quantity(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
-	    quantity(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
-	    quantity(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
-	    quantity(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
+	    quantity_text(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
+	    quantity_text(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
+	    quantity_text(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
+	    quantity_text(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
 }
 
 static void print_gate(const struct ab_report *r)
@@ -220,13 +221,13 @@ static void print_ending(const struct ab_report *r)
 	if (x->outcome == AB_BUDGET && x->planned_pairs > r->config->pairs_max)
 		snprintf(plan, sizeof(plan), "; about %.0f pairs would be needed",
 			 x->planned_pairs);
-	row("Ended", "after %u of at most %u pairs: %s%s%s", x->ab[deciding(r)].n,
+	row("Ended", "after %u of at most %u pairs: %s%s%s", x->ab[deciding_metric(r)].n,
 	    r->config->pairs_max, reason, dropped, plan);
 }
 
 static void print_interval(const struct ab_report *r)
 {
-	const struct ab_estimate *e = &r->result.ab[deciding(r)];
+	const struct ab_estimate *e = &r->result.ab[deciding_metric(r)];
 
 	if (e->n < 2)
 		return;
@@ -315,7 +316,7 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 		term_print_simulated(stdout);
 	row("A", "%s", a);
 	row("B", "%s", b);
-	if (r->result.ab[deciding(r)].n > 0) {
+	if (r->result.ab[deciding_metric(r)].n > 0) {
 		print_table(r);
 		row("B/A", "geometric mean over the pairs; A and B are arithmetic means");
 		print_iteration(r);

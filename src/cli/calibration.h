@@ -20,8 +20,7 @@ struct calibration {
 	struct measured_calibration summary;
 };
 
-/* Parses --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  Returns EXIT_OK, or prints an error and
- * returns EXIT_USAGE. */
+/* Parses --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  Returns EXIT_OK or EXIT_USAGE. */
 int calibration_accuracy(const char *text, double *ret_ratio);
 
 /* Fits the trace in path (borrowed) to the record with monotonic times; wall_s: how far the

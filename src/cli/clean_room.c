@@ -101,7 +101,6 @@ static bool is_manually_evicted(const struct json_doc *w)
 	return false;
 }
 
-/* Returns true if someone requested that it stays evicted. */
 static bool is_held(const struct json_doc *w)
 {
 	return has_value(w, "hold", "evicted") ||
@@ -209,7 +208,6 @@ static int request_verb(struct clean_room *r, const char *name, const char *verb
 	return -GW_E_IO;
 }
 
-/* Begins or renews a lease. */
 static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t size)
 {
 	double ttl_s = lease_s(r);
@@ -368,15 +366,14 @@ static bool may_be_on_gpus(const struct clean_room *r, const struct runner *runn
 		for (size_t k = 0; k < n; k++) {
 			const char *s = json_doc_string(json_doc_at(w, "gpus", k), "");
 
-			if (s && (strcmp(s, "all") == 0 || gw_device_matches(d, s) > 0))
+			if (s && gw_device_matches(d, s) > 0)
 				return true;
 		}
 	}
 	return n == 0;
 }
 
-/* Checks that the worker can be held.  Returns EXIT_OK, or an exit code after printing an
- * error. */
+/* Checks that the worker can be held.  Returns an exit code. */
 static int check_worker(const struct json_doc *w, const char *mode)
 {
 	const char *name = json_doc_string(w, "name");
@@ -449,7 +446,6 @@ static int choose_workers(struct clean_room *r, const struct runner *runner)
 	return code;
 }
 
-/* Notes the workers on the GPU of the last reply. */
 static void note_workers_on_gpu(struct clean_room *r)
 {
 	const struct json_doc *gpu = r->remote.reply;
@@ -510,7 +506,6 @@ static int check_gpus(struct clean_room *r, struct runner *runner)
 	return EXIT_OK;
 }
 
-/* Holds the workers that no one else holds. */
 static int hold_all(struct clean_room *r)
 {
 	char message[700];

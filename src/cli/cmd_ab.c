@@ -93,7 +93,6 @@ set_failure(struct comparison *x, enum ab_arm arm, int status, const char *fmt, 
 		  *said ? "; its last lines:" : "", said);
 }
 
-/* Returns EXIT_OK, or an exit code after printing an error. */
 static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_run *run)
 {
 	int status = runner_status(run);
@@ -113,8 +112,8 @@ static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_
 	return status ? EXIT_INVALID : EXIT_OK;
 }
 
-/* Runs a command to its end.  Returns EXIT_OK, then call runner_run_done(), or an exit code
- * after printing an error.  After a signal the exit status of the command is not checked. */
+/* Runs a command to its end.  Returns EXIT_OK, then call runner_run_done(), or an exit code.
+ * After a signal the exit status of the command is not checked. */
 static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run *run)
 {
 	int err, code;
@@ -418,7 +417,6 @@ static void print_ending(const struct comparison *x)
 	}
 }
 
-/* Prints and writes the results.  Returns the exit code. */
 static int finish_report(struct comparison *x, int code)
 {
 	bool print = x->c->json || (x->o->output && strcmp(x->o->output, "-") == 0);
@@ -469,15 +467,12 @@ static int check_meters(const struct comparison *x)
 
 static int start_meter(struct comparison *x)
 {
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
-				      .gpus = x->c->gpu.count ? gpus : NULL,
+				      .gpus = x->c->gpu.count ? x->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o };
 	int err;
 
-	for (unsigned i = 0; i < x->c->gpu.count; i++)
-		gpus[i] = x->c->gpu.item[i];
 	err = meter_start(x->c->ctx, &config, &x->runner.meter);
 	if (err)
 		return cli_fail("cannot measure: %s", gw_strerror(err));
@@ -548,7 +543,6 @@ static int start_runner(struct comparison *x)
 	return EXIT_FAILED;
 }
 
-/* Makes all runs, in a clean room if requested. */
 static int run_started(struct comparison *x)
 {
 	int code = clean_room_new(x->c, &x->o->room, &x->runner, &x->room);
@@ -623,11 +617,11 @@ const struct command command_ab = {
 	.description =
 		"Runs two commands alternately, in random order and from the same temperature, "
 		"and prints the ratio of their energy (and of time, mean power, energy times "
-		"delay) with a 95 % interval that remains valid although it is checked after "
-		"every pair. First A is compared with itself, to measure the noise. The "
-		"command ends as soon as the interval decides. With --fail-if the exit status "
-		"is the verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not "
-		"usable, 13 other processes used the GPUs.",
+		"delay) with a 95 % interval that stays valid although it is checked several "
+		"times. First A is compared with itself, to measure the noise. The command "
+		"ends as soon as the interval decides. With --fail-if the exit status is the "
+		"verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not usable, 13 "
+		"other processes used the GPUs.",
 	.examples = "  gpuward ab -- ./infer fp16 -- ./infer int8\n"
 		    "  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
 		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"

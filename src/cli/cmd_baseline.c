@@ -30,12 +30,8 @@ struct given {
 	bool show, clear;
 };
 
-static struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((struct given *)(cli)->own)
 
-/* The baseline of one GPU and kind. */
 struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
@@ -485,7 +481,6 @@ static int print_no_gpu(const struct cli *c)
 	return EXIT_NO_GPU;
 }
 
-/* Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
 static int check_options(const struct given *g, int64_t *ret_pid)
 {
 	char *end;
@@ -526,24 +521,24 @@ static int baseline_run(struct cli *c)
 
 static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "kind", 0, OPTION_CHOICE, offsetof(struct given, kind), "KIND",
+	{ "kind", 0, OPTION_CHOICE, AT(kind), "KIND",
 	  "no-context (the default: no program uses the GPU), context-idle (one program has a "
 	  "context and is idle) or hot-idle (right after a load)",
 	  kinds, NULL },
-	{ "time", 0, OPTION_DURATION, offsetof(struct given, time_ns), "TIME",
-	  "measure at most this long (default: 30s); ends after 10 s or more when the mean is "
-	  "known within 1 W",
-	  NULL, NULL },
-	{ "pid", 0, OPTION_TEXT, offsetof(struct given, pid), "PID",
-	  "this process and its children may use the GPU; not for no-context", NULL, NULL },
-	{ "show", 0, OPTION_FLAG, offsetof(struct given, show), NULL,
-	  "show the stored baselines that can be used now", NULL, NULL },
-	{ "clear", 0, OPTION_FLAG, offsetof(struct given, clear), NULL,
-	  "delete the stored baselines of the selected GPUs, or all", NULL, NULL },
-	{ "ttl", 0, OPTION_DURATION, offsetof(struct given, ttl_ns), "TIME",
-	  "with --show: the maximum age (default: 1h)", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
+		   "measure at most this long (default: 30s); ends after 10 s or more when the "
+		   "mean is known within 1 W"),
+	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
+		   "this process and its children may use the GPU; not for no-context"),
+	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,
+		   "show the stored baselines that can be used now"),
+	OPTION_ROW(FLAG, 0, "clear", AT(clear), NULL,
+		   "delete the stored baselines of the selected GPUs, or all"),
+	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
+		   "with --show: the maximum age (default: 1h)"),
+	{ .name = NULL },
 };
 
 const struct command command_baseline = {

@@ -38,10 +38,7 @@ struct given {
 	bool active, show, no_save;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static bool shows_progress(const struct cli *c)
 {
@@ -351,14 +348,12 @@ static int characterise_run(struct cli *c)
 #define AT(member) offsetof(struct given, member)
 
 static const struct option options[] = {
-	{ "active", 0, OPTION_FLAG, AT(active), NULL,
-	  "also run a load on the GPU for a minute, to measure averaging windows and delays; "
-	  "no other process may use it",
-	  NULL, NULL },
-	{ "show", 0, OPTION_FLAG, AT(show), NULL, "only show the saved or assumed values", NULL,
-	  NULL },
-	{ "no-save", 0, OPTION_FLAG, AT(no_save), NULL, "do not save the values", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 0, "active", AT(active), NULL,
+		   "also run a load on the GPU for a minute, to measure averaging windows and "
+		   "delays; no other process may use it"),
+	OPTION_ROW(FLAG, 0, "show", AT(show), NULL, "only show the saved or assumed values"),
+	OPTION_ROW(FLAG, 0, "no-save", AT(no_save), NULL, "do not save the values"),
+	{ .name = NULL },
 };
 
 const struct command command_characterise = {

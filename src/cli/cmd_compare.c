@@ -20,10 +20,7 @@ struct given {
 	bool across_gpus;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 struct view {
 	const struct comparison *c;
@@ -194,7 +191,6 @@ static void text_note(void *ctx, const char *sentence)
 	text_sentence(ctx, sentence);
 }
 
-/* Prints which columns are hidden, and how to see them. */
 static void note_hidden(const struct table *t, unsigned width, const struct text_out *notes)
 {
 	bool hidden[TABLE_COLUMNS_MAX];
@@ -259,7 +255,6 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 
 /* ---- Markdown ---- */
 
-/* Escapes text for a cell of a Markdown table. */
 static void markdown_text(struct buf *out, const char *s)
 {
 	char clean[1024];
@@ -517,10 +512,9 @@ static int choose_metrics(struct view *v, const struct option_list *metrics)
 		enum comparison_metric m = comparison_metric_find(metrics->item[i]);
 
 		if (m == METRICS)
-			return cli_usage(
-				"--metric takes latency, power, energy, token or size, not "
-				"'%s'",
-				metrics->item[i]);
+			return cli_usage("--metric takes latency, power, energy, token or "
+					 "size, not '%s'",
+					 metrics->item[i]);
 		v->shown[m] = true;
 	}
 	for (unsigned m = 0; m < METRICS && metrics->count == 0; m++)
@@ -588,16 +582,17 @@ static int compare_run(struct cli *c)
 
 static const char *const formats[] = { "text", "markdown", "csv", "json", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "format", 'f', OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
+	{ "format", 'f', OPTION_CHOICE, AT(format), "FORMAT",
 	  "text (default), markdown, csv or json", formats, NULL },
-	{ "metric", 'm', OPTION_LIST, offsetof(struct given, metric), "NAME",
-	  "only these metrics: latency, power, energy, token, size; repeatable", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE instead of standard output", NULL, NULL },
-	{ "across-gpus", 0, OPTION_FLAG, offsetof(struct given, across_gpus), NULL,
-	  "also compare results of different GPUs", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(LIST, 'm', "metric", AT(metric), "NAME",
+		   "only these metrics: latency, power, energy, token, size; repeatable"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
+		   "also compare results of different GPUs"),
+	{ .name = NULL },
 };
 
 const struct command command_compare = {

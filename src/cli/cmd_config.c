@@ -13,13 +13,14 @@ struct given {
 	const char *config;
 };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "origin", 0, OPTION_FLAG, offsetof(struct given, origin), NULL,
-	  "print: show where each value comes from", NULL, NULL },
-	{ "example", 0, OPTION_FLAG, offsetof(struct given, example), NULL,
-	  "print: write the defaults as comments, as a start for a new file", NULL, NULL },
-	{ "config", 0, OPTION_TEXT, offsetof(struct given, config), "FILE",
-	  "the same as the argument FILE; spelled as in gpuward serve", NULL, NULL },
+	OPTION_ROW(FLAG, 0, "origin", AT(origin), NULL,
+		   "print: show where each value comes from"),
+	OPTION_ROW(FLAG, 0, "example", AT(example), NULL,
+		   "print: write the defaults as comments, as a start for a new file"),
+	OPTION_ROW(TEXT, 0, "config", AT(config), "FILE",
+		   "the same as the argument FILE; spelled as in gpuward serve"),
 	{ .name = NULL },
 };
 

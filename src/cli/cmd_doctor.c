@@ -58,7 +58,7 @@ static bool has_capability(const struct privilege_check *l, unsigned capability)
 
 /* ---- one function per permission ---- */
 
-static void companion(struct privilege_check *l, struct render_privilege *p)
+static void check_companion(struct privilege_check *l, struct render_privilege *p)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + COMPANION_TIMEOUT_NS;
 
@@ -75,7 +75,7 @@ static void companion(struct privilege_check *l, struct render_privilege *p)
 	p->have = l->companion;
 }
 
-static void signals(struct privilege_check *l, struct render_privilege *p)
+static void check_signals(struct privilege_check *l, struct render_privilege *p)
 {
 	if (l->companion)
 		set_result(p, true,
@@ -88,7 +88,7 @@ static void signals(struct privilege_check *l, struct render_privilege *p)
 			"without CAP_KILL the guard can signal only processes of its own user");
 }
 
-static void units(struct privilege_check *l, struct render_privilege *p)
+static void check_units(struct privilege_check *l, struct render_privilege *p)
 {
 	if (l->companion)
 		set_result(p, true,
@@ -114,7 +114,7 @@ static int without_persistence(const struct cli *c)
 	return -1;
 }
 
-static void checkpoints(struct privilege_check *l, struct render_privilege *p)
+static void check_checkpoint(struct privilege_check *l, struct render_privilege *p)
 {
 	int off = without_persistence(l->cli);
 
@@ -136,7 +136,7 @@ static void checkpoints(struct privilege_check *l, struct render_privilege *p)
 }
 
 /* The user is often root while the service is not: also report what the service would miss. */
-static void programs(struct privilege_check *l, struct render_privilege *p)
+static void check_programs(struct privilege_check *l, struct render_privilege *p)
 {
 	static const char *const which[] = {
 		[0] = "this user cannot see which programs other users run, nor which process "
@@ -154,7 +154,7 @@ static void programs(struct privilege_check *l, struct render_privilege *p)
 		   visible == PROC_VISIBILITY_ALL ? l->hidden : "");
 }
 
-static void kernel_log(struct privilege_check *l, struct render_privilege *p)
+static void check_kernel_log(struct privilege_check *l, struct render_privilege *p)
 {
 	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 
@@ -164,7 +164,7 @@ static void kernel_log(struct privilege_check *l, struct render_privilege *p)
 		close(fd);
 }
 
-static void device_opens(struct privilege_check *l, struct render_privilege *p)
+static void check_device_opens(struct privilege_check *l, struct render_privilege *p)
 {
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	bool good = fd >= 0 && inotify_add_watch(fd, "/dev", IN_CREATE) >= 0;
@@ -183,27 +183,27 @@ static const struct {
 	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
 	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
 	  "kind checkpoint, systemd or signal.",
-	  companion },
+	  check_companion },
 	{ "signal", "kind \"signal\" and levels 5 and 6 for workers of other users",
-	  USE_COMPANION, signals },
+	  USE_COMPANION, check_signals },
 	{ "unit", "kind \"systemd\" and level 4: stopping and starting units", USE_COMPANION,
-	  units },
+	  check_units },
 	{ "checkpoint", "kind \"checkpoint\" for workers of other users", USE_COMPANION,
-	  checkpoints },
+	  check_checkpoint },
 	{ "programs", "match.exe and match.port for processes of other users",
 	  "Use match.unit, match.cgroup, match.command or match.name, or give the service "
 	  "CAP_SYS_PTRACE, and for ports CAP_DAC_READ_SEARCH.",
-	  programs },
+	  check_programs },
 	{ "kernel_log", "GPU errors (Xid) from before the service started",
-	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", kernel_log },
+	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", check_kernel_log },
 	{ "device_opens", "immediate reaction when a process opens a GPU",
 	  "Raise fs.inotify.max_user_instances or max_user_watches. Without it the guard still "
 	  "checks every 100 ms.",
-	  device_opens },
+	  check_device_opens },
 };
 #define PRIVILEGES (sizeof(permissions) / sizeof(permissions[0]))
 
-static uint64_t capabilities(void)
+static uint64_t read_capabilities(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
 	unsigned long long set = 0;
@@ -238,7 +238,7 @@ static void read_config(struct privilege_check *l)
 /* Fills the rows and returns their number; 0 if the GPUs are not those of this machine. */
 static unsigned privileges_check(const struct cli *c, struct render_privilege *row)
 {
-	struct privilege_check l = { .cli = c, .capabilities = capabilities() };
+	struct privilege_check l = { .cli = c, .capabilities = read_capabilities() };
 	unsigned n = 0;
 
 	if (c->root || gw_snapshot_status(c->snap)->simulated)

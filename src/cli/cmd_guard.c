@@ -27,22 +27,19 @@ struct given {
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "for", 0, OPTION_DURATION, AT(for_ns), "TIME",
-	  "evict, hold, pause: for how long; learn: how long to watch (default: 1m)", NULL,
-	  NULL },
-	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold, pause: until you release it",
-	  NULL, NULL },
-	{ "now", 0, OPTION_FLAG, AT(now), NULL,
-	  "resume: do not wait for the quiet time, and also undo evict", NULL, NULL },
-	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT",
-	  "the reason, which the service records in its events", NULL, NULL },
-	{ "pid", 0, OPTION_TEXT, AT(pid), "PID",
-	  "game: the process of the game; the game is over when it ends", NULL, NULL },
-	{ "policy", 0, OPTION_TEXT, AT(policy), "FILE",
-	  "replay: decide by the [guard] section of this configuration, as a dry run", NULL,
-	  NULL },
+	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
+		   "evict, hold, pause: for how long; learn: how long to watch (default: 1m)"),
+	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL, "hold, pause: until you release it"),
+	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
+		   "resume: do not wait for the quiet time, and also undo evict"),
+	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
+		   "the reason, which the service records in its events"),
+	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
+		   "game: the process of the game; the game is over when it ends"),
+	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
+		   "replay: decide by the [guard] section of this configuration, as a dry run"),
 	REMOTE_OPTIONS(remote),
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 /* ---- status and explain ---- */
@@ -408,8 +405,8 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	return code;
 }
 
-static int request(struct cli *c, struct remote *r, const char *verb, const char *state,
-		   const char *name)
+static int request_workers(struct cli *c, struct remote *r, const char *verb, const char *state,
+			   const char *name)
 {
 	char names[POLICY_WORKERS][128];
 	size_t n;
@@ -492,7 +489,7 @@ static int check_arguments(const struct cli *c, const struct guard_verb *v)
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;
-	int code = request(c, r, "hold", "active", name);
+	int code = request_workers(c, r, "hold", "active", name);
 	char time[16];
 
 	if (code == EXIT_OK && !c->quiet && !c->json)
@@ -529,8 +526,8 @@ static int with_service(struct cli *c, const struct guard_verb *v)
 	else if (v->form == VERB_PAUSE || v->form == VERB_SNOOZE)
 		code = pause_workers(c, &r, name ? name : ALL);
 	else
-		code = request(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
-			       name ? name : ALL);
+		code = request_workers(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
+				       name ? name : ALL);
 	remote_close(&r);
 	return code;
 }

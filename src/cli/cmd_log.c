@@ -93,10 +93,7 @@ struct log_run {
 	uint64_t drawn_ns;
 };
 
-static struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((struct given *)(cli)->own)
 
 static uint64_t now_ns(void)
 {
@@ -196,7 +193,7 @@ static void warn_slow(struct log_run *run)
 }
 
 /* Waits until the output accepts a line.  Returns false if the time is up. */
-static bool writable(struct log_run *run)
+static bool wait_writable(struct log_run *run)
 {
 	struct pollfd p = { .fd = run->fd, .events = POLLOUT };
 	uint64_t until = write_deadline_ns(run);
@@ -221,7 +218,7 @@ static void write_text(struct log_run *run, const char *p, size_t n)
 	while (n > 0 && run->ending == RUNNING) {
 		ssize_t done;
 
-		if (!writable(run)) {
+		if (!wait_writable(run)) {
 			run->ending = DONE;
 			return;
 		}
@@ -255,7 +252,6 @@ static void write_row(struct log_run *run, const struct source *s, const struct 
 	write_text(run, b.p, b.len);
 }
 
-/* Returns the next row of a source, or NULL. */
 static const struct row *peek_row(const struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
@@ -420,17 +416,14 @@ static void write_until_done(struct log_run *run)
 static int start_meter(struct log_run *run)
 {
 	struct cli *c = run->cli;
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = run->interval_ns,
-				      .gpus = c->gpu.count ? gpus : NULL };
+				      .gpus = c->gpu.count ? c->gpu.item : NULL };
 	struct meter_config config = {
 		.options = &o, .on_event = on_event, .arg = run, .always = true
 	};
 	int err;
 
-	for (unsigned i = 0; i < c->gpu.count; i++)
-		gpus[i] = c->gpu.item[i];
 	run->begin_ns = now_ns();
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)
@@ -514,8 +507,7 @@ static void print_throttle(const struct gw_energy *e)
 	fputc('\n', stderr);
 }
 
-/* Returns the number of ticks that a complete log has. */
-static unsigned long expected(const struct log_run *run, const struct source *s)
+static unsigned long expected_ticks(const struct log_run *run, const struct source *s)
 {
 	uint64_t length = s->energy.end_ns - run->begin_ns;
 	unsigned long n = (unsigned long)(length / run->interval_ns);
@@ -537,7 +529,7 @@ static double largest_gap_s(const struct source *s)
 
 static void print_source(const struct log_run *run, const struct source *s)
 {
-	unsigned long n = expected(run, s), got = atomic_load(&s->collected);
+	unsigned long n = expected_ticks(run, s), got = atomic_load(&s->collected);
 	unsigned long dropped = atomic_load(&s->dropped);
 
 	fprintf(stderr, "GPU %u: %lu of %lu samples, %lu missed", s->device->index, got, n,
@@ -822,22 +814,21 @@ static int log_run_command(struct cli *c)
 
 static const char *const formats[] = { "csv", "jsonl", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "interval", 'i', OPTION_DURATION, offsetof(struct given, interval_ns), "TIME",
-	  "write a line every TIME (default: 100ms, at least 1ms)", NULL, NULL },
-	{ "duration", 'd', OPTION_DURATION, offsetof(struct given, duration_ns), "TIME",
-	  "end after TIME (default: run until it is stopped)", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE, which must not exist, instead of standard output", NULL, NULL },
-	{ "force", 0, OPTION_FLAG, offsetof(struct given, force), NULL,
-	  "replace FILE if it exists", NULL, NULL },
-	{ "append", 0, OPTION_FLAG, offsetof(struct given, append), NULL,
-	  "add to FILE if it exists", NULL, NULL },
-	{ "format", 0, OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
+	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
+		   "write a line every TIME (default: 100ms, at least 1ms)"),
+	OPTION_ROW(DURATION, 'd', "duration", AT(duration_ns), "TIME",
+		   "end after TIME (default: run until it is stopped)"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE, which must not exist, instead of standard output"),
+	OPTION_ROW(FLAG, 0, "force", AT(force), NULL, "replace FILE if it exists"),
+	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
+	{ "format", 0, OPTION_CHOICE, AT(format), "FORMAT",
 	  "csv (the default) or jsonl, one JSON object per line", formats, NULL },
-	{ "fields", 0, OPTION_LIST, offsetof(struct given, fields), "NAMES",
-	  "write these fields in this order; a wrong name lists all fields", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
+		   "write these fields in this order; a wrong name lists all fields"),
+	{ .name = NULL },
 };
 
 const struct command command_log = {

@@ -4,7 +4,6 @@
 #include "measure_plan.h"
 #include "measured.h"
 #include "calibration.h"
-#include "run_counter.h"
 #include "run_progress.h"
 #include "measure_remote.h"
 #include "output.h"
@@ -143,7 +142,6 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	run_progress_show(&m->progress, window, marks);
 }
 
-/* Returns true if a result is written. */
 static bool result_wanted(const struct measurement *m)
 {
 	return m->c->json || m->o->output || m->bundle;
@@ -165,7 +163,6 @@ static void after_run(void *arg)
 					 &m->env); /* on error it is read again later */
 }
 
-/* Warns if the given count and the marked count differ. */
 static void warn_count(const char *name, double given, uint64_t marked, double used)
 {
 	if (!isnan(given) && marked && given != (double)marked)
@@ -263,8 +260,8 @@ static bool take_remote_result(struct measurement *m, struct runner_run *run,
 	return false;
 }
 
-/* Runs the command and reads the counters of the host before and after.  Returns EXIT_OK, or an
- * exit code after printing an error. */
+/* Runs the command and reads the counters of the host before and after.  Returns an exit
+ * code. */
 static int run_command(struct measurement *m, struct runner_run *run, struct host_energy *ret)
 {
 	struct host_energy before, after;
@@ -289,7 +286,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	return EXIT_OK;
 }
 
-/* Makes one measured run.  Returns EXIT_OK, or an exit code after printing an error. */
+/* Makes one measured run.  Returns an exit code. */
 static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
@@ -333,7 +330,6 @@ static int run_once(struct measurement *m, unsigned number)
 	return EXIT_OK;
 }
 
-/* Makes the warm-up runs.  Returns as run_once(). */
 static int warm_up(struct measurement *m)
 {
 	for (unsigned i = 0; i < m->plan.warmup && !m->runner.interrupted; i++) {
@@ -487,7 +483,6 @@ static int finish_result(struct measurement *m)
 
 /* ---- start and end ---- */
 
-/* Receives every event of device i, on its sampling thread. */
 static void on_event(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;
@@ -558,10 +553,9 @@ static int close_bundle(struct measurement *m)
 
 static int start_meter(struct measurement *m)
 {
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = m->o->interval_ns,
-				      .gpus = m->c->gpu.count ? gpus : NULL,
+				      .gpus = m->c->gpu.count ? m->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
 				       .on_setup = on_device,
@@ -572,8 +566,6 @@ static int start_meter(struct measurement *m)
 	unsigned n = gw_snapshot_device_count(m->c->snap);
 	int err;
 
-	for (unsigned i = 0; i < m->c->gpu.count; i++)
-		gpus[i] = m->c->gpu.item[i];
 	m->series = run_trace_new(n);
 	m->baseline = calloc(n + 1, sizeof(*m->baseline));
 	m->host = host_meter_new(m->c->ctx);

@@ -12,10 +12,7 @@ struct given {
 	const char *output, *title;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static size_t count_lines(const struct results *r)
 {
@@ -117,12 +114,13 @@ static int plot_run(struct cli *c)
 	return code;
 }
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE instead of standard output", NULL, NULL },
-	{ "title", 0, OPTION_TEXT, offsetof(struct given, title), "TEXT",
-	  "title of the picture, for screen readers", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT",
+		   "title of the picture, for screen readers"),
+	{ .name = NULL },
 };
 
 const struct command command_plot = {

@@ -243,14 +243,12 @@ static int choose_device(const struct given *g, const struct bundle_summary *sum
 
 	*ret = (unsigned)device;
 	if (code == EXIT_OK && !g->device && sum->devices != 1)
-		code = cli_usage(
-			"--calibrate works with one GPU, but the bundle has %u; select one "
-			"with --device",
-			sum->devices);
+		code = cli_usage("--calibrate works with one GPU, but the bundle has %u; "
+				 "select one with --device",
+				 sum->devices);
 	return code;
 }
 
-/* Returns EXIT_OK, or an exit code after printing an error. */
 static int make_calibration(const struct given *g, const char *dir, struct calibration *c,
 			    unsigned *ret_device)
 {
@@ -322,15 +320,14 @@ static int recompute_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
-	  "calibrate the GPU's power sensor by an external power meter: a CSV file with time "
-	  "and watts over the same time span",
-	  NULL, NULL },
-	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(accuracy), "PERCENT",
-	  "accuracy of that meter, 95 % (default: 1)", NULL, NULL },
-	{ "device", 0, OPTION_TEXT, AT(device), "N",
-	  "the GPU to calibrate, if the bundle has several", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 0, "calibrate", AT(calibrate), "TRACE",
+		   "calibrate the GPU's power sensor by an external power meter: a CSV file "
+		   "with time and watts over the same time span"),
+	OPTION_ROW(TEXT, 0, "calibrate-accuracy", AT(accuracy), "PERCENT",
+		   "accuracy of that meter, 95 % (default: 1)"),
+	OPTION_ROW(TEXT, 0, "device", AT(device), "N",
+		   "the GPU to calibrate, if the bundle has several"),
+	{ .name = NULL },
 };
 
 const struct command command_recompute = {

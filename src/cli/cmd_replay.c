@@ -18,11 +18,11 @@ struct given {
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "output", 'o', OPTION_TEXT, AT(output), "FILE",
-	  "write to FILE instead of standard output", NULL, NULL },
-	{ "device", 0, OPTION_TEXT, AT(device), "N",
-	  "only this GPU of the bundle, from 0 (default: all)", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(TEXT, 0, "device", AT(device), "N",
+		   "only this GPU of the bundle, from 0 (default: all)"),
+	{ .name = NULL },
 };
 
 /* Simulator profiles by a part of the card's name; the first match is used. */

@@ -20,46 +20,40 @@
 
 static const char style[] =
 	":root{color-scheme:light "
-	"dark;--ink:#1d1f22;--quiet:#5c6269;--paper:#fff;--card:#f6f7f8;"
-	"--rule:#d9dce0;--good:#00704f;--bad:#b00020;--warn:#8a5a00}"
-	"@media "
-	"(prefers-color-scheme:dark){:root{--ink:#e8eaed;--quiet:#a3a9b0;--paper:#16181b;"
-	"--card:#1f2226;--rule:#363b41;--good:#4fd1a5;--bad:#ff7b7b;--warn:#f0b849}}"
-	"*{box-sizing:border-box}"
-	"body{margin:0 auto;padding:1.5rem;max-width:64rem;background:var(--paper);"
-	"color:var(--ink);font:16px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\","
-	"sans-serif;overflow-wrap:break-word}"
-	"h1{font-size:1.6rem;line-height:1.25;margin:0 0 .25rem}"
-	"h2{font-size:1.25rem;margin:2.5rem 0 .5rem;padding-top:.75rem;"
-	"border-top:1px solid var(--rule)}"
-	"h3{font-size:1rem;margin:1.5rem 0 .25rem}"
-	"p{margin:.4rem 0}.quiet,figcaption,caption{color:var(--quiet);font-size:.875rem}"
-	"caption{text-align:left;padding:.25rem 0}"
-	"table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}"
-	"th,td{padding:.3rem 1rem .3rem 0;text-align:left;vertical-align:top;"
-	"border-bottom:1px solid var(--rule)}"
-	"thead th{border-bottom:2px solid var(--rule);vertical-align:bottom}"
-	".n{text-align:right;white-space:nowrap}thead "
-	".n{white-space:normal}.i{display:block;color:var(--quiet);"
-	"font-size:.8125rem}"
-	".facts{width:100%}.facts th{font-weight:400;color:var(--quiet);width:14rem}"
-	".scroll{overflow-x:auto}"
-	"ul{margin:.5rem 0;padding-left:1.2rem}li{margin:.15rem 0}"
-	"figure{margin:.75rem 0}svg{display:block;max-width:100%;height:auto}"
-	".narrow{display:none}"
-	".badge{display:inline-block;padding:0 .5rem;border:1px solid currentColor;"
-	"border-radius:1rem;font-size:.8125rem;font-weight:400;vertical-align:middle}"
-	".good{color:var(--good)}.bad{color:var(--bad)}.warn{color:var(--warn)}"
-	".banner{background:var(--card);border-left:4px solid var(--warn);padding:.5rem .75rem}"
-	"footer{margin-top:2.5rem;padding-top:.75rem;border-top:1px solid var(--rule)}"
-	"@media (max-width:40rem){body{padding:1rem}.wide{display:none}.narrow{display:block}"
-	".facts th{width:8.5rem}}"
-	"@media "
-	"print{:root{color-scheme:light;--ink:#000;--quiet:#444;--paper:#fff;--card:#fff;"
-	"--rule:#bbb;--good:#00553c;--bad:#900018;--warn:#6b4500}body{max-width:none;padding:0;"
-	"font-size:11pt}figure,tr{break-inside:avoid}h2,h3{break-after:avoid}"
-	".scroll{overflow:visible}.wide{display:block}.narrow{display:none}"
-	"table{font-size:9pt}}";
+	"dark;--ink:#1d1f22;--quiet:#5c6269;--paper:#fff;--card:#f6f7f8;--rule:#d9dce0;--good:#"
+	"00704f;--bad:#b00020;--warn:#8a5a00}@media "
+	"(prefers-color-scheme:dark){:root{--ink:#e8eaed;--quiet:#a3a9b0;--paper:#16181b;--"
+	"card:#1f2226;--rule:#363b41;--good:#4fd1a5;--bad:#ff7b7b;--warn:#f0b849}}*{box-sizing:"
+	"border-box}body{margin:0 "
+	"auto;padding:1.5rem;max-width:64rem;background:var(--paper);color:var(--ink);font:"
+	"16px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu "
+	"Sans\",sans-serif;overflow-wrap:break-word}h1{font-size:1.6rem;line-height:1.25;"
+	"margin:0 0 .25rem}h2{font-size:1.25rem;margin:2.5rem 0 "
+	".5rem;padding-top:.75rem;border-top:1px solid "
+	"var(--rule)}h3{font-size:1rem;margin:1.5rem 0 .25rem}p{margin:.4rem "
+	"0}.quiet,figcaption,caption{color:var(--quiet);font-size:.875rem}caption{text-align:"
+	"left;padding:.25rem "
+	"0}table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}"
+	"th,td{padding:.3rem 1rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px "
+	"solid var(--rule)}thead th{border-bottom:2px solid "
+	"var(--rule);vertical-align:bottom}.n{text-align:right;white-space:nowrap}thead "
+	".n{white-space:normal}.i{display:block;color:var(--quiet);font-size:.8125rem}.facts{"
+	"width:100%}.facts "
+	"th{font-weight:400;color:var(--quiet);width:14rem}.scroll{overflow-x:auto}ul{margin:."
+	"5rem 0;padding-left:1.2rem}li{margin:.15rem 0}figure{margin:.75rem "
+	"0}svg{display:block;max-width:100%;height:auto}.narrow{display:none}.badge{display:"
+	"inline-block;padding:0 .5rem;border:1px solid "
+	"currentColor;border-radius:1rem;font-size:.8125rem;font-weight:400;vertical-align:"
+	"middle}.good{color:var(--good)}.bad{color:var(--bad)}.warn{color:var(--warn)}.banner{"
+	"background:var(--card);border-left:4px solid var(--warn);padding:.5rem "
+	".75rem}footer{margin-top:2.5rem;padding-top:.75rem;border-top:1px solid "
+	"var(--rule)}@media "
+	"(max-width:40rem){body{padding:1rem}.wide{display:none}.narrow{display:block}.facts "
+	"th{width:8.5rem}}@media "
+	"print{:root{color-scheme:light;--ink:#000;--quiet:#444;--paper:#fff;--card:#fff;--"
+	"rule:#bbb;--good:#00553c;--bad:#900018;--warn:#6b4500}body{max-width:none;padding:0;"
+	"font-size:11pt}figure,tr{break-inside:avoid}h2,h3{break-after:avoid}.scroll{overflow:"
+	"visible}.wide{display:block}.narrow{display:none}table{font-size:9pt}}";
 
 /* ---- the comparison ---- */
 
@@ -370,10 +364,7 @@ struct given {
 	bool across_gpus;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static int write_page(const struct cli *c, const struct results *r)
 {
@@ -405,14 +396,14 @@ static int report_run(struct cli *c)
 	return code;
 }
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE instead of standard output", NULL, NULL },
-	{ "title", 0, OPTION_TEXT, offsetof(struct given, title), "TEXT", "heading of the page",
-	  NULL, NULL },
-	{ "across-gpus", 0, OPTION_FLAG, offsetof(struct given, across_gpus), NULL,
-	  "also compare results of different GPUs", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT", "heading of the page"),
+	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
+		   "also compare results of different GPUs"),
+	{ .name = NULL },
 };
 
 const struct command command_report = {

@@ -34,20 +34,18 @@ struct given {
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "vram", 0, OPTION_TEXT, AT(vram), "SIZE",
-	  "GPU memory that the program needs, as 10G or 512MiB", NULL, NULL },
-	{ "wait", 0, OPTION_DURATION, AT(wait_ns), "TIME",
-	  "wait up to TIME for other programs to free memory (default: wait only for the "
-	  "guard's workers, 1m at most)",
-	  NULL, NULL },
-	{ "ttl", 0, OPTION_DURATION, AT(ttl_ns), "TIME",
-	  "end the reservation after this time even if the program still runs", NULL, NULL },
-	{ "anyway", 0, OPTION_FLAG, AT(anyway), NULL,
-	  "start the program even if no memory can be reserved, with a warning; for game "
-	  "launchers",
-	  NULL, NULL },
+	OPTION_ROW(TEXT, 0, "vram", AT(vram), "SIZE",
+		   "GPU memory that the program needs, as 10G or 512MiB"),
+	OPTION_ROW(DURATION, 0, "wait", AT(wait_ns), "TIME",
+		   "wait up to TIME for other programs to free memory (default: wait only for "
+		   "the guard's workers, 1m at most)"),
+	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
+		   "end the reservation after this time even if the program still runs"),
+	OPTION_ROW(FLAG, 0, "anyway", AT(anyway), NULL,
+		   "start the program even if no memory can be reserved, with a warning; for "
+		   "game launchers"),
 	REMOTE_OPTIONS(remote),
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 /* Parses a size as in the configuration, but requires a unit: a bare number rarely means
@@ -125,8 +123,8 @@ static void write_request(struct buf *out, const struct cli *c,
 	json_end(&j);
 }
 
-/* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit code
- * after printing an error. */
+/* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit
+ * code. */
 static int reserve_once(const struct cli *c, struct remote *r, struct reservation *reservation,
 			double wait_s)
 {
@@ -279,12 +277,11 @@ static int run_run(struct cli *c)
 	int code;
 
 	if (!g->vram || read_size(g->vram, &reservation.bytes) != 0)
-		return cli_usage(
-			g->vram ? "--vram takes a size with a unit, such as 10G or 512MiB, "
-				  "not '%s'"
-				: "--vram SIZE is missing: how much GPU memory does the "
-				  "program need?%s",
-			g->vram ? g->vram : "");
+		return cli_usage(g->vram ? "--vram takes a size with a unit, such as 10G or "
+					   "512MiB, not '%s'"
+					 : "--vram SIZE is missing: how much GPU memory does "
+					   "the program need?%s",
+				 g->vram ? g->vram : "");
 	if (c->argc < 1 || c->gpu.count > 1)
 		return cli_usage(
 			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"

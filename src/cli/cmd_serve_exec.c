@@ -29,7 +29,7 @@ static const char *find_service(char *out, size_t size)
 	return access(out, X_OK) == 0 ? out : NULL;
 }
 
-/* Returns an exit code, after printing an error, only if it cannot execute the service. */
+/* Returns an exit code only if it cannot execute the service. */
 static int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];

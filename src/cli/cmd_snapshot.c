@@ -18,10 +18,7 @@ struct given {
 	uint64_t settle_ns;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 enum {
 	INDEX,
@@ -437,17 +434,17 @@ static int snapshot_run(struct cli *c)
 	return code;
 }
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct given, watch), "TIME",
+	{ "watch", 'w', OPTION_OPTIONAL, AT(watch), "TIME",
 	  "repeat every TIME (default: 1s); JSON is then one line per snapshot", NULL, "1s" },
-	{ "settle", 0, OPTION_DURATION, offsetof(struct given, settle_ns), "TIME",
-	  "time between the two CPU readings", NULL, NULL },
-	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
-	  "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes 0.2 s)",
-	  NULL, NULL },
-	{ "no-processes", 0, OPTION_FLAG, offsetof(struct given, no_processes), NULL,
-	  "do not list processes", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
+		   "time between the two CPU readings"),
+	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
+		   "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes "
+		   "0.2 s)"),
+	OPTION_ROW(FLAG, 0, "no-processes", AT(no_processes), NULL, "do not list processes"),
+	{ .name = NULL },
 };
 
 const struct command command_snapshot = {

@@ -50,7 +50,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 
 /* ---- values of one run ---- */
 
-static double iterations(const struct comparison_run *r)
+static double iterations_of(const struct comparison_run *r)
 {
 	return r->run->iterations > 0 ? r->run->iterations : NAN;
 }
@@ -64,7 +64,8 @@ static double time_of(const struct comparison_run *r, bool per_iteration)
 {
 	if (!per_iteration)
 		return r->run->seconds;
-	return isnan(r->run->latency_s) ? r->run->seconds / iterations(r) : r->run->latency_s;
+	return isnan(r->run->latency_s) ? r->run->seconds / iterations_of(r)
+					: r->run->latency_s;
 }
 
 static double power_of(const struct result_run *run)
@@ -89,7 +90,7 @@ static double value_of(const struct comparison_run *r, enum comparison_metric m,
 	case METRIC_POWER: return power_of(run);
 	case METRIC_ENERGY:
 		return per_iteration ? per_unit(&run->energy_per_iteration_j,
-						run->energy_j.best, iterations(r))
+						run->energy_j.best, iterations_of(r))
 				     : run->energy_j.best;
 	case METRIC_TOKEN:
 		return per_unit(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);

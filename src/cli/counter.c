@@ -253,7 +253,6 @@ static int run_command(const char *command, const struct deadline_stop *stop, ch
 	return status;
 }
 
-/* Runs a shell command that prints one number. */
 static void read_command(const char *command, const struct deadline_stop *stop,
 			 struct counter_reading *ret)
 {
@@ -339,7 +338,6 @@ static bool add_new_series(const struct counter_reading *first,
 	return true;
 }
 
-/* Returns true if any series decreased, restarted or disappeared. */
 static bool went_back(const struct counter_reading *first, const struct counter_reading *last,
 		      struct counter *ret)
 {

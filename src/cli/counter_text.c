@@ -134,7 +134,6 @@ static uint64_t hash_bytes(uint64_t h, const char *p, size_t n)
 	return h;
 }
 
-/* Returns the id of the series with these labels, as they are written. */
 static uint64_t series_id(const char *counter, const char *labels, const char *end)
 {
 	uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));

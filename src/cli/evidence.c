@@ -14,7 +14,6 @@
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
-/* A window of one device, computed from the samples. */
 struct rebuilt_window {
 	unsigned id;
 	struct tracked_window window; /* for evidence */
@@ -230,7 +229,6 @@ static void evidence_note(struct evidence *e, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Notes the problems of the samples. */
 static void note_problems(struct evidence *e)
 {
 	const struct bundle_summary *s = &e->made.sum;

@@ -1,6 +1,5 @@
 /* main: parses the command line, finds the command in the table and runs it. */
 #include "cli.h"
-#include "simulate.h"
 
 #include "base/suggest.h"
 
@@ -120,7 +119,6 @@ static int refuse_argument(const struct command *cmd, const struct cli *c,
 	return EXIT_USAGE;
 }
 
-/* Rejects common options that have no effect on this command. */
 static int refuse_options(const struct command *cmd, const struct cli *c)
 {
 	for (const struct option *o = cli_common_options; o->name; o++) {

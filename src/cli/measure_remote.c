@@ -62,7 +62,6 @@ static bool is_type(const struct remote *r, const char *word)
 	return type && strstr(type, word);
 }
 
-/* Prints an error for an unexpected reply.  Returns an exit code. */
 static int print_refusal(const struct remote *r)
 {
 	static const char nothing[] = "nothing was measured";
@@ -83,8 +82,8 @@ static int print_refusal(const struct remote *r)
 	return is_type(r, "no-gpu") || is_type(r, "no-such-device") ? EXIT_NO_GPU : EXIT_FAILED;
 }
 
-static int request(struct measure_remote *t, const char *method, const char *path,
-		   const char *body)
+static int send_request(struct measure_remote *t, const char *method, const char *path,
+			const char *body)
 {
 	if (remote_request(&t->remote, method, path, body, REPLY_NS, t->why, sizeof(t->why)) ==
 	    0)
@@ -98,11 +97,10 @@ static int check_gpus(const struct measure_remote *t)
 {
 	for (unsigned i = 0; i < t->gpus; i++)
 		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0)
-			return cli_usage(
-				"--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this command, "
-				"which the service does not know; give an index, a UUID or a "
-				"PCI id, or leave out --service",
-				t->gpu[i]);
+			return cli_usage("--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this "
+					 "command, which the service does not know; give an "
+					 "index, a UUID or a PCI id, or leave out --service",
+					 t->gpu[i]);
 	return EXIT_OK;
 }
 
@@ -160,7 +158,7 @@ int measure_remote_begin(struct measure_remote *t, const char *label)
 	drop_devices(t);
 	buf_init(&body, 64 * 1024);
 	write_request(&body, t, label);
-	code = request(t, "POST", "/api/v1/windows", body.p);
+	code = send_request(t, "POST", "/api/v1/windows", body.p);
 	buf_done(&body);
 	if (code != EXIT_OK)
 		return code;
@@ -290,7 +288,6 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 
 /* ---- the result ---- */
 
-/* The window ended before the command. */
 static void mark_truncated(struct gw_energy *e)
 {
 	e->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;

@@ -171,7 +171,6 @@ static const char *markup_reference(char c)
 	}
 }
 
-/* Returns true for code points that XML forbids. */
 static bool is_forbidden(uint32_t code)
 {
 	return (code < 0x20 && code != '\t' && code != '\n' && code != '\r') ||

@@ -152,7 +152,6 @@ static void segment(struct buf *out, const char *class, double x1, double y1, do
 	buf_addf(out, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", class, x1, y1, x2, y2);
 }
 
-/* Draws grid lines, with numbers on the left. */
 static void y_ticks(struct buf *out, const struct axis *y, double left, double right)
 {
 	for (unsigned i = 0; i < tick_count(y); i++) {
@@ -166,7 +165,6 @@ static void y_ticks(struct buf *out, const struct axis *y, double left, double r
 	}
 }
 
-/* Draws ticks with numbers below. */
 static void x_ticks(struct buf *out, const struct axis *x, double y, double scale)
 {
 	for (unsigned i = 0; i < tick_count(x); i++) {

@@ -216,7 +216,6 @@ double progress_marks_latency(const struct progress_marks *m,
 
 /* ---- lines ---- */
 
-/* Parses a number that consists of decimal digits only. */
 static bool parse_whole(const char *word, uint64_t *ret)
 {
 	uint64_t v = 0;

@@ -90,7 +90,6 @@ static int read_config(struct remote *r, bool address, bool token)
 	return EXIT_OK;
 }
 
-/* Reads the token file of the user. */
 static void read_user_token(struct remote *r)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");

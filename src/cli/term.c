@@ -19,7 +19,7 @@ static struct {
 	const char *mode; /* argument of term_init()      */
 } term;
 
-static FILE *out(void)
+static FILE *term_file(void)
 {
 	return term.error ? stderr : stdout;
 }
@@ -31,7 +31,7 @@ static bool is_set(const char *name)
 	return v && *v;
 }
 
-static bool forced(const char *name)
+static bool is_forced(const char *name)
 {
 	return is_set(name) && strcmp(getenv(name), "0") != 0;
 }
@@ -46,7 +46,7 @@ static bool want_color(const char *mode)
 		return false;
 	if (is_set("NO_COLOR"))
 		return false;
-	if (forced("FORCE_COLOR") || forced("CLICOLOR_FORCE"))
+	if (is_forced("FORCE_COLOR") || is_forced("CLICOLOR_FORCE"))
 		return true;
 	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
@@ -67,7 +67,7 @@ void term_init(const char *color_mode)
 {
 	term.utf8 = want_utf8();
 	term.mode = color_mode;
-	term.tty = isatty(fileno(out()));
+	term.tty = isatty(fileno(term_file()));
 	term.color = want_color(color_mode);
 }
 
@@ -84,7 +84,7 @@ unsigned term_width(void)
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = 0;
 
-	if (ioctl(fileno(out()), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+	if (ioctl(fileno(term_file()), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
 		n = ws.ws_col;
 	else if (columns)
 		n = strtoul(columns, NULL, 10);
@@ -169,33 +169,33 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 	size_t most = term.tty ? width - indent : SIZE_MAX;
 	bool fresh = true;
 
-	fputs(left, out());
+	fputs(left, term_file());
 	if (column > 0 && column + 2 > indent) {
-		putc('\n', out());
+		putc('\n', term_file());
 		column = 0;
 	}
-	fprintf(out(), "%*s", (int)(indent - column), "");
+	fprintf(term_file(), "%*s", (int)(indent - column), "");
 	column = indent;
 	while (*text) {
 		size_t columns, bytes = next_word(text, most, &columns);
 
 		if (!fresh && column + 1 + columns > width) {
-			fprintf(out(), "\n%*s", (int)indent, "");
+			fprintf(term_file(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
-		fprintf(out(), "%s%.*s", fresh ? "" : " ", (int)bytes, text);
+		fprintf(term_file(), "%s%.*s", fresh ? "" : " ", (int)bytes, text);
 		column += columns + (fresh ? 0 : 1);
 		fresh = false;
 		text += bytes;
 		if (*text && *text != ' ') { /* the rest of a word that is longer than a line */
-			fprintf(out(), "\n%*s", (int)indent, "");
+			fprintf(term_file(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
 		text += strspn(text, " ");
 	}
-	putc('\n', out());
+	putc('\n', term_file());
 }
 
 void term_row(unsigned indent, const char *title, const char *fmt, ...)

@@ -67,7 +67,6 @@ static void plain_name(char *name)
 	*to = '\0';
 }
 
-/* Returns the name of the column that was found, or NULL. */
 static const char *find_column(const char *head, char separator, unsigned what, size_t *ret)
 {
 	char name[64];

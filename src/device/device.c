@@ -151,6 +151,8 @@ int gw_device_matches(const struct gw_device *d, const char *selector)
 		return -GW_E_ARG;
 	if (is_number(selector, &n))
 		return d->index == n;
+	if (strcmp(selector, "all") == 0)
+		return 1;
 	if (strcmp(selector, "visible") == 0)
 		return d->cuda_ordinal >= 0;
 	if (strncmp(selector, "cuda:", 5) == 0)

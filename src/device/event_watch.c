@@ -12,15 +12,15 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-#define SLOT_NS     (2 * NS_PER_MS)   /* for a GPU that another uses ...      */
-#define SLOT_TRIES  50                /* ... and how often                    */
-#define LOOK_NS     NS_PER_S          /* for the driver, and GPUs that came   */
-#define BUSY_NS     (100 * NS_PER_MS) /* another has the backend              */
-#define NONE_NS     (5 * NS_PER_S)    /* no GPU can be listened to            */
-#define PAUSE_NS    (10 * NS_PER_MS)  /* after an early end; twice it next    */
-#define BURST       64                /* events without a wait, then a pause  */
+#define SLOT_NS     (2 * NS_PER_MS)   /* wait for a GPU that is in use ... */
+#define SLOT_TRIES  50                /* ... this many times */
+#define REFRESH_NS  NS_PER_S          /* interval to search for the driver and new GPUs */
+#define BUSY_NS     (100 * NS_PER_MS) /* the backend is in use */
+#define NONE_NS     (5 * NS_PER_S)    /* no GPU can be watched */
+#define PAUSE_NS    (10 * NS_PER_MS)  /* after an early return; doubles each time */
+#define BURST       64                /* events without a wait before a pause */
 
-struct heard { /* a GPU of the backend */
+struct watched_gpu { /* a GPU of the backend */
 	struct slot *slot;
 	bool on;
 	char uuid[96];
@@ -34,18 +34,18 @@ struct event_watch {
 	struct mailbox box; /* its lock is held while fn is called */
 	void (*fn)(void *arg, const struct driver_event *e);
 	void *arg;
-	unsigned listening;
+	unsigned watched;
 	const char *why;
 
-	/* The thread's own. */
-	struct heard *gpu;
+	/* Used only by the thread. */
+	struct watched_gpu *gpu;
 	unsigned gpus;
 	void *set;
-	uint64_t pause_ns, looked_ns;
+	uint64_t pause_ns, refreshed_ns;
 	unsigned burst;
 };
 
-/* Sleeps in real time, whatever clock the context has: it is only there to be idle. */
+/* Sleeps in real time, whatever clock the context has. */
 static void pause_for(struct event_watch *w, uint64_t ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + ns;
@@ -56,17 +56,15 @@ static void pause_for(struct event_watch *w, uint64_t ns)
 	mailbox_unlock(&w->box);
 }
 
-static void say(struct event_watch *w, unsigned listening, const char *why)
+static void set_status(struct event_watch *w, unsigned watched, const char *why)
 {
 	mailbox_lock(&w->box);
-	w->listening = listening;
+	w->watched = watched;
 	w->why = why;
 	mailbox_unlock(&w->box);
 }
 
-/* ---- whom to listen to ---- */
-
-static bool known(const struct event_watch *w, const struct slot *s)
+static bool is_known(const struct event_watch *w, const struct slot *s)
 {
 	for (unsigned i = 0; i < w->gpus; i++)
 		if (w->gpu[i].slot == s)
@@ -74,30 +72,31 @@ static bool known(const struct event_watch *w, const struct slot *s)
 	return false;
 }
 
-/* Looks for a driver that went away, and for slots that are new.  Nothing may be held: the context
- * may be waiting, under its lock, for what we hold. */
-static void look(struct event_watch *w)
+/* Searches for a driver that went away and for new slots. Hold nothing: the context may wait,
+ * under its lock, for what we hold. */
+static void refresh_slots(struct event_watch *w)
 {
 	struct gw_ctx *ctx = w->ctx;
 
 	pthread_mutex_lock(&ctx->lock);
-	(void)context_refresh(ctx); /* no memory now: again in a second */
+	(void)context_refresh(ctx); /* out of memory: again in a second */
 	for (unsigned i = 0; i < ctx->slots; i++) {
-		struct heard *more;
+		struct watched_gpu *more;
 
-		if (ctx->slot[i]->d->backend != &w->opener->b || known(w, ctx->slot[i]))
+		if (ctx->slot[i]->d->backend != &w->opener->b || is_known(w, ctx->slot[i]))
 			continue;
 		more = realloc(w->gpu, (w->gpus + 1) * sizeof(*more));
 		if (!more)
 			break;
 		w->gpu = more;
-		w->gpu[w->gpus++] = (struct heard){ .slot = ctx->slot[i] };
+		w->gpu[w->gpus++] = (struct watched_gpu){ .slot = ctx->slot[i] };
 	}
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* A GPU that is in the set is looked at in passing; for another it is worth to wait a little. */
-static bool take(struct event_watch *w, struct heard *g)
+/* For a GPU that is already in the set one try is enough; for another it is worth waiting a
+ * little. */
+static bool take_slot(struct event_watch *w, struct watched_gpu *g)
 {
 	for (unsigned i = g->on ? SLOT_TRIES - 1 : 0; i < SLOT_TRIES; i++) {
 		if (slot_try(g->slot))
@@ -107,14 +106,14 @@ static bool take(struct event_watch *w, struct heard *g)
 	return false;
 }
 
-/* 1 it is listened to, 0 not now, -GW_E_STATE the set must be opened anew. */
-static int add(struct event_watch *w, struct heard *g)
+/* 1: watched, 0: not now, -GW_E_STATE: the set must be opened again. */
+static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 {
 	struct device *d = g->slot->d;
 	int r;
 
-	if (!take(w, g))
-		return g->on; /* in use, perhaps for long: as it was */
+	if (!take_slot(w, g))
+		return g->on; /* in use, perhaps for long: unchanged */
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
 		snprintf(g->uuid, sizeof(g->uuid), "%s", d->r.text[GW_T_UUID]);
@@ -123,7 +122,7 @@ static int add(struct event_watch *w, struct heard *g)
 	return r;
 }
 
-/* False: one was lost and is back, which the set does not know. */
+/* False: a GPU was lost and is back, which the set does not notice. */
 static bool add_all(struct event_watch *w)
 {
 	unsigned on = 0;
@@ -132,20 +131,18 @@ static bool add_all(struct event_watch *w)
 		int r;
 
 		if (opener_must_yield(w->opener))
-			return true; /* we leave */
-		r = add(w, &w->gpu[i]);
+			return true; /* the backend is wanted */
+		r = add_gpu(w, &w->gpu[i]);
 		if (r < 0)
 			return false;
 		on += r == 1;
 	}
-	w->looked_ns = clock_mono_ns(w->ctx->clock);
-	say(w, on, on ? "" : "no GPU of this driver tells events now");
+	w->refreshed_ns = clock_mono_ns(w->ctx->clock);
+	set_status(w, on, on ? "" : "no GPU of this driver reports events now");
 	return true;
 }
 
-/* ---- listening ---- */
-
-static void tell(struct event_watch *w, const struct device_event *e)
+static void report_event(struct event_watch *w, const struct device_event *e)
 {
 	struct driver_event out = { .type = e->type,
 				    .data = e->data,
@@ -162,10 +159,10 @@ static void tell(struct event_watch *w, const struct device_event *e)
 	mailbox_unlock(&w->box);
 }
 
-/* The driver may say "time is up" at once and again and again: each time we are slower to ask. */
-static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t asked_ns)
+/* The driver may report a timeout at once, again and again: wait longer each time. */
+static void pace(struct event_watch *w, int watched_gpu, uint64_t waited_ns, uint64_t asked_ns)
 {
-	if (heard) {
+	if (watched_gpu) {
 		w->pause_ns = 0;
 		if (++w->burst % BURST == 0)
 			pause_for(w, PAUSE_NS);
@@ -182,7 +179,7 @@ static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t 
 	pause_for(w, w->pause_ns);
 }
 
-/* One wait.  False: the set is of no use any more. */
+/* One wait. False: the set is no longer usable. */
 static bool wait_once(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
@@ -193,14 +190,14 @@ static bool wait_once(struct event_watch *w)
 	r = b->ops->events_wait(b, w->set, (unsigned)(ns / NS_PER_MS), &e);
 	now = clock_mono_ns(w->ctx->clock);
 	if (r == 1)
-		tell(w, &e);
+		report_event(w, &e);
 	if (r < 0)
 		return false;
 	pace(w, r, now - began, ns);
-	return now - w->looked_ns < LOOK_NS || add_all(w);
+	return now - w->refreshed_ns < REFRESH_NS || add_all(w);
 }
 
-static void forget(struct event_watch *w)
+static void close_set(struct event_watch *w)
 {
 	w->opener->b.ops->events_close(&w->opener->b, w->set);
 	w->set = NULL;
@@ -208,48 +205,48 @@ static void forget(struct event_watch *w)
 		w->gpu[i].on = false;
 }
 
-/* Has a set for as long as it is good for something and nobody wants the backend.  How long to be
- * idle after. */
-static uint64_t listen(struct event_watch *w)
+/* Keeps a set as long as it is usable and nobody else wants the backend. Returns how long to
+ * pause afterwards. */
+static uint64_t watch_set(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
 	int err = b->ops->events_open(b, &w->set);
 	bool good;
 
 	if (err) {
-		say(w, 0,
-		    err == -GW_E_NOSUPPORT ? "the NVIDIA library has no event calls"
-					   : "the driver refuses an event set now");
-		return err == -GW_E_NOSUPPORT ? NONE_NS : LOOK_NS;
+		set_status(w, 0,
+			   err == -GW_E_NOSUPPORT ? "the NVIDIA library has no event calls"
+						  : "the driver refuses an event set now");
+		return err == -GW_E_NOSUPPORT ? NONE_NS : REFRESH_NS;
 	}
 	good = add_all(w);
-	while (good && w->listening && !mailbox_stopping(&w->box) &&
+	while (good && w->watched && !mailbox_stopping(&w->box) &&
 	       !opener_must_yield(w->opener))
 		good = wait_once(w);
-	forget(w);
+	close_set(w);
 	if (!good)
-		return LOOK_NS;
-	return w->listening ? PAUSE_NS : NONE_NS;
+		return REFRESH_NS;
+	return w->watched ? PAUSE_NS : NONE_NS;
 }
 
-static uint64_t round_of(struct event_watch *w)
+static uint64_t watch_round(struct event_watch *w)
 {
-	uint64_t idle_ns = LOOK_NS;
+	uint64_t idle_ns = REFRESH_NS;
 
-	look(w);
+	refresh_slots(w);
 	if (mailbox_stopping(&w->box))
-		return 0; /* look() may have taken long: the context may be closed by now */
+		return 0; /* refreshing may take long: the context may be closed by now */
 	if (!opener_hold(w->opener))
 		return BUSY_NS;
 	if (w->opener->b.open && !atomic_load(&w->opener->b.reopen))
-		idle_ns = listen(w);
+		idle_ns = watch_set(w);
 	else
-		say(w, 0, "the driver is not open");
+		set_status(w, 0, "the driver is not open");
 	opener_release(w->opener); /* from here on the context may be closed */
 	return idle_ns;
 }
 
-static void dispose(void *arg)
+static void event_watch_dispose(void *arg)
 {
 	struct event_watch *w = arg;
 
@@ -258,18 +255,17 @@ static void dispose(void *arg)
 	free(w);
 }
 
-static void run(void *arg)
+static void event_watch_main(void *arg)
 {
 	struct event_watch *w = arg;
 
 	while (!mailbox_stopping(&w->box))
-		pause_for(w, round_of(w));
+		pause_for(w, watch_round(w));
 }
 
-/* ---- the watch ---- */
-
-/* The first backend that can tell events, or NULL.  One that is open says whether its library can. */
-static struct opener *choose(struct gw_ctx *ctx)
+/* The first backend that can report events, or NULL. An open backend knows whether its library
+ * can. */
+static struct opener *choose_opener(struct gw_ctx *ctx)
 {
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
@@ -292,7 +288,7 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 	if (!ctx || !fn || !ret_watch)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&ctx->lock);
-	o = choose(ctx);
+	o = choose_opener(ctx);
 	pthread_mutex_unlock(&ctx->lock);
 	if (!o)
 		return -GW_E_NOSUPPORT;
@@ -304,10 +300,11 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 	w->owner = getpid();
 	w->fn = fn;
 	w->arg = arg;
-	w->why = "not begun yet";
+	w->why = "not started yet";
 	(void)mailbox_init(&w->box, 0);
-	if (mailbox_start(&w->box, STACK_BYTES, run, dispose, w) != 0) {
-		dispose(w);
+	if (mailbox_start(&w->box, STACK_BYTES, event_watch_main, event_watch_dispose, w) !=
+	    0) {
+		event_watch_dispose(w);
 		return -GW_E_NOMEM;
 	}
 	*ret_watch = w;
@@ -320,7 +317,7 @@ int event_watch_free(struct event_watch *w)
 		return 0;
 	if (mailbox_stop(&w->box, JOIN_NS) != 0)
 		return -GW_E_STATE;
-	dispose(w);
+	event_watch_dispose(w);
 	return 0;
 }
 
@@ -329,7 +326,7 @@ unsigned event_watch_status(struct event_watch *w, char *why, size_t size)
 	unsigned n;
 
 	mailbox_lock(&w->box);
-	n = w->listening;
+	n = w->watched;
 	snprintf(why, size, "%s", w->why);
 	mailbox_unlock(&w->box);
 	return n;

@@ -330,8 +330,8 @@ ABI_SIZE(struct abi_mig_attributes, 40);
 ABI_SIZE(struct abi_accounting, 56);
 
 /* Every call that we use or will use, once: N(name in our table, symbol, arguments); all return
- * abi_return.  The backend makes pointers of it, the simulator makes the functions; a call that
- * has an older form is listed with both, newest first.  Beside these there is
+ * abi_return.  The backend makes pointers of it, the simulator functions; a call with an older
+ * form is listed with both, newest first.  There is also
  * const char *nvmlErrorString(abi_return). */
 #define NVML_CALLS(N)                                                                       \
 	N(init, nvmlInit_v2, (void))                                                         \

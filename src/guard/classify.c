@@ -192,26 +192,6 @@ static bool in_worker_unit(const struct policy_worker *w, const struct scene_pro
 	return classify_in_unit(p->cgroup, w->match.unit, user);
 }
 
-/* gw_device_matches() has the rules of a selector: it gets a device with what a scene keeps of
- * it. */
-static bool gpu_fits(const char *selector, const struct scene_gpu *g)
-{
-	const char *text[GW_TEXTS] = { [GW_T_UUID] = g->uuid, [GW_T_PCI] = g->pci };
-	uint8_t absence[GW_TEXTS];
-	struct gw_device d = { .index = g->index,
-			       .cuda_ordinal = g->cuda,
-			       .text_count = GW_TEXTS,
-			       .text = text,
-			       .text_absence = absence };
-
-	memset(absence, GW_ABSENT_NOT_READ, sizeof(absence));
-	if (g->uuid[0])
-		absence[GW_T_UUID] = GW_HAVE;
-	if (g->pci[0])
-		absence[GW_T_PCI] = GW_HAVE;
-	return gw_device_matches(&d, selector) == 1;
-}
-
 /* ---- a match ---- */
 
 static bool names_process(const struct policy_match *m)
@@ -243,7 +223,7 @@ static bool use_fits(const struct policy_match *m, const struct scene *s,
 	return (!m->type || (m->type & p->type)) &&
 	       (!m->vram_ge || (p->bytes_known && p->bytes >= m->vram_ge)) &&
 	       (!(m->util_ge > 0) || (!isnan(p->sm_ratio) && p->sm_ratio >= m->util_ge)) &&
-	       (!m->gpu || (p->gpu < s->gpus && gpu_fits(m->gpu, &s->gpu[p->gpu])));
+	       (!m->gpu || (p->gpu < s->gpus && scene_gpu_matches(&s->gpu[p->gpu], m->gpu)));
 }
 
 /* ---- workers ---- */
@@ -396,7 +376,7 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* May it belong to a worker that was not found?  A process whose program is hidden may be one
+/* May it belong to a worker that was not found?  A process with a hidden program may be one
  * that is configured by its program, or by a port of its user. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)

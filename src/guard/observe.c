@@ -175,26 +175,13 @@ static void add_process(struct guard *g, struct guard_worker *w, const struct sc
 		u->memory_known && u->used_bytes > others ? u->used_bytes - others : 0;
 }
 
-/* Selectors that a scene can answer: index, UUID or its beginning, all. */
-static bool is_selected(const struct scene_gpu *u, const char *selector)
-{
-	char *end;
-	unsigned long n = strtoul(selector, &end, 10);
-
-	if (!strcmp(selector, "all"))
-		return true;
-	if (*selector && !*end)
-		return n == u->index;
-	return strlen(selector) >= 4 && !strncmp(u->uuid, selector, strlen(selector));
-}
-
 static uint64_t configured_gpus(const struct guard *g, const struct policy_worker *p)
 {
 	uint64_t set = 0;
 
 	for (unsigned i = 0; i < g->gpus; i++)
 		for (unsigned k = 0; g->gpu[i].now && k < p->gpu_count; k++)
-			if (is_selected(g->gpu[i].now, p->gpus[k]))
+			if (scene_gpu_matches(g->gpu[i].now, p->gpus[k]))
 				set |= UINT64_C(1) << i;
 	return set;
 }

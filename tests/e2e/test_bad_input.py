@@ -52,7 +52,7 @@ REFUSED = [
     (["snapshot", "--watch="], "not ''"),
     (["snapshot", "-w5parsecs"], "not '5parsecs'"),
     (["list", "--simulate=dmo"], "(did you mean 'demo'?)"),
-    (["list", "--simulate=nowhere.toml"], "nowhere.toml: there is no such scenario"),
+    (["list", "--simulate=nowhere.toml"], "nowhere.toml: no such scenario"),
     (["list", "--simulate=/"], "/: cannot be read: Is a directory"),
     (["list", "--simulate", "--nvml-library=/x"], "exclude each other"),
     (["list", "--root=/nonexistent"], "--root '/nonexistent': no such folder"),

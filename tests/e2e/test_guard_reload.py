@@ -162,7 +162,7 @@ def test_reservations_last_over_a_reload(s, world, worker):
 
 def test_another_power_cap_is_a_new_configuration(s, worker):
     s.reload(configure(("ollama", worker), guard="power_cap_w = 90000"))
-    s.reports("uses the new configuration: 1 worker, 0 added, 0 removed")
+    s.reports(CHANGED + ": 1 worker, 0 added, 0 removed")
 
 
 def test_health_that_is_no_longer_watched_is_no_reason_any_more(world, worker):

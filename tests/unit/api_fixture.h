@@ -15,8 +15,6 @@
 
 #include <math.h>
 
-/* ---- what others write ---- */
-
 static const unsigned char page[] = "<html>";
 const struct asset assets[] = {
 	{ "/", "text/html", page, page + 6, NULL, NULL },
@@ -37,12 +35,8 @@ const char *metrics_type(enum metrics_form form)
 
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form)
 {
-	(void)a;
-	(void)form;
 	buf_adds(out, "up 1\n");
 }
-
-/* ---- the daemon that is not there ---- */
 
 static struct {
 	struct api api;
@@ -67,9 +61,6 @@ static inline int history(void *engine, const char *uuid, unsigned quantity, uin
 {
 	unsigned n = 0;
 
-	(void)engine;
-	(void)uuid;
-	(void)quantity;
 	for (uint64_t at = from; at < to && n < max; at += step, n++)
 		out[n] = (struct view_point){ at, step, 100 + n, 90, 110, n == 1 ? 0 : 5 };
 	*ret_step = step;
@@ -79,7 +70,6 @@ static inline int history(void *engine, const char *uuid, unsigned quantity, uin
 static inline int events(void *engine, uint64_t after, unsigned max,
 			 void (*each)(void *arg, const struct view_event *e), void *arg)
 {
-	(void)engine;
 	if (after == UINT64_MAX)
 		after = max < 5 ? 5 - max : 0;
 	for (uint64_t id = after + 1; id <= 5 && max--; id++)
@@ -90,7 +80,6 @@ static inline int events(void *engine, uint64_t after, unsigned max,
 
 static inline uint64_t log_event(void *engine, const struct view_event *e)
 {
-	(void)engine;
 	t.logged++;
 	snprintf(t.logged_text, sizeof(t.logged_text), "%s", e->text);
 	snprintf(t.logged_severity, sizeof(t.logged_severity), "%s", e->severity);
@@ -100,7 +89,6 @@ static inline uint64_t log_event(void *engine, const struct view_event *e)
 static inline int keep(void *engine, const char *kind, const char *id, const char *json,
 		       size_t size)
 {
-	(void)engine;
 	assert_int_equal(strlen(json), size);
 	assert_true(size <= VIEW_DOCUMENT_MAX);
 	if (strcmp(kind, "window-open") == 0) {
@@ -122,7 +110,6 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 static inline int kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)engine;
 	if (strcmp(kind, "window-open") == 0) {
 		if (max && *t.begun_id)
 			each(arg, t.begun_id, t.begun_json);
@@ -134,15 +121,12 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 
 static inline void forget(void *engine, const char *kind, const char *id)
 {
-	(void)engine;
-	(void)id;
 	t.forgotten += strcmp(kind, "window") == 0;
 	t.done += strcmp(kind, "window-open") == 0;
 }
 
 static inline int ask(void *engine, enum view_request what)
 {
-	(void)engine;
 	t.asked++;
 	t.what = what;
 	return t.ask_answer ? t.ask_answer : (int)t.api.view.asks + 1;
@@ -157,7 +141,6 @@ static struct {
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size)
 {
-	(void)s;
 	assert_int_equal(topic, STREAM_WINDOW);
 	assert_string_equal(name, "window");
 	assert_null(memchr(json, '\n', size));

@@ -73,8 +73,6 @@ bool load_recording(const char *name)
 	return true;
 }
 
-/* ---- what the recording says ---- */
-
 double tick_before(double t_s)
 {
 	return floor((t_s - model.counter_s) / 0.1) * 0.1 + model.counter_s;
@@ -97,8 +95,6 @@ bool late(int i)
 
 	return t - tick_before(rec.row[i].end_s) > 0.007;
 }
-
-/* ---- loads ---- */
 
 /* Mean power of each tick, from the counter, at the time of its load. */
 static int tick_levels(struct level *out)
@@ -224,8 +220,6 @@ bool burst_load(struct load *out, double on_w, double off_w)
 	return n_bursts > 0;
 }
 
-/* ---- replay ---- */
-
 /* The driver renewed its values some time between the last read that gave the old ones and the
  * first that gave the new ones, 3 to 33 ms apart, and had looked at the sampler up to 10 ms
  * before.  These are the ends of that. */
@@ -343,8 +337,6 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w)
 	}
 	nvml_shutdown();
 }
-
-/* ---- comparison ---- */
 
 void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound)

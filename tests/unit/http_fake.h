@@ -126,8 +126,6 @@ void http_counts(const struct http *h, struct http_counts *ret)
 	memset(ret, 0, sizeof(*ret));
 }
 
-/* ---- asking ---- */
-
 static char fake_args[HTTP_ARGS][128];
 
 static inline bool fake_match(const char *pattern, const char *path, const char **arg)

@@ -24,13 +24,11 @@ static struct {
 
 static uint64_t sim_mono(void *ctx)
 {
-	(void)ctx;
 	return sim_now_ns() + NS_PER_S; /* 0 would mean "never" to tier stamps */
 }
 
 static uint64_t sim_wall(void *ctx)
 {
-	(void)ctx;
 	return sim_wall_ns();
 }
 
@@ -44,7 +42,6 @@ static void sim_sleep(void *ctx, uint64_t mono_ns)
 
 static int sim_setup(void **state)
 {
-	(void)state;
 	sim.clock = (struct clock){ sim_mono, sim_wall, NULL, sim_sleep };
 	return sim_library_open();
 }
@@ -94,10 +91,24 @@ static inline void sim_close(void)
 	sim.ctx = NULL;
 }
 
+/* Loads a scenario from text, or by name, and opens it with a new context. */
+static inline void sim_start(const char *text)
+{
+	sim_close();
+	sim_text(text);
+	sim_open();
+}
+
+static inline void sim_start_scenario(const char *name)
+{
+	sim_close();
+	sim_scenario(name);
+	sim_open();
+}
+
 /* After a failed test too: the next one begins without clients. */
 static inline int sim_teardown(void **state)
 {
-	(void)state;
 	sim_unhang();
 	sim_close();
 	return 0;

@@ -4,20 +4,11 @@
 
 static int setup(void **state)
 {
-	static struct world w;
-
-	world_init(&w, &backend_amdgpu);
-	*state = &w;
+	world_init(&backend_amdgpu);
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	world_done(*state);
-	return 0;
-}
-
-#define AMDGPU_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define AMDGPU_TEST(name) TEST_FIXTURE(name, setup, world_teardown)
 
 static const struct tree_row discrete[] = {
 	{ CARD "vendor", "0x1002\n" },
@@ -60,17 +51,20 @@ static const struct tree_row discrete[] = {
 	{ 0 },
 };
 
+static void open_discrete(void)
+{
+	world_fill(PCI, discrete);
+	world_open(1);
+}
+
 AMDGPU_TEST(reads_all_of_a_discrete_gpu)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, "proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
-	world_open(w, 1);
+	world_fill(PCI, discrete);
+	world_put("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+	world_open(1);
 	assert_true(w->b.open);
 	assert_int_equal(w->b.cause, GW_CAUSE_NONE);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_int_equal(r->vendor, GW_VENDOR_AMD);
 	assert_int_equal(r->provenance, GW_FROM_SIMULATOR);
@@ -116,37 +110,22 @@ AMDGPU_TEST(reads_all_of_a_discrete_gpu)
 
 AMDGPU_TEST(never_reads_the_file_that_sleeps)
 {
+	/* clang-format off */
 	static const char *const allowed[] = {
-		"vendor",
-		"device",
-		"class",
-		"unique_id",
-		"vbios_version",
-		"gpu_busy_percent",
-		"mem_busy_percent",
-		"mem_info_vram_total",
-		"mem_info_vram_used",
-		"pp_dpm_sclk",
-		"pp_dpm_mclk",
-		"current_link_speed",
-		"power",
-		"current_link_width",
-		"max_link_speed",
-		"max_link_width",
-		"pcie_replay_count",
-		"drm",
-		"hwmon",
-		NULL,
+		"vendor", "device", "class", "unique_id", "vbios_version", "gpu_busy_percent",
+		"mem_busy_percent", "mem_info_vram_total", "mem_info_vram_used", "pp_dpm_sclk",
+		"pp_dpm_mclk", "current_link_speed", "power", "current_link_width",
+		"max_link_speed", "max_link_width", "pcie_replay_count", "drm", "hwmon", NULL,
 	};
-	struct world *w = *state;
+	/* clang-format on */
 	struct witness eye;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "pcie_bw", "1 2 256\n");
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "pcie_bw", "1 2 256\n");
 	witness_init(&eye);
 	witness_watch(&eye, &w->tree, PCI CARD);
-	world_open(w, 1);
-	world_read(w, 0, GW_TIERS_ALL);
+	world_open(1);
+	world_read(0, GW_TIERS_ALL);
 	assert_true(witness_ask(&eye, allowed) > 10);
 }
 
@@ -167,12 +146,10 @@ AMDGPU_TEST(keeps_an_apu_without_memory_files)
 		{ CARD "hwmon/hwmon1/freq1_input", "400000000\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
-	struct report *r;
 
-	tree_fill(&w->tree, PCI, apu);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, apu);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_text(r, GW_T_NAME, "AMD GPU 0xabcd");
 	assert_text(r, GW_T_UUID, "PCI-0000:03:00.0");
@@ -202,17 +179,14 @@ AMDGPU_TEST(loses_one_figure_at_a_time)
 		{ "current_link_speed", "Unknown\n", GW_Q_PCIE_GENERATION },
 		{ "mem_info_vram_used", "99999999999999\n", GW_Q_MEMORY_FREE },
 	};
-	struct world *w = *state;
 	char path[128];
 
 	for (size_t i = 0; i < COUNT_OF(bad); i++) {
-		struct report *r;
-
-		tree_fill(&w->tree, PCI, discrete);
+		world_fill(PCI, discrete);
 		snprintf(path, sizeof(path), PCI CARD "%s", bad[i].file);
-		tree_put(&w->tree, path, bad[i].text);
-		world_open(w, 1);
-		r = world_read(w, 0, GW_TIERS_ALL);
+		world_put(path, bad[i].text);
+		world_open(1);
+		r = world_read(0, GW_TIERS_ALL);
 		assert_int_equal(r->state, GW_DEVICE_OK);
 		if (bad[i].q == GW_Q_TEMPERATURE_MEMORY) {
 			assert_value(r, GW_Q_TEMPERATURE_GPU, 55); /* the junction steps in */
@@ -226,13 +200,9 @@ AMDGPU_TEST(loses_one_figure_at_a_time)
 
 AMDGPU_TEST(says_that_one_figure_may_not_be_read)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
+	open_discrete();
 	tree_forbid(&w->tree, PCI CARD "hwmon/hwmon4/power1_average");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	r = world_read(0, GW_TIERS_ALL);
 	tree_allow();
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_NO_PERMISSION);
@@ -248,18 +218,16 @@ AMDGPU_TEST(says_that_nothing_may_be_read)
 		{ CARD "gpu_busy_percent", "5\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
-	struct report *r;
 
-	tree_fill(&w->tree, PCI, closed);
-	world_open(w, 1);
+	world_fill(PCI, closed);
+	world_open(1);
 	tree_forbid(&w->tree, PCI CARD "gpu_busy_percent");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	r = world_read(0, GW_TIERS_ALL);
 	tree_allow();
 	assert_int_equal(r->state, GW_DEVICE_DENIED);
 	assert_int_equal(r->cause, GW_CAUSE_NO_PERMISSION);
-	tree_put(&w->tree, PCI CARD "gpu_busy_percent", "5\n");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_put(PCI CARD "gpu_busy_percent", "5\n");
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 }
 
@@ -267,22 +235,20 @@ AMDGPU_TEST(leaves_a_sleeping_gpu_alone)
 {
 	static const char *const allowed[] = { "vendor",         "device", "class",
 					       "runtime_status", "power",  NULL };
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	struct witness eye;
-	struct report *r;
 	int err;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	tree_put(&w->tree, "proc/77/fdinfo/5", "");
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	world_put("proc/77/fdinfo/5", "");
 	witness_init(&eye);
 	witness_watch(&eye, &w->tree, PCI CARD);
 	witness_watch(&eye, &w->tree, PCI CARD "power");
 	witness_watch(&eye, &w->tree, PCI CARD "hwmon/hwmon4");
 	witness_watch(&eye, &w->tree, PCI CARD "drm");
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(backend_amdgpu.processes(w->b.slot[0], &l, &err), GW_ABSENT_ASLEEP);
 	assert_true(witness_ask(&eye, allowed) > 0);
 	assert_true(w->b.open);
@@ -297,119 +263,101 @@ AMDGPU_TEST(leaves_a_sleeping_gpu_alone)
 
 AMDGPU_TEST(knows_a_gpu_again_that_wakes_and_sleeps)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	world_open(w, 1);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "active\n");
-	r = world_read(w, 0, GW_TIER_FAST);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	world_open(1);
+	world_put(PCI CARD "power/runtime_status", "active\n");
+	r = world_read(0, GW_TIER_FAST);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_text(r, GW_T_UUID, "AMD-f0e1d2c3b4a59687");
 	assert_value(r, GW_Q_POWER, 87);
 	assert_value(r, GW_Q_POWER_LIMIT_MAX, 350);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_ASLEEP);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_ASLEEP);
 	assert_value(r, GW_Q_POWER_LIMIT_MAX, 350);
-	world_open(w, 1);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "active\n");
-	world_open(w, 1);
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
+	world_open(1);
+	world_put(PCI CARD "power/runtime_status", "active\n");
+	world_open(1);
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
 AMDGPU_TEST(wakes_a_gpu_when_told_to)
 {
-	struct world *w = *state;
-
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
 	w->env.flags = GW_OPEN_WAKE;
-	world_open(w, 1);
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
+	world_open(1);
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
 AMDGPU_TEST(sees_a_gpu_go_and_come_back)
 {
-	struct world *w = *state;
 	struct usage_list l = { 0 };
-	struct report *r;
 	int err;
 
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
-	assert_value(world_read(w, 0, GW_TIERS_ALL), GW_Q_POWER, 87);
+	open_discrete();
+	assert_value(world_read(0, GW_TIERS_ALL), GW_Q_POWER, 87);
 	tree_remove(&w->tree, PCI CARD);
-	r = world_read(w, 0, GW_TIER_FAST);
+	r = world_read(0, GW_TIER_FAST);
 	assert_int_equal(r->state, GW_DEVICE_LOST);
 	assert_int_equal(r->cause, GW_CAUSE_GPU_LOST);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_LOST);
 	assert_absent(r, GW_Q_POWER_LIMIT_MAX, GW_ABSENT_LOST);
 	assert_int_equal(backend_amdgpu.processes(w->b.slot[0], &l, &err), GW_ABSENT_LOST);
 	assert_false(atomic_load(&w->b.reopen));
-	world_open(w, 1);
+	world_open(1);
 	assert_false(w->b.open);
 	assert_int_equal(w->b.cause, GW_CAUSE_GPU_LOST);
 
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	open_discrete();
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_value(r, GW_Q_POWER, 87);
 }
 
 AMDGPU_TEST(asks_to_be_opened_again_for_a_gpu_that_is_back)
 {
-	struct world *w = *state;
-
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
+	open_discrete();
 	tree_remove(&w->tree, PCI CARD);
-	world_read(w, 0, GW_TIER_FAST);
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "unique_id", "1111222233334444\n");
-	world_read(w, 0, GW_TIER_FAST);
+	world_read(0, GW_TIER_FAST);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "unique_id", "1111222233334444\n");
+	world_read(0, GW_TIER_FAST);
 	assert_true(atomic_load(&w->b.reopen));
-	world_open(w, 2); /* it is another board in the same place */
+	world_open(2); /* it is another board in the same place */
 	assert_int_equal(w->b.slot[0]->r.state, GW_DEVICE_LOST);
 	assert_text(&w->b.slot[1]->r, GW_T_UUID, "AMD-1111222233334444");
-	assert_int_equal(world_read(w, 0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
+	assert_int_equal(world_read(0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
 }
 
 AMDGPU_TEST(says_why_there_is_none)
 {
-	struct world *w = *state;
-
-	world_open(w, 0);
+	world_open(0);
 	assert_false(w->b.open);
 	assert_int_equal(w->b.cause, GW_CAUSE_NO_GPU);
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "driver", "-> ../../drivers/vfio-pci");
-	world_open(w, 0);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "driver", "-> ../../drivers/vfio-pci");
+	world_open(0);
 	assert_int_equal(w->b.cause, GW_CAUSE_NO_GPU);
-	assert_non_null(strstr(w->b.message, "vfio-pci"));
+	assert_in(w->b.message, "vfio-pci");
 }
 
 AMDGPU_TEST(takes_the_slower_of_board_and_slot)
 {
-	struct world *w = *state;
-	struct report *r;
-
 	for (const struct tree_row *row = discrete; row->path; row++) {
 		char path[128];
 
 		snprintf(path, sizeof(path), "sys/devices/pci0000:00/0000:00:01.0/%s",
 			 row->path);
-		tree_put(&w->tree, path, row->text);
+		world_put(path, row->text);
 	}
-	tree_put(&w->tree, "sys/devices/pci0000:00/0000:00:01.0/max_link_speed",
-		 "8.0 GT/s PCIe\n");
-	tree_put(&w->tree, "sys/devices/pci0000:00/0000:00:01.0/max_link_width", "16\n");
-	tree_put(&w->tree, PCI "0000:03:00.0",
-		 "-> ../../../devices/pci0000:00/0000:00:01.0/0000:03:00.0");
-	world_open(w, 1);
+	world_put("sys/devices/pci0000:00/0000:00:01.0/max_link_speed", "8.0 GT/s PCIe\n");
+	world_put("sys/devices/pci0000:00/0000:00:01.0/max_link_width", "16\n");
+	world_put(PCI "0000:03:00.0",
+		  "-> ../../../devices/pci0000:00/0000:00:01.0/0000:03:00.0");
+	world_open(1);
 	r = &w->b.slot[0]->r;
 	assert_value(r, GW_Q_PCIE_GENERATION_MAX, 3);
 	assert_value(r, GW_Q_PCIE_WIDTH_MAX, 16);
@@ -417,16 +365,15 @@ AMDGPU_TEST(takes_the_slower_of_board_and_slot)
 
 AMDGPU_TEST(puts_two_gpus_in_bus_order)
 {
-	struct world *w = *state;
 	char path[128];
 
 	for (const struct tree_row *row = discrete; row->path; row++) {
 		snprintf(path, sizeof(path), PCI "0000:c3:00.0/%s", row->path + strlen(CARD));
-		tree_put(&w->tree, path, row->text);
+		world_put(path, row->text);
 	}
-	tree_put(&w->tree, PCI "0000:c3:00.0/unique_id", "0000000000000007\n");
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 2);
+	world_put(PCI "0000:c3:00.0/unique_id", "0000000000000007\n");
+	world_fill(PCI, discrete);
+	world_open(2);
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:03:00.0");
 	assert_text(&w->b.slot[1]->r, GW_T_UUID, "AMD-0000000000000007");
 	assert_int_equal(w->b.slot[1]->r.index, 1);
@@ -480,13 +427,12 @@ static const struct usage *find(const struct usage_list *l, int64_t pid)
 
 AMDGPU_TEST(lists_each_process_once_with_its_clients_memory)
 {
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	int err = 1;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_fill(&w->tree, "", people);
-	world_open(w, 1);
+	world_fill(PCI, discrete);
+	world_fill("", people);
+	world_open(1);
 	assert_int_equal(backend_amdgpu.processes(w->b.slot[0], &l, &err), GW_HAVE);
 	assert_int_equal(err, 0);
 	assert_int_equal(l.count, 4);
@@ -504,14 +450,13 @@ AMDGPU_TEST(lists_each_process_once_with_its_clients_memory)
 
 AMDGPU_TEST(says_when_others_processes_are_hidden)
 {
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	enum gw_absence why;
 	int err;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_fill(&w->tree, "", people);
-	world_open(w, 1);
+	world_fill(PCI, discrete);
+	world_fill("", people);
+	world_open(1);
 	tree_forbid(&w->tree, "proc/200/fd");
 	why = backend_amdgpu.processes(w->b.slot[0], &l, &err);
 	tree_allow();

@@ -1,8 +1,6 @@
 /* The answers, from the real table, over the simulator; the HTTP layer is left out. */
 #include "api_fixture.h"
 
-/* ---- R4.1, R4.2 ---- */
-
 API_TEST(devices_are_told_with_whole_numbers_and_the_fixed_names)
 {
 	begin(TWO_GPUS);
@@ -71,8 +69,6 @@ API_TEST(the_driver_has_three_versions_and_no_error)
 	says("\"cuda_driver_version\"");
 	says("\"nvml_version\"");
 }
-
-/* ---- /api/v1 ---- */
 
 API_TEST(one_gpu_is_found_by_each_of_its_names)
 {
@@ -169,8 +165,6 @@ API_TEST(series_refuse_what_makes_no_sense)
 	}
 }
 
-/* ---- events ---- */
-
 API_TEST(events_are_listed_or_followed)
 {
 	begin(TWO_GPUS);
@@ -215,8 +209,6 @@ API_TEST(a_tick_is_one_line)
 	buf_done(&out);
 }
 
-/* ---- health ---- */
-
 API_TEST(readiness_goes_red_when_readings_stop)
 {
 	begin(TWO_GPUS);
@@ -251,8 +243,6 @@ API_TEST(without_a_driver_only_readiness_is_red)
 	says("measuring is not possible");
 }
 
-/* ---- letting go ---- */
-
 API_TEST(letting_go_waits_until_it_is_done)
 {
 	begin(TWO_GPUS);
@@ -280,8 +270,6 @@ API_TEST(letting_go_waits_until_it_is_done)
 	post("/api/v1/let-go", "", 503);
 }
 
-/* ---- pages ---- */
-
 API_TEST(files_are_handed_out_as_they_are)
 {
 	begin(TWO_GPUS);
@@ -296,8 +284,6 @@ API_TEST(files_are_handed_out_as_they_are)
 	at("store.state", "\"ok\"");
 	at("rss_bytes", "9437184");
 }
-
-/* ---- windows ---- */
 
 static char opened[64]; /* "/api/v1/windows/ID" */
 
@@ -354,7 +340,7 @@ API_TEST(a_window_measures_the_true_energy)
 	at("details.0.evidence", "{}");
 	at("details.0.sensor.origin", "\"assumed\"");
 	assert_true(number("details.0.power_limit_watts") > 0);
-	assert_non_null(strstr(t.logged_text, "prefill ended"));
+	assert_in(t.logged_text, "prefill ended");
 	post(below("/stop"), "", 200); /* the same again */
 	assert_true(number("energy_joules.best") == joules);
 	get("/api/v1/windows", 200);

@@ -29,8 +29,6 @@ static uint64_t now(void)
 	return clock_mono_ns(&sim.clock);
 }
 
-/* ---- a world of one GPU ---- */
-
 static void put(const char *name, int64_t pid, uint64_t bytes)
 {
 	struct scene_process *p = &w.scene.process[w.scene.processes++];
@@ -96,8 +94,6 @@ static void world(const char *guest)
 	look();
 }
 
-/* ---- the engine of it ---- */
-
 static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
 		       const struct guard_asker *by, char *message, size_t size)
 {
@@ -118,9 +114,6 @@ static int guard_asked(void *engine, int worker, enum guard_request what, uint64
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
 		   const struct guard_asker *by, uint64_t *ret, char *message, size_t size)
 {
-	(void)engine;
-	(void)message;
-	(void)size;
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
 }
@@ -128,14 +121,12 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 /* Time has gone on: the guard looks again first. */
 static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
-	(void)engine;
 	world(NULL);
 	return guard_reservation_ready(w.guard, id, message, size);
 }
 
 static void release_room(void *engine, uint64_t id)
 {
-	(void)engine;
 	w.releases++;
 	guard_release(w.guard, id, now());
 }
@@ -186,8 +177,6 @@ static int end_guard(void **state)
 }
 
 #define GUARD_TEST(name) TEST_FIXTURE(name, NULL, end_guard)
-
-/* ---- what it tells ---- */
 
 GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 {
@@ -302,8 +291,6 @@ GUARD_TEST(the_latest_decisions_come_oldest_first)
 	at("decisions.0.id", "3");
 }
 
-/* ---- what it is asked ---- */
-
 GUARD_TEST(who_asks_and_why_is_handed_on)
 {
 	begin_guard(GUARD_ENFORCE);
@@ -407,8 +394,6 @@ GUARD_TEST(a_body_that_is_not_said_to_be_json_is_refused)
 	request(HTTP_POST, "/api/v1/guard/reservations", "{}", 415);
 	assert_string_equal(w.who, "");
 }
-
-/* ---- room ---- */
 
 GUARD_TEST(room_is_answered_when_the_worker_has_gone)
 {

@@ -66,9 +66,7 @@ static double added_backwards(const struct attribute *a)
 	return sum;
 }
 
-/* ---- the rules ---- */
-
-static void one_alone_is_measured_above_idle(void **state)
+TEST(one_alone_is_measured_above_idle)
 {
 	struct attribute_use u = use(7, NAN);
 	struct attribute a;
@@ -223,9 +221,7 @@ static void a_context_power_below_idle_costs_nothing(void **state)
 	assert_near(joules_of(&a, 2), 0);
 }
 
-/* ---- who is who ---- */
-
-static void a_pid_used_again_is_another_process(void **state)
+TEST(a_pid_used_again_is_another_process)
 {
 	struct attribute_use first = use(5, NAN), second = use(5, NAN);
 	struct attribute a;
@@ -335,9 +331,7 @@ static void each_way_has_a_name(void **state)
 	assert_string_equal(attribute_how_name(99), "");
 }
 
-/* ---- closing ---- */
-
-static void energy_that_cannot_be_changes_nothing(void **state)
+TEST(energy_that_cannot_be_changes_nothing)
 {
 	static const struct {
 		double joules, seconds;
@@ -392,8 +386,6 @@ static void a_total_that_no_interval_tells_of_is_unattributed(void **state)
 	attribute_finish(&a, 1e9);
 	assert_true(a.unattributed_joules == 1e9);
 }
-
-/* ---- against brute force ---- */
 
 struct interval {
 	double joules, seconds;

@@ -42,8 +42,6 @@ static bool goes_on(void *ctx, double seconds, double power_w, double half_width
 {
 	unsigned *calls = ctx;
 
-	(void)power_w;
-	(void)half_width_w;
 	++*calls;
 	assert_int_equal(*calls, (unsigned)seconds);
 	return true;
@@ -51,9 +49,6 @@ static bool goes_on(void *ctx, double seconds, double power_w, double half_width
 
 static bool ends_at_three(void *ctx, double seconds, double power_w, double half_width_w)
 {
-	(void)ctx;
-	(void)power_w;
-	(void)half_width_w;
 	return seconds < 3;
 }
 
@@ -70,8 +65,6 @@ static bool contended(const struct baseline *b)
 {
 	return b->codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
 }
-
-/* ---- the estimate ---- */
 
 static double two_pass(const double *x, unsigned n, double *ret_u)
 {
@@ -120,8 +113,6 @@ TEST(one_second_has_no_error_yet)
 	baseline_estimate(&x, 1, &e);
 	assert_true(e.power_w == 80 && isnan(e.u_w) && isnan(e.half_width_w));
 }
-
-/* ---- taking one ---- */
 
 BASELINE_STOP_TEST(an_idle_gpu_is_taken_in_ten_seconds)
 {
@@ -217,7 +208,7 @@ BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_non_null(strstr(b.evidence, "its utilisation was"));
+	assert_in(b.evidence, "its utilisation was");
 }
 
 BASELINE_STOP_TEST(clocks_that_are_held_back_are_not_idle)
@@ -241,7 +232,7 @@ BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
-	assert_non_null(strstr(b.evidence, "its processes are not visible"));
+	assert_in(b.evidence, "its processes are not visible");
 }
 
 BASELINE_STOP_TEST(its_owner_may_end_it)
@@ -265,11 +256,8 @@ BASELINE_STOP_TEST(a_gpu_that_is_lost_meanwhile_has_none)
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), -GW_E_LOST);
 }
 
-/* ---- files ---- */
-
 static int folder_setup(void **state)
 {
-	(void)state;
 	snprintf(folder, sizeof(folder), "/tmp/gpuward-baseline-XXXXXX");
 	if (!mkdtemp(folder))
 		return -1;
@@ -297,7 +285,6 @@ static int folder_teardown(void **state)
 {
 	char name[1024];
 
-	(void)state;
 	while (files_there(name, sizeof(name)))
 		unlink(name);
 	for (unsigned i = 0; i < 3; i++) {
@@ -459,7 +446,7 @@ ON_FILES(a_damaged_file_is_ignored_and_named)
 		fclose(f);
 		key = good;
 		assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
-		assert_non_null(strstr(why, "is damaged and was ignored"));
+		assert_in(why, "is damaged and was ignored");
 	}
 }
 
@@ -478,7 +465,7 @@ ON_FILES(a_contended_one_is_not_kept)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(message, "/proc/none cannot be created"));
+	assert_in(message, "/proc/none cannot be created");
 }
 
 ON_FILES(clearing_forgets_one_gpu_or_all)
@@ -514,8 +501,6 @@ TEST(the_folder_is_where_xdg_says)
 	unsetenv("HOME");
 	assert_int_equal(baseline_directory(out, sizeof(out)), -GW_E_NOENT);
 }
-
-/* ---- net ---- */
 
 static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
 

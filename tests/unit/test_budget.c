@@ -1,11 +1,14 @@
-/* Caps of power and of energy. */
+/* Caps of power and energy. */
 #include "guard/budget.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
-
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEST_SETUP fresh
+#include "unit.h"
 
 #define S NS_PER_S
 
@@ -17,7 +20,6 @@ static struct {
 
 static int fresh(void **state)
 {
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	t.l = (struct budget_input){
 		.now_ns = 1000 * S, .power_w = 100, .energy_j = 1e9, .day = 7
@@ -25,12 +27,10 @@ static int fresh(void **state)
 	return 0;
 }
 
-#define BUDGET_TEST(name) TEST_FIXTURE(name, fresh, NULL)
-
 static const struct budget_options power = { .power_w = 300 };
 static const struct budget_options energy = { .energy_j = 1000 * 3600. };
 
-/* After n seconds of this. */
+/* The result after n seconds at this power. */
 static bool after(unsigned n, const struct budget_options *o, double watts)
 {
 	bool over = false;
@@ -45,7 +45,7 @@ static bool after(unsigned n, const struct budget_options *o, double watts)
 	return over;
 }
 
-BUDGET_TEST(a_peak_is_none_and_five_seconds_are)
+TEST(a_peak_does_not_exceed_the_cap_and_five_seconds_do)
 {
 	assert_false(after(10, &power, 250));
 	assert_false(after(5, &power, 400));
@@ -55,7 +55,7 @@ BUDGET_TEST(a_peak_is_none_and_five_seconds_are)
 	assert_non_null(strstr(t.why, "400 W"));
 }
 
-BUDGET_TEST(it_is_over_after_a_minute_below_the_cap)
+TEST(it_ends_after_a_minute_below_the_cap)
 {
 	assert_true(after(10, &power, 400));
 	assert_true(after(59, &power, 100));
@@ -66,11 +66,11 @@ BUDGET_TEST(it_is_over_after_a_minute_below_the_cap)
 	assert_string_equal(t.why, "");
 }
 
-BUDGET_TEST(whose_return_exceeds_it_again_waits_longer)
+TEST(if_a_return_exceeds_it_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
-	for (unsigned i = 0; i < COUNT_OF(waits); i++) {
+	for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
 		assert_true(after(10, &power, 400));
 		assert_true(after(waits[i], &power, 100));
 		assert_false(after(1, &power, 100));
@@ -81,7 +81,7 @@ BUDGET_TEST(whose_return_exceeds_it_again_waits_longer)
 	assert_false(after(1, &power, 100));
 }
 
-BUDGET_TEST(a_days_energy_is_used_up_until_the_next_day)
+TEST(the_energy_cap_is_exceeded_until_the_next_day)
 {
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
@@ -93,7 +93,7 @@ BUDGET_TEST(a_days_energy_is_used_up_until_the_next_day)
 	assert_false(after(1800, &energy, 1000));
 }
 
-BUDGET_TEST(what_is_unknown_neither_sets_nor_ends_it)
+TEST(an_unknown_value_neither_begins_nor_ends_it)
 {
 	struct budget_options both = { .power_w = 300, .energy_j = 1e12 };
 
@@ -104,7 +104,7 @@ BUDGET_TEST(what_is_unknown_neither_sets_nor_ends_it)
 	assert_false(after(1, &both, 100));
 }
 
-BUDGET_TEST(a_count_that_begins_anew_is_taken_as_it_comes)
+TEST(a_counter_that_restarts_is_accepted)
 {
 	assert_false(after(100, &energy, 1000));
 	t.l.energy_j = 5;
@@ -112,7 +112,7 @@ BUDGET_TEST(a_count_that_begins_anew_is_taken_as_it_comes)
 	assert_true(t.b.base_j < 2000);
 }
 
-BUDGET_TEST(without_caps_nothing_is_exceeded)
+TEST(without_caps_nothing_is_exceeded)
 {
 	struct budget_options none = { 0, 0 };
 

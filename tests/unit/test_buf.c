@@ -4,10 +4,10 @@
 
 #include <gpuward.h>
 
+static struct buf b;
+
 TEST(an_empty_buffer_is_an_empty_text)
 {
-	struct buf b;
-
 	buf_init(&b, 100);
 	assert_string_equal(b.p, "");
 	buf_clear(&b);
@@ -20,8 +20,6 @@ TEST(an_empty_buffer_is_an_empty_text)
 
 TEST(adds_everything_in_order)
 {
-	struct buf b;
-
 	buf_init(&b, 1 << 20);
 	buf_adds(&b, "one");
 	buf_addc(&b, ' ');
@@ -39,8 +37,6 @@ TEST(adds_everything_in_order)
 
 TEST(never_passes_its_maximum)
 {
-	struct buf b;
-
 	buf_init(&b, 8);
 	buf_adds(&b, "1234567");
 	assert_int_equal(b.err, 0);
@@ -57,8 +53,6 @@ TEST(never_passes_its_maximum)
 
 TEST(ignores_what_comes_after_the_first_failure)
 {
-	struct buf b;
-
 	buf_init(&b, 8);
 	buf_adds(&b, "123456789");
 	buf_adds(&b, "a");
@@ -75,7 +69,6 @@ TEST(ignores_what_comes_after_the_first_failure)
 TEST(a_fixed_buffer_stays_in_the_callers_memory)
 {
 	char mem[6] = "junk";
-	struct buf b;
 
 	buf_init_fixed(&b, mem, sizeof(mem));
 	assert_string_equal(mem, "");

@@ -19,7 +19,6 @@ static char path[4096], message[5000];
 static int made(void **state)
 {
 	snprintf(dir, sizeof(dir), "/tmp/gpuward-bundle-XXXXXX");
-	(void)state;
 	return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -86,7 +85,6 @@ static unsigned founds;
 
 static void visit(void *arg, const struct bundle_found *f)
 {
-	(void)arg;
 	found[founds++ % 16] = *f;
 }
 
@@ -177,14 +175,14 @@ BUNDLE_TEST(what_is_no_bundle_is_reported)
 	struct bundle_about about = { 0 };
 
 	assert_int_equal(recompute(&sum), -GW_E_NOENT);
-	assert_non_null(strstr(message, "manifest.toml"));
+	assert_in(message, "manifest.toml");
 	snprintf(path, sizeof(path), "%s/manifest.toml", dir);
 	assert_int_equal(file_replace(path, "schema = 99\n", 12, message, sizeof(message)), 0);
 	assert_int_equal(recompute(&sum), -GW_E_PARSE);
-	assert_non_null(strstr(message, "newer"));
+	assert_in(message, "newer");
 	assert_int_equal(bundle_create(dir, &about, &bundle, message, sizeof(message)),
 			 -GW_E_STATE);
-	assert_non_null(strstr(message, "not empty"));
+	assert_in(message, "not empty");
 	assert_int_equal(
 		bundle_create("/dev/null/x", &about, &bundle, message, sizeof(message)),
 		-GW_E_IO);

@@ -268,7 +268,7 @@ TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
 		print_message("%s\n", rows[i].what);
 		assert_true(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)) <
 			    0);
-		assert_non_null(strstr(why, rows[i].word));
+		assert_in(why, rows[i].word);
 		assert_true(f.gain == 7); /* left alone */
 		free(w);
 	}
@@ -298,8 +298,6 @@ TEST(a_record_of_any_length_keeps_its_joules)
 	assert_true(r->last.t_s == 20011);
 	free(r);
 }
-
-/* ---- what a result becomes ---- */
 
 /* 5000 J in 10 s, edges uncertain by 20 J; nothing is known of the board. */
 static const struct gw_energy measured = {

@@ -19,8 +19,7 @@ SIM_TEST(calls_are_counted_as_the_library_counts_them)
 {
 	uint64_t ours, theirs;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	ours = of("nvmlDeviceGetUtilizationRates")->count;
 	theirs = sim_calls("nvmlDeviceGetUtilizationRates");
@@ -38,8 +37,7 @@ SIM_TEST(every_call_that_was_made_has_a_time)
 {
 	unsigned n;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	n = call_cost_list(sim.ctx, cost, CALL_COST_CALLS);
 	assert_true(n > 20);
@@ -58,8 +56,7 @@ SIM_TEST(every_call_that_was_made_has_a_time)
 
 SIM_TEST(errors_are_counted_by_their_code)
 {
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(of("nvmlDeviceGetPowerUsage")->errors, 0);
 	sim_fault("nvmlDeviceGetPowerUsage", 0, ABI_TIMEOUT);
@@ -78,8 +75,7 @@ SIM_TEST(counts_outlive_a_driver_that_is_opened_again)
 {
 	uint64_t before;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	before = of("nvmlDeviceGetPowerUsage")->count;
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);

@@ -48,8 +48,6 @@ TEST(a_command_tells_one_number)
 	}
 }
 
-/* ---- what a server answers ---- */
-
 static const char vllm[] =
 	"# HELP vllm:prompt_tokens_total Number of prefill tokens processed.\n"
 	"# TYPE vllm:prompt_tokens_total counter\n"
@@ -206,8 +204,6 @@ TEST(a_url_that_cannot_be_asked_is_refused_before_it_is)
 	}
 }
 
-/* ---- what it means ---- */
-
 static struct counter_reading reading(double value, uint64_t before_ns, uint64_t after_ns)
 {
 	struct counter_reading r = { .value = 0, .before_ns = before_ns, .after_ns = after_ns };
@@ -331,8 +327,6 @@ TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
 		assert_int_equal(c.fresh_assumed, rows[i].assumed);
 	}
 }
-
-/* ---- how long it is waited for ---- */
 
 static bool yes(void *arg)
 {

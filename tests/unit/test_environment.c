@@ -8,7 +8,6 @@ static struct clock_stepped clock_at;
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	clock_stepped_init(&clock_at, 0, UINT64_C(1769860800123000000));
 	return 0;
@@ -16,7 +15,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }

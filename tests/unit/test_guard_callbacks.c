@@ -297,7 +297,7 @@ static void texts_are_copied(void **state)
 static void what_is_on_other_gpus_is_left_out(void **state)
 {
 	static struct scene s;
-	struct policy_worker w = { .gpus = { "GPU-bbbb", "2" }, .gpu_count = 2 };
+	struct policy_worker w = { .gpus = { "GPU-bbbb", "0000:03:00.0" }, .gpu_count = 2 };
 
 	(void)state;
 	s = (struct scene){ .gpus = 3, .processes = 4 };
@@ -306,6 +306,7 @@ static void what_is_on_other_gpus_is_left_out(void **state)
 	snprintf(s.gpu[0].uuid, sizeof(s.gpu[0].uuid), "GPU-aaaa-1");
 	snprintf(s.gpu[1].uuid, sizeof(s.gpu[1].uuid), "GPU-bbbb-2");
 	snprintf(s.gpu[2].uuid, sizeof(s.gpu[2].uuid), "GPU-cccc-3");
+	snprintf(s.gpu[2].pci, sizeof(s.gpu[2].pci), "0000:03:00.0");
 	for (unsigned i = 0; i < 4; i++)
 		s.process[i] = (struct scene_process){ .pid = 100 + i, .gpu = i % 3 };
 	guard_api_narrow(&s, &w);

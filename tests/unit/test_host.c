@@ -9,14 +9,12 @@ static struct tree t;
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }

@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- texts */
-
 TEST(paths_are_decoded_or_refused)
 {
 	static const struct {
@@ -219,8 +217,6 @@ TEST(headers_are_tokens_and_texts)
 	assert_true(check_value("", 0));
 }
 
-/* ---- routes */
-
 static const struct route table[] = {
 	{ HTTP_GET, "/", NULL, 0 },         { HTTP_GET, "/a", NULL, 0 },
 	{ HTTP_POST, "/a", NULL, 0 },       { HTTP_GET, "/a/{x}", NULL, 0 },
@@ -282,8 +278,6 @@ TEST(routes_are_found)
 	router_free(r);
 }
 
-/* ---- tokens */
-
 static const char *token_file(const char *text, unsigned mode)
 {
 	static char path[64];
@@ -306,11 +300,11 @@ TEST(tokens_are_read_strictly)
 	assert_int_equal(auth_load(&a, NULL, message, sizeof(message)), 0);
 	assert_false(a.token);
 	assert_int_equal(auth_load(&a, "/absent/token", message, sizeof(message)), -GW_E_NOENT);
-	assert_non_null(strstr(message, "/absent/token"));
+	assert_in(message, "/absent/token");
 	assert_int_equal(
 		auth_load(&a, token_file("0123456789abcdef\n", 0640), message, sizeof(message)),
 		-GW_E_PERM);
-	assert_non_null(strstr(message, "chmod 600"));
+	assert_in(message, "chmod 600");
 	assert_int_equal(auth_load(&a, token_file("0123456789abcde\nmore of it\n", 0600),
 				   message, sizeof(message)),
 			 -GW_E_ARG);
@@ -347,13 +341,9 @@ TEST(ten_failures_slow_an_address_but_never_the_token)
 	unlink(token_file("", 0600));
 }
 
-/* ---- the log */
-
 static void keep_seconds(void *arg, const struct request *q, const struct reply *r,
 			 double seconds)
 {
-	(void)q;
-	(void)r;
 	*(double *)arg = seconds;
 }
 
@@ -372,8 +362,6 @@ TEST(seconds_are_told_in_whole_microseconds)
 	send_log(&h, &q, 200, "text/plain", 0, 1.2345678);
 	assert_true(seconds == 1.234568);
 }
-
-/* ---- replies */
 
 TEST(a_problem_says_what_and_how_to_mend_it)
 {
@@ -398,7 +386,7 @@ TEST(a_problem_says_what_and_how_to_mend_it)
 	reply_problem(&r, 429, NULL, NULL, "Slow down.");
 	assert_int_equal(impl.headers, 1);
 	assert_string_equal(impl.header[0].value, "30");
-	assert_non_null(strstr(r.body.p, "\"about:blank\""));
+	assert_in(r.body.p, "\"about:blank\"");
 	assert_null(strstr(r.body.p, "remedy"));
 	reply_done(&r);
 	r = (struct reply){ .status = 200 };

@@ -5,20 +5,11 @@
 
 static int setup(void **state)
 {
-	static struct world w;
-
-	world_init(&w, &backend_intel);
-	*state = &w;
+	world_init(&backend_intel);
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	world_done(*state);
-	return 0;
-}
-
-#define INTEL_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define INTEL_TEST(name) TEST_FIXTURE(name, setup, world_teardown)
 
 static const struct tree_row arc_i915[] = {
 	{ ARC "vendor", "0x8086\n" },
@@ -46,12 +37,9 @@ static const struct tree_row arc_i915[] = {
 
 INTEL_TEST(reads_an_arc_under_i915)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, arc_i915);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, arc_i915);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_int_equal(r->vendor, GW_VENDOR_INTEL);
 	assert_text(r, GW_T_NAME, "Intel Arc A770");
@@ -73,37 +61,34 @@ INTEL_TEST(reads_an_arc_under_i915)
 
 INTEL_TEST(takes_power_from_the_energy_between_two_readings)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, arc_i915);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIER_FAST);
+	world_fill(PCI, arc_i915);
+	world_open(1);
+	r = world_read(0, GW_TIER_FAST);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	clock_step(&w->clock, 500 * NS_PER_MS);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
-	r = world_read(w, 0, GW_TIER_FAST);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
+	r = world_read(0, GW_TIER_FAST);
 	assert_value(r, GW_Q_POWER, 60);
 	/* too soon: the next reading has the longer time */
 	clock_step(&w->clock, NS_PER_MS);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	clock_step(&w->clock, 99 * NS_PER_MS);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "37000000\n");
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 20);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "37000000\n");
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 20);
 	/* the counter starts over */
 	clock_step(&w->clock, NS_PER_S);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "1000000\n");
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "1000000\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	clock_step(&w->clock, NS_PER_S);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 2);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 2);
 	/* asleep in between: energy used meanwhile says nothing about the current power */
-	tree_put(&w->tree, PCI ARC "power/runtime_status", "suspended\n");
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
-	tree_put(&w->tree, PCI ARC "power/runtime_status", "active\n");
+	world_put(PCI ARC "power/runtime_status", "suspended\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
+	world_put(PCI ARC "power/runtime_status", "active\n");
 	clock_step(&w->clock, NS_PER_S);
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
 INTEL_TEST(reads_a_battlemage_under_xe)
@@ -129,12 +114,10 @@ INTEL_TEST(reads_a_battlemage_under_xe)
 		{ ARC "hwmon/hwmon2/temp3_input", "52000\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
-	struct report *r;
 
-	tree_fill(&w->tree, PCI, xe);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, xe);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_text(r, GW_T_NAME, "Intel Arc B580");
 	assert_value(r, GW_Q_ENERGY, 7);
 	assert_value(r, GW_Q_POWER_LIMIT, 190);
@@ -160,12 +143,9 @@ static const struct tree_row integrated[] = {
 
 INTEL_TEST(keeps_an_integrated_gpu_without_sensors)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, integrated);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, integrated);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* it is powered down, and says so */
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_NOT_SUPPORTED);
@@ -182,25 +162,22 @@ INTEL_TEST(does_not_take_an_accelerator_with_another_driver)
 		{ "0000:00:0b.0/driver", "-> ../../drivers/intel_vpu" },
 		{ 0 },
 	};
-	struct world *w = *state;
 
-	tree_fill(&w->tree, PCI, npu);
-	tree_fill(&w->tree, PCI, integrated);
-	world_open(w, 1);
+	world_fill(PCI, npu);
+	world_fill(PCI, integrated);
+	world_open(1);
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:00:02.0");
 }
 
 INTEL_TEST(reads_one_gpu_while_the_other_sleeps)
 {
-	struct world *w = *state;
-
-	tree_fill(&w->tree, PCI, integrated);
-	tree_fill(&w->tree, PCI, arc_i915);
-	tree_put(&w->tree, PCI ARC "power/runtime_status", "suspended\n");
-	world_open(w, 2);
+	world_fill(PCI, integrated);
+	world_fill(PCI, arc_i915);
+	world_put(PCI ARC "power/runtime_status", "suspended\n");
+	world_open(2);
 	assert_int_equal(w->b.cause, GW_CAUSE_NONE);
-	assert_int_equal(world_read(w, 0, GW_TIERS_ALL)->state, GW_DEVICE_OK);
-	assert_int_equal(world_read(w, 1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
+	assert_int_equal(world_read(0, GW_TIERS_ALL)->state, GW_DEVICE_OK);
+	assert_int_equal(world_read(1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
 }
 
 INTEL_TEST(lists_processes_of_both_drivers)
@@ -220,13 +197,12 @@ INTEL_TEST(lists_processes_of_both_drivers)
 		  "drm-cycles-rcs:\t0\ndrm-cycles-bcs:\t7\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	int err, compute;
 
-	tree_fill(&w->tree, PCI, arc_i915);
-	tree_fill(&w->tree, "", people);
-	world_open(w, 1);
+	world_fill(PCI, arc_i915);
+	world_fill("", people);
+	world_open(1);
 	assert_int_equal(backend_intel.processes(w->b.slot[0], &l, &err), GW_HAVE);
 	assert_int_equal(l.count, 2);
 	compute = l.p[1].pid == 11;

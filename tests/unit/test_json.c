@@ -14,7 +14,6 @@ static struct json j;
 
 static int start(void **state)
 {
-	(void)state;
 	buf_init(&out, 1 << 16);
 	json_init(&j, &out, false);
 	return 0;
@@ -22,7 +21,6 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-	(void)state;
 	buf_done(&out);
 	return 0;
 }

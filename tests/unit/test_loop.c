@@ -16,13 +16,11 @@ static struct loop *loop;
 
 static int set_up(void **state)
 {
-	(void)state;
 	return loop_new(&loop);
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	loop_free(loop);
 	return 0;
 }
@@ -55,9 +53,6 @@ static void on_timer(void *arg, uint64_t now_ns)
 
 static void removes_the_other(void *arg, int fd, uint32_t events)
 {
-	(void)arg;
-	(void)fd;
-	(void)events;
 	note("removed ");
 	loop_remove(other);
 	other = NULL;
@@ -65,7 +60,6 @@ static void removes_the_other(void *arg, int fd, uint32_t events)
 
 static void stops(void *arg, uint64_t now_ns)
 {
-	(void)now_ns;
 	note(arg);
 	loop_stop(loop);
 }
@@ -194,7 +188,6 @@ static struct loop_source *own;
 
 static void removes_itself(void *arg, uint64_t now_ns)
 {
-	(void)now_ns;
 	note(arg);
 	loop_remove(own);
 }
@@ -211,7 +204,6 @@ LOOP_TEST(a_callback_may_remove_itself)
 
 static void restarts_itself(void *arg, uint64_t now_ns)
 {
-	(void)now_ns;
 	note(arg);
 	loop_set_time(own, 1);
 }

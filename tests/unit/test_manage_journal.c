@@ -9,8 +9,6 @@
 
 #define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
 
-/* ---- a store, an engine and a client ---- */
-
 static struct {
 	char id[16][128], json[16][1024];
 	unsigned count;
@@ -36,7 +34,6 @@ static int doc_keep(void *arg, const char *id, const char *json, size_t size)
 {
 	int i = doc_of(id);
 
-	(void)arg;
 	if (fake.keep_answer)
 		return fake.keep_answer;
 	assert_in_range(size, 1, sizeof(fake.json[0]) - 1);
@@ -51,7 +48,6 @@ static void doc_forget(void *arg, const char *id)
 {
 	int i = doc_of(id);
 
-	(void)arg;
 	if (i < 0)
 		return;
 	fake.count--;
@@ -68,7 +64,6 @@ static void note(const char *uuid, const char *severity, const char *text)
 
 static void doc_log(void *arg, const char *uuid, const char *severity, const char *text)
 {
-	(void)arg;
 	note(uuid, severity, text);
 }
 
@@ -77,8 +72,7 @@ static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
 static void start(const char *text)
 {
 	memset(&fake, 0, sizeof(fake));
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 }
@@ -172,8 +166,6 @@ static bool logged(const char *part)
 			return true;
 	return false;
 }
-
-/* ---- the journal ---- */
 
 JOURNAL_TEST(what_was_changed_is_put_back_at_the_end)
 {
@@ -441,8 +433,6 @@ TEST(entries_are_read_as_they_were_written)
 	}
 }
 
-/* ---- over HTTP ---- */
-
 static struct api api;
 static struct request request;
 static struct reply reply;
@@ -456,7 +446,6 @@ void reply_problem(struct reply *r, int status, const char *word, const char *fi
 {
 	va_list ap;
 
-	(void)word;
 	r->status = status;
 	snprintf(remedy, sizeof(remedy), "%s", fix ? fix : "");
 	va_start(ap, detail);
@@ -466,20 +455,16 @@ void reply_problem(struct reply *r, int status, const char *word, const char *fi
 
 void reply_again(struct reply *r, uint64_t at_ns)
 {
-	(void)r;
 	again_ns = at_ns;
 }
 
 const char *request_header(const struct request *q, const char *name)
 {
-	(void)q;
 	return strcmp(name, "Content-Type") == 0 ? content_type : NULL;
 }
 
 const char *request_param(const struct request *q, const char *name)
 {
-	(void)q;
-	(void)name;
 	return NULL;
 }
 
@@ -487,7 +472,6 @@ static int engine_manage(void *engine, const struct manage_order *o)
 {
 	struct manage_order mine = *o;
 
-	(void)engine;
 	if (fake.manage_answer)
 		return fake.manage_answer;
 	carry_out(&mine);
@@ -496,7 +480,6 @@ static int engine_manage(void *engine, const struct manage_order *o)
 
 static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 {
-	(void)engine;
 	if (ticket != 7)
 		return -GW_E_NOENT;
 	if (fake.not_yet-- > 0)
@@ -508,8 +491,6 @@ static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 static int engine_kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)engine;
-	(void)max;
 	assert_string_equal(kind, "manage");
 	for (unsigned i = 0; i < fake.count; i++)
 		each(arg, fake.id[i], fake.json[i]);
@@ -518,7 +499,6 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 
 static uint64_t engine_log(void *engine, const struct view_event *e)
 {
-	(void)engine;
 	assert_string_equal(e->kind, "manage");
 	note(e->uuid, e->severity, e->text);
 	return 1;
@@ -558,12 +538,6 @@ static int ask(route_fn *fn, const char *gpu, const char *word, const char *text
 	free(memory);
 	return reply.status;
 }
-
-#define assert_in(text, part)                                       \
-	do {                                                        \
-		if (!strstr(text, part))                            \
-			fail_msg("'%s' is not in: %s", part, text); \
-	} while (0)
 
 static void serve(const char *text, bool on)
 {
@@ -739,8 +713,7 @@ JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 	const struct gw_device *d;
 
 	memset(&fake, 0, sizeof(fake));
-	sim_scenario("mig");
-	sim_open();
+	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 	api = (struct api){ .manage = true };

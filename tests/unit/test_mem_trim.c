@@ -16,7 +16,6 @@ static int open_library(void **state)
 {
 	void *lib = dlopen(CLEARING, RTLD_NOW);
 
-	(void)state;
 	if (!lib)
 		return -1;
 	*(void **)&size = dlsym(lib, "clearing_size");

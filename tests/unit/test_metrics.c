@@ -12,8 +12,6 @@ static struct gw_process_list *list;
 static struct api api;
 static struct buf page;
 
-/* ---- a view ---- */
-
 static void look(unsigned tiers)
 {
 	sim_take(tiers, 0);
@@ -65,8 +63,6 @@ static int teardown(void **state)
 
 #define METRICS_TEST(name) TEST_FIXTURE(name, NULL, teardown)
 
-/* ---- reading a page ---- */
-
 /* Samples whose line begins with `name` and has `part`. */
 static unsigned samples(const char *text, const char *name, const char *part)
 {
@@ -111,8 +107,6 @@ static double of(const char *text, const char *name, unsigned i, const char *mor
 		if (!(v_ == w_))                                        \
 			fail_msg("%s is %.17g, not %.17g", #v, v_, w_); \
 	} while (0)
-
-/* ---- figures ---- */
 
 METRICS_TEST(figures_are_those_of_the_snapshot)
 {
@@ -205,8 +199,6 @@ METRICS_TEST(the_bits_of_the_mask_are_its_reasons)
 		     (mask & 0x1u) != 0);
 }
 
-/* ---- absence ---- */
-
 /* Nothing of GPU 1 but what is known without asking it. */
 static void assert_silent(const char *text, const char *state)
 {
@@ -275,7 +267,7 @@ METRICS_TEST(before_the_first_reading_there_is_no_gpu)
 	assert_int_equal(samples(text, "gpuward_tick_seconds", ""), 0);
 	assert_int_equal(samples(text, "process_resident_memory_bytes", ""), 0);
 	assert_int_equal(samples(text, "gpuward_http", ""), 0);
-	assert_non_null(strstr(text, "gpuward_build_info{version=\""));
+	assert_in(text, "gpuward_build_info{version=\"");
 }
 
 METRICS_TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
@@ -361,8 +353,6 @@ METRICS_TEST(calls_of_the_library_and_their_errors_are_there)
 	assert_true(value(text, "gpuward_nvml_call_seconds_total{call=\"nvmlInit_v2\"}") > 0);
 }
 
-/* ---- instances and processes ---- */
-
 METRICS_TEST(instances_have_their_memory_and_the_board_its_energy_once)
 {
 	const struct gw_device *d;
@@ -409,8 +399,6 @@ METRICS_TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
 	assert_int_equal(samples(text, "gpuward_process_memory_bytes{", ""), 4);
 }
 
-/* ---- the forms ---- */
-
 METRICS_TEST(both_forms_have_the_same_samples)
 {
 	const char *a, *b;
@@ -442,12 +430,12 @@ METRICS_TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
 
 	begin(TWO_GPUS, 0);
 	text = render(METRICS_OPENMETRICS);
-	assert_non_null(strstr(text, "# TYPE gpuward_energy_joules counter\n"
-				     "# UNIT gpuward_energy_joules joules\n"));
-	assert_non_null(strstr(text, "# TYPE gpuward_gpu info\n"));
+	assert_in(text, "# TYPE gpuward_energy_joules counter\n"
+			"# UNIT gpuward_energy_joules joules\n");
+	assert_in(text, "# TYPE gpuward_gpu info\n");
 	assert_string_equal(text + strlen(text) - 6, "# EOF\n");
 	text = render(METRICS_PROMETHEUS);
-	assert_non_null(strstr(text, "# TYPE gpuward_energy_joules_total counter\n"));
+	assert_in(text, "# TYPE gpuward_energy_joules_total counter\n");
 	assert_null(strstr(text, "# EOF"));
 	assert_null(strstr(text, "# UNIT"));
 }
@@ -517,8 +505,6 @@ METRICS_TEST(labels_that_do_not_fit_are_cut_between_characters)
 	}
 }
 
-/* ---- numbers ---- */
-
 static const char *number(double v)
 {
 	static const struct metric m = { "m", "help", "", METRIC_GAUGE };
@@ -574,8 +560,6 @@ METRICS_TEST(any_number_reads_back)
 			fail_msg("%.17g became %s", v, number(v));
 	}
 }
-
-/* ---- bounds ---- */
 
 METRICS_TEST(a_page_that_does_not_fit_says_so)
 {

@@ -16,7 +16,6 @@ static int set_up(void **state)
 						 "WATCHDOG_PID",  "LISTEN_FDS",
 						 "LISTEN_PID",    "LISTEN_FDNAMES" };
 
-	(void)state;
 	for (unsigned i = 0; i < 6; i++)
 		unsetenv(variables[i]);
 	return 0;
@@ -111,7 +110,7 @@ NOTIFY_TEST(names_that_are_none_are_refused_and_reported)
 	for (unsigned i = 0; i < 4; i++) {
 		setenv("NOTIFY_SOCKET", names[i], 1);
 		assert_true(notify_init(&n, message, sizeof(message)) < 0);
-		assert_non_null(strstr(message, "NOTIFY_SOCKET: "));
+		assert_in(message, "NOTIFY_SOCKET: ");
 		assert_false(notify_ready(&n));
 	}
 	memset(long_name, 'a', sizeof(long_name));
@@ -163,8 +162,6 @@ NOTIFY_TEST(the_watchdog_is_ours_or_none)
 	assert_int_equal(watchdog_of("soon", NULL), 0);
 	assert_int_equal(watchdog_of("99999999999999999999", NULL), 0);
 }
-
-/* ---- sockets ---- */
 
 NOTIFY_TEST(none_are_ours_when_they_are_for_another_process)
 {

@@ -5,15 +5,13 @@
 
 #include <time.h>
 
-/* ---- loss and return ---- */
+static const struct gw_device *d;
 
 SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 {
-	const struct gw_device *d;
 	char uuid[96];
 
-	sim_scenario("lost-gpu");
-	sim_open();
+	sim_start_scenario("lost-gpu");
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	snprintf(uuid, sizeof(uuid), "%s", gw_device_text(d, GW_T_UUID));
@@ -32,16 +30,13 @@ SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 	assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
-	sim_close();
 }
 
 SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 {
-	const struct gw_device *d;
 	uint64_t inits;
 
-	sim_scenario("driver-reload");
-	sim_open();
+	sim_start_scenario("driver-reload");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.159.04");
 	sim_step(10500 * NS_PER_MS);
@@ -62,14 +57,12 @@ SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.200.01");
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
-	sim_close();
 }
 
 SIM_TEST(a_driver_that_appears_later_is_found)
 {
-	sim_text("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
-		 "9\nuntil = 20\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
+		  "9\nuntil = 20\n");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	for (int i = 0; i < 60; i++) {
@@ -78,16 +71,13 @@ SIM_TEST(a_driver_that_appears_later_is_found)
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_in_range(sim_calls("nvmlInit_v2"), 3, 8);
-	sim_close();
 }
 
 SIM_TEST(let_go_closes_every_handle_until_resume)
 {
-	const struct gw_device *d;
 	uint64_t calls;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
@@ -103,7 +93,6 @@ SIM_TEST(let_go_closes_every_handle_until_resume)
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	sim_close();
 }
 
 /* We must close it before another process gets it; we do not wait for its return. */
@@ -111,8 +100,7 @@ SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_on
 {
 	uint64_t calls;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	context_driver_changed(sim.ctx, true);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
@@ -125,7 +113,6 @@ SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_on
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_driver_that_comes_is_not_waited_for)
@@ -143,18 +130,15 @@ SIM_TEST(a_driver_that_comes_is_not_waited_for)
 	context_driver_changed(sim.ctx, false);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
-	sim_close();
 }
 
 SIM_TEST(who_let_it_go_is_not_hurried)
 {
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
-	sim_close();
 }
 
 SIM_TEST(causes_are_told_apart)
@@ -177,17 +161,13 @@ SIM_TEST(causes_are_told_apart)
 		assert_true(strlen(gw_snapshot_status(sim.snap)->message) > 10);
 		sim_close();
 	}
-	sim_scenario("no-gpu");
-	sim_open();
+	sim_start_scenario("no-gpu");
 	sim_take(0, 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_GPU);
-	sim_close();
 }
 
 SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
@@ -201,12 +181,11 @@ SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 		d = sim_take(GW_TIERS_COMMON, 1);
 	}
 	assert_int_equal(d->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 {
-	const struct gw_device *d = NULL;
+	d = NULL;
 
 	for (int heals_while_open = 0; heals_while_open < 2; heals_while_open++) {
 		sim_text(TWO_GPUS);
@@ -231,10 +210,7 @@ SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 
 SIM_TEST(a_device_that_only_errs_is_at_fault)
 {
-	const struct gw_device *d;
-
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_fault(NULL, 0, 999);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_FAULT);
@@ -243,13 +219,11 @@ SIM_TEST(a_device_that_only_errs_is_at_fault)
 	sim_fault(NULL, 0, 0);
 	sim_step(NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_fault_stays_until_its_tier_is_read_without_it)
 {
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 14);
 	for (int i = 0; i < 12; i++) {
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_FAULT);
@@ -258,21 +232,16 @@ SIM_TEST(a_fault_stays_until_its_tier_is_read_without_it)
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 0);
 	sim_step(10 * NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_field_without_permission_keeps_its_reason)
 {
-	sim_text(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
-			  "[[fault]]\nfield = 186\ncode = 4\n");
-	sim_open();
+	sim_start(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
+			   "[[fault]]\nfield = 186\ncode = 4\n");
 	for (int i = 0; i < 3; i++)
 		assert_absent(sim_take(GW_TIER_FAST, 0), GW_Q_POWER_AVERAGE,
 			      GW_ABSENT_NO_PERMISSION);
-	sim_close();
 }
-
-/* ---- a call that never returns ---- */
 
 static void wait_for(struct call_thread *lane)
 {
@@ -281,15 +250,13 @@ static void wait_for(struct call_thread *lane)
 
 SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 300 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
-	assert_non_null(strstr(d->message, "nvmlDeviceGetUtilizationRates"));
+	assert_in(d->message, "nvmlDeviceGetUtilizationRates");
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_STALLED);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
 	d = gw_snapshot_device(sim.snap, 0);
@@ -301,7 +268,6 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(after_a_stall_what_is_asked_now_is_read)
@@ -314,13 +280,10 @@ SIM_TEST(after_a_stall_what_is_asked_now_is_read)
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
-	sim_close();
 }
 
 SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -332,13 +295,10 @@ SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
-	sim_close();
 }
 
 SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -350,7 +310,6 @@ SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
-	sim_close();
 }
 
 SIM_TEST(an_open_that_came_late_is_let_go_and_closed)
@@ -384,27 +343,23 @@ SIM_TEST(a_stuck_init_is_not_looked_into)
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
-	sim_close();
 }
 
 SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	d = sim_take(0, 1);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
-	assert_non_null(strstr(d->message, "nvmlDeviceGetName"));
+	assert_in(d->message, "nvmlDeviceGetName");
 	assert_non_null(gw_device_text(d, GW_T_UUID));
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
 	sim_unhang();
 	for (int i = 0; i < 1000 && d->state == GW_DEVICE_STALLED; i++)
 		d = sim_take(0, 1);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
-	sim_close();
 }
 
 SIM_TEST(an_init_that_hangs_is_named)
@@ -415,7 +370,7 @@ SIM_TEST(an_init_that_hangs_is_named)
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
-	assert_non_null(strstr(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2"));
+	assert_in(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2");
 	sim_unhang();
 	for (int i = 0; i < 1000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
 		struct timespec ms = { 0, 1000000 };
@@ -424,7 +379,6 @@ SIM_TEST(an_init_that_hangs_is_named)
 		sim_take(GW_TIERS_COMMON, 0);
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
-	sim_close();
 }
 
 UNIT_MAIN(sim_setup, NULL)

@@ -16,8 +16,7 @@ static struct process_use use[256];
 
 static void world(const char *text)
 {
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_step(3 * NS_PER_S);
 }
 

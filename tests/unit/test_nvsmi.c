@@ -43,7 +43,6 @@ static int start(void **state)
 {
 	int fd;
 
-	(void)state;
 	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
 	fd = mkstemp(log_path);
 	assert_true(fd >= 0);
@@ -61,7 +60,6 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-	(void)state;
 	b.ops->close(&b);
 	backend_done(&b);
 	root_close(&root);
@@ -175,7 +173,7 @@ NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more)
 	while (fgets(line, sizeof(line), f))
 		;
 	fclose(f);
-	assert_non_null(strstr(line, ",power.draw,"));
+	assert_in(line, ",power.draw,");
 	assert_null(strstr(line, "vbios_version"));
 	assert_null(strstr(line, "fan.speed"));
 	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
@@ -495,7 +493,6 @@ static int put_fake_first(void **state)
 {
 	char path[8192];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
 		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
 		 getenv("PATH"));

@@ -33,7 +33,6 @@ static int start(void **state)
 {
 	int fd;
 
-	(void)state;
 	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
 	fd = mkstemp(log_path);
 	assert_true(fd >= 0);
@@ -53,7 +52,6 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-	(void)state;
 	b.ops->close(&b);
 	backend_done(&b);
 	root_close(&root);
@@ -482,7 +480,6 @@ static int put_fake_first(void **state)
 {
 	char path[8192];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
 		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
 		 getenv("PATH"));

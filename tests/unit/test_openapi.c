@@ -51,8 +51,6 @@ API_TEST(no_memory_is_reported)
 	buf_done(&out);
 }
 
-/* ---- files for others ---- */
-
 static void write_file(const char *dir, const char *name)
 {
 	char path[512];

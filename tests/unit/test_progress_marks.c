@@ -15,7 +15,6 @@ static int setup(void **state)
 {
 	struct gw_options o = { .size = sizeof(o), .backend = "none" };
 
-	(void)state;
 	if (gw_open(&o, &ctx) != 0)
 		return -1;
 	return gw_meter_start(ctx, NULL, &meter);
@@ -23,7 +22,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	gw_meter_stop(meter);
 	gw_close(ctx);
 	return 0;
@@ -33,7 +31,6 @@ static uint64_t begin_ns;
 
 static int begin(void **state)
 {
-	(void)state;
 	begin_ns = clock_mono_ns(clock_real()) - 10 * NS_PER_S;
 	progress_marks_init(&m, meter, NULL, begin_ns);
 	return 0;
@@ -41,7 +38,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	progress_marks_done(&m);
 	return 0;
 }

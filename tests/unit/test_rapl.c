@@ -46,7 +46,6 @@ static void perf_set(unsigned i, uint64_t count)
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	memset(&r, 0, sizeof(r));
 	perfs = 0;
@@ -56,7 +55,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	rapl_close(&r);
 	tree_done(&t);
 	return 0;
@@ -155,8 +153,6 @@ RAPL_TEST(finds_no_domains_on_a_machine_without)
 {
 	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
 }
-
-/* ---- joules since a moment ---- */
 
 static void put_uj(const char *zone, uint64_t uj)
 {
@@ -287,8 +283,8 @@ RAPL_TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
 	assert_true(isnan(total.joules)); /* half a host is no host */
 	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
-	assert_non_null(strstr(total.remedy, "chmod"));
-	assert_non_null(strstr(total.remedy, "udev"));
+	assert_in(total.remedy, "chmod");
+	assert_in(total.remedy, "udev");
 	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
 	assert_int_equal(r.counter[0].why, GW_HAVE);
 	rapl_read(&r); /* allowed too late: what was used before is not known */
@@ -367,8 +363,6 @@ RAPL_TEST(zones_of_one_name_are_counted_once)
 	assert_joules(1);
 }
 
-/* ---- perf ---- */
-
 static const struct tree_row pmu[] = {
 	{ PMU "/type", "21\n" },
 	{ PMU "/cpumask", "0,28\n" },
@@ -431,7 +425,7 @@ RAPL_TEST(what_powercap_refuses_perf_may_provide)
 	rapl_open(&r, &t.root);
 	tree_allow();
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
-	assert_non_null(strstr(rapl_total(&r).remedy, "chmod")); /* the easier fix */
+	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier fix */
 }
 
 RAPL_TEST(perf_alone_that_refuses_names_its_own_fix)
@@ -441,7 +435,7 @@ RAPL_TEST(perf_alone_that_refuses_names_its_own_fix)
 	rapl_open(&r, &t.root);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(rapl_total(&r).cause, GW_CAUSE_RAPL_PERMISSION);
-	assert_non_null(strstr(rapl_total(&r).remedy, "perf_event_paranoid"));
+	assert_in(rapl_total(&r).remedy, "perf_event_paranoid");
 	assert_string_equal(rapl_total(&r).missing, "/" PMU "/events/energy-pkg");
 	rapl_close(&r);
 	perf_refusal = ENOENT;

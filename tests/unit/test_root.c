@@ -22,7 +22,6 @@ static void put(const char *name, const char *text)
 
 static int make_tree(void **state)
 {
-	(void)state;
 	strcpy(folder, "/tmp/gpuward-root-XXXXXX");
 	assert_non_null(mkdtemp(folder));
 	assert_int_equal(root_open(&root, folder), 0);
@@ -38,7 +37,6 @@ static int remove_tree(void **state)
 {
 	static const char *const names[] = { "sys/a", "sys/driver", "sys/bare", "sys/n" };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		unlinkat(root.fd, names[i], 0);
 	unlinkat(root.fd, "sys", AT_REMOVEDIR);

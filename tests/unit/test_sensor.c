@@ -19,8 +19,6 @@
 				 100. * (ratio), t_);                                \
 	} while (0)
 
-/* ---- assumed ---- */
-
 static void card(struct report *r, const char *name, unsigned architecture, int capability,
 		 const char *driver)
 {
@@ -113,8 +111,6 @@ TEST(other_vendors_are_assumed_without_a_ring)
 	assert_int_equal(s.ring_entries, 0);
 }
 
-/* ---- kept ---- */
-
 static char folder[] = "/tmp/gpuward-sensor-XXXXXX";
 
 static int make_folder(void **state)
@@ -126,7 +122,6 @@ static int remove_folder(void **state)
 {
 	char command[128];
 
-	(void)state;
 	snprintf(command, sizeof(command), "rm -rf %s", folder);
 	return system(command);
 }
@@ -240,7 +235,7 @@ TEST(a_file_that_was_changed_is_ignored_and_said_so)
 		back.gain = 7;
 		assert_int_equal(sensor_load(&back, folder, message, sizeof(message)),
 				 -GW_E_PARSE);
-		assert_non_null(strstr(message, "is ignored: its hash"));
+		assert_in(message, "is ignored: its hash");
 		assert_near(back.gain, 7, 0);
 	}
 }
@@ -274,10 +269,8 @@ TEST(a_folder_that_cannot_be_made_is_named)
 	fill(&s, &seed);
 	assert_int_equal(sensor_save(&s, "/proc/none/here", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(message, "/proc/none"));
+	assert_in(message, "/proc/none");
 }
-
-/* ---- fitted ---- */
 
 static double uniform(unsigned *seed)
 {
@@ -367,8 +360,6 @@ TEST(a_mean_holds_each_value_until_the_next)
 	assert_true(isnan(fit_mean(p, 0, 0, 1, &sd)));
 }
 
-/* ---- learned ---- */
-
 /* A load on the simulated GPU: a process that comes and goes takes it from idle_w to context_w. */
 #define PID             4200000
 #define WANDERS_UNTIL_S 190
@@ -386,8 +377,6 @@ static void drive_sleep(void *ctx, uint64_t mono_ns)
 
 static int drive_open(void *ctx, const char *pci, char *message, size_t size)
 {
-	(void)message;
-	(void)size;
 	assert_true(strlen(pci) > 0);
 	sim_sleep(ctx, (WANDERS_UNTIL_S + 2) * NS_PER_S);
 	return 0;
@@ -395,7 +384,6 @@ static int drive_open(void *ctx, const char *pci, char *message, size_t size)
 
 static int drive_on(void *ctx, uint64_t until_ns, uint64_t *ret_begin_ns)
 {
-	(void)ctx;
 	*ret_begin_ns = clock_mono_ns(&sim.clock);
 	drive_off_ns = until_ns;
 	return sim_process(0, PID, 1 << 20, 0);
@@ -403,7 +391,6 @@ static int drive_on(void *ctx, uint64_t until_ns, uint64_t *ret_begin_ns)
 
 static void drive_close(void *ctx)
 {
-	(void)ctx;
 }
 
 static const struct sensor_drive drive = { drive_open, drive_on, drive_close, NULL };
@@ -683,7 +670,7 @@ SIM_TEST(no_load_is_put_beside_another_process)
 	sim_text(TWO_GPUS);
 	before = sim_now_ns();
 	assert_int_equal(learn(true, &s, message), -GW_E_STATE);
-	assert_non_null(strstr(message, "4100000"));
+	assert_in(message, "4100000");
 	assert_int_equal(s.ticks, 77);
 	assert_true(sim_now_ns() - before < NS_PER_S); /* it is said at once */
 }
@@ -724,7 +711,7 @@ SIM_TEST(what_was_learned_is_known_the_next_time)
 	spoil(path, 500, "#", 0);
 	assert_int_equal(sensor_known(sim.ctx, 0, folder, &known, message, sizeof(message)), 0);
 	assert_int_equal(known.origin, SENSOR_ASSUMED);
-	assert_non_null(strstr(message, "ignored"));
+	assert_in(message, "ignored");
 	sim_close();
 }
 

@@ -40,8 +40,6 @@ static void assert_close(double have, double want, double range)
 	fail();
 }
 
-/* ---- what is kept ---- */
-
 TEST(samples_come_back_as_they_went_in)
 {
 	struct series *s = make(1, 10, 10, 0, 0);
@@ -148,8 +146,6 @@ TEST(time_does_not_go_back)
 	series_free(s);
 }
 
-/* ---- which tier ---- */
-
 /* Ten minutes of 100 ms: raw reaches back 10 s, 1 s a minute, 10 s five, 60 s all of it. */
 static struct series *ten_minutes(void)
 {
@@ -245,8 +241,6 @@ TEST(a_question_that_makes_no_sense_is_refused)
 	series_free(s);
 }
 
-/* ---- against brute force ---- */
-
 struct sample {
 	uint64_t t_ns;
 	double value;
@@ -321,8 +315,6 @@ TEST(buckets_are_those_of_a_slow_and_plain_count)
 	series_free(s);
 	free(all);
 }
-
-/* ---- memory ---- */
 
 TEST(the_defaults_fit_into_a_mebibyte)
 {

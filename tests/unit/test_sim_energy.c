@@ -35,7 +35,6 @@ static void start_named(const char *name)
 
 static int stop(void **state)
 {
-	(void)state;
 	while (nvml_shutdown() == 0)
 		;
 	return 0;
@@ -189,8 +188,6 @@ SIM_ENERGY_TEST(the_tick_has_its_length_and_phase)
 	}
 }
 
-/* ---- sensors ---- */
-
 /* Truths of docs/SIMULATOR.md.  window 0: the low-pass of 300 ms. */
 static const struct make {
 	const char *profile;
@@ -287,8 +284,6 @@ SIM_ENERGY_TEST(a_capped_gpu_without_noise_draws_a_constant)
 	}
 }
 
-/* ---- rings ---- */
-
 static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 {
 	uint32_t type, n = 1024;
@@ -360,8 +355,7 @@ SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
-	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' are two makes of sensor");
+	assert_string_equal(error, "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
 UNIT_MAIN(sim_library_setup, NULL)

@@ -93,8 +93,6 @@ TEST(a_plain_moving_mean_would_not_explain_it)
 	assert_true(worst > 0.1);
 }
 
-/* ---- the ring ---- */
-
 #define RING_BEGIN_S 31.692120
 #define RING_ON_W    313.5
 #define RING_OFF_W   123.0

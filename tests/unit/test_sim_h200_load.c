@@ -81,8 +81,6 @@ static struct part part[PARTS_MAX];
 static struct reading reading[READINGS_MAX];
 static int n_parts, n_readings;
 
-/* ---- the load from the counter alone ---- */
-
 static double first_s(const struct subject *s)
 {
 	return fmax(rec.row[0].begin_s, s->from_s);
@@ -117,8 +115,6 @@ static double end_of(int i)
 {
 	return load.point[i + 1 < load.n ? i + 1 : i].at_s;
 }
-
-/* ---- readings ---- */
 
 static void add_reading(bool counter, double from_s, double to_s, double value)
 {
@@ -175,8 +171,6 @@ static double weight(const struct reading *r, double from_s, double to_s)
 	return exp(b / filter_s) - exp(a / filter_s);
 }
 
-/* ---- samples ---- */
-
 /* The last one before t. */
 static double sample_before(double t_s)
 {
@@ -231,8 +225,6 @@ static void find_moments(double from_s)
 		moment_s[i] = !known ? NAN : held[i] ? usual_moment(i) : nearest_moment(i);
 	}
 }
-
-/* ---- parts ---- */
 
 /* The sample that saw that moment, or the tick that it is the rest of. */
 static int key_of(double at_s, bool on)
@@ -321,8 +313,6 @@ static void infer(const struct subject *s)
 	for (int i = 0; i < load.n; i++)
 		load.point[i].watts *= part[part_of[i]].factor;
 }
-
-/* ---- what comes of it ---- */
 
 /* Of the levels while something was compared, over those that they may leave by SPREAD. */
 static struct extent extent_of(const struct subject *s, bool on)

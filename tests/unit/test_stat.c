@@ -31,8 +31,6 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* ---- moments ---------------------------------------------------------------------------- */
-
 TEST(running_moments_equal_the_two_pass_ones)
 {
 	struct random r;
@@ -98,8 +96,6 @@ TEST(moments_of_nothing_are_not_zero)
 	assert_true(isnan(moments_variance(&m)));
 	assert_true(moments_variance_in_time(&m) == 0);
 }
-
-/* ---- histogram -------------------------------------------------------------------------- */
 
 struct held {
 	double x, seconds;
@@ -170,8 +166,6 @@ TEST(the_buckets_span_the_stated_range)
 	assert_near(histogram_percentile(&h, 0.5), 9999.99, 0.0026);
 	assert_true(isnan(histogram_percentile(&h, 1.5)));
 }
-
-/* ---- arrays ----------------------------------------------------------------------------- */
 
 TEST(percentiles_equal_those_of_the_sorted_array)
 {

@@ -19,7 +19,6 @@ static bool news;
 
 static int setup(void **state)
 {
-	(void)state;
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(path, sizeof(path), "%s/gpuward.prom", folder);
@@ -28,7 +27,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	return rmdir(folder);
 }
 
@@ -86,7 +84,7 @@ TEST(what_fails_is_news_once_and_so_is_its_end)
 	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_true(news);
-	assert_non_null(strstr(message, path));
+	assert_in(message, path);
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_false(news);
 	assert_int_equal(files(), 1); /* nothing is left next to it */
@@ -102,7 +100,7 @@ TEST(a_folder_that_is_not_there_is_named)
 	assert_int_equal(
 		textfile_init(&file, "/nowhere/at/all/x.prom", message, sizeof(message)), 0);
 	assert_int_equal(put("a 1\n"), -GW_E_NOENT);
-	assert_non_null(strstr(message, "/nowhere/at/all/x.prom"));
+	assert_in(message, "/nowhere/at/all/x.prom");
 	textfile_done(&file);
 }
 
@@ -112,7 +110,7 @@ TEST(a_name_that_would_not_be_collected_is_refused)
 
 	assert_int_equal(textfile_init(&file, "/tmp/x.txt", message, sizeof(message)),
 			 -GW_E_ARG);
-	assert_non_null(strstr(message, ".prom"));
+	assert_in(message, ".prom");
 	assert_int_equal(textfile_init(&file, ".prom", message, sizeof(message)), -GW_E_ARG);
 	memset(longest, 'x', sizeof(longest) - 1);
 	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);

@@ -9,8 +9,6 @@
 #include <ctype.h>
 #include <math.h>
 
-/* ---- a reader for the tagged JSON, which is known to be good */
-
 enum json_kind { JSON_OBJECT, JSON_LIST, JSON_STRING };
 
 struct json_value {
@@ -163,8 +161,6 @@ static const struct json_value *json_get(const struct json_value *v, const char 
 	return NULL;
 }
 
-/* ---- is it the same */
-
 static const char *const tags[] = {
 	[TOML_STRING] = "string",         [TOML_INTEGER] = "integer",
 	[TOML_FLOAT] = "float",           [TOML_BOOL] = "bool",
@@ -262,15 +258,12 @@ static bool same(const struct toml_node *n, const struct json_value *want)
 	return n->type == TOML_ARRAY && same_list(n, want);
 }
 
-/* ---- the cases */
-
 static char suite[4000];
 
 static int find_suite(void **state)
 {
 	const char *data = getenv("GPUWARD_TEST_DATA");
 
-	(void)state;
 	snprintf(suite, sizeof(suite), "%s/toml-test", data ? data : ".");
 	return 0;
 }

@@ -152,8 +152,7 @@ SIM_TEST(a_warm_snapshot_allocates_nothing)
 {
 	unsigned long before;
 
-	sim_text(world);
-	sim_open();
+	sim_start(world);
 	for (int i = 0; i < 3; i++) {
 		sim_step(20 * NS_PER_S);
 		sim_take(GW_TIERS_ALL, 0);
@@ -164,7 +163,6 @@ SIM_TEST(a_warm_snapshot_allocates_nothing)
 		sim_take(GW_TIERS_ALL, 0);
 	}
 	assert_int_equal(allocations, before);
-	sim_close();
 }
 
 UNIT_MAIN(sim_setup, NULL)

@@ -10,7 +10,6 @@ static struct buf out;
 
 static int start(void **state)
 {
-	(void)state;
 	buf_init_fixed(&out, line, sizeof(line));
 	return 0;
 }

@@ -1,11 +1,13 @@
-/* Use that nobody is seen to make. */
+/* Busy GPUs without a process and memory without an owner. */
 #include "guard/unattributed_use.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
-
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "unit.h"
 
 #define S   NS_PER_S
 #define GIB 1073741824.
@@ -19,7 +21,7 @@ static void looks(struct unattributed_use *g, struct unattributed_use_facts f, u
 		unattributed_use_update(g, &f, (100 + s) * S, why, sizeof(why));
 }
 
-TEST(a_busy_gpu_without_a_process_is_told_after_ten_seconds)
+TEST(a_busy_gpu_without_a_process_is_reported_after_ten_seconds)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 1, .unattributed_bytes = 0 };
@@ -33,10 +35,10 @@ TEST(a_busy_gpu_without_a_process_is_told_after_ten_seconds)
 	assert_string_equal(why, "");
 	f.processes = 0;
 	looks(&g, f, 12, 20);
-	assert_string_equal(why, ""); /* ten seconds anew */
+	assert_string_equal(why, ""); /* ten seconds again */
 }
 
-TEST(memory_without_an_owner_is_told_with_how_much)
+TEST(memory_without_an_owner_is_reported_with_its_size)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 0,
@@ -50,7 +52,7 @@ TEST(memory_without_an_owner_is_told_with_how_much)
 	assert_string_equal(why, "");
 }
 
-TEST(what_is_unknown_or_hidden_is_no_ghost)
+TEST(unknown_or_hidden_use_is_not_reported)
 {
 	struct unattributed_use g = { 0 };
 

@@ -14,7 +14,17 @@
 
 #include <cmocka.h>
 
+/* Fixtures, and functions that stand for a real one, have parameters that they do not need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Fails unless part is in text. */
+#define assert_in(text, part)                                       \
+	do {                                                        \
+		if (!strstr(text, part))                            \
+			fail_msg("'%s' is not in: %s", part, text); \
+	} while (0)
 
 #define UNIT_TESTS_MAX 128
 
@@ -46,9 +56,22 @@ static inline void unit_add(unsigned line, struct CMUnitTest test)
 	{                                                                                    \
 		unit_add(__LINE__, (struct CMUnitTest){ #name, name, before, after, NULL }); \
 	}                                                                                    \
-	static void name(__attribute__((unused)) void **state)
+	static void name(void **state)
 
-#define TEST(name) TEST_FIXTURE(name, NULL, NULL)
+/* A file that defines TEST_SETUP or TEST_TEARDOWN before it includes this has them run around each
+ * TEST. */
+#ifdef TEST_SETUP
+static int TEST_SETUP(void **state);
+#else
+#define TEST_SETUP NULL
+#endif
+#ifdef TEST_TEARDOWN
+static int TEST_TEARDOWN(void **state);
+#else
+#define TEST_TEARDOWN NULL
+#endif
+
+#define TEST(name) TEST_FIXTURE(name, TEST_SETUP, TEST_TEARDOWN)
 
 /* before and after run once for the whole program; either may be NULL.  A program argument is a
  * pattern: only tests with a matching name run. */
