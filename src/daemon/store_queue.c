@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+
 #define HISTORY_MAX (1u << 20) /* bytes per batch */
 /* The largest document and everything else. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))

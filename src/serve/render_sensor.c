@@ -4,15 +4,15 @@
 
 #include <math.h>
 
-/* ---- figures that may be missing ---- */
+/* ---- values that may be missing ---- */
 
 struct figure {
 	const char *key;
-	double v; /* NAN: not known */
+	double v; /* NAN: unknown */
 };
 
-/* The figures, and below "absent" why some are null.  why is of the thing as a whole; what is
- * missing of a thing that is there was not measured. */
+/* Writes the values, and in "absent" why some are null. why applies to the whole source; a
+ * missing value of an available source was not measured. */
 static void figures(struct json *j, const struct figure *f, unsigned n, enum gw_absence why)
 {
 	enum gw_absence missing = why == GW_HAVE ? GW_ABSENT_NOT_READ : why;
@@ -136,7 +136,7 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 
 /* ---- the document ---- */
 
-/* What can be asked at all, and else why not. */
+/* Which quantities are supported, or why not. */
 static void support(struct json *j, const struct gw_device *d)
 {
 	static const unsigned asked[] = { GW_Q_POWER,

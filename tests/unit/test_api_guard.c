@@ -192,7 +192,7 @@ GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
 		get(path, 503);
 		assert_true(number("status") == 503);
-		at("remedy", "\"Ask again in a moment.\"");
+		at("remedy", "\"Try again in a moment.\"");
 	}
 	t.api.view.guarding = NULL;
 	get("/api/v1/guard", 503);
@@ -220,7 +220,7 @@ GUARD_TEST(a_gpu_that_was_not_looked_at_is_503)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
-	says("has not looked");
+	says("has not observed");
 	get("/api/v1/guard/gpus/7", 404);
 }
 
@@ -232,7 +232,7 @@ GUARD_TEST(health_that_is_not_watched_is_null_with_a_reason)
 	get("/api/v1/health", 200);
 	at("level", "null");
 	at("gpus.0.level", "null");
-	says("is not watched");
+	says("is not monitored");
 	health_options_init(&o);
 	assert_int_equal(health_new(&o, &w.health[0]), 0);
 	health_read(w.health[0], gw_snapshot_device(t.api.view.snap, 0), now());
@@ -271,7 +271,7 @@ GUARD_TEST(explain_says_that_nothing_is_done)
 {
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
-	says("Mode is dry-run: what is decided is told, and nothing is done.");
+	says("The mode is dry-run: decisions are logged, but nothing is done.");
 }
 
 GUARD_TEST(the_latest_decisions_come_oldest_first)
@@ -328,7 +328,7 @@ GUARD_TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 	get("/api/v1/guard/operations/1", 200);
 	at("state", "\"done\"");
 	get("/api/v1/guard/operations/99", 404);
-	says("forgotten");
+	says("keeps the latest 64");
 	get("/api/v1/guard/operations/1x", 404);
 }
 
@@ -348,7 +348,7 @@ GUARD_TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_plac
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
 	get("/api/v1/guard/operations/3", 200);
-	says("operation 4 took its place");
+	says("replaced by operation 4");
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		post("/api/v1/guard/workers/ollama/release", "", 202);
 	get("/api/v1/guard/operations/3", 404);
@@ -421,7 +421,7 @@ GUARD_TEST(room_that_does_not_come_in_time_is_given_up)
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
 	assert_true(now() - before >= NS_PER_S && now() - before < 2 * NS_PER_S);
 	at("code", "\"insufficient_vram\"");
-	says("and not in time");
+	says("but not in time");
 	assert_true(number("needed") == 12.0 * (double)GIB);
 	assert_true(number("available") == 5.0 * (double)GIB);
 	assert_true(number("available_at_most") == 23.0 * (double)GIB);
@@ -434,7 +434,7 @@ GUARD_TEST(room_where_nothing_is_done_is_refused_at_once)
 {
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
-	says("the guard only observes: nobody leaves");
+	says("the guard only observes: no worker leaves");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
 }
@@ -443,7 +443,7 @@ GUARD_TEST(room_that_no_card_has_is_never)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
-	says("never: needs 90.0 GiB, and the largest GPU has 24.0 GiB");
+	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
 	at("never", "true");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
@@ -463,7 +463,7 @@ GUARD_TEST(explain_names_the_game)
 		world("firefox");
 	}
 	get("/api/v1/guard/explain", 200);
-	says("Game: pid 4711 plays for ");
+	says("Game: pid 4711, registered ");
 	says("1 game is told of");
 	w.view.games = NULL;
 }

@@ -232,7 +232,7 @@ API_TEST(one_that_cannot_be_kept_is_reported)
 	t.keep_answer = -GW_E_SIZE;
 	windows_meter_gone(t.api.windows, &t.api.view);
 	assert_string_equal(t.logged_severity, "warning");
-	assert_in(t.logged_text, "could not be kept");
+	assert_in(t.logged_text, "could not be stored");
 }
 
 API_TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
