@@ -210,7 +210,7 @@ def test_the_page_is_alive_and_its_values_change(page, demo):
 def test_simulated_gpus_are_unmistakably_marked(page, demo):
     page.open(demo.url).live()
     wait(lambda: page.shown("#simulated"), "the banner")
-    assert page.text("#simulated") == "SIMULATED GPUs: nothing here is real"
+    assert page.text("#simulated") == "SIMULATED GPUs: no value is real"
 
 
 def test_no_complaint_no_violation_no_other_host(page, demo):
@@ -792,7 +792,7 @@ def test_the_token_is_asked_for_when_it_is_needed(page, service):
     page.open(service(token=TOKEN).url).live()
     start_window(page, "guarded")
     wait(lambda: page.js("document.querySelector('#token').open"), "the question for the token")
-    assert "Type the text that stands in its token file" in page.text("#token-why")
+    assert "Enter the content of its token file" in page.text("#token-why")
     page.find("#token-input").send_keys("a wrong one", Keys.ENTER)
     wait(lambda: page.js("sessionStorage.token") == "a wrong one" and
          page.js("document.querySelector('#token').open"), "the question again")

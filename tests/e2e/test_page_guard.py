@@ -37,9 +37,9 @@ class Panel(Page):
         self.driver.execute_script(
             f"const b = [...document.querySelectorAll('{ROW} button')].find(b => b.textContent === arguments[0]);"
             "b.focus(); b.click();", word)
-        assert self.js("document.querySelector('#wish').open")
+        assert self.js("document.querySelector('#request').open")
 
-    def confirm(self, button="#wish-go"):
+    def confirm(self, button="#request-go"):
         self.find(button).click()
 
 
@@ -111,9 +111,9 @@ def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
         assert panel.cell(4).startswith("0/ 10.0 GiB")
         assert panel.text("#total-guard") == "ollama evicted"
         assert "evicted" in panel.text("#guard-decisions li")
-    wait(lambda: re.search(r"may come back in \d s", panel.cell(5)), "a countdown")
+    wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
-    wait(lambda: re.match(r"[1-9]\d* × out, [1-9]\d* × back", panel.cell(6)), "what it did")
+    wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
 
 
 # ---- what may be asked for
@@ -124,8 +124,8 @@ def test_without_the_token_the_buttons_say_what_they_need(panel, guarded):
     panel.until("active")
     assert panel.shown("#guard-token")
     panel.press("Evict")
-    assert panel.shown("#wish-token")
-    assert "free the 10.0 GiB that it holds on GPU 0" in panel.text("#wish-what")
+    assert panel.shown("#request-token")
+    assert "free the 10.0 GiB that it holds on GPU 0" in panel.text("#request-what")
     panel.confirm()
     wait(lambda: panel.js("document.querySelector('#token').open"), "the question for the token")
     assert panel.text("#token-why").startswith("Moving a worker needs the token of this service.")
@@ -138,8 +138,8 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     panel.open(guarded.url, token=service.TOKEN)
     panel.until("active")
     panel.press("Evict")
-    assert not panel.shown("#wish-token")
-    panel.find("#wish button[value=cancel]").click()
+    assert not panel.shown("#request-token")
+    panel.find("#request button[value=cancel]").click()
     guarded.observes(0.3)
     assert not panel.shown("#guard-note") and guarded.now() == "active", "what was cancelled was done"
     panel.press("Evict")
@@ -149,8 +149,8 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     wait(lambda: "evicted until it is resumed" in panel.cell(5), "until when")
     assert panel.js("document.activeElement.ariaLabel") == "Resume ollama", "the focus was lost"
     panel.press("Resume")
-    assert panel.shown("#wish-now")
-    panel.confirm("#wish-now")
+    assert panel.shown("#request-now")
+    panel.confirm("#request-now")
     wait(lambda: re.match("(Accepted|Done): resume ollama", panel.text("#guard-note")), "the answer")
     panel.until("active")
 
@@ -159,10 +159,10 @@ def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
     panel.open(guarded.url, token=service.TOKEN)
     panel.until("active")
     panel.press("Hold …")
-    panel.find("#wish input[value=active]").click()
-    assert panel.text("#wish-what").startswith("It stays on the GPU, whoever needs it.")
-    panel.driver.execute_script("document.querySelector('#wish-ttl').value = 900")
-    panel.find("#wish-reason").send_keys("a <b>demo</b>")
+    panel.find("#request input[value=active]").click()
+    assert panel.text("#request-what").startswith("It stays on the GPU, even if other processes need it.")
+    panel.driver.execute_script("document.querySelector('#request-ttl').value = 900")
+    panel.find("#request-reason").send_keys("a <b>demo</b>")
     panel.confirm()
     left = lambda: re.search(r"held for (\d+) min (\d+) s", panel.cell(5))
     seconds = lambda: int(left()[1]) * 60 + int(left()[2])
@@ -186,7 +186,7 @@ def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
         assert panel.text("#guard-mode") == "dry run"
         assert panel.text("#guard-mark").startswith("Dry run: ")
         panel.press("Evict")
-        assert "no worker is moved" in panel.text("#wish-what")
+        assert "no worker is moved" in panel.text("#request-what")
         panel.confirm()
         wait(lambda: "This service is read-only: no token is configured." in panel.text("#guard-note"), "the cause")
         assert "Set service.token_file" in panel.text("#guard-note")
@@ -289,7 +289,7 @@ def test_every_control_has_a_name_and_no_id_comes_twice(panel, twelve):
     assert panel.count("[aria-live]") == 1
     assert panel.js("[...document.querySelectorAll('table')].every(t => t.caption)")
     assert panel.count("[style]:not(.plot *, .fill, .mark)") == 0
-    panel.find("#wish button[value=cancel]").click()
+    panel.find("#request button[value=cancel]").click()
 
 
 def test_hostile_names_are_text(panel, tmp_path):

@@ -55,10 +55,10 @@ def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):
         s.wait(lambda: logind.held() == 1)
         logind.signal(True)
         logind.signal(False)  # logind did not wait for us
-        s.wait(lambda: any("the machine is awake" in t for t in reported(s)))
+        s.wait(lambda: any("the machine resumed" in t for t in reported(s)))
         after_ticks(s, 3)
         assert logind.held() == 1 and not let_go(s)
-        assert not any("goes to sleep" in t for t in reported(s))
+        assert not any("suspends" in t for t in reported(s))
 
 
 def test_one_that_sleeps_again_while_the_drivers_are_opened_waits_for_them(bus):

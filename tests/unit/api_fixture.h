@@ -218,7 +218,7 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define API_TEST(name) TEST_FIXTURE(name, NULL, end)
+#define API_TEST(name) TEST_WITH(name, NULL, end)
 
 /* Time goes on, the meter works, the engine takes its readings. */
 static inline void pass(uint64_t until_ns)

@@ -6,7 +6,7 @@
 
 #include "tree.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <sys/inotify.h>
 

@@ -3,7 +3,7 @@
 #ifndef GW_TEST_SEED_H
 #define GW_TEST_SEED_H
 
-#include "unit.h"
+#include "test.h"
 
 #include <time.h>
 

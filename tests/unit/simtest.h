@@ -6,7 +6,7 @@
 
 #include "device/context.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <unistd.h>
 
@@ -114,7 +114,7 @@ static inline int sim_teardown(void **state)
 	return 0;
 }
 
-#define SIM_TEST(name) TEST_FIXTURE(name, NULL, sim_teardown)
+#define SIM_TEST(name) TEST_WITH(name, NULL, sim_teardown)
 
 static inline const struct gw_device *sim_take(unsigned tiers, unsigned device)
 {

@@ -1,6 +1,6 @@
 /* The comparison as a whole, over simulated runs.  C11 and H10 of the acceptance list are here. */
 #include "here.h"
-#include "unit.h"
+#include "test.h"
 
 #include "measure/ab.h"
 
@@ -50,7 +50,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define AB_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define AB_TEST(name) TEST_WITH(name, setup, teardown)
 
 struct world {
 	struct random r;
@@ -759,4 +759,4 @@ AB_TEST(a_wrong_gate_is_refused_with_a_sentence_that_helps)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -8,7 +8,7 @@ static int setup(void **state)
 	return 0;
 }
 
-#define AMDGPU_TEST(name) TEST_FIXTURE(name, setup, world_teardown)
+#define AMDGPU_TEST(name) TEST_WITH(name, setup, world_teardown)
 
 static const struct tree_row discrete[] = {
 	{ CARD "vendor", "0x1002\n" },
@@ -466,4 +466,4 @@ AMDGPU_TEST(says_when_others_processes_are_hidden)
 	usage_done(&l);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -492,4 +492,4 @@ API_TEST(at_most_64_windows_are_open)
 	open_window("");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

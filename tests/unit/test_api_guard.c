@@ -176,7 +176,7 @@ static int end_guard(void **state)
 	return end(state);
 }
 
-#define GUARD_TEST(name) TEST_FIXTURE(name, NULL, end_guard)
+#define GUARD_TEST(name) TEST_WITH(name, NULL, end_guard)
 
 GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 {
@@ -482,4 +482,4 @@ GUARD_TEST(what_is_promised_is_not_available)
 	at("gpus.0.workers.0.name", "\"ollama\"");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,7 +1,7 @@
 /* The files of the page as tools/assets put them into the program. */
 #include "serve/asset.h"
 
-#include "unit.h"
+#include "test.h"
 
 static const struct asset *find(const char *path)
 {
@@ -64,4 +64,4 @@ TEST(a_page_is_html_and_a_script_is_javascript)
 	assert_string_equal(script->type, "text/javascript; charset=utf-8");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -36,7 +36,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define BASELINE_STOP_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define BASELINE_STOP_TEST(name) TEST_WITH(name, NULL, stop)
 
 static bool goes_on(void *ctx, double seconds, double power_w, double half_width_w)
 {
@@ -294,7 +294,7 @@ static int folder_teardown(void **state)
 	return 0;
 }
 
-#define ON_FILES(name) TEST_FIXTURE(name, folder_setup, folder_teardown)
+#define ON_FILES(name) TEST_WITH(name, folder_setup, folder_teardown)
 
 static const struct baseline good = {
 	.uuid = "GPU-1/\"2\"",
@@ -576,4 +576,4 @@ TEST(net_reaches_as_far_as_gross)
 	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,6 +1,6 @@
 /* The generator and the intervals that are drawn with it. */
 #include "here.h"
-#include "unit.h"
+#include "test.h"
 
 #include "measure/stat.h"
 
@@ -201,4 +201,4 @@ TEST(bca_of_skewed_values_covers_better_than_the_percentile_interval)
 	assert_true((double)c.bca / EXPERIMENTS > 0.91);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/buf.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -82,4 +82,4 @@ TEST(a_fixed_buffer_stays_in_the_callers_memory)
 	assert_string_equal(mem, "12345");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

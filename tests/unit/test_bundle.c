@@ -32,7 +32,7 @@ static int gone(void **state)
 	return system(command) | sim_teardown(state);
 }
 
-#define BUNDLE_TEST(name) TEST_FIXTURE(name, made, gone)
+#define BUNDLE_TEST(name) TEST_WITH(name, made, gone)
 
 #define WORLD                                                                                 \
 	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
@@ -255,4 +255,4 @@ TEST(events_read_back_to_the_same_bits)
 	buf_done(&b);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,6 +1,6 @@
 #include "daemon/bus_message.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -136,4 +136,4 @@ TEST(a_truth_that_is_neither_is_refused)
 	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

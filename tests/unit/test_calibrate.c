@@ -5,7 +5,7 @@
 #include "measure/energy.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 #include <time.h>
@@ -420,4 +420,4 @@ TEST(the_gain_counts_from_the_baseline_in_net)
 	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

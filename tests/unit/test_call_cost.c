@@ -113,4 +113,4 @@ SIM_TEST(codes_have_names)
 	assert_string_equal(call_cost_code_name(12345), "UNKNOWN");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

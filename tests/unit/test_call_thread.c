@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <stdatomic.h>
 
@@ -98,4 +98,4 @@ TEST(signals_are_not_for_it)
 	assert_true(call_thread_free(NULL));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,5 +1,5 @@
 #include "here.h"
-#include "unit.h"
+#include "test.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -36,7 +36,7 @@ static int nothing_is_left(void **state)
 	return 0;
 }
 
-#define CHILD_TEST(name) TEST_FIXTURE(name, count_before, nothing_is_left)
+#define CHILD_TEST(name) TEST_WITH(name, count_before, nothing_is_left)
 
 CHILD_TEST(hands_out_lines)
 {
@@ -281,4 +281,4 @@ TEST(tells_whether_a_program_exists_without_starting_it)
 	assert_false(child_exists("/no/such/program"));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 TEST(stepped_time_stands_until_it_is_moved)
 {
@@ -60,4 +60,4 @@ TEST(wall_time_is_spelt_as_rfc_3339)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

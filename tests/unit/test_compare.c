@@ -8,7 +8,7 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 static void assert_near(double have, double want, double within)
 {
@@ -287,4 +287,4 @@ TEST(a_few_runs_against_one_cover_as_often_as_they_say)
 					stated[i] == 0 ? rounds * 96 / 100 : rounds);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "daemon/config_read.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include "cli/serve_options.h"
 
@@ -44,7 +44,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-#define CONFIG_TEST(name) TEST_FIXTURE(name, set_up, tear_down)
+#define CONFIG_TEST(name) TEST_WITH(name, set_up, tear_down)
 
 static int load_with(const struct config_flag *flags, unsigned n)
 {
@@ -595,4 +595,4 @@ CONFIG_TEST(options_of_serve_become_flags)
 	assert_int_equal(serve_config_flags(&given, out, 2), 2);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

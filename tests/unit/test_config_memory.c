@@ -3,7 +3,7 @@
 #include "daemon/guard_config.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -117,4 +117,4 @@ TEST(a_policy_without_memory_is_none)
 	tree_done(&t);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

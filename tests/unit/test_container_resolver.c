@@ -1,6 +1,6 @@
 #include "daemon/container_resolver.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -38,4 +38,4 @@ TEST(an_answer_names_the_id_or_says_why_not)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

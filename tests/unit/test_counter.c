@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 #include <math.h>
@@ -376,4 +376,4 @@ TEST(a_name_is_looked_up_without_waiting_for_ever)
 	freeaddrinfo(list);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "measure/cuda.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <dlfcn.h>
 
@@ -26,7 +26,7 @@ static int each(void **state)
 	return 0;
 }
 
-#define CUDA_TEST(name) TEST_FIXTURE(name, each, NULL)
+#define CUDA_TEST(name) TEST_WITH(name, each, NULL)
 
 CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 {
@@ -93,4 +93,4 @@ CUDA_TEST(a_drive_ends_when_it_was_told_to)
 	assert_int_equal(fake->contexts, 0);
 }
 
-UNIT_MAIN(setup, NULL)
+TEST_MAIN(setup, NULL)

@@ -1,6 +1,6 @@
 #include "device/cuda_visible.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define A "GPU-1aa00000-0000-0000-0000-000000000000"
 #define B "GPU-1ab00000-0000-0000-0000-000000000000"
@@ -103,4 +103,4 @@ TEST(knows_the_order_of_one_gpu_without_a_name)
 	cuda_visible_resolve("0", NULL, NULL, 0);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

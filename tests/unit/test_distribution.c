@@ -6,7 +6,7 @@
 
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -203,4 +203,4 @@ TEST(welch_and_satterthwaite_share_the_degrees_of_freedom)
 	assert_true(isnan(welch_df(u2, df, 2)));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

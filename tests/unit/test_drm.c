@@ -1,7 +1,7 @@
 #include "device/drm.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #define GPU(pci) "sys/bus/pci/devices/" pci
 
@@ -20,7 +20,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define DRM_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define DRM_TEST(name) TEST_WITH(name, setup, teardown)
 
 DRM_TEST(lists_nothing_without_a_pci_bus)
 {
@@ -99,4 +99,4 @@ DRM_TEST(leaves_out_what_it_cannot_read)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_NVIDIA, gpu, 2), 0);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

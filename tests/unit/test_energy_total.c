@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define AT(ms) (100 * NS_PER_S + (uint64_t)(ms)*NS_PER_MS)
 
@@ -106,4 +106,4 @@ TEST(what_is_no_power_is_left_out)
 	assert_float_equal(energy_total_joules(&t), 2, 1e-9);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "device/environment.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 static struct tree t;
 static struct clock_stepped clock_at;
@@ -19,7 +19,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define ENVIRONMENT_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define ENVIRONMENT_TEST(name) TEST_WITH(name, setup, teardown)
 
 ENVIRONMENT_TEST(tells_containers_apart)
 {
@@ -348,4 +348,4 @@ ENVIRONMENT_TEST(collects_on_the_real_machine)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

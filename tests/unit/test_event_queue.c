@@ -1,6 +1,6 @@
 #include "device/event_watch.h"
 
-#include "unit.h"
+#include "test.h"
 
 TEST(what_came_is_taken_in_its_order_and_once)
 {
@@ -40,4 +40,4 @@ TEST(what_does_not_fit_is_counted_and_xids_apart)
 	event_queue_done(&q);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

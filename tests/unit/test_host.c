@@ -1,7 +1,7 @@
 #include "device/host.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <locale.h>
 
@@ -19,7 +19,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define HOST_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define HOST_TEST(name) TEST_WITH(name, setup, teardown)
 
 /* user, idle and waiting ticks; the other columns stay */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
@@ -156,4 +156,4 @@ HOST_TEST(reads_the_real_machine)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

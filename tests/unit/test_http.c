@@ -1,7 +1,7 @@
 #include "serve/http_check.h"
 #include "serve/http_impl.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -489,4 +489,4 @@ TEST(a_large_reply_has_pages_of_its_own)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -9,7 +9,7 @@ static int setup(void **state)
 	return 0;
 }
 
-#define INTEL_TEST(name) TEST_FIXTURE(name, setup, world_teardown)
+#define INTEL_TEST(name) TEST_WITH(name, setup, world_teardown)
 
 static const struct tree_row arc_i915[] = {
 	{ ARC "vendor", "0x8086\n" },
@@ -213,4 +213,4 @@ INTEL_TEST(lists_processes_of_both_drivers)
 	usage_done(&l);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

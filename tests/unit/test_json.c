@@ -1,7 +1,7 @@
 #include "base/json.h"
 #include "base/number.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -25,7 +25,7 @@ static int finish(void **state)
 	return 0;
 }
 
-#define JSON_TEST(name) TEST_FIXTURE(name, start, finish)
+#define JSON_TEST(name) TEST_WITH(name, start, finish)
 
 static void assert_document(const char *want)
 {
@@ -216,4 +216,4 @@ JSON_TEST(what_is_json_already_is_taken_as_it_is)
 	assert_document("{\"a\":1,\"b\":{\"c\":[1,2]},\"d\":[3,null]}\n");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

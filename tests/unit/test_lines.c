@@ -1,7 +1,7 @@
 #include "base/root.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -20,7 +20,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define LINES_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define LINES_TEST(name) TEST_WITH(name, setup, teardown)
 
 LINES_TEST(gives_each_line_with_or_without_a_last_newline)
 {
@@ -82,4 +82,4 @@ LINES_TEST(says_that_a_file_is_missing)
 	assert_int_equal(lines_open(&l, &t.root, "none"), -GW_E_NOENT);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/log.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -26,7 +26,7 @@ static int close_pipe(void **state)
 	return 0;
 }
 
-#define LOG_TEST(name) TEST_FIXTURE(name, open_pipe, close_pipe)
+#define LOG_TEST(name) TEST_WITH(name, open_pipe, close_pipe)
 
 static struct log logger(enum log_format format)
 {
@@ -157,4 +157,4 @@ TEST(reads_levels_and_formats_by_name)
 	assert_int_equal(log_format_parse("", &format), -GW_E_ARG);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

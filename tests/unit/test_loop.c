@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -25,7 +25,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-#define LOOP_TEST(name) TEST_FIXTURE(name, set_up, tear_down)
+#define LOOP_TEST(name) TEST_WITH(name, set_up, tear_down)
 
 /* What happened, in order. */
 static char story[256];
@@ -246,4 +246,4 @@ LOOP_TEST(signals_come_as_calls)
 	loop_remove(s);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

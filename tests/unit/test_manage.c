@@ -430,4 +430,4 @@ TEST(words_and_texts_belong_together)
 		manage_same(MANAGE_POWER_LIMIT, (double[]){ NAN, 0 }, (double[]){ 400, 0 }));
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -84,7 +84,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define JOURNAL_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define JOURNAL_TEST(name) TEST_WITH(name, NULL, stop)
 
 static const char *uuid(void)
 {
@@ -737,4 +737,4 @@ JOURNAL_TEST(what_a_gpu_cannot_is_listed_with_the_reason)
 	assert_in(body, "\"value_absent\":\"the driver does not tell what clocks are locked\"");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

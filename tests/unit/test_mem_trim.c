@@ -2,7 +2,7 @@
 
 #include "base/mem_trim.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -89,4 +89,4 @@ TEST(an_address_in_no_library_gives_nothing)
 	assert_int_equal(mem_trim_unused(NULL), 0);
 }
 
-UNIT_MAIN(open_library, NULL)
+TEST_MAIN(open_library, NULL)

@@ -1,6 +1,6 @@
 /* Every allocation of the readers fails once: 1, 2, 3, ... until none does.  The sources are
  * included with malloc() under another name, so that only theirs fail. */
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -92,4 +92,4 @@ TEST(buf_keeps_its_text_when_memory_ends)
 	buf_done(&b);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -29,7 +29,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define METER_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define METER_TEST(name) TEST_WITH(name, NULL, stop)
 
 /* A world whose ring of samples is full. */
 static void open_world(const char *world)
@@ -1017,4 +1017,4 @@ METER_TEST(an_open_window_costs_few_calls)
 	}
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

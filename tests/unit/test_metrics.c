@@ -61,7 +61,7 @@ static int teardown(void **state)
 	return sim_teardown(state);
 }
 
-#define METRICS_TEST(name) TEST_FIXTURE(name, NULL, teardown)
+#define METRICS_TEST(name) TEST_WITH(name, NULL, teardown)
 
 /* Samples whose line begins with `name` and has `part`. */
 static unsigned samples(const char *text, const char *name, const char *part)
@@ -598,4 +598,4 @@ METRICS_TEST(names_are_well_formed_and_each_is_there_once)
 	}
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,6 +1,6 @@
 #include "daemon/notify.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -21,7 +21,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-#define NOTIFY_TEST(name) TEST_FIXTURE(name, set_up, NULL)
+#define NOTIFY_TEST(name) TEST_WITH(name, set_up, NULL)
 
 /* A socket in systemd's stead; name begins with '@' or '/'. */
 static int manager(const char *name)
@@ -245,4 +245,4 @@ NOTIFY_TEST(what_is_no_socket_is_refused)
 	in_a_child(child_refuses);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -521,4 +521,4 @@ SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

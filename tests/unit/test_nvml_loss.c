@@ -381,4 +381,4 @@ SIM_TEST(an_init_that_hangs_is_named)
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

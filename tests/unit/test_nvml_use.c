@@ -224,4 +224,4 @@ SIM_TEST(each_refusal_has_its_error)
 	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -5,7 +5,7 @@
 #define DEADLINE_NS (500 * NS_PER_MS)
 #include "device/nvsmi.c"
 
-#include "unit.h"
+#include "test.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -66,7 +66,7 @@ static int finish(void **state)
 	return unlink(log_path);
 }
 
-#define NVSMI_TEST(name) TEST_FIXTURE(name, start, finish)
+#define NVSMI_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_ok(unsigned count)
 {
@@ -499,4 +499,4 @@ static int put_fake_first(void **state)
 	return setenv("PATH", path, 1);
 }
 
-UNIT_MAIN(put_fake_first, NULL)
+TEST_MAIN(put_fake_first, NULL)

@@ -7,7 +7,7 @@
 #include "device/nvsmi.c"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -58,7 +58,7 @@ static int finish(void **state)
 	return unlink(log_path);
 }
 
-#define STREAM_TEST(name) TEST_FIXTURE(name, start, finish)
+#define STREAM_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_two(void)
 {
@@ -486,4 +486,4 @@ static int put_fake_first(void **state)
 	return setenv("PATH", path, 1);
 }
 
-UNIT_MAIN(put_fake_first, NULL)
+TEST_MAIN(put_fake_first, NULL)

@@ -136,4 +136,4 @@ API_TEST(files_for_others)
 	}
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,6 +1,6 @@
 #include "cli/option.h"
 
-#include "unit.h"
+#include "test.h"
 
 struct target {
 	bool flag, other;
@@ -204,4 +204,4 @@ TEST(names_the_option_whose_value_may_stand_elsewhere)
 	assert_null(option_without_value(tables));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -2,7 +2,7 @@
 #include "daemon/peer_process.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -124,4 +124,4 @@ TEST(nobody_says_that_the_system_plays)
 	assert_in(message, "never exits");
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

@@ -1,7 +1,7 @@
 #include "device/proc.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define PROC_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define PROC_TEST(name) TEST_WITH(name, setup, teardown)
 
 static const struct tree_row worker[] = {
 	{ "stat", "4242 (python3) S 4000 " TAIL "987654 1000 2000\n" },
@@ -351,4 +351,4 @@ PROC_TEST(knows_itself_on_the_real_machine)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -42,7 +42,7 @@ static int end(void **state)
 	return 0;
 }
 
-#define PROGRESS_MARKS_TEST(name) TEST_FIXTURE(name, begin, end)
+#define PROGRESS_MARKS_TEST(name) TEST_WITH(name, begin, end)
 
 static void feed(const char *text)
 {
@@ -234,4 +234,4 @@ PROGRESS_MARKS_TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

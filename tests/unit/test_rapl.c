@@ -1,5 +1,5 @@
 /* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
-#include "unit.h"
+#include "test.h"
 
 #define RAPL_PERF_OPEN fake_perf_open
 
@@ -60,7 +60,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define RAPL_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define RAPL_TEST(name) TEST_WITH(name, setup, teardown)
 
 #define ZONE(n) "sys/class/powercap/" n
 
@@ -514,4 +514,4 @@ RAPL_TEST(the_real_machine_has_joules_or_a_reason)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/root.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -46,7 +46,7 @@ static int remove_tree(void **state)
 	return rmdir(folder);
 }
 
-#define ROOT_TEST(name) TEST_FIXTURE(name, make_tree, remove_tree)
+#define ROOT_TEST(name) TEST_WITH(name, make_tree, remove_tree)
 
 ROOT_TEST(reads_a_file_whole_or_cut)
 {
@@ -164,4 +164,4 @@ TEST(the_real_root_has_proc)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 #include <time.h>
@@ -106,4 +106,4 @@ TEST(waiting_for_a_run_takes_no_room)
 	run_trace_free(s);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

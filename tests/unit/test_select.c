@@ -1,5 +1,5 @@
 /* Which words of a user name a GPU. */
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -67,4 +67,4 @@ TEST(what_can_name_no_gpu_is_refused)
 	assert_int_equal(gw_device_matches(&gpu, NULL), -GW_E_ARG);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -715,4 +715,4 @@ SIM_TEST(what_was_learned_is_known_the_next_time)
 	sim_close();
 }
 
-UNIT_MAIN(make_folder, remove_folder)
+TEST_MAIN(make_folder, remove_folder)

@@ -365,4 +365,4 @@ TEST(ten_million_samples_take_no_more_memory)
 	series_free(s);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "sim.h"
-#include "unit.h"
+#include "test.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -39,7 +39,7 @@ static int stop(void **state)
 	return 0;
 }
 
-#define SIM_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define SIM_TEST(name) TEST_WITH(name, NULL, stop)
 
 static abi_device device(unsigned index)
 {
@@ -87,7 +87,8 @@ SIM_TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 		  "test:3:8: 'kind' cannot be 'sqare'; did you mean 'square'?" },
 		{ "[[gpu]]\n[[gpu.load]]\nkind = \"square\"\n",
 		  "a square load needs a 'period'" },
-		{ "[[gpu]]\nmemory = \"many\"\n", "test:2:10: 'many' is not a number of bytes" },
+		{ "[[gpu]]\nmemory = \"many\"\n",
+		  "test:2:10: 'many' is not a number of bytes" },
 		{ "[[gpu]]\nname = 7\n", "test:2:8: 'name' must be a string, not" },
 		{ "[driver]\nmissing = [\"nvmlDeviceGetNam\"]\n",
 		  "did you mean 'nvmlDeviceGetName'?" },
@@ -733,4 +734,4 @@ SIM_TEST(gpm_measures_between_two_samples)
 	nvml_gpm_free(m.second);
 }
 
-UNIT_MAIN(sim_library_setup, NULL)
+TEST_MAIN(sim_library_setup, NULL)

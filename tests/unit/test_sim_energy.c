@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "sim.h"
-#include "unit.h"
+#include "test.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -40,7 +40,7 @@ static int stop(void **state)
 	return 0;
 }
 
-#define SIM_ENERGY_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define SIM_ENERGY_TEST(name) TEST_WITH(name, NULL, stop)
 
 static abi_device device(unsigned index)
 {
@@ -355,8 +355,7 @@ SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
-	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
+	assert_string_equal(error, "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
-UNIT_MAIN(sim_library_setup, NULL)
+TEST_MAIN(sim_library_setup, NULL)

@@ -35,7 +35,7 @@
 
 #include "h200.h"
 #include "sim.h"
-#include "unit.h"
+#include "test.h"
 
 static struct load load;
 
@@ -179,5 +179,5 @@ int main(int argc, char **argv)
 {
 	if (h200_open() != 0 || sim_library_open() != 0)
 		return 77;
-	return unit_run(argc, argv, NULL, NULL);
+	return test_run(argc, argv, NULL, NULL);
 }

@@ -30,7 +30,7 @@
 #include <math.h>
 
 #include "h200.h"
-#include "unit.h"
+#include "test.h"
 
 #define SPREAD       0.12
 #define SEEN_S       0.025 /* before a sample: nine tenths of what it shows */
@@ -471,5 +471,5 @@ int main(int argc, char **argv)
 {
 	if (h200_open() != 0)
 		return 77;
-	return unit_run(argc, argv, NULL, NULL);
+	return test_run(argc, argv, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "measure/distribution.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -320,4 +320,4 @@ TEST(the_standard_errors_of_a_line_cover)
 	assert_in_range(covered, rounds * 94 / 100, rounds * 96 / 100);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

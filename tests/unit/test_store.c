@@ -108,7 +108,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define STORE_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define STORE_TEST(name) TEST_WITH(name, setup, teardown)
 
 static int run_sql(const char *sql)
 {
@@ -683,7 +683,7 @@ static int fault_teardown(void **state)
 	return teardown(state);
 }
 
-#define STORE_FAULT_TEST(name) TEST_FIXTURE(name, fault_setup, fault_teardown)
+#define STORE_FAULT_TEST(name) TEST_WITH(name, fault_setup, fault_teardown)
 
 STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
 {
@@ -1258,4 +1258,4 @@ STORE_TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

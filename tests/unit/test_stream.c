@@ -1,7 +1,7 @@
 #include "serve/stream.h"
 #include "serve/view.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -227,4 +227,4 @@ TEST(the_end_of_a_stream_lets_all_go)
 	follower_stop(&busy);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/suggest.h"
 
-#include "unit.h"
+#include "test.h"
 
 static const char *const words[] = { "listen",       "interval", "backend", NULL,
 				     "nvml-library", "history",  "gpu",     "deadline" };
@@ -70,4 +70,4 @@ TEST(names_may_stand_in_a_table_of_structs)
 	assert_string_equal(suggest("gama", &table[0].name, 4, sizeof(table[0])), "gamma");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <unistd.h>
 
@@ -70,4 +70,4 @@ TEST(what_is_too_much_goes_from_the_front)
 	tail_close(&t);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -116,4 +116,4 @@ TEST(a_name_that_would_not_be_collected_is_refused)
 	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

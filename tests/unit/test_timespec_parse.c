@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -96,4 +96,4 @@ TEST(a_span_has_units_or_is_of_seconds)
 	assert_int_equal(timespec_parse_span("inf", &ns), -GW_E_PARSE);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

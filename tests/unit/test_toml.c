@@ -1,6 +1,6 @@
 #include "base/toml.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -393,4 +393,4 @@ TEST(a_file_is_read_or_the_reason_is_reported)
 	rmdir(folder);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -2,7 +2,7 @@
  * tagged JSON next to it describes, every invalid one must be refused with a place. */
 #include "base/toml.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -364,4 +364,4 @@ TEST(every_invalid_document_is_refused_with_a_place)
 	each_case("invalid/", refuses, 499);
 }
 
-UNIT_MAIN(find_suite, NULL)
+TEST_MAIN(find_suite, NULL)

@@ -165,4 +165,4 @@ SIM_TEST(a_warm_snapshot_allocates_nothing)
 	assert_int_equal(allocations, before);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

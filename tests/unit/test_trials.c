@@ -4,7 +4,7 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -76,4 +76,4 @@ TEST(the_interval_holds_the_truth_as_often_as_it_says)
 	assert_in_range(inside, 3740, 3900); /* 95 %: 3800 */
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

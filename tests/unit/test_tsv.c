@@ -1,7 +1,7 @@
 #include "base/number.h"
 #include "base/tsv.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -14,7 +14,7 @@ static int start(void **state)
 	return 0;
 }
 
-#define TSV_TEST(name) TEST_FIXTURE(name, start, NULL)
+#define TSV_TEST(name) TEST_WITH(name, start, NULL)
 
 TSV_TEST(every_text_is_one_word_and_reads_back)
 {
@@ -107,4 +107,4 @@ TSV_TEST(words_are_taken_one_by_one)
 	assert_false(tsv_take(&at, word, sizeof(word)));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "daemon/uevent.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define DEVICE "/devices/pci0000:00/0000:01:00.0"
 
@@ -65,4 +65,4 @@ TEST(what_has_no_end_is_nothing)
 	assert_int_equal(uevent_read("", 0), UEVENT_NOTHING);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/utf8.h"
 
-#include "unit.h"
+#include "test.h"
 
 TEST(knows_a_sequence_from_what_is_none)
 {
@@ -112,4 +112,4 @@ TEST(cuts_between_code_points)
 	assert_string_equal(out, "");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

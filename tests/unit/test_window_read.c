@@ -2,7 +2,7 @@
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -203,4 +203,4 @@ TEST(what_is_not_told_is_not_known)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -363,4 +363,4 @@ TEST(columns_of_history_are_quantities)
 	assert_int_equal(view_history_quantity[VIEW_H_FAN_SPEED], GW_Q_FAN_SPEED);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)
