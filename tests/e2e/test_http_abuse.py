@@ -513,9 +513,9 @@ def test_a_token_lets_in(token):
         assert "shorter than 16" in s.process.stdout.readline()
         assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 200
         token.unlink()
-        for told in ("reload: 0 service.token_file is no longer set", "reload: 0 \n"):  # once
+        for said in ("reload: 0 service.token_file is no longer set", "reload: 0 \n"):  # once
             s.process.send_signal(signal.SIGHUP)
-            assert s.process.stdout.readline().startswith(told)
+            assert s.process.stdout.readline().startswith(said)
         assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 401
         assert s.ask("/change", "POST").status == 403
 
@@ -548,7 +548,7 @@ def test_other_origins_may_not_change_anything(token):
         assert allowed not in s.ask("/tick", headers=["Origin: https://dash.example"]).headers
 
 
-def test_a_unix_socket_knows_who_asks(tmp_path):
+def test_a_unix_socket_knows_the_user_of_its_client(tmp_path):
     path = tmp_path / "socket"
     with serving(listen=f"unix:{path}") as s:
         assert s.lines == [f"unix:{path}"]
@@ -657,7 +657,7 @@ def test_a_socket_that_is_given_is_used():
         s.process.stdout.close()
 
 
-def test_every_answer_is_told_to_the_log():
+def test_every_answer_is_logged():
     with serving(log=1, tick_ms=0) as s:
         for path, line in (("/tick", "log: 200 /tick anyone - 1024 ok\n"), ("/tick", "log: 200 /tick anyone - 1024 ok\n"),
                            ("/no%20thing", "log: 404 /no thing anyone - ")):
@@ -702,7 +702,7 @@ def test_what_is_not_safe_or_not_possible_is_refused_with_a_sentence(server, tok
 # ---- too many, too slow
 
 
-def test_one_who_drips_is_cut_and_others_are_served():
+def test_a_client_that_sends_byte_by_byte_is_cut_and_others_are_served():
     with serving(header_ms=700, body_ms=700, idle_ms=1000) as s:
         drips = [s.connect() for _ in range(200)]
         for i, d in enumerate(drips):
@@ -731,7 +731,7 @@ def cpu_seconds(server):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_one_who_never_ends_the_handshake_is_cut_and_costs_little(certificate):
+def test_a_client_that_never_ends_the_handshake_is_cut_and_costs_little(certificate):
     cert, key = certificate
     request = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with serving(cert=cert, key=key, header_ms=2000, tick_ms=50) as s:
@@ -827,7 +827,7 @@ def push(server, number, text=b'{"n":1}'):
     return got.json["followers"]
 
 
-def test_a_stream_tells_and_can_be_resumed(server):
+def test_a_stream_can_be_resumed(server):
     with follow(server) as one:
         events(one, b"retry: 2000")
         push(server, 1)
@@ -843,7 +843,7 @@ def test_a_stream_tells_and_can_be_resumed(server):
     assert server.ask("/events", headers=["Accept: application/json"]).status == 406
 
 
-def test_one_who_missed_too_much_is_told(server):
+def test_a_client_that_missed_too_much_is_informed(server):
     for i in range(10, 14):
         push(server, i, b'"' + b"x" * 30000 + b'"')
     with follow(server, "Last-Event-ID: 9\r\n") as s:
@@ -881,7 +881,7 @@ def test_a_follower_that_does_not_read_is_cut():
             wait(cut)
 
 
-def test_the_end_does_not_wait_for_those_who_follow_or_wait():
+def test_the_end_does_not_wait_for_clients():
     with serving(tick_ms=0) as s:
         held = [follow(s) for _ in range(20)]
         waiting = [s.connect() for _ in range(20)]
