@@ -315,7 +315,7 @@ def test_on_a_phone_every_process_is_whole(panel, guarded, world):
 def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
     """While work in flight keeps it from leaving, the last decision is that very reason."""
     world = World(tmp_path)
-    with held(world, "Comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
+    with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
         text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')
         with Guarded(world, text + w.table("comfy", "comfy")) as s:
             s.until("drain", name="comfy")
