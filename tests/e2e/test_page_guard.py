@@ -317,7 +317,7 @@ def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
     world = World(tmp_path)
     with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
         text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')
-        with Guarded(world, text + w.table("comfy", "comfy")) as s:
+        with Guarded(world, text + w.table("comfy")) as s:
             s.until("drain", name="comfy")
             panel.open(s.url).until("drain")
             assert panel.cell(3).count("no rule matches it") == 1
