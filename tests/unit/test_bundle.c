@@ -121,7 +121,7 @@ BUNDLE_TEST(the_same_joules_to_the_bit)
 	assert_int_equal(system(path), 0);
 }
 
-BUNDLE_TEST(what_was_cut_off_is_kept_and_said_so)
+BUNDLE_TEST(a_truncated_bundle_is_read_and_reported)
 {
 	struct bundle_summary sum;
 	struct gw_window *w;
@@ -169,7 +169,7 @@ BUNDLE_TEST(a_changed_file_is_named)
 	assert_int_equal(sum.same, 2); /* the figures still stand */
 }
 
-BUNDLE_TEST(what_is_no_bundle_is_reported)
+BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
 {
 	struct bundle_summary sum;
 	struct bundle_about about = { 0 };
@@ -206,7 +206,7 @@ TEST(a_recording_of_an_h200_gives_its_golden_joules)
 		    0.005);
 }
 
-TEST(sums_are_those_of_the_standard)
+TEST(checksums_equal_the_standard_vectors)
 {
 	struct sha256 s;
 	char out[65];

@@ -124,7 +124,7 @@ TEST(gain_offset_and_lag_are_found)
 }
 
 /* Uncertainties that are stated must hold what they say, or nearly. */
-TEST(nineteen_of_twenty_lines_hold_the_truth)
+TEST(nineteen_of_twenty_fits_cover_the_truth)
 {
 	uint64_t seed = any_seed();
 	unsigned held = 0, all = 0;
@@ -171,7 +171,7 @@ static void count_held(const struct world *like, unsigned *ret_gain, unsigned *r
 }
 
 /* An outside meter that drifts: as if fewer points were there, and how many is seen in the residuals. */
-TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
+TEST(fits_cover_the_truth_with_correlated_errors)
 {
 	static const struct {
 		double alike_w, rho, noise_w, seconds;
@@ -200,7 +200,7 @@ TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
 	}
 }
 
-TEST(power_that_stands_still_gives_the_offset_alone)
+TEST(constant_power_gives_only_the_offset)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
@@ -219,7 +219,7 @@ TEST(power_that_stands_still_gives_the_offset_alone)
 	free(w);
 }
 
-TEST(a_meter_of_the_whole_machine_gives_the_gain_alone)
+TEST(a_meter_of_the_whole_machine_gives_only_the_gain)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
@@ -235,7 +235,7 @@ TEST(a_meter_of_the_whole_machine_gives_the_gain_alone)
 	free(w);
 }
 
-TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
+TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *what, *word;
@@ -325,7 +325,7 @@ static void near(double a, double b)
 		fail_msg("%.15g is not %.15g", a, b);
 }
 
-TEST(energy_is_corrected_and_the_raw_one_kept)
+TEST(energy_is_corrected_and_the_raw_value_is_kept)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
@@ -361,7 +361,7 @@ TEST(a_second_calibration_replaces_the_first)
 	near(twice.raw_joules, 5000);
 }
 
-TEST(what_is_not_known_stays_so)
+TEST(unknown_values_stay_unknown)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
@@ -371,7 +371,7 @@ TEST(what_is_not_known_stays_so)
 	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
 }
 
-TEST(the_offset_cancels_in_what_is_above_the_baseline)
+TEST(the_offset_cancels_in_net_energy)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
@@ -385,7 +385,7 @@ TEST(the_offset_cancels_in_what_is_above_the_baseline)
 
 /* 500 W that never varied, of a sensor that reads 4 % low: the offset that was fitted holds there, and says nothing of
  * the baseline 400 W below. */
-TEST(net_knows_the_gain_no_better_than_the_calibration)
+TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1, 20.8);
@@ -405,7 +405,7 @@ TEST(net_knows_the_gain_no_better_than_the_calibration)
 }
 
 /* A gain that is known from the middle of the points counts from the baseline on, once. */
-TEST(the_gain_counts_from_the_baseline_in_net)
+TEST(in_net_energy_the_gain_applies_above_the_baseline)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6); /* pivot 400 W, u(gain) 0.002 */

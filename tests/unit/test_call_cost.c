@@ -87,7 +87,7 @@ SIM_TEST(counts_outlive_a_driver_that_is_opened_again)
 	assert_true(of("nvmlDeviceGetPowerUsage")->count > before);
 }
 
-SIM_TEST(they_can_be_had_while_a_call_hangs)
+SIM_TEST(costs_can_be_read_while_a_call_hangs)
 {
 	const struct call_cost *c;
 

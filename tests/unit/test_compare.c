@@ -53,7 +53,7 @@ TEST(single_values_are_compared_by_their_stated_uncertainties)
 	assert_near(c.change_high, 1.05 * exp(1.959963984540054 * 0.005) - 1, 1e-12);
 }
 
-TEST(one_run_is_taken_to_scatter_as_the_others_do)
+TEST(one_run_is_assumed_to_scatter_as_the_others)
 {
 	/* logarithms 0 1 2 3: mean 1.5, variance 5/3; of a run against them 5/3 (1 + 1/4) */
 	double a[] = { exp(0), exp(1), exp(2), exp(3) }, b = exp(4);
@@ -78,7 +78,7 @@ TEST(one_run_is_taken_to_scatter_as_the_others_do)
 }
 
 /* 43 to 72 J against 48.04 J: once -21 % [-22.8, -19.2]. */
-TEST(leaving_runs_out_makes_nothing_surer)
+TEST(leaving_runs_out_does_not_narrow_the_interval)
 {
 	double a[] = { 43, 58, 72, 71 }, b[] = { 48.04, 61, 52 };
 	struct compare_arm first = { a, 4, 0.009 }, row = { b, 3, 0.004 };
@@ -110,7 +110,7 @@ TEST(without_any_uncertainty_there_is_a_ratio_and_no_interval)
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 }
 
-TEST(only_scatter_that_was_seen_gives_a_verdict)
+TEST(only_observed_scatter_gives_a_verdict)
 {
 	static const struct {
 		enum compare_basis basis;
@@ -168,7 +168,7 @@ TEST(equal_runs_make_an_interval_without_width)
 	assert_near(c.change_high, 1, 1e-12);
 }
 
-TEST(what_has_no_logarithm_is_refused)
+TEST(values_without_a_logarithm_are_refused)
 {
 	double good[] = { 1, 2 },
 	       bad[][2] = { { 1, 0 }, { 1, -1 }, { NAN, 1 }, { 1, INFINITY } };
@@ -188,7 +188,7 @@ TEST(what_has_no_logarithm_is_refused)
 	assert_int_equal(compare_arms(&first, &first, 0, 1, &c), -GW_E_ARG);
 }
 
-TEST(swapping_the_rows_turns_the_ratio_round)
+TEST(swapping_the_rows_inverts_the_ratio)
 {
 	uint64_t seed = 23;
 	struct random r;

@@ -85,7 +85,7 @@ static const char guarded[] =
 	"[[rule]]\nmatch.name = \"x\"\naction = \"ignore\"\n"
 	"[[schedule]]\nworker = \"o\"\nevict = \"1:00-2:00\"\n";
 
-TEST(a_policy_without_memory_is_none)
+TEST(without_memory_there_is_no_policy)
 {
 	char path[200], message[4096];
 	struct guard_settings s;

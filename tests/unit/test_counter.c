@@ -21,7 +21,7 @@ static void is(const struct counter_reading *r, double value, const char *why)
 		assert_true(fabs(r->value - value) < 1e-9);
 }
 
-TEST(a_command_tells_one_number)
+TEST(a_command_prints_one_number)
 {
 	static const struct {
 		const char *command;
@@ -124,7 +124,7 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 	}
 }
 
-TEST(a_reading_says_what_was_counted)
+TEST(a_reading_names_what_was_counted)
 {
 	static const struct {
 		const char *text, *what, *name;
@@ -166,7 +166,7 @@ TEST(more_series_than_are_kept_are_refused)
 	is(&r, NAN, "it has more than 256 series; select some by their labels");
 }
 
-TEST(a_url_that_cannot_be_asked_is_refused_before_it_is)
+TEST(a_bad_url_is_refused_before_the_request)
 {
 	static const struct {
 		const char *url, *why; /* NULL: it is fine */
@@ -212,7 +212,7 @@ static struct counter_reading reading(double value, uint64_t before_ns, uint64_t
 	return r;
 }
 
-TEST(what_was_made_around_the_run_may_be_too_much)
+TEST(counts_around_the_run_widen_the_uncertainty)
 {
 	struct counter_reading first = reading(100, 9 * NS_PER_S, 10 * NS_PER_S);
 	struct counter_reading last = reading(1100, 18 * NS_PER_S, 19 * NS_PER_S);
@@ -244,7 +244,7 @@ TEST(a_count_that_does_not_grow_is_unknown)
 }
 
 /* Engine 0 was restarted, or went; engine 1 made more than it lost. */
-TEST(a_series_that_began_anew_is_not_hidden_by_another)
+TEST(a_series_that_restarted_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
 	static const struct {
@@ -275,7 +275,7 @@ TEST(a_series_that_began_anew_is_not_hidden_by_another)
 }
 
 /* Before, engine 0 alone; the first reading was taken at 1000 s. */
-TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
+TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
 	static const struct {
@@ -334,7 +334,7 @@ static bool yes(void *arg)
 	return true;
 }
 
-TEST(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end)
+TEST(an_interrupted_request_waits_a_moment_and_not_to_its_deadline)
 {
 	unsigned asked = 0;
 	struct deadline_stop stop = { yes, &asked, -1 };
@@ -356,7 +356,7 @@ TEST(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end)
 	close(fds[1]);
 }
 
-TEST(a_name_is_looked_up_without_waiting_for_ever)
+TEST(a_name_lookup_has_a_deadline)
 {
 	struct addrinfo *list = NULL;
 	struct deadline p;

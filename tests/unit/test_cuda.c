@@ -26,9 +26,9 @@ static int each(void **state)
 	return 0;
 }
 
-#define CUDA_TEST(name) TEST_WITH(name, each, NULL)
+#define TEST_SETUP each
 
-CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
+TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 {
 	struct cuda_load *c;
 	char message[256] = "";
@@ -52,7 +52,7 @@ CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 	assert_int_equal(fake->contexts, 0);
 }
 
-CUDA_TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
+TEST(every_failed_call_gives_a_message_and_leaves_nothing_open)
 {
 	static const char *const calls[] = {
 		"cuInit",           "cuDeviceGetByPCIBusId", "cuCtxCreate_v2",
@@ -73,7 +73,7 @@ CUDA_TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
 	}
 }
 
-CUDA_TEST(a_drive_ends_when_it_was_told_to)
+TEST(a_load_ends_when_it_is_stopped)
 {
 	struct cuda_drive d;
 	char message[256] = "";

@@ -71,7 +71,7 @@ TEST(toml_survives_every_failed_allocation)
 	free(text);
 }
 
-TEST(buf_keeps_its_text_when_memory_ends)
+TEST(buf_keeps_its_text_when_memory_runs_out)
 {
 	struct buf b;
 

@@ -29,7 +29,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define METER_TEST(name) TEST_WITH(name, NULL, stop)
+#define TEST_TEARDOWN stop
 
 /* A world whose ring of samples is full. */
 static void open_world(const char *world)
@@ -126,7 +126,7 @@ static void learn_phase(unsigned windows)
 	}
 }
 
-METER_TEST(a_window_says_when_its_result_is_there)
+TEST(a_window_says_when_its_result_is_there)
 {
 	start(HALF_LOAD);
 	begin();
@@ -140,7 +140,7 @@ METER_TEST(a_window_says_when_its_result_is_there)
 	assert_true(window_done(window));
 }
 
-METER_TEST(known_shapes_are_within_a_thousandth)
+TEST(known_shapes_are_within_a_thousandth)
 {
 	static const struct {
 		const char *name, *world;
@@ -232,7 +232,7 @@ static void ticks(double tick_s, const char *world)
 	assert_true(ours <= 0.10 * raw);
 }
 
-METER_TEST(edges_between_ticks_are_found)
+TEST(edges_between_ticks_are_found)
 {
 	ticks(0.1, WATTS("kind = \"constant\"\nlevel = 400\n"));
 	ticks(0.02,
@@ -240,7 +240,7 @@ METER_TEST(edges_between_ticks_are_found)
 		  "unit = \"watts\"\nlevel = 400\n"));
 }
 
-METER_TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
+TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
 {
 	static const struct {
 		const char *name;
@@ -282,7 +282,7 @@ METER_TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
 	}
 }
 
-METER_TEST(a_late_drain_leaves_a_hole_that_is_reported)
+TEST(a_late_read_leaves_a_gap_that_is_reported)
 {
 	start(ONE("noise = 0\n[gpu.sensor]\nno_counter = true\n[[gpu.load]]\nkind = "
 		  "\"constant\"\n"
@@ -303,7 +303,7 @@ METER_TEST(a_late_drain_leaves_a_hole_that_is_reported)
 	assert_true(r->ticks_missed >= 38);
 }
 
-METER_TEST(setting_the_wall_clock_changes_nothing)
+TEST(setting_the_wall_clock_changes_nothing)
 {
 	double joules[3];
 	static const char *const steps[3] = { "", "step = 3600\n", "step = -3600\n" };
@@ -328,7 +328,7 @@ METER_TEST(setting_the_wall_clock_changes_nothing)
 	assert_true(fabs(joules[2] / joules[0] - 1) < 1e-6);
 }
 
-METER_TEST(a_ring_that_repeats_itself_is_read_once)
+TEST(a_ring_that_repeats_itself_is_read_once)
 {
 	sim_scenario("ring-repeats");
 	sim_step(3 * NS_PER_S);
@@ -342,7 +342,7 @@ METER_TEST(a_ring_that_repeats_itself_is_read_once)
 	assert_true(r->coverage_ratio > 0.99);
 }
 
-METER_TEST(a_window_below_the_period_is_an_interval)
+TEST(a_window_below_the_period_is_an_interval)
 {
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\nhigh = "
 		  "500\nlow = 100\n"
@@ -361,7 +361,7 @@ METER_TEST(a_window_below_the_period_is_an_interval)
 	}
 }
 
-METER_TEST(windows_nest_and_overlap)
+TEST(windows_nest_and_overlap)
 {
 	struct gw_window *outer, *a, *b;
 	double sum, j[3];
@@ -387,7 +387,7 @@ METER_TEST(windows_nest_and_overlap)
 	assert_string_equal(gw_window_label(b), "b");
 }
 
-METER_TEST(a_lost_gpu_keeps_what_was_measured)
+TEST(a_lost_gpu_keeps_what_was_measured)
 {
 	start(ONE(
 		"noise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel = 400\n"
@@ -401,7 +401,7 @@ METER_TEST(a_lost_gpu_keeps_what_was_measured)
 	assert_true(r->samples_joules > 1500 && r->samples_joules < 2100); /* five seconds */
 }
 
-METER_TEST(nothing_measured_is_no_zero)
+TEST(without_measurements_the_result_is_unknown_not_zero)
 {
 	start(ONE("[gpu.sensor]\nno_ring = true\nno_counter = true\nno_instant = "
 		  "true\nno_average = true\n"
@@ -415,7 +415,7 @@ METER_TEST(nothing_measured_is_no_zero)
 	assert_true(has_code(GW_CODE_NOT_SUPPORTED));
 }
 
-METER_TEST(a_trend_in_power_is_reported)
+TEST(a_trend_in_power_is_reported)
 {
 	static const struct {
 		const char *world;
@@ -434,7 +434,7 @@ METER_TEST(a_trend_in_power_is_reported)
 	}
 }
 
-METER_TEST(every_window_of_a_row_knows_its_throttling)
+TEST(each_of_several_consecutive_windows_has_its_throttling)
 {
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"));
 	for (unsigned i = 0; i < 5; i++) { /* one right after the other, as trials are */
@@ -450,7 +450,7 @@ METER_TEST(every_window_of_a_row_knows_its_throttling)
 }
 
 /* An edge between two samples is on the line between them, which the s.d. holds. */
-METER_TEST(the_spread_of_power_fits_into_its_range)
+TEST(the_standard_deviation_of_power_fits_its_range)
 {
 	start(WATTS("kind = \"square\"\nhigh = 600\nlow = 20\nperiod = 2\nduty = 0.5\n"));
 	for (unsigned i = 0; i < 60; i++) {
@@ -460,7 +460,7 @@ METER_TEST(the_spread_of_power_fits_into_its_range)
 	}
 }
 
-METER_TEST(an_end_set_late_takes_nothing_from_after_it)
+TEST(an_end_set_late_takes_nothing_from_after_it)
 {
 	uint64_t ended;
 
@@ -479,7 +479,7 @@ METER_TEST(an_end_set_late_takes_nothing_from_after_it)
 	assert_true(r->samples_collected <= 201);
 }
 
-METER_TEST(a_begin_set_late_still_has_its_counter)
+TEST(a_begin_set_late_still_has_its_counter)
 {
 	uint64_t began;
 
@@ -497,7 +497,7 @@ METER_TEST(a_begin_set_late_still_has_its_counter)
 }
 
 /* Few readings leave a stretch in which the tick may lie: no window may be a tick off unawares. */
-METER_TEST(a_tick_is_not_mistaken_for_its_neighbour)
+TEST(counter_ticks_are_not_off_by_one)
 {
 	unsigned off = 0, outside = 0, quarrels = 0;
 	const unsigned n = 300;
@@ -516,7 +516,7 @@ METER_TEST(a_tick_is_not_mistaken_for_its_neighbour)
 	assert_true(off <= n / 100 && outside <= n / 20 && quarrels <= n / 100);
 }
 
-METER_TEST(a_silent_ring_leaves_the_counter)
+TEST(a_silent_ring_leaves_the_counter)
 {
 	start(WATTS("kind = \"constant\"\nlevel = 400\n"));
 	begin();
@@ -532,7 +532,7 @@ METER_TEST(a_silent_ring_leaves_the_counter)
 	assert_true(r->joules.low < truth && truth < r->joules.high);
 }
 
-METER_TEST(a_gpu_that_hangs_from_the_start_hangs_nobody)
+TEST(a_gpu_that_hangs_from_the_start_blocks_no_other)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
@@ -563,7 +563,7 @@ METER_TEST(a_gpu_that_hangs_from_the_start_hangs_nobody)
 	while (gw_snapshot_device(sim.snap, 0)->state == GW_DEVICE_STALLED);
 }
 
-METER_TEST(nonsense_is_refused)
+TEST(nonsense_is_refused)
 {
 	start(ONE(""));
 	assert_int_equal(gw_meter_start(NULL, NULL, &meter), -GW_E_ARG);
@@ -573,7 +573,7 @@ METER_TEST(nonsense_is_refused)
 	assert_int_equal(gw_meter_stop(NULL), 0);
 }
 
-METER_TEST(every_sensor_finds_its_rung)
+TEST(every_sensor_gets_its_method)
 {
 	static const struct {
 		const char *profile, *sensor;
@@ -607,7 +607,7 @@ METER_TEST(every_sensor_finds_its_rung)
 	}
 }
 
-METER_TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
+TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 {
 	double worst = 0, worst_single = 0;
 
@@ -646,7 +646,7 @@ METER_TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 
 /* The sensor of an H200 keeps its own time however it is polled: a load in step with it looks steady, is far from
  * the truth, and the interval must know. */
-METER_TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
+TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
 {
 	double worst = 0;
 
@@ -673,7 +673,7 @@ METER_TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
 }
 
 /* Polls that fall out of step with the sensor see some of a load twice and some of it never. */
-METER_TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
+TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 {
 	static const double period[] = { 0.15, 0.2, 0.25, 0.3 };
 
@@ -698,7 +698,7 @@ METER_TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 }
 
 /* A sample buffer hides less; without a counter nothing shows it. */
-METER_TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
+TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
 {
 	static const double periods[] = { 0.02, 0.1 };
 	double worst = 0;
@@ -725,7 +725,7 @@ METER_TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
 	assert_true(worst > 0.08);
 }
 
-METER_TEST(a_counter_that_readings_hurt_is_found_and_spared)
+TEST(a_counter_that_reading_disturbs_is_found_and_read_rarely)
 {
 	struct sensor sensor;
 	struct sensor_plan plan = { 0 };
@@ -744,7 +744,7 @@ METER_TEST(a_counter_that_readings_hurt_is_found_and_spared)
 	assert_true(off_by(r->joules.best, truth) <= 0.02);
 }
 
-METER_TEST(every_failing_call_costs_no_more_than_its_figures)
+TEST(every_failing_call_costs_no_more_than_its_figures)
 {
 	static const char *const calls[] = {
 		"nvmlDeviceGetTotalEnergyConsumption",
@@ -781,7 +781,7 @@ METER_TEST(every_failing_call_costs_no_more_than_its_figures)
 		}
 }
 
-METER_TEST(shares_of_processes_close)
+TEST(shares_of_processes_add_up)
 {
 	const struct attribute *who;
 	double sum, share[2] = { 0, 0 };
@@ -854,7 +854,7 @@ static void start_threads(const char *world)
 	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
 }
 
-METER_TEST(threads_share_a_meter)
+TEST(threads_share_a_meter)
 {
 	pthread_t t[4];
 	void *failed;
@@ -873,7 +873,7 @@ METER_TEST(threads_share_a_meter)
 }
 
 /* Asked while the sampling thread finds it out: the thread sanitizer looks on. */
-METER_TEST(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile)
+TEST(a_missing_counter_is_visible_to_concurrent_callers)
 {
 	start_threads(TWO_GPUS "[[fault]]\ncall = \"nvmlDeviceGetTotalEnergyConsumption\"\n"
 			       "code = 3\n");
@@ -886,7 +886,7 @@ METER_TEST(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile)
 }
 
 /* The drain of its beginning falls between its end and that of its end. */
-METER_TEST(a_short_window_is_known_soon_after_its_end)
+TEST(a_short_window_is_known_soon_after_its_end)
 {
 	start(HALF_LOAD);
 	for (unsigned ms = 1; ms < 120; ms += 7) {
@@ -904,7 +904,7 @@ METER_TEST(a_short_window_is_known_soon_after_its_end)
 }
 
 /* Reported for the window in which it happened, not for the ones before and after. */
-METER_TEST(clocks_set_inside_a_window_are_reported)
+TEST(clocks_set_inside_a_window_are_reported)
 {
 	static const bool changed[] = { false, true, false };
 
@@ -940,7 +940,7 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	return s;
 }
 
-METER_TEST(who_waits_for_a_window_shorter_than_a_sample_waits_less)
+TEST(a_hurried_wait_for_a_very_short_window_is_shorter)
 {
 	double patient = 0, hurried = 0, off;
 
@@ -957,7 +957,7 @@ METER_TEST(who_waits_for_a_window_shorter_than_a_sample_waits_less)
 }
 
 /* What takes milliseconds on a real GPU is asked when nobody waits for it. */
-METER_TEST(a_meter_starts_with_the_calls_it_needs)
+TEST(a_meter_starts_with_the_calls_it_needs)
 {
 	static const char *const late[] = {
 		"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMaxClockInfo",
@@ -983,7 +983,7 @@ METER_TEST(a_meter_starts_with_the_calls_it_needs)
 }
 
 /* In calls a second, of a window that lasts: figures once, the ring once, a tenth of the rest. */
-METER_TEST(an_open_window_costs_few_calls)
+TEST(an_open_window_costs_few_calls)
 {
 	static const struct {
 		const char *call;

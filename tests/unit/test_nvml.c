@@ -28,7 +28,7 @@ SIM_TEST(reads_what_an_h200_says)
 	assert_absent(d, GW_Q_FAN_SPEED, GW_ABSENT_NOT_SUPPORTED);
 }
 
-SIM_TEST(milliwatts_and_nanoseconds_have_no_rounding_dust)
+SIM_TEST(milliwatts_and_nanoseconds_are_exact)
 {
 	sim_start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
 		  "value = 111326\n");
@@ -98,7 +98,7 @@ SIM_TEST(a_refusal_is_remembered_until_the_driver_is_opened_again)
 	assert_int_equal(sim_calls("nvmlInit_v2"), 1);
 }
 
-SIM_TEST(placeholders_never_come_out_as_values)
+SIM_TEST(placeholder_values_are_absent)
 {
 	struct gw_process_list *l;
 
@@ -382,7 +382,7 @@ static enum gw_absence list_absence(unsigned device)
 	return why;
 }
 
-SIM_TEST(a_list_that_cannot_be_had_says_why)
+SIM_TEST(a_list_that_cannot_be_read_has_a_reason)
 {
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
@@ -492,7 +492,7 @@ SIM_TEST(sixty_four_gpus_are_all_there)
 		assert_true(sim_value(gw_snapshot_device(sim.snap, i), GW_Q_POWER) > 0);
 }
 
-SIM_TEST(a_trimmed_library_says_what_it_said)
+SIM_TEST(a_trimmed_library_returns_the_same_values)
 {
 	double untrimmed;
 

@@ -143,7 +143,7 @@ NVSMI_TEST(reads_figures_in_base_units)
 		assert_int_equal(d->r.tier_ns[i], 1000 * NS_PER_S);
 }
 
-NVSMI_TEST(what_is_missing_has_its_reason)
+NVSMI_TEST(missing_figures_have_a_reason)
 {
 	struct device *d;
 
@@ -161,7 +161,7 @@ NVSMI_TEST(what_is_missing_has_its_reason)
 	assert_int_equal(d->r.state, GW_DEVICE_OK);
 }
 
-NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more)
+NVSMI_TEST(queries_only_the_requested_tiers)
 {
 	char line[2048] = "";
 	FILE *f;
@@ -182,7 +182,7 @@ NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more)
 	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-NVSMI_TEST(n_devices_cost_one_run)
+NVSMI_TEST(all_devices_cost_one_run)
 {
 	open_ok(2);
 	for (unsigned round = 0; round < 3; round++) {
@@ -218,7 +218,7 @@ NVSMI_TEST(devices_may_be_read_at_the_same_time)
 	assert_value(b.slot[1], GW_Q_CLOCK_SM, 1980e6);
 }
 
-NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows)
+NVSMI_TEST(an_old_driver_is_queried_for_the_columns_it_has)
 {
 	mood("old");
 	open_ok(2);
@@ -313,7 +313,7 @@ NVSMI_TEST(says_why_there_are_no_gpus)
 	}
 }
 
-NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again)
+NVSMI_TEST(a_driver_that_disappears_must_be_reopened)
 {
 	open_ok(2);
 	mood("no_driver");
@@ -324,7 +324,7 @@ NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again)
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 }
 
-NVSMI_TEST(a_hang_is_not_tried_again_at_once)
+NVSMI_TEST(a_hang_is_not_retried_at_once)
 {
 	struct usage_list l = { 0 };
 	int err;
@@ -370,7 +370,7 @@ NVSMI_TEST(lists_the_processes_of_each_device)
 	usage_done(&l);
 }
 
-NVSMI_TEST(starts_nothing_without_leave)
+NVSMI_TEST(starts_nothing_without_permission)
 {
 	env.flags = 0;
 	assert_int_equal(b.ops->open(&b), 0);
@@ -382,7 +382,7 @@ NVSMI_TEST(starts_nothing_without_leave)
 	assert_int_equal(runs(), 0);
 }
 
-NVSMI_TEST(says_when_there_is_no_such_program)
+NVSMI_TEST(reports_a_missing_program)
 {
 	char *path = strdup(getenv("PATH"));
 
@@ -465,7 +465,7 @@ TEST(cuts_lines_of_csv)
 	assert_string_equal(f[0], "x");
 }
 
-TEST(words_in_place_of_a_value_are_understood)
+TEST(words_instead_of_a_value_are_understood)
 {
 	assert_int_equal(nvsmi_absence("12"), GW_HAVE);
 	assert_int_equal(nvsmi_absence("N/A"), GW_ABSENT_NOT_SUPPORTED);

@@ -130,7 +130,7 @@ STREAM_TEST(lines_become_samples_with_the_stamps_they_carry)
 	assert_true(facts().child_cpu_ns > 0);
 }
 
-STREAM_TEST(without_an_instant_value_it_is_the_other)
+STREAM_TEST(without_instant_power_the_average_is_used)
 {
 	mood("no_instant");
 	open_two();
@@ -141,7 +141,7 @@ STREAM_TEST(without_an_instant_value_it_is_the_other)
 	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither */
 }
 
-STREAM_TEST(an_old_program_is_asked_for_less_at_once)
+STREAM_TEST(an_old_program_is_queried_with_fewer_columns)
 {
 	mood("old");
 	open_two();
@@ -184,7 +184,7 @@ STREAM_TEST(a_program_that_prints_local_time_is_understood)
 	}
 }
 
-STREAM_TEST(silence_ends_it_and_each_call_runs_a_program)
+STREAM_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 {
 	open_two();
 	ask(0, 0);
@@ -205,7 +205,7 @@ STREAM_TEST(silence_ends_it_and_each_call_runs_a_program)
 	assert_int_equal(facts().runs, 2);
 }
 
-STREAM_TEST(it_is_tried_again_and_later_each_time)
+STREAM_TEST(the_stream_is_retried_with_growing_delays)
 {
 	uint64_t waited_s[8];
 
@@ -241,7 +241,7 @@ STREAM_TEST(it_is_tried_again_and_later_each_time)
 	assert_int_equal(stream()->retry_ns - clock_mono_ns(&now.clock), NS_PER_S);
 }
 
-STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life)
+STREAM_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
 {
 	mood("garbage");
 	open_two();
@@ -256,7 +256,7 @@ STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life)
 	assert_int_equal(facts().runs, 1);
 }
 
-STREAM_TEST(where_nothing_works_nothing_is_started_again)
+STREAM_TEST(a_stream_that_never_worked_is_not_restarted)
 {
 	open_two();
 	mood("never");
@@ -289,7 +289,7 @@ STREAM_TEST(a_run_that_hangs_is_not_repeated)
 	assert_int_equal(facts().runs, 1);
 }
 
-STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on)
+STREAM_TEST(a_lost_gpu_is_reported_and_the_other_continues)
 {
 	mood("lost");
 	open_two();
@@ -299,7 +299,7 @@ STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on)
 	assert_int_equal(ask(1, 0), -GW_E_LOST);
 }
 
-STREAM_TEST(gpus_without_a_uuid_are_told_apart)
+STREAM_TEST(gpus_without_a_uuid_are_distinguished)
 {
 	mood("no_uuid");
 	open_two();
@@ -309,7 +309,7 @@ STREAM_TEST(gpus_without_a_uuid_are_told_apart)
 	assert_int_equal(ask(1, 0), 5);
 }
 
-STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest)
+STREAM_TEST(the_oldest_samples_leave_a_full_ring)
 {
 	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
 	open_two();
@@ -409,7 +409,7 @@ static pid_t child_pid(void)
 	return stream()->child.pid;
 }
 
-STREAM_TEST(it_ends_with_the_backend)
+STREAM_TEST(the_stream_ends_with_the_backend)
 {
 	pid_t pid;
 
@@ -425,7 +425,7 @@ STREAM_TEST(it_ends_with_the_backend)
 
 /* A process that streams and is killed: the pipe has no reader any more, and the next line ends
  * the program. */
-STREAM_TEST(it_does_not_survive_us)
+STREAM_TEST(the_stream_ends_with_our_process)
 {
 	int ends[2];
 	pid_t us, it = 0;

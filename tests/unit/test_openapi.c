@@ -30,7 +30,7 @@ API_TEST(every_route_is_described_with_its_method)
 	}
 }
 
-API_TEST(it_is_made_once)
+API_TEST(the_document_is_made_once)
 {
 	const void *first;
 
@@ -119,7 +119,7 @@ static void window_examples(const char *dir)
 	write_file(dir, "resume.json");
 }
 
-API_TEST(files_for_others)
+API_TEST(the_document_and_its_examples_are_written)
 {
 	const char *out = getenv("GPUWARD_OPENAPI"), *dir = getenv("GPUWARD_EXAMPLES");
 

@@ -55,7 +55,7 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 	return err;
 }
 
-TEST(a_number_means_what_it_means_where_the_asker_is)
+TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 {
 	const struct {
 		int64_t named, peer, is; /* is 0: refused */
@@ -84,7 +84,7 @@ TEST(a_number_means_what_it_means_where_the_asker_is)
 	}
 }
 
-TEST(a_number_that_is_another_process_here_is_refused)
+TEST(a_pid_of_another_process_here_is_refused)
 {
 	uint64_t start;
 	int64_t pid;
@@ -108,7 +108,7 @@ static int plays(int64_t pid, int64_t uid)
 				 sizeof(message));
 }
 
-TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
+TEST(only_owner_root_and_token_may_register_a_game)
 {
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
@@ -117,7 +117,7 @@ TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
 	assert_int_equal(plays(60, -1), 0);
 }
 
-TEST(nobody_says_that_the_system_plays)
+TEST(system_processes_cannot_be_registered_as_games)
 {
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);

@@ -91,7 +91,7 @@ TEST(long_runs_keep_every_extreme)
 	}
 }
 
-TEST(waiting_for_a_run_takes_no_room)
+TEST(waiting_for_a_run_takes_no_memory)
 {
 	struct run_trace *s = run_trace_new(1);
 	struct run_trace_copy c;

@@ -31,7 +31,7 @@ static void card(struct report *r, const char *name, unsigned architecture, int 
 	report_set(r, GW_Q_POWER, 100);
 }
 
-TEST(what_is_assumed_follows_generation_and_driver)
+TEST(assumptions_follow_generation_and_driver)
 {
 	static const struct {
 		const char *name;
@@ -182,7 +182,7 @@ static void fill(struct sensor *s, unsigned *seed)
 		s->rate[i] = (struct sensor_rate){ odd(seed), odd(seed), NAN };
 }
 
-TEST(what_is_saved_comes_back_bit_by_bit)
+TEST(saved_values_read_back_exactly)
 {
 	unsigned seed = (unsigned)time(NULL);
 	struct sensor s, back;
@@ -215,7 +215,7 @@ static void spoil(const char *path, long at, const char *with, long cut)
 		assert_int_equal(truncate(path, cut), 0);
 }
 
-TEST(a_file_that_was_changed_is_ignored_and_said_so)
+TEST(a_modified_file_is_ignored_and_reported)
 {
 	unsigned seed = 1;
 	struct sensor s, back;
@@ -260,7 +260,7 @@ TEST(another_driver_or_vbios_has_a_file_of_its_own)
 			 -GW_E_NOSUPPORT);
 }
 
-TEST(a_folder_that_cannot_be_made_is_named)
+TEST(a_folder_that_cannot_be_created_is_named)
 {
 	unsigned seed = 3;
 	struct sensor s;
@@ -585,7 +585,7 @@ SIM_TEST(a_ring_of_one_second_is_learned)
 				     100, 55, 1000, 13.5, 17, 5, 2.6 });
 }
 
-SIM_TEST(a_counter_hurt_by_reading_is_found)
+SIM_TEST(a_counter_that_reading_disturbs_is_found)
 {
 	struct sensor s;
 	char message[512] = "";
@@ -599,7 +599,7 @@ SIM_TEST(a_counter_hurt_by_reading_is_found)
 	assert_int_equal(s.origin, SENSOR_PASSIVE);
 }
 
-SIM_TEST(a_counter_that_bears_one_reading_in_ten_seconds_may_have_it)
+SIM_TEST(a_counter_may_be_read_as_often_as_it_tolerates)
 {
 	struct sensor s;
 	char message[512] = "";
@@ -632,7 +632,7 @@ SIM_TEST(a_card_that_repeats_its_values_gets_a_reason)
 	assert_int_equal(s.counter_p50_s >= 0, 1);
 }
 
-SIM_TEST(a_silent_card_is_told_apart)
+SIM_TEST(a_card_without_samples_is_recognised)
 {
 	struct sensor s;
 	char message[512] = "";
@@ -650,7 +650,7 @@ SIM_TEST(a_silent_card_is_told_apart)
 	sim_close();
 }
 
-SIM_TEST(a_card_lost_while_learning_teaches_nothing)
+SIM_TEST(a_card_lost_during_characterisation_gives_no_result)
 {
 	struct sensor s = { .ticks = 77 };
 	char message[512] = "";
@@ -661,7 +661,7 @@ SIM_TEST(a_card_lost_while_learning_teaches_nothing)
 	assert_int_equal(s.ticks, 77);
 }
 
-SIM_TEST(no_load_is_put_beside_another_process)
+SIM_TEST(no_load_is_started_next_to_another_process)
 {
 	struct sensor s = { .ticks = 77 };
 	char message[512] = "";
@@ -675,7 +675,7 @@ SIM_TEST(no_load_is_put_beside_another_process)
 	assert_true(sim_now_ns() - before < NS_PER_S); /* it is said at once */
 }
 
-TEST(a_load_that_cannot_be_had_says_why)
+TEST(a_load_that_cannot_start_gives_the_reason)
 {
 	struct cuda_load *c = NULL;
 	char message[512] = "";
@@ -686,7 +686,7 @@ TEST(a_load_that_cannot_be_had_says_why)
 	assert_non_null(strstr(message, "CUDA") ? message : strstr(message, "libcuda"));
 }
 
-SIM_TEST(what_was_learned_is_known_the_next_time)
+SIM_TEST(a_characterisation_is_found_the_next_time)
 {
 	struct sensor s, known;
 	char message[512] = "", path[512];

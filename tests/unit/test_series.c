@@ -156,7 +156,7 @@ static struct series *ten_minutes(void)
 	return s;
 }
 
-TEST(the_finest_tier_that_reaches_back_is_taken)
+TEST(the_finest_tier_that_reaches_back_is_used)
 {
 	static const struct {
 		unsigned back_s, resolution_ms;
@@ -195,7 +195,7 @@ TEST(the_finest_tier_that_reaches_back_is_taken)
 	series_free(s);
 }
 
-TEST(what_is_older_than_all_comes_from_the_tier_that_reaches_furthest)
+TEST(older_times_come_from_the_tier_that_reaches_furthest)
 {
 	struct series *s = make(1, 10, 60, 0, 0), *t = make(1, 10, 600, 0, 2);
 	struct series_point p[100];
@@ -231,7 +231,7 @@ TEST(a_small_buffer_gets_coarser_points)
 	series_free(s);
 }
 
-TEST(a_question_that_makes_no_sense_is_refused)
+TEST(invalid_queries_are_refused)
 {
 	struct series *s = make(2, 4, 4, 4, 4);
 	struct series_point p;
@@ -285,7 +285,7 @@ static unsigned buckets_expected(const struct sample *all, uint64_t from, uint64
 	return n;
 }
 
-TEST(buckets_are_those_of_a_slow_and_plain_count)
+TEST(buckets_equal_a_brute_force_count)
 {
 	static const uint64_t spans[] = { S, 10 * S, 60 * S };
 	struct sample *all = malloc(SAMPLES * sizeof(*all));

@@ -167,7 +167,7 @@ TEST(the_buckets_span_the_stated_range)
 	assert_true(isnan(histogram_percentile(&h, 1.5)));
 }
 
-TEST(percentiles_equal_those_of_the_sorted_array)
+TEST(percentiles_equal_the_sorted_array)
 {
 	struct random r;
 

@@ -384,7 +384,7 @@ STORE_TEST(readings_come_back_as_they_went_in)
 	}
 }
 
-STORE_TEST(what_is_under_way_is_kept_when_it_is_saved)
+STORE_TEST(unfinished_rows_are_kept_when_saved)
 {
 	open_clean();
 	for (unsigned i = 0; i < 7300; i++) {
@@ -406,7 +406,7 @@ STORE_TEST(what_is_under_way_is_kept_when_it_is_saved)
 	assert_int_equal(points[2].count, 100);
 }
 
-STORE_TEST(a_row_under_way_is_continued_after_a_restart)
+STORE_TEST(an_unfinished_row_continues_after_a_restart)
 {
 	open_clean();
 	for (unsigned i = 0, restarts = 0; i < 4000; i++) {
@@ -437,7 +437,7 @@ STORE_TEST(a_row_under_way_is_continued_after_a_restart)
 	assert_int_equal(ask_sql("SELECT count(*) FROM history WHERE tier=1"), 2);
 }
 
-STORE_TEST(nothing_is_asked_that_makes_no_sense)
+STORE_TEST(invalid_history_queries_are_refused)
 {
 	uint64_t step;
 
@@ -502,7 +502,7 @@ static void assert_same(const struct view_point *want, unsigned n)
 	}
 }
 
-STORE_TEST(history_is_that_of_a_slow_and_plain_count)
+STORE_TEST(history_equals_a_brute_force_count)
 {
 	static const uint64_t steps[] = { 0, S, 7 * S, MIN, 90 * S, 5 * MIN, HOUR, 6 * HOUR };
 	enum { READINGS = 20000 };
@@ -584,7 +584,7 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	close_store();
 }
 
-STORE_TEST(killed_at_any_moment_it_has_all_that_was_committed)
+STORE_TEST(a_kill_at_any_moment_loses_nothing_committed)
 {
 	uint64_t seed = seed_of_run(), reported = 0;
 
@@ -685,7 +685,7 @@ static int fault_teardown(void **state)
 
 #define STORE_FAULT_TEST(name) TEST_WITH(name, fault_setup, fault_teardown)
 
-STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
+STORE_FAULT_TEST(data_that_cannot_be_written_is_kept_until_it_can)
 {
 	static const struct {
 		int result;
@@ -717,7 +717,7 @@ STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
 	assert_int_equal(events(0, 100), 2 * COUNT_OF(rows));
 }
 
-STORE_FAULT_TEST(what_is_no_file_is_never_opened)
+STORE_FAULT_TEST(a_path_that_is_not_a_file_is_never_opened)
 {
 	static const mode_t kinds[] = { S_IFDIR, S_IFIFO };
 	char at[sizeof(path) + 8], lock[sizeof(at) + 8];
@@ -782,7 +782,7 @@ STORE_FAULT_TEST(a_disk_that_stays_full_takes_no_more_memory)
 	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
 }
 
-STORE_FAULT_TEST(what_was_taken_is_written_and_what_was_not_is_said)
+STORE_FAULT_TEST(accepted_documents_are_written_and_refused_ones_are_reported)
 {
 	char *text = document_of(100000), id[16];
 	int taken = 0, refused = 0;
@@ -806,7 +806,7 @@ STORE_FAULT_TEST(what_was_taken_is_written_and_what_was_not_is_said)
 	free(text);
 }
 
-STORE_TEST(where_nothing_can_be_written_it_works_in_memory)
+STORE_TEST(without_a_writable_file_the_store_works_in_memory)
 {
 	tree_put(&tree, "state", "a file where a folder should be");
 	open_limited(LIMIT);
@@ -843,7 +843,7 @@ static void leave_behind(void)
 }
 
 /* It is read though it cannot be written, and goes on when it can. */
-static void assert_is_read_and_goes_on(const char *why, void (*better)(void))
+static void assert_read_and_used_later(const char *why, void (*better)(void))
 {
 	uint64_t last;
 
@@ -878,21 +878,21 @@ static void assert_is_read_and_goes_on(const char *why, void (*better)(void))
 	assert_string_equal(seen.id[0], "b");
 }
 
-STORE_FAULT_TEST(on_a_full_disk_it_is_read_and_goes_on)
+STORE_FAULT_TEST(on_a_full_disk_the_file_is_read_and_used_later)
 {
 	leave_behind();
 	atomic_store(&fault.result, SQLITE_FULL);
-	assert_is_read_and_goes_on("the disk is full", no_fault);
+	assert_read_and_used_later("the disk is full", no_fault);
 }
 
-STORE_FAULT_TEST(a_read_only_file_is_read_and_goes_on)
+STORE_FAULT_TEST(a_read_only_file_is_read_and_used_later)
 {
 	leave_behind();
 	atomic_store(&fault.read_only, true);
-	assert_is_read_and_goes_on("read-only", no_fault);
+	assert_read_and_used_later("read-only", no_fault);
 }
 
-STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_goes_on)
+STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_used_later)
 {
 	static const char *const parts[] = { "state/gpuward.db-wal", "state/gpuward.db-shm" };
 
@@ -902,7 +902,7 @@ STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_goes_on)
 	for (unsigned i = 0; i < COUNT_OF(parts); i++)
 		tree_remove(&tree, parts[i]);
 	atomic_store(&fault.read_only, true);
-	assert_is_read_and_goes_on("read-only", no_fault);
+	assert_read_and_used_later("read-only", no_fault);
 }
 
 static sqlite3 *hold(void)
@@ -918,7 +918,7 @@ static sqlite3 *hold(void)
 	return db;
 }
 
-STORE_TEST(what_was_counted_while_it_was_locked_is_added)
+STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 {
 	sqlite3 *holder;
 
@@ -964,7 +964,7 @@ STORE_TEST(what_was_counted_while_it_was_locked_is_added)
 	assert_int_equal(store_last_event(s), 100000);
 }
 
-STORE_TEST(one_who_writes_does_not_hide_what_is_there)
+STORE_TEST(another_writer_does_not_hide_the_content)
 {
 	sqlite3 *writer = NULL;
 
@@ -1076,7 +1076,7 @@ static void overwrite(off_t at, size_t n)
 	close(fd);
 }
 
-STORE_TEST(what_is_no_database_is_moved_aside)
+STORE_TEST(a_file_that_is_not_a_database_is_moved_aside)
 {
 	fill_file();
 	overwrite(0, 100000);
@@ -1091,7 +1091,7 @@ STORE_TEST(what_is_no_database_is_moved_aside)
 	assert_true(store_count(s, "n") == 1);
 }
 
-STORE_TEST(a_truncated_or_damaged_file_never_ends_us)
+STORE_TEST(a_truncated_or_damaged_file_never_crashes_the_store)
 {
 	struct stat st;
 
@@ -1133,7 +1133,7 @@ STORE_TEST(a_file_of_a_newer_version_is_left_alone)
 	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
 }
 
-STORE_TEST(two_never_share_a_file)
+STORE_TEST(two_stores_never_share_a_file)
 {
 	struct store *second;
 
@@ -1179,7 +1179,7 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	assert_true(points[0].mean == 5);
 }
 
-STORE_TEST(what_is_old_goes_and_is_rolled_up)
+STORE_TEST(old_rows_are_rolled_up_and_deleted)
 {
 	int n;
 
@@ -1222,7 +1222,7 @@ STORE_TEST(the_file_stays_below_its_limit)
 	assert_true(ask_sql("PRAGMA page_count") * 4096 <= (sqlite3_int64)limit);
 }
 
-STORE_TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
+STORE_TEST(blocks_read_back_exactly_and_junk_is_refused)
 {
 	float in[BLOCK_MOMENTS * 8], out[BLOCK_MOMENTS * 8];
 	struct block a = { .columns = 8, .value = in }, b = { .columns = 8, .value = out };

@@ -10,7 +10,7 @@ static const char *near(const char *word)
 	return suggest(word, words, COUNT_OF(words), sizeof(words[0]));
 }
 
-TEST(mends_a_slip)
+TEST(corrects_a_typo)
 {
 	assert_string_equal(near("lisen"), "listen");   /* left out */
 	assert_string_equal(near("listten"), "listen"); /* doubled  */

@@ -78,7 +78,7 @@ TEST(the_file_is_replaced_whole_and_readable_by_others)
 	assert_int_equal(files(), 0);
 }
 
-TEST(what_fails_is_news_once_and_so_is_its_end)
+TEST(a_failure_and_its_end_are_reported_once)
 {
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
 	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */

@@ -173,7 +173,7 @@ TEST(members_keep_their_order_and_places)
 	toml_free(doc);
 }
 
-TEST(getting_from_what_is_no_table_gives_nothing)
+TEST(reading_from_a_value_that_is_not_a_table_gives_nothing)
 {
 	struct toml *doc = good("a = [1]\n'' = 2\n\"b\\u0000c\" = 3");
 

@@ -2,7 +2,7 @@
 
 #include "test.h"
 
-TEST(knows_a_sequence_from_what_is_none)
+TEST(recognises_valid_sequences)
 {
 	static const struct {
 		const char *text;
@@ -54,7 +54,7 @@ TEST(reads_no_further_than_a_nul)
 	}
 }
 
-TEST(every_code_point_goes_there_and_back)
+TEST(every_code_point_reads_back)
 {
 	for (uint32_t code = 1; code <= 0x10FFFF + 10; code++) {
 		char text[5] = { 0 };

@@ -144,7 +144,7 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
-TEST(what_a_window_tells_of_a_device_returns)
+TEST(every_field_of_a_device_reads_back)
 {
 	struct measured_device d = { .index = 3,
 				     .uuid = "GPU-1",
@@ -178,7 +178,7 @@ TEST(what_a_window_tells_of_a_device_returns)
 	buf_done(&again);
 }
 
-TEST(what_is_not_told_is_not_known)
+TEST(missing_fields_are_unknown)
 {
 	static const char *const documents[] = {
 		"{\"devices\":[{\"index\":0}]}",
