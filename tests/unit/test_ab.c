@@ -1,4 +1,4 @@
-/* The comparison as a whole, over simulated runs.  C11 and H10 of the acceptance list are here. */
+/* The whole comparison over simulated runs. */
 #include "here.h"
 #include "test.h"
 
@@ -11,8 +11,7 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-/* Fewer experiments where a sanitizer makes each ten times as slow; what is asserted then has
- * the wider margin that fewer allow. */
+/* A sanitizer makes each experiment ten times as slow: run fewer and allow a wider margin. */
 #ifdef SLOW
 #define EXPERIMENTS 4000
 #define MARGIN      0.01
@@ -94,7 +93,7 @@ static struct ab_run joules(double energy)
 	return (struct ab_run){ energy, 10, energy / 10, true, true };
 }
 
-/* Feeds runs whose pairs have exactly these energies: A 1000 J, B 1000 J times ratio[i], in A/B. */
+/* Adds runs with these energies per pair: A 1000 J, B 1000 J times ratio[i]. */
 static void feed(const double *ratio, size_t n)
 {
 	struct ab_step s;
@@ -239,7 +238,7 @@ TEST(the_figures_are_those_of_the_paired_logarithms)
 	assert_true(isnan(e->bca.low)); /* six pairs */
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
 	assert_true(fabs(r.planned_pairs - ceil(7.85 * pow(sd / log(1.01), 2))) < 1e-9);
-	/* ten seconds each: energy and power agree, and so does the product; time shows nothing */
+	/* ten seconds each: energy, power and their product change; time does not */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
 	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
@@ -346,7 +345,7 @@ TEST(the_exit_code_follows_the_gate)
 		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
-		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* must not draw less */
+		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* B must not draw less */
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
 		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
@@ -512,14 +511,14 @@ TEST(impossible_figures_are_not_used)
 	}
 }
 
-/* Feeds runs of which every period-th is as given, until the end; how many were given. */
+/* Adds runs until the end; every period-th one has these flags. Returns how many were added. */
 static unsigned spoil(bool valid, bool exclusive, unsigned period)
 {
 	struct ab_step s;
 	unsigned given = 0;
 
 	while (ab_next(ab, &s)) {
-		/* +2 %, -2 %, ...: undecided for ever */
+		/* +2 %, -2 %, ...: never decided */
 		struct ab_run run =
 			joules((s.arm == AB_ARM_B) == (s.pair % 2 == 0) ? 1020 : 1000);
 
@@ -545,7 +544,7 @@ TEST(too_many_invalid_runs_end_it)
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 
 	begin();
-	spoil(false, true, 5); /* now and then: ten in all */
+	spoil(false, true, 5); /* every fifth run: ten in total */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.repeats, 11);
@@ -646,7 +645,7 @@ TEST(all_interim_analyses_together_are_wrong_in_5_of_100)
 
 		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
 		assert_true(share <= 0.055 + margin);
-		assert_true(share >= 0.035 - margin); /* nor does it waste pairs */
+		assert_true(share >= 0.035 - margin); /* and it does not waste pairs */
 	}
 }
 

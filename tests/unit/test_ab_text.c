@@ -6,14 +6,14 @@
 
 #include "test.h"
 
-/* No report here has a room. */
+/* No report here has a clean room. */
 void clean_room_line(const struct measured_worker *w, char *out, size_t size)
 {
 	(void)w, (void)size;
 	*out = '\0';
 }
 
-/* One line, one blank between words: lines are wrapped where the terminal ends. */
+/* Makes one line with single blanks, because the report wraps at the terminal width. */
 static void join(char *text)
 {
 	char *to = text;
@@ -27,8 +27,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* What is printed of n runs with these residuals, two of a pair after each other, as one line;
- * the caller frees it. */
+/* The report of n runs with these residuals as one line; the two runs of a pair are
+ * adjacent. The caller frees it. */
 static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;

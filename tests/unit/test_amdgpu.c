@@ -190,7 +190,8 @@ TEST(one_bad_file_makes_one_figure_absent)
 		r = world_read(0, GW_TIERS_ALL);
 		assert_int_equal(r->state, GW_DEVICE_OK);
 		if (bad[i].q == GW_Q_TEMPERATURE_MEMORY) {
-			assert_value(r, GW_Q_TEMPERATURE_GPU, 55); /* the junction steps in */
+			assert_value(r, GW_Q_TEMPERATURE_GPU,
+				     55); /* the junction temperature is used instead */
 			assert_value(r, bad[i].q, 62);
 		} else {
 			assert_absent(r, bad[i].q, GW_ABSENT_INVALID);
@@ -393,7 +394,7 @@ static const struct tree_row people[] = {
 	{ "proc/100/fd/7", "-> /dev/dri/card1" },
 	{ "proc/100/fdinfo/7", PDEV "drm-client-id:\t8\ndrm-memory-vram:\t1 MiB\n"
 				    "drm-resident-vram:\t512 KiB\ndrm-total-vram:\t9 MiB\n" },
-	/* the same client number in another process is another's descriptor */
+	/* the same client number in another process is another client */
 	{ "proc/200/fd/3", "-> /dev/dri/renderD129" },
 	{ "proc/200/fdinfo/3", PDEV "drm-client-id:\t7\ndrm-total-vram:\t4096\n"
 				    "drm-memory-gtt:\t8 MiB\ndrm-engine-compute:\t55 ns\n" },
@@ -409,7 +410,7 @@ static const struct tree_row people[] = {
 	{ "proc/500/fdinfo/3", "pos:\t0\nflags:\t02\n" },
 	{ "proc/501/fd/3", "-> /dev/dri/card0" },
 	{ "proc/501/fdinfo/3", "pos:\t0\n" },
-	/* no node at all: its fdinfo is not looked at */
+	/* not a device node: its fdinfo is not read */
 	{ "proc/600/fd/3", "-> /tmp/renderD129" },
 	{ "proc/600/fdinfo/3", PDEV "drm-client-id:\t9\n" },
 	{ "proc/self/fd/3", "-> /dev/dri/renderD129" },

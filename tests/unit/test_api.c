@@ -1,4 +1,4 @@
-/* The answers, from the real table, over the simulator; the HTTP layer is left out. */
+/* The routes over the simulator, without the HTTP layer. */
 #include "api_fixture.h"
 
 API_TEST(devices_have_whole_numbers_and_fixed_keys)
@@ -130,7 +130,7 @@ API_TEST(series_have_columns_of_equal_length)
 	at("series.0.quantity", "\"power_watts\"");
 	at("series.1.quantity", "\"clock_sm_hertz\"");
 	at("series.0.step_seconds", "10");
-	at("series.0.mean", "[100,102,103,104,105]"); /* one had no reading */
+	at("series.0.mean", "[100,102,103,104,105]"); /* one sample had no value */
 	at("series.0.min", "[90,90,90,90,90]");
 	assert_null(json_at(t.reply.body.p, "series.2"));
 	get("/api/v1/devices/1/series?from=-30d", 200);
@@ -254,7 +254,7 @@ API_TEST(releasing_the_driver_waits_until_it_is_done)
 	at("let_go", "true");
 	assert_true(fake.flags & ROUTE_CHANGE);
 	assert_int_equal(fake.tries, 1);
-	post("/api/v1/let-go", "", 200); /* again: nothing is asked */
+	post("/api/v1/let-go", "", 200); /* again: no request is sent */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
 	says("let go");
@@ -331,7 +331,7 @@ API_TEST(a_window_measures_the_true_energy)
 	assert_true(number("energy_joules.low") < joules);
 	assert_true(fabs(number("seconds") - 12) < 0.01);
 	assert_int_equal(t.kept, 1);
-	assert_int_equal(pushed.count, 2); /* it began, it ended */
+	assert_int_equal(pushed.count, 2); /* its start and its end */
 	assert_int_equal(pushed.id, 102);
 	/* it was logged without its details */
 	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);

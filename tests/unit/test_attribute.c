@@ -1,4 +1,4 @@
-/* Energy of processes: every joule is somewhere, none twice. */
+/* Energy of processes: every joule is counted exactly once. */
 #include "seed.h"
 
 #include "measure/attribute.h"
@@ -417,7 +417,7 @@ static void feed_story(const struct story *t, struct attribute *a)
 	}
 }
 
-/* The rules once more, slowly: one table of who (0 to 7) for each interval. */
+/* The rules again by brute force: one table of processes (0 to 7) per interval. */
 struct slow {
 	long double joules[8], idle, unattributed;
 	int how[8]; /* -1: never there */
@@ -548,8 +548,8 @@ TEST(rows_always_add_up_and_are_never_negative)
 	}
 }
 
-/* Added as they are, no last digit of the largest makes this sum exact: on the way each addition
- * rounds to an even digit. */
+/* Correcting only the largest value cannot make this sum exact, because each addition rounds
+ * to an even digit. */
 TEST(the_sum_is_exact_despite_rounding)
 {
 	static const double joules[] = { 1.5914483197271085e-05, 1.0966415166195969e-05,

@@ -1,5 +1,5 @@
-/* Baselines: the estimate against brute force, taken on the simulator in stepped time, kept in
- * files, and taken off energies. */
+/* Baselines: the estimate against brute force, measuring on the simulator, files, and net
+ * energy. */
 #include "simtest.h"
 
 #include "measure/baseline.h"
@@ -319,7 +319,8 @@ static void save(const struct baseline *b)
 		fail_msg("%s", message);
 }
 
-/* Looks for one in a state that differs from the good one, a second after it was taken. */
+/* Loads a baseline with a key that differs from the saved one, one second after it was
+ * measured. */
 static int look(struct baseline *key, double later_s, char why[static 256])
 {
 	why[0] = '\0';
@@ -476,7 +477,7 @@ ON_FILES(clearing_forgets_one_gpu_or_all)
 	save(&good);
 	b.kind = BASELINE_HOT_IDLE;
 	save(&b);
-	strcpy(b.uuid, "GPU-1"); /* the beginning of the other's */
+	strcpy(b.uuid, "GPU-1"); /* a prefix of the other name */
 	save(&b);
 	assert_int_equal(baseline_clear("GPU-1", folder), 1);
 	assert_int_equal(look(&key, 1, why), 0);
@@ -504,7 +505,7 @@ TEST(the_folder_follows_the_xdg_variables)
 
 static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
 
-/* Ten thousand steps of a line from before to after. */
+/* The line from before to after in ten thousand steps. */
 static double integral(double before_w, double after_w, double s)
 {
 	double sum = 0;
@@ -541,7 +542,7 @@ TEST(net_is_gross_less_the_line_between_the_baselines)
 		assert_true(fabs(net.joules.best - expect) < 1e-6 * (1 + fabs(expect)));
 		assert_int_equal(net.floored, expect < 0);
 		assert_true(net.adjusted_joules == (expect < 0 ? 0 : net.joules.best));
-		/* The line's mean is half of each end. */
+		/* The mean of the line is half of each end. */
 		var = after ? (a.u_w * a.u_w + b.u_w * b.u_w) / 4 : a.u_w * a.u_w;
 		var += (end_w - a.power_w) * (end_w - a.power_w) / 4;
 		var = var * g.seconds * g.seconds + g.u_absolute * g.u_absolute;
@@ -561,7 +562,7 @@ TEST(net_energy_without_a_baseline_is_unknown)
 	assert_true(isnan(net.adjusted_joules) && !net.floored);
 }
 
-/* A run shorter than the sensor's period: its bounds are not made of its uncertainty alone. */
+/* A run shorter than the sensor's period has wider bounds than its uncertainty alone. */
 TEST(net_energy_has_the_relative_bounds_of_gross_energy)
 {
 	struct gw_energy g = { .seconds = 0.005,

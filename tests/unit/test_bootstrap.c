@@ -1,4 +1,4 @@
-/* The generator and the intervals that are drawn with it. */
+/* The random generator and the bootstrap intervals. */
 #include "here.h"
 #include "test.h"
 
@@ -113,7 +113,7 @@ TEST(the_percentile_interval_equals_that_of_all_resamples)
 	assert_true(b.percentile_low == 0 && b.percentile_high == 3);
 	/* below the mean: 8/27 and half of 12/27 */
 	assert_true(fabs(b.bias - normal_quantile(14.0 / 27)) < 0.03);
-	/* sum of cubes 1 + 1 - 8 turned round: 6 / (6 * 6^1.5) */
+	/* negated sum of cubes 1 + 1 - 8: 6 / (6 * 6^1.5) */
 	assert_true(fabs(b.acceleration - 1 / pow(6, 1.5)) < 1e-12);
 }
 
@@ -189,7 +189,7 @@ TEST(bca_of_few_normal_values_covers_as_often_as_it_says)
 
 	assert_true(fabs((double)c40.bca / EXPERIMENTS - 0.95) < 0.005 + margin);
 	assert_true(fabs((double)c10.bca / EXPERIMENTS - 0.945) < 0.01 + margin);
-	/* what the widening is for: as is, ten values cover 90 % */
+	/* the reason for widening: without it, ten values cover 90 % */
 	assert_true((double)c10.percentile / EXPERIMENTS < 0.925);
 }
 

@@ -65,7 +65,7 @@ TEST(a_written_call_reads_back)
 	long n;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	buf_adds(&out, "xyz"); /* what stands before it does not shift it */
+	buf_adds(&out, "xyz"); /* earlier fields do not shift it */
 	bus_write(&out, 7, &lock, lock_args);
 	bus_write(&out, 8, &lock, lock_args);
 	assert_int_equal(out.err, 0);
@@ -95,14 +95,15 @@ TEST(a_call_that_does_not_fit_is_an_error)
 	assert_int_equal(out.err, -GW_E_SIZE);
 }
 
-/* One byte at a time: whatever it says then, it is read to its end and not past it, or refused. */
+/* Each byte is changed in turn: the message is read within its bounds or refused. */
 TEST(a_wrong_byte_is_refused_or_harmless)
 {
 	size_t size = sizeof(little) - 1;
 
 	for (size_t i = 0; i < size; i++)
 		for (int value = 0; value < 256; value++) {
-			uint8_t *copy = malloc(size); /* a sanitizer sees who reads past it */
+			uint8_t *copy =
+				malloc(size); /* a sanitizer detects reads past the end */
 			struct bus_message m;
 			bool going;
 			long n;

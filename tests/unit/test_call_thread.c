@@ -1,4 +1,4 @@
-/* A lane runs one thing at a time and never keeps its owner waiting for ever. */
+/* A call thread runs one function at a time and never blocks its owner for ever. */
 #include "device/call_thread.h"
 
 #include "base/clock.h"
@@ -76,7 +76,7 @@ TEST(a_busy_thread_is_abandoned)
 	struct call_thread *l = call_thread_new();
 
 	assert_true(call_thread_post(l, wait_for_go, &j));
-	until(&j.started); /* what has not begun when its lane is left never does */
+	until(&j.started); /* work that has not started when its thread is abandoned never starts */
 	assert_false(call_thread_free(l));
 	atomic_store(&j.go, true);
 	until(&j.ended);

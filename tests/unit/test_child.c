@@ -27,7 +27,7 @@ static int count_before(void **state)
 	return 0;
 }
 
-/* Holds for every test: nothing is left open, and no child is left to wait for. */
+/* After every test: no descriptor is open and no child is left to wait for. */
 static int nothing_is_left(void **state)
 {
 	assert_int_equal(open_descriptors(), descriptors_before);
@@ -149,7 +149,7 @@ static bool is_running(long pid)
 	return running;
 }
 
-/* The grandchild is not ours to wait for: init reaps it some moments after its death. */
+/* We cannot wait for the grandchild: init reaps it shortly after its end. */
 static void assert_is_gone(long pid)
 {
 	uint64_t deadline = in_s(10);
@@ -208,7 +208,8 @@ CHILD_TEST(inherits_no_descriptors)
 		0);
 	close(leaky);
 	assert_in(out, "/dev/null\n");
-	*strchr(out, '\n') = '\0'; /* the list alone: times below it have such numbers too */
+	*strchr(out, '\n') =
+		'\0'; /* only the list: the times below it contain such numbers too */
 	assert_null(strstr(out, "57"));
 }
 

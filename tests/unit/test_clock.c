@@ -23,7 +23,7 @@ TEST(real_time_does_not_go_back)
 	assert_true(clock_wall_ns(c) > UINT64_C(1700000000) * NS_PER_S);
 }
 
-/* Between two real readings around it, a scaled reading lies between their scaled twins. */
+/* A scaled reading lies between the scaled values of real readings before and after it. */
 TEST(scaled_time_runs_at_its_rate)
 {
 	const struct clock *real = clock_real();

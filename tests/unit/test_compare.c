@@ -68,7 +68,7 @@ TEST(one_run_is_assumed_to_scatter_as_the_others)
 	assert_near(log1p(c.change_low), 2.5 - reach, 1e-9);
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 
-	/* what the run and the sensor are unsure of comes with the normal factor, not Student's */
+	/* the stated uncertainty has the normal factor, not Student's */
 	row.u_ratio = 0.3;
 	reach = hypot(reach, 1.959963984540054 * 0.5);
 	assert_int_equal(compare_arms(&first, &row, 0.4, 0.05, &c), 0);
@@ -103,7 +103,7 @@ TEST(without_any_uncertainty_there_is_a_ratio_and_no_interval)
 	assert_near(c.ratio, 210.0 / 200, 1e-12);
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 
-	row.n = 2; /* what more runs would not lessen is not known: nor is the rest */
+	row.n = 2; /* the shared uncertainty is unknown, so the rest is unknown too */
 	assert_int_equal(compare_arms(&first, &row, NAN, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, sqrt(210.0 * 211.0) / 200, 1e-12);
@@ -214,8 +214,8 @@ TEST(swapping_the_rows_inverts_the_ratio)
 	}
 }
 
-/* Arms of different spread and number, which a plain t test would get wrong.  (Welch's own
- * approximation is a point short of its level with four runs against twelve.) */
+/* Arms with different spread and size, for which a plain t test is wrong. (Welch's
+ * approximation misses its level by one point with four runs against twelve.) */
 TEST(the_interval_covers_as_often_as_it_says)
 {
 	unsigned covered = 0, rounds = 10000;
@@ -243,9 +243,9 @@ static double lognormal(struct random *r, double median, double sd)
 	return median * exp(sd * normal_quantile(random_unit(r) + 0x1p-54));
 }
 
-/* How many of the rounds, each of a seed of its own, have the true ratio, 1.03, in their interval: n
- * runs that scatter by 2 % against one.  `stated` of the scatter is the meter's, and the run says
- * so. */
+/* How many rounds, each with its own seed, cover the true ratio 1.03: n runs with 2 %
+ * scatter against one. `stated` is the part of the scatter that the run states as its
+ * uncertainty. */
 static unsigned covered_by_one_run(unsigned rounds, size_t n, double stated)
 {
 	unsigned covered = 0;
@@ -274,7 +274,8 @@ TEST(four_runs_against_one_cover_in_200_seeds)
 	assert_in_range(covered_by_one_run(200, 4, 0.3), 186, 200);
 }
 
-/* What the run states comes on top of a scatter that holds it: too wide at worst. */
+/* The stated uncertainty is added to scatter that already contains it, so the interval is at
+ * worst too wide. */
 TEST(a_few_runs_against_one_cover_as_often_as_they_say)
 {
 	static const double stated[] = { 0, 0.3, 1 };

@@ -15,7 +15,7 @@ static struct place {
 	char message[8192];
 } place, *const p = &place;
 
-/* A world without files and variables of ours. */
+/* No files and no GPUWARD_ variables. */
 static int set_up(void **state)
 {
 	char home[100];

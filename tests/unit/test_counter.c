@@ -1,4 +1,4 @@
-/* What is counted around a run. */
+/* Counters that are read before and after a run. */
 #include "cli/counter.h"
 #include "cli/counter_text.h"
 
@@ -66,7 +66,7 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 		const char *why;
 	} rows[] = {
 		{ vllm, "vllm:generation_tokens_total", 123, "" },
-		{ vllm, NULL, 123, "" }, /* as it is known */
+		{ vllm, NULL, 123, "" }, /* as the caller knows it */
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\"}", 103, "" },
 		{ vllm, "vllm:generation_tokens_total{}", 123, "" },
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\", model_name=\"a\"}", 100,
@@ -169,7 +169,7 @@ TEST(more_series_than_are_kept_are_refused)
 TEST(a_bad_url_is_refused_before_the_request)
 {
 	static const struct {
-		const char *url, *why; /* NULL: it is fine */
+		const char *url, *why; /* NULL: accepted */
 	} rows[] = {
 		{ "http://localhost:8000/metrics", NULL },
 		{ "http://[::1]/metrics?x=1#n{a=\"b\"}", NULL },
@@ -243,7 +243,7 @@ TEST(a_count_that_does_not_grow_is_unknown)
 	assert_string_equal(c.why, "it ended");
 }
 
-/* Engine 0 was restarted, or went; engine 1 made more than it lost. */
+/* Engine 0 was restarted or is gone; engine 1 added more than that lost. */
 TEST(a_series_that_restarted_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
@@ -274,7 +274,7 @@ TEST(a_series_that_restarted_is_not_hidden_by_another)
 	}
 }
 
-/* Before, engine 0 alone; the first reading was taken at 1000 s. */
+/* Before: only engine 0; the first reading was taken at 1000 s. */
 TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
@@ -286,10 +286,10 @@ TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 		bool assumed;
 		const char *why;
 	} rows[] = {
-		/* the server does not say when it began */
+		/* the server does not give its start time */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\nn_created{e=\"0\"} 500\n", 50, 1,
 		  30, true, "" },
-		/* it does: in the run */
+		/* it does: during the run */
 		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
 		  1, 30, false, "" },
 		/* one is reported, the other is not */
@@ -304,7 +304,7 @@ TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 		/* restarted, and already further than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
 		  "it was restarted during the run; the count before (100) is lost" },
-		/* nothing new; a line that cannot be read says nothing */
+		/* nothing new; an unreadable line is ignored */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },
 	};
@@ -350,7 +350,7 @@ TEST(an_interrupted_request_waits_a_moment_and_not_to_its_deadline)
 	assert_int_equal(asked, 1);
 	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it has arrived and is used */
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);
 	close(fds[1]);
@@ -364,7 +364,7 @@ TEST(a_name_lookup_has_a_deadline)
 	deadline_init(&p, 0, NULL);
 	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0); /* takes no time */
 	freeaddrinfo(list);
-	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
+	for (unsigned i = 0; i < 8; i++) { /* in time or abandoned; both are allowed */
 		int err = client_resolve("localhost", "80", &p, &list);
 
 		assert_true(err == 0 || err == -GW_E_TIMEOUT);

@@ -1,4 +1,4 @@
-/* The load that goes through libcuda, on one that writes down what it is asked. */
+/* The load through libcuda, on a fake library that records its calls. */
 #include "fake_cuda/fake_cuda.h"
 
 #include "measure/cuda.h"
@@ -43,7 +43,7 @@ TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 	assert_int_equal(begin, 5 * NS_PER_S);
 	assert_int_equal(fake->for_ns, 70 * NS_PER_MS);
 	assert_int_equal(fake->blocks * fake->threads, 132 * 1024);
-	assert_int_equal(fake->running, 1); /* nobody waited for it */
+	assert_int_equal(fake->running, 1); /* the caller did not wait for it */
 	assert_int_equal(cuda_load_on(c, NS_PER_MS, &begin), 0);
 	assert_int_equal(fake->launches, 3);
 	assert_int_equal(cuda_load_idle(c), 0);

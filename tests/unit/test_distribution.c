@@ -159,7 +159,7 @@ TEST(with_many_degrees_of_freedom_t_is_normal)
 	assert_near(student_quantile(0.025, INFINITY), normal_quantile(0.025), 1e-15);
 	assert_near(student_quantile(0.025, 1e12), normal_quantile(0.025), 1e-11);
 	assert_near(student_cdf(-1.3, INFINITY), normal_cdf(-1.3), 1e-15);
-	/* where the expansion takes over there is no step */
+	/* no step where the series expansion begins */
 	assert_near(student_quantile(1e-4, 1e6 * (1 + 1e-9)), student_quantile(1e-4, 1e6),
 		    1e-11);
 }
@@ -189,7 +189,7 @@ TEST(far_tails_neither_overflow_nor_stall)
 	assert_true(student_cdf(1e-200, 3) == 0.5);
 }
 
-/* Two arms of Welch's own kind: s1^2/n1 = 4/5, s2^2/n2 = 9/10. */
+/* Two arms with s1^2/n1 = 4/5 and s2^2/n2 = 9/10. */
 TEST(welch_and_satterthwaite_share_the_degrees_of_freedom)
 {
 	double u2[] = { 0.8, 0.9 }, df[] = { 4, 9 };

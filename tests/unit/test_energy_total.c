@@ -1,4 +1,5 @@
-/* A sum of joules that only grows: counter readings, samples between them, and neither twice. */
+/* A growing sum of joules from counter readings and the samples between them, none counted
+ * twice. */
 #include "measure/energy_total.h"
 
 #include "base/clock.h"

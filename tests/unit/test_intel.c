@@ -70,7 +70,7 @@ TEST(power_is_the_energy_between_two_readings)
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
 	r = world_read(0, GW_TIER_FAST);
 	assert_value(r, GW_Q_POWER, 60);
-	/* too soon: the next reading has the longer time */
+	/* too soon: the next reading covers the longer time */
 	clock_step(&w->clock, NS_PER_MS);
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
@@ -148,7 +148,7 @@ TEST(keeps_an_integrated_gpu_without_sensors)
 	world_open(1);
 	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
-	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* it is powered down, and says so */
+	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* powered down: 0 MHz is a value */
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_TEMPERATURE_GPU, GW_ABSENT_NOT_SUPPORTED);

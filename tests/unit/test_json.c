@@ -124,7 +124,7 @@ TEST(doubles_are_short_and_exact)
 	}
 }
 
-/* Any bits that are a number come back as the same number. */
+/* Every finite double reads back to the same value. */
 TEST(every_double_reads_back)
 {
 	uint64_t seed = 88172645463325252u;

@@ -1,4 +1,4 @@
-/* Settings of simulated GPUs: changed, verified, put back, refused. */
+/* Settings of simulated GPUs: changed, verified, restored, refused. */
 #include "simtest.h"
 #include "tree.h"
 
@@ -304,7 +304,7 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 	assert_true(got.foreign && !got.changed);
 	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
-	/* A change of ours that was kept and then not made. */
+	/* A change that was recorded and then not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
@@ -348,7 +348,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
-	assert_int_equal(sim_calls(NULL), calls); /* none behind it */
+	assert_int_equal(sim_calls(NULL), calls); /* no thread waits behind it */
 	/* The other GPU answers. */
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
@@ -370,7 +370,7 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	s = sim.ctx->slot[0];
-	slot_take(s); /* as a sampler whose call hangs */
+	slot_take(s); /* as a sampler with a call that hangs */
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
@@ -380,7 +380,7 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-/* The look is done; then a sampler's call hangs, before the setting is changed. */
+/* The reading is done; then a sampler's call hangs before the setting is changed. */
 static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
 {
 	slot_take(arg);

@@ -18,7 +18,7 @@ static struct {
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
-	int not_yet; /* managed() says so that often */
+	int not_yet; /* how often managed() has no result yet */
 	int manage_answer;
 } fake;
 
@@ -121,7 +121,7 @@ static int set(enum manage_what what, double a, double b)
 	return carry_out(&o);
 }
 
-/* Past the journal, as nvidia-smi would. */
+/* Without the journal, as nvidia-smi would. */
 static void somebody_else_sets(double watts)
 {
 	struct manage_order o = order(MANAGE_POWER_LIMIT, watts, NAN);
@@ -130,7 +130,7 @@ static void somebody_else_sets(double watts)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &r), 0);
 }
 
-/* As main does at its end, and at its start. */
+/* As the service does at its end and at its start. */
 static void put_all_back(void)
 {
 	struct manage_order out[16];
@@ -144,7 +144,7 @@ static void put_all_back(void)
 	}
 }
 
-/* The process dies; another begins with what the store has. */
+/* The process ends; a new one starts with the documents of the store. */
 static void crash(void)
 {
 	manage_journal_free(fake.journal);
@@ -228,7 +228,7 @@ JOURNAL_TEST(a_crash_between_recording_and_setting_is_not_a_foreign_change)
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
 	keeper = manage_journal_keeper(fake.journal);
 	assert_int_equal(keeper.keep(keeper.arg, &o, (double[]){ 400, NAN }), 0);
-	crash(); /* 400 W are set, 500 W were to be */
+	crash(); /* 400 W are set, 500 W were requested */
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(fake.count, 0);
@@ -278,7 +278,7 @@ JOURNAL_TEST(a_permanent_change_is_not_restored)
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
-	o.keep = true; /* set already: now it is to stay */
+	o.keep = true; /* already set: now it becomes permanent */
 	assert_int_equal(carry_out(&o), 0);
 	assert_false(fake.result.restored_on_exit);
 	assert_int_equal(fake.count, 0);
@@ -364,7 +364,7 @@ JOURNAL_TEST(a_setting_whose_call_hung_is_restored)
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", -1);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
-	sim_unhang(); /* it comes back late, and sets it */
+	sim_unhang(); /* it returns late and sets the limit */
 	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
@@ -509,7 +509,7 @@ static const struct view_ops view_ops = { .tell = engine_log,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
 
-/* Asks until there is an answer; its status. */
+/* Calls the handler until it answers; returns the status. */
 static int ask(route_fn *fn, const char *gpu, const char *word, const char *text)
 {
 	request = (struct request){ .path = "/api/gpu/manage/...",
@@ -721,7 +721,7 @@ JOURNAL_TEST(a_mig_instance_does_not_select_its_gpu)
 	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
 			 404);
 	assert_int_equal(fake.orders, 0);
-	/* Compute mode belongs to the parts. */
+	/* Compute mode is set per MIG instance. */
 	assert_int_equal(ask(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
 			 501);
 }

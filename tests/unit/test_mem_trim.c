@@ -24,7 +24,7 @@ static int open_library(void **state)
 	return 0;
 }
 
-/* Pages of the table that are in memory. */
+/* How many pages of the table are in memory. */
 static size_t resident(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;

@@ -36,7 +36,7 @@ static void *unreliable_realloc(void *p, size_t n)
 #undef calloc
 #undef realloc
 
-/* Enough of everything to need several blocks and a larger index. */
+/* Large enough for several blocks and a larger index. */
 static char *large_document(void)
 {
 	struct buf b;

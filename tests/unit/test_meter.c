@@ -1,4 +1,4 @@
-/* The whole way from the simulated sensor to joules, in stepped time, against true energy. */
+/* From the simulated sensor to joules in stepped time, compared with the true energy. */
 #include "simtest.h"
 
 #include "measure/meter.h"
@@ -133,7 +133,7 @@ TEST(a_window_says_when_its_result_is_there)
 	sim_run_for(meter, 2);
 	assert_false(window_done(window)); /* open */
 	assert_int_equal(gw_window_close(window, 0), 0);
-	assert_false(window_done(window)); /* the sample that covers its end is to come */
+	assert_false(window_done(window)); /* the sample that covers its end is still missing */
 	sim_run_for(meter, 2);
 	assert_true(window_done(window));
 	assert_int_equal(gw_window_wait(window, 0), 0);
@@ -185,7 +185,7 @@ static double square(double x)
 	return x * x;
 }
 
-/* 1000 windows: s.d. of what the bare ticks say, and of what we say, in ticks. */
+/* 1000 windows: s.d. of the raw counter and of our result, in ticks. */
 static void ticks(double tick_s, const char *world)
 {
 	double raw = 0, ours = 0, counter = 0;
@@ -289,7 +289,7 @@ TEST(a_late_read_leaves_a_gap_that_is_reported)
 		  "unit = \"watts\"\nlevel = 400\n"));
 	begin();
 	sim_run_for(meter, 5);
-	sim_step(4 * NS_PER_S); /* the thread was put aside; the ring holds 2.36 s */
+	sim_step(4 * NS_PER_S); /* the thread did not run for 4 s; the ring holds 2.36 s */
 	sim_run_for(meter, 5);
 	end();
 	print("hole");
@@ -437,7 +437,7 @@ TEST(a_trend_in_power_is_reported)
 TEST(each_of_several_consecutive_windows_has_its_throttling)
 {
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"));
-	for (unsigned i = 0; i < 5; i++) { /* one right after the other, as trials are */
+	for (unsigned i = 0; i < 5; i++) { /* consecutive, like trials */
 
 		measure(i < 3 ? 3 : 12);
 		printf("throttled %.2f of %.2f s, %s\n", r->throttle_seconds[GW_THROTTLE_POWER],
@@ -449,7 +449,7 @@ TEST(each_of_several_consecutive_windows_has_its_throttling)
 	}
 }
 
-/* An edge between two samples is on the line between them, which the s.d. holds. */
+/* An edge between two samples is interpolated, and the s.d. must respect that. */
 TEST(the_standard_deviation_of_power_fits_its_range)
 {
 	start(WATTS("kind = \"square\"\nhigh = 600\nlow = 20\nperiod = 2\nduty = 0.5\n"));
@@ -496,7 +496,8 @@ TEST(a_begin_set_late_still_has_its_counter)
 	assert_true(off_by(r->joules.best, truth) < 0.01);
 }
 
-/* Few readings leave a stretch in which the tick may lie: no window may be a tick off unawares. */
+/* After few readings the phase of the counter is uncertain: no window may be wrong by a
+ * tick. */
 TEST(counter_ticks_are_not_off_by_one)
 {
 	unsigned off = 0, outside = 0, quarrels = 0;
@@ -629,7 +630,7 @@ TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 		assert_true(has_code(GW_CODE_ALIAS_SUSPECTED));
 		assert_true(truth_is_inside());
 		worst = fmax(worst, off_by(r->joules.best, truth));
-		/* What polling in step would have said. */
+		/* The result of polling in step with the load. */
 		for (unsigned k = 0; k < 8; k++) {
 			double w;
 
@@ -644,8 +645,8 @@ TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 	assert_true(worst_single > 0.3);
 }
 
-/* The sensor of an H200 keeps its own time however it is polled: a load in step with it looks steady, is far from
- * the truth, and the interval must know. */
+/* The sensor of an H200 samples at its own times. A load in step with it looks steady and
+ * its reading is far from the truth, so the interval must be wide. */
 TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
 {
 	double worst = 0;
@@ -672,7 +673,7 @@ TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
 	assert_true(worst > 0.3);
 }
 
-/* Polls that fall out of step with the sensor see some of a load twice and some of it never. */
+/* Polls out of step with the sensor read some samples twice and miss others. */
 TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 {
 	static const double period[] = { 0.15, 0.2, 0.25, 0.3 };
@@ -774,7 +775,7 @@ TEST(every_failing_call_costs_no_more_than_its_figures)
 			assert_false(r->joules.best == 0);
 			assert_false(r->joules.low < 0);
 			assert_true(isnan(r->joules.best) || r->joules.best > 300);
-			/* The other GPU does not notice, unless the driver went as a whole. */
+			/* The other GPU is not affected unless the whole driver failed. */
 			r = gw_window_energy(window, 1);
 			if (codes[k] != 1 && codes[k] != 9)
 				assert_true(r->joules.best > 1500 && r->joules.best < 2100);
@@ -811,7 +812,7 @@ TEST(shares_of_processes_add_up)
 	assert_int_equal(who->row[0].how, ATTRIBUTE_MODELLED);
 	assert_true(fabs(sum / r->joules.best - 1) < 0.001);
 	assert_true(fabs(who->idle_joules / (80 * 12) - 1) < 0.01);
-	/* Half of 40 W each, the rest three to one. */
+	/* Half of 40 W each; the rest in the ratio three to one. */
 	assert_true(fabs(share[0] / (12 * (20 + 0.75 * 380)) - 1) < 0.05);
 	assert_true(fabs(share[1] / (12 * (20 + 0.25 * 380)) - 1) < 0.1);
 	assert_true(has_code(GW_CODE_FOREIGN_PROCESS));
@@ -836,7 +837,7 @@ static void *windows_of_a_thread(void *arg)
 	return NULL;
 }
 
-/* Real time, and a thread for each GPU. */
+/* Real time, and one thread per GPU. */
 static void start_threads(const char *world)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -872,7 +873,7 @@ TEST(threads_share_a_meter)
 	}
 }
 
-/* Asked while the sampling thread finds it out: the thread sanitizer looks on. */
+/* Read while the sampling thread detects it: the thread sanitizer checks this. */
 TEST(a_missing_counter_is_visible_to_concurrent_callers)
 {
 	start_threads(TWO_GPUS "[[fault]]\ncall = \"nvmlDeviceGetTotalEnergyConsumption\"\n"
@@ -885,7 +886,7 @@ TEST(a_missing_counter_is_visible_to_concurrent_callers)
 	assert_false(meter_setup(meter, 0).counter);
 }
 
-/* The drain of its beginning falls between its end and that of its end. */
+/* The samples of its begin are read after its end. */
 TEST(a_short_window_is_known_soon_after_its_end)
 {
 	start(HALF_LOAD);
@@ -897,7 +898,8 @@ TEST(a_short_window_is_known_soon_after_its_end)
 		ended = clock_mono_ns(&sim.clock);
 		end();
 		assert_true(clock_mono_ns(&sim.clock) - ended < 200 * NS_PER_MS);
-		/* Nobody looked at the throttling within it: unknown, and no reason to refuse. */
+		/* Throttling was not read during it: unknown, and no reason for an invalid
+		 * result. */
 		assert_true(r->validity < GW_INVALID);
 		sim_run_for(meter, 0.013);
 	}
@@ -920,7 +922,8 @@ TEST(clocks_set_inside_a_window_are_reported)
 	}
 }
 
-/* Time from its end until it is known: a hurried one shorter than a sample does with the nearest. */
+/* Seconds from its end until the result: a hurried window that is shorter than a sample uses
+ * the nearest one. */
 static double waited_s(unsigned ms, bool hurry, double *ret_off)
 {
 	uint64_t ended;
@@ -936,7 +939,7 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	assert_false(has_code(GW_CODE_TRUNCATED));
 	assert_true(r->joules.low <= truth && truth <= r->joules.high);
 	*ret_off = off_by(r->joules.best, truth);
-	sim_run_for(meter, 0.033); /* ever other phases of the samples */
+	sim_run_for(meter, 0.033); /* another phase of the samples each time */
 	return s;
 }
 
@@ -956,7 +959,7 @@ TEST(a_hurried_wait_for_a_very_short_window_is_shorter)
 	assert_true(fabs(waited_s(60, true, &off) - waited_s(60, false, &off)) < 0.021);
 }
 
-/* What takes milliseconds on a real GPU is asked when nobody waits for it. */
+/* Calls that take milliseconds on a real GPU are made when no caller waits. */
 TEST(a_meter_starts_with_the_calls_it_needs)
 {
 	static const char *const late[] = {
@@ -982,7 +985,7 @@ TEST(a_meter_starts_with_the_calls_it_needs)
 	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
 }
 
-/* In calls a second, of a window that lasts: figures once, the ring once, a tenth of the rest. */
+/* Calls per second of a long window: figures once, the ring once, others a tenth. */
 TEST(an_open_window_costs_few_calls)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* The metrics of the simulator's GPUs, without the service around them. */
+/* The metrics of simulated GPUs, without the service. */
 #include "simtest.h"
 
 #include "serve/metrics_text.h"
@@ -63,7 +63,7 @@ static int teardown(void **state)
 
 #define TEST_TEARDOWN teardown
 
-/* Samples whose line begins with `name` and has `part`. */
+/* The number of samples with this name and `part` in their line. */
 static unsigned samples(const char *text, const char *name, const char *part)
 {
 	unsigned n = 0;
@@ -80,7 +80,7 @@ static unsigned samples(const char *text, const char *name, const char *part)
 	return n;
 }
 
-/* Value of the sample with this name and labels; NAN: there is none. */
+/* The value of the sample with this name and labels; NAN if there is none. */
 static double value(const char *text, const char *series)
 {
 	size_t n = strlen(series);
@@ -199,7 +199,7 @@ TEST(the_bits_of_the_mask_are_its_reasons)
 		     (mask & 0x1u) != 0);
 }
 
-/* Nothing of GPU 1 but what is known without asking it. */
+/* Only the figures of GPU 1 that need no reading. */
 static void assert_silent(const char *text, const char *state)
 {
 	static const char *const gauges[] = {
@@ -246,7 +246,7 @@ TEST(a_stalled_gpu_has_only_up_its_name_and_its_counters)
 	sim_step(NS_PER_S);
 	look(GW_TIERS_COMMON);
 	assert_silent(render(METRICS_PROMETHEUS), "stalled");
-	/* The call comes back, so that the context can be closed. */
+	/* Let the call return, so that the context can be closed. */
 	sim_unhang();
 	while (sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_STALLED)
 		;
@@ -500,7 +500,7 @@ TEST(labels_that_do_not_fit_are_cut_between_characters)
 		assert_int_equal(strlen(l.text), l.len);
 		assert_true(l.text[l.len - 1] == '"');
 		assert_true(l.text[l.len - 2] == '\xa4');
-		labels_add(&l, "more", "y"); /* and what has no room at all is left out */
+		labels_add(&l, "more", "y"); /* and a label without any space is left out */
 		assert_int_equal(strlen(l.text), l.len);
 	}
 }

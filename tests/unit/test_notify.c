@@ -23,7 +23,7 @@ static int set_up(void **state)
 
 #define TEST_SETUP set_up
 
-/* A socket in systemd's stead; name begins with '@' or '/'. */
+/* A socket that replaces systemd's; its name begins with '@' or '/'. */
 static int manager(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -133,7 +133,7 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 		setenv("WATCHDOG_PID", pid, 1);
 	notify_init(&n, message, sizeof(message));
 	notify_done(&n);
-	/* Programs that we start must not speak for us. */
+	/* Programs that we start must not notify systemd. */
 	assert_null(getenv("NOTIFY_SOCKET"));
 	assert_null(getenv("WATCHDOG_USEC"));
 	assert_null(getenv("WATCHDOG_PID"));
@@ -185,7 +185,7 @@ static int sockets_with(const char *count, struct notify_socket *s)
 	return notify_sockets(s, message, sizeof(message));
 }
 
-/* In a child, where descriptors from 3 on can be what they must be. */
+/* In a child process, where the descriptors from 3 on are free. */
 static int child_takes_two(void)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
@@ -219,7 +219,7 @@ static int child_refuses(void)
 	close(3);
 	if (sockets_with("1", s) != -GW_E_ARG || !strstr(message, "descriptor 3"))
 		return 3;
-	dup2(0, 3); /* there, and no socket */
+	dup2(0, 3); /* a descriptor that is not a socket */
 	return sockets_with("1", s) == -GW_E_ARG ? 0 : 4;
 }
 

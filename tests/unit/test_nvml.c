@@ -1,5 +1,5 @@
-/* The NVML backend over the simulator: what it reads, and what one refusal costs.  Loss, return
- * and hangs are in test_nvml_loss.c. */
+/* The NVML backend over the simulator: values, and the effect of a failing call. Loss,
+ * return and hangs are in test_nvml_loss.c. */
 #include "simtest.h"
 
 #include "device/nvml.h"
@@ -202,8 +202,8 @@ static bool concerns_all(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* Faulted device: what it has, it had before, and most of it is still there; a failing call must
- * not take more than its own figures.  The other device has all it had. */
+/* The failing device has no new figures and keeps most of them, because a failing call
+ * removes only its own. The other device keeps all. */
 static void check_fault(const struct have *was, const char *symbol, int code)
 {
 	struct have is;
@@ -218,7 +218,7 @@ static void check_fault(const struct have *was, const char *symbol, int code)
 	}
 	if (!concerns_all(code) && lost > 13 &&
 	    strcmp(symbol, nvml_symbol[CALL_by_index]) !=
-		    0) /* all the field values hang on one symbol */
+		    0) /* all field values need one symbol */
 		fail_msg("%s=%d took %u figures", symbol, code, lost);
 }
 
@@ -341,7 +341,7 @@ SIM_TEST(lists_of_any_length_are_read_whole)
 		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 		assert_int_equal(gw_process_list_take(l), 0);
 		assert_int_equal(gw_process_list_absence(l, 0), GW_HAVE);
-		/* The driver itself stops at 950 (nvml.md), the simulator may. */
+		/* The driver stops at 950 processes (nvml.md); the simulator does not. */
 		if (counts[i] <= 900)
 			assert_int_equal(gw_process_list_count(l), counts[i]);
 		else
@@ -505,7 +505,7 @@ SIM_TEST(a_trimmed_library_returns_the_same_values)
 	assert_true(sim_value(d, GW_Q_MEMORY_USED) == untrimmed);
 }
 
-/* The last test: what it leaves open stays so. */
+/* Must be the last test: it leaves the library open. */
 SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 {
 	sim_scenario("idle-h200");
@@ -514,7 +514,7 @@ SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	sim_scenario("idle-h200");
 	sim_open_with(NULL, GW_OPEN_NO_SHUTDOWN, 0);
-	assert_int_equal(gw_ctx_release(sim.ctx), 0); /* who lets go does close it */
+	assert_int_equal(gw_ctx_release(sim.ctx), 0); /* a release closes it */
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_close();

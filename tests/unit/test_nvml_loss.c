@@ -46,7 +46,7 @@ SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_DRIVER);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 	inits = sim_calls("nvmlInit_v2");
-	for (int i = 0; i < 100; i++) /* no time passes: no further try */
+	for (int i = 0; i < 100; i++) /* no time passes: no retry */
 		sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(sim_calls("nvmlInit_v2"), inits);
 	for (int i = 0; i < 30; i++) {
@@ -262,7 +262,7 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	d = gw_snapshot_device(sim.snap, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
+	for (int i = 0; i < 20; i++) /* no calls queue up behind it */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
@@ -327,7 +327,7 @@ SIM_TEST(an_open_that_finishes_after_release_is_closed)
 	}
 }
 
-/* Under the thread sanitizer: nobody looks at what the stuck thread writes. */
+/* For the thread sanitizer: nothing reads what the hanging thread writes. */
 SIM_TEST(state_of_a_hanging_init_is_not_read)
 {
 	struct gw_options o = { .size = sizeof(o),

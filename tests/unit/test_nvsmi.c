@@ -1,5 +1,5 @@
-/* The nvidia-smi backend against tests/fixtures/nvidia-smi, which stands first in PATH.  The
- * source is included for a deadline that a test can wait for. */
+/* The nvidia-smi backend with tests/fixtures/nvidia-smi first in PATH. The source is
+ * included to shorten its deadline. */
 #include "base/clock.h"
 
 #define DEADLINE_NS (500 * NS_PER_MS)
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The table of backends names them all; only one is tested here. */
+/* The table of backends refers to all of them; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
 
 static struct clock_stepped now;
@@ -156,7 +156,7 @@ NVSMI_TEST(missing_figures_have_a_reason)
 	assert_why(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_ERROR);
 	assert_why(d, GW_Q_CLOCK_VIDEO, GW_ABSENT_INVALID);
 	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column has it */
-	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may pass 100 % */
+	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may exceed 100 % */
 	assert_value(d, GW_Q_COMPUTE_MODE, 3);
 	assert_int_equal(d->r.state, GW_DEVICE_OK);
 }
@@ -177,7 +177,7 @@ NVSMI_TEST(queries_only_the_requested_tiers)
 	assert_null(strstr(line, "vbios_version"));
 	assert_null(strstr(line, "fan.speed"));
 	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
-	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has nothing to say of these */
+	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has no such columns */
 	assert_int_equal(runs(), 2);
 	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 }
@@ -191,10 +191,10 @@ NVSMI_TEST(all_devices_cost_one_run)
 		assert_int_equal(runs(), 2 + round);
 	}
 	b.ops->read(b.slot[0], GW_TIER_FAST);
-	clock_step(&now, NS_PER_S); /* too old for the other by now */
+	clock_step(&now, NS_PER_S); /* too old for the other device by now */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(runs(), 6);
-	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not ask it */
+	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not query it */
 	assert_int_equal(runs(), 7);
 }
 
@@ -229,7 +229,7 @@ NVSMI_TEST(an_old_driver_is_queried_for_the_columns_it_has)
 	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* under its older name */
 	assert_value(b.slot[0], GW_Q_POWER, 75.34);
 	assert_int_equal(runs(), 1 + 8);
-	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not asked again */
+	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not queried again */
 	assert_int_equal(runs(), 1 + 8 + 1);
 }
 
@@ -388,7 +388,7 @@ NVSMI_TEST(reports_a_missing_program)
 
 	if (access(programs[1], F_OK) == 0 || access(programs[2], F_OK) == 0) {
 		free(path);
-		skip(); /* this machine has it at a place where it is looked for */
+		skip(); /* this machine has the program in a searched folder */
 	}
 	setenv("PATH", "/gpuward-no-such-folder", 1);
 	assert_int_equal(b.ops->open(&b), 0);
@@ -415,7 +415,7 @@ static void put(const char *folder, const char *name, const char *text)
 	close(fd);
 }
 
-/* A tree that passes for the machine's own, with the first GPU in it. */
+/* A tree that looks like the real machine, with the first GPU in it. */
 NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 {
 	char folder[] = "/tmp/gpuward-asleep-XXXXXX";
@@ -438,7 +438,7 @@ NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 	b.ops->read(b.slot[0], GW_TIER_FAST);
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
-	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* it had its answer waiting */
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* its result was already there */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_CLOSED);
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_ASLEEP);

@@ -47,7 +47,7 @@ static int parse_line(const char *line, bool ahead)
 	memset(words, 0, sizeof(words));
 	error[0] = '\0';
 	count = 0;
-	words[count++] = copy; /* the program's name is not looked at */
+	words[count++] = copy; /* the program name is ignored */
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		words[count++] = strcmp(w, "_") == 0 ? w + 1 : w;

@@ -1,4 +1,4 @@
-/* Which process a number means, and who may say that it plays. */
+/* Which process a pid of a peer means, and who may register it as a game. */
 #include "daemon/peer_process.h"
 
 #include "tree.h"
@@ -62,11 +62,11 @@ TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* next to us: another may be named */
+		{ 50, 60, 50, NULL }, /* in our namespace: another process may be named */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
-		  "another PID namespace" },          /* there is a 50 here, but not that one */
+		  "another PID namespace" }, /* there is a process 50 here, but another one */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */
 		{ 99, -1, 0, "sees no process 99" },
 		{ 7, -1, 0, "kernel thread" },

@@ -107,7 +107,7 @@ TEST(a_missing_process_is_an_error)
 	assert_int_equal(ticks, 5);
 }
 
-/* One that waits to be reaped has ended; one whose first thread ended has not. */
+/* A zombie has ended; a process with only its first thread ended still runs. */
 TEST(knows_which_processes_run_unless_they_are_unreadable)
 {
 	static const struct {

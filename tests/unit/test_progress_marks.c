@@ -1,4 +1,4 @@
-/* What a command may write to its descriptor, and what it may not do with that. */
+/* Progress marks that a command writes to its descriptor, valid and invalid ones. */
 #include "cli/progress_marks.h"
 
 #include "base/clock.h"
@@ -50,7 +50,7 @@ static void feed(const char *text)
 	progress_marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
 }
 
-/* "begin NAME T", so many seconds after the run began. */
+/* "begin NAME T" this many seconds after the start of the run. */
 static void feed_at(const char *mark, double seconds)
 {
 	char text[128];
@@ -102,7 +102,7 @@ TEST(a_part_counts_its_own_iterations_and_tokens)
 	const struct progress_marks_window *w;
 	unsigned n;
 
-	for (unsigned i = 0; i < 4; i++) /* loading: slow ones, 1 s each */
+	for (unsigned i = 0; i < 4; i++) /* loading: slow iterations, 1 s each */
 		progress_marks_feed(&m, "iteration\ntokens 100\n", 21, begin_ns + i * NS_PER_S);
 	feed_at("begin work", 4);
 	for (unsigned i = 0; i < 11; i++)
@@ -119,7 +119,7 @@ TEST(a_part_counts_its_own_iterations_and_tokens)
 	assert_int_equal(n, 2);
 	assert_int_equal(w->iterations, 11);
 	assert_int_equal(w->tokens, 33);
-	/* the step from the last slow one into the part is not of the part */
+	/* the step from the last slow iteration into the part does not count */
 	assert_float_equal(progress_marks_latency(&m, w, 0.95), 10e-3, 1e-9);
 	assert_int_equal(m.window[1].iterations, 1);
 	assert_true(isnan(progress_marks_latency(&m, &m.window[1], 0.5)));
@@ -199,7 +199,7 @@ TEST(of_too_many_iterations_a_random_sample_is_kept)
 {
 	uint64_t t = begin_ns;
 
-	/* first short ones, then as many long ones */
+	/* short iterations first, then as many long ones */
 	for (unsigned i = 0; i <= 4 * PROGRESS_MARKS_LATENCIES; i++) {
 		t += i < 2 * PROGRESS_MARKS_LATENCIES ? NS_PER_MS : 3 * NS_PER_MS;
 		progress_marks_feed(&m, "iteration\n", 10, t);
@@ -209,7 +209,7 @@ TEST(of_too_many_iterations_a_random_sample_is_kept)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.55), 3e-3, 1e-9);
 }
 
-/* The first pair of numbers that do not follow each other, 0 and 0 for none. */
+/* The first two numbers that are not consecutive; 0 and 0 if there are none. */
 static void number(const char *text, uint64_t before, uint64_t after)
 {
 	progress_marks_done(&m);
@@ -227,7 +227,7 @@ TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
 	number("iteration 1\niteration\niteration 3\n", 0, 0);
 	number("iteration\niteration\n", 0, 0);
-	number("iteration 1\niteration 1\n", 0, 0); /* one each, whatever is meant */
+	number("iteration 1\niteration 1\n", 0, 0); /* one bad line each */
 	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
 	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
 	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",

@@ -1,4 +1,4 @@
-/* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
+/* RAPL on small trees. The source is included to replace perf's counters by files. */
 #include "test.h"
 
 #define RAPL_PERF_OPEN fake_perf_open
@@ -129,7 +129,7 @@ TEST(lists_an_unreadable_domain)
 
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
-	/* what a container sees whose runtime hides the counters */
+	/* what a container sees if its runtime hides the counters */
 	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
 	assert_int_equal(rapl_list(&t.root, d, 2), 2);
 	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
@@ -242,7 +242,7 @@ TEST(a_counter_that_goes_back_without_a_range_is_absent)
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 	assert_true(isnan(rapl_total(&r).joules));
-	put_uj("intel-rapl:0", 7000000); /* what was lost does not come back */
+	put_uj("intel-rapl:0", 7000000); /* lost energy is not recovered */
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
@@ -281,14 +281,14 @@ TEST(an_unreadable_host_is_null_and_names_the_remedy)
 	rapl_read(&r);
 	tree_allow();
 	total = rapl_total(&r);
-	assert_true(isnan(total.joules)); /* half a host is no host */
+	assert_true(isnan(total.joules)); /* a part of the host is not the host */
 	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
 	assert_in(total.remedy, "chmod");
 	assert_in(total.remedy, "udev");
 	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
 	assert_int_equal(r.counter[0].why, GW_HAVE);
-	rapl_read(&r); /* allowed too late: what was used before is not known */
+	rapl_read(&r); /* allowed too late: earlier energy is unknown */
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 }
 
@@ -426,7 +426,7 @@ TEST(perf_is_used_where_powercap_refuses)
 	rapl_open(&r, &t.root);
 	tree_allow();
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
-	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier fix */
+	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier remedy */
 }
 
 TEST(perf_that_refuses_names_its_own_remedy)

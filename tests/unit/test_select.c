@@ -1,4 +1,4 @@
-/* Which words of a user name a GPU. */
+/* Which words select a GPU. */
 #include "test.h"
 
 #include <gpuward.h>

@@ -1,5 +1,4 @@
-/* What is assumed of a sensor, kept in a file, and learned on simulated cards whose truth is
- * known. */
+/* Sensors: assumptions, files, and characterisation on simulated cards with known sensors. */
 #include "simtest.h"
 
 #include "measure/cuda.h"
@@ -71,10 +70,10 @@ TEST(assumptions_follow_generation_and_driver)
 		assert_int_equal(s.average.changes, 0);
 		assert_true(isnan(s.average.call_p50_s));
 		assert_int_equal(s.counter == GW_HAVE, rows[i].architecture >= 5);
-		/* Not read yet: all of the newer kinds have it. */
+		/* Not read yet: all newer kinds have it. */
 		assert_int_equal(s.instant.why,
 				 rows[i].architecture >= 9 ? GW_HAVE : GW_ABSENT_NOT_READ);
-		assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER stands in for it */
+		assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER is used instead */
 	}
 }
 
@@ -254,7 +253,7 @@ TEST(another_driver_or_vbios_has_a_file_of_its_own)
 	sensor_key(&s, folder, one, sizeof(one));
 	sensor_key(&other, folder, two, sizeof(two));
 	assert_string_not_equal(one, two);
-	assert_null(strchr(one + strlen(folder) + 1, '/')); /* whatever the uuid holds */
+	assert_null(strchr(one + strlen(folder) + 1, '/')); /* with any uuid */
 	other.uuid[0] = '\0';
 	assert_int_equal(sensor_save(&other, folder, message, sizeof(message)),
 			 -GW_E_NOSUPPORT);
@@ -300,7 +299,7 @@ TEST(a_period_is_found_through_skips_and_jitter)
 	assert_int_equal(fit_period(t, 3, work, &f), -GW_E_NOSUPPORT);
 }
 
-/* What a sensor would say, summed in small steps and by no formula of the code under test. */
+/* What a sensor would read, summed in small steps without the formulas of the tested code. */
 static double brute(const struct fit_bursts *b, enum sensor_model m, double window, double t)
 {
 	double dt = 5e-5, sum = 0, from = m == SENSOR_BOXCAR ? t - window : 0;
@@ -408,8 +407,7 @@ static int learn(bool active, struct sensor *s, char *message)
 	return err;
 }
 
-/* A card whose power wanders every 7 ms at first, so that values change, and that is then left to
- * the drive. */
+/* A card with power that changes every 7 ms at first, then is driven by the load. */
 static void world(const char *profile, const char *sensor)
 {
 	static char text[16384];
@@ -522,15 +520,15 @@ SIM_TEST(ada_with_a_harmless_counter_is_learned)
 				     1000, 520, 20, 13.5, 17, 5, 2.6 });
 }
 
-/* The newest sample of a 20 ms grid is 8 to 28 ms old, and of a 10 ms low-pass. */
+/* The newest sample of a 20 ms grid is 8 to 28 ms old and has a 10 ms low-pass. */
 SIM_TEST(hopper_is_learned)
 {
 	check_truth(&(struct truth){ "h200", "", 100, SENSOR_LOWPASS, 10, 28, 1000, 518, 20,
 				     13.5, 17, 5, 10 });
 }
 
-/* Read every 101 ms, a sample of the 20 ms grid is of another age each time, and that looks like a
- * wider window; how late it is on the whole stays the same. */
+/* Read every 101 ms, a sample of the 20 ms grid has a different age each time. That looks
+ * like a wider window; the mean lag stays the same. */
 SIM_TEST(a_sampler_that_drifts_against_its_grid_is_still_as_late)
 {
 	struct sensor s;
@@ -672,7 +670,7 @@ SIM_TEST(no_load_is_started_next_to_another_process)
 	assert_int_equal(learn(true, &s, message), -GW_E_STATE);
 	assert_in(message, "4100000");
 	assert_int_equal(s.ticks, 77);
-	assert_true(sim_now_ns() - before < NS_PER_S); /* it is said at once */
+	assert_true(sim_now_ns() - before < NS_PER_S); /* reported at once */
 }
 
 TEST(a_load_that_cannot_start_gives_the_reason)

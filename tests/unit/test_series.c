@@ -1,4 +1,4 @@
-/* History: what was added comes back, at every age, in a fixed amount of memory. */
+/* History of any age in a fixed amount of memory. */
 #include "seed.h"
 
 #include "measure/series.h"
@@ -29,7 +29,7 @@ static void add(struct series *s, uint64_t t_ns, double value)
 	assert_int_equal(series_add(s, t_ns, &value), 0);
 }
 
-/* Within what a bucket keeps: float, and a mean to 1/131070 of the range. */
+/* Within the precision of a bucket: float, and a mean to 1/131070 of the range. */
 static void assert_close(double have, double want, double range)
 {
 	double most = 1.3e-7 * fabs(want) + range / 131070 * 1.01;
@@ -137,7 +137,7 @@ TEST(time_does_not_go_back)
 	struct series_point p[8];
 	double v = 9;
 
-	add(s, 0, 1); /* as good a time as any */
+	add(s, 0, 1); /* any other time is as good */
 	add(s, S, 2);
 	assert_int_equal(series_add(s, S, &v), -GW_E_ARG);
 	assert_int_equal(series_add(s, S - 1, &v), -GW_E_ARG);
@@ -246,7 +246,7 @@ struct sample {
 	double value;
 };
 
-/* Every bucket that is asked for, from the list of all samples. */
+/* Every requested bucket, from the list of all samples. */
 static void assert_bucket(const struct sample *all, const struct series_point *p)
 {
 	double sum = 0, min = INFINITY, max = -INFINITY;

@@ -49,7 +49,7 @@ static abi_device device(unsigned index)
 	return d;
 }
 
-/* Of the processor: what others do on the machine costs nothing. */
+/* CPU time, so that other programs on the machine do not matter. */
 static double seconds_now(void)
 {
 	struct timespec t;
@@ -216,7 +216,8 @@ TEST(a_hopper_renews_power_in_its_own_time)
 	d = device(0);
 	sim_step(1950 * MS);
 	first = field_u32(d, 186);
-	sim_step(149 * MS); /* read 149 ms later, it is of 2.0 s, and the load began then */
+	sim_step(149 *
+		 MS); /* read 149 ms later, the value is from 2.0 s, when the load began */
 	assert_int_equal(field_u32(d, 186), first);
 	sim_step(1 * MS);
 	assert_true(field_u32(d, 186) > first + 100000);

@@ -1,5 +1,5 @@
-/* What the energy engine is tested on: sensors whose period, window and lag are known, and
- * counters and rings that go wrong on a schedule. */
+/* The simulated sensors have known period, window and lag, and faults of counters and rings
+ * follow a schedule. */
 #include <math.h>
 
 #include "sim.h"
@@ -62,8 +62,8 @@ static uint64_t counter(unsigned index)
 	return mj;
 }
 
-/* One power reading, W; scope and field as of nvmlDeviceGetFieldValues, field 0: PowerUsage.  NAN
- * where it is not supported. */
+/* One power reading in W; scope and field as in nvmlDeviceGetFieldValues, field 0:
+ * PowerUsage. NAN if it is not supported. */
 static double watts(unsigned index, unsigned field)
 {
 	struct abi_field_value v = { .field = field };
@@ -97,7 +97,8 @@ TEST(every_counter_fault_of_the_scenario_shows)
 	sim_step(8 * S);
 	assert_int_equal(counter(2), after[2]);
 	sim_step(2 * S);
-	assert_in_range(counter(2), 20 * 400000, 21 * 400000); /* thawed: it had gone on */
+	assert_in_range(counter(2), 20 * 400000,
+			21 * 400000); /* no longer frozen: it had continued */
 }
 
 TEST(an_absent_counter_is_not_supported_in_each_form)
@@ -188,7 +189,7 @@ TEST(the_tick_has_its_length_and_phase)
 	}
 }
 
-/* Truths of docs/SIMULATOR.md.  window 0: the low-pass of 300 ms. */
+/* Values of docs/SIMULATOR.md. window 0: the low-pass of 300 ms. */
 static const struct make {
 	const char *profile;
 	unsigned field; /* 0: PowerUsage */
@@ -224,7 +225,7 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	if (!(fabs(got - want) < 0.002))
 		fail_msg("%s field %u after %u ms: %g W instead of %g", m->profile, m->field,
 			 after_ms, got, want);
-	/* Not renewed before its period is over, and then at once. */
+	/* Not renewed before its period has passed, and then at once. */
 	sim_step((uint64_t)(m->period_ms * 1e6) - 1 * MS);
 	assert_true(watts(0, m->field) == got);
 	sim_step(1 * MS);
@@ -346,7 +347,8 @@ TEST(stamps_of_a_ring_step_with_the_wall_clock)
 	for (uint32_t i = 1; i < n; i++)
 		steps += out[i - 1].timestamp_us - out[i].timestamp_us == 3599980000;
 	assert_int_equal(steps, 2);
-	/* Who asks for what is newer than the last stamp before a step back gets nothing. */
+	/* After a step back, a request for samples newer than the last timestamp gets
+	 * nothing. */
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 

@@ -1,7 +1,6 @@
-/* The store: what was committed is there afterwards, whatever happened in between.
- *
- * Disks that fail are made by a layer below SQLite (struct fault): it works for root and
- * everywhere.  Wall times are handed in; nothing waits. */
+/* The store: committed data survives every fault. A layer below SQLite (struct fault)
+ * simulates failing disks, which also works for root. Wall times are given by the test;
+ * nothing waits. */
 #include "daemon/store.h"
 
 #include "base/clock.h"
@@ -146,12 +145,12 @@ STORE_TEST(counts_outlive_the_process_and_never_fall)
 	store_set_count(s, "energy", 11);
 	store_set_count(s, "errors", NAN);
 	commit();
-	store_set_count(s, "energy", 99); /* no batch took this */
+	store_set_count(s, "energy", 99); /* not part of a batch */
 	open_clean();
 	assert_true(store_count(s, "energy") == 12.5);
 	assert_true(store_count(s, "errors") == 3);
 	assert_true(store_count(s, "others") == 0);
-	store_set_count(s, "energy", 5); /* lower than what the file has */
+	store_set_count(s, "energy", 5); /* lower than the value in the file */
 	commit();
 	open_clean();
 	assert_true(store_count(s, "energy") == 12.5);
@@ -349,7 +348,7 @@ STORE_TEST(a_statement_is_prepared_once)
 	first = db_statement(db, "SELECT 1 UNION SELECT 2");
 	assert_int_equal(sqlite3_step(first), SQLITE_ROW);
 	second = db_statement(db, "SELECT 1 UNION SELECT 2");
-	assert_ptr_not_equal(first, second); /* that one is being read */
+	assert_ptr_not_equal(first, second); /* the first one is in use */
 	db_done(second);
 	db_done(first);
 	assert_ptr_not_equal(db_statement(db, "SELECT 3"), first);
@@ -357,7 +356,7 @@ STORE_TEST(a_statement_is_prepared_once)
 	assert_int_equal(sqlite3_step(second), SQLITE_ROW);
 	assert_int_equal(sqlite3_column_int(second, 0), 1);
 	assert_null(db_statement(db, "SELECT FROM"));
-	db_close(db); /* with all of them */
+	db_close(db); /* with all statements */
 }
 
 STORE_TEST(readings_come_back_as_they_went_in)
@@ -391,7 +390,7 @@ STORE_TEST(unfinished_rows_are_kept_when_saved)
 		add(T0 + i * S, i);
 		if (i % 7 == 0)
 			store_commit(s);
-		if (i % 293 == 292) { /* at other seconds of a minute each time */
+		if (i % 293 == 292) { /* at another second of the minute each time */
 			store_save(s);
 			commit();
 			open_clean();
@@ -415,7 +414,7 @@ STORE_TEST(an_unfinished_row_continues_after_a_restart)
 			store_commit(s);
 		if (i / 491 > restarts) {
 			restarts = i / 491;
-			add(T0 + i * S, 1e9); /* not later: kept out */
+			add(T0 + i * S, 1e9); /* not later: refused */
 			commit();
 			open_clean();
 			i -= 15; /* entries that were not handed over are sent again */
@@ -526,7 +525,7 @@ STORE_TEST(history_equals_a_brute_force_count)
 		if (next(&seed) % 20 == 0)
 			store_commit(s);
 		if (next(&seed) % 500 == 0)
-			commit(); /* a batch that finds no room is dropped */
+			commit(); /* a batch that does not fit is dropped */
 		if (next(&seed) % 400)
 			continue;
 		uint64_t step = steps[next(&seed) % COUNT_OF(steps)];
@@ -562,7 +561,7 @@ static void write_until_killed(int fd)
 	}
 }
 
-/* A kill costs at most the readings of ten seconds and of the batch under way. */
+/* A kill loses at most the readings of ten seconds and of the current batch. */
 static void assert_all_there(uint64_t reported, unsigned kills)
 {
 	double n;
@@ -571,7 +570,7 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	n = store_count(s, "batches");
 	assert_true(n >= (double)reported);
 	assert_true(n <= (double)reported + 1);
-	assert_true(store_last_event(s) >= (uint64_t)n); /* ids ahead are not given again */
+	assert_true(store_last_event(s) >= (uint64_t)n); /* reserved ids are not used again */
 	events(0, UINT32_MAX);
 	assert_int_equal(seen.count, (uint64_t)n);
 	if (n > 2) {
@@ -613,13 +612,13 @@ STORE_TEST(a_kill_at_any_moment_loses_nothing_committed)
 	}
 }
 
-/* The main file and the others have methods of their own. */
+/* The main file and the other files have separate methods. */
 static struct {
 	sqlite3_vfs vfs, *real;
 	sqlite3_io_methods methods[2];
 	int (*write[2])(sqlite3_file *f, const void *p, int n, sqlite3_int64 at);
 	int (*map)(sqlite3_file *f, int page, int size, int extend, void volatile **ret);
-	_Atomic int result;     /* of every write; 0: as it goes         */
+	_Atomic int result;     /* result of every write; 0: the real one */
 	_Atomic bool read_only; /* nothing can be opened for writing     */
 } fault;
 
@@ -822,7 +821,7 @@ STORE_TEST(without_a_writable_file_the_store_works_in_memory)
 	assert_int_equal(ask(T0, T0, 0), 1);
 }
 
-/* As one that was killed leaves it: all of it in the log. */
+/* As a killed process leaves it: everything is in the log. */
 static void leave_behind(void)
 {
 	pid_t child = fork();
@@ -842,7 +841,7 @@ static void leave_behind(void)
 	assert_int_equal(status, 0);
 }
 
-/* It is read though it cannot be written, and goes on when it can. */
+/* The file is read while it cannot be written, and written as soon as it can. */
 static void assert_read_and_used_later(const char *why, void (*better)(void))
 {
 	uint64_t last;
@@ -1013,7 +1012,7 @@ STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 	last = store_last_event(s);
 	commit();
 	open_clean();
-	assert_int_equal(store_last_event(s), last); /* a good end leaves no gap */
+	assert_int_equal(store_last_event(s), last); /* a normal end leaves no gap */
 }
 
 STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
@@ -1157,7 +1156,7 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	for (unsigned i = 0; i < 7200; i++, t += S)
 		add(t, 1);
 	commit();
-	for (unsigned i = 0; i < 30; i++) /* back a little: kept out until it catches up */
+	for (unsigned i = 0; i < 30; i++) /* back a little: refused until time catches up */
 		add(t - 20 * S + i * S, 2);
 	assert_int_equal(ask(T0, T0 + DAY, 0), 7200 + 10);
 	commit();
@@ -1174,7 +1173,7 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	}
 	assert_true(ask(t + HOUR, t + 2 * HOUR, 0) >= 540);
 	open_clean();
-	add(t + HOUR + 700 * S, 5); /* what lies ahead does not keep this out */
+	add(t + HOUR + 700 * S, 5); /* later rows do not block this one */
 	assert_int_equal(ask(t + HOUR + 700 * S, t + 2 * HOUR, 0), 1);
 	assert_true(points[0].mean == 5);
 }
@@ -1254,7 +1253,7 @@ STORE_TEST(blocks_read_back_exactly_and_junk_is_refused)
 		assert_int_equal(block_decode(&b, data.p, next(&seed) % data.len), -GW_E_PARSE);
 		for (unsigned k = 0; k < 5; k++)
 			data.p[next(&seed) % data.len] = (char)next(&seed);
-		block_decode(&b, data.p, data.len); /* whatever it says */
+		block_decode(&b, data.p, data.len); /* any result is allowed */
 	}
 }
 

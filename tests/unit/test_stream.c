@@ -26,7 +26,7 @@ static void push(struct stream *s, enum stream_topic topic, uint64_t id, const c
 	stream_push(s, topic, id ? "event" : "tick", id, json, strlen(json));
 }
 
-/* All that there is to read, in pieces of n bytes. */
+/* Reads everything in pieces of n bytes. */
 static const char *read_all(struct follower *f, size_t n)
 {
 	static char text[65536];

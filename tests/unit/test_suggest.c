@@ -36,7 +36,7 @@ TEST(a_word_that_was_not_finished_is_near)
 {
 	assert_string_equal(near("dea"), "deadline");
 	assert_string_equal(near("BACK"), "backend");
-	assert_null(near("de")); /* two letters say too little */
+	assert_null(near("de")); /* two letters are too few */
 }
 
 TEST(nothing_near_gives_nothing)

@@ -1,4 +1,4 @@
-/* The last of what came, whatever the pieces that it came in. */
+/* The last lines of a stream that arrives in any pieces. */
 #include "cli/tail.h"
 
 #include "measure/stat.h"

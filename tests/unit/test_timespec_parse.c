@@ -1,4 +1,4 @@
-/* Times and lengths of time in a query. */
+/* Times and durations in a query. */
 #include "serve/timespec_parse.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* The mean of several runs, checked against intervals that are drawn. */
+/* The mean of several runs, checked by simulation. */
 #include "cli/trials.h"
 
 #include "measure/distribution.h"
@@ -54,7 +54,7 @@ TEST(unknown_values_stay_unknown)
 	near(trials_shared(&a, &a), 0, 1e-12);
 }
 
-/* 4000 times: a sensor with a gain of its own, five runs that scatter, and is the truth inside? */
+/* 4000 times: a sensor with its own gain, five runs with scatter; is the truth inside? */
 TEST(the_interval_covers_as_often_as_stated)
 {
 	uint64_t seed = 20240607;

@@ -8,7 +8,7 @@
 static enum uevent_news news(const char *text)
 {
 	size_t n = strlen(text) + 1;
-	char *copy = malloc(n); /* a sanitizer sees who reads past it */
+	char *copy = malloc(n); /* a sanitizer detects reads past the end */
 	enum uevent_news r;
 
 	assert_non_null(copy);

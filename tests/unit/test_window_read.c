@@ -13,13 +13,13 @@ static double figure(void)
 	return next += 1.25;
 }
 
-/* Every double between two members, both included, gets a figure of its own. */
+/* Every double between two members, both included, gets a different value. */
 #define FIGURES(first, last)                          \
 	for (double *p = &(first); p <= &(last); p++) \
 	*p = figure()
 
-/* Every field of the table gets a value of its own, so that a field that is written and not read
- * back is noticed. */
+/* Every field of the table gets a different value, so that a field that is not read back is
+ * noticed. */
 static struct gw_energy an_energy(void)
 {
 	const struct gw_energy_field *f;

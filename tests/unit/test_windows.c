@@ -1,5 +1,5 @@
-/* Windows when the meter goes away, when there are many, and after a restart; and what a view says of
- * itself. */
+/* Windows when the meter stops, when there are many, and after a restart; and the service's
+ * view of itself. */
 #include "api_fixture.h"
 
 #include "serve/windows_impl.h"
@@ -80,7 +80,7 @@ API_TEST(a_sample_that_never_comes_is_not_waited_for)
 	run_for(2);
 	now = clock_mono_ns(&sim.clock);
 	assert_false(windows_stop(t.api.windows, &t.api.view, e, now));
-	sim_step(2900 * NS_PER_MS); /* nobody reads the GPU */
+	sim_step(2900 * NS_PER_MS); /* the GPU is not read */
 	now = clock_mono_ns(&sim.clock);
 	assert_false(windows_stop(t.api.windows, &t.api.view, e, now));
 	sim_step(200 * NS_PER_MS);
@@ -143,7 +143,7 @@ API_TEST(parts_of_all_windows_are_bounded)
 	assert_int_equal(marks, WINDOWS_MARKS_MAX);
 }
 
-/* One that was cut as often as may be, and ended. */
+/* An ended window with the maximum number of marks. */
 static struct windows_entry *cut_and_ended(const char *world)
 {
 	struct windows_entry *e;
@@ -203,7 +203,7 @@ TEST(without_devices_nothing_is_valid)
 	assert_true(isnan(sum.joules.best));
 }
 
-/* As where there was no memory for the document. */
+/* As if there was no memory for the document. */
 API_TEST(a_window_without_a_document_still_has_its_sum)
 {
 	struct windows_entry *e;
@@ -244,7 +244,7 @@ API_TEST(a_window_that_was_open_at_a_crash_is_reported_at_the_next_start)
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
 	e = opened("cut short");
 	assert_int_equal(t.begun, 1);
-	windows_free(t.api.windows); /* all that is left is what was kept */
+	windows_free(t.api.windows); /* only the kept document is left */
 	assert_int_equal(windows_new(&t.api.windows), 0);
 	logged = t.logged;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
