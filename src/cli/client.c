@@ -137,8 +137,6 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 	return err;
 }
 
-/* ---- the connection ---- */
-
 static int finish_connect(int fd, int result, struct deadline *wait)
 {
 	socklen_t n = sizeof(int);
@@ -234,8 +232,6 @@ static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 	return 0;
 }
 
-/* ---- the reply ---- */
-
 /* Returns the value of a header in the lines before end, or NULL. */
 static const char *find_header(const char *head, const char *end, const char *name)
 {
@@ -329,8 +325,6 @@ static int parse_reply(const struct buf *raw, int *ret_status, struct buf *ret_b
 	buf_add(ret_body, body, (size_t)(raw->p + raw->len - body));
 	return ret_body->err;
 }
-
-/* ---- the request ---- */
 
 static bool is_local(const struct client_request *q)
 {

@@ -215,5 +215,10 @@ int policy_spans_read(const char *text, struct policy_span *span, unsigned n, ch
  * it both times. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
+/* At local time local_s (seconds): how long it is still in a span; -1: for more than a week. */
+int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
+/* The span that local_s is in: "Fri,Sat 18:00-23:00". */
+void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
+			  size_t size);
 
 #endif

@@ -98,6 +98,11 @@ def until_caught(child, number):
     wait(caught, f"a handler of signal {number}")
 
 
+def until_measuring(child):
+    """Waits until a measurement is under way: the meter has a thread per GPU."""
+    wait(lambda: len(os.listdir(f"/proc/{child.pid}/task")) > 1, "a thread of the meter")
+
+
 def document(command, *args, code=OK, **kw):
     """Runs `command --json`, expects the exit code and silence on stderr, returns the JSON."""
     done = gpuward(command, *args, "--json", **kw)

@@ -115,10 +115,17 @@ def test_a_window_gives_the_energy_of_its_parts(live):
                      json={"label": "run", "gpus": ["0"], "tags": {"model": "m"}})
     assert made.status_code == 201
     path = made.headers["Location"]
+
+    def more(samples=40):
+        """Waits until the window has so many samples more."""
+        def collected():
+            return live.get(path).json()["devices"][0]["samples"]["collected"]
+        before = collected()
+        live.wait(lambda: collected() >= before + samples)
     for label in ("prefill", "decode"):
-        time.sleep(1.5)
+        more()
         assert live.post(path + "/marks", token=True, json={"label": label}).status_code == 201
-    time.sleep(1.5)
+    more()
     doc = live.post(path + "/stop", token=True).json()
     assert doc["state"] == "ended" and doc["simulated"] and doc["tags"] == {"model": "m"}
     assert [p["label"] for p in doc["parts"]] == [None, "prefill", "decode"]

@@ -3,12 +3,11 @@ import json
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
 from support import (FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward,
-                     until_caught)
+                     until_caught, until_measuring)
 from test_terminal import on_terminal
 
 IDLE = "--simulate=idle-h200"
@@ -139,7 +138,7 @@ def test_a_folder_that_cannot_be_written_is_told(env):
 def test_ctrl_c_ends_it_and_keeps_nothing(env):
     p = subprocess.Popen([str(PROGRAM), "baseline", IDLE], env=env, stderr=subprocess.PIPE, text=True)
     until_caught(p, signal.SIGINT)
-    time.sleep(0.5)
+    until_measuring(p)
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=TIMEOUT)
     assert p.returncode == FAILED

@@ -33,6 +33,7 @@ def test_a_bundle_gives_the_same_joules_to_the_bit(tmp_path):
 
 def test_windows_that_a_program_marks_are_in_the_bundle(tmp_path):
     bundle = tmp_path / "run"
+    # The part that is measured takes 0.3 s.
     script = ("import os,time; f=os.fdopen(int(os.environ['GPUWARD_MARK_FD']),'w',1);"
               "print('begin part', file=f); time.sleep(.3); print('end part', file=f)")
     done = measure(bundle, command=("/usr/bin/python3", "-c", script))

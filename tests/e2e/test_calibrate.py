@@ -29,7 +29,7 @@ points = [[0, 150], [0.9, 400], [1.7, 250], [2.9, 600], [3.6, 200], [4.3, 500]]
 period = 5
 """
 
-# The command that is measured: waits, and then writes what a faultless meter would have said so far.
+# The command that is measured: it takes its time, and then writes what a faultless meter would have shown so far.
 METER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -307,6 +307,7 @@ def test_points_that_scatter_give_the_offset_alone_and_another_reason(measured, 
     assert "compared with the scatter of the points, the power varied too little to determine the gain" in fit["notes"][0]
 
 
+# The command that is measured: what another meter shows every 0.1 s while it runs.
 STEADY = """
 import sys, time
 end, points = time.time() + 3.2, []

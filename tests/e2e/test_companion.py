@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import pytest
 
 import service
 import support
+from support import wait
 from worker import GIB, World, ticks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: users other than our own")
@@ -28,13 +30,6 @@ CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
 NOBODY = 65534   # runs the guard
 OTHER = 65533    # a stranger
 OWNER = 65532    # owns the worker
-
-
-def wait(true, what, seconds=support.TIMEOUT):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def name(pid, shift=0):
@@ -176,10 +171,10 @@ def companion():
             c.stop()
 
 
-WORKER = """import signal, sys, time
+WORKER = """import signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: open(sys.argv[1], 'a').write('x'))
 open(sys.argv[1], 'a').close()
-while True: time.sleep(100)
+while True: signal.pause()
 """
 
 
@@ -356,7 +351,8 @@ def test_a_checkpoint_goes_on_when_the_client_hangs_up_and_when_it_is_told_to_en
     guard.kill()
     guard.communicate()
     companion.child.terminate()
-    time.sleep(0.1)
+    status = pathlib.Path(f"/proc/{companion.child.pid}/status")  # the signal is taken, no longer pending
+    wait(lambda: not int(re.search(r"ShdPnd:\s*(\w+)", status.read_text())[1], 16), "the signal to be taken")
     assert companion.child.poll() is None
     hold.unlink()
     assert companion.child.wait(support.TIMEOUT) == 0

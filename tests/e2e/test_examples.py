@@ -50,7 +50,7 @@ def test_the_window_example_tells_joules_with_an_interval():
 
 def test_the_window_example_bears_a_machine_without_a_gpu():
     done = window("0.1", GPUWARD_SIM="no-gpu")
-    assert (done.returncode, done.stdout) == (OK, "no GPU here\n")
+    assert (done.returncode, done.stdout) == (OK, "this machine has no GPU\n")
 
 
 # ---- precision

@@ -245,7 +245,7 @@ def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver,
 def test_a_service_that_starts_with_a_wrong_match_keeps_who_is_put_away(world, driver, tmp_path):
     other = shutil.copy("/bin/sleep", tmp_path / "another")
     with killed(world, driver, tmp_path) as (s, p), Contender(world, GIB, exe=other):
-        for name, said in (("nobody", "its process lives and is out"), ("another", "gpuward guard recover brings it back")):
+        for name, said in (("nobody", "its process still runs and is evicted"), ("another", "run gpuward guard recover")):
             with open(s.config, "w") as f:
                 f.write(CONFIG.replace('match.name = "holder"', f'match.name = "{name}"'))
             s.start()

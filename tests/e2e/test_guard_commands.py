@@ -178,7 +178,7 @@ def test_a_schedule_says_its_hours(world, worker):
     hours = '[[schedule]]\nworker = "ollama"\nevict = ["00:00-24:00"]\n'
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
-        assert reason(s, "schedule")["evidence"] == "in its quiet hours, daily 00:00-24:00"
+        assert reason(s, "schedule")["evidence"] == "in its schedule, daily 00:00-24:00"
         assert reason(s, "schedule")["clears"] == "when the span is over"
 
 

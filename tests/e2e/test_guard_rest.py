@@ -239,7 +239,7 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_nobody_and_the_remedy_is
         assert (worker["state"], worker["evictions_total"]) == ("active", 0)
         assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
         said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-        assert any(x.startswith("Guard rail: a screen is on GPU-") for x in said), said
+        assert any(x.startswith("Guard rail: a display is on GPU-") for x in said), said
         # Whom a person wants gone goes all the same.
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 

@@ -13,11 +13,10 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
-from support import CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, check, environment, gpuward, until_caught
+from support import CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, check, environment, gpuward, until_caught, until_measuring
 from worker import Fault
 
 PYTHON = sys.executable
@@ -264,6 +263,7 @@ def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
 
 # ---- marks
 
+# Programs that are measured: their sleeps are the work.
 MARKS = """
 import os, time
 f = os.fdopen(int(os.environ["GPUWARD_MARK_FD"]), "w", buffering=1)
@@ -499,18 +499,12 @@ def start(*words, **kw):
     )
 
 
-def ready(p):
-    """The command says so when it runs."""
-    assert p.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_gpuward_reaches_the_command_and_the_result_is_kept(load, tmp_path, number):
     out = tmp_path / "r.json"
-    trap = f"trap 'echo got; exit 9' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    trap = f"trap 'echo got; exit 9' {number.name[3:]}; sleep 0.3; echo ready; while :; do sleep 0.05; done"
     p = start(load, "--trials=3", "-o", out, "--", "sh", "-c", trap)
-    ready(p)
+    assert p.stdout.readline() == "ready\n"
     p.send_signal(number)
     stdout, stderr = p.communicate(timeout=TIMEOUT)
     assert stdout == "got\n"
@@ -743,8 +737,8 @@ def test_ctrl_c_while_the_baseline_is_taken_starts_nothing(tmp_path):
     started = tmp_path / "started"
     p = subprocess.Popen([str(PROGRAM), "measure", "--simulate=idle-h200", "--baseline=new", "--", "touch",
                           str(started)], env=environment(), stderr=subprocess.PIPE, text=True)
+    until_measuring(p)
     until_caught(p, signal.SIGINT)
-    time.sleep(0.7)
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=TIMEOUT)
     assert p.returncode == 130 and not started.exists()

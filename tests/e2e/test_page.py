@@ -16,6 +16,7 @@ import time
 import pytest
 
 import support
+from support import wait
 
 selenium = pytest.importorskip("selenium", reason="python3-selenium is not installed")
 from selenium import webdriver  # noqa: E402
@@ -37,16 +38,6 @@ high = 0.9
 period = 14
 """
 TOKEN = "a-token-for-this-test-of-some-length"
-
-
-def wait(condition, what, seconds=support.TIMEOUT):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    pytest.fail(f"waited {seconds} s in vain for: {what}")
 
 
 def free_port():
@@ -541,7 +532,9 @@ def test_nothing_is_drawn_while_nobody_looks(page, demo):
             "document.dispatchEvent(new Event('visibilitychange'))")
     page.driver.execute_script(hide, True)
     before = page.text("#rows")
-    time.sleep(3)
+    ticks = "fetch('/api/v1/self').then(r => r.json()).then(d => d.ticks)"
+    first = page.js(ticks)
+    wait(lambda: page.js(ticks) >= first + 3, "three more readings")
     assert page.text("#rows") == before
     page.driver.execute_script(hide, False)
     wait(lambda: page.text("#rows") != before, "the figures of now")
@@ -558,7 +551,10 @@ def test_the_page_is_small():
 def test_nothing_moves_when_figures_change(page, demo):
     page.open(demo.url).live()
     open_first(page)
-    time.sleep(3)  # fonts and the first figures
+    wait(lambda: page.js("document.fonts.status") == "loaded", "the fonts")
+    for _ in range(2):  # and the first figures
+        seen = page.text("#rows")
+        wait(lambda: page.text("#rows") != seen, "a figure to change")
     page.driver.execute_script(
         "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
         "window.shift += e.value)).observe({type: 'layout-shift'})")

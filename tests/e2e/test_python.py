@@ -226,6 +226,8 @@ def test_a_backend_that_does_not_exist_is_a_sentence():
 
 
 # ---- windows
+#
+# The sleeps in these programs are the work that is measured.
 
 SHOW = """
 def show(w):

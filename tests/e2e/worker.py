@@ -149,8 +149,8 @@ def runner(args):
     new = path.with_name("." + path.name)
     new.write_text(f"{args.bytes} compute {args.server}\n")
     new.rename(path)
-    while os.getppid() != 1:  # nobody is left behind when a test dies
-        time.sleep(0.2)
+    while os.getppid() != 1:
+        time.sleep(0.2)  # until a signal ends it, or the test has died
     leave()
 
 

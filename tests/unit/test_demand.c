@@ -67,7 +67,7 @@ static struct demand_case look(struct place *o, uint64_t later_ns)
 
 	o->s.mono_ns += later_ns;
 	classify(&o->p, &o->s, o->v);
-	demand_look(&o->d, &o->s, o->v);
+	demand_observe(&o->d, &o->s, o->v);
 	demand_judge(&o->d, &o->p, &o->p.standard, &o->s, o->v, 0, &c);
 	return c;
 }

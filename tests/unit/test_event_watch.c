@@ -1,5 +1,6 @@
 /* The watch on the simulator.  World time is stepped by a thread of the test: waits for events
  * end in world time, so that a minute of the world takes a moment. */
+#define TEST_TEARDOWN end
 #include "simtest.h"
 
 #include "device/event_watch.h"
@@ -8,9 +9,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
-
-#define TEST_TEARDOWN end
-#include "test.h"
 
 #define EVENTS_MAX 64
 #define PATIENCE_S 60

@@ -1,5 +1,7 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as seeing goes: drivers' lists through the real reader, device
  * nodes through the real inotify.  A name begins with the id of its row. */
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 #include "simtest.h"
 #include "tree.h"
 #include "here.h"
@@ -12,10 +14,6 @@
 #include <math.h>
 #include <poll.h>
 #include <time.h>
-
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)

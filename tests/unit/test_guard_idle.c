@@ -129,8 +129,8 @@ TEST(being_asked_for_is_its_end_and_no_storm)
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	}
 	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "asked for"), 10);
-	assert_non_null(strstr(world_last(&o, "asked for")->evidence, "saved about"));
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "requested"), 10);
+	assert_non_null(strstr(world_last(&o, "requested")->evidence, "saved about"));
 }
 
 TEST(a_smaller_model_than_before_may_stay)

@@ -214,8 +214,8 @@ TEST(on_a_screen_without_threshold_and_rule_demand_is_only_told)
 	assert_int_equal(s.evictions, 0);
 	assert_int_equal(s.would_evict, 1);
 	assert_non_null(strstr(s.rail, "guard learn"));
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "screen"), 2);
-	assert_int_equal(world_last(&o, "screen")->result, RESULT_WITHHELD);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
+	assert_int_equal(world_last(&o, "display")->result, RESULT_WITHHELD);
 	/* what people want is done all the same */
 	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0);
 	world_run(&o, 5 * S);

@@ -269,10 +269,12 @@ TEST(one_that_is_not_found_after_a_restart_and_lives_is_still_out)
 	world_restart(&o);
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	assert_non_null(
+		strstr(world_status(&o, 0).why, "its process still runs and is evicted"));
 	world_restart(&o); /* the record of one that is astray keeps who it was */
 	world_run(&o, 60 * S);
-	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	assert_non_null(
+		strstr(world_status(&o, 0).why, "its process still runs and is evicted"));
 	o.w[0].unfound = false;
 	world_run(&o, MINUTE);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -337,7 +339,7 @@ TEST(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
 	o.w[0].unfound = true;
 	world_run(&o, 2 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_non_null(strstr(world_status(&o, 0).why, "was being told to leave"));
+	assert_non_null(strstr(world_status(&o, 0).why, "was being evicted"));
 	assert_null(strstr(world_status(&o, 0).why, "is out"));
 	end(&o);
 }

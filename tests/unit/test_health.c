@@ -1,4 +1,6 @@
 /* Readings and events of an artificial GPU with values that each test sets. */
+#define TEST_SETUP    fresh
+#define TEST_TEARDOWN done
 #include "simtest.h"
 
 #include "guard/guard.h"
@@ -10,10 +12,6 @@
 
 #include <math.h>
 #include <time.h>
-
-#define TEST_SETUP    fresh
-#define TEST_TEARDOWN done
-#include "test.h"
 
 #define S NS_PER_S
 

@@ -1,5 +1,7 @@
 /* Scenes from the simulator and from small /proc trees: which processes they have, whose they
  * are, what cannot be read, and what triggers a scene. */
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 #include "simtest.h"
 #include "tree.h"
 
@@ -19,10 +21,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define GIB  (UINT64_C(1) << 30)
