@@ -6,7 +6,7 @@
 
 #define ID "f6314c57544c3922d67e8eaf377584780ef3820e06fcbb0423798fe9cdfd9371"
 
-TEST(an_answer_names_the_id_or_says_why_not)
+TEST(an_answer_has_the_id_or_the_reason)
 {
 	static const struct {
 		int err;
