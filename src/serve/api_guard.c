@@ -233,7 +233,7 @@ static bool read_request(struct json_request *b, enum verb verb, struct worker_r
 	return false;
 }
 
-static enum guard_request ask_kind(enum verb verb, const struct worker_request *w)
+static enum guard_request request_kind(enum verb verb, const struct worker_request *w)
 {
 	switch (verb) {
 	case EVICT: return REQUEST_EVICT;
@@ -298,9 +298,9 @@ static void send_request(const struct api *a, const struct request *q, struct re
 	if (verb == HOLD && ttl == 0)
 		ttl = UINT64_MAX;
 	guard_doc_who(q, w->reason, name, sizeof(name));
-	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_kind(verb, w), ttl,
-				     &(struct guard_asker){ name, q->uid, q->peer_pid, 0 },
-				     message, sizeof(message));
+	err = a->view.guard_ops->request(a->view.guarding, worker, request_kind(verb, w), ttl,
+					 &(struct guard_client){ name, q->uid, q->peer_pid, 0 },
+					 message, sizeof(message));
 	if (!err)
 		accepted(a, g, (unsigned)worker, message, r);
 	else if (err == -GW_E_STATE)
@@ -490,7 +490,7 @@ static void game_begin(const struct api *a, const struct request *q, struct repl
 
 	guard_doc_who(q, w->reason, who, sizeof(who));
 	err = a->view.guard_ops->game(a->view.guarding, &pid, ttl_ns,
-				      &(struct guard_asker){ who, q->uid, q->peer_pid, 0 },
+				      &(struct guard_client){ who, q->uid, q->peer_pid, 0 },
 				      message, sizeof(message));
 	if (err) {
 		game_refused(a, g, q, r, err, message, w);
@@ -543,7 +543,7 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 	err = *end ? -GW_E_NOENT
 		   : a->view.guard_ops->game_end(
 			     a->view.guarding, pid,
-			     &(struct guard_asker){ q->who, q->uid, q->peer_pid, 0 });
+			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0 });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
 			      "Use the account that registered it, or send the token.",

@@ -131,7 +131,7 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 }
 
 /* Everything for one request, in one allocation. */
-struct asked {
+struct simulation_request {
 	struct guard_view view; /* of the running guard, with the policy of the request */
 	struct policy policy;   /* of the request; memory NULL: none */
 	struct scene now, before;
@@ -139,8 +139,8 @@ struct asked {
 };
 
 /* The policy of the request, or the running one. */
-static int choose_policy(struct asked *x, const struct api *a, const struct request *q,
-			 char *message, size_t size)
+static int choose_policy(struct simulation_request *x, const struct api *a,
+			 const struct request *q, char *message, size_t size)
 {
 	char *toml = guard_question_policy(q->body, q->size);
 	int err = 0;
@@ -157,7 +157,7 @@ static int choose_policy(struct asked *x, const struct api *a, const struct requ
 	return err;
 }
 
-static int prepare(struct asked *x, const struct api *a, const struct request *q,
+static int prepare(struct simulation_request *x, const struct api *a, const struct request *q,
 		   struct what_if **ret, char *message, size_t size)
 {
 	const struct scene *now = a->view.guard->scene;
@@ -182,7 +182,7 @@ static int prepare(struct asked *x, const struct api *a, const struct request *q
 void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct asked *x = NULL;
+	struct simulation_request *x = NULL;
 	struct what_if *t = NULL;
 	char message[256] = "";
 	int err;

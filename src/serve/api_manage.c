@@ -178,9 +178,9 @@ void api_manage_list(void *arg, const struct request *q, struct reply *r)
 		return;
 	}
 	if (api_has_reading(a, r)) {
-		if (a->view.ops && a->view.ops->kept)
-			a->view.ops->kept(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX, add_kept,
-					  &kept);
+		if (a->view.ops && a->view.ops->each_document)
+			a->view.ops->each_document(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX,
+						   add_kept, &kept);
 		list(a, &kept, &r->body);
 	}
 	free(kept.p);
@@ -209,8 +209,8 @@ static void emit(const struct api *a, const char *uuid, const char *severity, co
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (a->view.ops && a->view.ops->tell)
-		a->view.ops->tell(a->view.engine, &e);
+	if (a->view.ops && a->view.ops->emit)
+		a->view.ops->emit(a->view.engine, &e);
 }
 
 /* Settings apply to the whole GPU, so a MIG instance is refused. */

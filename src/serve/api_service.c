@@ -168,14 +168,14 @@ static void change_begin(const struct api *a, const struct request *q, struct re
 	struct wait *w;
 	int number;
 
-	if (!a->view.ops || !a->view.ops->ask) {
+	if (!a->view.ops || !a->view.ops->request) {
 		reply_problem(r, 503, "not-done", NULL,
 			      "the drivers cannot be released or opened yet");
 		return;
 	}
 	w = malloc(sizeof(*w));
 	*q->memory = w;
-	number = w ? a->view.ops->ask(a->view.engine, what) : -GW_E_NOMEM;
+	number = w ? a->view.ops->request(a->view.engine, what) : -GW_E_NOMEM;
 	if (number < 0) {
 		change_failed(a, r, number);
 		return;
@@ -196,9 +196,9 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 		state(a, r); /* already in this state */
 	else if (!w)
 		change_begin(a, q, r, what);
-	else if (view_asked(&a->view, w->number) && a->view.ask_error)
-		change_failed(a, r, a->view.ask_error);
-	else if (view_asked(&a->view, w->number))
+	else if (view_request_done(&a->view, w->number) && a->view.request_error)
+		change_failed(a, r, a->view.request_error);
+	else if (view_request_done(&a->view, w->number))
 		state(a, r);
 	else if (now >= w->until_ns)
 		change_failed(a, r, -GW_E_TIMEOUT);

@@ -84,7 +84,7 @@ struct guard_view_game {
 };
 
 /* The client of a request. */
-struct guard_asker {
+struct guard_client {
 	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
 	/* decides the permissions; -1: not a local user, such as a client with the token */
 	int64_t uid;
@@ -133,21 +133,21 @@ struct guard_view {
 /* Requests of clients; on the main thread. */
 struct guard_view_ops {
 	/* As guard_request(), guard_reserve(), guard_reservation_ready(), guard_release(); starts at once.
-	 * ask: 0 with a text if the request is accepted but not stored. reserve: also
+	 * request: 0 with a text if the request is accepted but not stored. reserve: also
 	 * -GW_E_ARG with a text: no such process. */
-	int (*ask)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
-		   const struct guard_asker *by, char *message, size_t size);
+	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
+		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
-		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,
+		       uint64_t ttl_ns, const struct guard_client *by, uint64_t *ret_id,
 		       char *message, size_t size);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
 	/* As games_begin() and games_end(); *pid becomes the pid in our namespace. Also
 	 * -GW_E_PERM: not the client's process, with a text, or (without a text) this user
 	 * moved workers too often. */
-	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
-	int (*game_end)(void *engine, int64_t pid, const struct guard_asker *by);
+	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);
 	/* Clears the quarantine of a GPU. 0; -GW_E_NOENT: its health is not monitored;
 	 * -GW_E_STATE with a text: the cause still exists. */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,

@@ -23,7 +23,7 @@
 #define RUNS            4               /* of the library per round, then the loop continues */
 #define SHAKE_NS        (2 * NS_PER_MS) /* between checks of unfinished handshakes */
 #define SHAKE_SHARE     4               /* plus this multiple of the last check's duration */
-#define TRIM_LEAST      128 /* number of connections whose memory is worth freeing */
+#define TRIM_LEAST      128 /* below this peak of connections the heap is not trimmed */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
 

@@ -139,23 +139,23 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 /* Which quantities are supported, or why not. */
 static void support(struct json *j, const struct gw_device *d)
 {
-	static const unsigned asked[] = { GW_Q_POWER,
-					  GW_Q_POWER_AVERAGE,
-					  GW_Q_POWER_INSTANT,
-					  GW_Q_POWER_MEMORY,
-					  GW_Q_ENERGY,
-					  GW_Q_LIMITED_POWER,
-					  GW_Q_LIMITED_SYNC_BOOST,
-					  GW_Q_LIMITED_THERMAL,
-					  GW_Q_LIMITED_THERMAL_SOFTWARE,
-					  GW_Q_LIMITED_THERMAL_HARDWARE,
-					  GW_Q_LIMITED_POWER_BRAKE };
+	static const unsigned quantities[] = { GW_Q_POWER,
+					       GW_Q_POWER_AVERAGE,
+					       GW_Q_POWER_INSTANT,
+					       GW_Q_POWER_MEMORY,
+					       GW_Q_ENERGY,
+					       GW_Q_LIMITED_POWER,
+					       GW_Q_LIMITED_SYNC_BOOST,
+					       GW_Q_LIMITED_THERMAL,
+					       GW_Q_LIMITED_THERMAL_SOFTWARE,
+					       GW_Q_LIMITED_THERMAL_HARDWARE,
+					       GW_Q_LIMITED_POWER_BRAKE };
 	double unused;
 
 	json_object(j, "support");
-	for (unsigned i = 0; i < COUNT(asked); i++)
-		json_string(j, gw_quantity_info(asked[i])->key,
-			    gw_absence_key(gw_device_value(d, asked[i], &unused)));
+	for (unsigned i = 0; i < COUNT(quantities); i++)
+		json_string(j, gw_quantity_info(quantities[i])->key,
+			    gw_absence_key(gw_device_value(d, quantities[i], &unused)));
 	json_object_end(j);
 }
 

@@ -106,18 +106,19 @@ struct view_ops {
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
 	/* Emits an event: it is logged, stored and streamed. Sets id and wall_ns; returns the
 	 * id. */
-	uint64_t (*tell)(void *engine, const struct view_event *e);
+	uint64_t (*emit)(void *engine, const struct view_event *e);
 	/* Stored documents, such as energy windows. kind and id are words; the same id
 	 * replaces a document. 0 or -GW_E_SIZE: above VIEW_DOCUMENT_MAX, or the queue is
 	 * full; then nothing was stored. */
-	int (*keep)(void *engine, const char *kind, const char *id, const char *json,
-		    size_t size);
-	int (*kept)(void *engine, const char *kind, unsigned max,
-		    void (*each)(void *arg, const char *id, const char *json), void *arg);
-	void (*forget)(void *engine, const char *kind, const char *id);
+	int (*put_document)(void *engine, const char *kind, const char *id, const char *json,
+			    size_t size);
+	int (*each_document)(void *engine, const char *kind, unsigned max,
+			     void (*each)(void *arg, const char *id, const char *json),
+			     void *arg);
+	void (*delete_document)(void *engine, const char *kind, const char *id);
 	/* Requests something that takes time; returns a number, and its outcome is in the
-	 * view when view_asked() is true for it; or -GW_E_STATE: too many requests. */
-	int (*ask)(void *engine, enum view_request what);
+	 * view when view_request_done() is true for it; or -GW_E_STATE: too many requests. */
+	int (*request)(void *engine, enum view_request what);
 	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket
 	 * above 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many under way). */
 	int (*manage)(void *engine, const struct manage_order *order);
@@ -135,11 +136,11 @@ struct view {
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
 	unsigned devices;
-	uint64_t interval_ns; /* between ticks */
-	bool let_go;          /* the drivers are released on request */
-	int ask_error;        /* of the last view_ops.ask: 0 or an error */
-	unsigned asks;        /* number of finished requests */
-	unsigned asked;       /* number of requests; equal if none is under way */
+	uint64_t interval_ns;   /* between ticks */
+	bool let_go;            /* the drivers are released on request */
+	int request_error;      /* of the last view_ops.request: 0 or an error */
+	unsigned requests_done; /* number of finished requests */
+	unsigned requests_made; /* number of requests; equal if none is under way */
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
 	bool opening; /* the drivers are being opened for the first time */
@@ -152,9 +153,9 @@ struct view {
 };
 
 /* Is the request with this number done? */
-static inline bool view_asked(const struct view *v, int number)
+static inline bool view_request_done(const struct view *v, int number)
 {
-	return (int)(v->asks - (unsigned)number) >= 0;
+	return (int)(v->requests_done - (unsigned)number) >= 0;
 }
 
 /* Are the readings current? NULL: yes; else why not; names the hanging driver call. now_ns:

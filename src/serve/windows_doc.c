@@ -363,15 +363,15 @@ int windows_make_document(struct windows_entry *e)
 static int put_document(const struct view *v, const char *kind, const struct windows_entry *e,
 			const char *document)
 {
-	if (!v->ops || !v->ops->keep)
+	if (!v->ops || !v->ops->put_document)
 		return 0;
-	return v->ops->keep(v->engine, kind, e->id, document, strlen(document));
+	return v->ops->put_document(v->engine, kind, e->id, document, strlen(document));
 }
 
 static void delete_document(const struct view *v, const char *kind, const char *id)
 {
-	if (v->ops && v->ops->forget)
-		v->ops->forget(v->engine, kind, id);
+	if (v->ops && v->ops->delete_document)
+		v->ops->delete_document(v->engine, kind, id);
 }
 
 /* So that a crash does not lose it silently. */
@@ -441,7 +441,7 @@ static uint64_t emit_event(const struct view *v, const char *severity, const cha
 {
 	struct view_event event = { .kind = KIND, .severity = severity, .text = text };
 
-	return v->ops && v->ops->tell ? v->ops->tell(v->engine, &event) : 0;
+	return v->ops && v->ops->emit ? v->ops->emit(v->engine, &event) : 0;
 }
 
 void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
@@ -514,11 +514,11 @@ void windows_load(struct windows *w, const struct view *v)
 {
 	struct crashed c = { .w = w };
 
-	if (w->loaded || !v->ops || !v->ops->kept)
+	if (w->loaded || !v->ops || !v->ops->each_document)
 		return;
 	w->loaded = true;
-	v->ops->kept(v->engine, KIND, WINDOWS_ENDED_MAX, load_ended, w);
-	v->ops->kept(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_crashed, &c);
+	v->ops->each_document(v->engine, KIND, WINDOWS_ENDED_MAX, load_ended, w);
+	v->ops->each_document(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_crashed, &c);
 	for (unsigned i = 0; i < c.count; i++)
 		report_crashed(w, v, c.found[i]);
 }

@@ -263,7 +263,7 @@ API_TEST(releasing_the_driver_waits_until_it_is_done)
 	post("/api/v1/resume", "[]", 400);
 	post("/api/v1/resume", "{}", 200);
 	at("let_go", "false");
-	t.ask_error = -GW_E_STATE;
+	t.request_error = -GW_E_STATE;
 	post("/api/v1/let-go", "", 409);
 	says("has not returned");
 	t.ask_done = false;

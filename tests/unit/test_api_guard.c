@@ -95,7 +95,7 @@ static void world(const char *guest)
 }
 
 static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
-		       const struct guard_asker *by, char *message, size_t size)
+		       const struct guard_client *by, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
 	struct guard_status s;
@@ -112,7 +112,7 @@ static int guard_asked(void *engine, int worker, enum guard_request what, uint64
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
-		   const struct guard_asker *by, uint64_t *ret, char *message, size_t size)
+		   const struct guard_client *by, uint64_t *ret, char *message, size_t size)
 {
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
@@ -131,9 +131,10 @@ static void release_room(void *engine, uint64_t id)
 	guard_release(w.guard, id, now());
 }
 
-static const struct guard_view_ops guard_ops = {
-	.ask = guard_asked, .reserve = reserve, .reserved = reserved, .release = release_room
-};
+static const struct guard_view_ops guard_ops = { .request = guard_asked,
+						 .reserve = reserve,
+						 .reserved = reserved,
+						 .release = release_room };
 
 static void begin_guard(enum guard_mode mode)
 {

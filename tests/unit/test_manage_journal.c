@@ -504,8 +504,8 @@ static uint64_t engine_log(void *engine, const struct view_event *e)
 	return 1;
 }
 
-static const struct view_ops view_ops = { .tell = engine_log,
-					  .kept = engine_kept,
+static const struct view_ops view_ops = { .emit = engine_log,
+					  .each_document = engine_kept,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
 

@@ -301,7 +301,7 @@ API_TEST(kept_windows_are_listed_latest_first)
 	struct view_ops mine = ops;
 
 	begin(TWO_GPUS);
-	mine.kept = three_kept;
+	mine.each_document = three_kept;
 	t.api.view.ops = &mine;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
 	get("/api/v1/windows?limit=2", 200);
