@@ -264,7 +264,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         token, given = self.model.options.token, self.headers.get("Authorization")
         if not token or given == f"Bearer {token}":
             return True
-        self.problem(401, "energy windows are not open to everybody here",
+        self.problem(401, "energy windows need the token in this service",
                      "wrong-token" if given else "token-needed")
         return False
 

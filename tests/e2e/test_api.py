@@ -196,7 +196,7 @@ def test_a_window_that_was_open_at_kill_9_is_reported():
             assert [now[k] for k in ("label", "begin_time", "simulated")] == ["cut short", doc["begin_time"], True]
             assert now["end_time"] is None and now["seconds"] is None and now["energy_joules"] is None
             assert now in s.get("/api/v1/windows").json()["windows"]
-            said = [e for e in s.get("/api/v1/events").json()["events"] if "without warning" in e["text"]]
+            said = [e for e in s.get("/api/v1/events").json()["events"] if "when the service crashed" in e["text"]]
             assert len(said) == 1 and doc["id"] in said[0]["text"] and said[0]["severity"] == "warning"
 
 
@@ -273,7 +273,7 @@ def test_letting_go_closes_and_resuming_opens_again():
     with Service("two-gpus", token=True) as s:
         doc = s.post("/api/v1/let-go", token=True).json()
         assert doc["let_go"] is True and {d["state"] for d in doc["devices"]} == {"closed"}
-        assert "let go" in s.get("/readyz").json()["detail"]
+        assert "released" in s.get("/readyz").json()["detail"]
         assert s.post("/api/v1/windows", token=True).json()["type"].endswith("let-go")
         assert not any(d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"])
         assert s.post("/api/v1/let-go", token=True).status_code == 200  # the same again

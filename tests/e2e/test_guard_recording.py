@@ -231,7 +231,7 @@ def test_observations_without_a_change_need_few_bytes(world, worker, trace):
             good = s.post("/api/v1/guard/simulate", token=True, json={"trace": "\n".join(who + part), "seconds": 1})
             assert good.status_code == 200, good.text
             gone = s.post("/api/v1/guard/simulate", token=True, json={"trace": "D\t1\t0\n", "seconds": 1})
-            assert gone.status_code == 400 and "no whole scene" in gone.text
+            assert gone.status_code == 400 and "no complete scene" in gone.text
         assert_same(s, trace)
 
 

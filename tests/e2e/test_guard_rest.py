@@ -104,7 +104,7 @@ def test_a_name_that_is_nearly_right_is_suggested(calm):
 
 def test_explain_says_rule_timers_and_overrides(calm):
     said = calm.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-    assert any("Nobody overrides" in x for x in said)
+    assert any("No override is active" in x for x in said)
     calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 500})
     doc = calm.get(GUARD + "/explain").json()["workers"][0]
     said = " ".join(doc["sentences"])
@@ -239,7 +239,7 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
         assert (worker["state"], worker["evictions_total"]) == ("active", 0)
         assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
         said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-        assert any(x.startswith("Guard rail: a display is on GPU-") for x in said), said
+        assert any(x.startswith("Limit: a display is on GPU-") for x in said), said
         # A worker that a person evicts leaves nevertheless.
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 
@@ -264,7 +264,7 @@ def test_a_reservation_that_is_impossible_is_refused_with_numbers(calm):
     doc = got.json()
     assert got.status_code == 409 and doc["code"] == "insufficient_vram"
     assert doc["needed"] == 90 * GIB > doc["available_at_most"] >= doc["available"]
-    assert doc["never"] and doc["detail"] == "never: needs 90.0 GiB, and the largest GPU has 24.0 GiB"
+    assert doc["never"] and doc["detail"] == "impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB"
     assert doc["retry_after_s"] is None and "Retry-After" not in got.headers, "it is no matter of time"
     assert calm.get(GUARD).json()["reservations"] == []
 
@@ -304,7 +304,7 @@ def test_a_guard_that_only_observes_reserves_nothing(tmp_path):
     with guarded.service(tmp_path, memory="18 GiB", mode="dry-run") as s:
         guarded.looked(s)
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
-        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: nobody leaves")
+        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: no worker leaves")
         assert got.json()["retry_after_s"] is None and "Retry-After" not in got.headers
 
 
@@ -390,7 +390,7 @@ def test_a_scene_of_a_recording_is_a_world(tmp_path):
     ({"processes": [{"name": "a", "worker": "nobody"}]}, "worker"), ({"seconds": -1}, "seconds"),
     ({"process": []}, "did you mean"), ({"gpus": []}, "gpus"), ({"gpus": [{}]}, "memory_total_bytes"),
     ({"gpus": [1]}, "gpus[0]"), ({"processes": [3]}, "processes[0]"), ({"trace": "g\tx"}, "trace"),
-    ({"processes": [{"name": "a", "types": ["3d"]}]}, "types"), ({"trace": ""}, "whole"),
+    ({"processes": [{"name": "a", "types": ["3d"]}]}, "types"), ({"trace": ""}, "complete"),
     ({"processes": [{"name": "x" * 40}]}, "name")])
 def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
     assert word in simulated(live, 400, **body)["detail"]

@@ -513,7 +513,7 @@ def test_a_token_lets_in(token):
         assert "shorter than 16" in s.process.stdout.readline()
         assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 200
         token.unlink()
-        for said in ("reload: 0 there is no token any more", "reload: 0 \n"):  # once
+        for said in ("reload: 0 service.token_file is no longer set", "reload: 0 \n"):  # once
             s.process.send_signal(signal.SIGHUP)
             assert s.process.stdout.readline().startswith(said)
         assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 401
@@ -560,7 +560,7 @@ def test_a_unix_socket_knows_the_user_of_its_client(tmp_path):
             got = parse(drain(c)).json
             assert (got["who"], got["uid"]) == (f"uid {os.geteuid()}", os.geteuid())
         second = Server(listen=f"unix:{path}")
-        assert second.process.wait(TIMEOUT) == 2 and "another program answers" in second.lines[0]
+        assert second.process.wait(TIMEOUT) == 2 and "another program uses this socket" in second.lines[0]
         second.process.stdout.close()
     assert not path.exists()
     with socket.socket(socket.AF_UNIX) as left:  # as after a crash
@@ -569,7 +569,7 @@ def test_a_unix_socket_knows_the_user_of_its_client(tmp_path):
         pass
     path.write_text("precious")
     refused = Server(listen=f"unix:{path}")
-    assert refused.process.wait(TIMEOUT) == 2 and "no socket" in refused.lines[0]
+    assert refused.process.wait(TIMEOUT) == 2 and "not a socket" in refused.lines[0]
     refused.process.stdout.close()
     assert path.read_text() == "precious"
 
@@ -649,7 +649,7 @@ def test_a_socket_that_is_given_is_used():
             assert s.alive()
     with socket.socket() as given:  # which does not listen
         s = Server(pass_fds=[given.fileno()], fd=given.fileno())
-        assert s.process.wait(TIMEOUT) == 2 and "no listening socket" in s.lines[0]
+        assert s.process.wait(TIMEOUT) == 2 and "not a listening socket" in s.lines[0]
         s.process.stdout.close()
     with socket.create_server(("0.0.0.0", 0)) as given:
         s = Server(pass_fds=[given.fileno()], fd=given.fileno())
@@ -695,7 +695,7 @@ def test_what_is_not_safe_or_not_possible_is_refused_with_a_sentence(server, tok
     token.chmod(0o644)
     assert "other users can read" in refused(token=token)
     assert "absent" in refused(token=tmp_path / "absent")
-    assert "come together" in refused(cert=cert)
+    assert "must both be set" in refused(cert=cert)
     assert "certificate" in refused(cert=key, key=key)
 
 
