@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-/* Another one in each run. */
+/* A different seed in each run. */
 static inline uint64_t seed_of_run(void)
 {
 	const char *given = getenv("GPUWARD_TEST_SEED");

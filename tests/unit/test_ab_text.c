@@ -6,14 +6,14 @@
 
 #include "test.h"
 
-/* No report here has a room. */
+/* No report here has a clean room. */
 void clean_room_line(const struct measured_worker *w, char *out, size_t size)
 {
 	(void)w, (void)size;
 	*out = '\0';
 }
 
-/* One line, one blank between words: lines are wrapped where the terminal ends. */
+/* Makes one line with single blanks, because the report wraps at the terminal width. */
 static void join(char *text)
 {
 	char *to = text;
@@ -27,8 +27,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* What is printed of n runs with these residuals, two of a pair after each other, as one line;
- * the caller frees it. */
+/* The report of n runs with these residuals as one line; the two runs of a pair are
+ * adjacent. The caller frees it. */
 static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
@@ -60,7 +60,7 @@ static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 	return text;
 }
 
-TEST(the_ratio_says_of_which_means_it_is)
+TEST(the_ratio_names_the_means_it_compares)
 {
 	double residual[] = { 0, 0 };
 	char *text = summary_of(residual, 2, 0);
@@ -70,7 +70,7 @@ TEST(the_ratio_says_of_which_means_it_is)
 	free(text);
 }
 
-TEST(meters_that_are_close_are_told_as_they_are)
+TEST(close_meters_are_reported_with_their_difference)
 {
 	double residual[] = { 0.01, -0.01, NAN, 0.012 };
 	char *text = summary_of(residual, 4, 0);
@@ -80,7 +80,7 @@ TEST(meters_that_are_close_are_told_as_they_are)
 	free(text);
 }
 
-TEST(meters_that_are_apart_without_disagreeing_are_too_coarse)
+TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, 0);
@@ -91,7 +91,7 @@ TEST(meters_that_are_apart_without_disagreeing_are_too_coarse)
 	free(text);
 }
 
-TEST(meters_that_disagree_are_never_called_coarse)
+TEST(meters_that_disagree_are_never_called_inconclusive)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);

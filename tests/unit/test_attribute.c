@@ -1,4 +1,4 @@
-/* Energy of processes: every joule is somewhere, none twice. */
+/* Energy of processes: every joule is counted exactly once. */
 #include "seed.h"
 
 #include "measure/attribute.h"
@@ -58,7 +58,7 @@ static double added_backwards(const struct attribute *a)
 	return sum;
 }
 
-TEST(one_alone_is_measured_above_idle)
+TEST(a_single_process_gets_the_energy_above_idle)
 {
 	struct attribute_use u = use(7, NAN);
 	struct attribute a;
@@ -75,7 +75,7 @@ TEST(one_alone_is_measured_above_idle)
 	assert_near(a.row[0].seconds, 1);
 }
 
-TEST(several_share_by_what_they_used)
+TEST(several_processes_share_by_utilisation)
 {
 	struct attribute_use u[] = { use(1, 0.6), use(2, 0.2), use(3, 0) };
 	struct attribute a;
@@ -93,7 +93,7 @@ TEST(several_share_by_what_they_used)
 		assert_int_equal(a.row[i].how, ATTRIBUTE_MODELLED);
 }
 
-TEST(without_utilisation_it_is_split_equally)
+TEST(without_utilisation_energy_is_split_equally)
 {
 	struct attribute_use u[] = { use(1, NAN), use(2, NAN) };
 	struct attribute a;
@@ -107,7 +107,7 @@ TEST(without_utilisation_it_is_split_equally)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-TEST(one_unknown_among_known_ones_gets_an_equal_part)
+TEST(a_process_with_unknown_utilisation_gets_an_equal_part)
 {
 	struct attribute_use u[] = { use(1, 0.3), use(2, 0.1), use(3, NAN) };
 	struct attribute a;
@@ -122,7 +122,7 @@ TEST(one_unknown_among_known_ones_gets_an_equal_part)
 		assert_int_equal(a.row[i].how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-TEST(what_idle_residents_did_not_use_is_nobodys)
+TEST(energy_that_idle_processes_did_not_use_is_unattributed)
 {
 	struct attribute_use u[] = { use(1, 0), use(2, 0) };
 	struct attribute a;
@@ -136,7 +136,7 @@ TEST(what_idle_residents_did_not_use_is_nobodys)
 	assert_near(a.unattributed_joules, 80);
 }
 
-TEST(nobody_there_is_nobodys_energy)
+TEST(without_processes_all_energy_is_unattributed)
 {
 	struct attribute a;
 
@@ -239,7 +239,7 @@ TEST(a_process_listed_twice_counts_once)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);
 }
 
-TEST(a_utilisation_that_cannot_be_is_not_known)
+TEST(an_impossible_utilisation_is_unknown)
 {
 	static const double bad[] = { 1.01, 100, -0.1, INFINITY, -INFINITY };
 
@@ -255,7 +255,7 @@ TEST(a_utilisation_that_cannot_be_is_not_known)
 	}
 }
 
-TEST(a_row_says_the_weakest_way_it_was_found)
+TEST(a_row_has_the_weakest_method_of_its_intervals)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
 	struct attribute a;
@@ -287,7 +287,7 @@ TEST(more_processes_than_rows_are_unattributed)
 	assert_near(joules_of(&a, 1), 10);
 }
 
-TEST(a_name_is_cut_not_overrun)
+TEST(a_long_name_is_cut)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
@@ -298,7 +298,7 @@ TEST(a_name_is_cut_not_overrun)
 	assert_int_equal(strlen(a.row[0].name), sizeof(a.row[0].name) - 1);
 }
 
-TEST(each_way_has_a_name)
+TEST(each_method_has_a_name)
 {
 	assert_string_equal(attribute_how_name(ATTRIBUTE_MEASURED), "measured");
 	assert_string_equal(attribute_how_name(ATTRIBUTE_MODELLED), "modelled");
@@ -306,7 +306,7 @@ TEST(each_way_has_a_name)
 	assert_string_equal(attribute_how_name(99), "");
 }
 
-TEST(energy_that_cannot_be_changes_nothing)
+TEST(impossible_energy_changes_nothing)
 {
 	static const struct {
 		double joules, seconds;
@@ -326,7 +326,7 @@ TEST(energy_that_cannot_be_changes_nothing)
 	assert_memory_equal(&a, &before, sizeof(a));
 }
 
-TEST(rows_follow_the_total_whatever_it_turned_out_to_be)
+TEST(rows_are_scaled_to_the_total)
 {
 	struct attribute_use u[] = { use(1, 0.75), use(2, 0.25) };
 	struct attribute a;
@@ -344,7 +344,7 @@ TEST(rows_follow_the_total_whatever_it_turned_out_to_be)
 	assert_true(added_up(&a) == 0);
 }
 
-TEST(a_total_that_no_interval_tells_of_is_unattributed)
+TEST(a_total_without_intervals_is_unattributed)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
@@ -417,7 +417,7 @@ static void feed_story(const struct story *t, struct attribute *a)
 	}
 }
 
-/* The rules once more, slowly: one table of who (0 to 7) for each interval. */
+/* The rules again by brute force: one table of processes (0 to 7) per interval. */
 struct slow {
 	long double joules[8], idle, unattributed;
 	int how[8]; /* -1: never there */
@@ -504,7 +504,7 @@ static void assert_as_slow(const struct attribute *a, const struct slow *s)
 	assert_int_equal(a->count, seen);
 }
 
-TEST(the_split_is_that_of_a_slow_and_plain_one)
+TEST(the_split_equals_a_brute_force_one)
 {
 	uint64_t seed = seed_of_run();
 
@@ -548,9 +548,9 @@ TEST(rows_always_add_up_and_are_never_negative)
 	}
 }
 
-/* Added as they are, no last digit of the largest makes this sum exact: on the way each addition
- * rounds to an even digit. */
-TEST(a_sum_that_rounding_keeps_odd_is_exact_too)
+/* Correcting only the largest value cannot make this sum exact, because each addition rounds
+ * to an even digit. */
+TEST(the_sum_is_exact_despite_rounding)
 {
 	static const double joules[] = { 1.5914483197271085e-05, 1.0966415166195969e-05,
 					 8.5906939428616655e-06, 2.2600317928046517e-06,
@@ -581,7 +581,7 @@ static void shuffle_uses(uint64_t *seed, struct interval *in)
 	}
 }
 
-TEST(the_order_in_which_it_is_told_does_not_matter)
+TEST(the_order_of_processes_does_not_matter)
 {
 	uint64_t seed = seed_of_run();
 

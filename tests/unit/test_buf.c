@@ -35,7 +35,7 @@ TEST(adds_everything_in_order)
 	buf_done(&b);
 }
 
-TEST(never_passes_its_maximum)
+TEST(never_exceeds_its_maximum)
 {
 	buf_init(&b, 8);
 	buf_adds(&b, "1234567");

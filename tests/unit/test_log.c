@@ -118,7 +118,7 @@ LOG_TEST(a_line_that_does_not_fit_is_cut_and_says_so)
 	}
 }
 
-LOG_TEST(counts_lines_that_nobody_takes)
+LOG_TEST(counts_lines_that_cannot_be_written)
 {
 	struct log l = logger(LOG_LOGFMT);
 
@@ -127,7 +127,7 @@ LOG_TEST(counts_lines_that_nobody_takes)
 	assert_true(l.dropped > 0 && l.dropped < 10000);
 }
 
-TEST(a_latch_tells_each_change_once)
+TEST(a_latch_reports_each_change_once)
 {
 	struct log_latch latch = { 0 };
 

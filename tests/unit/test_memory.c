@@ -36,7 +36,7 @@ static void *unreliable_realloc(void *p, size_t n)
 #undef calloc
 #undef realloc
 
-/* Enough of everything to need several blocks and a larger index. */
+/* Large enough for several blocks and a larger index. */
 static char *large_document(void)
 {
 	struct buf b;
@@ -71,7 +71,7 @@ TEST(toml_survives_every_failed_allocation)
 	free(text);
 }
 
-TEST(buf_keeps_its_text_when_memory_ends)
+TEST(buf_keeps_its_text_when_memory_runs_out)
 {
 	struct buf b;
 

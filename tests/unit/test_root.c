@@ -132,7 +132,7 @@ ROOT_TEST(reads_links_and_their_last_name)
 	assert_string_equal(out, "");
 }
 
-ROOT_TEST(tells_what_exists)
+ROOT_TEST(finds_out_what_exists)
 {
 	assert_true(root_exists(&root, "sys/a"));
 	assert_true(root_exists(&root, "sys"));

@@ -1,4 +1,4 @@
-/* Which words of a user name a GPU. */
+/* Which words select a GPU. */
 #include "test.h"
 
 #include <gpuward.h>
@@ -55,7 +55,7 @@ TEST(other_names_do_not)
 			fail_msg("%s", names[i]);
 }
 
-TEST(what_can_name_no_gpu_is_refused)
+TEST(names_that_cannot_be_a_gpu_are_refused)
 {
 	static const char *const names[] = {
 		"", "zz", "-1", "cuda:", "cuda:x", "first", "0x1"

@@ -136,7 +136,7 @@ TEST(percentiles_of_time_are_within_half_a_bucket)
 		}
 		qsort(held, COUNT(held), sizeof(held[0]), by_value);
 		for (unsigned k = 1; k < 20; k++) {
-			/* not at a step of the staircase, where rounding may take either side */
+			/* not at a step, where rounding may go either way */
 			double p = k / 20.0 + 1e-7;
 
 			assert_near(histogram_percentile(&h, p),
@@ -167,7 +167,7 @@ TEST(the_buckets_span_the_stated_range)
 	assert_true(isnan(histogram_percentile(&h, 1.5)));
 }
 
-TEST(percentiles_equal_those_of_the_sorted_array)
+TEST(percentiles_equal_the_sorted_array)
 {
 	struct random r;
 

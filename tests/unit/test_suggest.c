@@ -10,7 +10,7 @@ static const char *near(const char *word)
 	return suggest(word, words, COUNT_OF(words), sizeof(words[0]));
 }
 
-TEST(mends_a_slip)
+TEST(corrects_a_typo)
 {
 	assert_string_equal(near("lisen"), "listen");   /* left out */
 	assert_string_equal(near("listten"), "listen"); /* doubled  */
@@ -36,7 +36,7 @@ TEST(a_word_that_was_not_finished_is_near)
 {
 	assert_string_equal(near("dea"), "deadline");
 	assert_string_equal(near("BACK"), "backend");
-	assert_null(near("de")); /* two letters say too little */
+	assert_null(near("de")); /* two letters are too few */
 }
 
 TEST(nothing_near_gives_nothing)

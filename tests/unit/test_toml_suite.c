@@ -329,7 +329,7 @@ static bool refuses(const char *name)
 	return ok;
 }
 
-/* Runs the check on every .toml that the list names below folder. */
+/* Runs the check on every .toml file of the list in this folder. */
 static void each_case(const char *folder, bool (*check)(const char *name), unsigned least)
 {
 	char path[4100], line[256];
