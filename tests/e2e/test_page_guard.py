@@ -1,4 +1,4 @@
-"""The guard's panel in a real Chromium, of a real service whose worker is a real process tree on a simulated card."""
+"""The guard's panel in a real Chromium, with a real service and a worker that is a real process tree on a simulated card."""
 import re
 
 import pytest
@@ -177,7 +177,7 @@ def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
     panel.press("Release")
     panel.confirm()
     wait(lambda: guarded.worker()["hold"] == "none", "the release")
-    wait(lambda: "Hold …" in panel.cell(7), "the button of before")
+    wait(lambda: "Hold …" in panel.cell(7), "the earlier button")
 
 
 def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
@@ -315,9 +315,9 @@ def test_on_a_phone_every_process_is_whole(panel, guarded, world):
 def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
     """While work in flight keeps it from leaving, the last decision is that very reason."""
     world = World(tmp_path)
-    with held(world, "Comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
+    with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
         text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')
-        with Guarded(world, text + w.table("comfy", "comfy")) as s:
+        with Guarded(world, text + w.table("comfy")) as s:
             s.until("drain", name="comfy")
             panel.open(s.url).until("drain")
             assert panel.cell(3).count("no rule matches it") == 1

@@ -49,7 +49,7 @@ static struct {
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
 	size_t kept_size;
-	int ask_answer, ask_error;
+	int ask_answer, request_error;
 	bool ask_done; /* the engine fulfils a request at the next reading */
 	enum view_request what;
 	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
@@ -129,7 +129,7 @@ static inline int ask(void *engine, enum view_request what)
 {
 	t.asked++;
 	t.what = what;
-	return t.ask_answer ? t.ask_answer : (int)t.api.view.asks + 1;
+	return t.ask_answer ? t.ask_answer : (int)t.api.view.requests_done + 1;
 }
 
 static struct {
@@ -151,11 +151,11 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 
 static const struct view_ops ops = { .history = history,
 				     .events = events,
-				     .tell = log_event,
-				     .keep = keep,
-				     .kept = kept,
-				     .forget = forget,
-				     .ask = ask };
+				     .emit = log_event,
+				     .put_document = keep,
+				     .each_document = kept,
+				     .delete_document = forget,
+				     .request = ask };
 
 static inline void take(void)
 {
@@ -228,9 +228,9 @@ static inline void pass(uint64_t until_ns)
 	else
 		clock_sleep_until(&sim.clock, until_ns);
 	if (t.ask_done && t.asked) {
-		t.api.view.asks++;
-		t.api.view.ask_error = t.ask_error;
-		if (!t.ask_error)
+		t.api.view.requests_done++;
+		t.api.view.request_error = t.request_error;
+		if (!t.request_error)
 			t.api.view.let_go = t.what == VIEW_LET_GO;
 		t.asked = 0;
 	}

@@ -119,7 +119,7 @@ API_TEST(an_unknown_parameter_is_refused_with_the_right_spelling)
 	get("/api/v1/snapshot?proceses=0", 400);
 	says("did you mean \\\"processes\\\"");
 	get("/api/gpu/devices?x=1", 400);
-	says("there are none");
+	says("this route has none");
 	get("/healthz?x=1", 200);
 }
 
@@ -145,13 +145,13 @@ API_TEST(series_refuse_invalid_parameters)
 		int status;
 	} rows[] = {
 		{ "quantity=power_wats", "did you mean \\\"power_watts\\\"", 404 },
-		{ "quantity=serial", "there is of power_watts", 404 },
-		{ "from=yesterday", "is no time", 400 },
+		{ "quantity=serial", "available: power_watts", 404 },
+		{ "from=yesterday", "is not a time", 400 },
 		{ "from=-1h&to=-2h", "empty", 400 },
-		{ "step=0", "no length of time", 400 },
-		{ "step=fast", "no length of time", 400 },
+		{ "step=0", "not a duration", 400 },
+		{ "step=fast", "not a duration", 400 },
 		{ "from=-30d&step=1", "too many points", 400 },
-		{ "tier=fortnight", "no tier", 400 },
+		{ "tier=fortnight", "unknown tier", 400 },
 		{ "gpu=9", "there are GPU 0 (", 404 },
 	};
 
@@ -240,7 +240,7 @@ API_TEST(without_a_driver_only_readiness_is_red)
 	get("/healthz", 200);
 	get("/readyz", 503);
 	post("/api/v1/windows", "{}", 503);
-	says("nothing can be measured");
+	says("measuring is not possible");
 }
 
 API_TEST(releasing_the_driver_waits_until_it_is_done)
@@ -257,13 +257,13 @@ API_TEST(releasing_the_driver_waits_until_it_is_done)
 	post("/api/v1/let-go", "", 200); /* again: no request is sent */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
-	says("let go");
+	says("released");
 	post("/api/v1/windows", "", 503);
-	says("let go");
+	says("released");
 	post("/api/v1/resume", "[]", 400);
 	post("/api/v1/resume", "{}", 200);
 	at("let_go", "false");
-	t.ask_error = -GW_E_STATE;
+	t.request_error = -GW_E_STATE;
 	post("/api/v1/let-go", "", 409);
 	says("has not returned");
 	t.ask_done = false;

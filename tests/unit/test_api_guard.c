@@ -95,7 +95,7 @@ static void world(const char *guest)
 }
 
 static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
-		       const struct guard_asker *by, char *message, size_t size)
+		       const struct guard_client *by, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
 	struct guard_status s;
@@ -112,7 +112,7 @@ static int guard_asked(void *engine, int worker, enum guard_request what, uint64
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
-		   const struct guard_asker *by, uint64_t *ret, char *message, size_t size)
+		   const struct guard_client *by, uint64_t *ret, char *message, size_t size)
 {
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
@@ -131,9 +131,10 @@ static void release_room(void *engine, uint64_t id)
 	guard_release(w.guard, id, now());
 }
 
-static const struct guard_view_ops guard_ops = {
-	.ask = guard_asked, .reserve = reserve, .reserved = reserved, .release = release_room
-};
+static const struct guard_view_ops guard_ops = { .request = guard_asked,
+						 .reserve = reserve,
+						 .reserved = reserved,
+						 .release = release_room };
 
 static void begin_guard(enum guard_mode mode)
 {
@@ -192,7 +193,7 @@ TEST(before_the_guard_starts_every_answer_is_503_with_a_remedy)
 		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
 		get(path, 503);
 		assert_true(number("status") == 503);
-		at("remedy", "\"Ask again in a moment.\"");
+		at("remedy", "\"Try again in a moment.\"");
 	}
 	t.api.view.guarding = NULL;
 	get("/api/v1/guard", 503);
@@ -220,7 +221,7 @@ TEST(a_gpu_that_was_not_observed_is_503)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
-	says("has not looked");
+	says("has not observed");
 	get("/api/v1/guard/gpus/7", 404);
 }
 
@@ -232,7 +233,7 @@ TEST(health_that_is_not_observed_is_null_with_a_reason)
 	get("/api/v1/health", 200);
 	at("level", "null");
 	at("gpus.0.level", "null");
-	says("is not watched");
+	says("is not monitored");
 	health_options_init(&o);
 	assert_int_equal(health_new(&o, &w.health[0]), 0);
 	health_read(w.health[0], gw_snapshot_device(t.api.view.snap, 0), now());
@@ -271,7 +272,7 @@ TEST(explain_says_when_the_guard_only_observes)
 {
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
-	says("Mode is dry-run: what is decided is told, and nothing is done.");
+	says("The mode is dry-run: decisions are logged, but nothing is done.");
 }
 
 TEST(the_latest_decisions_come_oldest_first)
@@ -328,7 +329,7 @@ TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 	get("/api/v1/guard/operations/1", 200);
 	at("state", "\"done\"");
 	get("/api/v1/guard/operations/99", 404);
-	says("forgotten");
+	says("keeps the latest 64");
 	get("/api/v1/guard/operations/1x", 404);
 }
 
@@ -349,7 +350,7 @@ TEST(an_operation_fails_when_the_worker_is_stuck_or_replaced)
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
 	get("/api/v1/guard/operations/3", 200);
-	says("operation 4 took its place");
+	says("replaced by operation 4");
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		post("/api/v1/guard/workers/ollama/release", "", 202);
 	get("/api/v1/guard/operations/3", 404);
@@ -422,7 +423,7 @@ TEST(a_reservation_that_is_not_free_in_time_is_cancelled)
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
 	assert_true(now() - before >= NS_PER_S && now() - before < 2 * NS_PER_S);
 	at("code", "\"insufficient_vram\"");
-	says("and not in time");
+	says("but not in time");
 	assert_true(number("needed") == 12.0 * (double)GIB);
 	assert_true(number("available") == 5.0 * (double)GIB);
 	assert_true(number("available_at_most") == 23.0 * (double)GIB);
@@ -435,7 +436,7 @@ TEST(a_reservation_is_refused_while_the_guard_only_observes)
 {
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
-	says("the guard only observes: nobody leaves");
+	says("the guard only observes: no worker leaves");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
 }
@@ -444,7 +445,7 @@ TEST(a_reservation_larger_than_every_gpu_is_refused)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
-	says("never: needs 90.0 GiB, and the largest GPU has 24.0 GiB");
+	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
 	at("never", "true");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
@@ -464,7 +465,7 @@ TEST(explain_names_the_game)
 		world("firefox");
 	}
 	get("/api/v1/guard/explain", 200);
-	says("Game: pid 4711 plays for ");
+	says("Game: pid 4711, registered ");
 	says("1 game is registered");
 	w.view.games = NULL;
 }

@@ -62,7 +62,7 @@ int guard_service_change(struct guard_service *x, const struct guard_settings *n
 		return seen.change_err;
 	seen.changes++;
 	return guard_change_policy(o.g, &next->policy, r->record, r->count,
-				   guarding_time_ns(x));
+				   guard_service_time_ns(x));
 }
 
 void guard_service_record_open(struct guard_service *x)

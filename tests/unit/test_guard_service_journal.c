@@ -28,7 +28,8 @@ static struct {
 
 #define NOTE "model of-the-test"
 
-int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size)
 {
 	assert_int_equal(strlen(json), size);
 	disk.tried++;
@@ -38,13 +39,13 @@ int store_keep(struct store *s, const char *kind, const char *id, const char *js
 	return disk.full ? -GW_E_SIZE : 0;
 }
 
-int store_kept(struct store *s, const char *kind, unsigned max,
-	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+int store_each_document(struct store *s, const char *kind, unsigned max,
+			void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
 	return 0;
 }
 
-void store_forget(struct store *s, const char *kind, const char *id)
+void store_delete_document(struct store *s, const char *kind, const char *id)
 {
 }
 

@@ -58,14 +58,15 @@ int guard_service_operation(struct guard_service *x, int worker, enum guard_requ
 			    uint64_t ttl_ns, char *message, size_t size)
 {
 	seen.asked_for = seen.uid;
-	return guard_request(o.g, worker, what, ttl_ns, guarding_time_ns(x), message, size);
+	return guard_request(o.g, worker, what, ttl_ns, guard_service_time_ns(x), message,
+			     size);
 }
 
 int guard_service_reserve(struct guard_service *x, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id)
 {
 	seen.asked_for = seen.uid;
-	return guard_reserve(o.g, gpu, bytes, pid, ttl_ns, guarding_time_ns(x), ret_id);
+	return guard_reserve(o.g, gpu, bytes, pid, ttl_ns, guard_service_time_ns(x), ret_id);
 }
 
 void guard_service_pump(struct guard_service *x)
@@ -117,7 +118,7 @@ void scene_thread_trigger(struct scene_thread *k)
 
 /* ---- games ---- */
 
-int peer_process_process(const struct root *root, int64_t named, const struct guard_asker *by,
+int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size)
 {
@@ -126,7 +127,7 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 	return 0;
 }
 
-int peer_process_game(const struct root *root, int64_t pid, const struct guard_asker *by,
+int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size)
 {
 	return 0;
@@ -167,10 +168,10 @@ static void begin(void)
 
 static int wish(enum guard_request what, int64_t uid, char message[static 200])
 {
-	const struct guard_asker by = { "uid 7: whatever is said of him", uid, -1, 0 };
+	const struct guard_client by = { "uid 7: whatever is said of him", uid, -1, 0 };
 
 	message[0] = '\0';
-	return guarding_ops.ask(&g, 0, what, 0, &by, message, 200);
+	return guard_service_ops.request(&g, 0, what, 0, &by, message, 200);
 }
 
 TEST(who_asks_counts_by_his_number_whatever_the_words_are)
@@ -252,15 +253,17 @@ TEST(what_is_refused_is_neither_told_nor_followed)
 
 TEST(room_is_wanted_for_who_asks)
 {
-	const struct guard_asker by = { "token", 1000, -1, 0 };
+	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";
 	uint64_t id;
 
 	begin();
-	assert_int_equal(guarding_ops.reserve(&g, "GPU-9", GIB, 0, 0, &by, &id, message, 200),
-			 -GW_E_NODEV);
+	assert_int_equal(
+		guard_service_ops.reserve(&g, "GPU-9", GIB, 0, 0, &by, &id, message, 200),
+		-GW_E_NODEV);
 	assert_int_equal(seen.told, 0);
-	assert_int_equal(guarding_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200), 0);
+	assert_int_equal(guard_service_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200),
+			 0);
 	assert_int_equal(seen.asked_for, 1000);
 	assert_string_equal(seen.text, "new reservation of 1024 MiB (requested by token)");
 	world_done(&o);
@@ -269,44 +272,44 @@ TEST(room_is_wanted_for_who_asks)
 /* A game that came to nothing must not be the reason for the next wish of somebody else. */
 TEST(a_game_is_its_users_and_the_next_wish_is_not)
 {
-	const struct guard_asker by = { "token", 1000, -1, 0 };
+	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";
 	int64_t pid = 4711;
 
 	begin();
 	seen.game_err = -GW_E_ARG;
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), -GW_E_ARG);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), -GW_E_ARG);
 	assert_int_equal(seen.game_uid, 1000);
 	assert_int_equal(seen.uid, -1);
 	assert_string_equal(message, "process 4711 has ended");
 	assert_int_equal(seen.told, 0);
 	seen.game_err = 0;
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_string_equal(seen.text,
 			    "process 4711 is registered as a game (requested by token)");
 	seen.game_uid = 0;
-	assert_int_equal(guarding_ops.game_end(&g, pid, &by), 0);
+	assert_int_equal(guard_service_ops.game_end(&g, pid, &by), 0);
 	assert_int_equal(seen.game_uid, 1000);
 	world_done(&o);
 }
 
 TEST(a_game_that_a_restart_forgets_is_told_of)
 {
-	const struct guard_asker by = { "token", -1, -1, 0 };
+	const struct guard_client by = { "token", -1, -1, 0 };
 	char message[200] = "";
 	int64_t pid = 4711;
 
 	begin();
 	seen.lasting = true;
 	seen.hangs_ns = NS_PER_S; /* it takes its time, and is kept */
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 1);
 	seen.game_unkept = true; /* the disk is full */
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 3);
 	assert_non_null(strstr(seen.text, "game of process 4711 cannot be stored"));
 	seen.game_unkept = seen.lasting = false; /* there is no file */
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 5);
 	world_done(&o);
 }

@@ -375,7 +375,8 @@ TEST(a_problem_has_a_detail_and_a_remedy)
 	assert_string_equal(r.type, "application/problem+json");
 	assert_string_equal(
 		r.body.p,
-		"{\"type\":\"tag:gpuward,2026:no-data\",\"title\":\"Not now\",\"status\":503,"
+		"{\"type\":\"tag:gpuward,2026:no-data\",\"title\":\"Service "
+		"unavailable\",\"status\":503,"
 		"\"detail\":\"Nothing of \\\"GPU 0\\\" yet.\",\"remedy\":\"Wait.\"}\n");
 	assert_int_equal(impl.headers, 1);
 	assert_string_equal(impl.header[0].name, "Retry-After");

@@ -3,7 +3,7 @@
 
 #include "daemon/manage_journal.h"
 #include "serve/api.h"
-#include "serve/api_manage.h"
+#include "serve/api_parts.h"
 
 #include <math.h>
 
@@ -504,8 +504,8 @@ static uint64_t engine_log(void *engine, const struct view_event *e)
 	return 1;
 }
 
-static const struct view_ops view_ops = { .tell = engine_log,
-					  .kept = engine_kept,
+static const struct view_ops view_ops = { .emit = engine_log,
+					  .each_document = engine_kept,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
 
@@ -555,7 +555,7 @@ JOURNAL_TEST(without_the_flag_everything_is_refused)
 	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
 	assert_int_equal(fake.orders, 0);
-	assert_true(logged("warning machine token asked for"));
+	assert_true(logged("warning machine token requested"));
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
 	assert_in(body, "nvidia-smi --gpu-reset");
@@ -571,7 +571,7 @@ JOURNAL_TEST(a_change_is_answered_with_evidence)
 	assert_int_equal(request.tries, 5);
 	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
 	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
-	assert_true(logged("info gpu token asks for power-limit 400 W (request r1)"));
+	assert_true(logged("info gpu token requests power-limit 400 W (request r1)"));
 	assert_true(logged("info gpu token: the power limit is 400 W now"));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 
@@ -619,10 +619,11 @@ JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 		const char *says;
 	} rows[] = {
 		{ "0", "power-limit", "{\"watts\":900}", 400, "from 200 W to 700 W" },
-		{ "0", "power-limit", "{\"watts\":\"400\"}", 400, "\"watts\" wants a number" },
+		{ "0", "power-limit", "{\"watts\":\"400\"}", 400,
+		  "\"watts\" must be a number" },
 		{ "0", "power-limit", "{\"wats\":400}", 400, "did you mean \"watts\"?" },
-		{ "0", "power-limit", "{}", 400, "power-limit wants \"watts\"" },
-		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" wants" },
+		{ "0", "power-limit", "{}", 400, "power-limit needs \"watts\"" },
+		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" must be" },
 		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
 		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
 		{ "0", "power-limit", "{\"watts\":", 400, "not JSON: line 1" },
@@ -630,15 +631,15 @@ JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
-		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "wants \"min_hertz\"" },
+		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "needs \"min_hertz\"" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":210000001,\"max_hertz\":9e8}", 400,
-		  "\"min_hertz\" wants whole MHz: a multiple of 1000000, not 210000001" },
+		  "\"min_hertz\" must be whole MHz: a multiple of 1000000, not 210000001" },
 		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
-		  400, "\"max_hertz\" wants whole MHz" },
+		  400, "\"max_hertz\" must be whole MHz" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":-5,\"max_hertz\":1e300}", 400,
 		  "does not accept this value" },
 		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
-		{ "0", "clear-ecc", "{}", 404, "no setting" },
+		{ "0", "clear-ecc", "{}", 404, "unknown setting" },
 		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 		{ "GPU-nobody", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 	};
@@ -704,7 +705,7 @@ JOURNAL_TEST(a_missing_outcome_is_reported_as_unknown)
 	serve(H200, true);
 	fake.not_yet = 1 << 30;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
-	assert_in(problem, "not known");
+	assert_in(problem, "unknown");
 }
 
 JOURNAL_TEST(a_mig_instance_does_not_select_its_gpu)
@@ -730,11 +731,12 @@ JOURNAL_TEST(unsupported_settings_are_listed_with_the_reason)
 {
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
-	assert_in(body,
-		  "\"memory-clocks\":{\"supported\":false,\"reason\":\"memory clocks can be "
-		  "locked on Ampere and later\"");
+	assert_in(
+		body,
+		"\"memory-clocks\":{\"supported\":false,\"reason\":\"memory clocks can only be "
+		"locked on Ampere and later GPUs\"");
 	assert_in(body, "\"gpu-clocks\":{\"supported\":true");
-	assert_in(body, "\"value_absent\":\"the driver does not tell what clocks are locked\"");
+	assert_in(body, "\"value_absent\":\"the driver does not report locked clocks\"");
 }
 
 TEST_MAIN(sim_setup, NULL)

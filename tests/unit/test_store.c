@@ -262,20 +262,20 @@ static void see_document(void *arg, const char *id, const char *json)
 static int documents(const char *kind, unsigned max)
 {
 	memset(&seen, 0, sizeof(seen));
-	return store_kept(s, kind, max, see_document, NULL);
+	return store_each_document(s, kind, max, see_document, NULL);
 }
 
 STORE_TEST(documents_are_kept_replaced_and_forgotten)
 {
 	open_clean();
-	store_keep(s, "window", "a", "{\"n\":1}xyz", 7);
-	store_keep(s, "window", "b", "{\"n\":2}", 7);
-	store_keep(s, "other", "a", "{}", 2);
+	store_put_document(s, "window", "a", "{\"n\":1}xyz", 7);
+	store_put_document(s, "window", "b", "{\"n\":2}", 7);
+	store_put_document(s, "other", "a", "{}", 2);
 	assert_int_equal(documents("window", 10), 2);
 	commit();
-	store_keep(s, "window", "c", "{\"n\":3}", 7);
-	store_keep(s, "window", "a", "{\"n\":4}", 7);
-	store_forget(s, "window", "b");
+	store_put_document(s, "window", "c", "{\"n\":3}", 7);
+	store_put_document(s, "window", "a", "{\"n\":4}", 7);
+	store_delete_document(s, "window", "b");
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(documents("window", 10), 2);
 		assert_string_equal(seen.id[0], "c");
@@ -295,10 +295,10 @@ STORE_TEST(a_thousand_documents_of_a_kind_are_kept)
 	char id[16];
 
 	open_clean();
-	store_keep(s, "other", "a", "{}", 2);
+	store_put_document(s, "other", "a", "{}", 2);
 	for (unsigned i = 0; i < 1005; i++) {
 		snprintf(id, sizeof(id), "w%u", i);
-		store_keep(s, "window", id, "{}", 2);
+		store_put_document(s, "window", id, "{}", 2);
 	}
 	commit();
 	assert_int_equal(documents("window", 5000), 1000);
@@ -327,13 +327,14 @@ STORE_TEST(a_document_is_kept_up_to_the_stated_size)
 	size_t size = 0;
 
 	open_clean();
-	assert_int_equal(store_keep(s, "window", "a", text, VIEW_DOCUMENT_MAX), 0);
+	assert_int_equal(store_put_document(s, "window", "a", text, VIEW_DOCUMENT_MAX), 0);
 	assert_int_equal(store_dropped(s), 0);
-	assert_int_equal(store_keep(s, "window", "b", text, VIEW_DOCUMENT_MAX + 1), -GW_E_SIZE);
+	assert_int_equal(store_put_document(s, "window", "b", text, VIEW_DOCUMENT_MAX + 1),
+			 -GW_E_SIZE);
 	assert_int_equal(store_dropped(s), 1);
 	commit();
 	open_clean();
-	assert_int_equal(store_kept(s, "window", 10, measure_document, &size), 1);
+	assert_int_equal(store_each_document(s, "window", 10, measure_document, &size), 1);
 	assert_int_equal(size, VIEW_DOCUMENT_MAX);
 	free(text);
 }
@@ -790,7 +791,7 @@ STORE_FAULT_TEST(accepted_documents_are_written_and_refused_ones_are_reported)
 	atomic_store(&fault.result, SQLITE_FULL);
 	for (unsigned i = 0; i < 60; i++) {
 		snprintf(id, sizeof(id), "w%u", i);
-		if (store_keep(s, "window", id, text, 100000) == 0)
+		if (store_put_document(s, "window", id, text, 100000) == 0)
 			taken++;
 		else
 			refused++;
@@ -832,7 +833,7 @@ static void leave_behind(void)
 		store_set_count(s, "n", 7);
 		store_set_count(s, "only before", 3);
 		log_event("before");
-		store_keep(s, "manage", "a", "{}", 2);
+		store_put_document(s, "manage", "a", "{}", 2);
 		add(T0, 5);
 		commit();
 		_exit(0);
@@ -860,8 +861,8 @@ static void assert_read_and_used_later(const char *why, void (*better)(void))
 	assert_int_equal(ask(T0, T0, 0), 1);
 	store_set_count(s, "n", 9);
 	assert_int_equal(log_event("meanwhile"), last + 1);
-	store_forget(s, "manage", "a");
-	store_keep(s, "manage", "b", "{}", 2);
+	store_delete_document(s, "manage", "a");
+	store_put_document(s, "manage", "b", "{}", 2);
 	commit_fails();
 	assert_in(store_state(s), why);
 	assert_int_equal(ask(T0, T0, 0), 1);

@@ -232,7 +232,7 @@ API_TEST(a_window_that_cannot_be_kept_is_reported)
 	t.keep_answer = -GW_E_SIZE;
 	windows_meter_gone(t.api.windows, &t.api.view);
 	assert_string_equal(t.logged_severity, "warning");
-	assert_in(t.logged_text, "could not be kept");
+	assert_in(t.logged_text, "could not be stored");
 }
 
 API_TEST(a_window_that_was_open_at_a_crash_is_reported_at_the_next_start)
@@ -301,7 +301,7 @@ API_TEST(kept_windows_are_listed_latest_first)
 	struct view_ops mine = ops;
 
 	begin(TWO_GPUS);
-	mine.kept = three_kept;
+	mine.each_document = three_kept;
 	t.api.view.ops = &mine;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
 	get("/api/v1/windows?limit=2", 200);
