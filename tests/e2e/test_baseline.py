@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from support import (FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward,
-                     until_caught)
-from test_terminal import on_terminal
+from support import (
+    FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward, on_terminal, until_caught,
+)
 
 IDLE = "--simulate=idle-h200"
 SHORT = ("--time", "2s")
