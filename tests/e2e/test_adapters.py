@@ -776,7 +776,7 @@ def test_level_6_spares_the_signal_that_cannot_be_refused_where_asking_is_enough
     assert until(lambda: polite.poll() is not None) and polite.returncode == -15
 
 
-def test_a_process_of_another_user_is_said_so(process):
+def test_a_process_of_another_user_is_reported(process):
     if os.geteuid() != 0:
         out = order("evict:5", kind="ollama", allow_kill=1, pid=1)
         assert not out["ok"] or "0 processes" in out["message"]

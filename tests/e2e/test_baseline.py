@@ -59,7 +59,7 @@ def test_kinds_are_kept_apart(env):
     assert one["kind"] == "hot-idle" and one["kept"]
 
 
-def test_who_was_on_the_gpu_is_named_and_nothing_is_kept(env):
+def test_a_process_on_the_gpu_is_named_and_nothing_is_kept(env):
     done = gpuward("baseline", "--simulate", *SHORT, env=env)
     assert done.returncode == FAILED
     assert "GPU 0 has no no-context baseline: the GPU was not idle: python train.py (pid" in done.stderr

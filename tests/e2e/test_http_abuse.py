@@ -265,7 +265,7 @@ def test_request_ids(server):
 
 def test_an_answer_that_takes_time(server):
     assert server.ask("/later").json == {"tries": 3, "memory": "kept"}
-    for _ in range(20):  # and those who do not wait for it
+    for _ in range(20):  # and clients that do not wait for it
         server.raw(b"GET /later?tries=5 HTTP/1.1\r\nHost: localhost\r\n\r\n", read=False)
     assert server.ask("/later?tries=9").json["tries"] == 9
 
@@ -466,7 +466,7 @@ def test_huge_headers_are_refused(server):
     assert SANITIZED or server.rss_kib() - before < 4096
 
 
-# ---- who may
+# ---- rights
 
 
 def test_host_must_be_ours():
@@ -594,7 +594,7 @@ def test_tls(certificate, token):
         assert len(ask_tls(s, cert, request).body) == 1024
         got = s.raw(request)  # not TLS
         assert b"200" not in got
-        with s.connect():  # one who never shakes hands
+        with s.connect():  # a client without a handshake
             assert ask_tls(s, cert, request).status == 200
     with serving(listen="0.0.0.0:0", cert=cert, key=key, token=token) as s:
         assert ask_tls(s, cert, request).status == 200

@@ -642,7 +642,7 @@ def test_a_stranger_makes_it_suspect_or_where_asked_invalid(measure, scenario):
     assert "another process (pid 4000000) is using GPU 0" in done.stderr
 
 
-def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
+def test_a_process_of_the_command_is_not_foreign(measure, scenario):
     own = scenario(CONSTANT + '[[gpu.process]]\npid = "self"\nmemory = "3 GiB"\n')
     done, doc = measure([own, "--require-exclusive"], "sleep", "0.3")
     assert done.returncode == 0 and doc["validity"] == "valid"

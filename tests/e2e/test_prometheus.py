@@ -188,7 +188,7 @@ def test_the_page_is_clean_and_has_the_frozen_names(service):
     assert len(list(openmetrics.text_string_to_metric_families(strict))) > 100
 
 
-def test_a_gpu_whose_call_hangs_has_no_figures_and_the_other_has(tmp_path):
+def test_a_gpu_with_a_hanging_call_has_no_figures_and_the_other_has(tmp_path):
     def gpu(page, metric):
         return set(re.findall(rf'^{metric}{{.*gpu="(\d)".*}}', page, re.M))
 
