@@ -30,16 +30,16 @@ RECORDINGS = sorted((GOLDEN / "recordings").glob("*.trace.gz"))
 SCENE = f"--simulate={TOP / 'tests' / 'golden' / 'still.toml'}"
 STILL = [SCENE, "--root", FIXTURES / "amd-discrete", "--backend=nvml"]
 
-# Keys whose values are sentences for people.
+# Keys with sentences for people.
 TEXT = set("""advice clears configured detail ghost driver_call dry_run_why error_message evidence help hint message next note notes remedy
     reset rule sentence sentences summary description text title value_absent
     what why""".split())
-# Keys whose values differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
+# Keys with values that differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
 VARIES = set("""aa_alarm change_basis change_verdict code codes ending files file how id nvml_library operation outcome path
     reservation source validity verdict version version_now version_then""".split())
-# Objects whose values, absent ones too, are facts of the machine.
+# Objects with facts of the machine, absent ones too.
 MACHINE = {"host", "cpu", "ram", "nvidia", "rapl"}
-# Keys whose numbers are no measurements.
+# Keys with numbers that are no measurements.
 NUMBERS = set("""backoff column device device_index exit_code exit_status index level line minimum maximum maxItems maxLength
     minItems minLength pairs priority runs schema_version status trial""".split())
 # Keys of what is measured or timed: null where there was too little time for it.
@@ -149,7 +149,7 @@ def place(tmp_path_factory):
 
 
 def home(place, **more):
-    """The environment of a user who has no configuration and an empty cache."""
+    """The environment of a user without configuration and with an empty cache."""
     return environment(HOME=place, XDG_CACHE_HOME=place / "cache", GPUWARD_CONFIG_ROOT=place / "none", **more)
 
 
