@@ -1,10 +1,10 @@
-/* A worker that leaves the GPU when somebody else needs it, and comes back by itself.
+/* A worker that leaves the GPU when another process needs it, and returns afterwards.
  *
  *	cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Holds so many MiB on the first GPU (through the CUDA driver, which is looked for when it runs) and
- * works on them ten times a second, for so many seconds (or until Ctrl-C).  Start another program on
- * the GPU that wants more than is left, and watch.
+ * Holds this many MiB on the first GPU (through the CUDA driver, which it loads at run time) and works on
+ * them ten times per second, for the given number of seconds (or until Ctrl-C).  Start another program that
+ * needs more memory of the GPU than is free, and watch.
  *
  * On a simulated card the memory is a number in the folder that the card follows:
  *	mkdir /tmp/held; printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
@@ -26,11 +26,11 @@
 
 struct worker {
 	uint64_t bytes;
-	pthread_mutex_t lock; /* held while a step runs: who evicts waits for its end */
+	pthread_mutex_t lock; /* held while a step runs: evict() waits for its end */
 	int loaded;
 	unsigned steps;
 	const char *held; /* folder of a simulated card; NULL: CUDA */
-	/* Of CUDA's driver API, which has had these since 2010. */
+	/* From the driver API of CUDA, since 2010. */
 	void *context;
 	unsigned long long memory;
 	int (*set_current)(void *context);
@@ -48,7 +48,7 @@ static void on_signal(int number)
 	stop = 1;
 }
 
-/* ---- its memory */
+/* ---- the memory */
 
 static int open_cuda(struct worker *w)
 {
@@ -70,8 +70,8 @@ static int open_cuda(struct worker *w)
 	return init(0) || retain(&w->context, 0) ? -1 : 0;
 }
 
-/* What a process holds on a simulated card is a number in a file; a rename shows it whole. */
-static int tell(const struct worker *w, uint64_t bytes)
+/* What a process holds on a simulated card is a number in a file; a rename replaces it at once. */
+static int set_held(const struct worker *w, uint64_t bytes)
 {
 	char path[512], part[520];
 	FILE *f;
@@ -89,7 +89,7 @@ static int tell(const struct worker *w, uint64_t bytes)
 
 static int load(struct worker *w)
 {
-	int err = w->held ? tell(w, w->bytes)
+	int err = w->held ? set_held(w, w->bytes)
 			  : w->set_current(w->context) || w->allocate(&w->memory, w->bytes);
 
 	w->loaded = !err;
@@ -98,13 +98,14 @@ static int load(struct worker *w)
 
 static int unload(struct worker *w)
 {
-	int err = w->held ? tell(w, 0) : w->set_current(w->context) || w->release(w->memory);
+	int err =
+		w->held ? set_held(w, 0) : w->set_current(w->context) || w->release(w->memory);
 
 	w->loaded = w->loaded && err;
 	return err ? -1 : 0;
 }
 
-/* Stands for a request that is answered. */
+/* Stands for one request. */
 static void step(struct worker *w)
 {
 	const struct timespec tenth = { .tv_nsec = 100000000 };
@@ -123,7 +124,7 @@ static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
 	struct worker *w = arg;
 	int err = 0;
 
-	(void)deadline_ns; /* a step takes a tenth of a second: it is waited for */
+	(void)deadline_ns; /* a step takes a tenth of a second: wait for it */
 	pthread_mutex_lock(&w->lock);
 	if (w->loaded)
 		err = unload(w);
@@ -166,7 +167,7 @@ static void serve(struct worker *w, struct gw_guard *guard, double seconds)
 		/* One atomic read while it may run. */
 		if (gw_guard_wait(guard, SECOND / 5) == 0) {
 			pthread_mutex_lock(&w->lock);
-			if (w->loaded) /* it may have been told to leave in between */
+			if (w->loaded) /* evict() may have run in between */
 				step(w);
 			pthread_mutex_unlock(&w->lock);
 		}
@@ -189,7 +190,7 @@ static int guarded(struct gw_ctx *ctx, struct worker *w, double seconds)
 	int err = gw_guard_start(ctx, &o, &guard);
 
 	if (err) {
-		fprintf(stderr, "guarded: %s\n", gw_strerror(err));
+		fprintf(stderr, "guarded: %s\n", gw_ctx_error(ctx));
 		return err;
 	}
 	serve(w, guard, seconds);
@@ -215,14 +216,14 @@ int main(int argc, char **argv)
 	}
 	err = gw_open(&o, &ctx);
 	if (err) {
-		fprintf(stderr, "guarded: %s\n", gw_strerror(err));
+		fprintf(stderr, "guarded: %s\n", gw_ctx_error(NULL));
 		return 1;
 	}
 	err = guarded(ctx, &w, argc > 2 ? atof(argv[2]) : 0);
 	if (w.loaded)
 		unload(&w);
 	printf("%u steps\n", w.steps);
-	if (err == 0) /* else a callback or a driver call hangs, and still uses ctx */
+	if (err == 0) /* otherwise a callback or a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

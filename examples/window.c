@@ -15,8 +15,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Stands for whatever keeps the GPU busy.  Wait for the GPU before the window is closed: calls
- * that start work return before it is done. */
+/* Stands for the work on the GPU.  Wait for the GPU before you close the window: calls that start work
+ * return before it is done. */
 static void work(double seconds)
 {
 	struct timespec t = { .tv_sec = (time_t)seconds,
@@ -42,7 +42,7 @@ static void show(const char *label, const struct gw_energy *e)
 			printf("\t%s: %s\n", gw_code_info(c)->key, gw_code_info(c)->sentence);
 }
 
-/* A simulator's figures must not be taken for real ones. */
+/* Figures of a simulator must not be taken for real ones. */
 static void say_simulated(struct gw_ctx *ctx)
 {
 	struct gw_snapshot *s;
@@ -59,7 +59,8 @@ static void finish(struct gw_window *w)
 	int err = gw_window_wait(w, 5 * SECOND);
 
 	if (err)
-		fprintf(stderr, "window: %s\n", gw_strerror(err));
+		fprintf(stderr, "window: %s\n",
+			gw_strerror(err)); /* the result has the code truncated */
 	for (unsigned i = 0; gw_window_energy(w, i); i++)
 		show(gw_window_label(w), gw_window_energy(w, i));
 	gw_window_free(w);
@@ -87,17 +88,15 @@ static int measure(struct gw_meter *meter, double seconds)
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 2;
-	struct gw_ctx *ctx;
-	struct gw_meter *meter;
+	struct gw_ctx *ctx = NULL;
+	struct gw_meter *meter = NULL;
 	int err = gw_open(NULL, &ctx);
 
-	if (!err) {
+	if (!err)
 		err = gw_meter_start(ctx, NULL, &meter);
-		if (err)
-			gw_close(ctx);
-	}
 	if (err) {
-		fprintf(stderr, "window: %s\n", gw_strerror(err));
+		fprintf(stderr, "window: %s\n", gw_ctx_error(ctx));
+		gw_close(ctx);
 		return 1;
 	}
 	if (gw_meter_device_count(meter) == 0) {
@@ -106,7 +105,7 @@ int main(int argc, char **argv)
 		say_simulated(ctx);
 		err = measure(meter, seconds);
 	}
-	if (gw_meter_stop(meter) == 0) /* else a driver call hangs, and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err;
 }

@@ -8,7 +8,7 @@ With PyTorch and a CUDA device the product runs there: fp32 without TF32, fp16, 
 sums (torch._int_mm).  Without, a small product in plain Python stands in, and says so: it shows how
 the example works, and nothing about the GPU.  FAST=1 makes everything small.
 
-Marks tell `gpuward measure` what happens: the part `warm-up`, the part `inference`, and each
+Marks show `gpuward measure` what happens: the part `warm-up`, the part `inference`, and each
 iteration.  Without it they do nothing.
 """
 import argparse

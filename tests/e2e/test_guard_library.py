@@ -248,7 +248,7 @@ def test_without_a_gpu_it_is_blind_and_says_why(world):
     world.scenario.write_text("[driver]\nversion = \"580.159.04\"\n")
     code = """
 with gpuward.guard(print, print, **options) as g:
-    until(lambda: g.status().looks)
+    until(lambda: g.status().observations)
     s = g.status()
     say(s.blind, s.allowed, s.why.split(":")[0])
 hold(0)
@@ -268,7 +268,7 @@ def watch():
         try:
             g.status()
         except gpuward.GpuwardError as e:
-            assert str(e) == "the guard does not run"
+            assert str(e) == "the guard is not running"
 
 running = True
 g = gpuward.guard(lambda size, seconds: hold(0), lambda seconds: hold(SIZE), **options)
@@ -312,7 +312,7 @@ hold(0)
 """
     with Program(world, code) as p:
         rest, _ = p.ends()
-    assert rest == [["child", True, True, "the guard does not run"], ["parent", "active"]]
+    assert rest == [["child", True, True, "the guard is not running"], ["parent", "active"]]
 
 
 @python
