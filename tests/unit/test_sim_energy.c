@@ -355,8 +355,7 @@ SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
-	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
+	assert_string_equal(error, "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
 UNIT_MAIN(sim_library_setup, NULL)
