@@ -42,8 +42,6 @@ static const struct option options[] = {
 	{ .name = NULL },
 };
 
-/* ---- status and explain ---- */
-
 static const struct table_column columns[] = {
 	{ "WORKER", 0, false, false }, { "STATE", 0, false, false },
 	{ "SINCE", 2, true, false },   { "REASONS", 1, false, false },
@@ -334,8 +332,6 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 	return EXIT_OK;
 }
 
-/* ---- requests ---- */
-
 static void write_request(struct buf *out, const struct given *g, const char *state)
 {
 	struct json j;
@@ -453,8 +449,6 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 		       level ? level : "unknown");
 	return EXIT_OK;
 }
-
-/* ---- subcommands ---- */
 
 /* Rejects options that have no effect on the subcommand, and wrong arguments. */
 static int check_arguments(const struct cli *c, const struct guard_verb *v)

@@ -78,7 +78,8 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 		return cli_fail("cannot open the journal %s: %s", path, message);
 	if (*message)
 		cli_error("%s", message);
-	if (store_kept(s, "guard", STORE_ROWS, recover_add_record, r) < 0 || !store_lasting(s))
+	if (store_each_document(s, "guard", STORE_ROWS, recover_add_record, r) < 0 ||
+	    !store_lasting(s))
 		code = cli_fail("cannot read the journal %s: %s", path, store_state(s));
 	store_close(s);
 	return code;

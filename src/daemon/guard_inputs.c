@@ -167,7 +167,7 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 		save_budget(b->g->config.store, o);
 	if (over != o->over || !o->reported)
 		guard_service_reason(b->g, uuid, REASON_BUDGET, over, why,
-				     guarding_time_ns(b->g));
+				     guard_service_time_ns(b->g));
 	o->over = over;
 	o->reported = true;
 }

@@ -126,7 +126,7 @@ static void write_begin(struct guard_service *g)
 	recording_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
 	recording_policy(&g->teller->line, p);
 	write_workers(g, p, kept);
-	write_standing(g, guarding_time_ns(g));
+	write_standing(g, guard_service_time_ns(g));
 	recording_state(&g->teller->line, g->guard);
 	free(kept);
 	g->teller->last.whole = false;
@@ -222,7 +222,7 @@ int guard_service_change(struct guard_service *g, const struct guard_settings *n
 			 const struct guard_service_records *r)
 {
 	struct guard_recorder *t = g->teller;
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 	bool goes_on = recording_file_in_place(&t->file, next->record);
 	int err;
 
@@ -266,7 +266,7 @@ static int worker_of(const struct guard_service *g, uint64_t order)
 
 void guard_service_outcome(struct guard_service *g, const struct guard_outcome *o)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_outcome, o, worker_of(g, o->order), now);
 	guard_outcome(g->teller->guard, o, now);
@@ -274,7 +274,7 @@ void guard_service_outcome(struct guard_service *g, const struct guard_outcome *
 
 void guard_service_stop(struct guard_service *g)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_stop, now);
 	guard_stop(g->teller->guard, now);
@@ -282,14 +282,14 @@ void guard_service_stop(struct guard_service *g)
 
 void guard_service_for(struct guard_service *g, int64_t uid)
 {
-	RECORD(g, recording_requester, uid, guarding_time_ns(g));
+	RECORD(g, recording_requester, uid, guard_service_time_ns(g));
 	guard_set_requester(g->teller->guard, uid);
 }
 
 int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_request, worker, what, ttl_ns, now);
 	return guard_request(g->teller->guard, worker, what, ttl_ns, now, message, size);
@@ -298,7 +298,7 @@ int guard_service_operation(struct guard_service *g, int worker, enum guard_requ
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 	int err = guard_reserve(g->teller->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 
 	RECORD(g, recording_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
@@ -316,7 +316,7 @@ int guard_service_reserve_again(struct guard_service *g, const struct guard_rese
 
 void guard_service_release(struct guard_service *g, uint64_t id)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_release, id, now);
 	guard_release(g->teller->guard, id, now);
@@ -344,7 +344,7 @@ int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now)
 
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_foreign, uuid, holder, now);
 	guard_set_foreign(g->teller->guard, uuid, holder, now);
@@ -352,7 +352,7 @@ void guard_service_foreign(struct guard_service *g, const char *uuid, const char
 
 void guard_service_games(struct guard_service *g, unsigned count)
 {
-	RECORD(g, recording_games, count, guarding_time_ns(g));
+	RECORD(g, recording_games, count, guard_service_time_ns(g));
 	guard_set_games(g->teller->guard, count);
 }
 
@@ -360,7 +360,7 @@ void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t af
 			   double idle_w, double reload_j)
 {
 	RECORD(g, recording_idle_economy, worker, after_ns, idle_w, reload_j,
-	       guarding_time_ns(g));
+	       guard_service_time_ns(g));
 	guard_set_idle_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
 }
 

@@ -301,14 +301,14 @@ static void swap_settings(struct guard_service *g)
 
 bool guard_reload_waits(const struct guard_service *g)
 {
-	uint64_t waited = g->next ? guarding_time_ns(g) - g->next_ns : 0;
+	uint64_t waited = g->next ? guard_service_time_ns(g) - g->next_ns : 0;
 
 	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
 }
 
 static void log_waiting(struct guard_service *g)
 {
-	if (g->next_logged || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
+	if (g->next_logged || guard_service_time_ns(g) - g->next_ns < GIVE_UP_NS)
 		return;
 	g->next_logged = true;
 	guard_service_log(g, "warning",
@@ -341,7 +341,7 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 	*next = *settings;
 	guard_service_fit(g, next);
 	if (!g->next)
-		g->next_ns = guarding_time_ns(g);
+		g->next_ns = guard_service_time_ns(g);
 	settings_free(g->next);
 	g->next = next;
 	g->next_logged = false;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+
 int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
 	for (unsigned i = 0; i < g->devices; i++)

@@ -262,7 +262,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	buf_init(&text, 64 * 1024);
 	guard_record_write(&text, r, &more);
 	err = text.err ? -GW_E_SIZE
-		       : store_keep(g->config.store, KIND, r->worker, text.p, text.len);
+		       : store_put_document(g->config.store, KIND, r->worker, text.p, text.len);
 	buf_done(&text);
 	g->writing = g->writing || !err;
 	return err;
@@ -396,7 +396,7 @@ void guard_service_commit(struct guard_service *g)
 	if (!g->writing)
 		return;
 	store_commit(g->config.store);
-	loop_set_time(g->timer, guarding_time_ns(g));
+	loop_set_time(g->timer, guard_service_time_ns(g));
 }
 
 void guard_service_written(struct guard_service *g, uint64_t now_ns)
@@ -449,7 +449,7 @@ static void pump_orders(struct guard_service *g)
 			return;
 		}
 		store_commit(g->config.store);
-		if (!is_written(g, guarding_time_ns(g)))
+		if (!is_written(g, guard_service_time_ns(g)))
 			return;
 		give_orders(g);
 	} while (true);
@@ -501,7 +501,7 @@ int guard_service_records_read(struct guard_service *g, struct guard_service_rec
 
 	if (!l.to)
 		return -GW_E_NOMEM;
-	store_kept(g->config.store, KIND, RECORDS_MAX, load_record, &l);
+	store_each_document(g->config.store, KIND, RECORDS_MAX, load_record, &l);
 	*ret = l.to;
 	return 0;
 }
@@ -536,7 +536,7 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 
 void guard_service_forget(struct guard_service *g, const char *worker)
 {
-	store_forget(g->config.store, KIND, worker);
+	store_delete_document(g->config.store, KIND, worker);
 }
 
 static void timer_expired(void *arg, uint64_t t_ns)

@@ -102,7 +102,7 @@ struct guard_service {
 };
 
 /* The time of the configured clock. */
-static inline uint64_t guarding_time_ns(const struct guard_service *g)
+static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }

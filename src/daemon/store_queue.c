@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+
 #define HISTORY_MAX (1u << 20) /* bytes per batch */
 /* The largest document and everything else. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
@@ -315,7 +316,8 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 
 /* ---- documents ---- */
 
-int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size)
 {
 	struct record r = { .kind = RECORD_KEEP, .text = { kind, id, json } };
 
@@ -327,7 +329,7 @@ int store_keep(struct store *s, const char *kind, const char *id, const char *js
 	return store_add(s, &r);
 }
 
-void store_forget(struct store *s, const char *kind, const char *id)
+void store_delete_document(struct store *s, const char *kind, const char *id)
 {
 	struct record r = { .kind = RECORD_FORGET, .text = { kind, id } };
 
@@ -400,8 +402,8 @@ int store_peek(const char *path, const char *kind, unsigned max,
 	return rc == SQLITE_DONE ? n : -GW_E_IO;
 }
 
-int store_kept(struct store *s, const char *kind, unsigned max,
-	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+int store_each_document(struct store *s, const char *kind, unsigned max,
+			void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
 	struct buf records;
 	struct record r;

@@ -350,7 +350,7 @@ struct suspend {
 static bool request(struct suspend *d, enum view_request what)
 {
 	const struct view *v = engine_view(d->engine);
-	int number = v->ops->ask(v->engine, what);
+	int number = v->ops->request(v->engine, what);
 
 	if (number > 0)
 		d->number = number;
@@ -369,7 +369,7 @@ static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
 
-	if (v->let_go && v->asks == v->asked)
+	if (v->let_go && v->requests_done == v->requests_made)
 		allow_suspend(d);
 	else
 		d->let_go = request(d, VIEW_LET_GO) || d->let_go;
@@ -381,8 +381,8 @@ static void resume(struct suspend *d)
 	if (!d->let_go || !request(d, VIEW_RESUME))
 		return;
 	d->let_go = false;
-	engine_tell(d->engine, "service", NULL, "info",
-		    "the machine resumed; the drivers are opened again");
+	engine_event(d->engine, "service", NULL, "info",
+		     "the machine resumed; the drivers are opened again");
 }
 
 static void logind_changed(void *arg, bool going)
@@ -399,12 +399,12 @@ static void logind_changed(void *arg, bool going)
 static void emit_suspend(const struct suspend *d, const struct view *v)
 {
 	if (v->let_go)
-		engine_tell(d->engine, "service", NULL, "info",
-			    "the machine suspends; the drivers are released");
+		engine_event(d->engine, "service", NULL, "info",
+			     "the machine suspends; the drivers are released");
 	else
-		engine_tell(d->engine, "service", NULL, "warning",
-			    "the machine suspends while a driver is still open: %s",
-			    gw_strerror(v->ask_error));
+		engine_event(d->engine, "service", NULL, "warning",
+			     "the machine suspends while a driver is still open: %s",
+			     gw_strerror(v->request_error));
 }
 
 void suspend_tick(struct suspend *d)
@@ -417,7 +417,7 @@ void suspend_tick(struct suspend *d)
 		resume(d);
 	} else if (d->waited && !d->let_go) {
 		begin_suspend(d);
-	} else if (d->waited && view_asked(v, d->number)) {
+	} else if (d->waited && view_request_done(v, d->number)) {
 		emit_suspend(d, v);
 		allow_suspend(d);
 	}

@@ -376,7 +376,7 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* May it belong to a worker that was not found?  A process whose program is hidden may be one
+/* May it belong to a worker that was not found?  A process with a hidden program may be one
  * that is configured by its program, or by a port of its user. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)

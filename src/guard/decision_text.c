@@ -1,6 +1,4 @@
-/* guard_say: states, reasons and decisions in words.
- *
- * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
+/* Names of states, reasons and results, and the queue of decisions.  If it is not fetched, the oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>
@@ -122,8 +120,8 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	}
 }
 
-/* The GPU that it is about; -1: none that is seen. */
-static int place(const struct guard *g, const struct guard_worker *w)
+/* The GPU that a decision is about; -1: none. */
+static int decision_gpu(const struct guard *g, const struct guard_worker *w)
 {
 	uint64_t set = w->observed.home ? w->observed.home : w->observed.gpus;
 
@@ -135,10 +133,10 @@ static int place(const struct guard *g, const struct guard_worker *w)
 	return -1;
 }
 
-static void say_where(const struct guard *g, const struct guard_worker *w,
-		      struct guard_decision *d)
+static void set_gpu(const struct guard *g, const struct guard_worker *w,
+		    struct guard_decision *d)
 {
-	int slot = place(g, w);
+	int slot = decision_gpu(g, w);
 	const struct guard_gpu *u = slot < 0 ? NULL : &g->gpu[slot];
 
 	d->temperature_c = (double)NAN;
@@ -173,7 +171,7 @@ static void report(struct guard *g, struct guard_worker *w, enum guard_state fro
 	d->mask = w->reasons.mask;
 	d->dry = w->dry || r->result == RESULT_WITHHELD;
 	d->next_ns = to == STATE_PRECHECK ? 0 : guard_next_change(g, w);
-	say_where(g, w, d);
+	set_gpu(g, w, d);
 	d->result = r->result;
 	d->level = r->level;
 	d->freed_bytes = r->freed_bytes;

@@ -46,8 +46,8 @@ static void find_self(struct scene_builder *b)
 
 /* ---- new and free ---- */
 
-/* A process whose parents died stays its worker's while the policy finds that worker by the
- * same match. */
+/* A process without its parents stays its worker's while the match of that worker is the
+ * same. */
 static void renumber_workers(struct scene_builder *b, const struct policy *p)
 {
 	int now[POLICY_WORKERS];

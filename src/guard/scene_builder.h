@@ -2,8 +2,8 @@
  *
  * Memory and processes come from the driver for each scene, slow values from a snapshot once a
  * second, names from /proc.  All memory is allocated at the start and bounded, however many
- * processes there are.  A GPU whose process list could not be read has no processes in that
- * scene and errors > 0: that means unknown, not empty. */
+ * processes there are.  If the process list of a GPU cannot be read, it has no processes in
+ * that scene and errors > 0: that means unknown, not empty. */
 #ifndef GW_GUARD_SCENE_BUILDER_H
 #define GW_GUARD_SCENE_BUILDER_H
 

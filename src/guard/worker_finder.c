@@ -597,7 +597,7 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 }
 
 /* A socket listens on the worker's port, but without privileges we cannot see which process of
- * that user owns it: each of the user's processes whose program is hidden may be the worker, or
+ * that user owns it: each process of that user with a hidden program may be the worker, or
  * below it. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {

@@ -90,6 +90,17 @@ bool worker_is_returning(const struct guard_worker *w)
 	       (w->intent.goal == GOAL_LEAVE && w->intent.from == FROM_RETURN);
 }
 
+bool worker_is_coming_back(const struct guard_worker *w)
+{
+	return w->presence == PRESENCE_HERE && w->intent.goal == GOAL_RETURN &&
+	       !worker_must_resume(w);
+}
+
+bool worker_heeds_demand(const struct guard_worker *w)
+{
+	return w->backoff.request != RESUME_REQUESTED_NOW && !worker_is_held_active(w);
+}
+
 bool worker_must_resume(const struct guard_worker *w)
 {
 	return w->dry && worker_owes(w);

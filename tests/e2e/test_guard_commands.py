@@ -49,7 +49,7 @@ def test_a_worker_that_is_held_active_stays(s, world, worker):
         assert worker.resident() == 10 * GIB and worker.acted() == []
         assert s.now() == "active"
         said = s.guard("explain", "ollama").stdout
-        assert "held active" in said and "stays until the hold ends" in said and "until somebody needs" not in said
+        assert "held active" in said and "stays active until the hold ends" in said and "until another process needs" not in said
         done = s.guard("evict", "ollama", code=1)
         assert "release it first" in done.stderr
         s.guard("release", "ollama")
@@ -137,7 +137,7 @@ def test_a_pause_leaves_a_worker_evicted_that_is_held_so(both):
 # ---- status and explain
 
 
-def test_status_and_explain_tell_it_all(s, world):
+def test_status_and_explain_show_state_reason_and_contender(s, world):
     with Contender(world, 8 * GIB) as c:
         s.until("evicted")
         shown = s.guard("status").stdout
@@ -157,7 +157,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
         explained(s, "Reason against it: contention", "Rule: GameMode", f"Game: pid {game.pid} plays",
-                  f"Beside it: pid {browser.pid} sleep with 300 MiB", "asks for nothing: below min_vram (512 MiB)")
+                  f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 
 
@@ -167,7 +167,7 @@ def test_a_reservation_and_a_hold_say_whose_they_are_and_until_when(s):
     why = reason(s, "reserved")
     assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
     text = explained(s, "or its time is over")
-    assert re.search(r"Next possible change by itself: in (10|9|8) min\.", text), text
+    assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
     assert re.search(f"evicted, {left} left", s.guard("status").stdout)
@@ -178,7 +178,7 @@ def test_a_schedule_says_its_hours(world, worker):
     hours = '[[schedule]]\nworker = "ollama"\nevict = ["00:00-24:00"]\n'
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
-        assert reason(s, "schedule")["evidence"] == "in its quiet hours, daily 00:00-24:00"
+        assert reason(s, "schedule")["evidence"] == "in its schedule, daily 00:00-24:00"
         assert reason(s, "schedule")["clears"] == "when the span is over"
 
 
@@ -188,7 +188,7 @@ def test_a_contender_that_is_known_to_fit_is_explained(s, world, worker):
     s.back(worker)
     with Contender(world, 6 * GIB) as again:
         s.wait(lambda: str(again.pid) in s.guard("explain").stdout)
-        explained(s, "known: at most 6144 MiB, fits beside it")
+        explained(s, "known: at most 6144 MiB, fits next to it")
         assert s.now() == "active"
 
 
@@ -198,7 +198,7 @@ def test_of_an_absent_worker_it_is_said_what_was_looked_for(world):
         assert "no process is in unit vllm.service" in s.worker()["why"]
 
 
-def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker):
+def test_a_dry_run_says_would_be_and_shows_the_memory_that_is_held(world, worker):
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         said = s.guard("evict", "ollama").stdout
@@ -212,7 +212,7 @@ def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker
         assert "\ngpuward_guard_time_to_free_seconds" not in metrics
         assert worker.resident() == 10 * GIB and worker.acted() == []
         said = s.cli("run", "--vram", "18G", "--", "true", code=14).stderr
-        assert "the guard is in dry-run: nobody leaves" in said and "retry" not in said
+        assert "the guard is in dry-run: no worker leaves" in said and "retry" not in said
 
 
 def test_on_simulated_gpus_nothing_is_done_unless_it_is_configured(world, worker):
@@ -241,7 +241,7 @@ def test_why_is_never_cut(world, worker):
 
 def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
     done = s.guard("status", "olama", code=support.FAILED)
-    assert 'there is no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
+    assert 'no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
     assert "ollama" in s.guard("evict", "olama", code=1).stderr
     assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
     assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
@@ -384,7 +384,7 @@ def test_run_moves_no_worker_where_there_is_room(s, worker):
 def test_more_memory_than_any_gpu_has_is_refused_at_once(s, worker):
     for how in ([], ["--wait", "10m"]):
         done = s.cli("run", "--vram", "100G", *how, "--", "true", code=14)
-        assert "never: needs 100.0 GiB, and the largest GPU has 24.0 GiB" in done.stderr
+        assert "impossible: 100.0 GiB requested, but the largest GPU has 24.0 GiB" in done.stderr
         assert "retry" not in done.stderr
     assert worker.acted() == [] and s.reservations() == []
 
@@ -478,7 +478,7 @@ def test_without_the_token_the_program_is_not_started_and_the_remedy_is_printed(
 
 
 @needs_root
-@pytest.mark.parametrize("there, why", [(True, "Only those with the token may do this"), (False, "no service listens on")])
+@pytest.mark.parametrize("there, why", [(True, "This request needs the token"), (False, "no service listens on")])
 def test_with_anyway_a_game_starts_in_any_case(served, home, there, why):
     done = as_user(home, "run", "--vram", "1G", "--anyway", "--", "sh", "-c", "echo played ${GPUWARD_GPU-nowhere}; exit 7",
                    code=7, address=served.url if there else None)
@@ -496,7 +496,7 @@ def test_a_user_with_the_token_in_an_own_file_may_do_it(served, home):
     assert never.stdout == "played\n" and "insufficient_vram" in never.stderr
     done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
     assert done.stdout.startswith("played on GPU-") and done.stderr == ""
-    told = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
-    assert "workers stay off the GPUs until" in told.stdout
-    told = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
-    assert told.stdout == f"the game of process {os.getpid()} has ended\n"
+    said = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
+    assert "workers stay off the GPUs until" in said.stdout
+    said = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
+    assert said.stdout == f"the game of process {os.getpid()} has ended\n"

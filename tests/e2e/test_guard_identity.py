@@ -50,9 +50,9 @@ def test_explain_says_what_a_match_would_have_to_fit(world, worker):
         s.until("absent")
         said = " ".join(s.guard("explain", "ollama").stdout.split())
         assert "no process is in unit ollama.service" in said
-        assert "Without any match it is whoever listens at " + worker.url in said
+        assert "Without a match it is the process that listens at " + worker.url in said
         runner, = worker.runners()
-        assert f"Perhaps it is pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
+        assert f"It may be pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
         learned = s.guard("learn", "--for", "1s")
         assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard does not find" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)
@@ -77,7 +77,7 @@ def test_a_reservation_for_a_process_ends_with_it(s):
     ask = f"{support.PROGRAM} guard {{}} --address {s.url}"
     done = s.cli("run", "--vram", "20G", "--", "sh", "-c", ask.format("explain") + "; " + ask.format("status --json"))
     said = " ".join(done.stdout.split())
-    assert "Ends when it is given back, its process ends." in said and "at the earliest" not in said
+    assert "Ends when it is released, its process ends." in said and "at the earliest" not in said
     room, = json.loads(done.stdout[done.stdout.index("{"):])["reservations"]
     assert room["pid"] and room["until_utc"] is room["until_seconds"] is None
     assert s.post("/api/v1/guard/reservations", token=True, json={"bytes": GIB, "ttl_s": 0}).status_code == 400
@@ -147,7 +147,7 @@ def test_a_worker_that_a_wrong_configuration_does_not_find_returns_with_the_righ
             evicted(s, world, w)
             s.reload(right.replace(str(pidfile), f"{pidfile}-typo"))
             s.until("absent", name="w")
-            events = [e for e in s.get("/api/v1/events").json()["events"] if "lives and is out" in e["text"]]
+            events = [e for e in s.get("/api/v1/events").json()["events"] if "still runs and is evicted" in e["text"]]
             assert [e["severity"] for e in events] == ["warning"]
         s.reload(right)
         s.wait(lambda: signal.SIGUSR2 in w.signals())
@@ -436,7 +436,7 @@ def test_a_process_that_cannot_be_identified_is_reported_and_is_no_contender(pla
             assert "worker ollama (by port)" in event and "(match.exe)" in event and "CAP_SYS_PTRACE" in event
             assert UNSEEN in s.messages()
             s.until("absent")
-            assert re.search(r"known by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
+            assert re.search(r"identified by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
             learned = s.guard("learn", "--for", "1s")
             assert "[[rule]]" not in learned.stdout and "may be worker ollama" in learned.stderr
         assert w.acted() == []

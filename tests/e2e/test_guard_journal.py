@@ -295,7 +295,7 @@ def test_notes_that_name_a_stranger_are_not_followed(world, tmp_path, boot):
 # ---- another configuration at the next start
 
 
-LOST = "its process lives and is out"
+LOST = "its process still runs and is evicted"
 
 
 def restart_with(s, text, how=signal.SIGKILL):

@@ -231,7 +231,7 @@ def test_observations_without_a_change_need_few_bytes(world, worker, trace):
             good = s.post("/api/v1/guard/simulate", token=True, json={"trace": "\n".join(who + part), "seconds": 1})
             assert good.status_code == 200, good.text
             gone = s.post("/api/v1/guard/simulate", token=True, json={"trace": "D\t1\t0\n", "seconds": 1})
-            assert gone.status_code == 400 and "no whole scene" in gone.text
+            assert gone.status_code == 400 and "no complete scene" in gone.text
         assert_same(s, trace)
 
 
@@ -261,7 +261,7 @@ def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(wor
             s.until("active", name="b")
             was = s.decisions()
             s.wait(lambda: str(4 * GIB) in parts(trace)[1] and str(5 * GIB) in parts(trace)[1])
-            for text in orders:  # workers are told apart by name, not by their order
+            for text in orders:  # workers are known by name, not by their order
                 got = s.post("/api/v1/guard/simulate", token=True,
                               json={"trace": "\n".join(parts(trace)) + "\n", "policy": text, "seconds": 1}).json()
                 assert {w["name"]: w["need_bytes"] for w in got["workers"]} == {"a": 4 * GIB, "b": 5 * GIB}

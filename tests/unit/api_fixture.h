@@ -1,5 +1,5 @@
-/* api_fixture: a view over the simulator in stepped time, and a daemon that is not there, for tests of
- * what answers. */
+/* api_fixture: a view over the simulator in stepped time and a fake service, for tests of
+ * routes. */
 #ifndef TESTS_API_FIXTURE_H
 #define TESTS_API_FIXTURE_H
 
@@ -45,12 +45,12 @@ static struct {
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned logged, kept, forgotten, asked;
-	unsigned begun, done; /* kept and forgotten of those that are open */
+	unsigned begun, done; /* documents of open windows that were kept and forgotten */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
 	size_t kept_size;
-	int ask_answer, ask_error;
-	bool ask_done; /* the engine does what it is asked, at the next look */
+	int ask_answer, request_error;
+	bool ask_done; /* the engine fulfils a request at the next reading */
 	enum view_request what;
 	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
@@ -129,7 +129,7 @@ static inline int ask(void *engine, enum view_request what)
 {
 	t.asked++;
 	t.what = what;
-	return t.ask_answer ? t.ask_answer : (int)t.api.view.asks + 1;
+	return t.ask_answer ? t.ask_answer : (int)t.api.view.requests_done + 1;
 }
 
 static struct {
@@ -151,11 +151,11 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 
 static const struct view_ops ops = { .history = history,
 				     .events = events,
-				     .tell = log_event,
-				     .keep = keep,
-				     .kept = kept,
-				     .forget = forget,
-				     .ask = ask };
+				     .emit = log_event,
+				     .put_document = keep,
+				     .each_document = kept,
+				     .delete_document = forget,
+				     .request = ask };
 
 static inline void take(void)
 {
@@ -218,9 +218,9 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define API_TEST(name) TEST_FIXTURE(name, NULL, end)
+#define API_TEST(name) TEST_WITH(name, NULL, end)
 
-/* Time goes on, the meter works, the engine takes its readings. */
+/* Lets time pass: the meter samples and the engine fulfils requests. */
 static inline void pass(uint64_t until_ns)
 {
 	if (t.api.view.meter)
@@ -228,9 +228,9 @@ static inline void pass(uint64_t until_ns)
 	else
 		clock_sleep_until(&sim.clock, until_ns);
 	if (t.ask_done && t.asked) {
-		t.api.view.asks++;
-		t.api.view.ask_error = t.ask_error;
-		if (!t.ask_error)
+		t.api.view.requests_done++;
+		t.api.view.request_error = t.request_error;
+		if (!t.request_error)
 			t.api.view.let_go = t.what == VIEW_LET_GO;
 		t.asked = 0;
 	}

@@ -1,11 +1,14 @@
-/* What an idling model draws and what a load takes is learned from the card's power. */
+/* The power of an idle model and the energy of a load are learned from the power of the GPU. */
 #include "guard/economy.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
-
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEST_SETUP fresh
+#include "test.h"
 
 #define S   NS_PER_S
 #define GIB (UINT64_C(1) << 30)
@@ -24,9 +27,7 @@ static int fresh(void **state)
 	return 0;
 }
 
-#define ECONOMY_TEST(name) TEST_FIXTURE(name, fresh, NULL)
-
-/* n seconds of the same. */
+/* n seconds with the same input. */
 static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
@@ -58,7 +59,7 @@ static void load(double watts, unsigned seconds)
 						 .power_w = watts });
 }
 
-ECONOMY_TEST(until_it_is_learned_the_configuration_counts)
+TEST(the_configuration_counts_until_values_are_learned)
 {
 	struct economy_options o = standard;
 
@@ -70,10 +71,10 @@ ECONOMY_TEST(until_it_is_learned_the_configuration_counts)
 	o.reload_j = 1;
 	assert_true(figures(&o).after_ns == 60 * S); /* no sooner */
 	o.after_ns = 5 * S;
-	assert_true(figures(&o).after_ns == 5 * S); /* the user's own word */
+	assert_true(figures(&o).after_ns == 5 * S); /* as configured */
 }
 
-ECONOMY_TEST(watts_and_joules_are_learned_from_a_round)
+TEST(watts_and_joules_are_learned_from_one_cycle)
 {
 	struct economy_figures f;
 
@@ -84,14 +85,14 @@ ECONOMY_TEST(watts_and_joules_are_learned_from_a_round)
 	f = figures(&standard);
 	assert_true(f.idle_learned && f.reload_learned);
 	assert_true(fabs(f.idle_w - 43) < 0.01);
-	/* 200 W above the empty card, from a tenth until nine tenths are back. */
+	/* 200 W above the empty GPU, from a tenth to nine tenths of the memory. */
 	assert_true(fabs(f.reload_j - 1600) < 1);
 	assert_true(f.after_ns == 60 * S);
 	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);
 	assert_true(fabs(t.e.spent_j - 1600) < 1);
 }
 
-ECONOMY_TEST(a_second_load_moves_the_figure)
+TEST(a_second_load_updates_the_value)
 {
 	double first;
 
@@ -104,10 +105,10 @@ ECONOMY_TEST(a_second_load_moves_the_figure)
 	load(475, 10);
 	assert_true(figures(&standard).reload_j > first);
 	assert_true(figures(&standard).reload_j < 2 * first);
-	assert_true(t.e.spent_j > 2 * first); /* both */
+	assert_true(t.e.spent_j > 2 * first); /* both loads */
 }
 
-ECONOMY_TEST(others_on_the_card_teach_nothing)
+TEST(nothing_is_learned_while_other_processes_run)
 {
 	struct economy_input a = resident, b = out;
 
@@ -119,7 +120,7 @@ ECONOMY_TEST(others_on_the_card_teach_nothing)
 	assert_true(figures(&standard).idle_w == ECONOMY_IDLE_W);
 }
 
-ECONOMY_TEST(a_card_without_a_power_figure_teaches_nothing)
+TEST(nothing_is_learned_without_a_power_reading)
 {
 	struct economy_input a = resident, b = out;
 
@@ -129,10 +130,11 @@ ECONOMY_TEST(a_card_without_a_power_figure_teaches_nothing)
 	load(NAN, 10);
 	looks(60, a);
 	assert_false(figures(&standard).idle_learned || figures(&standard).reload_learned);
-	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) < 1); /* by the configuration */
+	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) <
+		    1); /* with the configured power */
 }
 
-ECONOMY_TEST(a_hole_in_time_is_not_bridged)
+TEST(a_gap_in_time_is_not_bridged)
 {
 	looks(30, resident);
 	looks(10, out);
@@ -141,4 +143,4 @@ ECONOMY_TEST(a_hole_in_time_is_not_bridged)
 	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

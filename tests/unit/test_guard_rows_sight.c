@@ -18,7 +18,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	world_until(o, 30 * S);
 	assert_true(world_status(o, 0).blind);
 	assert_state(o, STATE_ACTIVE); /* the last decision is kept */
-	assert_said(o, 1, ANY, ANY, "no sight");
+	assert_said(o, 1, ANY, ANY, "GPU unreadable");
 	assert_int_equal(o->orders, 0);
 	o->errors[0] = 0;
 	world_step(o);
@@ -26,7 +26,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	assert_true(world_status(o, 0).blind);
 	world_step(o);
 	assert_false(world_status(o, 0).blind);
-	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, "sight is back");
+	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, "GPU readable");
 	world_run(o, 2 * S);
 	assert_state(o, STATE_EVICTED); /* and it guards again */
 }
@@ -319,7 +319,7 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 	}
 }
 
-/* Its memory went all the same: it is brought back.  It stayed: work may come. */
+/* Its memory went all the same: it is brought back.  It stayed: new work is admitted. */
 static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct world *o)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {

@@ -1,16 +1,19 @@
-/* Records as the kernel writes them, records that are none, and a log that is a file. */
+/* Valid and invalid records, and a log in a file. */
 #include "guard/kernel_log.h"
 
 #include "measure/stat.h"
 
-#include "unit.h"
-
 #include <gpuward.h>
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-TEST(a_record_of_an_xid_is_understood)
+#include "test.h"
+
+TEST(a_record_of_an_xid_is_parsed)
 {
 	static const struct {
 		const char *line, *pci;
@@ -27,7 +30,7 @@ TEST(a_record_of_an_xid_is_understood)
 		{ "6,1,2,-;NVRM: Xid (PCI:00010000:01:00): 119, x", "10000:01:00", 119, 2000 },
 	};
 
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kernel_log_record r;
 
 		assert_int_equal(kernel_log_parse(rows[i].line, &r), KERNEL_LOG_XID);
@@ -37,7 +40,7 @@ TEST(a_record_of_an_xid_is_understood)
 	}
 }
 
-TEST(everything_else_is_left_alone)
+TEST(other_records_are_ignored)
 {
 	static const char *const lines[] = {
 		"",
@@ -60,11 +63,11 @@ TEST(everything_else_is_left_alone)
 	};
 	struct kernel_log_record r;
 
-	for (size_t i = 0; i < COUNT_OF(lines); i++)
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		assert_int_equal(kernel_log_parse(lines[i], &r), KERNEL_LOG_OTHER);
 }
 
-TEST(the_loading_of_the_driver_is_understood)
+TEST(the_loading_of_the_driver_is_parsed)
 {
 	struct kernel_log_record r;
 
@@ -79,7 +82,7 @@ TEST(the_loading_of_the_driver_is_understood)
 			 KERNEL_LOG_LOADED);
 }
 
-TEST(a_gpu_is_known_by_its_bus_however_long_the_domain)
+TEST(the_length_of_the_pci_domain_does_not_matter)
 {
 	assert_true(kernel_log_same_pci("0000:0b:00", "0000:0B:00.0"));
 	assert_true(kernel_log_same_pci("0000:0b:00", "00000000:0b:00.0"));
@@ -88,8 +91,8 @@ TEST(a_gpu_is_known_by_its_bus_however_long_the_domain)
 	assert_false(kernel_log_same_pci("0000:0b:00", ""));
 }
 
-/* Bytes of a record are changed, cut and put elsewhere: whatever comes out is a number in range or nothing. */
-TEST(mutated_records_do_no_harm)
+/* Bytes of a record are changed, cut and moved: the result is a number in range or nothing. */
+TEST(mutated_records_do_not_crash_the_parser)
 {
 	static const char good[] = "3,1234,5678901,-;NVRM: Xid (PCI:0000:0b:00): 79, pid=1";
 	struct random r;
@@ -97,7 +100,7 @@ TEST(mutated_records_do_no_harm)
 
 	random_init(&r, 20260815);
 	for (unsigned i = 0; i < 200000; i++) {
-		char *line = malloc(sizeof(good)); /* so that a step too far is seen */
+		char *line = malloc(sizeof(good)); /* so that a sanitizer finds an overrun */
 		struct kernel_log_record got = { 0 };
 		unsigned changes = (unsigned)(random_next(&r) % 4);
 
@@ -116,6 +119,8 @@ TEST(mutated_records_do_no_harm)
 	}
 	assert_true(understood > 1000);
 }
+
+/* ---- a log in a file ---- */
 
 static char folder[] = "/tmp/gpuward-kernel-log-XXXXXX";
 
@@ -141,8 +146,6 @@ static int unmake(void **state)
 	return rmdir(folder);
 }
 
-#define KERNEL_LOG_TEST(name) TEST_FIXTURE(name, make, unmake)
-
 static void add(const char *text, size_t n)
 {
 	char path[100];
@@ -160,7 +163,7 @@ static void adds(const char *text)
 	add(text, strlen(text));
 }
 
-KERNEL_LOG_TEST(a_log_is_read_to_its_end_and_followed)
+TEST_WITH(a_log_is_read_to_its_end_and_followed, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -188,7 +191,7 @@ KERNEL_LOG_TEST(a_log_is_read_to_its_end_and_followed)
 	root_close(&root);
 }
 
-KERNEL_LOG_TEST(a_line_without_end_is_passed_over)
+TEST_WITH(an_overlong_line_is_skipped, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -211,7 +214,7 @@ KERNEL_LOG_TEST(a_line_without_end_is_passed_over)
 	free(big);
 }
 
-KERNEL_LOG_TEST(a_log_that_is_not_there_is_said)
+TEST_WITH(a_missing_log_is_reported, make, unmake)
 {
 	struct kernel_log *k;
 	struct root root;
@@ -219,9 +222,9 @@ KERNEL_LOG_TEST(a_log_that_is_not_there_is_said)
 
 	assert_int_equal(root_open(&root, folder), 0);
 	assert_int_equal(kernel_log_open(&root, &k, why, sizeof(why)), -GW_E_NOENT);
-	assert_in(why, "/dev/kmsg");
+	assert_non_null(strstr(why, "/dev/kmsg"));
 	root_close(&root);
 	kernel_log_close(NULL);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,17 +1,20 @@
 #include "guard/policy.h"
 
-#include "unit.h"
-
 #include <gpuward.h>
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SECOND   UINT64_C(1000000000)
 
-TEST(the_defaults_are_those_of_the_specification)
+TEST(defaults_are_as_specified)
 {
 	struct policy p;
 
@@ -38,7 +41,7 @@ TEST(the_defaults_are_those_of_the_specification)
 	policy_done(&p);
 }
 
-TEST(a_worker_has_its_own_number_or_the_standards)
+TEST(a_worker_has_its_own_value_or_the_standard_one)
 {
 	struct policy_worker w;
 
@@ -63,6 +66,8 @@ TEST(every_kind_is_found_by_its_name)
 	assert_string_equal(policy_kind_url(WORKER_OLLAMA), "http://127.0.0.1:11434");
 	assert_null(policy_kind_url(WORKER_SYSTEMD));
 }
+
+/* ---- spans ---- */
 
 #define ALL 0x7fU
 
@@ -146,6 +151,8 @@ TEST(an_impossible_span_is_refused_with_what_is_wrong)
 	}
 }
 
+/* ---- the wall clock ---- */
+
 static struct policy_worker worker_out(const char *spans)
 {
 	struct policy_worker w;
@@ -163,7 +170,7 @@ static struct tm berlin(time_t t)
 {
 	struct tm tm;
 
-	/* The same rule in words, for machines without the database of zones. */
+	/* The rule written out, for machines without the time zone database. */
 	bool known = access("/usr/share/zoneinfo/Europe/Berlin", R_OK) == 0;
 
 	setenv("TZ", known ? "Europe/Berlin" : "CET-1CEST,M3.5.0,M10.5.0/3", 1);
@@ -190,7 +197,7 @@ static bool out_at(const struct policy_worker *w, time_t t)
 	return policy_in_schedule(w, &tm);
 }
 
-/* Whole minutes between two moments in which the worker is out, and how often that began. */
+/* Minutes between two moments in which the schedule holds, and how often it began. */
 static unsigned minutes_out(const struct policy_worker *w, time_t from, time_t to,
 			    unsigned *ret_begun)
 {
@@ -221,7 +228,7 @@ TEST(a_span_holds_from_its_first_minute_to_before_its_last)
 	assert_false(out_at(&w, utc(2026, 1, 5, 20, 0)));
 }
 
-TEST(a_span_may_go_into_the_next_day_and_week)
+TEST(a_span_may_reach_into_the_next_day_and_week)
 {
 	struct policy_worker w = worker_out("Sun 22:00-06:00");
 	unsigned begun;
@@ -229,14 +236,14 @@ TEST(a_span_may_go_into_the_next_day_and_week)
 	assert_true(out_at(&w, utc(2026, 1, 4, 21, 0)));
 	assert_true(out_at(&w, utc(2026, 1, 5, 4, 59)));
 	assert_false(out_at(&w, utc(2026, 1, 5, 5, 0)));
-	assert_false(
-		out_at(&w, utc(2026, 1, 4, 3, 0))); /* the morning of Sunday is Saturday's */
+	assert_false(out_at(
+		&w, utc(2026, 1, 4, 3, 0))); /* Sunday morning belongs to Saturday's span */
 	assert_int_equal(minutes_out(&w, utc(2026, 1, 1, 0, 0), utc(2026, 1, 15, 0, 0), &begun),
 			 2 * 8 * 60);
 	assert_int_equal(begun, 2);
 }
 
-TEST(a_whole_day_is_out_without_a_gap)
+TEST(a_whole_day_has_no_gap)
 {
 	struct policy_worker w = worker_out("Sat,Sun 00:00-24:00");
 	unsigned begun;
@@ -254,11 +261,11 @@ TEST(a_skipped_hour_still_ends)
 		const char *span;
 		unsigned minutes, begun;
 	} rows[] = {
-		{ "Sun 01:00-02:30", 60, 1 },     /* its end was skipped: over at 03:00 */
-		{ "Sun 02:15-02:45", 0, 0 },      /* all of it was */
-		{ "Sun 02:30-04:00", 60, 1 },     /* its beginning was: out from 03:00 */
+		{ "Sun 01:00-02:30", 60, 1 },     /* end skipped: over at 03:00 */
+		{ "Sun 02:15-02:45", 0, 0 },      /* skipped completely */
+		{ "Sun 02:30-04:00", 60, 1 },     /* beginning skipped: from 03:00 */
 		{ "Sat 22:00-06:00", 7 * 60, 1 }, /* an hour shorter */
-		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends as the jump comes */
+		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends at the jump */
 		{ "Sun 00:00-24:00", 23 * 60, 1 },
 	};
 
@@ -274,7 +281,7 @@ TEST(a_skipped_hour_still_ends)
 }
 
 /* On 2026-10-25 it goes from 02:59 back to 02:00. */
-TEST(an_hour_that_comes_twice_is_judged_by_the_wall)
+TEST(an_hour_that_occurs_twice_counts_both_times)
 {
 	static const struct {
 		const char *span;
@@ -286,7 +293,7 @@ TEST(an_hour_that_comes_twice_is_judged_by_the_wall)
 		{ "Sun 03:00-04:00", 60, 1 },
 		{ "Sun 00:00-02:00", 2 * 60, 1 },
 		{ "Sun 00:00-24:00", 25 * 60, 1 },
-		/* An edge within the hour is passed twice: the wall says so. */
+		/* An edge within the repeated hour is passed twice. */
 		{ "Sun 01:00-02:30", 2 * 60, 2 },
 	};
 
@@ -301,8 +308,8 @@ TEST(an_hour_that_comes_twice_is_judged_by_the_wall)
 	}
 }
 
-/* Whatever the zone does: what the wall shows decides, and a minute that is shown twice is judged alike. */
-TEST(only_the_minute_on_the_wall_matters)
+/* In every time zone the wall clock decides, and a repeated minute gives the same result. */
+TEST(only_the_wall_clock_minute_matters)
 {
 	struct policy_worker w = worker_out("daily 01:30-02:45; Sun 23:00-01:00");
 	int seen[7][24 * 60];
@@ -321,6 +328,8 @@ TEST(only_the_minute_on_the_wall_matters)
 	assert_int_equal(seen[1][45], 1);
 	assert_int_equal(seen[2][45], 0);
 }
+
+/* ---- copies ---- */
 
 static const char *const evict[] = { "/usr/bin/a", "b c", NULL };
 
@@ -375,7 +384,7 @@ TEST(a_copy_owns_its_texts)
 	assert_true(copy.worker[0].text != p.worker[0].text);
 	assert_true(copy.rule[0].match.command != p.rule[0].match.command);
 	assert_string_equal(copy.rule[0].text, "rule 1 (a:9)");
-	/* A copy outlives what it was made of. */
+	/* A copy outlives its original. */
 	assert_int_equal(policy_copy(&again, &copy), 0);
 	policy_done(&copy);
 	assert_true(policy_same(&p, &again));
@@ -383,7 +392,7 @@ TEST(a_copy_owns_its_texts)
 	policy_done(&p);
 }
 
-/* Each changes one thing that is said, of any kind of member. */
+/* Each changes one member, of every type. */
 static void change(struct policy *p, unsigned which)
 {
 	switch (which) {
@@ -407,7 +416,7 @@ static void change(struct policy *p, unsigned which)
 	}
 }
 
-TEST(what_differs_is_seen_but_where_it_stood_is_not)
+TEST(policies_differ_by_content_and_not_by_place)
 {
 	struct policy a, b;
 
@@ -425,7 +434,9 @@ TEST(what_differs_is_seen_but_where_it_stood_is_not)
 	assert_true(policy_same(&a, &b));
 }
 
-/* Of a policy with one rule and one worker. */
+/* ---- every member ---- */
+
+/* In a policy with one rule and one worker. */
 struct place {
 	const char *name;
 	size_t offset;
@@ -479,7 +490,7 @@ static const struct place places[] = {
 	{ "gpus", offsetof(struct policy, worker[0].gpus), WORD },
 };
 
-/* None has a member beside its list. */
+/* None has a member that its list does not have. */
 #define LISTED(of, LIST) \
 	_Static_assert(sizeof(struct of) == sizeof(struct { POLICY_FIELDS(LIST) }), #of)
 LISTED(policy_match, POLICY_MATCH);
@@ -534,7 +545,7 @@ TEST(no_member_is_forgotten_when_policies_are_compared)
 	}
 }
 
-TEST(no_text_is_borrowed_by_a_copy)
+TEST(a_copy_borrows_no_text)
 {
 	static struct policy p, copy;
 
@@ -552,4 +563,4 @@ TEST(no_text_is_borrowed_by_a_copy)
 	policy_done(&copy);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

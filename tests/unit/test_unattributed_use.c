@@ -1,11 +1,13 @@
-/* Use that nobody is seen to make. */
+/* Busy GPUs without a process and memory without an owner. */
 #include "guard/unattributed_use.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
-
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "test.h"
 
 #define S   NS_PER_S
 #define GIB 1073741824.
@@ -19,7 +21,7 @@ static void looks(struct unattributed_use *g, struct unattributed_use_facts f, u
 		unattributed_use_update(g, &f, (100 + s) * S, why, sizeof(why));
 }
 
-TEST(a_busy_gpu_without_a_process_is_told_after_ten_seconds)
+TEST(a_busy_gpu_without_a_process_is_reported_after_ten_seconds)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 1, .unattributed_bytes = 0 };
@@ -27,16 +29,16 @@ TEST(a_busy_gpu_without_a_process_is_told_after_ten_seconds)
 	looks(&g, f, 0, 9);
 	assert_string_equal(why, "");
 	looks(&g, f, 10, 10);
-	assert_in(why, "no process");
+	assert_non_null(strstr(why, "no process"));
 	f.processes = 1;
 	looks(&g, f, 11, 11);
 	assert_string_equal(why, "");
 	f.processes = 0;
 	looks(&g, f, 12, 20);
-	assert_string_equal(why, ""); /* ten seconds anew */
+	assert_string_equal(why, ""); /* ten seconds again */
 }
 
-TEST(memory_without_an_owner_is_told_with_how_much)
+TEST(memory_without_an_owner_is_reported_with_its_size)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 0,
@@ -44,13 +46,13 @@ TEST(memory_without_an_owner_is_told_with_how_much)
 					    .unattributed_bytes = 3 * GIB };
 
 	looks(&g, f, 0, 10);
-	assert_in(why, "3072 MiB");
+	assert_non_null(strstr(why, "3072 MiB"));
 	f.unattributed_bytes = 100 * 1048576.;
 	looks(&g, f, 11, 30);
 	assert_string_equal(why, "");
 }
 
-TEST(what_is_unknown_or_hidden_is_no_ghost)
+TEST(unknown_or_hidden_use_is_not_reported)
 {
 	struct unattributed_use g = { 0 };
 
@@ -65,4 +67,4 @@ TEST(what_is_unknown_or_hidden_is_no_ghost)
 	assert_string_equal(why, "");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

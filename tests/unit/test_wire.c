@@ -1,14 +1,17 @@
-/* What the guard and its companion say to each other, and what the companion is allowed. */
+/* The protocol between guard and companion, and what the companion allows. */
 #include "companion/allow.h"
 #include "guard/worker/wire.h"
-
-#include "unit.h"
 
 #include <gpuward.h>
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "test.h"
 
 static struct wire_request request;
 static struct allow allow;
@@ -21,7 +24,7 @@ static int read_text(const char *text)
 	return wire_read(text, strlen(text), &request, &why);
 }
 
-TEST(each_request_reads_back_as_it_was_written)
+TEST(each_request_reads_back_as_written)
 {
 	static const char *const rows[] = {
 		"checkpoint 30000 1234:98765 1235:98770\n",
@@ -32,14 +35,14 @@ TEST(each_request_reads_back_as_it_was_written)
 	};
 	char out[WIRE_SIZE];
 
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(read_text(rows[i]), 0);
 		assert_int_equal(wire_write(&request, out), strlen(rows[i]));
 		assert_string_equal(out, rows[i]);
 	}
 }
 
-TEST(what_is_no_request_is_refused_with_a_phrase)
+TEST(an_invalid_request_is_refused_with_a_phrase)
 {
 	static const char *const rows[] = {
 		"",
@@ -80,7 +83,7 @@ TEST(what_is_no_request_is_refused_with_a_phrase)
 	};
 	const char *why = NULL;
 
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(wire_read(rows[i], strlen(rows[i]), &request, &why),
 				 -GW_E_PARSE);
 		assert_true(why && *why);
@@ -89,7 +92,7 @@ TEST(what_is_no_request_is_refused_with_a_phrase)
 			 -GW_E_PARSE);
 }
 
-TEST(as_many_processes_as_may_be_named_fit_and_no_more)
+TEST(the_limit_of_processes_fits_and_one_more_does_not)
 {
 	char text[WIRE_SIZE], out[WIRE_SIZE];
 	int n = snprintf(text, sizeof(text), "checkpoint 3600000");
@@ -106,7 +109,7 @@ TEST(as_many_processes_as_may_be_named_fit_and_no_more)
 	assert_int_equal(read_text(text), -GW_E_PARSE);
 }
 
-TEST(replies_say_how_it_went)
+TEST(replies_read_back_as_written)
 {
 	struct wire_reply r = { .rc = -GW_E_PERM, .words = "no\n\033[31mway" };
 	char out[WIRE_SIZE];
@@ -126,6 +129,8 @@ TEST(replies_say_how_it_went)
 	assert_int_equal(wire_reply_read("perhaps", &r), -GW_E_PARSE);
 }
 
+/* ---- what is allowed ---- */
+
 static int allow_text(const char *text)
 {
 	char copy[1000];
@@ -142,20 +147,20 @@ TEST(nothing_is_allowed_unless_a_line_says_so)
 
 	assert_int_equal(allow_text("# nothing\n\n"), 0);
 	assert_int_equal(allow_client(&allow, 7, message, sizeof(message)), -GW_E_PERM);
-	assert_in(message, "/f: client 7");
+	assert_non_null(strstr(message, "/f: client 7"));
 	assert_int_equal(allow_client(&allow, 0, message, sizeof(message)), 0);
 	assert_int_equal(allow_unit(&allow, "a.service", message, sizeof(message)), -GW_E_PERM);
-	assert_in(message, "/f: unit a.service");
+	assert_non_null(strstr(message, "/f: unit a.service"));
 	assert_int_equal(allow_process(&allow, ALLOW_SIGNAL, &p, message, sizeof(message)),
 			 -GW_E_PERM);
-	assert_in(message, "/f: signal cgroup=/s/w.service/x");
+	assert_non_null(strstr(message, "/f: signal cgroup=/s/w.service/x"));
 	p.cgroup[1] = '\0';
 	assert_int_equal(allow_process(&allow, ALLOW_CHECKPOINT, &p, message, sizeof(message)),
 			 -GW_E_PERM);
-	assert_in(message, "/f: checkpoint exe=/bin/w");
+	assert_non_null(strstr(message, "/f: checkpoint exe=/bin/w"));
 }
 
-TEST(all_that_a_line_says_must_be_so)
+TEST(all_conditions_of_a_line_must_hold)
 {
 	static const struct {
 		const char *line;
@@ -177,7 +182,7 @@ TEST(all_that_a_line_says_must_be_so)
 	};
 	const struct proc unknown = { .pid = 5, .uid = -1 };
 
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(allow_text(rows[i].line), 0);
 		assert_int_equal(
 			allow_process(&allow, ALLOW_SIGNAL, &p, message, sizeof(message)),
@@ -191,16 +196,16 @@ TEST(all_that_a_line_says_must_be_so)
 	}
 }
 
-TEST(names_of_users_are_those_of_the_machine)
+TEST(users_are_those_of_the_machine)
 {
 	assert_int_equal(allow_text("client root\nclient 65534\n"), 0);
 	assert_int_equal(allow_client(&allow, 65534, message, sizeof(message)), 0);
 	assert_int_equal(allow_client(&allow, 65533, message, sizeof(message)), -GW_E_PERM);
 	assert_int_equal(allow_text("client no-such-user-here\n"), -GW_E_PARSE);
-	assert_in(message, "/f:1:");
+	assert_non_null(strstr(message, "/f:1:"));
 }
 
-TEST(one_line_that_is_not_understood_allows_nothing_at_all)
+TEST(one_invalid_line_disables_the_whole_file)
 {
 	static const char *const rows[] = {
 		"allow everything",
@@ -225,10 +230,10 @@ TEST(one_line_that_is_not_understood_allows_nothing_at_all)
 	};
 	char text[300];
 
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		snprintf(text, sizeof(text), "unit good.service\n%s\n", rows[i]);
 		assert_int_equal(allow_text(text), -GW_E_PARSE);
-		assert_in(message, "/f:2: ");
+		assert_non_null(strstr(message, "/f:2: "));
 		assert_int_equal(allow_unit(&allow, "good.service", message, sizeof(message)),
 				 -GW_E_PERM);
 	}
@@ -247,7 +252,7 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	}
 	fchmod(fd, 0620);
 	assert_int_equal(allow_load(&allow, path, message, sizeof(message)), -GW_E_PERM);
-	assert_in(message, "chmod");
+	assert_non_null(strstr(message, "chmod"));
 	assert_int_equal(allow.rules, 0);
 	fchmod(fd, 0600);
 	snprintf(link, sizeof(link), "%s.link", path);
@@ -257,8 +262,8 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	unlink(path);
 	close(fd);
 	assert_int_equal(allow_load(&allow, path, message, sizeof(message)), -GW_E_PERM);
-	assert_in(message, "No such file");
+	assert_non_null(strstr(message, "No such file"));
 	assert_int_equal(allow_load(&allow, "/", message, sizeof(message)), -GW_E_PERM);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

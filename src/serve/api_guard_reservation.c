@@ -1,4 +1,4 @@
-/* Room on a GPU for somebody: workers leave until it is there, and the answer waits for it. */
+/* Reservations of GPU memory: workers leave until it is free, and the answer waits for it. */
 #include "json_request.h"
 #include "guard_doc.h"
 
@@ -9,25 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_S      300.0 /* of one who does not say how long */
-#define LOOK_NS    (20 * NS_PER_MS)
+#define TTL_S      300.0 /* default ttl_s */
+#define POLL_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
 #define GIB        1073741824.0
 #define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
 
-struct room_wish {
+struct reservation_request {
 	const char *gpu, *reason;
 	double bytes, ttl_s, pid, start_ticks, wait_s;
 };
 
-struct room_wait {
+struct reservation_wait {
 	uint64_t id, until_ns;
-	bool again; /* it was asked for before */
-	bool named; /* so was the GPU */
+	bool again; /* an earlier request made it */
+	bool named; /* the request named the GPU */
 };
 
-static bool find_room(const struct guard_view *g, uint64_t id, struct guard_reservation *ret)
+static bool find_reservation(const struct guard_view *g, uint64_t id,
+			     struct guard_reservation *ret)
 {
 	for (unsigned i = 0; guard_reservation_at(g->guard, i, ret); i++)
 		if (ret->id == id)
@@ -35,7 +36,7 @@ static bool find_room(const struct guard_view *g, uint64_t id, struct guard_rese
 	return false;
 }
 
-/* What is free on its GPU and promised to nobody else; NAN: not known. */
+/* Free memory on its GPU that is not reserved for others; NAN: unknown. */
 static double free_for(const struct guard_view *g, const struct guard_reservation *room)
 {
 	const struct scene *s;
@@ -54,9 +55,9 @@ static double free_for(const struct guard_view *g, const struct guard_reservatio
 	return left > 0 ? left : 0;
 }
 
-/* All the memory of the card that was named, or of the largest; NAN: not known. */
-static double largest(const struct guard_view *g, const struct guard_reservation *room,
-		      bool named)
+/* Total memory of the named GPU, or of the largest one; NAN: unknown. */
+static double largest_gpu(const struct guard_view *g, const struct guard_reservation *room,
+			  bool named)
 {
 	const struct scene *s;
 	double most = (double)NAN;
@@ -72,21 +73,22 @@ static double largest(const struct guard_view *g, const struct guard_reservation
 	return most;
 }
 
-/* Does no worker leave, whatever is decided?  Then asking again is of no use. */
-static const char *nobody_leaves(const struct guard_view *g)
+/* Why no worker will leave, whatever is decided; NULL: workers leave. Then a retry is
+ * useless. */
+static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
-		[DRY_MODE] = ", and the guard only observes: nobody leaves",
-		[DRY_FOREIGN] = ", and another service acts for the GPUs: nobody leaves by "
-				"this one (gpuward guard status names it)",
-		[DRY_SIMULATED] = ", and the GPUs are simulated: nobody leaves (simulated = "
-				  "true in [guard] has workers act)",
+		[DRY_MODE] = ", and the guard only observes: no worker leaves",
+		[DRY_FOREIGN] = ", and another service acts on the GPUs: this one moves no "
+				"worker (gpuward guard status names it)",
+		[DRY_SIMULATED] = ", and the GPUs are simulated: no worker leaves (set "
+				  "simulated = true in [guard] to act)",
 	};
 	enum guard_dry dry = DRY_NOT;
 	struct guard_status s;
 
 	if (g->policy->mode == GUARD_DRY_RUN)
-		return ", and the guard is in dry-run: nobody leaves";
+		return ", and the guard is in dry-run: no worker leaves";
 	if (g->policy->mode == GUARD_OBSERVE)
 		return why[DRY_MODE];
 	for (unsigned i = 0; i < g->policy->workers; i++) {
@@ -97,9 +99,10 @@ static const char *nobody_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
-/* Asks for less, or elsewhere, or later: with numbers.  in_vain: later is of no use. */
+/* Replies 409 with numbers, so that the client can request less, another GPU, or later.
+ * in_vain: later is useless. */
 static void insufficient(const struct api *a, const struct guard_view *g,
-			 const struct room_wait *w, const char *detail, bool in_vain,
+			 const struct reservation_wait *w, const char *detail, bool in_vain,
 			 struct reply *r)
 {
 	struct guard_reservation room = { .id = 0 };
@@ -109,9 +112,9 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	struct json j;
 	bool never;
 
-	find_room(g, w->id, &room);
+	find_reservation(g, w->id, &room);
 	now_free = free_for(g, &room);
-	total = largest(g, &room, w->named);
+	total = largest_gpu(g, &room, w->named);
 	never = (double)room.bytes > total;
 	a->view.guard_ops->release(a->view.guarding, w->id);
 	snprintf(text, sizeof(text), "%.0f", retry);
@@ -121,7 +124,8 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 		reply_header(r, "Retry-After", text);
 	snprintf(text, sizeof(text), "%s", detail);
 	if (never)
-		snprintf(text, sizeof(text), "never: needs %.1f GiB, and %s has %.1f GiB",
+		snprintf(text, sizeof(text),
+			 "impossible: %.1f GiB requested, but %s has %.1f GiB",
 			 (double)room.bytes / GIB, w->named ? "this GPU" : "the largest GPU",
 			 total / GIB);
 	r->status = 409;
@@ -134,9 +138,9 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	json_int(&j, "status", 409);
 	json_string(&j, "detail", text);
 	json_string(&j, "remedy",
-		    never ? "Ask for less: GET /api/v1/capacity tells what there is."
-			  : "Ask again later, for less, or on another GPU: "
-			    "GET /api/v1/capacity/fit.");
+		    never ? "Request less: GET /api/v1/capacity shows what is available."
+			  : "Try again later, request less, or use another GPU: GET "
+			    "/api/v1/capacity/fit.");
 	json_string(&j, "code", "insufficient_vram");
 	guard_doc_text(&j, "gpu", room.gpu);
 	json_uint(&j, "needed", room.bytes);
@@ -148,14 +152,14 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	json_end(&j);
 }
 
-static void made(const struct api *a, const struct guard_view *g, const struct room_wait *w,
-		 const char *message, struct reply *r)
+static void reply_made(const struct api *a, const struct guard_view *g,
+		       const struct reservation_wait *w, const char *message, struct reply *r)
 {
 	struct guard_reservation room = { .id = 0 };
 	char where[64];
 	struct json j;
 
-	find_room(g, w->id, &room);
+	find_reservation(g, w->id, &room);
 	snprintf(where, sizeof(where), "/api/v1/guard/reservations/%llu",
 		 (unsigned long long)w->id);
 	reply_header(r, "Location", where);
@@ -168,31 +172,32 @@ static void made(const struct api *a, const struct guard_view *g, const struct r
 	json_end(&j);
 }
 
-static void look_for_room(const struct api *a, const struct guard_view *g,
-			  const struct room_wait *w, struct reply *r)
+static void check_reservation(const struct api *a, const struct guard_view *g,
+			      const struct reservation_wait *w, struct reply *r)
 {
 	uint64_t now = api_now(a);
 	char message[256] = "", text[400];
-	const char *stays = nobody_leaves(g);
+	const char *stays = why_none_leaves(g);
 	int got =
 		a->view.guard_ops->reserved(a->view.guarding, w->id, message, sizeof(message));
 
 	if (got == 1) {
-		made(a, g, w, message, r);
+		reply_made(a, g, w, message, r);
 	} else if (got == 0 && !stays && now < w->until_ns) {
-		reply_again(r, now + LOOK_NS);
+		reply_again(r, now + POLL_NS);
 	} else {
 		if (got == 0 && stays) /* "...: workers leave" is not true then */
 			message[strcspn(message, ":")] = '\0';
 		snprintf(text, sizeof(text), "%s%s", message,
 			 got != 0 ? ""
 			 : stays  ? stays
-				  : ", and not in time");
+				  : ", but not in time");
 		insufficient(a, g, w, text, got == 0 && stays, r);
 	}
 }
 
-static bool read_room(struct json_request *b, struct room_wish *w, char *message, size_t size)
+static bool read_reservation(struct json_request *b, struct reservation_request *w,
+			     char *message, size_t size)
 {
 	if (!json_request_word(b, "gpu", &w->gpu, message, size) ||
 	    !json_request_number(b, "bytes", &w->bytes, message, size) ||
@@ -203,17 +208,17 @@ static bool read_room(struct json_request *b, struct room_wish *w, char *message
 	    !json_request_text(b, "reason", &w->reason, message, size))
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
-		snprintf(message, size, "\"bytes\" must be there and above 0");
+		snprintf(message, size, "\"bytes\" is required and must be above 0");
 	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
 		 !(w->ttl_s == 0 && w->pid > 0))
 		snprintf(message, size,
-			 "\"ttl_s\" must be above 0 and at most %.0f, or with \"pid\" 0: as "
-			 "long as that process",
+			 "\"ttl_s\" must be above 0 and at most %.0f; with \"pid\" it may be "
+			 "0: until that process exits",
 			 GUARD_TTL_MOST_S);
 	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
 		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
 	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
-		snprintf(message, size, "\"pid\" must be the number of a process");
+		snprintf(message, size, "\"pid\" must be a process id");
 	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
 		snprintf(message, size, "\"start_ticks\" must be a number, 0 or above");
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
@@ -223,7 +228,7 @@ static bool read_room(struct json_request *b, struct room_wish *w, char *message
 	return false;
 }
 
-/* ---- asked again ---- */
+/* ---- repeated requests ---- */
 
 static void digest(const char *p, size_t n, char out[static 65])
 {
@@ -234,7 +239,7 @@ static void digest(const char *p, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* The reservation that this key was for, if it lasts; NULL: none. */
+/* The reservation of this key, if it still exists; NULL: none. */
 static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
 				       const char *key)
 {
@@ -244,7 +249,7 @@ static const struct api_key *known_key(const struct api *a, const struct guard_v
 	digest(key, strlen(key), name);
 	for (unsigned i = 0; i < KEYS; i++)
 		if (a->room_key[i].id && strcmp(a->room_key[i].key, name) == 0 &&
-		    find_room(g, a->room_key[i].id, &room))
+		    find_reservation(g, a->room_key[i].id, &room))
 			return &a->room_key[i];
 	return NULL;
 }
@@ -258,58 +263,59 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 	k->id = id;
 }
 
-/* True: it was asked for before, and this goes on with it or was refused. */
-static bool goes_on(const struct api *a, const struct request *q, struct reply *r,
-		    const struct guard_view *g, double wait_s)
+/* True: a repeated request, which was answered, continued or refused. */
+static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
+			     const struct guard_view *g, double wait_s)
 {
 	const char *key = request_header(q, "Idempotency-Key");
 	const struct api_key *k = key ? known_key(a, g, key) : NULL;
 	char body[65];
-	struct room_wait *wait;
+	struct reservation_wait *wait;
 
 	if (!k)
 		return false;
 	digest(q->body, q->size, body);
 	if (strcmp(body, k->body) != 0) {
-		reply_problem(r, 422, "key-used", "Take another Idempotency-Key.",
-			      "this Idempotency-Key came with another request before");
+		reply_problem(r, 422, "key-used", "Use another Idempotency-Key.",
+			      "this Idempotency-Key was used with a different request");
 		return true;
 	}
 	wait = malloc(sizeof(*wait));
 	if (!wait)
 		return false;
-	*wait = (struct room_wait){ .id = k->id,
-				    .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
-				    .again = true };
+	*wait = (struct reservation_wait){ .id = k->id,
+					   .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
+					   .again = true };
 	*q->memory = wait;
-	look_for_room(a, g, wait, r);
+	check_reservation(a, g, wait, r);
 	return true;
 }
 
-static void refuse_room(const struct api *a, const struct guard_view *g,
-			const struct request *q, struct reply *r, int err, const char *message)
+static void refuse_reservation(const struct api *a, const struct guard_view *g,
+			       const struct request *q, struct reply *r, int err,
+			       const char *message)
 {
 	if (err == -GW_E_PERM)
 		guard_doc_too_often(a, g, q, r, "");
 	else if (err == -GW_E_SIZE)
 		reply_problem(r, 429, "too-many-reservations",
-			      "End some: DELETE /api/v1/guard/reservations/ID.",
-			      "there are as many reservations as there can be");
+			      "Delete some: DELETE /api/v1/guard/reservations/ID.",
+			      "the maximum number of reservations is reached");
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
-			      "Ask from where the service sees the process, or leave "
-			      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
+			      "Send the request from where the service sees the process, or "
+			      "omit \"pid\": the reservation then lasts until DELETE or ttl_s.",
 			      "%s", message);
 	else
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the guard has not looked at this GPU yet");
+		reply_problem(r, 503, "no-reading", "Try again in a moment.",
+			      "the guard has not observed this GPU yet");
 }
 
-static void begin_room(struct api *a, const struct request *q, struct reply *r,
-		       const struct guard_view *g, const struct room_wish *w)
+static void begin_reservation(struct api *a, const struct request *q, struct reply *r,
+			      const struct guard_view *g, const struct reservation_request *w)
 {
 	const char *key = request_header(q, "Idempotency-Key");
-	struct room_wait *wait;
+	struct reservation_wait *wait;
 	const char *uuid = NULL;
 	char name[256], message[256] = "";
 	int i, err;
@@ -324,13 +330,13 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	err = wait ? a->view.guard_ops->reserve(
 			     a->view.guarding, uuid, (uint64_t)w->bytes, (int64_t)w->pid,
 			     (uint64_t)(w->ttl_s * 1e9),
-			     &(struct guard_asker){ name, q->uid, q->peer_pid,
-						    (uint64_t)w->start_ticks },
+			     &(struct guard_client){ name, q->uid, q->peer_pid,
+						     (uint64_t)w->start_ticks },
 			     &wait->id, message, sizeof(message))
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
-		refuse_room(a, g, q, r, err, message);
+		refuse_reservation(a, g, q, r, err, message);
 		return;
 	}
 	*q->memory = wait;
@@ -339,21 +345,21 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	if (key)
 		keep_key(a, q, key, wait->id);
 	wait->until_ns = api_now(a) + (uint64_t)(w->wait_s * 1e9);
-	look_for_room(a, g, wait, r);
+	check_reservation(a, g, wait, r);
 }
 
 void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 {
 	struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
-	struct room_wish w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
+	struct reservation_request w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
 	char message[256] = "";
 	struct json_request *b;
 
 	if (!g)
 		return;
 	if (*q->memory) {
-		look_for_room(a, g, *q->memory, r);
+		check_reservation(a, g, *q->memory, r);
 		return;
 	}
 	if (json_request_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason",
@@ -361,10 +367,10 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
-	if (!read_room(b, &w, message, sizeof(message)))
+	if (!read_reservation(b, &w, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-	else if (!goes_on(a, q, r, g, w.wait_s))
-		begin_room(a, q, r, g, &w);
+	else if (!continue_request(a, q, r, g, w.wait_s))
+		begin_reservation(a, q, r, g, &w);
 	json_request_close(b);
 }
 
@@ -379,10 +385,9 @@ void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
 	if (!g)
 		return;
 	id = strtoull(q->arg[0], &end, 10);
-	if (*end || !find_room(g, id, &room)) {
+	if (*end || !find_reservation(g, id, &room)) {
 		reply_problem(r, 404, "no-such-reservation", "GET /api/v1/guard lists them.",
-			      "there is no reservation \"%.64s\": it ended or never was",
-			      q->arg[0]);
+			      "no reservation \"%.64s\"; it may have ended", q->arg[0]);
 		return;
 	}
 	a->view.guard_ops->release(a->view.guarding, id);
