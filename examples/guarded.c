@@ -190,7 +190,7 @@ static int guarded(struct gw_ctx *ctx, struct worker *w, double seconds)
 	int err = gw_guard_start(ctx, &o, &guard);
 
 	if (err) {
-		fprintf(stderr, "guarded: %s\n", gw_strerror(err));
+		fprintf(stderr, "guarded: %s\n", gw_ctx_error(ctx));
 		return err;
 	}
 	serve(w, guard, seconds);
@@ -217,7 +217,7 @@ int main(int argc, char **argv)
 	}
 	err = gw_open(&o, &ctx);
 	if (err) {
-		fprintf(stderr, "guarded: %s\n", gw_strerror(err));
+		fprintf(stderr, "guarded: %s\n", gw_ctx_error(NULL));
 		return 1;
 	}
 	err = guarded(ctx, &w, argc > 2 ? atof(argv[2]) : 0);

@@ -59,7 +59,8 @@ static void finish(struct gw_window *w)
 	int err = gw_window_wait(w, 5 * SECOND);
 
 	if (err)
-		fprintf(stderr, "window: %s\n", gw_strerror(err));
+		fprintf(stderr, "window: %s\n",
+			gw_strerror(err)); /* the result has the code truncated */
 	for (unsigned i = 0; gw_window_energy(w, i); i++)
 		show(gw_window_label(w), gw_window_energy(w, i));
 	gw_window_free(w);
@@ -87,17 +88,15 @@ static int measure(struct gw_meter *meter, double seconds)
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 2;
-	struct gw_ctx *ctx;
-	struct gw_meter *meter;
+	struct gw_ctx *ctx = NULL;
+	struct gw_meter *meter = NULL;
 	int err = gw_open(NULL, &ctx);
 
-	if (!err) {
+	if (!err)
 		err = gw_meter_start(ctx, NULL, &meter);
-		if (err)
-			gw_close(ctx);
-	}
 	if (err) {
-		fprintf(stderr, "window: %s\n", gw_strerror(err));
+		fprintf(stderr, "window: %s\n", gw_ctx_error(ctx));
+		gw_close(ctx);
 		return 1;
 	}
 	if (gw_meter_device_count(meter) == 0) {

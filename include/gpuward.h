@@ -556,7 +556,7 @@ struct gw_energy {
 enum gw_field_kind {
 	GW_FIELD_INDEX,    /* unsigned */
 	GW_FIELD_TIME,     /* uint64_t, nanoseconds of the monotonic clock */
-	GW_FIELD_FLAG,   /* int, 0 or 1 */
+	GW_FIELD_FLAG,     /* int, 0 or 1 */
 	GW_FIELD_COUNT,    /* uint64_t */
 	GW_FIELD_CODES,    /* uint64_t, set of enum gw_code */
 	GW_FIELD_NUMBER,   /* double */

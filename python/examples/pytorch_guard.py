@@ -37,7 +37,7 @@ class Worker:
 
     def step(self):
         with self.lock:
-            if self.weights.is_cuda:  # it may have been told to leave in between
+            if self.weights.is_cuda:  # evict() may have run in between
                 self.weights.roll(1).sum().item()
                 self.steps += 1
         time.sleep(0.05)

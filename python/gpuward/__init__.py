@@ -13,14 +13,14 @@ figure that is asked for waits until the last sample has come.  Windows may be n
 and may be used in threads.  What is not known is None, never 0, and `codes` and `why` say why; on
 a machine without a GPU that is all there is.
 
-    gpuward.Meter(gpus="0", interval=0.1)    a meter of one's own: with Meter() as m: m.window("a")
+    gpuward.Meter(gpus="0", interval=0.1)    your own meter: with Meter() as m: m.window("a")
     gpuward.snapshot()                       all figures of all GPUs now, as a dict
-    gpuward.guard(evict, resume)             called back when somebody else needs the GPU
+    gpuward.guard(evict, resume)             calls back when another process needs the GPU
     gpuward.mark(name), begin, end,          marks for `gpuward measure`; without it they do
     gpuward.iteration, tokens                nothing
 
-libgpuward is looked for in GPUWARD_LIBRARY, beside this module, in the build folder of the source
-tree, and where the system keeps libraries.  What cannot be done raises GpuwardError.
+The module searches libgpuward in GPUWARD_LIBRARY, next to this module, in the build folder of the
+source tree and in the library folders of the system.  Failures raise GpuwardError.
 """
 from ._guard import Guard, GuardStatus, guard
 from ._mark import begin, end, iteration, mark, tokens, under_measure

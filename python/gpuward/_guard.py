@@ -35,11 +35,11 @@ FOR_EVER = (1 << 64) - 1  # UINT64_MAX
 DEADLINE_NS = 5 * 10**9  # of a driver call
 STOP_SECONDS = 10.0
 
-_left = []  # guards whose callback did not return: what it uses must stay
+_left = []  # guards with a callback that did not return: keep what it uses
 
 
 class GuardStatus:
-    """How the worker stands: every field of struct gw_guard_status; sets and numbers in words.
+    """State of the worker: every field of struct gw_guard_status; sets and enums as words.
 
     state       "active", "evicted", ...; reasons: why it may not run, ("contention",)
     why         the same as a sentence
@@ -145,7 +145,7 @@ class _Running:
                 self.free.notify_all()
 
     def stop(self, seconds):
-        """True, or False: a callback has not returned and is left behind."""
+        """True; False: a callback has not returned and stays in use."""
         lib = _native.library()
         if self.pid != os.getpid():
             return True
@@ -160,13 +160,13 @@ class _Running:
             return False
         if result < 0:
             self.handle = handle
-            raise GpuwardError("a guard cannot be stopped by its own callback")
+            raise GpuwardError("a callback cannot stop the guard that calls it")
         lib.close(self.ctx)
         return True
 
 
 def _abandon(running):
-    """A guard went away, or the program ends, without stop()."""
+    """The guard object was deleted, or the program ends, without stop()."""
     if running.handle is not None:
         running.stop(STOP_SECONDS)
 
@@ -174,24 +174,24 @@ def _abandon(running):
 class Guard:
     """Guards this program from start() (or `with`) until stop().
 
-    evict(size, seconds)  free all GPU memory, about so many bytes, within so many seconds;
-                          False: not now, ask again.  None: watch `allowed` instead
-    resume(seconds)       take it again.  None: the program does so when it is allowed to
-    decided(text)         something was decided
-    name                  for decisions
-    gpus                  guarded on these alone: numbers, UUIDs or beginnings of them
+    evict(size, seconds)  free all GPU memory, about this many bytes, within this many seconds;
+                          return False: not possible now, call again.  None: poll `allowed`
+    resume(seconds)       allocate it again.  None: the program does so when it is allowed
+    decided(text)         reports a decision
+    name                  of the worker, in decisions
+    gpus                  guard it on these GPUs only: index, UUID or its beginning, PCI id, ...
     mode                  "enforce", "dry-run" or "observe"
-    any                   any other process is demand, however small
-    named                 only who is named in contend and contend_now contends
+    any                   every other process contends, however small
+    named                 only processes in contend and contend_now contend
     unattributed          memory that no visible process owns contends: in a container
     leave_blind, health   leave a GPU that cannot be read; that is too hot or needs a reset
-    simulated             act on simulated GPUs too
-    min_vram, headroom    bytes; debounce, quiet, resident, poll: seconds; None: as is usual
+    simulated             also act on simulated GPUs
+    min_vram, headroom    bytes; debounce, quiet, resident, poll: seconds; None: the default
     ignore, contend_now, contend   names of processes, may have * and ?
     nvml_library, backend          as of Meter
 
-    Both callbacks run on a thread of the library, one at a time.  One that raises has failed: the
-    exception is printed, kept as `error`, and the guard tries again.
+    Both callbacks run on a thread of the library, one at a time.  An exception means failure: it is
+    printed and kept as `error`, and the guard tries again.
     """
 
     def __init__(self, evict=None, resume=None, *, decided=None, name="worker", gpus=None,
@@ -246,27 +246,27 @@ class Guard:
         running = self._running
         result = running.use(function, *arguments) if running else None
         if result is None:
-            raise GpuwardError("the guard does not run")
+            raise GpuwardError("the guard is not running")
         return result
 
     # ---- what it says
 
     @property
     def allowed(self):
-        """May the program use the GPU now?  Cheap.  True while no guard runs."""
+        """May the program use the GPU now?  Fast.  True while no guard runs."""
         running = self._running
         return running is None or running.use(_native.library().guard_allowed) != 0
 
     def wait(self, timeout=None):
-        """Waits until it may; False after so many seconds."""
+        """Waits until it may; False: the timeout in seconds has passed."""
         ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
-        # In pieces, so that Ctrl-C is heard.
+        # In short steps, so that Ctrl-C works.
         until = time.monotonic() + ns * 1e-9
         while not self.allowed:
             left, running = until - time.monotonic(), self._running
             if left <= 0:
                 return False
-            if running:  # else it was stopped just now
+            if running:  # otherwise it was just stopped
                 running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 
@@ -274,7 +274,7 @@ class Guard:
         """A GuardStatus."""
         lib = _native.library()
         c = _native.GuardStatus(size=sizeof(_native.GuardStatus))
-        lib.check(self._use(lib.guard_status, byref(c)), "the guard could not be asked")
+        lib.check(self._use(lib.guard_status, byref(c)), "the guard has no status")
         return GuardStatus(lib, c)
 
     @property
@@ -290,15 +290,15 @@ class Guard:
         lib.check(result, what, running.ctx)
 
     def evict(self, seconds=None):
-        """Leave now, for so many seconds or until resume()."""
+        """Leave now, for this many seconds or until resume()."""
         self._request("evict", _ns(seconds, "an eviction"))
 
     def resume(self, now=False):
-        """Come back; now: without the quiet period."""
+        """Return; now: without the quiet period."""
         self._request("resume now" if now else "resume")
 
     def hold(self, how, seconds=None):
-        """Stay "evicted" or "active", whatever happens, for so long; None: until release()."""
+        """Stay "evicted" or "active", whatever happens, for this many seconds; None: until release()."""
         if how not in HOLDS[1:]:
             raise ValueError("a hold is evicted or active, not %r" % (how,))
         self._request("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
@@ -312,5 +312,5 @@ class Guard:
 
 
 def guard(evict=None, resume=None, **options):
-    """`with gpuward.guard(evict, resume) as g:` guards the block; options as of Guard."""
+    """`with gpuward.guard(evict, resume) as g:` guards the block; the options are those of Guard."""
     return Guard(evict, resume, **options)

@@ -1,7 +1,7 @@
-"""Marks: what a program that runs under `gpuward measure` tells of itself.
+"""Marks: a program that runs under `gpuward measure` reports what it does.
 
-Each is one line, written at once to the descriptor in GPUWARD_MARK_FD.  Without the variable
-nothing is done, so a program may keep its marks for good.
+Each mark is one line, written at once to the descriptor in GPUWARD_MARK_FD.  Without the variable
+nothing happens, so a program can keep its marks.
 """
 import contextlib
 import errno

@@ -13,7 +13,7 @@ WAIT_SECONDS = 10.0  # a window's end is covered within a second or two on every
 
 
 class Interval(namedtuple("Interval", "low best high")):
-    """A figure and the interval that holds the truth 95 times in 100."""
+    """A value and the interval that contains the true value with 95 % probability."""
 
     __slots__ = ()
 
@@ -34,18 +34,18 @@ def _interval(c):
 
 
 class Energy:
-    """What one GPU took over one window: every field of struct gw_energy; None is not known.
+    """Energy of one GPU over one window: every field of struct gw_energy; None: unknown.
 
     joules, low, high     joules and the interval around them; `interval` has all three
-    relative              the interval without what the board's sensor may be off by: for
-                          comparing runs on this board
+    relative              the interval without the error of the board's sensor: to compare
+                          runs on this board
     watts                 mean power, the same as power_mean where samples were taken
     validity, codes       "valid", "suspect", "invalid" or "no-result", and why; `why` has the
                           sentences
-    meter, rung, verdict  which readings it stands on
-    budget                {share: joules} of the uncertainty
+    meter, rung, verdict  the readings that it is based on
+    budget                {contribution: joules} to the uncertainty
     throttle_seconds      {cause: seconds} that the clocks were held back
-    simulated             True: the GPU is not real, and no figure of it is
+    simulated             True: the GPU and its figures are not real
     """
 
     def __init__(self, address, simulated=False):
@@ -72,7 +72,7 @@ class Energy:
 
 
 class Result:
-    """What all GPUs of a meter took over one window; handed out by Window.result()."""
+    """Energy of all GPUs of a meter over one window; returned by Window.result()."""
 
     def __init__(self, label, seconds, devices, reason):
         self.label = label
@@ -90,8 +90,8 @@ class Result:
         self.interval = self._sum()
 
     def _sum(self):
-        """Of all devices; one that is not known leaves the sum unknown.  Ends are added to
-        ends: the interval holds whatever the boards' errors have in common."""
+        """Sum of all devices; unknown if one is unknown.  Low ends and high ends are added, so the
+        interval is right also if the errors of the boards are equal."""
         parts = [d.interval for d in self.devices]
         if not parts or None in parts:
             return None
@@ -99,16 +99,16 @@ class Result:
 
 
 class Window:
-    """A stretch of time whose energy is asked for; made by Meter.window().
+    """A time interval whose energy is measured; made by Meter.window().
 
-    It begins with `with` (or begin()) and ends with the block (or end()).  Neither takes time:
-    the first figure asked for afterwards waits until the last sample has come.
+    It begins with `with` (or begin()) and ends with the block (or end()).  Both return at once; the
+    first figure that is read afterwards waits for the last sample.
 
-    joules, low, high   of all GPUs of the meter together; None when not known, never 0
+    joules, low, high   of all GPUs of the meter together; None if unknown, never 0
     seconds, watts      its length and the mean power
     validity, codes     of the worst GPU, and all codes; why: {code: sentence}
     devices             an Energy for each GPU
-    simulated           True: some GPU of it is not real
+    simulated           True: one of its GPUs is not real
     """
 
     def __init__(self, meter, label):
@@ -121,7 +121,7 @@ class Window:
         self._pid = None
         self._result = None
         self._state = "new"
-        self._begin = self._end = None  # for a machine that has nothing else to tell
+        self._begin = self._end = None  # for a machine without GPUs
 
     # ---- its time
 

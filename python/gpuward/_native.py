@@ -28,7 +28,7 @@ TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
 
 
 class GpuwardError(Exception):
-    """Something that gpuward was asked to do cannot be done; the text says what."""
+    """Something failed; the text says what."""
 
 
 class Options(Structure):
@@ -308,9 +308,9 @@ FUNCTIONS = {
 
 
 def candidates():
-    """Where the library may be, best first: (place, in words or as a path)."""
+    """Paths and names of the library, best first."""
     given = os.environ.get("GPUWARD_LIBRARY")
-    if given:  # who names one means that one
+    if given:  # only this one
         return [given]
     here = pathlib.Path(__file__).resolve().parent
     found = [here / "libgpuward.so", here / SONAME]
@@ -396,12 +396,12 @@ os.register_at_fork(after_in_child=_fork)
 
 
 def text(value):
-    """A string of the library, or None."""
+    """A string from the library, or None."""
     return None if value is None else value.decode("utf-8", "replace")
 
 
 def number(value):
-    """None for what the library does not know."""
+    """The number; None: unknown."""
     return None if math.isnan(value) else value
 
 
@@ -420,7 +420,7 @@ def codes(bits):
             if info:
                 out[text(info.contents.key)] = text(info.contents.sentence)
             else:
-                out["code-%d" % i] = "the library has no words for this code"
+                out["code-%d" % i] = "the library has no sentence for this code"
     return out
 
 
@@ -449,7 +449,7 @@ def energy(address):
 
 
 def open_context(nvml_library=None, backend=None, deadline_ns=0):
-    """A struct gw_ctx, to be given back with library().close()."""
+    """A struct gw_ctx; close it with library().close()."""
     lib = library()
     options = Options(
         size=sizeof(Options),

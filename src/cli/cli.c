@@ -17,8 +17,10 @@
 #include <strings.h>
 #include <unistd.h>
 
-static const char *const backends[] = { "auto",   "all",   "nvml", "nvidia-smi",
-					"amdgpu", "intel", "none", NULL };
+static const char *const backends[] = { "auto", "all",
+#define GW_BACKEND(symbol, name, modules, help) name,
+#include <gpuward/backend.def>
+					"none", NULL };
 static const char *const colors[] = { "auto", "always", "never", NULL };
 
 #define AT(member) offsetof(struct cli, member)
@@ -30,8 +32,10 @@ const struct option cli_common_options[] = {
 		   "repeat the option"),
 	OPTION_ROW(FLAG, 'j', "json", AT(json), NULL, "print JSON"),
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
-	  "auto, all, nvml, nvidia-smi, amdgpu, intel or none; auto uses the first that finds "
-	  "a GPU",
+	  "auto, all, "
+#define GW_BACKEND(symbol, name, modules, help) name ", "
+#include <gpuward/backend.def>
+	  "or none; auto uses the first that finds a GPU",
 	  backends, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),

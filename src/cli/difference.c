@@ -14,13 +14,13 @@
 #include <string.h>
 
 #define ALPHA 0.05
-#define NEAR  0.005 /* a figure without an interval is called the same up to here */
+#define NEAR  0.005 /* figures without an interval are equal within this */
 
 /* ---- rows ---- */
 
 #define NONE ((size_t)-1)
 
-/* One GPU of both: its places in their runs (NONE: that one has it not), and the number that it goes by. */
+/* One GPU: its positions in the runs of A and B (NONE: not there), and the index to show. */
 struct gpu {
 	size_t a, b;
 	int number;
@@ -95,7 +95,7 @@ static struct difference_row *add(struct difference *d, enum difference_section 
 	return row;
 }
 
-/* What neither tells is no row. */
+/* What both do not have is no row. */
 static void add_thing(struct difference *d, enum difference_section section, int device,
 		      const char *key, const struct thing *t, const struct difference_value *a,
 		      const struct difference_value *b)
@@ -129,7 +129,8 @@ static struct difference_value value_at(const struct result *r, const char *path
 
 	v.number = result_number(r, path);
 	if (isnan(v.number))
-		v.text = result_text(r, path, number); /* no number: it lives in the result */
+		v.text = result_text(r, path,
+				     number); /* not a number: the text belongs to the result */
 	return v;
 }
 
@@ -237,7 +238,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_thing(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* Only readings tell it; 0: they do not. */
+	/* Only the raw readings have it; 0: they do not. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_thing(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -273,7 +274,7 @@ static bool is_taken(const struct pair *p, size_t b)
 	return false;
 }
 
-/* One that both have is held against itself; the others, which are others anyhow, in their order. */
+/* A GPU that both have is compared with itself; the remaining GPUs are paired in their order. */
 static int pair_up(struct pair *p)
 {
 	const struct result *a = &p->a->result, *b = &p->b->result;
@@ -298,8 +299,8 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* What the environment says of GPU i of the runs: there it may have another place.  Without an environment the
- * run itself, which tells the least of it. */
+/* Path of GPU i of the runs in the environment, where it may have another position.  Without an
+ * environment: the path in the run, which has fewer facts. */
 static void environment_of(const struct result *r, size_t i, char out[static 64])
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
@@ -316,7 +317,7 @@ static void environment_of(const struct result *r, size_t i, char out[static 64]
 		path_of(out, 64, "runs.0.devices.%zu", i);
 }
 
-/* The mean over the usable runs; a text that is not the same in all of them is told as that. */
+/* The mean over the usable runs; texts that differ between runs become one text that says so. */
 static struct difference_value over_runs(const struct result *r, size_t device,
 					 const char *path, bool per_second)
 {
@@ -360,7 +361,7 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		a = over_runs(&p->a->result, g->a, t->path, per_second);
 		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
-		if (per_second && n > 8) /* "_seconds" are shares here */
+		if (per_second && n > 8) /* "_seconds" become ratios */
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
 		add_thing(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
 	}
@@ -373,7 +374,7 @@ static bool is_process(const char *name)
 	return name && strcmp(name, "idle") != 0 && strcmp(name, "unattributed") != 0;
 }
 
-/* Joules that processes of this name took in a run, the mean over the runs; NAN: there was none. */
+/* Energy of the processes with this name, the mean over the runs; NAN: there was none. */
 static double joules_of(const struct result *r, size_t device, const char *name)
 {
 	double sum = 0;
@@ -498,7 +499,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 		    a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-/* Of all GPUs that have it, and of the run as a whole. */
+/* For each GPU that has it, and for the whole run. */
 static void add_codes_of(const struct pair *p, const struct result *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -531,7 +532,7 @@ static enum difference_state judge(const struct compare_change *c)
 	return states[compare_verdict(c)];
 }
 
-/* Of one whose runs are all invalid: what its first says.  It is shown, and nothing concluded. */
+/* All runs are invalid: the value of the first run.  It is shown, but nothing follows from it. */
 static struct difference_value spoilt_value(const struct result_run *run,
 					    enum comparison_metric m, bool each)
 {
@@ -582,11 +583,11 @@ static void add_figure(struct difference *d, enum comparison_metric m, const cha
 	row->headline = true;
 }
 
-/* Net of one side. */
+/* The net energy of A or B. */
 struct net {
-	double *run; /* usable ones, n of them */
+	double *run; /* n usable runs */
 	size_t n;
-	double reach; /* half the 95 % interval that one of them states; the largest */
+	double reach; /* half of the widest 95 % interval of a run */
 	struct moments moments;
 };
 
@@ -601,13 +602,14 @@ static int net_take(struct net *net, const struct comparison_row *row)
 			continue;
 		net->run[net->n++] = band->best;
 		if (!(net->reach >= band->high - band->best) && !isnan(net->reach))
-			net->reach = band->high - band->best; /* NAN too, and that stays */
+			net->reach = band->high - band->best; /* also NAN, which then stays */
 		moments_add(&net->moments, band->best);
 	}
 	return net->run ? 0 : -GW_E_NOMEM;
 }
 
-/* Most of what a run states, gain and baseline, is the same in all: it stands beside the scatter. */
+/* The scale error and the baseline are the same in all runs: they are added to the variation of the
+ * mean. */
 static struct difference_value net_value(const struct net *net)
 {
 	double n = (double)net->n, mean = moments_mean(&net->moments), reach = net->reach;
@@ -620,8 +622,8 @@ static struct difference_value net_value(const struct net *net)
 	return (struct difference_value){ NULL, mean, mean - reach, mean + reach };
 }
 
-/* A net holds the gain, and what is unknown of the baseline, which do not cancel as in gross joules,
- * nor become less by more runs. */
+/* Net energy includes the scale error and the uncertainty of the baseline.  They do not cancel as they do
+ * in gross energy, and more runs do not reduce them. */
 static struct compare_change net_change(const struct net *a, const struct net *b)
 {
 	struct compare_arm from = { a->run, a->n, 0 }, to = { b->run, b->n, 0 };
@@ -680,7 +682,7 @@ static int add_figures(const struct pair *p)
 
 	d->both[0] = p->a->result;
 	d->both[1] = p->b->result;
-	d->both[0].label = "A"; /* whatever they are called, they are two */
+	d->both[0].label = "A"; /* both may have the same label */
 	d->both[1].label = "B";
 	if (comparison_init(&d->comparison, d->both, 2) != 0)
 		return -GW_E_NOMEM;
@@ -689,7 +691,7 @@ static int add_figures(const struct pair *p)
 	d->other_gpu = d->a && d->b && (d->a->other_gpu || d->b->other_gpu);
 	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
 	each = d->comparison.per_iteration;
-	/* Names so short that a table never cuts them. */
+	/* Short names: a table does not cut them. */
 	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
 		   each ? "Per inference" : "Energy per run");
 	add_net(d);

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* Of the document. */
+/* In the document. */
 const struct thing difference_settings[] = {
 	{ "label", "label", 0, false },
 	{ "command_name", "command", 0, false },
@@ -12,11 +12,11 @@ const struct thing difference_settings[] = {
 	{ "tokens", "tokens", 0, false },
 	{ "runs.0.baseline_kind", "baseline", 0, false },
 	{ "clean_room.kept", "clean room, kept", 0, false },
-	{ "service", "measured by the service on", 0, false },
+	{ "service", "measured by the service at", 0, false },
 	{ NULL, NULL, 0, false },
 };
 const struct thing difference_environment[] = {
-	{ "tool.version", "version of gpuward", 0, false },
+	{ "tool.version", "gpuward version", 0, false },
 	{ "environment.host.hostname", "machine", 0, false },
 	{ "environment.host.os", "system", 0, false },
 	{ "environment.host.kernel", "kernel", 0, false },
@@ -26,18 +26,18 @@ const struct thing difference_environment[] = {
 	{ "environment.host.wsl", "WSL", 0, false },
 	{ "environment.cpu.model", "CPU", 0, false },
 	{ "environment.cpu.sockets", "sockets", 0, false },
-	{ "environment.cpu.threads", "threads of the CPU", 0, false },
-	{ "environment.cpu.governor", "governor of the CPU", 0, false },
-	{ "environment.cpu.frequency_max_hertz", "clock of the CPU, at most", 0, false },
+	{ "environment.cpu.threads", "CPU threads", 0, false },
+	{ "environment.cpu.governor", "CPU governor", 0, false },
+	{ "environment.cpu.frequency_max_hertz", "CPU clock, maximum", 0, false },
 	{ "environment.ram.total_bytes", "memory", 0, false },
-	{ "environment.source.backend", "asked through", 0, false },
+	{ "environment.source.backend", "backend", 0, false },
 	{ "environment.source.driver_version", "driver", 0, false },
-	{ "environment.source.cuda_driver_version", "CUDA of the driver", 0, false },
+	{ "environment.source.cuda_driver_version", "CUDA version of the driver", 0, false },
 	{ "environment.source.nvml_version", "NVML", 0, false },
 	{ "environment.nvidia.module_kind", "kernel module", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* Of a GPU's environment. */
+/* In the environment of a GPU. */
 const struct thing difference_gpu[] = {
 	{ "name", "name", 0, false },
 	{ "uuid", "UUID", 0, false },
@@ -50,19 +50,19 @@ const struct thing difference_gpu[] = {
 	{ "ecc_mode", "ECC", 0, false },
 	{ "mig_mode", "MIG", 0, false },
 	{ "virtualization_mode", "virtualization", 0, false },
-	{ "display_active", "a screen is on it", 0, false },
+	{ "display_active", "display active", 0, false },
 	{ "power_limit_watts", "power limit", 0, false },
 	{ "power_limit_default_watts", "power limit, default", 0, false },
-	{ "power_limit_max_watts", "power limit, at most", 0, false },
+	{ "power_limit_max_watts", "power limit, maximum", 0, false },
 	{ "clock_graphics_application_hertz", "application clock", 0, false },
-	{ "clock_sm_max_hertz", "SM clock, at most", 0, false },
-	{ "clock_memory_max_hertz", "memory clock, at most", 0, false },
+	{ "clock_sm_max_hertz", "SM clock, maximum", 0, false },
+	{ "clock_memory_max_hertz", "memory clock, maximum", 0, false },
 	{ "pcie_generation", "PCIe generation", 0, false },
 	{ "pcie_width_lanes", "PCIe lanes", 0, false },
-	{ "remapped_rows_uncorrectable", "rows remapped", 0, false },
+	{ "remapped_rows_uncorrectable", "remapped rows", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* Of a GPU in a run, means over the usable runs. */
+/* In a GPU of a run; means over the usable runs. */
 const struct thing difference_figures[] = {
 #define NO_DIFF                                         NULL, 0, false
 #define DIFF(title, tolerance)                          title, tolerance, false
@@ -83,11 +83,11 @@ const struct thing difference_throttles[] = {
 #include <gpuward/words.def>
 	{ NULL, NULL, 0, false },
 };
-/* Of a GPU's sensor. */
+/* In the sensor of a GPU. */
 const struct thing difference_sensor[] = {
-	{ "origin", "known how", 0, false },
+	{ "origin", "origin", 0, false },
 	{ "vbios_version", "VBIOS", 0, false },
-	{ "scope", "what it measures", 0, false },
+	{ "scope", "scope", 0, false },
 	{ "ring.supported", "ring", 0, false },
 	{ "ring.model", "ring, model", 0, false },
 	{ "ring.entries", "ring, entries", 0, false },
@@ -101,13 +101,13 @@ const struct thing difference_sensor[] = {
 	{ "average.window_seconds", "average, window", 0.02, true },
 	{ "counter.supported", "counter", 0, false },
 	{ "counter.tick_seconds", "counter, tick", 0.02, true },
-	{ "counter.safe_seconds", "counter, read every", 0, false },
-	{ "counter.unsafe", "counter, hurt by reading", 0, false },
+	{ "counter.safe_seconds", "counter, safe interval", 0, false },
+	{ "counter.unsafe", "counter, loses energy when read", 0, false },
 	{ "calibrated", "calibrated", 0, false },
 	{ "gain", "gain", 0, false },
 	{ "offset_watts", "offset", 0, false },
-	{ "gain_uncertainty", "uncertainty of the gain", 0, false },
-	{ "offset_uncertainty_watts", "uncertainty of the offset", 0, false },
-	{ "reference_uncertainty", "of the outside meter", 0, false },
+	{ "gain_uncertainty", "gain uncertainty", 0, false },
+	{ "offset_uncertainty_watts", "offset uncertainty", 0, false },
+	{ "reference_uncertainty", "reference uncertainty", 0, false },
 	{ NULL, NULL, 0, false },
 };

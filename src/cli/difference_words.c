@@ -1,4 +1,4 @@
-/* What diff says: the names of states and sections, the verdict, the notes. */
+/* The texts of diff: names of states and sections, the verdict, the notes. */
 #include "difference.h"
 
 #include <math.h>
@@ -39,25 +39,26 @@ void difference_verdict(const struct difference *d, char *out, size_t size)
 	comparison_change_text(&energy->change, text, sizeof(text));
 	if (isnan(change))
 		snprintf(out, size, "The energies cannot be compared: %s.",
-			 all_invalid(d->a) || all_invalid(d->b)
-				 ? "a run that is invalid decides nothing"
-				 : "one of them is not known");
+			 all_invalid(d->a) || all_invalid(d->b) ? "no valid run"
+								: "one of them is unknown");
 	else if (isnan(energy->change.change_low))
-		snprintf(out, size, "B against A: energy %s. How sure that is, is not known.",
+		snprintf(out, size, "B against A: energy %s. The uncertainty is unknown.",
 			 text);
 	else if (compare_verdict(&energy->change) == COMPARE_UNKNOWN)
 		snprintf(out, size,
-			 "B against A: energy %s. One run each: how much runs scatter is not "
-			 "known, so it cannot be told whether they differ.",
+			 "B against A: energy %s. One run each: the variation between runs is "
+			 "unknown, "
+			 "so it is unknown whether they differ.",
 			 text);
 	else if (energy->state == STATE_DIFFERS)
 		snprintf(out, size,
-			 "B against A: energy %s. That is more than is uncertain of it.", text);
+			 "B against A: energy %s. That is more than the uncertainty.", text);
 	else
-		snprintf(out, size,
-			 "B against A: energy %s. That is within what is uncertain of it: it "
-			 "cannot be told whether they differ.",
-			 text);
+		snprintf(
+			out, size,
+			"B against A: energy %s. That is within the uncertainty: it is unknown "
+			"whether they differ.",
+			text);
 }
 
 static void note_side(const struct comparison_row *row, const char *name,
@@ -66,15 +67,15 @@ static void note_side(const struct comparison_row *row, const char *name,
 	char text[160];
 
 	if (!row || row->nruns == 0)
-		snprintf(text, sizeof(text), "%s holds no run.", name);
+		snprintf(text, sizeof(text), "%s has no run.", name);
 	else if (row->used == 0)
 		snprintf(text, sizeof(text),
-			 "%s: no run of it is usable; its figures are shown, and nothing is "
-			 "concluded from them.",
+			 "%s has no valid run; its figures are shown, but nothing follows from "
+			 "them.",
 			 name);
 	else if (row->used < row->nruns)
 		snprintf(text, sizeof(text),
-			 "%s: %zu of %zu runs are invalid and left out of the figures.", name,
+			 "%s: %zu of %zu runs are invalid and not part of the figures.", name,
 			 row->nruns - row->used, row->nruns);
 	else
 		return;
@@ -88,13 +89,14 @@ static void note_runs(const struct difference *d, const struct compare_change *e
 	bool first = d->a->figure[METRIC_ENERGY].n == 1;
 
 	if (energy->basis == COMPARE_BUDGET)
-		say(ctx, "One run tells how well it was measured, not how runs differ: the "
-			 "interval of the change holds the meter's uncertainty alone.");
+		say(ctx, "One run shows how well it was measured, not how much runs vary: the "
+			 "interval of the change has the uncertainty of the meter only.");
 	if (energy->basis == COMPARE_ONE_SIDE)
-		say(ctx, first ? "A has one run: it is taken to scatter as those of B do."
-			       : "B has one run: it is taken to scatter as those of A do.");
+		say(ctx, first ? "A has one run; its variation is assumed to be that of B."
+			       : "B has one run; its variation is assumed to be that of A.");
 	if (!first || d->b->figure[METRIC_ENERGY].n > 1)
-		say(ctx, "Changes are ratios of geometric means, A and B plain means.");
+		say(ctx,
+		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
 void difference_notes(const struct difference *d, void (*say)(void *ctx, const char *sentence),
@@ -105,16 +107,17 @@ void difference_notes(const struct difference *d, void (*say)(void *ctx, const c
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
 	if (d->other_gpu)
-		say(ctx, "They were measured on different GPUs or drivers: the gain of their "
-			 "sensors does not cancel and is in the intervals of the changes.");
+		say(ctx,
+		    "A and B were measured on different GPUs or drivers: the scale error of "
+		    "their sensors does not cancel and is part of the intervals of the "
+		    "changes.");
 	else if (d->other_scale)
-		say(ctx, "One is calibrated by an outside meter and the other is not, or "
-			 "otherwise: the gain of the sensor does not cancel and is in the "
-			 "intervals of the changes.");
+		say(ctx, "A and B have different calibrations: the scale error of the sensor "
+			 "does not cancel and is part of the intervals of the changes.");
 	else if (!isnan(energy->change))
 		say(ctx,
-		    "Intervals are 95 %; those of energies hold the gain and the offset of "
-		    "the sensor, of which the gain cancels in changes on one GPU.");
+		    "Intervals are 95 %. Those of energies include the scale and zero error of "
+		    "the sensor; in changes on one GPU the scale error cancels.");
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);
 }

@@ -54,7 +54,7 @@ static void fail(struct reader *rd, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Zeroed memory for count things, NULL where there is none or after a failure. */
+/* Zeroed memory for count elements; NULL if count is 0 or after a failure. */
 static void *take(struct reader *rd, size_t count, size_t size)
 {
 	struct block *b;
@@ -149,7 +149,7 @@ static bool truth(struct reader *rd, const struct json_doc *o, const char *key)
 	return v && json_doc_true(v, "");
 }
 
-/* The member as an object, or as an array; NULL where it is absent or null. */
+/* The member as an object, or as an array; NULL if it is missing or null. */
 static const struct json_doc *object(struct reader *rd, const struct json_doc *o,
 				     const char *key)
 {
@@ -314,7 +314,7 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* What changes by itself, and what stands elsewhere or says only what is not there. */
+/* What changes without a cause, what is elsewhere in the document, and reasons for absence. */
 static bool no_fact(const char *key)
 {
 	static const char *const skipped[] = {
@@ -402,7 +402,7 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 
 /* ---- series ---- */
 
-/* n numbers of an array, NAN for what is not there; NULL where there is no such array. */
+/* n numbers of an array, NAN for missing ones; NULL if there is no such array. */
 static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
@@ -446,8 +446,8 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 	return v;
 }
 
-/* t_seconds count from begin_seconds beside them (of ticks that have none, from that of the power), which counts from
- * the window's begin: readings before it have negative times. */
+/* t_seconds count from begin_seconds in the same object (ticks without one: from that of the power), which
+ * counts from the begin of the window: earlier readings have negative times. */
 static void read_series(struct reader *rd, const struct json_doc *device,
 			struct result_series *s)
 {
@@ -471,7 +471,7 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 
 /* ---- the parts of a result ---- */
 
-/* Elements of an array of objects.  What stands before them in rd->where is the caller's. */
+/* Reads the elements of an array of objects; rd->where has the path of the array. */
 typedef void read_one(struct reader *rd, const struct json_doc *o, void *target);
 
 static const void *read_all(struct reader *rd, const struct json_doc *o, const char *key,
@@ -518,8 +518,8 @@ static void read_room(struct reader *rd, const struct json_doc *o)
 	rd->where[0] = '\0';
 }
 
-/* Where the power came from, by the rung that was used.  Instant power is polled, and the mean
- * where there is none. */
+/* The source of the power, by the rung.  Polled means instant power, or the mean if there is no instant
+ * power. */
 static const char *source_of(struct reader *rd, const struct json_doc *sensor, const char *rung)
 {
 	if (!rung)
@@ -575,8 +575,8 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Where the part that the run is of begins, on the clock of the series: both count from one zero,
- * which may be the begin of the command or already that of the part. */
+/* Begin of the part that the run is, on the clock of the series.  Both clocks have the same zero: the
+ * begin of the command or that of the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;
@@ -651,7 +651,7 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 	const char *kind = json_doc_string(o, "kind");
 
 	if (!is(o, JSON_DOC_OBJECT) || !kind || !is(version, JSON_DOC_NUMBER))
-		fail(rd, "this is JSON, but no result of gpuward measure");
+		fail(rd, "this is JSON, but not a result of gpuward measure");
 	else if (strcmp(kind, "measurement") != 0)
 		fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
 	else if (json_doc_number(version, "") > RESULT_SCHEMA_VERSION)
@@ -663,7 +663,7 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 	return !rd->failed;
 }
 
-/* The file, or what a bundle has in its place; a folder that has none stays one. */
+/* Opens the file, or result.json of a bundle; a folder without one is opened as a folder. */
 static int open_path(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -686,7 +686,7 @@ static void read_file(struct reader *rd, struct buf *b)
 	if (fd < 0 || fstat(fd, &st) != 0) {
 		fail(rd, "%s", strerror(errno));
 	} else if (S_ISDIR(st.st_mode)) {
-		fail(rd, "%s, and no bundle that was finished: there is no result.json in it",
+		fail(rd, "%s, and not a finished bundle: there is no result.json in it",
 		     strerror(EISDIR));
 	} else {
 		while ((n = read(fd, part, sizeof(part))) > 0)

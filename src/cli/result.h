@@ -1,8 +1,7 @@
 /* result: a result file of `gpuward measure` as plain structs.
  *
- * Hides JSON.  What the file does not say, or says as null, is NAN or NULL here; keys that we do
- * not know are passed over, so a newer gpuward may add some.  The schema is
- * docs/schema/measure.json, of which every key may be missing or null. */
+ * Hides JSON.  What is missing or null in the file is NAN or NULL here; unknown keys are ignored, because a
+ * newer gpuward may add some.  The schema is docs/schema/measure.json; every key may be missing or null. */
 #ifndef GW_CLI_RESULT_H
 #define GW_CLI_RESULT_H
 
@@ -16,10 +15,10 @@
 /* What was wrong with a run. */
 struct result_code {
 	const char *code, *level, *sentence, *evidence;
-	double device; /* its index; NAN: of the whole run */
+	double device; /* its index; NAN: the whole run */
 };
 
-/* One fact of the environment or of a sensor, for people: "host.kernel", "6.1.0". */
+/* One fact about the environment or a sensor, for people: "host.kernel", "6.1.0". */
 struct result_fact {
 	const char *key, *text;
 };
@@ -29,9 +28,9 @@ struct result_facts {
 	size_t n;
 };
 
-/* Power and what was read at each tick, in seconds since the window began (of a run that is a part:
- * since that part began); a value may be NAN.
- * ticks.throttle[i] is NULL or the causes, joined by commas. */
+/* Power, and the readings at each tick, in seconds since the begin of the window (for a part of a run:
+ * since the begin of the part); a value may be NAN.  throttle[i] is NULL or the causes, separated by
+ * commas. */
 struct result_series {
 	const double *power_t, *power_w;
 	size_t power_n;
@@ -40,18 +39,18 @@ struct result_series {
 	size_t tick_n;
 };
 
-/* What is known of the sensor, of the source that was used. */
+/* The sensor: the source that was used. */
 struct result_sensor {
 	const char *origin; /* "assumed", "learned", ... */
-	const char *source; /* "ring", "instant" or "average"; NULL: none, or not told */
-	double period_s, window_s, lag_s; /* of that */
+	const char *source; /* "ring", "instant" or "average"; NULL: none, or unknown */
+	double period_s, window_s, lag_s; /* of the source */
 	double tick_s;                    /* of the counter */
-	/* By an outside meter; 1, 0, and what is assumed of a board, where none was there. */
+	/* Calibration with an external meter; without one 1, 0 and the typical values of a board. */
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
-/* The fields of struct gw_energy as a file has them: counts are NAN where there is none, words are
- * texts, which a newer gpuward may have added to.  Members without a key are not set. */
+/* The fields of struct gw_energy as a file has them: a missing count is NAN, and words are texts,
+ * because a newer gpuward may have more words.  Members without a key are not set. */
 struct result_energy {
 #define RESULT_INDEX                                    double
 #define RESULT_TIME                                     double
@@ -84,24 +83,24 @@ struct result_device {
 	struct result_series series;
 };
 
-/* Part of a run that the program marked. */
+/* A part of a run that the program marked. */
 struct result_window {
 	const char *label;
 	double begin_s, seconds;
 	bool unfinished;      /* its end was never marked */
-	double energy_best_j; /* sum over the devices; NAN where one is not known */
+	double energy_best_j; /* sum over the devices; NAN if one is unknown */
 };
 
 struct result_run {
 	double trial, seconds, exit_status, exit_signal;
 	const char *begin_time, *validity, *baseline_kind;
-	const char *part; /* the run is this marked part of the command; NULL: all of it */
-	double zero_s;    /* where that begins on the clock of the windows, else 0 */
+	const char *part; /* the marked part of the command that the run is; NULL: all of it */
+	double zero_s;    /* begin of the part on the clock of the windows; otherwise 0 */
 	struct gw_interval energy_j, energy_relative_j, energy_net_j;
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;
 	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* its own count, else that of the result */
+	double iterations, tokens; /* those of the run, otherwise those of the result */
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;
 	double host_j;
@@ -112,10 +111,10 @@ struct result_run {
 	size_t ncodes, ndevices, nwindows;
 };
 
-/* Were the guard's workers held off the GPUs (--clean-room)? */
+/* Were the guard's workers kept off the GPUs (--clean-room)? */
 enum result_room {
-	ROOM_NONE, /* nobody asked for that, or the result is of before there was any */
-	ROOM_KEPT, /* from the beginning to the end */
+	ROOM_NONE, /* not requested, or unknown to the version that wrote the result */
+	ROOM_KEPT, /* for the whole time */
 	ROOM_LOST, /* not all the time */
 };
 
@@ -127,43 +126,43 @@ struct result_worker {
 
 struct result {
 	const char *path;  /* as given */
-	const char *label; /* never NULL: the file's name where it has none */
+	const char *label; /* never NULL: the name of the file if it has none */
 	const char *time, *tool_version, *command_name, *validity;
 	bool simulated;
 	double model_size_bytes, iterations, tokens;
 	struct result_facts tags, environment;
-	enum result_room room;               /* of all runs */
-	const struct result_worker *workers; /* that were to be off */
+	enum result_room room;               /* for all runs */
+	const struct result_worker *workers; /* that had to be off */
 	size_t nworkers;
 	const struct result_run *runs;
 	size_t nruns;
-	struct result_memory *memory; /* owns all of it */
+	struct result_memory *memory; /* owns everything */
 };
 
-/* Reads a file, or that of a bundle, whose folder path is then.  0, or -1 with a sentence in error that begins with the path (and the line and
- * column, where the fault has one).  path is borrowed for the life of the result, which ends
- * with result_free(); after -1 there is nothing to free. */
+/* Reads a file; path may also be the folder of a bundle.  0, or -1 with a sentence in error that begins
+ * with the path (and with line and column, if the error has them).  path must outlive the result, which
+ * ends with result_free(); after -1 there is nothing to free. */
 int result_load(struct result *ret, const char *path, char *error, size_t size);
-/* The same of a text, which path only names. */
+/* Reads a text; path is only its name. */
 int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
 		size_t size);
 void result_free(struct result *r);
 
-/* Any value of the document by its path: keys and places in arrays, parted by dots
- * ("runs.0.devices.1.sensor.origin").  text: NULL where there is none, or what holds others; numbers are
- * written into out.  number: NAN where there is none.  count: of an array, else 0. */
+/* Any value of the document by its path: keys and array positions, separated by dots
+ * ("runs.0.devices.1.sensor.origin").  text: NULL if it is missing, an object or an array; a number is
+ * written to out.  number: NAN if it is missing.  count: of an array, otherwise 0. */
 #define RESULT_NUMBER_SIZE 32
 const char *result_text(const struct result *r, const char *path,
 			char out[static RESULT_NUMBER_SIZE]);
 double result_number(const struct result *r, const char *path);
 size_t result_count(const struct result *r, const char *path);
-/* Is there an object or an array? */
+/* Is it an object or an array? */
 bool result_holds(const struct result *r, const char *path);
 
-/* Are they the same in every word, as a result and a copy of it? */
+/* Are both documents equal, as a result and a copy of it are? */
 bool result_same(const struct result *a, const struct result *b);
 
-/* What the code means for its run: "suspect", "invalid", or "note" where it means nothing. */
+/* What the code means for its run: "suspect", "invalid", or "note" without a consequence. */
 const char *result_level(const struct result_code *code);
 
 /* May the run enter statistics?  (It is not "invalid".) */

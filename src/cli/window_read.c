@@ -17,7 +17,7 @@ struct field {
 	size_t offset;
 };
 
-#define TEXT_SIZE 96 /* of every text below */
+#define TEXT_SIZE 96 /* of each text below */
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
 static double number(const struct json_doc *o, const char *path)
@@ -25,7 +25,7 @@ static double number(const struct json_doc *o, const char *path)
 	return json_doc_is_number(o, path) ? json_doc_number(o, path) : NAN;
 }
 
-/* A number that counts something; what is none is 0. */
+/* A count; 0 if it is not one. */
 static double count(const struct json_doc *o, const char *path)
 {
 	double v = number(o, path);
@@ -55,7 +55,7 @@ static void fill(const struct json_doc *o, const struct field *f, size_t n, void
 	}
 }
 
-/* The number of a word among those of a table; otherwise where it is none of them. */
+/* The number of a word in a table, or `otherwise` if the table does not have it. */
 static unsigned word(const struct json_doc *o, const char *path, const char *(*name)(unsigned),
 		     unsigned n, unsigned otherwise)
 {
@@ -185,7 +185,7 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* Is there such a source, and else why not: the reason of the first figure that it would have. */
+/* GW_HAVE if there is such a source, otherwise the reason of its first figure. */
 static enum gw_absence absence(const struct json_doc *sensor, const char *part,
 			       const char *figure)
 {
@@ -242,8 +242,8 @@ static const struct field process_fields[] = {
 	{ "joules", NUMBER, P(joules) },
 };
 
-/* Idle and unattributed are no processes: they have no pid. */
-static void read_nobody(const struct json_doc *o, struct attribute *a)
+/* Rows without a pid: idle and unattributed energy. */
+static void read_remainder(const struct json_doc *o, struct attribute *a)
 {
 	const char *name = json_doc_string(o, "name");
 
@@ -260,7 +260,7 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 	struct attribute_row *r = &a->row[a->count];
 
 	if (!json_doc_is_number(o, "pid")) {
-		read_nobody(o, a);
+		read_remainder(o, a);
 	} else if (a->count < ATTRIBUTE_ROWS) {
 		fill(o, process_fields, LENGTH(process_fields), r);
 		r->id.pid = (int64_t)count(o, "pid");

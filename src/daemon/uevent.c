@@ -20,8 +20,11 @@
 
 /* ---- evaluation ---- */
 
-static const char *const modules[] = { "/module/nvidia", "/module/amdgpu", "/module/i915",
-				       "/module/xe" };
+/* Kernel modules, each between two blanks. */
+static const char modules[] = " "
+#define GW_BACKEND(symbol, name, modules, help) modules " "
+#include <gpuward/backend.def>
+	;
 
 static const struct {
 	const char *action;
@@ -44,10 +47,12 @@ static const char *message_value(const char *message, size_t size, const char *k
 
 static bool is_module(const char *path)
 {
-	for (unsigned i = 0; i < sizeof(modules) / sizeof(*modules); i++)
-		if (strcmp(path, modules[i]) == 0)
-			return true;
-	return false;
+	char word[64];
+
+	if (strncmp(path, "/module/", 8) != 0 || !path[8] || strpbrk(path + 8, " /"))
+		return false;
+	snprintf(word, sizeof(word), " %s ", path + 8);
+	return strstr(modules, word) != NULL;
 }
 
 /* Is it ".../0000:01:00.0/drm/card1"? USB displays and the boot framebuffer also have cards. */

@@ -12,8 +12,9 @@
 
 #define PREFIX_MIN 4 /* minimum length of a UUID prefix */
 
-const struct backend_ops *const backend_table[BACKENDS_MAX + 1] = {
-	&backend_nvml, &backend_nvsmi, &backend_amdgpu, &backend_intel, NULL,
+const struct backend_ops *const backend_table[BACKENDS + 1] = {
+#define GW_BACKEND(symbol, name, modules, help) &backend_##symbol,
+#include <gpuward/backend.def>
 };
 
 static bool slot_is(const struct device *d, const char *uuid, const char *pci)

@@ -162,9 +162,13 @@ struct backend {
 	void *priv;
 };
 
-/* The rows in order of preference, ended by NULL. */
-#define BACKENDS_MAX 4
-extern const struct backend_ops *const backend_table[BACKENDS_MAX + 1];
+/* One per row of backend.def, ended by NULL. */
+enum {
+#define GW_BACKEND(symbol, name, modules, help) BACKEND_##symbol,
+#include <gpuward/backend.def>
+	BACKENDS
+};
+extern const struct backend_ops *const backend_table[BACKENDS + 1];
 
 /* The device with this uuid or, if either side has none, with this PCI id; or NULL. */
 struct device *backend_find(const struct backend *b, const char *uuid, const char *pci);
@@ -181,7 +185,9 @@ void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)
 /* Frees the slots; ops->close() was called before. */
 void backend_done(struct backend *b);
 
-extern const struct backend_ops backend_nvml, backend_nvsmi, backend_amdgpu, backend_intel;
+#define GW_BACKEND(symbol, name, modules, help) \
+	extern const struct backend_ops backend_##symbol;
+#include <gpuward/backend.def>
 
 /* Converts "00000000:01:00.0", "0000:01:00.0" or "01:00.0", in any case, to "0000:01:00.0".
  * Returns false if text is not a PCI id. */

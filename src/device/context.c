@@ -74,8 +74,10 @@ static int choose_backends(struct gw_ctx *ctx, const char *name)
 	ops = backend_by_name(name);
 	return ops ? add_opener(ctx, ops)
 		   : context_fail(NULL, -GW_E_ARG,
-				  "unknown backend \"%s\"; use auto, all, none, nvml, "
-				  "nvidia-smi, amdgpu or intel",
+				  "unknown backend \"%s\"; use "
+#define GW_BACKEND(symbol, word, modules, help) word ", "
+#include <gpuward/backend.def>
+				  "auto, all or none",
 				  name);
 }
 

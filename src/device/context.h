@@ -73,7 +73,7 @@ struct gw_ctx {
 	bool first_only;      /* "auto": stop at the first backend with devices */
 	bool let_go;
 	struct call_thread *spare; /* the call thread that no opener uses */
-	struct opener *opener[BACKENDS_MAX];
+	struct opener *opener[BACKENDS];
 	unsigned openers;
 	struct slot **slot;
 	unsigned slots, slots_cap;

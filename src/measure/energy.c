@@ -111,7 +111,7 @@ void energy_at_sample(const struct energy_sample *s, uint64_t number, struct ene
 				      s->hole_j, s->hole_var, number };
 }
 
-/* Part of the way from one sample to the next. */
+/* Interpolates between two samples. */
 static void between(const struct energy_sample *a, const struct energy_sample *b, uint64_t t_ns,
 		    struct energy_point *ret)
 {
@@ -156,7 +156,7 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 		/* Before the first sample nothing was measured. */
 		energy_at_sample(s, n, ret);
 		if (before <= ENERGY_HOLE_STEPS * e->set.spacing_s) {
-			ret->joules -= before * s->w; /* one sample's reach */
+			ret->joules -= before * s->w; /* within the reach of one sample */
 			ret->square -= before * sq(s->w);
 		} else {
 			ret->hole_s -= before;

@@ -1,13 +1,13 @@
 /* energy: joules of a window from power samples and counter readings.
  *
- * Pure: it is fed what was read and when, and asked for windows.  Power samples make a running
- * integral I(t), straight lines between samples, shifted by the sensor's lag; a hole longer than
- * a few samples is never bridged but counted.  Counter readings hold whole ticks only; what lies
- * between the last tick and a window's edge is taken from I.  Each of the two meters gets a
- * standard uncertainty, the smaller one is the result, and the other its witness.
+ * Pure: the caller adds readings with their times and gets the energy of windows.  Power samples form an
+ * integral I(t): straight lines between samples, shifted by the lag of the sensor; a gap longer than a few
+ * samples is counted, not bridged.  A counter reading contains whole ticks only; I gives what is between the
+ * last tick and the edge of a window.  Both meters get a standard uncertainty; the meter with the smaller one
+ * gives the result, the other one verifies it.
  *
- * The engine keeps the last ENERGY_SAMPLES samples; windows may be of any length, since all they
- * need of the past is kept in them.  Nothing is allocated. */
+ * The engine keeps the last ENERGY_SAMPLES samples.  A window may have any length, because it keeps what it
+ * needs of the past.  Nothing is allocated. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -36,30 +36,30 @@ enum energy_shape {
 struct energy_setup {
 	struct sensor sensor;
 	enum energy_shape shape;
-	double spacing_s;    /* between samples, as planned                           */
-	double window_s;     /* time that one sample tells of, or its time constant   */
-	double lag_s;        /* samples are late by this                              */
-	double look_ratio;   /* share of the time that the sensor looks at, 0 to 1   */
-	bool counter;        /* there is one, and it may be trusted                   */
-	enum gw_absence why; /* there is neither shape nor counter: why          */
-	bool mig;            /* the board is split                                    */
-	double limit_w;      /* NAN: unknown                                          */
+	double spacing_s;    /* planned time between samples */
+	double window_s;     /* time that one sample covers, or its time constant */
+	double lag_s;        /* delay of the samples */
+	double look_ratio;   /* part of the time that the sensor observes, 0 to 1 */
+	bool counter;        /* there is one, and it can be trusted */
+	enum gw_absence why; /* why there is neither shape nor counter */
+	bool mig;            /* the board is split */
+	double limit_w;      /* NAN: unknown */
 };
 
 struct energy_sample {
-	uint64_t t_ns; /* lag taken off */
+	uint64_t t_ns; /* corrected for the lag */
 	double w;
-	double joules;   /* integral up to here, holes left out                 */
-	double square;   /* of w^2 dt                                           */
-	double hole_s;   /* length of holes so far                              */
-	double hole_j;   /* what they may have held: mean of both sides         */
-	double hole_var; /* and the variance of that                            */
+	double joules;   /* integral up to here, without gaps */
+	double square;   /* integral of w^2 */
+	double hole_s;   /* length of the gaps so far */
+	double hole_j;   /* estimate for the gaps: mean of both sides */
+	double hole_var; /* variance of that estimate */
 };
 
 struct energy_read {
 	uint64_t before_ns, after_ns;
 	double joules;
-	unsigned epoch; /* differences are good within one only */
+	unsigned epoch; /* differences are valid within one epoch only */
 };
 
 struct energy_note {
@@ -70,20 +70,20 @@ struct energy_note {
 struct energy {
 	struct energy_setup set;
 	struct energy_sample sample[ENERGY_SAMPLES]; /* number n at n % ENERGY_SAMPLES */
-	uint64_t samples;                            /* ever; the next number          */
+	uint64_t samples;                            /* since the start; the next number */
 	struct energy_read read[ENERGY_READS];
 	uint64_t reads;
 	unsigned epoch;
 	struct energy_note note[ENERGY_NOTES];
 	uint64_t notes;
-	/* Ticks of the counter: tick_s apart, one of them at phase_ns; found by fitting. */
-	bool fitted; /* to all readings that there are */
+	/* The ticks of the counter are tick_s apart; a fit finds their phase. */
+	bool fitted; /* to all readings */
 	bool phase_known;
-	double phase_s;   /* of the ticks, within tick_s, on the monotonic clock     */
-	double phase_u_s; /* its standard uncertainty                                */
+	double phase_s;   /* of the ticks, within tick_s, on the monotonic clock */
+	double phase_u_s; /* its standard uncertainty */
 };
 
-/* The integrals at one moment. */
+/* The integrals at one time. */
 struct energy_point {
 	double joules, square, hole_s, hole_j, hole_var;
 	uint64_t number; /* of the first sample at or after it */
@@ -92,57 +92,57 @@ struct energy_point {
 struct energy_window {
 	uint64_t begin_ns, end_ns; /* end 0: open */
 	bool begun, ended;         /* the points are known */
-	bool cut;                  /* its end was never covered */
+	bool cut;                  /* no sample covered its end */
 	struct energy_point begin, end;
 	struct energy_read begin_read, end_read;  /* nearest to the edges; before_ns 0: none */
-	struct energy_point begin_tick, end_tick; /* integrals at the ticks they tell of */
+	struct energy_point begin_tick, end_tick; /* integrals at the ticks of these readings */
 	bool begin_tick_known, end_tick_known;
-	uint64_t next; /* number of the sample to look at next                          */
+	uint64_t next; /* number of the next sample to process */
 	uint64_t collected;
 	double min_w, max_w, longest_s;
-	double seen_s;        /* weight in the buckets */
-	double period_s;      /* of the load, worked out when its end was covered; NAN none */
-	double hint_period_s; /* of the load as its owner knows it; NAN: none               */
-	double begin_slope_w, end_slope_w; /* most power change around each edge */
+	double seen_s;        /* sum of the buckets */
+	double period_s;      /* of the load, computed when its end was covered; NAN: none */
+	double hint_period_s; /* of the load, from the caller; NAN: none */
+	double begin_slope_w, end_slope_w; /* largest change of power around each edge */
 	double begin_tick_slope_w, end_tick_slope_w;
-	double begin_w; /* power at its beginning */
+	double begin_w; /* power at its begin */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
 };
 
 void energy_init(struct energy *e, const struct energy_setup *set);
 
-/* There is no counter after all: told before any reading. */
+/* The GPU has no counter.  Call it before the first reading. */
 void energy_no_counter(struct energy *e, enum gw_absence why);
 
-/* A power sample with its stamp on the monotonic clock.  0, or -GW_E_ARG: not later than the one
- * before, or no power a board can have; it is left out. */
+/* Adds a power sample with its time on the monotonic clock.  0, or -GW_E_ARG: it is not later than the
+ * previous sample, or its power is impossible; it is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
-/* A counter reading.  The code of what is wrong with it, or -1.  A bad one begins a new epoch:
- * no difference is taken across it. */
+/* Adds a counter reading.  Returns the code of what is wrong with it, or -1.  A bad reading begins a new
+ * epoch: no difference is taken across it. */
 int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules);
 
-/* Something happened at t that concerns every window around it. */
-void energy_tell(struct energy *e, uint64_t t_ns, unsigned code);
+/* Adds a code to every window that contains t. */
+void energy_note(struct energy *e, uint64_t t_ns, unsigned code);
 
-/* Integrals at t.  0, 1 when no sample as late as t has come, or -GW_E_NOENT when t is forgotten. */
+/* Integrals at t.  0; 1: no sample at or after t yet; -GW_E_NOENT: t is older than the samples kept. */
 int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 
-/* A window from begin_ns; the caller's memory.  hint_period_s: NAN, or the load's own period. */
+/* Opens a window in memory of the caller.  hint_period_s: period of the load, or NAN. */
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 
-/* Takes in what came since; to be called at least once in 30 s.  True: the window is closed and
- * its end covered. */
+/* Processes the samples since the last call; call it at least every 30 s.  True: the window is closed and its
+ * end is covered. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
-/* Of a window shorter than the spacing of samples: is one within half of it of its end?  No later one tells much
- * more.  energy_end_near() ends it there, with that sample held. */
+/* For a window shorter than the spacing of samples: is a sample within half a spacing of its end?  A later
+ * sample adds little.  energy_end_near() ends the window with that sample. */
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
-/* No more samples will come: what is missing up to its end is a hole. */
+/* No more samples will come: the time up to its end is a gap. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
 /* Sets every field but the device to unknown, zero or no code. */
@@ -152,23 +152,23 @@ void energy_unknown(struct gw_energy *e);
  * completeness fields and the codes.  An open window ends with its last sample. */
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *ret);
 
-/* The result with gain, offset and their uncertainties as s has them, instead of those that it was made with.
- * energy_result() does it where the sensor of its setup is calibrated. */
+/* Replaces gain, offset and their uncertainties by those of s.  energy_result() calls it if the sensor is
+ * calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor *s);
 
-/* The result as that of something which lasted so many seconds less than the window.  When in the window it ran, and what
- * was drawn before and after, is not known: the interval has room for the most that was drawn meanwhile, and where
- * that is more than it had, the code says so. */
+/* The program ran this many seconds less than the window, at an unknown time in it.  Widens the interval by
+ * the most energy that the rest can have taken, and adds the code late-edges if that is more than the
+ * interval had. */
 void energy_late(struct gw_energy *r, double seconds);
 
-/* Level of a set of codes, each counted as its row in code.def says. */
+/* The worst level of a set of codes, by code.def. */
 enum gw_validity energy_validity(uint64_t codes);
 
-/* Adds what another device took.  Widths as they are where boards of one kind err alike, else in
- * quadrature; one that is not known makes the sum unknown. */
+/* Adds the energy of another device.  alike: both boards have the same kind of error, so widths are added;
+ * otherwise they are added in quadrature.  An unknown value makes the sum unknown. */
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike);
 
-/* Watts at t, NAN when unknown. */
+/* Power at t; NAN: unknown. */
 double energy_watts(const struct energy *e, uint64_t t_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* The load's own period, and whether it beats with the sensor. */
+/* The period of the load, and whether it aliases with the sensor. */
 #include "energy_parts.h"
 
 #include <math.h>
@@ -6,17 +6,18 @@
 
 #define SPECTRUM 512
 
-/* What a load in step with the sensor may keep from it, of the energy: one standard uncertainty for one that never
- * looks.  On an H200, which looks a quarter of the time, it said 37 % too little and 41 % too much of square waves. */
+/* What a sensor may miss of a load in step with it, relative to the energy: one standard uncertainty for a sensor
+ * that never observes.  The sensor of an H200 observes a quarter of the time; with square waves it was 37 % too low
+ * and 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
-/* The same of a ring, which looks all the time through a filter: square waves of its spacing and of five times that,
- * 600 and 100 W, simulated, were up to 19 and 4 % off. */
+/* The same for a ring, which observes all the time through a filter: simulated square waves of 600 and 100 W with
+ * one and five times its spacing were up to 19 and 4 % off. */
 #define RING_HIDDEN_RATIO 0.12
-#define RING_SLOW         10 /* spacings: what is slower is seen */
+#define RING_SLOW         10 /* spacings; a slower load is resolved */
 
-/* Strongest line of the spectrum of the last samples in the window; NAN when none stands out.
- * Samples are spaced evenly enough: single gaps of a ring are 9 to 30 ms about a mean of 20. */
+/* Strongest line in the spectrum of the last samples of the window; NAN: no clear line.
+ * Samples are spaced evenly enough: gaps of a ring are 9 to 30 ms, 20 ms in the mean. */
 double energy_period(const struct energy *e, const struct energy_window *w)
 {
 	double x[SPECTRUM], mean = 0, total = 0, best = 0, period = NAN, spacing;
@@ -39,7 +40,7 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 	}
 	if (sqrt(total / (double)n) < 0.03 * mean)
 		return NAN; /* steady */
-	/* Three cycles at least, or it is a trend. */
+	/* At least three cycles; fewer are a trend. */
 	for (uint64_t k = 3; k <= n / 2; k++) {
 		double c = 2 * cos(2 * M_PI * (double)k / (double)n), s0 = 0, s1 = 0, s2 = 0, p;
 
@@ -54,7 +55,7 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 			period = (double)n * spacing / (double)k;
 		}
 	}
-	/* Of the variance (Hann: 3/8), a line holds n/4 x 3/8 x amplitude^2/2 ...: a fifth will do. */
+	/* Of the variance (Hann: 3/8), a line holds n/4 x 3/8 x amplitude^2/2 ...: a fifth is enough. */
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }
 
@@ -68,7 +69,7 @@ static bool resonant(double period_s, double sensor_s)
 	return false;
 }
 
-/* May a load of this period (NAN: unknown) be in step with a sensor that looks part of the time? */
+/* May a load of this period (NAN: unknown) be in step with a sensor that observes part of the time? */
 static bool beats(double period_s, double sensor_s)
 {
 	return sensor_s > 0 && (period_s < 2 * sensor_s || resonant(period_s, sensor_s));
@@ -79,7 +80,7 @@ bool energy_unwatched(const struct energy *e)
 	return (e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT) && !e->set.counter;
 }
 
-/* Marked iterations tell a period that no sensor's grid can hide. */
+/* Marked iterations give a period that does not depend on the sensor. */
 static bool known_slow(const struct energy *e, const struct energy_window *w)
 {
 	double period = w->hint_period_s; /* NAN: not marked */
@@ -110,10 +111,10 @@ bool energy_alias(const struct energy *e, const struct energy_window *w,
 	case SHAPE_TEXT:
 		if (e->set.look_ratio >= 1)
 			return false;
-		/* One that keeps its own time shows nothing of a load that beats with it. */
+		/* A sensor with its own clock does not show a load that aliases with it. */
 		if (energy_hidden_ratio(e, w) > 0)
 			return true;
-		/* Polled at odd phases, a load that beats shows as a spread. */
+		/* When polled at varying phases, a load that aliases shows as variation. */
 		if (r->power_sd > 0.05 * r->power_mean)
 			return true;
 		if (fabs(r->residual_ratio) > 0.05)

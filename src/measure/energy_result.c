@@ -1,24 +1,25 @@
-/* Two meters, what each is sure of, and the choice between them. */
+/* The two meters, their uncertainties, and the choice between them. */
 #include "energy_parts.h"
 #include "stat.h"
 
 #include <math.h>
 #include <string.h>
 
-#define AGREE_RATIO   0.02 /* meters agree within this, or three sigma                     */
-#define UNANCHORED    0.01 /* the two meters of a card differed by up to 1.5 % (H200)      */
+#define AGREE_RATIO   0.02 /* meters agree within this or three sigma */
+#define UNANCHORED    0.01 /* the meters of an H200 differed by up to 1.5 % */
 #define ANCHOR_NS     (10 * NS_PER_S)
 #define COVERAGE_LOW  0.98
-#define COVERAGE_FILL 0.90  /* below it missing samples are not made up for                 */
-#define FLOOR_RATIO   0.003 /* meters of an H200 differ by this between loads of one power  */
+#define COVERAGE_FILL 0.90  /* below it gaps are not filled */
+#define FLOOR_RATIO   0.003 /* meters of an H200 differ by this between loads of equal power */
 #define STEADY_MEANS  64
 #define STEADY_LEAST  20   /* seconds */
-#define STEADY_RATIO  0.02 /* a trend above this much of the mean is told                  */
+#define STEADY_RATIO  0.02 /* a larger trend, relative to the mean, gets a code */
 #define K95           1.96
-#define LAG_U_S       0.003 /* how late a counter or a sample is, is known to a few ms      */
+#define LAG_U_S       0.003 /* the lag of counters and samples is known to a few ms */
 
-/* Polls and a sensor that is renewed when it is asked fall out of step: a value is told twice, or the time between
- * two is seen by none.  Square waves of 0.15 to 0.3 s, simulated, were off by up to 0.2 s.d. of their power. */
+/* A sensor that updates when it is polled can get out of step with the polls: a value is read twice, or no value
+ * covers the time between two polls.  Simulated square waves of 0.15 to 0.3 s were off by up to 0.2 standard
+ * deviations of their power. */
 #define SLIP_RATIO 0.1
 
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike)
@@ -61,9 +62,9 @@ static double percentile(const struct energy_window *w, double share)
 	return w->max_w;
 }
 
-struct meters {                      /* what each of the two says, and how sure */
-	double counter_j, samples_j; /* NAN: it says nothing   */
-	double counter_u, samples_u; /* edges, gaps, coverage  */
+struct meters {                      /* energy and uncertainty of each meter */
+	double counter_j, samples_j; /* NAN: unknown */
+	double counter_u, samples_u; /* edges, gaps, coverage */
 	double edges_counter, edges_samples, gaps, coverage, anchor_u;
 };
 
@@ -78,8 +79,8 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 			code(r, e->note[i].code);
 }
 
-/* Edges lie between samples, and the line between those is in the mean and the s.d.: so its power at an edge is in the
- * range, but for a hole, which is in neither. */
+/* An edge is between two samples, and mean and deviation include the line between them.  So minimum and maximum
+ * include the power at the edges, except next to a gap. */
 static void power_range(const struct energy *e, const struct energy_window *w,
 			struct gw_energy *r)
 {
@@ -115,7 +116,7 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_p95 = percentile(w, 0.95);
 }
 
-/* Counter over the anchors around the window, or the nearest before it. */
+/* Counter / samples over the anchors around the window, or over the nearest ones before it. */
 static double anchor_ratio(const struct energy *e, const struct energy_window *w,
 			   uint64_t end_ns, double *ret_u)
 {
@@ -133,7 +134,7 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			if (a->epoch != b->epoch || a->epoch != e->epoch ||
 			    b->before_ns < a->before_ns + ANCHOR_NS)
 				continue;
-			/* They span the window, or end no longer ago than they are long. */
+			/* They span the window, or they ended at most their own length ago. */
 			if (a->before_ns > w->begin_ns ||
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
@@ -159,7 +160,7 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 				ratio = (b->joules - a->joules) / joules;
 			}
 		}
-	if (isinf(best_u) || fabs(ratio - 1) > 0.1) { /* none, or none to be believed */
+	if (isinf(best_u) || fabs(ratio - 1) > 0.1) { /* none, or an implausible one */
 		*ret_u = UNANCHORED;
 		return 1;
 	}
@@ -178,7 +179,7 @@ static double edge_u(const struct energy *e, const struct energy_read *r, bool p
 	return hypot(width, phase);
 }
 
-/* A window that is shifted as a whole gains at one end what it loses at the other. */
+/* A shift of the whole window gains at one edge what it loses at the other. */
 static double lateness_u(const struct energy *e, const struct energy_window *w)
 {
 	double change = fabs(energy_watts(e, w->end_ns) - w->begin_w);
@@ -186,7 +187,7 @@ static double lateness_u(const struct energy *e, const struct energy_window *w)
 	return isnan(change) ? 0 : change * LAG_U_S;
 }
 
-/* What the counter says of the window, with the samples between ticks and edges. */
+/* Energy by the counter; samples fill the time between ticks and edges. */
 static void counter_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
 {
@@ -201,18 +202,19 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = w->end.joules - w->end_tick.joules + w->end.hole_j - w->end_tick.hole_j;
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	/* By the power at each edge: a window may end hotter than its mean. */
+	/* With the power at each edge, which may be above the mean. */
 	m->edges_counter = hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w,
 					fmax(watts, w->begin_w)),
 				 edge_u(e, b, w->end_tick_known, w->end_tick_slope_w,
 					fmax(watts, energy_watts(e, w->end_ns))));
-	/* Readings shared with somebody else lie off the edge; the samples fill in, and may be off. */
+	/* Readings shared with other windows are not at the edge; samples fill the time, with their
+	 * own error. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
 	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
 	m->counter_u = m->edges_counter;
 }
 
-/* A counter without samples at all: its readings are the window. */
+/* A counter without samples: the readings next to the edges are the edges. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {
@@ -230,16 +232,16 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = m->edges_counter;
 }
 
-/* What missing samples may have held: the mean of both sides; where more than a tenth is missing
- * nothing, and the interval reaches up to what they can have been. */
+/* Estimate for missing samples: the mean of both sides.  If more than a tenth is missing, the estimate is 0
+ * and the interval includes the possible energy. */
 static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 {
 	r->gap_joules =
 		r->coverage_ratio >= COVERAGE_FILL ? w->end.hole_j - w->begin.hole_j : 0;
 }
 
-/* A sum of samples mistakes for a mean only what swings at the sampling rate itself; the sensor's
- * own filter lets this share of it through. */
+/* The error of a sum of samples comes from changes at the sampling rate; this part of them passes the
+ * filter of the sensor. */
 static double leak(const struct energy *e)
 {
 	double x = e->set.window_s / e->set.spacing_s;
@@ -267,7 +269,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
 		m->coverage = hypot(m->coverage, SLIP_RATIO * r->power_sd * r->seconds);
-	/* A sensor may keep its own time however it is polled: then a load in step with it looks steady. */
+	/* A sensor may have its own clock: a load in step with it then looks constant. */
 	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
 }
@@ -298,8 +300,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 	return counter ? GW_VERDICT_COUNTER_ONLY : of[e->set.shape];
 }
 
-/* Neither is asked for more than it can know: the smaller uncertainty wins, ties and quarrels go
- * to the counter, which is only here when it is safe and kept its order. */
+/* The meter with the smaller uncertainty gives the result.  The counter wins if they are equal or
+ * disagree: it is used only if it is safe and monotonic. */
 static void choose(const struct energy *e, const struct energy_window *w, struct gw_energy *r,
 		   struct meters *m)
 {
@@ -321,7 +323,7 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 		if (fabs(m->counter_j - filled) > 2 * sigma * m->counter_j)
 			r->budget[GW_BUDGET_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
 	} else {
-		/* Samples of which much is missing are no witness. */
+		/* Samples with large gaps cannot verify the counter. */
 		r->verdict = counter || samples ? single_verdict(e, counter) : GW_VERDICT_NONE;
 		samples = samples && !counter;
 	}
@@ -329,7 +331,8 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 		r->anchor_ratio =
 			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
 		if (!e->set.counter)
-			m->anchor_u = 0; /* nothing to anchor to: the gain is all there is */
+			m->anchor_u =
+				0; /* no counter to scale to: only the gain is uncertain */
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
 	if (counter &&
@@ -366,7 +369,7 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 					  best + K95 * r->u_absolute };
 }
 
-/* Shorter than the sensor can see: local power, and bounds from all that was near. */
+/* Shorter than the period of the sensor: the power at that time, with bounds from the samples around. */
 static void below_period(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	double floor_w, ceiling_w, watts;
@@ -380,7 +383,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 			: energy_watts(e, w->begin_ns);
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
-	/* Samples are smoothed: the truth may lie a little beyond them. */
+	/* Samples are smoothed: the true values may be slightly beyond them. */
 	floor_w *= 0.98;
 	ceiling_w *= 1.02;
 	r->meter = GW_METER_SAMPLES;
@@ -392,7 +395,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	r->joules.high = fmax(r->joules.high, r->relative.high);
 }
 
-/* The result as it would be without calibration: what was told before is undone exactly but for its last bits. */
+/* Undoes an earlier calibration, exactly except for the last bits, and applies that of s. */
 static double back(const struct gw_energy *r, double joules)
 {
 	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
@@ -460,7 +463,7 @@ static void energy_begin(struct gw_energy *r)
 	r->offset_watts = 0;
 }
 
-/* Did the counter stand still where the samples saw energy? */
+/* Did the counter stay constant although the samples show energy? */
 static bool frozen(const struct energy *e, const struct energy_window *w, uint64_t end_ns)
 {
 	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
@@ -481,8 +484,8 @@ static bool frozen(const struct energy *e, const struct energy_window *w, uint64
 	return false;
 }
 
-/* Does power still have a trend: over the last seconds of the window that are kept, in means of a
- * second, by the test of Mann and Kendall, and by more than matters? */
+/* Does power have a relevant trend?  Mann-Kendall test on means of one second over the part of the window
+ * that is kept. */
 static bool drifting(const struct energy *e, const struct energy_window *w,
 		     const struct gw_energy *r)
 {
@@ -509,7 +512,7 @@ static bool drifting(const struct energy *e, const struct energy_window *w,
 static void judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	if (e->set.shape == SHAPE_NONE)
-		r->coverage_ratio = NAN; /* there are no samples to miss */
+		r->coverage_ratio = NAN; /* no samples are expected */
 	if (r->coverage_ratio < COVERAGE_LOW)
 		code(r, GW_CODE_LOW_COVERAGE);
 	if (w->cut)
@@ -528,7 +531,7 @@ static void judge(const struct energy *e, struct energy_window *w, struct gw_ene
 		code(r, GW_CODE_COUNTER_INVALID);
 }
 
-/* Why there is no figure at all. */
+/* Why there is no energy. */
 static unsigned why_none(const struct energy *e)
 {
 	if (e->set.shape != SHAPE_NONE || e->set.counter)
@@ -544,7 +547,7 @@ static unsigned why_none(const struct energy *e)
 
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
-	struct energy_window now; /* of an open window, as if it ended with the last sample */
+	struct energy_window now; /* an open window, ended with the last sample */
 	struct meters m = { .counter_j = NAN, .samples_j = NAN };
 
 	energy_begin(r);
@@ -575,7 +578,7 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		samples_meter(e, w, r, &m);
 		counter_meter(e, w, r, &m);
 	}
-	if (isnan(m.counter_j)) /* no samples at its edges to fill in with */
+	if (isnan(m.counter_j)) /* no samples at its edges */
 		bare_counter(e, w, r, &m);
 	if (!isnan(m.counter_j) && frozen(e, w, r->end_ns)) {
 		code(r, GW_CODE_COUNTER_FROZEN);

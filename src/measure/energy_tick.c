@@ -1,19 +1,19 @@
-/* Counter readings: which are good, and where in time the counter's ticks lie. */
+/* Counter readings: which are valid, and the times of the ticks of the counter. */
 #include "energy_parts.h"
 
 #include <math.h>
 #include <string.h>
 
-#define FIT_NS    (60 * NS_PER_S) /* ticks drift by 1e-4 of the time: 6 ms in this */
+#define FIT_NS    (60 * NS_PER_S) /* ticks drift by 1e-4: 6 ms in this time */
 #define FIT_READS 6
 #define FIT_STEPS 100
 
-void energy_tell(struct energy *e, uint64_t t_ns, unsigned code)
+void energy_note(struct energy *e, uint64_t t_ns, unsigned code)
 {
 	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
 	if (code != GW_CODE_DRIVER_RELOADED)
 		return;
-	/* The counter began anew, also where it has outgrown by now what it was. */
+	/* The counter was reset, even if it is above its former value again. */
 	e->epoch++;
 	e->phase_known = false;
 }
@@ -49,7 +49,7 @@ uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_
 	       (uint64_t)llround(e->set.sensor.counter_lag_s * 1e9);
 }
 
-/* Readings that a phase can be fitted to: of this epoch, lately, with samples around them. */
+/* Readings for the fit of the phase: recent, in this epoch, with samples around them. */
 static unsigned fit_readings(const struct energy *e, const struct energy_read *out[])
 {
 	uint64_t first = e->reads > ENERGY_READS ? e->reads - ENERGY_READS : 0;
@@ -70,11 +70,11 @@ static unsigned fit_readings(const struct energy *e, const struct energy_read *o
 }
 
 struct fit {
-	double error_s; /* s.d. of the ticks' times left over */
+	double error_s; /* standard deviation of the residual times */
 	double gain;
 };
 
-/* Were the ticks at this phase, how well would C = c + gain I(tick) hold? */
+/* The error of C = c + gain I(tick) for ticks with this phase. */
 static struct fit fit_phase(const struct energy *e, const struct energy_read *const r[],
 			    unsigned n, double phase_s)
 {
@@ -107,8 +107,8 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
-/* Ticks come at a fixed phase of the monotonic clock (H200: 1 ms of jitter); which, follows from
- * readings made at odd moments: at the right one, counter and integral lie on a line. */
+/* Ticks have a fixed phase on the monotonic clock (H200: 1 ms of jitter).  Readings at varying times reveal it: with
+ * the right phase, counter and integral are on a line. */
 void energy_find_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];
@@ -130,7 +130,7 @@ void energy_find_phase(struct energy *e)
 		}
 	}
 	coarse = at;
-	for (int k = -9; k <= 9; k++) { /* and finer around it */
+	for (int k = -9; k <= 9; k++) { /* finer steps around it */
 		double phase = coarse + tick * k / (10 * FIT_STEPS);
 		struct fit f = fit_phase(e, r, n, phase);
 
@@ -145,11 +145,11 @@ void energy_find_phase(struct energy *e)
 		age_min = fmin(age_min, age);
 		age_max = fmax(age_max, age);
 	}
-	/* Readings that are all of one age fit every phase. */
+	/* Readings with the same age fit every phase. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
-	/* The tick lies between the oldest reading before it and the youngest after it; where, no
-	 * reading can tell: in the middle, then, and uncertain by the width of that stretch. */
+	/* The tick is between the oldest reading before it and the youngest after it: take the
+	 * middle, with the width of that time as its uncertainty. */
 	before = tick - age_max;
 	after = age_min;
 	e->phase_known = true;
@@ -178,7 +178,7 @@ int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double
 	if (code >= 0) {
 		now.epoch = ++e->epoch;
 		e->phase_known = false;
-		energy_tell(e, after_ns, (unsigned)code);
+		energy_note(e, after_ns, (unsigned)code);
 	}
 	e->read[e->reads++ % ENERGY_READS] = now;
 	e->fitted = false; /* until samples cover it */

@@ -1,4 +1,4 @@
-/* What a window takes in while samples come. */
+/* Sums of a window while samples arrive. */
 #include "energy_parts.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ double energy_bucket_watts(unsigned b)
 	return BUCKET_MIN_W * exp((b + 0.5) * log1p(BUCKET_STEP));
 }
 
-/* The stretch that ends with sample n, as far as it lies in the window. */
+/* Adds the part of the time before sample n that is in the window. */
 static void take_sample(const struct energy *e, struct energy_window *w, uint64_t n)
 {
 	const struct energy_sample *s = energy_number(e, n);
@@ -58,7 +58,7 @@ static void take_sample(const struct energy *e, struct energy_window *w, uint64_
 	w->seen_s += dt;
 }
 
-/* Its end was told after samples beyond it were taken in: all of it again, as far as it is kept. */
+/* The window was closed at a time before processed samples: process what is kept of it again. */
 static void start_over(const struct energy *e, struct energy_window *w)
 {
 	if (!w->end_ns || !w->begun || w->next == 0 || w->begin.number < energy_oldest(e) ||
@@ -87,7 +87,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin_slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* Readings near the edge may come after it; later ones are never nearer. */
+	/* Readings near the edge may come after it; later ones are not nearer. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))

@@ -272,7 +272,7 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 			tracker_limits(w, e);
 		break;
 	case EVENT_NOTE:
-		energy_tell(&t->energy, e->t_ns, e->u.code);
+		energy_note(&t->energy, e->t_ns, e->u.code);
 		for (w = t->open; w; w = w->next)
 			if (covers(w, e->t_ns))
 				w->codes |= code_bit(e->u.code);

@@ -87,7 +87,7 @@ static void process(struct json *j, const struct attribute_row *r)
 	json_object_end(j);
 }
 
-static void nobody(struct json *j, const char *name, double joules)
+static void remainder_row(struct json *j, const char *name, double joules)
 {
 	json_object(j, NULL);
 	json_string(j, "name", name);
@@ -105,14 +105,14 @@ void render_shares(struct json *j, const struct attribute *a)
 	json_array(j, "processes");
 	for (unsigned i = 0; i < a->count; i++)
 		process(j, &a->row[i]);
-	nobody(j, "idle", a->idle_known ? a->idle_joules : NAN);
-	nobody(j, "unattributed", a->unattributed_joules);
+	remainder_row(j, "idle", a->idle_known ? a->idle_joules : NAN);
+	remainder_row(j, "unattributed", a->unattributed_joules);
 	json_array_end(j);
 }
 
 /* ---- series ---- */
 
-/* Thousands of numbers: all of them on one line. */
+/* Thousands of numbers are on one line. */
 static bool column_begin(struct json *j, const char *key)
 {
 	bool pretty = j->pretty;
@@ -128,7 +128,7 @@ static void column_end(struct json *j, bool pretty)
 	j->pretty = pretty;
 }
 
-/* Digits that mean something: a microsecond, a milliwatt. */
+/* Significant digits: a microsecond, a milliwatt. */
 static double rounded(double v, double step)
 {
 	return round(v / step) * step;

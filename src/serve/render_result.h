@@ -1,7 +1,7 @@
-/* render_result: the document of a measurement, which compare and report read.
+/* render_result: writes the result of a measurement as JSON, for compare, diff and report.
  *
- * The structs here are all that a result holds, as plain data; NAN and NULL become null, and the
- * codes beside them say why.  schema_version as in render.h. */
+ * The structs are the content of a result.  NAN and NULL become null, and the codes say why.
+ * schema_version: see render.h. */
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
@@ -15,17 +15,17 @@
 
 #include <gpuward.h>
 
-/* Something to know about a run. */
+/* A code of a run. */
 struct measured_code {
 	unsigned code; /* enum gw_code */
 	enum gw_validity level;
-	int device; /* position in the run's devices; -1: of the run */
+	int device; /* position in the devices of the run; -1: the whole run */
 	char evidence[200];
 };
 
-/* What a GPU drew when it did nothing, and what was above it. */
+/* Idle power of a GPU, and the energy above it. */
 struct measured_baseline {
-	const char *kind; /* NULL: none, and the rest says nothing */
+	const char *kind; /* NULL: no baseline, and the rest is not set */
 	double power_w, u_w, age_s, seconds;
 	struct gw_interval net_joules;
 	double adjusted_joules;
@@ -40,7 +40,7 @@ struct measured_device {
 	struct measured_baseline baseline;
 	double power_limit_w;
 	struct sensor sensor;
-	bool processes; /* who was there was asked */
+	bool processes; /* the processes on it were read */
 	struct attribute who;
 	struct run_trace_copy series;
 };
@@ -50,34 +50,35 @@ struct measured_window {
 	const char *label;
 	double begin_s, seconds;
 	bool unfinished;
-	const struct gw_energy *energy; /* one a device */
+	const struct gw_energy *energy; /* one per device */
 };
 
-/* What was counted before and after a run, and so of it. */
+/* Iterations or tokens of a run, from a counter that was read before and after it. */
 struct measured_count {
-	const char *source; /* the option that says by what; NULL: nothing was */
-	const char *place;  /* what was asked, without its secrets; NULL: it is not told */
-	char name[640];     /* of the counter, with the labels that chose; "": it has none */
-	unsigned series;    /* so many were added up; 0: unknown        */
-	bool iterations;    /* and no tokens                            */
-	double number;      /* NAN: unknown                             */
-	double edge;        /* so many of them may be too many: they were made around the run */
-	unsigned fresh;     /* series that were not told before, and counted whole */
+	const char *source; /* the option that names the counter; NULL: none */
+	const char
+		*place;  /* where it was read, without secrets; NULL: not part of the result */
+	char name[640];  /* of the counter, with the labels of the selection; "": none */
+	unsigned series; /* number of series in the sum; 0: unknown */
+	bool iterations; /* 1: iterations; 0: tokens */
+	double number;   /* NAN: unknown */
+	double edge;     /* at most this many of them were made outside the run */
+	unsigned fresh;  /* series that appeared during the run and count as a whole */
 	double fresh_number;
-	bool fresh_assumed; /* the server does not say that they began in the run */
-	char why[320];      /* it is unknown                            */
+	bool fresh_assumed; /* the server does not report when they began */
+	char why[320];      /* why it is unknown */
 };
 
-/* Enough for every code on eight GPUs; of more the first are told, and child-failed always. */
+/* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
 struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
-	const char *part; /* it is this marked part of a run; NULL: all of one */
-	unsigned parts;   /* so many of that name were marked; the first is told */
+	const char *part; /* the marked part of a command that the run is; NULL: all of it */
+	unsigned parts;   /* number of parts with that name; the run is the first one */
 	double seconds;
-	double window_s;              /* that the energies are of; 0: of the seconds above */
+	double window_s;              /* length of the energy window; 0: equal to seconds */
 	int exit_status, exit_signal; /* -1, 0: none */
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
@@ -102,33 +103,32 @@ struct measured_run {
 /* A worker of the guard that was kept off the measured GPUs. */
 struct measured_worker {
 	char name[128];
-	char state[24],
-		hold[16];   /* when it was found: its state; "none", "evicted", "manual" */
-	double hold_left_s; /* of that hold; NAN: it has no end, or there was none */
-	bool held;          /* by us; else by who held it before */
-	char broken[200];   /* it was not kept off all the time: why; "": it was */
+	char state[24], hold[16]; /* at the begin: its state; "none", "evicted" or "manual" */
+	double hold_left_s;       /* rest of that hold; NAN: no end, or no hold */
+	bool held;                /* by the measurement; otherwise by its earlier hold */
+	char broken[200];         /* why it was not off all the time; "": it was */
 };
 
 struct measured_room {
-	bool asked; /* for a clean room; else the rest says nothing */
+	bool asked; /* --clean-room; otherwise the rest is not set */
 	double waited_s;
 	struct measured_worker worker[POLICY_WORKERS];
 	unsigned workers;
 };
 
-/* Was nobody of them there from the beginning to the end? */
+/* Were all workers off for the whole time? */
 bool measured_room_kept(const struct measured_room *r);
 
-/* What an outside meter said of the sensor; figures as in cli/calibrate.h. */
+/* Calibration of the sensor with an external meter; figures as in cli/calibrate.h. */
 #define MEASURED_NOTES 3
 struct measured_calibration {
-	const char *trace; /* its file, as given */
+	const char *trace; /* path of its file, as given */
 	char sha256[65];
-	size_t points, passed_over; /* used; lines that were not */
+	size_t points, passed_over; /* points used; lines not used */
 	double lag_s, correlation, residual_w, span_s;
 	double gain, gain_u, offset_w, offset_u_w, pivot_w, reference_u, measured_offset_w;
 	bool offset_alone, wider;
-	char note[MEASURED_NOTES][320]; /* what to know of it; "" behind the last */
+	char note[MEASURED_NOTES][320]; /* notes; "" after the last */
 };
 
 struct measured {
@@ -138,39 +138,39 @@ struct measured {
 	const char *const *tags; /* "key=value" */
 	unsigned tag_count;
 	double model_size_bytes;
-	double iterations, tokens; /* as given; NAN: not */
+	double iterations, tokens; /* as given; NAN: not given */
 	const char *command_name;
-	const char *command; /* NULL: not to be kept */
+	const char *command; /* NULL: not part of the result */
 	const char
 		*service; /* where the service listens that measured it; NULL: gpuward itself */
-	const char *environment; /* as JSON, in place of env; NULL: that */
+	const char *environment; /* as JSON, instead of env; NULL: env is used */
 	enum gw_validity validity;
 	const struct measured_room *room;
 	struct measured_run *run;
 	unsigned runs;
-	const char *version;                            /* that measured it; NULL: this one */
+	const char *version; /* version that measured it; NULL: this one */
 	const struct measured_calibration *calibration; /* NULL: none */
 };
 
-/* {low, best, high}, or null where it is not known. */
+/* {low, best, high}, or null if it is unknown. */
 void render_interval(struct json *j, const char *key, const struct gw_interval *v);
 
-/* The keys of an energy: how good it is, where it comes from and how much it is; then what it is made
- * of and what went on meanwhile.  As in a part of a run: the first few alone. */
+/* The keys of an energy, by the table energy.def: first validity, sources and energy, then the details.
+ * render_energy_part() writes the few keys of a part of a run. */
 void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);
 
-/* Whose the joules were, as the array "processes"; NULL: nobody knows, null. */
+/* The energy per process, as the array "processes"; NULL becomes null. */
 void render_shares(struct json *j, const struct attribute *who);
 
-/* Keys of a set of codes, as the array "codes". */
+/* The keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
 
-/* As the key "clean_room"; NULL, or none was asked for: null. */
+/* As the key "clean_room"; null if it was not requested. */
 void render_room(struct json *j, const struct measured_room *r);
 
-/* Null, where c is NULL. */
+/* c NULL becomes null. */
 void render_calibration(struct json *j, const char *key, const struct measured_calibration *c);
 
 /* The whole document.  env may be NULL. */

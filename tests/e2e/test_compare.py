@@ -557,7 +557,7 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
         (nothing(tmp_path, "empty.json", ""), ":1:1: not a whole JSON document"),
         (nothing(tmp_path, "text.json", "watts\n"), ":1:"),
         (nothing(tmp_path, "two.json", "{} {}"), ":1:"),
-        (nothing(tmp_path, "list.json", "[1]"), ": this is JSON, but no result"),
+        (nothing(tmp_path, "list.json", "[1]"), ": this is JSON, but not a result"),
         (nothing(tmp_path, "other.json", '{"schema_version":1,"kind":"comparison"}'),
          ": this is a comparison, not a result"),
         (nothing(tmp_path, "new.json", '{"schema_version":2,"kind":"measurement"}'),

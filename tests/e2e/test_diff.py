@@ -127,7 +127,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
     # However far apart: one run each does not show how runs scatter.
-    assert row["change_interval"]["low"] > 0 and "One run each: how much runs scatter is not known" in doc["sentence"]
+    assert row["change_interval"]["low"] > 0 and "One run each: the variation between runs is unknown" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 
 
@@ -137,10 +137,10 @@ def test_one_run_against_trials_is_judged_by_their_scatter(tmp_path):
         doc = document(save(tmp_path, "a.json", measured(power=300, trials=4, spread=spread, u=0.0002)), once)
         assert doc["energy"] == state
         assert rows(doc)[(None, "energy_net_joules")]["state"] == state
-        assert any(n.startswith("B has one run: it is taken to scatter") for n in doc["notes"])
+        assert any(n.startswith("B has one run; its variation is assumed") for n in doc["notes"])
         assert any("geometric means" in n for n in doc["notes"])
     turned = document(once, tmp_path / "a.json")
-    assert any(n.startswith("A has one run: it is taken to scatter") for n in turned["notes"])
+    assert any(n.startswith("A has one run; its variation is assumed") for n in turned["notes"])
 
 
 def test_the_scatter_of_a_net_is_not_dropped(tmp_path):
@@ -191,7 +191,7 @@ def test_calibrated_against_uncalibrated_the_gain_does_not_cancel(tmp_path):
     b = save(tmp_path, "b.json", calibrated(measured(power=306)))
     doc = document(a, b)
     assert doc["energy"] == "cannot-tell"
-    assert any("calibrated by an outside meter and the other is not" in n for n in doc["notes"])
+    assert any("different calibrations" in n for n in doc["notes"])
     assert rows(doc, "sensor")[(0, "gain")]["b"] == 1.06
     trials = {"trials": 4, "spread": 0.0005}
     a = save(tmp_path, "a.json", calibrated(measured(power=300, **trials)))
@@ -214,9 +214,9 @@ def test_an_invalid_run_is_shown_and_decides_nothing(tmp_path):
     b = save(tmp_path, "b.json", measured(power=600, codes=("child-failed",)))
     doc = document(a, b)
     row = rows(doc)[(None, "energy_joules")]
-    assert doc["energy"] == "unknown" and "invalid" in doc["sentence"]
+    assert doc["energy"] == "unknown" and "no valid run" in doc["sentence"]
     assert row["b"] == pytest.approx(600 * 12.5) and row["change_ratio"] is None
-    assert any(n.startswith("B: no run of it is usable") for n in doc["notes"])
+    assert any(n.startswith("B has no valid run") for n in doc["notes"])
 
 
 def test_a_bundle_with_itself_differs_in_nothing():
@@ -303,7 +303,7 @@ def test_the_names_of_figures_are_whole(tmp_path, width):
 def test_an_uncertainty_that_is_a_share_is_a_percentage(tmp_path):
     a = save(tmp_path, "a.json", calibrated(measured(), reference_uncertainty=0.0051021345))
     b = save(tmp_path, "b.json", calibrated(measured(), reference_uncertainty=0.0102))
-    assert re.search(r"of the outside meter +0.51 % +1.02 %", diff(a, b).stdout)
+    assert re.search(r"reference uncertainty +0.51 % +1.02 %", diff(a, b).stdout)
 
 
 @pytest.mark.parametrize("width", [60, 200])

@@ -266,7 +266,7 @@ def watch():
         try:
             g.status()
         except gpuward.GpuwardError as e:
-            assert str(e) == "the guard does not run"
+            assert str(e) == "the guard is not running"
 
 running = True
 g = gpuward.guard(lambda size, seconds: hold(0), lambda seconds: hold(SIZE), **options)
@@ -310,7 +310,7 @@ hold(0)
 """
     with Program(world, code) as p:
         rest, _ = p.ends()
-    assert rest == [["child", True, True, "the guard does not run"], ["parent", "active"]]
+    assert rest == [["child", True, True, "the guard is not running"], ["parent", "active"]]
 
 
 @python

@@ -1,0 +1,76 @@
+/* The sentence of the last failure on a context. */
+#include "test.h"
+
+#include <gpuward.h>
+
+#include <pthread.h>
+#include <string.h>
+
+static struct gw_ctx *open_none(void)
+{
+	struct gw_options o = { .size = sizeof(o), .backend = "none" };
+	struct gw_ctx *ctx = NULL;
+
+	assert_int_equal(gw_open(&o, &ctx), 0);
+	return ctx;
+}
+
+static void *take_unknown_tiers(void *ctx)
+{
+	struct gw_snapshot *snap;
+
+	assert_int_equal(gw_snapshot_new(ctx, &snap), 0);
+	assert_int_equal(gw_snapshot_take(snap, 1u << 30), -GW_E_ARG);
+	gw_snapshot_free(snap);
+	return NULL;
+}
+
+static void *error_of_no_context(void *arg)
+{
+	strncpy(arg, gw_ctx_error(NULL), 99);
+	return NULL;
+}
+
+TEST(opening_that_fails_says_why_on_its_own_thread)
+{
+	struct gw_options o = { .size = sizeof(o), .backend = "cuda" };
+	struct gw_ctx *ctx = NULL;
+	char other[100] = "?";
+	pthread_t thread;
+
+	assert_int_equal(gw_open(&o, &ctx), -GW_E_ARG);
+	assert_null(ctx);
+	assert_string_equal(gw_ctx_error(NULL),
+			    "unknown backend \"cuda\"; use nvml, nvidia-smi, amdgpu, intel, "
+			    "auto, all or none");
+	assert_int_equal(pthread_create(&thread, NULL, error_of_no_context, other), 0);
+	pthread_join(thread, NULL);
+	assert_string_equal(other, "");
+	o = (struct gw_options){ .size = sizeof(o), .root = "/nowhere" };
+	assert_int_equal(gw_open(&o, &ctx), -GW_E_NOENT);
+	assert_non_null(strstr(gw_ctx_error(NULL), "/nowhere"));
+	o = (struct gw_options){ .size = sizeof(o), .flags = 1u << 20 };
+	assert_int_equal(gw_open(&o, &ctx), -GW_E_ARG);
+	assert_non_null(strstr(gw_ctx_error(NULL), "0x100000"));
+}
+
+TEST(a_context_keeps_the_last_failure_of_any_thread)
+{
+	struct gw_ctx *ctx = open_none(), *second = open_none();
+	struct gw_snapshot *snap;
+	pthread_t thread;
+
+	assert_string_equal(gw_ctx_error(ctx), "");
+	assert_int_equal(pthread_create(&thread, NULL, take_unknown_tiers, ctx), 0);
+	pthread_join(thread, NULL);
+	assert_string_equal(gw_ctx_error(ctx), "unknown tiers 0x40000000");
+	assert_int_equal(gw_snapshot_new(ctx, &snap), 0); /* a success does not clear it */
+	assert_int_equal(gw_snapshot_take(snap, GW_TIERS_COMMON), 0);
+	assert_string_equal(gw_ctx_error(ctx), "unknown tiers 0x40000000");
+	assert_string_equal(gw_ctx_error(second), "");
+	gw_snapshot_free(snap);
+	gw_close(ctx);
+	gw_close(second);
+}
+
+TEST_MAIN(NULL, NULL)
