@@ -32,25 +32,6 @@ static void real_time_does_not_go_back(void **state)
 	assert_true(clock_wall_ns(c) > UINT64_C(1700000000) * NS_PER_S);
 }
 
-/* Between two real readings around it, a scaled reading lies between their scaled twins. */
-static void scaled_time_runs_at_its_rate(void **state)
-{
-	const struct clock *real = clock_real();
-	uint64_t begin = clock_mono_ns(real), before, after, v, end;
-	struct clock_scaled c;
-
-	(void)state;
-	clock_scaled_init(&c, 1000.0);
-	end = clock_mono_ns(real);
-	do {
-		before = clock_mono_ns(real);
-		v = clock_mono_ns(&c.clock) - c.start_ns;
-		after = clock_mono_ns(real);
-	} while (before - end < NS_PER_MS);
-	assert_true(v + NS_PER_MS >= (before - end) * 1000);
-	assert_true(v <= (after - begin) * 1000 + NS_PER_MS);
-}
-
 static void wall_time_is_spelt_as_rfc_3339(void **state)
 {
 	static const struct {
@@ -76,7 +57,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stepped_time_stands_until_it_is_moved),
 		cmocka_unit_test(real_time_does_not_go_back),
-		cmocka_unit_test(scaled_time_runs_at_its_rate),
 		cmocka_unit_test(wall_time_is_spelt_as_rfc_3339),
 	};
 
