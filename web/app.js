@@ -1,4 +1,4 @@
-// app: puts the parts together.  Header, totals, order of the rows, keyboard, theme, dialogs.
+// app: connects the parts of the page: header, totals, order of the rows, keyboard, theme, dialogs.
 import { age, ask, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
@@ -8,9 +8,9 @@ import { windows } from "./windows.js";
 import { packages } from "./words.js";
 
 const STATES = {
-	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers let go", "not-ready": "Not ready",
+	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers released", "not-ready": "Not ready",
 };
-const OPEN_FROM_START = 4; // GPUs: up to so many, the first one's charts are open
+const OPEN_FROM_START = 4; // up to this many GPUs, the charts of the first are open
 let range = Math.min(Number(localStorage.getItem("range")) || 0, ranges.length - 1);
 
 // ---- rows and their details
@@ -41,7 +41,7 @@ function setRange(i) {
 	keepView();
 }
 
-// ---- the view: kept for the next visit, and in the address so that it can be shared
+// ---- the view: stored for the next visit, and part of the address so that it can be shared
 
 function keepView() {
 	const open = [...rows.values()].filter((r) => r.open);
@@ -51,7 +51,7 @@ function keepView() {
 	history.replaceState(null, "", `#gpu=${gpus}&range=${ranges[range].name}`);
 }
 
-// { gpus, range } that the address asks for, each null where it does not.
+// { gpus, range } from the address; null: not given.
 function asked() {
 	const q = new URLSearchParams(location.hash.slice(1)), gpus = q.get("gpu"), i = ranges.findIndex((r) => r.name === q.get("range"));
 	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: i < 0 ? null : i };
@@ -105,7 +105,7 @@ $("attention").addEventListener("change", () => {
 });
 $("attention").checked = wanted.attention = Boolean(localStorage.getItem("attention"));
 
-// Rows that move under a hand are worse than an order that is some seconds old.
+// Do not move rows under the pointer: an order that is some seconds old is better.
 const busy = () => $("rows").matches(":hover, :focus-within");
 
 function draw(all = false) {
@@ -124,7 +124,7 @@ function draw(all = false) {
 
 // ---- header
 
-// What the GPUs have together.  A sum without one of them is no total: it is at least that.
+// The sum over all GPUs.  If one is unknown, the sum is only a lower bound.
 function sum(key) {
 	const known = model.devices.map((d) => d[key]).filter((v) => v != null);
 	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;
@@ -149,7 +149,7 @@ function total(id, s, show, of, title = "") {
 
 function measuredFor() {
 	const m = model.measured;
-	return m ? `, during ${f.span(m.seconds + Math.max(0, now() - m.at))} of measuring, over restarts of the service too` : "";
+	return m ? `, during ${f.span(m.seconds + Math.max(0, now() - m.at))} of measurement, also before restarts of the service` : "";
 }
 
 function drawTotals() {
@@ -174,7 +174,7 @@ function drawLink() {
 	put($("host"), model.hostname);
 	document.title = `${state === "live" || state === "connecting" ? "" : `${STATES[state]}: `}${model.hostname || "gpuward"} · gpuward`;
 	document.body.classList.toggle("old", state === "reconnecting" || state === "stale");
-	// Where there is no GPU the place of the rows says why.
+	// Without a GPU, the empty table says why.
 	$("problem").hidden = !why || (state === "not-ready" && !rows.size);
 	$("problem").dataset.state = state;
 	put($("problem-text"), why);
@@ -189,11 +189,11 @@ function drawAge() {
 	put($("status-age"), Number.isFinite(a) ? (a < 1500 ? "now" : `${f.span(a / 1000)} old`) : "");
 }
 
-// A service that cannot keep what it measures says why; the page looks whole without it.
+// A service that cannot store its history says why.
 function drawStore() {
 	const state = model.self?.store?.state, ok = !state || state === "ok";
 	$("store").hidden = ok;
-	put($("store"), ok ? "" : `History is not kept: ${f.sentences(state)}`);
+	put($("store"), ok ? "" : `History is not stored: ${f.sentences(state)}`);
 }
 
 function drawSource() {
@@ -222,7 +222,7 @@ function flipTheme() {
 
 // ---- dialogs
 
-// Resolves to whether there is a token to try now.
+// Resolves to true if there is a token to try.
 function needToken(why) {
 	put($("token-why"), why);
 	$("token").returnValue = "";
@@ -242,9 +242,9 @@ $("token").addEventListener("close", () => {
 	$("token-input").value = "";
 	$("token-button").classList.toggle("set", Boolean(token.get()));
 });
-// Enter in the field keeps the token: the first button of the form is the one that it presses.
-$("token-button").addEventListener("click", () => needToken("Reading needs none. Where the service has a token, changes such as starting an energy window " +
-	"need it: type the text that stands in its token file."));
+// Enter in the field stores the token: it presses the first button of the form.
+$("token-button").addEventListener("click", () => needToken("Reading needs no token. If the service has one, changes such as starting an energy window " +
+	"need it: enter the content of its token file."));
 $("retry").addEventListener("click", retryNow);
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("theme-button").addEventListener("click", flipTheme);
@@ -306,7 +306,7 @@ on("snapshot", () => {
 	lists.snapshot();
 	energy.chooseGpus();
 });
-// Fetched where there is one.
+// Loaded only if the service has a guard.
 let guard;
 on("snapshot", async () => {
 	const g = guard || await ask("guard").catch(() => {});

@@ -1,4 +1,4 @@
-// chart: one quantity of one GPU over time.  Hides the library that draws.
+// chart: one quantity of one GPU over time.  Hides the chart library.
 import { model, now } from "./data.js";
 import * as f from "./format.js";
 import { el, put } from "./rows.js";
@@ -11,7 +11,7 @@ function line(d, key, word, show, scale = 1) {
 }
 
 const watts = (v) => `${v.toFixed(0)} W`, degrees = (v) => `${v.toFixed(0)} °C`, gib = (v) => `${v.toFixed(v < 100 ? 1 : 0)} GiB`;
-// series: [quantity, its word, kind]; a "limit" is drawn where it was another than it is now.
+// series: [quantity, its label, kind]; a "limit" is drawn as a line if it has changed.
 export const CHARTS = [
 	{
 		title: "Power", hue: "power", show: watts, unit: "W", scale: 1, windows: true,
@@ -35,13 +35,13 @@ export const CHARTS = [
 	},
 ];
 export const ASKED = CHARTS.flatMap((c) => c.series.map((s) => s[0]));
-const FEW = 12; // points: so few are marked, a line alone would hide how few there are
+const FEW = 12; // with fewer points each is marked, because a line would hide how few there are
 
 let library = null;
 export function loadCharts() {
 	library ||= new Promise((done, fail) => {
 		if (!packages.charts)
-			return fail(new Error("Charts were left out of this build: npm was not there. Figures of the past: /api/v1/series."));
+			return fail(new Error("This build has no charts because npm was missing. Past values: /api/v1/series."));
 		document.head.append(el("link", { rel: "stylesheet", href: "assets/uplot.css" }));
 		document.head.append(el("script", { src: "assets/uplot.js", onload: done, onerror: () => fail(new Error("The charts could not be loaded.")) }));
 	});
@@ -50,7 +50,7 @@ export function loadCharts() {
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// A point without neighbours makes no line.
+// A point without neighbours is not visible as a line.
 function lonely(u, i) {
 	const list = u.data[i], known = [];
 	list.forEach((v, n) => v !== null && known.push(n));
@@ -95,7 +95,7 @@ export class Chart {
 		this.sum();
 	}
 
-	// Lines that limit are always in sight, with room for their words.
+	// Limits are always visible, with space for their labels.
 	bounds() {
 		let low = this.spec.low || 0, most = this.spec.high || 0;
 		for (const column of this.plot.data.slice(1))
@@ -126,7 +126,7 @@ export class Chart {
 			}
 		}
 		const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
-		const alone = (type) => type === "mousemove" || type === "mouseleave"; // each zooms by itself
+		const alone = (type) => type === "mousemove" || type === "mouseleave"; // zoom is not shared
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
 			legend: { show: false }, padding: [8, 14, 0, 0],
@@ -149,10 +149,10 @@ export class Chart {
 		return list.map((t) => (long > 1.1 * 86400 ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
 	}
 
-	// Time of which nothing is kept: over the grid, so that no line goes through the words.
+	// Time without stored values: above the grid, so that no line crosses the text.
 	unkept(u, g, box, r) {
 		const since = this.detail.since(), wide = since ? u.valToPos(since, "x", true) - box.left - 3 * r : 0;
-		const word = since ? `nothing kept before ${f.when(since * 1000, false)}` : "", needs = g.measureText(word).width + 12 * r;
+		const word = since ? `no history before ${f.when(since * 1000, false)}` : "", needs = g.measureText(word).width + 12 * r;
 		if (!since || wide < needs)
 			return;
 		const x = box.left + wide / 2, y = box.top + box.height / 2;
@@ -164,7 +164,7 @@ export class Chart {
 		g.fillText(word, x, y);
 	}
 
-	// Energy windows of this GPU: a ground behind the grid, later their labels over it.
+	// Energy windows of this GPU: a background behind the grid, and labels above it.
 	windows(u, labels) {
 		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
 		const x = (t) => Math.max(box.left, Math.min(box.left + box.width, u.valToPos(t, "x", true)));
@@ -186,7 +186,7 @@ export class Chart {
 		g.restore();
 	}
 
-	// The uppermost has its words above, others below: so no line goes through words.
+	// The top one has its label above, others below, so that no line crosses a label.
 	lines(u) {
 		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
 		g.save();
@@ -209,7 +209,7 @@ export class Chart {
 		g.restore();
 	}
 
-	// The figures under the cursor, or those of now.
+	// The values under the cursor, or the current ones.
 	say(idx) {
 		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device;
 		const parts = this.spec.series.map(([key, label]) => {
@@ -219,7 +219,7 @@ export class Chart {
 		put(this.legend, `${idx == null ? "now" : `${p.step > 1 ? "mean at " : ""}${f.when(p.time[idx] * 1000)}`}  ${parts.join(" · ")}`);
 	}
 
-	// For those who hear, the whole in a sentence.
+	// For screen readers: the chart in one sentence.
 	sum() {
 		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device, range = this.detail.words();
 		const key = this.spec.series[0][0], c = p.column(key), [from, to] = this.detail.shown();

@@ -1,14 +1,14 @@
-// data: what the service tells, kept up to date.
+// data: the current state of the service.
 //
-// Hides the stream and its reconnects, what is asked beside it, and which of several signs makes
-// the state that people see.  Others listen: on("tick"), "snapshot", "events", "windows",
-// "link", "gap" (time was missed: ask for the past again), "self".
+// Hides the event stream and its reconnects, the other requests, and how the shown state of the
+// connection is derived.  Events: on("tick"), "snapshot", "events", "windows", "link",
+// "gap" (readings were missed: load the past again), "self".
 import { sentences } from "./format.js";
 
-export const MANY = 8; // GPUs; above, rows are denser and lists shorter
+export const MANY = 8; // with more GPUs, rows are denser and lists shorter
 const SPARK_SECONDS = 120;
-const BACKOFF = [500, 1000, 2000, 3000]; // people watch: never long
-const OPEN_ASKED = 4; // open windows that are asked for at each reading
+const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; short, because a person waits
+const OPEN_ASKED = 4; // open windows that are requested with each reading
 const EVENTS_KEPT = 200;
 
 export const model = {
@@ -56,16 +56,16 @@ export function change(method, path, body) {
 	return ask(path, { method, headers, body: body && JSON.stringify(body) });
 }
 
-// Not every GPU has a UUID; its number always is there.
+// Not every GPU has a UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
 export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
-// ---- the state of the link, from several signs
+// ---- the state of the connection
 
 let open = false, opened = 0, fresh = false, notReady = "";
 
 export const age = () => (model.heard ? performance.now() - model.heard : Infinity);
-// The service's clock, in seconds: ours may be wrong.
+// The clock of the service, in seconds: that of the browser may be wrong.
 export const now = () => (model.tick ? Date.parse(model.tick.time_utc) + age() : Date.now()) / 1000;
 const late = () => age() > Math.max(5000, 3.5 * model.interval);
 
@@ -73,7 +73,7 @@ function judge() {
 	if (!open || (!fresh && performance.now() - opened < 5000))
 		return model.heard ? ["reconnecting", "The service does not answer; trying again."] : ["connecting", ""];
 	if (model.tick?.let_go)
-		return ["let-go", "The drivers were let go on request; nothing is read until they are resumed."];
+		return ["let-go", "The drivers were released on request; nothing is read until they are resumed."];
 	if (notReady || model.tick?.ready === false) {
 		const hangs = /not returned|hang/i.test(notReady) || model.devices.some((d) => d.state === "stalled");
 		return [hangs ? "hangs" : late() ? "stale" : "not-ready", notReady || "The service is not ready."];
@@ -94,7 +94,7 @@ function rejudge() {
 	emit("link");
 }
 
-// What /readyz says is the sentence that names the call that hangs.
+// /readyz names the driver call that hangs.
 let readyAsked = -Infinity;
 async function askReady() {
 	if (performance.now() - readyAsked < 3000)
@@ -134,14 +134,14 @@ function merge() {
 	const late = new Map((model.tick?.devices || []).map((d) => [keyOf(d), d]));
 	const base = model.snapshot?.devices || model.tick?.devices || [];
 	model.devices = base.map((d) => {
-		const told = late.get(keyOf(d));
-		if (!told)
+		const live = late.get(keyOf(d));
+		if (!live)
 			return { ...d, absent: d.absent || {} };
-		const absent = { ...d.absent, ...told.absent };
-		for (const key of Object.keys(told))
-			if (told[key] !== null && key !== "absent")
+		const absent = { ...d.absent, ...live.absent };
+		for (const key of Object.keys(live))
+			if (live[key] !== null && key !== "absent")
 				delete absent[key];
-		return { ...d, ...told, absent };
+		return { ...d, ...live, absent };
 	});
 }
 
@@ -153,7 +153,7 @@ function onTick(data) {
 	const t = Date.parse(data.time_utc) / 1000;
 	if (before)
 		model.interval = Math.max(200, Math.min(60000, t * 1000 - Date.parse(before.time_utc) || 1000));
-	if (before && t * 1000 < Date.parse(before.time_utc)) { // its clock was set back
+	if (before && t * 1000 < Date.parse(before.time_utc)) { // the clock of the service was set back
 		model.sparks.clear();
 		fillSparks().then(() => emit("gap")).catch(() => {});
 	}
@@ -175,7 +175,7 @@ function onTick(data) {
 function onEvent(e, live = true) {
 	if (model.events.some((x) => x.id === e.id))
 		return;
-	// One that is new and yet has a lower id: the service began to count anew.
+	// A new event with a lower id: the service restarted its count.
 	if (live && e.id < model.events[0]?.id) {
 		model.events = [];
 		refreshEvents().catch(() => {});
@@ -212,7 +212,7 @@ async function refreshWindows() {
 
 export const openWindows = () => [...model.windows.values()].filter((w) => w.state === "open");
 
-// A few at a time: the documents of many GPUs are long.
+// A few at a time: documents of many GPUs are long.
 let turn = 0, asking = false;
 async function followWindows() {
 	const all = openWindows();
@@ -228,12 +228,12 @@ async function followWindows() {
 	emit("windows");
 }
 
-// Another start is another service: what the one before told goes.
+// After a restart of the service, drop what the previous run reported.
 async function refreshSelf() {
-	const s = await ask("self"), anew = model.self && model.self.start_utc !== s.start_utc;
-	model.selfBefore = anew ? null : model.self;
+	const s = await ask("self"), restarted = model.self && model.self.start_utc !== s.start_utc;
+	model.selfBefore = restarted ? null : model.self;
 	model.self = { ...s, at: performance.now() };
-	if (anew) {
+	if (restarted) {
 		model.events = [];
 		model.windows.clear();
 		emit("events");
@@ -247,7 +247,7 @@ async function refreshEvents() {
 		onEvent(e, false);
 }
 
-// For how long the energy was measured: the longest of any GPU.
+// How long energy was measured: the longest time of any GPU.
 async function refreshMeasured() {
 	const list = (await ask("devices")).devices.map((d) => d.energy_measured_seconds_total).filter(Number.isFinite);
 	model.measured = list.length ? { seconds: Math.max(...list), at: now() } : null;
@@ -288,7 +288,7 @@ function greet() {
 	open = true;
 	opened = performance.now();
 	notReady = "";
-	// After a pause: what was missed comes from the service's own memory.
+	// After a pause, the service sends what was missed.
 	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
 	for (const fn of [refreshWindows, refreshSelf, refreshEvents, refreshMeasured])
 		fn().catch(() => {});
@@ -332,7 +332,7 @@ export function start() {
 		rejudge();
 		if (open && late())
 			askReady();
-		// A connection can die without a word (a laptop that slept).
+		// A connection can end without notice (a laptop that slept).
 		if (open && model.heard && age() > Math.max(20000, 10 * model.interval)) {
 			model.heard = performance.now() - Math.max(5000, 3.5 * model.interval);
 			lost();
@@ -342,7 +342,7 @@ export function start() {
 	setInterval(() => {
 		if (!open || document.hidden)
 			return;
-		// The stream brings what changes fast.
+		// The stream has what changes fast.
 		if (model.devices.length <= MANY || round++ % 3 === 0)
 			refresh();
 		refreshSelf().catch(() => {});
@@ -359,7 +359,7 @@ export const ranges = [
 	["24 h", "24h", DAY, 120], ["7 d", "7d", 7 * DAY, 900], ["30 d", "30d", 30 * DAY, 3600],
 ].map(([label, name, length, step]) => ({ label, name, from: `-${name}`, seconds: length, step }));
 
-// range: { from, to, step }; without an end it is now.
+// range: { from, to, step }; without to it ends now.
 export function history(device, quantities, { from, to, step }) {
 	const end = to ? `&to=${to}` : "";
 	return ask(`series?gpu=${selector(device)}&quantity=${quantities.join(",")}&from=${from}${end}&step=${step}`)

@@ -1,4 +1,4 @@
-// detail: what opens below a row.  Charts of the past with what comes live, and every figure.
+// detail: what opens below a row: charts of the past with live values, and all quantities.
 import { ASKED, Chart, CHARTS, loadCharts } from "./chart.js";
 import { history, model, now, ranges } from "./data.js";
 import { Figures } from "./figures.js";
@@ -7,14 +7,14 @@ import { Past } from "./past.js";
 import { el, put, unknown, width } from "./rows.js";
 import { packages } from "./words.js";
 
-const POINTS = 600; // in a part that was zoomed into
-const SHORTEST = 10; // seconds that can be zoomed into
+const POINTS = 600; // in a zoomed part
+const SHORTEST = 10; // seconds: the smallest zoom
 
 export class Detail {
 	constructor(row, range) {
 		this.row = row;
 		this.range = ranges[range];
-		this.part = null; // [from, to] that was zoomed into
+		this.part = null; // [from, to] of the zoom
 		this.past = new Past(this.range.step, ASKED);
 		this.charts = CHARTS.map((c) => new Chart(c, this));
 		this.figures = new Figures(row);
@@ -25,7 +25,7 @@ export class Detail {
 		}));
 		const group = el("div", { className: "ranges", role: "group", ariaLabel: "Range of the charts" }, ...this.buttons);
 		this.back = el("button", { type: "button", className: "small", textContent: "Reset zoom", title: "Double click on a chart does the same", hidden: true, onclick: () => this.zoom(null) });
-		const csv = el("button", { type: "button", className: "small", textContent: "CSV", title: "The series of these charts as a file", onclick: () => this.download() });
+		const csv = el("button", { type: "button", className: "small", textContent: "CSV", title: "The data of these charts as a file", onclick: () => this.download() });
 		this.facts = el("p", { className: "facts" });
 		this.parts = el("ul", { className: "mig", ariaLabel: "MIG instances" });
 		this.grid = el("div", { className: "charts" }, ...this.charts.map((c) => c.box));
@@ -33,7 +33,7 @@ export class Detail {
 			el("div", { className: "bar-top" }, this.facts, el("div", { className: "choose" }, this.back, group, csv)), this.parts, this.note, this.grid, this.figures.box));
 		this.watch = new ResizeObserver(() => this.charts.forEach((c) => c.resize()));
 		this.watch.observe(this.grid);
-		this.tell();
+		this.update();
 		this.load();
 	}
 
@@ -50,7 +50,7 @@ export class Detail {
 		return this.part ? `from ${f.when(this.part[0] * 1000)} to ${f.when(this.part[1] * 1000)}` : `of the last ${this.range.label}`;
 	}
 
-	// From when on something is kept, where that is well inside what is shown.
+	// When the stored history begins, if that is well inside the chart.
 	since() {
 		const first = this.past.begin(), [from, to] = this.shown();
 		return first !== null && first - from > Math.max(2.5 * this.past.step, (to - from) / 50) ? first : null;
@@ -105,15 +105,15 @@ export class Detail {
 		setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 	}
 
-	// ---- what is told
+	// ---- content
 
-	tell() {
+	update() {
 		const d = this.row.device;
 		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, d.message].filter(Boolean).join(" · "));
 		this.instances(d.mig_devices || []);
 	}
 
-	// A board that is split: memory is told per instance, power and energy are of the whole.
+	// A MIG GPU: memory is per instance, power and energy are of the whole GPU.
 	instances(list) {
 		this.parts.hidden = !list.length;
 		while (this.parts.childElementCount > list.length)
@@ -142,7 +142,7 @@ export class Detail {
 	draw() {
 		if (document.hidden)
 			return;
-		this.tell();
+		this.update();
 		this.figures.draw();
 		if (this.ready)
 			this.charts.forEach((c) => c.draw());

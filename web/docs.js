@@ -1,4 +1,4 @@
-// docs: Swagger UI over our own description, without any other host.
+// docs: Swagger UI with our own OpenAPI document, without requests to other hosts.
 import { packages } from "./words.js";
 
 const note = document.getElementById("docs-note");
@@ -13,7 +13,7 @@ function load(tag, props) {
 
 async function show() {
 	if (!packages.docs)
-		throw new Error("Swagger UI was left out of this build: npm was not there. The description is at openapi.json.");
+		throw new Error("This build has no Swagger UI because npm was missing. The OpenAPI document is at openapi.json.");
 	await Promise.all([load("link", { rel: "stylesheet", href: "docs/swagger-ui.css" }), load("script", { src: "docs/swagger-ui.js" })]);
 	window.SwaggerUIBundle({
 		url: new URL("openapi.json", document.baseURI).href, dom_id: "#docs", deepLinking: true, validatorUrl: null,

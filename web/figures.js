@@ -1,4 +1,4 @@
-// figures: every figure of a GPU, searchable.
+// figures: all quantities of a GPU, searchable.
 import { model } from "./data.js";
 import * as f from "./format.js";
 import { el, put, unknown } from "./rows.js";
@@ -12,7 +12,7 @@ export class Figures {
 		this.cells = new Map();
 		this.search = el("input", { type: "search", placeholder: "power, ecc, clock …", autocomplete: "off" });
 		this.list = el("dl", { className: "figures" });
-		this.none = el("p", { className: "empty", textContent: "No figure has this in its name.", hidden: true });
+		this.none = el("p", { className: "empty", textContent: "No quantity has this in its name.", hidden: true });
 		this.search.addEventListener("input", () => this.filter());
 		this.box = el("details", { className: "all", open: model.devices.length === 1 && !model.guarded && matchMedia("(min-width: 761px)").matches },
 			el("summary", { textContent: "All figures" }), el("label", { className: "search" }, "Search ", this.search), this.list, this.none);
@@ -21,7 +21,7 @@ export class Figures {
 	draw() {
 		const d = this.row.device;
 		if (!("provenance" in d))
-			return; // the stream's few alone: the snapshot gives the order
+			return; // only the few of the stream: the snapshot defines the order
 		for (const key of Object.keys(d)) {
 			if (SKIP.has(key) || (d[key] === null && !(key in d.absent)))
 				continue;

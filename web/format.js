@@ -1,4 +1,4 @@
-// format: figures as people read them.  Unknown is "–", and says why.
+// format: numbers for people.  Unknown is "–" with a reason.
 import { absences, quantities } from "./words.js";
 
 export const DASH = "–";
@@ -6,7 +6,7 @@ export const DASH = "–";
 const SI = ["", "k", "M", "G", "T", "P"];
 const IEC = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-// Three significant digits, but whole numbers stay whole and never lose a digit.
+// Three significant digits; whole numbers keep all digits.
 export function digits(v) {
 	const a = Math.abs(v);
 	if (Number.isInteger(v) || a >= 100)
@@ -70,10 +70,10 @@ export function clock(t, withSeconds = true) {
 export const day = (t) => new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t, withSeconds));
 
-export const absence = (key) => absences[key] || (key ? words(key) : "not told");
+export const absence = (key) => absences[key] || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
-// Sentences that can follow each other.
+// Joins parts to sentences.
 export function sentences(...parts) {
 	return parts.filter(Boolean).map((s) => `${s[0] === "/" ? s[0] : s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.!?:]$/, "$&.")).join(" ");
 }
@@ -83,7 +83,7 @@ const BY_UNIT = {
 	hertz, seconds: (v) => (v ? seconds(v) : "0 s"), second: (v) => `${bytes(v)}/s`,
 };
 
-// The unit ends the name of a quantity: power_watts, memory_used_bytes.
+// The name of a quantity ends with its unit: power_watts, memory_used_bytes.
 export function quantity(key, v) {
 	const kind = quantities[key]?.[0];
 	if (Array.isArray(v))

@@ -1,4 +1,4 @@
-// guard: which worker must leave its GPU, why, until when; and what people may ask for.  Fetched where there is a guard.
+// guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
 import { ask, change, keyOf, model, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
@@ -7,51 +7,51 @@ import { permitted, TYPE } from "./windows.js";
 
 const MODES = {
 	enforce: ["enforce", "good"],
-	"dry-run": ["dry run", "warn", "Dry run: what is decided is told and counted, and nothing is done. No worker is moved."],
-	observe: ["observe", "warn", "Observing: who is on the GPUs is told, and nothing is done. No worker is moved."],
+	"dry-run": ["dry run", "warn", "Dry run: decisions are logged and counted, but nothing is done. No worker is moved."],
+	observe: ["observe", "warn", "Observing: processes on the GPUs are reported, but nothing is done. No worker is moved."],
 };
 // [tone, what it means, what next_seconds counts to]
 const STATES = {
-	active: ["good", "It may use the GPU.", "looked at again"],
-	suspect: ["warn", "Somebody may need the GPU; it is looked at closely.", "decided"],
-	drain: ["warn", "It takes no new work; what is under way may end.", "told to leave"],
-	evict: ["warn", "It was told to leave.", "given up"],
-	verify: ["warn", "It says that it left; its memory is watched.", "must be free"],
-	evicted: ["calm", "It is out, and its memory is free.", "may come back"],
-	quiet: ["calm", "Nobody needs the GPU any more; waiting whether it stays so.", "may come back"],
-	precheck: ["calm", "May it come back? Room, heat and the worker are checked.", "checked again"],
-	resume: ["calm", "It was told to come back.", "given up"],
-	"verify-up": ["calm", "It says that it is back; its memory is watched.", "must be back"],
+	active: ["good", "It may use the GPU.", "checked again"],
+	suspect: ["warn", "Another process may need the GPU; it is checked closely.", "decided"],
+	drain: ["warn", "It takes no new work; running work may finish.", "evicted"],
+	evict: ["warn", "It was requested to leave.", "given up"],
+	verify: ["warn", "It reports that it has left; its memory is verified.", "must be free"],
+	evicted: ["calm", "It is evicted, and its memory is free.", "may return"],
+	quiet: ["calm", "No process needs the GPU any more; waiting for a quiet time.", "may return"],
+	precheck: ["calm", "Memory, temperature and the worker are checked before it returns.", "checked again"],
+	resume: ["calm", "It was requested to return.", "given up"],
+	"verify-up": ["calm", "It reports that it is back; its memory is verified.", "must be back"],
 	stuck: ["bad", "It did not leave.", "tried again"],
-	absent: ["calm", "There is no such process.", "looked at again"],
-	reconcile: ["calm", "After a start: what was, and what is?", "looked at again"],
+	absent: ["calm", "Its process does not run.", "checked again"],
+	reconcile: ["calm", "After a start, the journal is compared with the processes.", "checked again"],
 };
 const REASONS = {
-	contention: "somebody needs the GPU", manual: "a person asked for it", thermal: "the GPU is too hot", health: "the GPU is not well",
-	schedule: "its hours", battery: "the machine is on battery", blind: "the GPU cannot be seen", budget: "power or energy is above its cap",
-	reserved: "the room is reserved", idle: "its model idled",
+	contention: "another process needs the GPU", manual: "requested by a person", thermal: "the GPU is too hot", health: "the GPU has a fault",
+	schedule: "its schedule", battery: "the machine is on battery", blind: "the processes on the GPU cannot be read", budget: "power or energy is above its cap",
+	reserved: "the memory is reserved", idle: "its model was idle",
 };
 const OVERLAYS = {
-	blind: "its GPU cannot be seen: the driver fails", hung: "a call of the driver has not returned", quarantine: "its GPU must be reset before it can be used",
+	blind: "its GPU cannot be read: the driver fails", hung: "a driver call has not returned", quarantine: "its GPU must be reset before it can be used",
 };
 const CLASSES = [
 	["contender", "warn"], ["unknown", "warn"], ["orphan", "warn"], ["worker", "good"], ["ignored", "calm"], ["system", "calm"], ["self", "calm"],
 ];
 const LEVELS = { ok: "good", warn: "warn", throttle: "warn", evict: "bad", quarantine: "bad" };
-const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no end: until it is released"]];
+const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no limit: until it is released"]];
 const DECISIONS = 40;
-const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // where Evict is the wish, not Resume
+const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // states in which the button is Evict, not Resume
 
 let doc = null, at = 0, looks = [], health = [];
 
-// ---- words
+// ---- texts
 
 const passed = () => (performance.now() - at) / 1000;
-// What is left of a time that was told, counted on; null: there is none.
+// The rest of a reported time, which keeps running; null: there is none.
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
 const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
-// A UUID tells people nothing.
+// People know a GPU by its index, not by its UUID.
 const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, gpu(d)) : t), s || "");
 const device = (name) => model.devices.find((d) => d.uuid === name || String(d.index) === name || (name.length > 4 && d.uuid?.startsWith(name)));
 const badge = (tone, word, title = "") => el("span", { className: `badge ${tone}`, textContent: word, title });
@@ -59,7 +59,7 @@ const cause = (d) => named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
 const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const dry = () => doc.mode !== "enforce";
 
-// Where it is, or was when it was seen; else where it may be.
+// Where it is, or was last; else where it may be.
 const places = new Map();
 function where(w) {
 	const on = looks.filter((g) => g.processes.some((p) => p.worker === w.name)).map(gpu);
@@ -68,10 +68,10 @@ function where(w) {
 	return (places.get(w.name) || w.gpus.map((n) => (device(n) ? gpu(device(n)) : n))).join(", ");
 }
 
-// Without enforcement the guard goes through its states as if workers did what it would tell them.
+// Without enforcement, the states change as if workers carried out the orders.
 const pretends = (w) => w.dry_run && !LEAVES.has(w.state);
 
-// Replaced only when it says something else: what somebody reads or has marked stays.
+// Replaced only if the text changes, so that a selection stays.
 function fill(cell, key, make) {
 	if (cell.dataset.key === key)
 		return;
@@ -79,7 +79,7 @@ function fill(cell, key, make) {
 	cell.replaceChildren(...make().filter(Boolean));
 }
 
-// The items of a list by their ids, made where they are new; nothing that stays is taken out.
+// Updates a list by the ids of its items: creates new ones and keeps the others in place.
 function items(list, rows, make, update = () => {}) {
 	const have = new Map([...list.children].map((li) => [li.dataset.id, li]));
 	const nodes = rows.map((r) => {
@@ -109,11 +109,11 @@ function fillState(c, w) {
 
 function fillWhy(c, w) {
 	const why = w.reasons.map((r) => [r.reason, cause(r) || REASONS[r.reason] || "", r.clears]), said = named(w.why);
-	// Of one that simply runs, or only would have left, the last decision is no news.
+	// The last decision is not shown for a worker that runs or only would have left.
 	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
-	// "RULE: EVIDENCE", which a reason above may have said already.
+	// "RULE: EVIDENCE", unless a reason above already says it.
 	const more = said && news && !w.reasons.some((r) => r.rule && said.startsWith(named(r.rule))) ? said : "";
-	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, whoever needs it." : STATES[w.state]?.[1] || f.words(w.state);
+	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, even if other processes need it." : STATES[w.state]?.[1] || f.words(w.state);
 	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
 		el("span", { className: "said", textContent: state }),
 		...Object.keys(OVERLAYS).filter((k) => w[k]).map((k) => el("span", { className: "reason alarm", textContent: f.sentences(OVERLAYS[k]) })),
@@ -130,16 +130,16 @@ function fillMemory(c, w) {
 	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
 	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
-	put(more, pretends(w) ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
+	put(more, pretends(w) ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} still held` : "");
 }
 
-// What runs out, with what it means: "may come back in 12 s".
+// Timers with their meaning: "may return in 12 s".
 function timers(w) {
 	const next = left(w.next_seconds), hold = left(w.hold_until_seconds), out = w.mask.includes("manual");
 	return [
 		next !== null && !(Math.abs(next - hold) < 1) && `${STATES[w.state]?.[2] || "can change"} in ${span(next)}`,
 		w.hold !== "none" || out ? `${w.hold === "none" ? "evicted" : "held"} ${hold === null ? "until it is " + (w.hold === "none" ? "resumed" : "released") : `for ${span(hold)}`}` : "",
-		w.backoff > 1 && `quiet time ×${f.digits(w.backoff)}: it came and went often`,
+		w.backoff > 1 && `quiet time ×${f.digits(w.backoff)}: it was evicted often`,
 	].filter(Boolean);
 }
 
@@ -149,23 +149,23 @@ function fillTimers(c, w) {
 		c.lastChild.remove();
 	list.forEach((s, i) => put(c.children[i] || c.appendChild(el("span", { className: "timer" })), s));
 	if (!list.length)
-		c.append(el("span", { className: "timer none", textContent: f.DASH, title: "no timer runs: it changes when somebody needs the GPU, or a reason ends" }));
+		c.append(el("span", { className: "timer none", textContent: f.DASH, title: "no timer runs: it changes when a process needs the GPU, or when a reason ends" }));
 	else
 		c.firstChild.className = "timer";
 	c.classList.toggle("idle", !list.length);
 }
 
 function fillMoves(c, w) {
-	put(c, dry() ? `${w.would_evict_total}\u00a0× would have left` : `${w.evictions_total}\u00a0×\u00a0out, ${w.resumes_total}\u00a0×\u00a0back`);
+	put(c, dry() ? `${w.would_evict_total}\u00a0× would have left` : `${w.evictions_total}\u00a0×\u00a0evicted, ${w.resumes_total}\u00a0×\u00a0back`);
 }
 
-// Two buttons that stay: who has the focus on one keeps it.
+// The two buttons are kept, so that the focus stays.
 function fillActions(c, w) {
 	if (!c.firstChild)
-		c.append(el("span", { className: "actions" }, ...[0, 1].map((i) => el("button", { type: "button", onclick: () => wish(c.wishes[i], c.worker) }))));
+		c.append(el("span", { className: "actions" }, ...[0, 1].map((i) => el("button", { type: "button", onclick: () => request(c.requestes[i], c.worker) }))));
 	c.worker = w.name;
-	c.wishes = [LEAVES.has(w.state) && w.reasons.every((r) => r.masked) ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
-	c.wishes.forEach((verb, i) => {
+	c.requestes = [LEAVES.has(w.state) && w.reasons.every((r) => r.masked) ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
+	c.requestes.forEach((verb, i) => {
 		const button = c.firstChild.children[i], word = VERBS[verb][0];
 		put(button, word);
 		if (button.ariaLabel !== `${word} ${w.name}`)
@@ -181,9 +181,9 @@ const workerTable = () => new Table("guard-workers", [
 	{ name: "Next change", fill: fillTimers },
 	{ name: "Moved", fill: fillMoves },
 	{ name: "", unseen: "Action", fill: fillActions },
-], (w) => w.name, "No worker is configured: the guard only looks.");
+], (w) => w.name, "No worker is configured: the guard only observes.");
 
-// ---- who is on the GPUs
+// ---- processes on the GPUs
 
 const rank = (p) => CLASSES.findIndex(([name]) => name === p.class);
 
@@ -192,12 +192,12 @@ const processTable = () => new Table("guard-processes", [
 	{ name: "Process", lead: true, fill: (c, p) => fill(c, `${p.pid} ${p.name}`, () => [p.name || "?", el("small", { textContent: ` ${p.pid}` })]) },
 	{ name: "Class", fill: (c, p) => fill(c, p.class, () => [badge(CLASSES[rank(p)]?.[1] || "calm", p.class)]) },
 	{ name: "Memory", num: true, fill: (c, p) => figure(c, { ...p, absent: { memory_bytes: "no_data" } }, "memory_bytes", f.bytes) },
-	{ name: "Busy", num: true, fill: (c, p) => (p.utilization_sm_ratio == null ? unknown(c, "asked only while there is somebody to judge") :
+	{ name: "Busy", num: true, fill: (c, p) => (p.utilization_sm_ratio == null ? unknown(c, "read only while a process may need the GPU") :
 		figure(c, p, "utilization_sm_ratio", f.percent)) },
 	{ name: "Rule", wrap: true, fill: (c, p) => put(c, [p.worker ? "" : f.words(p.action), named(p.rule)].filter(Boolean).join(": ")) },
 ], (p) => `${p.uuid} ${p.pid}`, "No process is on a GPU.");
 
-// ---- GPUs and reservations: sentences
+// ---- GPUs and reservations
 
 function lines(list, rows) {
 	items(list, rows, () => el("li", {}, badge("", ""), el("span")), (li, { tone, word, say }) => {
@@ -208,7 +208,7 @@ function lines(list, rows) {
 	list.hidden = !rows.length;
 }
 
-// Those that are well are only counted.
+// Healthy GPUs are only counted.
 function drawGpus() {
 	const blind = new Map(looks.filter((g) => ["blind", "hung", "lost"].includes(g.state)).map((g) => [g.uuid, g.state]));
 	const ill = health.filter((h) => blind.has(h.uuid) || (h.level && h.level !== "ok")), well = health.filter((h) => h.level === "ok" && !blind.has(h.uuid));
@@ -217,22 +217,22 @@ function drawGpus() {
 	lines($("guard-gpus"), [
 		...ill.map((h) => ({
 			id: h.uuid, tone: blind.has(h.uuid) ? "bad" : LEVELS[h.level] || "warn", word: `${gpu(h)}: ${blind.get(h.uuid) || h.level}`,
-			say: f.sentences(named(h.why), h.advice, left(h.clears_seconds) > 0 && `can be over in ${span(left(h.clears_seconds))}`),
+			say: f.sentences(named(h.why), h.advice, left(h.clears_seconds) > 0 && `may end in ${span(left(h.clears_seconds))}`),
 		})),
 		...looks.filter((g) => g.hidden_processes).map((g) => ({
 			id: `${g.uuid} hidden`, tone: "warn", word: `${gpu(g)}: hidden processes`,
-			say: f.sentences("not every process on it can be seen from here", g.unattributed_bytes > 0 && `${f.bytes(g.unattributed_bytes)} have no owner that can be seen`),
+			say: f.sentences("some processes on it are not visible from here", g.unattributed_bytes > 0 && `${f.bytes(g.unattributed_bytes)} have no visible owner`),
 		})),
 		well.length && { id: "well", tone: "good", word: some(well, "ok"), say: `Healthy${least}.` },
-		dim.length && { id: "dim", tone: "calm", word: some(dim, "not watched"), say: "Heat and faults are not looked at." },
+		dim.length && { id: "dim", tone: "calm", word: some(dim, "not monitored"), say: "Temperature and faults are not checked." },
 	].filter(Boolean));
 }
 
 function drawRooms() {
 	lines($("guard-rooms"), doc.reservations.map((r) => ({
 		id: r.id, tone: "calm", word: `${named(r.gpu)} reserved`,
-		say: `${f.bytes(r.bytes)}${r.pid ? ` for process ${r.pid}` : ""}${r.left_bytes < r.bytes ? `, of which ${f.bytes(r.left_bytes)} are not taken yet` : ""}, ` +
-			`${r.until_seconds == null ? `until it ${r.pid ? "ends" : "is given back"}` : `for ${span(left(r.until_seconds))} more`}.`,
+		say: `${f.bytes(r.bytes)}${r.pid ? ` for process ${r.pid}` : ""}${r.left_bytes < r.bytes ? `, of which ${f.bytes(r.left_bytes)} are not used yet` : ""}, ` +
+			`${r.until_seconds == null ? `until it ${r.pid ? "ends" : "is released"}` : `for ${span(left(r.until_seconds))} more`}.`,
 	})));
 }
 
@@ -250,50 +250,50 @@ function decision(d) {
 			d.from === d.to ? "" : `from ${d.from}: `, cause(d), d.dry_run ? "; nothing was done" : ""));
 }
 
-// ---- what people ask for
+// ---- requests
 
 const VERBS = { evict: ["Evict"], resume: ["Resume"], hold: ["Hold …"], release: ["Release"] };
 let needToken = null;
 
-// What will happen, in a sentence or two.
+// What will happen.
 function outlook(verb, w, state) {
-	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is told to free ${size}; what is under way may end first` : "it holds nothing now";
+	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is requested to free ${size}; running work may finish first` : "it holds nothing now";
 	const others = w.mask.filter((r) => r !== "manual").join(", ");
 	const say = {
-		evict: [free, "it stays out for this time, or until somebody resumes it"],
-		resume: [`it comes back ${others ? `when this is over: ${others}` : "when the checks pass: nothing else speaks against it"}`,
-			"Resume now passes over contention and the quiet time. Room, heat and faults are checked in any case."],
-		hold: state === "active" ? [`it stays on the GPU, whoever needs it${w.state === "active" ? "" : "; it comes back when there is room"}`, "Heat and a broken GPU still move it."] :
-			[free, "it stays out, whatever happens"],
+		evict: [free, "it stays evicted for this time, or until it is resumed"],
+		resume: [`it returns ${others ? `when this ends: ${others}` : "when the checks pass: there is no other reason"}`,
+			"Resume now ignores contention and the quiet time. Memory, temperature and faults are always checked."],
+		hold: state === "active" ? [`it stays on the GPU, even if other processes need it${w.state === "active" ? "" : "; it returns when memory is available"}`, "Heat and faults still move it."] :
+			[free, "it stays evicted until it is released"],
 		release: ["the hold ends, and the rules decide again at once"],
 	}[verb];
-	return f.sentences(...say, dry() && `the guard's mode is ${doc.mode}: this is told, and no worker is moved`);
+	return f.sentences(...say, dry() && `the guard's mode is ${doc.mode}: this is logged, but no worker is moved`);
 }
 
-function wish(verb, name) {
-	const w = doc.workers.find((x) => x.name === name), box = $("wish"), form = box.querySelector("form"), timed = verb === "evict" || verb === "hold";
-	const last = TIMES.length - 1, explain = () => put($("wish-what"), outlook(verb, w, form.elements.state.value));
+function request(verb, name) {
+	const w = doc.workers.find((x) => x.name === name), box = $("request"), form = box.querySelector("form"), timed = verb === "evict" || verb === "hold";
+	const last = TIMES.length - 1, explain = () => put($("request-what"), outlook(verb, w, form.elements.state.value));
 	if (!w)
 		return;
-	put($("wish-title"), `${VERBS[verb][0].replace(" …", "")} ${w.name}?`);
-	put($("wish-go"), VERBS[verb][0].replace(" …", ""));
-	$("wish-states").hidden = verb !== "hold";
-	$("wish-time").hidden = !timed;
-	$("wish-now").hidden = verb !== "resume";
-	$("wish-token").hidden = Boolean(token.get());
-	$("wish-ttl").replaceChildren(...TIMES.map(([s, word], i) => el("option", { value: s, selected: i === (verb === "evict" ? last : 2),
-		textContent: i === last && verb === "evict" ? "no end: until it is resumed" : word })));
+	put($("request-title"), `${VERBS[verb][0].replace(" …", "")} ${w.name}?`);
+	put($("request-go"), VERBS[verb][0].replace(" …", ""));
+	$("request-states").hidden = verb !== "hold";
+	$("request-time").hidden = !timed;
+	$("request-now").hidden = verb !== "resume";
+	$("request-token").hidden = Boolean(token.get());
+	$("request-ttl").replaceChildren(...TIMES.map(([s, word], i) => el("option", { value: s, selected: i === (verb === "evict" ? last : 2),
+		textContent: i === last && verb === "evict" ? "no limit: until it is resumed" : word })));
 	form.elements.state.value = "evicted";
-	$("wish-reason").value = box.returnValue = "";
+	$("request-reason").value = box.returnValue = "";
 	form.onchange = explain;
 	explain();
 	box.showModal();
 	box.onclose = () => {
-		const body = {}, reason = $("wish-reason").value.trim();
+		const body = {}, reason = $("request-reason").value.trim();
 		if (box.returnValue !== "go" && box.returnValue !== "now")
 			return;
 		if (timed)
-			body.ttl_s = Number($("wish-ttl").value);
+			body.ttl_s = Number($("request-ttl").value);
 		if (verb === "hold")
 			body.state = form.elements.state.value;
 		if (reason)
@@ -304,7 +304,7 @@ function wish(verb, name) {
 	};
 }
 
-function tell(text, bad) {
+function showNote(text, bad) {
 	const note = $("guard-note");
 	note.className = bad ? "answer bad" : "answer";
 	note.hidden = false;
@@ -316,25 +316,25 @@ async function send(verb, name, body) {
 	const mine = ++sent;
 	try {
 		const w = await permitted(needToken, "Moving a worker", () => change("POST", `guard/workers/${encodeURIComponent(name)}/${verb}`, body));
-		tell(`Accepted: ${verb} ${name}. Its state is ${w.state}${w.mask.length ? ` (${w.mask.join(", ")})` : ""}.`);
+		showNote(`Accepted: ${verb} ${name}. Its state is ${w.state}${w.mask.length ? ` (${w.mask.join(", ")})` : ""}.`);
 		load();
 		follow(w.operation, `${verb} ${name}`, () => mine === sent);
 	} catch (e) {
-		tell(e.message, true);
+		showNote(e.message, true);
 	}
 }
 
-// What becomes of it, until it is done or somebody asks for something else.
+// Follows the operation until it ends or another request replaces it.
 async function follow(op, what, wanted) {
 	while (op?.state === "running" && wanted()) {
 		await new Promise((done) => { setTimeout(done, 500); });
 		op = await ask(`guard/operations/${op.id}`).catch(() => null);
 	}
 	if (op && wanted())
-		tell(f.sentences(`${op.state}: ${what}`, op.message), op.state === "failed");
+		showNote(f.sentences(`${op.state}: ${what}`, op.message), op.state === "failed");
 }
 
-// ---- what the service tells
+// ---- the state of the service
 
 let tables = null, asking = false, again = false, heard = 0;
 
@@ -361,7 +361,7 @@ async function load() {
 	}
 }
 
-// GPUs that nobody is on are not asked for.
+// GPUs without processes are not requested.
 async function loadGpus() {
 	const used = new Set((model.snapshot?.processes || []).map((p) => p.device_uuid)), ill = new Set(looks.filter((g) => g.state !== "ok").map((g) => g.uuid));
 	const wanted = model.devices.filter((d) => used.has(d.uuid) || ill.has(d.uuid) || d.state !== "ok" || model.devices.length === 1);
@@ -373,14 +373,14 @@ async function loadGpus() {
 	draw();
 }
 
-// Those who hear are told of states, not of seconds.
+// Screen readers announce states, not seconds.
 function announce(before) {
 	const news = doc.workers.filter((w) => before?.workers.some((b) => b.name === w.name && b.state !== w.state));
 	if (news.length)
 		put($("announce"), news.map((w) => `${w.name}: ${w.state}. ${STATES[w.state]?.[1] || ""} ${w.mask.map((r) => REASONS[r]).join(", ")}`).join(" "));
 }
 
-// Where everybody looks first.
+// The tile in the header.
 function drawTile(list) {
 	const runs = list.filter((w) => LEAVES.has(w.state) && w.state !== "absent"), tile = $("total-guard");
 	$("guard-tile").hidden = !list.length;
@@ -414,7 +414,7 @@ function draw() {
 
 export function guard(askToken) {
 	needToken = askToken;
-	model.guarded = true; // the panel is what people come for: the figures of the one GPU do not push it away
+	model.guarded = true; // the panel is important: the details of a single GPU must not push it away
 	for (const box of document.querySelectorAll("details.all"))
 		box.open = false;
 	tables = { workers: workerTable(), processes: processTable() };
@@ -423,12 +423,12 @@ export function guard(askToken) {
 		draw();
 	});
 	$("total-guard").addEventListener("click", (e) => {
-		e.preventDefault(); // the address is of the view
+		e.preventDefault(); // the address belongs to the view
 		$("guard").scrollIntoView();
 		$("guard").focus();
 	});
 	on("snapshot", loadGpus);
-	// What it decides it tells at once.
+	// Decisions arrive at once.
 	on("events", () => {
 		const last = model.events.find((e) => e.kind === "guard")?.id ?? 0;
 		if (last === heard)
@@ -436,7 +436,7 @@ export function guard(askToken) {
 		heard = last;
 		load();
 		refresh();
-		setTimeout(refresh, 800); // what follows from it
+		setTimeout(refresh, 800); // the consequences
 	});
 	setInterval(() => {
 		if (!document.hidden && model.link.state !== "reconnecting")

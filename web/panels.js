@@ -1,4 +1,4 @@
-// panels: lists below the GPUs.  Processes, health, events and what the service itself costs.
+// panels: the lists below the GPUs: processes, health, events and the cost of the service itself.
 import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
@@ -37,7 +37,7 @@ const flag = (key) => (c, d) => {
 
 const isHot = (d) => d.temperature_margin_celsius != null && d.temperature_margin_celsius <= 3;
 
-// With many GPUs those that are well are only counted, unless somebody asks for them.
+// With many GPUs, healthy ones are only counted unless the user wants to see them.
 let everyone = false;
 
 function drawHealth(table) {
@@ -47,7 +47,7 @@ function drawHealth(table) {
 	if (!many)
 		return;
 	table.empty.hidden = true;
-	put($("health-count"), ill.length ? `${ill.length} of ${all.length} GPUs need attention` : `All ${all.length} GPUs are well`);
+	put($("health-count"), ill.length ? `${ill.length} of ${all.length} GPUs need attention` : `All ${all.length} GPUs are healthy`);
 	put($("health-all"), everyone ? "Show those that need attention" : "Show all");
 }
 
@@ -85,7 +85,7 @@ const health = () => new Table("health", [
 	} },
 ], keyOf, "There is no GPU.");
 
-// ---- our own cost
+// ---- cost of the service
 
 const calls = () => new Table("calls", [
 	{ name: "Call", fill: (c, x) => {
@@ -104,7 +104,7 @@ function rate(key) {
 	return a && b[key] != null && b.at > a.at && b[key] >= a[key] ? (b[key] - a[key]) / (b.at - a.at) * 1000 : null;
 }
 
-// Of the last seconds; before there are two answers to compare, of all the time since its start.
+// Over the last seconds; until there are two answers to compare, since the start.
 function selfTiles() {
 	const s = model.self, show = (v, fn) => (v == null ? f.DASH : fn(v)), recent = rate("cpu_seconds") !== null;
 	const cpu = recent ? rate("cpu_seconds") : s.cpu_mean_ratio ?? null, span = recent ? "in the last seconds" : "since it started";
@@ -114,7 +114,7 @@ function selfTiles() {
 		["Memory", show(s.rss_bytes, f.bytes), "resident"],
 		["Wake-ups", show(wake, (v) => `${v.toFixed(1)} /s`), `rounds of the main loop, ${span}`],
 		["Reading", show(s.tick_seconds, f.seconds), "how long the last reading of all GPUs took"],
-		["Missed", show(s.ticks_missed, String), "readings that were left out"],
+		["Missed", show(s.ticks_missed, String), "readings that were skipped"],
 	];
 }
 

@@ -1,7 +1,7 @@
-// past: what was measured, as columns that share their times; what comes live is added.
+// past: measured values as columns with a common time axis; live values are appended.
 import { model } from "./data.js";
 
-// How far points usually lie apart: a service that reads every 10 s has no holes in between.
+// The usual distance between points: a service that reads every 10 s has no gaps.
 function distance(times) {
 	const steps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
 	return steps[steps.length >> 1] || 0;
@@ -15,7 +15,7 @@ export class Past {
 		this.columns = new Map(); // key: { mean, min, max }
 	}
 
-	// Points that the service does not have are holes: a time with nulls is put in between.
+	// Missing points are gaps: a time with nulls is inserted.
 	load(series) {
 		const times = new Set();
 		for (const s of series) {
@@ -37,7 +37,7 @@ export class Past {
 		return this;
 	}
 
-	// When the first figure is known, null without any.
+	// The time of the first value; null: there is none.
 	begin() {
 		const at = this.time.findIndex((t, i) => this.keys.some((k) => this.column(k).mean[i] !== null));
 		return at < 0 ? null : this.time[at];
@@ -60,7 +60,7 @@ export class Past {
 		return this.columns.get(key);
 	}
 
-	// A reading that came live: a new point, or more of the last one where steps are long.
+	// A live reading: a new point, or part of the last one if steps are long.
 	add(t, d, span) {
 		const last = this.time.at(-1) ?? 0;
 		const begin = this.step > 1 ? Math.floor(t / this.step) * this.step : t;

@@ -1,5 +1,5 @@
-// rows: one row a GPU.  Cells are made once and only their texts and widths change; their order
-// and which of them are shown is the reader's choice.
+// rows: one row per GPU.  Cells are created once; then only texts and widths change.  The user chooses
+// the order and which rows are shown.
 import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
 
@@ -35,7 +35,7 @@ export function put(e, text) {
 		e.textContent = text;
 }
 
-// A figure or its absence: the reason is the title and, for those who hear, part of the text.
+// A value or its absence: the reason is the title and, for screen readers, part of the text.
 export function figure(e, d, key, show) {
 	const v = d[key];
 	if (v !== null && v !== undefined) {
@@ -62,7 +62,7 @@ export function unknown(e, key) {
 
 export function width(bar, ratio) {
 	const known = Number.isFinite(ratio) ? ratio : 0, p = `scaleX(${Math.max(0, Math.min(1, known)).toFixed(3)})`;
-	if (bar.style.transform !== p) // a width would lay the table out anew
+	if (bar.style.transform !== p) // a change of width would lay out the table again
 		bar.style.transform = p;
 }
 
@@ -142,12 +142,12 @@ function fillReasons(cell, d) {
 
 export const shortName = (d) => (d.name || d.uuid || "GPU").replace(/^NVIDIA /, "");
 
-// What is wrong with a GPU that works all the same; the table of health has the figures.
+// Problems of a GPU that still works; the health table has the numbers.
 export function ailments(d) {
 	return [
-		d.recovery_action && d.recovery_action !== "none" && `the driver asks for: ${f.words(d.recovery_action)}`,
+		d.recovery_action && d.recovery_action !== "none" && `the driver requests: ${f.words(d.recovery_action)}`,
 		d.ecc_uncorrected_errors > 0 && `${d.ecc_uncorrected_errors} uncorrected memory errors`,
-		d.remapped_rows_pending && "a repair of its memory waits for a reset",
+		d.remapped_rows_pending && "a repair of its memory needs a reset",
 		d.remapped_rows_failed && "rows of its memory could not be replaced",
 	].filter(Boolean);
 }
@@ -183,7 +183,7 @@ function fillRow(r, d) {
 
 // ---- sparkline
 
-// Asked once, not per row and second: both make the browser lay out or style everything.
+// Read once, not per row and second: both force the browser to lay out everything.
 let canvas = null;
 export function restyle() {
 	canvas = null;
@@ -227,10 +227,10 @@ function drawSpark(r, d) {
 		g.globalAlpha = 1;
 		g.stroke(line);
 	}
-	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "no power figures");
+	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "power unknown");
 }
 
-// Pieces without a hole: what was not measured is not drawn.
+// Pieces without a gap: what was not measured is not drawn.
 function runs(s, begin) {
 	const out = [];
 	let run = [], last = 0;
@@ -253,8 +253,8 @@ function runs(s, begin) {
 
 // ---- order and choice
 
-const DENSE = 24; // GPUs: above, rows are as low as they can be read
-const REST = 5; // readings between two drawings of what nobody sees, or of a line that moved a pixel
+const DENSE = 24; // with more GPUs, rows are as low as readable
+const REST = 5; // readings between two updates of what is off screen or moved by a pixel
 const COLUMNS = {
 	index: (d) => d.index, state: (d) => stateWord(d)[0], power: (d) => d.power_watts, temperature: (d) => d.temperature_gpu_celsius,
 	utilisation: (d) => d.utilization_gpu_ratio, memory: (d) => d.memory_used_bytes, clock: (d) => d.clock_sm_hertz,
@@ -264,7 +264,7 @@ export const wanted = { by: "index", down: false, attention: false, words: "" };
 
 export const needsCare = (d) => d.state !== "ok" || ailments(d).length > 0;
 
-// Unknown comes last, whichever way; what is alike stays in the order of the numbers.
+// Unknown values come last in both directions; equal ones keep the order of the indices.
 function compare(a, b) {
 	if (wanted.attention && needsCare(a.device) !== needsCare(b.device))
 		return needsCare(b.device) - needsCare(a.device);
@@ -280,7 +280,7 @@ export function sortBy(column) {
 	wanted.by = column;
 }
 
-// 3 and 0-7 mean GPUs; other words are looked for in what a row tells and in who is on it.
+// 3 and 0-7 mean GPUs; other words are searched in the text of a row and in its processes.
 function matches(d, word, users) {
 	const range = word.match(/^(\d+)(?:-(\d+))?$/);
 	if (range)
@@ -289,7 +289,7 @@ function matches(d, word, users) {
 	return text.filter(Boolean).join(" ").toLowerCase().includes(word);
 }
 
-// Puts the rows into their order and hides those that are not asked for; how many are shown.
+// Sorts the rows and hides those that do not match the filter; returns how many are shown.
 export function arrange(body) {
 	const words = wanted.words.toLowerCase().split(/\s+/).filter(Boolean), users = new Map();
 	for (const p of words.length ? model.snapshot?.processes || [] : [])
@@ -313,7 +313,7 @@ export const rows = new Map();
 let round = 0;
 const narrow = matchMedia("(max-width: 1180px)"); // as in style.css
 
-// What is not on the screen rests.
+// Rows off screen are updated less often.
 const sight = new IntersectionObserver((list) => {
 	for (const { target, isIntersecting } of list) {
 		const r = target.row;
@@ -325,7 +325,7 @@ const sight = new IntersectionObserver((list) => {
 	}
 }, { rootMargin: "80px" });
 
-// all: at once, as after a change of the theme.  Returns whether rows came or went.
+// all: update at once, as after a change of the theme.  Returns whether rows were added or removed.
 export function drawRows(body, toggle, all) {
 	const seen = new Set(), many = model.devices.length > MANY;
 	let changed = false;
@@ -348,7 +348,7 @@ export function drawRows(body, toggle, all) {
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
 		if (fresh || all)
-			r.place.colSpan = narrow.matches ? 8 : 10; // more than there are would take room
+			r.place.colSpan = narrow.matches ? 8 : 10; // more columns than there are would take space
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});

@@ -1,5 +1,5 @@
-// table: a list of columns whose rows are kept by key, so that updates move nothing that somebody
-// reads.  On a phone each row becomes a card; cells then say the name of their column themselves.
+// table: a list with columns.  Rows are kept by key, so that updates do not move what the user reads.
+// On a phone each row becomes a card, and cells show the name of their column.
 import { $, el, put, unknown } from "./rows.js";
 
 // columns: { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), unseen }

@@ -1,4 +1,4 @@
-// windows: energy windows, from Start to a result that can be taken along.
+// windows: energy windows, from Start to a result that can be exported.
 import { change, model, now, openWindows } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
@@ -11,13 +11,13 @@ const path = (w) => `windows/${w.id}`;
 const began = (w) => Date.parse(w.begin_time);
 const called = (w) => w.label || w.id;
 const duration = (s) => (s < 60 ? `${s.toFixed(1)} s` : f.span(s));
-// Between two readings of an open one the seconds go on.
+// The seconds of an open window continue between two readings.
 const secondsOf = (w) => (w.state === "open" ? Math.max(w.seconds || 0, now() - began(w) / 1000) : w.seconds);
 
 function fillJoules(cell, w) {
 	const e = w.energy_joules;
 	if (e?.best == null)
-		return unknown(cell, w.state === "open" ? "not measured yet: the first samples are still to come" : "no_data");
+		return unknown(cell, w.state === "open" ? "not measured yet: there are no samples" : "no_data");
 	const range = e.low != null ? `${f.joules(e.low)} … ${f.joules(e.high)}` : "";
 	if (cell.dataset.key === range + e.best && !cell.dataset.unknown)
 		return;
@@ -38,7 +38,7 @@ function fillValidity(cell, w) {
 		el("span", { className: "codes", textContent: list.map((c) => codes[c] || f.words(c)).join("; ") }));
 }
 
-// The whole of a part, unknown as soon as one of its GPUs is.
+// The sum of a part; unknown if one of its GPUs is.
 function partText(p) {
 	const each = p.devices.map((d) => d.energy_joules?.best ?? null), known = each.length && !each.includes(null);
 	return `${p.label ?? "before the first mark"}: ${known ? f.joules(each.reduce((a, b) => a + b, 0)) : "energy unknown"} in ${duration(p.seconds)}${p.unfinished ? ", so far" : ""}`;
@@ -63,7 +63,7 @@ function fillLabel(cell, w) {
 	});
 }
 
-// 0, 1, 2 and 7 are said as 0–2, 7.
+// 0, 1, 2 and 7 are shown as 0–2, 7.
 function spans(numbers) {
 	const out = [];
 	for (const n of numbers) {
@@ -95,12 +95,12 @@ function windowTable(act) {
 		{ name: "Energy", num: true, fill: fillJoules },
 		{ name: "Validity", wrap: true, fill: fillValidity },
 		{ name: "", unseen: "Action", fill: (c, w) => fillActions(c, w, act) },
-	], (w) => String(w.id), "No window is open and none has ended. Start one around the work whose energy you want to know.");
+	], (w) => String(w.id), "There is no window. Start one before the work that you want to measure.");
 }
 
-export const TYPE = "Type the text that stands in its token file (token_file in gpuward.toml, or --token-file); who runs the service can tell it.";
+export const TYPE = "Enter the content of its token file (token_file in gpuward.toml, or --token-file), or ask the administrator of the service.";
 
-// A change that may need the token: people are asked for it, as often as it is wrong.
+// A change that may need the token: asks for it until it is right.
 export async function permitted(needToken, what, go) {
 	try {
 		return await go();

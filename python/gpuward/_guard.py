@@ -21,14 +21,14 @@ import threading
 import time
 import traceback
 import weakref
-from ctypes import byref, c_char_p, c_void_p, create_string_buffer, sizeof
+from ctypes import byref, c_char_p, c_void_p, sizeof
 
 from . import _native
 from ._native import GpuwardError, text
 
 MODES = ("enforce", "dry-run", "observe")  # enum gw_guard_mode
 FLAGS = ("any", "named", "unattributed", "leave_blind", "health", "simulated")  # gw_guard_flag
-ASKS = ("evict", "resume", "hold evicted", "hold active", "release", "resume now")  # gw_guard_ask
+REQUESTS = ("evict", "resume", "hold evicted", "hold active", "release", "resume now")  # gw_guard_request
 HOLDS = (None, "evicted", "active")  # enum gw_worker_hold
 CALLS = (None, "evict", "resume")  # enum gw_worker_call
 FOR_EVER = (1 << 64) - 1  # UINT64_MAX
@@ -112,7 +112,7 @@ class _Running:
         self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
         try:
             lib.check(lib.guard_start(self.ctx, byref(c), byref(self.handle)),
-                      "the guard could not be started")
+                      "the guard could not be started", self.ctx)
         except BaseException:
             lib.close(self.ctx)
             raise
@@ -282,32 +282,29 @@ class Guard:
         """The last exception of a callback, or None."""
         return self._running.error if self._running else None
 
-    # ---- what it is asked
+    # ---- requests
 
-    def _ask(self, what, ns=0):
-        message = create_string_buffer(200)
-        result = self._use(
-            _native.library().guard_ask, ASKS.index(what), ns, message, sizeof(message))
-        if result < 0:
-            said = text(message.value) or text(_native.library().strerror(result))
-            raise GpuwardError("%s: %s" % (what, said))
+    def _request(self, what, ns=0):
+        lib, running = _native.library(), self._running
+        result = self._use(lib.guard_request, REQUESTS.index(what), ns)
+        lib.check(result, what, running.ctx)
 
     def evict(self, seconds=None):
         """Leave now, for so many seconds or until resume()."""
-        self._ask("evict", _ns(seconds, "an eviction"))
+        self._request("evict", _ns(seconds, "an eviction"))
 
     def resume(self, now=False):
         """Come back; now: without the quiet period."""
-        self._ask("resume now" if now else "resume")
+        self._request("resume now" if now else "resume")
 
     def hold(self, how, seconds=None):
         """Stay "evicted" or "active", whatever happens, for so long; None: until release()."""
         if how not in HOLDS[1:]:
             raise ValueError("a hold is evicted or active, not %r" % (how,))
-        self._ask("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
+        self._request("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
 
     def release(self):
-        self._ask("release")
+        self._request("release")
 
     def __repr__(self):
         return "<gpuward.Guard %r: %s>" % (

@@ -145,7 +145,7 @@ class Window:
                 self._state = "ended"
                 self._end = time.monotonic()
                 lib = _native.library()
-                lib.check(lib.window_close(self._handle, 0), "the window could not be ended")
+                lib.check(lib.window_close(self._handle, 0), "the window could not be closed", self._running.ctx)
         return self
 
     def __enter__(self):
@@ -250,7 +250,7 @@ class _Running:
             options, keep = meter._options()
             lib.check(
                 lib.meter_start(self.ctx, byref(options), byref(self.handle)),
-                "the meter could not be started" + meter._selection(),
+                "the meter could not be started" + meter._selection(), self.ctx,
             )
             del keep
             self.count = lib.meter_device_count(self.handle)
@@ -262,9 +262,9 @@ class _Running:
     def _look(self, lib):
         """Why there is no GPU, or None, and which of them are simulated."""
         snap = c_void_p()
-        lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read")
+        lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read", self.ctx)
         try:
-            lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read")
+            lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read", self.ctx)
             status = lib.snapshot_status(snap).contents
             key, sentence = _native.cause(status.cause)
             reason = None if self.count else (key, text(status.message) or sentence)
@@ -413,7 +413,7 @@ class Meter:
             label = str(window.label).encode("utf-8", "replace").replace(b"\0", b"?")
             lib.check(
                 lib.window_open(running.handle, label, 0, byref(handle)),
-                "window %r could not be opened" % window.label,
+                "window %r could not be opened" % window.label, running.ctx,
             )
             with running.lock:
                 running.handles.add(handle.value)
@@ -431,7 +431,7 @@ class Meter:
             raise GpuwardError("the meter was stopped before the figures were asked for")
         result = lib.window_wait(window._handle, int(max(0, timeout) * 1e9))
         if result < 0 and result != -_native.E_TIMEOUT:
-            lib.check(result, "window %r could not be worked out" % window.label)
+            lib.check(result, "window %r has no result" % window.label, running.ctx)
         devices, seconds = [], None
         for i in range(running.count):
             energy = lib.window_energy(window._handle, i)

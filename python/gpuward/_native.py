@@ -22,6 +22,7 @@ E_IO = 5  # GW_E_IO
 E_TIMEOUT = 8  # GW_E_TIMEOUT
 E_STATE = 12  # GW_E_STATE
 FROM_SIMULATOR = 3  # GW_FROM_SIMULATOR
+CUDA_NOT_VISIBLE = -2  # GW_CUDA_NOT_VISIBLE
 TIERS_COMMON = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 6  # GW_TIERS_COMMON
 TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
 
@@ -124,7 +125,7 @@ class GuardStatus(Structure):
         ("need_bytes", c_uint64),
         ("residue_bytes", c_uint64),
         ("backoff_ratio", c_double),
-        ("looks", c_uint64),
+        ("observations", c_uint64),
         ("evictions", c_uint),
         ("resumes", c_uint),
         ("would_evict", c_uint),
@@ -259,6 +260,7 @@ STRUCTS = {
 FUNCTIONS = {
     "gw_version": (c_char_p,),
     "gw_strerror": (c_char_p, c_int),
+    "gw_ctx_error": (c_char_p, c_void_p),
     "gw_quantity_info": (POINTER(QuantityInfo), c_uint),
     "gw_host_quantity_info": (POINTER(QuantityInfo), c_uint),
     "gw_text_key": (c_char_p, c_uint),
@@ -297,7 +299,7 @@ FUNCTIONS = {
     "gw_guard_stop": (c_int, c_void_p, c_uint64),
     "gw_guard_allowed": (c_int, c_void_p),
     "gw_guard_wait": (c_int, c_void_p, c_uint64),
-    "gw_guard_ask": (c_int, c_void_p, c_uint, c_uint64, c_char_p, c_size_t),
+    "gw_guard_request": (c_int, c_void_p, c_uint, c_uint64),
     "gw_guard_status": (c_int, c_void_p, POINTER(GuardStatus)),
 }
 
@@ -360,10 +362,12 @@ class Library:
 
         return refuse
 
-    def check(self, result, what):
-        """Raises for a negative result, with what was being done."""
+    def check(self, result, what, ctx=False):
+        """Raises for a negative result: what was being done, and the sentence of the context (None: of
+        gw_open(); False: there is no context, the phrase of the code)."""
         if result < 0:
-            raise GpuwardError("%s: %s" % (what, text(self.strerror(result))))
+            sentence = "" if ctx is False else text(self.ctx_error(ctx))
+            raise GpuwardError("%s: %s" % (what, sentence or text(self.strerror(result))))
         return result
 
 
@@ -454,7 +458,7 @@ def open_context(nvml_library=None, backend=None, deadline_ns=0):
         deadline_ns=deadline_ns,
     )
     ctx = c_void_p()
-    lib.check(lib.open(byref(options), byref(ctx)), "the GPUs could not be opened")
+    lib.check(lib.open(byref(options), byref(ctx)), "the GPUs could not be opened", None)
     return ctx
 
 

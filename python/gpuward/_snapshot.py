@@ -18,7 +18,7 @@ class _Open:
         lib = _native.library()
         self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
         self.snap = c_void_p()
-        lib.check(lib.snapshot_new(self.ctx, byref(self.snap)), "no snapshot could be made")
+        lib.check(lib.snapshot_new(self.ctx, byref(self.snap)), "no snapshot could be made", self.ctx)
 
 
 _lock = threading.Lock()
@@ -59,7 +59,7 @@ def _value(lib, quantity, kind, value):
 def _device(lib, d):
     absent = {}
     if d.cuda_ordinal < 0:
-        absent["cuda_ordinal"] = "not_visible" if d.cuda_ordinal == -1 else "order_unknown"
+        absent["cuda_ordinal"] = "not_visible" if d.cuda_ordinal == _native.CUDA_NOT_VISIBLE else "order_unknown"
     doc = {
         "index": d.index,
         "vendor": text(lib.vendor_name(d.vendor)),

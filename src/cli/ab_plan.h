@@ -1,4 +1,4 @@
-/* ab_plan: the options of ab, and what they say is to be done. */
+/* ab_plan: the options of `gpuward ab`, parsed and checked; and the data of one run. */
 #ifndef GW_CLI_AB_PLAN_H
 #define GW_CLI_AB_PLAN_H
 
@@ -6,8 +6,11 @@
 #include "option.h"
 
 #include "measure/ab.h"
+#include "runner.h"
+#include "serve/render_ab.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct ab_options {
 	const char *pairs_max, *aa_pairs, *target, *fail_if, *iterations, *part, *warmup, *seed;
@@ -18,19 +21,29 @@ struct ab_options {
 
 extern const struct option ab_plan_options[];
 
-/* The options as numbers. */
+/* The parsed options. */
 struct ab_plan {
 	struct ab_config config;
-	double iterations; /* of a run, NAN: not given           */
+	double iterations; /* per run; NAN: not given            */
 	unsigned warmup;
 	bool cooled;
-	double cool_to_c; /* NAN: as at the first start         */
+	double cool_to_c; /* NAN: the temperature at the first start */
 };
 
-/* All of these: EXIT_OK or an exit code, having said why. */
+/* Return exit codes. */
 int ab_plan_parse(const struct ab_options *o, struct ab_plan *ret);
 
-/* The two commands, parted by "--", each ended by NULL; argv is changed. */
+/* Splits argv at "--" into two commands, each ended by NULL.  Changes argv. */
 int ab_plan_split(char **argv, int argc, char **ret[2]);
+
+/* Fills in the energy of one run, summed over its GPUs: of the whole run (part NULL), or of the
+ * first part of that name.  Returns how many such parts there are, or -GW_E_NOENT if there is
+ * no finished one. */
+int ab_record_fill(struct gw_meter *meter, const char *part, const struct runner_run *run,
+		   struct ab_record *r);
+
+/* Writes everything that makes the run, or its part, doubtful, with the evidence. */
+void ab_record_reason(struct gw_meter *meter, const char *part, const struct gw_snapshot *snap,
+		      const struct runner_run *run, char *out, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define COLUMN       12
-#define METERS_APART 0.02 /* from here on meters disagree, unless a run is too short to tell */
+#define METERS_APART 0.02 /* a larger difference means disagreement, unless the run is short */
 #define row(...)     term_row(COLUMN, __VA_ARGS__)
 
 static const char *const titles[] = {
@@ -20,24 +20,7 @@ static const char *const titles[] = {
 	[AB_EDP] = "energy x delay",
 };
 
-/* Four digits in a unit that fits. */
-static const char *quantity(char out[static 32], double v, const char *unit)
-{
-	static const struct {
-		double scale;
-		const char *prefix;
-	} steps[] = { { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" }, { 1, "" }, { 1e-3, "m" } };
-	unsigned i = 0;
-
-	if (isnan(v))
-		return "unknown";
-	while (i < 4 && fabs(v) < steps[i].scale)
-		i++;
-	snprintf(out, 32, "%.4g %s%s", v / steps[i].scale, steps[i].prefix, unit);
-	return out;
-}
-
-/* Percent, with as many digits as a difference of that size deserves. */
+/* Returns the number of decimals for a difference of that size in percent. */
 static int digits_of(double ratio)
 {
 	double percent = fabs(100 * ratio);
@@ -70,7 +53,7 @@ void ab_text_change(char *out, size_t size, const struct ab_estimate *e)
 	}
 }
 
-static enum ab_metric deciding(const struct ab_report *r)
+static enum ab_metric deciding_metric(const struct ab_report *r)
 {
 	return r->config->gated ? r->config->gate.metric : AB_ENERGY;
 }
@@ -81,8 +64,10 @@ static void add_alarm(struct buf *b, const struct ab_report *r)
 
 	if (!r->result.aa_alarm)
 		return;
-	ab_text_change(change, sizeof(change), &r->result.aa[deciding(r)]);
-	buf_addf(b, "; A differs from itself by %s: something drifts, or chance (1 in 20)",
+	ab_text_change(change, sizeof(change), &r->result.aa[deciding_metric(r)]);
+	buf_addf(b,
+		 "; A differs from itself by %s: the machine drifts, or this is chance (1 in "
+		 "20)",
 		 change);
 }
 
@@ -91,10 +76,10 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 	struct buf b;
 
 	buf_init_fixed(&b, out, size);
-	if (isnan(r->result.aa[deciding(r)].sd_log))
+	if (isnan(r->result.aa[deciding_metric(r)].sd_log))
 		return;
 	buf_addf(&b,
-		 "A against itself: the smallest effect that %u pairs can show here is about "
+		 "A compared with itself: the smallest effect that %u pairs can show is about "
 		 "%.2g %%",
 		 r->config->pairs_max, 100 * r->result.mde_budget_ratio);
 	add_alarm(&b, r);
@@ -102,27 +87,27 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 
 static void print_noise(const struct ab_report *r)
 {
-	const struct ab_estimate *aa = &r->result.aa[deciding(r)];
+	const struct ab_estimate *aa = &r->result.aa[deciding_metric(r)];
 	char text[400];
 	struct buf b;
 
 	if (isnan(aa->sd_log)) {
-		row("Noise", "unknown: there was no A/A pass of two pairs or more");
+		row("Noise", "unknown: A was not compared with itself in at least two pairs");
 		return;
 	}
 	buf_init_fixed(&b, text, sizeof(text));
-	buf_addf(&b, "%s of A against itself differs by %.2g %% from pair to pair (s.d. of %u)",
-		 titles[deciding(r)], 100 * aa->sd_log, aa->n);
+	buf_addf(&b,
+		 "the %s of A compared with itself varies by %.2g %% from pair to pair (s.d. "
+		 "of %u)",
+		 titles[deciding_metric(r)], 100 * aa->sd_log, aa->n);
 	add_alarm(&b, r);
 	row("Noise", "%s", text);
 }
 
-/* ---- the table ---- */
-
 static void set_verdict(struct table *t, const struct ab_report *r, enum ab_metric m)
 {
-	static const char *const words[] = { "cannot tell", "better", "worse" };
-	static const char *const gate[] = { "cannot tell", "gate passed", "gate failed" };
+	static const char *const words[] = { "undecided", "better", "worse" };
+	static const char *const gate[] = { "undecided", "gate passed", "gate failed" };
 	static const enum term_style styles[] = { TERM_WARN, TERM_GOOD, TERM_BAD };
 	enum ab_verdict v = r->result.ab[m].verdict;
 
@@ -149,11 +134,12 @@ static void print_table(const struct ab_report *r)
 		struct buf b;
 
 		table_row(&t);
-		table_set(&t, 0, m == deciding(r) ? TERM_BOLD : TERM_PLAIN, "%s", titles[m]);
+		table_set(&t, 0, m == deciding_metric(r) ? TERM_BOLD : TERM_PLAIN, "%s",
+			  titles[m]);
 		table_set(&t, 1, TERM_PLAIN, "%s",
-			  quantity(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
+			  term_quantity(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
 		table_set(&t, 2, TERM_PLAIN, "%s",
-			  quantity(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
+			  term_quantity(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
 		table_set(&t, 3, TERM_PLAIN, "%.4f", e->ratio);
 		buf_init_fixed(&b, text, sizeof(text));
 		if (isnan(e->interval.low))
@@ -167,8 +153,6 @@ static void print_table(const struct ab_report *r)
 	table_done(&t);
 }
 
-/* ---- the lines below it ---- */
-
 static void print_iteration(const struct ab_report *r)
 {
 	char text[4][32];
@@ -176,10 +160,10 @@ static void print_iteration(const struct ab_report *r)
 	if (isnan(r->iterations))
 		return;
 	row("Iteration", "A %s in %s, B %s in %s",
-	    quantity(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
-	    quantity(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
-	    quantity(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
-	    quantity(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
+	    term_quantity(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
+	    term_quantity(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
+	    term_quantity(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
+	    term_quantity(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
 }
 
 static void print_gate(const struct ab_report *r)
@@ -192,7 +176,7 @@ static void print_gate(const struct ab_report *r)
 	    term_on(strcmp(outcome, "passed") == 0   ? TERM_GOOD
 		    : strcmp(outcome, "failed") == 0 ? TERM_BAD
 						     : TERM_WARN),
-	    strcmp(outcome, "cannot-tell") == 0 ? "cannot tell" : outcome, term_off());
+	    strcmp(outcome, "cannot-tell") == 0 ? "undecided" : outcome, term_off());
 }
 
 static void print_ending(const struct ab_report *r)
@@ -202,11 +186,11 @@ static void print_ending(const struct ab_report *r)
 		[AB_PRECISE] = "the interval is as narrow as --target asks",
 		[AB_BUDGET] = "--pairs-max was reached",
 		[AB_INVALID] = "too many runs were not valid",
-		[AB_SHARED] = "somebody else used a GPU",
+		[AB_SHARED] = "another process used a GPU",
 	};
 	const struct ab_result *x = &r->result;
 	const char *reason = r->failed                  ? "a run failed"
-			     : x->outcome == AB_RUNNING ? "it was interrupted"
+			     : x->outcome == AB_RUNNING ? "interrupted"
 							: why[x->outcome];
 	char dropped[64] = "", plan[64] = "";
 
@@ -216,29 +200,29 @@ static void print_ending(const struct ab_report *r)
 	if (x->outcome == AB_BUDGET && x->planned_pairs > r->config->pairs_max)
 		snprintf(plan, sizeof(plan), "; about %.0f pairs would be needed",
 			 x->planned_pairs);
-	row("Ended", "after %u of at most %u pairs: %s%s%s", x->ab[deciding(r)].n,
+	row("Ended", "after %u of at most %u pairs: %s%s%s", x->ab[deciding_metric(r)].n,
 	    r->config->pairs_max, reason, dropped, plan);
 }
 
 static void print_interval(const struct ab_report *r)
 {
-	const struct ab_estimate *e = &r->result.ab[deciding(r)];
+	const struct ab_estimate *e = &r->result.ab[deciding_metric(r)];
 
 	if (e->n < 2)
 		return;
-	row("Interval", "%s, %.2f %% at each look so that all looks together miss in 5 of 100",
-	    e->skewed
-		    ? "Student's t, widened to hold the bootstrap's (BCa): the pairs are skewed"
-		    : "Student's t",
+	row("Interval",
+	    "%s, %.2f %% at each check, so that all checks together have 95 %% coverage",
+	    e->skewed ? "Student's t, widened to include the bootstrap interval (BCa) because "
+			"the pairs are skewed"
+		      : "Student's t",
 	    100 * (1 - e->alpha));
 	row("Resolution",
-	    "the smallest effect that these %u pairs show four times in five: %.2g %%", e->n,
-	    100 * e->mde_ratio);
+	    "the smallest effect that these %u pairs detect with 80 %% probability: %.2g %%",
+	    e->n, 100 * e->mde_ratio);
 }
 
-/* Is any run's residual one that would be alarming, and yet none has its meters disagree?  That
- * is so where a run is short beside a tick of the counter: the meters are as far apart as that
- * leaves open. */
+/* Returns true if meters are far apart in some run but none has them disagree.  This happens in
+ * runs that are short compared with a tick of the counter. */
 static bool meters_coarse(const struct ab_report *r)
 {
 	bool apart = false;
@@ -259,11 +243,12 @@ static void print_meters(const struct ab_report *r)
 	unsigned n = ab_report_residual(r, &mean, &sd);
 
 	if (n == 0)
-		row("Meters", "one only, or runs too short for two");
+		row("Meters", "only one, or the runs are too short for two");
 	else if (meters_coarse(r))
 		row("Meters",
-		    "too coarse to check each other in runs this short: counter and samples "
-		    "%+.2f %% apart, %.2f %% s.d. over %u runs, within what both leave unknown",
+		    "the runs are too short to check the meters against each other: counter "
+		    "and samples %+.2f %% apart, %.2f %% s.d. over %u runs, within their "
+		    "uncertainty",
 		    100 * mean, n > 1 ? 100 * sd : 0, n);
 	else
 		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %u runs",
@@ -281,7 +266,7 @@ static void print_codes(const struct ab_report *r)
 			worst = r->run[i].validity > worst ? r->run[i].validity : worst;
 		}
 	if (used == 0)
-		row("Validity", "%sno pair counts%s", term_on(TERM_BAD), term_off());
+		row("Validity", "%sno usable pair%s", term_on(TERM_BAD), term_off());
 	else
 		row("Validity", "%s%s%s", term_on(worst == GW_VALID ? TERM_GOOD : TERM_WARN),
 		    gw_validity_name(worst), term_off());
@@ -294,7 +279,7 @@ static void print_codes(const struct ab_report *r)
 	}
 }
 
-static void print_room(const struct measured_room *r)
+static void print_clean_room(const struct measured_room *r)
 {
 	char line[400];
 
@@ -307,13 +292,12 @@ static void print_room(const struct measured_room *r)
 void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
 {
 	if (r->simulated)
-		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 	row("A", "%s", a);
 	row("B", "%s", b);
-	if (r->result.ab[deciding(r)].n > 0) {
+	if (r->result.ab[deciding_metric(r)].n > 0) {
 		print_table(r);
-		row("B/A", "geometric mean over the pairs; A and B are plain means");
+		row("B/A", "geometric mean over the pairs; A and B are arithmetic means");
 		print_iteration(r);
 	}
 	print_gate(r);
@@ -321,7 +305,7 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	print_noise(r);
 	print_interval(r);
 	print_meters(r);
-	print_room(r->room);
+	print_clean_room(r->room);
 	if (!c->quiet)
 		print_codes(r);
 	row("Seed", "%llu", (unsigned long long)r->config->seed);

@@ -1,4 +1,4 @@
-/* ab_text: a comparison as people read it, while it goes on and when it is over. */
+/* ab_text: prints a comparison of two commands, during the runs and at the end. */
 #ifndef GW_CLI_AB_TEXT_H
 #define GW_CLI_AB_TEXT_H
 
@@ -8,13 +8,13 @@
 
 #include <stddef.h>
 
-/* "+2.1 % (+1.0 to +3.2 %)": a ratio and its interval as changes. */
+/* Writes a ratio and its interval as a change: "+2.1 % (+1.0 to +3.2 %)". */
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
 
-/* What the A/A pass lets expect, before the comparison begins; "" where nothing. */
+/* Writes what to expect after A was compared with itself; "" if that is unknown. */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
-/* The whole result, on standard output.  a, b: the command lines. */
+/* Prints the whole result on standard output.  a, b: the command lines. */
 void ab_text_print(const struct ab_report *r, const char *a, const char *b,
 		   const struct cli *c);
 

@@ -10,29 +10,113 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REST_U     0.05 /* a supply loses 4 to 11 % of what it passes on, and fans follow */
-#define GAIN_MOST  0.1  /* as far off as a board was ever found */
-#define FLAT_RATIO 0.02 /* power that varies less tells no gain     */
+#define HOLE_S 2.5 /* samples that are further apart are not connected */
+
+void power_record_init(struct power_record *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->every = 1;
+}
+
+static void power_record_thin(struct power_record *r)
+{
+	for (size_t i = 0; 2 * i < r->n; i++)
+		r->point[i] = r->point[2 * i];
+	r->n = (r->n + 1) / 2;
+	r->every *= 2;
+}
+
+void power_record_add(struct power_record *r, double t_s, double watts)
+{
+	struct power_record_point p = r->last;
+	double step_s = t_s - p.t_s;
+
+	if (r->samples && !(step_s > 0))
+		return;
+	if (r->samples && step_s > HOLE_S)
+		p.hole_s += step_s;
+	else if (r->samples)
+		p.joules += 0.5 * (r->last_w + watts) * step_s;
+	p.t_s = t_s;
+	r->last = p;
+	r->last_w = watts;
+	if (r->samples++ % r->every != 0)
+		return;
+	if (r->n == POWER_RECORD_POINTS)
+		power_record_thin(r);
+	r->point[r->n++] = p;
+}
+
+bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s)
+{
+	if (r->samples < 2)
+		return false;
+	*ret_from_s = r->point[0].t_s;
+	*ret_to_s = r->last.t_s;
+	return true;
+}
+
+/* Interpolates the integral at t, which is within the span. */
+static struct power_record_point power_record_at(const struct power_record *r, double t_s)
+{
+	size_t low = 0, high = r->n;
+	struct power_record_point a, b;
+	double share;
+
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (r->point[middle].t_s <= t_s)
+			low = middle;
+		else
+			high = middle;
+	}
+	a = r->point[low];
+	b = high < r->n ? r->point[high] : r->last;
+	share = b.t_s > a.t_s ? (t_s - a.t_s) / (b.t_s - a.t_s) : 0;
+	return (struct power_record_point){ t_s, a.joules + share * (b.joules - a.joules),
+					    a.hole_s + share * (b.hole_s - a.hole_s) };
+}
+
+bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w)
+{
+	double first, last;
+	struct power_record_point a, b;
+
+	if (!power_record_span(r, &first, &last) || !(to_s > from_s) || from_s < first ||
+	    to_s > last)
+		return false;
+	a = power_record_at(r, from_s);
+	b = power_record_at(r, to_s);
+	if (b.hole_s > a.hole_s)
+		return false;
+	*ret_w = (b.joules - a.joules) / (to_s - from_s);
+	return true;
+}
+
+#define REST_U     0.05 /* a power supply loses 4 to 11 %, and fans follow the load */
+#define GAIN_MOST  0.1  /* largest known gain error of a board */
+#define FLAT_RATIO 0.02 /* less variation does not determine the gain */
 #define FLAT_W     3.0
 #define ALPHA      0.05
-#define RHO_MOST   0.99  /* errors that are more alike than this are an offset */
-#define LIKE       0.005 /* a peak as high as the highest, but for this */
+#define RHO_MOST   0.99  /* errors with a higher correlation are an offset */
+#define LIKE       0.005 /* peaks within this of the highest count as equal */
 
 struct task {
 	const struct power_record *record;
 	const struct calibrate_point *trace;
 	size_t n;
-	double spacing_s; /* of the trace: what one of its points is taken to be the mean over */
+	double spacing_s; /* of the trace: each point is assumed to be a mean over it */
 };
 
-/* Sums over the points that the record covers when the trace is moved back by a lag. */
+/* Sums over the points that the record covers if the trace is shifted back by a lag. */
 struct sums {
 	size_t n;
 	double x, y, xx, yy, xy; /* means, and sums of products about them */
 	double first_s, last_s;
 };
 
-static bool reading(const struct task *t, size_t i, double lag_s, double *ret_w)
+static bool reading_at(const struct task *t, size_t i, double lag_s, double *ret_w)
 {
 	double middle = t->trace[i].t_s - lag_s, half = 0.5 * t->spacing_s;
 
@@ -46,7 +130,7 @@ static struct sums add_up(const struct task *t, double lag_s)
 	for (size_t i = 0; i < t->n; i++) {
 		double w, dx, dy;
 
-		if (!reading(t, i, lag_s, &w))
+		if (!reading_at(t, i, lag_s, &w))
 			continue;
 		if (s.n++ == 0)
 			s.first_s = t->trace[i].t_s;
@@ -74,8 +158,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The middle one of the distances between points; NAN without memory. */
-static double spacing(const struct calibrate_point *trace, size_t n)
+/* Returns the median distance between points; NAN without memory. */
+static double median_spacing(const struct calibrate_point *trace, size_t n)
 {
 	double *step = malloc((n - 1) * sizeof(*step)), ret = NAN;
 
@@ -89,11 +173,9 @@ static double spacing(const struct calibrate_point *trace, size_t n)
 	return ret;
 }
 
-/* ---- the lag ---- */
-
-/* At fewer points than this a lag is not believed: the last few of a trace may be alike to
- * anything. */
-static size_t enough(const struct task *t)
+/* Returns the fewest points for a lag: a few points at the end of a trace may correlate by
+ * chance. */
+static size_t least_points(const struct task *t)
 {
 	size_t most = 0;
 
@@ -105,7 +187,7 @@ static size_t enough(const struct task *t)
 	return most / 2 > CALIBRATE_LEAST ? most / 2 : CALIBRATE_LEAST;
 }
 
-static double alike(const struct task *t, double lag_s, size_t least)
+static double correlation_at(const struct task *t, double lag_s, size_t least)
 {
 	struct sums s = add_up(t, lag_s);
 	double r = correlation(&s);
@@ -113,23 +195,22 @@ static double alike(const struct task *t, double lag_s, size_t least)
 	return s.n < least || isnan(r) ? -1 : r;
 }
 
-/* Between the neighbours of a peak, ever closer. */
-static double refine(const struct task *t, double lag_s, double step_s, size_t least)
+/* Searches between the neighbours of a peak with ever smaller steps. */
+static double refine_lag(const struct task *t, double lag_s, double step_s, size_t least)
 {
 	while (step_s > 1e-5) {
-		double best = alike(t, lag_s, least);
+		double best = correlation_at(t, lag_s, least);
 
 		step_s /= 2;
-		if (alike(t, lag_s - step_s, least) > best)
+		if (correlation_at(t, lag_s - step_s, least) > best)
 			lag_s -= step_s;
-		else if (alike(t, lag_s + step_s, least) > best)
+		else if (correlation_at(t, lag_s + step_s, least) > best)
 			lag_s += step_s;
 	}
 	return lag_s;
 }
 
-/* The peak nearest to no lag at all, among those as high as the highest: a load that repeats
- * has many. */
+/* Returns the smallest lag among the highest peaks: a periodic load has many equal peaks. */
 static double find_lag(const struct task *t, size_t least)
 {
 	double step = fmin(fmax(t->spacing_s / 4, 0.02), 0.25), most = -1, best = INFINITY;
@@ -140,7 +221,7 @@ static double find_lag(const struct task *t, size_t least)
 		return 0;
 	r[0] = r[n + 1] = -2;
 	for (unsigned i = 1; i <= n; i++) {
-		r[i] = alike(t, -CALIBRATE_LAG_S + (i - 1) * step, least);
+		r[i] = correlation_at(t, -CALIBRATE_LAG_S + (i - 1) * step, least);
 		most = fmax(most, r[i]);
 	}
 	for (unsigned i = 1; i <= n; i++) {
@@ -151,24 +232,23 @@ static double find_lag(const struct task *t, size_t least)
 			best = lag;
 	}
 	free(r);
-	return refine(t, best, step, least);
+	return refine_lag(t, best, step, least);
 }
 
-/* ---- the line ---- */
-
-/* What the line leaves of each point; 0 where the record has none.  NULL without memory. */
+/* Returns the residual of each point; 0 where the record has no reading.  NULL without
+ * memory. */
 static double *residuals(const struct task *t, const struct calibrate_fit *f)
 {
 	double *r = calloc(t->n, sizeof(*r)), w;
 
 	for (size_t i = 0; r && i < t->n; i++)
-		if (reading(t, i, f->lag_s, &w))
+		if (reading_at(t, i, f->lag_s, &w))
 			r[i] = t->trace[i].w - f->gain * w - f->measured_offset_w;
 	return r;
 }
 
-/* How alike two that are so far apart are, of -1 to 1. */
-static double alike_at(const double *r, size_t n, size_t apart)
+/* Returns the autocorrelation of residuals at a distance, -1 to 1. */
+static double autocorrelation(const double *r, size_t n, size_t apart)
 {
 	double product = 0, square = 0;
 
@@ -179,16 +259,16 @@ static double alike_at(const double *r, size_t n, size_t apart)
 	return square > 0 ? product / square : 0;
 }
 
-/* How alike neighbouring errors are: 0 not at all, below 1.  By neighbouring residuals, and,
- * where those further apart are more alike than chance makes them, by these: noise hides a
- * drift from neighbours.  What a line was fitted to is less alike than the errors were
- * (Kendall), and that is made good, with half a standard deviation of what is found. */
-static double likeness(const double *r, size_t n)
+/* Estimates the correlation of neighbouring errors, from 0 to below 1.  Distant residuals are
+ * used if they correlate more than by chance, because noise hides a drift between neighbours.
+ * Residuals of a fit correlate less than the errors (Kendall); this is corrected, plus half a
+ * standard deviation. */
+static double error_correlation(const double *r, size_t n)
 {
-	double many = (double)n, rho = fmax(alike_at(r, n, 1), 0);
+	double many = (double)n, rho = fmax(autocorrelation(r, n, 1), 0);
 
 	for (size_t apart = 2; apart <= n / 4; apart *= 2) {
-		double at = alike_at(r, n, apart);
+		double at = autocorrelation(r, n, apart);
 
 		if (at > 3 / sqrt(many))
 			rho = fmax(rho, pow(at, 1 / (double)apart));
@@ -198,18 +278,18 @@ static double likeness(const double *r, size_t n)
 	return fmin(rho, RHO_MOST);
 }
 
-/* How the readings change with the lag: what is unknown of it is unknown of the line, and the
- * more so the steeper the load was on one side. */
+/* How the readings change with the lag: the uncertainty of the lag adds to that of the line,
+ * most where the load is steep. */
 struct slope {
 	double mean, dd,
-		xd; /* of d reading / d lag, and its sums of products about the means */
+		xd; /* mean of d reading / d lag, and sums of products about the means */
 };
 
 static bool slope_at(const struct task *t, size_t i, double lag_s, double *ret)
 {
 	double step = t->spacing_s / 20, before, after;
 
-	if (!reading(t, i, lag_s - step, &before) || !reading(t, i, lag_s + step, &after))
+	if (!reading_at(t, i, lag_s - step, &before) || !reading_at(t, i, lag_s + step, &after))
 		return false;
 	*ret = (after - before) / (2 * step);
 	return true;
@@ -223,7 +303,7 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 	for (size_t i = 0; i < t->n; i++) {
 		double now, slope, away;
 
-		if (!reading(t, i, lag_s, &now) || !slope_at(t, i, lag_s, &slope))
+		if (!reading_at(t, i, lag_s, &now) || !slope_at(t, i, lag_s, &slope))
 			continue;
 		away = slope - d.mean;
 		d.mean += away / (double)++n;
@@ -233,10 +313,10 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 	return d;
 }
 
-/* The variance of a weighted sum of errors of variance 1, of which neighbours are alike by rho,
- * those two apart by rho^2, and so on: fed one weight after the other. */
+/* Accumulates the variance of a weighted sum of errors with variance 1 and autocorrelation
+ * rho^distance. */
 struct alike_sum {
-	double rho, near, variance; /* near: the weights before, the less the longer ago */
+	double rho, near, variance; /* near: earlier weights, decaying with distance */
 };
 
 static void alike_add(struct alike_sum *v, double weight)
@@ -245,14 +325,14 @@ static void alike_add(struct alike_sum *v, double weight)
 	v->near = v->rho * (v->near + weight);
 }
 
-/* Variances of the gain and of the power at the pivot, for errors of variance 1: least squares,
- * with the lag as a third unknown, makes each a weighted sum of the points. */
+/* Variances of the gain and of the power at the pivot for errors with variance 1.  Least
+ * squares, with the lag as a third unknown, makes each a weighted sum of the points. */
 struct variances {
 	double gain, pivot;
 };
 
-static struct variances variances(const struct task *t, const struct sums *s,
-				  const struct calibrate_fit *f, double rho)
+static struct variances fit_variances(const struct task *t, const struct sums *s,
+				      const struct calibrate_fit *f, double rho)
 {
 	struct slope d = slope_of(t, s, f->lag_s);
 	struct alike_sum gain = { .rho = rho }, pivot = { .rho = rho };
@@ -261,7 +341,7 @@ static struct variances variances(const struct task *t, const struct sums *s,
 
 	for (size_t i = 0; i < t->n; i++) {
 		double x, slope;
-		bool there = reading(t, i, f->lag_s, &x);
+		bool there = reading_at(t, i, f->lag_s, &x);
 
 		x = there ? x - s->x : 0;
 		slope = lag && there && slope_at(t, i, f->lag_s, &slope) ? slope - d.mean : 0;
@@ -273,8 +353,8 @@ static struct variances variances(const struct task *t, const struct sums *s,
 	return (struct variances){ gain.variance, pivot.variance };
 }
 
-/* s.d. of the errors: what the line took away of them is no longer among the residuals, of gain
- * and lag about as much each. */
+/* Returns the s.d. of the errors.  The fit removes a part of them from the residuals: about as
+ * much for the gain as for the lag. */
 static double error_of(const struct sums *s, const struct calibrate_fit *f,
 		       const struct variances *v, double left)
 {
@@ -284,15 +364,15 @@ static double error_of(const struct sums *s, const struct calibrate_fit *f,
 	return sqrt(left / fmax(n - taken, n / 4));
 }
 
-static void uncertainties(const struct task *t, const struct sums *s, struct calibrate_fit *f,
-			  double left)
+static void fit_uncertainties(const struct task *t, const struct sums *s,
+			      struct calibrate_fit *f, double left)
 {
 	double *r = residuals(t, f), n = (double)s->n;
-	double rho = r ? likeness(r, t->n) : RHO_MOST;
-	double real = fmax(5, n * (1 - rho) / (1 + rho)); /* points that err by themselves */
-	/* Few of them: wider than the normal. */
+	double rho = r ? error_correlation(r, t->n) : RHO_MOST;
+	double real = fmax(5, n * (1 - rho) / (1 + rho)); /* number of independent points */
+	/* With few of them, wider than the normal distribution. */
 	double k = student_factor(ALPHA, real - 3) / NORMAL_95;
-	struct variances v = variances(t, s, f, rho);
+	struct variances v = fit_variances(t, s, f, rho);
 	double error = error_of(s, f, &v, left);
 
 	f->offset_u_w = k * error * sqrt(v.pivot);
@@ -300,7 +380,7 @@ static void uncertainties(const struct task *t, const struct sums *s, struct cal
 	free(r);
 }
 
-static void line(const struct task *t, const struct sums *s, struct calibrate_fit *f)
+static void fit_values(const struct task *t, const struct sums *s, struct calibrate_fit *f)
 {
 	double left;
 
@@ -311,17 +391,17 @@ static void line(const struct task *t, const struct sums *s, struct calibrate_fi
 	f->pivot_w = s->x;
 	f->points = s->n;
 	f->span_s = s->last_s - s->first_s;
-	uncertainties(t, s, f, left);
+	fit_uncertainties(t, s, f, left);
 }
 
-static bool flat(const struct sums *s)
+static bool is_flat(const struct sums *s)
 {
 	return sqrt(s->xx / (double)s->n) < fmax(FLAT_W, FLAT_RATIO * s->x);
 }
 
-/* The rest of the machine stands still, or does not: its power is no offset of the board's, and
- * what of it follows the load is in the gain, however well that is known. */
-static void leave_rest_out(struct calibrate_fit *f)
+/* The external meter includes the rest of the machine: its constant power is not an offset of
+ * the board, and the part that follows the load adds to the uncertainty of the gain. */
+static void drop_offset(struct calibrate_fit *f)
 {
 	f->wider = true;
 	f->gain_u = hypot(f->gain_u, REST_U);
@@ -330,9 +410,7 @@ static void leave_rest_out(struct calibrate_fit *f)
 	f->pivot_w = 0;
 }
 
-/* ---- all of it ---- */
-
-static int refuse(char *why, size_t size, const char *sentence)
+static int set_error(char *why, size_t size, const char *sentence)
 {
 	snprintf(why, size, "%s", sentence);
 	return -GW_E_PARSE;
@@ -343,24 +421,25 @@ static int check_span(const struct task *t, char *why, size_t size)
 	double from, to, first = t->trace[0].t_s, last = t->trace[t->n - 1].t_s;
 
 	if (!power_record_span(t->record, &from, &to))
-		return refuse(why, size, "the GPU told no power to compare with");
+		return set_error(why, size, "the GPU reported no power to compare with");
 	if (last < from || first > to) {
 		snprintf(why, size,
 			 "the trace does not overlap the measurement: it %s %.0f s %s (are its "
-			 "times UTC, or with their offset?)",
+			 "times in UTC, or with their offset?)",
 			 last < from ? "ends" : "begins",
 			 last < from ? from - last : first - to,
-			 last < from ? "before that begins" : "after that ends");
+			 last < from ? "before the measurement begins"
+				     : "after the measurement ends");
 		return -GW_E_PARSE;
 	}
 	return 0;
 }
 
-static int too_few(size_t n, char *why, size_t size)
+static int set_too_few(size_t n, char *why, size_t size)
 {
 	snprintf(why, size,
-		 "%zu points of the trace fall into the measurement, and %d are needed: "
-		 "measure longer, or let the outside meter tell more often",
+		 "%zu points of the trace are within the measurement, but %d are needed; "
+		 "measure longer, or let the external meter log more often",
 		 n, CALIBRATE_LEAST);
 	return -GW_E_PARSE;
 }
@@ -370,13 +449,13 @@ static int check_line(const struct calibrate_fit *f, char *why, size_t size)
 	if (f->gain > 0.5 && f->gain < 2)
 		return 0;
 	snprintf(why, size,
-		 "the outside meter changes by %.3g W for each watt of the GPU's own: no "
-		 "sensor is so far off; are they watts, and of this GPU alone?",
+		 "the external meter changes by %.3g W per watt of the GPU's sensor, which is "
+		 "impossible; is its unit watts, and does it measure this GPU only?",
 		 f->gain);
 	return -GW_E_PARSE;
 }
 
-/* What a board can be off by, at most: where the gain is not known, by its share too. */
+/* Returns the largest plausible offset of a board; an unknown gain adds to it. */
 static double likely_offset(const struct calibrate_fit *f)
 {
 	return CALIBRATE_OFFSET_W + (f->offset_alone ? GAIN_MOST * f->pivot_w : 0);
@@ -387,24 +466,24 @@ static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, si
 	struct sums s = add_up(t, f->lag_s);
 	int err;
 
-	line(t, &s, f);
+	fit_values(t, &s, f);
 	err = f->offset_alone ? 0 : check_line(f, why, size);
 	if (!err && !f->offset_alone &&
-	    f->gain_u > SENSOR_GAIN_U) { /* no better than not knowing */
+	    f->gain_u > SENSOR_GAIN_U) { /* no better than without a calibration */
 		f->offset_alone = true;
-		line(t, &s, f);
+		fit_values(t, &s, f);
 	}
 	if (err || fabs(f->measured_offset_w) <= likely_offset(f))
 		return err;
 	if (f->offset_alone) {
 		snprintf(why, size,
-			 "the outside meter is %.0f W off, more than any board: it measures "
-			 "more than the GPU, and power did not vary enough to tell the GPU's "
-			 "part",
+			 "the external meter differs by %.0f W, more than any sensor error: it "
+			 "measures more than the GPU, and the power did not vary enough to "
+			 "separate the GPU's part",
 			 f->measured_offset_w);
 		return -GW_E_PARSE;
 	}
-	leave_rest_out(f);
+	drop_offset(f);
 	return 0;
 }
 
@@ -417,26 +496,26 @@ int calibrate_fit(const struct power_record *record, const struct calibrate_poin
 	int err;
 
 	if (n == 0)
-		return too_few(n, why, size);
+		return set_too_few(n, why, size);
 	err = check_span(&t, why, size);
 	if (err)
 		return err;
 	if (n < CALIBRATE_LEAST)
-		return too_few(n, why, size);
-	t.spacing_s = spacing(trace, n);
+		return set_too_few(n, why, size);
+	t.spacing_s = median_spacing(trace, n);
 	s = add_up(&t, 0);
 	if (s.n < CALIBRATE_LEAST)
-		return too_few(s.n, why, size);
-	f.offset_alone = flat(&s);
+		return set_too_few(s.n, why, size);
+	f.offset_alone = is_flat(&s);
 	if (!f.offset_alone) {
-		f.lag_s = find_lag(&t, enough(&t));
+		f.lag_s = find_lag(&t, least_points(&t));
 		s = add_up(&t, f.lag_s);
 		f.correlation = correlation(&s);
 		if (!(f.correlation >= CALIBRATE_ALIKE)) {
 			snprintf(why, size,
-				 "the trace does not follow the power of the GPU: their "
-				 "correlation is %.2f at best, and %.1f is asked for; is it of "
-				 "this GPU, and are both clocks right to %.0f s?",
+				 "the trace does not follow the power of the GPU: the best "
+				 "correlation is %.2f, and %.1f is needed; does it belong to "
+				 "this GPU, and do the clocks agree within %.0f s?",
 				 isnan(f.correlation) ? 0 : f.correlation, CALIBRATE_ALIKE,
 				 CALIBRATE_LAG_S);
 			return -GW_E_PARSE;

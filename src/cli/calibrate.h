@@ -1,43 +1,73 @@
-/* calibrate: gain and offset of a GPU's own sensor, out of what an outside meter said
- * meanwhile.
+/* calibrate: fits gain and offset of a GPU's power sensor to the readings of an external power
+ * meter.
  *
- * Pure.  true power = gain x reading + offset, fitted by least squares to the outside meter's
- * points, each held against the mean of the sensor's readings around it.  The two clocks
- * differ, and an outside meter is late: the lag at which they are most alike is looked for
- * first.  A line is known best in the middle of its points, so its uncertainty is told there:
- * of the gain, and of the power at the pivot. */
+ * Pure.  true power = gain x reading + offset, by least squares; each point of the external
+ * meter is compared with the mean of the sensor's readings around it.  First it finds the lag
+ * between the two clocks, at which they correlate best.  A line is known best in the middle of
+ * its points, so the uncertainty of the offset is given there, at the pivot. */
 #ifndef GW_CLI_CALIBRATE_H
 #define GW_CLI_CALIBRATE_H
 
-#include "power_record.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-struct calibrate_point {
-	double t_s, w; /* on the record's scale of time */
+/* The power of a GPU's sensor over a whole session, as a running integral at some times.
+ *
+ * The mean power between any two stored times is exact for any length: if the memory is full,
+ * every second time is dropped, but no energy.  The memory is fixed, because the meter's thread
+ * fills it.  Use it from one thread at a time. */
+
+#define POWER_RECORD_POINTS 16384
+
+struct power_record_point {
+	double t_s, joules, hole_s; /* joules and seconds without samples, since the first */
 };
 
-#define CALIBRATE_LAG_S 10.0 /* looked for this far on either side                         */
+struct power_record {
+	struct power_record_point point[POWER_RECORD_POINTS];
+	size_t n;
+	struct power_record_point last; /* of the latest sample */
+	double last_w;
+	unsigned long samples, every; /* one of `every` samples is stored */
+};
+
+void power_record_init(struct power_record *r);
+
+/* Adds a sample; ignores one that is not later than the one before. */
+void power_record_add(struct power_record *r, double t_s, double watts);
+
+/* Computes the mean power between two times.  Returns false if samples do not cover them. */
+bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w);
+
+/* Returns the first and last time; false with fewer than two samples. */
+bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s);
+
+struct calibrate_point {
+	double t_s, w; /* in the time scale of the record */
+};
+
+#define CALIBRATE_LAG_S 10.0 /* largest lag in both directions                             */
 #define CALIBRATE_LEAST 10   /* points                                                     */
 #define CALIBRATE_ALIKE 0.9  /* least correlation                                          */
 #define CALIBRATE_OFFSET_W \
-	25.0 /* no board is known to be off by more: beyond it the outside meter has
-				   seen more than the GPU                                     */
+	25.0 /* largest known offset of a board: if it is larger, the external meter measures more than the GPU */
 
 struct calibrate_fit {
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties; that of the offset at pivot_w   */
 	double pivot_w;            /* reading in the middle of the points                     */
-	double lag_s;              /* the outside meter is so late                            */
+	double lag_s;              /* delay of the external meter                            */
 	double correlation;        /* at that lag; NAN: power did not vary                    */
 	double residual_w;         /* s.d. of the points about the line                       */
-	double span_s;             /* from the first point that was used to the last          */
-	double measured_offset_w;  /* as fitted; another than offset_w where `wider`          */
-	size_t points;             /* that were used                                          */
-	bool offset_alone; /* power did not vary enough to tell gain from offset: gain is 1   */
-	bool wider; /* the offset is no board's: it is left out, the gain alone is used */
+	double span_s;             /* from the first used point to the last                  */
+	double measured_offset_w;  /* as fitted; differs from offset_w if `wider`            */
+	size_t points;             /* number of used points                                  */
+	bool offset_alone; /* power varied too little to determine the gain: gain is 1        */
+	bool wider; /* the external meter measures more than the GPU: only the gain is used */
 };
 
-/* Times of the n points ascend.  0, or -GW_E_PARSE with a sentence in why: no overlap, too few
- * points, the two are not alike, a gain that no sensor has. */
+/* The times of the n points ascend.  Returns 0, or -GW_E_PARSE with a sentence in why: no
+ * overlap, too few points, no correlation, or an impossible gain. */
 int calibrate_fit(const struct power_record *record, const struct calibrate_point *trace,
 		  size_t n, struct calibrate_fit *ret, char *why, size_t size);
 

@@ -20,12 +20,12 @@ int calibration_accuracy(const char *text, double *ret_ratio)
 		*ret_ratio = v / 100;
 		return EXIT_OK;
 	}
-	cli_error("--calibrate-accuracy takes per cent from 0 to 20 such as 0.5, not '%s'",
-		  text);
-	return EXIT_USAGE;
+	return cli_usage(
+		"--calibrate-accuracy takes a percentage from 0 to 20 such as 0.5, not '%s'",
+		text);
 }
 
-static void tell(struct measured_calibration *t, const struct calibrate_fit *f)
+static void copy_fit(struct measured_calibration *t, const struct calibrate_fit *f)
 {
 	t->points = f->points;
 	t->lag_s = f->lag_s;
@@ -42,27 +42,28 @@ static void tell(struct measured_calibration *t, const struct calibrate_fit *f)
 	t->wider = f->wider;
 }
 
-static void note(struct measured_calibration *t)
+static void write_notes(struct measured_calibration *t)
 {
 	unsigned n = 0;
 
 	if (t->offset_alone)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "%s too little to tell the gain from the offset: the offset alone is "
-			 "used, and holds near %.0f W",
-			 isnan(t->correlation) ? "power varied"
-					       : "the points, by how they scatter, say",
+			 "%s too little to determine the gain; only the offset is used, which "
+			 "is valid near %.0f W",
+			 isnan(t->correlation)
+				 ? "the power varied"
+				 : "compared with the scatter of the points, the power varied",
 			 t->pivot_w);
 	if (t->wider)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "the outside meter is %.0f W off where the GPU takes none: it "
-			 "measures more than the GPU; that is left out, and the gain holds "
+			 "the external meter reads %.0f W at zero GPU power, so it measures "
+			 "more than the GPU; this offset is ignored, and the gain includes "
 			 "losses and fans that follow the load",
 			 t->measured_offset_w);
 	if (t->passed_over)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "%zu line%s of the trace %s passed over: no time and power, or not "
-			 "later than the one before",
+			 "%zu line%s of the trace %s ignored: no time and power, or not later "
+			 "than the line before",
 			 t->passed_over, t->passed_over == 1 ? "" : "s",
 			 t->passed_over == 1 ? "was" : "were");
 }
@@ -84,12 +85,12 @@ int calibration_make(struct calibration *c, const char *path, const struct power
 		trace_done(&c->trace);
 		return err;
 	}
-	tell(&c->told, &fit);
-	c->told.trace = path;
-	c->told.passed_over = c->trace.passed_over;
-	c->told.reference_u = accuracy_ratio / NORMAL_95;
-	snprintf(c->told.sha256, sizeof(c->told.sha256), "%s", c->trace.sha256);
-	note(&c->told);
+	copy_fit(&c->summary, &fit);
+	c->summary.trace = path;
+	c->summary.passed_over = c->trace.passed_over;
+	c->summary.reference_u = accuracy_ratio / NORMAL_95;
+	snprintf(c->summary.sha256, sizeof(c->summary.sha256), "%s", c->trace.sha256);
+	write_notes(&c->summary);
 	return 0;
 }
 
@@ -100,7 +101,7 @@ void calibration_done(struct calibration *c)
 
 void calibration_apply(const struct calibration *c, struct sensor *s)
 {
-	const struct measured_calibration *t = &c->told;
+	const struct measured_calibration *t = &c->summary;
 
 	s->calibrated = true;
 	s->gain = t->gain;
@@ -159,7 +160,7 @@ int run_calibration_end(struct run_calibration *c, struct measured *result)
 	c->fitted = true;
 	c->sensor = first->device[0].sensor;
 	calibration_apply(&c->fit, &c->sensor);
-	result->calibration = &c->fit.told;
+	result->calibration = &c->fit.summary;
 	return 0;
 }
 

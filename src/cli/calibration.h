@@ -1,7 +1,8 @@
-/* calibration: --calibrate: the trace of an outside meter held against the GPU's own sensor.
+/* calibration: --calibrate: calibrates the GPU's power sensor by the trace of an external power
+ * meter.
  *
- * Reads it (trace.h), fits (calibrate.h), and turns the fit into what sensors, results and
- * people want of it. */
+ * Reads the trace (trace.h), fits it (calibrate.h), and applies the fit to sensors and
+ * results. */
 #ifndef GW_CLI_CALIBRATION_H
 #define GW_CLI_CALIBRATION_H
 
@@ -16,21 +17,20 @@
 
 struct calibration {
 	struct trace trace;
-	struct measured_calibration told;
+	struct measured_calibration summary;
 };
 
-/* --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  EXIT_OK, or EXIT_USAGE having said what it
- * takes. */
+/* Parses --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  Returns EXIT_OK or EXIT_USAGE. */
 int calibration_accuracy(const char *text, double *ret_ratio);
 
-/* Fits the trace in path, which is borrowed, to the record, whose times are monotonic; wall_s:
- * what the wall clock is ahead of them.  0 and calibration_done() ends it; else a gw_error with
- * a sentence in why. */
+/* Fits the trace in path (borrowed) to the record with monotonic times; wall_s: how far the
+ * wall clock is ahead of them.  Returns 0, then call calibration_done(); or an error with a
+ * sentence in why. */
 int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
 		     double wall_s, double accuracy_ratio, char *why, size_t size);
 void calibration_done(struct calibration *c);
 
-/* Gain, offset and what is uncertain of them, into the sensor. */
+/* Sets gain, offset and their uncertainties in the sensor. */
 void calibration_apply(const struct calibration *c, struct sensor *s);
 
 /* Calibration during `measure`: records what the sensor reports on the meter's thread, and fits

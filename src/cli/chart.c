@@ -27,12 +27,12 @@ void chart_done(struct chart *c)
 	*c = (struct chart){ .lines = NULL };
 }
 
-/* The trials of a label on a GPU are one thing: they have one name and one colour. */
+/* The trials of a label on a GPU share one name and one colour. */
 static void name_line(char out[static CHART_NAME], const struct result *file,
 		      const struct result_run *run, const struct result_device *d,
 		      enum chart_names names)
 {
-	char label[CHART_NAME - 16]; /* room for the GPU */
+	char label[CHART_NAME - 16]; /* leaves space for the GPU */
 	struct buf b;
 
 	utf8_clean(label, run->part ? sizeof(label) / 2 : sizeof(label),
@@ -59,9 +59,9 @@ static unsigned colour_of(const struct chart *c, const char *name)
 	return next;
 }
 
-static void add(struct chart *c, const struct plot_line *line, const struct result *file,
-		const struct result_run *run, const struct result_device *d,
-		enum chart_names names)
+static void add_line(struct chart *c, const struct plot_line *line, const struct result *file,
+		     const struct result_run *run, const struct result_device *d,
+		     enum chart_names names)
 {
 	struct plot_line *l = &c->lines[c->n];
 
@@ -88,7 +88,7 @@ void chart_add_power(struct chart *c, const struct result *file, const struct re
 		if (s->power_n == 0)
 			continue;
 		c->limit_w = c->n == 0 ? run->devices[i].power_limit_w : NAN;
-		add(c, &l, file, run, &run->devices[i], names);
+		add_line(c, &l, file, run, &run->devices[i], names);
 	}
 }
 
@@ -100,6 +100,6 @@ void chart_add_temperature(struct chart *c, const struct result *file,
 		struct plot_line l = { .t = s->tick_t, .v = s->temperature_c, .n = s->tick_n };
 
 		if (s->tick_n && s->temperature_c)
-			add(c, &l, file, run, &run->devices[i], names);
+			add_line(c, &l, file, run, &run->devices[i], names);
 	}
 }

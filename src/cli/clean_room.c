@@ -57,8 +57,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* ---- the options ---- */
-
 static int wait_of(const struct clean_room_flags *f, uint64_t *ret_ns)
 {
 	return option_duration(f->wait, ret_ns) == 0 && *ret_ns && *ret_ns <= WAIT_MOST_NS ? 0
@@ -69,20 +67,15 @@ int clean_room_check(const struct clean_room_flags *f)
 {
 	uint64_t ns;
 
-	if (!f->wait && (f->remote.address || f->remote.token_file)) {
-		cli_error("--%s needs --clean-room",
-			  f->remote.address ? "address" : "token-file");
-		return EXIT_USAGE;
-	}
-	if (f->wait && wait_of(f, &ns) != 0) {
-		cli_error("--clean-room takes a time such as 30s or 5m, at most 1h, not '%s'",
-			  f->wait);
-		return EXIT_USAGE;
-	}
+	if (!f->wait && (f->remote.address || f->remote.token_file))
+		return cli_usage("--%s needs --clean-room",
+				 f->remote.address ? "address" : "token-file");
+	if (f->wait && wait_of(f, &ns) != 0)
+		return cli_usage(
+			"--clean-room takes a time such as 30s or 5m, at most 1h, not '%s'",
+			f->wait);
 	return EXIT_OK;
 }
-
-/* ---- a worker in the reply of the service ---- */
 
 static bool has_value(const struct json_doc *w, const char *key, const char *word)
 {
@@ -104,7 +97,6 @@ static bool is_manually_evicted(const struct json_doc *w)
 	return false;
 }
 
-/* Returns true if someone requested that it stays evicted. */
 static bool is_held(const struct json_doc *w)
 {
 	return has_value(w, "hold", "evicted") ||
@@ -143,8 +135,6 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 			return json_doc_at(all, "workers", i);
 	return NULL;
 }
-
-/* ---- requests ---- */
 
 /* Returns 0 with a reply that lists the workers, or an error with a sentence. */
 static int request_workers(struct clean_room *r, char *message, size_t size)
@@ -212,7 +202,6 @@ static int request_verb(struct clean_room *r, const char *name, const char *verb
 	return -GW_E_IO;
 }
 
-/* Begins or renews a lease. */
 static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t size)
 {
 	double ttl_s = lease_s(r);
@@ -228,8 +217,6 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	r->record.worker[i].held = true;
 	return 0;
 }
-
-/* ---- renewing the leases ---- */
 
 /* Records why the worker did not stay away; the first reason is kept. */
 static void set_broken(struct clean_room *r, unsigned i, const char *why)
@@ -343,8 +330,6 @@ static void stop_keeper(struct clean_room *r)
 	r->running = false;
 }
 
-/* ---- start ---- */
-
 static const char nothing[] = "nothing was measured";
 
 static bool is_on_gpu(const struct clean_room *r, const char *name)
@@ -371,15 +356,14 @@ static bool may_be_on_gpus(const struct clean_room *r, const struct runner *runn
 		for (size_t k = 0; k < n; k++) {
 			const char *s = json_doc_string(json_doc_at(w, "gpus", k), "");
 
-			if (s && (strcmp(s, "all") == 0 || gw_device_matches(d, s) > 0))
+			if (s && gw_device_matches(d, s) > 0)
 				return true;
 		}
 	}
 	return n == 0;
 }
 
-/* Checks that the worker can be held.  Returns EXIT_OK, or an exit code after printing an
- * error. */
+/* Checks that the worker can be held.  Returns an exit code. */
 static int check_worker(const struct json_doc *w, const char *mode)
 {
 	const char *name = json_doc_string(w, "name");
@@ -433,12 +417,11 @@ static int choose_workers(struct clean_room *r, const struct runner *runner)
 	size_t n = json_doc_count(all, "workers");
 	int code = EXIT_OK;
 
-	if (n == 0) {
-		cli_error("the guard has no [[worker]] to hold off; configure them in the "
-			  "service, or leave out --clean-room; %s",
-			  nothing);
-		return EXIT_FAILED;
-	}
+	if (n == 0)
+		return cli_fail(
+			"the guard has no [[worker]] to hold off; configure them in the "
+			"service, or leave out --clean-room; %s",
+			nothing);
 	for (size_t i = 0; i < n && i < POLICY_WORKERS && code == EXIT_OK; i++) {
 		const struct json_doc *w = json_doc_at(all, "workers", i);
 
@@ -453,7 +436,6 @@ static int choose_workers(struct clean_room *r, const struct runner *runner)
 	return code;
 }
 
-/* Notes the workers on the GPU of the last reply. */
 static void note_workers_on_gpu(struct clean_room *r)
 {
 	const struct json_doc *gpu = r->remote.reply;
@@ -499,24 +481,21 @@ static int check_gpus(struct clean_room *r, struct runner *runner)
 			gw_snapshot_device(r->c->snap, gw_meter_device(runner->meter, i));
 		const char *uuid = or_default(gw_device_text(d, GW_T_UUID), "-");
 
-		if (request_gpu(r, uuid, runner, message, sizeof(message)) != 0) {
-			cli_error("%s; --clean-room needs the guard of gpuward serve; %s",
-				  message, nothing);
-			return EXIT_FAILED;
-		}
+		if (request_gpu(r, uuid, runner, message, sizeof(message)) != 0)
+			return cli_fail("%s; --clean-room needs the guard of gpuward serve; %s",
+					message, nothing);
 		if (r->remote.status == 200) {
 			note_workers_on_gpu(r);
 			continue;
 		}
-		cli_error("the service on %s does not guard GPU %u (%s): %s; give the "
-			  "--address of another service; %s",
-			  r->remote.address, d->index, uuid, remote_why(&r->remote), nothing);
-		return EXIT_FAILED;
+		return cli_fail("the service on %s does not guard GPU %u (%s): %s; give the "
+				"--address of another service; %s",
+				r->remote.address, d->index, uuid, remote_why(&r->remote),
+				nothing);
 	}
 	return EXIT_OK;
 }
 
-/* Holds the workers that no one else holds. */
 static int hold_all(struct clean_room *r)
 {
 	char message[700];
@@ -526,9 +505,8 @@ static int hold_all(struct clean_room *r)
 			continue;
 		if (hold_worker(r, i, message, sizeof(message)) == 0)
 			continue;
-		cli_error("cannot hold off worker %s: %s; %s", r->record.worker[i].name,
-			  message, nothing);
-		return EXIT_FAILED;
+		return cli_fail("cannot hold off worker %s: %s; %s", r->record.worker[i].name,
+				message, nothing);
 	}
 	return EXIT_OK;
 }
@@ -541,10 +519,8 @@ static int find_workers(struct clean_room *r, const struct clean_room_flags *f,
 
 	if (code == EXIT_OK)
 		code = check_gpus(r, runner);
-	if (code == EXIT_OK && request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; %s", message, nothing);
-		code = EXIT_FAILED;
-	}
+	if (code == EXIT_OK && request_workers(r, message, sizeof(message)) != 0)
+		code = cli_fail("%s; %s", message, nothing);
 	return code == EXIT_OK ? choose_workers(r, runner) : code;
 }
 
@@ -588,10 +564,8 @@ static int wait_until_out(struct clean_room *r, const struct clean_room_flags *f
 	if (r->all_out)
 		return EXIT_OK;
 	stop_keeper(r);
-	if (request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; %s", message, nothing);
-		return EXIT_FAILED;
-	}
+	if (request_workers(r, message, sizeof(message)) != 0)
+		return cli_fail("%s; %s", message, nothing);
 	print_stayed(r, f->wait);
 	return EXIT_SHARED;
 }
@@ -606,10 +580,8 @@ static int begin_room(struct clean_room *r, const struct clean_room_flags *f,
 		code = hold_all(r);
 	if (code != EXIT_OK || r->record.workers == 0)
 		return code;
-	if (thread_start(&r->thread, 0, keeper_thread, r) != 0) {
-		cli_error("%s; %s", gw_strerror(-GW_E_NOMEM), nothing);
-		return EXIT_FAILED;
-	}
+	if (thread_start(&r->thread, 0, keeper_thread, r) != 0)
+		return cli_fail("%s; %s", gw_strerror(-GW_E_NOMEM), nothing);
 	r->running = true;
 	return wait_until_out(r, f, runner);
 }
@@ -639,8 +611,6 @@ int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct
 		clean_room_free(r);
 	return code;
 }
-
-/* ---- end ---- */
 
 static void print_broken(const struct clean_room *r)
 {

@@ -19,7 +19,6 @@ struct clean_room_flags {
 	const char *wait; /* NULL: no clean room */
 	struct remote_flags remote;
 };
-/* clang-format off: a table */
 #define CLEAN_ROOM_OPTIONS(type, member)                                                       \
 	{ "clean-room",                                                                        \
 	  0,                                                                                   \
@@ -31,17 +30,15 @@ struct clean_room_flags {
 	  NULL,                                                                                \
 	  "1m" },                                                                              \
 		REMOTE_OPTIONS_OF(type, member.remote)
-/* clang-format on */
 
 struct clean_room;
 
-/* Checks the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
+/* Checks the options.  Returns EXIT_OK or EXIT_USAGE. */
 int clean_room_check(const struct clean_room_flags *f);
 
 /* Holds the workers and waits until they have left.  Returns EXIT_OK (with *ret NULL if none
- * was requested), or an exit code after printing an error; then no worker is held.  The meter
- * of the runner has started; a signal to the runner ends the wait.  Free *ret with
- * clean_room_free(). */
+ * was requested), or an exit code; then no worker is held.  The meter of the runner has
+ * started; a signal to the runner ends the wait.  Free *ret with clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 

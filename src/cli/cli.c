@@ -4,15 +4,18 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "simulate.h"
 
 #include <assert.h>
+#include <dlfcn.h>
+#include <libgen.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static const char *const backends[] = { "auto",   "all",   "nvml", "nvidia-smi",
 					"amdgpu", "intel", "none", NULL };
@@ -21,36 +24,34 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 #define AT(member) offsetof(struct cli, member)
 
 const struct option cli_common_options[] = {
-	{ "gpu", 0, OPTION_LIST, AT(gpu), "SEL",
-	  "only these GPUs: an index, a UUID or its beginning (at least 4 characters after "
-	  "GPU-), a PCI id, cuda:N, or visible; separate several by commas, or repeat the "
-	  "option",
-	  NULL, NULL },
-	{ "json", 'j', OPTION_FLAG, AT(json), NULL, "print JSON", NULL, NULL },
+	OPTION_ROW(LIST, 0, "gpu", AT(gpu), "SEL",
+		   "only these GPUs: an index, a UUID or its beginning (at least 4 characters "
+		   "after GPU-), a PCI id, cuda:N, or visible; separate several by commas, or "
+		   "repeat the option"),
+	OPTION_ROW(FLAG, 'j', "json", AT(json), NULL, "print JSON"),
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
 	  "auto, all, nvml, nvidia-smi, amdgpu, intel or none; auto uses the first that finds "
 	  "a GPU",
 	  backends, NULL },
-	{ "nvml-library", 0, OPTION_TEXT, AT(nvml_library), "PATH",
-	  "use this libnvidia-ml.so.1", NULL, NULL },
+	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
+		   "use this libnvidia-ml.so.1"),
 	{ "simulate", 0, OPTION_OPTIONAL, AT(simulate), "SCENARIO",
 	  "use simulated GPUs: a built-in scenario or a TOML file (default: demo; 'help' lists "
 	  "the scenarios)",
 	  NULL, "demo" },
-	{ "wake", 0, OPTION_FLAG, AT(wake), NULL,
-	  "read GPUs that are asleep, too, which wakes them", NULL, NULL },
-	{ "timeout", 0, OPTION_DURATION, AT(timeout_ns), "TIME",
-	  "give up on a driver call after this long (default: 10s)", NULL, NULL },
-	{ "root", 0, OPTION_TEXT, AT(root), "DIR", "read /proc and /sys below DIR", NULL,
-	  NULL },
+	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
+		   "read GPUs that are asleep, too, which wakes them"),
+	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
+		   "give up on a driver call after this long (default: 10s)"),
+	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys below DIR"),
 	{ "color", 0, OPTION_CHOICE, AT(color), "WHEN", "auto, always or never", colors, NULL },
-	{ "quiet", 'q', OPTION_FLAG, AT(quiet), NULL, "print only results and errors, no notes",
-	  NULL, NULL },
-	{ "verbose", 'v', OPTION_FLAG, AT(verbose), NULL, "also show what is missing, and why",
-	  NULL, NULL },
-	{ "help", 'h', OPTION_FLAG, AT(help), NULL, "show this help", NULL, NULL },
-	{ "version", 'V', OPTION_FLAG, AT(version), NULL, "print the version", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
+		   "print only results and errors, no notes"),
+	OPTION_ROW(FLAG, 'v', "verbose", AT(verbose), NULL,
+		   "also show what is missing, and why"),
+	OPTION_ROW(FLAG, 'h', "help", AT(help), NULL, "show this help"),
+	OPTION_ROW(FLAG, 'V', "version", AT(version), NULL, "print the version"),
+	{ .name = NULL },
 };
 
 static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_COMMON_MAX,
@@ -84,15 +85,12 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 #define SENTENCE 8192 /* bytes; longer text is cut */
 
 /* The text may quote files and services: control characters must not reach the terminal. */
-void cli_error(const char *fmt, ...)
+static void print_error(const char *fmt, va_list ap)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
-	va_list ap;
 
 	fflush(stdout);
-	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	fputs("gpuward: ", stderr);
 	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		*end = '\0';
@@ -103,7 +101,40 @@ void cli_error(const char *fmt, ...)
 	fprintf(stderr, "%s\n", clean);
 }
 
-/* Returns true if the user asked for one particular backend. */
+void cli_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+}
+
+int cli_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+	return EXIT_USAGE;
+}
+
+int cli_fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+	return EXIT_FAILED;
+}
+
+int cli_no_memory(void)
+{
+	return cli_fail("%s", gw_strerror(-GW_E_NOMEM));
+}
+
 static bool backend_is_named(const struct cli *c)
 {
 	static const char *const broad[] = { "auto", "all", "none" };
@@ -117,8 +148,9 @@ static bool backend_is_named(const struct cli *c)
 int cli_open_options(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
-				.flags = GW_ALLOW_EXEC | GW_LEAVE | (c->wake ? GW_WAKE : 0) |
-					 (c->command->lasts ? GW_TRIM : 0),
+				.flags = GW_OPEN_EXEC | GW_OPEN_NO_SHUTDOWN |
+					 (c->wake ? GW_OPEN_WAKE : 0) |
+					 (c->command->lasts ? GW_OPEN_TRIM : 0),
 				.backend = c->backend,
 				.nvml_library = c->nvml_library,
 				.root = c->root,
@@ -126,17 +158,13 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 	int err;
 
 	if (c->simulate) {
-		if (c->nvml_library) {
-			cli_error("--simulate and --nvml-library exclude each other: give one "
-				  "of them");
-			return EXIT_USAGE;
-		}
-		if (c->backend && backend_is_named(c) && strcmp(c->backend, "nvml") != 0) {
-			cli_error("--simulate simulates NVML and cannot be used with --backend "
-				  "%s",
-				  c->backend);
-			return EXIT_USAGE;
-		}
+		if (c->nvml_library)
+			return cli_usage("--simulate and --nvml-library exclude each other: "
+					 "give one of them");
+		if (c->backend && backend_is_named(c) && strcmp(c->backend, "nvml") != 0)
+			return cli_usage("--simulate simulates NVML and cannot be used with "
+					 "--backend %s",
+					 c->backend);
 		err = simulate_prepare(c->simulate, &o.nvml_library);
 		if (err)
 			return err;
@@ -160,20 +188,15 @@ int cli_open(struct cli *c, unsigned tiers)
 		o.deadline_ns = 10 * NS_PER_S;
 	err = gw_open(&o, &c->ctx);
 	if (err) {
-		if (c->root && err == -GW_E_NOENT) {
-			cli_error("--root '%s': no such folder", c->root);
-			return EXIT_USAGE;
-		}
-		cli_error("cannot start: %s", gw_strerror(err));
-		return EXIT_FAILED;
+		if (c->root && err == -GW_E_NOENT)
+			return cli_usage("--root '%s': no such folder", c->root);
+		return cli_fail("cannot start: %s", gw_strerror(err));
 	}
 	err = gw_snapshot_new(c->ctx, &c->snap);
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers);
-	if (err) {
-		cli_error("%s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("%s", gw_strerror(err));
 	return cli_select(c);
 }
 
@@ -205,16 +228,13 @@ static int select_devices(struct cli *c, const char *selector)
 		c->filter.selected[i] = true;
 		found++;
 	}
-	if (!found && !valid) {
-		cli_error("--gpu '%s' is not an index, UUID, PCI id, cuda:N or visible",
-			  selector);
-		return EXIT_USAGE;
-	}
-	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8) {
-		cli_error("--gpu '%s' is too short: give at least 4 characters after GPU-",
-			  selector);
-		return EXIT_USAGE;
-	}
+	if (!found && !valid)
+		return cli_usage("--gpu '%s' is not an index, UUID, PCI id, cuda:N or visible",
+				 selector);
+	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8)
+		return cli_usage(
+			"--gpu '%s' is too short: give at least 4 characters after GPU-",
+			selector);
 	if (!found) {
 		cli_error("--gpu '%s': no such GPU (this machine has %u; see gpuward list)",
 			  selector, n);
@@ -322,11 +342,9 @@ int cli_count(const char *name, const char *text, double least, double most, dou
 	if (!text)
 		return EXIT_OK;
 	v = number_parse(text, &end);
-	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
-		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
-			  most, text);
-		return EXIT_USAGE;
-	}
+	if (end == text || *end || v != floor(v) || !(v >= least && v <= most))
+		return cli_usage("--%s takes a whole number from %.0f to %.0f, not '%s'", name,
+				 least, most, text);
 	*ret = v;
 	return EXIT_OK;
 }
@@ -336,10 +354,9 @@ int cli_celsius(const char *name, const char *text, double *ret)
 	const char *end;
 	double v = number_parse(text, &end);
 
-	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
-		cli_error("--%s takes degrees Celsius from 0 to 120, not '%s'", name, text);
-		return EXIT_USAGE;
-	}
+	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120))
+		return cli_usage("--%s takes degrees Celsius from 0 to 120, not '%s'", name,
+				 text);
 	*ret = v;
 	return EXIT_OK;
 }
@@ -351,4 +368,107 @@ void cli_join(char *out, size_t size, char *const *argv)
 	buf_init_fixed(&b, out, size);
 	for (unsigned i = 0; argv[i]; i++)
 		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
+}
+
+static char library[4096 + 64];
+
+/* Looks where GPUWARD_SIM_LIBRARY says, else next to the program (build tree), else where it is
+ * installed. */
+static bool find_library(void)
+{
+	const char *given = getenv("GPUWARD_SIM_LIBRARY");
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (given && *given) {
+		snprintf(library, sizeof(library), "%s", given);
+		return access(library, R_OK) == 0;
+	}
+	if (n > 0) {
+		self[n] = '\0';
+		snprintf(library, sizeof(library), "%s/sim/libnvidia-ml.so.1", dirname(self));
+		if (access(library, R_OK) == 0)
+			return true;
+	}
+	snprintf(library, sizeof(library), "%s",
+		 GPUWARD_LIBDIR "/gpuward/sim/libnvidia-ml.so.1");
+	return access(library, R_OK) == 0;
+}
+
+/* The functions of sim/gpuward-sim.h that are used here. */
+struct simulator {
+	int (*load)(const char *scenario, char *error, size_t size);
+	const char *const *(*scenarios)(void);
+	const char *(*describe)(const char *scenario);
+};
+
+static bool load_symbols(void *lib, struct simulator *s)
+{
+	void *load = dlsym(lib, "gpuward_sim_load"),
+	     *names = dlsym(lib, "gpuward_sim_scenarios"),
+	     *describe = dlsym(lib, "gpuward_sim_describe");
+
+	memcpy(&s->load, &load, sizeof(load));
+	memcpy(&s->scenarios, &names, sizeof(names));
+	memcpy(&s->describe, &describe, sizeof(describe));
+	return load && names && describe;
+}
+
+static int list_scenarios(const struct simulator *s)
+{
+	const char *const *names = s->scenarios();
+
+	printf("Built-in scenarios (--simulate=NAME):\n");
+	for (; *names; names++) {
+		char left[64];
+		const char *text = s->describe(*names);
+
+		snprintf(left, sizeof(left), "  %s", *names);
+		term_wrap(left, 24, text ? text : "", term_width());
+	}
+	return -1;
+}
+
+int simulate_prepare(const char *scenario, const char **ret_library)
+{
+	struct simulator s;
+	char error[512] = "";
+	void *lib;
+
+	if (!find_library())
+		return cli_fail(
+			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
+			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
+			library);
+	/* Keep it open: the backend's dlopen() then gets the same library with this
+	 * scenario. */
+	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	if (!lib || !load_symbols(lib, &s))
+		return cli_fail("%s is not the simulator: %s", library,
+				lib ? "functions are missing" : dlerror());
+	if (strcmp(scenario, "help") == 0)
+		return list_scenarios(&s);
+	if (s.load(scenario, error, sizeof(error)) != 0) {
+		bool unknown = strstr(error, "no such scenario") != NULL;
+
+		return cli_usage("%s%s", error,
+				 unknown ? "; --simulate=help lists the built-in scenarios"
+					 : "");
+	}
+	*ret_library = library;
+	return EXIT_OK;
+}
+
+bool simulate_known(const char *name)
+{
+	void *lib = find_library() ? dlopen(library, RTLD_NOW | RTLD_LOCAL) : NULL;
+	struct simulator s;
+	bool known = false;
+
+	if (lib && load_symbols(lib, &s))
+		for (const char *const *n = s.scenarios(); *n; n++)
+			known = known || strcmp(*n, name) == 0;
+	if (lib)
+		dlclose(lib);
+	return known;
 }

@@ -1,7 +1,8 @@
 /* cli: what all commands share: common options, opening and selecting GPUs, errors and exit
  * codes.
  *
- * Commands read GPUs only through the public interface, gpuward.h. */
+ * Commands read GPUs only through the public interface, gpuward.h.  In this folder, a function
+ * that returns an exit code other than EXIT_OK has printed the error. */
 #ifndef GW_CLI_CLI_H
 #define GW_CLI_CLI_H
 
@@ -10,6 +11,7 @@
 #include "serve/render.h"
 
 #include <gpuward.h>
+#include <stdbool.h>
 
 enum exit_code {
 	EXIT_OK = 0,
@@ -74,12 +76,17 @@ extern const struct command *const cli_commands[]; /* all of them, ending with N
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same, and return EXIT_USAGE and EXIT_FAILED. */
+int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_no_memory(void); /* EXIT_FAILED */
+
 /* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
- * EXIT_OK or an exit code after printing an error (-1: the list of scenarios was printed). */
+ * an exit code (-1: the list of scenarios was printed). */
 int cli_open_options(const struct cli *c, struct gw_options *ret);
 
-/* Opens the context and takes a snapshot of the tiers.  Returns EXIT_OK, or an exit code after
- * printing an error.  Call cli_close() in any case. */
+/* Opens the context and takes a snapshot of the tiers.  Returns an exit code.  Call cli_close()
+ * in any case. */
 int cli_open(struct cli *c, unsigned tiers);
 void cli_close(struct cli *c);
 
@@ -87,8 +94,7 @@ void cli_close(struct cli *c);
  * driver. */
 bool cli_stalled(const struct cli *c);
 
-/* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU after
- * printing an error. */
+/* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU. */
 int cli_select(struct cli *c);
 
 /* Returns the exit code that follows from the state of the selected devices. */
@@ -110,11 +116,21 @@ void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
 /* Parse values of options.  cli_count() leaves *ret unchanged if text is NULL (not given).
- * Return EXIT_OK, or print what --name takes and return EXIT_USAGE. */
+ * Return EXIT_OK or EXIT_USAGE. */
 int cli_count(const char *name, const char *text, double least, double most, double *ret);
 int cli_celsius(const char *name, const char *text, double *ret);
 
 /* Joins the words of a command with blanks, cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
+
+/* simulate: finds the simulated NVML library and loads a scenario into it. */
+
+/* Loads the simulator and the scenario (a built-in name or a path).  Returns EXIT_OK and the
+ * path of the library (static memory), or an exit code.  "help" lists the scenarios and returns
+ * -1. */
+int simulate_prepare(const char *scenario, const char **ret_library);
+
+/* Returns true if there is a built-in scenario of that name. */
+bool simulate_known(const char *name);
 
 #endif

@@ -1,7 +1,8 @@
 #include "client.h"
 
-#include "base/thread.h"
 #include "base/clock.h"
+#include "base/http_message.h"
+#include "base/thread.h"
 
 #include <gpuward.h>
 
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -137,8 +137,6 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 	return err;
 }
 
-/* ---- the connection ---- */
-
 static int finish_connect(int fd, int result, struct deadline *wait)
 {
 	socklen_t n = sizeof(int);
@@ -236,38 +234,6 @@ static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 
 /* ---- the reply ---- */
 
-/* Returns the value of a header in the lines before end, or NULL. */
-static const char *find_header(const char *head, const char *end, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *line = strstr(head, "\r\n"); line && line < end;
-	     line = strstr(line + 2, "\r\n"))
-		if (strncasecmp(line + 2, name, n) == 0 && line[2 + n] == ':')
-			return line + 3 + n + strspn(line + 3 + n, " \t");
-	return NULL;
-}
-
-static bool is_chunked(const char *head, const char *end)
-{
-	const char *coding = find_header(head, end, "Transfer-Encoding");
-
-	return coding && strncasecmp(coding, "chunked", 7) == 0;
-}
-
-/* Returns true if the whole body is here; false also if its length is unknown. */
-static bool is_whole(const struct buf *raw)
-{
-	static const char last[] = "\r\n0\r\n\r\n";
-	const char *end = strstr(raw->p, "\r\n\r\n");
-	const char *length = end ? find_header(raw->p, end, "Content-Length") : NULL;
-	size_t n = strlen(last);
-
-	if (end && is_chunked(raw->p, end))
-		return raw->len >= n && memcmp(raw->p + raw->len - n, last, n) == 0;
-	return length && (size_t)(raw->p + raw->len - (end + 4)) >= strtoull(length, NULL, 10);
-}
-
 /* Receives until the server closes the connection, or until the reply is complete: not every
  * server closes. */
 static int receive_all(int fd, struct buf *out, struct deadline *wait)
@@ -288,46 +254,9 @@ static int receive_all(int fd, struct buf *out, struct deadline *wait)
 				return err;
 		} else if (errno != EINTR)
 			return -GW_E_IO;
-		if (out->err || is_whole(out))
+		if (out->err || http_message_complete(out))
 			return out->err;
 	}
-}
-
-static int parse_chunks(const char *p, const char *end, struct buf *out)
-{
-	while (p < end) {
-		char *after;
-		unsigned long n = strtoul(p, &after, 16);
-		const char *data = strstr(after, "\r\n");
-
-		if (after == p || !data || n > CLIENT_REPLY_MAX)
-			return -GW_E_PARSE;
-		data += 2;
-		if (n == 0)
-			return 0;
-		if ((size_t)(end - data) < n + 2)
-			return -GW_E_PARSE;
-		buf_add(out, data, n);
-		p = data + n + 2;
-	}
-	return -GW_E_PARSE; /* the last, empty chunk is missing */
-}
-
-static int parse_reply(const struct buf *raw, int *ret_status, struct buf *ret_body)
-{
-	const char *end = strstr(raw->p, "\r\n\r\n");
-	const char *body, *length;
-
-	if (!end || sscanf(raw->p, "HTTP/1.%*d %d", ret_status) != 1)
-		return -GW_E_PARSE;
-	body = end + 4;
-	length = find_header(raw->p, end, "Content-Length");
-	if (is_chunked(raw->p, end))
-		return parse_chunks(body, raw->p + raw->len, ret_body);
-	if (length && strtoull(length, NULL, 10) != (size_t)(raw->p + raw->len - body))
-		return -GW_E_PARSE;
-	buf_add(ret_body, body, (size_t)(raw->p + raw->len - body));
-	return ret_body->err;
 }
 
 /* ---- the request ---- */
@@ -337,27 +266,19 @@ static bool is_local(const struct client_request *q)
 	return strncmp(q->address, "unix:", 5) == 0;
 }
 
-static void build_request(struct buf *out, const struct client_request *q)
-{
-	buf_addf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", q->method, q->path,
-		 is_local(q) ? "localhost" : q->address);
-	buf_addf(out, "Accept: %s\r\nUser-Agent: gpuward\r\n", q->accept);
-	if (q->token && *q->token)
-		buf_addf(out, "Authorization: Bearer %s\r\n", q->token);
-	if (q->body)
-		buf_adds(out, "Content-Type: application/json\r\n");
-	if (q->body || strcmp(q->method, "GET") != 0)
-		buf_addf(out, "Content-Length: %zu\r\n", q->body ? strlen(q->body) : 0);
-	buf_addf(out, "\r\n%s", q->body ? q->body : "");
-}
-
 static int send_request(const struct client_request *q, struct deadline *wait, int *ret_fd)
 {
 	struct buf request;
 	int fd = -1, err;
 
 	buf_init(&request, 1u << 20);
-	build_request(&request, q);
+	http_message_write(&request, &(struct http_message){ .method = q->method,
+							     .path = q->path,
+							     .host = is_local(q) ? "localhost"
+										 : q->address,
+							     .accept = q->accept,
+							     .token = q->token,
+							     .body = q->body });
 	err = request.err   ? request.err
 	      : is_local(q) ? connect_unix(q->address + 5, wait, &fd)
 			    : connect_tcp(q->address, wait, &fd);
@@ -379,7 +300,7 @@ static int receive_reply(int fd, struct deadline *wait, int *ret_status, struct 
 	buf_init(&raw, CLIENT_REPLY_MAX + 65536);
 	err = receive_all(fd, &raw, wait);
 	if (!err)
-		err = parse_reply(&raw, ret_status, ret_body);
+		err = http_message_read(&raw, ret_status, ret_body);
 	buf_done(&raw);
 	close(fd);
 	return err;

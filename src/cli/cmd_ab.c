@@ -1,9 +1,8 @@
-/* ab: which of two commands costs less.
+/* ab: finds out which of two commands uses less energy.
  *
- * What is run next, when it is enough and what it means is decided in measure/ab.c; here the
- * commands are run, one after the other, and what was measured is told. */
+ * measure/ab.c decides what to run next, when it is enough, and what the result means.  This
+ * file runs the commands one after the other and prints the results. */
 #include "ab_plan.h"
-#include "ab_take.h"
 #include "ab_text.h"
 #include "clean_room.h"
 #include "term.h"
@@ -36,19 +35,19 @@ struct comparison {
 	struct ab *ab;
 	struct ab_report report;
 	unsigned capacity; /* of report.run */
-	int half;          /* the first run of the pair under way, -1: none */
+	int half;          /* index of the first run of the current pair; -1: none */
 
 	struct runner_inherit inherit;
 	struct runner runner;
 	struct tail tail;
 	struct cooldown cool;
-	struct clean_room *room; /* NULL: none was asked for */
+	struct clean_room *room; /* NULL: none */
 	bool terminal,
-		lines;     /* how progress is told: one line drawn over itself, a line a pair */
-	uint64_t begin_ns; /* of the run */
-	char line[160];    /* what the progress line begins with     */
-	char why[512];     /* the last run that was no use was so by */
-	bool parts_told[2]; /* that a command marks several of that name */
+		lines; /* show progress as one line that is overwritten, or one line per pair */
+	uint64_t begin_ns;      /* of the run */
+	char line[160];         /* start of the progress line */
+	char why[512];          /* why the last unusable run was unusable */
+	bool parts_reported[2]; /* the command marks several parts of that name */
 };
 
 static const char letters[] = { 'A', 'B' };
@@ -59,23 +58,21 @@ static void show_line(const struct comparison *x, const char *text)
 		progress_show("%s", text);
 }
 
-/* Before anything else is said. */
+/* Call it before anything else is printed. */
 static void clear_line(const struct comparison *x)
 {
 	if (x->terminal)
 		progress_clear();
 }
 
-/* ---- one run ---- */
-
 static const struct gw_device *device_of(const struct comparison *x, unsigned i)
 {
 	return gw_snapshot_device(x->c->snap, gw_meter_device(x->runner.meter, i));
 }
 
-/* A command failed: that is told, with what it said last, and kept. */
+/* Records that a command failed, and prints an error with the end of its standard error. */
 static void __attribute__((format(printf, 4, 5)))
-fail(struct comparison *x, enum ab_arm arm, int status, const char *fmt, ...)
+set_failure(struct comparison *x, enum ab_arm arm, int status, const char *fmt, ...)
 {
 	struct ab_report *r = &x->report;
 	char said[TAIL_BYTES + 64] = "";
@@ -90,30 +87,31 @@ fail(struct comparison *x, enum ab_arm arm, int status, const char *fmt, ...)
 	if (!x->o->show_output)
 		tail_lines(&x->tail, TAIL_LINES, said, sizeof(said));
 	clear_line(x);
-	cli_error("command %c, '%s', %s%s%s", letters[arm], x->argv[arm][0], r->failure,
-		  *said ? "; it said:" : "", said);
+	cli_error("command %c ('%s') %s%s%s", letters[arm], x->argv[arm][0], r->failure,
+		  *said ? "; its last lines:" : "", said);
 }
 
-/* EXIT_OK, or an exit code, having said why. */
 static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_run *run)
 {
 	int status = runner_status(run);
 
 	if (run->error) {
-		fail(x, arm, status, "cannot be started: %s", strerror(run->error));
+		set_failure(x, arm, status, "cannot be started: %s", strerror(run->error));
 		return status;
 	}
 	if (run->exit_signal)
-		fail(x, arm, status, "was ended by signal %d (%s); what fails is not compared",
-		     run->exit_signal, strsignal(run->exit_signal));
+		set_failure(x, arm, status,
+			    "was ended by signal %d (%s); a command that fails is not compared",
+			    run->exit_signal, strsignal(run->exit_signal));
 	else if (status != 0)
-		fail(x, arm, status, "ended with status %d; what fails is not compared",
-		     status);
+		set_failure(x, arm, status,
+			    "ended with status %d; a command that fails is not compared",
+			    status);
 	return status ? EXIT_INVALID : EXIT_OK;
 }
 
-/* Runs a command to its end.  EXIT_OK, and *run is to be ended, or an exit code, having said
- * why.  Where a signal came, what came of the command says nothing. */
+/* Runs a command to its end.  Returns EXIT_OK, then call runner_run_done(), or an exit code.
+ * After a signal the exit status of the command is not checked. */
 static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run *run)
 {
 	int err, code;
@@ -123,8 +121,7 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 	err = runner_run(&x->runner, x->argv[arm], arm == AB_ARM_A ? "A" : "B", run);
 	if (err) {
 		clear_line(x);
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	}
 	if (x->runner.interrupted)
 		return EXIT_OK;
@@ -133,8 +130,6 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 		runner_run_done(run);
 	return code;
 }
-
-/* ---- what is told on the way ---- */
 
 static void describe_so_far(struct comparison *x, char *out, size_t size)
 {
@@ -161,7 +156,7 @@ static void begin_line(struct comparison *x, const struct ab_step *step)
 	show_line(x, x->line);
 }
 
-static void watch(void *arg, struct gw_window *window, const struct progress_marks *marks)
+static void watch_run(void *arg, struct gw_window *window, const struct progress_marks *marks)
 {
 	struct comparison *x = arg;
 	char text[256];
@@ -173,14 +168,14 @@ static void watch(void *arg, struct gw_window *window, const struct progress_mar
 	show_line(x, text);
 }
 
-static void drain(void *arg)
+static void drain_stderr(void *arg)
 {
 	struct comparison *x = arg;
 
 	tail_drain(&x->tail);
 }
 
-static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
+static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c)
 {
 	struct comparison *x = arg;
 	char text[256];
@@ -190,7 +185,7 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 	show_line(x, text);
 }
 
-static void tell_plan(struct comparison *x)
+static void print_plan(struct comparison *x)
 {
 	char text[400];
 
@@ -201,7 +196,7 @@ static void tell_plan(struct comparison *x)
 	fprintf(stderr, "gpuward: %s\n", text);
 }
 
-static void tell_pair(struct comparison *x, const struct ab_step *step)
+static void print_pair(struct comparison *x, const struct ab_step *step)
 {
 	bool aa = step->phase == AB_PHASE_AA;
 	char so_far[120];
@@ -214,29 +209,27 @@ static void tell_pair(struct comparison *x, const struct ab_step *step)
 		so_far);
 }
 
-static void tell_dropped(struct comparison *x, const struct ab_step *step)
+static void print_dropped(struct comparison *x, const struct ab_step *step)
 {
 	if (x->c->quiet)
 		return;
 	clear_line(x);
-	fprintf(stderr, "gpuward: a run of %c is no use, its pair is dropped: %s\n",
+	fprintf(stderr, "gpuward: a run of %c is not usable; its pair is dropped: %s\n",
 		letters[step->command], x->why);
 }
 
-/* Once for each command: its later runs do the same. */
-static void tell_parts(struct comparison *x, enum ab_arm command, unsigned parts)
+/* Warns once per command, because its later runs mark the same parts. */
+static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts)
 {
-	if (parts < 2 || x->parts_told[command])
+	if (parts < 2 || x->parts_reported[command])
 		return;
-	x->parts_told[command] = true;
+	x->parts_reported[command] = true;
 	clear_line(x);
-	cli_error("command %c marked %u parts '%s': the first is taken", letters[command],
-		  parts, x->o->part);
+	cli_error("command %c marked %u parts '%s'; the first is used", letters[command], parts,
+		  x->o->part);
 }
 
-/* ---- the comparison ---- */
-
-static void keep_look(struct comparison *x)
+static void keep_estimate(struct comparison *x)
 {
 	const struct ab_estimate *e = ab_last_interim(x->ab);
 	struct ab_report *r = &x->report;
@@ -245,7 +238,7 @@ static void keep_look(struct comparison *x)
 		r->look[r->looks++] = *e;
 }
 
-/* A run is there: does it count, and is its pair complete? */
+/* Adds a run, and checks whether it is usable and its pair is complete. */
 static void add_run(struct comparison *x, unsigned at)
 {
 	struct ab_record *r = &x->report.run[at];
@@ -259,17 +252,17 @@ static void add_run(struct comparison *x, unsigned at)
 
 	if (dropped) {
 		x->half = -1;
-		tell_dropped(x, &r->step);
+		print_dropped(x, &r->step);
 	} else if (x->half < 0) {
 		x->half = (int)at;
 	} else {
 		x->report.run[x->half].used = r->used = true;
 		x->half = -1;
-		keep_look(x);
+		keep_estimate(x);
 		ab_result(x->ab, &x->report.result);
-		tell_pair(x, &r->step);
+		print_pair(x, &r->step);
 		if (r->step.phase == AB_PHASE_AA && r->step.pair + 1 == x->plan.config.aa_pairs)
-			tell_plan(x);
+			print_plan(x);
 	}
 }
 
@@ -284,19 +277,19 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 		return code;
 	*r = (struct ab_record){ .step = *step, .begin_wall_ns = run.begin_wall_ns };
 	if (x->runner.interrupted) {
-		/* half a run, or one that was told to end */
-	} else if ((parts = ab_take(x->runner.meter, x->o->part, &run, r)) < 0) {
-		fail(x, step->command, 0,
-		     "marked no part '%.60s' from its beginning to its end; gpuward-measure(1) "
-		     "tells how",
-		     x->o->part);
+		/* the run may be incomplete */
+	} else if ((parts = ab_record_fill(x->runner.meter, x->o->part, &run, r)) < 0) {
+		set_failure(x, step->command, 0,
+			    "did not mark the begin and end of a part '%.60s'; see "
+			    "gpuward-measure(1)",
+			    x->o->part);
 		code = EXIT_INVALID;
 	} else {
-		if (isnan(r->temperature_c)) /* shorter than the interval of such readings */
+		if (isnan(r->temperature_c)) /* the run is shorter than the interval of temperature readings */
 			r->temperature_c = x->cool.now_c;
-		tell_parts(x, step->command, (unsigned)parts);
-		ab_take_reason(x->runner.meter, x->o->part, x->c->snap, &run, x->why,
-			       sizeof(x->why));
+		warn_parts(x, step->command, (unsigned)parts);
+		ab_record_reason(x->runner.meter, x->o->part, x->c->snap, &run, x->why,
+				 sizeof(x->why));
 		add_run(x, report->runs++);
 	}
 	runner_run_done(&run);
@@ -322,7 +315,7 @@ static int warm_up(struct comparison *x)
 	return EXIT_OK;
 }
 
-/* True: a signal asked us to end. */
+/* Returns true if a signal asks to end. */
 static bool cool_down(struct comparison *x)
 {
 	bool ended;
@@ -332,22 +325,21 @@ static bool cool_down(struct comparison *x)
 	ended = cooldown_wait(&x->cool);
 	if (x->cool.late_gpu >= 0) {
 		clear_line(x);
-		cli_error("GPU %d does not get cooler than %.0f %s within a minute; that is "
-			  "its mark from now on",
+		cli_error("GPU %d did not cool below %.0f %s within a minute; later runs wait "
+			  "for this temperature",
 			  x->cool.late_gpu, x->cool.late_c, term_plain("°C"));
 	}
 	return ended;
 }
 
-static int compare(struct comparison *x)
+static int run_pairs(struct comparison *x)
 {
 	struct ab_step step;
 	int code = warm_up(x);
 
 	while (code == EXIT_OK && !x->runner.interrupted && ab_next(x->ab, &step)) {
-		if (x->report.runs == x->capacity) { /* ab.h bounds them: our bug */
-			cli_error("too many runs");
-			return EXIT_FAILED;
+		if (x->report.runs == x->capacity) { /* a bug: ab.h bounds them */
+			return cli_fail("too many runs");
 		}
 		begin_line(x, &step);
 		if (!cool_down(x))
@@ -357,9 +349,7 @@ static int compare(struct comparison *x)
 	return code;
 }
 
-/* ---- the result ---- */
-
-static void describe(struct comparison *x)
+static void fill_report(struct comparison *x)
 {
 	struct ab_report *r = &x->report;
 
@@ -403,14 +393,13 @@ static int save_result(const struct comparison *x)
 	return code;
 }
 
-static void say_ending(const struct comparison *x)
+static void print_ending(const struct comparison *x)
 {
 	switch (x->report.result.outcome) {
 	case AB_INVALID:
-		cli_error("nothing can be concluded, too many runs were no use; the last: %s",
-			  x->why);
+		cli_error("no conclusion: too many runs were not usable; the last: %s", x->why);
 		break;
-	case AB_SHARED: cli_error("the GPUs were not ours alone: %s", x->why); break;
+	case AB_SHARED: cli_error("other processes used the GPUs: %s", x->why); break;
 	case AB_RUNNING:
 		if (x->runner.interrupted)
 			cli_error("interrupted by signal %d (%s)", x->runner.interrupted,
@@ -420,20 +409,19 @@ static void say_ending(const struct comparison *x)
 	}
 }
 
-/* Tells and writes what is known; the exit code. */
-static int finish(struct comparison *x, int code)
+static int finish_report(struct comparison *x, int code)
 {
 	bool print = x->c->json || (x->o->output && strcmp(x->o->output, "-") == 0);
 	int saved = EXIT_OK;
 
-	describe(x);
+	fill_report(x);
 	if (code == EXIT_OK)
 		code = x->runner.interrupted ? 128 + x->runner.interrupted
 		       : x->room && !measured_room_kept(clean_room_record(x->room))
 			       ? EXIT_SHARED
 			       : ab_exit_code(x->ab);
 	x->report.exit_code = code;
-	say_ending(x);
+	print_ending(x);
 	if (!print && x->report.runs > 0)
 		ab_text_print(&x->report, x->command[0], x->command[1], x->c);
 	if (x->c->json || x->o->output)
@@ -441,17 +429,15 @@ static int finish(struct comparison *x, int code)
 	return saved == EXIT_OK ? code : saved;
 }
 
-/* ---- beginning and ending ---- */
-
-/* Every GPU that is compared must have a meter: a sum with an unknown part says nothing. */
+/* Every GPU must have an energy source: a sum with an unknown part is useless. */
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);
 	unsigned n = gw_meter_device_count(x->runner.meter);
 
 	if (n == 0) {
-		cli_error("there is no GPU whose energy could be compared: %s",
-			  *s->message ? s->message : "none was found");
+		cli_error("no GPU to compare the energy of: %s",
+			  *s->message ? s->message : "none found");
 		if (*gw_cause_info(s->cause)->remedy)
 			cli_error("%s", gw_cause_info(s->cause)->remedy);
 		return EXIT_NO_GPU;
@@ -461,8 +447,8 @@ static int check_meters(const struct comparison *x)
 
 		if (set.shape != SHAPE_NONE || set.counter)
 			continue;
-		cli_error("GPU %u is %s and its energy cannot be read; name others with --gpu, "
-			  "gpuward doctor says more",
+		cli_error("GPU %u is %s and its energy cannot be read; select other GPUs with "
+			  "--gpu, or see gpuward doctor",
 			  device_of(x, i)->index, gw_device_state_name(device_of(x, i)->state));
 		return EXIT_NO_GPU;
 	}
@@ -471,26 +457,21 @@ static int check_meters(const struct comparison *x)
 
 static int start_meter(struct comparison *x)
 {
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
-				      .gpus = x->c->gpu.count ? gpus : NULL,
+				      .gpus = x->c->gpu.count ? x->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o };
 	int err;
 
-	for (unsigned i = 0; i < x->c->gpu.count; i++)
-		gpus[i] = x->c->gpu.item[i];
 	err = meter_start(x->c->ctx, &config, &x->runner.meter);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	meter_set_exclusive(x->runner.meter, x->o->require_exclusive);
 	return check_meters(x);
 }
 
-/* What is uncertain of their power where the sensors say none.  Boards of one kind err alike:
- * it adds up. */
+/* Returns the uncertainty of the power at 0 W.  Boards of one kind have the same error, so it
+ * adds up. */
 static double offset_u_w(const struct gw_meter *meter)
 {
 	double sum = 0;
@@ -498,8 +479,10 @@ static double offset_u_w(const struct gw_meter *meter)
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
 		struct sensor s = meter_setup(meter, i).sensor;
 
-		sum += hypot(s.offset_u_w,
-			     s.gain_u * s.pivot_w); /* a calibrated line: from its pivot */
+		sum += hypot(
+			s.offset_u_w,
+			s.gain_u *
+				s.pivot_w); /* a calibrated line is known best at its pivot */
 	}
 	return sum;
 }
@@ -523,8 +506,8 @@ static int start_comparison(struct comparison *x)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-/* The commands read nothing and, unless asked for, say nothing; of what they say of errors the
- * last is kept. */
+/* Standard input is empty; output is discarded unless --show-output is given, but the end of
+ * standard error is kept for error messages. */
 static int start_runner(struct comparison *x)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -540,7 +523,7 @@ static int start_runner(struct comparison *x)
 		x->runner.stdio[1] = null;
 		x->runner.stdio[2] = x->tail.write_fd;
 	}
-	x->runner.drain = drain;
+	x->runner.drain = drain_stderr;
 	x->runner.drain_fd = x->tail.read_fd;
 	if (runner_begin(&x->runner) == 0)
 		return EXIT_OK;
@@ -550,16 +533,15 @@ static int start_runner(struct comparison *x)
 	return EXIT_FAILED;
 }
 
-/* From the first run to the last, in a clean room where one was asked for. */
 static int run_started(struct comparison *x)
 {
 	int code = clean_room_new(x->c, &x->o->room, &x->runner, &x->room);
 
 	if (code == EXIT_OK) {
 		runner_ready(&x->runner);
-		code = compare(x);
+		code = run_pairs(x);
 		clean_room_end(x->room);
-		code = finish(x, code);
+		code = finish_report(x, code);
 	}
 	clean_room_free(x->room);
 	return code;
@@ -586,24 +568,23 @@ static int run_open(struct comparison *x)
 	return code;
 }
 
-static int run(struct cli *c)
+static int ab_run(struct cli *c)
 {
 	struct comparison *x = calloc(1, sizeof(*x));
 	int code;
 
-	if (!x) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!x)
+		return cli_no_memory();
 	x->c = c;
 	x->o = c->own;
 	x->half = -1;
 	runner_inherit(&x->inherit, c->pipe_ignored);
 	x->runner = (struct runner){
-		.inherit = &x->inherit, .watch = watch, .arg = x, .watch_ns = WATCH_NS
+		.inherit = &x->inherit, .watch = watch_run, .arg = x, .watch_ns = WATCH_NS
 	};
 	x->runner.part = x->o->part;
-	x->cool = (struct cooldown){ .runner = &x->runner, .report = tell_heat, .arg = x };
+	x->cool =
+		(struct cooldown){ .runner = &x->runner, .report = report_cooldown, .arg = x };
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
 	x->lines = x->o->progress && !x->terminal && !c->quiet;
 	code = ab_plan_parse(x->o, &x->plan);
@@ -623,13 +604,14 @@ static int run(struct cli *c)
 const struct command command_ab = {
 	.name = "ab",
 	.summary = "find out which of two commands uses less energy",
-	.description = "Runs two commands in turn, in random order and from the same "
-		       "temperature, and tells the ratio of their energy (time, mean power, "
-		       "energy times delay) with an interval that holds the truth 95 times in "
-		       "100, however often it looked. First A is run against itself: what "
-		       "differs then is noise. It ends as soon as the interval decides. With "
-		       "--fail-if the exit status is the verdict: 0 passed, 10 failed, 11 "
-		       "cannot tell; 12 the data are no use, 13 the GPUs were shared.",
+	.description =
+		"Runs two commands alternately, in random order and from the same temperature, "
+		"and prints the ratio of their energy (and of time, mean power, energy times "
+		"delay) with a 95 % interval that stays valid although it is checked several "
+		"times. First A is compared with itself, to measure the noise. The command "
+		"ends as soon as the interval decides. With --fail-if the exit status is the "
+		"verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not usable, 13 "
+		"other processes used the GPUs.",
 	.examples = "  gpuward ab -- ./infer fp16 -- ./infer int8\n"
 		    "  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
 		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
@@ -639,5 +621,5 @@ const struct command command_ab = {
 	.options = ab_plan_options,
 	.options_size = sizeof(struct ab_options),
 	.lasts = true,
-	.run = run,
+	.run = ab_run,
 };

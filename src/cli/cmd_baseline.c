@@ -1,4 +1,4 @@
-/* baseline: takes, shows and forgets what GPUs draw when they do nothing. */
+/* baseline: measures, shows and deletes the idle power of GPUs. */
 #include "cli.h"
 #include "term.h"
 #include "table.h"
@@ -22,7 +22,7 @@
 #define HALF_W    1.0
 #define DRAW_NS   (200 * NS_PER_MS)
 #define SETTLE_NS \
-	(2 * NS_PER_S) /* making a context is work; utilisation is a mean of a second */
+	(2 * NS_PER_S) /* creating a context is work; utilisation is a mean over a second */
 
 struct given {
 	const char *kind, *pid;
@@ -30,12 +30,8 @@ struct given {
 	bool show, clear;
 };
 
-static struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((struct given *)(cli)->own)
 
-/* One GPU and kind: what came of it. */
 struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
@@ -44,8 +40,8 @@ struct job {
 	pthread_t thread;
 	bool started, have, kept;
 	struct baseline b;
-	char message[512]; /* why there is none, or it was not kept */
-	/* Under the lock. */
+	char message[512]; /* why there is none, or why it is not saved */
+	/* Protected by the lock: */
 	pthread_mutex_t lock;
 	bool done;
 	double seconds, power_w, half_width_w;
@@ -66,8 +62,6 @@ static double age_s(const struct baseline *b)
 {
 	return ((double)clock_wall_ns(clock_real()) - (double)b->wall_ns) * 1e-9;
 }
-
-/* ---- taking ---- */
 
 static bool on_progress(void *ctx, double seconds, double power_w, double half_width_w)
 {
@@ -95,27 +89,28 @@ static struct cuda_load *make_context(struct job *j)
 	return load;
 }
 
-static void say_why(struct job *j, int err)
+static void set_reason(struct job *j, int err)
 {
 	char cuda[256];
 
-	snprintf(cuda, sizeof(cuda), "%s", j->message); /* why there was no context of ours */
+	snprintf(cuda, sizeof(cuda), "%s", j->message); /* why we have no context */
 	if (err == -GW_E_STATE)
-		snprintf(j->message, sizeof(j->message), "it was ended before it was known");
+		snprintf(j->message, sizeof(j->message), "interrupted before it was known");
 	else if (err == -GW_E_NOSUPPORT)
-		snprintf(j->message, sizeof(j->message), "it does not tell its power");
+		snprintf(j->message, sizeof(j->message), "the GPU does not report its power");
 	else if (err)
 		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
 	else if (j->plan.kind == BASELINE_CONTEXT_IDLE && j->own_pid == getpid())
 		snprintf(j->message, sizeof(j->message),
-			 "it was not idle: %s%s%s (--pid names a process that holds an idle "
-			 "one)",
+			 "the GPU was not idle: %s%s%s (with --pid you can name a process with "
+			 "an idle context)",
 			 j->b.evidence, *cuda ? ": " : "", cuda);
 	else
-		snprintf(j->message, sizeof(j->message), "it was not idle: %s", j->b.evidence);
+		snprintf(j->message, sizeof(j->message), "the GPU was not idle: %s",
+			 j->b.evidence);
 }
 
-static void take(struct job *j, const char *dir)
+static void measure_job(struct job *j, const char *dir)
 {
 	struct cuda_load *load = make_context(j);
 	int err = baseline_take(j->meter, 0, &j->plan, &j->b);
@@ -123,13 +118,12 @@ static void take(struct job *j, const char *dir)
 	cuda_load_close(load);
 	j->have = err == 0;
 	if (err || j->b.codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED) {
-		say_why(j, err);
+		set_reason(j, err);
 		return;
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
 	if (!*dir)
-		snprintf(j->message, sizeof(j->message),
-			 "there is no folder to keep it in: HOME is not set");
+		snprintf(j->message, sizeof(j->message), "it cannot be saved: HOME is not set");
 	else
 		j->kept = baseline_save(&j->b, dir, j->message, sizeof(j->message)) == 0;
 }
@@ -143,7 +137,7 @@ static void *run_job(void *arg)
 {
 	struct work *w = arg;
 
-	take(w->job, w->dir);
+	measure_job(w->job, w->dir);
 	pthread_mutex_lock(&w->job->lock);
 	w->job->done = true;
 	pthread_mutex_unlock(&w->job->lock);
@@ -151,7 +145,7 @@ static void *run_job(void *arg)
 	return NULL;
 }
 
-/* A meter of its own for each GPU: windows of one do not read the others. */
+/* One meter per GPU, so that a window of one GPU does not read the others. */
 static int start_meter(struct cli *c, struct job *j)
 {
 	const char *uuid = gw_device_text(j->device, GW_T_UUID);
@@ -165,14 +159,14 @@ static int start_meter(struct cli *c, struct job *j)
 	return gw_meter_start(c->ctx, &o, &j->meter);
 }
 
-static void start(struct cli *c, struct jobs *all, struct job *j)
+static void start_job(struct cli *c, struct jobs *all, struct job *j)
 {
 	struct work *w;
 	int err;
 
 	j->done = true;
 	if (j->device->state != GW_DEVICE_OK) {
-		snprintf(j->message, sizeof(j->message), "it is %s: %s",
+		snprintf(j->message, sizeof(j->message), "the GPU is %s: %s",
 			 gw_device_state_name(j->device->state), j->device->message);
 		return;
 	}
@@ -194,8 +188,8 @@ static void start(struct cli *c, struct jobs *all, struct job *j)
 	}
 }
 
-/* How far the slowest is, in one line. */
-static unsigned draw(const struct jobs *all, bool show)
+/* Shows the progress of the slowest job in one line.  Returns the number of running jobs. */
+static unsigned draw_progress(const struct jobs *all, bool show)
 {
 	unsigned running = 0;
 	double seconds = INFINITY, power = NAN, half = NAN, most = 1;
@@ -219,21 +213,21 @@ static unsigned draw(const struct jobs *all, bool show)
 	if (seconds > 0)
 		snprintf(watts, sizeof(watts), "  %.1f W", power);
 	if (!isnan(half) && seconds > 1)
-		snprintf(watts, sizeof(watts), "  %.1f W -+ %.2f W", power, half);
+		snprintf(watts, sizeof(watts), "  %.1f W +- %.2f W", power, half);
 	progress_bar(bar, 22, seconds / most);
-	progress_show("%s %2.0f s of at most %.0f s%s  (%u of %u GPUs)", bar, seconds, most,
-		      watts, running, all->count);
+	progress_show("%s %2.0f s of at most %.0f s%s  (%u of %u GPUs left)", bar, seconds,
+		      most, watts, running, all->count);
 	return running;
 }
 
-static void take_all(struct cli *c, struct jobs *all)
+static void measure_all(struct cli *c, struct jobs *all)
 {
 	bool show = progress_possible(c->quiet);
 
 	stop_catch();
 	for (unsigned i = 0; i < all->count; i++)
-		start(c, all, &all->job[i]);
-	while (draw(all, show) > 0)
+		start_job(c, all, &all->job[i]);
+	while (draw_progress(all, show) > 0)
 		clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + DRAW_NS);
 	if (show)
 		progress_clear();
@@ -244,9 +238,7 @@ static void take_all(struct cli *c, struct jobs *all)
 	}
 }
 
-/* ---- showing ---- */
-
-static void find(struct jobs *all, double ttl_s)
+static void load_all(struct jobs *all, double ttl_s)
 {
 	for (unsigned i = 0; i < all->count; i++) {
 		struct job *j = &all->job[i];
@@ -269,7 +261,7 @@ static const struct table_column columns[] = {
 	[KIND] = { "KIND", 0, false, false },
 	[POWER] = { "POWER", 0, true, false },
 	[HALF] = { "95 %", 0, true, false },
-	[SECONDS] = { "TAKEN IN", 4, true, false },
+	[SECONDS] = { "DURATION", 4, true, false },
 	[TEMPERATURE] = { "AT", 5, true, false },
 	[LIMIT] = { "LIMIT", 6, true, false },
 	[AGE] = { "AGE", 2, true, false },
@@ -283,7 +275,7 @@ static void set_figures(struct table *t, const struct baseline *b)
 
 	table_set(t, POWER, TERM_PLAIN, "%.2f W", b->power_w);
 	if (!isnan(half))
-		table_set(t, HALF, TERM_PLAIN, "%s%.2f W", term_utf8() ? "±" : "-+", half);
+		table_set(t, HALF, TERM_PLAIN, "%s%.2f W", term_utf8() ? "±" : "+-", half);
 	table_set(t, SECONDS, TERM_PLAIN, "%.0f s", b->seconds);
 	if (!isnan(b->temperature_c))
 		table_set(t, TEMPERATURE, TERM_PLAIN, "%.0f %s", b->temperature_c,
@@ -304,7 +296,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 		const char *name = gw_device_text(j->device, GW_T_NAME);
 
 		if (!j->kept && !given(c)->show)
-			continue; /* said as an error */
+			continue; /* printed as an error */
 		table_row(&t);
 		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
 		if (name)
@@ -373,8 +365,6 @@ static int print_json(const struct cli *c, const struct jobs *all)
 	return cli_document_end(&doc);
 }
 
-/* ---- the command ---- */
-
 static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_kind kind)
 {
 	struct job *more = realloc(all->job, (all->count + 1) * sizeof(*more));
@@ -389,7 +379,7 @@ static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_ki
 	return 0;
 }
 
-/* What is asked for: one kind when taking, all of them when showing and none is named. */
+/* Lists the requested baselines: by default one kind to measure, and all kinds to show. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	int err = 0;
@@ -427,7 +417,7 @@ static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
 	}
 }
 
-static int complain(const struct jobs *all)
+static int print_missing(const struct jobs *all)
 {
 	bool bad = false;
 
@@ -443,24 +433,24 @@ static int complain(const struct jobs *all)
 	return bad ? EXIT_FAILED : EXIT_OK;
 }
 
-static int take_or_show(struct cli *c, struct jobs *all, int64_t own_pid)
+static int measure_or_show(struct cli *c, struct jobs *all, int64_t own_pid)
 {
 	double ttl_s = given(c)->ttl_ns ? (double)given(c)->ttl_ns * 1e-9 : 3600;
 	int code, failed = EXIT_OK;
 
 	if (given(c)->show) {
-		find(all, ttl_s);
+		load_all(all, ttl_s);
 	} else {
 		plan_jobs(c, all, own_pid);
-		take_all(c, all);
+		measure_all(c, all);
 	}
 	code = c->json ? print_json(c, all) : (print_table(c, all), EXIT_OK);
 	if (!given(c)->show)
-		failed = complain(all);
+		failed = print_missing(all);
 	return code != EXIT_OK ? code : failed;
 }
 
-static int clear(const struct cli *c, const char *dir)
+static int clear_baselines(const struct cli *c, const char *dir)
 {
 	unsigned gone = 0;
 
@@ -473,47 +463,40 @@ static int clear(const struct cli *c, const char *dir)
 			gone += baseline_clear(uuid, dir);
 	}
 	if (!c->quiet)
-		printf("%u forgotten\n", gone);
+		printf("%u baseline%s deleted\n", gone, gone == 1 ? "" : "s");
 	return EXIT_OK;
 }
 
-static int no_gpu(const struct cli *c)
+static int print_no_gpu(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	cli_error("no GPU to take a baseline of%s%s", *s->message ? ": " : "", s->message);
+	cli_error("no GPU to measure%s%s", *s->message ? ": " : "", s->message);
 	return EXIT_NO_GPU;
 }
 
-/* EXIT_OK or EXIT_USAGE, having said why. */
-static int check(const struct given *g, int64_t *ret_pid)
+static int check_options(const struct given *g, int64_t *ret_pid)
 {
 	char *end;
 
 	*ret_pid = getpid();
-	if (g->show && g->clear) {
-		cli_error("--show and --clear exclude each other: give one of them");
-		return EXIT_USAGE;
-	}
-	if (g->time_ns && (g->time_ns < 2 * NS_PER_S || g->time_ns > LONGEST_S * NS_PER_S)) {
-		cli_error("--time is from 2s to %um", LONGEST_S / 60);
-		return EXIT_USAGE;
-	}
+	if (g->show && g->clear)
+		return cli_usage("--show and --clear exclude each other: give one of them");
+	if (g->time_ns && (g->time_ns < 2 * NS_PER_S || g->time_ns > LONGEST_S * NS_PER_S))
+		return cli_usage("--time must be from 2s to %um", LONGEST_S / 60);
 	if (g->pid) {
 		*ret_pid = strtoll(g->pid, &end, 10);
-		if (*end || *ret_pid <= 0) {
-			cli_error("--pid takes the number of a process, not '%s'", g->pid);
-			return EXIT_USAGE;
-		}
+		if (*end || *ret_pid <= 0)
+			return cli_usage("--pid takes a process id, not '%s'", g->pid);
 	}
 	return EXIT_OK;
 }
 
-static int run(struct cli *c)
+static int baseline_run(struct cli *c)
 {
 	struct jobs all = { 0 };
 	int64_t own_pid;
-	int code = check(given(c), &own_pid);
+	int code = check_options(given(c), &own_pid);
 
 	if (code == EXIT_OK)
 		code = cli_open(c, GW_TIERS_COMMON);
@@ -522,49 +505,48 @@ static int run(struct cli *c)
 	if (baseline_directory(all.dir, sizeof(all.dir)) != 0)
 		all.dir[0] = '\0';
 	if (given(c)->clear)
-		return clear(c, all.dir);
+		return clear_baselines(c, all.dir);
 	code = list_jobs(c, &all);
 	if (code == EXIT_OK)
-		code = all.count ? take_or_show(c, &all, own_pid) : no_gpu(c);
+		code = all.count ? measure_or_show(c, &all, own_pid) : print_no_gpu(c);
 	free(all.job);
 	return code;
 }
 
 static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "kind", 0, OPTION_CHOICE, offsetof(struct given, kind), "KIND",
-	  "no-context (the default: no program is on the GPU), context-idle (one of ours is, "
-	  "and does nothing) or hot-idle (just after a load)",
+	{ "kind", 0, OPTION_CHOICE, AT(kind), "KIND",
+	  "no-context (the default: no program uses the GPU), context-idle (one program has a "
+	  "context and is idle) or hot-idle (right after a load)",
 	  kinds, NULL },
-	{ "time", 0, OPTION_DURATION, offsetof(struct given, time_ns), "TIME",
-	  "look at most this long (default: 30s); it ends from 10 s on when the mean is known "
-	  "within 1 W",
-	  NULL, NULL },
-	{ "pid", 0, OPTION_TEXT, offsetof(struct given, pid), "PID",
-	  "this process and those below it are ours, and may be on the GPU; not for no-context",
-	  NULL, NULL },
-	{ "show", 0, OPTION_FLAG, offsetof(struct given, show), NULL,
-	  "show those that are kept and may be used now, take none", NULL, NULL },
-	{ "clear", 0, OPTION_FLAG, offsetof(struct given, clear), NULL,
-	  "forget those of the selected GPUs, or all", NULL, NULL },
-	{ "ttl", 0, OPTION_DURATION, offsetof(struct given, ttl_ns), "TIME",
-	  "with --show: how old one may be (default: 1h)", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
+		   "measure at most this long (default: 30s); ends after 10 s or more when the "
+		   "mean is known within 1 W"),
+	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
+		   "this process and its children may use the GPU; not for no-context"),
+	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,
+		   "show the stored baselines that can be used now"),
+	OPTION_ROW(FLAG, 0, "clear", AT(clear), NULL,
+		   "delete the stored baselines of the selected GPUs, or all"),
+	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
+		   "with --show: the maximum age (default: 1h)"),
+	{ .name = NULL },
 };
 
 const struct command command_baseline = {
 	.name = "baseline",
 	.summary = "measure and store the idle power of GPUs",
-	.description =
-		"Takes the idle power of the selected GPUs and keeps it for an hour, so that "
-		"the energy of a program can be told from that of the idle board. A GPU that "
-		"was not idle has no baseline: the command says who was on it and ends with 1.",
+	.description = "Measures the idle power of the selected GPUs and stores it for an "
+		       "hour, so that the energy of a program above idle is known. A GPU that "
+		       "is not idle gets no baseline: the command prints which process used it "
+		       "and exits with status 1.",
 	.examples = "  gpuward baseline\n"
 		    "  gpuward baseline --kind context-idle --pid $PID\n"
 		    "  gpuward baseline --show --json\n",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.lasts = true,
-	.run = run,
+	.run = baseline_run,
 };

@@ -1,4 +1,4 @@
-/* characterise: what this machine's power sensors do, learned on them. */
+/* characterise: measures the properties of the power sensors of this machine. */
 #include "cli.h"
 #include "output.h"
 #include "table.h"
@@ -17,38 +17,28 @@
 
 struct outcome {
 	unsigned device; /* position in the snapshot */
-	bool known;      /* sensor is filled         */
-	int error;       /* as of learning           */
+	bool known;      /* sensor is set            */
+	int error;       /* of sensor_characterise() */
 	struct sensor sensor;
-	char message[512]; /* "" nothing to say      */
-	char path[4096];   /* "" not kept            */
+	char message[512]; /* "": none              */
+	char path[4096];   /* "": not saved         */
 };
 
-/* ---- learning ---- */
-
-static void progress(void *ctx, const char *what, double done_ratio)
+static void show_progress(void *ctx, const char *what, double done_ratio)
 {
 	const struct gw_device *d = ctx;
 
-	fprintf(stderr, "\r\033[KGPU %u: %s (%.0f %%)", d->index, what, 100 * done_ratio);
-	fflush(stderr);
+	progress_show("GPU %u: %s (%.0f %%)", d->index, what, 100 * done_ratio);
 }
 
 struct given {
 	bool active, show, no_save;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
-static bool shows_progress(const struct cli *c)
-{
-	return !c->quiet && isatty(STDERR_FILENO);
-}
-
-static int learn(const struct cli *c, const struct gw_device *d, struct outcome *o)
+static int characterise_device(const struct cli *c, const struct gw_device *d,
+			       struct outcome *o)
 {
 	struct cuda_drive cuda;
 	struct sensor_plan plan = { .ctx = (void *)(uintptr_t)d };
@@ -56,30 +46,31 @@ static int learn(const struct cli *c, const struct gw_device *d, struct outcome 
 
 	if (given(c)->active && d->provenance == GW_FROM_SIMULATOR) {
 		snprintf(o->message, sizeof(o->message),
-			 "nothing can be computed on a simulated GPU: leave --active out");
+			 "a simulated GPU cannot run a load: leave out --active");
 		return -GW_E_NOSUPPORT;
 	}
 	if (given(c)->active && d->vendor != GW_VENDOR_NVIDIA) {
 		snprintf(o->message, sizeof(o->message),
-			 "--active puts a CUDA load on the GPU, and this is none of NVIDIA's");
+			 "--active needs CUDA, and this is not an NVIDIA GPU: leave out "
+			 "--active");
 		return -GW_E_NOSUPPORT;
 	}
 	cuda_drive_init(&cuda, clock_real());
 	if (given(c)->active)
 		plan.drive = &cuda.drive;
-	if (shows_progress(c))
-		plan.progress = progress;
+	if (progress_possible(c->quiet))
+		plan.progress = show_progress;
 	err = sensor_characterise(c->ctx, o->device, &plan, &o->sensor, o->message,
 				  sizeof(o->message));
-	if (shows_progress(c))
-		fputs("\r\033[K", stderr);
+	if (progress_possible(c->quiet))
+		progress_clear();
 	if (err && !*o->message)
 		snprintf(o->message, sizeof(o->message), "%s", gw_strerror(err));
 	return err;
 }
 
-/* What an outside meter said of this card holds on: learning knows nothing of it. */
-static int save(struct sensor *s, const char *dir, char *message, size_t size)
+/* Keeps the calibration of this card by an external meter. */
+static int save_sensor(struct sensor *s, const char *dir, char *message, size_t size)
 {
 	struct sensor before = *s;
 	char unused[512];
@@ -89,18 +80,18 @@ static int save(struct sensor *s, const char *dir, char *message, size_t size)
 	return sensor_save(s, dir, message, size);
 }
 
-static void keep(struct outcome *o)
+static void save_outcome(struct outcome *o)
 {
 	char dir[3800];
 
 	if (sensor_directory(dir, sizeof(dir)) != 0)
 		snprintf(o->message, sizeof(o->message),
-			 "not kept: neither XDG_CACHE_HOME nor HOME names a folder");
-	else if (save(&o->sensor, dir, o->message, sizeof(o->message)) == 0)
+			 "not saved: neither XDG_CACHE_HOME nor HOME is set to a folder");
+	else if (save_sensor(&o->sensor, dir, o->message, sizeof(o->message)) == 0)
 		(void)sensor_key(&o->sensor, dir, o->path, sizeof(o->path));
 }
 
-static void recall(const struct cli *c, struct outcome *o)
+static void load_sensor(const struct cli *c, struct outcome *o)
 {
 	char dir[3800];
 	bool have = sensor_directory(dir, sizeof(dir)) == 0;
@@ -112,7 +103,7 @@ static void recall(const struct cli *c, struct outcome *o)
 		(void)sensor_key(&o->sensor, dir, o->path, sizeof(o->path));
 }
 
-static void look_at(const struct cli *c, struct outcome *o)
+static void process_device(const struct cli *c, struct outcome *o)
 {
 	const struct gw_device *d = gw_snapshot_device(c->snap, o->device);
 
@@ -120,22 +111,20 @@ static void look_at(const struct cli *c, struct outcome *o)
 		o->error = -GW_E_STATE;
 		snprintf(o->message, sizeof(o->message), "%s", d->message);
 	} else if (given(c)->show) {
-		recall(c, o);
+		load_sensor(c, o);
 	} else {
-		o->error = learn(c, d, o);
+		o->error = characterise_device(c, d, o);
 		o->known = o->error == 0;
 		if (o->known && !given(c)->no_save)
-			keep(o);
+			save_outcome(o);
 	}
 }
-
-/* ---- showing ---- */
 
 enum { SOURCE, EVERY, COVERS, LATE, COST, WORST, FROM };
 
 static const struct table_column columns[] = {
 	[SOURCE] = { "SOURCE", 0, false, false }, [EVERY] = { "NEW EVERY", 0, true, false },
-	[COVERS] = { "COVERS", 1, true, false },  [LATE] = { "LATE BY", 1, true, false },
+	[COVERS] = { "COVERS", 1, true, false },  [LATE] = { "DELAY", 1, true, false },
 	[COST] = { "CALL p50", 3, true, false },  [WORST] = { "p99", 4, true, false },
 	[FROM] = { "FROM", 2, false, true },      { NULL, 0, false, false },
 };
@@ -198,7 +187,7 @@ static void add_counter(struct table *t, const struct sensor *s)
 	if (s->ticks)
 		table_set(t, FROM, TERM_PLAIN, "%u ticks", s->ticks);
 	else
-		table_set(t, FROM, TERM_DIM, "assumed; no tick was counted");
+		table_set(t, FROM, TERM_DIM, "assumed; no tick was observed");
 }
 
 static void print_rates(const struct sensor *s)
@@ -212,13 +201,13 @@ static void print_rates(const struct sensor *s)
 			continue;
 		snprintf(key, sizeof(key), "counter read every %s",
 			 time_text(text, r->every_s));
-		figure_line(key, "%.2f W against %.2f W (%+.2f %%)", r->counter_w,
+		figure_line(key, "%.2f W compared with %.2f W (%+.2f %%)", r->counter_w,
 			    r->reference_w, 100 * (r->counter_w / r->reference_w - 1));
 	}
 	if (s->counter != GW_HAVE)
 		return;
 	if (s->counter_unsafe)
-		figure_line("counter may be read", "never: no rate that was tried is safe");
+		figure_line("counter may be read", "never: every tested rate disturbs it");
 	else
 		figure_line("counter may be read", "every %s",
 			    time_text(text, s->counter_safe_s));
@@ -232,7 +221,7 @@ static void print_title(const struct gw_device *d, const struct outcome *o)
 	printf("%sGPU %u  %s%s", term_on(TERM_BOLD), d->index, name ? name : "", term_off());
 	if (o->known && o->sensor.wall_ns) {
 		clock_format_rfc3339(o->sensor.wall_ns, time);
-		printf("  learned %s", time);
+		printf("  measured %s", time);
 	} else if (o->known) {
 		printf("  assumed from its generation and driver");
 	}
@@ -253,7 +242,7 @@ static void print_sensor(const struct sensor *s)
 	table_done(&t);
 	if (s->ring.why == GW_HAVE)
 		figure_line("ring", "%u entries, %.4g s%s", s->ring_entries, s->ring_span_s,
-			    s->ring_wall ? ", stamps of the wall clock" : "");
+			    s->ring_wall ? ", wall-clock timestamps" : "");
 	if (s->ring.why == GW_HAVE && !isnan(s->ring_gap_p10_s))
 		figure_line("ring gaps, p10 to p90", "%.4g to %.4g ms", s->ring_gap_p10_s * 1e3,
 			    s->ring_gap_p90_s * 1e3);
@@ -261,11 +250,11 @@ static void print_sensor(const struct sensor *s)
 	figure_line("power is that of", "%s",
 		    s->module_scope ? "the module, CPU included" : "the board");
 	if (s->calibrated)
-		figure_line("calibrated", "gain %.4f, offset %+.1f W, by an outside meter",
+		figure_line("calibrated", "gain %.4f, offset %+.1f W, by an external meter",
 			    s->gain, s->offset_w);
 	if (!active)
-		figure_line("covers, late by",
-			    "assumed; --active learns them with a load of its own");
+		figure_line("covers, delay",
+			    "assumed; --active measures them with its own load");
 }
 
 static int print_text(const struct cli *c, const struct outcome *o, unsigned n)
@@ -276,7 +265,7 @@ static int print_text(const struct cli *c, const struct outcome *o, unsigned n)
 		if (o[i].known)
 			print_sensor(&o[i].sensor);
 		if (*o[i].path)
-			figure_line("kept in", "%s", o[i].path);
+			figure_line("saved in", "%s", o[i].path);
 		if (*o[i].message && o[i].known)
 			figure_line("note", "%s", o[i].message);
 	}
@@ -294,10 +283,8 @@ static int print_json(const struct cli *c, const struct outcome *o, unsigned n)
 	struct cli_document doc;
 	int code;
 
-	if (!l) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!l)
+		return cli_no_memory();
 	for (unsigned i = 0; i < n; i++)
 		l[i] = (struct render_learned){ o[i].device, o[i].known ? &o[i].sensor : NULL,
 						*o[i].message ? o[i].message : NULL,
@@ -309,9 +296,7 @@ static int print_json(const struct cli *c, const struct outcome *o, unsigned n)
 	return code;
 }
 
-/* ---- the command ---- */
-
-static int verdict(const struct outcome *o, unsigned n)
+static int exit_code(const struct outcome *o, unsigned n)
 {
 	unsigned bad = 0;
 
@@ -322,32 +307,28 @@ static int verdict(const struct outcome *o, unsigned n)
 	return bad == 0 ? EXIT_OK : bad == n ? EXIT_FAILED : EXIT_PARTIAL;
 }
 
-static int run(struct cli *c)
+static int characterise_run(struct cli *c)
 {
 	unsigned n = 0;
 	struct outcome *o;
 	int code;
 
-	if (given(c)->show && given(c)->active) {
-		cli_error("--show and --active exclude each other: give one of them");
-		return EXIT_USAGE;
-	}
+	if (given(c)->show && given(c)->active)
+		return cli_usage("--show and --active exclude each other: give one of them");
 	code = cli_open(c, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	if (code != EXIT_OK)
 		return code;
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
-	if (!o) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!o)
+		return cli_no_memory();
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i)) {
 			o[n].device = i;
-			look_at(c, &o[n++]);
+			process_device(c, &o[n++]);
 		}
 	code = c->json ? print_json(c, o, n) : print_text(c, o, n);
 	if (code == EXIT_OK)
-		code = verdict(o, n);
+		code = exit_code(o, n);
 	free(o);
 	return code;
 }
@@ -355,32 +336,29 @@ static int run(struct cli *c)
 #define AT(member) offsetof(struct given, member)
 
 static const struct option options[] = {
-	{ "active", 0, OPTION_FLAG, AT(active), NULL,
-	  "also put a load on the GPU for a minute, to learn windows and lags; no other "
-	  "process may be on it",
-	  NULL, NULL },
-	{ "show", 0, OPTION_FLAG, AT(show), NULL,
-	  "only show what was learned before, or else is assumed", NULL, NULL },
-	{ "no-save", 0, OPTION_FLAG, AT(no_save), NULL, "do not keep what is learned", NULL,
-	  NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 0, "active", AT(active), NULL,
+		   "also run a load on the GPU for a minute, to measure averaging windows and "
+		   "delays; no other process may use it"),
+	OPTION_ROW(FLAG, 0, "show", AT(show), NULL, "only show the saved or assumed values"),
+	OPTION_ROW(FLAG, 0, "no-save", AT(no_save), NULL, "do not save the values"),
+	{ .name = NULL },
 };
 
 const struct command command_characterise = {
 	.name = "characterise",
 	.summary = "measure the properties of the power sensors",
 	.description =
-		"Finds out how often each source of power has a new value, how the energy "
-		"counter ticks, whether reading it does harm, and what each call costs: half a "
-		"minute a GPU, without a load, best on an idle one. --active also learns which "
-		"time a value covers and how late it is. What is learned is kept and used by "
-		"every later measurement on this GPU, driver and VBIOS; without it published "
-		"figures of the GPU's generation are assumed.",
+		"Measures how often each power source has a new value, how the energy counter "
+		"ticks, whether reading it disturbs it, and what each call costs. This takes "
+		"half a minute per GPU without a load, and works best on an idle GPU. --active "
+		"also measures which time a value covers and its delay. The values are saved "
+		"and used by all later measurements on this GPU, driver and VBIOS; without "
+		"them, published values for the GPU's generation are assumed.",
 	.examples = "  gpuward characterise\n"
 		    "  gpuward characterise --gpu 0 --active\n"
 		    "  gpuward characterise --show --json\n",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.lasts = true,
-	.run = run,
+	.run = characterise_run,
 };

@@ -1,4 +1,4 @@
-/* compare: results side by side, as a table for people or for programs. */
+/* compare: prints results side by side, as text, Markdown, CSV or JSON. */
 #include "cli.h"
 #include "comparison.h"
 #include "output.h"
@@ -20,10 +20,7 @@ struct given {
 	bool across_gpus;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 struct view {
 	const struct comparison *c;
@@ -32,8 +29,6 @@ struct view {
 };
 
 #define CELL 160
-
-/* ---- cells, for text and Markdown ---- */
 
 static const char *unit_text(const char *unit)
 {
@@ -78,18 +73,15 @@ static const char *row_state(const struct comparison_row *row)
 	return row->validity ? row->validity : "no run";
 }
 
-/* ---- text ---- */
-
 enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
 
-/* Each metric has three columns: value, interval, change.  A value goes with its change; joules
- * and their interval are what the table is for, and joules of a token, where somebody counted
- * them, next:  they stay where their change has no room. */
+/* Each metric has three columns: value, interval, change.  A value is dropped together with its
+ * change; energy, its interval, and energy per token stay longest. */
 static const struct table_column columns[] = {
 	[LABEL] = { "LABEL", 0, false, true },
 	[N] = { "RUNS", 5, true, false },
 	[STATE] = { "VALIDITY", 0, false, false },
-	[ROOM] = { "ROOM", 5, false, false }, /* what is amiss stands below in any case */
+	[ROOM] = { "ROOM", 5, false, false }, /* notes below mention problems in any case */
 	{ "LATENCY", 6, true, false },
 	{ "95 %", 10, true, false },
 	{ "CHANGE", 6, true, false },
@@ -117,7 +109,7 @@ static enum term_style change_style(const struct compare_change *c, enum compari
 		[COMPARE_UNKNOWN] = TERM_PLAIN,
 	};
 
-	/* less power is not in itself better */
+	/* less power is not necessarily better */
 	return m == METRIC_POWER ? TERM_PLAIN : styles[compare_verdict(c)];
 }
 
@@ -150,8 +142,8 @@ static size_t count_simulated(const struct comparison *c)
 
 static void text_row(struct table *t, const struct view *v, const struct comparison_row *row)
 {
-	bool marked =
-		row->simulated && count_simulated(v->c) < v->c->nrows; /* else said above */
+	bool marked = row->simulated &&
+		      count_simulated(v->c) < v->c->nrows; /* else the heading says it */
 	bool valid = strcmp(row_state(row), "valid") == 0;
 	const char *room = comparison_room(row);
 	char label[CELL];
@@ -179,7 +171,7 @@ struct text_out {
 	bool wrap; /* to the terminal */
 };
 
-static void text_say(const struct text_out *o, const char *sentence)
+static void text_sentence(const struct text_out *o, const char *sentence)
 {
 	char clean[4096];
 
@@ -192,27 +184,26 @@ static void text_say(const struct text_out *o, const char *sentence)
 
 static void text_note(void *ctx, const char *sentence)
 {
-	text_say(ctx, sentence);
+	text_sentence(ctx, sentence);
 }
 
-/* Names what the terminal has no room for, and where it is to be seen. */
-static void note_left_out(const struct table *t, unsigned width, const struct text_out *notes)
+static void note_hidden(const struct table *t, unsigned width, const struct text_out *notes)
 {
-	bool left[TABLE_COLUMNS_MAX];
-	unsigned whole = table_hidden(t, width, left), n = 0;
+	bool hidden[TABLE_COLUMNS_MAX];
+	unsigned whole = table_hidden(t, width, hidden), n = 0;
 	char sentence[512];
 	struct buf b;
 
 	if (whole == 0)
 		return;
 	buf_init_fixed(&b, sentence, sizeof(sentence));
-	buf_adds(&b, "Left out for want of room: ");
-	if (left[N])
+	buf_adds(&b, "Hidden because the terminal is narrow: ");
+	if (hidden[N])
 		buf_addf(&b, "%snumber of runs", n++ ? ", " : "");
-	if (left[ROOM])
+	if (hidden[ROOM])
 		buf_addf(&b, "%sclean room", n++ ? ", " : "");
 	for (unsigned m = 0; m < METRICS; m++) {
-		const bool *l = &left[FIRST_METRIC + 3 * m];
+		const bool *l = &hidden[FIRST_METRIC + 3 * m];
 		const char *name = comparison_metric_name(m);
 
 		if (l[0])
@@ -221,12 +212,11 @@ static void note_left_out(const struct table *t, unsigned width, const struct te
 			buf_addf(&b, "%s%s%s%s of %s", n++ ? ", " : "", l[1] ? "interval" : "",
 				 l[1] && l[2] ? " and " : "", l[2] ? "change" : "", name);
 	}
-	buf_addf(&b, ". All is shown on %u columns, by --format=markdown and by --format=csv.",
-		 whole);
-	text_say(notes, b.p);
+	buf_addf(&b, ". To see all: use %u columns, --format=markdown or --format=csv.", whole);
+	text_sentence(notes, b.p);
 }
 
-/* To a terminal directly, since notes are wrapped there; to a file by way of out. */
+/* Writes to a terminal directly, because notes are wrapped there; to a file through out. */
 static int write_text(const struct view *v, struct buf *out, bool file, bool quiet)
 {
 	int code = EXIT_OK;
@@ -239,9 +229,10 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 	for (size_t i = 0; i < v->c->nrows; i++)
 		text_row(&t, v, &v->c->rows[i]);
 	if (simulated)
-		buf_addf(out, "%s SIMULATED %s no figure %s is real\n",
-			 file ? "" : term_on(TERM_MARK), file ? "" : term_off(),
-			 simulated == v->c->nrows ? "here" : "of the rows marked so");
+		buf_addf(out, "%s SIMULATED %s %s\n", file ? "" : term_on(TERM_MARK),
+			 file ? "" : term_off(),
+			 simulated == v->c->nrows ? "these GPUs are not real"
+						  : "the GPUs of the marked rows are not real");
 	if (t.error)
 		out->err = t.error;
 	else
@@ -251,16 +242,13 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 		buf_clear(out);
 	}
 	if (!quiet && !t.error)
-		note_left_out(&t, width, &notes);
+		note_hidden(&t, width, &notes);
 	table_done(&t);
 	if (!quiet)
 		comparison_notes(v->c, text_note, &notes);
 	return code;
 }
 
-/* ---- Markdown ---- */
-
-/* Text that means itself in a cell of a Markdown table. */
 static void markdown_text(struct buf *out, const char *s)
 {
 	char clean[1024];
@@ -326,8 +314,6 @@ static void write_markdown(const struct view *v, struct buf *out)
 	comparison_notes(v->c, markdown_note, out);
 }
 
-/* ---- CSV and JSON: whole numbers, one name a figure ---- */
-
 static const char *const keys[METRICS] = { "latency_seconds", "power_mean_watts",
 					   "energy_per_iteration_joules",
 					   "energy_per_token_joules", "model_size_bytes" };
@@ -341,7 +327,7 @@ static const char *key_of(const struct comparison *c, unsigned m)
 	return keys[m];
 }
 
-/* NULL: there is no change. */
+/* Returns NULL if there is no change. */
 static const char *verdict_word(const struct compare_change *c)
 {
 	static const char *const words[] = {
@@ -506,9 +492,7 @@ static void write_json(const struct view *v, struct buf *out)
 	json_end(&j);
 }
 
-/* ---- the command ---- */
-
-static int choose(struct view *v, const struct option_list *metrics)
+static int choose_metrics(struct view *v, const struct option_list *metrics)
 {
 	for (unsigned m = 0; m < METRICS; m++) {
 		v->shown[m] = metrics->count == 0;
@@ -517,12 +501,10 @@ static int choose(struct view *v, const struct option_list *metrics)
 	for (unsigned i = 0; i < metrics->count; i++) {
 		enum comparison_metric m = comparison_metric_find(metrics->item[i]);
 
-		if (m == METRICS) {
-			cli_error("--metric takes latency, power, energy, token or size, not "
-				  "'%s'",
-				  metrics->item[i]);
-			return EXIT_USAGE;
-		}
+		if (m == METRICS)
+			return cli_usage("--metric takes latency, power, energy, token or "
+					 "size, not '%s'",
+					 metrics->item[i]);
 		v->shown[m] = true;
 	}
 	for (unsigned m = 0; m < METRICS && metrics->count == 0; m++)
@@ -530,23 +512,22 @@ static int choose(struct view *v, const struct option_list *metrics)
 	return EXIT_OK;
 }
 
-static int judge(const struct comparison *c)
+static int check_usable(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)
 		if (c->rows[i].used)
 			return EXIT_OK;
-	cli_error("no run is left to compare: all are invalid or the results are empty");
-	return EXIT_FAILED;
+	return cli_fail("no usable run: all runs are invalid, or the results are empty");
 }
 
-static int print(const struct cli *c, const struct comparison *comparison)
+static int print_comparison(const struct cli *c, const struct comparison *comparison)
 {
 	const struct given *g = given(c);
 	const char *format = c->json ? "json" : g->format ? g->format : "text";
 	bool file = g->output && strcmp(g->output, "-") != 0;
 	struct view v = { .c = comparison };
 	struct buf out;
-	int code = choose(&v, &g->metric);
+	int code = choose_metrics(&v, &g->metric);
 
 	if (code != EXIT_OK)
 		return code;
@@ -562,30 +543,27 @@ static int print(const struct cli *c, const struct comparison *comparison)
 	if (code == EXIT_OK)
 		code = output_write(g->output, &out);
 	buf_done(&out);
-	return code ? code : judge(comparison);
+	return code ? code : check_usable(comparison);
 }
 
-static int run(struct cli *c)
+static int compare_run(struct cli *c)
 {
 	const struct given *g = given(c);
 	struct results results;
 	struct comparison comparison;
 	int code;
 
-	if (c->json && g->format && strcmp(g->format, "json") != 0) {
-		cli_error("--json and --format %s exclude each other: give one of them",
-			  g->format);
-		return EXIT_USAGE;
-	}
+	if (c->json && g->format && strcmp(g->format, "json") != 0)
+		return cli_usage("--json and --format %s exclude each other: give one of them",
+				 g->format);
 	code = output_spares(g->output, c->argv, c->argc);
 	if (code != EXIT_OK)
 		return code;
 	code = results_load(&results, c, g->across_gpus);
 	if (code == EXIT_OK && comparison_init(&comparison, results.v, results.n) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
+		code = cli_no_memory();
 	} else if (code == EXIT_OK) {
-		code = print(c, &comparison);
+		code = print_comparison(c, &comparison);
 		comparison_done(&comparison);
 	}
 	results_done(&results);
@@ -594,26 +572,26 @@ static int run(struct cli *c)
 
 static const char *const formats[] = { "text", "markdown", "csv", "json", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "format", 'f', OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
+	{ "format", 'f', OPTION_CHOICE, AT(format), "FORMAT",
 	  "text (default), markdown, csv or json", formats, NULL },
-	{ "metric", 'm', OPTION_LIST, offsetof(struct given, metric), "NAME",
-	  "only these: latency, power, energy, token, size; may repeat", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write there instead of standard output", NULL, NULL },
-	{ "across-gpus", 0, OPTION_FLAG, offsetof(struct given, across_gpus), NULL,
-	  "compare results of different GPUs too", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(LIST, 'm', "metric", AT(metric), "NAME",
+		   "only these metrics: latency, power, energy, token, size; repeatable"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
+		   "also compare results of different GPUs"),
+	{ .name = NULL },
 };
 
 const struct command command_compare = {
 	.name = "compare",
 	.summary = "compare results: the changes and how certain they are",
-	.description =
-		"Puts results of gpuward measure into one table: a row for each label, in the "
-		"order in which they come; files of the same label are trials of one row. "
-		"Changes are against the first row that has a usable run, with 95 % intervals. "
-		"Runs that are invalid are left out and named below the table.",
+	.description = "Prints results of gpuward measure in one table, one row per label in "
+		       "the order of the files; files with the same label are trials of one "
+		       "row. Changes are relative to the first row with a usable run, with 95 "
+		       "% intervals. Invalid runs are left out and listed below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
 		    "  gpuward compare --metric=energy --json a.json b.json\n",
@@ -621,5 +599,5 @@ const struct command command_compare = {
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.run = run,
+	.run = compare_run,
 };

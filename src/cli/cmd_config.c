@@ -13,13 +13,14 @@ struct given {
 	const char *config;
 };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "origin", 0, OPTION_FLAG, offsetof(struct given, origin), NULL,
-	  "print: show where each value comes from", NULL, NULL },
-	{ "example", 0, OPTION_FLAG, offsetof(struct given, example), NULL,
-	  "print: write the defaults as comments, as a start for a new file", NULL, NULL },
-	{ "config", 0, OPTION_TEXT, offsetof(struct given, config), "FILE",
-	  "the same as the argument FILE; spelled as in gpuward serve", NULL, NULL },
+	OPTION_ROW(FLAG, 0, "origin", AT(origin), NULL,
+		   "print: show where each value comes from"),
+	OPTION_ROW(FLAG, 0, "example", AT(example), NULL,
+		   "print: write the defaults as comments, as a start for a new file"),
+	OPTION_ROW(TEXT, 0, "config", AT(config), "FILE",
+		   "the same as the argument FILE; spelled as in gpuward serve"),
 	{ .name = NULL },
 };
 
@@ -144,24 +145,17 @@ static int config_run(struct cli *c)
 	struct reading *r;
 	int code;
 
-	if ((!check && !print) || c->argc > 2 || (g->config && c->argc == 2)) {
-		cli_error("usage: gpuward config check [FILE] or gpuward config print [FILE]");
-		return EXIT_USAGE;
-	}
-	if (check && (g->origin || g->example)) {
-		cli_error("%s works only with config print",
-			  g->origin ? "--origin" : "--example");
-		return EXIT_USAGE;
-	}
-	if (g->origin && g->example) {
-		cli_error("--origin and --example exclude each other: give one of them");
-		return EXIT_USAGE;
-	}
+	if ((!check && !print) || c->argc > 2 || (g->config && c->argc == 2))
+		return cli_usage(
+			"usage: gpuward config check [FILE] or gpuward config print [FILE]");
+	if (check && (g->origin || g->example))
+		return cli_usage("%s works only with config print",
+				 g->origin ? "--origin" : "--example");
+	if (g->origin && g->example)
+		return cli_usage("--origin and --example exclude each other: give one of them");
 	r = calloc(1, sizeof(*r));
-	if (!r) {
-		cli_error("out of memory");
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_fail("out of memory");
 	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : g->config, NULL, 0,
 			     &r->faults);
 	if (check && !r->err)

@@ -1,9 +1,255 @@
-/* doctor: what is wrong and how to fix it; the sentences come from cause.def. */
-#include "privileges.h"
+/* doctor: what is wrong and how to fix it; the sentences come from cause.def.
+ *
+ * It also checks which features of the guard work with the permissions of this user: it queries
+ * the kernel, the driver's library and the companion, and changes nothing. */
+#include "cli.h"
 
+#include "base/clock.h"
+#include "daemon/config.h"
+#include "daemon/guard_config.h"
+#include "guard/proc_visibility.h"
+#include "guard/worker/checkpoint.h"
+#include "guard/worker/companion.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
+#define COMPANION_TIMEOUT_NS (3 * NS_PER_S)
+
+/* From capabilities(7). */
+enum { CAP_KILL = 5 };
+
+#define USE_COMPANION                                                              \
+	"Run the service as root, or use gpuward-companion(8): guard.companion = " \
+	"\"" COMPANION_SOCKET "\"."
+
+struct privilege_check {
+	const struct cli *cli;
+	uint64_t capabilities;
+	char socket[256]; /* "": no companion is configured */
+	bool companion;   /* it answers and accepts this user */
+	char hidden
+		[PROC_VISIBILITY_TEXT]; /* what the packaged service cannot see; "": nothing */
+};
+
+static void __attribute__((format(printf, 3, 4)))
+set_result(struct render_privilege *p, bool have, const char *fmt, ...)
+{
+	va_list ap;
+
+	p->have = have;
+	va_start(ap, fmt);
+	vsnprintf(p->message, sizeof(p->message), fmt, ap);
+	va_end(ap);
+}
+
+static bool has_capability(const struct privilege_check *l, unsigned capability)
+{
+	return l->capabilities >> capability & 1;
+}
+
+static void check_companion(struct privilege_check *l, struct render_privilege *p)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + COMPANION_TIMEOUT_NS;
+
+	if (!l->socket[0]) {
+		set_result(p, geteuid() == 0,
+			   "no companion is configured: the guard has only the permissions of "
+			   "its own user%s",
+			   geteuid() == 0 ? ", which is root here" : "");
+		return;
+	}
+	l->companion = companion_reach(l->socket, until, p->message, sizeof(p->message)) == 0;
+	if (l->companion)
+		set_result(p, true, "%s answers", l->socket);
+	p->have = l->companion;
+}
+
+static void check_signals(struct privilege_check *l, struct render_privilege *p)
+{
+	if (l->companion)
+		set_result(p, true,
+			   "the companion sends the signals that its configuration allows");
+	else if (has_capability(l, CAP_KILL))
+		set_result(p, true, "this user has CAP_KILL");
+	else
+		set_result(
+			p, false,
+			"without CAP_KILL the guard can signal only processes of its own user");
+}
+
+static void check_units(struct privilege_check *l, struct render_privilege *p)
+{
+	if (l->companion)
+		set_result(p, true,
+			   "the companion stops and starts the units that its configuration "
+			   "allows");
+	else if (geteuid() == 0)
+		set_result(p, true, "this user is root");
+	else
+		set_result(p, false, "this user needs a polkit rule to stop units");
+}
+
+/* Returns the first GPU without persistence mode, or -1.  A checkpointed process would die
+ * there. */
+static int without_persistence(const struct cli *c)
+{
+	double v;
+
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		if (gw_device_value(gw_snapshot_device(c->snap, i), GW_Q_PERSISTENCE, &v) ==
+			    GW_HAVE &&
+		    v == 0)
+			return (int)i;
+	return -1;
+}
+
+static void check_checkpoint(struct privilege_check *l, struct render_privilege *p)
+{
+	int off = without_persistence(l->cli);
+
+	if (checkpoint_usable(p->message, sizeof(p->message)) != 0) {
+		p->have = false;
+		p->remedy = "Install NVIDIA driver 570 or newer.";
+	} else if (off >= 0) {
+		set_result(p, false, "persistence mode is off on GPU %d", off);
+		p->remedy = "As root: nvidia-smi -pm 1.";
+	} else if (l->companion) {
+		set_result(p, true,
+			   "the companion checkpoints the processes that its configuration "
+			   "allows");
+	} else {
+		set_result(p, geteuid() == 0,
+			   geteuid() == 0 ? "this user is root"
+					  : "processes of other users need root");
+	}
+}
+
+/* The user is often root while the service is not: also report what the service would miss. */
+static void check_programs(struct privilege_check *l, struct render_privilege *p)
+{
+	static const char *const which[] = {
+		[0] = "this user cannot see which programs other users run, nor which process "
+		      "owns a port",
+		[PROC_VISIBILITY_PROGRAMS] =
+			"this user sees which programs other users run, but not which process "
+			"owns a port: that also needs CAP_DAC_READ_SEARCH",
+		[PROC_VISIBILITY_ALL] = "this user sees both",
+	};
+	unsigned visible = proc_visibility_now();
+
+	set_result(p, visible == PROC_VISIBILITY_ALL, "%s%s%.300s", which[visible],
+		   visible == PROC_VISIBILITY_ALL && *l->hidden ? "; in the packaged service, "
+								: "",
+		   visible == PROC_VISIBILITY_ALL ? l->hidden : "");
+}
+
+static void check_kernel_log(struct privilege_check *l, struct render_privilege *p)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	(void)l;
+	set_result(p, fd >= 0, "/dev/kmsg: %s", fd >= 0 ? "readable" : strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static void check_device_opens(struct privilege_check *l, struct render_privilege *p)
+{
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	bool good = fd >= 0 && inotify_add_watch(fd, "/dev", IN_CREATE) >= 0;
+
+	(void)l;
+	set_result(p, good, "inotify: %s", good ? "available" : strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static const struct {
+	const char *key, *feature, *remedy;
+	void (*check)(struct privilege_check *l, struct render_privilege *p);
+} permissions[] = {
+	{ "companion", "actions that the guard's own user may not do",
+	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
+	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
+	  "kind checkpoint, systemd or signal.",
+	  check_companion },
+	{ "signal", "kind \"signal\" and levels 5 and 6 for workers of other users",
+	  USE_COMPANION, check_signals },
+	{ "unit", "kind \"systemd\" and level 4: stopping and starting units", USE_COMPANION,
+	  check_units },
+	{ "checkpoint", "kind \"checkpoint\" for workers of other users", USE_COMPANION,
+	  check_checkpoint },
+	{ "programs", "match.exe and match.port for processes of other users",
+	  "Use match.unit, match.cgroup, match.command or match.name, or give the service "
+	  "CAP_SYS_PTRACE, and for ports CAP_DAC_READ_SEARCH.",
+	  check_programs },
+	{ "kernel_log", "GPU errors (Xid) from before the service started",
+	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", check_kernel_log },
+	{ "device_opens", "immediate reaction when a process opens a GPU",
+	  "Raise fs.inotify.max_user_instances or max_user_watches. Without it the guard still "
+	  "checks every 100 ms.",
+	  check_device_opens },
+};
+#define PRIVILEGES (sizeof(permissions) / sizeof(permissions[0]))
+
+static uint64_t read_capabilities(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long long set = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &set) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return set;
+}
+
+/* Ignores mistakes in the configuration: `gpuward config check` reports them. */
+static void read_config(struct privilege_check *l)
+{
+	struct guard_settings guard;
+	char unused[2000];
+	struct config c;
+	int err = config_load_rest(&c, unused, sizeof(unused));
+
+	if (c.guard_companion)
+		snprintf(l->socket, sizeof(l->socket), "%s", c.guard_companion);
+	if (!err && guard_config_make(&c, &guard) == 0) {
+		if (!proc_visibility_missing(&guard.policy, 0, l->hidden))
+			l->hidden[0] = '\0';
+		guard_settings_done(&guard);
+	}
+	config_done(&c);
+}
+
+/* Fills the rows and returns their number; 0 if the GPUs are not those of this machine. */
+static unsigned privileges_check(const struct cli *c, struct render_privilege *row)
+{
+	struct privilege_check l = { .cli = c, .capabilities = read_capabilities() };
+	unsigned n = 0;
+
+	if (c->root || gw_snapshot_status(c->snap)->simulated)
+		return 0;
+	read_config(&l);
+	for (; n < PRIVILEGES; n++) {
+		row[n] = (struct render_privilege){ .key = permissions[n].key,
+						    .feature = permissions[n].feature,
+						    .remedy = permissions[n].remedy };
+		permissions[n].check(&l, &row[n]);
+	}
+	return n;
+}
+
+#define FACT_COLUMN   10
 #define REMEDY_COLUMN 9
 
 static void print_finding(const struct cli *c, const struct gw_finding *f)
@@ -28,36 +274,23 @@ static void print_finding(const struct cli *c, const struct gw_finding *f)
 		term_wrap("", REMEDY_COLUMN, remedy, term_width());
 }
 
-static void print_fact(const char *key, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void print_fact(const char *key, const char *fmt, ...)
-{
-	char text[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	term_wrap(key, 10, text, term_width());
-}
-
 static void print_facts(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	print_fact("gpuward", "%s", gw_version());
-	print_fact("backend", "%s, %u GPU%s", s->backend, gw_snapshot_device_count(c->snap),
-		   gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
+	term_row(FACT_COLUMN, "gpuward", "%s", gw_version());
+	term_row(FACT_COLUMN, "backend", "%s, %u GPU%s", s->backend,
+		 gw_snapshot_device_count(c->snap),
+		 gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
 	if (s->library_path)
-		print_fact("library", "%s%s", s->library_path,
-			   s->simulated ? " (simulator)" : "");
+		term_row(FACT_COLUMN, "library", "%s%s", s->library_path,
+			 s->simulated ? " (simulator)" : "");
 	if (s->driver_version && (s->cuda_version || s->nvml_version))
-		print_fact("driver", "%s, CUDA up to %s, NVML %s", s->driver_version,
-			   s->cuda_version ? s->cuda_version : "-",
-			   s->nvml_version ? s->nvml_version : "-");
+		term_row(FACT_COLUMN, "driver", "%s, CUDA up to %s, NVML %s", s->driver_version,
+			 s->cuda_version ? s->cuda_version : "-",
+			 s->nvml_version ? s->nvml_version : "-");
 	else if (s->driver_version)
-		print_fact("driver", "%s", s->driver_version);
+		term_row(FACT_COLUMN, "driver", "%s", s->driver_version);
 	putchar('\n');
 }
 
@@ -154,10 +387,8 @@ static int doctor_run(struct cli *c)
 
 	if (code != EXIT_OK)
 		return code;
-	if (gw_diagnosis_new(c->snap, &g) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (gw_diagnosis_new(c->snap, &g) != 0)
+		return cli_no_memory();
 	code = print_diagnosis(c, g);
 	if (code == EXIT_OK)
 		code = cli_device_exit_code(c);

@@ -93,10 +93,8 @@ static int env_run(struct cli *c)
 	if (code != EXIT_OK)
 		return code;
 	err = gw_environment_new(c->ctx, &env);
-	if (err) {
-		cli_error("%s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("%s", gw_strerror(err));
 	code = print_environment(c, env);
 	gw_environment_free(env);
 	return code == EXIT_OK ? cli_device_exit_code(c) : code;

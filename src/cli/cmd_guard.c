@@ -27,25 +27,20 @@ struct given {
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "for", 0, OPTION_DURATION, AT(for_ns), "TIME",
-	  "evict, hold, pause: for how long; learn: how long to watch (default: 1m)", NULL,
-	  NULL },
-	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold, pause: until you release it",
-	  NULL, NULL },
-	{ "now", 0, OPTION_FLAG, AT(now), NULL,
-	  "resume: do not wait for the quiet time, and also undo evict", NULL, NULL },
-	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT",
-	  "the reason, which the service records in its events", NULL, NULL },
-	{ "pid", 0, OPTION_TEXT, AT(pid), "PID",
-	  "game: the process of the game; the game is over when it ends", NULL, NULL },
-	{ "policy", 0, OPTION_TEXT, AT(policy), "FILE",
-	  "replay: decide by the [guard] section of this configuration, as a dry run", NULL,
-	  NULL },
+	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
+		   "evict, hold, pause: for how long; learn: how long to watch (default: 1m)"),
+	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL, "hold, pause: until you release it"),
+	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
+		   "resume: do not wait for the quiet time, and also undo evict"),
+	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
+		   "the reason, which the service records in its events"),
+	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
+		   "game: the process of the game; the game is over when it ends"),
+	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
+		   "replay: decide by the [guard] section of this configuration, as a dry run"),
 	REMOTE_OPTIONS(remote),
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
-
-/* ---- status and explain ---- */
 
 static const struct table_column columns[] = {
 	{ "WORKER", 0, false, false }, { "STATE", 0, false, false },
@@ -337,8 +332,6 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 	return EXIT_OK;
 }
 
-/* ---- requests ---- */
-
 static void write_request(struct buf *out, const struct given *g, const char *state)
 {
 	struct json j;
@@ -408,8 +401,8 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	return code;
 }
 
-static int request(struct cli *c, struct remote *r, const char *verb, const char *state,
-		   const char *name)
+static int request_workers(struct cli *c, struct remote *r, const char *verb, const char *state,
+			   const char *name)
 {
 	char names[POLICY_WORKERS][128];
 	size_t n;
@@ -457,8 +450,6 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 	return EXIT_OK;
 }
 
-/* ---- subcommands ---- */
-
 /* Rejects options that have no effect on the subcommand, and wrong arguments. */
 static int check_arguments(const struct cli *c, const struct guard_verb *v)
 {
@@ -466,35 +457,25 @@ static int check_arguments(const struct cli *c, const struct guard_verb *v)
 	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
-		if (option_given(o, g) && !guard_verb_takes(v, o->name)) {
-			cli_error("--%s has no effect on guard %s: leave it out", o->name,
-				  v->name);
-			return EXIT_USAGE;
-		}
-	if (c->argc - 1 < v->least || c->argc - 1 > v->most) {
-		cli_error("usage: gpuward guard %s %s", v->name, v->usage);
-		return EXIT_USAGE;
-	}
+		if (option_given(o, g) && !guard_verb_takes(v, o->name))
+			return cli_usage("--%s has no effect on guard %s: leave it out",
+					 o->name, v->name);
+	if (c->argc - 1 < v->least || c->argc - 1 > v->most)
+		return cli_usage("usage: gpuward guard %s %s", v->name, v->usage);
 	if (v->form == VERB_GAME && strcmp(c->argv[1], "start") != 0 &&
-	    strcmp(c->argv[1], "end") != 0) {
-		cli_error("guard game takes start or end, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
+	    strcmp(c->argv[1], "end") != 0)
+		return cli_usage("guard game takes start or end, not '%s'", c->argv[1]);
 	if (v->form == VERB_GAME)
 		return guard_game_pid(g->pid) > 0 ? EXIT_OK : EXIT_USAGE;
 	if (v->form == VERB_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
-	    strcmp(c->argv[1], "active") != 0) {
-		cli_error("guard hold takes evicted or active, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0)) {
-		cli_error("guard snooze takes a time such as 30m or 2h, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever) {
-		cli_error("guard %s needs an end: give --for TIME or --forever", v->name);
-		return EXIT_USAGE;
-	}
+	    strcmp(c->argv[1], "active") != 0)
+		return cli_usage("guard hold takes evicted or active, not '%s'", c->argv[1]);
+	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
+		return cli_usage("guard snooze takes a time such as 30m or 2h, not '%s'",
+				 c->argv[1]);
+	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever)
+		return cli_usage("guard %s needs an end: give --for TIME or --forever",
+				 v->name);
 	return EXIT_OK;
 }
 
@@ -502,7 +483,7 @@ static int check_arguments(const struct cli *c, const struct guard_verb *v)
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;
-	int code = request(c, r, "hold", "active", name);
+	int code = request_workers(c, r, "hold", "active", name);
 	char time[16];
 
 	if (code == EXIT_OK && !c->quiet && !c->json)
@@ -539,8 +520,8 @@ static int with_service(struct cli *c, const struct guard_verb *v)
 	else if (v->form == VERB_PAUSE || v->form == VERB_SNOOZE)
 		code = pause_workers(c, &r, name ? name : ALL);
 	else
-		code = request(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
-			       name ? name : ALL);
+		code = request_workers(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
+				       name ? name : ALL);
 	remote_close(&r);
 	return code;
 }

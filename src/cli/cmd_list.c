@@ -26,7 +26,7 @@ static void set_text(struct table *t, unsigned column, const struct gw_device *d
 static void add_mig(struct table *t, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < d->mig_count; i++) {
-		const struct gw_mig *m = &d->mig[i];
+		const struct gw_mig *m = d->mig[i];
 		const char *profile = strstr(
 			m->name,
 			"MIG "); /* without the name of the board, which is in the row above */

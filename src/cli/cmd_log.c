@@ -93,17 +93,12 @@ struct log_run {
 	uint64_t drawn_ns;
 };
 
-static struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((struct given *)(cli)->own)
 
 static uint64_t now_ns(void)
 {
 	return clock_mono_ns(clock_real());
 }
-
-/* ---- on the sampler's thread ---- */
 
 /* Raises the priority if that is allowed: a tick takes a few hundred microseconds and cannot
  * wait. */
@@ -172,8 +167,6 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 	eventfd_write(run->wake, 1);
 }
 
-/* ---- writing ---- */
-
 /* Returns the time until which a slow reader is waited for. */
 static uint64_t write_deadline_ns(const struct log_run *run)
 {
@@ -196,7 +189,7 @@ static void warn_slow(struct log_run *run)
 }
 
 /* Waits until the output accepts a line.  Returns false if the time is up. */
-static bool writable(struct log_run *run)
+static bool wait_writable(struct log_run *run)
 {
 	struct pollfd p = { .fd = run->fd, .events = POLLOUT };
 	uint64_t until = write_deadline_ns(run);
@@ -221,7 +214,7 @@ static void write_text(struct log_run *run, const char *p, size_t n)
 	while (n > 0 && run->ending == RUNNING) {
 		ssize_t done;
 
-		if (!writable(run)) {
+		if (!wait_writable(run)) {
 			run->ending = DONE;
 			return;
 		}
@@ -255,7 +248,6 @@ static void write_row(struct log_run *run, const struct source *s, const struct 
 	write_text(run, b.p, b.len);
 }
 
-/* Returns the next row of a source, or NULL. */
 static const struct row *peek_row(const struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
@@ -318,8 +310,6 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-/* ---- progress ---- */
-
 static unsigned long most_collected(const struct log_run *run, unsigned *ret_which)
 {
 	unsigned long most = 0;
@@ -372,8 +362,6 @@ static void draw_progress(struct log_run *run)
 	progress_show("%s%s", bar, text);
 }
 
-/* ---- the run ---- */
-
 static bool all_taken(const struct log_run *run)
 {
 	for (unsigned i = 0; i < run->count; i++)
@@ -420,17 +408,14 @@ static void write_until_done(struct log_run *run)
 static int start_meter(struct log_run *run)
 {
 	struct cli *c = run->cli;
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = run->interval_ns,
-				      .gpus = c->gpu.count ? gpus : NULL };
+				      .gpus = c->gpu.count ? c->gpu.item : NULL };
 	struct meter_config config = {
 		.options = &o, .on_event = on_event, .arg = run, .always = true
 	};
 	int err;
 
-	for (unsigned i = 0; i < c->gpu.count; i++)
-		gpus[i] = c->gpu.item[i];
 	run->begin_ns = now_ns();
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)
@@ -455,8 +440,6 @@ static void finish_window(struct log_run *run)
 	gw_meter_stop(run->meter);
 	write_rows(run); /* rows that arrived while the window closed */
 }
-
-/* ---- summary ---- */
 
 static void print_power(const struct source *s)
 {
@@ -514,8 +497,7 @@ static void print_throttle(const struct gw_energy *e)
 	fputc('\n', stderr);
 }
 
-/* Returns the number of ticks that a complete log has. */
-static unsigned long expected(const struct log_run *run, const struct source *s)
+static unsigned long expected_ticks(const struct log_run *run, const struct source *s)
 {
 	uint64_t length = s->energy.end_ns - run->begin_ns;
 	unsigned long n = (unsigned long)(length / run->interval_ns);
@@ -537,7 +519,7 @@ static double largest_gap_s(const struct source *s)
 
 static void print_source(const struct log_run *run, const struct source *s)
 {
-	unsigned long n = expected(run, s), got = atomic_load(&s->collected);
+	unsigned long n = expected_ticks(run, s), got = atomic_load(&s->collected);
 	unsigned long dropped = atomic_load(&s->dropped);
 
 	fprintf(stderr, "GPU %u: %lu of %lu samples, %lu missed", s->device->index, got, n,
@@ -593,8 +575,6 @@ static int print_results(const struct log_run *run)
 		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
-
-/* ---- the command ---- */
 
 static void unknown_field(const char *name)
 {
@@ -697,11 +677,9 @@ static int write_heading(struct log_run *run)
 	logline_heading(&run->format, &b);
 	if (given(run->cli)->append && run->own_fd && b.len)
 		there = has_heading(run->fd, &b);
-	if (there < 0) {
-		cli_error("%s has other columns: give the same --fields, or another file",
-			  run->name);
-		return EXIT_FAILED;
-	}
+	if (there < 0)
+		return cli_fail("%s has other columns: give the same --fields, or another file",
+				run->name);
 	if (there == 0)
 		write_text(run, b.p, b.len);
 	return EXIT_OK;
@@ -714,10 +692,8 @@ static int make_sources(struct log_run *run)
 	unsigned n = gw_snapshot_device_count(c->snap);
 
 	run->source = calloc(n + 1, sizeof(*run->source));
-	if (!run->source) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!run->source)
+		return cli_no_memory();
 	for (unsigned i = 0; i < n; i++) {
 		struct source *s = &run->source[run->count];
 
@@ -773,8 +749,7 @@ static int close_output(const struct log_run *run, int code)
 {
 	if (!run->own_fd || close(run->fd) == 0)
 		return code;
-	cli_error("cannot write %s: %s", run->name, strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
 /* If a thread hangs in the driver, it may continue later and use this memory: then leave it
@@ -801,10 +776,8 @@ static int run_with_gpus(struct log_run *r)
 	if (code != EXIT_OK)
 		return code;
 	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (r->wake < 0) {
-		cli_error("cannot start: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
+	if (r->wake < 0)
+		return cli_fail("cannot start: %s", strerror(errno));
 	return close_output(r, run_log(r));
 }
 
@@ -816,10 +789,8 @@ static int log_run_command(struct cli *c)
 	if (code != EXIT_OK)
 		return code;
 	r = calloc(1, sizeof(*r));
-	if (!r) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_no_memory();
 	r->cli = c;
 	r->fd = r->wake = -1;
 	code = run_with_gpus(r);
@@ -831,22 +802,21 @@ static int log_run_command(struct cli *c)
 
 static const char *const formats[] = { "csv", "jsonl", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "interval", 'i', OPTION_DURATION, offsetof(struct given, interval_ns), "TIME",
-	  "write a line every TIME (default: 100ms, at least 1ms)", NULL, NULL },
-	{ "duration", 'd', OPTION_DURATION, offsetof(struct given, duration_ns), "TIME",
-	  "end after TIME (default: run until it is stopped)", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE, which must not exist, instead of standard output", NULL, NULL },
-	{ "force", 0, OPTION_FLAG, offsetof(struct given, force), NULL,
-	  "replace FILE if it exists", NULL, NULL },
-	{ "append", 0, OPTION_FLAG, offsetof(struct given, append), NULL,
-	  "add to FILE if it exists", NULL, NULL },
-	{ "format", 0, OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
+	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
+		   "write a line every TIME (default: 100ms, at least 1ms)"),
+	OPTION_ROW(DURATION, 'd', "duration", AT(duration_ns), "TIME",
+		   "end after TIME (default: run until it is stopped)"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE, which must not exist, instead of standard output"),
+	OPTION_ROW(FLAG, 0, "force", AT(force), NULL, "replace FILE if it exists"),
+	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
+	{ "format", 0, OPTION_CHOICE, AT(format), "FORMAT",
 	  "csv (the default) or jsonl, one JSON object per line", formats, NULL },
-	{ "fields", 0, OPTION_LIST, offsetof(struct given, fields), "NAMES",
-	  "write these fields in this order; a wrong name lists all fields", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
+		   "write these fields in this order; a wrong name lists all fields"),
+	{ .name = NULL },
 };
 
 const struct command command_log = {

@@ -4,7 +4,6 @@
 #include "measure_plan.h"
 #include "measured.h"
 #include "calibration.h"
-#include "run_counter.h"
 #include "run_progress.h"
 #include "measure_remote.h"
 #include "output.h"
@@ -55,8 +54,6 @@ struct measurement {
 	struct run_calibration calibration;
 };
 
-/* ---- cooldown ---- */
-
 static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c)
 {
 	struct measurement *m = arg;
@@ -86,8 +83,6 @@ static void cool_down(struct measurement *m)
 			  "for this temperature",
 			  m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
 }
-
-/* ---- during a run ---- */
 
 /* Reads the values of the GPUs that the result contains.  Reading them from the driver takes 9
  * ms on an H200, too long before the command starts.  When this is called, the sampler has
@@ -143,7 +138,6 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	run_progress_show(&m->progress, window, marks);
 }
 
-/* Returns true if a result is written. */
 static bool result_wanted(const struct measurement *m)
 {
 	return m->c->json || m->o->output || m->bundle;
@@ -165,7 +159,6 @@ static void after_run(void *arg)
 					 &m->env); /* on error it is read again later */
 }
 
-/* Warns if the given count and the marked count differ. */
 static void warn_count(const char *name, double given, uint64_t marked, double used)
 {
 	if (!isnan(given) && marked && given != (double)marked)
@@ -263,8 +256,8 @@ static bool take_remote_result(struct measurement *m, struct runner_run *run,
 	return false;
 }
 
-/* Runs the command and reads the counters of the host before and after.  Returns EXIT_OK, or an
- * exit code after printing an error. */
+/* Runs the command and reads the counters of the host before and after.  Returns an exit
+ * code. */
 static int run_command(struct measurement *m, struct runner_run *run, struct host_energy *ret)
 {
 	struct host_energy before, after;
@@ -279,10 +272,8 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	if (run->error)
 		return print_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, ret);
@@ -291,7 +282,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	return EXIT_OK;
 }
 
-/* Makes one measured run.  Returns EXIT_OK, or an exit code after printing an error. */
+/* Makes one measured run.  Returns an exit code. */
 static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
@@ -322,10 +313,8 @@ static int run_once(struct measurement *m, unsigned number)
 	if (!run_count_take(&m->count, run, &from.count))
 		m->count_missing = true;
 	err = measured_run(&from, run, number, &host, result);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	warn_part(m, result);
 	warn_counts(m, &run->marks, result);
 	warn_numbers(m, &run->marks, result);
@@ -337,7 +326,6 @@ static int run_once(struct measurement *m, unsigned number)
 	return EXIT_OK;
 }
 
-/* Makes the warm-up runs.  Returns as run_once(). */
 static int warm_up(struct measurement *m)
 {
 	for (unsigned i = 0; i < m->plan.warmup && !m->runner.interrupted; i++) {
@@ -347,10 +335,8 @@ static int warm_up(struct measurement *m)
 		run_progress_begin(&m->progress);
 		err = runner_run(&m->runner, m->c->argv, "warm-up", &run);
 		run_progress_clear(&m->progress);
-		if (err) {
-			cli_error("cannot run: %s", gw_strerror(err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return cli_fail("cannot run: %s", gw_strerror(err));
 		if (run.error)
 			return print_not_started(m->c->argv[0], &run);
 		m->status = runner_status(&run);
@@ -380,8 +366,6 @@ static int run_all(struct measurement *m)
 		cli_error("only %u of %u runs were made", m->result.runs, m->plan.trials);
 	return code;
 }
-
-/* ---- the result ---- */
 
 static void fill_result(struct measurement *m, char *command, size_t size)
 {
@@ -491,9 +475,6 @@ static int finish_result(struct measurement *m)
 										  : m->status;
 }
 
-/* ---- start and end ---- */
-
-/* Receives every event of device i, on its sampling thread. */
 static void on_event(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;
@@ -549,8 +530,7 @@ static int open_bundle(struct measurement *m)
 	}
 	if (bundle_create(m->o->bundle, &what, &m->bundle, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("--bundle: %s", message);
-	return EXIT_FAILED;
+	return cli_fail("--bundle: %s", message);
 }
 
 /* Called after the meter has stopped, when no event follows. */
@@ -560,16 +540,14 @@ static int close_bundle(struct measurement *m)
 
 	if (!m->bundle || bundle_close(m->bundle, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("the bundle is incomplete: %s", message);
-	return EXIT_FAILED;
+	return cli_fail("the bundle is incomplete: %s", message);
 }
 
 static int start_meter(struct measurement *m)
 {
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = m->o->interval_ns,
-				      .gpus = m->c->gpu.count ? gpus : NULL,
+				      .gpus = m->c->gpu.count ? m->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
 				       .on_setup = on_device,
@@ -580,8 +558,6 @@ static int start_meter(struct measurement *m)
 	unsigned n = gw_snapshot_device_count(m->c->snap);
 	int err;
 
-	for (unsigned i = 0; i < m->c->gpu.count; i++)
-		gpus[i] = m->c->gpu.item[i];
 	m->series = run_trace_new(n);
 	m->baseline = calloc(n + 1, sizeof(*m->baseline));
 	m->host = host_meter_new(m->c->ctx);
@@ -647,10 +623,8 @@ static int measure_runs(struct measurement *m)
 {
 	int code;
 
-	if (runner_begin(&m->runner) != 0) {
-		cli_error("cannot watch for signals: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
+	if (runner_begin(&m->runner) != 0)
+		return cli_fail("cannot watch for signals: %s", strerror(errno));
 	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
 	m->progress.trials = m->plan.trials;
 	m->progress.iterations = m->plan.iterations;
@@ -696,17 +670,15 @@ static int check_calibration(const struct measurement *m)
 
 	if (!m->o->calibrate)
 		return EXIT_OK;
-	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode)) {
-		cli_error("--calibrate: %s is not a regular file; gpuward recompute "
-			  "--calibrate also reads pipes",
-			  m->o->calibrate);
-		return EXIT_USAGE;
-	}
+	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode))
+		return cli_usage("--calibrate: %s is not a regular file; gpuward recompute "
+				 "--calibrate also reads pipes",
+				 m->o->calibrate);
 	if (n == 1)
 		return EXIT_OK;
-	cli_error("--calibrate works with one GPU, but %u are measured; select one with --gpu",
-		  n);
-	return EXIT_USAGE;
+	return cli_usage(
+		"--calibrate works with one GPU, but %u are measured; select one with --gpu",
+		n);
 }
 
 /* Measures after the options are checked and the GPUs are open. */
@@ -751,10 +723,8 @@ static int measure_run(struct cli *c)
 	struct measurement *m = calloc(1, sizeof(*m));
 	int code;
 
-	if (!m) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!m)
+		return cli_no_memory();
 	m->c = c;
 	m->o = c->own;
 	runner_inherit(&m->inherit, c->pipe_ignored);

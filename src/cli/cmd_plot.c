@@ -1,4 +1,4 @@
-/* plot: the power of runs over time, as an SVG file. */
+/* plot: draws the power of runs over time as SVG. */
 #include "chart.h"
 #include "cli.h"
 #include "output.h"
@@ -12,10 +12,7 @@ struct given {
 	const char *output, *title;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static size_t count_lines(const struct results *r)
 {
@@ -35,33 +32,32 @@ static void add_lines(struct chart *chart, const struct cli *c, const struct res
 		for (size_t k = 0; k < r->v[i].nruns; k++)
 			chart_add_power(chart, &r->v[i], &r->v[i].runs[k], CHART_RUNS);
 		if (chart->n == before && !c->quiet)
-			cli_error("note: %s holds no readings of power", r->v[i].path);
+			cli_error("note: %s contains no power samples", r->v[i].path);
 	}
 }
 
-/* What is said of results that are simulated, to be seen and to be read. */
-struct pretence {
+/* How simulated results are marked in the picture and in its description. */
+struct simulated {
 	const char *mark, *words;
 };
 
-static struct pretence pretence_of(const struct results *r)
+static struct simulated simulated_note(const struct results *r)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->n; i++)
 		n += r->v[i].simulated;
 	if (n == 0)
-		return (struct pretence){ NULL, "" };
+		return (struct simulated){ NULL, "" };
 	if (n == r->n)
-		return (struct pretence){ "SIMULATED", "; simulated, no figure is real" };
-	return (struct pretence){ "SIMULATED IN PART",
-				  "; simulated in part, not every figure is real" };
+		return (struct simulated){ "SIMULATED", "; simulated" };
+	return (struct simulated){ "PARTLY SIMULATED", "; partly simulated" };
 }
 
-static int draw(const struct cli *c, const struct chart *chart, const struct results *r)
+static int draw_plot(const struct cli *c, const struct chart *chart, const struct results *r)
 {
 	char title[256], description[256];
-	struct pretence pretence = pretence_of(r);
+	struct simulated simulated = simulated_note(r);
 	bool single = chart->n == 1;
 	struct plot_time p = { .quantity = "Power",
 			       .unit = "W",
@@ -73,7 +69,7 @@ static int draw(const struct cli *c, const struct chart *chart, const struct res
 			       .zero = true,
 			       .strips = true,
 			       .file = true,
-			       .mark = pretence.mark,
+			       .mark = simulated.mark,
 			       .width = 860,
 			       .height = 320 };
 	struct buf out;
@@ -83,7 +79,7 @@ static int draw(const struct cli *c, const struct chart *chart, const struct res
 		 single ? r->v[0].label : "several runs");
 	snprintf(description, sizeof(description),
 		 "Power in watts of %zu %s against seconds since the measured window began%s",
-		 chart->n, single ? "run" : "runs", pretence.words);
+		 chart->n, single ? "run" : "runs", simulated.words);
 	p.title = given(c)->title ? given(c)->title : title;
 	p.description = description;
 	buf_init(&out, 64u << 20);
@@ -93,7 +89,7 @@ static int draw(const struct cli *c, const struct chart *chart, const struct res
 	return code;
 }
 
-static int run(struct cli *c)
+static int plot_run(struct cli *c)
 {
 	struct results results;
 	struct chart chart;
@@ -103,15 +99,14 @@ static int run(struct cli *c)
 		return code;
 	code = results_load(&results, c, true);
 	if (code == EXIT_OK && chart_init(&chart, count_lines(&results)) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
+		code = cli_no_memory();
 	} else if (code == EXIT_OK) {
 		add_lines(&chart, c, &results);
 		if (chart.n == 0) {
-			cli_error("there is nothing to plot: no readings of power");
-			code = EXIT_FAILED;
+			code = cli_fail(
+				"nothing to plot: the results contain no power samples");
 		} else {
-			code = draw(c, &chart, &results);
+			code = draw_plot(c, &chart, &results);
 		}
 		chart_done(&chart);
 	}
@@ -119,20 +114,20 @@ static int run(struct cli *c)
 	return code;
 }
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write there instead of standard output", NULL, NULL },
-	{ "title", 0, OPTION_TEXT, offsetof(struct given, title), "TEXT",
-	  "what it is of, for those who do not see it", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT",
+		   "title of the picture, for screen readers"),
+	{ .name = NULL },
 };
 
 const struct command command_plot = {
 	.name = "plot",
 	.summary = "plot power over time as SVG",
-	.description = "Draws the power of each run and GPU of the results over time, with the "
-		       "measured window and what held the clocks back. Runs are laid over each "
-		       "other where their windows begin.",
+	.description = "Draws the power of each run and GPU over time, with the measured "
+		       "window and throttling. Runs are aligned at the start of their windows.",
 	.examples = "  gpuward plot fp16.json -o fp16.svg\n"
 		    "  gpuward plot fp32.json fp16.json > both.svg\n",
 	.arguments = "RESULT...",
@@ -140,5 +135,5 @@ const struct command command_plot = {
 	.options_size = sizeof(struct given),
 	.offline = true,
 	.one_form = true,
-	.run = run,
+	.run = plot_run,
 };

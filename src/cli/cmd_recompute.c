@@ -1,4 +1,4 @@
-/* recompute: works a bundle's windows out again, from its readings. */
+/* recompute: computes the windows of a bundle again from its samples. */
 #include "calibration.h"
 #include "cli.h"
 #include "table.h"
@@ -30,30 +30,30 @@ static const struct table_column columns[] = {
 	{ NULL, 0, false, false },
 };
 
-struct seen {
-	struct table *table; /* or ... */
+struct output_to {
+	struct table *table; /* or: */
 	struct json *json;
-	const struct calibration *calibration; /* NULL: none; else of ... */
+	const struct calibration *calibration; /* of `device`; NULL: none */
 	unsigned device;
 };
 
-static const char *change_of(const struct bundle_found *f, char *out, size_t size)
+static const char *change_text(const struct bundle_found *f, char *out, size_t size)
 {
 	if (f->cut)
-		snprintf(out, size, "cut off");
+		snprintf(out, size, "truncated");
 	else if (!f->recorded)
-		snprintf(out, size, "not told then");
+		snprintf(out, size, "not recorded");
 	else if (f->same)
-		snprintf(out, size, "none, to the bit");
+		snprintf(out, size, "none (identical)");
 	else if (isnan(f->energy.joules.best) || !(f->then.best > 0))
-		snprintf(out, size, "not the same");
+		snprintf(out, size, "different");
 	else
 		snprintf(out, size, "%+.3g %%",
 			 100 * (f->energy.joules.best / f->then.best - 1));
 	return out;
 }
 
-static void joules(struct table *t, unsigned column, double j)
+static void set_joules(struct table *t, unsigned column, double j)
 {
 	if (isnan(j))
 		table_set(t, column, TERM_DIM, "unknown");
@@ -70,10 +70,10 @@ static void add_row(struct table *t, const struct bundle_found *f)
 	utf8_clean(label, sizeof(label), f->label);
 	table_set(t, WINDOW, TERM_PLAIN, "%s", *label ? label : "-");
 	if (f->recorded)
-		joules(t, THEN, f->then.best);
-	joules(t, NOW, f->energy.joules.best);
+		set_joules(t, THEN, f->then.best);
+	set_joules(t, NOW, f->energy.joules.best);
 	table_set(t, CHANGE, f->same ? TERM_PLAIN : TERM_MARK, "%s",
-		  change_of(f, change, sizeof(change)));
+		  change_text(f, change, sizeof(change)));
 	table_set(t, METER, TERM_PLAIN, "%s", gw_meter_kind_name(f->energy.meter));
 	table_set(t, VALIDITY, TERM_PLAIN, "%s", gw_validity_name(f->energy.validity));
 }
@@ -106,9 +106,9 @@ static void add_object(struct json *j, const struct bundle_found *f)
 	json_object_end(j);
 }
 
-static void visit(void *arg, const struct bundle_found *f)
+static void add_window(void *arg, const struct bundle_found *f)
 {
-	struct seen *s = arg;
+	struct output_to *s = arg;
 	struct bundle_found shown = *f;
 	struct sensor sensor = f->setup->sensor;
 
@@ -122,30 +122,31 @@ static void visit(void *arg, const struct bundle_found *f)
 		add_row(s->table, &shown);
 }
 
-/* Anything that a reader of the figures must know; true: they are not what they were. */
-static bool judge(const struct bundle_summary *s, const char *dir)
+/* Prints problems of the bundle.  Returns true if the results differ from the recorded ones. */
+static bool print_problems(const struct bundle_summary *s, const char *dir)
 {
 	if (s->sums && !s->whole)
-		cli_error("%s/%s is not as it was written", dir, s->changed_file);
+		cli_error("%s/%s was changed after it was written", dir, s->changed_file);
 	if (!s->sums)
-		cli_error("%s was not finished: it has no SHA256SUMS", dir);
+		cli_error("%s is incomplete: it has no SHA256SUMS", dir);
 	if (s->bad_lines)
-		cli_error("%llu lines of readings could not be read",
+		cli_error("%llu lines of samples could not be read",
 			  (unsigned long long)s->bad_lines);
 	if (s->same < s->recorded)
-		cli_error("%u of %u windows come out otherwise than then%s%s%s",
+		cli_error("%u of %u windows differ from the recorded result%s%s%s",
 			  s->recorded - s->same, s->recorded,
-			  strcmp(s->version, gw_version()) ? ", by version " : "",
+			  strcmp(s->version, gw_version()) ? " of version " : "",
 			  strcmp(s->version, gw_version()) ? s->version : "",
-			  strcmp(s->version, gw_version()) ? "; models may have changed" : "");
+			  strcmp(s->version, gw_version()) ? "; the models may have changed"
+							   : "");
 	return (s->sums && !s->whole) || s->bad_lines || s->same < s->recorded;
 }
 
-static int print_json(const char *dir, const struct seen *how, struct bundle_summary *sum,
+static int print_json(const char *dir, const struct output_to *how, struct bundle_summary *sum,
 		      char *message, size_t size)
 {
 	struct cli_document doc;
-	struct seen s = *how;
+	struct output_to s = *how;
 	int err;
 
 	s.json = &doc.json;
@@ -155,14 +156,14 @@ static int print_json(const char *dir, const struct seen *how, struct bundle_sum
 	json_uint(&doc.json, "schema_version", 1);
 	json_string(&doc.json, "kind", "recompute");
 	json_array(&doc.json, "windows");
-	err = bundle_recompute(dir, visit, &s, sum, message, size);
+	err = bundle_recompute(dir, add_window, &s, sum, message, size);
 	if (err) {
 		buf_done(&doc.buf);
 		return err;
 	}
 	json_array_end(&doc.json);
 	render_calibration(&doc.json, "calibration",
-			   s.calibration ? &s.calibration->told : NULL);
+			   s.calibration ? &s.calibration->summary : NULL);
 	json_string(&doc.json, "version_then", sum->version);
 	json_string(&doc.json, "version_now", gw_version());
 	json_bool(&doc.json, "finished", sum->sums);
@@ -178,44 +179,42 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 
 	term_row(0, "",
 		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f W; %s %.1f W at "
-		 "%.0f W. %zu points, which leave %.1f W s.d. THEN and CHANGE are without it.",
+		 "%.0f W. %zu points, residual %.1f W s.d. THEN and CHANGE are uncalibrated.",
 		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
 		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
 	if (!isnan(c->correlation))
-		term_row(0, "", "The trace is %.2f s late; correlation %.4f.", c->lag_s,
+		term_row(0, "", "The delay of the trace is %.2f s; correlation %.4f.", c->lag_s,
 			 c->correlation);
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
 		term_row(0, "", "%s", c->note[i]);
 }
 
-static int print_table(const char *dir, const struct seen *how, struct bundle_summary *sum,
+static int print_table(const char *dir, const struct output_to *how, struct bundle_summary *sum,
 		       char *message, size_t size)
 {
 	struct table t;
-	struct seen s = *how;
+	struct output_to s = *how;
 	int err;
 
 	s.table = &t;
 	table_init(&t, columns);
-	err = bundle_recompute(dir, visit, &s, sum, message, size);
+	err = bundle_recompute(dir, add_window, &s, sum, message, size);
 	if (!err && t.rows)
 		table_print(&t, term_width());
 	if (!err && !t.rows)
-		printf("No window was measured.\n");
+		printf("The bundle has no window.\n");
 	if (!err && s.calibration)
-		print_calibration(&s.calibration->told, s.device);
+		print_calibration(&s.calibration->summary, s.device);
 	table_done(&t);
 	return err;
 }
-
-/* ---- the outside meter ---- */
 
 struct samples {
 	struct power_record record;
 	uint64_t first_ns;
 };
 
-static void take_sample(void *arg, uint64_t t_ns, double watts)
+static void add_sample(void *arg, uint64_t t_ns, double watts)
 {
 	struct samples *s = arg;
 
@@ -224,9 +223,9 @@ static void take_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* What the wall clock was ahead of the readings' times.  Bundles of before do not tell the
- * moment of their creation on both clocks: their first sample came right after it, and the lag
- * is looked for anyhow. */
+/* Returns how far the wall clock is ahead of the times of the samples.  Old bundles have no
+ * creation time on both clocks; their first sample came right after it, and the lag is fitted
+ * in any case. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;
@@ -241,18 +240,15 @@ static int choose_device(const struct given *g, const struct bundle_summary *sum
 	int code = cli_count("device", g->device, 0, 63, &device);
 
 	*ret = (unsigned)device;
-	if (code == EXIT_OK && !g->device && sum->devices != 1) {
-		cli_error("--calibrate is about one GPU, and the bundle holds %u: choose one "
-			  "with --device",
-			  sum->devices);
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && !g->device && sum->devices != 1)
+		code = cli_usage("--calibrate works with one GPU, but the bundle has %u; "
+				 "select one with --device",
+				 sum->devices);
 	return code;
 }
 
-/* EXIT_OK, or an exit code having said why. */
-static int calibrate(const struct given *g, const char *dir, struct calibration *c,
-		     unsigned *ret_device)
+static int make_calibration(const struct given *g, const char *dir, struct calibration *c,
+			    unsigned *ret_device)
 {
 	struct samples *s = calloc(1, sizeof(*s));
 	struct bundle_summary sum;
@@ -269,22 +265,20 @@ static int calibrate(const struct given *g, const char *dir, struct calibration 
 	if (!err)
 		code = choose_device(g, &sum, ret_device);
 	if (!err && code == EXIT_OK)
-		err = bundle_power(dir, *ret_device, take_sample, s, name, sizeof(name),
-				   message, sizeof(message));
+		err = bundle_power(dir, *ret_device, add_sample, s, name, sizeof(name), message,
+				   sizeof(message));
 	if (!err && code == EXIT_OK)
 		err = calibration_make(c, g->calibrate, &s->record,
 				       wall_ahead_s(&sum, s->first_ns), accuracy, message,
 				       sizeof(message));
 end:
-	if (*message) {
-		cli_error("%s", message);
-		code = EXIT_FAILED;
-	}
+	if (*message)
+		code = cli_fail("%s", message);
 	free(s);
 	return code;
 }
 
-static int show(struct cli *c, const struct seen *how)
+static int print_bundle(struct cli *c, const struct output_to *how)
 {
 	struct bundle_summary sum;
 	char message[5000] = "";
@@ -296,62 +290,57 @@ static int show(struct cli *c, const struct seen *how)
 			cli_error("%s", message);
 		return EXIT_FAILED;
 	}
-	return judge(&sum, c->argv[0]) ? EXIT_FAILED : EXIT_OK;
+	return print_problems(&sum, c->argv[0]) ? EXIT_FAILED : EXIT_OK;
 }
 
-static int run(struct cli *c)
+static int recompute_run(struct cli *c)
 {
 	const struct given *g = c->own;
 	struct calibration calibration;
-	struct seen how = { .calibration = NULL };
+	struct output_to how = { .calibration = NULL };
 	int code;
 
-	if (c->argc != 1) {
-		cli_error("recompute wants the folder of one bundle");
-		return EXIT_USAGE;
-	}
-	if (!g->calibrate && (g->accuracy || g->device)) {
-		cli_error("--%s is about the trace of --calibrate, and that is missing",
-			  g->device ? "device" : "calibrate-accuracy");
-		return EXIT_USAGE;
-	}
+	if (c->argc != 1)
+		return cli_usage("give the folder of one bundle: gpuward recompute BUNDLE");
+	if (!g->calibrate && (g->accuracy || g->device))
+		return cli_usage("--%s needs --calibrate",
+				 g->device ? "device" : "calibrate-accuracy");
 	if (!g->calibrate)
-		return show(c, &how);
-	code = calibrate(g, c->argv[0], &calibration, &how.device);
+		return print_bundle(c, &how);
+	code = make_calibration(g, c->argv[0], &calibration, &how.device);
 	if (code != EXIT_OK)
 		return code;
 	how.calibration = &calibration;
-	code = show(c, &how);
+	code = print_bundle(c, &how);
 	calibration_done(&calibration);
 	return code;
 }
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
-	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
-	  "over the same span",
-	  NULL, NULL },
-	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(accuracy), "PERCENT",
-	  "of that meter, 95 % (default: 1)", NULL, NULL },
-	{ "device", 0, OPTION_TEXT, AT(device), "N",
-	  "the GPU of the bundle that it is about, where that holds several", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 0, "calibrate", AT(calibrate), "TRACE",
+		   "calibrate the GPU's power sensor by an external power meter: a CSV file "
+		   "with time and watts over the same time span"),
+	OPTION_ROW(TEXT, 0, "calibrate-accuracy", AT(accuracy), "PERCENT",
+		   "accuracy of that meter, 95 % (default: 1)"),
+	OPTION_ROW(TEXT, 0, "device", AT(device), "N",
+		   "the GPU to calibrate, if the bundle has several"),
+	{ .name = NULL },
 };
 
 const struct command command_recompute = {
 	.name = "recompute",
 	.summary = "compute the windows of a bundle again from its samples",
 	.description =
-		"Feeds the readings of a bundle (gpuward measure --bundle) to the energy "
-		"engine again and compares: the same version gives the same joules to the bit, "
-		"a newer one says what its models make of them. Files that were changed are "
-		"named. A bundle that was cut off is worked out as far as it goes.",
+		"Computes the energy of a bundle (gpuward measure --bundle) again from its "
+		"samples and compares it with the recorded result. The same version of gpuward "
+		"gives identical joules; a newer one shows the effect of its models. Changed "
+		"files are reported. A truncated bundle is computed as far as it goes.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
 		    "  gpuward recompute --calibrate pdu.csv run1\n",
 	.arguments = "BUNDLE",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.run = run,
+	.run = recompute_run,
 };

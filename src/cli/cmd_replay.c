@@ -1,4 +1,4 @@
-/* replay: turns a bundle's power into a scenario for the simulator. */
+/* replay: turns the power samples of a bundle into a scenario for the simulator. */
 #include "cli.h"
 #include "output.h"
 
@@ -18,14 +18,14 @@ struct given {
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "output", 'o', OPTION_TEXT, AT(output), "FILE",
-	  "write the scenario there, and not to standard output", NULL, NULL },
-	{ "device", 0, OPTION_TEXT, AT(device), "N",
-	  "this GPU of the bundle, from 0 (default: all of them)", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE instead of standard output"),
+	OPTION_ROW(TEXT, 0, "device", AT(device), "N",
+		   "only this GPU of the bundle, from 0 (default: all)"),
+	{ .name = NULL },
 };
 
-/* Profiles of the simulator by what the name of a card holds; the first that fits. */
+/* Simulator profiles by a part of the card's name; the first match is used. */
 static const struct {
 	const char *word, *profile;
 } profiles[] = {
@@ -48,7 +48,7 @@ struct points {
 	uint64_t first_ns;
 };
 
-static void add(void *arg, uint64_t t_ns, double watts)
+static void add_point(void *arg, uint64_t t_ns, double watts)
 {
 	struct points *p = arg;
 	char s[NUMBER_SIZE], w[NUMBER_SIZE];
@@ -57,7 +57,7 @@ static void add(void *arg, uint64_t t_ns, double watts)
 	if (p->count == 0)
 		p->first_ns = t_ns;
 	seconds = (double)(t_ns - p->first_ns) * 1e-9;
-	/* Finer than any sensor, and without the digits that are only binary fractions. */
+	/* Rounds finer than any sensor, without the digits of binary fractions. */
 	number_format(round(seconds * 1e6) / 1e6, s);
 	number_format(round(watts * 1e6) / 1e6, w);
 	buf_addf(&p->text, "%s[%s, %s]", p->count ? ", " : "", s, w);
@@ -72,7 +72,7 @@ static int add_gpu(struct buf *out, const char *dir, unsigned n, char *message, 
 	int err;
 
 	buf_init(&p.text, 64 << 20);
-	err = bundle_power(dir, n, add, &p, name, sizeof(name), message, size);
+	err = bundle_power(dir, n, add_point, &p, name, sizeof(name), message, size);
 	if (!err && p.text.err) {
 		snprintf(message, size, "%s", gw_strerror(p.text.err));
 		err = p.text.err;
@@ -102,7 +102,7 @@ static int add_all(struct buf *out, const char *dir, char *message, size_t size)
 	return err;
 }
 
-static int run(struct cli *c)
+static int replay_run(struct cli *c)
 {
 	const struct given *g = c->own;
 	char message[5000], *end = NULL;
@@ -110,22 +110,17 @@ static int run(struct cli *c)
 	struct buf out;
 	int err, code;
 
-	if (c->argc != 1) {
-		cli_error("replay wants the folder of one bundle");
-		return EXIT_USAGE;
-	}
-	if (g->device && (*g->device < '0' || *g->device > '9' || *end || n > 63)) {
-		cli_error("--device takes the number of a GPU in the bundle, not '%s'",
-			  g->device);
-		return EXIT_USAGE;
-	}
+	if (c->argc != 1)
+		return cli_usage("give the folder of one bundle: gpuward replay BUNDLE");
+	if (g->device && (*g->device < '0' || *g->device > '9' || *end || n > 63))
+		return cli_usage("--device takes the number of a GPU in the bundle, not '%s'",
+				 g->device);
 	buf_init(&out, 256 << 20);
 	buf_adds(&out, "# Power of a bundle, for gpuward --simulate=FILE\n");
 	err = g->device ? add_gpu(&out, c->argv[0], (unsigned)n, message, sizeof(message))
 			: add_all(&out, c->argv[0], message, sizeof(message));
 	if (err) {
-		cli_error("%s", message);
-		code = EXIT_FAILED;
+		code = cli_fail("%s", message);
 	} else {
 		code = output_write(g->output, &out);
 	}
@@ -136,11 +131,11 @@ static int run(struct cli *c)
 const struct command command_replay = {
 	.name = "replay",
 	.summary = "turn a bundle into a scenario for the simulator",
-	.description =
-		"Writes a scenario in which simulated GPUs draw what the GPUs of the bundle "
-		"drew, so that a measurement can be done again without the hardware, by "
-		"gpuward or by any program that uses NVML. The card is simulated as its name "
-		"says; its power is what the sensor saw, already smoothed by it.",
+	.description = "Writes a scenario in which simulated GPUs draw the same power as the "
+		       "GPUs of the bundle, so that a measurement can be repeated without the "
+		       "hardware, by gpuward or any program that uses NVML. The name of the "
+		       "card selects the simulated card. Its power is what the sensor "
+		       "reported, already smoothed by the sensor.",
 	.examples = "  gpuward replay run1 -o again.toml\n"
 		    "  gpuward measure --simulate=again.toml -- sleep 10\n",
 	.arguments = "BUNDLE",
@@ -148,5 +143,5 @@ const struct command command_replay = {
 	.options_size = sizeof(struct given),
 	.offline = true,
 	.one_form = true,
-	.run = run,
+	.run = replay_run,
 };

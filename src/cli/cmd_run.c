@@ -34,20 +34,18 @@ struct given {
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "vram", 0, OPTION_TEXT, AT(vram), "SIZE",
-	  "GPU memory that the program needs, as 10G or 512MiB", NULL, NULL },
-	{ "wait", 0, OPTION_DURATION, AT(wait_ns), "TIME",
-	  "wait up to TIME for other programs to free memory (default: wait only for the "
-	  "guard's workers, 1m at most)",
-	  NULL, NULL },
-	{ "ttl", 0, OPTION_DURATION, AT(ttl_ns), "TIME",
-	  "end the reservation after this time even if the program still runs", NULL, NULL },
-	{ "anyway", 0, OPTION_FLAG, AT(anyway), NULL,
-	  "start the program even if no memory can be reserved, with a warning; for game "
-	  "launchers",
-	  NULL, NULL },
+	OPTION_ROW(TEXT, 0, "vram", AT(vram), "SIZE",
+		   "GPU memory that the program needs, as 10G or 512MiB"),
+	OPTION_ROW(DURATION, 0, "wait", AT(wait_ns), "TIME",
+		   "wait up to TIME for other programs to free memory (default: wait only for "
+		   "the guard's workers, 1m at most)"),
+	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
+		   "end the reservation after this time even if the program still runs"),
+	OPTION_ROW(FLAG, 0, "anyway", AT(anyway), NULL,
+		   "start the program even if no memory can be reserved, with a warning; for "
+		   "game launchers"),
 	REMOTE_OPTIONS(remote),
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	{ .name = NULL },
 };
 
 /* Parses a size as in the configuration, but requires a unit: a bare number rarely means
@@ -125,8 +123,8 @@ static void write_request(struct buf *out, const struct cli *c,
 	json_end(&j);
 }
 
-/* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit code
- * after printing an error. */
+/* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit
+ * code. */
 static int reserve_once(const struct cli *c, struct remote *r, struct reservation *reservation,
 			double wait_s)
 {
@@ -140,23 +138,17 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 	err = remote_request(r, "POST", "/api/v1/guard/reservations", body.p,
 			     (uint64_t)(wait_s * 1e9) + MARGIN_NS, message, sizeof(message));
 	buf_done(&body);
-	if (err) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("%s", message);
 	if (r->status == 409)
 		return EXIT_NO_ROOM;
 	id = r->reply ? json_doc_string(r->reply, "id") : NULL;
 	gpu = r->reply ? json_doc_string(r->reply, "gpu") : NULL;
-	if (r->status == 401 || r->status == 403) {
-		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-		return EXIT_FAILED;
-	}
-	if (r->status != 201 || !id) {
-		cli_error("cannot reserve memory: the service replied %d: %s", r->status,
-			  remote_why(r));
-		return EXIT_FAILED;
-	}
+	if (r->status == 401 || r->status == 403)
+		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
+	if (r->status != 201 || !id)
+		return cli_fail("cannot reserve memory: the service replied %d: %s", r->status,
+				remote_why(r));
 	snprintf(reservation->id, sizeof(reservation->id), "%s", id);
 	snprintf(reservation->gpu, sizeof(reservation->gpu), "%s", gpu ? gpu : "");
 	return EXIT_OK;
@@ -284,20 +276,16 @@ static int run_run(struct cli *c)
 	struct remote r;
 	int code;
 
-	if (!g->vram || read_size(g->vram, &reservation.bytes) != 0) {
-		cli_error(g->vram ? "--vram takes a size with a unit, such as 10G or 512MiB, "
-				    "not '%s'"
-				  : "--vram SIZE is missing: how much GPU memory does the "
-				    "program need?%s",
-			  g->vram ? g->vram : "");
-		return EXIT_USAGE;
-	}
-	if (c->argc < 1 || c->gpu.count > 1) {
-		cli_error(c->argc < 1
-				  ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
-				  : "memory is reserved on one GPU: give --gpu one GPU");
-		return EXIT_USAGE;
-	}
+	if (!g->vram || read_size(g->vram, &reservation.bytes) != 0)
+		return cli_usage(g->vram ? "--vram takes a size with a unit, such as 10G or "
+					   "512MiB, not '%s'"
+					 : "--vram SIZE is missing: how much GPU memory does "
+					   "the program need?%s",
+				 g->vram ? g->vram : "");
+	if (c->argc < 1 || c->gpu.count > 1)
+		return cli_usage(
+			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
+				    : "memory is reserved on one GPU: give --gpu one GPU");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
 		code = reserve(c, &r, &reservation);

@@ -14,10 +14,8 @@ static int serve_run(struct cli *c)
 
 	if (code != EXIT_OK)
 		return code;
-	if (c->gpu.count) {
-		cli_error("serve monitors all GPUs: leave out --gpu");
-		return EXIT_USAGE;
-	}
+	if (c->gpu.count)
+		return cli_usage("serve monitors all GPUs: leave out --gpu");
 	o.flag_count = serve_config_flags(given, flag, SERVE_FLAGS_MAX);
 	o.backend = g.backend;
 	o.nvml_library = g.nvml_library;

@@ -29,21 +29,18 @@ static const char *find_service(char *out, size_t size)
 	return access(out, X_OK) == 0 ? out : NULL;
 }
 
-/* Returns an exit code, after printing an error, only if it cannot execute the service. */
+/* Returns an exit code only if it cannot execute the service. */
 static int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
-	if (!find_service(path, sizeof(path))) {
-		cli_error("this gpuward is installed without the service (" NAME
-			  " is missing); build it with libmicrohttpd, sqlite3, zlib and "
-			  "jansson: make build");
-		return EXIT_FAILED;
-	}
+	if (!find_service(path, sizeof(path)))
+		return cli_fail("this gpuward is installed without the service (" NAME
+				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
+				"jansson: make build");
 	if (c->words)
 		execv(path, c->words);
-	cli_error("cannot start %s: %s", path, strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot start %s: %s", path, strerror(errno));
 }
 
 static int serve_run(struct cli *c)

@@ -18,10 +18,7 @@ struct given {
 	uint64_t settle_ns;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 enum {
 	INDEX,
@@ -286,7 +283,7 @@ static void print_costly(const struct cli *c)
 			continue;
 		printf("\nGPU %u, further values:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
-			if (gw_quantity_info(q)->tier == GW_TIER_ASKED)
+			if (gw_quantity_info(q)->tier == GW_TIER_ON_REQUEST)
 				figure_value(d, q, false);
 	}
 }
@@ -337,7 +334,7 @@ static void sleep_until(uint64_t ns)
 
 static unsigned tiers_of(const struct cli *c)
 {
-	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ASKED : 0);
+	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ON_REQUEST : 0);
 }
 
 static int take_snapshot(struct cli *c, struct gw_process_list *list)
@@ -424,34 +421,30 @@ static int snapshot_run(struct cli *c)
 	int code;
 
 	if (given(c)->watch &&
-	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS)) {
-		cli_error("--watch takes a time of at least 10ms such as 2s, not '%s'",
-			  given(c)->watch);
-		return EXIT_USAGE;
-	}
+	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS))
+		return cli_usage("--watch takes a time of at least 10ms such as 2s, not '%s'",
+				 given(c)->watch);
 	code = cli_open(c, tiers_of(c));
 	if (code != EXIT_OK)
 		return code;
-	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0)
+		return cli_no_memory();
 	code = run_with(c, list, every_ns);
 	gw_process_list_free(list);
 	return code;
 }
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct given, watch), "TIME",
+	{ "watch", 'w', OPTION_OPTIONAL, AT(watch), "TIME",
 	  "repeat every TIME (default: 1s); JSON is then one line per snapshot", NULL, "1s" },
-	{ "settle", 0, OPTION_DURATION, offsetof(struct given, settle_ns), "TIME",
-	  "time between the two CPU readings", NULL, NULL },
-	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
-	  "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes 0.2 s)",
-	  NULL, NULL },
-	{ "no-processes", 0, OPTION_FLAG, offsetof(struct given, no_processes), NULL,
-	  "do not list processes", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
+		   "time between the two CPU readings"),
+	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
+		   "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes "
+		   "0.2 s)"),
+	OPTION_ROW(FLAG, 0, "no-processes", AT(no_processes), NULL, "do not list processes"),
+	{ .name = NULL },
 };
 
 const struct command command_snapshot = {

@@ -48,9 +48,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 	}
 }
 
-/* ---- what one run says ---- */
-
-static double iterations(const struct comparison_run *r)
+static double iterations_of(const struct comparison_run *r)
 {
 	return r->run->iterations > 0 ? r->run->iterations : NAN;
 }
@@ -64,7 +62,8 @@ static double time_of(const struct comparison_run *r, bool per_iteration)
 {
 	if (!per_iteration)
 		return r->run->seconds;
-	return isnan(r->run->latency_s) ? r->run->seconds / iterations(r) : r->run->latency_s;
+	return isnan(r->run->latency_s) ? r->run->seconds / iterations_of(r)
+					: r->run->latency_s;
 }
 
 static double power_of(const struct result_run *run)
@@ -72,8 +71,9 @@ static double power_of(const struct result_run *run)
 	return isnan(run->power_mean_w) ? run->energy_j.best / run->seconds : run->power_mean_w;
 }
 
-/* Joules of one unit of work: that the result states, else the run's over its count. */
-static double share(const struct gw_interval *stated, double whole, double count)
+/* Returns the energy per unit of work: from the result, or else the energy of the run by its
+ * count. */
+static double per_unit(const struct gw_interval *stated, double whole, double count)
 {
 	return isnan(stated->best) ? whole / count : stated->best;
 }
@@ -87,63 +87,62 @@ static double value_of(const struct comparison_run *r, enum comparison_metric m,
 	case METRIC_TIME: return time_of(r, per_iteration);
 	case METRIC_POWER: return power_of(run);
 	case METRIC_ENERGY:
-		return per_iteration ? share(&run->energy_per_iteration_j, run->energy_j.best,
-					     iterations(r))
+		return per_iteration ? per_unit(&run->energy_per_iteration_j,
+						run->energy_j.best, iterations_of(r))
 				     : run->energy_j.best;
 	case METRIC_TOKEN:
-		return share(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
+		return per_unit(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
 	default: return r->file->model_size_bytes;
 	}
 }
 
-/* Relative standard uncertainty of a band.  The low end may have been cut at 0: not used. */
-static double u_of(const struct gw_interval *b)
+/* Returns the relative standard uncertainty of an interval.  Uses the high end, because the low
+ * end may be cut at 0. */
+static double relative_u(const struct gw_interval *b)
 {
 	return (b->high - b->best) / NORMAL_95 / fabs(b->best);
 }
 
-static double larger(double a, double b)
+static double larger_known(double a, double b)
 {
 	return isnan(a) || b > a ? b : a;
 }
 
-static bool sensed(enum comparison_metric m)
+static bool is_measured_power(enum comparison_metric m)
 {
 	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
 }
 
-/* Relative standard uncertainty of the energy of a run, and so of its mean power and of what
- * falls to an iteration or a token: for ratios on one GPU ... */
+/* Returns the relative standard uncertainty of the energy of a run for comparisons on one GPU;
+ * it also holds for its mean power and for energy per iteration or token. */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
-	return sensed(m) ? u_of(&r->run->energy_relative_j) : NAN;
+	return is_measured_power(m) ? relative_u(&r->run->energy_relative_j) : NAN;
 }
 
-/* ... and of the true value.  The stated energies per iteration and per token are of this kind:
- * a result has no relative ones of them. */
+/* The same for the absolute value.  Energies per iteration and per token in a result have this
+ * kind of interval. */
 static double u_true(const struct comparison_run *r, enum comparison_metric m)
 {
-	double u = larger(u_fair(r, m), u_of(&r->run->energy_j));
+	double u = larger_known(u_fair(r, m), relative_u(&r->run->energy_j));
 
 	if (m == METRIC_ENERGY)
-		u = larger(u, u_of(&r->run->energy_per_iteration_j));
+		u = larger_known(u, relative_u(&r->run->energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
-		u = larger(u, u_of(&r->run->energy_per_token_j));
-	return sensed(m) ? u : NAN;
+		u = larger_known(u, relative_u(&r->run->energy_per_token_j));
+	return is_measured_power(m) ? u : NAN;
 }
-
-/* ---- a row ---- */
 
 struct sums {
 	double *value; /* n of them */
 	size_t n;
-	double mean, variance; /* of one run; NAN for one */
-	double fair2, true2;   /* mean square relative uncertainties; NAN: not known */
+	double mean, variance; /* between runs; variance NAN for one run */
+	double fair2, true2;   /* mean squares of relative uncertainties; NAN: unknown */
 };
 
-/* Collects what the row's usable runs say; `value` has room for all. */
-static struct sums collect(const struct comparison_row *row, enum comparison_metric m,
-			   bool per_iteration, double *value)
+/* Collects the values of the usable runs of a row; `value` has room for all of them. */
+static struct sums collect_values(const struct comparison_row *row, enum comparison_metric m,
+				  bool per_iteration, double *value)
 {
 	struct sums s = { .value = value, .variance = NAN };
 	double m2 = 0;
@@ -169,27 +168,27 @@ static struct sums collect(const struct comparison_row *row, enum comparison_met
 	return s;
 }
 
-/* Half the width of the 95 % interval of the mean against other runs: from the scatter of the
- * runs, or of one run from what its meter states. */
-static double fair_reach(const struct sums *s)
+/* Returns half the 95 % interval of the mean for comparisons: from the scatter of the runs, or
+ * for one run from the uncertainty of its meter. */
+static double fair_half_width(const struct sums *s)
 {
 	if (s->n < 2)
 		return NORMAL_95 * sqrt(s->fair2) * fabs(s->mean);
 	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
 }
 
-/* The square of what is in the true value's uncertainty but not in that of ratios: gain and
- * offset.  Where that of ratios is not known, all of it. */
-static double lasting2(const struct sums *s)
+/* Returns the square of the uncertainty that is common to all runs: gain and offset of the
+ * sensor. */
+static double shared_u2(const struct sums *s)
 {
 	return isnan(s->true2) ? NAN : fmax(0, s->true2 - (isnan(s->fair2) ? 0 : s->fair2));
 }
 
-/* The same of the true value.  Gain and offset are the same in every run: no number of runs
- * lessens them, so their part stands beside that of the scatter, whole. */
-static double true_reach(const struct sums *s, double fair)
+/* The same for the absolute value.  Gain and offset are equal in every run, so more runs do not
+ * reduce their part. */
+static double absolute_half_width(const struct sums *s, double fair)
 {
-	double lasting = NORMAL_95 * sqrt(lasting2(s)) * fabs(s->mean);
+	double lasting = NORMAL_95 * sqrt(shared_u2(s)) * fabs(s->mean);
 
 	return s->n == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }
@@ -197,7 +196,8 @@ static double true_reach(const struct sums *s, double fair)
 static void figure_fill(struct comparison_figure *f, const struct sums *s,
 			enum comparison_metric m)
 {
-	double fair = fair_reach(s), whole = sensed(m) ? true_reach(s, fair) : fair;
+	double fair = fair_half_width(s),
+	       whole = is_measured_power(m) ? absolute_half_width(s, fair) : fair;
 
 	*f = (struct comparison_figure){ .n = s->n,
 					 .mean = s->mean,
@@ -210,7 +210,7 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change_low = NAN,
 						     .change_high = NAN } };
 	if (isnan(whole))
-		f->low = f->high = NAN; /* fmax() would make it 0 */
+		f->low = f->high = NAN; /* fmax() makes 0 from NAN */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
 	if (m == METRIC_SIZE) /* known, not measured */
@@ -225,8 +225,8 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
-/* What is uncertain of the power where the sensor says none: a calibrated line has it from its
- * pivot.  Boards of one kind err alike: of several GPUs it adds up. */
+/* Returns the uncertainty of the power at 0 W; a calibrated line is known best at its pivot.
+ * Boards of one kind have the same error, so it adds up over several GPUs. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
@@ -240,14 +240,14 @@ static double offset_u_w(const struct comparison_row *row)
 	return run ? sum : SENSOR_OFFSET_U_W;
 }
 
-/* What more runs do not lessen, as a standard uncertainty of ln(row / first). */
+/* Returns the standard uncertainty of ln(row / first) that more runs do not reduce. */
 static double extra_log(const struct comparison_row *first, const struct comparison_row *row,
 			const struct sums *a, const struct sums *b, enum comparison_metric m)
 {
 	if (m == METRIC_TIME || m == METRIC_SIZE)
 		return 0;
 	if (row->other_gpu || row->other_scale)
-		return sqrt(lasting2(a) + lasting2(b));
+		return sqrt(shared_u2(a) + shared_u2(b));
 	return compare_offset(offset_u_w(row), first->figure[METRIC_POWER].mean,
 			      row->figure[METRIC_POWER].mean);
 }
@@ -260,7 +260,8 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 	struct compare_change change;
 
 	if (m == METRIC_SIZE)
-		from.n = to.n = from.n > 0 && to.n > 0; /* trials of a model have one size */
+		from.n = to.n =
+			from.n > 0 && to.n > 0; /* all trials of a model have the same size */
 	if (compare_arms(&from, &to, extra_log(first, row, a, b, m), ALPHA, &change) == 0)
 		row->figure[m].change = change;
 }
@@ -272,7 +273,7 @@ static int row_figures(struct comparison_row *row, bool per_iteration)
 	if (!value)
 		return -GW_E_NOMEM;
 	for (unsigned m = 0; m < METRICS; m++) {
-		struct sums s = collect(row, m, per_iteration, value);
+		struct sums s = collect_values(row, m, per_iteration, value);
 
 		figure_fill(&row->figure[m], &s, m);
 	}
@@ -280,7 +281,7 @@ static int row_figures(struct comparison_row *row, bool per_iteration)
 	return 0;
 }
 
-/* Needs the figures of both. */
+/* Call it after row_figures() of both rows. */
 static int row_changes(struct comparison_row *row, const struct comparison_row *first,
 		       bool per_iteration)
 {
@@ -289,16 +290,14 @@ static int row_changes(struct comparison_row *row, const struct comparison_row *
 	if (!value)
 		return -GW_E_NOMEM;
 	for (unsigned m = 0; m < METRICS; m++) {
-		struct sums a = collect(first, m, per_iteration, value);
-		struct sums b = collect(row, m, per_iteration, value + first->nruns);
+		struct sums a = collect_values(first, m, per_iteration, value);
+		struct sums b = collect_values(row, m, per_iteration, value + first->nruns);
 
 		change_fill(row, first, &a, &b, m);
 	}
 	free(value);
 	return 0;
 }
-
-/* ---- which GPU ---- */
 
 static void gpu_text(const struct result_run *run, struct buf *out)
 {
@@ -347,13 +346,13 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	char first[1024], second[1024];
 
 	if (!x || !y)
-		return true; /* nothing is known to differ */
+		return true; /* no known difference */
 	gpu_clean(x, first);
 	gpu_clean(y, second);
 	return strcmp(first, second) == 0;
 }
 
-/* One calibration errs the same way in both, two do not. */
+/* The error of one calibration cancels; the errors of two do not. */
 static bool same_scale(const struct comparison_row *a, const struct comparison_row *b)
 {
 	const struct result_run *x = first_used(a), *y = first_used(b);
@@ -368,9 +367,7 @@ static bool same_scale(const struct comparison_row *a, const struct comparison_r
 	return true;
 }
 
-/* ---- rows ---- */
-
-/* The row of a label and a part, a new one where there is none yet; NULL without memory. */
+/* Finds or adds the row of a label and a part.  Returns NULL without memory. */
 static struct comparison_row *row_of(struct comparison *c, const char *name, const char *part)
 {
 	size_t size = strlen(name) + (part ? strlen(part) : 0) + 4;
@@ -390,14 +387,14 @@ static struct comparison_row *row_of(struct comparison *c, const char *name, con
 	return row;
 }
 
-static int rank(const char *validity)
+static int validity_rank(const char *validity)
 {
 	static const char *const words[] = { "valid", "suspect", "invalid" };
 
 	for (int i = 0; validity && i < 3; i++)
 		if (strcmp(words[i], validity) == 0)
 			return i;
-	return 1; /* a word that we do not know is no promise */
+	return 1; /* an unknown word counts as suspect */
 }
 
 static int row_add(struct comparison_row *row, const struct result *file,
@@ -415,13 +412,13 @@ static int row_add(struct comparison_row *row, const struct result *file,
 	if (result_usable(run))
 		row->rooms[file->room]++;
 	if (result_usable(run) && row->used++ == 0)
-		row->validity = NULL; /* those before were invalid: not used */
-	if (!row->validity || rank(validity) > rank(row->validity))
+		row->validity = NULL; /* the earlier runs were invalid and are not used */
+	if (!row->validity || validity_rank(validity) > validity_rank(row->validity))
 		row->validity = validity;
 	return 0;
 }
 
-/* Every run to its row; a result without runs has a row too. */
+/* Adds every run to its row; a result without runs gets a row, too. */
 static int add_file(struct comparison *c, const struct result *file)
 {
 	for (size_t i = 0; i < file->nruns || i == 0; i++) {
@@ -444,7 +441,7 @@ static size_t most_rows(const struct result *results, size_t n)
 	return most;
 }
 
-/* Over all runs, as of one long run: the mean of the squares. */
+/* Returns the root mean square over all runs, as for one long run. */
 static double load_sd(const struct comparison_row *row)
 {
 	double sum = 0;
@@ -461,7 +458,7 @@ static double load_sd(const struct comparison_row *row)
 	return n ? sqrt(sum / (double)n) : NAN;
 }
 
-static bool all_count(const struct comparison *c)
+static bool all_have_iterations(const struct comparison *c)
 {
 	size_t used = 0;
 
@@ -477,7 +474,7 @@ static bool all_count(const struct comparison *c)
 	return used > 0;
 }
 
-/* The first row that knows its energy, else the first that has a usable run. */
+/* Chooses the first row with a known energy, or else the first with a usable run. */
 static const struct comparison_row *choose_reference(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -498,7 +495,7 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 		return -GW_E_NOMEM;
 	for (size_t i = 0; i < n && !err; i++)
 		err = add_file(c, &results[i]);
-	c->per_iteration = all_count(c);
+	c->per_iteration = all_have_iterations(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
 		err = row_figures(&c->rows[i], c->per_iteration);
@@ -535,8 +532,6 @@ bool comparison_has(const struct comparison *c, enum comparison_metric m)
 	return false;
 }
 
-/* ---- rooms ---- */
-
 const char *comparison_room(const struct comparison_row *row)
 {
 	static const char *const words[] = { "none", "kept", "lost" };
@@ -560,8 +555,6 @@ bool comparison_has_rooms(const struct comparison *c)
 {
 	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
 }
-
-/* ---- how figures are written ---- */
 
 struct comparison_scale comparison_scale_of(double typical, const char *unit)
 {
@@ -609,8 +602,8 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 											: "J");
 }
 
-/* A number of the largest unit of which there is at least one, as short as it goes: six digits,
- * or four where they are not the whole number.  Were they? */
+/* Writes bytes in the largest unit that gives at least 1: with six digits if that is exact,
+ * else with four.  Returns true if it is exact. */
 static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
 		    size_t size)
 {
@@ -638,8 +631,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
 	bool two = size_in(bytes, 1024, twos, out, size);
 
-	/* 1 MiB is 1048.58 kB, 1 MB is 976.562 KiB: of two exact ones the shorter was meant.  A
-	 * binary unit has one letter more. */
+	/* Of two exact texts the shorter one is probably the unit that was given. */
 	if (ten && (!two || strlen(decimal) < strlen(out)))
 		snprintf(out, size, "%s", decimal);
 }
@@ -659,8 +651,6 @@ void comparison_change_text(const struct compare_change *change, char *out, size
 			 decimals, 100 * change->change_low, decimals,
 			 100 * change->change_high);
 }
-
-/* ---- notes ---- */
 
 struct notes {
 	void (*say)(void *ctx, const char *sentence);
@@ -687,7 +677,7 @@ static bool run_has(const struct result_run *run, const char *code)
 	return false;
 }
 
-/* One code of a row, at the first run that has it. */
+/* Adds a note about a code of a row, if `first` is the first run with this code. */
 static void note_code(struct notes *n, const struct comparison_row *row, size_t first,
 		      const struct result_code *code)
 {
@@ -697,7 +687,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 		if (!run_has(row->runs[i].run, code->code))
 			continue;
 		if (i < first)
-			return; /* said already */
+			return; /* already noted */
 		count++;
 	}
 	note_begin(n);
@@ -711,7 +701,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 	note_end(n);
 }
 
-/* Means over runs of unlike work are no trials of one thing. */
+/* Runs with different work are not trials of one thing. */
 static void note_iterations(struct notes *n, const struct comparison_row *row)
 {
 	double least = INFINITY, most = 0;
@@ -727,8 +717,8 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	note_begin(n);
 	if (most > least)
 		buf_addf(&n->b,
-			 "%s: its runs do not have the same iterations (%.0f to %.0f): the row "
-			 "is a mean of unlike runs; give them labels of their own",
+			 "%s: its runs have different numbers of iterations (%.0f to %.0f), so "
+			 "the row is a mean of different things; give them different labels",
 			 row->label, least, most);
 	note_end(n);
 }
@@ -750,15 +740,16 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 	}
 	note_begin(n);
 	if (row->nruns == 0)
-		buf_addf(&n->b, "%s: its result holds no run", row->label);
+		buf_addf(&n->b, "%s: the result has no run", row->label);
 	else if (row->used < row->nruns)
-		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and left out of the figures",
-			 row->label, row->nruns - row->used, row->nruns,
+		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and not used", row->label,
+			 row->nruns - row->used, row->nruns,
 			 row->nruns - row->used == 1 ? "is" : "are");
 	note_end(n);
 }
 
-/* Is it the first run of its file?  The parts of a command are rows of their own. */
+/* Returns true for the first run of a file.  Different parts of a command are in different
+ * rows. */
 static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
 			  size_t run)
 {
@@ -771,19 +762,19 @@ static bool first_of_file(const struct comparison *c, const struct comparison_ro
 
 static void note_lost_room(struct notes *n, const struct result *file)
 {
-	size_t told = 0;
+	size_t listed = 0;
 
 	note_begin(n);
 	buf_addf(&n->b, "%s: the clean room was not kept", file->path);
 	for (size_t i = 0; i < file->nworkers; i++)
 		if (file->workers[i].broken)
-			buf_addf(&n->b, "%s worker %s: %s", told++ ? ";" : ":",
+			buf_addf(&n->b, "%s worker %s: %s", listed++ ? ";" : ":",
 				 file->workers[i].name ? file->workers[i].name : "unnamed",
 				 file->workers[i].broken);
 	note_end(n);
 }
 
-/* Where some had one and others had not, the room may be all that differs. */
+/* If only some runs had a clean room, this may be the only difference. */
 static void note_rooms(struct notes *n, const struct comparison *c)
 {
 	size_t kept = count_rooms(c, ROOM_KEPT);
@@ -797,24 +788,24 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 	if (!kept || !others)
 		return;
 	note_begin(n);
-	buf_adds(&n->b, "Not all of these runs had a clean room that was kept (");
-	for (size_t i = 0, told = 0; i < c->nrows; i++)
+	buf_adds(&n->b, "Not all of these runs had a clean room (");
+	for (size_t i = 0, listed = 0; i < c->nrows; i++)
 		if (c->rows[i].used)
-			buf_addf(&n->b, "%s%s: %zu of %zu", told++ ? ", " : "",
+			buf_addf(&n->b, "%s%s: %zu of %zu", listed++ ? ", " : "",
 				 c->rows[i].label, c->rows[i].rooms[ROOM_KEPT],
 				 c->rows[i].used);
-	buf_adds(&n->b, "): in the others workers of the guard may have been on the GPU, and a "
-			"change may be theirs. Measure all with --clean-room.");
+	buf_adds(&n->b, "): in the others, workers of the guard may have used the GPU and "
+			"caused a change. Measure all runs with --clean-room.");
 	note_end(n);
 }
 
-static void note(struct notes *n, bool when, const char *sentence)
+static void add_note(struct notes *n, bool when, const char *sentence)
 {
 	if (when)
 		n->say(n->ctx, sentence);
 }
 
-/* How sure changes are follows from how many runs each has. */
+/* Explains what the numbers of runs mean for the intervals. */
 static void note_runs(struct notes *n, const struct comparison *c)
 {
 	bool once = false, each = false, lent = false;
@@ -826,15 +817,16 @@ static void note_runs(struct notes *n, const struct comparison *c)
 		each |= row != first && row->used == 1 && first->used == 1;
 		lent |= row->used && (row->used == 1) != (first->used == 1);
 	}
-	note(n, once && !each,
-	     "One run tells how well it was measured, not how runs differ: its own interval "
-	     "holds the meter's uncertainty alone.");
-	note(n, each,
-	     "One run each: how much runs scatter is not known. The intervals, of changes too, "
-	     "hold the meter's uncertainty alone and do not tell whether the rows differ.");
-	note(n, lent,
-	     "In a change between one run and several, the one is taken to scatter as the "
-	     "several do.");
+	add_note(n, once && !each,
+		 "The interval of a single run contains only the uncertainty of the meter, not "
+		 "the variation between runs.");
+	add_note(n, each,
+		 "One run each: the variation between runs is unknown. All intervals, also "
+		 "those of changes, contain only the uncertainty of the meter and do not show "
+		 "whether the rows really differ.");
+	add_note(n, lent,
+		 "In a change between one run and several runs, the single run is assumed to "
+		 "vary like the others.");
 }
 
 static bool has_trials(const struct comparison *c)
@@ -845,7 +837,7 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* What becomes of the gain in changes: it cancels in those of one GPU with one calibration. */
+/* Explains the sensor gain in changes: it cancels on one GPU with one calibration. */
 static const char *gain_text(const struct comparison *c)
 {
 	bool cancels = false, scales = false;
@@ -858,11 +850,11 @@ static const char *gain_text(const struct comparison *c)
 		scales |= row->other_scale;
 		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
 	}
-	return !cancels ? "; those of energy hold the gain of the sensor"
-	       : scales ? "; those of energy hold the gain of the sensor, which cancels in "
-			  "changes on one GPU with one calibration"
-			: "; those of energy hold the gain of the sensor, which cancels in "
-			  "changes on one GPU";
+	return !cancels ? "; those of energy include the sensor gain"
+	       : scales ? "; those of energy include the sensor gain, which cancels in changes "
+			  "on one GPU with one calibration"
+			: "; those of energy include the sensor gain, which cancels in changes "
+			  "on one GPU";
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)
@@ -870,12 +862,13 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->nrows < 2 || c->reference->used == 0)
 		return;
 	note_begin(n);
-	buf_addf(&n->b, "Changes are against '%s'", c->reference->label);
+	buf_addf(&n->b, "Changes are relative to '%s'", c->reference->label);
 	if (c->reference != c->rows)
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	if (has_trials(c)) /* of one run both means are the same */
-		buf_adds(&n->b, ". They are ratios of geometric means, the values plain means");
+	if (has_trials(c)) /* for one run both means are equal */
+		buf_adds(&n->b, ". They are ratios of geometric means; the values are "
+				"arithmetic means");
 	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
 	note_end(n);
 }
@@ -896,16 +889,15 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 			counts |= has_iterations(&c->rows[i].runs[k]);
 	}
 	note_rooms(&n, c);
-	note(&n, counts && !c->per_iteration,
-	     "Not every run knows its iterations: whole runs are compared.");
+	add_note(&n, counts && !c->per_iteration,
+		 "The iterations of some runs are unknown, so whole runs are compared.");
 	note_runs(&n, c);
-	note(&n, others,
-	     "Rows of different GPUs: the gain of their sensors does not cancel and is in the "
-	     "intervals of the changes.");
-	note(&n, scales && !others,
-	     "Rows of which one is calibrated by an outside meter and the other is not, or "
-	     "otherwise: the gain of the sensor does not cancel and is in the intervals of the "
-	     "changes.");
+	add_note(&n, others,
+		 "The rows are from different GPUs: the gain of their sensors does not cancel "
+		 "and is included in the intervals of the changes.");
+	add_note(&n, scales && !others,
+		 "The rows have different calibrations: the gain of the sensor does not cancel "
+		 "and is included in the intervals of the changes.");
 	note_reference(&n, c);
 	buf_done(&n.b);
 }

@@ -1,10 +1,9 @@
-/* comparison: results laid side by side: rows of trials, their means, intervals and changes.
+/* comparison: compares results: rows of trials with their means, intervals and changes.
  *
- * A row is a label and, where runs are of a marked part of the command, that part; files with
- * the same label, and the runs inside a file, are its trials.  Runs that are invalid are left
- * out of every figure.  Changes are against the reference, the first row that knows its energy,
- * from the energies in which the gain of the sensor cancels; rows of another GPU than it get
- * the whole uncertainty instead, since there it does not. */
+ * A row is a label and, for runs of a marked part, that part; files with the same label, and
+ * the runs in a file, are its trials.  Invalid runs are left out.  Changes are relative to the
+ * reference, the first row with a known energy.  On the same GPU the gain of the sensor cancels
+ * in a change; for another GPU the change has the whole uncertainty. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
@@ -14,21 +13,21 @@
 #include "measure/compare.h"
 
 enum comparison_metric {
-	METRIC_TIME,   /* s per iteration, or of a whole run                 */
+	METRIC_TIME,   /* s per iteration, or per run                        */
 	METRIC_POWER,  /* W, mean                                            */
-	METRIC_ENERGY, /* J per iteration, or of a whole run                 */
+	METRIC_ENERGY, /* J per iteration, or per run                        */
 	METRIC_TOKEN,  /* J per token                                        */
 	METRIC_SIZE,   /* bytes of the model                                 */
 	METRICS
 };
 
-/* What is not known is NAN. */
+/* Unknown values are NAN. */
 struct comparison_figure {
-	size_t n;         /* runs that have it                                        */
+	size_t n;         /* runs with a value                                        */
 	double mean;      /* over them                                                */
-	double low, high; /* 95 %, of the true value: gain and offset included        */
-	double fair_low, fair_high;   /* 95 %, against other runs on the same GPU       */
-	struct compare_change change; /* against the reference; NAN in that itself   */
+	double low, high; /* 95 %, absolute: includes gain and offset of the sensor   */
+	double fair_low, fair_high;   /* 95 %, compared with runs on the same GPU     */
+	struct compare_change change; /* relative to the reference; NAN for itself    */
 };
 
 struct comparison_run {
@@ -37,68 +36,71 @@ struct comparison_run {
 };
 
 struct comparison_row {
-	char *label;                 /* as it is shown: "fp16", "fp16 (inference)" */
-	const char *name, *part;     /* of which it is made; part is NULL for whole runs */
-	struct comparison_run *runs; /* all, also those left out */
+	char *label;                 /* shown: "fp16", "fp16 (inference)" */
+	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
+	struct comparison_run *runs; /* all, including invalid ones */
 	size_t nruns, used;
-	const char *validity; /* the worst of the runs that are used; "invalid" where none is */
+	const char *validity; /* the worst of the used runs; "invalid" if none is used */
 	bool simulated;
-	bool other_gpu;   /* than the reference's */
-	bool other_scale; /* the same, calibrated otherwise: its gain does not cancel either */
-	size_t rooms[ROOM_LOST + 1]; /* runs that are used, by enum result_room */
-	double power_sd_w;           /* of the load inside a run, over all runs */
+	bool other_gpu;   /* not the GPU of the reference */
+	bool other_scale; /* the same GPU with another calibration: the gain does not cancel */
+	size_t rooms[ROOM_LOST + 1]; /* number of used runs, by enum result_room */
+	double power_sd_w;           /* variation of the load within a run, over all runs */
 	struct comparison_figure figure[METRICS];
 };
 
 struct comparison {
 	struct comparison_row *rows;
 	size_t nrows;
-	const struct comparison_row *reference; /* what changes are against */
-	bool per_iteration; /* every run knows its iterations; else whole runs are compared */
+	const struct comparison_row *reference; /* changes are relative to it */
+	bool per_iteration; /* the iterations of all runs are known; else compare whole runs */
 };
 
-/* Compares.  The results are borrowed for its life.  0 or -GW_E_NOMEM. */
+/* Compares the results, which are borrowed until comparison_done().  Returns 0 or
+ * -GW_E_NOMEM. */
 int comparison_init(struct comparison *c, const struct result *results, size_t n);
 void comparison_done(struct comparison *c);
 
-/* Are the results of different GPUs?  Then says in `sentence` which file has which. */
+/* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each
+ * file. */
 bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *sentence);
 
-/* "latency", "power", "energy", "token", "size"; METRICS where there is no such. */
+/* "latency", "power", "energy", "token", "size".  comparison_metric_find() returns METRICS if
+ * unknown. */
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* "Latency", "Energy per inference" and the like; that of power says what stands in brackets
- * behind the mean: how the load varied, which is no interval. */
+/* Returns a title such as "Latency" or "Energy per inference".  The title of power explains the
+ * number in brackets, which is the variation of the load and not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
-/* Does any row have it? */
+/* Returns true if any row has a value. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
-/* Whether the row's runs had a clean room: "kept", "lost", "none", "mixed"; NULL where no run
- * is used. */
+/* Returns whether the runs of the row had a clean room: "kept", "lost", "none", "mixed"; NULL
+ * if no run is used. */
 const char *comparison_room(const struct comparison_row *row);
-/* Had any run of any row one, kept or not?  Else there is nothing to show. */
+/* Returns true if any run had a clean room. */
 bool comparison_has_rooms(const struct comparison *c);
 
-/* One unit for a whole column: value * factor, with so many decimals, then the unit. */
+/* The unit of a column: print value * factor with so many decimals and the unit. */
 struct comparison_scale {
 	double factor;
 	int decimals;
 	const char *unit;
 };
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
-/* The same for any numbers of this size; unit is "s", "W" or "J". */
+/* The same for numbers of a typical size; unit is "s", "W" or "J". */
 struct comparison_scale comparison_scale_of(double typical, const char *unit);
 
-/* Bytes in the units in which they were likely given: "128 MB" where that is exact, else "128
- * MiB" or, of no round number, "117.7 MiB". */
+/* Writes bytes in the unit that gives a round number: "128 MB" or "128 MiB", else "117.7
+ * MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* "-12.3 % [-13.1, -11.5]"; empty where there is no change to tell. */
+/* Writes "-12.3 % [-13.1, -11.5]"; "" if there is no change. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
-/* What a reader must know beside the figures, a sentence each. */
+/* Calls say() with each sentence that a reader must know in addition to the figures. */
 void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
 		      void *ctx);
 

@@ -145,8 +145,6 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 
 static const char space[] = " \t\r\n";
 
-/* ---- reading ---- */
-
 void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 {
 	va_list ap;
@@ -253,7 +251,6 @@ static int run_command(const char *command, const struct deadline_stop *stop, ch
 	return status;
 }
 
-/* Runs a shell command that prints one number. */
 static void read_command(const char *command, const struct deadline_stop *stop,
 			 struct counter_reading *ret)
 {
@@ -301,8 +298,6 @@ void counter_read(const struct counter_kind *kind, const char *text,
 	ret->after_ns = clock_mono_ns(clock_real());
 }
 
-/* ---- the difference of two readings ---- */
-
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
 	return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
@@ -339,7 +334,6 @@ static bool add_new_series(const struct counter_reading *first,
 	return true;
 }
 
-/* Returns true if any series decreased, restarted or disappeared. */
 static bool went_back(const struct counter_reading *first, const struct counter_reading *last,
 		      struct counter *ret)
 {

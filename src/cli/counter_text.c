@@ -34,8 +34,6 @@ struct selector {
 	unsigned labels;
 };
 
-/* ---- names and labels ---- */
-
 static const char *skip_blank(const char *p)
 {
 	return p + strspn(p, " \t");
@@ -109,8 +107,6 @@ static bool parse_wanted(const char *what, struct selector *w)
 	return more == 0 && !*p;
 }
 
-/* ---- Prometheus' text ---- */
-
 /* Returns 1 if the labels at *p include all of the selector, else 0; -1 if they are malformed.
  * Moves *p after the labels. */
 static int has_labels(const char **p, const struct selector *w)
@@ -134,7 +130,6 @@ static uint64_t hash_bytes(uint64_t h, const char *p, size_t n)
 	return h;
 }
 
-/* Returns the id of the series with these labels, as they are written. */
 static uint64_t series_id(const char *counter, const char *labels, const char *end)
 {
 	uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
@@ -303,8 +298,6 @@ static void parse_known(const char *text, struct counter_reading *ret)
 			       "URL, as in URL#%s",
 			       known[0]);
 }
-
-/* ---- JSON ---- */
 
 /* Follows one step of a path: a key, or a position in an array. */
 static const struct json_doc *json_step(const struct json_doc *v, const char *key)

@@ -1,14 +1,223 @@
 #include "evidence.h"
+#include "measured.h"
+#include "serve/timespec_parse.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void note(struct evidence *e, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void note(struct evidence *e, const char *fmt, ...)
+#define GPUS 64 /* per bundle */
+
+static const struct gw_interval unknown = { NAN, NAN, NAN };
+
+struct rebuilt_window {
+	unsigned id;
+	struct tracked_window window; /* for evidence */
+	struct measured_device d;
+};
+
+struct rebuild {
+	struct rebuilt_window *v;
+	size_t n, room;
+	struct bundle_rebuilt *made;
+	int err;
+};
+
+static struct rebuilt_window *push_window(struct rebuild *p)
+{
+	if (p->n == p->room) {
+		size_t room = p->room ? 2 * p->room : 8;
+		struct rebuilt_window *v = realloc(p->v, room * sizeof(*v));
+
+		if (!v) {
+			p->err = -GW_E_NOMEM;
+			return NULL;
+		}
+		p->v = v;
+		p->room = room;
+	}
+	memset(&p->v[p->n], 0, sizeof(*p->v));
+	return &p->v[p->n++];
+}
+
+static void fill_device(struct measured_device *d, const struct bundle_found *f)
+{
+	d->index = f->device;
+	snprintf(d->uuid, sizeof(d->uuid), "%s", f->uuid);
+	snprintf(d->name, sizeof(d->name), "%s", f->name);
+	snprintf(d->driver, sizeof(d->driver), "%s", f->driver);
+	d->energy = f->energy;
+	d->sensor = f->setup->sensor;
+	d->power_limit_w =
+		f->window->limits_begun ? f->window->limit_begin_w : f->setup->limit_w;
+	d->who = f->window->shares;
+	d->processes = d->who.count > 0;
+	d->baseline.net_joules = unknown;
+	d->baseline.adjusted_joules = NAN;
+}
+
+static void add_found(void *arg, const struct bundle_found *f)
+{
+	struct rebuild *p = arg;
+	struct rebuilt_window *s = push_window(p);
+
+	if (!s)
+		return;
+	s->id = f->id;
+	s->window = *f->window;
+	p->made->interval_s = f->interval_s;
+	fill_device(&s->d, f);
+}
+
+/* A part that the command marked is inside the window of its run. */
+static bool is_inside(const struct rebuilt_window *a, const struct rebuilt_window *b)
+{
+	return a->id != b->id && a->d.index == b->d.index &&
+	       a->d.energy.begin_ns >= b->d.energy.begin_ns &&
+	       a->d.energy.end_ns <= b->d.energy.end_ns &&
+	       a->d.energy.seconds < b->d.energy.seconds;
+}
+
+static bool is_run(const struct rebuild *p, const struct rebuilt_window *s)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (is_inside(s, &p->v[i]))
+			return false;
+	return s->d.energy.end_ns > s->d.energy.begin_ns;
+}
+
+static void write_evidence(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
+			   char *out, size_t size)
+{
+	const struct rebuilt_window *const *rebuilt_window = of;
+
+	window_tracker_evidence(&rebuilt_window[i]->window, e, code, out, size);
+}
+
+/* Makes the run with the window `first`, on all devices that have this window. */
+static int make_run(const struct rebuild *p, const struct rebuilt_window *first,
+		    struct measured_run *r)
+{
+	const struct rebuilt_window *of[GPUS];
+
+	r->device = calloc(GPUS, sizeof(*r->device));
+	if (!r->device)
+		return -GW_E_NOMEM;
+	for (const struct rebuilt_window *s = first; s < p->v + p->n; s++) {
+		if (s->id != first->id || r->devices == GPUS)
+			continue;
+		of[r->devices] = s;
+		r->device[r->devices] = s->d;
+		r->device[r->devices].provenance =
+			p->made->sum.simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
+		measured_codes(r, r->devices++, write_evidence, of);
+	}
+	r->trial = p->made->runs + 1;
+	r->begin_ns = first->d.energy.begin_ns;
+	r->seconds = first->d.energy.seconds;
+	r->exit_status = -1;
+	r->iterations = r->tokens = r->latency_s = r->latency_p50_s = r->latency_p95_s = NAN;
+	r->iteration_joules = r->token_joules = unknown;
+	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
+	measured_add_up(r);
+	return 0;
+}
+
+static bool is_repeated(const struct rebuild *p, const struct rebuilt_window *s)
+{
+	for (const struct rebuilt_window *o = p->v; o < s; o++)
+		if (o->id == s->id)
+			return true;
+	return false;
+}
+
+static int make_runs(struct rebuild *p, uint64_t wall_ns, struct measured *m)
+{
+	m->run = calloc(p->n + 1, sizeof(*m->run));
+	if (!m->run)
+		return -GW_E_NOMEM;
+	for (size_t i = 0; i < p->n; i++) {
+		const struct rebuilt_window *s = &p->v[i];
+		struct measured_run *r = &m->run[m->runs];
+
+		if (is_repeated(p, s) || !is_run(p, s))
+			continue;
+		if (make_run(p, s, r) != 0)
+			return -GW_E_NOMEM;
+		r->begin_wall_ns = wall_ns + r->begin_ns - m->run[0].begin_ns;
+		m->validity = r->validity > m->validity ? r->validity : m->validity;
+		p->made->runs = ++m->runs;
+	}
+	return 0;
+}
+
+/* Reduces "/opt/bin/train --key=x" to "train". */
+static void command_name(char *command)
+{
+	char *slash;
+
+	command[strcspn(command, " ")] = '\0';
+	slash = strrchr(command, '/');
+	if (slash && slash[1])
+		memmove(command, slash + 1, strlen(slash + 1) + 1);
+}
+
+static int write_result(struct rebuild *p, struct buf *out)
+{
+	const struct bundle_summary *sum = &p->made->sum;
+	char name[sizeof(sum->command)];
+	struct measured m = { .simulated = sum->simulated,
+			      .label = *sum->label ? sum->label : NULL,
+			      .model_size_bytes = NAN,
+			      .iterations = NAN,
+			      .tokens = NAN,
+			      .command_name = *sum->command ? name : NULL,
+			      .version = sum->version };
+	struct json j;
+	int err;
+
+	snprintf(name, sizeof(name), "%s", sum->command);
+	command_name(name);
+	if (strchr(sum->command, ' '))
+		m.command = sum->command;
+	(void)timespec_parse(sum->created, 0,
+			     &m.wall_ns); /* on error the document has the year 1970 */
+	err = make_runs(p, m.wall_ns, &m);
+	json_init(&j, out, true);
+	if (!err)
+		render_result(&j, &m, NULL, NULL, NULL);
+	if (!err)
+		err = json_end(&j);
+	for (unsigned i = 0; i < m.runs; i++)
+		measured_run_done(&m.run[i]);
+	free(m.run);
+	return err;
+}
+
+int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
+		   size_t size)
+{
+	struct rebuild p = { .made = ret };
+	int err;
+
+	memset(ret, 0, sizeof(*ret));
+	err = bundle_recompute(dir, add_found, &p, &ret->sum, message, size);
+	if (!err)
+		err = p.err;
+	if (!err)
+		err = write_result(&p, out);
+	if (err && !*message)
+		snprintf(message, size, "%s: %s", dir, gw_strerror(err));
+	free(p.v);
+	return err;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+evidence_note(struct evidence *e, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -19,63 +228,63 @@ static void note(struct evidence *e, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* What a reader of the figures must know of the readings. */
-static void judge_readings(struct evidence *e)
+static void note_problems(struct evidence *e)
 {
 	const struct bundle_summary *s = &e->made.sum;
 
 	if (!s->sums)
-		note(e, "%s was not finished: it has no SHA256SUMS", e->path);
+		evidence_note(e, "%s is incomplete: it has no SHA256SUMS", e->path);
 	else if (!s->whole)
-		note(e, "%s/%s is not as it was written", e->path, s->changed_file);
+		evidence_note(e, "%s/%s was changed after it was written", e->path,
+			      s->changed_file);
 	if (s->bad_lines)
-		note(e, "%s: %llu lines of readings could not be read", e->path,
-		     (unsigned long long)s->bad_lines);
+		evidence_note(e, "%s: %llu lines of samples could not be read", e->path,
+			      (unsigned long long)s->bad_lines);
 	if (s->cut)
-		note(e,
-		     "%s: %u of %u windows were cut off: their figures go as far as the "
-		     "readings do",
-		     e->path, s->cut, s->windows);
+		evidence_note(e,
+			      "%s: %u of %u windows are truncated; their values cover the "
+			      "existing samples only",
+			      e->path, s->cut, s->windows);
 }
 
-/* Without its result: the figures of the readings alone. */
-static int use_readings(struct evidence *e, const struct buf *text, const char *why,
-			char *message, size_t size)
+/* Uses the result of the samples, because result.json cannot be used. */
+static int use_samples(struct evidence *e, const struct buf *text, const char *why,
+		       char *message, size_t size)
 {
 	if (result_read(&e->result, e->path, text->p, text->len, message, size) != 0)
 		return -1;
 	e->bundle_rebuilt = true;
 	if (access(e->file, F_OK) != 0)
-		note(e,
-		     "%s has no result.json: its figures are worked out of its readings, and "
-		     "its environment is not known",
-		     e->path);
+		evidence_note(e,
+			      "%s has no result.json; its values are computed from its "
+			      "samples, and its environment is unknown",
+			      e->path);
 	else
-		note(e,
-		     "%s: its figures are worked out of its readings, and its environment is "
-		     "not known",
-		     why);
+		evidence_note(e,
+			      "%s; its values are computed from its samples, and its "
+			      "environment is unknown",
+			      why);
 	return 0;
 }
 
 static int open_bundle(struct evidence *e, char *message, size_t size)
 {
-	char why[EVIDENCE_NOTE - 200] = "", readings[4900] = "";
+	char why[EVIDENCE_NOTE - 200] = "", samples[4900] = "";
 	struct buf text;
 	int err;
 
 	buf_init(&text, 256u << 20);
-	e->read = bundle_rebuild(e->path, &e->made, &text, readings, sizeof(readings)) == 0;
+	e->read = bundle_rebuild(e->path, &e->made, &text, samples, sizeof(samples)) == 0;
 	snprintf(e->file, sizeof(e->file), "%s/result.json", e->path);
 	err = result_load(&e->result, e->file, why, sizeof(why));
 	if (err && e->read)
-		err = use_readings(e, &text, why, message, size);
-	else if (err) /* what is wrong with the bundle says more than that it has no result */
-		snprintf(message, size, "%s", readings);
+		err = use_samples(e, &text, why, message, size);
+	else if (err) /* this error is more useful than the missing result.json */
+		snprintf(message, size, "%s", samples);
 	else if (!e->read)
-		note(e, "the readings are not used: %s", readings);
+		evidence_note(e, "the samples are not used: %s", samples);
 	if (!err && e->read)
-		judge_readings(e);
+		note_problems(e);
 	buf_done(&text);
 	return err;
 }

@@ -1,30 +1,44 @@
-/* evidence: a bundle or a result file, opened for looking at.
+/* evidence: opens a bundle or a result file for reading.
  *
- * A bundle is read as far as it goes: its result.json, or, where that is not there or cannot be
- * read, what its readings give (bundle_rebuild.h).  What was wrong with it is kept as
- * sentences; only where nothing can be read at all is it refused. */
+ * A bundle is read as far as possible: its result.json, or, if that is missing or unreadable, a
+ * result computed from its samples.  Problems are kept as sentences. */
 #ifndef GW_CLI_EVIDENCE_H
 #define GW_CLI_EVIDENCE_H
 
-#include "bundle_rebuild.h"
 #include "result.h"
+#include "base/buf.h"
+#include "measure/bundle.h"
+
+/* Statistics of a bundle that was read. */
+struct bundle_rebuilt {
+	struct bundle_summary sum;
+	double interval_s; /* between samples of clocks and temperature; 0: unknown */
+	unsigned runs;
+};
+
+/* Computes the result of a bundle from its samples, for a measurement that was killed or lost
+ * its disk, and writes it (docs/schema/measure.json) to out.  What the samples do not contain
+ * (environment, counts, baselines, host) is null.  Returns as bundle_recompute(), with a
+ * sentence in message. */
+int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
+		   size_t size);
 
 #define EVIDENCE_NOTES 6
 #define EVIDENCE_NOTE  5200
 
 struct evidence {
-	const char *path; /* as given, borrowed */
+	const char *path; /* borrowed */
 	struct result result;
 	bool bundle;         /* a folder; else a result file                        */
-	bool read;           /* its readings could be: `made` is what they gave     */
-	bool bundle_rebuilt; /* and result is of them, for want of a result.json    */
+	bool read;           /* the samples are readable: `made` is their result     */
+	bool bundle_rebuilt; /* `result` is computed from them: no result.json       */
 	struct bundle_rebuilt made;
 	char file[4200]; /* result.json of a bundle */
 	char note[EVIDENCE_NOTES][EVIDENCE_NOTE];
 	unsigned notes;
 };
 
-/* 0 and evidence_close() ends it; -1 with a sentence in message. */
+/* Returns 0, then call evidence_close(); or -1 with a sentence in message. */
 int evidence_open(struct evidence *e, const char *path, char *message, size_t size);
 void evidence_close(struct evidence *e);
 

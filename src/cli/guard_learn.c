@@ -14,7 +14,6 @@
 #define ABSENT_MAX     64
 #define MODEL_LEAST    (512 * 1048576.0) /* bytes that a model takes at least */
 
-/* A program that no rule matches. */
 struct candidate {
 	char name[32], exe[512];
 	double most_bytes;

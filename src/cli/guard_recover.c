@@ -1,6 +1,6 @@
 #include "guard_recover.h"
 
-#include "daemon/guard_record.h"
+#include "daemon/journal_record.h"
 #include "daemon/service.h"
 #include "daemon/store.h"
 #include "guard/worker.h"
@@ -74,17 +74,13 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 	if (store_peek(path, "guard", STORE_ROWS, recover_add_record, r) >= 0)
 		return EXIT_OK;
 	r->count = r->records = 0;
-	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
-		cli_error("cannot open the journal %s: %s", path, message);
-		return EXIT_FAILED;
-	}
+	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0)
+		return cli_fail("cannot open the journal %s: %s", path, message);
 	if (*message)
 		cli_error("%s", message);
-	if (store_kept(s, "guard", STORE_ROWS, recover_add_record, r) < 0 ||
-	    !store_lasting(s)) {
-		cli_error("cannot read the journal %s: %s", path, store_state(s));
-		code = EXIT_FAILED;
-	}
+	if (store_each_document(s, "guard", STORE_ROWS, recover_add_record, r) < 0 ||
+	    !store_lasting(s))
+		code = cli_fail("cannot read the journal %s: %s", path, store_state(s));
 	store_close(s);
 	return code;
 }
@@ -96,10 +92,8 @@ static int read_journal(struct recovering *r)
 	struct config c;
 	int code = EXIT_OK, err = config_load_rest(&c, message, sizeof(message));
 
-	if (err == -GW_E_NOMEM) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (err == -GW_E_NOMEM)
+		return cli_fail("%s", message);
 	/* A mistake in a configuration file must not prevent the restore. */
 	r->unsure = err != 0;
 	if (err)
@@ -302,21 +296,18 @@ static int restore_and_report(struct cli *c, struct recovering *r)
 	struct root root;
 	unsigned failed, gone = 0;
 
-	if (r->count == 0 && r->unsure) {
-		cli_error("the journal names no process, but this may be the wrong journal "
-			  "because the configuration has a mistake; fix the configuration and "
-			  "run this again");
-		return EXIT_USAGE;
-	}
+	if (r->count == 0 && r->unsure)
+		return cli_usage(
+			"the journal names no process, but this may be the wrong journal "
+			"because the configuration has a mistake; fix the configuration and "
+			"run this again");
 	if (r->count == 0) {
 		if (!c->quiet && !c->json)
 			printf("no process is checkpointed\n");
 		return EXIT_OK;
 	}
-	if (root_open(&root, c->root) != 0) {
-		cli_error("cannot read /proc");
-		return EXIT_FAILED;
-	}
+	if (root_open(&root, c->root) != 0)
+		return cli_fail("cannot read /proc");
 	open_gpus(c);
 	failed = restore_all(c, &root, r, &gone);
 	root_close(&root);
@@ -334,10 +325,8 @@ int guard_recover(struct cli *c)
 	struct recovering *r = calloc(1, sizeof(*r));
 	int code;
 
-	if (!r) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_no_memory();
 	code = read_journal(r);
 	if (code == EXIT_OK) {
 		code = restore_and_report(c, r);

@@ -1,7 +1,7 @@
 #include "guard_replay.h"
 
 #include "daemon/guard_config.h"
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "base/clock.h"
 #include "guard/guard_query.h"
@@ -16,7 +16,7 @@ struct replay {
 	const char *path;
 	struct guard_settings settings;
 	char missing[4000]; /* why there is no default policy; "": there is one */
-	struct guard_trace *trace;
+	struct recording_reader *trace;
 	struct buf out; /* of one line */
 };
 
@@ -30,10 +30,8 @@ static int read_policy(struct replay *r, const char *path)
 	if (!err) {
 		err = guard_config_make(&c, &r->settings);
 		config_done(&c);
-		if (err) {
-			cli_error("%s", gw_strerror(err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return cli_fail("%s", gw_strerror(err));
 		if (!r->settings.policy.workers)
 			snprintf(r->missing, sizeof(r->missing),
 				 "%s has no [[worker]], so there is nothing to decide",
@@ -49,7 +47,7 @@ static int read_policy(struct replay *r, const char *path)
 
 static const char *worker_name(const struct replay *r, const struct guard_decision *d)
 {
-	return guard_trace_by(r->trace)->worker[d->worker].name;
+	return recording_reader_policy(r->trace)->worker[d->worker].name;
 }
 
 static void write_json(struct replay *r, const struct guard_decision *d, const char *time)
@@ -86,7 +84,7 @@ static void print_decisions(struct replay *r)
 	struct guard_decision d;
 	uint64_t wall_ns;
 
-	while (guard_trace_decision(r->trace, &d, &wall_ns)) {
+	while (recording_next_decision(r->trace, &d, &wall_ns)) {
 		char time[CLOCK_RFC3339_SIZE];
 
 		clock_format_rfc3339(wall_ns, time);
@@ -112,7 +110,7 @@ static int read_lines(struct replay *r, FILE *f)
 		if (line[n - 1] != '\n')
 			break; /* incomplete: the service ended while writing it */
 		line[n - 1] = '\0';
-		err = guard_trace_line(r->trace, line);
+		err = recording_read(r->trace, line);
 		if (!err)
 			print_decisions(r);
 	}
@@ -130,11 +128,11 @@ static int read_lines(struct replay *r, FILE *f)
 
 static void print_summary(const struct replay *r)
 {
-	struct guard_trace_counts n = guard_trace_counts(r->trace);
-	const struct guard *g = guard_trace_guard(r->trace);
+	struct recording_counts n = recording_counts(r->trace);
+	const struct guard *g = recording_reader_guard(r->trace);
 	unsigned evictions = 0, would = 0;
 
-	for (unsigned i = 0; g && i < guard_trace_by(r->trace)->workers; i++) {
+	for (unsigned i = 0; g && i < recording_reader_policy(r->trace)->workers; i++) {
 		struct guard_status s;
 
 		if (guard_status(g, i, &s) != 0)
@@ -157,21 +155,17 @@ int guard_replay(const struct cli *c, const char *policy, const char *trace)
 
 	buf_init(&r.out, 16384);
 	if (code == EXIT_OK &&
-	    guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
-	}
-	if (code == EXIT_OK && !(f = fopen(trace, "re"))) {
-		cli_error("cannot read %s: %s", trace, strerror(errno));
-		code = EXIT_FAILED;
-	}
+	    recording_reader_new(&r.settings.policy, policy != NULL, &r.trace) != 0)
+		code = cli_no_memory();
+	if (code == EXIT_OK && !(f = fopen(trace, "re")))
+		code = cli_fail("cannot read %s: %s", trace, strerror(errno));
 	if (code == EXIT_OK)
 		code = read_lines(&r, f);
 	if (code == EXIT_OK && !c->quiet)
 		print_summary(&r);
 	if (f)
 		fclose(f);
-	guard_trace_free(r.trace);
+	recording_reader_free(r.trace);
 	guard_settings_done(&r.settings);
 	buf_done(&r.out);
 	return code;

@@ -33,7 +33,7 @@ struct guard_verb {
 	const char *usage, *description;
 };
 
-/* Returns NULL after printing an error. */
+/* Returns NULL, after printing an error, if there is no such subcommand. */
 const struct guard_verb *guard_verb_find(const char *word);
 
 /* Returns true if the subcommand takes the option of this name. */
@@ -43,8 +43,8 @@ bool guard_verb_takes(const struct guard_verb *v, const char *option);
  * false if there is no such subcommand. */
 bool guard_verb_help(const char *word, const struct option *options);
 
-/* gpuward guard game start|end.  guard_game_pid() parses --pid; it returns -1 after printing an
- * error. */
+/* gpuward guard game start|end.  guard_game_pid() parses --pid; it returns -1 if that is wrong,
+ * after printing an error. */
 int64_t guard_game_pid(const char *text);
 
 /* for_ns 0: until the process ends.  Returns an exit code. */

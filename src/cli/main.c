@@ -1,6 +1,5 @@
 /* main: parses the command line, finds the command in the table and runs it. */
 #include "cli.h"
-#include "simulate.h"
 
 #include "base/suggest.h"
 
@@ -120,7 +119,6 @@ static int refuse_argument(const struct command *cmd, const struct cli *c,
 	return EXIT_USAGE;
 }
 
-/* Rejects common options that have no effect on this command. */
 static int refuse_options(const struct command *cmd, const struct cli *c)
 {
 	for (const struct option *o = cli_common_options; o->name; o++) {
@@ -145,9 +143,8 @@ static int check_first_word(const struct command *cmd, const struct cli *c,
 	if (!near || !((cmd->runs == 1 && c->argc > 1 && strcmp(c->argv[1], "--") == 0) ||
 		       (strcmp(near->name, "simulate") == 0 && simulate_known(word))))
 		return EXIT_OK;
-	cli_error("'%s' would be run as the command; to give it to --%s, write --%s=%s", word,
-		  near->name, near->name, word);
-	return EXIT_USAGE;
+	return cli_usage("'%s' would be run as the command; to give it to --%s, write --%s=%s",
+			 word, near->name, near->name, word);
 }
 
 static int run_command(const struct command *cmd, struct cli *c,
@@ -194,9 +191,8 @@ static int parse_options(int *argc, char **argv, const struct option_table *tabl
 
 	if (option_parse(argc, argv, tables, ahead, error, sizeof(error)) == 0)
 		return EXIT_OK;
-	cli_error("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
-		  cmd ? cmd->name : "");
-	return EXIT_USAGE;
+	return cli_usage("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
+			 cmd ? cmd->name : "");
 }
 
 static int run_without_command(struct cli *c, const struct option_table *tables)
@@ -209,8 +205,7 @@ static int run_without_command(struct cli *c, const struct option_table *tables)
 	    alloc_own_options(c, &command_list) == 0)
 		return run_command(&command_list, c, tables); /* it will list the scenarios */
 #endif
-	cli_error("a command is missing; gpuward --help lists the commands");
-	return EXIT_USAGE;
+	return cli_usage("a command is missing; gpuward --help lists the commands");
 }
 
 static int print_version(void)
@@ -288,10 +283,8 @@ int main(int argc, char **argv)
 	free(c.own);
 	free(c.words);
 	code = code == -1 ? EXIT_OK : code; /* -1: the command printed a list and is done */
-	if (output_error && output_error != EPIPE) {
-		cli_error("cannot write the output: %s", strerror(output_error));
-		return EXIT_FAILED;
-	}
+	if (output_error && output_error != EPIPE)
+		return cli_fail("cannot write the output: %s", strerror(output_error));
 	if (stalled) /* exit() runs destructors of the driver's library, which may hang, too */
 		_exit(code);
 	return code;

@@ -15,77 +15,65 @@ static const char *const count_choices[] = { "tokens", "iterations", NULL };
 
 #define AT(member) offsetof(struct measure_options, member)
 const struct option measure_plan_options[] = {
-	{ "label", 0, OPTION_TEXT, AT(label), "NAME", "name of the result: fp16, batch-8, ...",
-	  NULL, NULL },
-	{ "trial", 0, OPTION_TEXT, AT(trial), "N", "number of the first run (default: 1)", NULL,
-	  NULL },
-	{ "trials", 0, OPTION_TEXT, AT(trials), "N", "run the command N times (default: 1)",
-	  NULL, NULL },
-	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
-	  "iterations per run, for latency and energy per iteration", NULL, NULL },
-	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens per run, for energy per token",
-	  NULL, NULL },
-	{ "count-cmd", 0, OPTION_TEXT, AT(count_by[COUNTER_CMD]), "COMMAND",
-	  "a shell command that prints the current count; it runs before and after each run",
-	  NULL, NULL },
-	{ "count-url", 0, OPTION_TEXT, AT(count_by[COUNTER_URL]), "URL",
-	  "a counter of a server, read before and after each run: "
-	  "http://HOST:PORT/metrics#NAME; NAME may have labels; vLLM, llama.cpp, SGLang and "
-	  "TGI need no NAME",
-	  NULL, NULL },
+	OPTION_ROW(TEXT, 0, "label", AT(label), "NAME",
+		   "name of the result: fp16, batch-8, ..."),
+	OPTION_ROW(TEXT, 0, "trial", AT(trial), "N", "number of the first run (default: 1)"),
+	OPTION_ROW(TEXT, 0, "trials", AT(trials), "N", "run the command N times (default: 1)"),
+	OPTION_ROW(TEXT, 0, "iterations", AT(iterations), "N",
+		   "iterations per run, for latency and energy per iteration"),
+	OPTION_ROW(TEXT, 0, "tokens", AT(tokens), "N", "tokens per run, for energy per token"),
+	OPTION_ROW(TEXT, 0, "count-cmd", AT(count_by[COUNTER_CMD]), "COMMAND",
+		   "a shell command that prints the current count; it runs before and after "
+		   "each run"),
+	OPTION_ROW(TEXT, 0, "count-url", AT(count_by[COUNTER_URL]), "URL",
+		   "a counter of a server, read before and after each run: "
+		   "http://HOST:PORT/metrics#NAME; NAME may have labels; vLLM, llama.cpp, "
+		   "SGLang and TGI need no NAME"),
 	{ "count", 0, OPTION_CHOICE, AT(count), "WHAT",
 	  "what --count-cmd or --count-url counts: tokens (the default) or iterations",
 	  count_choices, NULL },
-	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
-	  "size of the model, for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
-	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
-	  "report this part, which the command marks, instead of the whole run with its "
-	  "loading; if several parts have this name, the first",
-	  NULL, NULL },
-	{ "tag", 0, OPTION_LIST, AT(tag), "KEY=VALUE", "add a tag to the result; repeatable",
-	  NULL, NULL },
-	{ "interval", 'i', OPTION_DURATION, AT(interval_ns), "TIME",
-	  "time between readings of clocks, temperature, memory (default: 100ms); power is "
-	  "read as fast as the sensor updates",
-	  NULL, NULL },
+	OPTION_ROW(TEXT, 0, "model-size", AT(model_size), "SIZE",
+		   "size of the model, for the result: 128MB (10^6), 128MiB (2^20), ..."),
+	OPTION_ROW(TEXT, 0, "part", AT(part), "NAME",
+		   "report this part, which the command marks, instead of the whole run with "
+		   "its loading; if several parts have this name, the first"),
+	OPTION_ROW(LIST, 0, "tag", AT(tag), "KEY=VALUE", "add a tag to the result; repeatable"),
+	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
+		   "time between readings of clocks, temperature, memory (default: 100ms); "
+		   "power is read as fast as the sensor updates"),
 	{ "baseline", 0, OPTION_OPTIONAL, AT(baseline), "WHICH",
 	  "energy above idle: auto measures the idle power first (up to 30 s) unless a stored "
 	  "value fits; new always measures it; kept uses the stored value even if it is old or "
 	  "from another temperature, with a warning; none; default: use a stored value if it "
 	  "fits",
 	  NULL, "auto" },
-	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
-	  "another process on a GPU makes the result invalid and the exit status 13", NULL,
-	  NULL },
-	{ "service", 0, OPTION_FLAG, AT(service), NULL,
-	  "let the running service measure; this command does not open the driver", NULL,
-	  NULL },
+	OPTION_ROW(FLAG, 0, "require-exclusive", AT(require_exclusive), NULL,
+		   "another process on a GPU makes the result invalid and the exit status 13"),
+	OPTION_ROW(FLAG, 0, "service", AT(service), NULL,
+		   "let the running service measure; this command does not open the driver"),
 	CLEAN_ROOM_OPTIONS(struct measure_options, room),
-	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "number of runs before the measured ones",
-	  NULL, NULL },
-	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
-	  "before each run, wait up to a minute until no GPU is warmer (default with --trials: "
-	  "as at the first start)",
-	  NULL, NULL },
-	{ "no-cooldown", 0, OPTION_FLAG, AT(no_cooldown), NULL,
-	  "do not wait until the GPUs are cool", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, AT(output), "FILE",
-	  "write the result to FILE; -: print it", NULL, NULL },
-	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep all raw samples in this folder",
-	  NULL, NULL },
-	{ "keep-command", 0, OPTION_FLAG, AT(keep_command), NULL,
-	  "store the whole command line in the result, not only the program name", NULL, NULL },
-	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
-	  "calibrate the GPU's power sensor by an external power meter: a CSV file with time "
-	  "and watts over the same time span, read after the last run",
-	  NULL, NULL },
-	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(calibrate_accuracy), "PERCENT",
-	  "accuracy of that meter, 95 % (default: 1)", NULL, NULL },
-	{ "calibrate-keep", 0, OPTION_FLAG, AT(calibrate_keep), NULL,
-	  "also use this calibration for later measurements of this GPU", NULL, NULL },
-	{ "progress", 0, OPTION_FLAG, AT(progress), NULL,
-	  "show progress even if standard error is not a terminal", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(TEXT, 0, "warmup", AT(warmup), "N",
+		   "number of runs before the measured ones"),
+	OPTION_ROW(TEXT, 0, "cooldown-to", AT(cooldown_to), "CELSIUS",
+		   "before each run, wait up to a minute until no GPU is warmer (default with "
+		   "--trials: as at the first start)"),
+	OPTION_ROW(FLAG, 0, "no-cooldown", AT(no_cooldown), NULL,
+		   "do not wait until the GPUs are cool"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write the result to FILE; -: print it"),
+	OPTION_ROW(TEXT, 0, "bundle", AT(bundle), "DIR", "keep all raw samples in this folder"),
+	OPTION_ROW(FLAG, 0, "keep-command", AT(keep_command), NULL,
+		   "store the whole command line in the result, not only the program name"),
+	OPTION_ROW(TEXT, 0, "calibrate", AT(calibrate), "TRACE",
+		   "calibrate the GPU's power sensor by an external power meter: a CSV file "
+		   "with time and watts over the same time span, read after the last run"),
+	OPTION_ROW(TEXT, 0, "calibrate-accuracy", AT(calibrate_accuracy), "PERCENT",
+		   "accuracy of that meter, 95 % (default: 1)"),
+	OPTION_ROW(FLAG, 0, "calibrate-keep", AT(calibrate_keep), NULL,
+		   "also use this calibration for later measurements of this GPU"),
+	OPTION_ROW(FLAG, 0, "progress", AT(progress), NULL,
+		   "show progress even if standard error is not a terminal"),
+	{ .name = NULL },
 };
 
 static int parse_size(const char *text, double *ret)
@@ -108,8 +96,7 @@ static int parse_size(const char *text, double *ret)
 				return EXIT_OK;
 			}
 	}
-	cli_error("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
-	return EXIT_USAGE;
+	return cli_usage("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
 }
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
@@ -125,8 +112,7 @@ static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 			*ret = (enum run_baseline_mode)i;
 			return EXIT_OK;
 		}
-	cli_error("--baseline takes auto, new, kept or none, not '%s'", text);
-	return EXIT_USAGE;
+	return cli_usage("--baseline takes auto, new, kept or none, not '%s'", text);
 }
 
 static int check_tags(const struct option_list *tags)
@@ -134,10 +120,8 @@ static int check_tags(const struct option_list *tags)
 	for (unsigned i = 0; i < tags->count; i++) {
 		size_t key = strcspn(tags->item[i], "=");
 
-		if (key == 0 || key > 60 || !tags->item[i][key]) {
-			cli_error("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
-			return EXIT_USAGE;
-		}
+		if (key == 0 || key > 60 || !tags->item[i][key])
+			return cli_usage("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
 	}
 	return EXIT_OK;
 }
@@ -215,26 +199,20 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 		code = parse_size(o->model_size, &p->model_bytes);
 	if (code == EXIT_OK && o->cooldown_to)
 		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_c);
-	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
-		cli_error(
+	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown)
+		code = cli_usage(
 			"--cooldown-to and --no-cooldown exclude each other: give one of them");
-		code = EXIT_USAGE;
-	}
 	if (code == EXIT_OK)
 		code = check_count(o, p);
 	if (code == EXIT_OK)
 		code = calibration_accuracy(o->calibrate_accuracy, &p->accuracy);
-	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep)) {
-		cli_error("--calibrate-%s needs --calibrate",
-			  o->calibrate_keep ? "keep" : "accuracy");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep))
+		code = cli_usage("--calibrate-%s needs --calibrate",
+				 o->calibrate_keep ? "keep" : "accuracy");
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
-	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
-		cli_error("--interval must be at least 1ms");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS)
+		code = cli_usage("--interval must be at least 1ms");
 	p->first = (unsigned)first;
 	p->trials = (unsigned)trials;
 	p->warmup = (unsigned)warmup;
@@ -274,11 +252,9 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 	};
 
 	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
-		if (refused[i].given) {
-			cli_error("--%s %s: %sleave out --service", refused[i].name,
-				  refused[i].why, refused[i].instead);
-			return EXIT_USAGE;
-		}
+		if (refused[i].given)
+			return cli_usage("--%s %s: %sleave out --service", refused[i].name,
+					 refused[i].why, refused[i].instead);
 	return EXIT_OK;
 }
 
@@ -289,11 +265,9 @@ static int check_remote(const struct measure_options *o)
 
 	if (o->service)
 		return EXIT_OK;
-	if (!o->room.wait && (f->address || f->token_file)) {
-		cli_error("--%s needs --service or --clean-room",
-			  f->address ? "address" : "token-file");
-		return EXIT_USAGE;
-	}
+	if (!o->room.wait && (f->address || f->token_file))
+		return cli_usage("--%s needs --service or --clean-room",
+				 f->address ? "address" : "token-file");
 	return clean_room_check(&o->room);
 }
 
@@ -302,21 +276,15 @@ static int check_options(const struct cli *c, const struct measure_options *o,
 {
 	char why[4600];
 
-	if (c->argc == 0) {
-		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
-		return EXIT_USAGE;
-	}
-	if ((o->output && !*o->output) || (o->bundle && !*o->bundle)) {
-		cli_error("--%s: the name is empty",
-			  o->output && !*o->output ? "output" : "bundle");
-		return EXIT_USAGE;
-	}
+	if (c->argc == 0)
+		return cli_usage("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
+	if ((o->output && !*o->output) || (o->bundle && !*o->bundle))
+		return cli_usage("--%s: the name is empty",
+				 o->output && !*o->output ? "output" : "bundle");
 	if (check_service(c, o, p) != EXIT_OK || check_remote(o) != EXIT_OK)
 		return EXIT_USAGE;
-	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0) {
-		cli_error("--calibrate: %s; nothing was measured", why);
-		return EXIT_FAILED;
-	}
+	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0)
+		return cli_fail("--calibrate: %s; nothing was measured", why);
 	return output_possible(o->output);
 }
 

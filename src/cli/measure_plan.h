@@ -39,8 +39,7 @@ struct measure_plan {
 };
 
 /* Parses the options and arguments of c, and checks everything that can be checked before a GPU
- * is opened, also whether the result can be written.  Returns EXIT_OK, or an exit code after
- * printing an error. */
+ * is opened, also whether the result can be written.  Returns an exit code. */
 int measure_plan_make(const struct cli *c, struct measure_plan *ret);
 
 #endif

@@ -62,7 +62,6 @@ static bool is_type(const struct remote *r, const char *word)
 	return type && strstr(type, word);
 }
 
-/* Prints an error for an unexpected reply.  Returns an exit code. */
 static int print_refusal(const struct remote *r)
 {
 	static const char nothing[] = "nothing was measured";
@@ -83,28 +82,25 @@ static int print_refusal(const struct remote *r)
 	return is_type(r, "no-gpu") || is_type(r, "no-such-device") ? EXIT_NO_GPU : EXIT_FAILED;
 }
 
-static int request(struct measure_remote *t, const char *method, const char *path,
-		   const char *body)
+static int send_request(struct measure_remote *t, const char *method, const char *path,
+			const char *body)
 {
 	if (remote_request(&t->remote, method, path, body, REPLY_NS, t->why, sizeof(t->why)) ==
 	    0)
 		return t->remote.status < 400 && t->remote.reply ? EXIT_OK
 								 : print_refusal(&t->remote);
-	cli_error("%s; nothing was measured", t->why);
-	return EXIT_FAILED;
+	return cli_fail("%s; nothing was measured", t->why);
 }
 
 /* "visible" and "cuda:N" depend on the environment of the process. */
 static int check_gpus(const struct measure_remote *t)
 {
 	for (unsigned i = 0; i < t->gpus; i++)
-		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0) {
-			cli_error("--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this command, "
-				  "which the service does not know; give an index, a UUID or a "
-				  "PCI id, or leave out --service",
-				  t->gpu[i]);
-			return EXIT_USAGE;
-		}
+		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0)
+			return cli_usage("--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this "
+					 "command, which the service does not know; give an "
+					 "index, a UUID or a PCI id, or leave out --service",
+					 t->gpu[i]);
 	return EXIT_OK;
 }
 
@@ -115,18 +111,14 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	int code;
 
 	*ret = t;
-	if (!t) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!t)
+		return cli_no_memory();
 	t->gpu = gpu;
 	t->gpus = gpus;
 	t->stop_fd = -1;
 	code = remote_open(&t->remote, flags);
 	return code == EXIT_OK ? check_gpus(t) : code;
 }
-
-/* ---- the window ---- */
 
 static void write_request(struct buf *out, const struct measure_remote *t, const char *label)
 {
@@ -164,7 +156,7 @@ int measure_remote_begin(struct measure_remote *t, const char *label)
 	drop_devices(t);
 	buf_init(&body, 64 * 1024);
 	write_request(&body, t, label);
-	code = request(t, "POST", "/api/v1/windows", body.p);
+	code = send_request(t, "POST", "/api/v1/windows", body.p);
 	buf_done(&body);
 	if (code != EXIT_OK)
 		return code;
@@ -224,8 +216,6 @@ void measure_remote_close(struct measure_remote *t)
 	free(t->environment);
 	free(t);
 }
-
-/* ---- the machine of the service ---- */
 
 /* Requests a document about the GPUs.  Returns false if there is none. */
 static bool request_for_gpus(struct measure_remote *t, const char *what)
@@ -292,9 +282,6 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 	return n;
 }
 
-/* ---- the result ---- */
-
-/* The window ended before the command. */
 static void mark_truncated(struct gw_energy *e)
 {
 	e->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;

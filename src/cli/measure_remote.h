@@ -13,8 +13,8 @@
 
 struct measure_remote;
 
-/* Sends no request yet.  The selectors of the GPUs (none: all) are borrowed.  Returns EXIT_OK,
- * or an exit code after printing an error; call measure_remote_close() in any case. */
+/* Sends no request yet.  The selectors of the GPUs (none: all) are borrowed.  Returns an exit
+ * code; call measure_remote_close() in any case. */
 int measure_remote_open(const struct remote_flags *flags, const char *const *gpu, unsigned gpus,
 			struct measure_remote **ret);
 void measure_remote_close(struct measure_remote *t); /* t may be NULL */
@@ -25,7 +25,7 @@ const char *measure_remote_address(const struct measure_remote *t);
 unsigned measure_remote_temperatures(struct measure_remote *t,
 				     struct cooldown_gpu ret[static COOLDOWN_DEVICES]);
 
-/* Opens a window.  Returns EXIT_OK, or an exit code after printing an error. */
+/* Opens a window.  Returns an exit code. */
 int measure_remote_begin(struct measure_remote *t, const char *label);
 
 /* Renews the lease of the window; call it now and then while the command runs. */

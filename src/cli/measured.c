@@ -3,6 +3,7 @@
 #include "measure/energy.h"
 #include "measure/meter.h"
 #include "base/clock.h"
+#include "cli.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,8 +110,6 @@ void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gros
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
-/* ---- codes ---- */
-
 static void add_code(struct measured_run *r, unsigned code, enum gw_validity level, int device,
 		     const char *evidence)
 {
@@ -198,8 +197,6 @@ bool measured_shared(const struct measured_run *r)
 	return false;
 }
 
-/* ---- devices ---- */
-
 static void copy_identity(const struct gw_device *d, const struct gw_status *s,
 			  struct measured_device *ret)
 {
@@ -262,7 +259,6 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	return err;
 }
 
-/* Adds device i with its codes. */
 static int add_device(const struct measured_from *from, const struct runner_run *run,
 		      const struct progress_marks_window *part, unsigned i,
 		      struct measured_run *r)
@@ -305,8 +301,6 @@ static void add_remote_device(const struct measured_remote *remote, unsigned i,
 	run_baseline_net(&none, &d->energy, &d->sensor, &d->baseline);
 	measured_codes(r, i, evidence_remote, &of);
 }
-
-/* ---- sums over the devices ---- */
 
 static struct gw_interval
 sum_devices(const struct measured_run *r, bool alike,
@@ -371,8 +365,6 @@ void measured_add_up(struct measured_run *r)
 	}
 }
 
-/* ---- counts and parts ---- */
-
 /* Returns the given count, or the marked one.  For a part, marks come first, because the given
  * count may be that of the whole run. */
 static double count_of(double given, uint64_t whole, bool in_part, uint64_t part)
@@ -419,7 +411,6 @@ static int take_windows(const struct progress_marks *m, bool measured, struct me
 	return 0;
 }
 
-/* Limits the result to one part of the run. */
 static void narrow_to_part(struct measured_run *r, const struct progress_marks_window *part)
 {
 	r->part = part->label;
@@ -513,4 +504,71 @@ void measured_run_done(struct measured_run *r)
 	free(r->device);
 	free(r->window);
 	memset(r, 0, sizeof(*r));
+}
+
+static bool is_interrupted(void *arg)
+{
+	return runner_sleep(arg, 0);
+}
+
+int run_count_before(struct run_count *c, bool more)
+{
+	if (!c->kind)
+		return EXIT_OK;
+	if (c->kind->place)
+		c->kind->place(c->by, c->place, sizeof(c->place));
+	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
+	counter_read(c->kind, c->by, &c->stop, &c->first);
+	if (*c->first.why)
+		cli_error("--%s: %s; %s", c->kind->option, c->first.why,
+			  more ? "this run was not started" : "nothing was measured");
+	/* Even if the counter was read, nothing more is started after a signal. */
+	if (is_interrupted(c->runner))
+		return 128 + c->runner->interrupted;
+	return *c->first.why ? EXIT_FAILED : EXIT_OK;
+}
+
+void run_count_after(struct run_count *c)
+{
+	if (c->kind)
+		counter_read(c->kind, c->by, &c->stop, &c->last);
+}
+
+static void warn_fresh(const struct run_count *c, const struct counter *n)
+{
+	if (!n->fresh_assumed)
+		return;
+	cli_error("--%s: %u of %u series appeared during the run; all of %s %.0f %s are "
+		  "counted, assuming that they started at 0",
+		  c->kind->option, n->fresh, c->last.n, n->fresh == 1 ? "its" : "their",
+		  n->fresh_number, c->iterations ? "iterations" : "tokens");
+}
+
+bool run_count_take(struct run_count *c, const struct runner_run *run,
+		    struct measured_count *ret)
+{
+	struct counter n;
+
+	if (!c->kind)
+		return true;
+	counter_between(&c->first, &c->last, run->begin_ns, run->end_ns, &n);
+	*ret = (struct measured_count){ .source = c->kind->option,
+					.iterations = c->iterations,
+					.number = n.number,
+					.edge = n.edge,
+					.fresh = n.fresh,
+					.fresh_number = n.fresh_number,
+					.fresh_assumed = n.fresh_assumed };
+	if (c->kind->place) {
+		ret->place = c->place;
+		ret->series = c->last.n ? c->last.n : c->first.n;
+		snprintf(ret->name, sizeof(ret->name), "%s", c->first.name);
+	}
+	if (!isnan(n.number)) {
+		warn_fresh(c, &n);
+		return true;
+	}
+	snprintf(ret->why, sizeof(ret->why), "%s", n.why);
+	cli_error("--%s: %s; the count is unknown", c->kind->option, n.why);
+	return false;
 }

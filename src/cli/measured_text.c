@@ -13,54 +13,14 @@
 
 #define COLUMN   13
 #define row(...) term_row(COLUMN, __VA_ARGS__)
+/* With several GPUs the title of a row is part of its text. */
+#define device_row(several, title, fmt, ...)                                \
+	row((several) ? "" : (title), "%s%s" fmt, (several) ? (title) : "", \
+	    (several) ? ": " : "", __VA_ARGS__)
 
 static const char *plus_minus(void)
 {
 	return term_utf8() ? "±" : "+-";
-}
-
-/* Chooses the SI prefix that reads best: whole numbers up to ten thousand. */
-static unsigned prefix_of(double v, double *ret_scale)
-{
-	static const double scales[] = { 1e9, 1e6, 1e3, 1, 1e-3, 1e-6 };
-	double size = fabs(v);
-	unsigned i = 0;
-
-	if (!(size >= 1e-9))
-		i = 3;
-	else
-		while (i < 5 && size < scales[i] * (i < 3 ? 10 : 1))
-			i++;
-	*ret_scale = scales[i];
-	return i;
-}
-
-static const char *prefix(unsigned step)
-{
-	static const char *const prefixes[] = { "G", "M", "k", "", "m", "µ" };
-
-	return term_plain(prefixes[step]);
-}
-
-/* "12.34 ms": four digits in a unit that fits. */
-static const char *quantity(char out[static 32], double v, const char *unit)
-{
-	double scale, size;
-	unsigned step = prefix_of(v, &scale);
-
-	size = fabs(v) / scale;
-	if (isnan(v))
-		snprintf(out, 32, "unknown");
-	else if (v == 0)
-		snprintf(out, 32, "0 %s", unit);
-	else
-		snprintf(out, 32, "%.*f %s%s",
-			 size >= 1000  ? 0
-			 : size >= 100 ? 1
-			 : size >= 10  ? 2
-				       : 3,
-			 v / scale, prefix(step), unit);
-	return out;
 }
 
 static double half_width(const struct gw_interval *v)
@@ -77,10 +37,10 @@ static int digits_of(double width)
 }
 
 /* "4003 ± 102 J": both in one unit, and no digit that is smaller than the uncertainty. */
-static const char *interval(char out[static 80], const struct gw_interval *v)
+static const char *interval_text(char out[static 80], const struct gw_interval *v)
 {
 	double scale, width, best;
-	unsigned step = prefix_of(fmax(fabs(v->best), half_width(v)), &scale);
+	const char *prefix = term_prefix(fmax(fabs(v->best), half_width(v)), &scale);
 	int digits;
 
 	if (isnan(v->best))
@@ -91,18 +51,18 @@ static const char *interval(char out[static 80], const struct gw_interval *v)
 	if (fabs(best) < 0.5 * pow(10, -digits))
 		best = 0; /* not "-0" */
 	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, best, plus_minus(), digits, width,
-		 prefix(step));
+		 prefix);
 	return out;
 }
 
 static const char *width_text(char out[static 32], double joules)
 {
 	double scale;
-	unsigned step = prefix_of(joules, &scale);
+	const char *prefix = term_prefix(joules, &scale);
 
 	if (isnan(joules))
 		return "unknown";
-	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale, prefix(step));
+	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale, prefix);
 	return out;
 }
 
@@ -110,8 +70,6 @@ static enum term_style validity_style(enum gw_validity v)
 {
 	return v == GW_VALID ? TERM_GOOD : v == GW_SUSPECT ? TERM_WARN : TERM_BAD;
 }
-
-/* ---- one run ---- */
 
 static void print_energy(const struct measured_run *r)
 {
@@ -122,11 +80,10 @@ static void print_energy(const struct measured_run *r)
 		return;
 	}
 	row("Energy", "%s (absolute); %s %s when compared with runs on the same GPU%s",
-	    interval(a, &r->joules), plus_minus(),
+	    interval_text(a, &r->joules), plus_minus(),
 	    width_text(b, half_width(&r->relative_joules)), r->devices > 1 ? "s" : "");
 }
 
-/* Prints which counter of a server was read. */
 static void print_counted(const struct measured_count *c)
 {
 	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
@@ -150,18 +107,20 @@ static void print_items(const struct measured_run *r)
 		bool spread = !isnan(r->latency_p50_s);
 
 		row("  iteration", "%s in %s%s%s%s%s (%.0f iterations)",
-		    interval(a, &r->iteration_joules), quantity(b, r->latency_s, "s"),
-		    spread ? ", p50 " : "", spread ? quantity(c, r->latency_p50_s, "s") : "",
-		    spread ? ", p95 " : "", spread ? quantity(d, r->latency_p95_s, "s") : "",
-		    r->iterations);
+		    interval_text(a, &r->iteration_joules), term_quantity(b, r->latency_s, "s"),
+		    spread ? ", p50 " : "",
+		    spread ? term_quantity(c, r->latency_p50_s, "s") : "",
+		    spread ? ", p95 " : "",
+		    spread ? term_quantity(d, r->latency_p95_s, "s") : "", r->iterations);
 	}
 	if (!isnan(r->tokens))
-		row("  token", "%s (%.0f tokens)", interval(a, &r->token_joules), r->tokens);
+		row("  token", "%s (%.0f tokens)", interval_text(a, &r->token_joules),
+		    r->tokens);
 	print_counted(&r->count);
 }
 
 /* "12 min" */
-static const char *age(char out[static 32], double seconds)
+static const char *age_text(char out[static 32], double seconds)
 {
 	if (seconds < 90)
 		snprintf(out, 32, "%.0f s", fmax(seconds, 0));
@@ -183,7 +142,7 @@ static const char *baseline_text(char out[static 96], const struct measured_run 
 	if (isnan(watts))
 		return NULL;
 	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->baseline_kind, watts,
-		 age(old, oldest_s));
+		 age_text(old, oldest_s));
 	return out;
 }
 
@@ -199,12 +158,12 @@ static void print_net(const struct measured_run *r)
 		row("Above idle", "%s", no_baseline);
 		return;
 	}
-	row("Above idle", "%s (%s)%s%s", interval(a, &r->net_joules), text,
+	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->net_joules), text,
 	    r->floored ? "; below idle, counted as " : "",
-	    r->floored ? quantity(b, r->adjusted_joules, "J") : "");
+	    r->floored ? term_quantity(b, r->adjusted_joules, "J") : "");
 }
 
-static const char *samples(char out[static 64], const struct gw_energy *e)
+static const char *samples_text(char out[static 64], const struct gw_energy *e)
 {
 	if (e->samples_collected == 0 && e->samples_expected == 0)
 		snprintf(out, 64, "no sample");
@@ -231,8 +190,8 @@ static void print_source(const struct measured_device *d, bool several)
 		return;
 	if (!isnan(d->power_limit_w))
 		snprintf(limit, sizeof(limit), "; power limit %.0f W", d->power_limit_w);
-	row(several ? "" : "Source", "%s, %s%s", gw_rung_name(d->energy.rung),
-	    origins[d->sensor.origin], limit);
+	device_row(several, "Source", "%s, %s%s", gw_rung_name(d->energy.rung),
+		   origins[d->sensor.origin], limit);
 }
 
 /* Prints a stored calibration; print_calibration() prints one of this result. */
@@ -241,9 +200,10 @@ static void print_scale(const struct measured_device *d, bool several)
 	char a[32];
 
 	if (d->energy.calibrated)
-		row(several ? "" : "Calibrated",
-		    "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
-		    d->sensor.gain, d->sensor.offset_w, quantity(a, d->energy.raw_joules, "J"));
+		device_row(several, "Calibrated",
+			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
+			   d->sensor.gain, d->sensor.offset_w,
+			   term_quantity(a, d->energy.raw_joules, "J"));
 }
 
 static void print_device(const struct measured_device *d, bool several)
@@ -253,32 +213,31 @@ static void print_device(const struct measured_device *d, bool several)
 
 	if (several) {
 		snprintf(title, sizeof(title), "GPU %u", d->index);
-		row(title, "%s, %s", d->name, interval(a, &e->joules));
+		row(title, "%s, %s", d->name, interval_text(a, &e->joules));
 	}
 	if (!isnan(e->power_mean))
-		row(several ? "" : "Power", "%.1f W mean, %.1f W s.d., %.0f to %.0f W",
-		    e->power_mean, e->power_sd, e->power_min, e->power_max);
+		device_row(several, "Power", "%.1f W mean, %.1f W s.d., %.0f to %.0f W",
+			   e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
-		row(several ? "" : "Meter", "none");
+		device_row(several, "Meter", "%s", "none");
 	else if (e->verdict == GW_VERDICT_NONE) /* shorter than the time between two samples */
-		row(several ? "" : "Meter",
-		    "%s; the window is shorter than the time between two samples",
-		    gw_meter_kind_name(e->meter));
+		device_row(several, "Meter",
+			   "%s; the window is shorter than the time between two samples",
+			   gw_meter_kind_name(e->meter));
 	else if (isnan(e->residual_ratio))
-		row(several ? "" : "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
-		    gw_verdict_name(e->verdict), samples(n, e));
+		device_row(several, "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
+			   gw_verdict_name(e->verdict), samples_text(n, e));
 	else
-		row(several ? "" : "Meter", "%s; two meters %s: %+.2f %% apart; %s",
-		    gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
-		    100 * e->residual_ratio, samples(n, e));
+		device_row(several, "Meter", "%s; two meters %s: %+.2f %% apart; %s",
+			   gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
+			   100 * e->residual_ratio, samples_text(n, e));
 	print_source(d, several);
 	if (!isnan(e->temperature_max))
-		row(several ? "" : "Temperature", "%.0f to %.0f %s, highest %.0f %s",
-		    e->temperature_begin, e->temperature_end, term_plain("°C"),
-		    e->temperature_max, term_plain("°C"));
+		device_row(several, "Temperature", "%.0f to %.0f %s, highest %.0f %s",
+			   e->temperature_begin, e->temperature_end, term_plain("°C"),
+			   e->temperature_max, term_plain("°C"));
 }
 
-/* Prints the calibration of this result, and the uncalibrated energy. */
 static void print_calibration(const struct measured *m)
 {
 	const struct measured_calibration *c = m->calibration;
@@ -296,7 +255,7 @@ static void print_calibration(const struct measured *m)
 		    c->points, c->lag_s, c->correlation, c->residual_w);
 	if (m->runs == 1 && m->run[0].devices == 1)
 		row("", "uncalibrated energy %s; the power figures are not calibrated",
-		    quantity(a, m->run[0].device[0].energy.raw_joules, "J"));
+		    term_quantity(a, m->run[0].device[0].energy.raw_joules, "J"));
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
 		row("", "%s", c->note[i]);
 }
@@ -323,7 +282,7 @@ static void print_host(const struct measured_run *r)
 
 	if (r->host.why == GW_HAVE)
 		row("Host", "%s (CPU packages and memory of the whole machine)",
-		    quantity(a, r->host.joules, "J"));
+		    term_quantity(a, r->host.joules, "J"));
 	else if (r->devices == 0)
 		row("Host", "unknown: %s%s%s",
 		    r->host.why == GW_ABSENT_NOT_PRESENT ||
@@ -335,7 +294,6 @@ static void print_host(const struct measured_run *r)
 		    r->host.remedy ? r->host.remedy : "");
 }
 
-/* Returns why the energy of a part is unknown. */
 static const char *unknown_part(const struct measured_run *r, const struct measured_window *w)
 {
 	return r->devices == 0   ? "there is no GPU"
@@ -351,12 +309,12 @@ static void print_part(const char *title, const struct measured_run *r,
 	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
 	char a[80], b[32];
 
-	quantity(b, w->seconds, "s");
+	term_quantity(b, w->seconds, "s");
 	if (isnan(joules.best))
 		row(title, "%s: %s%s; energy unknown: %s", w->label, b, ended,
 		    unknown_part(r, w));
 	else
-		row(title, "%s: %s in %s%s", w->label, interval(a, &joules), b, ended);
+		row(title, "%s: %s in %s%s", w->label, interval_text(a, &joules), b, ended);
 }
 
 static void print_windows(const struct measured_run *r)
@@ -375,10 +333,10 @@ static void print_window(const struct measured_run *r)
 	if (r->window_s >= r->seconds)
 		row("Window",
 		    "%s longer than the command, because of the requests to the service",
-		    quantity(a, r->window_s - r->seconds, "s"));
+		    term_quantity(a, r->window_s - r->seconds, "s"));
 	else if (r->window_s > 0)
 		row("Window", "only the first %s of the command",
-		    quantity(a, r->window_s, "s"));
+		    term_quantity(a, r->window_s, "s"));
 }
 
 /* m NULL: do not print what is common to all runs. */
@@ -395,7 +353,7 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 		print_calibration(m);
 	for (unsigned i = 0; m && !m->calibration && i < r->devices; i++)
 		print_scale(&r->device[i], i > 0);
-	row("Time", "%s", quantity(a, r->seconds, "s"));
+	row("Time", "%s", term_quantity(a, r->seconds, "s"));
 	print_window(r);
 	for (unsigned i = 0; i < r->devices; i++)
 		print_device(&r->device[i], r->devices > 1);
@@ -403,8 +361,6 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_windows(r);
 	print_codes(r);
 }
-
-/* ---- several runs ---- */
 
 static bool is_usable(const struct measured_run *r)
 {
@@ -492,7 +448,7 @@ static void print_mean_net(const struct measured *m)
 	if (!baseline_text(text, first))
 		row("Above idle", "%s", no_baseline);
 	else
-		row("Above idle", "%s (%s)", interval(a, &mean), text);
+		row("Above idle", "%s (%s)", interval_text(a, &mean), text);
 }
 
 static void print_mean(const struct measured *m, unsigned n)
@@ -503,14 +459,16 @@ static void print_mean(const struct measured *m, unsigned n)
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
 	row(title, "%s (95 %%, including the sensor error); %s s.d. from run to run; in %s",
-	    interval(a, &all), width_text(b, sd), quantity(c, mean_value(m, seconds_of), "s"));
+	    interval_text(a, &all), width_text(b, sd),
+	    term_quantity(c, mean_value(m, seconds_of), "s"));
 	all = mean_joules(m, iterations_of, &sd);
 	if (!isnan(all.best))
-		row("  iteration", "%s in %s (%.0f iterations per run)", interval(a, &all),
-		    quantity(b, mean_value(m, latency_of), "s"), mean_value(m, iterations_of));
+		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
+		    term_quantity(b, mean_value(m, latency_of), "s"),
+		    mean_value(m, iterations_of));
 	all = mean_joules(m, tokens_of, &sd);
 	if (!isnan(all.best))
-		row("  token", "%s (%.0f tokens per run)", interval(a, &all),
+		row("  token", "%s (%.0f tokens per run)", interval_text(a, &all),
 		    mean_value(m, tokens_of));
 	print_counted(&m->run[0].count);
 	print_mean_net(m);
@@ -528,8 +486,8 @@ static void print_trials(const struct measured *m)
 		char title[32];
 
 		snprintf(title, sizeof(title), "Trial %u", r->trial);
-		row(title, "%s, %s, %s%s%s", interval(a, &r->joules),
-		    quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
+		row(title, "%s, %s, %s%s%s", interval_text(a, &r->joules),
+		    term_quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
 		    gw_validity_name(r->validity), term_off());
 		used += is_usable(r);
 	}
@@ -539,7 +497,6 @@ static void print_trials(const struct measured *m)
 		row("", "only %u of %u runs are used: the others are not valid", used, m->runs);
 }
 
-/* Returns the first occurrence of a code in a run, or NULL. */
 static const struct measured_code *code_of(const struct measured_run *r, unsigned code)
 {
 	for (unsigned i = 0; i < r->codes; i++)
@@ -548,7 +505,6 @@ static const struct measured_code *code_of(const struct measured_run *r, unsigne
 	return NULL;
 }
 
-/* Prints each code of all runs once. */
 static void print_all_codes(const struct measured *m)
 {
 	row("Validity", "%s%s%s", term_on(validity_style(m->validity)),
@@ -570,7 +526,6 @@ static void print_all_codes(const struct measured *m)
 	}
 }
 
-/* Prints the workers that were held off the GPUs. */
 static void print_clean_room(const struct measured_room *r)
 {
 	char line[400];

@@ -20,7 +20,7 @@ enum option_type {
 
 #define OPTION_LIST_MAX 64
 struct option_list {
-	const char *item[OPTION_LIST_MAX];
+	const char *item[OPTION_LIST_MAX + 1]; /* ends with NULL */
 	unsigned count;
 	char text[4096];
 	size_t used;
@@ -36,6 +36,12 @@ struct option {
 	const char *const *choices; /* NULL-terminated             */
 	const char *fallback;
 };
+
+/* A row without choices and fallback. */
+#define OPTION_ROW(type, letter, name, offset, metavar, help)                  \
+	{                                                                      \
+		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL \
+	}
 
 /* A table, and the struct that its offsets refer to. */
 struct option_table {

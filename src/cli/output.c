@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,8 +23,7 @@ int output_print(const char *text, size_t n)
 	fflush(stdout);
 	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
 		return EXIT_OK; /* a reader that closed the pipe is no error */
-	cli_error("cannot write the output: %s", strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
 int output_save(const char *path, const char *text, size_t n)
@@ -32,8 +32,7 @@ int output_save(const char *path, const char *text, size_t n)
 
 	if (file_replace(path, text, n, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("%s", message);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
 int output_result(const char *path, bool print, const struct buf *text)
@@ -52,16 +51,13 @@ int output_possible(const char *path)
 
 	if (is_standard(path) || file_possible(path, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("%s", message);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
 int output_write(const char *path, const struct buf *text)
 {
-	if (text->err) {
-		cli_error("cannot build the output: %s", gw_strerror(text->err));
-		return EXIT_FAILED;
-	}
+	if (text->err)
+		return cli_fail("cannot build the output: %s", gw_strerror(text->err));
 	if (is_standard(path)) {
 		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
 		return EXIT_OK;
@@ -81,13 +77,11 @@ int output_spares(const char *path, char **inputs, int n)
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
 			 i % 2 ? "/result.json" : "");
-		if (stat(name, &in) == 0 && in.st_dev == out.st_dev &&
-		    in.st_ino == out.st_ino) {
-			cli_error("%s is an input file and would be overwritten; name another "
-				  "file with -o",
-				  path);
-			return EXIT_USAGE;
-		}
+		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+			return cli_usage(
+				"%s is an input file and would be overwritten; name another "
+				"file with -o",
+				path);
 	}
 	return EXIT_OK;
 }
@@ -160,5 +154,66 @@ void figure_value(const struct gw_device *d, unsigned q, bool reasons)
 		figure_line(info->key, "%s", *name ? name : "none");
 	} else {
 		figure_number(info->key, v);
+	}
+}
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+static const char *markup_reference(char c)
+{
+	switch (c) {
+	case '&': return "&amp;";
+	case '<': return "&lt;";
+	case '>': return "&gt;";
+	case '"': return "&quot;";
+	case '\'': return "&#39;";
+	default: return NULL;
+	}
+}
+
+static bool is_forbidden(uint32_t code)
+{
+	return (code < 0x20 && code != '\t' && code != '\n' && code != '\r') ||
+	       (code >= 0x7f && code < 0xa0) || (code & 0xfffe) == 0xfffe;
+}
+
+/* Adds the character at s, and returns its length in bytes. */
+static size_t add_character(struct buf *out, const char *s)
+{
+	const char *ref = markup_reference(*s);
+	size_t n = utf8_length(s);
+
+	if (ref)
+		buf_adds(out, ref);
+	else if (n == 0 || is_forbidden(utf8_decode(s, n)))
+		buf_adds(out, REPLACEMENT);
+	else
+		buf_add(out, s, n);
+	return n ? n : 1;
+}
+
+void markup_text(struct buf *out, const char *s)
+{
+	while (s && *s)
+		s += add_character(out, s);
+}
+
+void markup_cut(struct buf *out, const char *s, size_t columns)
+{
+	bool whole = utf8_columns(s) <= columns;
+	size_t used = 0;
+
+	while (*s) {
+		char one[8] = "";
+		size_t n = utf8_length(s), width;
+
+		memcpy(one, s, n ? n : 1);
+		width = utf8_columns(one);
+		if (!whole && used + width + 1 > columns) {
+			buf_adds(out, "…");
+			return;
+		}
+		used += width;
+		s += add_character(out, s);
 	}
 }

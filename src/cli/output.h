@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /* Writes text to path; NULL or "-" is standard output.  A regular file is replaced in one step,
- * so a full disk leaves the old file unchanged.  Returns an exit code; errors are printed. */
+ * so a full disk leaves the old file unchanged.  Returns an exit code. */
 int output_write(const char *path, const struct buf *text);
 
 /* output_save() writes a file, output_print() writes to standard output without buffering.
@@ -22,11 +22,10 @@ int output_possible(const char *path);
  * "-". */
 int output_result(const char *path, bool print, const struct buf *text);
 
-/* Checks that path is not one of the input files.  Returns EXIT_OK, or prints an error and
- * returns EXIT_USAGE. */
+/* Checks that path is not one of the input files.  Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
-/* Prints " key text".  All texts start in the same column; a text that does not fit goes to the
+/* Prints a key and a text.  All texts start in the same column; a text that does not fit goes to the
  * next line. */
 void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -35,5 +34,12 @@ void figure_number(const char *key, double v);
 
 /* Prints a quantity of a device.  If it is absent, prints the reason (`reasons`) or nothing. */
 void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
+
+/* Adds s (may be NULL), escaped for text and quoted attributes of HTML and SVG.  Invalid UTF-8
+ * and characters that XML forbids become U+FFFD. */
+void markup_text(struct buf *out, const char *s);
+
+/* The same, shortened to so many columns with a mark at the end. */
+void markup_cut(struct buf *out, const char *s, size_t columns);
 
 #endif

@@ -1,6 +1,6 @@
 #include "plot.h"
 
-#include "markup.h"
+#include "output.h"
 
 #include "base/utf8.h"
 
@@ -11,45 +11,48 @@
 
 #define COLOURS 7
 #define FONT    12
-#define CHAR    6.6 /* mean width of a character of that size, rather too much than too little */
+#define CHAR    6.6 /* mean width of a character, rather too large */
 #define TOP     24
-#define STRIP   7 /* height of a strip, with */
-#define STRIPS  8 /* ... a gap above the first */
+#define STRIP   7 /* height of a strip */
+#define STRIPS  8 /* gap above the first strip */
 
 const char *plot_style(void)
 {
-	return ".plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;--c5:#"
-	       "2d8fc4;--c6:#555;--ink:#222;--quiet:#666;--grid:#e3e3e3;--window:#0072b2;--"
-	       "held:#8a8a8a;--hot:#b00020;--paper:#fff;font:12px "
-	       "system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}@media "
-	       "(prefers-color-scheme:dark){.plot{--c0:#56b4e9;--c1:#ff8c42;--c2:#2fc99a;--c3:#"
-	       "e39ac4;--c4:#e6b422;--c5:#8fd0f5;--c6:#bbb;--ink:#eee;--quiet:#aaa;--grid:#"
-	       "3a3a3a;--window:#56b4e9;--held:#8f8f8f;--hot:#ff6b6b;--paper:#16181b}}@media "
-	       "print{.plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;--"
-	       "c5:#2d8fc4;--c6:#555;--ink:#000;--quiet:#444;--grid:#ddd;--window:#0072b2;--"
-	       "held:#777;--hot:#b00020;--paper:#fff}}.plot text{fill:var(--ink)}.plot "
-	       ".q{fill:var(--quiet)}.plot .grid{stroke:var(--grid);fill:none}.plot "
-	       ".axis{stroke:var(--quiet);fill:none}.plot "
-	       ".win{fill:var(--window);opacity:.09}.plot "
-	       ".edge{stroke:var(--window);stroke-dasharray:4 3;fill:none}.plot "
-	       ".limit{stroke:var(--quiet);stroke-dasharray:2 4;fill:none}.plot "
-	       ".line{fill:none;stroke-width:1.4;stroke-linejoin:round}.plot "
-	       ".halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}.plot "
-	       ".frame{fill:none;stroke:var(--hot)}.plot "
-	       "text.mark{fill:var(--hot);font-weight:bold}.plot .held{fill:var(--held)}.plot "
-	       ".hot{fill:var(--hot)}.plot .c0{stroke:var(--c0)}.plot "
-	       ".c1{stroke:var(--c1)}.plot .c2{stroke:var(--c2)}.plot "
-	       ".c3{stroke:var(--c3)}.plot .c4{stroke:var(--c4)}.plot "
-	       ".c5{stroke:var(--c5)}.plot .c6{stroke:var(--c6)}.plot .f0{fill:var(--c0)}.plot "
-	       ".f1{fill:var(--c1)}.plot .f2{fill:var(--c2)}.plot .f3{fill:var(--c3)}.plot "
-	       ".f4{fill:var(--c4)}.plot .f5{fill:var(--c5)}.plot .f6{fill:var(--c6)}.plot "
-	       ".thin{stroke:var(--c0);stroke-width:1.2;fill:none}.plot "
-	       ".thick{stroke:var(--c0);stroke-width:4;opacity:.55;fill:none}.plot "
-	       ".dot{fill:var(--c0);stroke:var(--c0);stroke-width:1.5}.plot "
-	       ".hollow{fill:var(--paper)}.plot .one{fill:none;stroke:var(--quiet)}";
+	return ".plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;"
+	       "--c5:#2d8fc4;--c6:#555;--ink:#222;--quiet:#666;--grid:#e3e3e3;--window:#0072b2;"
+	       "--held:#8a8a8a;--hot:#b00020;--paper:#fff;"
+	       "font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}"
+	       "@media (prefers-color-scheme:dark){.plot{--c0:#56b4e9;--c1:#ff8c42;"
+	       "--c2:#2fc99a;--c3:#e39ac4;--c4:#e6b422;--c5:#8fd0f5;--c6:#bbb;--ink:#eee;"
+	       "--quiet:#aaa;--grid:#3a3a3a;--window:#56b4e9;--held:#8f8f8f;--hot:#ff6b6b;"
+	       "--paper:#16181b}}"
+	       "@media print{.plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;"
+	       "--c4:#a87400;--c5:#2d8fc4;--c6:#555;--ink:#000;--quiet:#444;--grid:#ddd;"
+	       "--window:#0072b2;--held:#777;--hot:#b00020;--paper:#fff}}"
+	       ".plot text{fill:var(--ink)}.plot .q{fill:var(--quiet)}"
+	       ".plot .grid{stroke:var(--grid);fill:none}"
+	       ".plot .axis{stroke:var(--quiet);fill:none}"
+	       ".plot .win{fill:var(--window);opacity:.09}"
+	       ".plot .edge{stroke:var(--window);stroke-dasharray:4 3;fill:none}"
+	       ".plot .limit{stroke:var(--quiet);stroke-dasharray:2 4;fill:none}"
+	       ".plot .line{fill:none;stroke-width:1.4;stroke-linejoin:round}"
+	       ".plot .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}"
+	       ".plot .frame{fill:none;stroke:var(--hot)}"
+	       ".plot text.mark{fill:var(--hot);font-weight:bold}"
+	       ".plot .held{fill:var(--held)}.plot .hot{fill:var(--hot)}"
+	       ".plot .c0{stroke:var(--c0)}.plot .c1{stroke:var(--c1)}"
+	       ".plot .c2{stroke:var(--c2)}.plot .c3{stroke:var(--c3)}"
+	       ".plot .c4{stroke:var(--c4)}.plot .c5{stroke:var(--c5)}"
+	       ".plot .c6{stroke:var(--c6)}"
+	       ".plot .f0{fill:var(--c0)}.plot .f1{fill:var(--c1)}.plot .f2{fill:var(--c2)}"
+	       ".plot .f3{fill:var(--c3)}.plot .f4{fill:var(--c4)}.plot .f5{fill:var(--c5)}"
+	       ".plot .f6{fill:var(--c6)}"
+	       ".plot .thin{stroke:var(--c0);stroke-width:1.2;fill:none}"
+	       ".plot .thick{stroke:var(--c0);stroke-width:4;opacity:.55;fill:none}"
+	       ".plot .dot{fill:var(--c0);stroke:var(--c0);stroke-width:1.5}"
+	       ".plot .hollow{fill:var(--paper)}"
+	       ".plot .one{fill:none;stroke:var(--quiet)}";
 }
-
-/* ---- scales ---- */
 
 struct axis {
 	double from, to; /* values */
@@ -57,12 +60,12 @@ struct axis {
 	double step;     /* between ticks */
 };
 
-static double place(const struct axis *a, double v)
+static double axis_place(const struct axis *a, double v)
 {
 	return a->at + (v - a->from) / (a->to - a->from) * a->size;
 }
 
-/* 1, 2 or 5 times a power of ten, so that about `count` of them make up the span. */
+/* Returns 1, 2 or 5 times a power of ten, so that about `count` steps fill the span. */
 static double nice_step(double span, double count)
 {
 	double raw = span / fmax(1, count), ten = pow(10, floor(log10(raw)));
@@ -74,11 +77,11 @@ static double nice_step(double span, double count)
 /* Rounds the ends outwards to ticks (`whole`) or leaves them. */
 static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
 {
-	if (!(a->to > a->from)) { /* one value, or none: room on both sides */
-		double room = fmax(1, fabs(a->to) * 0.1);
+	if (!(a->to > a->from)) { /* one value, or none: margin on both sides */
+		double space = fmax(1, fabs(a->to) * 0.1);
 
-		a->from = isfinite(a->from) ? a->from - room : 0;
-		a->to = isfinite(a->to) ? a->to + room : 1;
+		a->from = isfinite(a->from) ? a->from - space : 0;
+		a->to = isfinite(a->to) ? a->to + space : 1;
 	}
 	a->step = nice_step(a->to - a->from, fabs(a->size) / pixels_per_tick);
 	if (whole) {
@@ -99,7 +102,7 @@ static double tick_first(const struct axis *a)
 	return ceil(a->from / a->step - 1e-9) * a->step;
 }
 
-/* So many that a broken axis cannot make an endless page. */
+/* A limit, so that a broken axis cannot make an endless page. */
 #define TICKS_MAX 50
 
 static unsigned tick_count(const struct axis *a)
@@ -109,15 +112,13 @@ static unsigned tick_count(const struct axis *a)
 	return n > TICKS_MAX ? TICKS_MAX : n < 0 ? 0 : (unsigned)n;
 }
 
-/* Not -0. */
-static double tick(const struct axis *a, unsigned i)
+/* Returns the value of tick i; 0 instead of -0. */
+static double tick_value(const struct axis *a, unsigned i)
 {
 	double v = tick_first(a) + i * a->step;
 
 	return fabs(v) < a->step * 1e-6 ? 0 : v;
 }
-
-/* ---- pieces ---- */
 
 static void begin_svg(struct buf *out, double width, double height, const char *title,
 		      const char *description)
@@ -147,36 +148,32 @@ static void segment(struct buf *out, const char *class, double x1, double y1, do
 	buf_addf(out, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", class, x1, y1, x2, y2);
 }
 
-/* Lines across and numbers at the left. */
 static void y_ticks(struct buf *out, const struct axis *y, double left, double right)
 {
 	for (unsigned i = 0; i < tick_count(y); i++) {
-		double v = tick(y, i);
+		double v = tick_value(y, i);
 
-		segment(out, "grid", left, place(y, v), right, place(y, v));
+		segment(out, "grid", left, axis_place(y, v), right, axis_place(y, v));
 		buf_addf(out,
 			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" "
 			 "class=\"q\">%.*f</text>",
-			 left - 6, place(y, v) + 4, decimals(y->step), v);
+			 left - 6, axis_place(y, v) + 4, decimals(y->step), v);
 	}
 }
 
-/* Marks and numbers below. */
 static void x_ticks(struct buf *out, const struct axis *x, double y, double scale)
 {
 	for (unsigned i = 0; i < tick_count(x); i++) {
-		double v = tick(x, i);
+		double v = tick_value(x, i);
 
-		segment(out, "axis", place(x, v), y, place(x, v), y + 4);
+		segment(out, "axis", axis_place(x, v), y, axis_place(x, v), y + 4);
 		buf_addf(out,
 			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" "
 			 "class=\"q\">%.*f</text>",
-			 place(x, v), y + 17, decimals(x->step / scale), v / scale);
+			 axis_place(x, v), y + 17, decimals(x->step / scale), v / scale);
 	}
 	segment(out, "axis", x->at, y, x->at + x->size, y);
 }
-
-/* ---- a line, thinned ---- */
 
 struct column {
 	long at;
@@ -213,7 +210,7 @@ static void column_add(struct column *c, double x, double y, size_t i)
 	}
 }
 
-/* The kept points in the order in which they came, each once. */
+/* Draws the kept points in their original order, each once. */
 static void column_draw(struct column *c, struct pen *p)
 {
 	size_t last = SIZE_MAX;
@@ -233,7 +230,7 @@ static void column_draw(struct column *c, struct pen *p)
 	c->n = 0;
 }
 
-/* A hole is ten times the usual distance: it is left open, not bridged. */
+/* Returns the smallest gap that is not bridged: ten times the mean distance. */
 static double hole_of(const struct plot_line *l)
 {
 	return l->n > 2 ? 10 * fabs(l->t[l->n - 1] - l->t[0]) / (double)(l->n - 1) : INFINITY;
@@ -252,7 +249,7 @@ static void draw_line(struct buf *out, const struct plot_line *l, const struct a
 		buf_addf(out, " stroke-dasharray=\"%u 3\"", 3 + 3 * (index / COLOURS % 4));
 	buf_adds(out, " d=\"");
 	for (size_t i = 0; i < l->n; i++) {
-		double px = place(x, l->t[i]), py = place(y, l->v[i]);
+		double px = axis_place(x, l->t[i]), py = axis_place(y, l->v[i]);
 
 		if (!isfinite(px) || !isfinite(py) || l->t[i] - before > hole) {
 			column_draw(&c, &pen);
@@ -269,11 +266,9 @@ static void draw_line(struct buf *out, const struct plot_line *l, const struct a
 	}
 	column_draw(&c, &pen);
 	if (!pen.down)
-		buf_adds(out, "M0 0"); /* an empty path is no path */
+		buf_adds(out, "M0 0"); /* a path must not be empty */
 	buf_adds(out, "\"/>");
 }
-
-/* ---- strips: what held the clocks back ---- */
 
 static const char *strip_class(const char *cause)
 {
@@ -290,7 +285,7 @@ static void strip_rect(struct buf *out, const char *cause, double x, double widt
 	buf_adds(out, "</title></rect>");
 }
 
-/* Column by column, so that its length has a bound; a column is held when a tick in it is. */
+/* Draws column by column, which bounds the output; one throttled tick marks its column. */
 static void draw_strip(struct buf *out, const struct plot_line *l, const struct axis *x,
 		       double y)
 {
@@ -301,9 +296,9 @@ static void draw_strip(struct buf *out, const struct plot_line *l, const struct 
 		 "<rect class=\"grid\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>",
 		 x->at, y, x->size, STRIP - 2);
 	for (size_t i = 0; i < l->strip_n; i++) {
-		double from = floor(place(x, l->strip_t[i]));
-		double to =
-			ceil(place(x, i + 1 < l->strip_n ? l->strip_t[i + 1] : l->strip_t[i]));
+		double from = floor(axis_place(x, l->strip_t[i]));
+		double to = ceil(
+			axis_place(x, i + 1 < l->strip_n ? l->strip_t[i + 1] : l->strip_t[i]));
 
 		from = fmax(from, x->at);
 		to = fmin(fmax(to, from + 1), x->at + x->size);
@@ -323,8 +318,6 @@ static void draw_strip(struct buf *out, const struct plot_line *l, const struct 
 		strip_rect(out, cause, begin, end - begin, y);
 }
 
-/* ---- a chart over time ---- */
-
 void plot_range(const struct plot_line *lines, size_t n, double *from, double *to)
 {
 	*from = *to = NAN;
@@ -337,7 +330,7 @@ void plot_range(const struct plot_line *lines, size_t n, double *from, double *t
 			*from = isnan(*from) || t < *from ? t : *from;
 			*to = isnan(*to) || t > *to ? t : *to;
 		}
-		if (isfinite(lines[i].seconds)) { /* a window without readings is shown too */
+		if (isfinite(lines[i].seconds)) { /* also show a window without samples */
 			*from = fmin(*from, 0);
 			*to = fmax(*to, lines[i].seconds);
 		}
@@ -368,8 +361,8 @@ static void value_range(const struct plot_time *p, struct axis *y)
 		y->to = p->limit;
 }
 
-/* The mean inside the window: where the label of a line stands. */
-static double level(const struct plot_line *l)
+/* Returns the mean inside the window, where the label of a line is placed. */
+static double mean_level(const struct plot_line *l)
 {
 	double sum = 0;
 	size_t n = 0;
@@ -397,8 +390,8 @@ static int by_height(const void *a, const void *b)
 
 #define LABEL_HEIGHT 15.0
 
-/* Moves labels apart, keeping their order, and back up where they leave the chart. */
-static void spread(struct label *l, size_t n, double top, double bottom)
+/* Moves labels apart in their order, and back up if they leave the chart. */
+static void spread_labels(struct label *l, size_t n, double top, double bottom)
 {
 	for (size_t i = 0; i < n; i++) {
 		double least = i ? l[i - 1].y + LABEL_HEIGHT : top;
@@ -414,7 +407,7 @@ static void spread(struct label *l, size_t n, double top, double bottom)
 
 #define LABELS_MAX 64
 
-/* The first line of its colour carries the name. */
+/* Returns true for the first line of its colour, which shows the name. */
 static bool carries_name(const struct plot_time *p, size_t line)
 {
 	for (size_t i = 0; i < line; i++)
@@ -448,18 +441,18 @@ static void line_labels(struct buf *out, const struct plot_time *p, const struct
 {
 	struct label l[LABELS_MAX];
 	double bottom = y->at, top = y->at + y->size;
-	size_t room = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
+	size_t space = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
 
-	room = room > LABELS_MAX ? LABELS_MAX : room;
-	room -= all > room && room > 0; /* for "and 3 more" */
-	for (unsigned i = 0; i < p->nlines && n < room; i++) {
-		double at = place(y, level(&p->lines[i]));
+	space = space > LABELS_MAX ? LABELS_MAX : space;
+	space -= all > space && space > 0; /* for "and 3 more" */
+	for (unsigned i = 0; i < p->nlines && n < space; i++) {
+		double at = axis_place(y, mean_level(&p->lines[i]));
 
 		if (carries_name(p, i))
 			l[n++] = (struct label){ i, isfinite(at) ? at : bottom };
 	}
 	qsort(l, n, sizeof(l[0]), by_height);
-	spread(l, n, top + 6, bottom - (all > n ? LABEL_HEIGHT : 0));
+	spread_labels(l, n, top + 6, bottom - (all > n ? LABEL_HEIGHT : 0));
 	for (size_t i = 0; i < n; i++)
 		draw_name(out, &p->lines[l[i].line], x, l[i].y + 4, columns);
 	if (all > n)
@@ -492,12 +485,12 @@ static double title_width(const struct plot_time *p)
 	return CHAR * (double)(utf8_columns(p->quantity) + utf8_columns(p->unit) + 2);
 }
 
-/* One window is shaded; of several the common begin and each end is marked. */
+/* Shades a single window; for several, marks the common start and each end. */
 static void draw_windows(struct buf *out, const struct plot_time *p, const struct axis *x,
 			 const struct axis *y)
 {
-	double top = y->at + y->size, bottom = y->at, begin = place(x, 0);
-	double end = p->nlines ? place(x, p->lines[0].seconds) : NAN;
+	double top = y->at + y->size, bottom = y->at, begin = axis_place(x, 0);
+	double end = p->nlines ? axis_place(x, p->lines[0].seconds) : NAN;
 	bool one = one_window(p);
 	const char *words = one ? "measured window" : "windows begin";
 
@@ -511,7 +504,7 @@ static void draw_windows(struct buf *out, const struct plot_time *p, const struc
 	segment(out, "edge", begin, top, begin, bottom);
 	text_at(out, fmax(begin + 5, title_width(p) + 14), top - 6, "start", "q", words);
 	for (size_t i = 0; i < (one ? 1 : p->nlines); i++) {
-		end = place(x, p->lines[i].seconds);
+		end = axis_place(x, p->lines[i].seconds);
 		if (isfinite(end))
 			buf_addf(out,
 				 "<path class=\"edge\" style=\"stroke:var(--c%u)\" d=\"M%.1f "
@@ -542,8 +535,8 @@ static bool was_held(const struct plot_line *l)
 	return false;
 }
 
-/* Which lines get a strip: those that were held back, or else the first that knows it was
- * not. */
+/* Chooses the lines with a strip: those that were throttled, or else the first with known
+ * throttling. */
 static size_t choose_strips(const struct plot_time *p, const struct plot_line *ret[COLOURS])
 {
 	const struct plot_line *knows = NULL;
@@ -567,7 +560,7 @@ static double strips_height(size_t n)
 	return n ? STRIPS + (double)n * (STRIP + 2) + 2 : 0;
 }
 
-/* With a dot of the line's colour where there are several lines. */
+/* Adds a dot in the colour of the line if there are several lines. */
 static void draw_strips(struct buf *out, const struct plot_line *const *lines, size_t n,
 			bool dots, const struct axis *x, double y)
 {
@@ -587,7 +580,7 @@ static void draw_strips(struct buf *out, const struct plot_line *const *lines, s
 static void draw_limit(struct buf *out, const struct plot_time *p, const struct axis *x,
 		       const struct axis *y)
 {
-	double at = place(y, p->limit);
+	double at = axis_place(y, p->limit);
 
 	if (!isfinite(p->limit) || p->limit > y->to)
 		return;
@@ -605,7 +598,7 @@ static void title_axis(struct buf *out, const struct plot_time *p)
 	buf_addf(out, ", %s</text>", p->unit);
 }
 
-/* At the top right, where no line is. */
+/* Draws the label at the top right, above the lines. */
 static void draw_mark(struct buf *out, const char *mark, double right)
 {
 	double width = 12 + 9 * (double)strlen(mark);
@@ -665,9 +658,7 @@ void plot_time(struct buf *out, const struct plot_time *p)
 	buf_adds(out, p->file ? "</svg>\n" : "</svg>");
 }
 
-/* ---- dots ---- */
-
-static void widen(struct axis *a, double v)
+static void axis_widen(struct axis *a, double v)
 {
 	if (!isfinite(v))
 		return;
@@ -681,22 +672,22 @@ static void dots_range(const struct plot_dots *p, struct axis *x)
 	for (size_t i = 0; i < p->n; i++) {
 		const struct plot_dot *d = &p->dots[i];
 
-		widen(x, d->best);
-		widen(x, d->low);
-		widen(x, d->high);
-		widen(x, d->fair_low);
-		widen(x, d->fair_high);
+		axis_widen(x, d->best);
+		axis_widen(x, d->low);
+		axis_widen(x, d->high);
+		axis_widen(x, d->fair_low);
+		axis_widen(x, d->fair_high);
 		for (size_t k = 0; k < d->neach; k++)
-			widen(x, d->each[k]);
+			axis_widen(x, d->each[k]);
 	}
-	if (x->from < 0.7 * x->to) /* far apart: show them in proportion */
+	if (x->from < 0.7 * x->to) /* far apart: start at 0 to show them in proportion */
 		x->from = fmin(0, x->from);
 }
 
 static void whisker(struct buf *out, const char *class, const struct axis *x, double low,
 		    double high, double y, double end)
 {
-	double a = place(x, low), b = place(x, high);
+	double a = axis_place(x, low), b = axis_place(x, high);
 
 	if (!isfinite(a) || !isfinite(b))
 		return;
@@ -715,10 +706,10 @@ static void draw_dot(struct buf *out, const struct plot_dot *d, const struct axi
 		if (isfinite(d->each[k]))
 			buf_addf(out,
 				 "<circle class=\"one\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"/>",
-				 place(x, d->each[k]), y + 10);
+				 axis_place(x, d->each[k]), y + 10);
 	if (isfinite(d->best))
 		buf_addf(out, "<circle class=\"dot%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"/>",
-			 d->doubtful ? " hollow" : "", place(x, d->best), y);
+			 d->doubtful ? " hollow" : "", axis_place(x, d->best), y);
 }
 
 #define ROW 36.0
@@ -742,8 +733,8 @@ void plot_dots(struct buf *out, const struct plot_dots *p)
 	axis_fit(&x, 70, true);
 	begin_svg(out, p->width, bottom + 40, p->title, p->description);
 	for (unsigned i = 0; i < tick_count(&x); i++)
-		segment(out, "grid", place(&x, tick(&x, i)), TOP, place(&x, tick(&x, i)),
-			bottom);
+		segment(out, "grid", axis_place(&x, tick_value(&x, i)), TOP,
+			axis_place(&x, tick_value(&x, i)), bottom);
 	for (size_t i = 0; i < p->n; i++) {
 		double y = TOP + ROW * ((double)i + 0.45);
 

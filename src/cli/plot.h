@@ -1,10 +1,10 @@
-/* plot: charts as SVG, for a page or as a file of their own.
+/* plot: draws charts as SVG, for a page or as a file.
  *
- * Hides scales, ticks, labels that do not overlap and the thinning of long series: of each
- * column of pixels the first, smallest, largest and last point are kept, so that a burst of one
- * sample stays visible and a day of samples stays small.  Colours are classes (plot_style), in
- * light and dark, told apart by colour-blind people (Okabe and Ito); from the eighth line on
- * dashes tell them apart. */
+ * It hides scales, ticks, labels that do not overlap, and the thinning of long series: of each
+ * column of pixels the first, smallest, largest and last point are kept, so that a peak of one
+ * sample stays visible and a day of samples stays small.  Colours are CSS classes (plot_style)
+ * for light and dark, suitable for colour-blind readers (Okabe and Ito); from the eighth line
+ * on, dashes distinguish the lines. */
 #ifndef GW_CLI_PLOT_H
 #define GW_CLI_PLOT_H
 
@@ -13,46 +13,46 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A line over time, in seconds since the window began; trials of one thing share a colour.  All
- * is borrowed for the call. */
+/* A line over time, in seconds since the window began.  All pointers are borrowed for the
+ * call. */
 struct plot_line {
-	const char *name; /* shown beside it where there are several */
-	unsigned colour;  /* lines of one colour are one thing and share the first one's name */
+	const char *name; /* shown next to it if there are several lines */
+	unsigned colour; /* trials of one thing share a colour and the name of the first line */
 	const double *t, *v;
 	size_t n;
-	double seconds; /* where its window ends; NAN: none */
-	/* what held the clocks back at a tick, NULL for nothing; strip NULL: not known */
+	double seconds; /* end of its window; NAN: none */
+	/* the cause of throttling at each tick, NULL: none; strip NULL: unknown */
 	const double *strip_t;
 	const char *const *strip;
 	size_t strip_n;
 };
 
 struct plot_time {
-	const char *title, *description; /* for those who do not see it */
+	const char *title, *description; /* for screen readers                  */
 	const char *quantity, *unit;     /* "Power", "W"                        */
 	const struct plot_line *lines;
 	size_t nlines;
-	double from, to;   /* seconds; both NAN: what the lines take          */
-	double limit;      /* a level to draw where it is near; NAN: none     */
+	double from, to;   /* seconds; both NAN: the range of the lines       */
+	double limit;      /* a level to draw if it is near; NAN: none        */
 	bool zero;         /* the scale begins at 0                           */
-	double least_span; /* the scale covers at least this: a degree is no mountain */
-	bool strips;       /* show what held the clocks back                  */
-	bool file;         /* not part of a page: brings its own style        */
-	const char *mark;  /* what must be seen, as "SIMULATED"; NULL: none   */
+	double least_span; /* smallest range of the scale, so that noise does not fill it */
+	bool strips;       /* show throttling                                 */
+	bool file;         /* a file, with its own style sheet                */
+	const char *mark;  /* a label in the corner, as "SIMULATED"; NULL: none */
 	unsigned width, height;
 };
 void plot_time(struct buf *out, const struct plot_time *p);
 
-/* The range that lines take, for several charts on one scale; NAN where there is no point. */
+/* Computes the time range of lines, to draw several charts on one scale; NAN without points. */
 void plot_range(const struct plot_line *lines, size_t n, double *from, double *to);
 
-/* Dots with whiskers: one row a label. */
+/* Dots with whiskers, one row per label. */
 struct plot_dot {
-	const char *name, *text; /* text: beside the dot */
+	const char *name, *text; /* text: next to the dot */
 	double best, low, high, fair_low, fair_high;
 	const double *each; /* single runs */
 	size_t neach;
-	bool doubtful; /* hollow */
+	bool doubtful; /* drawn hollow */
 };
 
 struct plot_dots {
@@ -63,7 +63,7 @@ struct plot_dots {
 };
 void plot_dots(struct buf *out, const struct plot_dots *p);
 
-/* The style sheet of both, to stand once in a page. */
+/* Returns the style sheet of both, for once per page. */
 const char *plot_style(void);
 
 #endif

@@ -18,8 +18,6 @@
 #define TIMEOUT_NS      (20 * NS_PER_S)
 #define DEFAULT_ADDRESS "127.0.0.1:9490"
 
-/* ---- address and token ---- */
-
 static const char *choose_address(const struct config_list *l)
 {
 	const char *found = l->count ? l->item[0] : DEFAULT_ADDRESS;
@@ -52,10 +50,8 @@ static int read_token(struct remote *r, const char *path, bool must)
 	char message[600];
 	ssize_t n = file_read(path, r->token, sizeof(r->token) - 1, message, sizeof(message));
 
-	if (n < 0 && must) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (n < 0 && must)
+		return cli_fail("%s", message);
 	r->token[n > 0 ? n : 0] = '\0';
 	r->token[strcspn(r->token, " \t\r\n")] = '\0';
 	return EXIT_OK;
@@ -70,10 +66,8 @@ static int read_config(struct remote *r, bool address, bool token)
 	char message[2000];
 	int err = config_load_rest(&c, message, sizeof(message));
 
-	if (err == -GW_E_NOMEM) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
+	if (err == -GW_E_NOMEM)
+		return cli_fail("%s", message);
 	if (err)
 		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
 			  "see gpuward config check",
@@ -94,7 +88,6 @@ static int read_config(struct remote *r, bool address, bool token)
 	return EXIT_OK;
 }
 
-/* Reads the token file of the user. */
 static void read_user_token(struct remote *r)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -124,12 +117,11 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 
 	*r = (struct remote){ .status = 0 };
 	buf_init(&r->body, CLIENT_REPLY_MAX);
-	if (address && strncmp(address, "https://", 8) == 0) {
-		cli_error("%s: this command supports only http and UNIX sockets; use the "
-			  "service's unix:PATH",
-			  address);
-		return EXIT_USAGE;
-	}
+	if (address && strncmp(address, "https://", 8) == 0)
+		return cli_usage(
+			"%s: this command supports only http and UNIX sockets; use the "
+			"service's unix:PATH",
+			address);
 	if (address)
 		set_address(r, address);
 	if (token)
@@ -147,8 +139,6 @@ void remote_close(struct remote *r)
 	buf_done(&r->body);
 	memset(r->token, 0, sizeof(r->token));
 }
-
-/* ---- requests ---- */
 
 static void describe_error(const struct remote *r, int err, char *message, size_t size)
 {
@@ -265,18 +255,12 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 {
 	char message[700];
 
-	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0) {
-		cli_error("%s", message);
-		return EXIT_FAILED;
-	}
-	if (r->status == 401 || r->status == 403) {
-		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-		return EXIT_FAILED;
-	}
-	if (r->status >= 400) {
-		cli_error("the service replied %d: %s", r->status, remote_why(r));
-		return EXIT_FAILED;
-	}
+	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
+		return cli_fail("%s", message);
+	if (r->status == 401 || r->status == 403)
+		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
+	if (r->status >= 400)
+		return cli_fail("the service replied %d: %s", r->status, remote_why(r));
 	return EXIT_OK;
 }
 

@@ -20,25 +20,13 @@ struct json_doc;
 struct remote_flags {
 	const char *address, *token_file;
 };
-/* clang-format off: a table */
-#define REMOTE_OPTIONS_OF(type, member)                                                  \
-	{ "address",                                                                     \
-	  0,                                                                             \
-	  OPTION_TEXT,                                                                   \
-	  offsetof(type, member.address),                                                \
-	  "ADDRESS",                                                                     \
-	  "where the service listens: HOST:PORT or unix:PATH (default: from its "        \
-	  "configuration)",                                                              \
-	  NULL,                                                                          \
-	  NULL },                                                                        \
-	{                                                                                \
-		"token-file", 0, OPTION_TEXT, offsetof(type, member.token_file), "FILE", \
-			"file with the token of the service (default: from its "         \
-			"configuration, else "                                           \
-			"~/.config/gpuward/token)",                                      \
-			NULL, NULL                                                       \
-	}
-/* clang-format on */
+#define REMOTE_OPTIONS_OF(type, member)                                                      \
+	OPTION_ROW(TEXT, 0, "address", offsetof(type, member.address), "ADDRESS",            \
+		   "where the service listens: HOST:PORT or unix:PATH (default: from its "   \
+		   "configuration)"),                                                        \
+		OPTION_ROW(TEXT, 0, "token-file", offsetof(type, member.token_file), "FILE", \
+			   "file with the token of the service (default: from its "          \
+			   "configuration, else ~/.config/gpuward/token)")
 #define REMOTE_OPTIONS(member) REMOTE_OPTIONS_OF(struct given, member)
 
 struct remote {
@@ -50,8 +38,7 @@ struct remote {
 	struct json_doc *reply; /* NULL: not JSON */
 };
 
-/* Returns EXIT_OK, or an exit code after printing an error.  Call remote_close() in any
- * case. */
+/* Returns an exit code.  Call remote_close() in any case. */
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 

@@ -2,7 +2,7 @@
 
 #include "chart.h"
 #include "comparison.h"
-#include "markup.h"
+#include "output.h"
 #include "plot.h"
 
 #include <gpuward.h>
@@ -21,8 +21,6 @@ void report_badge(struct buf *out, const char *validity)
 	markup_text(out, validity);
 	buf_adds(out, "</span>");
 }
-
-/* ---- figures as people read them ---- */
 
 static void add_number(struct buf *out, double v, const char *unit)
 {
@@ -58,9 +56,7 @@ static void add_plain(struct buf *out, int decimals, double v, const char *unit)
 		buf_addf(out, "%.*f%s%s", decimals, v, *unit ? " " : "", unit);
 }
 
-/* ---- how the numbers were got: a row a fact, a column a GPU ---- */
-
-static void say_gpu(struct buf *out, const struct result_device *d)
+static void write_gpu(struct buf *out, const struct result_device *d)
 {
 	add_word(out, d->name);
 	buf_adds(out, "<span class=\"i\">");
@@ -68,21 +64,21 @@ static void say_gpu(struct buf *out, const struct result_device *d)
 	buf_adds(out, "</span>");
 }
 
-static void say_source(struct buf *out, const struct result_device *d)
+static void write_source(struct buf *out, const struct result_device *d)
 {
 	add_word(out, d->provenance);
 	buf_adds(out, ", driver version ");
 	add_word(out, d->driver_version);
 }
 
-static void say_meter(struct buf *out, const struct result_device *d)
+static void write_meter(struct buf *out, const struct result_device *d)
 {
 	add_word(out, d->energy.meter);
 	buf_adds(out, ", rung ");
 	add_word(out, d->energy.rung);
 }
 
-static void say_verdict(struct buf *out, const struct result_device *d)
+static void write_verdict(struct buf *out, const struct result_device *d)
 {
 	add_word(out, d->energy.verdict);
 	buf_adds(out, ": counter ");
@@ -93,17 +89,17 @@ static void say_verdict(struct buf *out, const struct result_device *d)
 		buf_addf(out, ", residual %.3g %%", 100 * d->energy.residual_ratio);
 }
 
-static void say_energy(struct buf *out, const struct result_device *d)
+static void write_energy(struct buf *out, const struct result_device *d)
 {
 	add_band(out, &d->energy.joules, "J");
 }
 
-static void say_fair(struct buf *out, const struct result_device *d)
+static void write_relative_energy(struct buf *out, const struct result_device *d)
 {
 	add_band(out, &d->energy.relative, "J");
 }
 
-static void say_coverage(struct buf *out, const struct result_device *d)
+static void write_coverage(struct buf *out, const struct result_device *d)
 {
 	add_plain(out, 0, d->energy.samples_collected, "");
 	buf_adds(out, " of ");
@@ -114,7 +110,7 @@ static void say_coverage(struct buf *out, const struct result_device *d)
 	add_number(out, d->energy.longest_gap_seconds, "s");
 }
 
-static void say_baseline(struct buf *out, const struct result_device *d)
+static void write_baseline(struct buf *out, const struct result_device *d)
 {
 	if (!d->baseline_kind && isnan(d->baseline_w)) {
 		buf_adds(out, "–");
@@ -127,7 +123,7 @@ static void say_baseline(struct buf *out, const struct result_device *d)
 		buf_addf(out, ", %.0f s old", d->baseline_age_s);
 }
 
-static void say_throttle(struct buf *out, const struct result_device *d)
+static void write_throttle(struct buf *out, const struct result_device *d)
 {
 	static const char *const causes[] = {
 #define GW_THROTTLE(symbol, key, help) help,
@@ -150,16 +146,16 @@ static void say_throttle(struct buf *out, const struct result_device *d)
 	}
 }
 
-static void say_temperature(struct buf *out, const struct result_device *d)
+static void write_temperature(struct buf *out, const struct result_device *d)
 {
 	add_plain(out, 0, d->energy.temperature_begin, "");
 	buf_adds(out, " to ");
 	add_plain(out, 0, d->energy.temperature_end, "°C");
-	buf_adds(out, ", at most ");
+	buf_adds(out, ", highest ");
 	add_plain(out, 0, d->energy.temperature_max, "°C");
 }
 
-static void say_load(struct buf *out, const struct result_device *d)
+static void write_load(struct buf *out, const struct result_device *d)
 {
 	buf_adds(out, "SM clock ");
 	add_plain(out, 0, d->energy.clock_sm_mean / 1e6, "MHz");
@@ -169,7 +165,7 @@ static void say_load(struct buf *out, const struct result_device *d)
 	add_plain(out, 0, d->power_limit_w, "W");
 }
 
-static void say_seconds(struct buf *out, const char *before, double s, const char *after)
+static void write_seconds(struct buf *out, const char *before, double s, const char *after)
 {
 	if (isnan(s))
 		return;
@@ -177,48 +173,48 @@ static void say_seconds(struct buf *out, const char *before, double s, const cha
 	buf_addf(out, "%.4g ms%s", 1e3 * s, after);
 }
 
-static void say_sensor(struct buf *out, const struct result_device *d)
+static void write_sensor(struct buf *out, const struct result_device *d)
 {
 	const struct result_sensor *s = &d->sensor;
 
 	add_word(out, s->origin);
 	if (s->source)
 		buf_addf(out, ", %s", s->source);
-	say_seconds(out, ", a value every ", s->period_s, "");
-	say_seconds(out, ", of the last ", s->window_s, "");
-	say_seconds(out, ", ", s->lag_s, " late");
-	say_seconds(out, ", counter every ", s->tick_s, "");
+	write_seconds(out, ", new value every ", s->period_s, "");
+	write_seconds(out, ", averaged over ", s->window_s, "");
+	write_seconds(out, ", delay ", s->lag_s, "");
+	write_seconds(out, ", counter every ", s->tick_s, "");
 	if (s->gain != 1 || s->offset_w != 0)
 		buf_addf(out, ", calibrated: gain %.4f, offset %+.1f W", s->gain, s->offset_w);
 }
 
 static const struct {
 	const char *title;
-	void (*say)(struct buf *out, const struct result_device *d);
+	void (*write)(struct buf *out, const struct result_device *d);
 } provenance[] = {
-	{ "GPU", say_gpu },
-	{ "Figures come from", say_source },
-	{ "Meter", say_meter },
-	{ "Verdict of the two meters", say_verdict },
-	{ "Energy, 95 %", say_energy },
-	{ "Energy for comparisons", say_fair },
-	{ "Completeness", say_coverage },
-	{ "Baseline", say_baseline },
-	{ "Throttled", say_throttle },
-	{ "Temperature", say_temperature },
-	{ "Load", say_load },
-	{ "Sensor", say_sensor },
+	{ "GPU", write_gpu },
+	{ "Source", write_source },
+	{ "Meter", write_meter },
+	{ "Verdict of the two meters", write_verdict },
+	{ "Energy, 95 %", write_energy },
+	{ "Energy for comparisons", write_relative_energy },
+	{ "Completeness", write_coverage },
+	{ "Baseline", write_baseline },
+	{ "Throttled", write_throttle },
+	{ "Temperature", write_temperature },
+	{ "Load", write_load },
+	{ "Sensor", write_sensor },
 };
 
-static void how_got(struct buf *out, const struct result_run *run)
+static void write_provenance(struct buf *out, const struct result_run *run)
 {
 	if (run->ndevices == 0) {
-		buf_adds(out, "<p class=\"quiet\">The result names no GPU.</p>\n");
+		buf_adds(out, "<p class=\"quiet\">The result contains no GPU.</p>\n");
 		return;
 	}
-	buf_adds(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"How "
-		      "these numbers were got\"><table class=\"facts\"><caption>How these "
-		      "numbers were got</caption>\n");
+	buf_adds(out,
+		 "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"How it was "
+		 "measured\"><table class=\"facts\"><caption>How it was measured</caption>\n");
 	if (run->ndevices > 1) {
 		buf_adds(out, "<thead><tr><td></td>");
 		for (size_t i = 0; i < run->ndevices; i++)
@@ -230,15 +226,13 @@ static void how_got(struct buf *out, const struct result_run *run)
 		buf_addf(out, "<tr><th scope=\"row\">%s</th>", provenance[r].title);
 		for (size_t i = 0; i < run->ndevices; i++) {
 			buf_adds(out, "<td>");
-			provenance[r].say(out, &run->devices[i]);
+			provenance[r].write(out, &run->devices[i]);
 			buf_adds(out, "</td>");
 		}
 		buf_adds(out, "</tr>\n");
 	}
 	buf_adds(out, "</tbody></table></div>\n");
 }
-
-/* ---- a run ---- */
 
 static void draw_twice(struct buf *out, struct plot_time *p, unsigned height)
 {
@@ -287,20 +281,20 @@ static void draw_power(struct buf *out, const struct result *file, const struct 
 		draw_twice(out, &p, 90);
 }
 
-static void caption(struct buf *out, const struct chart *power, const struct chart *heat)
+static void write_caption(struct buf *out, const struct chart *power, const struct chart *heat)
 {
 	bool known = false;
 
 	for (size_t i = 0; i < power->n; i++)
 		known |= power->lines[i].strip != NULL;
 	buf_addf(out,
-		 "<figcaption>%s%s over time. The window that was measured is shaded. %s Long "
-		 "series are thinned; peaks and dips are kept.</figcaption>",
+		 "<figcaption>%s%s over time. The measured window is shaded. %s Long series "
+		 "are thinned; peaks and dips remain.</figcaption>",
 		 power->n ? "Power" : "Temperature",
 		 power->n && heat->n ? " and temperature" : "",
 		 !power->n ? ""
-		 : known   ? "The strip shows when the clocks were held back."
-			   : "When the clocks were held back is not known.");
+		 : known   ? "The strip shows throttling."
+			   : "Throttling is unknown.");
 }
 
 static void run_figure(struct buf *out, const struct result *file, const struct result_run *run)
@@ -321,11 +315,11 @@ static void run_figure(struct buf *out, const struct result *file, const struct 
 	if (power.n || heat.n) {
 		buf_adds(out, "<figure>");
 		draw_power(out, file, &power, &heat);
-		caption(out, &power, &heat);
+		write_caption(out, &power, &heat);
 		buf_adds(out, "</figure>\n");
 	} else {
 		buf_adds(out,
-			 "<p class=\"quiet\">The result holds no readings over time.</p>\n");
+			 "<p class=\"quiet\">The result contains no samples over time.</p>\n");
 	}
 	chart_done(&power);
 	chart_done(&heat);
@@ -388,8 +382,8 @@ static void run_figures(struct buf *out, const struct result_run *run)
 	fact_band(out, "Energy per token", &run->energy_per_token_j);
 	fact_band(out, "Energy above the baseline", &run->energy_net_j);
 	if (run->energy_adjusted_was_floored)
-		buf_adds(out, "<tr><th scope=\"row\">Adjusted energy</th><td>0 J: below the "
-			      "baseline and floored</td></tr>\n");
+		buf_adds(out, "<tr><th scope=\"row\">Adjusted energy</th><td>0 J: the energy "
+			      "is below the baseline</td></tr>\n");
 	fact_number(out, "CPU and memory", run->host_j, "J");
 	buf_adds(out, "</tbody></table>\n");
 }
@@ -440,10 +434,8 @@ static void run_section(struct buf *out, const struct result *file, size_t i)
 	run_figure(out, file, run);
 	run_figures(out, run);
 	run_windows(out, run);
-	how_got(out, run);
+	write_provenance(out, run);
 }
-
-/* ---- a result ---- */
 
 static bool same_facts(const struct result_facts *a, const struct result_facts *b)
 {
@@ -456,7 +448,7 @@ static bool same_facts(const struct result_facts *a, const struct result_facts *
 	return true;
 }
 
-static void environment(struct buf *out, const struct result *results, size_t i)
+static void write_environment(struct buf *out, const struct result *results, size_t i)
 {
 	const struct result_facts *f = &results[i].environment;
 
@@ -483,7 +475,7 @@ static void environment(struct buf *out, const struct result *results, size_t i)
 	buf_adds(out, "</tbody></table>\n");
 }
 
-static void about(struct buf *out, const struct result *r)
+static void write_about(struct buf *out, const struct result *r)
 {
 	const char *base = strrchr(r->path, '/');
 
@@ -514,8 +506,8 @@ static void about(struct buf *out, const struct result *r)
 	buf_adds(out, "</p>\n");
 }
 
-/* As clean_room_line() tells of a measurement that has just ended. */
-static void room_worker(struct buf *out, const struct result_worker *w)
+/* The same text as clean_room_line(). */
+static void write_room_worker(struct buf *out, const struct result_worker *w)
 {
 	bool others = w->held_by && strcmp(w->held_by, "others") == 0;
 
@@ -527,7 +519,7 @@ static void room_worker(struct buf *out, const struct result_worker *w)
 	}
 }
 
-static void clean_room(struct buf *out, const struct result *r)
+static void write_clean_room(struct buf *out, const struct result *r)
 {
 	if (r->room == ROOM_NONE)
 		return;
@@ -535,7 +527,7 @@ static void clean_room(struct buf *out, const struct result *r)
 		 r->room == ROOM_LOST ? "not kept" : "kept");
 	for (size_t i = 0; i < r->nworkers; i++) {
 		buf_adds(out, i ? "; " : "");
-		room_worker(out, &r->workers[i]);
+		write_room_worker(out, &r->workers[i]);
 	}
 	buf_adds(out, r->nworkers ? ".</p>\n" : "no worker of the guard had to leave.</p>\n");
 }
@@ -549,12 +541,12 @@ void report_result(struct buf *out, const struct result *results, size_t i)
 	if (r->simulated)
 		buf_adds(out, " <span class=\"badge warn\">simulated</span>");
 	buf_adds(out, "</h2>\n");
-	about(out, r);
-	clean_room(out, r);
+	write_about(out, r);
+	write_clean_room(out, r);
 	if (r->nruns == 0)
-		buf_adds(out, "<p>This result holds no run.</p>\n");
+		buf_adds(out, "<p>This result contains no run.</p>\n");
 	for (size_t k = 0; k < r->nruns; k++)
 		run_section(out, r, k);
-	environment(out, results, i);
+	write_environment(out, results, i);
 	buf_adds(out, "</section>\n");
 }

@@ -1,5 +1,5 @@
-/* report_run: one result on the page of a report: its runs, charts, and how its numbers were
- * got. */
+/* report_run: the section of one result in a report: its runs, charts, and how it was
+ * measured. */
 #ifndef GW_CLI_REPORT_RUN_H
 #define GW_CLI_REPORT_RUN_H
 
@@ -7,14 +7,15 @@
 
 #include "base/buf.h"
 
-/* Each chart is drawn twice, for a screen and for a phone; the style shows one of them. */
+/* Each chart is drawn in two widths, for a screen and for a phone; the style sheet shows
+ * one. */
 #define REPORT_WIDE   976
 #define REPORT_NARROW 360
 
-/* The section of results[i]; those before it may be referred to. */
+/* Writes the section of results[i]; it may refer to the results before it. */
 void report_result(struct buf *out, const struct result *results, size_t i);
 
-/* The validity as a small coloured word. */
+/* Writes the validity as a small coloured word. */
 void report_badge(struct buf *out, const char *validity);
 
 #endif

@@ -23,14 +23,11 @@
 
 extern char **environ;
 
-/* ---- what the command inherits ---- */
-
 static bool was_open(const struct runner_inherit *in, int fd)
 {
 	return fd >= RUNNER_FDS || in->open[fd / 8] & 1u << fd % 8;
 }
 
-/* Calls a function for each open descriptor. */
 static void each_descriptor(void (*what)(void *arg, int fd), void *arg)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -92,8 +89,6 @@ static char **with_mark(const char *variable)
 		memcpy(&env[keep], &variable, sizeof(char *));
 	return env;
 }
-
-/* ---- signals ---- */
 
 /* An ignored signal (nohup, a background job of sh) stays ignored, for us and for the
  * command. */
@@ -169,8 +164,6 @@ bool runner_sleep(struct runner *r, uint64_t until_ns)
 	return r->interrupted != 0;
 }
 
-/* ---- a run ---- */
-
 static bool all_ready(struct runner *r)
 {
 	struct meter_progress p;
@@ -198,7 +191,7 @@ struct child {
 };
 
 /* Returns 0 or an errno. */
-static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t *ret_pid)
+static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t *ret_pid)
 {
 	char variable[sizeof(MARK_ENV) + 16];
 	int number = mark_number(r->inherit, mark_fd), err;
@@ -263,7 +256,6 @@ static bool has_ended(const struct child *s, const struct pollfd *fd)
 	       info.si_pid == s->pid;
 }
 
-/* Waits until the command has ended, and returns that time. */
 static uint64_t wait_for_end(struct runner *r, struct child *s, struct runner_run *run)
 {
 	uint64_t every = r->watch_ns ? r->watch_ns : NS_PER_S, due = run->begin_ns + every;
@@ -293,7 +285,7 @@ static uint64_t wait_for_end(struct runner *r, struct child *s, struct runner_ru
 	}
 }
 
-static void reap(const struct child *s, struct runner_run *run)
+static void runner_reap(const struct child *s, struct runner_run *run)
 {
 	int status = 0;
 
@@ -314,7 +306,7 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	if (!err && r->series)
 		run_trace_begin(r->series, run->begin_ns);
 	if (!err)
-		run->error = spawn(r, argv, mark_fd, &s->pid);
+		run->error = runner_spawn(r, argv, mark_fd, &s->pid);
 	close(mark_fd);
 	if (err || run->error)
 		return err;
@@ -323,7 +315,7 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	run->end_ns = wait_for_end(r, s, run);
 	window_hurry(run->window);
 	gw_window_close(run->window, run->end_ns);
-	reap(s, run);
+	runner_reap(s, run);
 	if (s->pid_fd >= 0)
 		close(s->pid_fd);
 	run->seconds = (double)(run->end_ns - run->begin_ns) * 1e-9;

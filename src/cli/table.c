@@ -115,7 +115,6 @@ static bool layout_cut(const struct table *t, struct layout *l, size_t excess)
 	return true;
 }
 
-/* Drops all columns of the highest rank. */
 static bool layout_drop(const struct table *t, struct layout *l)
 {
 	unsigned rank = 0;

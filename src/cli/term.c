@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@ static struct {
 	const char *mode; /* argument of term_init()      */
 } term;
 
-static FILE *out(void)
+static FILE *term_file(void)
 {
 	return term.error ? stderr : stdout;
 }
@@ -31,7 +32,7 @@ static bool is_set(const char *name)
 	return v && *v;
 }
 
-static bool forced(const char *name)
+static bool is_forced(const char *name)
 {
 	return is_set(name) && strcmp(getenv(name), "0") != 0;
 }
@@ -46,7 +47,7 @@ static bool want_color(const char *mode)
 		return false;
 	if (is_set("NO_COLOR"))
 		return false;
-	if (forced("FORCE_COLOR") || forced("CLICOLOR_FORCE"))
+	if (is_forced("FORCE_COLOR") || is_forced("CLICOLOR_FORCE"))
 		return true;
 	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
@@ -67,7 +68,7 @@ void term_init(const char *color_mode)
 {
 	term.utf8 = want_utf8();
 	term.mode = color_mode;
-	term.tty = isatty(fileno(out()));
+	term.tty = isatty(fileno(term_file()));
 	term.color = want_color(color_mode);
 }
 
@@ -84,7 +85,7 @@ unsigned term_width(void)
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = 0;
 
-	if (ioctl(fileno(out()), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+	if (ioctl(fileno(term_file()), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
 		n = ws.ws_col;
 	else if (columns)
 		n = strtoul(columns, NULL, 10);
@@ -113,6 +114,42 @@ const char *term_plain(const char *text)
 		if (strcmp(text, plain[i][0]) == 0)
 			return plain[i][1];
 	return text;
+}
+
+const char *term_prefix(double v, double *ret_scale)
+{
+	static const double scales[] = { 1e9, 1e6, 1e3, 1, 1e-3, 1e-6 };
+	static const char *const prefixes[] = { "G", "M", "k", "", "m", "µ" };
+	double size = fabs(v);
+	unsigned i = 0;
+
+	if (!(size >= 1e-9))
+		i = 3;
+	else
+		while (i < 5 && size < scales[i] * (i < 3 ? 10 : 1))
+			i++;
+	*ret_scale = scales[i];
+	return term_plain(prefixes[i]);
+}
+
+const char *term_quantity(char out[static 32], double v, const char *unit)
+{
+	double scale, size;
+	const char *prefix = term_prefix(v, &scale);
+
+	size = fabs(v) / scale;
+	if (isnan(v))
+		snprintf(out, 32, "unknown");
+	else if (v == 0)
+		snprintf(out, 32, "0 %s", unit);
+	else
+		snprintf(out, 32, "%.*f %s%s",
+			 size >= 1000  ? 0
+			 : size >= 100 ? 1
+			 : size >= 10  ? 2
+				       : 3,
+			 v / scale, prefix, unit);
+	return out;
 }
 
 const char *term_on(enum term_style style)
@@ -169,33 +206,33 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 	size_t most = term.tty ? width - indent : SIZE_MAX;
 	bool fresh = true;
 
-	fputs(left, out());
+	fputs(left, term_file());
 	if (column > 0 && column + 2 > indent) {
-		putc('\n', out());
+		putc('\n', term_file());
 		column = 0;
 	}
-	fprintf(out(), "%*s", (int)(indent - column), "");
+	fprintf(term_file(), "%*s", (int)(indent - column), "");
 	column = indent;
 	while (*text) {
 		size_t columns, bytes = next_word(text, most, &columns);
 
 		if (!fresh && column + 1 + columns > width) {
-			fprintf(out(), "\n%*s", (int)indent, "");
+			fprintf(term_file(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
-		fprintf(out(), "%s%.*s", fresh ? "" : " ", (int)bytes, text);
+		fprintf(term_file(), "%s%.*s", fresh ? "" : " ", (int)bytes, text);
 		column += columns + (fresh ? 0 : 1);
 		fresh = false;
 		text += bytes;
 		if (*text && *text != ' ') { /* the rest of a word that is longer than a line */
-			fprintf(out(), "\n%*s", (int)indent, "");
+			fprintf(term_file(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
 		text += strspn(text, " ");
 	}
-	putc('\n', out());
+	putc('\n', term_file());
 }
 
 void term_row(unsigned indent, const char *title, const char *fmt, ...)

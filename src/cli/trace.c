@@ -26,34 +26,32 @@ static const char *const names[WANTED][6] = {
 };
 
 struct layout {
-	char parted_by;
-	bool utc; /* times without an offset are UTC: their column says so */
+	char separator;
+	bool utc; /* times without an offset are UTC, by the name of the column */
 	size_t column[WANTED];
 };
 
-/* ---- lines ---- */
-
-/* Field number k of a line (which ends with NUL), without quotes and blanks around it; false:
- * it has none. */
-static bool field(const char *line, char parted_by, size_t k, char *out, size_t size)
+/* Copies field number k of a line without quotes and blanks around it.  Returns false if it is
+ * missing or too long. */
+static bool get_field(const char *line, char separator, size_t k, char *out, size_t size)
 {
 	size_t n;
 
 	for (; k > 0; k--) {
-		line = strchr(line, parted_by);
+		line = strchr(line, separator);
 		if (!line)
 			return false;
 		line++;
 	}
 	line += strspn(line, " \"");
-	n = strcspn(line, (char[]){ parted_by, '"', '\r', '\0' });
+	n = strcspn(line, (char[]){ separator, '"', '\r', '\0' });
 	while (n > 0 && line[n - 1] == ' ')
 		n--;
 	snprintf(out, size, "%.*s", (int)n, line);
 	return n > 0 && n < size;
 }
 
-/* "Power (W)" is power_w: what is neither letter nor digit parts words. */
+/* Turns "Power (W)" into "power_w": other characters than letters and digits separate words. */
 static void plain_name(char *name)
 {
 	char *to = name;
@@ -67,14 +65,13 @@ static void plain_name(char *name)
 	*to = '\0';
 }
 
-/* The name that was found; NULL: none. */
-static const char *find(const char *head, char parted_by, unsigned what, size_t *ret)
+static const char *find_column(const char *head, char separator, unsigned what, size_t *ret)
 {
 	char name[64];
 
 	for (unsigned i = 0; names[what][i]; i++)
 		for (size_t k = 0; k < COLUMNS; k++) {
-			if (!field(head, parted_by, k, name, sizeof(name)))
+			if (!get_field(head, separator, k, name, sizeof(name)))
 				continue;
 			plain_name(name);
 			if (strcmp(name, names[what][i]) == 0) {
@@ -89,10 +86,10 @@ static bool read_head(const char *head, struct layout *l)
 {
 	const char *time;
 
-	l->parted_by = strchr(head, '\t') ? '\t' : strchr(head, ';') ? ';' : ',';
-	time = find(head, l->parted_by, TIME, &l->column[TIME]);
+	l->separator = strchr(head, '\t') ? '\t' : strchr(head, ';') ? ';' : ',';
+	time = find_column(head, l->separator, TIME, &l->column[TIME]);
 	l->utc = time && strstr(time, "_utc");
-	return time && find(head, l->parted_by, POWER, &l->column[POWER]);
+	return time && find_column(head, l->separator, POWER, &l->column[POWER]);
 }
 
 static bool read_time(const char *text, bool utc, uint64_t *ret_ns)
@@ -106,16 +103,16 @@ static bool read_time(const char *text, bool utc, uint64_t *ret_ns)
 	       (utc && timespec_parse(with_z, 0, ret_ns) == 0);
 }
 
-/* Would its time be one, were it said where? */
+/* Returns true if the time is valid except for a missing offset. */
 static bool lacks_offset(const char *line, const struct layout *l, char *time, size_t size)
 {
 	uint64_t wall_ns;
 
-	return field(line, l->parted_by, l->column[TIME], time, size) &&
+	return get_field(line, l->separator, l->column[TIME], time, size) &&
 	       !read_time(time, false, &wall_ns) && read_time(time, true, &wall_ns);
 }
 
-/* What follows a number: "312,5" is not 312 W, and kilowatts are none. */
+/* Checks what follows a number: "312,5" is not 312 W, and kilowatts are not accepted. */
 static bool is_watts(const char *unit)
 {
 	unit += strspn(unit, " ");
@@ -128,16 +125,14 @@ static bool read_point(const char *line, const struct layout *l, struct calibrat
 	const char *end;
 	uint64_t wall_ns;
 
-	if (!field(line, l->parted_by, l->column[TIME], time, sizeof(time)) ||
-	    !field(line, l->parted_by, l->column[POWER], power, sizeof(power)) ||
+	if (!get_field(line, l->separator, l->column[TIME], time, sizeof(time)) ||
+	    !get_field(line, l->separator, l->column[POWER], power, sizeof(power)) ||
 	    !read_time(time, l->utc, &wall_ns))
 		return false;
 	ret->t_s = (double)wall_ns * 1e-9;
 	ret->w = number_parse(power, &end);
 	return end != power && is_watts(end) && isfinite(ret->w);
 }
-
-/* ---- the file ---- */
 
 static char *read_text(const char *path, size_t *ret_n, int *ret_err, char *why, size_t size)
 {
@@ -169,7 +164,7 @@ static size_t count_lines(const char *text)
 	return n;
 }
 
-static void take_point(struct trace *t, const char *line, const struct layout *l)
+static void add_point(struct trace *t, const char *line, const struct layout *l)
 {
 	struct calibrate_point p;
 
@@ -179,35 +174,32 @@ static void take_point(struct trace *t, const char *line, const struct layout *l
 		t->passed_over++;
 }
 
-static int refuse_head(const char *path, char *why, size_t size)
+static int set_head_error(const char *path, char *why, size_t size)
 {
 	snprintf(why, size,
-		 "%s: its first line names no time (time, timestamp, time_utc, unix_s) or no "
-		 "power (power_w, power_watts, watts, power)",
+		 "%s: the first line has no column for time (time, timestamp, time_utc, "
+		 "unix_s) or for power (power_w, power_watts, watts, power)",
 		 path);
 	return -GW_E_PARSE;
 }
 
-/* unplaced: a time without an offset; "": there was none. */
-static int refuse_lines(const char *path, const char *unplaced, char *why, size_t size)
+/* without_offset: a time without an offset; "": there was none. */
+static int set_lines_error(const char *path, const char *without_offset, char *why, size_t size)
 {
-	if (*unplaced)
+	if (*without_offset)
 		snprintf(why, size,
-			 "%s: its times do not say where they are of, as %s: name their column "
-			 "time_utc if that is UTC, or write them in RFC 3339 with its offset, "
-			 "as in 2026-01-31T12:00:00+01:00",
-			 path, unplaced);
+			 "%s: its times have no time zone, as %s; name the column time_utc if "
+			 "they are UTC, or write them as 2026-01-31T12:00:00+01:00 (RFC 3339)",
+			 path, without_offset);
 	else
 		snprintf(why, size,
-			 "%s: no line has a time (RFC 3339 with its offset, as in "
-			 "2026-01-31T12:00:00Z, or seconds since 1970) and watts (with a "
-			 "point, as in 312.5)",
+			 "%s: no line has a time (as 2026-01-31T12:00:00Z, RFC 3339, or "
+			 "seconds since 1970) and watts (with a decimal point, as 312.5)",
 			 path);
 	return -GW_E_PARSE;
 }
 
-/* The next line of *at that is neither empty nor a comment, copied: the text stays as it was
- * read. */
+/* Copies the next line at *at that is neither empty nor a comment. */
 static bool next_line(const char **at, char *line, size_t size)
 {
 	while (**at) {
@@ -221,26 +213,26 @@ static bool next_line(const char **at, char *line, size_t size)
 	return false;
 }
 
-static const char *after_mark(const char *text)
+static const char *skip_bom(const char *text)
 {
 	return text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
 }
 
 static int read_lines(struct trace *t, const char *path, char *why, size_t size)
 {
-	const char *at = after_mark(t->text);
-	char line[LINE_MAX_BYTES], unplaced[64] = "";
+	const char *at = skip_bom(t->text);
+	char line[LINE_MAX_BYTES], without_offset[64] = "";
 	struct layout layout;
 
 	if (!next_line(&at, line, sizeof(line)) || !read_head(line, &layout))
-		return refuse_head(path, why, size);
+		return set_head_error(path, why, size);
 	while (next_line(&at, line, sizeof(line))) {
-		take_point(t, line, &layout);
-		if (t->n == 0 && !*unplaced &&
-		    !lacks_offset(line, &layout, unplaced, sizeof(unplaced)))
-			unplaced[0] = '\0';
+		add_point(t, line, &layout);
+		if (t->n == 0 && !*without_offset &&
+		    !lacks_offset(line, &layout, without_offset, sizeof(without_offset)))
+			without_offset[0] = '\0';
 	}
-	return t->n ? 0 : refuse_lines(path, unplaced, why, size);
+	return t->n ? 0 : set_lines_error(path, without_offset, why, size);
 }
 
 int trace_parse(struct trace *t, const char *path, char *text, size_t n, char *why, size_t size)
@@ -286,11 +278,11 @@ int trace_check(const char *path, char *why, size_t size)
 	if (n < 0)
 		return 0;
 	text[n] = '\0';
-	at = after_mark(text);
-	/* A line that has no end yet is being written. */
+	at = skip_bom(text);
+	/* A line without an end is still being written. */
 	if (!next_line(&at, line, sizeof(line)) || at[-1] != '\n' || read_head(line, &layout))
 		return 0;
-	return refuse_head(path, why, size);
+	return set_head_error(path, why, size);
 }
 
 void trace_done(struct trace *t)

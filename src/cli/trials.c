@@ -5,14 +5,14 @@
 
 #include <math.h>
 
-static double standard(const struct gw_interval *v)
+static double standard_u(const struct gw_interval *v)
 {
 	return (v->high - v->low) / 2 / normal_quantile(0.975);
 }
 
 double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative)
 {
-	double all = standard(absolute), own = standard(relative);
+	double all = standard_u(absolute), own = standard_u(relative);
 
 	return isnan(all) || isnan(own) ? NAN : sqrt(fmax(all * all - own * own, 0));
 }

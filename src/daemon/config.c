@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
 const struct config_row config_rows[CONFIG_ROWS] = {
 #define ROW(name, section, key, type, standard, least, most, choices, flag, help) \
 	{ name, #key,    CONFIG_##type, standard, least,                          \

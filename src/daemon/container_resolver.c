@@ -2,6 +2,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/http_message.h"
+#include "base/json_doc.h"
 #include "base/text.h"
 #include "guard/worker.h"
 
@@ -53,32 +55,30 @@ static bool is_id(const char *s)
 	return true;
 }
 
-/* The value of the first key of that name, which is the container's own. "": none. */
-static const char *text_of(const char *body, const char *key)
+int container_resolver_read(const struct buf *answer, char id[static CONTAINER_RESOLVER_ID + 1])
 {
-	const char *p = strstr(body, key);
+	struct json_doc *doc = NULL;
+	struct buf body;
+	char message[200];
+	const char *found = NULL;
+	int status = 0, err;
 
-	p = p ? p + strlen(key) : "";
-	p += strspn(p, " \t\r\n");
-	p += *p == ':';
-	p += strspn(p, " \t\r\n");
-	return *p == '"' ? p + 1 : "";
-}
-
-int container_resolver_read(const char *answer, char id[static CONTAINER_RESOLVER_ID + 1])
-{
-	const char *status = strchr(answer, ' '), *body = strstr(answer, "\r\n\r\n"), *at;
-
-	if (strncmp(answer, "HTTP/1.", 7) != 0 || !status || !body)
-		return -GW_E_PARSE;
-	if (strtol(status, NULL, 10) == 404)
-		return -GW_E_NOENT;
-	at = text_of(body, "\"Id\"");
-	if (strtol(status, NULL, 10) != 200 || !is_id(at) || at[CONTAINER_RESOLVER_ID] != '"')
-		return -GW_E_PARSE;
-	memcpy(id, at, CONTAINER_RESOLVER_ID);
-	id[CONTAINER_RESOLVER_ID] = '\0';
-	return 0;
+	buf_init(&body, ANSWER_MAX);
+	err = http_message_read(answer, &status, &body);
+	if (!err && status == 404)
+		err = -GW_E_NOENT;
+	if (!err && (status != 200 ||
+		     json_doc_new(body.p, body.len, &doc, message, sizeof(message)) != 0))
+		err = -GW_E_PARSE;
+	if (!err)
+		found = json_doc_string(doc, "Id");
+	if (!err && (!found || strlen(found) != CONTAINER_RESOLVER_ID || !is_id(found)))
+		err = -GW_E_PARSE;
+	if (!err)
+		memcpy(id, found, CONTAINER_RESOLVER_ID + 1);
+	json_doc_free(doc);
+	buf_done(&body);
+	return err;
 }
 
 /* ---- queries ---- */
@@ -141,7 +141,7 @@ static void query_failed(struct name *n, int error)
 static void query_done(struct name *n)
 {
 	char id[CONTAINER_RESOLVER_ID + 1];
-	int err = n->in.err ? -GW_E_PARSE : container_resolver_read(n->in.p, id);
+	int err = n->in.err ? -GW_E_PARSE : container_resolver_read(&n->in, id);
 	bool news = err == 0 && strcmp(id, n->id) != 0;
 
 	if (err == 0) {
@@ -168,7 +168,7 @@ static void query_readable(void *arg, int fd, uint32_t events)
 	(void)events;
 	if (got > 0)
 		buf_add(&n->in, some, (size_t)got);
-	if (got == 0 || n->in.err) /* complete, or larger than ANSWER_MAX */
+	if (got == 0 || n->in.err || http_message_complete(&n->in))
 		query_done(n);
 	else if (got < 0 && errno != EAGAIN && errno != EINTR)
 		query_failed(n, errno);
@@ -177,17 +177,21 @@ static void query_readable(void *arg, int fd, uint32_t events)
 static void query_start(struct name *n)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	char request[NAME_SIZE + 80];
-	int size =
-		snprintf(request, sizeof(request),
-			 "GET /containers/%s/json HTTP/1.0\r\nHost: engine\r\n\r\n", n->text);
+	char path[NAME_SIZE + 32], text[NAME_SIZE + 256];
+	struct buf request;
 
+	snprintf(path, sizeof(path), "/containers/%s/json", n->text);
+	buf_init_fixed(&request, text, sizeof(text));
+	http_message_write(&request, &(struct http_message){ .method = "GET",
+							     .path = path,
+							     .host = "localhost",
+							     .accept = "application/json" });
 	memcpy(a.sun_path, n->socket, sizeof(a.sun_path));
 	n->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	buf_init(&n->in, ANSWER_MAX);
 	n->due_ns = clock_mono_ns(clock_real()) + ANSWER_NS;
 	if (n->fd < 0 || connect(n->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 ||
-	    send(n->fd, request, (size_t)size, MSG_NOSIGNAL) != size)
+	    send(n->fd, request.p, request.len, MSG_NOSIGNAL) != (ssize_t)request.len)
 		query_failed(n, errno);
 	else if (loop_add_fd(n->of->config.loop, n->fd, EPOLLIN, query_readable, n,
 			     &n->source) != 0)

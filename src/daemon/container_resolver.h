@@ -7,6 +7,7 @@
 #ifndef GW_DAEMON_CONTAINER_RESOLVER_H
 #define GW_DAEMON_CONTAINER_RESOLVER_H
 
+#include "base/buf.h"
 #include "base/loop.h"
 #include "guard/policy.h"
 
@@ -32,6 +33,7 @@ void container_resolver_apply(struct container_resolver *c, struct policy *p, bo
 /* Finds the id in an engine's complete answer, including the HTTP header. 0, -GW_E_NOENT (no
  * such container) or -GW_E_PARSE. */
 #define CONTAINER_RESOLVER_ID 64
-int container_resolver_read(const char *answer, char id[static CONTAINER_RESOLVER_ID + 1]);
+int container_resolver_read(const struct buf *answer,
+			    char id[static CONTAINER_RESOLVER_ID + 1]);
 
 #endif

@@ -2,16 +2,17 @@
 
 #include "guard_service.h"
 #include "reader.h"
-#include "self.h"
 #include "settings.h"
 
 #include "base/clock.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
@@ -59,8 +60,8 @@ static uint64_t engine_emit(struct engine *e, const struct view_event *given)
 	return x.id;
 }
 
-void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,
-		 const char *fmt, ...)
+void engine_event(struct engine *e, const char *kind, const char *uuid, const char *severity,
+		  const char *fmt, ...)
 {
 	char text[TEXT_MAX];
 	va_list ap;
@@ -86,16 +87,16 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP || e->view.let_go;
 
 	if (!s->known && d->state == GW_DEVICE_OK)
-		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
-			    "GPU %u (%s) found", d->index, gpu_name(d));
+		engine_event(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
+			     "GPU %u (%s) found", d->index, gpu_name(d));
 	else if (d->state == GW_DEVICE_OK)
-		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
-			    "GPU %u (%s) responds again", d->index, gpu_name(d));
+		engine_event(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
+			     "GPU %u (%s) responds again", d->index, gpu_name(d));
 	else
-		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL,
-			    well ? "info" : "error", "GPU %u (%s) is %s%s%s", d->index,
-			    gpu_name(d), gw_device_state_name(d->state),
-			    *d->message ? ": " : "", d->message);
+		engine_event(e, "device-state", s->uuid[0] ? s->uuid : NULL,
+			     well ? "info" : "error", "GPU %u (%s) is %s%s%s", d->index,
+			     gpu_name(d), gw_device_state_name(d->state),
+			     *d->message ? ": " : "", d->message);
 }
 
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
@@ -103,18 +104,18 @@ static void emit_driver_state(struct engine *e, const struct gw_status *s)
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
 
 	if (s->cause == GW_CAUSE_NONE) {
-		engine_tell(e, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
-			    s->backend, gw_snapshot_device_count(e->view.snap),
-			    gw_snapshot_device_count(e->view.snap) == 1 ? "" : "s",
-			    s->driver_version ? ", driver " : "",
-			    s->driver_version ? s->driver_version : "");
+		engine_event(e, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
+			     s->backend, gw_snapshot_device_count(e->view.snap),
+			     gw_snapshot_device_count(e->view.snap) == 1 ? "" : "s",
+			     s->driver_version ? ", driver " : "",
+			     s->driver_version ? s->driver_version : "");
 		return;
 	}
 	if (s->cause != GW_CAUSE_LET_GO)
 		store_set_count(e->config.store, "init_failures",
 				(double)++e->view.init_failures);
-	engine_tell(e, "driver", NULL, c->severity == GW_SEVERITY_ERROR ? "warning" : "info",
-		    "%s", *s->message ? s->message : c->sentence);
+	engine_event(e, "driver", NULL, c->severity == GW_SEVERITY_ERROR ? "warning" : "info",
+		     "%s", *s->message ? s->message : c->sentence);
 }
 
 /* ---- counts ---- */
@@ -185,9 +186,9 @@ static void recall_late(struct engine *e)
 	}
 	settings_load(e->settings);
 	settings_restore(e->settings);
-	engine_tell(e, "service", NULL, "info",
-		    "the history is readable now; counts and settings of earlier runs are "
-		    "restored");
+	engine_event(e, "service", NULL, "info",
+		     "the history is readable now; counts and settings of earlier runs are "
+		     "restored");
 }
 
 static void count_errors(struct engine *e, unsigned i, const struct gw_device *d)
@@ -300,7 +301,7 @@ static void follow_meter(struct engine *e, const struct reading *r)
 		keep_meter_energy(e);
 		e->view.meter = NULL;
 	}
-	reader_ask(e->reader, READER_RETIRED);
+	reader_send_request(e->reader, READER_RETIRED);
 }
 
 static void follow_driver(struct engine *e)
@@ -310,6 +311,56 @@ static void follow_driver(struct engine *e)
 	if (e->view.tick == 1 || s->cause != e->cause)
 		emit_driver_state(e, s);
 	e->cause = s->cause;
+}
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static unsigned count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned n = 0;
+
+	if (!dir)
+		return 0;
+	for (const struct dirent *e; (e = readdir(dir));)
+		n += e->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+/* "VmRSS:     1234 kB" and its like. */
+static void read_status(struct view_self *ret)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned long v;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "VmRSS: %lu", &v) == 1)
+			ret->rss_bytes = (uint64_t)v * 1024;
+		else if (sscanf(line, "VmHWM: %lu", &v) == 1)
+			ret->rss_peak_bytes = (uint64_t)v * 1024;
+		else if (sscanf(line, "Threads: %lu", &v) == 1)
+			ret->threads = (unsigned)v;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* Fills the process figures in *ret and leaves the rest.  Counting descriptors is the most expensive
+ * part and only done with `all`. */
+static void self_read(struct view_self *ret, bool all)
+{
+	ret->cpu_seconds = cpu_seconds();
+	read_status(ret);
+	if (all)
+		ret->descriptors = count_entries("/proc/self/fd");
 }
 
 static void count_self(struct engine *e, const struct reading *r)
@@ -342,9 +393,9 @@ static void begin_guard(struct engine *e)
 	/* The guard needs its journal: it says which workers an earlier run evicted. */
 	if (!store_count_known(e->config.store)) {
 		if (e->view.tick == 1)
-			engine_tell(e, "guard", NULL, "warning",
-				    "the guard starts when its journal is readable: %s",
-				    store_state(e->config.store));
+			engine_event(e, "guard", NULL, "warning",
+				     "the guard starts when its journal is readable: %s",
+				     store_state(e->config.store));
 		return;
 	}
 	e->guarded = false;
@@ -357,11 +408,11 @@ static void begin_guard(struct engine *e)
 								.arg = e },
 				&e->guarding);
 	if (err) {
-		engine_tell(e, "guard", NULL, "error", "cannot start the guard: %s",
-			    gw_strerror(err));
+		engine_event(e, "guard", NULL, "error", "cannot start the guard: %s",
+			     gw_strerror(err));
 		return;
 	}
-	e->view.guard_ops = &guarding_ops;
+	e->view.guard_ops = &guard_service_ops;
 	e->view.guarding = e->guarding;
 }
 
@@ -372,8 +423,8 @@ static void engine_tick(void *arg, const struct reading *r)
 
 	if (!r) {
 		v->opening = false;
-		engine_tell(e, "service", NULL, "error",
-			    "out of memory; free some memory and restart gpuward");
+		engine_event(e, "service", NULL, "error",
+			     "out of memory; free some memory and restart gpuward");
 		return;
 	}
 	v->tick++;
@@ -384,8 +435,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	v->env = r->env;
 	v->ctx = r->ctx;
 	v->let_go = r->let_go;
-	v->asks = r->asks;
-	v->ask_error = r->ask_error;
+	v->requests_done = r->requests_done;
+	v->request_error = r->request_error;
 	v->devices = gw_snapshot_device_count(r->snap);
 	if (v->devices > DEVICES_MAX)
 		v->devices = DEVICES_MAX;
@@ -431,39 +482,42 @@ static int op_events(void *arg, uint64_t after, unsigned max,
 	return store_events(e->config.store, after, max, each, each_arg);
 }
 
-static uint64_t op_tell(void *arg, const struct view_event *x)
+static uint64_t op_emit(void *arg, const struct view_event *x)
 {
 	return engine_emit(arg, x);
 }
 
-static int op_keep(void *arg, const char *kind, const char *id, const char *json, size_t size)
+static int op_put_document(void *arg, const char *kind, const char *id, const char *json,
+			   size_t size)
 {
 	struct engine *e = arg;
 
-	return store_keep(e->config.store, kind, id, json, size);
+	return store_put_document(e->config.store, kind, id, json, size);
 }
 
-static int op_kept(void *arg, const char *kind, unsigned max,
-		   void (*each)(void *arg, const char *id, const char *json), void *each_arg)
+static int op_each_document(void *arg, const char *kind, unsigned max,
+			    void (*each)(void *arg, const char *id, const char *json),
+			    void *each_arg)
 {
 	struct engine *e = arg;
 
-	return store_kept(e->config.store, kind, max, each, each_arg);
+	return store_each_document(e->config.store, kind, max, each, each_arg);
 }
 
-static int op_ask(void *arg, enum view_request what)
+static int op_request(void *arg, enum view_request what)
 {
 	struct engine *e = arg;
-	int err = reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
+	int err = reader_send_request(e->reader,
+				      what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
 
-	return err ? err : (int)++e->view.asked;
+	return err ? err : (int)++e->view.requests_made;
 }
 
-static void op_forget(void *arg, const char *kind, const char *id)
+static void op_delete_document(void *arg, const char *kind, const char *id)
 {
 	struct engine *e = arg;
 
-	store_forget(e->config.store, kind, id);
+	store_delete_document(e->config.store, kind, id);
 }
 
 static int op_manage(void *arg, const struct manage_order *order)
@@ -483,18 +537,18 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 static const struct view_ops operations = {
 	.history = op_history,
 	.events = op_events,
-	.tell = op_tell,
-	.keep = op_keep,
-	.kept = op_kept,
-	.forget = op_forget,
-	.ask = op_ask,
+	.emit = op_emit,
+	.put_document = op_put_document,
+	.each_document = op_each_document,
+	.delete_document = op_delete_document,
+	.request = op_request,
 	.manage = op_manage,
 	.managed = op_managed,
 };
 
 static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)
 {
-	engine_tell(arg, "manage", uuid, severity, "%s", text);
+	engine_event(arg, "manage", uuid, severity, "%s", text);
 }
 
 const struct view *engine_view(struct engine *e)
@@ -515,12 +569,12 @@ void engine_moved(struct engine *e, bool gone)
 	if (gone && !e->view.let_go && e->view.devices > 0 &&
 	    (!e->gone_ns || now - e->gone_ns > GONE_AGAIN_NS)) {
 		e->gone_ns = now;
-		engine_tell(e, "service", NULL, "warning",
-			    "a GPU or its driver is being removed; the drivers are released "
-			    "and opened again in a few seconds");
+		engine_event(e, "service", NULL, "warning",
+			     "a GPU or its driver is being removed; the drivers are released "
+			     "and opened again in a few seconds");
 	}
 	/* If the queue is full, a later scan finds the change. */
-	reader_ask(e->reader, gone ? READER_GONE : READER_CAME);
+	reader_send_request(e->reader, gone ? READER_GONE : READER_CAME);
 }
 
 void engine_set_guard(struct engine *e, struct guard_settings *settings)

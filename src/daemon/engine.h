@@ -51,7 +51,7 @@ void engine_moved(struct engine *e, bool gone);
 void engine_set_guard(struct engine *e, struct guard_settings *settings);
 
 /* Emits an event: stores it and calls `happened`. */
-void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,
-		 const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void engine_event(struct engine *e, const char *kind, const char *uuid, const char *severity,
+		  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 #endif

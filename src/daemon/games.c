@@ -1,6 +1,6 @@
 #include "games.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static bool games_save(struct games *g, unsigned i, uint64_t start_ticks)
 	game_key(r.game.pid, name);
 	buf_init(&text, 4096);
 	guard_game_write(&text, &r);
-	kept = !text.err && store_keep(g->store, KIND, name, text.p, text.len) == 0;
+	kept = !text.err && store_put_document(g->store, KIND, name, text.p, text.len) == 0;
 	store_commit(g->store);
 	buf_done(&text);
 	return kept;
@@ -74,7 +74,7 @@ static void games_remove(struct games *g, unsigned i)
 	char name[24];
 
 	game_key(g->game[i].pid, name);
-	store_forget(g->store, KIND, name);
+	store_delete_document(g->store, KIND, name);
 	store_commit(g->store);
 	games_clear(g, i);
 }
@@ -229,7 +229,7 @@ static void games_load(void *arg, const char *id, const char *json)
 
 	if (guard_game_read(json, &r) != 0 || r.game.until_ns <= t->now_ns ||
 	    games_add(t->games, &r.game, r.start_ticks, &at) != 0)
-		store_forget(t->games->store, KIND, id);
+		store_delete_document(t->games->store, KIND, id);
 }
 
 /* ---- beginning and end ---- */
@@ -252,8 +252,8 @@ int games_new(struct loop *loop, struct store *store,
 		free(g);
 		return -GW_E_NOMEM;
 	}
-	store_kept(store, KIND, GUARD_VIEW_GAMES, games_load,
-		   &(struct games_loading){ g, now_ns });
+	store_each_document(store, KIND, GUARD_VIEW_GAMES, games_load,
+			    &(struct games_loading){ g, now_ns });
 	store_commit(store);
 	if (games_slot(g, 0) != 0) /* at least one was loaded */
 		games_notify(g);

@@ -2,7 +2,7 @@
  *
  * GameMode's scripts and launchers register them with gpuward guard game. Each is identified
  * by its process, so that the end of one game does not end another, and a crashed game is
- * over. The store keeps them: after a restart of the service, games whose process still runs
+ * over. The store keeps them: after a restart of the service, games with a process that still runs
  * are known before the guard observes the first scene. */
 #ifndef GW_DAEMON_GAMES_H
 #define GW_DAEMON_GAMES_H

@@ -374,12 +374,13 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	w->priority = (int)e->value[GUARD_KEY_priority].number;
 	/* A kind that only loads what the next request needs cannot be restored. */
 	w->resume = entry_choice(e, GUARD_KEY_resume,
-				 policy_kind_is(w->kind, KIND_UNTOLD) ? RESUME_LAZY
-								      : RESUME_RESTORE);
+				 policy_kind_is(w->kind, KIND_CANNOT_LOAD) ? RESUME_LAZY
+									   : RESUME_RESTORE);
 	w->managed = e->value[GUARD_KEY_managed].yes;
 	w->level = (unsigned)e->value[GUARD_KEY_level].count;
 	w->ac_only = e->value[GUARD_KEY_ac_only].yes;
-	w->idle_economy = c->guard_idle_economy && policy_kind_is(w->kind, KIND_WAKES);
+	w->idle_economy =
+		c->guard_idle_economy && policy_kind_is(w->kind, KIND_LOADS_ON_REQUEST);
 	if (e->given[GUARD_KEY_idle_after])
 		w->idle_after_ns = scale(e->value[GUARD_KEY_idle_after].number, 1e9);
 	if (e->given[GUARD_KEY_idle_w])

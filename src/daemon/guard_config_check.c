@@ -49,12 +49,12 @@ static const struct {
 	{ GUARD_KEY_url, KIND_HTTP | KIND_UNIT | KIND_CONTAINER },
 	{ GUARD_KEY_token_file, KIND_HTTP },
 	{ GUARD_KEY_model, KIND_HTTP },
-	{ GUARD_KEY_level, KIND_DEPTHS },
+	{ GUARD_KEY_level, KIND_LEVELS },
 	{ GUARD_KEY_evict_command, KIND_COMMANDS },
 	{ GUARD_KEY_resume_command, KIND_COMMANDS },
 	{ GUARD_KEY_evict_signal, KIND_SIGNALS },
 	{ GUARD_KEY_resume_signal, KIND_SIGNALS },
-	{ GUARD_KEY_managed, KIND_ENDS },
+	{ GUARD_KEY_managed, KIND_STOPS_PROCESS },
 };
 
 static const char *kind_list(unsigned traits, char *out, size_t size)
@@ -92,12 +92,12 @@ static void check_idle(struct config_reader *r, const struct guard_entry *e, uns
 	char kinds[200];
 
 	for (unsigned i = 0; i < COUNT(keys); i++)
-		if (e->given[keys[i]] && !kind_is(kind, KIND_WAKES))
+		if (e->given[keys[i]] && !kind_is(kind, KIND_LOADS_ON_REQUEST))
 			config_complain(r, &e->place[keys[i]],
 					"%s: kind %s does not load its model on the next "
 					"request and would stay unloaded; it is for %s",
 					key_name(keys[i]), policy_kind_name(kind),
-					kind_list(KIND_WAKES, kinds, sizeof(kinds)));
+					kind_list(KIND_LOADS_ON_REQUEST, kinds, sizeof(kinds)));
 }
 
 static bool resumes(const struct guard_entry *e)
@@ -132,7 +132,7 @@ static void check_needs(struct config_reader *r, const struct guard_entry *e, un
 			config_complain(r, &e->at, "a worker of kind %s needs %s: %s",
 					policy_kind_name(kind), key_name(needs[i].key),
 					needs[i].what);
-	if (kind_is(kind, KIND_FORGETS) && resumes(e) && !is_present(e, GUARD_KEY_model))
+	if (kind_is(kind, KIND_NEEDS_MODEL) && resumes(e) && !is_present(e, GUARD_KEY_model))
 		config_warn(r, &e->at,
 			    "kind %s does not report what it had loaded: set model, or resume "
 			    "= \"lazy\"",

@@ -308,22 +308,22 @@ static bool is_made_of(const char *s, const char *set)
 	return s[strspn(s, set)] == '\0';
 }
 
-static bool looks_like_gpu(const char *s)
+/* No GPU has this: gw_device_matches() then only says whether it is a selector at all.  An index of
+ * more than three digits is a typing error. */
+static bool is_gpu_selector(const char *s)
 {
-	if (is_made_of(s, DIGITS))
-		return strlen(s) <= 3;
-	if (strncmp(s, "GPU-", 4) == 0)
-		return s[4] && is_made_of(s + 4, HEX "-");
-	return strchr(s, ':') || (strchr(s, '-') && *s != '-') || strcmp(s, "visible") == 0;
+	static const struct gw_device none = { .index = UINT32_MAX, .cuda_ordinal = -1 };
+
+	return gw_device_matches(&none, s) >= 0 && (!is_made_of(s, DIGITS) || strlen(s) <= 3);
 }
 
 static void warn_gpu(struct config_reader *r, const struct guard_entry *e, enum guard_key key,
 		     const char *s)
 {
-	if (!looks_like_gpu(s))
+	if (!is_gpu_selector(s))
 		config_warn(r, &e->place[key],
 			    "%s: \"%.60s\" does not look like a GPU: write an index, a UUID "
-			    "(GPU-...) or a PCI id",
+			    "(GPU-...), a PCI id, cuda:N, visible or all",
 			    guard_keys[key].row.key, s);
 }
 

@@ -75,7 +75,7 @@ static void check_unattributed(struct guard_inputs *b, const struct view *v, uns
 	f.hidden = s->gpu[at].hidden;
 	for (unsigned k = 0; k < s->processes; k++)
 		f.processes += s->process[k].gpu == (unsigned)at;
-	unattributed_use_look(&b->unattributed[i], &f, now_ns, why, sizeof(why));
+	unattributed_use_update(&b->unattributed[i], &f, now_ns, why, sizeof(why));
 	if (*why && !*b->unattributed_why[i])
 		emit(b, "health", uuid, "warning", why);
 	memcpy(b->unattributed_why[i], why, sizeof(why));
@@ -152,7 +152,7 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct gpu_budget *o = uuid ? find_budget(b, uuid) : NULL;
 	const struct budget_options *caps = &b->parts->caps;
-	struct budget_look l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
+	struct budget_input l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
 	char why[160];
 	int64_t day;
 	bool over;
@@ -162,12 +162,12 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	day = o->budget.day;
 	(void)gw_device_value(d, GW_Q_POWER, &l.power_w);
 	l.energy_j = v->device[i].energy_joules;
-	over = budget_look(&o->budget, caps, &l, why, sizeof(why));
+	over = budget_update(&o->budget, caps, &l, why, sizeof(why));
 	if (o->budget.day != day && caps->energy_j > 0)
 		save_budget(b->g->config.store, o);
 	if (over != o->over || !o->reported)
 		guard_service_reason(b->g, uuid, REASON_BUDGET, over, why,
-				     guarding_time_ns(b->g));
+				     guard_service_time_ns(b->g));
 	o->over = over;
 	o->reported = true;
 }
@@ -177,7 +177,7 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 /* Power of the worker's GPUs, and whether it is alone there.  The GPU of an evicted worker is only
  * known if the machine has one GPU. */
 static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
-		      struct economy_look *l)
+		      struct economy_input *l)
 {
 	const struct scene *s;
 	const struct verdict *verdict = guard_verdicts(guard, &s);
@@ -228,11 +228,11 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 	uint64_t since = guard_idle_since(guard, i);
 	struct economy_figures f;
 	struct guard_status s;
-	struct economy_look l;
+	struct economy_input l;
 
 	if ((!w->idle_economy && !w->idle_after_ns) || guard_status(guard, i, &s) != 0)
 		return;
-	l = (struct economy_look){
+	l = (struct economy_input){
 		.now_ns = now_ns,
 		.bytes = s.resident_bytes,
 		.runs = s.state == STATE_ACTIVE || s.state == STATE_SUSPECT,
@@ -240,7 +240,7 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 		.idles = since && now_ns > since + IDLE_NS,
 	};
 	read_gpus(guard, v, i, &l);
-	economy_look(&p->economy[i], &o, &l);
+	economy_update(&p->economy[i], &o, &l);
 	economy_figures(&p->economy[i], &o, &f);
 	if (!has_changed(&f, &p->reported[i]))
 		return;

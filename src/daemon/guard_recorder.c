@@ -4,8 +4,8 @@
  * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
 #include "guard_service_parts.h"
 
-#include "guard_recording.h"
-#include "guard_trace.h"
+#include "recording_file.h"
+#include "recording.h"
 
 #include "guard/guard_input.h"
 #include "guard/guard_state.h"
@@ -18,7 +18,7 @@
 
 struct guard_recorder {
 	struct guard *guard;
-	struct guard_recording file;
+	struct recording_file file;
 	bool unmoved_told; /* that it cannot be moved */
 	struct buf line;
 	struct scene last; /* that was recorded */
@@ -38,18 +38,18 @@ static void record(struct guard_service *g)
 	struct guard_recorder *t = g->teller;
 
 	if (recorded(g) &&
-	    (t->line.err || guard_recording_add(&t->file, t->line.p, t->line.len) != 0)) {
+	    (t->line.err || recording_file_add(&t->file, t->line.p, t->line.len) != 0)) {
 		guard_service_log(
 			g, "warning",
 			"%.400s cannot be written (%s): recording ends; it goes on when "
 			"the configuration is read again (SIGHUP)",
 			g->settings->record, t->line.err ? "no memory" : strerror(errno));
-		guard_recording_close(&t->file);
+		recording_file_close(&t->file);
 	}
 	buf_clear(&t->line);
 }
 
-/* Where it is recorded: WRITE adds a line of guard_trace.h to the buffer that it is given. */
+/* Where it is recorded: WRITE adds a line of recording.h to the buffer that it is given. */
 #define RECORD(g, write, ...)                                   \
 	do {                                                    \
 		if (recorded(g)) {                              \
@@ -82,8 +82,8 @@ static void write_workers(struct guard_service *g, const struct policy *p,
 	for (unsigned i = 0; i < p->workers; i++) {
 		struct guard_record now;
 
-		guard_trace_worker(&g->teller->line, i, p->worker[i].name,
-				   record_of(g, p->worker[i].name, kept, &now));
+		recording_worker(&g->teller->line, i, p->worker[i].name,
+				 record_of(g, p->worker[i].name, kept, &now));
 	}
 }
 
@@ -91,12 +91,12 @@ static void write_told(struct buf *out, const struct guard_gpu_inputs *t, uint64
 {
 	for (unsigned r = 0; r < GUARD_REASONS; r++)
 		if (t->reasons >> r & 1)
-			guard_trace_reason(out, t->gpu, (enum guard_reason)r, true,
-					   t->evidence[r], now);
+			recording_reason(out, t->gpu, (enum guard_reason)r, true,
+					 t->evidence[r], now);
 	if (t->heat)
-		guard_trace_heat(out, t->gpu, t->heat, t->heat_why, now);
+		recording_heat(out, t->gpu, t->heat, t->heat_why, now);
 	if (t->foreign)
-		guard_trace_foreign(out, t->gpu, t->foreign, now);
+		recording_foreign(out, t->gpu, t->foreign, now);
 }
 
 /* What it was told before it was recorded: a recording may begin while the guard runs. */
@@ -108,11 +108,11 @@ static void write_standing(struct guard_service *g, uint64_t now)
 
 	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id)
-			guard_trace_room(out, &room);
+			recording_reserve_restore(out, &room);
 	for (unsigned i = 0; guard_gpu_inputs(g->guard, i, &told); i++)
 		write_told(out, &told, now);
 	if (guard_game_count(g->guard))
-		guard_trace_games(out, guard_game_count(g->guard), now);
+		recording_games(out, guard_game_count(g->guard), now);
 }
 
 static void write_begin(struct guard_service *g)
@@ -123,11 +123,11 @@ static void write_begin(struct guard_service *g)
 	if (guard_service_records_read(g, &kept) != 0)
 		guard_service_log(g, "warning",
 				  "no memory: the recording begins without records");
-	guard_trace_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
-	guard_trace_policy(&g->teller->line, p);
+	recording_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
+	recording_policy(&g->teller->line, p);
 	write_workers(g, p, kept);
-	write_standing(g, guarding_time_ns(g));
-	guard_trace_state(&g->teller->line, g->guard);
+	write_standing(g, guard_service_time_ns(g));
+	recording_state(&g->teller->line, g->guard);
 	free(kept);
 	g->teller->last.whole = false;
 	record(g);
@@ -137,7 +137,7 @@ static void begin_file(struct guard_service *g)
 {
 	const char *path = g->settings->record;
 
-	if (guard_recording_open(&g->teller->file, path) == 0)
+	if (recording_file_open(&g->teller->file, path) == 0)
 		write_begin(g);
 	else
 		guard_service_log(
@@ -147,9 +147,9 @@ static void begin_file(struct guard_service *g)
 
 void guard_service_record_open(struct guard_service *g)
 {
-	if (guard_recording_in_place(&g->teller->file, g->settings->record))
+	if (recording_file_in_place(&g->teller->file, g->settings->record))
 		return;
-	guard_recording_close(&g->teller->file);
+	recording_file_close(&g->teller->file);
 	if (g->settings->record)
 		begin_file(g);
 }
@@ -158,7 +158,7 @@ static void move_away(struct guard_service *g)
 {
 	const char *path = g->settings->record;
 
-	if (guard_recording_move(&g->teller->file, path) == 0)
+	if (recording_file_move(&g->teller->file, path) == 0)
 		return;
 	if (!g->teller->unmoved_told)
 		guard_service_log(
@@ -172,15 +172,15 @@ static void move_away(struct guard_service *g)
 /* At a look, when all that was decided is told: what follows is decided by what the next file begins with. */
 static void turn_over(struct guard_service *g)
 {
-	struct guard_recording *f = &g->teller->file;
+	struct recording_file *f = &g->teller->file;
 	uint64_t limit = g->settings->record_limit;
 
 	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
 	    !guard_state_complete(g->guard))
 		return;
-	if (guard_recording_in_place(f, g->settings->record))
+	if (recording_file_in_place(f, g->settings->record))
 		move_away(g);
-	guard_recording_close(f);
+	recording_file_close(f);
 	begin_file(g);
 }
 
@@ -208,7 +208,7 @@ void guard_recorder_free(struct guard_service *g)
 {
 	if (!g->teller)
 		return;
-	guard_recording_close(&g->teller->file);
+	recording_file_close(&g->teller->file);
 	buf_done(&g->teller->line);
 	guard_free(g->teller->guard);
 	free(g->teller);
@@ -222,15 +222,15 @@ int guard_service_change(struct guard_service *g, const struct guard_settings *n
 			 const struct guard_service_records *r)
 {
 	struct guard_recorder *t = g->teller;
-	uint64_t now = guarding_time_ns(g);
-	bool goes_on = guard_recording_in_place(&t->file, next->record);
+	uint64_t now = guard_service_time_ns(g);
+	bool goes_on = recording_file_in_place(&t->file, next->record);
 	int err;
 
 	if (goes_on) {
-		guard_trace_swap(&t->line);
-		guard_trace_policy(&t->line, &next->policy);
+		recording_swap(&t->line);
+		recording_policy(&t->line, &next->policy);
 		write_workers(g, &next->policy, r);
-		guard_trace_swapped(&t->line, next->policy.mode, now);
+		recording_swapped(&t->line, next->policy.mode, now);
 	}
 	err = guard_change_policy(t->guard, &next->policy, r->record, r->count, now);
 	if (goes_on && !err)
@@ -266,42 +266,42 @@ static int worker_of(const struct guard_service *g, uint64_t order)
 
 void guard_service_outcome(struct guard_service *g, const struct guard_outcome *o)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
-	RECORD(g, guard_trace_outcome, o, worker_of(g, o->order), now);
+	RECORD(g, recording_outcome, o, worker_of(g, o->order), now);
 	guard_outcome(g->teller->guard, o, now);
 }
 
 void guard_service_stop(struct guard_service *g)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
-	RECORD(g, guard_trace_stop, now);
+	RECORD(g, recording_stop, now);
 	guard_stop(g->teller->guard, now);
 }
 
 void guard_service_for(struct guard_service *g, int64_t uid)
 {
-	RECORD(g, guard_trace_for, uid, guarding_time_ns(g));
+	RECORD(g, recording_requester, uid, guard_service_time_ns(g));
 	guard_set_requester(g->teller->guard, uid);
 }
 
 int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
-	RECORD(g, guard_trace_ask, worker, what, ttl_ns, now);
+	RECORD(g, recording_request, worker, what, ttl_ns, now);
 	return guard_request(g->teller->guard, worker, what, ttl_ns, now, message, size);
 }
 
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 	int err = guard_reserve(g->teller->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 
-	RECORD(g, guard_trace_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
+	RECORD(g, recording_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
 	return err;
 }
 
@@ -310,56 +310,57 @@ int guard_service_reserve_again(struct guard_service *g, const struct guard_rese
 	int err = guard_reserve_restore(g->teller->guard, room);
 
 	if (!err)
-		RECORD(g, guard_trace_room, room);
+		RECORD(g, recording_reserve_restore, room);
 	return err;
 }
 
 void guard_service_release(struct guard_service *g, uint64_t id)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
-	RECORD(g, guard_trace_release, id, now);
+	RECORD(g, recording_release, id, now);
 	guard_release(g->teller->guard, id, now);
 }
 
 void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_reason r,
 			  bool on, const char *why, uint64_t now)
 {
-	RECORD(g, guard_trace_reason, uuid, r, on, why, now);
+	RECORD(g, recording_reason, uuid, r, on, why, now);
 	guard_set_reason(g->teller->guard, uuid, r, on, why, now);
 }
 
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now)
 {
-	RECORD(g, guard_trace_heat, uuid, heat, why, now);
+	RECORD(g, recording_heat, uuid, heat, why, now);
 	guard_set_heat(g->teller->guard, uuid, heat, why);
 }
 
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now)
 {
-	RECORD(g, guard_trace_trust, uuid, now);
+	RECORD(g, recording_trust, uuid, now);
 	return guard_trust_gpu(g->teller->guard, uuid, now);
 }
 
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder)
 {
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 
-	RECORD(g, guard_trace_foreign, uuid, holder, now);
+	RECORD(g, recording_foreign, uuid, holder, now);
 	guard_set_foreign(g->teller->guard, uuid, holder, now);
 }
 
 void guard_service_games(struct guard_service *g, unsigned count)
 {
-	RECORD(g, guard_trace_games, count, guarding_time_ns(g));
+	RECORD(g, recording_games, count, guard_service_time_ns(g));
 	guard_set_games(g->teller->guard, count);
 }
 
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,
 			   double idle_w, double reload_j)
 {
-	RECORD(g, guard_trace_economy, worker, after_ns, idle_w, reload_j, guarding_time_ns(g));
+	RECORD(g, recording_idle_economy, worker, after_ns, idle_w, reload_j,
+	       guard_service_time_ns(g));
 	guard_set_idle_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
 }
 

@@ -5,8 +5,6 @@
  * driver call for longer, so what it reads is kept until it uses the new policy. */
 #include "guard_service_parts.h"
 
-#include "guard_counts.h"
-
 #include "base/clock.h"
 #include "base/text.h"
 #include "device/proc.h"
@@ -46,15 +44,15 @@ static const char *how_to_resume(int kind)
 		enum policy_trait trait;
 		const char *text;
 	} ways[] = {
-		{ KIND_WHOLE, "run gpuward guard recover to resume it" },
+		{ KIND_ATOMIC, "run gpuward guard recover to resume it" },
 		{ KIND_UNIT, "start its unit to resume it" },
 		{ KIND_CONTAINER, "start its container to resume it" },
 		{ KIND_COMMANDS, "run its resume_command to resume it" },
 		{ KIND_SIGNALS, "send its resume_signal to resume it" },
-		{ KIND_SLEEPS,
+		{ KIND_NEEDS_WAKE,
 		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
 		  "/resume_memory_occupation, then /continue_generation) or restart it" },
-		{ KIND_WAKES, "it loads again on the next request" },
+		{ KIND_LOADS_ON_REQUEST, "it loads again on the next request" },
 	};
 
 	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
@@ -80,7 +78,7 @@ static bool may_be_evicted(const struct root *root, const struct guard_record *r
 {
 	if (more->past)
 		return false;
-	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_STOPS_PROCESS))
 		return true;
 	for (unsigned i = 0; i < r->roots; i++)
 		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)
@@ -303,14 +301,14 @@ static void swap_settings(struct guard_service *g)
 
 bool guard_reload_waits(const struct guard_service *g)
 {
-	uint64_t waited = g->next ? guarding_time_ns(g) - g->next_ns : 0;
+	uint64_t waited = g->next ? guard_service_time_ns(g) - g->next_ns : 0;
 
 	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
 }
 
 static void log_waiting(struct guard_service *g)
 {
-	if (g->next_logged || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
+	if (g->next_logged || guard_service_time_ns(g) - g->next_ns < GIVE_UP_NS)
 		return;
 	g->next_logged = true;
 	guard_service_log(g, "warning",
@@ -343,7 +341,7 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 	*next = *settings;
 	guard_service_fit(g, next);
 	if (!g->next)
-		g->next_ns = guarding_time_ns(g);
+		g->next_ns = guard_service_time_ns(g);
 	settings_free(g->next);
 	g->next = next;
 	g->next_logged = false;

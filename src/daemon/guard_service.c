@@ -47,7 +47,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 	guard_service_observe(g, s);
 	guard_reload_try(g);
 	guard_service_pump(g);
-	now = guarding_time_ns(g);
+	now = guard_service_time_ns(g);
 	if (g->decided != before) {
 		double seconds = (double)(now - s->mono_ns) * 1e-9;
 
@@ -236,16 +236,17 @@ static bool has_unverified(const struct guard_service *g)
  * new. */
 static void observe_last(struct guard_service *g)
 {
-	uint64_t until = guarding_time_ns(g) + LAST_SCENE_NS;
+	uint64_t until = guard_service_time_ns(g) + LAST_SCENE_NS;
 
 	g->ending = true;
 	if (!g->scenes || !has_unverified(g))
 		return;
 	scene_thread_trigger(g->scenes);
-	while (has_unverified(g) && guarding_time_ns(g) < until) {
-		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
+	while (has_unverified(g) && guard_service_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock,
+				  guard_service_time_ns(g) + GUARD_SERVICE_LOOK_NS);
 		scene_thread_take(g->scenes);
-		guard_service_written(g, guarding_time_ns(g));
+		guard_service_written(g, guard_service_time_ns(g));
 	}
 }
 
@@ -264,14 +265,15 @@ static void log_unfinished(struct guard_service *g)
 /* Resumes workers that may run, for at most RESTORE_NS. */
 static void restore(struct guard_service *g)
 {
-	uint64_t until = guarding_time_ns(g) + RESTORE_NS;
+	uint64_t until = guard_service_time_ns(g) + RESTORE_NS;
 	struct guard_outcome o;
 
 	guard_service_stop(g);
 	guard_service_pump(g);
-	while (guard_unsettled_count(g->guard) && guarding_time_ns(g) < until) {
-		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
-		guard_service_written(g, guarding_time_ns(g));
+	while (guard_unsettled_count(g->guard) && guard_service_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock,
+				  guard_service_time_ns(g) + GUARD_SERVICE_LOOK_NS);
+		guard_service_written(g, guard_service_time_ns(g));
 		while (action_next_outcome(g->action, &o)) {
 			guard_service_outcome(g, &o);
 			if (g->scenes)

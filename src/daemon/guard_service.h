@@ -46,6 +46,6 @@ void guard_service_tick(struct guard_service *g, const struct view *v);
 const struct guard_view *guard_service_view(struct guard_service *g);
 
 /* their `engine` argument is the struct guard_service */
-extern const struct guard_view_ops guarding_ops;
+extern const struct guard_view_ops guard_service_ops;
 
 #endif

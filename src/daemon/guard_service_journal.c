@@ -2,26 +2,191 @@
  * records are stored. If nothing can be stored, it refuses orders that cannot be undone. */
 #include "guard_service_parts.h"
 
-#include "guard_counts.h"
-#include "guard_line.h"
-
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND "guard" /* kind of the documents in the store */
+#define XID_MOST           1024    /* NVIDIA's numbers are below 200 */
+#define XID_UNKNOWN_NUMBER 999     /* counted for a larger number */
+#define KIND               "guard" /* kind of the documents in the store */
 _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
 
 #define SAFE_LEVEL 2 /* levels that the worker can undo without a journal */
 
+/* ---- counts ---- */
+
+/* worker NULL: the sum of all workers. */
+static void count_key(char *out, size_t size, const char *worker, unsigned cell)
+{
+	char name[48];
+
+	counters_cell_name(cell, name, sizeof(name));
+	snprintf(out, size, "guard%s%s/%s", worker ? "/" : "-all", worker ? worker : "", name);
+}
+
+static void counts_load(uint64_t *cell, struct store *s, const char *worker)
+{
+	char key[192];
+
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		count_key(key, sizeof(key), worker, c);
+		cell[c] = (uint64_t)store_count_now(s, key);
+	}
+}
+
+static void counts_save(const uint64_t *cell, struct store *s, const char *worker)
+{
+	char key[192];
+
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		if (!cell[c])
+			continue;
+		count_key(key, sizeof(key), worker, c);
+		store_set_count(s, key, (double)cell[c]);
+	}
+}
+
+static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
+{
+	snprintf(out, size, "xid/%s/%u", uuid, xid);
+}
+
+/* A store of an earlier version has no sums; use at least the sum of the current workers. */
+static void sum_up(struct guard_counters *t)
+{
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		uint64_t sum = 0;
+
+		for (unsigned i = 0; i < t->workers; i++)
+			sum += t->worker[i].cell[c];
+		if (t->all[c] < sum)
+			t->all[c] = sum;
+	}
+}
+
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p)
+{
+	counters_fit(t, p);
+	counts_load(t->all, s, NULL);
+	for (unsigned i = 0; i < p->workers; i++) {
+		const char *name = p->worker[i].name;
+		struct counters_worker *w =
+			counters_find(t, name) ? NULL : counters_worker(t, name);
+
+		if (w)
+			counts_load(w->cell, s, name);
+	}
+	sum_up(t);
+}
+
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid)
+{
+	char key[160];
+
+	for (unsigned i = 0; i < t->xids; i++)
+		if (strcmp(t->xid[i].uuid, uuid) == 0)
+			return;
+	for (unsigned n = 0; n < XID_MOST; n++) {
+		struct counters_xid *x;
+		uint64_t count;
+
+		xid_key(key, sizeof(key), uuid, n);
+		count = (uint64_t)store_count(s, key);
+		x = count ? counters_xid(t, uuid, n) : NULL;
+		if (x)
+			x->count = count;
+	}
+}
+
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
+		      const struct guard_decision *d)
+{
+	const struct counters_worker *w = counters_add(t, worker, d);
+
+	if (w)
+		counts_save(w->cell, s, worker);
+	counts_save(t->all, s, NULL);
+}
+
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid)
+{
+	const struct counters_xid *x;
+	char key[160];
+
+	guard_counts_load_xids(t, s, uuid);
+	x = counters_xid(t, uuid, xid < XID_MOST ? xid : XID_UNKNOWN_NUMBER);
+	if (!x)
+		return;
+	xid_key(key, sizeof(key), uuid, x->xid);
+	store_set_count(s, key, (double)x->count);
+}
+
+/* ---- decisions ---- */
+
+/* A decision as key-value pairs of a log line. */
+struct guard_line {
+	struct log_pair pair[16];
+	unsigned pairs;
+	char reasons[160]; /* text of the pair "reason" */
+};
+
+static void line_add(struct guard_line *l, struct log_pair pair)
+{
+	if (l->pairs < sizeof(l->pair) / sizeof(l->pair[0]))
+		l->pair[l->pairs++] = pair;
+}
+
+static void line_add_gpu(struct guard_line *l, const struct guard_decision *d,
+			 double threshold_c)
+{
+	line_add(l, LOG_I("gpu", d->index));
+	line_add(l, LOG_I("other_processes", d->others));
+	if (!isnan(d->temperature_c))
+		line_add(l, LOG_D("temperature", d->temperature_c));
+	if (!isnan(threshold_c))
+		line_add(l, LOG_D("threshold", threshold_c));
+}
+
+static void line_add_result(struct guard_line *l, const struct guard_decision *d)
+{
+	if (d->result == RESULT_NONE)
+		return;
+	line_add(l, LOG_S("result", guard_result_name(d->result)));
+	line_add(l, LOG_I("level", d->level));
+	if (d->result == RESULT_FREED)
+		line_add(l, LOG_I("freed_bytes", (int64_t)d->freed_bytes));
+}
+
+/* Borrows the decision and the name.  threshold_c: temperature at which workers are moved; NAN:
+ * unknown.  Unknown values are omitted. */
+static void guard_line(struct guard_line *ret, const struct guard_decision *d,
+		       const char *worker, double threshold_c)
+{
+	ret->pairs = 0;
+	guard_mask_text(d->mask, ",", ret->reasons, sizeof(ret->reasons));
+	line_add(ret, LOG_S("worker", worker));
+	line_add(ret, LOG_S("from", guard_state_name(d->from)));
+	line_add(ret, LOG_S("state", guard_state_name(d->to)));
+	line_add(ret, LOG_S("reason", *ret->reasons ? ret->reasons : "none"));
+	if (*d->rule)
+		line_add(ret, LOG_S("rule", d->rule));
+	if (*d->gpu)
+		line_add_gpu(ret, d, threshold_c);
+	line_add_result(ret, d);
+	if (d->dry)
+		line_add(ret, LOG_B("dry_run", true));
+}
+
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->astray   ? "warning"
-									     : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0    ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->unreachable ? "warning"
+										: "info";
 }
 
 /* The slot for the next decision; readers between ticks see it too. */
@@ -97,7 +262,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	buf_init(&text, 64 * 1024);
 	guard_record_write(&text, r, &more);
 	err = text.err ? -GW_E_SIZE
-		       : store_keep(g->config.store, KIND, r->worker, text.p, text.len);
+		       : store_put_document(g->config.store, KIND, r->worker, text.p, text.len);
 	buf_done(&text);
 	g->writing = g->writing || !err;
 	return err;
@@ -231,7 +396,7 @@ void guard_service_commit(struct guard_service *g)
 	if (!g->writing)
 		return;
 	store_commit(g->config.store);
-	loop_set_time(g->timer, guarding_time_ns(g));
+	loop_set_time(g->timer, guard_service_time_ns(g));
 }
 
 void guard_service_written(struct guard_service *g, uint64_t now_ns)
@@ -284,7 +449,7 @@ static void pump_orders(struct guard_service *g)
 			return;
 		}
 		store_commit(g->config.store);
-		if (!is_written(g, guarding_time_ns(g)))
+		if (!is_written(g, guard_service_time_ns(g)))
 			return;
 		give_orders(g);
 	} while (true);
@@ -336,7 +501,7 @@ int guard_service_records_read(struct guard_service *g, struct guard_service_rec
 
 	if (!l.to)
 		return -GW_E_NOMEM;
-	store_kept(g->config.store, KIND, RECORDS_MAX, load_record, &l);
+	store_each_document(g->config.store, KIND, RECORDS_MAX, load_record, &l);
 	*ret = l.to;
 	return 0;
 }
@@ -371,7 +536,7 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 
 void guard_service_forget(struct guard_service *g, const char *worker)
 {
-	store_forget(g->config.store, KIND, worker);
+	store_delete_document(g->config.store, KIND, worker);
 }
 
 static void timer_expired(void *arg, uint64_t t_ns)

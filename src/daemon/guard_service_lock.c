@@ -99,7 +99,7 @@ void guard_service_lock_look(struct guard_service *g, const struct scene *s)
 			s->gpu[i].simulated && !given ? NULL : find_lock(g, s->gpu[i].uuid);
 
 		if (l && enforces)
-			try_lock(g, l, guarding_time_ns(g));
+			try_lock(g, l, guard_service_time_ns(g));
 		else if (l)
 			release_lock(l);
 	}

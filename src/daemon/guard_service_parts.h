@@ -3,9 +3,8 @@
  * guard_service.c               scenes and outcomes in, the view out; start and stop
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
  *   guard_recorder.c              everything that the guard receives, and its recording
- *   guard_service_devices.c       the GPUs and the readings of a tick
+ *   guard_service_devices.c       the GPUs, the readings of a tick, driver events
  *   guard_service_health.c        health of each GPU and its consequences
- *   guard_service_events.c        driver events
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
  *   guard_service_request.c       requests of people
  *   guard_service_reservations.c  reservations and their owners
@@ -15,8 +14,7 @@
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
 #include "guard_inputs.h"
-#include "event_queue.h"
-#include "guard_record.h"
+#include "journal_record.h"
 #include "guard_service.h"
 #include "scene_thread.h"
 
@@ -104,7 +102,7 @@ struct guard_service {
 };
 
 /* The time of the configured clock. */
-static inline uint64_t guarding_time_ns(const struct guard_service *g)
+static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
@@ -145,6 +143,18 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
+
+/* The counters of the guard in the store, so that they continue after a restart. */
+/* Loads the sums and the counts of the policy's workers; call again after a reload. */
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
+/* Loads the Xid counts of a GPU; only the first call per GPU reads the store. */
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
+
+/* Counts and stores. */
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
+		      const struct guard_decision *d);
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid);
 
 /* guard_recorder.c: all input of the guard goes through here; no other file can change it. */
 int guard_recorder_new(struct guard_service *g,
@@ -189,6 +199,13 @@ int guard_service_device_of(const struct guard_service *g,
 /* Counts for the GPU that a worker left; with several, the one with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
+int guard_service_events_open(struct guard_service *g);
+/* stops the thread; -GW_E_STATE: it hangs */
+int guard_service_events_stop(struct guard_service *g);
+void guard_service_events_close(struct guard_service *g);
+/* past: older than this run; only changes the GPU's health. */
+void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
+
 /* guard_service_health.c: i is the device index */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
@@ -202,14 +219,6 @@ double guard_service_threshold_c(const struct guard_service *g, const struct gua
 /* As guard_view_ops.clear. */
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
 			size_t size);
-
-/* guard_service_events.c */
-int guard_service_events_open(struct guard_service *g);
-/* stops the thread; -GW_E_STATE: it hangs */
-int guard_service_events_stop(struct guard_service *g);
-void guard_service_events_close(struct guard_service *g);
-/* past: older than this run; only changes the GPU's health. */
-void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
 
 /* guard_service_reservations.c */
 void guard_service_rooms_open(

@@ -40,9 +40,9 @@ static void begin_operation(struct guard_service *g, unsigned worker, enum guard
  * the answer says so. */
 static void store_request(struct guard_service *g, char *message, size_t size)
 {
-	uint64_t now = guarding_time_ns(g), until = now + KEEP_NS;
+	uint64_t now = guard_service_time_ns(g), until = now + KEEP_NS;
 
-	for (; g->writing && now < until; now = guarding_time_ns(g)) {
+	for (; g->writing && now < until; now = guard_service_time_ns(g)) {
 		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
 			break;
 		guard_service_written(g, now);
@@ -62,7 +62,7 @@ static void store_request(struct guard_service *g, char *message, size_t size)
 }
 
 static int op_request(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
-		      const struct guard_asker *by, char *message, size_t size)
+		      const struct guard_client *by, char *message, size_t size)
 {
 	struct guard_service *g = engine;
 	int err;
@@ -79,7 +79,7 @@ static int op_request(void *engine, int worker, enum guard_request what, uint64_
 	return err;
 }
 
-static int find_process(int64_t *pid, const struct guard_asker *by, uint64_t *ret_start_ticks,
+static int find_process(int64_t *pid, const struct guard_client *by, uint64_t *ret_start_ticks,
 			char *message, size_t size)
 {
 	struct root root;
@@ -93,7 +93,7 @@ static int find_process(int64_t *pid, const struct guard_asker *by, uint64_t *re
 }
 
 static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
-		      uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,
+		      uint64_t ttl_ns, const struct guard_client *by, uint64_t *ret_id,
 		      char *message, size_t size)
 {
 	struct guard_service *g = engine;
@@ -135,7 +135,7 @@ static void op_release(void *engine, uint64_t id)
 }
 
 /* The limit of evictions per user also applies to games. */
-static int check_game(struct guard_service *g, int64_t *pid, const struct guard_asker *by,
+static int check_game(struct guard_service *g, int64_t *pid, const struct guard_client *by,
 		      uint64_t *ret_start_ticks, char *message, size_t size)
 {
 	struct root root;
@@ -150,7 +150,7 @@ static int check_game(struct guard_service *g, int64_t *pid, const struct guard_
 	root_close(&root);
 	if (err)
 		return err;
-	return guard_user_wait_ns(g->guard, by->uid, guarding_time_ns(g)) ? -GW_E_PERM : 0;
+	return guard_user_wait_ns(g->guard, by->uid, guard_service_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
 /* Stores the game before the answer, unless the disk is slow. */
@@ -165,7 +165,7 @@ static void store_game(struct guard_service *g, int64_t pid, bool kept)
 				  (long long)pid);
 }
 
-static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		   char *message, size_t size)
 {
 	struct guard_service *g = engine;
@@ -188,13 +188,14 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 	return err;
 }
 
-static int op_game_end(void *engine, int64_t pid, const struct guard_asker *by)
+static int op_game_end(void *engine, int64_t pid, const struct guard_client *by)
 {
 	struct guard_service *g = engine;
 
 	return guard_inputs_game_end(g->inputs, pid, by->uid);
 }
 
-const struct guard_view_ops guarding_ops = { op_request,          op_reserve,       op_reserved,
-					     op_release,          op_game,          op_game_end,
-					     guard_service_clear, guard_policy_parse };
+const struct guard_view_ops guard_service_ops = {
+	op_request, op_reserve,  op_reserved,         op_release,
+	op_game,    op_game_end, guard_service_clear, guard_policy_parse
+};

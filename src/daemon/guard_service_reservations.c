@@ -6,7 +6,7 @@
  * a worker does not resume into reserved memory. */
 #include "guard_service_parts.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/clock.h"
 #include "device/proc.h"
@@ -100,7 +100,7 @@ static void note_stored(struct guard_service *g, uint64_t id)
 static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks)
 {
 	struct guard_room_record r = { .start_ticks = start_ticks };
-	uint64_t now = guarding_time_ns(g);
+	uint64_t now = guard_service_time_ns(g);
 	struct buf text;
 	char name[24];
 
@@ -112,7 +112,7 @@ static void store_reservation(struct guard_service *g, uint64_t id, uint64_t sta
 	reservation_key(id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
-	if (text.err || store_keep(g->config.store, KIND, name, text.p, text.len) != 0)
+	if (text.err || store_put_document(g->config.store, KIND, name, text.p, text.len) != 0)
 		guard_service_log(
 			g, "warning",
 			"reservation %s cannot be stored; it is lost when the service restarts",
@@ -128,7 +128,7 @@ static void remove_reservation(struct guard_service *g, uint64_t *id)
 	char name[24];
 
 	reservation_key(*id, name);
-	store_forget(g->config.store, KIND, name);
+	store_delete_document(g->config.store, KIND, name);
 	*id = 0;
 }
 
@@ -184,7 +184,7 @@ static bool check_owner(const struct guard_room_record *r, int *ret_fd)
 static void load_reservation(void *arg, const char *id, const char *json)
 {
 	struct guard_service *g = arg;
-	uint64_t wall = clock_wall_ns(g->config.clock), now = guarding_time_ns(g);
+	uint64_t wall = clock_wall_ns(g->config.clock), now = guard_service_time_ns(g);
 	struct guard_room_record r;
 	int fd = -1;
 	bool lasts = guard_room_read(json, &r) == 0 &&
@@ -194,7 +194,7 @@ static void load_reservation(void *arg, const char *id, const char *json)
 	if (!lasts || guard_service_reserve_again(g, &r.room) != 0) {
 		if (fd >= 0)
 			close(fd);
-		store_forget(g->config.store, KIND, id);
+		store_delete_document(g->config.store, KIND, id);
 		return;
 	}
 	note_stored(g, r.room.id);
@@ -205,7 +205,7 @@ static void load_reservation(void *arg, const char *id, const char *json)
 
 void guard_service_rooms_open(struct guard_service *g)
 {
-	store_kept(g->config.store, KIND, GUARD_SERVICE_OWNERS, load_reservation, g);
+	store_each_document(g->config.store, KIND, GUARD_SERVICE_OWNERS, load_reservation, g);
 }
 
 void guard_service_rooms_close(struct guard_service *g)

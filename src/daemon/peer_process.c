@@ -41,7 +41,7 @@ static int64_t inner_pid(const struct root *root, int64_t pid)
 }
 
 /* The pid in our namespace for a pid that the client names; 0: unknown. */
-static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_asker *by)
+static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_client *by)
 {
 	int64_t inside;
 
@@ -55,7 +55,7 @@ static int64_t outer_pid(const struct root *root, int64_t named, const struct gu
 	return inside == named ? by->pid : 0;
 }
 
-int peer_process_process(const struct root *root, int64_t named, const struct guard_asker *by,
+int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size)
 {
@@ -93,7 +93,7 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 	return 0;
 }
 
-int peer_process_game(const struct root *root, int64_t pid, const struct guard_asker *by,
+int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size)
 {
 	struct proc p;

@@ -12,14 +12,14 @@
 
 /* The pid in our namespace and the start time (ticks since boot). 0, or -GW_E_ARG with a
  * text: no such process, ambiguous, or a kernel thread. */
-int peer_process_process(const struct root *root, int64_t named, const struct guard_asker *by,
+int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size);
 
 /* May the client register this process as a game? Its own user, root, and a client with the
  * token may; no one may register init, which never exits. 0, or -GW_E_PERM or -GW_E_ARG with
  * a text. */
-int peer_process_game(const struct root *root, int64_t pid, const struct guard_asker *by,
+int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size);
 
 #endif

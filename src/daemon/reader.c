@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define JOBS 16
-#define ASKS 16
+#define JOBS     16
+#define REQUESTS 16
 
 struct job {
 	void (*fn)(void *arg, struct gw_ctx *ctx);
@@ -28,16 +28,16 @@ struct reader {
 	struct metering *metering;
 	bool retiring;
 	bool let_go;
-	unsigned asks;
-	int ask_error;
+	unsigned requests_done;
+	int request_error;
 	uint64_t missed;
 	/* Shared. */
 	struct mailbox box;
 	struct reading reading[2];
 	struct reading *empty,
 		*full; /* to fill, and to deliver; the main thread uses `shown` */
-	enum reader_request ask[ASKS]; /* in order of arrival */
-	unsigned asks_waiting;
+	enum reader_request request[REQUESTS]; /* in order of arrival */
+	unsigned requests_waiting;
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
@@ -195,8 +195,8 @@ static void read_all(struct reader *r, struct reading *x)
 	x->metering = r->metering;
 	x->retire = r->retiring;
 	x->let_go = r->let_go;
-	x->asks = r->asks;
-	x->ask_error = r->ask_error;
+	x->requests_done = r->requests_done;
+	x->request_error = r->request_error;
 	x->missed = r->missed;
 	x->ctx = r->ctx;
 	x->end_ns = clock_mono_ns(r->clock);
@@ -206,14 +206,14 @@ static void do_request(struct reader *r, enum reader_request what)
 {
 	switch (what) {
 	case READER_LET_GO:
-		r->ask_error = gw_let_go(r->ctx);
-		r->let_go = r->let_go || r->ask_error == 0;
-		r->asks++;
+		r->request_error = gw_ctx_release(r->ctx);
+		r->let_go = r->let_go || r->request_error == 0;
+		r->requests_done++;
 		break;
 	case READER_RESUME:
-		r->ask_error = gw_resume(r->ctx);
-		r->let_go = r->let_go && r->ask_error != 0;
-		r->asks++;
+		r->request_error = gw_ctx_reopen(r->ctx);
+		r->let_go = r->let_go && r->request_error != 0;
+		r->requests_done++;
 		break;
 	case READER_CAME:
 	case READER_GONE: context_driver_changed(r->ctx, what == READER_GONE); break;
@@ -229,23 +229,23 @@ static void do_request(struct reader *r, enum reader_request what)
 /* Handles all requests. true: there were some, and a round should follow. */
 static bool do_requests(struct reader *r)
 {
-	enum reader_request ask[ASKS];
+	enum reader_request request[REQUESTS];
 	struct job job[JOBS];
-	unsigned asks, jobs;
+	unsigned requests, jobs;
 
 	mailbox_lock(&r->box);
-	asks = r->asks_waiting;
-	memcpy(ask, r->ask, sizeof(ask));
-	r->asks_waiting = 0;
+	requests = r->requests_waiting;
+	memcpy(request, r->request, sizeof(request));
+	r->requests_waiting = 0;
 	jobs = r->jobs;
 	memcpy(job, r->job, sizeof(job));
 	r->jobs = 0;
 	mailbox_unlock(&r->box);
-	for (unsigned i = 0; i < asks; i++)
-		do_request(r, ask[i]);
+	for (unsigned i = 0; i < requests; i++)
+		do_request(r, request[i]);
 	for (unsigned i = 0; i < jobs; i++)
 		job[i].fn(job[i].arg, r->ctx);
-	return asks + jobs > 0;
+	return requests + jobs > 0;
 }
 
 static void deliver_reading(struct reader *r, struct reading *x)
@@ -269,7 +269,7 @@ static struct reading *take_empty(struct reader *r)
 
 static bool has_requests(const struct reader *r)
 {
-	return r->asks_waiting || r->jobs;
+	return r->requests_waiting || r->jobs;
 }
 
 /* Waits until due or until a request. true: stop. */
@@ -458,19 +458,19 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 /* A driver change arrives once per GPU; one request is enough. */
 static bool is_repeated(const struct reader *r, enum reader_request what)
 {
-	return (what == READER_CAME || what == READER_GONE) && r->asks_waiting > 0 &&
-	       r->ask[r->asks_waiting - 1] == what;
+	return (what == READER_CAME || what == READER_GONE) && r->requests_waiting > 0 &&
+	       r->request[r->requests_waiting - 1] == what;
 }
 
-int reader_ask(struct reader *r, enum reader_request what)
+int reader_send_request(struct reader *r, enum reader_request what)
 {
 	int err = -GW_E_STATE;
 
 	mailbox_lock(&r->box);
 	if (is_repeated(r, what)) {
 		err = 0;
-	} else if (r->asks_waiting < ASKS) {
-		r->ask[r->asks_waiting++] = what;
+	} else if (r->requests_waiting < REQUESTS) {
+		r->request[r->requests_waiting++] = what;
 		err = 0;
 	}
 	mailbox_wake(&r->box);

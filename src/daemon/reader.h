@@ -36,8 +36,9 @@ struct reading {
 	struct metering *metering;        /* NULL: none */
 	bool retire;                      /* the GPUs changed: stop using metering */
 	bool let_go;
-	unsigned asks; /* finished reader_ask() requests, and the result of the last */
-	int ask_error;
+	unsigned
+		requests_done; /* finished reader_send_request() requests, and the result of the last */
+	int request_error;
 	uint64_t begin_ns, end_ns; /* of the round */
 	uint64_t missed;           /* total of skipped rounds */
 	struct gw_ctx *ctx;
@@ -75,7 +76,7 @@ enum reader_request {
 	READER_GONE,   /* a driver is being removed: close it, retry later */
 	READER_RETIRED /* metering is no longer used */
 };
-int reader_ask(struct reader *r, enum reader_request what);
+int reader_send_request(struct reader *r, enum reader_request what);
 
 /* Runs fn(arg, ctx) on the reader thread, soon. 0, or -GW_E_STATE: the queue is full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);

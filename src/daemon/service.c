@@ -339,9 +339,9 @@ static void reload_guard(struct service *s, bool refresh)
 	if (make_guard(s, refresh, &guard) == 0)
 		engine_set_guard(s->engine, &guard);
 	else
-		engine_tell(s->engine, "guard", NULL, "error",
-			    "the guard keeps the old configuration: %s",
-			    gw_strerror(-GW_E_NOMEM));
+		engine_event(s->engine, "guard", NULL, "error",
+			     "the guard keeps the old configuration: %s",
+			     gw_strerror(-GW_E_NOMEM));
 }
 
 /* Keeps the old configuration if the new one has any error. */
@@ -355,8 +355,8 @@ static void reload_config(struct service *s)
 	if (config_load(&fresh, s->options->config_path, s->options->flags,
 			s->options->flag_count, message, sizeof(message)) != 0) {
 		log_lines(s, LOG_ERROR, message);
-		engine_tell(s->engine, "config", NULL, "error",
-			    "the new configuration has errors; the old one stays in use");
+		engine_event(s->engine, "config", NULL, "error",
+			     "the new configuration has errors; the old one stays in use");
 		notify_ready(&s->notify);
 		return;
 	}
@@ -367,14 +367,14 @@ static void reload_config(struct service *s)
 		s->config = old;
 		config_done(&fresh);
 		log_lines(s, LOG_ERROR, message);
-		engine_tell(s->engine, "config", NULL, "error",
-			    "the new configuration cannot be used; the old one stays in use");
+		engine_event(s->engine, "config", NULL, "error",
+			     "the new configuration cannot be used; the old one stays in use");
 	} else {
 		log_lines(s, LOG_WARNING, message);
 		apply_config(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		engine_set_interval(s->engine, s->config.service_interval);
-		engine_tell(
+		engine_event(
 			s->engine, "config", NULL, "info", "the configuration was reloaded%s",
 			needs_restart(&old, &fresh) ? "; changes of addresses, drivers or "
 						      "database take effect at the next start"
@@ -396,7 +396,7 @@ static void container_unknown(void *arg, const char *sentence)
 {
 	struct service *s = arg;
 
-	engine_tell(s->engine, "guard", NULL, "warning", "%s", sentence);
+	engine_event(s->engine, "guard", NULL, "warning", "%s", sentence);
 }
 
 static void service_signal(void *arg, int signal)
@@ -463,7 +463,7 @@ static int open_engine(struct service *s)
 	struct guard_settings guard;
 	struct gw_options g = {
 		.size = sizeof(g),
-		.flags = GW_ALLOW_EXEC | o->open_flags,
+		.flags = GW_OPEN_EXEC | o->open_flags,
 		.backend = o->backend ? o->backend
 			   : c->device_enable_nvml || strcmp(c->device_backend, "auto") != 0
 				   ? c->device_backend
@@ -558,7 +558,7 @@ static int service_begin(struct service *s)
 	uevent_new(s->loop, driver_moved, s,
 		   &s->uevent); /* optional: without it a driver is found a little later */
 	s->api.view = *engine_view(s->engine);
-	engine_tell(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
+	engine_event(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
 	if (s->notify.watchdog_ns)
 		loop_set_time(s->watchdog, clock_mono_ns(s->api.clock));
 	notify_ready(&s->notify);
@@ -581,7 +581,7 @@ static void service_end(struct service *s)
 	s->suspend = NULL; /* the last events still make views */
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* after the guard's last events */
-		engine_tell(s->engine, "service", NULL, "info", "gpuward stopped");
+		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
 			  "a driver call has not returned; exiting without it", NULL, 0);

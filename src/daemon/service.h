@@ -15,7 +15,7 @@ struct service_options {
 	unsigned flag_count;
 	/* Options of every command; NULL or 0: as configured. */
 	const char *backend, *nvml_library, *root;
-	unsigned open_flags; /* enum gw_flag */
+	unsigned open_flags; /* enum gw_open_flag */
 	uint64_t deadline_ns;
 	bool quiet;     /* no line on standard output */
 	bool simulated; /* the GPUs are simulated */

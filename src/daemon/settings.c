@@ -161,7 +161,7 @@ static void keep_poll(void *arg, uint64_t now_ns)
 
 static void keep_document(struct settings *s, const struct message *m)
 {
-	int err = store_keep(s->config.store, MANAGE_DOC_KIND, m->id, m->text, m->size);
+	int err = store_put_document(s->config.store, MANAGE_DOC_KIND, m->id, m->text, m->size);
 
 	store_commit(s->config.store);
 	if (err)
@@ -176,7 +176,7 @@ static void message_handle(struct settings *s, const struct message *m)
 
 	switch (m->kind) {
 	case MESSAGE_KEEP: keep_document(s, m); break;
-	case MESSAGE_FORGET: store_forget(store, MANAGE_DOC_KIND, m->id); break;
+	case MESSAGE_FORGET: store_delete_document(store, MANAGE_DOC_KIND, m->id); break;
 	case MESSAGE_LOG:
 		s->config.log(s->config.arg, *m->id ? m->id : NULL, m->severity, m->text);
 		break;
@@ -215,7 +215,7 @@ static void load_document(void *arg, const char *id, const char *json)
 
 void settings_load(struct settings *s)
 {
-	store_kept(s->config.store, MANAGE_DOC_KIND, RESTORE_MAX, load_document, s);
+	store_each_document(s->config.store, MANAGE_DOC_KIND, RESTORE_MAX, load_document, s);
 }
 
 int settings_new(const struct settings_config *config, struct settings **ret)

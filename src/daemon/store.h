@@ -65,16 +65,16 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg);
 /* Stores a document of at most VIEW_DOCUMENT_MAX bytes; replaces one with the same id. 0, or
  * -GW_E_SIZE: too large, or the queue is full; nothing was stored. */
-int store_keep(struct store *s, const char *kind, const char *id, const char *json,
-	       size_t size);
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size);
 /* The latest max documents of a kind, oldest first. Returns their number, or -GW_E_IO. */
-int store_kept(struct store *s, const char *kind, unsigned max,
-	       void (*each)(void *arg, const char *id, const char *json), void *arg);
+int store_each_document(struct store *s, const char *kind, unsigned max,
+			void (*each)(void *arg, const char *id, const char *json), void *arg);
 /* The same from a file without opening a store; another process may have it open, and nothing
  * is written. */
 int store_peek(const char *path, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
-void store_forget(struct store *s, const char *kind, const char *id);
+void store_delete_document(struct store *s, const char *kind, const char *id);
 
 /* ---- history ---- */
 /* One reading of one GPU: VIEW_HISTORIES values, NAN: unknown. Readings of a minute become

@@ -2,8 +2,7 @@
  *
  * store.c          start and stop, state, counts
  *   store_file.c     opening the file, now or later, and its contents
- *   store_batch.c    records, and the queue to the thread
- *   store_document.c events and documents
+ *   store_queue.c    the queue to the thread: records, batches, events and documents
  *   store_write.c    the thread: writes batches, deletes old rows, handles failures
  *   store_history.c  readings: rows and roll-ups in memory
  *   store_query.c    points from memory, queue and file
@@ -150,7 +149,7 @@ struct store {
 	_Atomic unsigned generation; /* of the file: increases with each new file */
 };
 
-/* store_batch.c */
+/* store_queue.c */
 /* Adds to the next batch; never dropped afterwards. length 0: that of the text. 0, or
  * -GW_E_SIZE: no space, counted. */
 int store_add(struct store *s, struct record *r);

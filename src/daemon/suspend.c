@@ -1,10 +1,342 @@
 #include "suspend.h"
 
-#include "logind.h"
+#include "bus_message.h"
+
+#include "base/clock.h"
 
 #include <gpuward.h>
 
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define RETRY_NS    (60 * NS_PER_S)
+#define IN_SIZE     (64 * 1024) /* more than the largest message accepted */
+#define OUT_SIZE    2048
+#define FDS         4 /* descriptors per read; we request one */
+#define BUS_PATH    "/run/dbus/system_bus_socket"
+#define BUS         "org.freedesktop.DBus"
+#define LOGIND      "org.freedesktop.login1"
+#define LOGIND_PATH "/org/freedesktop/login1"
+#define MANAGER     "org.freedesktop.login1.Manager"
+#define SIGNAL      "PrepareForSleep"
+#define OWNER       "NameOwnerChanged"
+
+/* ---- logind ----
+ *
+ * Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for us (a
+ * few seconds at most: InhibitDelayMaxSec=).  Without a bus or logind nothing happens; the
+ * connection is retried every minute. */
+
+/* Serial numbers of our calls. */
+enum { S_HELLO = 1, S_MATCH, S_OWNER, S_LOCK };
+
+struct logind {
+	struct loop *loop;
+	void (*sleeps)(void *arg, bool going); /* true: about to suspend; false: awake */
+	void *arg;
+	struct loop_source *source, *again;
+	int fd;       /* -1: not connected                      */
+	int lock;     /* the delay lock; -1: none */
+	int received; /* descriptor received with the current message; -1: none */
+	bool greeted; /* authentication is complete */
+	bool going;   /* logind announced a suspend */
+	bool ready;   /* we are ready for it */
+	uint8_t *in;
+	size_t used;
+};
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void disconnect(struct logind *l)
+{
+	loop_remove(l->source);
+	l->source = NULL;
+	close_fd(&l->fd);
+	close_fd(&l->lock);
+	close_fd(&l->received);
+	free(l->in);
+	l->in = NULL;
+	l->used = 0;
+	l->greeted = false;
+}
+
+static void set_going(struct logind *l, bool going)
+{
+	bool news = going != l->going;
+
+	l->going = going;
+	l->ready = l->ready && going;
+	if (news)
+		l->sleeps(l->arg, going);
+}
+
+/* If the bus connection is lost, assume the machine is awake. */
+static void retry_later(struct logind *l)
+{
+	disconnect(l);
+	set_going(l, false);
+	loop_set_time(l->again, clock_mono_ns(clock_real()) + RETRY_NS);
+}
+
+/* Messages have a few hundred bytes and the socket buffer takes many thousand; if one does
+ * not fit, the bus does not read. */
+static bool send_all(struct logind *l, const struct buf *out)
+{
+	return !out->err &&
+	       send(l->fd, out->p, out->len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)out->len;
+}
+
+static void write_inhibit(struct buf *out)
+{
+	static const struct bus_method m = { LOGIND, LOGIND_PATH, MANAGER, "Inhibit" };
+	static const char *const arg[] = { "sleep", "gpuward", "closes the GPUs' drivers",
+					   "delay", NULL };
+
+	bus_write(out, S_LOCK, &m, arg);
+}
+
+/* Sends authentication and all first calls at once; the bus answers in this order. */
+static bool send_greeting(struct logind *l)
+{
+	static const struct bus_method hello = { BUS, "/org/freedesktop/DBus", BUS, "Hello" },
+				       match = { BUS, "/org/freedesktop/DBus", BUS,
+						 "AddMatch" };
+	static const char *const none[] = { NULL },
+				 *const rule[] = { "type='signal',sender='" LOGIND
+						   "',path='" LOGIND_PATH
+						   "',interface='" MANAGER "',member='" SIGNAL
+						   "'",
+						   NULL },
+				 *const owner[] = { "type='signal',sender='" BUS
+						    "',interface='" BUS "',member='" OWNER
+						    "',arg0='" LOGIND "'",
+						    NULL };
+	char text[OUT_SIZE], uid[16];
+	struct buf out;
+
+	buf_init_fixed(&out, text, sizeof(text));
+	buf_addc(&out, '\0');
+	buf_adds(&out, "AUTH EXTERNAL ");
+	snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
+	for (const char *p = uid; *p; p++)
+		buf_addf(&out, "%02x", (unsigned char)*p);
+	buf_adds(&out, "\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n");
+	bus_write(&out, S_HELLO, &hello, none);
+	bus_write(&out, S_MATCH, &match, rule);
+	bus_write(&out, S_OWNER, &match, owner);
+	write_inhibit(&out);
+	return send_all(l, &out);
+}
+
+static bool request_lock(struct logind *l)
+{
+	char text[OUT_SIZE];
+	struct buf out;
+
+	buf_init_fixed(&out, text, sizeof(text));
+	write_inhibit(&out);
+	return send_all(l, &out);
+}
+
+/* Releases the delay lock: the machine may suspend. */
+static void logind_ready(struct logind *l)
+{
+	close_fd(&l->lock);
+	l->ready = l->going;
+}
+
+static bool is_signal(const struct bus_message *m)
+{
+	/* A signal with a destination was sent only to us and bypasses the match rule on the
+	 * sender: any process can do that. */
+	return m->type == BUS_SIGNAL && !m->destination && m->member && m->interface &&
+	       strcmp(m->member, SIGNAL) == 0 && strcmp(m->interface, MANAGER) == 0;
+}
+
+/* logind started or stopped; the bus itself sends this. */
+static bool is_owner_change(const struct bus_message *m)
+{
+	return m->type == BUS_SIGNAL && !m->destination && m->member && m->sender &&
+	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS) == 0;
+}
+
+/* false: give up this connection. */
+static bool handle_message(struct logind *l, const struct bus_message *m)
+{
+	bool going;
+
+	if (m->type == BUS_ERROR && m->reply_to != S_LOCK)
+		return false;
+	if (m->type == BUS_REPLY && m->reply_to == S_LOCK) {
+		close_fd(&l->lock);
+		l->lock = l->received;
+		l->received = -1;
+		if (l->ready) /* too late; keeping it would delay the suspend */
+			close_fd(&l->lock);
+	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
+		set_going(l, going);
+		return going || request_lock(l);
+	} else if (is_owner_change(m)) { /* a new logind does not report the end of a suspend */
+		set_going(l, false);
+		return request_lock(l);
+	}
+	return true;
+}
+
+/* "OK id", "AGREE_UNIX_FD" (or ERROR: then there is no lock): two lines before the first
+ * message. Returns their size; 0: incomplete; -1: authentication failed. */
+static long greeting(const struct logind *l)
+{
+	const char *text = (const char *)l->in;
+	const uint8_t *end = memchr(l->in, '\n', l->used);
+	const uint8_t *second =
+		end ? memchr(end + 1, '\n', l->used - (size_t)(end + 1 - l->in)) : NULL;
+
+	if (l->used >= 3 && strncmp(text, "OK ", 3) != 0)
+		return -1;
+	return second ? second + 1 - l->in : 0;
+}
+
+static bool handle_input(struct logind *l)
+{
+	while (l->used > 0) {
+		struct bus_message m;
+		long n = l->greeted ? bus_read(l->in, l->used, &m) : greeting(l);
+
+		if (n < 0 || (n == 0 && l->used == IN_SIZE))
+			return false;
+		if (n == 0)
+			return true;
+		if (!l->greeted)
+			l->greeted = true;
+		else if (!handle_message(l, &m))
+			return false;
+		l->used -= (size_t)n;
+		memmove(l->in, l->in + n, l->used);
+	}
+	return true;
+}
+
+/* Keeps the last descriptor; we never wait for two. */
+static void take_fds(struct logind *l, struct msghdr *h)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+		int fd[FDS];
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || n > FDS)
+			continue;
+		memcpy(fd, CMSG_DATA(c), n * sizeof(int));
+		for (size_t i = 0; i < n; i++) {
+			close_fd(&l->received);
+			l->received = fd[i];
+		}
+	}
+}
+
+static bool read_some(struct logind *l)
+{
+	union {
+		struct cmsghdr align;
+		char space[CMSG_SPACE(FDS * sizeof(int))];
+	} control;
+	struct iovec v = { l->in + l->used, IN_SIZE - l->used };
+	struct msghdr h = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control.space,
+			    .msg_controllen = sizeof(control.space) };
+	ssize_t n = recvmsg(l->fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	take_fds(l, &h);
+	l->used += (size_t)n;
+	return n > 0;
+}
+
+static void readable(void *arg, int fd, uint32_t events)
+{
+	struct logind *l = arg;
+
+	(void)fd;
+	(void)events;
+	if (!read_some(l) || !handle_input(l))
+		retry_later(l);
+}
+
+/* Uses the first address of the list; only a plain unix:path= is supported. */
+static bool bus_address(struct sockaddr_un *a)
+{
+	static const char prefix[] = "unix:path=";
+	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
+	size_t n;
+
+	if (!given || !*given)
+		return snprintf(a->sun_path, sizeof(a->sun_path), "%s", BUS_PATH) > 0;
+	if (strncmp(given, prefix, strlen(prefix)) != 0)
+		return false;
+	given += strlen(prefix);
+	n = strcspn(given, ",;%");
+	if (given[n] == '%' || n >= sizeof(a->sun_path))
+		return false;
+	memcpy(a->sun_path, given, n);
+	return true;
+}
+
+static void connect_bus(void *arg, uint64_t now_ns)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct logind *l = arg;
+
+	(void)now_ns;
+	l->in = malloc(IN_SIZE);
+	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (!l->in || l->fd < 0 || !bus_address(&a) ||
+	    connect(l->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 || !send_greeting(l) ||
+	    loop_add_fd(l->loop, l->fd, EPOLLIN, readable, l, &l->source) != 0)
+		retry_later(l);
+}
+
+static int logind_new(struct loop *loop, void (*sleeps)(void *arg, bool going), void *arg,
+		      struct logind **ret)
+{
+	struct logind *l = calloc(1, sizeof(*l));
+
+	if (!l || loop_add_timer(loop, connect_bus, l, &l->again) != 0) {
+		free(l);
+		return -GW_E_NOMEM;
+	}
+	l->loop = loop;
+	l->sleeps = sleeps;
+	l->arg = arg;
+	l->fd = l->lock = l->received = -1;
+	connect_bus(l, 0);
+	*ret = l;
+	return 0;
+}
+
+static void logind_free(struct logind *l)
+{
+	if (!l)
+		return;
+	disconnect(l);
+	loop_remove(l->again);
+	free(l);
+}
+
+/* ---- the drivers ---- */
 
 struct suspend {
 	struct engine *engine;
@@ -18,7 +350,7 @@ struct suspend {
 static bool request(struct suspend *d, enum view_request what)
 {
 	const struct view *v = engine_view(d->engine);
-	int number = v->ops->ask(v->engine, what);
+	int number = v->ops->request(v->engine, what);
 
 	if (number > 0)
 		d->number = number;
@@ -37,7 +369,7 @@ static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
 
-	if (v->let_go && v->asks == v->asked)
+	if (v->let_go && v->requests_done == v->requests_made)
 		allow_suspend(d);
 	else
 		d->let_go = request(d, VIEW_LET_GO) || d->let_go;
@@ -49,8 +381,8 @@ static void resume(struct suspend *d)
 	if (!d->let_go || !request(d, VIEW_RESUME))
 		return;
 	d->let_go = false;
-	engine_tell(d->engine, "service", NULL, "info",
-		    "the machine resumed; the drivers are opened again");
+	engine_event(d->engine, "service", NULL, "info",
+		     "the machine resumed; the drivers are opened again");
 }
 
 static void logind_changed(void *arg, bool going)
@@ -67,12 +399,12 @@ static void logind_changed(void *arg, bool going)
 static void emit_suspend(const struct suspend *d, const struct view *v)
 {
 	if (v->let_go)
-		engine_tell(d->engine, "service", NULL, "info",
-			    "the machine suspends; the drivers are released");
+		engine_event(d->engine, "service", NULL, "info",
+			     "the machine suspends; the drivers are released");
 	else
-		engine_tell(d->engine, "service", NULL, "warning",
-			    "the machine suspends while a driver is still open: %s",
-			    gw_strerror(v->ask_error));
+		engine_event(d->engine, "service", NULL, "warning",
+			     "the machine suspends while a driver is still open: %s",
+			     gw_strerror(v->request_error));
 }
 
 void suspend_tick(struct suspend *d)
@@ -85,7 +417,7 @@ void suspend_tick(struct suspend *d)
 		resume(d);
 	} else if (d->waited && !d->let_go) {
 		begin_suspend(d);
-	} else if (d->waited && view_asked(v, d->number)) {
+	} else if (d->waited && view_request_done(v, d->number)) {
 		emit_suspend(d, v);
 		allow_suspend(d);
 	}

@@ -1,7 +1,7 @@
 /* suspend: releases the drivers before the machine suspends and opens them after it resumes.
  *
  * A driver that is open during a suspend can fail afterwards, and delays the suspend. If the
- * drivers were already released before, they stay released. Runs on the main thread; logind.h
+ * drivers were already released before, they stay released. Runs on the main thread; logind
  * reports when. */
 #ifndef GW_DAEMON_SUSPEND_H
 #define GW_DAEMON_SUSPEND_H

@@ -172,7 +172,7 @@ static bool uuid_matches(const char *uuid, const char *selector)
 static bool mig_matches(const struct gw_device *d, const char *selector)
 {
 	for (unsigned i = 0; i < d->mig_count; i++)
-		if (strcasecmp(d->mig[i].uuid, selector) == 0)
+		if (strcasecmp(d->mig[i]->uuid, selector) == 0)
 			return true;
 	return false;
 }
@@ -195,6 +195,8 @@ int gw_device_matches(const struct gw_device *d, const char *selector)
 		return -GW_E_ARG;
 	if (is_number(selector, &n))
 		return d->index == n;
+	if (strcmp(selector, "all") == 0)
+		return 1;
 	if (strcmp(selector, "visible") == 0)
 		return d->cuda_ordinal >= 0;
 	if (strncmp(selector, "cuda:", 5) == 0)

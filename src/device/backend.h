@@ -18,7 +18,7 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	const struct clock *clock;
 	const struct root *root;
 	const char *nvml_library; /* NULL: search */
-	unsigned flags;           /* enum gw_flag */
+	unsigned flags;           /* enum gw_open_flag */
 	uint64_t deadline_ns;     /* as in gw_options; 0: none */
 	bool process_ends; /* the process ends: the kernel may clean up after the driver */
 	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */

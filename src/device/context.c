@@ -5,11 +5,13 @@
 #include "cuda_visible.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#define ALL_FLAGS        (GW_OPEN_EXEC | GW_OPEN_WAKE | GW_OPEN_TRIM | GW_OPEN_NO_SHUTDOWN)
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
@@ -70,7 +72,48 @@ static int choose_backends(struct gw_ctx *ctx, const char *name)
 		return err;
 	}
 	ops = backend_by_name(name);
-	return ops ? add_opener(ctx, ops) : -GW_E_ARG;
+	return ops ? add_opener(ctx, ops)
+		   : context_fail(NULL, -GW_E_ARG,
+				  "unknown backend \"%s\"; use auto, all, none, nvml, "
+				  "nvidia-smi, amdgpu or intel",
+				  name);
+}
+
+/* ---- errors ---- */
+
+static _Thread_local char open_error[CONTEXT_ERROR_SIZE];
+
+int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
+{
+	char text[CONTEXT_ERROR_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (fmt)
+		vsnprintf(text, sizeof(text), fmt, ap);
+	else
+		snprintf(text, sizeof(text), "%s", gw_strerror(error));
+	va_end(ap);
+	if (!ctx) {
+		memcpy(open_error, text, sizeof(text));
+		return error;
+	}
+	pthread_mutex_lock(&ctx->error_lock);
+	memcpy(ctx->error, text, sizeof(text));
+	pthread_mutex_unlock(&ctx->error_lock);
+	return error;
+}
+
+const char *gw_ctx_error(struct gw_ctx *ctx)
+{
+	static _Thread_local char text[CONTEXT_ERROR_SIZE];
+
+	if (!ctx)
+		return open_error;
+	pthread_mutex_lock(&ctx->error_lock);
+	memcpy(text, ctx->error, sizeof(text));
+	pthread_mutex_unlock(&ctx->error_lock);
+	return text;
 }
 
 static bool opener_usable(const struct opener *o)
@@ -384,7 +427,7 @@ void context_number_cuda(struct gw_ctx *ctx)
 		struct slot *s = ctx->slot[i];
 		const struct report *r = slot_report(s);
 
-		s->cuda_ordinal = -1;
+		s->cuda_ordinal = GW_CUDA_NOT_VISIBLE;
 		if (r->vendor != GW_VENDOR_NVIDIA || n == 64)
 			continue;
 		for (unsigned k = 0; k < r->mig_count; k++)
@@ -401,7 +444,9 @@ void context_number_cuda(struct gw_ctx *ctx)
 		cuda_visible_resolve(getenv("CUDA_VISIBLE_DEVICES"),
 				     getenv("CUDA_DEVICE_ORDER"), gpu, n);
 	for (size_t i = 0; i < n; i++)
-		of[i]->cuda_ordinal = gpu[i].ordinal;
+		of[i]->cuda_ordinal = gpu[i].ordinal == -1   ? GW_CUDA_NOT_VISIBLE
+				      : gpu[i].ordinal == -2 ? -1
+							     : gpu[i].ordinal;
 }
 
 int context_refresh(struct gw_ctx *ctx)
@@ -569,6 +614,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	free(ctx->nvml_library);
 	root_close(&ctx->root);
 	pthread_mutex_destroy(&ctx->lock);
+	pthread_mutex_destroy(&ctx->error_lock);
 	free(ctx);
 }
 
@@ -586,7 +632,8 @@ static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 	int err = root_open(&ctx->root, o->root);
 
 	if (err)
-		return err;
+		return context_fail(NULL, err, "the root %s cannot be opened: %s", o->root,
+				    gw_strerror(err));
 	if (o->nvml_library) {
 		ctx->nvml_library = strdup(o->nvml_library);
 		if (!ctx->nvml_library)
@@ -614,21 +661,26 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 
 	/* All members are words or padded to one. */
 	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
-		return -GW_E_ARG;
+		return context_fail(NULL, -GW_E_ARG,
+				    "gw_options.size is %zu; set it to "
+				    "sizeof(struct gw_options)",
+				    options->size);
 	copy_options(&known, options);
-	if (known.flags & ~(unsigned)(GW_ALLOW_EXEC | GW_WAKE | GW_TRIM | GW_LEAVE))
-		return -GW_E_ARG;
+	if (known.flags & ~(unsigned)ALL_FLAGS)
+		return context_fail(NULL, -GW_E_ARG, "unknown flags 0x%x in gw_options.flags",
+				    known.flags & ~(unsigned)ALL_FLAGS);
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
-		return -GW_E_NOMEM;
+		return context_fail(NULL, -GW_E_NOMEM, NULL);
 	pthread_mutex_init(&ctx->lock, NULL);
+	pthread_mutex_init(&ctx->error_lock, NULL);
 	ctx->root.fd = -1;
 	ctx->owner = getpid();
 	ctx->clock = clock;
 	err = context_prepare(ctx, &known);
 	if (err) {
 		free_ctx(ctx);
-		return err;
+		return err == -GW_E_NOMEM ? context_fail(NULL, err, NULL) : err;
 	}
 	*ret_ctx = ctx;
 	return 0;
@@ -659,11 +711,11 @@ void gw_close(struct gw_ctx *ctx)
 	/* A forked child has the context but not its threads: leave it unchanged. */
 	if (!ctx || ctx->owner != getpid() || !wait_until_unused(ctx))
 		return;
-	ctx->env.process_ends = ctx->env.flags & GW_LEAVE;
+	ctx->env.process_ends = ctx->env.flags & GW_OPEN_NO_SHUTDOWN;
 	free_ctx(ctx);
 }
 
-int gw_let_go(struct gw_ctx *ctx)
+int gw_ctx_release(struct gw_ctx *ctx)
 {
 	int err = 0;
 
@@ -674,7 +726,10 @@ int gw_let_go(struct gw_ctx *ctx)
 		if (o->stalled || o->b.open)
 			try_open(ctx, o, true);
 		if (o->stalled || o->b.open)
-			err = -GW_E_STATE;
+			err = context_fail(ctx, -GW_E_STATE,
+					   "a call to the driver (%s) has not returned, so it "
+					   "stays open; try again later",
+					   o->b.ops->name);
 	}
 	if (!err) {
 		ctx->let_go = true;
@@ -703,7 +758,7 @@ void context_driver_changed(struct gw_ctx *ctx, bool gone)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-int gw_resume(struct gw_ctx *ctx)
+int gw_ctx_reopen(struct gw_ctx *ctx)
 {
 	int err;
 
@@ -713,10 +768,12 @@ int gw_resume(struct gw_ctx *ctx)
 	ctx->generation++;
 	err = context_refresh(ctx);
 	pthread_mutex_unlock(&ctx->lock);
-	return err;
+	return err ? context_fail(ctx, err, NULL) : 0;
 }
 
 int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env)
 {
-	return environment_collect(&ctx->root, ctx->clock, ret_env);
+	int err = environment_collect(&ctx->root, ctx->clock, ret_env);
+
+	return err ? context_fail(ctx, err, NULL) : 0;
 }

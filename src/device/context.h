@@ -19,6 +19,8 @@
 #include <semaphore.h>
 #include <sys/types.h>
 
+#define CONTEXT_ERROR_SIZE 320
+
 struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
@@ -83,7 +85,15 @@ struct gw_ctx {
 	struct host_report host_report;
 	uint64_t host_ns;
 	struct call_cost_table cost; /* NVML calls; atomic, not under the lock */
+	/* For gw_ctx_error(), under a lock of its own: `lock` is held while a driver is called. */
+	pthread_mutex_t error_lock;
+	char error[CONTEXT_ERROR_SIZE];
 };
+
+/* Records the sentence for gw_ctx_error() and returns error; fmt NULL: the phrase of the code.  ctx
+ * NULL: a failure of gw_open() on this thread. */
+int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* gw_open() with a clock from the caller, which outlives the context. */
 int context_open(const struct gw_options *options, const struct clock *clock,

@@ -13,7 +13,7 @@ static const uint64_t cadence_ns[TIER_COUNT] = {
 	NS_PER_S,      /* SLOW                                                      */
 	NS_PER_S,      /* ENERGY: callers within a second share one costly reading  */
 	10 * NS_PER_S, /* HEALTH                                                    */
-	0,             /* ASKED                                                     */
+	0,             /* ON_REQUEST                                                */
 	10 * NS_PER_S, /* LIMITS                                                    */
 };
 

@@ -105,7 +105,7 @@ int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnos
 	struct gw_diagnosis *g = calloc(1, sizeof(*g));
 
 	if (!g)
-		return -GW_E_NOMEM;
+		return context_fail(snapshot_context(snap), -GW_E_NOMEM, NULL);
 	if (st->cause != GW_CAUSE_NONE)
 		diagnosis_add(g, st->cause, -1, "%s", st->message);
 	if (*st->missing_symbols)

@@ -408,7 +408,7 @@ void drm_read(struct device *d, unsigned tiers)
 
 	if (!dd || !still_present(d))
 		return;
-	if (!(d->backend->env->flags & GW_WAKE) && drm_asleep(root_of(d), dd->gpu.pci)) {
+	if (!(d->backend->env->flags & GW_OPEN_WAKE) && drm_asleep(root_of(d), dd->gpu.pci)) {
 		leave_asleep(d, tiers);
 		dd->energy_ns = 0;
 		return;
@@ -435,7 +435,7 @@ void drm_read(struct device *d, unsigned tiers)
 static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 		    const struct pci_gpu *gpu, unsigned index)
 {
-	bool asleep = gpu->asleep && !(b->env->flags & GW_WAKE);
+	bool asleep = gpu->asleep && !(b->env->flags & GW_OPEN_WAKE);
 	char uuid[64];
 	struct drm_device *dd;
 	struct device *d;

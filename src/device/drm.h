@@ -115,7 +115,7 @@ enum gw_absence drm_absence(long error);
 int drm_read_number(struct device *d, enum drm_place place, const char *file, int64_t *ret);
 
 /* For a vendor library that opens all of its GPUs at once: if one of them is suspended and
- * GW_WAKE is not set, makes a slot for each GPU without opening any, sets the cause and returns
+ * GW_OPEN_WAKE is not set, makes a slot for each GPU without opening any, sets the cause and returns
  * true. */
 bool drm_list_suspended(struct backend *b, uint32_t vendor);
 

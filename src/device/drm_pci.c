@@ -120,7 +120,7 @@ bool drm_list_suspended(struct backend *b, uint32_t vendor)
 		if (gpu[i].asleep &&
 		    strncmp(gpu[i].driver, "vfio", 4) != 0) /* a virtual machine owns it */
 			suspended = gpu[i].pci;
-	if (!suspended || b->env->flags & GW_WAKE)
+	if (!suspended || b->env->flags & GW_OPEN_WAKE)
 		return false;
 	for (unsigned i = 0; i < n; i++)
 		list_unopened(b, i, &gpu[i], suspended);

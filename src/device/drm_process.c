@@ -190,7 +190,7 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 	if (!d->priv || d->r.state == GW_DEVICE_LOST)
 		return GW_ABSENT_LOST;
 	/* Some drivers wake the GPU to answer. */
-	if (!(d->backend->env->flags & GW_WAKE) &&
+	if (!(d->backend->env->flags & GW_OPEN_WAKE) &&
 	    drm_asleep(d->backend->env->root, ((struct drm_device *)d->priv)->gpu.pci))
 		return GW_ABSENT_ASLEEP;
 	dir = root_opendir(d->backend->env->root, "proc");

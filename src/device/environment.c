@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <stdint.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,8 @@ static void add_text(struct gw_environment *env, const char *section, const char
 static void add_number(struct gw_environment *env, const char *section, const char *key,
 		       double v, enum gw_absence why)
 {
-	add_fact(env, section, key, GW_FACT_NUMBER, why)->fact.number = why == GW_HAVE ? v : 0;
+	add_fact(env, section, key, GW_FACT_NUMBER, why)->fact.number =
+		why == GW_HAVE ? v : NAN;
 }
 
 static void add_file(struct gw_environment *env, const struct root *root, const char *section,

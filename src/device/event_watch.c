@@ -1,6 +1,7 @@
 #include "event_watch.h"
 
 #include "context.h"
+#include "nvml_abi.h"
 
 #include "base/mailbox.h"
 
@@ -329,4 +330,41 @@ unsigned event_watch_status(struct event_watch *w, char *why, size_t size)
 	snprintf(why, size, "%s", w->why);
 	mailbox_unlock(&w->box);
 	return n;
+}
+
+/* ---- a queue of events ---- */
+
+int event_queue_init(struct event_queue *q)
+{
+	q->events = q->lost = q->lost_xids = 0;
+	return mailbox_init(&q->box, MAILBOX_NEWS_FD);
+}
+
+void event_queue_done(struct event_queue *q)
+{
+	mailbox_done(&q->box);
+}
+
+void event_queue_add(struct event_queue *q, const struct driver_event *e)
+{
+	mailbox_lock(&q->box);
+	if (q->events < EVENT_QUEUE) {
+		q->event[q->events++] = *e;
+	} else {
+		q->lost++;
+		q->lost_xids += (e->type & ABI_EVENT_XID) != 0;
+	}
+	mailbox_unlock(&q->box);
+	mailbox_notify(&q->box);
+}
+
+void event_queue_take(struct event_queue *q, struct event_batch *ret)
+{
+	mailbox_lock(&q->box);
+	memcpy(ret->event, q->event, q->events * sizeof(q->event[0]));
+	ret->events = q->events;
+	ret->lost = q->lost;
+	ret->lost_xids = q->lost_xids;
+	q->events = q->lost = q->lost_xids = 0;
+	mailbox_unlock(&q->box);
 }

@@ -8,6 +8,8 @@
 #ifndef GW_DEVICE_EVENT_WATCH_H
 #define GW_DEVICE_EVENT_WATCH_H
 
+#include "base/mailbox.h"
+
 #include <gpuward.h>
 
 #include <stddef.h>
@@ -39,5 +41,32 @@ int event_watch_free(struct event_watch *w);
 /* The number of watched GPUs. If it is 0, why gets the reason as a sentence of at most size
  * bytes; else "". */
 unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
+
+/* ---- a queue of events ----
+ *
+ * Passes driver events from the watch thread to another one.  It is bounded, so that a driver that
+ * sends events without end cannot use up memory; events that do not fit are counted, so that a lost
+ * Xid is visible. */
+#define EVENT_QUEUE 64
+
+struct event_queue {
+	struct mailbox box; /* its news_fd is readable when events wait */
+	struct driver_event event[EVENT_QUEUE];
+	unsigned events;
+	unsigned lost, lost_xids; /* since the last event_queue_take() */
+};
+
+struct event_batch {
+	struct driver_event event[EVENT_QUEUE]; /* oldest first */
+	unsigned events, lost, lost_xids;
+};
+
+int event_queue_init(struct event_queue *q); /* 0 or -GW_E_IO; event_queue_done() in any case */
+void event_queue_done(struct event_queue *q);
+
+/* From any thread. */
+void event_queue_add(struct event_queue *q, const struct driver_event *e);
+/* Moves all queued events to *ret. */
+void event_queue_take(struct event_queue *q, struct event_batch *ret);
 
 #endif

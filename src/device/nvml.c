@@ -22,7 +22,7 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 
-const char *const nvml_symbol[CALL_COUNT] = {
+const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE] = {
 #define N(name, symbol, args) #symbol,
 	NVML_CALLS(N)
 #undef N
@@ -323,19 +323,29 @@ static void list_instances(struct device *d)
 		struct gw_mig *g = &d->r.mig[d->r.mig_count];
 		char text[ABI_NAME_SIZE] = "";
 		abi_device handle;
+		uint32_t id;
 
 		if (NVML(d, mig_by_index, nd->handle, i, &handle) != ABI_SUCCESS)
 			continue; /* indices may have gaps */
-		*g = (struct gw_mig){ .index = i, .memory_absence = GW_ABSENT_NOT_READ };
+		*g = (struct gw_mig){ .index = i,
+				      .gpu_instance = -1,
+				      .compute_instance = -1,
+				      .memory_total_bytes = -1,
+				      .memory_used_bytes = -1,
+				      .memory_free_bytes = -1,
+				      .memory_absence = GW_ABSENT_NOT_READ };
 		if (n->call.uuid && NVML(d, uuid, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->uuid, sizeof(g->uuid), text);
 		if (n->call.name && NVML(d, name, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->name, sizeof(g->name), text);
-		g->gpu_instance = g->compute_instance = ABI_NO_U32;
+		id = ABI_NO_U32;
 		if (n->call.gpu_instance)
-			NVML(d, gpu_instance, handle, &g->gpu_instance);
+			NVML(d, gpu_instance, handle, &id);
+		g->gpu_instance = (int)id; /* NVML's "none" becomes -1 */
+		id = ABI_NO_U32;
 		if (n->call.compute_instance)
-			NVML(d, compute_instance, handle, &g->compute_instance);
+			NVML(d, compute_instance, handle, &id);
+		g->compute_instance = (int)id;
 		nd->mig[d->r.mig_count++] = handle;
 	}
 }
@@ -633,7 +643,7 @@ static int open_library(struct backend *b)
 	}
 	n->initialised = true;
 	/* The opener has exclusive use (take_devices), unless the library started a thread. */
-	if (b->env->flags & GW_TRIM && count_threads() == before)
+	if (b->env->flags & GW_OPEN_TRIM && count_threads() == before)
 		mem_trim_unused(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));

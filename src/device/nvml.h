@@ -54,7 +54,9 @@ struct nvml_device {
 	unsigned processes_cap;   /* entries of 32 bytes                                  */
 };
 
-extern const char *const nvml_symbol[CALL_COUNT];
+/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+#define NVML_SYMBOL_SIZE 48
+extern const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE];
 
 /* Name of a return code ("GPU_IS_LOST"); unknown codes give "code N" in out. */
 const char *nvml_code_name(abi_return code, char out[static 24]);

@@ -134,11 +134,12 @@ bool nvml_mig_memory(struct device *d)
 		if (code == ABI_SUCCESS &&
 		    (m.total == ABI_NO_U64 || m.used == ABI_NO_U64 || m.free == ABI_NO_U64))
 			g->memory_absence = GW_ABSENT_INVALID;
+		g->memory_total_bytes = g->memory_used_bytes = g->memory_free_bytes = -1;
 		if (g->memory_absence != GW_HAVE)
 			continue;
-		g->memory_total_bytes = m.total;
-		g->memory_used_bytes = m.used;
-		g->memory_free_bytes = m.free;
+		g->memory_total_bytes = (int64_t)m.total;
+		g->memory_used_bytes = (int64_t)m.used;
+		g->memory_free_bytes = (int64_t)m.free;
 	}
 	return same;
 }

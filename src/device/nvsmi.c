@@ -336,7 +336,7 @@ static bool nvsmi_present(struct backend *b)
 {
 	const char *why = "not in PATH, /usr/bin or /usr/lib/wsl/lib";
 
-	if (!(b->env->flags & GW_ALLOW_EXEC))
+	if (!(b->env->flags & GW_OPEN_EXEC))
 		why = "starting programs is not allowed in this context";
 	else if (!b->env->root->real)
 		why = "it cannot describe another root";
@@ -373,7 +373,7 @@ static int nvsmi_open(struct backend *b)
 /* PCI id of one of our GPUs that is suspended and must not be woken, or NULL. */
 static const char *find_suspended(const struct backend *b)
 {
-	if (b->env->flags & GW_WAKE)
+	if (b->env->flags & GW_OPEN_WAKE)
 		return NULL;
 	for (unsigned i = 0; i < b->count; i++) {
 		const struct report *r = &b->slot[i]->r;

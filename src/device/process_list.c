@@ -36,7 +36,7 @@ int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list)
 	struct gw_process_list *l = calloc(1, sizeof(*l));
 
 	if (!l)
-		return -GW_E_NOMEM;
+		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	l->ctx = ctx;
 	*ret_list = l;
 	return 0;
@@ -131,15 +131,16 @@ static void fill_entry(const struct root *root, struct entry *e, unsigned device
 				      .uid = -1,
 				      .mig_gpu_instance = u->gpu_instance,
 				      .memory_absence = u->memory_why,
-				      .memory_bytes =
-					      u->memory_why == GW_HAVE ? u->memory_bytes : 0 };
+				      .memory_bytes = u->memory_why == GW_HAVE
+							      ? (int64_t)u->memory_bytes
+							      : -1 };
 	if (p->pid == 0) {
 		e->pub.orphan = 1;
 		utf8_clean(e->name, sizeof(e->name), u->name);
 		return;
 	}
 	e->pub.pid = p->pid;
-	e->pub.parent = p->parent;
+	e->pub.parent = p->parent > 0 ? p->parent : -1;
 	e->pub.start_ticks = p->start_ticks;
 	e->pub.uid = p->uid;
 	utf8_clean(e->name, sizeof(e->name), p->name);
@@ -223,7 +224,7 @@ int gw_process_list_take(struct gw_process_list *list)
 		err = collect_entries(list);
 	}
 	pthread_mutex_unlock(&ctx->lock);
-	return err;
+	return err ? context_fail(ctx, err, NULL) : 0;
 }
 
 unsigned gw_process_list_count(const struct gw_process_list *list)

@@ -14,6 +14,7 @@ struct entry {
 	struct gw_device pub;
 	struct report r;
 	const char *text[GW_TEXTS];
+	const struct gw_mig *mig[DEVICE_MIG_MAX];
 };
 
 struct gw_snapshot {
@@ -33,7 +34,7 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 	struct gw_snapshot *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return -GW_E_NOMEM;
+		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	s->ctx = ctx;
 	pthread_mutex_lock(&ctx->lock);
 	s->generation = ctx->generation - 1; /* differs, so that status is filled first */
@@ -169,6 +170,8 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 		mark_stalled(e, s);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		e->text[t] = r->text[t];
+	for (unsigned i = 0; i < r->mig_count; i++)
+		e->mig[i] = &r->mig[i];
 	e->pub = (struct gw_device){
 		.index = several ? position : r->index,
 		.vendor = r->vendor,
@@ -181,7 +184,7 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 		.end_ns = r->end_ns,
 		.cuda_ordinal = s->cuda_ordinal,
 		.mig_count = r->mig_count,
-		.mig = r->mig,
+		.mig = e->mig,
 		.text_count = GW_TEXTS,
 		.value_count = GW_QUANTITIES,
 		.text = e->text,
@@ -215,7 +218,8 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	int err;
 
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
-		return -GW_E_ARG;
+		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
+				    tiers & ~(unsigned)GW_TIERS_ALL);
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err)
@@ -239,7 +243,7 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		fill_status(snap);
 out:
 	pthread_mutex_unlock(&ctx->lock);
-	return err;
+	return err ? context_fail(ctx, err, NULL) : 0;
 }
 
 const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap)

@@ -53,7 +53,8 @@ static const struct worker_ops *adapter_of(const struct worker_call *c)
 	return c->set->of(c->worker->kind);
 }
 
-/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has neither. */
+/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has
+ * neither. */
 static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
 			enum guard_verb verb)
 {
@@ -100,7 +101,8 @@ static int learn(struct worker_call *c)
 	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
-/* Level 4 of a kind that has another way to evict stops its unit or container, which resume starts again. */
+/* Level 4 of a kind that has another way to evict stops its unit or container, which resume
+ * starts again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c), *stopper;
@@ -152,8 +154,8 @@ static int wait_alive(struct worker_call *c)
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note is lost if the journal cannot be written; the level is known
- * even then, and starting a unit that runs does nothing. */
+/* Must its unit or container be started first?  The note is lost if the journal cannot be
+ * written; the level is known even then, and starting a unit that runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
@@ -175,7 +177,7 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 			c->set->started(c);
 		return rc ? rc : wait_alive(c);
 	}
-	if (!policy_kind_is(c->worker->kind, KIND_ENDS))
+	if (!policy_kind_is(c->worker->kind, KIND_STOPS_PROCESS))
 		rc = check_alive(c);
 	out->no_answer = rc != 0;
 	return rc;
@@ -205,8 +207,8 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* kept: the notes as they are in the journal; NULL: the journal already has what this order will note.  True: the notes
- * have changed and must be written before the order continues. */
+/* kept: the notes as they are in the journal; NULL: the journal already has what this order
+ * will note.  True: the notes have changed and must be written before the order continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -243,19 +245,19 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	return learn_and_do(c, kept, out);
 }
 
-/* ---- threads */
+/* ---- threads ---- */
 
-/* Told after the outcome is in its slot, under the lock: who was told finds it. */
-static void tell(const struct action *a)
+/* Called with the lock after the outcome is in its slot, so that the reader finds it. */
+static void notify(const struct action *a)
 {
 	uint64_t one = 1;
 
-	/* An eventfd that is full is one that has been told. */
+	/* An eventfd that is full is readable already. */
 	if (a->notify_fd >= 0 && write(a->notify_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
-static struct slot *oldest(struct action *a)
+static struct slot *oldest_queued(struct action *a)
 {
 	struct slot *found = NULL;
 
@@ -265,8 +267,9 @@ static struct slot *oldest(struct action *a)
 	return found;
 }
 
-/* With the lock; without it while the worker is called.  The order stays as it is until then. */
-static void serve(struct action *a, struct slot *s)
+/* Called with the lock, which is released while the worker is called; the order does not change
+ * meanwhile. */
+static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks = s->callbacks;
@@ -294,7 +297,7 @@ static void serve(struct action *a, struct slot *s)
 	memcpy(s->notes, notes, sizeof(notes));
 	s->outcome = outcome;
 	s->state = more ? LEARNT : DONE;
-	tell(a);
+	notify(a);
 }
 
 static void action_run(void *arg)
@@ -304,9 +307,9 @@ static void action_run(void *arg)
 
 	mailbox_lock(&a->box);
 	while (!a->box.stop) {
-		s = oldest(a);
+		s = oldest_queued(a);
 		if (s) {
-			serve(a, s);
+			run_order(a, s);
 			continue;
 		}
 		a->idle++;
@@ -316,9 +319,9 @@ static void action_run(void *arg)
 	mailbox_unlock(&a->box);
 }
 
-/* ---- the main thread's side */
+/* ---- the caller's side ---- */
 
-static unsigned queued(const struct action *a)
+static unsigned count_queued(const struct action *a)
 {
 	unsigned n = 0;
 
@@ -327,12 +330,12 @@ static unsigned queued(const struct action *a)
 	return n;
 }
 
-/* To the end of the queue; a thread is there, or is started if it can be. */
+/* Adds to the end of the queue, and starts a thread if none is free. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
 
-	if (a->idle <= queued(a) && a->box.started < MAILBOX_THREADS)
+	if (a->idle <= count_queued(a) && a->box.started < MAILBOX_THREADS)
 		rc = mailbox_start(&a->box, 0, action_run, NULL, a);
 	if (rc && a->box.started == 0)
 		return rc;
@@ -342,7 +345,7 @@ static int enqueue(struct action *a, struct slot *s)
 	return 0;
 }
 
-static int take(struct action *a, const struct guard_order *o)
+static int queue_order(struct action *a, const struct guard_order *o)
 {
 	struct slot *s = &a->slot[o->worker];
 
@@ -360,7 +363,7 @@ int action_order(struct action *a, const struct guard_order *o)
 	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
 		return -GW_E_ARG;
 	mailbox_lock(&a->box);
-	rc = take(a, o);
+	rc = queue_order(a, o);
 	mailbox_unlock(&a->box);
 	return rc;
 }
@@ -403,9 +406,9 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->outcome.ok = s->outcome.retry = false;
 		snprintf(s->outcome.message, sizeof(s->outcome.message), "%s", why_not);
 		s->state = DONE;
-		tell(a);
+		notify(a);
 	} else {
-		enqueue(a, s); /* a thread is there: it has learnt on one */
+		enqueue(a, s); /* this cannot fail: a thread exists, it ran learn */
 	}
 	mailbox_unlock(&a->box);
 }
@@ -449,7 +452,7 @@ void action_set_facts(struct action *a, const struct worker_facts *f)
 	mailbox_unlock(&a->box);
 }
 
-static bool idle(const struct action *a)
+static bool all_free(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (a->slot[i].state != FREE)
@@ -457,7 +460,8 @@ static bool idle(const struct action *a)
 	return true;
 }
 
-/* Who of those from at on is where: the one that is wanted there, or one that nobody wants. */
+/* The slot, from position at on, that belongs at that position; for a new worker one that no
+ * worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -473,7 +477,7 @@ static unsigned find_slot(const int *is, const int *from, unsigned workers, unsi
 	return at;
 }
 
-/* In place: a slot is large, and this must not fail. */
+/* Sorts in place: a slot is large, and this must not fail. */
 static void sort_slots(struct action *a, const int *from, unsigned workers)
 {
 	int is[POLICY_WORKERS];
@@ -501,7 +505,7 @@ bool action_idle(struct action *a)
 	bool is;
 
 	mailbox_lock(&a->box);
-	is = idle(a);
+	is = all_free(a);
 	mailbox_unlock(&a->box);
 	return is;
 }
@@ -511,7 +515,7 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 	int rc = -GW_E_STATE;
 
 	mailbox_lock(&a->box);
-	if (idle(a)) {
+	if (all_free(a)) {
 		sort_slots(a, from, p->workers);
 		a->policy = p;
 		rc = 0;
@@ -539,14 +543,15 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* Is an order under way that must not be cut short?  A checkpoint would break the process that it is of. */
+/* Does an order run that must not be interrupted?  An interrupted checkpoint would break its
+ * process. */
 static bool must_wait(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
 		const struct slot *s = &a->slot[i];
 
 		if (s->state == RUNNING &&
-		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_WHOLE))
+		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_ATOMIC))
 			return true;
 	}
 	return false;

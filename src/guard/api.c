@@ -14,6 +14,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define BAD_OPTIONS                                                                            \
+	"gw_guard_options has an unknown size, mode or flag, an empty name or selector, or a " \
+	"poll_ns below 1 ms"
+
 /* The public words are the machine's own. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
 SAME(GW_WORKER_RECONCILE, STATE_RECONCILE);
@@ -33,8 +37,8 @@ SAME(GW_WORKER_STATES, GUARD_STATES);
 #define R(symbol, name, held) SAME(GW_REASON_##symbol, REASON_##symbol);
 #include "reason.def"
 SAME(GW_WORKER_REASONS, GUARD_REASONS);
-SAME(GW_ASK_EVICT, REQUEST_EVICT);
-SAME(GW_ASK_RESUME_NOW, REQUEST_RESUME_NOW);
+SAME(GW_REQUEST_EVICT, REQUEST_EVICT);
+SAME(GW_REQUEST_RESUME_NOW, REQUEST_RESUME_NOW);
 SAME(GW_HOLD_ACTIVE, HOLD_ACTIVE);
 
 const char *gw_worker_state_name(unsigned state)
@@ -160,11 +164,11 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		return -GW_E_ARG;
 	err = guard_api_new(ctx, options, &g);
 	if (err)
-		return err;
+		return context_fail(ctx, err, err == -GW_E_ARG ? BAD_OPTIONS : NULL);
 	err = start_thread(g);
 	if (err) {
 		guard_api_free(g, 0);
-		return err;
+		return context_fail(ctx, err, NULL);
 	}
 	*ret_guard = g;
 	return 0;
@@ -235,9 +239,13 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 	if (!g)
 		return 0;
 	if (guard_api_is_caller(g))
-		return -GW_E_ARG;
-	if (!end_thread(g, until))
-		return -GW_E_STATE; /* it still uses all of this */
+		return context_fail(g->ctx, -GW_E_ARG,
+				    "a callback cannot stop the guard that calls it");
+	if (!end_thread(g, until)) /* it still uses all of this */
+		return context_fail(
+			g->ctx, -GW_E_STATE,
+			"a callback or a driver call has not returned, so its guard "
+			"cannot be freed");
 	now = clock_mono_ns(clock_real());
 	return guard_api_free(g, until > now ? until - now : 0);
 }
@@ -265,13 +273,12 @@ int gw_guard_wait(struct gw_guard *g, uint64_t timeout_ns)
 	return err;
 }
 
-int gw_guard_ask(struct gw_guard *g, enum gw_guard_ask what, uint64_t ttl_ns, char *message,
-		 size_t size)
+int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t ttl_ns)
 {
 	char text[300] = "";
 	int err;
 
-	if (!g || (unsigned)what > GW_ASK_RESUME_NOW)
+	if (!g || (unsigned)what > GW_REQUEST_RESUME_NOW)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&g->lock);
 	err = guard_request(g->guard, 0, (enum guard_request)what, ttl_ns,
@@ -279,9 +286,7 @@ int gw_guard_ask(struct gw_guard *g, enum gw_guard_ask what, uint64_t ttl_ns, ch
 	g->look_now = true;
 	pthread_mutex_unlock(&g->lock);
 	wake(g);
-	if (message && size)
-		snprintf(message, size, "%s", err ? text : "");
-	return err;
+	return err ? context_fail(g->ctx, err, "%s", text) : 0;
 }
 
 static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
@@ -308,7 +313,7 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 		.need_bytes = s.need_bytes,
 		.residue_bytes = s.residue_bytes,
 		.backoff_ratio = s.backoff,
-		.looks = g->looks,
+		.observations = g->looks,
 		.evictions = s.evictions,
 		.resumes = s.resumes,
 		.would_evict = s.would_evict,

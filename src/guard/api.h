@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 
+#include <gpuward-guard.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -10,7 +10,6 @@
 	(GW_GUARD_ANY | GW_GUARD_NAMED | GW_GUARD_UNATTRIBUTED | GW_GUARD_LEAVE_BLIND | \
 	 GW_GUARD_HEALTH | GW_GUARD_SIMULATED)
 
-#define PREFIX_LEAST  4 /* of a UUID */
 #define POLL_LEAST_NS NS_PER_MS
 
 int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret)
@@ -141,22 +140,10 @@ int guard_api_policy(const struct gw_guard_options *o, struct policy *ret)
 
 /* ---- its GPUs ---- */
 
-static bool names_gpu(const char *selector, const struct scene_gpu *u)
-{
-	char *end;
-	unsigned long n = strtoul(selector, &end, 10);
-	size_t len = strlen(selector);
-
-	if (!*end)
-		return n == u->index;
-	return strcmp(selector, "all") == 0 ||
-	       (len >= PREFIX_LEAST && strncmp(u->uuid, selector, len) == 0);
-}
-
 static bool is_its(const struct policy_worker *w, const struct scene_gpu *u)
 {
 	for (unsigned i = 0; i < w->gpu_count; i++)
-		if (names_gpu(w->gpus[i], u))
+		if (scene_gpu_matches(u, w->gpus[i]))
 			return true;
 	return false;
 }

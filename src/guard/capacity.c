@@ -12,19 +12,18 @@
 #define SLOPE_NS   (600 * NS_PER_S)
 #define SLOPE_MIN  10 /* points, and ... */
 #define SLOPE_SPAN (30 * NS_PER_S)
-/* Ten minutes of seconds, a day of ten seconds, a week of minutes, and one more each for what is
- * begun but not over at the far end. */
+/* One more than ten minutes, a day and a week have: the oldest bucket is only partly inside. */
 #define POINTS_1S  601u
 #define POINTS_10S 8641u
 #define POINTS_60S 10081u
-#define KEPT_NS    (8 * 86400 * NS_PER_S) /* no tier knows more */
-/* The past is gone through in pieces, which begin and end where buckets of every tier do. */
+#define KEPT_NS    (8 * 86400 * NS_PER_S) /* more than any tier keeps */
+/* The past is read in pieces that begin and end at the edge of a bucket of every tier. */
 #define PIECE_NS     (600 * NS_PER_S)
 #define PIECE_POINTS 602
 
 struct capacity {
 	struct series *series;
-	double low, high; /* ever: a float rounds, and no answer may be outside   */
+	double low, high; /* of all values: a rounded float must not lie outside */
 	struct series_point point[PIECE_POINTS]; /* scratch */
 };
 
@@ -65,7 +64,7 @@ void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes
 	c->high = v > c->high ? v : c->high;
 }
 
-static int points(struct capacity *c, uint64_t from, uint64_t to)
+static int read_points(struct capacity *c, uint64_t from, uint64_t to)
 {
 	int n = series_query(c->series, 0, from, to, NS_PER_S, c->point, PIECE_POINTS);
 
@@ -78,8 +77,8 @@ static uint64_t bytes_of(const struct capacity *c, double v)
 	return v > 0 ? (uint64_t)llround(v) : 0;
 }
 
-/* Least squares over n points, seconds against bytes.  Time is counted from the first point and
- * bytes from its value, so that no digits are lost.  NAN: too little. */
+/* Least squares of bytes over seconds, both relative to the first point so that no digits are
+ * lost.  NAN: too few points. */
 static double slope_of(const struct series_point *p, int n)
 {
 	double st = 0, sv = 0, stt = 0, stv = 0, count = 0;
@@ -101,21 +100,21 @@ static double slope_of(const struct series_point *p, int n)
 
 static void find_slope(struct capacity *c, uint64_t now, struct capacity_past *ret)
 {
-	int n = points(c, now > SLOPE_NS ? now - SLOPE_NS : 0, now);
+	int n = read_points(c, now > SLOPE_NS ? now - SLOPE_NS : 0, now);
 	double slope = slope_of(c->point, n);
 
 	ret->slope_bytes_per_s = slope;
-	/* Less than a byte in a second is the float's rounding, not a trend. */
+	/* Less than one byte per second is rounding, not a trend. */
 	if (slope < -1)
 		ret->full_s = c->point[n - 1].mean / -slope;
 }
 
-struct guard_counters {
+struct sums {
 	double low, high, sum, count;
 	uint64_t first_ns;
 };
 
-static void add_up(struct guard_counters *t, const struct series_point *p, int n)
+static void add_points(struct sums *t, const struct series_point *p, int n)
 {
 	for (int i = 0; i < n; i++) {
 		if (t->count == 0)
@@ -132,20 +131,21 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 {
 	uint64_t span = span_ns < KEPT_NS ? span_ns : KEPT_NS;
 	uint64_t from = now_ns > span ? now_ns - span : 0, next;
-	struct guard_counters t = { .low = INFINITY };
+	struct sums t = { .low = INFINITY };
 
 	*ret = (struct capacity_past){ .mean_bytes = NAN,
 				       .slope_bytes_per_s = NAN,
 				       .full_s = NAN };
 	for (uint64_t at = from; at <= now_ns; at = next) {
 		next = (at / PIECE_NS + 1) * PIECE_NS;
-		add_up(&t, c->point, points(c, at, next <= now_ns ? next - 1 : now_ns));
+		add_points(&t, c->point,
+			   read_points(c, at, next <= now_ns ? next - 1 : now_ns));
 	}
 	if (t.count == 0)
 		return;
 	ret->min_bytes = bytes_of(c, t.low);
 	ret->max_bytes = bytes_of(c, t.high);
-	/* The bounds are those of what was added, the sum is of rounded floats: it may lie beside them. */
+	/* The sum is of rounded floats, so the mean may lie outside the bounds. */
 	ret->mean_bytes =
 		fmin(fmax(t.sum / t.count, (double)ret->min_bytes), (double)ret->max_bytes);
 	ret->span_ns = now_ns - (t.first_ns > from ? t.first_ns : from);
@@ -163,7 +163,7 @@ uint64_t capacity_available(const struct capacity_gpu *g)
 	return g->free_bytes - kept;
 }
 
-static void say_fit(const struct capacity_gpu *g, struct capacity_answer *a, uint64_t most)
+static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a, uint64_t most)
 {
 	char names[120] = "";
 	size_t used = 0;
@@ -189,15 +189,14 @@ static void say_fit(const struct capacity_gpu *g, struct capacity_answer *a, uin
 	case FIT_NEVER:
 		snprintf(a->why, sizeof(a->why),
 			 g->known ? "%.2f GiB needed, %.2f GiB available, %.2f GiB with every "
-				    "worker "
-				    "out"
-				  : "%.2f GiB needed, and its memory is not known",
+				    "worker evicted"
+				  : "%.2f GiB needed, but its memory is unknown",
 			 (double)a->needed_bytes / GIB, (double)a->available_bytes / GIB,
 			 (double)most / GIB);
 	}
 }
 
-/* What is free with these workers' bytes too, less what is kept. */
+/* What would be available if freed bytes were free too. */
 static uint64_t available_with(const struct capacity_gpu *g, uint64_t freed)
 {
 	struct capacity_gpu h = { .known = g->known,
@@ -207,26 +206,28 @@ static uint64_t available_with(const struct capacity_gpu *g, uint64_t freed)
 
 	h.free_bytes = freed > UINT64_MAX - h.free_bytes ? UINT64_MAX : h.free_bytes + freed;
 	if (g->total_bytes && h.free_bytes > g->total_bytes)
-		h.free_bytes = g->total_bytes; /* workers' lists may count more than there is */
+		h.free_bytes =
+			g->total_bytes; /* the sum of the processes may exceed the total */
 	return capacity_available(&h);
 }
 
-static bool movable(const struct capacity_gpu *g, unsigned i)
+static bool is_movable(const struct capacity_gpu *g, unsigned i)
 {
 	return g->worker[i].movable && g->worker[i].bytes > 0;
 }
 
-/* Who has to leave: from the lowest priority up until it fits, then without those who turned out
- * not to be needed, the highest priority first, for it is they who should stay.  False: not even all of them. */
-static bool choose(const struct capacity_gpu *g, uint64_t bytes, struct capacity_answer *a,
-		   uint64_t *ret_most)
+/* Chooses the workers that must leave: from the lowest priority up until it fits; then those
+ * that are not needed after all stay, the highest priority first.  False: it does not fit even
+ * without all of them. */
+static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
+			     struct capacity_answer *a, uint64_t *ret_most)
 {
 	bool out[POLICY_WORKERS] = { false };
 	uint64_t freed = 0;
 	unsigned last = 0;
 
 	for (; last < g->workers && available_with(g, freed) < bytes; last++) {
-		out[last] = movable(g, last);
+		out[last] = is_movable(g, last);
 		freed += out[last] ? g->worker[last].bytes : 0;
 	}
 	*ret_most = available_with(g, freed);
@@ -259,26 +260,26 @@ void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_
 		ret->seconds = 0;
 	} else if (g->known) {
 		ret->seconds = 0;
-		if (choose(g, bytes, ret, &most))
+		if (choose_evictions(g, bytes, ret, &most))
 			ret->fit = FIT_AFTER_EVICTION;
 		else
 			ret->seconds = NAN;
 	}
-	say_fit(g, ret, most);
+	explain_fit(g, ret, most);
 }
 
 /* ---- where ---- */
 
-static const char *dropped(const struct capacity_gpu *g)
+static const char *why_excluded(const struct capacity_gpu *g)
 {
 	if (g->quarantine)
-		return "left out: it is in quarantine";
+		return "excluded: in quarantine";
 	if (g->blind)
-		return "left out: it cannot be seen";
-	return g->warm ? "left out: it is warm" : NULL;
+		return "excluded: its processes cannot be read";
+	return g->warm ? "excluded: too warm" : NULL;
 }
 
-/* Bytes that would be left, after those evictions that it takes. */
+/* Bytes that would be left over after the evictions. */
 static uint64_t leftover(const struct capacity_gpu *g, const struct capacity_answer *a)
 {
 	uint64_t freed = 0;
@@ -288,9 +289,9 @@ static uint64_t leftover(const struct capacity_gpu *g, const struct capacity_ans
 	return available_with(g, freed) - a->needed_bytes;
 }
 
-/* Is a better than b?  Of equals the first stays first. */
-static bool better(const struct capacity_gpu *g, const struct capacity_answer *answers,
-		   unsigned a, unsigned b)
+/* Equal GPUs keep their order. */
+static bool is_better(const struct capacity_gpu *g, const struct capacity_answer *answers,
+		      unsigned a, unsigned b)
 {
 	uint64_t left_a, left_b;
 	double margin_a = g[a].margin_c, margin_b = g[b].margin_c;
@@ -304,7 +305,8 @@ static bool better(const struct capacity_gpu *g, const struct capacity_answer *a
 	return margin_a > margin_b || (isnan(margin_b) && !isnan(margin_a));
 }
 
-static void say_place(const struct capacity_gpu *g, struct capacity_answer *a, unsigned place)
+static void explain_place(const struct capacity_gpu *g, struct capacity_answer *a,
+			  unsigned place)
 {
 	char fit[sizeof(a->why)], margin[48] = "thermal margin unknown";
 
@@ -321,7 +323,7 @@ unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes
 	unsigned can = 0, out = n;
 
 	for (unsigned i = 0; i < n; i++) {
-		const char *why = dropped(&g[i]);
+		const char *why = why_excluded(&g[i]);
 		unsigned at;
 
 		capacity_fit(&g[i], bytes, &answers[i]);
@@ -329,13 +331,13 @@ unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes
 			snprintf(answers[i].why, sizeof(answers[i].why), "%s", why);
 		if (why || answers[i].fit == FIT_NEVER)
 			continue;
-		for (at = can++; at > 0 && better(g, answers, i, order[at - 1]); at--)
+		for (at = can++; at > 0 && is_better(g, answers, i, order[at - 1]); at--)
 			order[at] = order[at - 1];
 		order[at] = i;
 	}
 	for (unsigned i = 0; i < can; i++)
-		say_place(&g[order[i]], &answers[order[i]], i + 1);
-	for (unsigned i = n; i-- > 0;) { /* the others after them, in their own order */
+		explain_place(&g[order[i]], &answers[order[i]], i + 1);
+	for (unsigned i = n; i-- > 0;) { /* the others follow in their own order */
 		bool taken = false;
 
 		for (unsigned k = 0; k < can && !taken; k++)

@@ -160,8 +160,8 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Below a service or a scope its owner creates groups with any name; only the service manager of a user has units of its own
- * below its service. */
+/* Below a service or a scope its owner creates groups with any name; only the service manager
+ * of a user has units of its own below its service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
@@ -190,25 +190,6 @@ static bool in_worker_unit(const struct policy_worker *w, const struct scene_pro
 		policy_kind_is(w->kind, KIND_UNIT) && w->url && strncmp(w->url, "user", 4) == 0;
 
 	return classify_in_unit(p->cgroup, w->match.unit, user);
-}
-
-/* gw_device_matches() has the rules of a selector: it gets a device with what a scene keeps of it. */
-static bool gpu_fits(const char *selector, const struct scene_gpu *g)
-{
-	const char *text[GW_TEXTS] = { [GW_T_UUID] = g->uuid, [GW_T_PCI] = g->pci };
-	uint8_t absence[GW_TEXTS];
-	struct gw_device d = { .index = g->index,
-			       .cuda_ordinal = g->cuda,
-			       .text_count = GW_TEXTS,
-			       .text = text,
-			       .text_absence = absence };
-
-	memset(absence, GW_ABSENT_NOT_READ, sizeof(absence));
-	if (g->uuid[0])
-		absence[GW_T_UUID] = GW_HAVE;
-	if (g->pci[0])
-		absence[GW_T_PCI] = GW_HAVE;
-	return gw_device_matches(&d, selector) == 1;
 }
 
 /* ---- a match ---- */
@@ -242,7 +223,7 @@ static bool use_fits(const struct policy_match *m, const struct scene *s,
 	return (!m->type || (m->type & p->type)) &&
 	       (!m->vram_ge || (p->bytes_known && p->bytes >= m->vram_ge)) &&
 	       (!(m->util_ge > 0) || (!isnan(p->sm_ratio) && p->sm_ratio >= m->util_ge)) &&
-	       (!m->gpu || (p->gpu < s->gpus && gpu_fits(m->gpu, &s->gpu[p->gpu])));
+	       (!m->gpu || (p->gpu < s->gpus && scene_gpu_matches(&s->gpu[p->gpu], m->gpu)));
 }
 
 /* ---- workers ---- */
@@ -258,8 +239,8 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 	       (!on_gpu || use_fits(m, s, p));
 }
 
-/* A worker with a port or a pidfile is found by its roots, so another process of the same program does not match.  Every
- * process of a unit belongs to its worker. */
+/* A worker with a port or a pidfile is found by its roots, so another process of the same
+ * program does not match.  Every process of a unit belongs to its worker. */
 static bool matches_worker(const struct classifier *c, const struct scene *s, unsigned worker,
 			   const struct scene_process *p)
 {
@@ -331,11 +312,14 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 
 /* ---- programs of the desktop ---- */
 
+/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+#define BUILT_IN "built in: "
 static const struct {
-	const char *name, *exe, *why;
+	char why[sizeof(BUILT_IN) + 15]; /* the name follows BUILT_IN */
+	char exe[28];
 } systems[] = {
 #define D(folder)
-#define S(name, exe) { name, exe, "built in: " name },
+#define S(name, exe) { BUILT_IN name, exe },
 #include "system.def"
 #undef S
 #undef D
@@ -359,7 +343,8 @@ static bool is_system_file(const char *exe, const char *pattern)
 	return false;
 }
 
-/* Without privileges the path of another user's program is hidden; then its command line decides. */
+/* Without privileges the path of another user's program is hidden; then its command line
+ * decides. */
 static bool exe_is_system(const struct scene_process *p, const char *pattern)
 {
 	char called[sizeof(p->command)];
@@ -375,7 +360,7 @@ static bool exe_is_system(const struct scene_process *p, const char *pattern)
 static const char *system_program(const struct scene_process *p)
 {
 	for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
-		if (classify_name_fits(systems[i].name, p->name) &&
+		if (classify_name_fits(systems[i].why + strlen(BUILT_IN), p->name) &&
 		    exe_is_system(p, systems[i].exe))
 			return systems[i].why;
 	return NULL;
@@ -391,8 +376,8 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* May it belong to a worker that was not found?  A process whose program is hidden may be one that is configured by its
- * program, or by a port of its user. */
+/* May it belong to a worker that was not found?  A process with a hidden program may be one
+ * that is configured by its program, or by a port of its user. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)
 {

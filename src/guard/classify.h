@@ -1,7 +1,9 @@
-/* classify: the class of each process of a scene: own, worker, contender, ... (GUARD-MACHINE.md, Who is who).  Pure.
+/* classify: the class of each process of a scene: own, worker, contender, ...
+ * (GUARD-MACHINE.md, Who is who).  Pure.
  *
- * The first that holds decides: this program, a worker, an orphan, a rule of the user, a program of the desktop
- * (system.def), the profile.  With policy.any every process that no rule matches is a contender, the desktop included. */
+ * The first that holds decides: this program, a worker, an orphan, a rule of the user, a
+ * program of the desktop (system.def), the profile.  With policy.any every process that no rule
+ * matches is a contender, the desktop included. */
 #ifndef GW_GUARD_CLASSIFY_H
 #define GW_GUARD_CLASSIFY_H
 
@@ -30,8 +32,9 @@ struct verdict {
 	bool maybe_worker; /* UNKNOWN: too little is visible to say that it is no worker */
 };
 
-/* A policy with its regular expressions compiled, for many scenes.  Borrows the policy.  An expression that does not compile
- * matches nothing (the reader of the configuration refuses it).  0 or -GW_E_NOMEM. */
+/* A policy with its regular expressions compiled, for many scenes.  Borrows the policy.  An
+ * expression that does not compile matches nothing (the reader of the configuration refuses
+ * it).  0 or -GW_E_NOMEM. */
 struct classifier;
 int classifier_new(const struct policy *p, struct classifier **ret);
 void classifier_free(struct classifier *c);
@@ -42,30 +45,32 @@ void classifier_run(const struct classifier *c, const struct scene *s, struct ve
 /* The same for a single scene. */
 void classify(const struct policy *p, const struct scene *s, struct verdict *ret);
 
-/* The worker that p belongs to, by the nearest of its roots, or -1.  Of several workers at the same distance it is the first
- * of the policy. */
+/* The worker that p belongs to, by the nearest of its roots, or -1.  Of several workers at the
+ * same distance it is the first of the policy. */
 int classifier_worker(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p);
 
-/* Does the worker's match, apart from pidfile and port, hold for p?  Bytes, utilisation, type and GPU are compared only if
- * on_gpu. */
+/* Does the worker's match, apart from pidfile and port, hold for p?  Bytes, utilisation, type
+ * and GPU are compared only if on_gpu. */
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
-/* One field of a match, with the wildcards * and ?.  The kernel keeps 15 bytes of a longer name. */
+/* One field of a match, with the wildcards * and ?.  The kernel keeps 15 bytes of a longer
+ * name. */
 bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
-/* Is path the control group of this unit, or below it?  "ollama" means "ollama.service".  The unit belongs to the system or,
- * with user, to the service manager of a user.  Groups that a unit creates below itself are not units. */
+/* Is path the control group of this unit, or below it?  "ollama" means "ollama.service".  The
+ * unit belongs to the system or, with user, to the service manager of a user.  Groups that a
+ * unit creates below itself are not units. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
 /* A sentence of at most 200 bytes for a process that belongs to two workers (verdict.also). */
 void classify_conflict(const struct policy *p, const struct scene_process *one,
 		       const struct verdict *v, char *out, size_t size);
 
-/* Does a worker share its GPU through NVIDIA's multi-process service?  Such a process cannot be checkpointed: its memory
- * belongs to the server.  v has one verdict per process of s. */
+/* Does a worker share its GPU through NVIDIA's multi-process service?  Such a process cannot be
+ * checkpointed: its memory belongs to the server.  v has one verdict per process of s. */
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v);
 
 #endif

@@ -1,292 +1,713 @@
-/* guard_step: the machine.
+/* Decides: what should be, by the reasons, against what is, by the last scene.
  *
- * Each state asks the facts what is next; numbers of rows are those of docs/GUARD-MACHINE.md.  A step is repeated
- * until nothing moves, so that what follows from one look is decided in that look.  Here are the states
- * that are about being there at all; evict.c and resume.c have the others. */
+ * Each step moves a worker's intent by one change, or finds its next order.  Steps are repeated until nothing changes, so
+ * that what follows from one scene is decided with that scene.  Numbers of rows are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS    16 /* more than any chain of states is long */
-#define DRAIN_NS (250 * NS_PER_MS)
+#include <string.h>
 
-/* ---- here or not: rows 2 to 7, 38 to 40 ---- */
+#define STEPS 16 /* more than any chain of changes is long */
 
-/* Some hooks evict by ending it, which may take a moment after its memory is free; one that ends later ended by
- * itself, and one that no hook brings back is not there until it appears.  Of a record nobody knows: its hook is
- * asked. */
-static bool ended_by_hook(const struct guard_worker *w)
+static void leave(struct guard *g, struct guard_worker *w)
+{
+	const char *rule, *evidence;
+	char text[240];
+
+	guard_cause(w, text, &rule, &evidence);
+	worker_set_leaving(g, w, STAGE_DRAIN);
+	guard_report(g, w, rule, "%s", evidence);
+}
+
+/* ---- may it return? rows 30 to 32 ---- */
+
+static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
+{
+	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
+}
+
+/* Checked every 5 s, reported again when another check fails.  stuck: it holds its memory still.  calmed: the quiet time
+ * has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
+{
+	struct worker_backoff *b = &w->backoff;
+	char why[220];
+	uint32_t bad;
+
+	if (!calmed && g->now_ns < b->check_ns)
+		return STEP_WAIT;
+	bad = guard_check_return(g, w, why, sizeof(why));
+	b->check_ns =
+		g->now_ns +
+		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
+	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
+		b->request = RESUME_REQUESTED;
+	if (bad && bad == b->blocked && !calmed)
+		return STEP_WAIT;
+	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* tried again without a report */
+		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
+		w->report.state = STATE_RESUME;
+		return STEP_AGAIN;
+	}
+	guard_report_as(g, w, w->report.state, STATE_PRECHECK, "no reason left",
+			"checking whether it may return");
+	b->blocked = bad;
+	if (!bad) {
+		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
+		guard_report(g, w, "precheck", "all checks passed");
+		return STEP_AGAIN;
+	}
+	if (w->presence == PRESENCE_UNKNOWN) {
+		w->presence = PRESENCE_HERE;
+		w->intent.goal = GOAL_LEAVE;
+		w->intent.stage = STAGE_STUCK;
+		w->intent.from = FROM_RUN;
+	}
+	w->report.since_ns = g->now_ns;
+	w->report.blocked = bad;
+	guard_report(g, w, "resume_blocked", "%s", why);
+	return STEP_WAIT;
+}
+
+/* Where a worker is again after a return that came to nothing. */
+static void undo_return(struct guard *g, struct guard_worker *w)
+{
+	if (w->intent.from != FROM_STUCK) {
+		worker_set_out(g, w);
+		return;
+	}
+	w->intent.from = FROM_RUN;
+	worker_set_leaving(g, w, STAGE_STUCK);
+}
+
+/* A process that the guard was to start and that did not come is absent. */
+static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
+{
+	if ((from != FROM_ABSENT && from != FROM_STARTED) || worker_is_present(w))
+		return;
+	worker_forget_eviction(g, w);
+	worker_set_gone(g, w);
+	guard_report(g, w, "not there", "its process ended");
+}
+
+/* Row 34.  A worker that neither left nor returns when it is ordered to goes on as it was. */
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
+{
+	const enum worker_from from = w->intent.from;
+
+	if (from == FROM_STUCK && w->intent.claim != CLAIM_LEFT) {
+		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
+		return;
+	}
+	guard_back_off(g, w);
+	undo_return(g, w);
+	guard_report(g, w, "resume failed", "%.200s", message);
+	not_started(g, w, from);
+}
+
+/* Row 32: only the thread that carries out an order can ask the worker's endpoint. */
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
+{
+	const enum worker_from from = w->intent.from;
+	struct worker_backoff *b = &w->backoff;
+	const bool reported = b->blocked == BIT(BLOCK_ENDPOINT);
+
+	undo_return(g, w);
+	b->blocked = BIT(BLOCK_ENDPOINT);
+	b->check_ns = g->now_ns + RECHECK_NS;
+	if (reported) {
+		w->report.state = worker_state(w);
+	} else {
+		w->report.blocked = b->blocked;
+		guard_report(g, w, "resume_blocked", "it does not answer: %.180s", message);
+	}
+	not_started(g, w, from);
+}
+
+/* ---- is its process there? rows 2 to 7, 38 to 40 ---- */
+
+/* Some hooks evict by ending the process, which may take a moment after its memory is free.  One that ends later ended
+ * without the hook. */
+static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
 
 	return policy_kind_is(w->policy->kind, KIND_COMMANDS) && back && back[0] &&
-	       w->seen_ns <= w->begun_ns + w->freed_ns + CALL_NS;
+	       w->observed.seen_ns <= w->intent.begun_ns + w->intent.freed_ns + CALL_NS;
 }
 
-/* Is it gone because that is how it was evicted? */
-static bool gone_by_us(const struct guard_worker *w)
+static bool is_ended_by_guard(const struct guard_worker *w)
 {
-	return w->evicted && (w->level == LEVEL_STOP || ended_by_hook(w));
+	return worker_is_moved(w) && (w->intent.level == LEVEL_STOP || is_ended_by_hook(w));
 }
 
-static bool gone(const struct guard_worker *w)
+static bool is_replaced(const struct guard_worker *w)
 {
-	bool settled = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT ||
-		       w->state == STATE_EVICTED || w->state == STATE_QUIET ||
-		       w->state == STATE_STUCK;
+	return w->observed.found == FOUND_OTHER || w->observed.found == FOUND_OTHER_LIVES;
+}
 
-	if (w->replaced && settled)
+static bool is_gone(const struct guard_worker *w)
+{
+	const struct worker_intent *i = &w->intent;
+	const bool settled = w->presence == PRESENCE_HERE &&
+			     (i->stage == STAGE_NONE || i->stage == STAGE_STUCK);
+
+	if (is_replaced(w) && settled)
 		return true;
-	return !w->present && !w->starting && !gone_by_us(w);
+	return !worker_is_present(w) && i->from != FROM_ABSENT && !is_ended_by_guard(w) &&
+	       !(worker_has_order(w) && w->order.what.start);
 }
 
-/* Of a checkpoint: somebody else has the number now. */
-static bool exchanged(const struct guard *g, const struct guard_worker *w)
+/* The pid of a process that was put away belongs to another process now. */
+static bool is_pid_reused(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->scene.roots; i++)
-		for (unsigned k = 0; k < w->put_away_count; k++)
-			if (scene_root_of(&g->scene.root[i], (unsigned)(w - g->worker)) &&
-			    g->scene.root[i].pid == w->put_away[k].pid &&
-			    g->scene.root[i].start_ticks != w->put_away[k].start_ticks)
+		for (unsigned k = 0; k < w->intent.put_away_count; k++)
+			if (scene_root_of(&g->scene.root[i], worker_number(g, w)) &&
+			    g->scene.root[i].pid == w->intent.put_away[k].pid &&
+			    g->scene.root[i].start_ticks != w->intent.put_away[k].start_ticks)
 				return true;
 	return false;
 }
 
-/* Told to leave, and nobody has seen that it did. */
-static bool is_leaving(const struct guard_worker *w)
+static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 {
-	return w->state == STATE_DRAIN || w->state == STATE_EVICT || w->state == STATE_VERIFY ||
-	       w->state == STATE_STUCK;
-}
-
-/* Gone, or not found any more, or in another's place. */
-static void leave_sight(struct guard *g, struct guard_worker *w)
-{
+	const enum worker_found found = w->observed.found;
+	const bool moved = worker_is_moved(w), known = w->presence == PRESENCE_HERE;
+	const bool leaves = known && w->intent.goal == GOAL_LEAVE;
+	const bool never = w->observed.match_changed || !known;
+	const bool lives = found == FOUND_UNMATCHED || found == FOUND_DISPLACED ||
+			   found == FOUND_OTHER_LIVES;
 	char sought[240];
 
-	guard_sought(w, sought, sizeof(sought));
-	if (!w->lingers) /* one that is known by something else since a reload has not ended */
-		guard_move(g, w, STATE_ABSENT, "not there", "%s",
-			   w->rematched || w->state == STATE_RECONCILE ? sought
-								       : "its process ended");
-	else if (!w->evicted)
-		guard_move(g, w, STATE_ABSENT, "not found", "%s",
-			   w->replaced ? "another process is found in its place" : sought);
-	else if (w->replaced)
-		guard_move(g, w, STATE_ABSENT, "another",
-			   "another process is found in its place: the one that was moved out "
-			   "lives, and has to be told to load again");
-	else if (w->barred)
-		guard_move(g, w, STATE_ABSENT, "another",
-			   "another process is found in its place: the one that was put away "
-			   "lives; name it again, or gpuward guard recover brings it back");
-	else if (is_leaving(w)) /* also one that became another program */
-		guard_move(g, w, STATE_ABSENT, "not found",
-			   "%s; its process lives and was being told to leave: if it is the "
-			   "worker still, name it again",
-			   sought);
+	guard_sought_text(w, sought, sizeof(sought));
+	worker_set_gone(g, w);
+	if (!lives)
+		guard_report(g, w, "not there", "%s", never ? sought : "its process ended");
+	else if (found == FOUND_DISPLACED)
+		guard_report(
+			g, w, "replaced",
+			"another process matches instead; the checkpointed one still runs: "
+			"restore its match, or run gpuward guard recover");
+	else if (found == FOUND_OTHER_LIVES)
+		guard_report(
+			g, w, moved ? "replaced" : "not found",
+			"another process matches instead%s",
+			moved ? "; the one that was evicted still runs and must be resumed "
+				"by hand"
+			      : "");
 	else
-		guard_move(g, w, STATE_ABSENT, "not found",
-			   "%s; its process lives and is out: name it again, and the guard "
-			   "brings it back",
-			   sought);
+		guard_report(
+			g, w, "not found", "%s%s", sought,
+			!moved   ? ""
+			: leaves ? "; its process still runs and was being evicted: restore "
+				   "its match if it is still the worker"
+				 : "; its process still runs and is evicted: restore its "
+				   "match, and the guard resumes it");
+	return STEP_AGAIN;
 }
 
-static bool step_reconcile(struct guard *g, struct guard_worker *w)
+/* It held its memory still when it was last known. */
+static bool was_stuck(const struct guard_worker *w)
 {
-	bool resident = w->evicted ? w->bytes > w->need_bytes / 4 : w->bytes > 0;
+	const struct worker_intent *i = &w->intent;
 
-	if (!guard_is_fresh(g, w))
-		return false;
-	if (gone(w) || w->replaced || exchanged(g, w)) {
-		leave_sight(g, w);
-		return true;
-	}
-	if (!w->present && w->evicted)
+	return (i->goal == GOAL_LEAVE && i->stage == STAGE_STUCK) ||
+	       (i->goal == GOAL_RETURN && i->from == FROM_STUCK);
+}
+
+static enum step step_unknown(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t bytes = w->observed.bytes;
+	bool resident = worker_is_moved(w) ? bytes > w->observed.need_bytes / 4 : bytes > 0;
+
+	if (!worker_is_fresh(g, w))
+		return STEP_WAIT;
+	if (is_gone(w) || is_replaced(w) || is_pid_reused(g, w))
+		return becomes_gone(g, w);
+	if (!worker_is_present(w) && worker_is_moved(w))
 		resident = false;
-	if (resident && w->contention && !w->against)
-		guard_latch(w, false);
-	if (resident && w->idle)
+	if (resident && worker_has_contention(w) && !w->demand.pressing)
+		worker_set_contention(w, false);
+	if (resident && w->idle.unload)
 		guard_idle_end(g, w);
-	if (resident && guard_effective(w))
-		guard_leave(g, w);
-	else if (resident && (w->stayed || w->told) && guard_may_tell(w)) {
-		w->stayed = true;
-		return guard_try_resume(g, w); /* as of one that is stuck */
-	} else if (resident || (!w->evicted && !guard_effective(w)))
-		guard_move(g, w, STATE_ACTIVE, "as found", "it holds %llu MiB",
-			   (unsigned long long)(w->bytes / MIB));
-	else {
-		w->residue_bytes = w->bytes;
-		w->evicted = w->ajar = true;
-		w->dirty = true;
-		guard_move(g, w, STATE_EVICTED, "as found", "it is out, level %u", w->level);
+	if (resident && worker_kept_out(w)) {
+		leave(g, w);
+	} else if (resident && (was_stuck(w) || w->intent.claim == CLAIM_LEFT) &&
+		   guard_may_resume_stuck(w)) {
+		return guard_try_return(g, w, true, false);
+	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
+		worker_set_running(g, w);
+		guard_report(g, w, "as found", "it holds %llu MiB",
+			     (unsigned long long)(bytes / MIB));
+	} else {
+		w->intent.residue_bytes = bytes;
+		if (w->door == DOOR_CLOSED)
+			w->door = DOOR_UNVERIFIED;
+		w->record_due = true;
+		worker_set_out(g, w);
+		guard_report(g, w, "as found", "it is out, level %u", w->intent.level);
 	}
-	return true;
+	return STEP_AGAIN;
 }
 
-static bool step_absent(struct guard *g, struct guard_worker *w)
+static enum step step_gone(struct guard *g, struct guard_worker *w)
 {
-	if (w->contention && guard_calm(g, w))
-		guard_latch(w, false);
-	if (w->present) {
-		guard_move(g, w, STATE_RECONCILE, "appeared", "%s", w->policy->name);
-		return true;
+	const enum worker_found found = w->observed.found;
+
+	if (worker_has_contention(w) && guard_demand_calm(g, w))
+		worker_set_contention(w, false);
+	if (worker_is_present(w)) {
+		worker_set_unknown(g, w);
+		guard_report(g, w, "appeared", "%s", w->policy->name);
+		return STEP_AGAIN;
 	}
-	if (w->evicted && w->lingers)
-		return false;
-	if (w->evicted) {
-		guard_forget(w);
-		guard_say(g, w, w->state, "not there", "its process ended");
+	if (worker_is_moved(w) && (found == FOUND_UNMATCHED || found == FOUND_DISPLACED))
+		return STEP_WAIT;
+	if (worker_is_moved(w)) {
+		worker_forget_eviction(g, w);
+		guard_report(g, w, "not there", "its process ended");
 	}
-	if (w->policy->managed && !guard_effective(w))
-		return guard_try_resume(g, w);
-	return false;
+	if (w->policy->managed && !worker_kept_out(w))
+		return guard_try_return(g, w, false, false);
+	return STEP_WAIT;
 }
 
-/* ---- GPUs that do not answer: rows 41 to 46 ---- */
+/* ---- GPUs that cannot be read: rows 41 to 46 ---- */
 
-static bool step_lost(struct guard *g, struct guard_worker *w)
+static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 {
+	const enum guard_state from = worker_state(w);
+	const bool reported = w->report.notices & NOTICE_UNREADABLE;
 	const char *rule, *evidence;
+	char text[240];
 
-	if (w->frozen && (w->state == STATE_EVICTED || w->state == STATE_ABSENT))
-		return false;
-	w->frozen = true;
-	if (w->state == STATE_ABSENT)
-		return false;
-	guard_cause(w, &rule, &evidence);
-	if (w->mask & BIT(REASON_HEALTH)) /* whatever else holds */
-		evidence = w->evidence[REASON_HEALTH];
-	if (!w->pending)
+	if (reported && (from == STATE_EVICTED || from == STATE_ABSENT))
+		return;
+	w->report.notices |= NOTICE_UNREADABLE;
+	if (from == STATE_ABSENT)
+		return;
+	guard_cause(w, text, &rule, &evidence);
+	if (w->reasons.mask & BIT(REASON_HEALTH))
+		evidence = w->reasons.evidence[REASON_HEALTH];
+	if (!worker_has_order(w))
 		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
-	w->evicted = true;
-	w->residue_bytes = 0;
-	w->dirty = true;
-	guard_move(g, w, STATE_EVICTED, "quarantine", "lost with its GPU: %s", evidence);
-	return false;
+	w->intent.residue_bytes = 0;
+	w->record_due = true;
+	worker_set_out(g, w);
+	guard_report(g, w, "quarantine", "lost with its GPU: %s", evidence);
+	if (from == STATE_VERIFY || from == STATE_STUCK)
+		guard_count_flap(g, w);
 }
 
-/* Nothing is decided without sight, but what people ask, or were asked for this case, is begun. */
-static bool frozen(struct guard *g, struct guard_worker *w)
+/* Without readings nothing is decided, but an eviction by a person, or one for this case, goes on. */
+static bool may_decide_blindly(const struct guard_worker *w)
 {
-	bool begin = guard_effective(w) & (BIT(REASON_BLIND) | BIT(REASON_MANUAL));
+	const enum guard_state s = worker_state(w);
 
-	if (!w->frozen)
-		guard_say(g, w, w->state, "no sight",
-			  "a GPU of it is blind or hung: nothing is decided");
-	w->frozen = true;
-	return !begin || (w->state != STATE_ACTIVE && w->state != STATE_SUSPECT &&
-			  w->state != STATE_DRAIN && w->state != STATE_EVICT);
+	return worker_kept_out(w) & (BIT(REASON_BLIND) | BIT(REASON_MANUAL)) &&
+	       (s == STATE_ACTIVE || s == STATE_SUSPECT || s == STATE_DRAIN ||
+		s == STATE_EVICT);
 }
 
-static bool sees(struct guard *g, struct guard_worker *w)
+static bool may_decide(struct guard *g, struct guard_worker *w)
 {
-	if (guard_unseen(g, w))
-		return !frozen(g, w);
+	const bool reported = w->report.notices & NOTICE_UNREADABLE;
+
+	if (guard_unseen(g, w)) {
+		if (!reported)
+			guard_report(g, w, "GPU unreadable",
+				     "one of its GPUs is blind or hung: nothing is decided");
+		w->report.notices |= NOTICE_UNREADABLE;
+		return may_decide_blindly(w);
+	}
 	if (guard_unread(g, w))
 		return false;
-	if (w->frozen) {
-		w->frozen = false;
-		if (w->state != STATE_ABSENT)
-			guard_move(g, w, STATE_RECONCILE, "sight is back",
-				   "all its GPUs answer");
+	w->report.notices &= ~(unsigned)NOTICE_UNREADABLE;
+	if (reported && w->presence != PRESENCE_GONE) {
+		worker_set_unknown(g, w);
+		guard_report(g, w, "GPU readable", "all its GPUs answer");
 	}
 	return true;
+}
+
+/* ---- it may run: rows 8 to 13 ---- */
+
+static void report_throttle(struct guard *g, struct guard_worker *w)
+{
+	const bool reported = w->report.notices & NOTICE_THROTTLED;
+	const struct guard_gpu *hot = NULL;
+
+	for (unsigned i = 0; !hot && i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE)
+			hot = &g->gpu[i];
+	if (reported == (hot != NULL))
+		return;
+	w->report.notices ^= NOTICE_THROTTLED;
+	if (hot)
+		guard_report(g, w, "throttled", "no new work: %s", hot->heat_why);
+	else
+		guard_report(g, w, "throttled", "cool again: new work is admitted");
+}
+
+static void report_masked(struct guard *g, struct guard_worker *w)
+{
+	uint32_t now = w->reasons.mask & ~worker_kept_out(w), news = now & ~w->report.masked;
+
+	w->report.masked = now;
+	for (unsigned r = 0; r < GUARD_REASONS; r++)
+		if (news & BIT(r))
+			guard_report(g, w, "hold active", "masks %s: %s", guard_reason_name(r),
+				     w->reasons.evidence[r]);
+}
+
+static enum step no_demand(struct guard *g, struct guard_worker *w)
+{
+	const bool suspected = worker_is_suspected(w);
+
+	if (w->demand.calm_scenes < CALM_LOOKS)
+		return STEP_ORDER;
+	worker_set_contention(w, false);
+	w->demand.limited_ns = 0;
+	if (!suspected)
+		return STEP_ORDER;
+	worker_set_suspected(g, w, false);
+	guard_report(g, w, "near miss", "the demand ended: %s", w->demand.strongest.evidence);
+	return STEP_AGAIN;
+}
+
+/* A worker that is held active is not suspected, whatever needs its GPU. */
+static enum step held_active(struct guard *g, struct guard_worker *w)
+{
+	const bool suspected = worker_is_suspected(w);
+
+	if (suspected)
+		worker_set_suspected(g, w, false);
+	if (guard_demand_sure(g, w)) {
+		worker_set_contention(w, true);
+		report_masked(g, w);
+	}
+	if (!suspected)
+		return STEP_ORDER;
+	guard_report(g, w, "hold active", "it stays: %s", w->demand.strongest.evidence);
+	return STEP_AGAIN;
+}
+
+static enum step demand_presses(struct guard *g, struct guard_worker *w)
+{
+	const struct demand_case *c = &w->demand.strongest;
+
+	if (worker_is_held_active(w))
+		return held_active(g, w);
+	if (!worker_is_suspected(w)) {
+		worker_set_suspected(g, w, true);
+		guard_report(g, w, c->rule, "%s", c->evidence);
+		return STEP_AGAIN;
+	}
+	if (!guard_demand_sure(g, w))
+		return STEP_ORDER;
+	if (guard_damped(g, w) || guard_limited(g, w))
+		return STEP_ORDER;
+	worker_set_contention(w, true);
+	leave(g, w);
+	return STEP_AGAIN;
+}
+
+static enum step step_run(struct guard *g, struct guard_worker *w)
+{
+	report_masked(g, w);
+	if (worker_kept_out(w) & ~BIT(REASON_CONTENTION)) {
+		leave(g, w);
+		return STEP_AGAIN;
+	}
+	report_throttle(g, w);
+	guard_give_order(g, w); /* its door, before anything else is decided */
+	if (guard_idle_due(g, w)) {
+		guard_idle_begin(g, w);
+		leave(g, w);
+		return STEP_AGAIN;
+	}
+	return w->demand.pressing ? demand_presses(g, w) : no_demand(g, w);
+}
+
+/* ---- it leaves: rows 14 to 24 ---- */
+
+static enum step step_drain(struct guard *g, struct guard_worker *w)
+{
+	const struct worker_order *o = &w->order;
+	const bool drained = o->status == STATUS_DONE && o->what.verb == ORDER_DRAIN;
+
+	guard_eviction_grows(g, w);
+	if (worker_kept_out(w) == BIT(REASON_CONTENTION) && w->demand.calm_scenes >= CALM_LOOKS)
+		worker_set_contention(w, false);
+	if (w->idle.unload && w->idle.busy)
+		guard_idle_end(g, w);
+	if (!worker_kept_out(w)) {
+		if (worker_is_returning(w))
+			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_OUT);
+		else
+			worker_set_running(g, w);
+		guard_report(g, w, "cause gone", "before anything was unloaded");
+		return STEP_AGAIN;
+	}
+	if (worker_has_order(w))
+		return STEP_WAIT;
+	if (!drained && g->now_ns < w->intent.deadline_ns)
+		return STEP_ORDER;
+	worker_set_leaving(g, w, STAGE_UNLOAD);
+	guard_report(g, w, drained ? "drained" : "drain timeout", "level %u", w->intent.level);
+	return STEP_AGAIN;
+}
+
+static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *why)
+{
+	const struct worker_intent *i = &w->intent;
+	const uint64_t bytes = w->observed.bytes;
+	uint64_t free_now, others, rose;
+	bool known;
+
+	guard_free_and_others(g, w, &free_now, &others, &known);
+	rose = free_now > i->base_free ? free_now - i->base_free : 0;
+	worker_set_leaving(g, w, STAGE_STUCK);
+	if (!guard_can_verify(g, w))
+		guard_report(g, w, "stuck",
+			     "%s: neither the memory of its GPU nor that of its processes can "
+			     "be read",
+			     why);
+	else if (known && i->base_bytes && bytes <= i->base_bytes / 4)
+		guard_report(g, w, "stuck", "%s; free rose by %llu of %llu MiB", why,
+			     (unsigned long long)(rose / MIB),
+			     (unsigned long long)(guard_freed_bytes(w) / MIB));
+	else
+		guard_report(g, w, "stuck", "%s; %llu MiB remain", why,
+			     (unsigned long long)(bytes / MIB));
+	if (!worker_has_order(w))
+		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
+}
+
+void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why)
+{
+	unsigned level = worker_is_idle_only(w) ? 0 : guard_level_next(w, w->intent.level);
+
+	if (!level || g->now_ns >= w->intent.budget_ns) {
+		becomes_stuck(g, w, level ? "budget_s is over" : why);
+		return;
+	}
+	w->intent.level = level;
+	worker_set_leaving(g, w, STAGE_UNLOAD);
+	guard_report(g, w, "next level", "%s: level %u", why, level);
+}
+
+static enum step step_unload(struct guard *g, struct guard_worker *w)
+{
+	const struct worker_intent *i = &w->intent;
+
+	guard_eviction_grows(g, w);
+	if (worker_has_order(w) || g->now_ns < w->order.retry_ns)
+		return STEP_WAIT;
+	if (i->tries && i->base_bytes && guard_is_freed(g, w)) {
+		worker_set_leaving(g, w, STAGE_VERIFY);
+		guard_report(g, w, "freed", "although the worker did not report success");
+		return STEP_AGAIN;
+	}
+	if (g->now_ns < i->budget_ns)
+		return STEP_ORDER;
+	guard_eviction_ended(w, RESULT_FAILED);
+	becomes_stuck(g, w, "budget_s is over");
+	return STEP_AGAIN;
+}
+
+enum step guard_step_verify(struct guard *g, struct guard_worker *w)
+{
+	guard_eviction_grows(g, w);
+	if (guard_is_freed(g, w)) {
+		const unsigned long long freed = guard_freed_bytes(w) / MIB;
+
+		worker_set_out(g, w);
+		if (w->dry)
+			guard_report(g, w, "freed", "%llu MiB would be free", freed);
+		else
+			guard_report(g, w, "freed", "%llu MiB%s in %.1f s, %llu MiB remain",
+				     freed, w->observed.by_device ? " (device-delta)" : "",
+				     (double)w->intent.freed_ns / (double)NS_PER_S,
+				     (unsigned long long)(w->observed.bytes / MIB));
+		guard_count_flap(g, w);
+		return STEP_AGAIN;
+	}
+	if (g->now_ns < w->intent.deadline_ns)
+		return STEP_WAIT;
+	guard_eviction_ended(w, RESULT_NOT_FREED);
+	guard_unload_failed(g, w, "the worker reported success, but its memory is not free");
+	return STEP_AGAIN;
+}
+
+/* A demand counts against a worker that is not to be there when it is sure, and until it was quiet. */
+static void follow_demand(struct guard *g, struct guard_worker *w)
+{
+	if (!worker_has_contention(w) && worker_heeds_demand(w) && guard_demand_sure(g, w)) {
+		worker_set_contention(w, true);
+		guard_report(g, w, w->demand.strongest.rule, "%s",
+			     w->demand.strongest.evidence);
+	}
+	if (worker_has_contention(w) && guard_demand_calm(g, w))
+		worker_set_contention(w, false);
+}
+
+static enum step step_stuck(struct guard *g, struct guard_worker *w)
+{
+	if (!worker_is_fresh(g, w))
+		return STEP_WAIT;
+	if (guard_is_freed(g, w)) {
+		worker_set_out(g, w);
+		guard_report(g, w, "freed", "after it was stuck, %llu MiB remain",
+			     (unsigned long long)(w->observed.bytes / MIB));
+		guard_count_flap(g, w);
+		return STEP_AGAIN;
+	}
+	follow_demand(g, w);
+	if (worker_is_idle_only(w))
+		guard_idle_end(g, w); /* it was worth a try */
+	if (worker_kept_out(w))
+		return STEP_ORDER;
+	/* A worker can have done as it was ordered and hold its memory still (vLLM asleep): it is resumed. */
+	if (guard_may_resume_stuck(w))
+		return guard_try_return(g, w, true, false);
+	worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+	guard_report(g, w, "no reason left", "it probably never left");
+	return STEP_AGAIN;
+}
+
+/* ---- it is out: rows 25 to 30 ---- */
+
+static enum step step_out(struct guard *g, struct guard_worker *w)
+{
+	const bool calming = w->report.state == STATE_QUIET; /* a request may have ended it */
+	const char *rule, *evidence;
+	char text[240];
+	bool only;
+
+	if (w->observed.bytes < w->intent.residue_bytes)
+		w->intent.residue_bytes = w->observed.bytes;
+	if (guard_idle_is_over(g, w))
+		return STEP_AGAIN;
+	if (guard_is_loaded_again(w)) {
+		guard_loaded_again(g, w);
+		return STEP_AGAIN;
+	}
+	follow_demand(g, w);
+	if (!worker_kept_out(w))
+		return guard_try_return(g, w, false, calming);
+	only = worker_kept_out(w) == BIT(REASON_CONTENTION);
+	if (!calming && only && !w->demand.pressing && w->demand.calm_scenes) {
+		worker_set_calming(g, w, true);
+		guard_report(g, w, "no demand", "quiet for %llu s before it may return",
+			     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
+	} else if (calming && (w->demand.pressing || !only)) {
+		if (!only)
+			w->demand.calm_ns = g->now_ns;
+		guard_cause(w, text, &rule, &evidence);
+		worker_set_calming(g, w, false);
+		if (w->demand.pressing)
+			guard_report(g, w, w->demand.strongest.rule, "%s",
+				     w->demand.strongest.evidence);
+		else
+			guard_report(g, w, rule, "%s", evidence);
+	}
+	return STEP_ORDER;
+}
+
+/* ---- it returns: rows 33 to 37 ---- */
+
+static bool is_turned_back(struct guard *g, struct guard_worker *w)
+{
+	if (g->stopping)
+		return false;
+	if (guard_demand_sure(g, w) && w->demand.strongest.urgent && worker_heeds_demand(w) &&
+	    !guard_limited(g, w))
+		worker_set_contention(w, true);
+	else if (!worker_kept_out(w))
+		return false;
+	leave(g, w);
+	return true;
+}
+
+static enum step step_verify_up(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;
+
+	if (!worker_is_fresh(g, w))
+		return STEP_WAIT;
+	if (worker_loads_lazily(w) ? worker_is_present(w) : bytes / 3 >= need / 4) {
+		worker_set_running(g, w);
+		guard_report(g, w, "is back", "%llu MiB", (unsigned long long)(bytes / MIB));
+		return STEP_AGAIN;
+	}
+	if (g->now_ns < w->intent.deadline_ns)
+		return STEP_WAIT;
+	guard_back_off(g, w);
+	worker_set_leaving(g, w, STAGE_UNLOAD);
+	guard_report(g, w, "resume failed", "%llu of %llu MiB after 120 s",
+		     (unsigned long long)(bytes / MIB), (unsigned long long)(need / MIB));
+	return STEP_AGAIN;
 }
 
 /* ---- one step ---- */
 
-static bool step(struct guard *g, struct guard_worker *w)
+static enum step step_intent(struct guard *g, struct guard_worker *w)
 {
-	static bool (*const next[GUARD_STATES])(struct guard *, struct guard_worker *) = {
-		[STATE_RECONCILE] = step_reconcile,   [STATE_ACTIVE] = guard_step_running,
-		[STATE_SUSPECT] = guard_step_running, [STATE_DRAIN] = guard_step_drain,
-		[STATE_EVICT] = guard_step_evict,     [STATE_VERIFY] = guard_step_verify,
-		[STATE_EVICTED] = guard_step_out,     [STATE_QUIET] = guard_step_out,
-		[STATE_RESUME] = guard_step_resume,   [STATE_VERIFY_UP] = guard_step_verify_up,
-		[STATE_STUCK] = guard_step_stuck,     [STATE_ABSENT] = step_absent,
-	};
-	bool acting = w->state == STATE_VERIFY || (w->state == STATE_EVICT && w->pending);
-
-	if (w->owed && w->dry)
-		return false;
-	w->owed = false;
-	guard_overdue(g, w);
-	if (g->stopping && w->state != STATE_RESUME && w->state != STATE_VERIFY_UP)
-		return guard_step_end(g, w);
-	if (guard_lost(g, w))
-		return step_lost(g, w);
-	if (!sees(g, w))
-		return false;
-	if (gone(w) && !acting && w->state != STATE_ABSENT && w->state != STATE_RECONCILE) {
-		leave_sight(g, w);
-		return true;
+	switch (w->intent.stage) {
+	case STAGE_DRAIN: return step_drain(g, w);
+	case STAGE_UNLOAD: return step_unload(g, w);
+	case STAGE_VERIFY: return guard_step_verify(g, w);
+	case STAGE_STUCK: return step_stuck(g, w);
+	case STAGE_LOAD: return is_turned_back(g, w) ? STEP_AGAIN : STEP_ORDER;
+	case STAGE_VERIFY_UP: return is_turned_back(g, w) ? STEP_AGAIN : step_verify_up(g, w);
+	default: return w->intent.goal == GOAL_RUN ? step_run(g, w) : step_out(g, w);
 	}
-	return next[w->state](g, w);
+}
+
+static enum step step(struct guard *g, struct guard_worker *w)
+{
+	const struct worker_intent *i = &w->intent;
+	bool acting;
+
+	if (worker_must_resume(w)) {
+		if (w->report.state != worker_state(w))
+			guard_report(g, w, "mode", "%s", guard_must_resume_text);
+		return STEP_WAIT;
+	}
+	guard_order_overdue(g, w);
+	if (g->stopping && !worker_is_coming_back(w))
+		return guard_step_stop(g, w);
+	if (guard_lost(g, w)) {
+		lost_with_gpu(g, w);
+		return STEP_WAIT;
+	}
+	if (!may_decide(g, w))
+		return STEP_WAIT;
+	if (w->presence == PRESENCE_UNKNOWN)
+		return step_unknown(g, w);
+	if (w->presence == PRESENCE_GONE)
+		return step_gone(g, w);
+	acting = i->stage == STAGE_VERIFY || (i->stage == STAGE_UNLOAD && worker_has_order(w));
+	if (is_gone(w) && !acting)
+		return becomes_gone(g, w);
+	return step_intent(g, w);
+}
+
+static void step_until_settled(struct guard *g, struct guard_worker *w)
+{
+	enum step did = STEP_AGAIN;
+
+	for (unsigned n = 0; n < STEPS && did == STEP_AGAIN; n++)
+		did = step(g, w);
+	if (did == STEP_ORDER)
+		guard_give_order(g, w);
 }
 
 void guard_steps(struct guard *g)
 {
-	/* Highest priority first: so they return. */
+	/* Those with the highest priority return first. */
 	for (unsigned i = g->workers; i-- > 0;)
-		for (unsigned n = 0; n < STEPS && step(g, &g->worker[g->order[i]]); n++)
-			;
-}
-
-/* ---- outcomes ---- */
-
-void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message)
-{
-	switch (w->order.verb) {
-	case ORDER_DRAIN:
-		w->retry_ns = g->now_ns + DRAIN_NS;
-		if (retry && guard_idle_only(w))
-			guard_idle_end(g, w); /* something is in flight: it does not idle */
-		return;
-	case ORDER_RESUME:
-		if (w->state == STATE_RESUME)
-			guard_resume_failed(g, w, message);
-		return;
-	case ORDER_OPEN:
-		w->retry_ns = g->now_ns + RECHECK_NS;
-		if (w->state == STATE_RESUME)
-			guard_resume_failed(g, w, message);
-		return;
-	case ORDER_EVICT: break;
-	default: return;
-	}
-	if (w->state != STATE_EVICT)
-		return;
-	if (!retry)
-		w->tries++;
-	if (w->tries > RETRIES) {
-		guard_ended(w, RESULT_FAILED);
-		guard_escalate(g, w, message);
-		return;
-	}
-	w->retry_ns = g->now_ns + (RETRY_NS << (w->tries ? w->tries - 1 : 0));
-	guard_say(g, w, w->state, "try again", "level %u: %.200s", w->level, message);
-}
-
-void guard_done(struct guard *g, struct guard_worker *w)
-{
-	enum guard_verb verb = w->order.verb;
-
-	if (verb == ORDER_EVICT) {
-		w->virtual_out = w->dry;
-		w->told = !w->dry;
-	}
-	if (verb == ORDER_RESUME || (verb == ORDER_OPEN && w->state == STATE_RESUME))
-		w->virtual_out = false;
-	if (verb == ORDER_DRAIN)
-		w->drained = true;
-	if (verb == ORDER_OPEN) {
-		w->closed = false;
-		w->dirty = true;
-	}
-	if (verb == ORDER_EVICT && w->state == STATE_EVICT)
-		guard_move(g, w, STATE_VERIFY, "done", "level %u; is the memory free?",
-			   w->level);
-	if ((verb == ORDER_RESUME || verb == ORDER_OPEN) && w->state == STATE_RESUME)
-		guard_move(g, w, STATE_VERIFY_UP, verb == ORDER_OPEN ? "opened" : "done",
-			   "is it back?");
+		step_until_settled(g, &g->worker[g->order[i]]);
 }

@@ -1,6 +1,4 @@
-/* guard_say: states, reasons and decisions in words.
- *
- * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
+/* Names of states, reasons and results, and the queue of decisions.  If it is not fetched, the oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>
@@ -83,41 +81,6 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
-/* Nobody needs it any more, and it waits whether that stays so: who was there is the past. */
-static void past_demand(struct guard_worker *w, const char **ret_rule,
-			const char **ret_evidence)
-{
-	*ret_rule = "quiet time";
-	text_fit(w->gone, sizeof(w->gone), "nobody needs it now; before: %s",
-		 w->evidence[REASON_CONTENTION]);
-	*ret_evidence = w->gone;
-}
-
-/* The first reason that is not masked, and contention that is over after all others.  Rule and evidence
- * live as long as the worker. */
-void guard_cause(struct guard_worker *w, const char **ret_rule, const char **ret_evidence)
-{
-	uint32_t mask = guard_effective(w);
-	bool past = mask & BIT(REASON_CONTENTION) && !w->against;
-
-	*ret_rule = "no reason left";
-	*ret_evidence = "";
-	if (past && mask == BIT(REASON_CONTENTION)) {
-		past_demand(w, ret_rule, ret_evidence);
-		return;
-	}
-	if (past)
-		mask &= ~BIT(REASON_CONTENTION);
-	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!(mask & BIT(r)))
-			continue;
-		*ret_rule =
-			r == REASON_CONTENTION && w->cause[0] ? w->cause : guard_reason_name(r);
-		*ret_evidence = w->evidence[r];
-		return;
-	}
-}
-
 static uint64_t later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
@@ -125,50 +88,55 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 {
-	uint32_t mask = guard_effective(w);
+	const struct worker_demand *d = &w->demand;
+	const uint32_t mask = worker_kept_out(w);
 
-	switch (w->state) {
+	switch (worker_state(w)) {
 	case STATE_SUSPECT:
-		return w->damped ? w->deadline_ns : w->against_ns + w->knobs.debounce_ns;
+		return d->damped_until_ns ? d->damped_until_ns
+					  : d->since_ns + w->knobs.debounce_ns;
+	case STATE_QUIET: return d->calm_ns + worker_quiet_ns(w);
 	case STATE_DRAIN:
 	case STATE_VERIFY:
-	case STATE_QUIET:
-	case STATE_VERIFY_UP: return w->deadline_ns;
-	case STATE_EVICT: return w->budget_ns;
-	case STATE_STUCK: return mask ? w->retry_ns : later(w->check_ns, w->resume_after_ns);
+	case STATE_VERIFY_UP: return w->intent.deadline_ns;
+	case STATE_EVICT: return w->intent.budget_ns;
+	case STATE_STUCK:
+		return mask ? w->order.retry_ns
+			    : later(w->backoff.check_ns, w->backoff.resume_ns);
 	case STATE_EVICTED:
 	case STATE_ABSENT:
 		if (!mask)
-			return later(w->check_ns, w->resume_after_ns);
-		if (mask == BIT(REASON_MANUAL) && w->until_ns != FOR_EVER)
-			return w->until_ns;
+			return later(w->backoff.check_ns, w->backoff.resume_ns);
+		if (mask == BIT(REASON_MANUAL) && w->reasons.until_ns != FOR_EVER)
+			return w->reasons.until_ns;
 		return 0;
 	case STATE_ACTIVE:
-		if (w->bytes && w->idle_after_ns != UINT64_MAX && !w->throttled)
-			return w->idle_ns + w->idle_after_ns;
+		if (w->observed.bytes && w->idle.after_ns != UINT64_MAX &&
+		    !(w->report.notices & NOTICE_THROTTLED))
+			return w->idle.since_ns + w->idle.after_ns;
 		return 0;
-	case STATE_RESUME: return w->pending ? w->order.deadline_ns : g->now_ns;
+	case STATE_RESUME: return worker_has_order(w) ? w->order.what.deadline_ns : g->now_ns;
 	default: return 0;
 	}
 }
 
-/* The GPU that it is about; -1: none that is seen. */
-static int place(const struct guard *g, const struct guard_worker *w)
+/* The GPU that a decision is about; -1: none. */
+static int decision_gpu(const struct guard *g, const struct guard_worker *w)
 {
-	uint64_t set = w->home ? w->home : w->gpus;
+	uint64_t set = w->observed.home ? w->observed.home : w->observed.gpus;
 
-	if (w->against && g->gpu[w->where].now)
-		return w->where;
+	if (w->demand.pressing && g->gpu[w->demand.gpu].now)
+		return w->demand.gpu;
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(set, i) && g->gpu[i].now)
 			return (int)i;
 	return -1;
 }
 
-static void say_where(const struct guard *g, const struct guard_worker *w,
-		      struct guard_decision *d)
+static void set_gpu(const struct guard *g, const struct guard_worker *w,
+		    struct guard_decision *d)
 {
-	int slot = place(g, w);
+	int slot = decision_gpu(g, w);
 	const struct guard_gpu *u = slot < 0 ? NULL : &g->gpu[slot];
 
 	d->temperature_c = (double)NAN;
@@ -183,48 +151,60 @@ static void say_where(const struct guard *g, const struct guard_worker *w,
 			     g->verdict[i].class != CLASS_WORKER;
 }
 
-/* What ended is told once. */
-static void say_end(struct guard_worker *w, struct guard_decision *d)
+static void report(struct guard *g, struct guard_worker *w, enum guard_state from,
+		   enum guard_state to, const char *rule, const char *fmt, va_list ap)
 {
-	d->result = w->ended;
-	d->level = w->ended_level;
-	d->freed_bytes = w->ended_bytes;
-	d->freed_ns = w->ended == RESULT_FREED ? w->freed_ns : 0;
-	d->blocked = w->ended_blocked;
-	d->astray = w->astray;
-	w->ended = RESULT_NONE;
-	w->ended_level = 0;
-	w->astray = false;
-	w->ended_bytes = w->ended_blocked = 0;
+	struct guard_queue *q = &g->queue;
+	struct worker_report *r = &w->report;
+	struct guard_decision *d = &q->decision[(q->first + q->count) % GUARD_DECISIONS];
+
+	if (q->count == GUARD_DECISIONS)
+		q->first = (q->first + 1) % GUARD_DECISIONS;
+	else
+		q->count++;
+	guard_note_since(g, w);
+	memset(d, 0, sizeof(*d)); /* padding, too: tests compare decisions as bytes */
+	d->mono_ns = g->now_ns;
+	d->worker = worker_number(g, w);
+	d->from = from;
+	d->to = to;
+	d->mask = w->reasons.mask;
+	d->dry = w->dry || r->result == RESULT_WITHHELD;
+	d->next_ns = to == STATE_PRECHECK ? 0 : guard_next_change(g, w);
+	set_gpu(g, w, d);
+	d->result = r->result;
+	d->level = r->level;
+	d->freed_bytes = r->freed_bytes;
+	d->freed_ns = r->result == RESULT_FREED ? w->intent.freed_ns : 0;
+	d->blocked = r->blocked;
+	d->unreachable = r->unreachable;
+	r->result = RESULT_NONE;
+	r->level = r->blocked = 0;
+	r->freed_bytes = 0;
+	r->unreachable = false;
+	r->state = to;
+	text_fit(d->rule, sizeof(d->rule), "%s", rule);
+	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
+	text_fit(r->why, sizeof(r->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
+		 d->evidence);
 }
 
-void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
-	       const char *fmt, ...)
+void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
+		  ...)
 {
-	unsigned at = (g->first + g->waiting) % GUARD_DECISIONS;
-	struct guard_decision *d = &g->decision[at];
 	va_list ap;
 
-	if (g->waiting == GUARD_DECISIONS)
-		g->first = (g->first + 1) % GUARD_DECISIONS;
-	else
-		g->waiting++;
-	guard_note_since(g, w);
-	/* All of it: what nobody wrote is compared, too, when two runs are. */
-	memset(d, 0, sizeof(*d));
-	d->mono_ns = g->now_ns;
-	d->worker = (unsigned)(w - g->worker);
-	d->from = from;
-	d->to = w->state;
-	d->mask = w->mask;
-	d->dry = w->dry || w->ended == RESULT_WITHHELD;
-	d->next_ns = guard_next_change(g, w);
-	say_where(g, w, d);
-	say_end(w, d);
-	text_fit(d->rule, sizeof(d->rule), "%s", rule);
 	va_start(ap, fmt);
-	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
+	report(g, w, w->report.state, worker_state(w), rule, fmt, ap);
 	va_end(ap);
-	text_fit(w->why, sizeof(w->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
-		 d->evidence);
+}
+
+void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
+		     enum guard_state to, const char *rule, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	report(g, w, from, to, rule, fmt, ap);
+	va_end(ap);
 }

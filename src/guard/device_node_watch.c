@@ -1,4 +1,5 @@
-/* The nodes and the creation of files are watched, but not every open in /dev: each terminal would wake us. */
+/* The nodes and the creation of files are watched, but not every open in /dev: each terminal
+ * would wake us. */
 #include "device_node_watch.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@ static const struct {
 	{ "dev/dri", "renderD" },
 };
 
-/* To watch a node needs the right to read it, which may be granted after its creation (IN_ATTRIB). */
+/* To watch a node needs the right to read it, which may be granted after its creation
+ * (IN_ATTRIB). */
 #define NODE_EVENTS   (IN_OPEN | IN_CLOSE)
 #define FOLDER_EVENTS (IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_ATTRIB | IN_ONLYDIR)
 #define PLACES        (sizeof(places) / sizeof(places[0]))
@@ -54,7 +56,8 @@ static bool add_node(void *arg, const char *name)
 	return at->w->nodes < WATCH_NODES;
 }
 
-/* Adding a node that is already watched changes nothing; the kernel drops the watch of a node that is removed. */
+/* Adding a node that is already watched changes nothing; the kernel drops the watch of a node
+ * that is removed. */
 static void add_all_nodes(struct device_node_watch *w)
 {
 	w->nodes = 0;

@@ -1,7 +1,9 @@
-/* device_node_watch: watches the device nodes of the GPUs with inotify, as a trigger for the next scene.
+/* device_node_watch: watches the device nodes of the GPUs with inotify, as a trigger for the
+ * next scene.
  *
- * An open does not say which process, and monitoring programs open the nodes again and again.  So the first event
- * triggers at once, and further ones at increasing intervals.  Nodes that appear and disappear are followed. */
+ * An open does not say which process, and monitoring programs open the nodes again and again.
+ * So the first event triggers at once, and further ones at increasing intervals.  Nodes that
+ * appear and disappear are followed. */
 #ifndef GW_GUARD_DEVICE_NODE_WATCH_H
 #define GW_GUARD_DEVICE_NODE_WATCH_H
 
@@ -25,7 +27,8 @@ struct device_node_watch {
 void device_node_watch_init(struct device_node_watch *w, const struct root *root);
 void device_node_watch_done(struct device_node_watch *w);
 
-/* Reads all events.  True: a GPU was opened or closed, or is new, and the spacing has passed. */
+/* Reads all events.  True: a GPU was opened or closed, or is new, and the spacing has
+ * passed. */
 bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns);
 
 /* When a pending event becomes due; 0: none is pending. */

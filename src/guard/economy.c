@@ -4,31 +4,32 @@
 
 #include <math.h>
 
-#define SAMPLES  10               /* of power, before a mean is believed */
-#define MEMORY   60               /* samples that a mean remembers */
-#define GAP_NS   (10 * NS_PER_S)  /* more between two looks is not bridged */
-#define LOAD_NS  (300 * NS_PER_S) /* what takes longer is no load */
-#define LEAST_NS (60 * NS_PER_S)  /* no sooner, however cheap a load seems */
-#define LEAST_W  1.0              /* a difference below this is the sensor's noise */
-#define KEEP     0.7              /* of what was learned, beside a new load */
+#define SAMPLES  10               /* of power, before a mean is used */
+#define MEMORY   60               /* the weight of old samples in a mean */
+#define GAP_NS   (10 * NS_PER_S)  /* a longer gap between two inputs is not bridged */
+#define LOAD_NS  (300 * NS_PER_S) /* what takes longer is not a load */
+#define LEAST_NS (60 * NS_PER_S)  /* never unload sooner, however cheap a load seems */
+#define LEAST_W  1.0              /* a smaller difference is noise of the sensor */
+#define KEEP     0.7              /* weight of what was learned against a new load */
 
-static void add(struct economy_mean *m, double watts)
+static void mean_add(struct economy_mean *m, double watts)
 {
 	if (m->count < MEMORY)
 		m->count++;
 	m->mean += (watts - m->mean) / m->count;
 }
 
-static double floor_w(const struct economy *e)
+static double empty_w(const struct economy *e)
 {
 	return e->empty.count >= SAMPLES ? e->empty.mean : 0;
 }
 
-/* Energy above that of the card without the model, from the first growth until what it held is back. */
-static void follow_load(struct economy *e, const struct economy_look *l, double seconds)
+/* Adds up the energy above that of the GPU without the model, from the first growth of its
+ * memory until it has what it held before. */
+static void measure_load(struct economy *e, const struct economy_input *in, double seconds)
 {
 	if (!e->loading) {
-		if (e->out && l->bytes > e->peak_bytes / 10 && e->peak_bytes) {
+		if (e->out && in->bytes > e->peak_bytes / 10 && e->peak_bytes) {
 			e->loading = true;
 			e->load_ns = e->last_ns;
 			e->load_j = 0;
@@ -36,46 +37,46 @@ static void follow_load(struct economy *e, const struct economy_look *l, double 
 			return;
 		}
 	}
-	if (isnan(l->power_w) || seconds == 0 || l->now_ns - e->load_ns > LOAD_NS) {
+	if (isnan(in->power_w) || seconds == 0 || in->now_ns - e->load_ns > LOAD_NS) {
 		e->loading = e->out = false;
 		return;
 	}
-	e->load_j += fmax(0, l->power_w - floor_w(e)) * seconds;
-	if (l->bytes / 9 < e->peak_bytes / 10)
+	e->load_j += fmax(0, in->power_w - empty_w(e)) * seconds;
+	if (in->bytes / 9 < e->peak_bytes / 10)
 		return;
 	e->loading = e->out = false;
 	e->reload_j = e->reload_j > 0 ? KEEP * e->reload_j + (1 - KEEP) * e->load_j : e->load_j;
 	e->spent_j += e->load_j;
 }
 
-static void learn_power(struct economy *e, const struct economy_look *l)
+static void learn_power(struct economy *e, const struct economy_input *in)
 {
-	if (isnan(l->power_w) || !l->alone || e->loading)
+	if (isnan(in->power_w) || !in->alone || e->loading)
 		return;
-	if (l->runs && l->idles && l->bytes)
-		add(&e->resident, l->power_w);
-	else if (!l->runs && l->bytes <= e->peak_bytes / 20)
-		add(&e->empty, l->power_w);
+	if (in->runs && in->idles && in->bytes)
+		mean_add(&e->resident, in->power_w);
+	else if (!in->runs && in->bytes <= e->peak_bytes / 20)
+		mean_add(&e->empty, in->power_w);
 }
 
-void economy_look(struct economy *e, const struct economy_options *o,
-		  const struct economy_look *l)
+void economy_update(struct economy *e, const struct economy_options *o,
+		    const struct economy_input *in)
 {
-	uint64_t step = e->last_ns && l->now_ns > e->last_ns ? l->now_ns - e->last_ns : 0;
+	uint64_t step = e->last_ns && in->now_ns > e->last_ns ? in->now_ns - e->last_ns : 0;
 	double seconds = step <= GAP_NS ? (double)step * 1e-9 : 0;
 	struct economy_figures f;
 
-	follow_load(e, l, seconds);
-	learn_power(e, l);
-	if (l->idle_out && l->bytes <= e->peak_bytes / 10) {
+	measure_load(e, in, seconds);
+	learn_power(e, in);
+	if (in->idle_out && in->bytes <= e->peak_bytes / 10) {
 		economy_figures(e, o, &f);
 		e->saved_j += f.idle_w * seconds;
 	}
-	if (!l->runs && l->bytes <= e->peak_bytes / 10)
+	if (!in->runs && in->bytes <= e->peak_bytes / 10)
 		e->out = true;
-	else if (l->runs && !e->loading && !e->out && l->bytes)
-		e->peak_bytes = l->bytes;
-	e->last_ns = l->now_ns;
+	else if (in->runs && !e->loading && !e->out && in->bytes)
+		e->peak_bytes = in->bytes;
+	e->last_ns = in->now_ns;
 }
 
 void economy_figures(const struct economy *e, const struct economy_options *o,

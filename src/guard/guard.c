@@ -1,4 +1,4 @@
-/* guard: what comes in and what is fetched; see guard_internal.h for the rest. */
+/* The guard's beginning and end, its input, and what is fetched.  guard_internal.h names the other files. */
 #include "guard_internal.h"
 
 #include <limits.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- begin and end ---- */
+/* ---- beginning and end ---- */
 
 static double ratio(double own, double standard)
 {
@@ -31,45 +31,65 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 		k->max_level = s->max_level;
 }
 
-/* As of the last run; what is over by now is dropped at the first look. */
+const char guard_must_resume_text[] =
+	"it was evicted, and this mode does nothing: it resumes with mode = \"enforce\"";
+
+/* Reasons of the last run hold until the first scene shows otherwise. */
+static void restore_reasons(struct guard *g, struct guard_worker *w,
+			    const struct guard_record *r)
+{
+	struct worker_reasons *of = &w->reasons;
+
+	of->person = r->hold == HOLD_EVICTED        ? PERSON_HOLD_EVICTED
+		     : r->hold == HOLD_ACTIVE       ? PERSON_HOLD_ACTIVE
+		     : r->mask & BIT(REASON_MANUAL) ? PERSON_EVICT
+						    : PERSON_NONE;
+	of->until_wall_ns = r->hold_until_wall_ns;
+	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]), "before a restart");
+	if (!r->evicted)
+		return;
+	if (r->mask & BIT(REASON_CONTENTION))
+		w->demand.phase = PHASE_SURE;
+	w->idle.unload = (r->mask & BIT(REASON_IDLE)) &&
+			 (w->policy->idle_economy || w->policy->idle_after_ns);
+	for (unsigned i = 0; r->mask & BIT(REASON_BUDGET) && i < g->gpus; i++) {
+		if (!has(w->observed.home, i)) /* until it is counted again */
+			continue;
+		g->gpu[i].reasons |= BIT(REASON_BUDGET);
+		text_fit(g->gpu[i].evidence[REASON_BUDGET], sizeof(g->gpu[i].evidence[0]),
+			 "before a restart");
+	}
+}
+
 static void restore(struct guard *g, struct guard_worker *w, const struct guard_record *r)
 {
-	w->evicted = w->closed = w->ajar = r->evicted;
-	w->stayed = r->evicted && r->mask; /* if it is there: nobody knows what it was told */
-	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
-	w->idle = r->evicted && (r->mask & BIT(REASON_IDLE)) &&
-		  (w->policy->idle_economy || w->policy->idle_after_ns);
-	w->manual = r->hold != HOLD_EVICTED && (r->mask & BIT(REASON_MANUAL));
-	w->hold = r->hold;
-	w->until_wall_ns = r->hold_until_wall_ns;
-	w->level = r->level;
-	w->need_bytes = r->need_bytes;
-	for (unsigned i = 0; i < r->gpus && i < POLICY_GPUS; i++) {
-		int slot = guard_slot(g, r->gpu[i].uuid, true);
+	struct worker_observed *o = &w->observed;
+	struct worker_intent *i = &w->intent;
+
+	if (r->evicted) {
+		/* With a reason: it is not known what the worker answered. */
+		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
+		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
+		i->real = true;
+		w->door = DOOR_UNVERIFIED;
+		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;
+		memcpy(o->root, r->root, sizeof(o->root));
+		o->roots_recorded = o->roots > 0;
+	}
+	i->level = r->level;
+	i->put_away_count =
+		r->put_away_count < GUARD_TARGETS ? r->put_away_count : GUARD_TARGETS;
+	memcpy(i->put_away, r->put_away, sizeof(i->put_away));
+	o->need_bytes = r->need_bytes;
+	for (unsigned k = 0; k < r->gpus && k < POLICY_GPUS; k++) {
+		int slot = guard_slot(g, r->gpu[k].uuid, true);
 
 		if (slot < 0)
 			continue;
-		w->home |= UINT64_C(1) << slot;
-		w->need_on[slot] = r->gpu[i].need_bytes;
-		if (r->evicted &&
-		    r->mask & BIT(REASON_BUDGET)) { /* until somebody has counted */
-			g->gpu[slot].reasons |= BIT(REASON_BUDGET);
-			text_fit(g->gpu[slot].evidence[REASON_BUDGET],
-				 sizeof(g->gpu[slot].evidence[0]), "before a restart");
-		}
+		o->home |= UINT64_C(1) << slot;
+		o->need_on[slot] = r->gpu[k].need_bytes;
 	}
-	for (; w->put_away_count < r->put_away_count && w->put_away_count < GUARD_TARGETS;
-	     w->put_away_count++) {
-		w->put_away[w->put_away_count].pid = r->put_away[w->put_away_count].pid;
-		w->put_away[w->put_away_count].start_ticks =
-			r->put_away[w->put_away_count].start_ticks;
-	}
-	for (; r->evicted && w->roots < r->roots && w->roots < GUARD_ROOTS; w->roots++) {
-		w->root[w->roots].pid = r->root[w->roots].pid;
-		w->root[w->roots].start_ticks = r->root[w->roots].start_ticks;
-	}
-	w->recalled = w->roots > 0;
-	text_fit(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "before a restart");
+	restore_reasons(g, w, r);
 }
 
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
@@ -77,10 +97,10 @@ void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_wor
 	w->policy = p;
 	w->knobs = p->knobs;
 	resolve(&w->knobs, &g->p->standard);
-	w->idle_after_ns = p->idle_after_ns ? p->idle_after_ns : UINT64_MAX;
-	w->idle_w = p->idle_w;
-	w->reload_j = p->reload_j;
-	w->idle = w->idle && (p->idle_economy || p->idle_after_ns);
+	w->idle.after_ns = p->idle_after_ns ? p->idle_after_ns : UINT64_MAX;
+	w->idle.idle_w = p->idle_w;
+	w->idle.reload_j = p->reload_j;
+	w->idle.unload = w->idle.unload && (p->idle_economy || p->idle_after_ns);
 }
 
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
@@ -90,23 +110,22 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 
 	memset(w, 0, sizeof(*w));
 	guard_bind(g, w, p);
-	w->state = STATE_RECONCILE;
-	w->until_ns = FOR_EVER;
-	w->backoff = 1;
-	w->answered = g->looks; /* it is judged by the next look */
-	w->level = guard_level_first(w);
+	w->reasons.until_ns = FOR_EVER;
+	w->backoff.quiet_factor = 1;
+	w->order.answered = g->looks; /* the next scene is the first to judge it by */
+	w->intent.level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore(g, w, &records[k]);
-	w->owed = w->dry && w->evicted;
-	if (w->owed) {
-		w->state = STATE_EVICTED;
-		text_fit(w->why, sizeof(w->why), GUARD_OWED);
+	if (worker_must_resume(w)) {
+		w->presence = PRESENCE_HERE;
+		text_fit(w->report.why, sizeof(w->report.why), "%s", guard_must_resume_text);
 	}
+	w->report.state = worker_state(w);
 }
 
-/* Lowest priority first; of equals the one that is named first. */
+/* Lowest priority first; of equals the first of the policy. */
 void guard_rank(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -128,7 +147,7 @@ int guard_new(const struct policy *p, const struct guard_record *records, unsign
 	if (!g)
 		return -GW_E_NOMEM;
 	g->p = p;
-	g->asker = -1;
+	g->requester = -1;
 	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
 	for (unsigned i = 0; i < g->workers; i++)
 		guard_begin(g, i, &p->worker[i], records, n);
@@ -142,7 +161,7 @@ void guard_free(struct guard *g)
 	free(g);
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
 static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 {
@@ -150,9 +169,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 	       strcmp(a->pci, b->pci) == 0;
 }
 
-/* All that a verdict is made of is as it was.  Most looks are so, and comparing is much cheaper than asking
- * every rule of every process. */
-static bool same_people(const struct scene *a, const struct scene *b)
+/* Nothing changed that a verdict depends on.  Most scenes are like that, and comparing is much cheaper than classifying. */
+static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
 		return false;
@@ -163,7 +181,7 @@ static bool same_people(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
-/* Of the arrays only what is used: a scene is large, a look is frequent. */
+/* Only the used part of each array: a scene is large and frequent. */
 static void copy_scene(struct scene *to, const struct scene *s)
 {
 	to->mono_ns = s->mono_ns;
@@ -181,22 +199,24 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Ends of holds are wall time in a record. */
-static void place_holds(struct guard *g)
+/* A record has the end of a hold as wall time. */
+static void convert_hold_ends(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
 		uint64_t wall = g->scene.wall_ns;
 
-		if (w->until_wall_ns)
-			w->until_ns = w->until_wall_ns > wall
-					      ? g->now_ns + (w->until_wall_ns - wall)
+		struct worker_reasons *r = &w->reasons;
+
+		if (r->until_wall_ns)
+			r->until_ns = r->until_wall_ns > wall
+					      ? g->now_ns + (r->until_wall_ns - wall)
 					      : g->now_ns;
-		w->until_wall_ns = 0;
+		r->until_wall_ns = 0;
 	}
 }
 
-/* A dry order is answered by the next look, as a quick worker would: those that waited when it began. */
+/* The next scene answers orders of a dry run, as a quick worker would. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -204,18 +224,17 @@ static void answer_dry(struct guard *g)
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
 
-		if (!w->pending || !w->dry || w->order.id > last)
+		if (!worker_has_order(w) || !w->dry || w->order.what.id > last)
 			continue;
-		w->pending = false;
-		w->answered = g->looks;
-		guard_done(g, w);
+		w->order.answered = g->looks;
+		guard_order_done(g, w);
 		guard_steps(g);
 	}
 }
 
 void guard_observe(struct guard *g, const struct scene *s)
 {
-	const bool same = g->looked && same_people(&g->scene, s);
+	const bool same = g->looked && same_processes(&g->scene, s);
 
 	copy_scene(&g->scene, s);
 	g->scene.game_clients += g->games;
@@ -223,8 +242,8 @@ void guard_observe(struct guard *g, const struct scene *s)
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
-	demand_look(&g->demand, &g->scene, g->verdict);
-	place_holds(g);
+	demand_observe(&g->demand, &g->scene, g->verdict);
+	convert_hold_ends(g);
 	answer_dry(g);
 	g->looks++;
 	guard_read_scene(g);
@@ -238,20 +257,20 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
 
-		if (!w->pending || w->order.id != o->order)
+		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
-		w->pending = w->fresh = false;
-		w->answered = g->looks;
-		/* What its adapter noted is kept with its record. */
-		w->dirty = w->dirty || w->order.verb == ORDER_EVICT;
-		if (o->ok && o->in_flight && w->order.verb == ORDER_DRAIN)
-			guard_failed(g, w, true, o->message);
+		w->order.answered = g->looks;
+		/* Its adapter may have noted something for its record. */
+		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
+		if (o->ok && o->in_flight && w->order.what.verb == ORDER_DRAIN)
+			guard_order_failed(g, w, true, o->message);
 		else if (o->ok)
-			guard_done(g, w);
-		else if (o->no_answer && w->state == STATE_RESUME)
+			guard_order_done(g, w);
+		else if (o->no_answer && worker_state(w) == STATE_RESUME) {
+			w->order.status = STATUS_FAILED;
 			guard_unanswered(g, w, o->message);
-		else
-			guard_failed(g, w, o->retry, o->message);
+		} else
+			guard_order_failed(g, w, o->retry, o->message);
 		guard_steps(g);
 		return;
 	}
@@ -316,51 +335,42 @@ void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char 
 
 /* ---- what is fetched ---- */
 
-/* Also while its door is closed: it is owed an order that opens it. */
-bool guard_owes(const struct guard_worker *w)
-{
-	return w->owed || ((w->evicted || w->closed) && !w->dry);
-}
-
 static void fill_record(const struct guard *g, const struct guard_worker *w,
 			struct guard_record *r)
 {
 	memset(r, 0, sizeof(*r));
 	text_fit(r->worker, sizeof(r->worker), "%s", w->policy->name);
-	r->mask = w->mask;
-	r->level = w->level;
-	r->evicted = guard_owes(w);
-	r->need_bytes = w->need_bytes;
+	r->mask = w->reasons.mask;
+	r->level = w->intent.level;
+	r->evicted = worker_owes(w);
+	r->need_bytes = w->observed.need_bytes;
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {
-		if (!has(w->home, i))
+		if (!has(w->observed.home, i))
 			continue;
 		text_fit(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", g->gpu[i].uuid);
-		r->gpu[r->gpus++].need_bytes = w->need_on[i];
+		r->gpu[r->gpus++].need_bytes = w->observed.need_on[i];
 	}
-	r->hold = w->hold;
+	r->hold = worker_hold(w);
 	r->wall_ns = g->now_ns + (uint64_t)g->wall_offset_ns;
-	if (w->until_wall_ns)
-		r->hold_until_wall_ns = w->until_wall_ns;
-	else if (w->until_ns != FOR_EVER)
-		r->hold_until_wall_ns = w->until_ns + (uint64_t)g->wall_offset_ns;
-	for (unsigned i = 0; i < w->put_away_count; i++) {
-		r->put_away[i].pid = w->put_away[i].pid;
-		r->put_away[i].start_ticks = w->put_away[i].start_ticks;
-	}
-	r->put_away_count = w->put_away_count;
-	for (; r->evicted && r->roots < w->roots; r->roots++) {
-		r->root[r->roots].pid = w->root[r->roots].pid;
-		r->root[r->roots].start_ticks = w->root[r->roots].start_ticks;
+	if (w->reasons.until_wall_ns)
+		r->hold_until_wall_ns = w->reasons.until_wall_ns;
+	else if (w->reasons.until_ns != FOR_EVER)
+		r->hold_until_wall_ns = w->reasons.until_ns + (uint64_t)g->wall_offset_ns;
+	memcpy(r->put_away, w->intent.put_away, sizeof(r->put_away));
+	r->put_away_count = w->intent.put_away_count;
+	if (r->evicted) {
+		memcpy(r->root, w->observed.root, sizeof(r->root));
+		r->roots = w->observed.roots;
 	}
 }
 
 bool guard_next_record(struct guard *g, struct guard_record *ret)
 {
-	/* Before the first look the time of day is not known. */
+	/* The time of day is unknown before the first scene. */
 	for (unsigned i = 0; g->looked && i < g->workers; i++) {
-		if (!g->worker[i].dirty)
+		if (!g->worker[i].record_due)
 			continue;
-		g->worker[i].dirty = false;
+		g->worker[i].record_due = false;
 		fill_record(g, &g->worker[i], ret);
 		return true;
 	}
@@ -385,10 +395,11 @@ bool guard_next_order(struct guard *g, struct guard_order *ret)
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
 
-		if (!w->fresh || w->dirty) /* its record comes first */
+		if (w->order.status != STATUS_WAITING ||
+		    w->record_due) /* its record is first */
 			continue;
-		w->fresh = false;
-		*ret = w->order;
+		w->order.status = STATUS_UNDERWAY;
+		*ret = w->order.what;
 		return true;
 	}
 	return false;
@@ -396,10 +407,12 @@ bool guard_next_order(struct guard *g, struct guard_order *ret)
 
 bool guard_next_decision(struct guard *g, struct guard_decision *ret)
 {
-	if (!g->waiting)
+	struct guard_queue *q = &g->queue;
+
+	if (!q->count)
 		return false;
-	*ret = g->decision[g->first];
-	g->first = (g->first + 1) % GUARD_DECISIONS;
-	g->waiting--;
+	*ret = q->decision[q->first];
+	q->first = (q->first + 1) % GUARD_DECISIONS;
+	q->count--;
 	return true;
 }

@@ -1,29 +1,26 @@
-/* What the files of the guard share; nobody else includes this.
+/* The guard's own data, for the files of the guard alone.
  *
- *   guard.c          what comes in (looks, outcomes) and what is fetched
- *   guard_query.c     when to look again, how a worker stands
- *   observe.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
- *   decide.c     facts -> the next state: the machine itself, with
- *   state_entry.c    what entering a state does,
- *   evict.c    the states on the GPU and on the way off it,
- *   resume.c   those that are out and on the way back
- *   service_stop.c      what is still done when the service ends
- *   orders.c    the ladder, orders, and the proof that memory was freed
- *   guard_request.c      holds and commands of people
- *   eviction_limit.c     what is not done though the rules say so; guard_rate.c counts for it
- *   reservation.c  reservations
- *   policy_change.c     another policy in the place of the one it has
- *   idle.c     models that idle
- *   decision_text.c      states, reasons and decisions in words
- *   explain.c      each reason with rule, evidence and end; who is beside a worker
+ * A scene becomes what is observed of each worker; demand, holds, health and schedule become reasons; reasons say what is
+ * desired; the difference between desired and observed moves the worker's intent and yields at most one order.
+ *
+ *   worker_state.c    what a worker's enums mean together: its state, and how it changes
+ *   observe.c         a scene -> GPUs, processes and bytes of each worker
+ *   reasons.c         why a worker may not run, and whether a demand is against it
+ *   decide.c          reasons and observations -> the worker's intent
+ *   orders.c          intent -> the next order, its outcome, and the check that memory was freed
+ *   explain.c         each reason with rule, evidence and end
+ *   decision_text.c   names, and the decisions that wait to be fetched
+ *   guard.c           what comes in and what is fetched; guard_query.c: what can be asked
+ *
+ *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each
  */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
 
 #include "demand.h"
 #include "guard_input.h"
-#include "user_rate.h"
 #include "guard_query.h"
+#include "user_rate.h"
 
 #include "base/clock.h"
 
@@ -33,7 +30,6 @@
 
 #define MIB          (UINT64_C(1) << 20)
 #define BIT(r)       (UINT32_C(1) << (r))
-#define MASK_SOFT    (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
 #define FOR_EVER     UINT64_MAX
 #define CALM_LOOKS   3
 #define RETRIES      2
@@ -41,23 +37,17 @@
 #define RECHECK_NS   (5 * NS_PER_S)
 #define STUCK_NS     (30 * NS_PER_S)
 #define UP_NS        (120 * NS_PER_S)
-#define LONGEST_NS   (600 * NS_PER_S) /* no back-off is longer */
+#define LONGEST_NS   (600 * NS_PER_S)
 #define FLAP_NS      (900 * NS_PER_S)
 #define RELOAD_NS    (300 * NS_PER_S)
-#define CALL_NS      (10 * NS_PER_S) /* a call of an adapter or a hook */
-#define LEAST_NS     (2 * NS_PER_S)  /* and no call of an eviction has less */
+#define CALL_NS      (10 * NS_PER_S)
+#define LEAST_NS     (2 * NS_PER_S)
 #define AC_NS        (10 * NS_PER_S)
 #define WELL_NS      (60 * NS_PER_S)
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
 #define SLACK_BYTES  (64 * MIB)
-/* Of who was moved before the mode changed. */
-#define GUARD_OWED \
-	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back"
-/* Of one whose clients load it again and again. */
-#define GUARD_STORM \
-	": hold its clients back, or let the guard stop its unit (kind = \"systemd\")"
-#define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
+#define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
 
 /* What a hold active masks: a set. */
 enum {
@@ -66,127 +56,235 @@ enum {
 #include "reason.def"
 };
 
+/* ---- a GPU ---- */
+
 struct guard_gpu {
 	char uuid[96];
-	int at; /* position in the scene; -1: not in it */
+	int at;                      /* position in the scene; -1: not in it */
+	const struct scene_gpu *now; /* likewise; NULL: not in it */
 	bool blind, hung, lost;
-	bool stale;          /* this time it could not be read */
-	unsigned clean;      /* good looks since it was blind */
+	bool stale;          /* could not be read this time */
+	unsigned clean;      /* good readings since it was blind */
 	uint64_t well_ns;    /* answers again since; 0: does not */
-	bool seen;           /* since the start */
-	uint64_t missing_ns; /* never seen, while others answer, since then; 0: not so */
-	uint32_t reasons;    /* set by others */
-	char evidence[GUARD_REASONS][160];
-	struct guard_end {
-		char clears[120]; /* "": it is not known */
-		uint64_t ns;      /* at the earliest; 0: no timer runs for it */
-	} end[GUARD_REASONS];
-	char foreign[64];      /* who else acts on it; "": nobody */
-	uint64_t acted_ns;     /* when an action on it last ended; 0: never */
+	bool seen;           /* in any scene since the start */
+	uint64_t missing_ns; /* never seen while others answer, since; 0: not so */
+	unsigned heat;       /* set of guard_heat */
+	char heat_why[160];
+	char foreign[64];      /* which other service acts on it; "": none */
+	uint64_t acted_ns;     /* when an eviction or return on it last ended; 0: never */
 	uint64_t free_bytes;   /* as if dry evictions had been made */
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* reservations that are not used yet */
-	unsigned heat;         /* set of guard_heat */
-	char heat_why[160];
-	const struct scene_gpu *now;
+	uint32_t reasons;      /* that health and budgets found: a set */
+	char evidence[GUARD_REASONS][160];
+	struct guard_end {
+		char clears[120]; /* "": unknown */
+		uint64_t ns;      /* at the earliest; 0: no timer runs for it */
+	} end[GUARD_REASONS];
+};
+
+/* ---- a worker ---- */
+
+/* Which of its processes the last scene shows. */
+enum worker_found {
+	FOUND_NONE,
+	FOUND_UNMATCHED, /* its known process lives, but its match does not find it any more */
+	FOUND_DISPLACED, /* another one matches, while its own lives and was put away */
+	FOUND_SAME,
+	FOUND_OTHER,       /* other processes than the known ones, which ended */
+	FOUND_OTHER_LIVES, /* other processes than the known ones, of which one lives */
+};
+
+struct worker_observed {
+	enum worker_found found;
+	struct proc_id root[GUARD_ROOTS]; /* processes that it is known by */
+	unsigned roots;
+	bool roots_recorded; /* those are from the journal: it may have restarted since */
+	bool match_changed;  /* another match was configured, and has not found it yet */
+	uint64_t seen_ns;    /* one of its processes was last found; 0: never */
+	bool by_device;      /* its bytes are those of the device that no other process owns */
+	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
+	uint64_t bytes, held[SCENE_GPUS];         /* in all, and on each GPU */
+	uint64_t need_bytes, need_on[SCENE_GPUS]; /* the most that it held while it ran */
+	uint64_t dry_bytes; /* held, but counted as freed by a dry eviction */
+};
+
+/* What is concluded from demand.  Contention is a reason from PHASE_RELEASED on. */
+enum demand_phase {
+	PHASE_NONE,
+	PHASE_SUSPECTED, /* not long enough yet */
+	PHASE_RELEASED,  /* suspected; it was sure while a hold masked it */
+	PHASE_SURE,
+	PHASE_CALMING, /* the demand ended, the quiet time runs */
+};
+
+struct worker_demand {
+	enum demand_phase phase;
+	bool pressing;                /* a demand is against it in the last scene */
+	struct demand_case strongest; /* of the last scene that had one */
+	int gpu;                      /* slot where that is */
+	uint64_t since_ns, calm_ns;
+	unsigned scenes, calm_scenes;
+	uint64_t damped_until_ns; /* sure, but not yet enough to move it; 0: not so */
+	uint64_t limited_ns; /* the user that causes it must wait until then; 0: need not */
+	unsigned unlimited_scenes; /* in a row without a demand that a display withholds */
+};
+
+enum worker_person { PERSON_NONE, PERSON_EVICT, PERSON_HOLD_EVICTED, PERSON_HOLD_ACTIVE };
+
+struct worker_reasons {
+	uint32_t mask;
+	uint64_t since_ns[GUARD_REASONS]; /* 0: it does not hold */
+	char evidence[GUARD_REASONS][200];
+	char contention_rule[64];
+	enum worker_person person; /* what a person requested last */
+	uint64_t until_ns;         /* of that request */
+	uint64_t until_wall_ns;    /* likewise from a record, before the first scene */
+	uint32_t reservations;     /* that it must leave for: a set */
+	uint64_t battery_ns;       /* last on battery; 0: never */
+};
+
+/* What the guard has begun with a worker.  The journal has it before an order is given. */
+enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
+enum worker_stage {
+	STAGE_NONE,
+	/* of GOAL_LEAVE */
+	STAGE_DRAIN,  /* no new work, work in flight may end */
+	STAGE_UNLOAD, /* at intent.level */
+	STAGE_VERIFY, /* it is done by its own word: is the memory free? */
+	STAGE_STUCK,  /* no level is left */
+	/* of GOAL_RETURN */
+	STAGE_LOAD,
+	STAGE_VERIFY_UP, /* it is done by its own word: are its bytes back? */
+};
+/* Where GOAL_LEAVE or GOAL_RETURN began. */
+enum worker_from {
+	FROM_RUN,     /* also GOAL_RETURN of a worker that probably never left */
+	FROM_RETURN,  /* GOAL_LEAVE before it was back */
+	FROM_OUT,     /* the others: GOAL_RETURN */
+	FROM_STUCK,   /* it holds its memory still */
+	FROM_ABSENT,  /* it does not run, and the guard starts it */
+	FROM_STARTED, /* likewise, and its process was found since */
+};
+/* What the last order to evict led to. */
+enum worker_claim {
+	CLAIM_NONE,
+	CLAIM_LEFT, /* the worker said done, or nothing */
+	CLAIM_DRY,  /* it was a dry run: its memory counts as free */
+};
+
+struct worker_intent {
+	enum worker_goal goal;
+	enum worker_stage stage;
+	enum worker_from from;
+	enum worker_claim claim;
+	bool real;                       /* what was begun was not a dry run */
+	unsigned level;                  /* of eviction */
+	unsigned tries;                  /* at this level that failed */
+	uint64_t deadline_ns, budget_ns; /* of the stage, of the whole eviction */
+	uint64_t begun_ns, freed_ns;     /* when leaving began, and how long it took */
+	uint64_t base_bytes, base_free, base_others; /* held, free and used by others, then */
+	uint64_t residue_bytes;                      /* that it holds while it is out */
+	struct proc_id put_away[GUARD_TARGETS];      /* by a checkpoint */
+	unsigned put_away_count;
+};
+
+enum order_status {
+	STATUS_NONE,
+	STATUS_WAITING,  /* given, not fetched */
+	STATUS_UNDERWAY, /* fetched, no outcome yet */
+	STATUS_DONE,
+	STATUS_FAILED,
+};
+
+struct worker_order {
+	struct guard_order what;
+	enum order_status status;
+	uint64_t answered; /* number of scenes before the last outcome: they are too old */
+	uint64_t retry_ns; /* no order before */
+};
+
+/* Whether the worker admits new work. */
+enum worker_door {
+	DOOR_OPEN,
+	DOOR_CLOSED,
+	DOOR_UNVERIFIED, /* recorded as closed; not verified since the service started */
+};
+
+enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_NOW };
+
+struct worker_backoff {
+	double quiet_factor; /* times the quiet time */
+	uint64_t flap[GUARD_FLAPS], reload[3];
+	unsigned flaps, reloads;
+	bool storm;           /* its clients load it again and again while it is out */
+	uint64_t resident_ns; /* no demand but an urgent one moves it before */
+	uint64_t failed_ns;   /* how long to wait after a return that failed; 0: none failed */
+	uint64_t resume_ns;   /* no return before */
+	uint64_t check_ns;    /* next check whether it may return */
+	uint32_t blocked;     /* set of guard_block of the last check */
+	enum resume_request request;
+};
+
+struct worker_idle {
+	bool unload;       /* it is out, or leaves, because it idled */
+	bool busy;         /* in the last scene */
+	bool wants_figure; /* utilisation is asked for with the next scene */
+	uint64_t since_ns, figure_ns, asked_ns; /* idle; a figure came; one was asked for */
+	uint64_t bytes;                         /* in the scene before */
+	uint64_t after_ns;                      /* UINT64_MAX: it is left alone */
+	double idle_w, reload_j;
+};
+
+/* What is reported once, when it begins: a set. */
+enum worker_notice {
+	NOTICE_UNREADABLE = 1, /* a GPU cannot be read: nothing is decided */
+	NOTICE_THROTTLED = 1 << 1,
+	NOTICE_DISPLAY = 1 << 2,  /* demand does not count on a GPU with a display */
+	NOTICE_WITHHELD = 1 << 3, /* likewise, and there is demand */
+};
+
+struct worker_report {
+	enum guard_state state; /* of the last decision */
+	uint64_t since_ns;
+	char why[240];
+	unsigned notices;
+	uint32_t masked; /* reasons that were reported as masked by a hold */
+	/* For the next decision. */
+	enum guard_result result;
+	unsigned level;
+	uint64_t freed_bytes;
+	uint32_t blocked;
+	bool unreachable; /* it lives, but is not found to be resumed */
+	unsigned evictions, resumes, would_evict;
+};
+
+/* What the guard concluded about the worker's process. */
+enum worker_presence {
+	PRESENCE_UNKNOWN, /* to be concluded from the next scene */
+	PRESENCE_GONE,
+	PRESENCE_HERE,
 };
 
 struct guard_worker {
 	const struct policy_worker *policy;
-	struct policy_knobs knobs; /* none left open */
-	enum guard_state state;
-	uint64_t since_ns;
-
-	/* Facts of the last look. */
+	struct policy_knobs knobs; /* no number left open */
 	enum guard_dry dry;
-	bool rematched;      /* another match was given, by which it was not seen yet */
-	bool present, delta; /* delta: judged by the device's memory, its own is not told */
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} root[GUARD_ROOTS]; /* who it was, at the last look */
-	unsigned roots;
-	bool recalled; /* those are of a record: it may have begun anew since */
-	bool replaced; /* none of those is left, others are there */
-	bool lingers;  /* one of those lives, and is not found any more */
-	bool barred;   /* ... and was put away: nobody who is found instead takes its place */
-	uint64_t seen_ns;    /* it was last there; 0: nobody saw it */
-	bool starting;       /* it was not there and we start it */
-	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
-	uint64_t bytes, held[SCENE_GPUS], need_on[SCENE_GPUS], need_bytes;
-	uint32_t mask;
-	char evidence[GUARD_REASONS][200];
-	uint64_t reason_ns[GUARD_REASONS]; /* it holds since; 0: it does not */
-	char cause[64];                    /* rule of the demand that contention is for */
-	uint64_t pretended;                /* bytes that a dry eviction left where they are */
-	struct demand_case demand;
-	bool against; /* the demand is against this one */
-	uint64_t against_ns, calm_ns;
-	unsigned against_looks, calm_looks;
-
-	/* Reasons that are kept. */
-	bool contention, manual, override;
-	uint32_t reserved; /* set of reservations */
-	uint64_t battery_ns;
-	enum guard_hold hold;
-	uint64_t until_ns;      /* of hold or manual; FOR_EVER */
-	uint64_t until_wall_ns; /* from a record, until the first look */
-
-	/* Idling. */
-	bool idle, works, wants_figure;
-	uint64_t idle_ns, figure_ns, idle_bytes; /* idles since; utilisation was last told */
-	uint64_t idle_after_ns;                  /* UINT64_MAX: it is left alone */
-	uint64_t asked_ns;                       /* for utilisation; 0: never */
-	double idle_w, reload_j;
-
-	/* The order under way. */
-	struct guard_order order;
-	bool fresh, pending;
-	uint64_t answered; /* the look before its last answer: what it says of memory is old */
-	uint64_t retry_ns; /* no order before */
-	unsigned level, tries;
-	uint64_t deadline_ns; /* of the state */
-	uint64_t budget_ns;   /* the eviction must have been proven by then */
-
-	/* The eviction. */
-	bool ajar; /* closed by our books, but nobody saw the door since we began */
-	bool evicted, closed, drained, storm, virtual_out;
-	bool astray; /* told: one that we moved out lives, and we cannot bring it back */
-	bool owed;   /* out for real, and the mode that came since lets nobody bring it back */
-	bool returning; /* a resume was begun and has not been proven */
-	bool stayed;    /* it was told to leave, and its memory is still there */
-	bool told;      /* ... and it said that it did, or nobody knows what it said */
-	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;
-	uint64_t flap[GUARD_FLAPS], reload[3];
-	unsigned flaps, reloads;
-	double backoff;
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} put_away[GUARD_TARGETS];
-	unsigned put_away_count;
-
-	/* The way back. */
-	bool last;  /* the service ends, and what was under way is seen to */
-	bool asked; /* somebody wants it back, whatever resume says */
-	uint64_t check_ns, resume_after_ns, resume_backoff_ns, resident_until_ns;
-	uint32_t blocked; /* set of failed items that was last told */
-
-	bool frozen, throttled, damped, dirty;
-	uint32_t masked;       /* told: reasons that a hold masks */
-	bool screen, withheld; /* told: demand on a GPU with a screen does not count */
-	unsigned quiet_looks;  /* without one that was withheld */
-	uint64_t limited_ns;   /* whoever wants it gone may not before; 0: he may */
-	int where;             /* slot of the GPU where the demand is */
-	/* Told with the next decision. */
-	enum guard_result ended;
-	unsigned ended_level;
-	uint64_t ended_bytes;
-	uint32_t ended_blocked;
-	unsigned evictions, resumes, would_evict;
-	char why[240];
-	char gone[240]; /* what the demand was for; of guard_cause() */
+	enum worker_presence presence;
+	enum worker_door door;
+	struct worker_observed observed;
+	struct worker_demand demand;
+	struct worker_reasons reasons;
+	struct worker_intent intent;
+	struct worker_order order;
+	struct worker_backoff backoff;
+	struct worker_idle idle;
+	struct worker_report report;
+	bool record_due; /* its record must be fetched */
+	bool unsettled;  /* the service ends, and it is not yet as it is to be left */
 };
+
+/* ---- the guard ---- */
 
 struct reservation {
 	uint64_t id; /* 0: free */
@@ -196,18 +294,23 @@ struct reservation {
 	uint64_t most_bytes;
 };
 
+struct guard_queue { /* of decisions that were not fetched; the oldest are dropped */
+	struct guard_decision decision[GUARD_DECISIONS];
+	unsigned first, count;
+};
+
 struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
-	bool looked;
-	uint64_t looks;
+	bool looked;            /* a scene came */
+	uint64_t looks;         /* how many */
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
 	int64_t local_s, local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
 	struct verdict
-		others[SCENE_PROCESSES]; /* of eviction_limit.c: without users who may not */
+		others[SCENE_PROCESSES]; /* without users who must wait: eviction_limit.c */
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
@@ -219,9 +322,8 @@ struct guard {
 	unsigned games;
 	bool stopping; /* guard_stop() was called */
 	struct rate rate;
-	int64_t asker; /* of the next wish; -1: nobody who is limited */
-	struct guard_decision decision[GUARD_DECISIONS];
-	unsigned first, waiting;
+	int64_t requester; /* of the next request; -1: one that is not limited */
+	struct guard_queue queue;
 };
 
 static inline bool has(uint64_t set, unsigned i)
@@ -229,129 +331,171 @@ static inline bool has(uint64_t set, unsigned i)
 	return set >> i & 1;
 }
 
-/* What keeps it out, after what a hold masks. */
-static inline uint32_t guard_effective(const struct guard_worker *w)
-{
-	return w->hold == HOLD_ACTIVE ? w->mask & ~(uint32_t)MASK_HOLD : w->mask;
-}
+/* ---- worker_state.c ---- */
 
-/* guard.c */
-void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
-		 const struct guard_record *records, unsigned n);
-void guard_rank(struct guard *g); /* order[], by priority */
-void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
-bool guard_owes(const struct guard_worker *w); /* it is out, or its door closed, by us */
+/* One of the 13 names that users see. */
+enum guard_state worker_state(const struct guard_worker *w);
+/* Reasons that keep it out, after what a hold masks.  It should run if there is none. */
+uint32_t worker_kept_out(const struct guard_worker *w);
+bool worker_is_present(const struct guard_worker *w);
+bool worker_is_moved(const struct guard_worker *w);   /* it is out or leaves, by the guard */
+bool worker_is_out(const struct guard_worker *w);     /* likewise, or is absent */
+bool worker_is_leaving(const struct guard_worker *w); /* what it holds will be free */
+bool worker_is_returning(const struct guard_worker *w);
+bool worker_is_coming_back(const struct guard_worker *w); /* GOAL_RETURN */
+bool worker_heeds_demand(const struct guard_worker *w);   /* no hold or request is stronger */
+bool worker_must_resume(
+	const struct guard_worker *w);          /* moved, and the mode forbids to resume it */
+bool worker_owes(const struct guard_worker *w); /* out, or its door closed, by the guard */
+enum guard_hold worker_hold(const struct guard_worker *w);
+bool worker_is_held_active(const struct guard_worker *w);
+bool worker_is_idle_only(const struct guard_worker *w);
+bool worker_loads_lazily(const struct guard_worker *w);
+bool worker_is_suspected(const struct guard_worker *w);
+bool worker_has_contention(const struct guard_worker *w);
+bool worker_has_order(const struct guard_worker *w);
+/* The last scene is newer than the last outcome, and no order is under way. */
+bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
+uint64_t worker_quiet_ns(const struct guard_worker *w);
+unsigned worker_number(const struct guard *g, const struct guard_worker *w);
 
-/* observe.c */
-enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
+/* Changes of the enums above.  The caller reports each with guard_report(). */
+void worker_set_unknown(struct guard *g, struct guard_worker *w);
+void worker_set_gone(struct guard *g, struct guard_worker *w);
+void worker_set_running(struct guard *g, struct guard_worker *w);
+void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspected);
+void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_stage stage);
+void worker_set_out(struct guard *g, struct guard_worker *w);
+void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming);
+void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_stage stage,
+			  enum worker_from from);
+void worker_set_contention(struct guard_worker *w, bool on);
+void worker_stop_returning(struct guard_worker *w);
+void worker_forget_eviction(struct guard *g, struct guard_worker *w);
+
+/* ---- observe.c ---- */
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_read_scene(struct guard *g);
-void guard_update_reasons(struct guard *g); /* again, after something was asked */
-bool guard_unseen(const struct guard *g, const struct guard_worker *w);
-bool guard_unread(const struct guard *g, const struct guard_worker *w);
+enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
+bool guard_unseen(const struct guard *g, const struct guard_worker *w); /* blind or hung */
+bool guard_unread(const struct guard *g, const struct guard_worker *w); /* this time */
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
-bool guard_is_out(const struct guard_worker *w);
-bool guard_leaving(const struct guard_worker *w); /* what it holds will be free */
+void guard_accept_roots(const struct guard *g, struct guard_worker *w);
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
 
-/* state_entry.c */
-uint64_t guard_quiet_ns(const struct guard_worker *w);
-uint64_t guard_evict_ns(const struct guard_worker *w);
-void guard_latch(struct guard_worker *w, bool on);
-bool guard_sure(const struct guard *g, const struct guard_worker *w);
-bool guard_calm(const struct guard *g, const struct guard_worker *w);
-bool guard_is_fresh(const struct guard *g, const struct guard_worker *w);
-bool guard_lazy(const struct guard_worker *w);
-void guard_forget(struct guard_worker *w); /* that it is out */
-void guard_shift(struct guard *g, struct guard_worker *w, enum guard_state to); /* untold */
-void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, const char *rule,
-		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-void guard_leave(struct guard *g, struct guard_worker *w);
+/* ---- reasons.c ---- */
+void guard_local_time(struct guard *g);
+void guard_update_reasons(struct guard *g);
+void guard_update_demand(struct guard *g);
+void guard_note_since(const struct guard *g, struct guard_worker *w);
+bool guard_demand_sure(const struct guard *g, const struct guard_worker *w);
+bool guard_demand_calm(const struct guard *g, const struct guard_worker *w);
+/* The first reason that is not masked; text is a buffer for the evidence. */
+void guard_cause(const struct guard_worker *w, char text[240], const char **ret_rule,
+		 const char **ret_evidence);
 
-/* evict.c, resume.c: true: something moved, ask again. */
-bool guard_step_running(struct guard *g, struct guard_worker *w);
-bool guard_step_drain(struct guard *g, struct guard_worker *w);
-bool guard_step_evict(struct guard *g, struct guard_worker *w);
-bool guard_step_verify(struct guard *g, struct guard_worker *w);
-bool guard_step_stuck(struct guard *g, struct guard_worker *w);
-bool guard_step_out(struct guard *g, struct guard_worker *w);
-bool guard_step_resume(struct guard *g, struct guard_worker *w);
-bool guard_step_verify_up(struct guard *g, struct guard_worker *w);
-bool guard_try_resume(struct guard *g, struct guard_worker *w);
-bool guard_may_tell(const struct guard_worker *w); /* ... one that stayed to come back */
-void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
-void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
-void guard_back_off(struct guard *g, struct guard_worker *w);
-void guard_listen(struct guard *g, struct guard_worker *w);
-void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
-
-/* service_stop.c */
-bool guard_step_end(struct guard *g, struct guard_worker *w);
-
-/* policy_change.c */
-void guard_take_back(struct guard_worker *w);
-
-/* decide.c */
+/* ---- decide.c ---- */
+/* What a step led to. */
+enum step {
+	STEP_WAIT,  /* nothing is to be done now */
+	STEP_ORDER, /* the intent stays: its next order may be due */
+	STEP_AGAIN, /* something changed */
+};
 void guard_steps(struct guard *g);
-void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message);
-void guard_done(struct guard *g, struct guard_worker *w);
+enum step guard_step_verify(struct guard *g, struct guard_worker *w);
+/* stuck: it holds its memory still.  calmed: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
+void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
-/* orders.c */
+/* ---- return_check.c ---- */
+/* Set of guard_block of the checks that fail, with a text. */
+uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
+			    size_t size);
+
+/* ---- service_stop.c ---- */
+enum step guard_step_stop(struct guard *g, struct guard_worker *w);
+
+/* ---- orders.c ---- */
+uint64_t guard_evict_ns(const struct guard_worker *w);
+void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
+		 uint64_t deadline_ns);
+void guard_give_order(struct guard *g, struct guard_worker *w); /* the next, if there is one */
+void guard_take_back(struct guard_worker *w); /* an order that was not fetched */
+void guard_order_overdue(struct guard *g, struct guard_worker *w);
+void guard_order_done(struct guard *g, struct guard_worker *w);
+void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
+			const char *message);
+void guard_eviction_begins(struct guard *g, struct guard_worker *w);
+void guard_eviction_grows(struct guard *g, struct guard_worker *w);
+void guard_eviction_ended(struct guard_worker *w, enum guard_result result);
+bool guard_can_verify(const struct guard *g, const struct guard_worker *w);
+bool guard_is_freed(const struct guard *g, const struct guard_worker *w);
+uint64_t guard_freed_bytes(const struct guard_worker *w);
+bool guard_may_resume_stuck(const struct guard_worker *w);
+
+/* ---- eviction_level.c ---- */
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
 void guard_level_fit(struct guard_worker *w);                            /* to another policy */
-void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
-		 uint64_t deadline_ns);
-void guard_overdue(struct guard *g, struct guard_worker *w);
-void guard_begin_eviction(struct guard *g, struct guard_worker *w);
-void guard_grown(struct guard *g, struct guard_worker *w);
-/* Would it be seen?  By the memory of each of its GPUs, or by lists that tell all. */
-bool guard_provable(const struct guard *g, const struct guard_worker *w);
-uint64_t guard_gone(const struct guard_worker *w);
-bool guard_freed(const struct guard *g, const struct guard_worker *w);
-void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */
 
-/* eviction_limit.c */
+/* ---- backoff.c ---- */
+void guard_count_flap(struct guard *g, struct guard_worker *w);
+void guard_back_off(struct guard *g, struct guard_worker *w); /* a return failed */
+bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is out */
+void guard_loaded_again(struct guard *g, struct guard_worker *w);
+
+/* ---- order_targets.c ---- */
+void guard_name_targets(const struct guard *g, const struct guard_worker *w,
+			struct guard_order *o);
+
+/* ---- eviction_limit.c ---- */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+bool guard_damped(struct guard *g, struct guard_worker *w);
 bool guard_limited(struct guard *g, struct guard_worker *w);
-void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
-		       struct demand_case *c);
+void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
 
-/* reservation.c */
-void guard_reserve_look(struct guard *g);
+/* ---- reservation.c ---- */
+void guard_update_reservations(struct guard *g);
+void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
+			     size_t size);
 
-/* idle.c */
-void guard_idle_look(struct guard *g, struct guard_worker *w);
+/* ---- idle.c ---- */
+void guard_idle_scene(struct guard *g, struct guard_worker *w);
 bool guard_idle_wants(const struct guard *g);
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
 void guard_idle_begin(struct guard *g, struct guard_worker *w);
+bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
-/* Out for idling and nothing else: it stays open to those who ask it. */
-static inline bool guard_idle_only(const struct guard_worker *w)
-{
-	return guard_effective(w) == BIT(REASON_IDLE);
-}
-
-/* decision_text.c */
-void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
-	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* ---- decision_text.c ---- */
+/* A decision: from the state that was reported last to the present one. */
+void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
+		  ...) __attribute__((format(printf, 4, 5)));
+void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
+		     enum guard_state to, const char *rule, const char *fmt, ...)
+	__attribute__((format(printf, 6, 7)));
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
-void guard_cause(struct guard_worker *w, const char **ret_rule, const char **ret_evidence);
 
-/* explain.c */
-void guard_note_since(const struct guard *g, struct guard_worker *w);
-/* Evidence of RESERVED and of SCHEDULE: whose room, which hours. */
-void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,
-		      size_t size);
+/* ---- explain.c ---- */
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size);
-void guard_sought(const struct guard_worker *w, char *out, size_t size);
+void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
+
+/* ---- guard.c ---- */
+void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
+		 const struct guard_record *records, unsigned n);
+void guard_rank(struct guard *g); /* order[], by priority */
+void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
+/* The worker must be resumed, but in this mode nothing is done. */
+extern const char guard_must_resume_text[];
 
 #endif

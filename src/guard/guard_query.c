@@ -1,37 +1,37 @@
-/* guard_read: when to look again, and how a worker stands. */
+/* When the next scene is due, and the status of a worker. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* ---- when ---- */
+/* ---- the next scene ---- */
 
 static bool sleeps(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->gpus, i) &&
+		if (has(w->observed.gpus, i) &&
 		    (!g->gpu[i].now || g->gpu[i].now->health != SCENE_ASLEEP))
 			return false;
-	return w->gpus != 0;
+	return w->observed.gpus != 0;
 }
 
 static uint64_t interval(const struct guard *g, const struct guard_worker *w)
 {
 	const uint64_t quick = 100 * NS_PER_MS;
 	const uint64_t poll = g->p->poll_ns;
-	bool settled = w->state == STATE_EVICTED || w->state == STATE_QUIET ||
-		       w->state == STATE_ABSENT || w->state == STATE_STUCK;
+	bool settled = worker_state(w) == STATE_EVICTED || worker_state(w) == STATE_QUIET ||
+		       worker_state(w) == STATE_ABSENT || worker_state(w) == STATE_STUCK;
 
-	if (w->state == STATE_ACTIVE || settled) {
-		if (sleeps(g, w) && !w->pending)
+	if (worker_state(w) == STATE_ACTIVE || settled) {
+		if (sleeps(g, w) && !worker_has_order(w))
 			return UINT64_MAX;
 		if (poll)
 			return poll;
-		return settled || !w->bytes ? NS_PER_S : quick;
+		return settled || !w->observed.bytes ? NS_PER_S : quick;
 	}
 	return poll && poll < quick ? poll : quick;
 }
 
-/* +-10 %, so that looks do not beat with what they look at; the same for the same time. */
+/* +-10 %, so that scenes do not beat with what they observe.  The same for the same time. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -39,16 +39,16 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
-/* When a need has lasted long enough to be sure of it; UINT64_MAX: none is under way. */
+/* When a suspected demand becomes sure; UINT64_MAX: there is none. */
 static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t first = UINT64_MAX;
 
 	for (unsigned i = 0; i < g->workers; i++) {
 		const struct guard_worker *w = &g->worker[i];
-		uint64_t due = w->against_ns + w->knobs.debounce_ns;
+		uint64_t due = w->demand.since_ns + w->knobs.debounce_ns;
 
-		if (w->state == STATE_SUSPECT && due > now_ns && due < first)
+		if (worker_state(w) == STATE_SUSPECT && due > now_ns && due < first)
 			first = due;
 	}
 	return first;
@@ -67,7 +67,7 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 	}
 	if (least == UINT64_MAX)
 		return least;
-	/* What was told is kept to. */
+	/* A configured interval is kept exactly. */
 	least = now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
 	return due < least ? due : least;
 }
@@ -80,7 +80,7 @@ bool guard_wants_utilisation(const struct guard *g)
 	return g->looked && guard_idle_wants(g);
 }
 
-/* ---- how it stands ---- */
+/* ---- status ---- */
 
 bool guard_blind(const struct guard *g, const char *gpu)
 {
@@ -90,15 +90,15 @@ bool guard_blind(const struct guard *g, const char *gpu)
 	return false;
 }
 
-static void explain(const struct guard_worker *w, struct guard_status *s)
+static void set_why(const struct guard_worker *w, struct guard_status *s)
 {
 	char masked[120];
 
-	text_fit(s->why, sizeof(s->why), "%s", w->why);
-	if (w->mask == guard_effective(w))
+	text_fit(s->why, sizeof(s->why), "%s", w->report.why);
+	if (w->reasons.mask == worker_kept_out(w))
 		return;
-	guard_mask_text(w->mask & ~guard_effective(w), ", ", masked, sizeof(masked));
-	text_fit(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->why);
+	guard_mask_text(w->reasons.mask & ~worker_kept_out(w), ", ", masked, sizeof(masked));
+	text_fit(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->report.why);
 }
 
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret)
@@ -108,34 +108,34 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 	if (worker >= g->workers)
 		return -GW_E_NOENT;
 	*ret = (struct guard_status){
-		.state = w->state,
-		.mask = w->mask,
-		.hold = w->hold,
-		.hold_until_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns,
-		.since_ns = w->since_ns,
+		.state = worker_state(w),
+		.mask = w->reasons.mask,
+		.hold = worker_hold(w),
+		.hold_until_ns = w->reasons.until_ns == FOR_EVER ? 0 : w->reasons.until_ns,
+		.since_ns = w->report.since_ns,
 		.next_ns = guard_next_change(g, w),
-		.resident_bytes = w->bytes + w->pretended,
-		.need_bytes = w->need_bytes,
-		.residue_bytes = w->state == STATE_STUCK ? w->bytes
-				 : guard_is_out(w)       ? w->residue_bytes
-							 : 0,
-		.freed_ns = w->freed_ns,
-		.backoff = w->backoff,
-		.evictions = w->evictions,
-		.resumes = w->resumes,
-		.would_evict = w->would_evict,
+		.resident_bytes = w->observed.bytes + w->observed.dry_bytes,
+		.need_bytes = w->observed.need_bytes,
+		.residue_bytes = worker_state(w) == STATE_STUCK ? w->observed.bytes
+				 : worker_is_out(w)             ? w->intent.residue_bytes
+								: 0,
+		.freed_ns = w->intent.freed_ns,
+		.backoff = w->backoff.quiet_factor,
+		.evictions = w->report.evictions,
+		.resumes = w->report.resumes,
+		.would_evict = w->report.would_evict,
 		.dry = w->dry,
-		.storm = w->storm,
+		.storm = w->backoff.storm,
 	};
 	for (unsigned i = 0; i < g->gpus; i++) {
-		if (!has(w->gpus, i))
+		if (!has(w->observed.gpus, i))
 			continue;
 		ret->blind = ret->blind || g->gpu[i].blind;
 		ret->hung = ret->hung || g->gpu[i].hung;
 		ret->quarantine = ret->quarantine || g->gpu[i].lost ||
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}
-	explain(w, ret);
+	set_why(w, ret);
 	guard_limit_text(g, w, ret->rail, sizeof(ret->rail));
 	return 0;
 }

@@ -1,64 +1,71 @@
-/* guard_request: what people ask: holds with an end, eviction and return by hand.
+/* Requests of people: holds with an end, evict and resume.
  *
- * The two holds exclude each other, and a hold is ended by release or its time, not by another wish. */
+ * The two holds exclude each other.  A hold ends by release or when its time is over, not by another request. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* Would it have to leave? */
-static bool moves(const struct guard_worker *w, enum guard_request what)
+/* Would the request evict it? */
+static bool request_evicts(const struct guard_worker *w, enum guard_request what)
 {
-	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !guard_is_out(w);
+	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !worker_is_out(w);
 }
 
-static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_request what,
-		  uint64_t ttl_ns, uint64_t now_ns, char *message, size_t size)
+static int request_refused(const struct guard *g, const struct guard_worker *w,
+			   enum guard_request what, uint64_t ttl_ns, uint64_t now_ns,
+			   char *message, size_t size)
 {
 	bool hold = what == REQUEST_HOLD_ACTIVE || what == REQUEST_HOLD_EVICTED;
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
+		text_fit(message, size, "%s: a hold needs a duration, or for ever", name);
 		return -GW_E_ARG;
 	}
-	if (w->hold == HOLD_ACTIVE && (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
+	if (worker_is_held_active(w) &&
+	    (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
 		text_fit(message, size, "%s is held active: release it first", name);
 		return -GW_E_STATE;
 	}
-	if (w->hold == HOLD_EVICTED &&
+	if (w->reasons.person == PERSON_HOLD_EVICTED &&
 	    (what == REQUEST_HOLD_ACTIVE || what == REQUEST_RESUME)) {
 		text_fit(message, size, "%s is held evicted: release it first", name);
 		return -GW_E_STATE;
 	}
-	if (moves(w, what))
+	if (request_evicts(w, what))
 		return guard_requester_may(g, now_ns, message, size);
 	return 0;
 }
 
-static void keep(struct guard_worker *w, enum guard_hold hold, bool manual, uint64_t ttl_ns,
-		 uint64_t now_ns)
+static void set_person(struct guard_worker *w, enum worker_person person, uint64_t ttl_ns,
+		       uint64_t now_ns)
 {
-	w->hold = hold;
-	w->manual = manual;
-	w->until_ns = !ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
-	w->masked = 0;
+	w->reasons.person = person;
+	w->reasons.until_ns =
+		!ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
+	w->report.masked = 0;
+}
+
+static void end_person(struct guard_worker *w)
+{
+	w->reasons.person = PERSON_NONE;
+	w->reasons.until_ns = FOR_EVER;
 }
 
 static void resume_now(struct guard_worker *w, uint64_t now_ns)
 {
-	if (w->hold != HOLD_ACTIVE) {
-		w->hold = HOLD_NONE;
-		w->until_ns = FOR_EVER;
-	}
-	w->manual = w->contention = w->idle = false;
-	w->override = guard_is_out(w);
-	w->asked = true;
-	w->resume_after_ns = 0;
-	w->check_ns = now_ns;
+	if (!worker_is_held_active(w))
+		end_person(w);
+	if (worker_has_contention(w))
+		w->demand.phase = PHASE_NONE;
+	w->idle.unload = false;
+	w->backoff.request = worker_is_out(w) ? RESUME_REQUESTED_NOW : RESUME_REQUESTED;
+	w->backoff.resume_ns = 0;
+	w->backoff.check_ns = now_ns;
 }
 
-static void apply(struct guard *g, struct guard_worker *w, enum guard_request what,
-		  uint64_t ttl_ns)
+static void request_apply(struct guard *g, struct guard_worker *w, enum guard_request what,
+			  uint64_t ttl_ns)
 {
 	static const char *const rule[] = {
 		[REQUEST_EVICT] = "evict command",       [REQUEST_RESUME] = "resume command",
@@ -67,32 +74,33 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_request wh
 	};
 	char text[120] = "";
 
-	if (moves(w, what))
-		rate_take(&g->rate, g->asker, g->now_ns);
+	if (request_evicts(w, what))
+		rate_take(&g->rate, g->requester, g->now_ns);
 	switch (what) {
 	case REQUEST_EVICT:
-		if (w->hold != HOLD_EVICTED) /* that is more than this */
-			keep(w, HOLD_NONE, true, ttl_ns, g->now_ns);
+		if (w->reasons.person != PERSON_HOLD_EVICTED) /* that is more than this */
+			set_person(w, PERSON_EVICT, ttl_ns, g->now_ns);
 		break;
-	case REQUEST_HOLD_EVICTED: keep(w, HOLD_EVICTED, false, ttl_ns, g->now_ns); break;
-	case REQUEST_HOLD_ACTIVE: keep(w, HOLD_ACTIVE, false, ttl_ns, g->now_ns); break;
-	case REQUEST_RELEASE: keep(w, HOLD_NONE, false, 0, g->now_ns); break;
+	case REQUEST_HOLD_EVICTED: set_person(w, PERSON_HOLD_EVICTED, ttl_ns, g->now_ns); break;
+	case REQUEST_HOLD_ACTIVE: set_person(w, PERSON_HOLD_ACTIVE, ttl_ns, g->now_ns); break;
+	case REQUEST_RELEASE: set_person(w, PERSON_NONE, 0, g->now_ns); break;
 	case REQUEST_RESUME:
-		if (w->manual)
-			w->until_ns = FOR_EVER;
-		w->manual = w->idle = false;
-		w->asked = true;
-		w->check_ns = g->now_ns;
+		if (w->reasons.person == PERSON_EVICT)
+			end_person(w);
+		w->idle.unload = false;
+		if (w->backoff.request == RESUME_NOT_REQUESTED)
+			w->backoff.request = RESUME_REQUESTED;
+		w->backoff.check_ns = g->now_ns;
 		break;
 	case REQUEST_RESUME_NOW: resume_now(w, g->now_ns); break;
 	}
-	w->dirty = true;
+	w->record_due = true;
 	guard_update_reasons(g);
-	if (guard_effective(w))
-		w->override = false; /* it cannot be now, and later is another matter */
-	guard_mask_text(w->mask, ", ", text, sizeof(text));
-	guard_say(g, w, w->state, rule[what], "%s%s", text[0] ? "what speaks against it: " : "",
-		  text);
+	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
+		w->backoff.request = RESUME_REQUESTED; /* not now */
+	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
+	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
+			text[0] ? "reasons: " : "", text);
 }
 
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
@@ -106,17 +114,17 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 		return -GW_E_NOENT;
 	}
 	for (unsigned i = first; i < end; i++) {
-		int r = refuse(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
+		int r = request_refused(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
 
 		if (r) {
-			g->asker = -1;
+			g->requester = -1;
 			return r; /* all or none */
 		}
 	}
 	g->now_ns = now_ns;
 	for (unsigned i = first; i < end; i++)
-		apply(g, &g->worker[i], what, ttl_ns);
-	g->asker = -1;
+		request_apply(g, &g->worker[i], what, ttl_ns);
+	g->requester = -1;
 	if (g->looked)
 		guard_steps(g);
 	if (size)

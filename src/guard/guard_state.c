@@ -5,69 +5,135 @@
 
 #include "base/buf.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what there is ---- */
+/* ---- names: in the order of their enums ---- */
 
 /* clang-format off */
+static const char *const reasons[] = {
+#define R(symbol, name, held) [REASON_##symbol] = #name,
+#include "reason.def"
+	NULL
+};
+static const char *const states[] = { "reconcile", "active", "suspect", "drain", "evict", "verify",
+	"evicted", "quiet", "precheck", "resume", "verify-up", "stuck", "absent", NULL };
+static const char *const results[] = { "none", "freed", "not-freed", "failed", "withheld", NULL };
+static const char *const blocks[] = { "backoff", "room", "unknown", "thermal", "host-memory", "gone",
+	"demand", "turn", "busy", "never", "endpoint", NULL };
+static const char *const dries[] = { "no", "mode", "another-service", "simulated", NULL };
+static const char *const verbs[] = { "close", "drain", "evict", "open", "resume", "notify", NULL };
+static const char *const demands[] = { "none", "any", "unattributed", "pressure", "utilisation",
+	"memory", "game", "now", NULL };
+static const char *const presences[] = { "unknown", "gone", "here", NULL };
+static const char *const found[] = { "none", "unmatched", "displaced", "same", "other",
+	"other-lives", NULL };
+static const char *const phases[] = { "none", "suspected", "released", "sure", "calming", NULL };
+static const char *const persons[] = { "none", "evict", "hold-evicted", "hold-active", NULL };
+static const char *const goals[] = { "run", "leave", "out", "return", NULL };
+static const char *const stages[] = { "none", "drain", "unload", "verify", "stuck", "load",
+	"verify-up", NULL };
+static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
+static const char *const claims[] = { "none", "left", "dry", NULL };
+static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
+static const char *const doors[] = { "open", "closed", "unverified", NULL };
+static const char *const requests[] = { "none", "resume", "resume-now", NULL };
+static const char *const notices[] = { "unreadable", "throttled", "display", "withheld", NULL };
+static const char *const heats[] = { "throttle", "warm", NULL };
+#define COUNT_IS(names, n) _Static_assert(sizeof(names) / sizeof((names)[0]) == (n) + 1, #names)
+COUNT_IS(states, GUARD_STATES);
+COUNT_IS(results, GUARD_RESULTS);
+COUNT_IS(blocks, GUARD_BLOCKS);
+COUNT_IS(dries, GUARD_DRIES);
+COUNT_IS(verbs, ORDER_NOTIFY + 1);
+COUNT_IS(demands, DEMAND_KINDS);
+COUNT_IS(found, FOUND_OTHER_LIVES + 1);
+COUNT_IS(stages, STAGE_VERIFY_UP + 1);
+COUNT_IS(froms, FROM_STARTED + 1);
+
+/* ---- members ---- */
+
 #define SIZE(m) ((unsigned)sizeof(((struct OF *)0)->m))
-#define ONE(kind, m)        { #m, kind, SIZE(m), 1, offsetof(struct OF, m) }
-#define MANY(kind, m)       { #m, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m) }
-#define U(m)  ONE(STRUCT_TEXT_UNSIGNED, m)   /* enums and bools, too */
-#define I(m)  ONE(STRUCT_TEXT_SIGNED, m)
-#define D(m)  ONE(STRUCT_TEXT_REAL, m)
-#define T(m)  ONE(STRUCT_TEXT_TEXT, m)
-#define US(m) MANY(STRUCT_TEXT_UNSIGNED, m)
-#define TS(m) MANY(STRUCT_TEXT_TEXT, m)
+#define ONE(kind, m, names) { #m, kind, SIZE(m), 1, offsetof(struct OF, m), names }
+#define MANY(kind, m) { #m, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
+#define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* bools, too */
+#define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
+#define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
+#define T(m)    ONE(STRUCT_TEXT_TEXT, m, NULL)
+#define N(m, n) ONE(STRUCT_TEXT_NAME, m, n)
+#define B(m, n) ONE(STRUCT_TEXT_SET, m, n)
+#define US(m)   MANY(STRUCT_TEXT_UNSIGNED, m)
 /* Structs of 64 bits each. */
-#define WORDS(m) { #m, STRUCT_TEXT_UNSIGNED, 8, SIZE(m) / 8, offsetof(struct OF, m) }
-#define END { NULL, STRUCT_TEXT_UNSIGNED, 0, 0, 0 }
+#define WORDS(m) { #m, STRUCT_TEXT_UNSIGNED, 8, SIZE(m) / 8, offsetof(struct OF, m), NULL }
+/* One line per reason. */
+#define OF_REASON(kind, m, symbol, name) \
+	{ #m "." #name, kind, SIZE(m[0]), 1, offsetof(struct OF, m[REASON_##symbol]), NULL },
+#define END { NULL, STRUCT_TEXT_UNSIGNED, 0, 0, 0, NULL }
 
 #define OF guard
 static const struct struct_text_member of_guard[] = {
 	U(now_ns), U(looked), U(looks), I(wall_offset_ns), I(utc_offset_s), I(local_s),
-	I(local_floor_s), U(gpus), U(next_id), U(games), U(stopping), I(asker), U(rate.users),
+	I(local_floor_s), U(gpus), U(next_id), U(games), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
 #undef OF
 
-#define OF guard_gpu /* but now, which is found by at, and end, by which nothing is decided */
+#define OF guard_gpu /* but now, which is found by at, and end, which decides nothing */
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
-	U(missing_ns), U(reasons), TS(evidence), T(foreign), U(acted_ns), U(free_bytes),
-	U(coming_bytes), U(promised), U(heat), T(heat_why), END
+	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
+	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
+#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
+#include "reason.def"
+	END
 };
 #undef OF
 
-#define OF guard_worker /* but policy and knobs, which the policy says, and what of its order is only for whoever acts */
+#define OF guard_worker /* but policy and knobs, which the policy says, and what an order names for those who carry it out */
 static const struct struct_text_member of_worker[] = {
-	U(state), U(since_ns), U(dry), U(rematched), U(present), U(delta), WORDS(root), U(roots),
-	U(recalled), U(replaced), U(lingers), U(barred), U(seen_ns), U(starting), U(gpus), U(home), U(bytes),
-	US(held), US(need_on), U(need_bytes), U(mask), TS(evidence), US(reason_ns), T(cause),
-	U(pretended), U(demand.kind), U(demand.urgent), U(demand.more_bytes), I(demand.pid),
-	I(demand.uid), T(demand.rule), T(demand.evidence), U(against), U(against_ns), U(calm_ns),
-	U(against_looks), U(calm_looks), U(contention), U(manual), U(override), U(reserved),
-	U(battery_ns), U(hold), U(until_ns), U(until_wall_ns), U(idle), U(works), U(wants_figure),
-	U(idle_ns), U(figure_ns), U(idle_bytes), U(idle_after_ns), U(asked_ns), D(idle_w),
-	D(reload_j), U(order.id), U(order.verb), U(order.worker), U(order.level),
-	U(order.deadline_ns), U(order.bytes), T(order.gpus), T(order.reason), U(order.start),
-	U(fresh), U(pending), U(answered), U(retry_ns), U(level), U(tries), U(deadline_ns),
-	U(budget_ns), U(ajar), U(evicted), U(closed), U(drained), U(storm), U(virtual_out),
-	U(astray), U(owed), U(returning), U(stayed), U(told), U(base_bytes), U(base_free),
-	U(base_others), U(begun_ns), U(freed_ns), U(residue_bytes), US(flap), US(reload), U(flaps),
-	U(reloads), D(backoff), WORDS(put_away), U(put_away_count), U(last), U(asked), U(check_ns),
-	U(resume_after_ns), U(resume_backoff_ns), U(resident_until_ns), U(blocked), U(frozen),
-	U(throttled), U(damped), U(dirty), U(masked), U(screen), U(withheld), U(quiet_looks),
-	U(limited_ns), I(where), U(ended), U(ended_level), U(ended_bytes), U(ended_blocked),
-	U(evictions), U(resumes), U(would_evict), T(why), T(gone), END
+	N(dry, dries), N(presence, presences), N(door, doors), U(record_due), U(unsettled),
+	N(observed.found, found), WORDS(observed.root), U(observed.roots),
+	U(observed.roots_recorded), U(observed.match_changed), U(observed.seen_ns),
+	U(observed.by_device), U(observed.gpus), U(observed.home), U(observed.bytes),
+	US(observed.held), U(observed.need_bytes), US(observed.need_on), U(observed.dry_bytes),
+	N(demand.phase, phases), U(demand.pressing), N(demand.strongest.kind, demands),
+	U(demand.strongest.urgent), U(demand.strongest.more_bytes), I(demand.strongest.pid),
+	I(demand.strongest.uid), T(demand.strongest.rule), T(demand.strongest.evidence),
+	I(demand.gpu), U(demand.since_ns), U(demand.calm_ns), U(demand.scenes),
+	U(demand.calm_scenes), U(demand.damped_until_ns), U(demand.limited_ns),
+	U(demand.unlimited_scenes),
+	B(reasons.mask, reasons), T(reasons.contention_rule), N(reasons.person, persons),
+	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.reservations),
+	U(reasons.battery_ns),
+#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
+#include "reason.def"
+#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
+#include "reason.def"
+	N(intent.goal, goals), N(intent.stage, stages), N(intent.from, froms),
+	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
+	U(intent.deadline_ns), U(intent.budget_ns), U(intent.begun_ns), U(intent.freed_ns),
+	U(intent.base_bytes), U(intent.base_free), U(intent.base_others),
+	U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
+	U(order.what.id), N(order.what.verb, verbs), U(order.what.worker), U(order.what.level),
+	U(order.what.deadline_ns), U(order.what.bytes), T(order.what.gpus),
+	T(order.what.reason), U(order.what.start), N(order.status, statuses),
+	U(order.answered), U(order.retry_ns),
+	D(backoff.quiet_factor), US(backoff.flap), US(backoff.reload), U(backoff.flaps),
+	U(backoff.reloads), U(backoff.storm), U(backoff.resident_ns), U(backoff.failed_ns),
+	U(backoff.resume_ns), U(backoff.check_ns), B(backoff.blocked, blocks),
+	N(backoff.request, requests),
+	U(idle.unload), U(idle.busy), U(idle.wants_figure), U(idle.since_ns), U(idle.figure_ns),
+	U(idle.asked_ns), U(idle.bytes), U(idle.after_ns), D(idle.idle_w), D(idle.reload_j),
+	N(report.state, states), U(report.since_ns), T(report.why), B(report.notices, notices),
+	B(report.masked, reasons), N(report.result, results), U(report.level),
+	U(report.freed_bytes), B(report.blocked, blocks), U(report.unreachable),
+	U(report.evictions), U(report.resumes), U(report.would_evict), END
 };
 #undef OF
 
 #define OF reservation
-static const struct struct_text_member of_room[] = {
+static const struct struct_text_member of_reservation[] = {
 	U(id), I(gpu), U(bytes), U(until_ns), I(pid), U(most_bytes), END
 };
 #undef OF
@@ -82,36 +148,50 @@ static const struct struct_text_member of_life[] = {
 #define OF rate_user
 static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
+
+/* What form 4 wrote otherwise; reasons and heat were numbers that the library's users have, too. */
+#define OF guard
+static const struct struct_text_member of_old_guard[] = {
+	{ "asker", STRUCT_TEXT_SIGNED, SIZE(requester), 1, offsetof(struct guard, requester), NULL }, END
+};
+#undef OF
+#define OF guard_gpu
+static const struct struct_text_member of_old_gpu[] = {
+	U(reasons), U(heat), MANY(STRUCT_TEXT_TEXT, evidence), END
+};
+#undef OF
 /* clang-format on */
 
-/* What there are several of: those that `count` tells of, or all places. */
+/* Arrays: as many as `count` says, or all places. */
 #define AT(m)     offsetof(struct guard, m), sizeof(((struct guard *)0)->m[0])
 #define PLACES(m) (unsigned)(sizeof(((struct guard *)0)->m) / sizeof(((struct guard *)0)->m[0]))
 #define COUNT(m)  offsetof(struct guard, m) /* unsigned */
 #define ALL       SIZE_MAX
+enum { PART_GPU, PART_WORKER, PART_RESERVATION, PART_LIFE, PART_USER, PARTS };
 static const struct {
 	const char *name;
 	const struct struct_text_member *member;
 	size_t offset, size;
 	unsigned places;
 	size_t count;
-} parts[] = {
-	{ "gpu", of_gpu, AT(gpu), PLACES(gpu), COUNT(gpus) },
-	{ "worker", of_worker, AT(worker), PLACES(worker), COUNT(workers) },
-	{ "room", of_room, AT(reservation), PLACES(reservation), ALL },
-	{ "life", of_life, AT(demand.life), PLACES(demand.life), COUNT(demand.lives) },
-	{ "user", of_user, AT(rate.user), PLACES(rate.user), COUNT(rate.users) },
+} parts[PARTS] = {
+	[PART_GPU] = { "gpu", of_gpu, AT(gpu), PLACES(gpu), COUNT(gpus) },
+	[PART_WORKER] = { "worker", of_worker, AT(worker), PLACES(worker), COUNT(workers) },
+	[PART_RESERVATION] = { "room", of_reservation, AT(reservation), PLACES(reservation),
+			       ALL },
+	[PART_LIFE] = { "life", of_life, AT(demand.life), PLACES(demand.life),
+			COUNT(demand.lives) },
+	[PART_USER] = { "user", of_user, AT(rate.user), PLACES(rate.user), COUNT(rate.users) },
 };
-#define PARTS (sizeof(parts) / sizeof(parts[0]))
 
 /* ---- writing ---- */
 
 bool guard_state_complete(const struct guard *g)
 {
-	return !g->waiting;
+	return !g->queue.count;
 }
 
-static unsigned there(const struct guard *g, unsigned part)
+static unsigned part_count(const struct guard *g, unsigned part)
 {
 	return parts[part].count == ALL
 		       ? parts[part].places
@@ -137,11 +217,11 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 
 	if (!g->looked)
 		return;
-	buf_addf(out, "%sbegin\n", prefix);
+	buf_addf(out, "%sbegin\tnames\n", prefix);
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
 	struct_text_write(out, head, of_guard, g);
 	for (unsigned i = 0; i < PARTS; i++)
-		for (unsigned k = 0; k < there(g, i); k++) {
+		for (unsigned k = 0; k < part_count(g, i); k++) {
 			snprintf(head, sizeof(head), "%s%s\t%u\t", prefix, parts[i].name, k);
 			struct_text_write(out, head, parts[i].member,
 					  (const char *)g + parts[i].offset +
@@ -154,46 +234,55 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 /* ---- reading ---- */
 
 /* Nothing is known but the policy. */
-static int begin(struct guard *g)
+static int state_begins(struct guard_state_reader *r, struct guard *g, bool old)
 {
 	const struct policy *p = g->p;
 
+	memset(r, 0, sizeof(*r));
+	r->old = old;
 	memset(g, 0, sizeof(*g));
 	g->p = p;
 	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
 	for (unsigned i = 0; i < g->workers; i++) {
 		guard_bind(g, &g->worker[i], &p->worker[i]);
-		/* What has no line is zero. */
-		g->worker[i].idle_after_ns = 0;
-		g->worker[i].idle_w = g->worker[i].reload_j = 0;
+		/* A member without a line is zero. */
+		g->worker[i].idle.after_ns = 0;
+		g->worker[i].idle.idle_w = g->worker[i].idle.reload_j = 0;
 	}
 	guard_rank(g);
 	return 0;
 }
 
-static int read_part(struct guard *g, unsigned part, const char *rest)
+static int read_part(struct guard_state_reader *r, struct guard *g, unsigned part,
+		     const char *rest)
 {
 	char *end;
 	unsigned long at = strtoul(rest, &end, 10);
+	int err = -GW_E_NOENT;
+	void *of;
 
 	if (*rest < '0' || *rest > '9' || *end != '\t' || at >= parts[part].places)
 		return -GW_E_PARSE;
-	return struct_text_read(parts[part].member,
-				(char *)g + parts[part].offset + at * parts[part].size,
-				end + 1);
+	of = (char *)g + parts[part].offset + at * parts[part].size;
+	if (r->old && part == PART_WORKER)
+		return guard_state_old_line(&r->worker[at], of, end + 1);
+	if (r->old && part == PART_GPU)
+		err = struct_text_read(of_old_gpu, of, end + 1);
+	if (err == -GW_E_NOENT)
+		err = struct_text_read(parts[part].member, of, end + 1);
+	return err ? -GW_E_PARSE : 0;
+}
+
+static bool is_sound_intent(const struct worker_intent *i)
+{
+	const bool leaves = i->stage >= STAGE_DRAIN && i->stage <= STAGE_STUCK;
+
+	return (leaves == (i->goal == GOAL_LEAVE)) &&
+	       ((i->stage > STAGE_STUCK) == (i->goal == GOAL_RETURN)) &&
+	       i->level < GUARD_LEVELS && i->put_away_count <= GUARD_TARGETS;
 }
 
 /* Positions that a damaged file has past the end would be read there. */
-static bool is_sound_worker(const struct guard *g, const struct guard_worker *w)
-{
-	return w->state < GUARD_STATES && w->dry < GUARD_DRIES && w->ended < GUARD_RESULTS &&
-	       w->demand.kind < DEMAND_KINDS && w->order.verb <= ORDER_NOTIFY &&
-	       w->hold <= HOLD_ACTIVE && w->roots <= GUARD_ROOTS &&
-	       w->put_away_count <= GUARD_TARGETS && w->level < GUARD_LEVELS &&
-	       w->ended_level < GUARD_LEVELS && w->where >= 0 &&
-	       (!w->where || w->where < (int)g->gpus);
-}
-
 static bool is_sound(const struct guard *g)
 {
 	bool is = g->looked && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
@@ -204,13 +293,21 @@ static bool is_sound(const struct guard *g)
 	for (unsigned i = 0; is && i < GUARD_RESERVATIONS; i++)
 		is = !g->reservation[i].id ||
 		     (g->reservation[i].gpu >= 0 && g->reservation[i].gpu < (int)g->gpus);
-	for (unsigned i = 0; is && i < g->workers; i++)
-		is = is_sound_worker(g, &g->worker[i]);
+	for (unsigned i = 0; is && i < g->workers; i++) {
+		const struct guard_worker *w = &g->worker[i];
+
+		is = is_sound_intent(&w->intent) && w->observed.roots <= GUARD_ROOTS &&
+		     w->report.level < GUARD_LEVELS && w->demand.gpu >= 0 &&
+		     (!w->demand.gpu || w->demand.gpu < (int)g->gpus);
+	}
 	return is;
 }
 
-static int end(struct guard *g)
+static int state_ends(struct guard_state_reader *r, struct guard *g)
 {
+	for (unsigned i = 0; r->old && i < g->workers; i++)
+		if (guard_state_old_end(&r->worker[i], &g->worker[i]) != 0)
+			return -GW_E_PARSE;
 	if (!is_sound(g))
 		return -GW_E_PARSE;
 	for (unsigned i = 0; i < g->gpus; i++)
@@ -219,21 +316,30 @@ static int end(struct guard *g)
 	return 1;
 }
 
-int guard_state_read(struct guard *g, const char *line)
+static int read_guard(struct guard_state_reader *r, struct guard *g, const char *rest)
+{
+	int err = r->old ? struct_text_read(of_old_guard, g, rest) : -GW_E_NOENT;
+
+	if (err == -GW_E_NOENT)
+		err = struct_text_read(of_guard, g, rest);
+	return err ? -GW_E_PARSE : 0;
+}
+
+int guard_state_read(struct guard_state_reader *r, struct guard *g, const char *line)
 {
 	size_t n = strcspn(line, "\t");
 	const char *rest = line + n + (line[n] == '\t');
 
-	if (!strcmp(line, "begin"))
-		return begin(g);
+	if (!strcmp(line, "begin") || !strcmp(line, "begin\tnames"))
+		return state_begins(r, g, !*rest);
 	if (!strcmp(line, "end"))
-		return end(g);
+		return state_ends(r, g);
 	if (!strncmp(line, "scene\t", 6))
 		return scene_read(&g->scene, rest) < 0 ? -GW_E_PARSE : 0;
 	if (!strncmp(line, "guard\t", 6))
-		return struct_text_read(of_guard, g, rest);
+		return read_guard(r, g, rest);
 	for (unsigned i = 0; i < PARTS; i++)
 		if (strlen(parts[i].name) == n && !memcmp(line, parts[i].name, n))
-			return read_part(g, i, rest);
+			return read_part(r, g, i, rest);
 	return -GW_E_PARSE;
 }

@@ -1,10 +1,17 @@
-#include "health_parts.h"
+#include "health_internal.h"
 
 #include "guard.h"
 
 #include "base/text.h"
 
+#include "device/nvml_abi.h"
+
+#include <stdio.h>
 #include <stdlib.h>
+
+#define SLOW_NS       (10 * NS_PER_S)
+#define ANY_THERMAL   (ABI_REASON_HW_THERMAL | ABI_REASON_SW_THERMAL)
+#define THRESHOLD_MIN 40. /* no board slows down below this: such a threshold is not valid */
 
 void health_options_init(struct health_options *o)
 {
@@ -36,8 +43,9 @@ int health_new(const struct health_options *o, struct health **ret)
 		h->o = *o;
 	else
 		health_options_init(&h->o);
-	h->margin_c = h->temperature_c = h->told_margin_c = h->told_at_c = NAN;
-	h->uncorrected = NAN;
+	h->heat.margin_c = h->heat.temperature_c = NAN;
+	h->heat.driver_margin_c = h->heat.driver_at_c = NAN;
+	h->memory.uncorrected = NAN;
 	*ret = h;
 	return 0;
 }
@@ -52,27 +60,234 @@ void health_set_options(struct health *h, const struct health_options *o)
 	h->o = *o;
 }
 
+/* ---- heat: the margin to the limit of the GPU ---- */
+
+static const enum health_level trip_level[TRIPS] = { HEALTH_WARN, HEALTH_THROTTLE,
+						     HEALTH_EVICT };
+static const char *const trip_advice[TRIPS] = {
+	"Watch its cooling.",
+	"It gets no new work; check fans, filters and the room.",
+	"Work is taken off it until it has cooled down; check fans, filters and the room.",
+};
+
+static const char *const source_name[] = { "", "margin", "thresholds", "override", "fallback" };
+
+static double smaller(double a, double b) /* either may be NAN */
+{
+	return isnan(a) || b < a ? b : a;
+}
+
+static double read_threshold(const struct gw_device *d, unsigned q)
+{
+	double v = health_value(d, q);
+
+	return v >= THRESHOLD_MIN ? v : NAN;
+}
+
+/* Degrees to the nearest threshold of the device; NAN: it has none. */
+static double threshold_margin(const struct gw_device *d)
+{
+	double limit = smaller(read_threshold(d, GW_Q_TEMPERATURE_GPU_MAX),
+			       read_threshold(d, GW_Q_TEMPERATURE_SLOWDOWN));
+	double memory = read_threshold(d, GW_Q_TEMPERATURE_MEMORY_MAX) -
+			health_value(d, GW_Q_TEMPERATURE_MEMORY);
+
+	return smaller(limit - health_value(d, GW_Q_TEMPERATURE_GPU), memory);
+}
+
+/* Some H100 report a margin of 0 or less while they are cold. */
+static bool is_implausible(const struct health *h, const struct gw_device *d, double margin)
+{
+	double t = health_value(d, GW_Q_TEMPERATURE_GPU), other = threshold_margin(d);
+	double reasons = health_value(d, GW_Q_CLOCK_REASONS);
+
+	if (margin > 0 || isnan(t))
+		return false;
+	if (!isnan(reasons) && ((unsigned)reasons & ANY_THERMAL))
+		return false;
+	if (isnan(other))
+		other = h->o.fallback_c - t;
+	return other > h->o.warn_c;
+}
+
+/* The driver's margin may be ten seconds old, the temperature is current: a rise since then is
+ * subtracted.  A fall is not added: that waits for a new margin. */
+static double driver_margin(struct health_heat *heat, const struct gw_device *d, double margin,
+			    uint64_t now)
+{
+	double t = health_value(d, GW_Q_TEMPERATURE_GPU);
+
+	if (margin != heat->driver_margin_c || isnan(heat->driver_at_c) ||
+	    now - heat->driver_ns >= TIER_NS) {
+		heat->driver_margin_c = margin;
+		heat->driver_at_c = t;
+		heat->driver_ns = now;
+	}
+	return t > heat->driver_at_c ? margin - (t - heat->driver_at_c) : margin;
+}
+
+static void find_margin(struct health *h, const struct gw_device *d, uint64_t now)
+{
+	double t = health_value(d, GW_Q_TEMPERATURE_GPU);
+	double reported = health_value(d, GW_Q_TEMPERATURE_MARGIN);
+	double other = threshold_margin(d);
+
+	h->heat.temperature_c = t;
+	if (!isnan(h->o.absolute_c)) {
+		h->heat.source = MARGIN_OVERRIDE;
+		h->heat.margin_c = h->o.absolute_c - t;
+	} else if (!isnan(reported) && !is_implausible(h, d, reported)) {
+		h->heat.source = MARGIN_DRIVER;
+		h->heat.margin_c = driver_margin(&h->heat, d, reported, now);
+	} else if (!isnan(other)) {
+		h->heat.source = MARGIN_THRESHOLDS;
+		h->heat.margin_c = other;
+	} else {
+		h->heat.source = MARGIN_FALLBACK;
+		h->heat.margin_c = h->o.fallback_c - t;
+	}
+	if (isnan(h->heat.margin_c))
+		h->heat.source = MARGIN_UNKNOWN;
+}
+
+/* The margin at which a trip goes on; NAN: there is no such trip.  A fixed temperature
+ * (override or fallback) is a single limit. */
+static double trip_at(const struct health *h, unsigned i)
+{
+	const double own[TRIPS_ALL] = { h->o.warn_c, h->o.throttle_c, h->o.evict_c,
+					h->o.evict_c };
+
+	if (h->heat.source == MARGIN_OVERRIDE || h->heat.source == MARGIN_FALLBACK)
+		return i >= TRIP_EVICT ? 0 : NAN;
+	return own[i];
+}
+
+static bool is_hot(const struct health *h, unsigned i)
+{
+	double at = trip_at(h, i);
+
+	if (h->heat.hw_thermal)
+		return true;
+	if (i == TRIP_EVICT)
+		return h->heat.criticals >= h->o.critical;
+	return i == TRIP_RETURN ? h->heat.margin_c < at + h->o.clear_c : h->heat.margin_c <= at;
+}
+
+static void update_trip(struct health *h, unsigned i, uint64_t now)
+{
+	bool *on = &h->heat.trip[i].on, hot = is_hot(h, i);
+	uint64_t *cool_ns = &h->heat.trip[i].cool_ns;
+	double at = trip_at(h, i);
+
+	if (isnan(at)) {
+		*on = false;
+		*cool_ns = 0;
+		return;
+	}
+	*on |= hot;
+	if (!*on || hot || h->heat.hw_thermal || !(h->heat.margin_c >= at + h->o.clear_c)) {
+		*cool_ns = 0;
+	} else if (*cool_ns == 0) {
+		*cool_ns = now;
+	} else if (now - *cool_ns >= h->o.clear_ns) {
+		*on = false;
+		*cool_ns = 0;
+	}
+}
+
+/* Without a reading the trips stay as they are, and no trip can begin to clear. */
+static void restart_cooling(struct health *h)
+{
+	for (unsigned i = 0; i < TRIPS_ALL; i++)
+		h->heat.trip[i].cool_ns = 0;
+}
+
+static void read_heat(struct health *h, const struct gw_device *d, uint64_t now)
+{
+	double reasons = health_value(d, GW_Q_CLOCK_REASONS);
+
+	find_margin(h, d, now);
+	h->heat.hw_thermal = !isnan(reasons) && ((unsigned)reasons & ABI_REASON_HW_THERMAL);
+	if (isnan(h->heat.margin_c) && !h->heat.hw_thermal) {
+		restart_cooling(h);
+		return;
+	}
+	h->heat.criticals =
+		h->heat.margin_c <= trip_at(h, TRIP_EVICT) ? h->heat.criticals + 1 : 0;
+	for (unsigned i = 0; i < TRIPS_ALL; i++)
+		update_trip(h, i, now);
+}
+
+static int hottest_trip(const struct health *h)
+{
+	for (unsigned i = TRIPS; i-- > 0;)
+		if (h->heat.trip[i].on)
+			return (int)i;
+	return -1;
+}
+
+static enum health_level heat_level(const struct health *h)
+{
+	int trip = hottest_trip(h);
+
+	return trip >= 0 ? trip_level[trip] : HEALTH_OK;
+}
+
+/* If the memory is nearest to its limit, this assumes that it warms up as fast as the GPU. */
+static double evict_at_c(const struct health *h)
+{
+	if (!isnan(h->o.absolute_c))
+		return h->o.absolute_c;
+	return h->heat.temperature_c + h->heat.margin_c - trip_at(h, TRIP_EVICT);
+}
+
+static void heat_finding(const struct health *h, struct health_finding *f)
+{
+	const struct health_heat *heat = &h->heat;
+	char now[80] = "its temperature is not known now", at[16] = "";
+	int trip = hottest_trip(h);
+
+	if (trip < 0)
+		return;
+	if (!isnan(heat->temperature_c))
+		snprintf(at, sizeof(at), ", at %.0f C", heat->temperature_c);
+	if (!isnan(heat->margin_c))
+		snprintf(now, sizeof(now), "%.0f C %s its limit (%s)%s", fabs(heat->margin_c),
+			 heat->margin_c < 0 ? "above" : "below", source_name[heat->source], at);
+	snprintf(f->why, sizeof(f->why), "Too hot: %s%s.", now,
+		 heat->hw_thermal ? ", and the hardware slows itself down" : "");
+	snprintf(f->advice, sizeof(f->advice), "%s", trip_advice[trip]);
+	snprintf(f->clears, sizeof(f->clears),
+		 "when it has been %g C or more below its limit for %g s",
+		 trip_at(h, (unsigned)trip) + h->o.clear_c,
+		 (double)h->o.clear_ns / (double)NS_PER_S);
+	if (heat->trip[trip].cool_ns)
+		f->clears_ns = heat->trip[trip].cool_ns + h->o.clear_ns;
+}
+
 /* ---- rules ---- */
 
 #define NO_REASON GUARD_REASONS
 
-/* The first that holds gives the GPU its level and its words.  From HEALTH_EVICT on workers leave, for the
- * rule's reason. */
+/* The first rule that holds gives the GPU its level and its finding.  From HEALTH_EVICT on
+ * workers leave, for the rule's reason. */
 static const struct rule {
 	enum health_level (*level)(const struct health *h);
-	void (*tell)(const struct health *h, struct health_finding *f); /* where it holds */
+	void (*finding)(const struct health *h, struct health_finding *f);
 	unsigned reason;
 } rules[] = {
-	{ health_quarantine_level, health_quarantine_tell, REASON_HEALTH },
-	{ health_heat_level, health_heat_tell, REASON_THERMAL },
-	{ health_incident_level, health_incident_tell, NO_REASON },
-	{ health_fault_level, health_fault_tell, NO_REASON },
-	{ health_flags_level, health_flags_tell, NO_REASON },
-	{ health_wear_level, health_wear_tell, NO_REASON },
+	{ health_quarantine_level, health_quarantine_finding, REASON_HEALTH },
+	{ heat_level, heat_finding, REASON_THERMAL },
+	{ health_incident_level, health_incident_finding, NO_REASON },
+	{ health_fault_level, health_fault_finding, NO_REASON },
+	{ health_memory_flags_level, health_memory_flags_finding, NO_REASON },
+	{ health_memory_wear_level, health_memory_wear_finding, NO_REASON },
 };
 
-/* The first of this reason (NO_REASON: of any) that holds at this level or a higher one; NULL: none does. */
-static const struct rule *first(const struct health *h, unsigned reason, enum health_level from)
+/* The first rule with this reason (NO_REASON: with any) that holds at this level or a higher
+ * one; NULL: none does. */
+static const struct rule *first_rule(const struct health *h, unsigned reason,
+				     enum health_level from)
 {
 	for (size_t i = 0; i < COUNT(rules); i++)
 		if ((reason == NO_REASON || rules[i].reason == reason) &&
@@ -81,69 +296,63 @@ static const struct rule *first(const struct health *h, unsigned reason, enum he
 	return NULL;
 }
 
-static void tell(const struct rule *rule, const struct health *h, uint64_t now,
-		 struct health_finding *ret)
+static void rule_finding(const struct rule *rule, const struct health *h, uint64_t now,
+			 struct health_finding *ret)
 {
 	*ret = (struct health_finding){ .clears_ns = 0 };
 	if (rule)
-		rule->tell(h, ret);
+		rule->finding(h, ret);
 	if (ret->clears_ns && ret->clears_ns < now)
 		ret->clears_ns = now; /* it is due at the next reading */
 }
 
-/* ---- readings ---- */
-
-static enum health_level level_of(const struct health *h)
+void health_update_level(struct health *h, uint64_t now)
 {
-	const struct rule *worst = first(h, NO_REASON, HEALTH_WARN);
-
-	return worst ? worst->level(h) : HEALTH_OK;
-}
-
-void health_settle(struct health *h, uint64_t now)
-{
-	enum health_level level = level_of(h);
+	const struct rule *worst = first_rule(h, NO_REASON, HEALTH_WARN);
+	enum health_level level = worst ? worst->level(h) : HEALTH_OK;
 
 	if (level != h->level || h->since_ns == 0)
 		h->since_ns = now;
 	h->level = level;
 }
 
+/* ---- readings and results ---- */
+
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns)
 {
 	h->answers = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_FAULT;
 	if (h->answers) {
-		health_heat_read(h, d, now_ns);
+		read_heat(h, d, now_ns);
 		health_fault_read(h, d, now_ns);
 	} else {
-		health_heat_unknown(h);
-		h->clean_ns = 0;
+		h->heat.margin_c = h->heat.temperature_c = NAN;
+		h->heat.source = MARGIN_UNKNOWN;
+		restart_cooling(h);
+		h->quarantine.clean_ns = 0;
 	}
 	if (d->state == GW_DEVICE_LOST)
 		health_fault_lost(h, d);
-	health_fault_forget(h, now_ns);
-	health_settle(h, now_ns);
+	health_fault_expire(h, now_ns);
+	health_update_level(h, now_ns);
 }
-
-/* ---- what is told ---- */
 
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret)
 {
 	*ret = (struct health_status){ .level = h->level,
-				       .heat = health_heat_level(h),
-				       .thermal = h->trip[TRIP_EVICT].on,
-				       .warm = h->trip[TRIP_RETURN].on,
-				       .quarantine = h->quarantine,
-				       .margin_c = h->margin_c,
-				       .evict_at_c = health_heat_evict_at(h),
-				       .margin_source = health_heat_source(h),
+				       .heat = heat_level(h),
+				       .thermal = h->heat.trip[TRIP_EVICT].on,
+				       .warm = h->heat.trip[TRIP_RETURN].on,
+				       .quarantine = h->quarantine.on,
+				       .margin_c = h->heat.margin_c,
+				       .evict_at_c = evict_at_c(h),
+				       .margin_source = source_name[h->heat.source],
 				       .since_ns = h->since_ns,
-				       .xids = h->xids,
-				       .last_xid = h->last_xid,
-				       .past_xids = h->past_xids,
-				       .last_past_xid = h->last_past_xid,
-				       .last_past_ns = h->last_past_ns };
-	tell(first(h, NO_REASON, HEALTH_WARN), h, now_ns, &ret->worst);
+				       .xids = h->incident.xids,
+				       .last_xid = h->incident.last_xid,
+				       .past_xids = h->past.xids,
+				       .last_past_xid = h->past.last_xid,
+				       .last_past_ns = h->past.last_ns };
+	rule_finding(first_rule(h, NO_REASON, HEALTH_WARN), h, now_ns, &ret->worst);
 }
 
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret)
@@ -151,21 +360,21 @@ void health_meaning(const struct health *h, uint64_t now_ns, struct health_meani
 	static const unsigned reasons[HEALTH_REASONS] = { REASON_THERMAL, REASON_HEALTH };
 	struct health_finding heat;
 
-	tell(first(h, REASON_THERMAL, HEALTH_WARN), h, now_ns, &heat);
-	ret->heat = (health_heat_level(h) >= HEALTH_THROTTLE ? HEAT_THROTTLE : 0U) |
-		    (h->trip[TRIP_RETURN].on ? HEAT_WARM : 0U);
+	rule_finding(first_rule(h, REASON_THERMAL, HEALTH_WARN), h, now_ns, &heat);
+	ret->heat = (heat_level(h) >= HEALTH_THROTTLE ? HEAT_THROTTLE : 0U) |
+		    (h->heat.trip[TRIP_RETURN].on ? HEAT_WARM : 0U);
 	text_fit(ret->heat_why, sizeof(ret->heat_why), "%s", heat.why);
 	for (unsigned i = 0; i < HEALTH_REASONS; i++) {
-		const struct rule *rule = first(h, reasons[i], HEALTH_EVICT);
+		const struct rule *rule = first_rule(h, reasons[i], HEALTH_EVICT);
 
 		ret->reason[i].reason = reasons[i];
 		ret->reason[i].on = rule != NULL;
-		tell(rule, h, now_ns, &ret->reason[i].found);
+		rule_finding(rule, h, now_ns, &ret->reason[i].found);
 	}
 }
 
 uint64_t health_interval_ns(const struct health *h)
 {
-	return h->margin_c <= h->o.warn_c || h->hw_thermal || h->awaited_ns ? QUICK_NS
-									    : SLOW_NS;
+	return h->heat.margin_c <= h->o.warn_c || h->heat.hw_thermal || h->awaited_ns ? QUICK_NS
+										      : SLOW_NS;
 }

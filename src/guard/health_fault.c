@@ -1,119 +1,217 @@
-/* health_fault: what is broken?  What drivers tell by events and by state, what each leads to, and the quarantine that
- * the worst of it means. */
-#include "health_parts.h"
+/* Faults: Xids, other events and states that drivers report, what each leads to, and the
+ * quarantine for the worst. */
+#include "health_internal.h"
 
 #include "device/nvml_abi.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SILENCE_NS (180 * NS_PER_S)  /* events closer than this are one incident */
 #define RATE_NS    (1800 * NS_PER_S) /* corrected errors are counted over one or two of these */
-#define RATE_WATCH 60                /* one a minute: far above what a sound board shows */
+#define RATE_WARN  60                /* one per minute: far above that of a good board */
 
-static const struct {
-	enum ruling verdict;
-	const char *advice;
-} classes[XID_CLASSES] = {
-	[XID_RESTART_APP] = { RULING_ALERT, "Start the program that failed again; the GPU is "
-					    "not at fault unless it repeats." },
-	[XID_RESET_GPU] = { RULING_QUARANTINE, "End what runs on it, then reset it: nvidia-smi "
-					       "--gpu-reset -i UUID." },
-	[XID_REBOOT] = { RULING_QUARANTINE,
-			 "Reboot the machine; if it comes back, check power, "
-			 "slot and cooling." },
-	[XID_RESTART_VM] = { RULING_ALERT, "Restart the virtual machine." },
-	[XID_MECHANICS] = { RULING_ALERT, "Check the power cables and the seat of the board." },
-	[XID_UVM] = { RULING_ALERT, "If programs use unified memory, reset the GPU." },
-	[XID_UPDATE] = { RULING_ALERT, "Update the driver or the firmware." },
-	[XID_VENDOR] = { RULING_QUARANTINE, "Contact the vendor with nvidia-bug-report.sh's "
-					    "output." },
-	[XID_IGNORE] = { RULING_NONE, "" },
-	[XID_WORKFLOW] = { RULING_ASK, "Look at the kernel log for what came before it." },
-	[XID_RECOVERY] = { RULING_REREAD, "" },
-	[XID_UNKNOWN] = { RULING_ALERT, "Look at the kernel log, and the number up in NVIDIA's "
-					"Xid catalogue." },
+/* ---- the table of Xids ---- */
+
+struct xid_row {
+	unsigned xid;
+	enum xid_class class;
+	const char *text;
 };
 
-static const char *const drain_advice = "End what runs on it, then reset it.";
+static const struct xid_row xid_rows[] = {
+#define XID_TABLE(version)
+#define X(number, class, text) { number, XID_##class, text },
+#include "xid.def"
+#undef X
+#undef XID_TABLE
+};
+
+static const char *const xid_class_names[XID_CLASSES] = {
+	[XID_RESTART_APP] = "restart_app", [XID_RESET_GPU] = "reset_gpu",
+	[XID_REBOOT] = "reboot",           [XID_RESTART_VM] = "restart_vm",
+	[XID_MECHANICS] = "mechanics",     [XID_UVM] = "uvm",
+	[XID_UPDATE] = "update",           [XID_VENDOR] = "vendor",
+	[XID_IGNORE] = "ignore",           [XID_WORKFLOW] = "workflow",
+	[XID_RECOVERY] = "recovery",       [XID_UNKNOWN] = "unknown",
+};
+
+static int compare_xid(const void *key, const void *row)
+{
+	unsigned a = *(const unsigned *)key, b = ((const struct xid_row *)row)->xid;
+
+	return (a > b) - (a < b);
+}
+
+static const struct xid_row *find_xid(unsigned xid)
+{
+	return bsearch(&xid, xid_rows, COUNT(xid_rows), sizeof(xid_rows[0]), compare_xid);
+}
+
+enum xid_class xid_class_of(unsigned xid)
+{
+	const struct xid_row *r = find_xid(xid);
+
+	return r ? r->class : XID_UNKNOWN;
+}
+
+const char *xid_text(unsigned xid)
+{
+	const struct xid_row *r = find_xid(xid);
+
+	return r ? r->text : "unknown";
+}
+
+const char *xid_class_name(unsigned c)
+{
+	return c < XID_CLASSES ? xid_class_names[c] : "unknown";
+}
+
+int xid_rule_read(const char *text, struct xid_rule *ret)
+{
+	char *end;
+	unsigned long xid;
+
+	if (*text < '0' || *text > '9')
+		return -GW_E_PARSE;
+	xid = strtoul(text, &end, 10);
+	if (*end != '=' || xid > UINT32_MAX)
+		return -GW_E_PARSE;
+	for (unsigned i = 0; i < XID_CLASSES; i++)
+		if (strcmp(xid_class_names[i], end + 1) == 0) {
+			*ret = (struct xid_rule){ (unsigned)xid, (enum xid_class)i };
+			return 0;
+		}
+	return -GW_E_PARSE;
+}
+
+const char *xid_table_version(void)
+{
+#define XID_TABLE(version) version
+#define X(number, class, text)
+	return
+#include "xid.def"
+		;
+#undef X
+#undef XID_TABLE
+}
+
+/* ---- what each event leads to ---- */
+
+static const struct {
+	enum severity severity;
+	const char *advice;
+} classes[XID_CLASSES] = {
+	[XID_RESTART_APP] = { SEVERITY_ALERT, "Start the failed program again; if it repeats, "
+					      "suspect the GPU." },
+	[XID_RESET_GPU] = { SEVERITY_QUARANTINE, "Stop the programs on it, then reset it: "
+						 "nvidia-smi --gpu-reset -i UUID." },
+	[XID_REBOOT] = { SEVERITY_QUARANTINE,
+			 "Reboot the machine; if it repeats, check power, slot and cooling." },
+	[XID_RESTART_VM] = { SEVERITY_ALERT, "Restart the virtual machine." },
+	[XID_MECHANICS] = { SEVERITY_ALERT,
+			    "Check the power cables and the seat of the board." },
+	[XID_UVM] = { SEVERITY_ALERT, "If programs use unified memory, reset the GPU." },
+	[XID_UPDATE] = { SEVERITY_ALERT, "Update the driver or the firmware." },
+	[XID_VENDOR] = { SEVERITY_QUARANTINE,
+			 "Contact the vendor with the output of nvidia-bug-report.sh." },
+	[XID_IGNORE] = { SEVERITY_NONE, "" },
+	[XID_WORKFLOW] = { SEVERITY_ACTION_OR_ALERT,
+			   "See the kernel log for the error before it." },
+	[XID_RECOVERY] = { SEVERITY_REREAD, "" },
+	[XID_UNKNOWN] = { SEVERITY_ALERT, "See the kernel log, and look the number up in "
+					  "NVIDIA's Xid catalogue." },
+};
+
+static const char *const drain_advice = "Stop the programs on it, then reset it.";
 
 static const struct {
 	uint64_t type;
-	enum ruling verdict;
+	enum severity severity;
 	const char *what, *advice;
-} kinds[] = {
-	{ ABI_EVENT_ECC_DOUBLE, RULING_ASK_HARD, "An uncorrectable memory error",
-	  "End what runs on it, then reset it; results since the error may be wrong." },
-	{ ABI_EVENT_ECC_STORM, RULING_ALERT, "A storm of corrected memory errors",
-	  "Watch it; run the vendor's diagnosis if it repeats." },
-	{ ABI_EVENT_DRAM_RETIRED, RULING_ALERT, "Memory was retired",
+} events[] = {
+	{ ABI_EVENT_ECC_DOUBLE, SEVERITY_ACTION_OR_QUARANTINE, "An uncorrectable memory error",
+	  "Stop the programs on it, then reset it; results since the error may be wrong." },
+	{ ABI_EVENT_ECC_STORM, SEVERITY_ALERT, "A storm of corrected memory errors",
+	  "Watch it; run the vendor's diagnostics if it repeats." },
+	{ ABI_EVENT_DRAM_RETIRED, SEVERITY_ALERT, "Memory was retired",
 	  "Reset the GPU when convenient." },
-	{ ABI_EVENT_DRAM_RETIRE_FAILED, RULING_ALERT, "Retiring memory failed",
-	  "Run the vendor's diagnosis; the board may have to be replaced." },
-	{ ABI_EVENT_POISON, RULING_ASK, "Poisoned data reached a program",
-	  "Start the program that failed again." },
-	{ ABI_EVENT_POISON_FATAL, RULING_ASK_HARD, "Poisoned data was not contained",
-	  "End what runs on it, then reset it; results since may be wrong." },
-	{ ABI_EVENT_GPU_UNAVAILABLE, RULING_QUARANTINE, "The driver says it is not available",
-	  "Look at the kernel log; reset it or reboot." },
-	{ ABI_EVENT_RECOVERY_ACTION, RULING_REREAD, "", "" },
+	{ ABI_EVENT_DRAM_RETIRE_FAILED, SEVERITY_ALERT, "Retiring memory failed",
+	  "Run the vendor's diagnostics; the board may have to be replaced." },
+	{ ABI_EVENT_POISON, SEVERITY_ACTION_OR_ALERT, "Poisoned data reached a program",
+	  "Start the failed program again." },
+	{ ABI_EVENT_POISON_FATAL, SEVERITY_ACTION_OR_QUARANTINE,
+	  "Poisoned data was not contained",
+	  "Stop the programs on it, then reset it; results since then may be wrong." },
+	{ ABI_EVENT_GPU_UNAVAILABLE, SEVERITY_QUARANTINE,
+	  "The driver reports it as unavailable",
+	  "See the kernel log; reset it or reboot the machine." },
+	{ ABI_EVENT_RECOVERY_ACTION, SEVERITY_REREAD, "", "" },
 };
 
 static const struct {
 	const char *what, *advice;
 } actions[] = {
-	[1] = { "reset the GPU", "End what runs on it, then: nvidia-smi --gpu-reset -i UUID." },
+	[1] = { "reset the GPU",
+		"Stop the programs on it, then: nvidia-smi --gpu-reset -i UUID." },
 	[2] = { "reboot the machine", "Reboot the machine." },
 	[3] = { "drain its peer-to-peer traffic",
-		"End the programs that use it together with other GPUs." },
-	[4] = { "drain and reset it", "Give it no new work, end what runs, then reset it." },
+		"Stop the programs that use it together with other GPUs." },
+	[4] = { "drain and reset it",
+		"Give it no new work, stop the programs on it, then reset it." },
 	[5] = { "recover the IMEX domain", "Restart the IMEX service of the domain." },
 	[6] = { "reset its bus", "Reboot the machine, or reset the GPU's bus." },
 	[7] = { "reboot the system", "Reboot the whole system." },
 };
 
-/* Flags of the memory, none of which forbids work. */
+/* States of the memory, none of which forbids work. */
 static const struct {
 	unsigned quantity;
 	const char *what, *advice;
-} flags[] = {
-	{ GW_Q_ROWS_FAILED, "Remapping a memory row failed: the board is worn.",
-	  "Run the vendor's diagnosis; the board may have to be replaced." },
+} memory_flags[] = {
+	{ GW_Q_ROWS_FAILED, "Remapping a memory row failed: the board is worn out.",
+	  "Run the vendor's diagnostics; the board may have to be replaced." },
 	{ GW_Q_ROWS_PENDING, "A memory row waits to be remapped.",
-	  "Reset the GPU when convenient; work may go on." },
+	  "Reset the GPU when convenient; work may continue." },
 	{ GW_Q_PAGES_PENDING, "A memory page waits to be retired.",
-	  "Reload the driver or reboot when convenient; work may go on." },
+	  "Reload the driver or reboot when convenient; work may continue." },
 	{ GW_Q_REPAIR_CHANNEL, "A memory channel waits to be repaired.",
-	  "Reset the GPU when convenient; work may go on." },
+	  "Reset the GPU when convenient; work may continue." },
 	{ GW_Q_REPAIR_TPC, "A multiprocessor waits to be repaired.",
-	  "Reset the GPU when convenient; work may go on." },
+	  "Reset the GPU when convenient; work may continue." },
 };
 
 /* ---- quarantine ---- */
 
-static void quarantine(struct health *h, const char *why, const char *advice)
+static void begin_quarantine(struct health *h, const char *why, const char *advice)
 {
-	h->quarantine = true;
-	h->clean_ns = 0;
-	snprintf(h->why, sizeof(h->why), "%s", why);
-	snprintf(h->advice, sizeof(h->advice), "%s", advice);
+	struct health_quarantine *q = &h->quarantine;
+
+	q->on = true;
+	q->clean_ns = 0;
+	snprintf(q->why, sizeof(q->why), "%s", why);
+	snprintf(q->advice, sizeof(q->advice), "%s", advice);
 }
 
-/* Without a recovery action nobody says that all is well: the incident must be over too. */
-static uint64_t clean_for(const struct health *h)
+/* If the driver has no recovery action to say that all is well, the incident must be over
+ * too. */
+static uint64_t clean_ns(const struct health *h)
 {
 	return h->action_known || h->o.clean_ns > SILENCE_NS ? h->o.clean_ns : SILENCE_NS;
 }
 
-static void end_quarantine(struct health *h, bool clean, uint64_t now)
+static void update_quarantine(struct health *h, bool clean, uint64_t now)
 {
+	struct health_quarantine *q = &h->quarantine;
+
 	if (!clean) {
-		h->clean_ns = 0;
-	} else if (h->clean_ns == 0) {
-		h->clean_ns = now;
-	} else if (h->quarantine && now - h->clean_ns >= clean_for(h)) {
-		h->quarantine = false;
-		h->worst = RULING_NONE;
+		q->clean_ns = 0;
+	} else if (q->clean_ns == 0) {
+		q->clean_ns = now;
+	} else if (q->on && now - q->clean_ns >= clean_ns(h)) {
+		q->on = false;
+		h->incident.worst = SEVERITY_NONE;
 	}
 }
 
@@ -126,18 +224,19 @@ static void read_action(struct health *h, const struct gw_device *d)
 	h->action = isnan(action) ? 0 : (unsigned)action;
 	if (h->action == 0)
 		return;
-	if (h->past_xids)
-		snprintf(before, sizeof(before), ", after Xid %u", h->last_past_xid);
+	if (h->past.xids)
+		snprintf(before, sizeof(before), ", after Xid %u", h->past.last_xid);
 	if (h->action < COUNT(actions)) {
 		snprintf(why, sizeof(why), "The driver asks to %s (recovery action %u%s).",
 			 actions[h->action].what, h->action, before);
-		quarantine(h, why, actions[h->action].advice);
+		begin_quarantine(h, why, actions[h->action].advice);
 	} else {
 		snprintf(why, sizeof(why), "The driver asks for recovery action %u%s.",
 			 h->action, before);
-		quarantine(h, why,
-			   "Look it up in NVIDIA's documents of the driver; a reset or "
-			   "a reboot may be needed.");
+		begin_quarantine(
+			h, why,
+			"See NVIDIA's documentation of the driver; a reset or a reboot may "
+			"be needed.");
 	}
 }
 
@@ -145,56 +244,54 @@ static void read_action(struct health *h, const struct gw_device *d)
 
 static bool incident_over(const struct health *h, uint64_t now)
 {
-	return now >= h->event_ns && now - h->event_ns >= SILENCE_NS;
+	return now >= h->incident.event_ns && now - h->incident.event_ns >= SILENCE_NS;
 }
 
-static void await_action(struct health *h, uint64_t now)
+/* The severity once it is known whether the driver has recovery actions. */
+static enum severity decided(const struct health *h, enum severity s)
 {
-	h->awaited_ns = now;
+	if (s == SEVERITY_ACTION_OR_QUARANTINE && !h->action_known)
+		return SEVERITY_QUARANTINE;
+	return s == SEVERITY_ACTION_OR_ALERT || s == SEVERITY_ACTION_OR_QUARANTINE
+		       ? SEVERITY_ALERT
+		       : s;
 }
 
-/* What an ASK comes to, now that it is known whether there is a recovery action. */
-static enum ruling decided(const struct health *h, enum ruling v)
+static void add_event(struct health *h, enum severity s, const char *why, const char *advice,
+		      uint64_t now)
 {
-	if (v == RULING_ASK_HARD && !h->action_known)
-		return RULING_QUARANTINE;
-	return v == RULING_ASK || v == RULING_ASK_HARD ? RULING_ALERT : v;
-}
+	bool by_action = s == SEVERITY_ACTION_OR_ALERT || s == SEVERITY_ACTION_OR_QUARANTINE;
+	struct health_incident *i = &h->incident;
 
-static void judge(struct health *h, enum ruling v, const char *why, const char *advice,
-		  uint64_t now)
-{
-	bool asks = v == RULING_ASK || v == RULING_ASK_HARD;
-
-	if (v == RULING_NONE)
-		return;
-	if (v == RULING_REREAD || asks)
-		await_action(h, now);
-	if (v == RULING_REREAD)
+	if (s == SEVERITY_REREAD || by_action)
+		h->awaited_ns = now;
+	if (s == SEVERITY_NONE || s == SEVERITY_REREAD)
 		return;
 	if (incident_over(h, now))
-		h->worst = RULING_NONE;
-	h->event_ns = now;
-	if (h->read)
-		v = decided(h, v);
-	if (v >= h->worst) {
-		h->worst = v;
-		snprintf(h->event_why, sizeof(h->event_why), "%s", why);
-		snprintf(h->event_advice, sizeof(h->event_advice), "%s", advice);
+		i->worst = SEVERITY_NONE;
+	i->event_ns = now;
+	if (h->read_ns)
+		s = decided(h, s);
+	if (s >= i->worst) {
+		i->worst = s;
+		snprintf(i->why, sizeof(i->why), "%s", why);
+		snprintf(i->advice, sizeof(i->advice), "%s", advice);
 	}
-	h->undecided = h->undecided || (asks && !h->read);
-	if (v == RULING_QUARANTINE)
-		quarantine(h, why, advice);
+	i->undecided = i->undecided || (by_action && !h->read_ns);
+	if (s == SEVERITY_QUARANTINE)
+		begin_quarantine(h, why, advice);
 }
 
-static void decide(struct health *h)
+static void decide_incident(struct health *h)
 {
-	if (!h->undecided)
+	struct health_incident *i = &h->incident;
+
+	if (!i->undecided)
 		return;
-	h->undecided = false;
-	h->worst = decided(h, h->worst);
-	if (h->worst == RULING_QUARANTINE)
-		quarantine(h, h->event_why, h->event_advice);
+	i->undecided = false;
+	i->worst = decided(h, i->worst);
+	if (i->worst == SEVERITY_QUARANTINE)
+		begin_quarantine(h, i->why, i->advice);
 }
 
 enum xid_class health_xid_class(const struct health *h, unsigned xid)
@@ -205,68 +302,61 @@ enum xid_class health_xid_class(const struct health *h, unsigned xid)
 	return xid_class_of(xid);
 }
 
-static void judge_xid(struct health *h, unsigned xid, uint64_t now)
+static void add_xid(struct health *h, unsigned xid, uint64_t now)
 {
 	enum xid_class class = health_xid_class(h, xid);
-	enum ruling v = classes[class].verdict;
+	enum severity s = classes[class].severity;
 	const char *advice = classes[class].advice;
 	char why[200];
 
 	if (class == XID_WORKFLOW && xid == 48) {
-		v = RULING_ASK_HARD;
+		s = SEVERITY_ACTION_OR_QUARANTINE;
 		advice = drain_advice;
 	}
 	snprintf(why, sizeof(why), "Xid %u: %s.", xid, xid_text(xid));
-	judge(h, v, why, advice, now);
+	add_event(h, s, why, advice, now);
 }
 
-static unsigned xid_of(const struct health_event *e)
+static unsigned event_xid(const struct health_event *e)
 {
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-static void take_xid(struct health *h, const struct health_event *e)
-{
-	h->xids++;
-	h->last_xid = xid_of(e);
-	judge_xid(h, h->last_xid, e->mono_ns);
-}
-
-/* A GPU that was reset or whose driver was loaded again since has no trace of it, and must not be kept
- * from work for it. */
-static void judge_past(struct health *h, const struct health_event *e)
+/* A GPU that was reset, or whose driver was loaded again, must not be kept from work by an
+ * older Xid: the recovery action decides, or the age. */
+static void add_past(struct health *h, const struct health_event *e)
 {
 	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;
 
 	if (!h->action_known && !over)
-		judge_xid(h, xid_of(e), e->mono_ns);
+		add_xid(h, event_xid(e), e->mono_ns);
 }
 
-static void read_past(struct health *h)
+static void add_all_past(struct health *h)
 {
-	for (unsigned i = 0; i < h->pasts; i++)
-		judge_past(h, &h->past[i]);
-	h->pasts = 0;
+	for (unsigned i = 0; i < h->past.events; i++)
+		add_past(h, &h->past.event[i]);
+	h->past.events = 0;
 }
 
 /* ---- memory ---- */
 
 static void read_flags(struct health *h, const struct gw_device *d)
 {
-	for (unsigned i = 0; i < COUNT(flags); i++) {
-		double v = health_value(d, flags[i].quantity);
+	for (unsigned i = 0; i < COUNT(memory_flags); i++) {
+		double v = health_value(d, memory_flags[i].quantity);
 
 		if (isnan(v))
-			continue; /* as it was */
+			continue; /* unchanged */
 		if (v > 0)
-			h->flag |= 1u << i;
+			h->memory.flags |= 1u << i;
 		else
-			h->flag &= ~(1u << i);
+			h->memory.flags &= ~(1u << i);
 	}
 }
 
-/* Growth alone: what there was at the start is older than we are, and the recovery action tells
- * whether it still matters. */
+/* Only growth counts: for errors before the start the recovery action says whether they still
+ * matter. */
 static void read_errors(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double n = health_value(d, GW_Q_ECC_UNCORRECTED);
@@ -274,33 +364,36 @@ static void read_errors(struct health *h, const struct gw_device *d, uint64_t no
 
 	if (isnan(n))
 		return;
-	if (n > h->uncorrected) {
+	if (n > h->memory.uncorrected) {
 		snprintf(why, sizeof(why), "%.0f uncorrectable memory error%s since %.0f.",
-			 n - h->uncorrected, n - h->uncorrected > 1 ? "s" : "", h->uncorrected);
-		judge(h, RULING_ASK_HARD, why, drain_advice, now);
+			 n - h->memory.uncorrected, n - h->memory.uncorrected > 1 ? "s" : "",
+			 h->memory.uncorrected);
+		add_event(h, SEVERITY_ACTION_OR_QUARANTINE, why, drain_advice, now);
 	}
-	h->uncorrected = n;
+	h->memory.uncorrected = n;
 }
 
-/* Each of them was repaired; many in a short time are the sign of a board that wears out. */
+/* Each was corrected, but many in a short time are the sign of a board that wears out. */
 static void read_corrected(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double n = health_value(d, GW_Q_ECC_CORRECTED);
+	struct health_memory *m = &h->memory;
 
 	if (isnan(n))
 		return;
-	if (!h->corrected[0].ns || n < h->corrected[1].count) { /* the driver counts anew */
+	if (!m->corrected[0].ns ||
+	    n < m->corrected[1].count) { /* the driver's count restarted */
 		for (unsigned i = 0; i < 2; i++) {
-			h->corrected[i].ns = now;
-			h->corrected[i].count = n;
+			m->corrected[i].ns = now;
+			m->corrected[i].count = n;
 		}
-	} else if (now - h->corrected[1].ns >= RATE_NS) {
-		h->corrected[0] = h->corrected[1];
-		h->corrected[1].ns = now;
-		h->corrected[1].count = n;
+	} else if (now - m->corrected[1].ns >= RATE_NS) {
+		m->corrected[0] = m->corrected[1];
+		m->corrected[1].ns = now;
+		m->corrected[1].count = n;
 	}
-	h->corrected_new = n - h->corrected[0].count;
-	h->corrected_min = (double)(now - h->corrected[0].ns) / (60. * (double)NS_PER_S);
+	m->corrected_new = n - m->corrected[0].count;
+	m->corrected_min = (double)(now - m->corrected[0].ns) / (60. * (double)NS_PER_S);
 }
 
 /* ---- readings ---- */
@@ -311,7 +404,7 @@ void health_fault_lost(struct health *h, const struct gw_device *d)
 
 	snprintf(why, sizeof(why), "The GPU is lost: %.150s.",
 		 d->message && *d->message ? d->message : "the driver no longer reaches it");
-	quarantine(h, why, "Look at the kernel log; reset it or reboot the machine.");
+	begin_quarantine(h, why, "See the kernel log; reset it or reboot the machine.");
 }
 
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now)
@@ -320,38 +413,38 @@ void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now
 	if (h->fault)
 		snprintf(h->fault_why, sizeof(h->fault_why), "%.190s",
 			 d->message && *d->message ? d->message
-						   : "The driver names a hardware fault.");
+						   : "The driver reports a hardware fault.");
 	read_action(h, d);
-	h->read = true;
 	h->read_ns = now;
-	read_past(h);
+	add_all_past(h);
 	read_flags(h, d);
 	read_errors(h, d, now);
 	read_corrected(h, d, now);
-	decide(h);
-	end_quarantine(h, h->action == 0, now);
+	decide_incident(h);
+	update_quarantine(h, h->action == 0, now);
 }
 
-void health_fault_forget(struct health *h, uint64_t now)
+void health_fault_expire(struct health *h, uint64_t now)
 {
-	if (h->worst && incident_over(h, now))
-		h->worst = RULING_NONE;
+	if (h->incident.worst && incident_over(h, now))
+		h->incident.worst = SEVERITY_NONE;
 	if (h->awaited_ns && now - h->awaited_ns > TIER_NS + QUICK_NS)
 		h->awaited_ns = 0;
 }
 
 int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size)
 {
-	if (!h->quarantine)
+	if (!h->quarantine.on)
 		return 0;
 	if (h->action || !h->answers) {
-		snprintf(message, size, "%s", h->answers ? h->why : "The GPU does not answer.");
+		snprintf(message, size, "%s",
+			 h->answers ? h->quarantine.why : "The GPU does not answer.");
 		return -GW_E_STATE;
 	}
-	h->quarantine = h->undecided = false;
-	h->worst = RULING_NONE;
-	h->clean_ns = 0;
-	health_settle(h, now_ns);
+	h->quarantine.on = h->incident.undecided = false;
+	h->incident.worst = SEVERITY_NONE;
+	h->quarantine.clean_ns = 0;
+	health_update_level(h, now_ns);
 	return 0;
 }
 
@@ -359,109 +452,114 @@ void health_event(struct health *h, const struct health_event *e)
 {
 	char why[200];
 
-	if (e->type & ABI_EVENT_XID)
-		take_xid(h, e);
-	for (unsigned i = 0; i < COUNT(kinds); i++) {
-		if (!(e->type & kinds[i].type))
-			continue;
-		snprintf(why, sizeof(why), "%s.", kinds[i].what);
-		judge(h, kinds[i].verdict, why, kinds[i].advice, e->mono_ns);
+	if (e->type & ABI_EVENT_XID) {
+		h->incident.xids++;
+		h->incident.last_xid = event_xid(e);
+		add_xid(h, h->incident.last_xid, e->mono_ns);
 	}
-	health_settle(h, e->mono_ns);
+	for (unsigned i = 0; i < COUNT(events); i++) {
+		if (!(e->type & events[i].type))
+			continue;
+		snprintf(why, sizeof(why), "%s.", events[i].what);
+		add_event(h, events[i].severity, why, events[i].advice, e->mono_ns);
+	}
+	health_update_level(h, e->mono_ns);
 }
 
 void health_past(struct health *h, const struct health_event *e)
 {
+	struct health_past *p = &h->past;
+
 	if (!(e->type & ABI_EVENT_XID))
 		return;
-	h->past_xids++;
-	h->last_past_xid = xid_of(e);
-	h->last_past_ns = e->mono_ns;
-	if (h->read) {
-		judge_past(h, e);
-		health_settle(h, h->read_ns);
+	p->xids++;
+	p->last_xid = event_xid(e);
+	p->last_ns = e->mono_ns;
+	if (h->read_ns) {
+		add_past(h, e);
+		health_update_level(h, h->read_ns);
 		return;
 	}
-	if (h->pasts == PASTS) /* the latest are those that may matter */
-		memmove(h->past, h->past + 1, --h->pasts * sizeof(h->past[0]));
-	h->past[h->pasts++] = *e;
+	if (p->events == PASTS) /* the latest matter most */
+		memmove(p->event, p->event + 1, --p->events * sizeof(p->event[0]));
+	p->event[p->events++] = *e;
 }
 
-/* ---- what is told ---- */
+/* ---- levels and findings ---- */
 
-static void say(struct health_finding *f, const char *why, const char *advice)
+static void set_finding(struct health_finding *f, const char *why, const char *advice)
 {
 	snprintf(f->why, sizeof(f->why), "%s", why);
 	snprintf(f->advice, sizeof(f->advice), "%s", advice);
 }
 
-static enum health_level warns(bool on)
+static enum health_level warn_if(bool on)
 {
 	return on ? HEALTH_WARN : HEALTH_OK;
 }
 
 enum health_level health_quarantine_level(const struct health *h)
 {
-	return h->quarantine ? HEALTH_QUARANTINE : HEALTH_OK;
+	return h->quarantine.on ? HEALTH_QUARANTINE : HEALTH_OK;
 }
 
-void health_quarantine_tell(const struct health *h, struct health_finding *f)
+void health_quarantine_finding(const struct health *h, struct health_finding *f)
 {
-	say(f, h->why, h->advice);
+	set_finding(f, h->quarantine.why, h->quarantine.advice);
 	snprintf(f->clears, sizeof(f->clears),
 		 "when the driver has been clean for %g s, or by gpuward guard clear",
-		 (double)clean_for(h) / (double)NS_PER_S);
-	if (h->clean_ns)
-		f->clears_ns = h->clean_ns + clean_for(h);
+		 (double)clean_ns(h) / (double)NS_PER_S);
+	if (h->quarantine.clean_ns)
+		f->clears_ns = h->quarantine.clean_ns + clean_ns(h);
 }
 
 enum health_level health_incident_level(const struct health *h)
 {
-	return warns(h->worst >= RULING_ALERT);
+	return warn_if(h->incident.worst >= SEVERITY_ALERT);
 }
 
-void health_incident_tell(const struct health *h, struct health_finding *f)
+void health_incident_finding(const struct health *h, struct health_finding *f)
 {
-	say(f, h->event_why, h->event_advice);
-	snprintf(f->clears, sizeof(f->clears), "when nothing has come for %g s",
+	set_finding(f, h->incident.why, h->incident.advice);
+	snprintf(f->clears, sizeof(f->clears), "when there has been no further event for %g s",
 		 (double)SILENCE_NS / (double)NS_PER_S);
-	f->clears_ns = h->event_ns + SILENCE_NS;
+	f->clears_ns = h->incident.event_ns + SILENCE_NS;
 }
 
 enum health_level health_fault_level(const struct health *h)
 {
-	return warns(h->fault);
+	return warn_if(h->fault);
 }
 
-void health_fault_tell(const struct health *h, struct health_finding *f)
+void health_fault_finding(const struct health *h, struct health_finding *f)
 {
-	say(f, h->fault_why, "Look at the kernel log; run the vendor's diagnosis.");
+	set_finding(f, h->fault_why, "See the kernel log; run the vendor's diagnostics.");
 }
 
-enum health_level health_flags_level(const struct health *h)
+enum health_level health_memory_flags_level(const struct health *h)
 {
-	return warns(h->flag);
+	return warn_if(h->memory.flags);
 }
 
-void health_flags_tell(const struct health *h, struct health_finding *f)
+void health_memory_flags_finding(const struct health *h, struct health_finding *f)
 {
 	unsigned i = 0;
 
-	while (!(h->flag & 1u << i))
+	while (!(h->memory.flags & 1u << i))
 		i++;
-	say(f, flags[i].what, flags[i].advice);
+	set_finding(f, memory_flags[i].what, memory_flags[i].advice);
 }
 
-enum health_level health_wear_level(const struct health *h)
+enum health_level health_memory_wear_level(const struct health *h)
 {
-	return warns(h->corrected_new >= RATE_WATCH);
+	return warn_if(h->memory.corrected_new >= RATE_WARN);
 }
 
-void health_wear_tell(const struct health *h, struct health_finding *f)
+void health_memory_wear_finding(const struct health *h, struct health_finding *f)
 {
 	char why[120];
 
 	snprintf(why, sizeof(why), "%.0f corrected memory errors in %.0f min.",
-		 h->corrected_new, ceil(h->corrected_min));
-	say(f, why, "Watch it; run the vendor's diagnosis if it goes on.");
+		 h->memory.corrected_new, ceil(h->memory.corrected_min));
+	set_finding(f, why, "Watch it; run the vendor's diagnostics if it continues.");
 }

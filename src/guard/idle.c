@@ -1,21 +1,22 @@
-/* guard_idle: models that idle are unloaded where that saves energy (GUARD.md, Models that idle).
+/* Workers that idle are unloaded where that saves energy (GUARD.md, Models that idle).
  *
- * Only workers that load again by themselves when somebody asks them: being asked is the end of it, and
- * is seen by their memory coming back.  No door is closed, no other level is tried, no unit is stopped. */
+ * Only workers that load again when a client requests them.  A request ends it, and is seen by their memory.  Their door
+ * stays open, only the first level is tried, and no unit is stopped. */
 #include "guard_internal.h"
 
 #include <math.h>
 
-#define UNSEEN_NS (15 * NS_PER_S) /* without a figure for as long nobody is said to idle */
-#define ASK_NS    (5 * NS_PER_S)  /* between questions, which are dear */
+#define UNSEEN_NS \
+	(15 * NS_PER_S) /* without a figure for this long a worker does not count as idle */
+#define FIGURE_NS (5 * NS_PER_S) /* between readings of utilisation, which are expensive */
 
-static bool takes_part(const struct guard_worker *w)
+static bool idle_economy(const struct guard_worker *w)
 {
 	return w->policy->idle_after_ns || w->policy->idle_economy;
 }
 
-/* 1 busy, 0 not, -1 nobody knows: a figure of one of its processes is missing. */
-static int busy(const struct guard *g, const struct guard_worker *w)
+/* 1 busy, 0 idle, -1 unknown: a figure of one of its processes is missing. */
+static int idle_busy(const struct guard *g, const struct guard_worker *w)
 {
 	int known = -1;
 
@@ -23,7 +24,7 @@ static int busy(const struct guard *g, const struct guard_worker *w)
 		const struct scene_process *p = &g->scene.process[i];
 
 		if (g->verdict[i].class != CLASS_WORKER ||
-		    g->verdict[i].worker != (int)(w - g->worker))
+		    g->verdict[i].worker != (int)worker_number(g, w))
 			continue;
 		if (p->sm_ratio > 0)
 			return 1;
@@ -34,61 +35,64 @@ static int busy(const struct guard *g, const struct guard_worker *w)
 	return known;
 }
 
-void guard_idle_look(struct guard *g, struct guard_worker *w)
+void guard_idle_scene(struct guard *g, struct guard_worker *w)
 {
-	int now = takes_part(w) ? busy(g, w) : -1;
+	int now = idle_economy(w) ? idle_busy(g, w) : -1;
 
-	w->works = now == 1;
+	w->idle.busy = now == 1;
 	if (now >= 0)
-		w->figure_ns = g->now_ns;
-	if (w->works || !w->bytes || w->bytes > w->idle_bytes + SLACK_BYTES || !w->figure_ns ||
-	    g->now_ns - w->figure_ns > UNSEEN_NS)
-		w->idle_ns = g->now_ns;
-	w->idle_bytes = w->bytes;
-	/* What was wanted was asked for this look, whether it was told or not. */
-	if (w->wants_figure)
-		w->asked_ns = g->now_ns;
-	w->wants_figure = takes_part(w) && (w->bytes || w->virtual_out) &&
-			  (!w->asked_ns || g->now_ns - w->asked_ns >= ASK_NS);
+		w->idle.figure_ns = g->now_ns;
+	if (w->idle.busy || !w->observed.bytes ||
+	    w->observed.bytes > w->idle.bytes + SLACK_BYTES || !w->idle.figure_ns ||
+	    g->now_ns - w->idle.figure_ns > UNSEEN_NS)
+		w->idle.since_ns = g->now_ns;
+	w->idle.bytes = w->observed.bytes;
+	/* This scene was to have a figure, whether it has one or not. */
+	if (w->idle.wants_figure)
+		w->idle.asked_ns = g->now_ns;
+	w->idle.wants_figure = idle_economy(w) &&
+			       (w->observed.bytes || (w->intent.claim == CLAIM_DRY)) &&
+			       (!w->idle.asked_ns || g->now_ns - w->idle.asked_ns >= FIGURE_NS);
 }
 
 bool guard_idle_wants(const struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++)
-		if (g->worker[i].wants_figure)
+		if (g->worker[i].idle.wants_figure)
 			return true;
 	return false;
 }
 
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w)
 {
-	return takes_part(w) && w->bytes && w->state == STATE_ACTIVE && !w->against &&
-	       w->hold != HOLD_ACTIVE && g->now_ns >= w->resident_until_ns &&
-	       w->idle_after_ns != UINT64_MAX && g->now_ns - w->idle_ns >= w->idle_after_ns;
+	return idle_economy(w) && w->observed.bytes && worker_state(w) == STATE_ACTIVE &&
+	       !w->demand.pressing && !worker_is_held_active(w) &&
+	       g->now_ns >= w->backoff.resident_ns && w->idle.after_ns != UINT64_MAX &&
+	       g->now_ns - w->idle.since_ns >= w->idle.after_ns;
 }
 
 void guard_idle_begin(struct guard *g, struct guard_worker *w)
 {
-	double seconds = (double)(g->now_ns - w->idle_ns) * 1e-9;
-	char *text = w->evidence[REASON_IDLE];
+	double seconds = (double)(g->now_ns - w->idle.since_ns) * 1e-9;
+	char *text = w->reasons.evidence[REASON_IDLE];
 
-	w->idle = true;
-	w->mask |= BIT(REASON_IDLE);
-	if (isnan(w->reload_j))
-		text_fit(text, sizeof(w->evidence[0]), "idle for %.0f s", seconds);
+	w->idle.unload = true;
+	w->reasons.mask |= BIT(REASON_IDLE);
+	if (isnan(w->idle.reload_j))
+		text_fit(text, sizeof(w->reasons.evidence[0]), "idle for %.0f s", seconds);
 	else
-		text_fit(text, sizeof(w->evidence[0]),
+		text_fit(text, sizeof(w->reasons.evidence[0]),
 			 "idle for %.0f s: at %.0f W that is %.0f J, and loading it takes "
 			 "%.0f J",
-			 seconds, w->idle_w, w->idle_w * seconds, w->reload_j);
+			 seconds, w->idle.idle_w, w->idle.idle_w * seconds, w->idle.reload_j);
 }
 
 void guard_idle_end(struct guard *g, struct guard_worker *w)
 {
-	w->dirty = w->dirty || w->idle;
-	w->idle = false;
-	w->idle_ns = g->now_ns;
-	w->mask &= ~BIT(REASON_IDLE);
+	w->record_due = w->record_due || w->idle.unload;
+	w->idle.unload = false;
+	w->idle.since_ns = g->now_ns;
+	w->reasons.mask &= ~BIT(REASON_IDLE);
 }
 
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
@@ -96,15 +100,36 @@ void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns,
 {
 	struct guard_worker *w = &g->worker[worker];
 
-	if (worker >= g->workers || !takes_part(w))
+	if (worker >= g->workers || !idle_economy(w))
 		return;
-	w->idle_after_ns = after_ns;
-	w->idle_w = idle_w;
-	w->reload_j = reload_j;
+	w->idle.after_ns = after_ns;
+	w->idle.idle_w = idle_w;
+	w->idle.reload_j = reload_j;
 }
 
 uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 {
-	return worker < g->workers && takes_part(&g->worker[worker]) ? g->worker[worker].idle_ns
-								     : 0;
+	return worker < g->workers && idle_economy(&g->worker[worker])
+		       ? g->worker[worker].idle.since_ns
+		       : 0;
+}
+
+/* A client uses a worker that is out because it idled. */
+bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
+{
+	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
+	bool loaded = guard_is_loaded_again(w);
+
+	if (!w->idle.unload || (!loaded && !w->idle.busy))
+		return false;
+	guard_idle_end(g, w);
+	if (!loaded || worker_kept_out(w))
+		return false;
+	worker_set_running(g, w);
+	guard_report(g, w, "requested",
+		     "a client loaded %llu MiB; %.0f s out saved about %.0f J, loading not "
+		     "counted",
+		     (unsigned long long)(w->observed.bytes / MIB), out_s,
+		     out_s * w->idle.idle_w);
+	return true;
 }

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RECORD_MAX 8192 /* the kernel refuses to give one to a smaller buffer */
+#define RECORD_MAX 8192 /* the kernel refuses a smaller buffer */
 
 /* ---- one record ---- */
 
-static bool take(const char **p, const char *word)
+static bool read_word(const char **p, const char *word)
 {
 	size_t n = strlen(word);
 
@@ -24,7 +24,7 @@ static bool take(const char **p, const char *word)
 	return true;
 }
 
-static bool take_number(const char **p, uint64_t most, uint64_t *ret)
+static bool read_number(const char **p, uint64_t most, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -41,8 +41,8 @@ static bool take_number(const char **p, uint64_t most, uint64_t *ret)
 	return true;
 }
 
-/* So many digits at least and at most. */
-static bool take_hex(const char **p, unsigned least, unsigned most, unsigned *ret)
+/* Reads between least and most digits. */
+static bool read_hex(const char **p, unsigned least, unsigned most, unsigned *ret)
 {
 	unsigned v = 0, n = 0;
 
@@ -59,28 +59,29 @@ struct pci_id {
 	unsigned domain, bus, device;
 };
 
-static bool take_pci(const char **p, struct pci_id *ret)
+static bool read_pci(const char **p, struct pci_id *ret)
 {
-	return take_hex(p, 4, 8, &ret->domain) && take(p, ":") &&
-	       take_hex(p, 2, 2, &ret->bus) && take(p, ":") && take_hex(p, 2, 2, &ret->device);
+	return read_hex(p, 4, 8, &ret->domain) && read_word(p, ":") &&
+	       read_hex(p, 2, 2, &ret->bus) && read_word(p, ":") &&
+	       read_hex(p, 2, 2, &ret->device);
 }
 
 bool kernel_log_same_pci(const char *pci, const char *device)
 {
 	struct pci_id a, b;
 
-	return take_pci(&pci, &a) && take_pci(&device, &b) && a.domain == b.domain &&
+	return read_pci(&pci, &a) && read_pci(&device, &b) && a.domain == b.domain &&
 	       a.bus == b.bus && a.device == b.device;
 }
 
 /* "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,...];" */
-static bool take_head(const char **p, uint64_t *ret_ns)
+static bool read_head(const char **p, uint64_t *ret_ns)
 {
 	uint64_t ignored, us;
 
-	if (!take_number(p, UINT32_MAX, &ignored) || !take(p, ",") ||
-	    !take_number(p, UINT64_MAX, &ignored) || !take(p, ",") ||
-	    !take_number(p, UINT64_MAX / 1000, &us) || !take(p, ","))
+	if (!read_number(p, UINT32_MAX, &ignored) || !read_word(p, ",") ||
+	    !read_number(p, UINT64_MAX, &ignored) || !read_word(p, ",") ||
+	    !read_number(p, UINT64_MAX / 1000, &us) || !read_word(p, ","))
 		return false;
 	*p = strchr(*p, ';');
 	if (!*p)
@@ -91,20 +92,20 @@ static bool take_head(const char **p, uint64_t *ret_ns)
 }
 
 /* "Xid (PCI:0000:01:00): 79, ..."; before 2013 without "PCI:". */
-static bool take_xid(const char **p, struct kernel_log_record *ret)
+static bool read_xid(const char **p, struct kernel_log_record *ret)
 {
 	struct pci_id id;
 	uint64_t xid;
 	unsigned function;
 
-	if (!take(p, "Xid ("))
+	if (!read_word(p, "Xid ("))
 		return false;
-	take(p, "PCI:");
-	if (!take_pci(p, &id))
+	read_word(p, "PCI:");
+	if (!read_pci(p, &id))
 		return false;
-	if (take(p, ".") && !take_hex(p, 1, 1, &function))
+	if (read_word(p, ".") && !read_hex(p, 1, 1, &function))
 		return false;
-	if (!take(p, "): ") || !take_number(p, UINT32_MAX, &xid))
+	if (!read_word(p, "): ") || !read_number(p, UINT32_MAX, &xid))
 		return false;
 	ret->xid = (unsigned)xid;
 	snprintf(ret->pci, sizeof(ret->pci), "%04x:%02x:%02x", id.domain, id.bus, id.device);
@@ -115,13 +116,13 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 {
 	struct kernel_log_record r = { 0 };
 
-	if (!take_head(&line, &r.mono_ns) || !take(&line, "NVRM: "))
+	if (!read_head(&line, &r.mono_ns) || !read_word(&line, "NVRM: "))
 		return KERNEL_LOG_OTHER;
-	if (take(&line, "loading NVIDIA UNIX ")) {
+	if (read_word(&line, "loading NVIDIA UNIX ")) {
 		*ret = r;
 		return KERNEL_LOG_LOADED;
 	}
-	if (!take_xid(&line, &r))
+	if (!read_xid(&line, &r))
 		return KERNEL_LOG_OTHER;
 	*ret = r;
 	return KERNEL_LOG_XID;
@@ -132,7 +133,7 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 struct kernel_log {
 	int fd;
 	size_t used;
-	bool overlong; /* what is left of a line that is longer than any record */
+	bool overlong; /* in a line that is longer than any record */
 	char text[2 * RECORD_MAX];
 };
 
@@ -153,7 +154,7 @@ int kernel_log_open(const struct root *root, struct kernel_log **ret, char *why,
 	free(k);
 	may = e == EPERM || e == EACCES;
 	snprintf(why, size, "/dev/kmsg cannot be read (%s)%s", strerror(e),
-		 may ? ": give the service CAP_SYSLOG to see Xids of before its start" : "");
+		 may ? ": give the service CAP_SYSLOG to read Xids from before its start" : "");
 	return may ? -GW_E_PERM : e == ENOENT ? -GW_E_NOENT : -GW_E_IO;
 }
 
@@ -165,9 +166,9 @@ void kernel_log_close(struct kernel_log *k)
 	free(k);
 }
 
-/* A line that is whole, or nothing: the record's first, or one of its dictionary, which begins with a
- * blank and says nothing to the parser. */
-static bool take_line(struct kernel_log *k, char *out)
+/* Reads a complete line: the first of a record, or one of its dictionary, which begins with a
+ * blank and which the parser ignores. */
+static bool read_line(struct kernel_log *k, char *out)
 {
 	char *end = memchr(k->text, '\n', k->used);
 	size_t n;
@@ -184,12 +185,13 @@ static bool take_line(struct kernel_log *k, char *out)
 	return true;
 }
 
-/* EPIPE: records were overwritten before we came to them; the next read goes on with those that are left. */
-static bool fill(struct kernel_log *k)
+/* EPIPE: records were overwritten before we read them; the next read continues with the
+ * remaining ones. */
+static bool fill_text(struct kernel_log *k)
 {
 	ssize_t n;
 
-	if (k->used >= RECORD_MAX) { /* no record is as long: a file that is none of ours */
+	if (k->used >= RECORD_MAX) { /* no record is this long: it is another kind of file */
 		k->overlong = true;
 		k->used = 0;
 	}
@@ -208,12 +210,12 @@ bool kernel_log_next(struct kernel_log *k, enum kernel_log_kind *ret_kind,
 	char line[2 * RECORD_MAX];
 
 	for (;;) {
-		while (take_line(k, line)) {
+		while (read_line(k, line)) {
 			*ret_kind = kernel_log_parse(line, ret);
 			if (*ret_kind != KERNEL_LOG_OTHER)
 				return true;
 		}
-		if (!fill(k))
+		if (!fill_text(k))
 			return false;
 	}
 }

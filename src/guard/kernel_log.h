@@ -1,9 +1,9 @@
-/* kernel_log: what the kernel wrote of Xids, from before we began and since.
+/* kernel_log: reads Xids from the kernel log, those before the start too.
  *
- * Drivers tell events only to those who listen, and never again: what happened before the start is in
- * the kernel's ring alone.  Reading /dev/kmsg may need CAP_SYSLOG (dmesg_restrict); where it cannot be
- * read, that is said and nothing else is different.  Below a root that is a copy, dev/kmsg is a file of
- * the same records. */
+ * A driver reports an event once, to programs that listen; earlier ones are only in the
+ * kernel's ring buffer.  /dev/kmsg may need CAP_SYSLOG (dmesg_restrict); if it cannot be read,
+ * that is logged and nothing else changes.  Below the root of a copied tree, dev/kmsg is a file
+ * with the same records. */
 #ifndef GW_GUARD_KERNEL_LOG_H
 #define GW_GUARD_KERNEL_LOG_H
 
@@ -16,29 +16,30 @@
 enum kernel_log_kind {
 	KERNEL_LOG_OTHER,
 	KERNEL_LOG_XID,
-	KERNEL_LOG_LOADED /* the driver was loaded: what was before is over */
+	KERNEL_LOG_LOADED /* the driver was loaded: earlier Xids no longer matter */
 };
 
 struct kernel_log_record {
-	uint64_t mono_ns; /* the kernel's stamp: time since the boot */
-	char pci[16];     /* of an Xid: "0000:01:00"; the function is not told */
+	uint64_t mono_ns; /* the kernel's time stamp, since boot */
+	char pci[16];     /* for an Xid: "0000:01:00", without the function */
 	unsigned xid;
 };
 
-/* What a record says ("6,1234,5678901,-;NVRM: Xid (PCI:0000:01:00): 79, ..."): the first line of it, without
- * its newline.  *ret is set for what is not OTHER. */
+/* Parses the first line of a record ("6,1234,5678901,-;NVRM: Xid (PCI:0000:01:00): 79, ..."),
+ * without its newline.  *ret is set unless it returns KERNEL_LOG_OTHER. */
 enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record *ret);
 
-/* Is it the same GPU?  The device's id may have a function and a domain of four or eight digits. */
+/* Is it the same GPU?  device may have a function, and a domain of four or eight digits. */
 bool kernel_log_same_pci(const char *pci, const char *device);
 
 struct kernel_log;
 
-/* 0, -GW_E_NOMEM, or -GW_E_NOENT, -GW_E_PERM, -GW_E_IO with a sentence that says what would help. */
+/* 0, -GW_E_NOMEM, or -GW_E_NOENT, -GW_E_PERM, -GW_E_IO with a sentence that says what would
+ * help. */
 int kernel_log_open(const struct root *root, struct kernel_log **ret, char *why, size_t size);
 void kernel_log_close(struct kernel_log *k);
 
-/* The next record that is not OTHER; false: there is none now.  Does not wait. */
+/* The next record that is not KERNEL_LOG_OTHER; false: there is none now.  Does not block. */
 bool kernel_log_next(struct kernel_log *k, enum kernel_log_kind *ret_kind,
 		     struct kernel_log_record *ret);
 

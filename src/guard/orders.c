@@ -1,274 +1,326 @@
-/* guard_order: the ladder (GUARD-MACHINE.md), the orders on it, and the proof that memory was freed. */
+/* Orders: which is the next, what it names, what its outcome means, and the check that memory was freed. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* ---- the ladder ---- */
+#define DRAIN_RETRY_NS (250 * NS_PER_MS)
 
-/* The least that frees memory.  Naming the kind allows it, whatever max_level says. */
-unsigned guard_level_first(const struct guard_worker *w)
+/* ---- the next order ---- */
+
+/* A checkpoint writes 1 GB/s: a nanosecond per byte. */
+uint64_t guard_evict_ns(const struct guard_worker *w)
 {
-	return policy_kind_level(w->policy->kind);
+	return CALL_NS + (w->intent.level == 3 ? w->intent.base_bytes : 0);
 }
 
-static bool can(const struct guard_worker *w, unsigned level)
+/* A call that hangs must not outlast the eviction; but a checkpoint is never cut short, and a call has LEAST_NS. */
+static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 {
-	if (level > w->knobs.max_level)
-		return false;
-	switch (level) {
-	case 3: return guard_level_first(w) == 3;
-	case 4: return w->policy->match.unit || w->policy->match.container;
-	case 5:
-	case 6: return w->knobs.allow_kill;
-	default: return true;
+	const uint64_t until = now_ns + guard_evict_ns(w), least = now_ns + LEAST_NS;
+
+	if (w->intent.level == 3 || until <= w->intent.budget_ns)
+		return until;
+	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
+}
+
+struct next_order {
+	bool none;
+	enum guard_verb verb;
+	uint64_t deadline_ns;
+};
+
+/* What the worker is to be told, by its intent, its door and its last order.  admit: it may take new work. */
+static struct next_order next_order(const struct guard_worker *w, bool admit, uint64_t now_ns)
+{
+	static const struct next_order none = { .none = true };
+	const bool closed = w->door == DOOR_CLOSED, early = now_ns < w->order.retry_ns;
+	const struct next_order close = { .verb = ORDER_CLOSE,
+					  .deadline_ns = now_ns + CALL_NS };
+
+	if (worker_has_order(w))
+		return none;
+	switch (w->intent.stage) {
+	case STAGE_NONE:
+		if (w->intent.goal == GOAL_RUN && (early || admit == (w->door == DOOR_OPEN)))
+			return none;
+		if (w->intent.goal == GOAL_RUN && admit)
+			return (struct next_order){ .verb = ORDER_OPEN,
+						    .deadline_ns = now_ns + CALL_NS };
+		if (w->intent.goal == GOAL_OUT &&
+		    (closed || !worker_is_present(w) || !worker_kept_out(w) ||
+		     worker_is_idle_only(w)))
+			return none;
+		return close;
+	case STAGE_DRAIN:
+		if (!closed && !worker_is_idle_only(w))
+			return (struct next_order){ .verb = ORDER_CLOSE,
+						    .deadline_ns = w->intent.deadline_ns };
+		return early ? none
+			     : (struct next_order){ .verb = ORDER_DRAIN,
+						    .deadline_ns = w->intent.deadline_ns };
+	case STAGE_UNLOAD:
+		if (early)
+			return none;
+		return w->backoff.storm && !closed
+			       ? close
+			       : (struct next_order){ .verb = ORDER_EVICT,
+						      .deadline_ns =
+							      unload_deadline(w, now_ns) };
+	case STAGE_STUCK:
+		return early || !worker_kept_out(w)
+			       ? none
+			       : (struct next_order){ .verb = ORDER_EVICT,
+						      .deadline_ns =
+							      now_ns + guard_evict_ns(w) };
+	case STAGE_LOAD:
+		/* A worker that loads lazily needs an open door alone; one that was stopped must be started. */
+		return (struct next_order){ .verb = worker_loads_lazily(w) &&
+								    worker_is_present(w)
+							    ? ORDER_OPEN
+							    : ORDER_RESUME,
+					    .deadline_ns = now_ns + UP_NS };
+	default: return none;
 	}
 }
 
-unsigned guard_level_next(const struct guard_worker *w, unsigned level)
+void guard_give_order(struct guard *g, struct guard_worker *w)
 {
-	for (level++; level <= 6; level++)
-		if (can(w, level))
-			return level;
-	return 0;
-}
+	struct next_order next;
+	bool admit = true;
 
-/* Where it stands on the ladder, under numbers that came since.  Of who is out it is how that was done. */
-void guard_level_fit(struct guard_worker *w)
-{
-	unsigned first = guard_level_first(w);
-	bool settled = w->state == STATE_RECONCILE || w->state == STATE_EVICTED ||
-		       w->state == STATE_QUIET || w->state == STATE_RESUME ||
-		       w->state == STATE_VERIFY_UP;
-
-	if (!settled && w->level != first && (w->level < first || !can(w, w->level)))
-		w->level = first;
-}
-
-/* ---- orders ---- */
-
-/* NULL: without a start time it cannot be told from who comes after it, it is there already, or is one too many. */
-static struct guard_target *add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
-{
-	if (!start_ticks)
-		return NULL;
-	for (unsigned i = 0; i < o->targets; i++)
-		if (o->target[i].pid == pid && o->target[i].start_ticks == start_ticks)
-			return NULL;
-	if (o->targets == GUARD_TARGETS) {
-		o->more = true;
-		return NULL;
-	}
-	o->target[o->targets].pid = pid;
-	o->target[o->targets].start_ticks = start_ticks;
-	return &o->target[o->targets++];
-}
-
-static bool is_below(const struct scene_process *p, int64_t pid)
-{
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == pid)
-			return true;
-	return false;
-}
-
-/* What makes it the worker's: who is or was above it, or what it is. */
-static void say_by_what(const struct scene *s, unsigned worker, const struct scene_process *p,
-			struct guard_target *t)
-{
-	t->itself = true;
-	for (unsigned i = 0; i < s->roots; i++) {
-		const struct scene_root *r = &s->root[i];
-
-		if (!scene_root_of(r, worker))
-			continue;
-		if (is_below(p, r->pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
-			t->itself = false;
-		if (scene_is(p, r))
-			t->print = r->print;
-	}
-}
-
-static void name_roots(const struct scene *s, struct guard_order *o)
-{
-	for (unsigned i = 0; i < s->roots && o->roots < sizeof(o->root) / sizeof(o->root[0]);
-	     i++) {
-		if (!scene_root_of(&s->root[i], o->worker))
-			continue;
-		o->root[o->roots].pid = s->root[i].pid;
-		o->root[o->roots].print = s->root[i].print;
-		o->root[o->roots++].start_ticks = s->root[i].start_ticks;
-	}
-}
-
-static void aim(const struct guard *g, const struct guard_worker *w, struct guard_order *o)
-{
-	name_roots(&g->scene, o);
-	if (o->verb == ORDER_RESUME && w->put_away_count) {
-		for (unsigned i = 0; i < w->put_away_count; i++)
-			(void)add_target(o, w->put_away[i].pid, w->put_away[i].start_ticks);
+	for (unsigned i = 0; !g->stopping && i < g->gpus; i++)
+		admit = admit && !(has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE);
+	next = next_order(w, admit, g->now_ns);
+	if (next.none)
 		return;
-	}
-	for (unsigned i = 0; i < g->scene.processes; i++) {
-		const struct scene_process *p = &g->scene.process[i];
-		struct guard_target *t = NULL;
-
-		if (g->verdict[i].class == CLASS_WORKER &&
-		    g->verdict[i].worker == (int)o->worker && !p->orphan)
-			t = add_target(o, p->pid, p->start_ticks);
-		if (t)
-			say_by_what(&g->scene, o->worker, p, t);
-	}
+	guard_issue(g, w, next.verb, next.deadline_ns);
+	if (w->intent.stage == STAGE_STUCK)
+		w->order.retry_ns = g->now_ns + STUCK_NS;
 }
 
-static void name_gpus(const struct guard *g, const struct guard_worker *w,
-		      struct guard_order *o)
-{
-	size_t len = 0;
+/* ---- giving it ---- */
 
-	for (unsigned i = 0; i < g->gpus; i++) {
-		if (!has(w->home, i) || len + strlen(g->gpu[i].uuid) + 2 > sizeof(o->gpus))
-			continue;
-		text_fit(o->gpus + len, sizeof(o->gpus) - len, "%s%s", len ? "," : "",
-			 g->gpu[i].uuid);
-		len += strlen(o->gpus + len);
-	}
-}
-
-static void put_away(struct guard_worker *w)
+static void note_put_away(struct guard_worker *w)
 {
-	for (unsigned i = 0; i < w->order.targets; i++) {
-		w->put_away[i].pid = w->order.target[i].pid;
-		w->put_away[i].start_ticks = w->order.target[i].start_ticks;
-	}
-	w->put_away_count = w->order.targets;
+	const struct guard_order *o = &w->order.what;
+
+	for (unsigned i = 0; i < o->targets; i++)
+		w->intent.put_away[i] =
+			(struct proc_id){ o->target[i].pid, o->target[i].start_ticks };
+	w->intent.put_away_count = o->targets;
 }
 
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns)
 {
-	struct guard_order *o = &w->order;
+	struct guard_order *o = &w->order.what;
 
 	memset(o, 0, sizeof(*o));
 	o->id = ++g->next_id;
 	o->verb = verb;
-	o->worker = (unsigned)(w - g->worker);
-	o->level = verb == ORDER_CLOSE ? 1 : verb == ORDER_NOTIFY ? 0 : w->level;
+	o->worker = worker_number(g, w);
+	o->level = verb == ORDER_CLOSE ? 1 : verb == ORDER_NOTIFY ? 0 : w->intent.level;
 	o->deadline_ns = deadline_ns;
-	o->bytes = verb == ORDER_RESUME ? w->need_bytes : w->bytes;
-	o->start = verb == ORDER_RESUME && !w->present;
-	name_gpus(g, w, o);
-	guard_mask_text(guard_effective(w), ", ", o->reason, sizeof(o->reason));
-	aim(g, w, o);
-	if (verb == ORDER_EVICT) {
-		w->evicted = true;
-		if (w->level == 3)
-			put_away(w);
-	}
+	o->bytes = verb == ORDER_RESUME ? w->observed.need_bytes : w->observed.bytes;
+	o->start = verb == ORDER_RESUME && !worker_is_present(w);
+	guard_mask_text(worker_kept_out(w), ", ", o->reason, sizeof(o->reason));
+	guard_name_targets(g, w, o);
+	if (verb == ORDER_EVICT && w->intent.level == 3)
+		note_put_away(w);
 	if (verb == ORDER_CLOSE) {
-		w->dirty = w->dirty || !w->closed;
-		w->closed = true; /* until it is known to be open again */
-		w->ajar = false;
+		if (w->intent.goal == GOAL_RUN && w->door == DOOR_OPEN)
+			w->intent.real = !w->dry;
+		w->record_due = w->record_due || w->door == DOOR_OPEN;
+		w->door = DOOR_CLOSED; /* until it is known to be open again */
 	}
-	w->pending = true;
-	w->fresh = !w->dry;
+	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
-		w->dirty = true;
+		w->record_due = true;
 }
 
-/* Whoever acts answers by the deadline.  Were an answer lost, the worker must not wait for ever; but a
- * checkpoint that still runs is never taken for failed. */
-void guard_overdue(struct guard *g, struct guard_worker *w)
+/* It is given again if it is still the next one. */
+void guard_take_back(struct guard_worker *w)
 {
-	bool checkpoint = w->order.verb == ORDER_EVICT && w->order.level == 3;
-
-	if (!w->pending || w->dry || checkpoint || g->now_ns <= w->order.deadline_ns + CALL_NS)
+	if (w->order.status != STATUS_WAITING)
 		return;
-	w->pending = w->fresh = false;
-	w->told = w->told || w->order.verb == ORDER_EVICT;
-	guard_failed(g, w, false, "no answer by the deadline");
+	if (w->order.what.verb == ORDER_CLOSE)
+		w->door = DOOR_OPEN;
+	w->order.status = STATUS_NONE;
 }
 
-/* ---- proof ---- */
+/* ---- outcomes ---- */
 
-void guard_begin_eviction(struct guard *g, struct guard_worker *w)
+void guard_order_done(struct guard *g, struct guard_worker *w)
+{
+	const bool loading = worker_state(w) == STATE_RESUME;
+
+	w->order.status = STATUS_DONE;
+	switch (w->order.what.verb) {
+	case ORDER_EVICT:
+		w->intent.claim = w->dry ? CLAIM_DRY : CLAIM_LEFT;
+		if (worker_state(w) != STATE_EVICT)
+			return;
+		worker_set_leaving(g, w, STAGE_VERIFY);
+		guard_report(g, w, "done", "level %u; waiting until its memory is free",
+			     w->intent.level);
+		return;
+	case ORDER_OPEN:
+		w->door = DOOR_OPEN;
+		w->record_due = true;
+		break;
+	case ORDER_RESUME: break;
+	default: return;
+	}
+	if (w->intent.claim == CLAIM_DRY && (loading || w->order.what.verb == ORDER_RESUME))
+		w->intent.claim = CLAIM_NONE;
+	if (!loading)
+		return;
+	worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
+	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done",
+		     "waiting for its memory");
+}
+
+static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,
+			 const char *message)
+{
+	if (worker_state(w) != STATE_EVICT)
+		return;
+	if (!retry)
+		w->intent.tries++;
+	if (w->intent.tries > RETRIES) {
+		guard_eviction_ended(w, RESULT_FAILED);
+		guard_unload_failed(g, w, message);
+		return;
+	}
+	w->order.retry_ns =
+		g->now_ns + (RETRY_NS << (w->intent.tries ? w->intent.tries - 1 : 0));
+	guard_report(g, w, "try again", "level %u: %.200s", w->intent.level, message);
+}
+
+void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
+			const char *message)
+{
+	const bool loading = worker_state(w) == STATE_RESUME;
+
+	w->order.status = STATUS_FAILED;
+	switch (w->order.what.verb) {
+	case ORDER_DRAIN:
+		w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
+		if (retry && worker_is_idle_only(w))
+			guard_idle_end(g, w); /* work is in flight: it does not idle */
+		return;
+	case ORDER_OPEN: w->order.retry_ns = g->now_ns + RECHECK_NS; break;
+	case ORDER_RESUME: break;
+	case ORDER_EVICT: evict_failed(g, w, retry, message); return;
+	default: return;
+	}
+	if (loading)
+		guard_resume_failed(g, w, message);
+}
+
+/* An outcome that is lost must not keep the worker waiting; but a checkpoint that still runs has not failed. */
+void guard_order_overdue(struct guard *g, struct guard_worker *w)
+{
+	const struct guard_order *o = &w->order.what;
+
+	if (!worker_has_order(w) || w->dry || (o->verb == ORDER_EVICT && o->level == 3) ||
+	    g->now_ns <= o->deadline_ns + CALL_NS)
+		return;
+	if (o->verb == ORDER_EVICT)
+		w->intent.claim = CLAIM_LEFT;
+	guard_order_failed(g, w, false, "no answer by the deadline");
+}
+
+/* ---- is the memory free? ---- */
+
+static void set_base(struct guard *g, struct guard_worker *w)
 {
 	bool known;
 
-	guard_free_and_others(g, w, &w->base_free, &w->base_others, &known);
-	w->base_bytes = w->bytes;
-	w->begun_ns = g->now_ns;
-	w->tries = 0;
-	w->retry_ns = 0;
+	guard_free_and_others(g, w, &w->intent.base_free, &w->intent.base_others, &known);
+	w->intent.base_bytes = w->observed.bytes;
 }
 
-/* It took more after it was told to leave: what must become free is counted from there. */
-void guard_grown(struct guard *g, struct guard_worker *w)
+void guard_eviction_begins(struct guard *g, struct guard_worker *w)
 {
-	bool known;
-
-	if (w->bytes <= w->base_bytes)
-		return;
-	guard_free_and_others(g, w, &w->base_free, &w->base_others, &known);
-	w->base_bytes = w->bytes;
+	set_base(g, w);
+	w->intent.begun_ns = g->now_ns;
+	w->intent.level = guard_level_first(w);
+	w->intent.tries = 0;
+	w->order.retry_ns = 0;
 }
 
-uint64_t guard_gone(const struct guard_worker *w)
+/* It took more while it leaves: that must become free, too. */
+void guard_eviction_grows(struct guard *g, struct guard_worker *w)
 {
-	return w->base_bytes > w->bytes ? w->base_bytes - w->bytes : 0;
+	if (w->observed.bytes > w->intent.base_bytes)
+		set_base(g, w);
 }
 
-/* Told to leave on its way back, it holds no more than when it was out. */
-static bool still_out(const struct guard_worker *w)
+uint64_t guard_freed_bytes(const struct guard_worker *w)
 {
-	return w->returning && w->bytes <= w->residue_bytes + SLACK_BYTES;
+	const uint64_t base = w->intent.base_bytes;
+
+	return base > w->observed.bytes ? base - w->observed.bytes : 0;
 }
 
-bool guard_provable(const struct guard *g, const struct guard_worker *w)
+void guard_eviction_ended(struct guard_worker *w, enum guard_result result)
+{
+	w->report.result = result;
+	w->report.level = w->intent.level;
+	w->report.freed_bytes = result == RESULT_FREED ? guard_freed_bytes(w) : 0;
+}
+
+/* By the memory of each of its GPUs, or by lists of processes that are complete. */
+bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct scene_gpu *u = g->gpu[i].now;
 
-		if (has(w->gpus, i) && !(u && u->memory_known) && (!u || u->hidden || w->delta))
+		if (has(w->observed.gpus, i) && !(u && u->memory_known) &&
+		    (!u || u->hidden || w->observed.by_device))
 			return false;
 	}
 	return true;
 }
 
-/* The tree fell by 75 % of what it held (or had taken nothing yet), and the device's free memory rose to
- * match: within 64 MiB, or what others took meanwhile. */
-bool guard_freed(const struct guard *g, const struct guard_worker *w)
+/* Its processes hold a quarter of what they held (or, on the way back, no more than while it was out), and the device's
+ * free memory rose to match: within 64 MiB, or what others took in the meantime. */
+bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 {
-	uint64_t free_now, others;
+	const struct worker_intent *i = &w->intent;
+	const bool still_out =
+		worker_is_returning(w) && w->observed.bytes <= i->residue_bytes + SLACK_BYTES;
+	uint64_t free_now, others, took;
 	bool known;
 
-	if (w->bytes > w->base_bytes / 4 && !still_out(w))
+	if (w->observed.bytes > i->base_bytes / 4 && !still_out)
 		return false;
-	guard_free_and_others(g, w, &free_now, &others, &known);
 	if (w->dry)
 		return true;
-	if (!known || w->delta)
-		return guard_provable(g, w);
-
-	uint64_t took = others > w->base_others ? others - w->base_others : 0;
-
-	return free_now + took + SLACK_BYTES >= w->base_free + guard_gone(w);
+	guard_free_and_others(g, w, &free_now, &others, &known);
+	if (!known || w->observed.by_device)
+		return guard_can_verify(g, w);
+	took = others > i->base_others ? others - i->base_others : 0;
+	return free_now + took + SLACK_BYTES >= i->base_free + guard_freed_bytes(w);
 }
 
-void guard_ended(struct guard_worker *w, enum guard_result result)
+/* A hook, a signal or a callback may load twice, and a worker that does not know what it has loaded begins again. */
+static bool may_resume_twice(const struct guard_worker *w)
 {
-	w->ended = result;
-	w->ended_level = w->level;
-	w->ended_bytes = result == RESULT_FREED ? guard_gone(w) : 0;
+	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
+						  KIND_NEEDS_MODEL };
+
+	for (unsigned i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
+		if (policy_kind_is(w->policy->kind, not [i]))
+			return false;
+	return true;
 }
 
-unsigned guard_levels(const struct guard *g, unsigned worker)
+/* A worker that holds its memory still is resumed if it said that it left, and also if it refused: some leave and fail. */
+bool guard_may_resume_stuck(const struct guard_worker *w)
 {
-	unsigned set = 0;
-
-	if (worker >= g->workers)
-		return 0;
-	for (unsigned l = guard_level_first(&g->worker[worker]); l;
-	     l = guard_level_next(&g->worker[worker], l))
-		set |= BIT(l);
-	return set;
+	return w->intent.claim == CLAIM_LEFT ||
+	       (may_resume_twice(w) && (w->backoff.request != RESUME_NOT_REQUESTED ||
+					w->policy->resume != RESUME_NEVER));
 }

@@ -1,8 +1,8 @@
-/* policy: what the guard was told, as plain data.
+/* policy: the configuration of the guard, as plain data.
  *
- * Workers may be moved, rules say who is what, knobs say how patient to be.  Made by whoever reads a
- * configuration (daemon/guard_config.h) or by a program through the library; never changed by what is
- * decided.  Texts are the policy's own and live as long as it. */
+ * It has the workers that may be moved, the rules that classify processes, and the knobs: times
+ * and sizes.  The reader of a configuration (daemon/guard_config.h) makes it, or a program
+ * through the library; decisions never change it.  It owns its texts. */
 #ifndef GW_GUARD_POLICY_H
 #define GW_GUARD_POLICY_H
 
@@ -14,19 +14,19 @@
 
 #define POLICY_WORKERS 32
 #define POLICY_RULES   64
-#define POLICY_GPUS    16 /* of one worker */
-#define POLICY_SPANS   8  /* likewise */
+#define POLICY_GPUS    16 /* per worker */
+#define POLICY_SPANS   8  /* per worker */
 
 enum guard_mode { GUARD_OBSERVE, GUARD_DRY_RUN, GUARD_ENFORCE };
 
 enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW };
 
-/* The structs below have their members from lists, and policy.c makes of the same lists how they are compared and
- * copied, so that none can be forgotten there.
+/* The members of the structs below are lists, from which policy.c also generates comparison and
+ * copy.
  *   V(type, name)                   a value, or a text
- *   W(name)                         a text that says where something was said: copied, and not compared
+ *   W(name)                         a text that says where something is configured: copied, not compared
  *   S(of, name)                     a struct policy_of
- *   A(type, of, name, most, count)  an array of which count are there; of: text, or of struct policy_of */
+ *   A(type, of, name, most, count)  an array with count elements; of: text, or struct policy_of */
 #define POLICY_V(type, name) type name;
 #define POLICY_W(name)       const char *name;
 #define POLICY_S(of, name)   struct policy_##of name;
@@ -35,22 +35,22 @@ enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW 
 	unsigned count;
 #define POLICY_FIELDS(LIST) LIST(POLICY_V, POLICY_W, POLICY_S, POLICY_A)
 
-/* How a process is known; what is NULL, 0 or negative is not looked at, the rest must all hold. */
+/* How a process is recognised: all members must match that are not NULL, 0 or negative. */
 /* clang-format off */
 #define POLICY_MATCH(V, W, S, A) \
-	V(const char *, name)      /* comm, 15 bytes, may have * and ?                      */ \
-	V(const char *, exe)       /* real path, may have * and ?                           */ \
+	V(const char *, name)      /* comm, 15 bytes, with wildcards * and ?                */ \
+	V(const char *, exe)       /* real path, with wildcards                             */ \
 	V(const char *, command)   /* extended regular expression over the joined arguments */ \
-	V(const char *, cgroup)    /* may have * and ?                                      */ \
-	V(const char *, container) /* id or its beginning                                   */ \
-	V(const char *, pidfile)   /* of a worker: the process whose number is in it        */ \
-	V(const char *, unit)      /* of a worker: systemd's; its cgroup                    */ \
-	V(unsigned, port)          /* of a worker: who listens on it                        */ \
+	V(const char *, cgroup)    /* with wildcards                                        */ \
+	V(const char *, container) /* id, or the beginning of it                            */ \
+	V(const char *, pidfile)   /* worker: a file with the pid                           */ \
+	V(const char *, unit)      /* worker: the systemd unit                              */ \
+	V(unsigned, port)          /* worker: it listens on this port                       */ \
 	V(int64_t, uid)            /* -1: any                                               */ \
 	V(unsigned, type)          /* set of enum gw_process_type; 0: any                   */ \
 	V(uint64_t, vram_ge)       /* bytes */ \
 	V(double, util_ge)         /* ratio */ \
-	V(const char *, gpu)       /* a selector as of gw_device_matches()                  */
+	V(const char *, gpu)       /* a selector as for gw_device_matches()                 */
 
 #define POLICY_RULE(V, W, S, A) \
 	S(match, match) \
@@ -72,43 +72,42 @@ enum policy_kind {
 	WORKER_KINDS
 };
 
-/* What a kind is like, beside its address and its level. */
+/* Properties of a kind, in addition to its address and its level. */
 enum policy_trait {
-	KIND_WAKES = 1,          /* loads again by itself when somebody asks it             */
-	KIND_UNTOLD = 1 << 1,    /* cannot be told to load: there are no bytes to wait for  */
-	KIND_ENDS = 1 << 2,      /* evicting may end its process, resuming starts it        */
-	KIND_UNIT = 1 << 3,      /* is a unit of systemd                                    */
-	KIND_CONTAINER = 1 << 4, /* is a container                                          */
-	KIND_COMMANDS = 1 << 5,  /* is moved by programs that the configuration names       */
-	KIND_SIGNALS = 1 << 6,   /* likewise by signals                                     */
-	KIND_DEPTHS = 1 << 7,    /* has several ways to be put away: policy_worker.level    */
-	KIND_FORGETS = 1 << 8,   /* cannot tell what it has loaded: policy_worker.model     */
-	KIND_KEEPS = 1 << 9,     /* what it had goes to host memory, and comes from there   */
-	KIND_DROPS = 1 << 10,    /* ... but for policy_worker.level 2, which lets go of it  */
-	KIND_WHOLE = 1 << 11,    /* an order that is cut short would break it               */
-	KIND_SELF = 1 << 12,     /* is the process of the guard itself                      */
-	KIND_SLEEPS = 1 << 13,   /* no request wakes it: RESUME_LAZY would leave it asleep  */
+	KIND_LOADS_ON_REQUEST = 1, /* loads again with the next request */
+	KIND_CANNOT_LOAD = 1 << 1, /* has no request to load: there are no bytes to wait for */
+	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end its process, resuming starts it */
+	KIND_UNIT = 1 << 3,          /* is a systemd unit */
+	KIND_CONTAINER = 1 << 4,     /* is a container */
+	KIND_COMMANDS = 1 << 5,      /* is moved by configured programs */
+	KIND_SIGNALS = 1 << 6,       /* is moved by configured signals */
+	KIND_LEVELS = 1 << 7,        /* can be evicted in several ways: policy_worker.level */
+	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
+	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
+	KIND_DROPS_AT_2 = 1 << 10,   /* ... but policy_worker.level 2 drops it */
+	KIND_ATOMIC = 1 << 11,       /* an interrupted order would break it */
+	KIND_SELF = 1 << 12,         /* is the process of the guard itself */
+	KIND_NEEDS_WAKE = 1 << 13, /* no request wakes it: RESUME_LAZY would leave it asleep */
 };
 
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
-int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
-const char *policy_kind_url(unsigned kind);  /* where it listens unless told; NULL: no HTTP */
-unsigned
-policy_kind_level(unsigned kind); /* of the ladder (GUARD-MACHINE.md), at which it acts */
+int policy_kind_find(const char *name);      /* -GW_E_NOENT: unknown */
+const char *policy_kind_url(unsigned kind);  /* the default address; NULL: no HTTP */
+unsigned policy_kind_level(unsigned kind);   /* the eviction level at which it acts */
 bool policy_kind_is(unsigned kind, enum policy_trait trait);
-extern const char policy_kind_choices[]; /* "|ollama|llamacpp...": those of a configuration */
+extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
-/* Moments of a week in which a worker is out: "Fri-Sun 18:00-23:00". */
+/* A part of the week in which a worker is evicted: "Fri-Sun 18:00-23:00". */
 /* clang-format off */
 #define POLICY_SPAN(V, W, S, A) \
 	V(unsigned, days)     /* bit 0: Monday */ \
 	V(unsigned, from_min) /* since midnight, local time */ \
-	V(unsigned, to_min)   /* likewise; to <= from: into the next day */
+	V(unsigned, to_min)   /* to <= from: on the next day */
 
-/* A worker's numbers; what is NAN or UINT64_MAX is as in policy.standard.  max_level and allow_kill are
- * always its own. */
+/* Times and sizes of a worker; NAN or UINT64_MAX means the value of policy.standard.  max_level
+ * and allow_kill are always the worker's own. */
 #define POLICY_KNOBS(V, W, S, A) \
 	V(uint64_t, debounce_ns) \
 	V(uint64_t, quiet_ns) \
@@ -118,8 +117,8 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
 	V(uint64_t, headroom_bytes) /* at least this ...           */ \
-	V(double, headroom_ratio)   /* ... and this of the board   */ \
-	V(uint64_t, min_vram_bytes) /* a contender below it is none, unless it works */ \
+	V(double, headroom_ratio)   /* ... and this share of it    */ \
+	V(uint64_t, min_vram_bytes) /* a process with less contends only if it is busy */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
 	V(unsigned, max_level) \
@@ -130,42 +129,42 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(enum policy_kind, kind) \
 	V(const char *, url)                /* "http://127.0.0.1:11434" */ \
 	V(const char *, token_file)         /* NULL: none */ \
-	V(const char *, model)              /* what to load again, where the worker cannot tell; NULL */ \
-	V(const char *const *, evict_argv)  /* of exec; NULL-terminated */ \
+	V(const char *, model)              /* to load again if the server does not report it; NULL */ \
+	V(const char *const *, evict_argv)  /* kind exec; NULL-terminated */ \
 	V(const char *const *, resume_argv) \
-	V(int, evict_signal)                /* of signal */ \
+	V(int, evict_signal)                /* kind signal */ \
 	V(int, resume_signal) \
-	A(const char *, text, gpus, POLICY_GPUS, gpu_count) /* selectors; none: wherever it is */ \
+	A(const char *, text, gpus, POLICY_GPUS, gpu_count) /* selectors; none: any GPU */ \
 	S(match, match) \
 	V(int, priority)                    /* lowest leaves first */ \
 	V(enum policy_resume, resume) \
-	V(bool, managed)                    /* started when it is gone */ \
-	V(unsigned, level)                  /* of vLLM sleep and the like; 0: the adapter's own choice */ \
+	V(bool, managed)                    /* started if it does not run */ \
+	V(unsigned, level)                  /* of vLLM's sleep, for example; 0: the adapter chooses */ \
 	A(struct policy_span, span, schedule, POLICY_SPANS, schedules) \
 	V(bool, ac_only) \
-	/* Idle economy: unloaded when it idles (guard/economy.h). */ \
-	V(bool, idle_economy)               /* when that saves energy */ \
-	V(uint64_t, idle_after_ns)          /* after so long; 0: not by time */ \
-	V(double, idle_w)                   /* until they are learned */ \
-	V(double, reload_j)                 /* likewise; NAN: not known */ \
+	/* Idle economy: unloaded while it is idle (guard/economy.h). */ \
+	V(bool, idle_economy)               /* if that saves energy */ \
+	V(uint64_t, idle_after_ns)          /* after this time; 0: not by time */ \
+	V(double, idle_w)                   /* until it is learned */ \
+	V(double, reload_j)                 /* until it is learned; NAN: unknown */ \
 	S(knobs, knobs) \
 	W(text)                             /* "[[worker]] ollama (gpuward.toml:12)" */
 
 #define POLICY_ALL(V, W, S, A) \
 	V(enum guard_mode, mode) \
-	V(bool, any)               /* demand: any other process, as the original rule had it */ \
-	V(bool, unknown_contends)  /* profile desktop: who no rule knows may contend      */ \
-	V(bool, by_unattributed)   /* profile container: memory that nobody owns contends */ \
+	V(bool, any)               /* every other process contends */ \
+	V(bool, unknown_contends)  /* profile desktop: a process without a rule contends */ \
+	V(bool, by_unattributed)   /* profile container: memory without a process contends */ \
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
-	V(unsigned, user_evictions) /* that one user may cause in an hour; 0: no limit */ \
-	V(uint64_t, poll_ns)        /* 0: as GUARD-MACHINE.md has it, Numbers */ \
+	V(unsigned, user_evictions) /* that one user may cause per hour; 0: no limit */ \
+	V(uint64_t, poll_ns)        /* 0: as in GUARD-MACHINE.md, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
 	A(struct policy_worker, worker, worker, POLICY_WORKERS, workers) \
-	V(bool, simulated_too)      /* act on simulated GPUs: tests */ \
-	V(const char *, companion)  /* socket of gpuward-companion; NULL: acts are our own */
+	V(bool, simulated_too)      /* act on simulated GPUs, for tests */ \
+	V(const char *, companion)  /* socket of gpuward-companion; NULL: we act ourselves */
 /* clang-format on */
 
 struct policy_span {
@@ -182,38 +181,44 @@ struct policy_worker {
 
 struct policy {
 	POLICY_FIELDS(POLICY_ALL)
-	void *memory; /* of texts; policy_done() */
+	void *memory; /* of its texts */
 };
 
-/* The defaults of [guard] and [guard.defaults] (config.def): observes, knows no rule and no worker. */
+/* The defaults of [guard] and [guard.defaults] (config.def): observe, no rules, no workers. */
 void policy_init(struct policy *p);
-/* A worker that has all numbers from the standard, and no name yet. */
+/* A worker without a name, with all values from the standard. */
 void policy_worker_init(struct policy_worker *w);
 
-/* Texts.  What policy_keep() returns lives until policy_done(); NULL without memory.  A policy whose texts
- * are all borrowed from elsewhere needs no policy_done(), but it may be called. */
+/* Copies a text, which lives until policy_done(); NULL: out of memory.  A policy that only
+ * borrows texts does not need policy_done(). */
 const char *policy_keep(struct policy *p, const char *text, size_t n);
 /* *ret owns copies of all texts of p.  0, or -GW_E_NOMEM and *ret is empty. */
 int policy_copy(struct policy *ret, const struct policy *p);
 void policy_done(struct policy *p);
 
-/* Do they say the same?  Where it was said (the members named text) does not matter. */
+/* Are they equal, apart from where they are configured (the members named text)? */
 bool policy_same(const struct policy *a, const struct policy *b);
 
-/* Likewise of how a process is known. */
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b);
 
-/* A worker's number, or the standard's. */
+/* The worker's value, or the standard one. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
 
-/* "Fri-Sun 18:00-23:00", several parted by ';'.  Days: Mon to Sun, ranges, lists with commas, "daily"; none
- * is daily.  How many were added to the n of span[POLICY_SPANS], or -GW_E_PARSE with a sentence. */
+/* Reads "Fri-Sun 18:00-23:00", several separated by ';'.  Days: Mon to Sun, ranges, lists with
+ * commas, "daily"; no day means daily.  Returns how many were added to the n of
+ * span[POLICY_SPANS], or -GW_E_PARSE with a sentence. */
 int policy_spans_read(const char *text, struct policy_span *span, unsigned n, char *message,
 		      size_t size);
 
-/* Is local time t (as of localtime_r) in one of the worker's spans?  Only the clock on the wall counts:
- * a span whose end was skipped is over after the jump, an hour that comes twice is in it both times. */
+/* Is the local time (of localtime_r) in one of the worker's spans?  Only the wall clock counts:
+ * if the clock jumps over the end of a span, the span is over; an hour that occurs twice is in
+ * it both times. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
+/* At local time local_s (seconds): how long it is still in a span; -1: for more than a week. */
+int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
+/* The span that local_s is in: "Fri,Sat 18:00-23:00". */
+void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
+			  size_t size);
 
 #endif

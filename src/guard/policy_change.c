@@ -1,7 +1,7 @@
-/* guard_change_policy: another policy in the place of the one it has, with all that is known kept.
+/* Another policy takes the place of the present one; what is known of the workers stays.
  *
- * A worker is who it is by its name.  What was made of the old policy and borrows its texts is made anew of
- * the last scene, so that nothing points to a policy that is gone. */
+ * A worker is the same one if its name is.  Verdicts borrow texts of the old policy and are made again from the last
+ * scene. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -12,73 +12,69 @@ unsigned guard_orders_underway(const struct guard *g)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < g->workers; i++)
-		n += g->worker[i].pending && !g->worker[i].fresh && !g->worker[i].dry;
+		n += g->worker[i].order.status == STATUS_UNDERWAY && !g->worker[i].dry;
 	return n;
 }
 
 uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 {
-	return worker < g->workers && g->worker[worker].pending ? g->worker[worker].order.id
-								: 0;
+	return worker < g->workers && worker_has_order(&g->worker[worker])
+		       ? g->worker[worker].order.what.id
+		       : 0;
 }
 
-/* An order that nobody has fetched: the steps give it again if it is still wanted. */
-void guard_take_back(struct guard_worker *w)
-{
-	if (!w->fresh)
-		return;
-	if (w->order.verb == ORDER_CLOSE)
-		w->closed = false;
-	w->pending = w->fresh = false;
-}
-
-/* What was only pretended never was; who is out for real stays so until something may be done again. */
+/* A dry eviction is undone.  A worker that was evicted for real stays out until the mode allows to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
-	enum guard_dry dry = guard_is_dry(g, w);
-	bool owed = guard_owes(w);
+	const enum guard_dry dry = guard_is_dry(g, w);
+	const bool owes = worker_owes(w);
 
 	if (!w->dry == !dry) {
 		w->dry = dry;
 		return;
 	}
-	w->pending = w->fresh = w->returning = w->storm = false;
-	if (w->dry) {
-		w->virtual_out = false;
-		w->evicted = owed;
-		/* Of who is owed something nothing was pretended: its door is as we left it. */
-		w->closed = owed && w->closed;
-		w->put_away_count = owed ? w->put_away_count : 0;
+	w->order.status = STATUS_NONE;
+	w->order.answered = g->looks;
+	w->backoff.storm = false;
+	if (w->intent.claim == CLAIM_DRY)
+		w->intent.claim = CLAIM_NONE;
+	if (owes) {
+		worker_stop_returning(w);
+	} else {
+		w->intent.goal = GOAL_RUN;
+		w->intent.stage = STAGE_NONE;
+		w->intent.from = FROM_RUN;
+		w->intent.put_away_count = 0;
+		w->door = DOOR_OPEN;
 	}
 	w->dry = dry;
-	w->owed = dry && owed;
-	w->dirty = true;
-	w->answered = g->looks;
-	if (w->state == STATE_ABSENT)
+	w->record_due = true;
+	if (w->presence == PRESENCE_GONE)
 		return;
-	if (w->owed) {
-		w->state = STATE_EVICTED;
-		w->since_ns = g->now_ns;
-		guard_say(g, w, w->state, "mode", "%s", GUARD_OWED);
+	worker_set_unknown(g, w);
+	if (worker_must_resume(w)) {
+		w->presence = PRESENCE_HERE;
+		w->report.state = STATE_EVICTED;
+		guard_report(g, w, "mode", "%s", guard_must_resume_text);
 		return;
 	}
-	guard_move(g, w, STATE_RECONCILE, "mode",
-		   dry ? "nothing is done any more" : "what is decided is done");
+	guard_report(g, w, "mode",
+		     dry ? "from now on nothing is done" : "decisions are carried out");
 }
 
-/* Whom nobody was found to be is sought by something else from now on: what was said of it is no longer so. */
-static void seek_anew(struct guard *g, struct guard_worker *w)
+/* Its match changed: the report about a missing process names the new one. */
+static void match_changed(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];
 
-	w->rematched = true;
-	if (w->state != STATE_ABSENT)
+	w->observed.match_changed = true;
+	if (w->presence != PRESENCE_GONE)
 		return;
-	guard_sought(w, sought, sizeof(sought));
-	guard_say(g, w, w->state, "not there", "%s", sought);
+	guard_sought_text(w, sought, sizeof(sought));
+	guard_report(g, w, "not there", "%s", sought);
 }
 
-static void keep(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
+static void keep_worker(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
 {
 	bool same = policy_match_same(&w->policy->match, &p->match);
 
@@ -86,13 +82,11 @@ static void keep(struct guard *g, struct guard_worker *w, const struct policy_wo
 	guard_take_back(w);
 	change_mode(g, w);
 	if (!same)
-		seek_anew(g, w);
+		match_changed(g, w);
 	guard_level_fit(w);
-	if (w->state == STATE_QUIET)
-		w->deadline_ns = w->calm_ns + guard_quiet_ns(w);
 }
 
-static int find(const struct guard_worker *w, unsigned n, const char *name)
+static int find_worker(const struct guard_worker *w, unsigned n, const char *name)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (!strcmp(w[i].policy->name, name))
@@ -100,8 +94,8 @@ static int find(const struct guard_worker *w, unsigned n, const char *name)
 	return -1;
 }
 
-/* Of the last scene: roots name workers by position, verdicts have texts of the policy. */
-static void see_again(struct guard *g, const int *now)
+/* Roots of the last scene name workers by position, verdicts have texts of the policy. */
+static void classify_again(struct guard *g, const int *now)
 {
 	unsigned n = 0;
 
@@ -117,20 +111,22 @@ static void see_again(struct guard *g, const int *now)
 	classify(g->p, &g->scene, g->verdict);
 }
 
-/* What was decided and not fetched: of who is gone nobody could say the name. */
-static void rename_decisions(struct guard *g, const int *now)
+/* Decisions that were not fetched name workers by position, too; those of a removed worker are dropped. */
+static void renumber_decisions(struct guard *g, const int *now)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < g->waiting; i++) {
-		struct guard_decision d = g->decision[(g->first + i) % GUARD_DECISIONS];
+	struct guard_queue *q = &g->queue;
+
+	for (unsigned i = 0; i < q->count; i++) {
+		struct guard_decision d = q->decision[(q->first + i) % GUARD_DECISIONS];
 
 		if (now[d.worker] < 0)
 			continue;
 		d.worker = (unsigned)now[d.worker];
-		g->decision[(g->first + n++) % GUARD_DECISIONS] = d;
+		q->decision[(q->first + n++) % GUARD_DECISIONS] = d;
 	}
-	g->waiting = n;
+	q->count = n;
 }
 
 int guard_change_policy(struct guard *g, const struct policy *p,
@@ -152,23 +148,23 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		now[i] = -1;
 	for (unsigned i = 0; i < g->workers; i++) {
-		from[i] = find(old, workers, p->worker[i].name);
+		from[i] = find_worker(old, workers, p->worker[i].name);
 		if (from[i] >= 0)
 			now[from[i]] = (int)i;
 	}
-	rename_decisions(g, now);
+	renumber_decisions(g, now);
 	for (unsigned i = 0; i < g->workers; i++) {
 		if (from[i] < 0) {
 			guard_begin(g, i, &p->worker[i], records, n);
 			continue;
 		}
 		g->worker[i] = old[from[i]];
-		g->worker[i].order.worker = i;
-		keep(g, &g->worker[i], &p->worker[i]);
+		g->worker[i].order.what.worker = i;
+		keep_worker(g, &g->worker[i], &p->worker[i]);
 	}
 	free(old);
 	guard_rank(g);
-	see_again(g, now);
+	classify_again(g, now);
 	if (g->looked)
 		guard_update_reasons(g);
 	return 0;

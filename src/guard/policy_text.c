@@ -5,13 +5,47 @@
 #include "base/buf.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MAX 8192 /* of one value */
 
 enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
-/* By its C type: one that is not here does not compile. */
+/* Members that are written by name: a row that is inserted into an enum does not change what a recording means. */
+static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
+static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
+static const char *const resumes[] = { "restore", "lazy", "never", NULL };
+static const char *const kinds[] = {
+#define K(symbol, name, url, level, traits, help) [WORKER_##symbol] = #name,
+#include "kind.def"
+	NULL
+};
+/* The numbers of recordings before form 5: never change this list. */
+static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
+					 "sglang", "tabby",      "kobold",    "comfy",
+					 "a1111",  "checkpoint", "systemd",   "container",
+					 "exec",   "signal",     "callback",  NULL };
+static const struct {
+	const char *member;
+	const char *const *names, *const *old;
+} named[] = {
+	{ "mode", modes, modes },
+	{ "action", actions, actions },
+	{ "resume", resumes, resumes },
+	{ "kind", kinds, old_kinds },
+};
+
+/* -1: this member is written as a number. */
+static int find_named(const char *member)
+{
+	for (unsigned i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+		if (strcmp(named[i].member, member) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* By its C type: an unknown one does not compile. */
 #define TYPE(m) \
 	_Generic((m),                      \
 		const char *: TEXT,        \
@@ -34,7 +68,7 @@ struct put {
 	const char *prefix;
 };
 
-/* A user and a password before the host are nobody's business. */
+/* A user and a password in a URL are left out. */
 static void put_words(const struct put *w, const char *name, const char *text)
 {
 	const char *host = text ? strstr(text, "://") : NULL, *at;
@@ -44,10 +78,10 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	at = host ? strchr(host + 3, '@') : NULL;
 	if (at && (size_t)(at - host) < strcspn(host + 3, "/") + 3)
 		text = at + 1;
-	struct_text_add(w->out, STRUCT_TEXT_TEXT, 0, text);
+	struct_text_add(w->out, &(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT }, text);
 }
 
-/* A text that is there has a mark before it, a command is one or none. */
+/* A text that is not NULL has '=' before it; a command is 1 or 0. */
 static void put(const struct put *w, const char *name, enum type type, unsigned size,
 		const void *at)
 {
@@ -56,8 +90,13 @@ static void put(const struct put *w, const char *name, enum type type, unsigned 
 	buf_addf(w->out, "%s%s\t", w->prefix, name);
 	if (type == ARGV)
 		buf_addc(w->out, *(const char *const *const *)at ? '1' : '0');
+	else if (type == NUMBER && find_named(name) >= 0)
+		buf_adds(w->out, named[find_named(name)].names[*(const unsigned *)at]);
 	else if (type != TEXT)
-		struct_text_add(w->out, struct_text_of[type], size, at);
+		struct_text_add(w->out,
+				&(struct struct_text_member){ .kind = struct_text_of[type],
+							      .size = size },
+				at);
 	else if (text)
 		buf_addc(w->out, '=');
 	if (type == TEXT)
@@ -99,13 +138,13 @@ void policy_text_write(struct buf *out, const char *prefix, const struct policy 
 /* ---- reading ---- */
 
 struct take {
-	struct policy *policy; /* that keeps the texts */
+	struct policy *policy; /* owns the texts */
 	const char *line;      /* the next */
 	int err;
 };
 
-/* The value of the next line, if it has this name; NULL: it has another. */
-static const char *next(struct take *r, const char *name, char value[static TEXT_MAX])
+/* The value of the next line, if it has this name; else NULL. */
+static const char *next_value(struct take *r, const char *name, char value[static TEXT_MAX])
 {
 	size_t n = strlen(name), len;
 
@@ -130,25 +169,51 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 	if (*value != '=')
 		return;
 	value++;
-	r->err = struct_text_take(&value, STRUCT_TEXT_TEXT, sizeof(text), text);
+	r->err = struct_text_take(
+		&value,
+		&(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT, .size = sizeof(text) },
+		text);
 	if (!r->err && !(*ret = policy_keep(r->policy, text, strlen(text))))
 		r->err = -GW_E_NOMEM;
+}
+
+/* By name, or in an old recording by number. */
+static int take_named(const char *value, const char *const *names, const char *const *old,
+		      unsigned *ret)
+{
+	const struct struct_text_member name = { .kind = STRUCT_TEXT_NAME,
+						 .size = sizeof(*ret),
+						 .names = names };
+	char *end;
+	unsigned long n = strtoul(value, &end, 10), count = 0;
+
+	while (old[count])
+		count++;
+	if (end != value && !*end && n < count)
+		value = old[n];
+	return struct_text_take(&value, &name, ret);
 }
 
 static void take(struct take *r, const char *name, enum type type, unsigned size, void *at)
 {
 	static const char *const command[] = { "recorded", NULL };
 	char text[TEXT_MAX];
-	const char *value = next(r, name, text);
+	const char *value = next_value(r, name, text);
 
 	if (!value)
 		return;
 	if (type == TEXT)
 		take_kept(r, value, at);
+	else if (type == NUMBER && find_named(name) >= 0)
+		r->err = take_named(value, named[find_named(name)].names,
+				    named[find_named(name)].old, at);
 	else if (type == ARGV)
 		*(const char *const **)at = *value == '1' ? command : NULL;
 	else
-		r->err = struct_text_take(&value, struct_text_of[type], size, at);
+		r->err = struct_text_take(&value,
+					  &(struct struct_text_member){
+						  .kind = struct_text_of[type], .size = size },
+					  at);
 }
 
 static unsigned at_most(struct take *r, unsigned n, unsigned most)

@@ -1,7 +1,7 @@
 /* port_owner: which process listens on a TCP port.
  *
- * The kernel's tables list sockets by inode; only the open files of a process show which sockets it has.  Those of another
- * user's process cannot be read without privileges. */
+ * The kernel's tables list sockets by inode; only the open files of a process show which
+ * sockets it has.  Those of another user's process cannot be read without privileges. */
 #ifndef GW_GUARD_PORT_OWNER_H
 #define GW_GUARD_PORT_OWNER_H
 
@@ -22,8 +22,8 @@ struct port_owners { /* the sockets that listen on a port */
 /* The caller zeroes ret.  Takes 3 ms.  0, or -GW_E_IO: it cannot be read now. */
 int port_owner_read(const struct root *root, unsigned port, struct port_owners *ret);
 
-/* The path of an open file of pid that is one of these sockets.  1; 0: it has none; -GW_E_NOENT, -GW_E_PERM or -GW_E_IO: its
- * files cannot be read. */
+/* The path of an open file of pid that is one of these sockets.  1; 0: it has none;
+ * -GW_E_NOENT, -GW_E_PERM or -GW_E_IO: its files cannot be read. */
 int port_owner_file(const struct root *root, const struct port_owners *at, int64_t pid,
 		    char ret_file[static PORT_OWNER_FILE]);
 /* Is that file still one of these sockets?  Reads one link. */

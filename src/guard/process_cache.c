@@ -261,7 +261,8 @@ static void set_missing(struct cached_process *e, uint64_t now_ns)
 	e->read_ns = 0;
 }
 
-/* It cannot be read now: what was read last stays valid; without that, it is a process without a name. */
+/* It cannot be read now: what was read last stays valid; without that, it is a process without
+ * a name. */
 static void set_unreadable(struct cached_process *e)
 {
 	if (e->read_ns)
@@ -273,7 +274,8 @@ static void set_unreadable(struct cached_process *e)
 	e->state = PROCESS_FOUND;
 }
 
-/* A process that ends loses program and arguments before its memory on the GPU: keep those it had. */
+/* A process that ends loses program and arguments before its memory on the GPU: keep those it
+ * had. */
 static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {
@@ -312,7 +314,8 @@ static void read_entry(struct process_cache *c, struct cached_process *e, uint64
 	e->state = PROCESS_FOUND;
 }
 
-/* Must it be read again?  A process that was off the GPU for a scene may be another program by now. */
+/* Must it be read again?  A process that was off the GPU for a scene may be another program by
+ * now. */
 static bool is_stale(const struct process_cache *c, const struct cached_process *e,
 		     uint64_t last_seen_ns)
 {

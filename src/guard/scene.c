@@ -470,3 +470,21 @@ int scene_read(struct scene *ret, const char *line)
 	}
 	return kind == LINE_END;
 }
+
+bool scene_gpu_matches(const struct scene_gpu *g, const char *selector)
+{
+	const char *text[GW_TEXTS] = { [GW_T_UUID] = g->uuid, [GW_T_PCI] = g->pci };
+	uint8_t absence[GW_TEXTS];
+	struct gw_device d = { .index = g->index,
+			       .cuda_ordinal = g->cuda,
+			       .text_count = GW_TEXTS,
+			       .text = text,
+			       .text_absence = absence };
+
+	memset(absence, GW_ABSENT_NOT_READ, sizeof(absence));
+	if (g->uuid[0])
+		absence[GW_T_UUID] = GW_HAVE;
+	if (g->pci[0])
+		absence[GW_T_PCI] = GW_HAVE;
+	return gw_device_matches(&d, selector) == 1;
+}

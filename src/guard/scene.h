@@ -22,7 +22,7 @@ struct scene_gpu {
 	char uuid[96];
 	char pci[16]; /* "0000:01:00.0"; "" unknown */
 	unsigned index;
-	int cuda; /* CUDA's number for it; -1: not visible, -2: unknown */
+	int cuda; /* CUDA's number for it; -1: unknown, or GW_CUDA_NOT_VISIBLE */
 	enum scene_health health;
 	bool simulated, display;
 	bool hidden; /* others may be there whom we cannot see (namespace) */
@@ -81,6 +81,9 @@ struct scene {
 	bool reading;          /* of scene_read(): its last line is still to come */
 	bool whole;            /* likewise, and of scene_write_change(): changes may follow */
 };
+
+/* Does the selector name this GPU?  The rules are those of gw_device_matches(). */
+bool scene_gpu_matches(const struct scene_gpu *g, const char *selector);
 
 static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 {

@@ -1,7 +1,9 @@
-/* One scene from begin to end: the GPUs with their process lists, /proc for each new pid, then the workers' roots.
+/* One scene from begin to end: the GPUs with their process lists, /proc for each new pid, then
+ * the workers' roots.
  *
- * Ten scenes a second must be cheap, so most are light: one driver call per GPU for list and memory.  What changes slowly
- * (names, health, temperature, the machine) comes with a full scene: once a second, and whenever something is new. */
+ * Ten scenes a second must be cheap, so most are light: one driver call per GPU for list and
+ * memory.  What changes slowly (names, health, temperature, the machine) comes with a full
+ * scene: once a second, and whenever something is new. */
 #include "scene_builder_internal.h"
 
 #include "device/environment.h"
@@ -18,7 +20,8 @@
 
 /* ---- this process ---- */
 
-/* Only a service has a control group to itself; a session or a container shares it with other programs. */
+/* Only a service has a control group to itself; a session or a container shares it with other
+ * programs. */
 static bool is_service_cgroup(const char *cgroup)
 {
 	const char *last = strrchr(cgroup, '/');
@@ -43,7 +46,8 @@ static void find_self(struct scene_builder *b)
 
 /* ---- new and free ---- */
 
-/* A process whose parents died stays its worker's while the policy finds that worker by the same match. */
+/* A process without its parents stays its worker's while the match of that worker is the
+ * same. */
 static void renumber_workers(struct scene_builder *b, const struct policy *p)
 {
 	int now[POLICY_WORKERS];
@@ -225,7 +229,8 @@ static void begin_scene(struct scene_builder *b, uint64_t mono_ns, uint64_t wall
 	b->rows = b->left_out = 0;
 }
 
-/* From when on the driver shall report utilisation, in microseconds of wall time; 0: not at all. */
+/* From when on the driver shall report utilisation, in microseconds of wall time; 0: not at
+ * all. */
 static uint64_t use_since_us(struct scene_builder *b, bool utilisation)
 {
 	const struct scene *s = b->scene;

@@ -1,8 +1,9 @@
 /* scene_builder: builds the scenes that the guard decides on, from a context, /proc and /sys.
  *
- * Memory and processes come from the driver for each scene, slow values from a snapshot once a second, names from /proc.
- * All memory is allocated at the start and bounded, however many processes there are.  A GPU whose process list could not be
- * read has no processes in that scene and errors > 0: that means unknown, not empty. */
+ * Memory and processes come from the driver for each scene, slow values from a snapshot once a
+ * second, names from /proc.  All memory is allocated at the start and bounded, however many
+ * processes there are.  If the process list of a GPU cannot be read, it has no processes in
+ * that scene and errors > 0: that means unknown, not empty. */
 #ifndef GW_GUARD_SCENE_BUILDER_H
 #define GW_GUARD_SCENE_BUILDER_H
 
@@ -15,17 +16,18 @@ struct scene_builder;
 
 #define SCENE_BUILDER_BLIND 10 /* with more errors in a row the GPU is SCENE_BLIND */
 
-/* Borrows both.  ctx should have a deadline: without one, a driver that hangs blocks scene_builder_take().  0 or
- * -GW_E_NOMEM. */
+/* Borrows both.  ctx should have a deadline: without one, a driver that hangs blocks
+ * scene_builder_take().  0 or -GW_E_NOMEM. */
 int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_builder **ret);
 void scene_builder_free(struct scene_builder *b);
 
-/* Changes the policy; the old one must still exist.  What was found with the old one is dropped, except who wrote which
- * pidfile; roots that the new one does not find appear in scenes as former roots.  0, or -GW_E_NOMEM: nothing changes. */
+/* Changes the policy; the old one must still exist.  What was found with the old one is
+ * dropped, except who wrote which pidfile; roots that the new one does not find appear in
+ * scenes as former roots.  0, or -GW_E_NOMEM: nothing changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
-/* Roots that the workers had in an earlier run.  While they live and are not found, scenes have them as former roots.
- * Call it before the first scene that must have them. */
+/* Roots that the workers had in an earlier run.  While they live and are not found, scenes have
+ * them as former roots.  Call it before the first scene that must have them. */
 #define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
 struct scene_builder_formers {
 	struct {
@@ -36,8 +38,9 @@ struct scene_builder_formers {
 };
 void scene_builder_recall(struct scene_builder *b, const struct scene_builder_formers *f);
 
-/* Builds a scene.  utilisation: also how busy each process was over the last three seconds, else sm_ratio is NAN; the driver
- * is asked for it at most twice a second (2 ms on an H200).  One thread at a time.  0 or -GW_E_NOMEM. */
+/* Builds a scene.  utilisation: also how busy each process was over the last three seconds,
+ * else sm_ratio is NAN; the driver is asked for it at most twice a second (2 ms on an H200).
+ * One thread at a time.  0 or -GW_E_NOMEM. */
 int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisation);
 
 struct scene_builder_stats {
@@ -50,10 +53,12 @@ struct scene_builder_stats {
 };
 void scene_builder_stats(const struct scene_builder *b, struct scene_builder_stats *ret);
 
-/* A descriptor that is readable when a program opens or closes a GPU; -1: the kernel has none, poll instead.  Then call, on
- * one thread and not during scene_builder_take(), scene_builder_triggered(), which reads all events and returns whether to
- * build a scene now.  Events that follow within 20 to 100 ms wait until scene_builder_trigger_due_ns() (monotonic; 0: none
- * waits).  A program opens the GPU 0.1 to 0.3 s before the driver lists it: build scenes often for a second after an event. */
+/* A descriptor that is readable when a program opens or closes a GPU; -1: the kernel has none,
+ * poll instead.  Then call, on one thread and not during scene_builder_take(),
+ * scene_builder_triggered(), which reads all events and returns whether to build a scene now.
+ * Events that follow within 20 to 100 ms wait until scene_builder_trigger_due_ns() (monotonic;
+ * 0: none waits).  A program opens the GPU 0.1 to 0.3 s before the driver lists it: build
+ * scenes often for a second after an event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
 bool scene_builder_triggered(struct scene_builder *b);
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);

@@ -1,5 +1,5 @@
-/* What scene_builder.c (a scene from begin to end, and the machine) and scene_builder_rows.c (what drivers report, and the
- * processes behind it) share; no other file includes this. */
+/* What scene_builder.c (a scene from begin to end, and the machine) and scene_builder_rows.c
+ * (what drivers report, and the processes behind it) share; no other file includes this. */
 #ifndef GW_GUARD_SCENE_BUILDER_INTERNAL_H
 #define GW_GUARD_SCENE_BUILDER_INTERNAL_H
 
@@ -78,8 +78,8 @@ struct scene_builder {
 
 /* Fills b->gpu from the snapshot. */
 void scene_builder_gpus(struct scene_builder *b);
-/* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.  The latter sets b->changed and adds
- * nothing once anything differs from the last full scene. */
+/* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.  The
+ * latter sets b->changed and adds nothing once anything differs from the last full scene. */
 void scene_builder_add_full(void *arg, const struct gpu_usage *u);
 void scene_builder_add_light(void *arg, const struct gpu_usage *u);
 void scene_builder_keep_use(struct scene_builder *b);

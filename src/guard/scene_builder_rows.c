@@ -1,4 +1,5 @@
-/* What drivers report of their GPUs and the processes on them, as rows; then the processes behind the rows.
+/* What drivers report of their GPUs and the processes on them, as rows; then the processes
+ * behind the rows.
  *
  * The number of rows is bounded: if there are too many, those with the most memory are kept. */
 #include "scene_builder_internal.h"
@@ -46,8 +47,9 @@ static enum scene_health health_of(const struct gw_device *d)
 	switch (d->state) {
 	case GW_DEVICE_ASLEEP: return SCENE_ASLEEP;
 	case GW_DEVICE_LOST: return SCENE_LOST;
-	/* A driver error that names no GPU does not mean that the GPU is lost (a container without its device nodes gets
-	 * error 999): failed readings are counted and make it blind. */
+	/* A driver error that names no GPU does not mean that the GPU is lost (a container
+	 * without its device nodes gets error 999): failed readings are counted and make it
+	 * blind. */
 	case GW_DEVICE_FAULT: return d->cause == GW_CAUSE_DRIVER_ERROR ? SCENE_OK : SCENE_LOST;
 	case GW_DEVICE_STALLED: return SCENE_HUNG;
 	default: return SCENE_OK;
@@ -115,7 +117,8 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 
 /* ---- rows ---- */
 
-/* Some drivers never give us the list, or we lack the right: that is no failure, but processes may be there. */
+/* Some drivers never give us the list, or we lack the right: that is no failure, but processes
+ * may be there. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -142,8 +145,8 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 		g->health = SCENE_BLIND;
 }
 
-/* A new row; if there is none left, the one with the least memory, if that is less than bytes: many small processes must not
- * displace a large one.  NULL: it is left out. */
+/* A new row; if there is none left, the one with the least memory, if that is less than bytes:
+ * many small processes must not displace a large one.  NULL: it is left out. */
 static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 {
 	struct row *least = &b->row[0];
@@ -276,8 +279,8 @@ static void add_unknown(struct scene_builder *b, const struct row *r, bool orpha
 	utf8_clean(p->name, sizeof(p->name), r->name);
 }
 
-/* Adds a row to a process that has one already: a thread repeats the bytes of its process, another GPU instance has its
- * own.  False: the process has none yet. */
+/* Adds a row to a process that has one already: a thread repeats the bytes of its process,
+ * another GPU instance has its own.  False: the process has none yet. */
 static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 {
 	for (unsigned i = 0; b->several_rows && i < b->scene->processes; i++) {
@@ -353,7 +356,8 @@ static unsigned generations(const struct scene_process *p, int64_t pid)
 	return FAR;
 }
 
-/* Every process of a container is below its first process: if that is this one, it means nothing. */
+/* Every process of a container is below its first process: if that is this one, it means
+ * nothing. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
 	return b->self > 1 ? generations(p, b->self) : FAR;
@@ -373,8 +377,9 @@ static unsigned below_root(const struct scene *s, const struct scene_process *p,
 	return best;
 }
 
-/* The worker of p, or -1.  A process below a worker's root stays the worker's when its parents die: it becomes a root.  A
- * root itself is one by its program, so after an exec it may be no worker's. */
+/* The worker of p, or -1.  A process below a worker's root stays the worker's when its parents
+ * die: it becomes a root.  A root itself is one by its program, so after an exec it may be no
+ * worker's. */
 static int worker_of(struct scene_builder *b, const struct scene_process *p,
 		     struct cached_process *c)
 {
@@ -397,7 +402,8 @@ static int worker_of(struct scene_builder *b, const struct scene_process *p,
 	return c->worker;
 }
 
-/* A worker that we started is a worker, and this program below a worker is this program: the nearer ancestor counts. */
+/* A worker that we started is a worker, and this program below a worker is this program: the
+ * nearer ancestor counts. */
 static bool is_own(const struct scene_builder *b, const struct scene_process *p, int worker)
 {
 	unsigned root;

@@ -1,82 +1,83 @@
-/* guard_end: what is still done when the service ends: row 47 of GUARD-MACHINE.md.
+/* The service ends: row 47 of docs/GUARD-MACHINE.md.
  *
- * Nothing new is begun.  Who is out for no reason that holds is let come back, whose door was closed and nothing
- * more is opened, and what is under way is seen to its end first.  Who ends watches no heat any more. */
+ * Nothing new begins.  A worker that no reason keeps out may return, one whose door alone is closed gets it opened, and an
+ * order that is under way is waited for first.  Heat is no longer watched. */
 #include "guard_internal.h"
 
-/* Does it still have all it had, with nothing but its door closed?  Who said that it left, or is on its way
- * back, may not; some leave and say that they did not, which is mended by telling them to come back. */
-static bool is_whole(const struct guard_worker *w)
+/* Nothing is unloaded: at most its door is closed.  One that said that it left, or is on its way back, may have unloaded;
+ * some leave and say that they did not. */
+static bool is_untouched(const struct guard_worker *w)
 {
-	if (w->returning || w->told)
+	if (worker_is_returning(w) || w->intent.claim == CLAIM_LEFT)
 		return false;
-	switch (w->state) {
+	switch (worker_state(w)) {
 	case STATE_ACTIVE:
 	case STATE_SUSPECT:
 	case STATE_DRAIN: return true;
-	case STATE_EVICT: return !w->tries || guard_effective(w) || !guard_may_tell(w);
+	case STATE_EVICT:
+		return !w->intent.tries || worker_kept_out(w) || !guard_may_resume_stuck(w);
 	default: return false;
 	}
 }
 
-static bool open_last(struct guard *g, struct guard_worker *w)
+static enum step open_at_stop(struct guard *g, struct guard_worker *w)
 {
-	bool runs = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT;
+	const bool closed = w->door != DOOR_OPEN;
 
-	if (!runs)
-		guard_move(g, w, STATE_ACTIVE, "service ends", "%s%s",
-			   w->state == STATE_DRAIN ? "before anything was unloaded"
-						   : "its memory is still there",
-			   w->closed ? ": work may come" : "");
-	else if (w->closed && !w->retry_ns)
-		guard_say(g, w, w->state, "service ends", "its door was closed: work may come");
-	if (!w->closed || !w->present)
-		w->last = false;
-	else if (g->now_ns >= w->retry_ns)
-		guard_issue(g, w, ORDER_OPEN, g->now_ns + CALL_NS);
-	return false;
-}
+	if (w->intent.goal != GOAL_RUN) {
+		const bool drain = w->intent.stage == STAGE_DRAIN;
 
-static bool return_last(struct guard *g, struct guard_worker *w)
-{
-	w->last = false;
-	if (!w->against)
-		guard_latch(w, false);
-	w->check_ns = g->now_ns;
-	if (guard_effective(w) || guard_unseen(g, w) || !guard_try_resume(g, w))
-		return false;
-	guard_step_resume(g, w);
-	return true;
-}
-
-bool guard_step_end(struct guard *g, struct guard_worker *w)
-{
-	if (!w->last || w->pending)
-		return false;
-	if (w->state == STATE_EVICT) {
-		if (!guard_is_fresh(g, w))
-			return false;
-		if (w->base_bytes && guard_freed(g, w)) {
-			guard_move(g, w, STATE_VERIFY, "freed",
-				   "though the worker did not say so");
-			return true;
-		}
+		worker_set_running(g, w);
+		guard_report(g, w, "service ends", "%s%s",
+			     drain ? "before anything was unloaded"
+				   : "its memory is still there",
+			     closed ? ": new work is admitted" : "");
+	} else if (closed && !w->order.retry_ns) {
+		guard_report(g, w, "service ends", "it admitted no new work, and does now");
 	}
-	if (is_whole(w))
-		return open_last(g, w);
-	if (w->state == STATE_VERIFY)
-		return guard_step_verify(g, w);
-	if (w->state == STATE_EVICT)
-		w->stayed = true; /* as of one that is stuck */
-	return return_last(g, w);
+	if (closed && worker_is_present(w))
+		return STEP_ORDER;
+	w->unsettled = false;
+	return STEP_WAIT;
 }
 
-/* Is something of it to be seen to? */
-static bool is_last(const struct guard_worker *w)
+static enum step return_at_stop(struct guard *g, struct guard_worker *w, bool stuck)
 {
-	switch (w->state) {
+	w->unsettled = false;
+	if (!w->demand.pressing)
+		worker_set_contention(w, false);
+	w->backoff.check_ns = g->now_ns;
+	if (worker_kept_out(w) || guard_unseen(g, w))
+		return STEP_WAIT;
+	return guard_try_return(g, w, stuck, false) == STEP_AGAIN ? STEP_ORDER : STEP_WAIT;
+}
+
+enum step guard_step_stop(struct guard *g, struct guard_worker *w)
+{
+	const enum guard_state s = worker_state(w);
+
+	if (!w->unsettled || worker_has_order(w))
+		return STEP_WAIT;
+	if (s == STATE_EVICT && !worker_is_fresh(g, w))
+		return STEP_WAIT;
+	if (s == STATE_EVICT && w->intent.base_bytes && guard_is_freed(g, w)) {
+		worker_set_leaving(g, w, STAGE_VERIFY);
+		guard_report(g, w, "freed", "although the worker did not report success");
+		return STEP_AGAIN;
+	}
+	if (is_untouched(w))
+		return open_at_stop(g, w);
+	if (s == STATE_VERIFY)
+		return guard_step_verify(g, w);
+	return return_at_stop(g, w, s == STATE_EVICT || s == STATE_STUCK);
+}
+
+/* Is there something to be finished with it? */
+static bool is_unsettled(const struct guard_worker *w)
+{
+	switch (worker_state(w)) {
 	case STATE_ACTIVE:
-	case STATE_SUSPECT: return w->closed;
+	case STATE_SUSPECT: return w->door != DOOR_OPEN;
 	case STATE_DRAIN:
 	case STATE_EVICT:
 	case STATE_VERIFY:
@@ -95,16 +96,16 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns)
 	if (!g->p->restore_on_stop)
 		return 0;
 	g->stopping = true;
-	/* Highest priority first: so they return. */
 	for (unsigned i = g->workers; i-- > 0;) {
 		struct guard_worker *w = &g->worker[g->order[i]];
 
-		w->last = !w->dry && is_last(w);
-		if (!w->last)
+		w->unsettled = !w->dry && is_unsettled(w);
+		if (!w->unsettled)
 			continue;
 		guard_take_back(w);
-		w->retry_ns = 0;
-		guard_step_end(g, w);
+		w->order.retry_ns = 0;
+		if (guard_step_stop(g, w) == STEP_ORDER)
+			guard_give_order(g, w);
 		n += guard_unsettled(g, g->order[i]);
 	}
 	return n;
@@ -112,14 +113,12 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns)
 
 bool guard_unsettled(const struct guard *g, unsigned worker)
 {
-	const struct guard_worker *w;
+	const struct guard_worker *w = &g->worker[worker];
 
-	if (worker >= g->workers)
+	if (worker >= g->workers || w->dry)
 		return false;
-	w = &g->worker[worker];
-	if (w->dry)
-		return false;
-	return (g->stopping && w->last) || (w->state == STATE_RESUME && w->pending);
+	return (g->stopping && w->unsettled) ||
+	       (worker_state(w) == STATE_RESUME && worker_has_order(w));
 }
 
 unsigned guard_unsettled_count(const struct guard *g)

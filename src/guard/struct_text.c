@@ -7,12 +7,13 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- writing ---- */
 
-static uint64_t bits_of(const void *at, unsigned size)
+static uint64_t get_bits(const void *at, unsigned size)
 {
 	uint64_t v = 0;
 
@@ -23,23 +24,39 @@ static uint64_t bits_of(const void *at, unsigned size)
 	}
 }
 
-static int64_t signed_of(const void *at, unsigned size)
+static int64_t get_signed(const void *at, unsigned size)
 {
 	return size == 4 ? *(const int32_t *)at : *(const int64_t *)at;
 }
 
-void struct_text_add(struct buf *out, enum struct_text_kind kind, unsigned size, const void *at)
+static void add_set(struct buf *out, const char *const *names, uint64_t set)
 {
-	switch (kind) {
-	case STRUCT_TEXT_UNSIGNED: buf_addf(out, "%" PRIu64, bits_of(at, size)); break;
-	case STRUCT_TEXT_SIGNED: buf_addf(out, "%" PRId64, signed_of(at, size)); break;
+	bool first = true;
+
+	for (unsigned i = 0; names[i]; i++) {
+		if (!(set >> i & 1))
+			continue;
+		buf_addf(out, "%s%s", first ? "" : ",", names[i]);
+		first = false;
+	}
+	if (first)
+		buf_addc(out, '-');
+}
+
+void struct_text_add(struct buf *out, const struct struct_text_member *m, const void *at)
+{
+	switch (m->kind) {
+	case STRUCT_TEXT_UNSIGNED: buf_addf(out, "%" PRIu64, get_bits(at, m->size)); break;
+	case STRUCT_TEXT_SIGNED: buf_addf(out, "%" PRId64, get_signed(at, m->size)); break;
 	case STRUCT_TEXT_REAL: buf_addf(out, "%a", *(const double *)at); break;
 	case STRUCT_TEXT_TEXT: tsv_escape(out, at); break;
+	case STRUCT_TEXT_NAME: buf_adds(out, m->names[get_bits(at, m->size)]); break;
+	case STRUCT_TEXT_SET: add_set(out, m->names, get_bits(at, m->size)); break;
 	}
 }
 
 /* How many there are before zeros alone follow. */
-static unsigned used(const struct struct_text_member *m, const char *at)
+static unsigned count_used(const struct struct_text_member *m, const char *at)
 {
 	unsigned n = m->count;
 
@@ -48,7 +65,7 @@ static unsigned used(const struct struct_text_member *m, const char *at)
 			if (at[(n - 1) * m->size + i])
 				return n;
 			if (m->kind == STRUCT_TEXT_TEXT)
-				break; /* what stands behind the end of a text is nothing */
+				break; /* bytes behind the end of a text mean nothing */
 		}
 	return 0;
 }
@@ -58,7 +75,7 @@ void struct_text_write(struct buf *out, const char *prefix, const struct struct_
 {
 	for (; m->name; m++) {
 		const char *at = (const char *)of + m->offset;
-		unsigned n = used(m, at);
+		unsigned n = count_used(m, at);
 
 		if (!n)
 			continue;
@@ -66,7 +83,7 @@ void struct_text_write(struct buf *out, const char *prefix, const struct struct_
 		buf_adds(out, m->name);
 		for (unsigned i = 0; i < n; i++) {
 			buf_addc(out, '\t');
-			struct_text_add(out, m->kind, m->size, at + i * m->size);
+			struct_text_add(out, m, at + i * m->size);
 		}
 		buf_addc(out, '\n');
 	}
@@ -84,24 +101,60 @@ static void set_bits(void *at, unsigned size, uint64_t v)
 		memcpy(at, &v, sizeof(v));
 }
 
-int struct_text_take(const char **text, enum struct_text_kind kind, unsigned size, void *at)
+/* Position of the word of n bytes; -1: there is none. */
+static int find_name(const char *const *names, const char *word, size_t n)
+{
+	for (int i = 0; names[i]; i++)
+		if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0)
+			return i;
+	return -1;
+}
+
+static int take_names(const char **text, const struct struct_text_member *m, void *at)
+{
+	const char *p = *text;
+	uint64_t set = 0;
+	size_t n;
+	int i;
+
+	*text += strcspn(p, "\t");
+	if (m->kind == STRUCT_TEXT_NAME) {
+		i = find_name(m->names, p, (size_t)(*text - p));
+		set_bits(at, m->size, (uint64_t)i);
+		return i < 0 ? -GW_E_PARSE : 0;
+	}
+	for (; p < *text; p += n + (p[n] == ',')) {
+		n = strcspn(p, ",\t");
+		i = find_name(m->names, p, n);
+		if (i < 0 && !(n == 1 && *p == '-'))
+			return -GW_E_PARSE;
+		set |= i < 0 ? 0 : UINT64_C(1) << i;
+	}
+	set_bits(at, m->size, set);
+	return 0;
+}
+
+int struct_text_take(const char **text, const struct struct_text_member *m, void *at)
 {
 	char *end = NULL;
 	uint64_t v;
 
-	if (kind == STRUCT_TEXT_TEXT)
-		return tsv_unescape(text, at, size) ? 0 : -GW_E_PARSE;
-	if (kind == STRUCT_TEXT_REAL)
-		*(double *)at = strtod(*text, &end);
-	else if (kind == STRUCT_TEXT_SIGNED)
-		set_bits(at, size, (uint64_t)strtoll(*text, &end, 10));
-	else if (**text == '-')
-		return -GW_E_PARSE;
-	else {
-		v = strtoull(*text, &end, 10);
-		if (size < sizeof(v) && v >> 8 * size)
+	switch (m->kind) {
+	case STRUCT_TEXT_NAME:
+	case STRUCT_TEXT_SET: return take_names(text, m, at);
+	case STRUCT_TEXT_TEXT: return tsv_unescape(text, at, m->size) ? 0 : -GW_E_PARSE;
+	case STRUCT_TEXT_REAL: *(double *)at = strtod(*text, &end); break;
+	case STRUCT_TEXT_SIGNED:
+		set_bits(at, m->size, (uint64_t)strtoll(*text, &end, 10));
+		break;
+	case STRUCT_TEXT_UNSIGNED:
+		if (**text == '-')
 			return -GW_E_PARSE;
-		set_bits(at, size, v);
+		v = strtoull(*text, &end, 10);
+		if (m->size < sizeof(v) && v >> 8 * m->size)
+			return -GW_E_PARSE;
+		set_bits(at, m->size, v);
+		break;
 	}
 	if (end == *text || (*end && *end != '\t'))
 		return -GW_E_PARSE;
@@ -116,14 +169,15 @@ int struct_text_read(const struct struct_text_member *m, void *of, const char *l
 
 	while (m->name && (strlen(m->name) != n || memcmp(m->name, line, n) != 0))
 		m++;
-	if (!m->name || !line[n])
+	if (!m->name)
+		return -GW_E_NOENT;
+	if (!line[n])
 		return -GW_E_PARSE;
 	at = (char *)of + m->offset;
 	line += n;
 	for (unsigned i = 0; *line; i++) {
 		line++; /* a tab */
-		if (i == m->count ||
-		    struct_text_take(&line, m->kind, m->size, at + i * m->size) != 0)
+		if (i == m->count || struct_text_take(&line, m, at + i * m->size) != 0)
 			return -GW_E_PARSE;
 	}
 	return 0;

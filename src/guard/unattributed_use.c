@@ -4,12 +4,12 @@
 
 #include <stdio.h>
 
-#define LASTS_NS \
-	(10 * NS_PER_S) /* a process that ends is gone from the list before its work is */
+/* A process that ends leaves the list before its work has ended. */
+#define LASTS_NS   (10 * NS_PER_S)
 #define BUSY_RATIO 0.99
-#define BYTES      (512. * 1048576) /* less is what drivers and consoles keep for themselves */
+#define BYTES      (512. * 1048576) /* drivers and consoles use less than this */
 
-static bool lasts(uint64_t *since_ns, bool now, uint64_t now_ns)
+static bool has_lasted(uint64_t *since_ns, bool now, uint64_t now_ns)
 {
 	if (!now)
 		*since_ns = 0;
@@ -18,13 +18,14 @@ static bool lasts(uint64_t *since_ns, bool now, uint64_t now_ns)
 	return now && now_ns - *since_ns >= LASTS_NS;
 }
 
-void unattributed_use_look(struct unattributed_use *g, const struct unattributed_use_facts *f,
-			   uint64_t now_ns, char *why, size_t size)
+void unattributed_use_update(struct unattributed_use *g, const struct unattributed_use_facts *f,
+			     uint64_t now_ns, char *why, size_t size)
 {
-	bool busy = lasts(&g->busy_ns,
-			  !f->hidden && !f->processes && f->busy_ratio >= BUSY_RATIO, now_ns);
+	bool busy =
+		has_lasted(&g->busy_ns,
+			   !f->hidden && !f->processes && f->busy_ratio >= BUSY_RATIO, now_ns);
 	bool memory =
-		lasts(&g->memory_ns, !f->hidden && f->unattributed_bytes >= BYTES, now_ns);
+		has_lasted(&g->memory_ns, !f->hidden && f->unattributed_bytes >= BYTES, now_ns);
 
 	why[0] = '\0';
 	if (busy && memory)

@@ -1,7 +1,7 @@
-/* ghost: use of a GPU that nobody is seen to make: busy without a process, memory without an owner.
+/* unattributed_use: a GPU that is busy without a process, or memory that belongs to none.
  *
- * Nothing follows from it but a sentence: such memory is no demand and nobody is moved for it.  Where
- * others cannot be seen at all (a namespace), nothing is said either. */
+ * It leads to a sentence only: such memory is no demand, and no worker is moved for it.  Where
+ * other processes are invisible (in a namespace) nothing is reported. */
 #ifndef GW_GUARD_UNATTRIBUTED_USE_H
 #define GW_GUARD_UNATTRIBUTED_USE_H
 
@@ -10,18 +10,18 @@
 #include <stdint.h>
 
 struct unattributed_use_facts {
-	double busy_ratio;         /* of the whole GPU; NAN: unknown */
-	unsigned processes;        /* that are listed on it */
+	double busy_ratio;         /* of the GPU; NAN: unknown */
+	unsigned processes;        /* listed on it */
 	double unattributed_bytes; /* NAN: unknown */
-	bool hidden;               /* there may be others whom we cannot see */
+	bool hidden;               /* other processes may be invisible */
 };
 
 struct unattributed_use {            /* begins zeroed */
-	uint64_t busy_ns, memory_ns; /* since when; 0: it is not so */
+	uint64_t busy_ns, memory_ns; /* since when it lasts; 0: it does not */
 };
 
-/* "", or one sentence about what has been so for ten seconds. */
-void unattributed_use_look(struct unattributed_use *g, const struct unattributed_use_facts *f,
-			   uint64_t now_ns, char *why, size_t size);
+/* why: one sentence about what has lasted for ten seconds, or "". */
+void unattributed_use_update(struct unattributed_use *g, const struct unattributed_use_facts *f,
+			     uint64_t now_ns, char *why, size_t size);
 
 #endif

@@ -1,7 +1,8 @@
-/* worker: what a kind of worker can do, behind one ops struct; guard/worker/ implements it for each kind.
+/* worker: what a kind of worker can do, behind one ops struct; guard/worker/ implements it for
+ * each kind.
  *
- * The functions run on a thread of guard/action.c and may block until deadline_ns.  A 200 OK does not prove
- * that memory is free: the guard verifies that with its next scenes. */
+ * The functions run on a thread of guard/action.c and may block until deadline_ns.  A 200 OK
+ * does not prove that memory is free: the guard verifies that with its next scenes. */
 #ifndef GW_GUARD_WORKER_H
 #define GW_GUARD_WORKER_H
 
@@ -11,20 +12,23 @@
 
 struct worker_http; /* guard/worker/http.h: requests with a deadline over libcurl */
 
-/* Callbacks of a worker that lives in this process (WORKER_CALLBACK).  Each returns 0, -GW_E_STATE (not now, try
- * again) or another negative gw_error.  The guard calls them on a thread of its own, one at a time. */
+/* Callbacks of a worker that lives in this process (WORKER_CALLBACK).  Each returns 0,
+ * -GW_E_STATE (not now, try again) or another negative gw_error.  The guard calls them on a
+ * thread of its own, one at a time. */
 struct worker_callbacks {
 	int (*evict)(void *ctx, uint64_t bytes, uint64_t deadline_ns);
 	int (*resume)(void *ctx, uint64_t deadline_ns);
 	void *ctx;
 };
 
-/* Settings of the GPUs that decide whether a process can be checkpointed: 1 yes, 0 no, -1 unknown. */
+/* Settings of the GPUs that decide whether a process can be checkpointed: 1 yes, 0 no, -1
+ * unknown. */
 struct worker_facts {
 	int persistence, mps, mig;
 };
 
-/* A worker's notes between eviction and resume, such as which models were loaded: lines "key value". */
+/* A worker's notes between eviction and resume, such as which models were loaded: lines "key
+ * value". */
 #define WORKER_NOTES_SIZE 4096
 
 /* One order for one worker. */
@@ -51,40 +55,41 @@ struct worker_post {
 };
 
 struct worker_ops {
-	/* Each is NULL where there is nothing to do, and returns 0; -GW_E_TIMEOUT, -GW_E_IO (refused, broken),
-	 * -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the worker was started without it) or -GW_E_PERM, with a
-	 * sentence in c->message.  After 0 the message may have a remark. */
+	/* Each is NULL where there is nothing to do, and returns 0; -GW_E_TIMEOUT, -GW_E_IO
+	 * (refused, broken), -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the worker was
+	 * started without it) or -GW_E_PERM, with a sentence in c->message.  After 0 the
+	 * message may have a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
-	/* Notes what evict will undo and resume must know; changes nothing.  The notes are in the journal before evict
-	 * is called, which may note only what arrived in between. */
+	/* Notes what evict will undo and resume must know; changes nothing.  The notes are in
+	 * the journal before evict is called, which may note only what arrived in between. */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* at the level of its kind */
 	int (*resume)(struct worker_call *c);
 	int (*open)(struct worker_call *c);  /* accept work again */
 	int (*alive)(struct worker_call *c); /* does it answer? */
 
-	/* An HTTP server can name fixed requests instead of a function: the POSTs that carry out an order, one after the
-	 * other until one fails, and a path that answers GET with 2xx while the server is alive.  A list ends with a
-	 * NULL path. */
+	/* An HTTP server can name fixed requests instead of a function: the POSTs that carry
+	 * out an order, one after the other until one fails, and a path that answers GET with
+	 * 2xx while the server is alive.  A list ends with a NULL path. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
 };
 
-/* The socket of the container engine that runs w: the url of kind "container", else the first usual path that
- * exists.  NULL: the url names no socket. */
+/* The socket of the container engine that runs w: the url of kind "container", else the first
+ * usual path that exists.  NULL: the url names no socket. */
 const char *worker_engine(const struct policy_worker *w);
 
-/* The adapters that an action may use.  A program that guards itself names a smaller set, so that the others are
- * not linked into it. */
+/* The adapters that an action may use.  A program that guards itself names a smaller set, so
+ * that the others are not linked into it. */
 struct worker_set {
 	const struct worker_ops *(*of)(enum policy_kind kind); /* never NULL */
 	/* The adapter that carries out level 4 for w; NULL: none can. */
 	const struct worker_ops *(*stopper)(const struct policy_worker *w);
 	/* Levels 5 and 6. */
 	int (*kill)(const struct worker_call *c);
-	/* Create and free what calls need (c->http), around each order; started() drops the old connection after the
-	 * worker was started.  NULL where nothing is needed. */
+	/* Create and free what calls need (c->http), around each order; started() drops the old
+	 * connection after the worker was started.  NULL where nothing is needed. */
 	int (*begin)(struct worker_call *c);
 	void (*started)(struct worker_call *c);
 	void (*end)(struct worker_call *c);

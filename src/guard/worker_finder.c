@@ -1,4 +1,5 @@
-/* Three ways to find a worker: its pidfile, its port, or a search of /proc, each repeated at its own interval. */
+/* Three ways to find a worker: its pidfile, its port, or a search of /proc, each repeated at
+ * its own interval. */
 #include "worker_finder.h"
 
 #include "port_owner.h"
@@ -97,7 +98,8 @@ bool worker_finder_same_match(const struct policy_worker *a, const struct policy
 	       policy_kind_is(a->kind, KIND_SELF) == policy_kind_is(b->kind, KIND_SELF);
 }
 
-/* With the same match roots stay roots: the pidfile may be missing just now, or the port closed. */
+/* With the same match roots stay roots: the pidfile may be missing just now, or the port
+ * closed. */
 static void inherit_target(struct target *t, const struct target *old, bool same)
 {
 	for (unsigned i = 0; i < old->formers; i++)
@@ -221,9 +223,10 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* Every process is below init, and this one is below those that started it: a pidfile or a socket (systemd holds those that
- * it passes on) must not make a root of these.  A process whose program the match names may be the first process of a
- * container, with the whole container below it; but never init of the machine. */
+/* Every process is below init, and this one is below those that started it: a pidfile or a
+ * socket (systemd holds those that it passes on) must not make a root of these.  A process
+ * whose program the match names may be the first process of a container, with the whole
+ * container below it; but never init of the machine. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -235,7 +238,8 @@ static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t 
 	return pid == 1 || (f->self > 0 && proc_in_tree(f->root, f->self, pid));
 }
 
-/* Does the match apart from pidfile and port hold for pid?  1, 0, or -GW_E_IO: it cannot be read. */
+/* Does the match apart from pidfile and port hold for pid?  1, 0, or -GW_E_IO: it cannot be
+ * read. */
 static int fits_match(const struct worker_finder *f, unsigned worker, int64_t pid,
 		      struct scene_process *p)
 {
@@ -293,8 +297,8 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 
 /* ---- by pidfile ---- */
 
-/* A program writes its pidfile after it starts: a process that is younger than the file has the reused pid of one that
- * ended.  False if the start is unknown. */
+/* A program writes its pidfile after it starts: a process that is younger than the file has the
+ * reused pid of one that ended.  False if the start is unknown. */
 static bool is_younger(const struct worker_finder *f, const struct stat *st, struct proc_id now)
 {
 	const uint64_t written_ns =
@@ -305,7 +309,8 @@ static bool is_younger(const struct worker_finder *f, const struct stat *st, str
 	       began_ns > written_ns + CLOCK_DIFFERENCE_NS;
 }
 
-/* If the pid has a new process while the file is unchanged, the pid was reused and the file is stale. */
+/* If the pid has a new process while the file is unchanged, the pid was reused and the file is
+ * stale. */
 static bool is_stale(const struct worker_finder *f, struct target *t, const struct stat *st,
 		     struct proc_id now)
 {
@@ -335,7 +340,8 @@ static bool read_pidfile(const struct worker_finder *f, struct target *t, const 
 	       !is_stale(f, t, &st, *ret);
 }
 
-/* A file that names another process replaces the root.  A file that is missing, or empty while it is written, does not. */
+/* A file that names another process replaces the root.  A file that is missing, or empty while
+ * it is written, does not. */
 static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -430,7 +436,8 @@ static bool owners_unchanged(const struct worker_finder *f, unsigned worker, str
 	return same;
 }
 
-/* Must the socket tables be read?  Not while a root that was found still has the socket open. */
+/* Must the socket tables be read?  Not while a root that was found still has the socket
+ * open. */
 static bool port_is_due(const struct worker_finder *f, unsigned worker, struct target *t)
 {
 	if (!t->roots || !t->at.count)
@@ -487,8 +494,8 @@ struct search { /* /proc lists processes in the order of their pids */
 	bool complete;
 };
 
-/* A quick test with one file instead of eight: most processes have another name or program, no arguments (kernel
- * threads), or are in another control group. */
+/* A quick test with one file instead of eight: most processes have another name or program, no
+ * arguments (kernel threads), or are in another control group. */
 static bool may_fit(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -589,8 +596,9 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 		check_roots(f, worker);
 }
 
-/* A socket listens on the worker's port, but without privileges we cannot see which process of that user owns it: each of
- * the user's processes whose program is hidden may be the worker, or below it. */
+/* A socket listens on the worker's port, but without privileges we cannot see which process of
+ * that user owns it: each process of that user with a hidden program may be the worker, or
+ * below it. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)

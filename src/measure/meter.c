@@ -281,7 +281,8 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	}
 	gw_snapshot_free(snap);
 	if (!err && gpus && gpus[0] && n == 0)
-		err = -GW_E_NODEV;
+		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"%s", gpus[0],
+				   gpus[1] ? " or one of the other selectors" : "");
 	if (err) {
 		free(list);
 		return err;
@@ -348,14 +349,18 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	struct gw_meter *m;
 	int err = check_options(config->options, &o);
 
-	if (!err)
+	if (err)
+		context_fail(ctx, err,
+			     "gw_meter_options has an unknown size or flag, an "
+			     "interval_ns below 1 ms or an anchor_ns below 1 s");
+	else
 		err = select_devices(ctx, o.gpus, &list, &count);
 	if (err)
 		return err;
 	m = new_meter(ctx, config, o.flags & GW_METER_MANUAL, count);
 	if (!m) {
 		free(list);
-		return -GW_E_NOMEM;
+		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	}
 	so.interval_ns = o.interval_ns;
 	so.anchor_ns = o.anchor_ns;
@@ -371,7 +376,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		err = start_sampling(m->device[i]);
 	if (err) {
 		gw_meter_stop(m);
-		return err;
+		return context_fail(ctx, err, NULL);
 	}
 	*ret_meter = m;
 	return 0;
@@ -396,8 +401,10 @@ int gw_meter_stop(struct gw_meter *m)
 		request_stop(m->device[i]);
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i], until) && all;
-	if (!all)
-		return -GW_E_STATE; /* a running call still uses what we would free */
+	if (!all) /* a running call still uses what we would free */
+		return context_fail(
+			m->ctx, -GW_E_STATE,
+			"a driver call has not returned, so its meter cannot be freed");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {

@@ -2,6 +2,8 @@
  */
 #include "meter_parts.h"
 
+#include "device/context.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +52,12 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	uint64_t now = m ? clock_mono_ns(m->clock) : 0;
 	struct gw_window *w;
 
-	if (!m || !ret_window || begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+	if (!m || !ret_window)
 		return -GW_E_ARG;
+	if (begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+		return context_fail(
+			m->ctx, -GW_E_ARG,
+			"a window cannot begin in the future or more than 30 s ago");
 	w = calloc(1, sizeof(*w));
 	if (w) {
 		w->tracked = calloc(m->count + 1, sizeof(*w->tracked));
@@ -63,7 +69,7 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 			free(w->energy);
 		}
 		free(w);
-		return -GW_E_NOMEM;
+		return context_fail(m->ctx, -GW_E_NOMEM, NULL);
 	}
 	w->meter = m;
 	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
@@ -98,10 +104,14 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 	uint64_t now = clock_mono_ns(w->meter->clock);
 
 	if (w->closed)
-		return -GW_E_STATE;
+		return context_fail(w->meter->ctx, -GW_E_STATE,
+				    "the window \"%s\" is already closed", w->label);
 	e.t_ns = end_ns ? end_ns : now;
 	if (e.t_ns > now || (w->meter->count && e.t_ns < w->tracked[0].e.begin_ns))
-		return -GW_E_ARG;
+		return context_fail(w->meter->ctx, -GW_E_ARG,
+				    "the window \"%s\" cannot end in the future or before it "
+				    "begins",
+				    w->label);
 	if (w->meter->count && e.t_ns == w->tracked[0].e.begin_ns)
 		e.t_ns++; /* a window has a length */
 	e.u.window.id = w->id;
@@ -192,7 +202,9 @@ int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
 	int err = 0;
 
 	if (!w->closed)
-		return -GW_E_STATE;
+		return context_fail(w->meter->ctx, -GW_E_STATE,
+				    "the window \"%s\" is still open; close it first",
+				    w->label);
 	if (w->waited)
 		return 0;
 	for (unsigned i = 0; i < w->meter->count; i++) {
@@ -201,7 +213,11 @@ int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
 		compute_result(w, i, true);
 	}
 	w->waited = true;
-	return err;
+	return err ? context_fail(w->meter->ctx, err,
+				  "no sample covered the end of the window \"%s\" in time; its "
+				  "result is truncated",
+				  w->label)
+		   : 0;
 }
 
 const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)

@@ -11,8 +11,8 @@
 
 #define WORDS_MAX 16
 
-/* The word of the list that was probably meant, in out; NULL: none is near. */
-static const char *meant(const char *list, const char *word, char *out, size_t size)
+/* The nearest word of the list, in out; NULL: none is near. */
+static const char *nearest_word(const char *list, const char *word, char *out, size_t size)
 {
 	const char *words[WORDS_MAX];
 	size_t n = 0;
@@ -37,16 +37,15 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 	for (unsigned i = 0; (name = request_param_name(q, i)); i++) {
 		if (api_word_in(list, name, strlen(name)))
 			continue;
-		near = meant(list, name, copy, sizeof(copy));
+		near = nearest_word(list, name, copy, sizeof(copy));
 		if (near)
-			reply_problem(
-				r, 400, "unknown-parameter", NULL,
-				"there is no parameter \"%.64s\" here; did you mean \"%s\"?",
-				name, near);
+			reply_problem(r, 400, "unknown-parameter", NULL,
+				      "unknown parameter \"%.64s\"; did you mean \"%s\"?", name,
+				      near);
 		else
 			reply_problem(r, 400, "unknown-parameter", "See /openapi.json.",
-				      "there is no parameter \"%.64s\" here; there %s%s", name,
-				      *list ? "are: " : "are none", list);
+				      "unknown parameter \"%.64s\"; this route %s%s", name,
+				      *list ? "has: " : "has none", list);
 		return false;
 	}
 	return true;

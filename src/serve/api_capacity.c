@@ -1,4 +1,4 @@
-/* How much memory is truly free, now and lately, and what would fit. */
+/* Free GPU memory after headroom and reservations, now and recently, and what would fit. */
 #include "guard_doc.h"
 
 #include <math.h>
@@ -103,7 +103,7 @@ void api_capacity(void *arg, const struct request *q, struct reply *r)
 struct question {
 	uint64_t bytes;
 	unsigned n, able;
-	unsigned device[SCENE_GPUS]; /* of the view */
+	unsigned device[SCENE_GPUS]; /* index in the view */
 	unsigned order[SCENE_GPUS];
 	struct capacity_gpu gpu[SCENE_GPUS];
 	struct capacity_answer answer[SCENE_GPUS];
@@ -173,13 +173,13 @@ void api_capacity_fit(void *arg, const struct request *q, struct reply *r)
 	    !api_number(q, r, "bytes", 0, INT64_MAX, &bytes))
 		return;
 	if (!bytes) {
-		reply_problem(r, 400, "bad-parameter", "Say ?bytes=8589934592 for 8 GiB.",
-			      "bytes must be there and above 0");
+		reply_problem(r, 400, "bad-parameter", "Use ?bytes=8589934592 for 8 GiB.",
+			      "the parameter bytes is required and must be above 0");
 		return;
 	}
 	x = calloc(1, sizeof(*x)); /* too large for the stack */
 	if (!x) {
-		reply_problem(r, 503, "no-memory", NULL, "there is no memory for the answer");
+		reply_problem(r, 503, "no-memory", NULL, "out of memory");
 		return;
 	}
 	x->bytes = bytes;

@@ -1,4 +1,4 @@
-/* What happened, as a list and as a stream; and the stream's message of a tick. */
+/* Events, as a list and as a stream; and the stream's message for a tick. */
 #include "guard_doc.h"
 
 #include "base/suggest.h"
@@ -12,7 +12,7 @@
 
 /* ---- messages ---- */
 
-/* What a line on a chart needs, and no more: this goes to every follower every tick. */
+/* Only what a chart needs: this goes to every follower at every tick. */
 static const unsigned tick_figures[] = {
 	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
 	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,
@@ -49,7 +49,7 @@ static void tick_host(struct json *j, const struct view *v)
 	json_object_end(j);
 }
 
-/* Without the line break that json_end() adds: a message is one line. */
+/* Without the line break of json_end(): a message is one line. */
 static void end_line(struct json *j)
 {
 	if (json_end(j) == 0)
@@ -68,7 +68,7 @@ void api_tick_json(struct buf *out, const struct view *v)
 	json_uint(&j, "tick", v->tick);
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(v->snap));
 	json_bool(&j, "let_go", v->let_go);
-	/* It was just read: of now means of the reading. */
+	/* Readiness at the time of the reading. */
 	json_bool(&j, "ready",
 		  !view_unready(v, gw_snapshot_mono_ns(v->snap), why, sizeof(why)));
 	json_array(&j, "devices");
@@ -122,7 +122,7 @@ static unsigned topic_bit(const char *word)
 	return 0;
 }
 
-/* ?topics=a,b: all without.  False: replied. */
+/* ?topics=a,b; default: all. False: replied. */
 static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 {
 	const char *list = request_param(q, "topics");
@@ -141,7 +141,7 @@ static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 
 			reply_problem(r, 400, "bad-parameter",
 				      "Topics are tick, event, window and guard.",
-				      "there is no topic \"%s\"%s%s%s", word,
+				      "unknown topic \"%s\"%s%s%s", word,
 				      near ? "; did you mean \"" : "", near ? near : "",
 				      near ? "\"?" : "");
 			return false;
@@ -159,7 +159,7 @@ static bool wants_stream(const struct request *q)
 	return accept && strstr(accept, "text/event-stream");
 }
 
-/* What a client that comes back has seen; the browser's word counts before the address's. */
+/* The last event that a returning client has received; the header precedes the parameter. */
 static bool seen(const struct request *q, struct reply *r, uint64_t standard, uint64_t *ret)
 {
 	const char *last = request_header(q, "Last-Event-ID");
@@ -216,11 +216,11 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 		reply_stream(r, a->stream, after, topics);
 }
 
-/* ---- those of the guard alone ---- */
+/* ---- events of the guard ---- */
 
 struct chosen {
-	struct json *j;         /* NULL: they are only counted */
-	unsigned count, unsaid; /* unsaid: so many of the oldest are left out */
+	struct json *j;       /* NULL: only count */
+	unsigned count, skip; /* skip: number of the oldest to omit */
 };
 
 static void add_chosen(void *arg, const struct view_event *e)
@@ -229,7 +229,7 @@ static void add_chosen(void *arg, const struct view_event *e)
 
 	if (strcmp(e->kind, "guard") != 0)
 		return;
-	if (c->j && c->count >= c->unsaid)
+	if (c->j && c->count >= c->skip)
 		event_object(c->j, e);
 	c->count++;
 }

@@ -1,11 +1,17 @@
-/* The guard: what it is doing.  Nothing here changes anything; api_guard_explain.c says why. */
+/* The guard: its state, requests to evict, resume, hold or release a worker (they start at once and
+ * finish later: 202), operations and games.  api_guard_explain.c explains the state. */
 #include "guard_doc.h"
 
+#include "json_request.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DECISIONS 20
 
-/* ---- all of it ---- */
+/* ---- the guard ---- */
 
 static void counts(struct json *j, const struct guard_view *g)
 {
@@ -47,7 +53,7 @@ static void rooms(struct json *j, const struct guard_view *g, struct guard_momen
 	json_array_end(j);
 }
 
-/* The latest `limit`, of this worker or (-1) of all, oldest first. */
+/* The latest `limit` decisions of this worker, or (-1) of all, oldest first. */
 static void decisions(struct json *j, const struct guard_view *g, int worker, uint64_t limit,
 		      struct guard_moment now)
 {
@@ -161,8 +167,8 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	guard_view_capacity(&a->view, (unsigned)i, &c);
 	at = guard_view_gpu(s, c.uuid);
 	if (at < 0) {
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the guard has not looked at this GPU yet");
+		reply_problem(r, 503, "no-reading", "Try again in a moment.",
+			      "the guard has not observed this GPU yet");
 		return;
 	}
 	json_init(&j, &r->body, false);
@@ -178,4 +184,376 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	guard_doc_processes(&j, g, (unsigned)at);
 	json_object_end(&j);
 	json_end(&j);
+}
+
+/* ---- requests for a worker ---- */
+
+enum verb { EVICT, RESUME, HOLD, RELEASE };
+static const char *const verb_word[] = { "evict", "resume", "hold", "release" };
+
+struct worker_request {
+	double ttl_s; /* NAN: not given */
+	const char *reason, *state;
+	bool force;
+};
+
+static bool refuse(char *message, size_t size, const char *key, enum verb verb)
+{
+	snprintf(message, size, "\"%s\" is not allowed for %s", key, verb_word[verb]);
+	return false;
+}
+
+static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w,
+			 char *message, size_t size)
+{
+	if (!json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !json_request_text(b, "reason", &w->reason, message, size) ||
+	    !json_request_text(b, "state", &w->state, message, size) ||
+	    !json_request_flag(b, "force", &w->force, message, size))
+		return false;
+	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
+		return refuse(message, size, "ttl_s", verb);
+	if (w->state && verb != HOLD)
+		return refuse(message, size, "state", verb);
+	if (w->force && verb != RESUME)
+		return refuse(message, size, "force", verb);
+	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
+		snprintf(message, size, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
+			 GUARD_TTL_MOST_S);
+	else if (verb == HOLD && isnan(w->ttl_s))
+		snprintf(message, size,
+			 "a hold needs \"ttl_s\": the number of seconds, or 0 for unlimited");
+	else if (w->state && strcmp(w->state, "evicted") != 0 &&
+		 strcmp(w->state, "active") != 0)
+		snprintf(message, size, "\"state\" must be \"evicted\" or \"active\"");
+	else if (strlen(w->reason) > GUARD_REASON_MAX)
+		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+	else
+		return true;
+	return false;
+}
+
+static enum guard_request request_kind(enum verb verb, const struct worker_request *w)
+{
+	switch (verb) {
+	case EVICT: return REQUEST_EVICT;
+	case RESUME: return w->force ? REQUEST_RESUME_NOW : REQUEST_RESUME;
+	case RELEASE: return REQUEST_RELEASE;
+	default:
+		return w->state && strcmp(w->state, "active") == 0 ? REQUEST_HOLD_ACTIVE
+								   : REQUEST_HOLD_EVICTED;
+	}
+}
+
+/* unsaved: why the request is not stored; "": it is. */
+static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
+		     const char *unsaved, struct reply *r)
+{
+	const struct guard_operation *o =
+		guard_operation_latest(g->operations, g->policy->worker[worker].name);
+	char where[64];
+	struct json j;
+
+	if (o) {
+		snprintf(where, sizeof(where), "/api/v1/guard/operations/%llu",
+			 (unsigned long long)o->id);
+		reply_header(r, "Location", where);
+	}
+	r->status = 202;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	guard_doc_worker(&j, g, worker, guard_moment(a));
+	json_string(&j, "journal", *unsaved ? unsaved : "ok");
+	if (o) {
+		json_object(&j, "operation");
+		guard_doc_operation(&j, o);
+		json_object_end(&j);
+	} else {
+		json_null(&j, "operation");
+	}
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static void held(const struct guard_view *g, int worker, struct reply *r, const char *message)
+{
+	char remedy[160];
+
+	snprintf(remedy, sizeof(remedy),
+		 "POST /api/v1/guard/workers/%.64s/release ends the hold.",
+		 g->policy->worker[worker].name);
+	reply_problem(r, 409, "held", remedy, "%s", message);
+}
+
+static void send_request(const struct api *a, const struct request *q, struct reply *r,
+			 const struct guard_view *g, int worker, enum verb verb,
+			 const struct worker_request *w)
+{
+	char message[256] = "", name[256];
+	/* Rounded up, because 0 means unlimited. */
+	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)ceil(w->ttl_s * 1e9);
+	int err;
+
+	if (verb == HOLD && ttl == 0)
+		ttl = UINT64_MAX;
+	guard_doc_who(q, w->reason, name, sizeof(name));
+	err = a->view.guard_ops->request(a->view.guarding, worker, request_kind(verb, w), ttl,
+					 &(struct guard_client){ name, q->uid, q->peer_pid, 0 },
+					 message, sizeof(message));
+	if (!err)
+		accepted(a, g, (unsigned)worker, message, r);
+	else if (err == -GW_E_STATE)
+		held(g, worker, r, message);
+	else if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, message);
+	else
+		reply_problem(r, err == -GW_E_NOENT ? 404 : 400, "not-accepted", NULL, "%s",
+			      *message ? message : gw_strerror(err));
+}
+
+static void change(const struct api *a, const struct request *q, struct reply *r,
+		   enum verb verb)
+{
+	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
+	char message[256] = "";
+	struct json_request *b;
+	int worker;
+
+	if (!g || (worker = guard_doc_find(g, r, q->arg[0])) < 0)
+		return;
+	if (json_request_open(q->body, q->size, "ttl_s reason force state", &b, message,
+			      sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (read_request(b, verb, &w, message, sizeof(message)))
+		send_request(a, q, r, g, worker, verb, &w);
+	else
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	json_request_close(b);
+}
+
+void api_guard_evict(void *arg, const struct request *q, struct reply *r)
+{
+	change(arg, q, r, EVICT);
+}
+
+void api_guard_resume(void *arg, const struct request *q, struct reply *r)
+{
+	change(arg, q, r, RESUME);
+}
+
+void api_guard_hold(void *arg, const struct request *q, struct reply *r)
+{
+	change(arg, q, r, HOLD);
+}
+
+void api_guard_release(void *arg, const struct request *q, struct reply *r)
+{
+	change(arg, q, r, RELEASE);
+}
+
+/* ---- operations ---- */
+
+void guard_doc_operation(struct json *j, const struct guard_operation *o)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)o->id);
+	json_string(j, "id", id);
+	json_string(j, "state", guard_operation_state_name(o->state));
+	json_string(j, "worker", o->worker);
+	json_string(j, "what", guard_operation_word(o->what));
+	json_time(j, "since_utc", o->since_wall_ns);
+	json_time(j, "ended_utc", o->ended_wall_ns);
+	guard_doc_text(j, "message", o->message);
+}
+
+void api_guard_operation(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	const struct guard_operation *o;
+	struct json j;
+	char *end;
+	uint64_t id;
+
+	if (!g)
+		return;
+	id = strtoull(q->arg[0], &end, 10);
+	o = *end ? NULL : guard_operation_find(g->operations, id);
+	if (!o) {
+		reply_problem(r, 404, "no-such-operation",
+			      "GET /api/v1/guard/workers/NAME shows the state of the worker.",
+			      "no operation \"%.64s\": the service keeps the latest %d since "
+			      "its start",
+			      q->arg[0], GUARD_OPERATIONS);
+		return;
+	}
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	guard_doc_operation(&j, o);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+/* ---- games ---- */
+
+static void game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
+{
+	json_int(j, "pid", g->pid);
+	guard_doc_time(j, "since", g->since_ns, now);
+	guard_doc_time(j, "until", g->until_ns, now);
+	json_string(j, "asked_by", g->who);
+}
+
+void api_guard_games(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	struct json j;
+
+	(void)q;
+	if (!g)
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_array(&j, "games");
+	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++) {
+		if (!g->games[i].pid)
+			continue;
+		json_object(&j, NULL);
+		game(&j, &g->games[i], guard_moment(a));
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+struct game_request {
+	double pid, ttl_s; /* ttl_s NAN: as long as the process */
+	const char *reason;
+};
+
+static bool read_game(struct json_request *b, struct game_request *w, char *message,
+		      size_t size)
+{
+	if (!json_request_number(b, "pid", &w->pid, message, size) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !json_request_text(b, "reason", &w->reason, message, size))
+		return false;
+	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
+		snprintf(message, size, "\"pid\" is required and must be a process id");
+	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
+		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f",
+			 GUARD_TTL_MOST_S);
+	else if (strlen(w->reason) > GUARD_REASON_MAX)
+		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+	else
+		return true;
+	return false;
+}
+
+static void game_refused(const struct api *a, const struct guard_view *g,
+			 const struct request *q, struct reply *r, int err, const char *message,
+			 const struct game_request *w)
+{
+	if (err == -GW_E_PERM && *message)
+		reply_problem(r, 403, "not-yours",
+			      "Use the account that owns the process, or send the token.", "%s",
+			      message);
+	else if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, "");
+	else if (err == -GW_E_SIZE)
+		reply_problem(r, 429, "too-many-games",
+			      "Unregister some: DELETE /api/v1/guard/games/PID.",
+			      "the limit of %d registered games is reached", GUARD_VIEW_GAMES);
+	else if (err == -GW_E_ARG)
+		reply_problem(r, 400, "no-such-process",
+			      "Use the process id as the service sees it.", "%s", message);
+	else
+		reply_problem(r, 400, "bad-body", "Set ttl_s.",
+			      "this kernel cannot report the exit of process %.0f", w->pid);
+}
+
+static void game_begin(const struct api *a, const struct request *q, struct reply *r,
+		       const struct guard_view *g, const struct game_request *w)
+{
+	uint64_t ttl_ns = isnan(w->ttl_s) ? UINT64_MAX : (uint64_t)(w->ttl_s * 1e9);
+	char who[256], where[64], message[256] = "";
+	int64_t pid = (int64_t)w->pid;
+	struct json j;
+	int err;
+
+	guard_doc_who(q, w->reason, who, sizeof(who));
+	err = a->view.guard_ops->game(a->view.guarding, &pid, ttl_ns,
+				      &(struct guard_client){ who, q->uid, q->peer_pid, 0 },
+				      message, sizeof(message));
+	if (err) {
+		game_refused(a, g, q, r, err, message, w);
+		return;
+	}
+	snprintf(where, sizeof(where), "/api/v1/guard/games/%lld", (long long)pid);
+	reply_header(r, "Location", where);
+	r->status = 201;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++)
+		if (g->games[i].pid == pid)
+			game(&j, &g->games[i], guard_moment(a));
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_guard_game(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	struct game_request w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
+	char message[256] = "";
+	struct json_request *b;
+
+	if (!g)
+		return;
+	if (json_request_open(q->body, q->size, "pid ttl_s reason", &b, message,
+			      sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (read_game(b, &w, message, sizeof(message)))
+		game_begin(a, q, r, g, &w);
+	else
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	json_request_close(b);
+}
+
+void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char *end;
+	int64_t pid;
+	int err;
+
+	if (!guard_doc_may_ask(a, q, r))
+		return;
+	pid = strtoll(q->arg[0], &end, 10);
+	err = *end ? -GW_E_NOENT
+		   : a->view.guard_ops->game_end(
+			     a->view.guarding, pid,
+			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0 });
+	if (err == -GW_E_PERM) {
+		reply_problem(r, 403, "not-yours",
+			      "Use the account that registered it, or send the token.",
+			      "another user registered the game of process %.32s", q->arg[0]);
+		return;
+	}
+	if (err) {
+		reply_problem(r, 404, "no-such-game", "GET /api/v1/guard/games lists them.",
+			      "process \"%.32s\" is not registered as a game", q->arg[0]);
+		return;
+	}
+	r->status = 204;
 }

@@ -1,5 +1,5 @@
-/* Why a worker is where it is, in sentences: what holds, since and until when, who is beside it, and what a person
- * can do. */
+/* Explains in sentences why a worker is in its state: reasons with begin and end, other
+ * processes, and what a person can do. */
 #include "guard_doc.h"
 
 #include "guard/demand.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONTAINER_ID 64 /* digits of a whole one; a name is shorter, as a rule */
+#define CONTAINER_ID 64 /* length of a full id; a name is usually shorter */
 #define CONTENDERS   8
 #define MIB          1048576.0
 
@@ -27,7 +27,7 @@ static void say(struct json *j, const char *fmt, ...)
 	json_string(j, NULL, text);
 }
 
-/* Evidence of others may be a whole sentence. */
+/* Evidence may be a complete sentence. */
 static bool ends_well(const char *text)
 {
 	return *text && text[strlen(text) - 1] == '.';
@@ -38,7 +38,7 @@ static double seconds_to(uint64_t at_ns, uint64_t now_ns)
 	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
 }
 
-/* "12 s", "3 min", "1 h 30 min": a time that is left or was. */
+/* "12 s", "3 min", "1 h 30 min". */
 static const char *span(double s, char out[static 32])
 {
 	unsigned long min = (unsigned long)rint(s / 60);
@@ -54,7 +54,7 @@ static const char *span(double s, char out[static 32])
 	return out;
 }
 
-/* ", in 5 min at the earliest" and the time of day, which an evening's span is told by. */
+/* "; at the earliest in 5 min, 2026-..."; "" if the time is unknown. */
 static void ends_at(uint64_t at_ns, struct guard_moment now, char *out, size_t size)
 {
 	char time[CLOCK_RFC3339_SIZE], left[32];
@@ -74,9 +74,10 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	char since[32], end[96];
 
 	if (!s->mask && s->state == STATE_SUSPECT)
-		say(j, "No reason holds it back yet; somebody may need its GPU: %s.", s->why);
+		say(j, "No reason is active yet, but another process may need its GPU: %s.",
+		    s->why);
 	else if (!s->mask)
-		say(j, "Nothing speaks against it.");
+		say(j, "No reason against it is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!guard_explain(g->guard, worker, r, &why))
 			continue;
@@ -99,15 +100,15 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 	if (s->hold == HOLD_ACTIVE)
 		say(j,
 		    "Override: it is held active %s; contention, reservations, schedules, "
-		    "battery, budget and idling do not move it, heat and faults do.",
+		    "battery, budget and idling do not move it, but heat and faults do.",
 		    until);
 	else if (s->hold == HOLD_EVICTED)
 		say(j, "Override: it is held evicted %s.", until);
 	else if (s->mask >> REASON_MANUAL & 1)
-		say(j, "Override: somebody evicted it, %s.",
+		say(j, "Override: a person evicted it, %s.",
 		    s->hold_until_ns ? until : "until it is resumed");
 	else
-		say(j, "Nobody overrides the rules.");
+		say(j, "No override is active.");
 }
 
 static void say_last(struct json *j, const struct guard_view *g, unsigned worker)
@@ -125,26 +126,26 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 		    guard_state_name(d->decision.from), guard_state_name(d->decision.to),
 		    *d->decision.rule ? d->decision.rule : "none",
 		    *evidence ? evidence : "none", ends_well(evidence) ? "" : ".",
-		    d->decision.dry ? " Nothing was done." : "");
+		    d->decision.dry ? " Dry run: nothing was done." : "");
 		return;
 	}
-	say(j, "Nothing was decided about it since the service started.");
+	say(j, "There was no decision about it since the service started.");
 }
 
-/* ---- who is beside it ---- */
+/* ---- other processes ---- */
 
-/* What the process is to the worker, in words. */
+/* What the process means for the worker. */
 static void meaning(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
 		snprintf(out, size, "not on its GPU");
 	else if (b->kind == DEMAND_NONE)
-		snprintf(out, size, "asks for nothing: below min_vram (%.0f MiB) and not busy",
+		snprintf(out, size, "no demand: below min_vram (%.0f MiB) and not busy",
 			 (double)b->min_vram_bytes / MIB);
 	else if (b->against)
 		snprintf(out, size, "needs the GPU: %s", demand_kind_name(b->kind));
 	else if (b->most_bytes != UINT64_MAX)
-		snprintf(out, size, "known: at most %.0f MiB, fits beside it",
+		snprintf(out, size, "known: at most %.0f MiB, fits next to it",
 			 (double)b->most_bytes / MIB);
 	else
 		snprintf(out, size, "does not move it");
@@ -164,11 +165,11 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 	if (!isnan(p->sm_ratio))
 		snprintf(busy, sizeof(busy), ", %.0f %% busy", p->sm_ratio * 100);
 	say(j, "%s: pid %lld %s with %s%s on %s (%s); %s.",
-	    b.kind == DEMAND_NONE ? "Beside it" : "Contender", (long long)p->pid, p->name, size,
-	    busy, s->gpu[p->gpu].uuid, rule, what);
+	    b.kind == DEMAND_NONE ? "Other process" : "Contender", (long long)p->pid, p->name,
+	    size, busy, s->gpu[p->gpu].uuid, rule, what);
 }
 
-/* All who could need it, whether or not they move it. */
+/* All contenders, whether or not they move the worker. */
 static void say_contenders(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct scene *s;
@@ -185,17 +186,17 @@ static void say_contenders(struct json *j, const struct guard_view *g, unsigned 
 		say(j, "No contender is on any GPU.");
 }
 
-/* ---- one that is not found ---- */
+/* ---- a worker that is not found ---- */
 
-/* Models are computed with; a program that only draws is none. */
-static bool may_be_it(const struct scene *s, const struct verdict *v, unsigned i)
+/* A process that only uses graphics is not an inference server. */
+static bool may_be_worker(const struct scene *s, const struct verdict *v, unsigned i)
 {
 	return (v[i].class == CLASS_CONTENDER || v[i].class == CLASS_UNKNOWN) &&
 	       s->process[i].gpu < s->gpus &&
 	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
 }
 
-/* The unit of the system that a control group is of; "": none. */
+/* The system unit of a control group; "": none. */
 static void unit_of(const char *cgroup, char *out, size_t size)
 {
 	char *part, *rest;
@@ -211,7 +212,7 @@ static void unit_of(const char *cgroup, char *out, size_t size)
 		*out = '\0';
 }
 
-/* What a match is compared with, of one who may be the worker. */
+/* What match keys are compared with, for a process that may be the worker. */
 static void say_candidate(struct json *j, const struct scene *s, const struct scene_process *p)
 {
 	char unit[160], size[32] = "an unknown amount";
@@ -219,15 +220,14 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 	unit_of(p->cgroup, unit, sizeof(unit));
 	if (p->bytes_known)
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
-	say(j,
-	    "Perhaps it is pid %lld %s with %s on %s: its command is \"%s\", its control group "
-	    "%s%s%s%s.",
+	say(j, "It may be pid %lld %s with %s on %s: command \"%s\", control group %s%s%s%s.",
 	    (long long)p->pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
-	    *p->cgroup ? p->cgroup : "not known", *unit ? ", its unit " : "", unit,
-	    *unit ? "" : " (no unit of the system)");
+	    *p->cgroup ? p->cgroup : "unknown", *unit ? ", unit " : "", unit,
+	    *unit ? "" : " (no system unit)");
 }
 
-/* Its model may be loaded all the same: then the match is wrong, and what would be right stands here. */
+/* Its model may be loaded anyway: then the match is wrong, and these sentences show the right
+ * values. */
 static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct policy_worker *w = &g->policy->worker[worker];
@@ -238,27 +238,25 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 
 	if (w->match.container && strlen(w->match.container) < CONTAINER_ID)
 		say(j,
-		    "Its container is known by the name %.100s, and which one that is its "
-		    "engine "
-		    "(%.100s) has not said; the service's events tell why.",
+		    "Its container has the name %.100s, and the container engine (%.100s) has "
+		    "not resolved it; see the service's events.",
 		    w->match.container, worker_engine(w) ? worker_engine(w) : "none");
 	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
-		if (!may_be_it(s, v, i))
+		if (!may_be_worker(s, v, i))
 			continue;
 		if (!n++)
 			say(j,
-			    "If it runs, its match does not fit it: match.command, "
-			    "match.cgroup or "
-			    "match.unit must fit a process of it%s%.100s%s.",
-			    url ? ". Without any match it is whoever listens at " : "",
+			    "If it runs, its match is wrong: match.command, match.cgroup or "
+			    "match.unit must match one of its processes%s%.100s%s.",
+			    url ? ". Without a match it is the process that listens at " : "",
 			    url ? w->url : "",
 			    url && !(proc_visibility_now() & PROC_VISIBILITY_PORTS)
-				    ? ", which this service may not see of other users"
+				    ? ", which this service may not see for other users"
 				    : "");
 		say_candidate(j, s, &s->process[i]);
 	}
 	if (!n)
-		say(j, "Nobody is on a GPU who may be it.");
+		say(j, "No process on a GPU may be it.");
 }
 
 static void say_conflicts(struct json *j, const struct guard_view *g, int worker)
@@ -271,7 +269,7 @@ static void say_conflicts(struct json *j, const struct guard_view *g, int worker
 		if (v[i].also < 0 || (v[i].worker != worker && v[i].also != worker))
 			continue;
 		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
-		say(j, "Conflict: %s; until then it is the first one's.", text);
+		say(j, "Conflict: %s; until then it belongs to the first worker.", text);
 		return;
 	}
 }
@@ -285,18 +283,17 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 
 		if (x->pid <= 0)
 			continue;
-		snprintf(until, sizeof(until), "until it ends");
+		snprintf(until, sizeof(until), "until it exits");
 		if (x->until_ns != UINT64_MAX)
 			snprintf(until, sizeof(until), "for %s more at most",
 				 span(seconds_to(x->until_ns, now.mono_ns), left));
-		say(j, "Game: pid %lld plays for %s, %s, as told by %s.", (long long)x->pid,
-		    span(seconds_to(now.mono_ns, x->since_ns), since), until,
-		    *x->who ? x->who : "somebody");
+		say(j, "Game: pid %lld, registered %s ago, counts %s; requested by %s.",
+		    (long long)x->pid, span(seconds_to(now.mono_ns, x->since_ns), since), until,
+		    *x->who ? x->who : "unknown");
 	}
 }
 
-/* When all reasons that must end before it may come back can have ended: the last of their ends; 0: of one it is
- * not known. */
+/* The last end of all active reasons; 0: one end is unknown. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 {
 	struct guard_explanation why;
@@ -319,45 +316,44 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	char left[32];
 
 	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
-		say(j, "It stays until the hold ends, unless heat or a fault moves it.");
+		say(j, "It stays active until the hold ends, unless heat or a fault moves it.");
 	else if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
-		say(j, "Next possible change by itself: in %.1f s.",
+		say(j, "Next possible automatic change: in %.1f s.",
 		    seconds_to(s->next_ns, now_ns));
 	else if (s->next_ns > now_ns || end > now_ns)
-		say(j, "Next possible change by itself: in %s.",
+		say(j, "Next possible automatic change: in %s.",
 		    span(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns), left));
 	else if (s->state == STATE_ACTIVE)
-		say(j, "It stays until somebody needs the GPU.");
+		say(j, "It stays active until another process needs the GPU.");
 	else if (s->mask)
-		say(j, "It changes when the reasons above end; no timer runs for them.");
+		say(j, "It changes when the reasons above end; no timer is running.");
 	else
-		say(j, "It changes when what is above does; no timer runs.");
+		say(j, "It changes when the facts above change; no timer is running.");
 }
 
 static void say_mode(struct json *j, const struct guard_view *g, const struct guard_status *s)
 {
 	if (s->dry == DRY_MODE)
-		say(j, "Mode is %s: what is decided is told, and nothing is done.",
+		say(j, "The mode is %s: decisions are logged, but nothing is done.",
 		    guard_doc_mode(g->policy->mode));
-	if (s->dry == DRY_FOREIGN) /* who, says the rail */
-		say(j, "Another service acts for its GPUs: what is decided is told, and "
-		       "nothing is done.");
+	if (s->dry == DRY_FOREIGN) /* the limit below names it */
+		say(j, "Another service acts on its GPUs: decisions are logged, but nothing is "
+		       "done.");
 	if (s->dry == DRY_SIMULATED)
-		say(j, "Its GPUs are simulated: what is decided is told, and nothing is done "
-		       "(simulated = true in [guard] has it act).");
+		say(j, "Its GPUs are simulated: decisions are logged, but nothing is done (set "
+		       "simulated = true in [guard] to act).");
 }
 
 static void say_history(struct json *j, const struct guard_status *s)
 {
 	if (*s->rail)
-		say(j, "Guard rail: %s.", s->rail);
+		say(j, "Limit: %s.", s->rail);
 	if (s->storm)
 		say(j, "Reload storm: its clients loaded it three times in five minutes while "
-		       "it should be out. Hold the clients back, or let the guard stop its "
-		       "unit (kind = \"systemd\").");
+		       "it was evicted. Stop the clients, or let the guard stop its unit (kind "
+		       "= \"systemd\").");
 	if (s->backoff > 1)
-		say(j, "It came and went often: it waits %.1f times the quiet period.",
-		    s->backoff);
+		say(j, "It moved often: it waits %.1f times the quiet period.", s->backoff);
 }
 
 static void explain(struct json *j, const struct guard_view *g, unsigned worker,
@@ -380,8 +376,8 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 	if (s.state == STATE_ABSENT &&
 	    proc_visibility_lacks(g->policy, worker, proc_visibility_now()))
 		say(j,
-		    "It is known by its %s, which this service may not see of other users' "
-		    "processes: %s.",
+		    "It is identified by its %s, which this service may not see for processes "
+		    "of other users: %s.",
 		    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
 		    proc_visibility_remedy);
 	say_reasons(j, g, worker, &s, now);

@@ -1,4 +1,5 @@
-/* What would be decided if this were so?  Asked of a guard of its own; the one that runs hears nothing of it. */
+/* What would the guard decide in a given situation? A separate guard computes it; the running
+ * one is not affected. */
 #include "guard_doc.h"
 #include "guard_question.h"
 
@@ -12,7 +13,7 @@
 struct answer {
 	struct json *j;
 	const struct policy *policy;
-	double left_s[POLICY_WORKERS]; /* when it was first let leave; NAN: it was not */
+	double left_s[POLICY_WORKERS]; /* time of the first eviction; NAN: none */
 	char rule[POLICY_WORKERS][64];
 };
 
@@ -86,8 +87,8 @@ static void gpus(struct json *j, const struct guard_view *g, const struct what_i
 	json_array_end(j);
 }
 
-static void tell(const struct api *a, const struct guard_view *g, struct what_if *t,
-		 double seconds, struct reply *r)
+static void write_answer(const struct api *a, const struct guard_view *g, struct what_if *t,
+			 double seconds, struct reply *r)
 {
 	struct answer answer = { .policy = g->policy };
 	struct json j;
@@ -109,9 +110,9 @@ static void tell(const struct api *a, const struct guard_view *g, struct what_if
 	json_end(&j);
 }
 
-/* ---- by which policy ---- */
+/* ---- the policy ---- */
 
-/* Roots are known by the worker's position, which is another in another policy. */
+/* Roots refer to worker indices, which differ between policies. */
 static void renumber(struct scene *s, const struct policy *from, const struct policy *to)
 {
 	unsigned kept = 0;
@@ -129,17 +130,17 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 	s->roots = kept;
 }
 
-/* What is asked: all of it in one piece of memory. */
-struct asked {
-	struct guard_view view; /* the running one's, with the policy that is asked about */
-	struct policy policy;   /* its own; memory NULL: none */
+/* Everything for one request, in one allocation. */
+struct simulation_request {
+	struct guard_view view; /* of the running guard, with the policy of the request */
+	struct policy policy;   /* of the request; memory NULL: none */
 	struct scene now, before;
 	struct guard_question question;
 };
 
-/* The policy that came with the question, or the running one. */
-static int choose_policy(struct asked *x, const struct api *a, const struct request *q,
-			 char *message, size_t size)
+/* The policy of the request, or the running one. */
+static int choose_policy(struct simulation_request *x, const struct api *a,
+			 const struct request *q, char *message, size_t size)
 {
 	char *toml = guard_question_policy(q->body, q->size);
 	int err = 0;
@@ -156,7 +157,7 @@ static int choose_policy(struct asked *x, const struct api *a, const struct requ
 	return err;
 }
 
-static int prepare(struct asked *x, const struct api *a, const struct request *q,
+static int prepare(struct simulation_request *x, const struct api *a, const struct request *q,
 		   struct what_if **ret, char *message, size_t size)
 {
 	const struct scene *now = a->view.guard->scene;
@@ -181,7 +182,7 @@ static int prepare(struct asked *x, const struct api *a, const struct request *q
 void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct asked *x = NULL;
+	struct simulation_request *x = NULL;
 	struct what_if *t = NULL;
 	char message[256] = "";
 	int err;
@@ -191,13 +192,14 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 	x = calloc(1, sizeof(*x));
 	err = x ? prepare(x, a, q, &t, message, sizeof(message)) : -GW_E_NOMEM;
 	if (!err)
-		tell(a, &x->view, t, x->question.seconds, r);
+		write_answer(a, &x->view, t, x->question.seconds, r);
 	else if (err == -GW_E_PARSE)
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else
-		reply_problem(
-			r, 503, "no-reading", "Ask again in a moment, or send \"gpus\".", "%s",
-			err == -GW_E_STATE ? "the guard has not looked yet" : gw_strerror(err));
+		reply_problem(r, 503, "no-reading", "Try again in a moment, or send \"gpus\".",
+			      "%s",
+			      err == -GW_E_STATE ? "the guard has not observed a scene yet"
+						 : gw_strerror(err));
 	what_if_free(t);
 	if (x)
 		policy_done(&x->policy);

@@ -1,11 +1,9 @@
-/* Settings of GPUs: what they are, changing them, putting them back.
+/* GPU settings: reading, changing and restoring them.
  *
- * Off unless the service was told so.  A handler reads the request, hands an order to the engine, and
- * looks every 10 ms whether it was carried out; the engine journals it and tells of its outcome,
- * whether or not the client is still there.  We tell of what was asked and of what was refused.
- */
-#include "api_manage.h"
-
+ * Changes are disabled unless [manage] enabled is set. A handler reads the request, passes an
+ * order to the engine, and polls every 10 ms whether it is done. The engine journals the
+ * order and emits its outcome, even if the client has gone. This file emits requests and
+ * refusals. */
 #include "api_parts.h"
 #include "manage_doc.h"
 
@@ -18,23 +16,21 @@
 #include <string.h>
 #include <strings.h>
 
-#define LOOK_NS (10 * NS_PER_MS)
-#define MOST_NS \
-	(60 * NS_PER_S) /* the engine gives up long before: its deadline is some seconds */
+#define POLL_NS  (10 * NS_PER_MS)
+#define MOST_NS  (60 * NS_PER_S) /* the engine's own deadline is a few seconds */
 #define KEPT_MAX 1024
 
-/* ---- what there is ---- */
+/* ---- the list ---- */
 
 static const char reset_explained[] =
-	"A GPU is not reset from here: NVML has no call for it, and a reset ends whatever runs "
-	"on the "
-	"GPU. Stop every program that uses it (GET /api/v1/processes lists them), let the "
-	"drivers go "
-	"(POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as root. GPUs that "
-	"are linked "
-	"are reset together; where the driver refuses, restart the machine.";
+	"gpuward does not reset GPUs: NVML has no call for it, and a reset ends everything "
+	"that "
+	"runs on the GPU. Stop every program that uses it (GET /api/v1/processes lists them), "
+	"release the drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' "
+	"as "
+	"root. Linked GPUs are reset together; if the driver refuses, restart the machine.";
 
-struct kept { /* changes that are to be put back */
+struct kept { /* changes that will be restored */
 	struct manage_entry *p;
 	unsigned count;
 };
@@ -63,7 +59,8 @@ static double figure(const struct gw_device *d, unsigned quantity)
 	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : NAN;
 }
 
-/* Why this GPU cannot have the setting changed, as far as is known without asking; NULL: it can. */
+/* Why this setting of this GPU cannot be changed, as far as known without a driver call;
+ * NULL: it can. */
 static const char *why_not(const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);
@@ -71,15 +68,15 @@ static const char *why_not(const struct gw_device *d, enum manage_what what)
 	enum gw_absence why = gw_device_value(d, i->quantity, &unused);
 
 	if (strcmp(d->backend, "nvml") != 0)
-		return "settings are changed through NVIDIA's library (backend nvml) alone";
+		return "only the backend nvml can change settings";
 	if (d->state != GW_DEVICE_OK)
 		return d->message;
 	if (i->readable && (why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_SYMBOL))
 		return gw_absence_text(why);
 	if (what == MANAGE_GPU_CLOCKS && generation < 5)
-		return "clocks can be locked on Volta and later";
+		return "clocks can only be locked on Volta and later GPUs";
 	if (what == MANAGE_MEMORY_CLOCKS && generation < 7)
-		return "memory clocks can be locked on Ampere and later";
+		return "memory clocks can only be locked on Ampere and later GPUs";
 	return NULL;
 }
 
@@ -93,8 +90,7 @@ static void current(struct json *j, const struct gw_device *d, enum manage_what 
 		v[1] = figure(d, GW_Q_ECC_UNCORRECTED);
 	manage_value_write(j, "value", what, v);
 	if (!i->readable)
-		json_string(j, "value_absent",
-			    "the driver does not tell what clocks are locked");
+		json_string(j, "value_absent", "the driver does not report locked clocks");
 	else if (why != GW_HAVE)
 		json_string(j, "value_absent", gw_absence_text(why));
 }
@@ -178,13 +174,13 @@ void api_manage_list(void *arg, const struct request *q, struct reply *r)
 
 	(void)q;
 	if (!kept.p) {
-		reply_problem(r, 500, "no-memory", NULL, "no memory");
+		reply_problem(r, 500, "no-memory", NULL, "out of memory");
 		return;
 	}
 	if (api_has_reading(a, r)) {
-		if (a->view.ops && a->view.ops->kept)
-			a->view.ops->kept(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX, add_kept,
-					  &kept);
+		if (a->view.ops && a->view.ops->each_document)
+			a->view.ops->each_document(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX,
+						   add_kept, &kept);
 		list(a, &kept, &r->body);
 	}
 	free(kept.p);
@@ -198,10 +194,10 @@ struct wait {
 	uint64_t until_ns;
 };
 
-static void tell(const struct api *a, const char *uuid, const char *severity, const char *fmt,
+static void emit(const struct api *a, const char *uuid, const char *severity, const char *fmt,
 		 ...) __attribute__((format(printf, 4, 5)));
 
-static void tell(const struct api *a, const char *uuid, const char *severity, const char *fmt,
+static void emit(const struct api *a, const char *uuid, const char *severity, const char *fmt,
 		 ...)
 {
 	char text[512];
@@ -213,11 +209,11 @@ static void tell(const struct api *a, const char *uuid, const char *severity, co
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (a->view.ops && a->view.ops->tell)
-		a->view.ops->tell(a->view.engine, &e);
+	if (a->view.ops && a->view.ops->emit)
+		a->view.ops->emit(a->view.engine, &e);
 }
 
-/* Settings are of the board: who has a part of it may not change them unawares. */
+/* Settings apply to the whole GPU, so a MIG instance is refused. */
 static const char *find_uuid(const struct api *a, struct reply *r, const char *selector)
 {
 	const char *uuid;
@@ -225,7 +221,7 @@ static const char *find_uuid(const struct api *a, struct reply *r, const char *s
 
 	if (strncasecmp(selector, "MIG-", 4) == 0) {
 		reply_problem(r, 404, "no-such-device", "GET /api/gpu/manage lists the GPUs.",
-			      "settings are of a whole GPU, not of a MIG instance");
+			      "settings apply to a whole GPU, not to a MIG instance");
 		return NULL;
 	}
 	i = api_find(a, r, 404, selector);
@@ -234,7 +230,7 @@ static const char *find_uuid(const struct api *a, struct reply *r, const char *s
 	uuid = gw_device_text(gw_snapshot_device(a->view.snap, (unsigned)i), GW_T_UUID);
 	if (!uuid)
 		reply_problem(r, 501, "not-supported", NULL,
-			      "this GPU tells no UUID, without which nothing is changed");
+			      "this GPU reports no UUID, which is needed to change settings");
 	return uuid;
 }
 
@@ -249,12 +245,12 @@ static bool find_what(const char *word, struct manage_order *o, struct reply *r)
 		words[i] = manage_info((enum manage_what)i)->word;
 	near = suggest(word, words, MANAGE_CLEAR_ECC, sizeof(words[0]));
 	reply_problem(r, 404, "no-such-setting", "GET /api/gpu/manage lists the settings.",
-		      "there is no setting of this name%s%s%s", near ? "; did you mean " : "",
-		      near ? near : "", near ? "?" : "");
+		      "unknown setting%s%s%s", near ? "; did you mean " : "", near ? near : "",
+		      near ? "?" : "");
 	return false;
 }
 
-/* Is it on, is there such a GPU?  Everything after this is of a GPU that we know. */
+/* Checks that changes are enabled and the GPU exists. */
 static bool begin_order(const struct api *a, const struct request *q, struct reply *r,
 			struct manage_order *o)
 {
@@ -267,12 +263,12 @@ static bool begin_order(const struct api *a, const struct request *q, struct rep
 	snprintf(o->who, sizeof(o->who), "%s", q->who);
 	if (!a->manage) {
 		utf8_clean(path, sizeof(path), q->path);
-		tell(a, NULL, "warning", "%s asked for %s, which is off", q->who, path);
+		emit(a, NULL, "warning", "%s requested %s, but changes are disabled", q->who,
+		     path);
 		reply_problem(r, 403, "management-off",
-			      "Set [manage] enabled = true in gpuward.toml and let the service "
-			      "read it "
-			      "anew (systemctl reload gpuward, or SIGHUP).",
-			      "settings of GPUs are not changed by this service");
+			      "Set [manage] enabled = true in gpuward.toml and reload the "
+			      "service (systemctl reload gpuward, or SIGHUP).",
+			      "changing GPU settings is disabled in this service");
 		return false;
 	}
 	if (!api_has_reading(a, r))
@@ -292,51 +288,51 @@ static bool read_body(const struct api *a, const struct request *q, struct reply
 		return false;
 	if (manage_body_read(q->body, q->size, o, why, sizeof(why)) == 0)
 		return true;
-	tell(a, o->uuid, "warning", "%s asked for %s, refused: %s", q->who,
+	emit(a, o->uuid, "warning", "%s requested %s, refused: %s", q->who,
 	     manage_info(o->what)->word, why);
 	reply_problem(r, 400, "bad-value",
-		      "GET /api/gpu/manage shows each setting as it is to be sent.", "%s", why);
+		      "GET /api/gpu/manage shows the format of each setting.", "%s", why);
 	return false;
 }
 
-static void tell_asked(const struct api *a, const struct request *q,
-		       const struct manage_order *o)
+static void emit_request(const struct api *a, const struct request *q,
+			 const struct manage_order *o)
 {
 	char value[64];
 
 	manage_text(o->what, o->value, value, sizeof(value));
 	if (o->restore)
-		tell(a, o->uuid, "info", "%s asks to put %s back (request %s)", o->who,
+		emit(a, o->uuid, "info", "%s requests to restore %s (request %s)", o->who,
 		     manage_info(o->what)->word, q->id);
 	else if (o->what == MANAGE_CLEAR_ECC)
-		tell(a, o->uuid, "info", "%s asks to clear the ECC counters (request %s)",
+		emit(a, o->uuid, "info", "%s requests to clear the ECC counters (request %s)",
 		     o->who, q->id);
 	else
-		tell(a, o->uuid, "info", "%s asks for %s %s%s (request %s)", o->who,
-		     manage_info(o->what)->word, value, o->keep ? ", to stay" : "", q->id);
+		emit(a, o->uuid, "info", "%s requests %s %s%s (request %s)", o->who,
+		     manage_info(o->what)->word, value, o->keep ? ", permanently" : "", q->id);
 }
 
-static void start(const struct api *a, const struct request *q, struct reply *r,
-		  const struct manage_order *o)
+static void start_order(const struct api *a, const struct request *q, struct reply *r,
+			const struct manage_order *o)
 {
 	const struct view_ops *ops = a->view.ops;
 	struct wait *w = malloc(sizeof(*w));
 	int ticket = w ? -GW_E_NOSUPPORT : -GW_E_NOMEM;
 
-	tell_asked(a, q, o);
+	emit_request(a, q, o);
 	if (w && ops && ops->manage)
 		ticket = ops->manage(a->view.engine, o);
 	if (ticket <= 0) {
 		free(w);
-		reply_problem(r, 503, "not-now", "Try again in some seconds.",
-			      "the change could not be handed over: %s",
-			      ticket == -GW_E_STATE ? "too many are under way"
+		reply_problem(r, 503, "not-now", "Try again in a few seconds.",
+			      "the change could not be started: %s",
+			      ticket == -GW_E_STATE ? "too many changes are under way"
 						    : gw_strerror(ticket));
 		return;
 	}
 	*w = (struct wait){ *o, ticket, clock_mono_ns(a->clock) + MOST_NS };
 	*q->memory = w;
-	reply_again(r, clock_mono_ns(a->clock) + LOOK_NS);
+	reply_again(r, clock_mono_ns(a->clock) + POLL_NS);
 }
 
 static void problem(const struct manage_result *got, struct reply *r)
@@ -384,7 +380,7 @@ static void result(const struct api *a, const struct manage_order *o,
 	json_end(&j);
 }
 
-static void look(const struct api *a, const struct request *q, struct reply *r)
+static void poll_order(const struct api *a, const struct request *q, struct reply *r)
 {
 	const struct wait *w = *q->memory;
 	struct manage_result got;
@@ -392,10 +388,11 @@ static void look(const struct api *a, const struct request *q, struct reply *r)
 	int done = a->view.ops->managed(a->view.engine, w->ticket, &got);
 
 	if (done == 0 && now < w->until_ns)
-		reply_again(r, now + LOOK_NS);
+		reply_again(r, now + POLL_NS);
 	else if (done != 1)
-		reply_problem(r, 503, "driver-hangs", "GET /api/gpu/manage shows what is set.",
-			      "the change was handed over, and its outcome is not known");
+		reply_problem(r, 503, "driver-hangs",
+			      "GET /api/gpu/manage shows the current values.",
+			      "the change was started, but its outcome is unknown");
 	else if (got.error)
 		problem(&got, r);
 	else
@@ -408,10 +405,10 @@ void api_manage_set(void *arg, const struct request *q, struct reply *r)
 	struct manage_order o;
 
 	if (*q->memory)
-		look(a, q, r);
+		poll_order(a, q, r);
 	else if (begin_order(a, q, r, &o) && find_what(q->arg[1], &o, r) &&
 		 read_body(a, q, r, &o))
-		start(a, q, r, &o);
+		start_order(a, q, r, &o);
 }
 
 void api_manage_restore(void *arg, const struct request *q, struct reply *r)
@@ -420,11 +417,11 @@ void api_manage_restore(void *arg, const struct request *q, struct reply *r)
 	struct manage_order o;
 
 	if (*q->memory) {
-		look(a, q, r);
+		poll_order(a, q, r);
 	} else if (begin_order(a, q, r, &o) && find_what(q->arg[1], &o, r) &&
 		   api_no_body(q, r)) {
 		o.restore = true;
-		start(a, q, r, &o);
+		start_order(a, q, r, &o);
 	}
 }
 
@@ -434,9 +431,9 @@ void api_manage_clear_ecc(void *arg, const struct request *q, struct reply *r)
 	struct manage_order o;
 
 	if (*q->memory) {
-		look(a, q, r);
+		poll_order(a, q, r);
 	} else if (begin_order(a, q, r, &o) && api_no_body(q, r)) {
 		o.what = MANAGE_CLEAR_ECC;
-		start(a, q, r, &o);
+		start_order(a, q, r, &o);
 	}
 }

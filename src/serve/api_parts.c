@@ -1,4 +1,4 @@
-/* What the answers have in common: is there a reading, which GPU is meant, parameters, bodies. */
+/* Shared by the answers: is there a reading, which GPU, parameters, bodies. */
 #include "api_parts.h"
 #include "json_request.h"
 
@@ -30,7 +30,7 @@ bool api_has_reading(const struct api *a, struct reply *r)
 
 	if (a->view.tick && a->view.snap)
 		return true;
-	reply_problem(r, 503, "no-reading", "Ask again in a moment.", "%s",
+	reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s",
 		      view_stale(&a->view, api_now(a), why, sizeof(why)));
 	return false;
 }
@@ -45,7 +45,7 @@ void api_head(struct json *j, const struct api *a)
 /* ---- which GPUs ---- */
 
 /* "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
-static void what_there_is(const struct gw_snapshot *snap, char *out, size_t size)
+static void list_gpus(const struct gw_snapshot *snap, char *out, size_t size)
 {
 	unsigned n = gw_snapshot_device_count(snap);
 	size_t len = 0;
@@ -72,14 +72,13 @@ static void no_such_device(const struct api *a, struct reply *r, int status,
 {
 	char there[512];
 
-	what_there_is(a->view.snap, there, sizeof(there));
-	reply_problem(
-		r, status, "no-such-device",
-		"Name a GPU by its index, its UUID or the beginning of it, or its PCI id.",
-		"no GPU is called \"%.96s\"; %s", selector, there);
+	list_gpus(a->view.snap, there, sizeof(there));
+	reply_problem(r, status, "no-such-device",
+		      "Use the index of a GPU, its UUID or the beginning of it, or its PCI id.",
+		      "no GPU matches \"%.96s\"; %s", selector, there);
 }
 
-/* Marks what one selector names; how many. */
+/* Marks the GPUs that a selector names; returns their number. */
 static unsigned select_by(const struct gw_snapshot *snap, const char *selector,
 			  struct render_filter *f)
 {
@@ -127,8 +126,8 @@ int api_find(const struct api *a, struct reply *r, int status, const char *selec
 		return -1;
 	}
 	if (n > 1) {
-		reply_problem(r, 400, "ambiguous-device", "Give more of its UUID.",
-			      "\"%.96s\" names %u GPUs", selector, n);
+		reply_problem(r, 400, "ambiguous-device", "Use more of the UUID.",
+			      "\"%.96s\" matches %u GPUs", selector, n);
 		return -1;
 	}
 	for (int i = 0;; i++)
@@ -179,19 +178,18 @@ bool api_says_json(const struct request *q, struct reply *r)
 		return true;
 	reply_problem(r, 415, "not-json",
 		      "Send Content-Type: application/json (curl --json does).",
-		      "the body is not said to be JSON");
+		      "the Content-Type of the body is not application/json");
 	return false;
 }
 
 bool api_no_body(const struct request *q, struct reply *r)
 {
 	struct json_request *b = NULL;
-	char message[256] = "no memory";
+	char message[256] = "out of memory";
 	int err = json_request_open(q->body, q->size, "", &b, message, sizeof(message));
 
 	json_request_close(b);
 	if (err)
-		reply_problem(r, 400, "bad-body", "Leave the body out, or send {}.", "%s",
-			      message);
+		reply_problem(r, 400, "bad-body", "Omit the body, or send {}.", "%s", message);
 	return err == 0;
 }

@@ -1,4 +1,4 @@
-/* The past: ranges, steps, and columns. */
+/* History: ranges, steps and columns. */
 #include "api_parts.h"
 
 #include "timespec_parse.h"
@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POINTS_AUTO  1000  /* of an automatic step */
-#define POINTS_MOST  11000 /* of one block         */
+#define POINTS_AUTO  1000  /* for an automatic step */
+#define POINTS_MOST  11000 /* per block */
 #define POINTS_TOTAL 100000
 #define RANGE_NS     (15 * 60 * NS_PER_S)
 
-struct ask {
+struct series_request {
 	uint64_t from_ns, to_ns, step_ns;
 	unsigned quantity[VIEW_HISTORIES];
 	unsigned quantities;
-	unsigned points; /* of a block, at most */
+	unsigned points; /* maximum per block */
 };
 
 /* ---- which quantities ---- */
@@ -38,7 +38,7 @@ static void no_quantity(struct reply *r, const char *word)
 	char mem[1024];
 	struct buf list;
 
-	buf_init_fixed(&list, mem, sizeof(mem)); /* what does not fit is not listed */
+	buf_init_fixed(&list, mem, sizeof(mem)); /* truncated if too long */
 	for (unsigned i = 0; i < VIEW_HISTORIES; i++) {
 		keys[i] = gw_quantity_info(view_history_quantity[i])->key;
 		buf_addf(&list, "%s%s", i ? ", " : "", keys[i]);
@@ -46,14 +46,14 @@ static void no_quantity(struct reply *r, const char *word)
 	near = suggest(word, keys, VIEW_HISTORIES, sizeof(keys[0]));
 	if (near)
 		reply_problem(r, 404, "no-such-quantity", NULL,
-			      "there is no history of \"%.64s\"; did you mean \"%s\"?", word,
-			      near);
+			      "no history of \"%.64s\"; did you mean \"%s\"?", word, near);
 	else
 		reply_problem(r, 404, "no-such-quantity", NULL,
-			      "there is no history of \"%.64s\"; there is of %s", word, list.p);
+			      "no history of \"%.64s\"; available: %s", word, list.p);
 }
 
-static bool quantities(const struct request *q, struct reply *r, struct ask *ask)
+static bool quantities(const struct request *q, struct reply *r,
+		       struct series_request *series_request)
 {
 	const char *list = request_param(q, "quantity");
 	char word[65];
@@ -70,8 +70,9 @@ static bool quantities(const struct request *q, struct reply *r, struct ask *ask
 			no_quantity(r, word);
 			return false;
 		}
-		if (ask->quantities < VIEW_HISTORIES)
-			ask->quantity[ask->quantities++] = (unsigned)found;
+		if (series_request->quantities < VIEW_HISTORIES)
+			series_request->quantity[series_request->quantities++] =
+				(unsigned)found;
 		list += n;
 	} while (*list++);
 	return true;
@@ -79,8 +80,8 @@ static bool quantities(const struct request *q, struct reply *r, struct ask *ask
 
 /* ---- which time ---- */
 
-static bool moment(const struct api *a, const struct request *q, struct reply *r,
-		   const char *name, uint64_t standard, uint64_t *ret)
+static bool parse_time(const struct api *a, const struct request *q, struct reply *r,
+		       const char *name, uint64_t standard, uint64_t *ret)
 {
 	const char *text = request_param(q, name);
 
@@ -88,13 +89,13 @@ static bool moment(const struct api *a, const struct request *q, struct reply *r
 	if (!text || timespec_parse(text, clock_wall_ns(a->clock), ret) == 0)
 		return true;
 	reply_problem(r, 400, "bad-parameter",
-		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for an hour ago; "
-		      "in an address + is written %2B.",
-		      "%s=\"%.64s\" is no time", name, text);
+		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for one hour "
+		      "ago; in a URL, + is written %2B.",
+		      "%s=\"%.64s\" is not a time", name, text);
 	return false;
 }
 
-/* The next that a person would choose. */
+/* The next round step. */
 static uint64_t nice_step(uint64_t least_ns)
 {
 	static const unsigned steps[] = {
@@ -119,7 +120,7 @@ static const struct {
 };
 #define TIERS (sizeof(tier_table) / sizeof(tier_table[0]))
 
-/* ?tier=: a step by name.  False: replied. */
+/* ?tier=: a named step. False: replied. */
 static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *word = request_param(q, "tier");
@@ -133,50 +134,54 @@ static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
 			return true;
 		}
 	reply_problem(r, 400, "bad-parameter", "Tiers are auto, second, minute and hour.",
-		      "there is no tier \"%.64s\"", word);
+		      "unknown tier \"%.64s\"", word);
 	return false;
 }
 
-static bool step(const struct api *a, const struct request *q, struct reply *r, struct ask *ask)
+static bool step(const struct api *a, const struct request *q, struct reply *r,
+		 struct series_request *series_request)
 {
 	const char *text = request_param(q, "step");
-	uint64_t span = ask->to_ns - ask->from_ns, interval = a->view.interval_ns;
+	uint64_t span = series_request->to_ns - series_request->from_ns,
+		 interval = a->view.interval_ns;
 
-	if (!tier(q, r, &ask->step_ns))
+	if (!tier(q, r, &series_request->step_ns))
 		return false;
-	if (text && (timespec_parse_span(text, &ask->step_ns) != 0 || ask->step_ns == 0)) {
+	if (text && (timespec_parse_span(text, &series_request->step_ns) != 0 ||
+		     series_request->step_ns == 0)) {
 		reply_problem(r, 400, "bad-parameter", "Write 10s, 1m or a number of seconds.",
-			      "step=\"%.64s\" is no length of time", text);
+			      "step=\"%.64s\" is not a duration", text);
 		return false;
 	}
-	if (ask->step_ns == 0)
-		ask->step_ns = span / POINTS_AUTO <= interval ? interval
-							      : nice_step(span / POINTS_AUTO);
-	if (ask->step_ns == 0 || span / ask->step_ns >= POINTS_MOST) {
-		reply_problem(
-			r, 400, "too-many-points", NULL,
-			"a range of %.0f s in steps of %g s has too many points; take a step "
-			"of at least %.0f s, or leave it out",
-			(double)span / 1e9, (double)ask->step_ns / 1e9,
-			ceil((double)span / 1e9 / (POINTS_MOST - 1)));
+	if (series_request->step_ns == 0)
+		series_request->step_ns = span / POINTS_AUTO <= interval
+						  ? interval
+						  : nice_step(span / POINTS_AUTO);
+	if (series_request->step_ns == 0 || span / series_request->step_ns >= POINTS_MOST) {
+		reply_problem(r, 400, "too-many-points", NULL,
+			      "a range of %.0f s in steps of %g s has too many points; use a "
+			      "step of at least %.0f s, or omit it",
+			      (double)span / 1e9, (double)series_request->step_ns / 1e9,
+			      ceil((double)span / 1e9 / (POINTS_MOST - 1)));
 		return false;
 	}
-	ask->points = (unsigned)(span / ask->step_ns) + 2;
+	series_request->points = (unsigned)(span / series_request->step_ns) + 2;
 	return true;
 }
 
 static bool range(const struct api *a, const struct request *q, struct reply *r,
-		  struct ask *ask)
+		  struct series_request *series_request)
 {
 	uint64_t now = clock_wall_ns(a->clock);
 
-	if (!moment(a, q, r, "to", now, &ask->to_ns) ||
-	    !moment(a, q, r, "from", ask->to_ns > RANGE_NS ? ask->to_ns - RANGE_NS : 0,
-		    &ask->from_ns))
+	if (!parse_time(a, q, r, "to", now, &series_request->to_ns) ||
+	    !parse_time(a, q, r, "from",
+			series_request->to_ns > RANGE_NS ? series_request->to_ns - RANGE_NS : 0,
+			&series_request->from_ns))
 		return false;
-	if (ask->from_ns < ask->to_ns)
+	if (series_request->from_ns < series_request->to_ns)
 		return true;
-	reply_problem(r, 400, "bad-parameter", "from is the earlier of the two.",
+	reply_problem(r, 400, "bad-parameter", "from must be earlier than to.",
 		      "the range is empty: from is not before to");
 	return false;
 }
@@ -185,7 +190,7 @@ static bool range(const struct api *a, const struct request *q, struct reply *r,
 
 enum column { COLUMN_TIME, COLUMN_MEAN, COLUMN_MIN, COLUMN_MAX, COLUMNS };
 
-/* Digits that mean something: seven, because a float was kept; whole numbers are left alone. */
+/* Significant digits: seven, because floats are stored; whole numbers stay unchanged. */
 static double digits(double v)
 {
 	double scale;
@@ -220,16 +225,18 @@ static void columns(struct json *j, const struct view_point *p, unsigned n)
 }
 
 static void block(struct json *j, const struct api *a, const struct gw_device *d,
-		  unsigned quantity, const struct ask *ask, struct view_point *points)
+		  unsigned quantity, const struct series_request *series_request,
+		  struct view_point *points)
 {
 	const char *uuid = gw_device_text(d, GW_T_UUID);
-	uint64_t step_ns = ask->step_ns;
+	uint64_t step_ns = series_request->step_ns;
 	int n = -GW_E_NOSUPPORT;
 
 	if (uuid && a->view.ops && a->view.ops->history)
-		n = a->view.ops->history(a->view.engine, uuid, quantity, ask->from_ns,
-					 ask->to_ns, ask->step_ns, points, ask->points,
-					 &step_ns);
+		n = a->view.ops->history(a->view.engine, uuid, quantity,
+					 series_request->from_ns, series_request->to_ns,
+					 series_request->step_ns, points,
+					 series_request->points, &step_ns);
 	json_object(j, NULL);
 	json_string(j, "quantity", gw_quantity_info(quantity)->key);
 	json_string(j, "gpu", uuid);
@@ -240,20 +247,22 @@ static void block(struct json *j, const struct api *a, const struct gw_device *d
 	json_object_end(j);
 }
 
-static void blocks(const struct api *a, struct reply *r, const struct ask *ask,
+static void blocks(const struct api *a, struct reply *r,
+		   const struct series_request *series_request,
 		   const struct render_filter *filter, struct view_point *points)
 {
 	struct json j;
 
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
-	json_time(&j, "from", ask->from_ns);
-	json_time(&j, "to", ask->to_ns);
+	json_time(&j, "from", series_request->from_ns);
+	json_time(&j, "to", series_request->to_ns);
 	json_array(&j, "series");
 	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
-		for (unsigned k = 0; render_shows(filter, i) && k < ask->quantities; k++)
-			block(&j, a, gw_snapshot_device(a->view.snap, i), ask->quantity[k], ask,
-			      points);
+		for (unsigned k = 0; render_shows(filter, i) && k < series_request->quantities;
+		     k++)
+			block(&j, a, gw_snapshot_device(a->view.snap, i),
+			      series_request->quantity[k], series_request, points);
 	json_array_end(&j);
 	json_object_end(&j);
 	json_end(&j);
@@ -271,25 +280,28 @@ static unsigned shown(const struct api *a, const struct render_filter *filter)
 static void answer(const struct api *a, const struct request *q, struct reply *r,
 		   const struct render_filter *filter)
 {
-	struct ask ask = { 0 };
+	struct series_request series_request = { 0 };
 	struct view_point *points;
 
-	if (!quantities(q, r, &ask) || !range(a, q, r, &ask) || !step(a, q, r, &ask))
+	if (!quantities(q, r, &series_request) || !range(a, q, r, &series_request) ||
+	    !step(a, q, r, &series_request))
 		return;
-	if (shown(a, filter) * ask.quantities * ask.points > POINTS_TOTAL) {
+	if (shown(a, filter) * series_request.quantities * series_request.points >
+	    POINTS_TOTAL) {
 		reply_problem(
 			r, 400, "too-many-points",
-			"Ask for fewer GPUs or quantities at a time, or for longer steps.",
+			"Request fewer GPUs or quantities at a time, or use longer steps.",
 			"%u GPUs with %u quantities of up to %u points are more than %u",
-			shown(a, filter), ask.quantities, ask.points, POINTS_TOTAL);
+			shown(a, filter), series_request.quantities, series_request.points,
+			POINTS_TOTAL);
 		return;
 	}
-	points = calloc(ask.points, sizeof(*points));
+	points = calloc(series_request.points, sizeof(*points));
 	if (!points) {
-		reply_problem(r, 503, "no-memory", NULL, "there is no memory for the points");
+		reply_problem(r, 503, "no-memory", NULL, "out of memory");
 		return;
 	}
-	blocks(a, r, &ask, filter, points);
+	blocks(a, r, &series_request, filter, points);
 	free(points);
 }
 

@@ -1,4 +1,4 @@
-/* Energy windows over HTTP: reading what is asked, and saying what is wrong with it. */
+/* Energy windows over HTTP: reads requests and replies with results or problems. */
 #include "api_parts.h"
 #include "json_request.h"
 #include "windows.h"
@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_NS       (2 * NS_PER_MS) /* for a sample that comes within 50 ms */
+#define POLL_NS       (2 * NS_PER_MS) /* a sample arrives within 50 ms */
 #define LATE_NS       (20 * NS_PER_MS)
-#define LOOKS         50
+#define POLLS         50
 #define LIMIT_S       3600.0
-#define LEASE_LEAST_S 2.0 /* windows are looked at once a second */
+#define LEASE_LEAST_S 2.0 /* windows are checked once per second */
 #define GPUS_MAX      64
 #define LABEL_MAX     (WINDOWS_LABEL - 1)
-#define LIST_BYTES    (16u << 20) /* a list that is longer ends here */
+#define LIST_BYTES    (16u << 20) /* a longer list is truncated */
 
-/* ---- who may ---- */
+/* ---- permission ---- */
 
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
 {
@@ -27,13 +27,13 @@ bool api_may_measure(const struct api *a, const struct request *q, struct reply 
 		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
 		reply_problem(r, 401, "token-needed",
 			      "Send Authorization: Bearer TOKEN, or use the UNIX socket.",
-			      "energy windows are not open to everybody here");
+			      "energy windows need the token in this service");
 		return false;
 	}
 	if (!q->trusted && site && strcmp(site, "cross-site") == 0) {
 		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
 		reply_problem(r, 401, "token-needed", "Send Authorization: Bearer TOKEN.",
-			      "pages of other sites may not do this without a token");
+			      "web pages of other sites need the token");
 		return false;
 	}
 	return q->size == 0 || api_says_json(q, r);
@@ -47,9 +47,10 @@ static struct windows_entry *entry(const struct api *a, const struct request *q,
 	if (e)
 		windows_asked(e, api_now(a));
 	else
-		reply_problem(r, 404, "no-such-window", "GET /api/v1/windows lists them.",
-			      "there is no window \"%.64s\": the latest %u that ended are kept",
-			      q->arg[0], WINDOWS_ENDED_MAX);
+		reply_problem(
+			r, 404, "no-such-window", "GET /api/v1/windows lists them.",
+			"no window \"%.64s\"; the service keeps the latest %u ended windows",
+			q->arg[0], WINDOWS_ENDED_MAX);
 	return e;
 }
 
@@ -64,14 +65,15 @@ static void answer(const struct api *a, struct reply *r, struct windows_entry *e
 
 /* ---- opening ---- */
 
-struct wish { /* what the body asks for, as it was written */
+struct window_request { /* the body of the request */
 	struct windows_ask ask;
 	const char *gpu[GPUS_MAX];
 	unsigned gpus;
 	struct render_filter chosen;
 };
 
-static bool read_wish(struct json_request *b, struct wish *w, char *message, size_t size)
+static bool read_request(struct json_request *b, struct window_request *w, char *message,
+			 size_t size)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
 
@@ -101,8 +103,8 @@ static bool read_wish(struct json_request *b, struct wish *w, char *message, siz
 	return true;
 }
 
-/* Which GPUs it names; false: replied. */
-static bool choose(const struct api *a, struct reply *r, struct wish *w)
+/* Finds the GPUs of the request; false: replied. */
+static bool choose(const struct api *a, struct reply *r, struct window_request *w)
 {
 	for (unsigned i = 0; i < w->gpus; i++) {
 		int at = api_find(a, r, 400, w->gpu[i]);
@@ -122,11 +124,11 @@ static void no_meter(const struct api *a, struct reply *r)
 
 	if (a->view.let_go)
 		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
-			      "nothing can be measured: the drivers were let go");
+			      "measuring is not possible: the drivers are released");
 	else
 		reply_problem(r, 503, "no-gpu", *remedy ? remedy : NULL,
-			      "nothing can be measured: %s",
-			      *s->message ? s->message : "there is no GPU that has a meter");
+			      "measuring is not possible: %s",
+			      *s->message ? s->message : "no GPU has a meter");
 }
 
 static void not_opened(const struct api *a, struct reply *r, int error)
@@ -134,13 +136,13 @@ static void not_opened(const struct api *a, struct reply *r, int error)
 	switch (error) {
 	case -GW_E_NODEV: no_meter(a, r); break;
 	case -GW_E_SIZE:
-		reply_problem(r, 429, "too-many-windows", "End or forget some.",
-			      "%u windows are open, and that is the most",
+		reply_problem(r, 429, "too-many-windows", "End or delete some.",
+			      "%u windows are open, which is the maximum",
 			      windows_open_count(a->windows));
 		break;
 	case -GW_E_ARG:
-		reply_problem(r, 422, "key-used", "Take another Idempotency-Key.",
-			      "this Idempotency-Key came with another request before");
+		reply_problem(r, 422, "key-used", "Use another Idempotency-Key.",
+			      "this Idempotency-Key was used with a different request");
 		break;
 	default:
 		reply_problem(r, 503, "not-opened", "Try again.",
@@ -148,8 +150,8 @@ static void not_opened(const struct api *a, struct reply *r, int error)
 	}
 }
 
-static void open_wish(const struct api *a, const struct request *q, struct reply *r,
-		      struct wish *w)
+static void open_request(const struct api *a, const struct request *q, struct reply *r,
+			 struct window_request *w)
 {
 	struct windows_entry *e;
 	char where[64];
@@ -173,7 +175,7 @@ static void open_wish(const struct api *a, const struct request *q, struct reply
 void api_window_open(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct wish w = { .gpus = 0 };
+	struct window_request w = { .gpus = 0 };
 	char message[256];
 	struct json_request *b;
 
@@ -184,21 +186,21 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
-	if (!read_wish(b, &w, message, sizeof(message)))
+	if (!read_request(b, &w, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else if (a->view.let_go || !a->view.meter || gw_meter_device_count(a->view.meter) == 0)
 		no_meter(a, r);
 	else if (choose(a, r, &w))
-		open_wish(a, q, r, &w);
+		open_request(a, q, r, &w);
 	json_request_close(b);
 }
 
-/* ---- the rest of its life ---- */
+/* ---- open windows ---- */
 
 struct list {
 	const struct api *a;
 	struct json *j;
-	bool cut; /* it is long enough */
+	bool cut; /* the list is long enough */
 };
 
 static bool list_one(void *arg, const struct windows_entry *e)
@@ -212,7 +214,7 @@ static bool list_one(void *arg, const struct windows_entry *e)
 	return true;
 }
 
-/* ?state=open|ended; both without.  False: replied. */
+/* ?state=open|ended; default: both. False: replied. */
 static bool wanted(const struct request *q, struct reply *r, bool *ret_open, bool *ret_ended)
 {
 	const char *state = request_param(q, "state");
@@ -221,8 +223,8 @@ static bool wanted(const struct request *q, struct reply *r, bool *ret_open, boo
 	*ret_ended = !state || strcmp(state, "ended") == 0;
 	if (*ret_open || *ret_ended)
 		return true;
-	reply_problem(r, 400, "bad-parameter", "Write open or ended, or leave it out.",
-		      "state=\"%.64s\" is none that a window has", state);
+	reply_problem(r, 400, "bad-parameter", "Use open or ended, or omit it.",
+		      "state=\"%.64s\" is not a window state", state);
 	return false;
 }
 
@@ -268,7 +270,7 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	r->status = 204;
 }
 
-/* Its part alone: the document of a window with many marks is long. */
+/* Only the mark, because the document of a window with many marks is long. */
 static void answer_mark(struct reply *r, const struct windows_entry *e)
 {
 	struct json j;
@@ -292,8 +294,8 @@ static void cut(const struct api *a, struct reply *r, struct windows_entry *e,
 			      "a window has at most %u marks, and all open ones %u together",
 			      WINDOWS_MARKS_MAX, WINDOWS_PARTS_MAX);
 	else if (err)
-		reply_problem(r, 503, "not-marked", "Try again.", "it could not be marked: %s",
-			      gw_strerror(err));
+		reply_problem(r, 503, "not-marked", "Try again.",
+			      "the window could not be marked: %s", gw_strerror(err));
 	else
 		answer_mark(r, e);
 }
@@ -331,5 +333,5 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
 		answer(a, r, e);
 	else
-		reply_again(r, api_now(a) + (q->tries < LOOKS ? LOOK_NS : LATE_NS));
+		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

@@ -75,7 +75,7 @@ const char *guard_doc_hold(enum guard_hold hold)
 
 /* ---- workers ---- */
 
-static void who_it_is(struct json *j, const struct policy_worker *p)
+static void worker_identity(struct json *j, const struct policy_worker *p)
 {
 	json_string(j, "name", p->name);
 	json_string(j, "kind", policy_kind_name(p->kind));
@@ -87,28 +87,28 @@ static void who_it_is(struct json *j, const struct policy_worker *p)
 	guard_doc_text(j, "configured", p->text);
 }
 
-/* Over restarts, as the metrics count. */
-static void what_it_did(struct json *j, const struct counters_worker *t)
+/* Including earlier runs, like the metrics. */
+static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
 	json_uint(j, "resumes_total", t ? t->cell[COUNTERS_RESUMES] : 0);
 	json_uint(j, "would_evict_total", t ? t->cell[COUNTERS_WOULD_EVICT] : 0);
 }
 
-static void what_it_holds(struct json *j, const struct guard_status *s,
+static void worker_memory(struct json *j, const struct guard_status *s,
 			  const struct counters_worker *t)
 {
 	json_uint(j, "resident_bytes", s->resident_bytes);
 	json_uint(j, "need_bytes", s->need_bytes);
 	json_uint(j, "residue_bytes", s->residue_bytes);
 	json_double(j, "backoff", s->backoff);
-	what_it_did(j, t);
+	worker_counts(j, t);
 	json_bool(j, "blind", s->blind);
 	json_bool(j, "hung", s->hung);
 	json_bool(j, "quarantine", s->quarantine);
 }
 
-/* Each that holds, with what set it and what ends it. */
+/* Each active reason, with its cause and its end. */
 static void reasons(struct json *j, const struct guard_view *g, unsigned worker,
 		    struct guard_moment now)
 {
@@ -138,7 +138,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	struct guard_status s;
 	bool timed;
 
-	who_it_is(j, &g->policy->worker[worker]);
+	worker_identity(j, &g->policy->worker[worker]);
 	if (guard_status(g->guard, worker, &s) != 0)
 		return;
 	timed = s.hold != HOLD_NONE || s.mask >> REASON_MANUAL & 1;
@@ -155,10 +155,10 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
 	guard_doc_text(j, "rail", s.rail);
-	what_it_holds(j, &s, counters_find(g->tally, g->policy->worker[worker].name));
+	worker_memory(j, &s, counters_find(g->tally, g->policy->worker[worker].name));
 }
 
-/* Where it was decided, and what ended with it. */
+/* GPU, evidence and result of a decision. */
 static void decision_facts(struct json *j, const struct guard_decision *x)
 {
 	bool ended = x->result != RESULT_NONE;
@@ -218,7 +218,7 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 	guard_doc_time(j, "until", room->until_ns, now);
 }
 
-/* ---- who is on a GPU ---- */
+/* ---- processes on a GPU ---- */
 
 static void process_types(struct json *j, unsigned type)
 {
@@ -286,7 +286,7 @@ static void whole(struct json *j, const char *key, double v)
 		json_int(j, key, (int64_t)llround(v));
 }
 
-/* "mb" is 2^20 bytes and "gb" 2^30, as in the callers that these keys come from. */
+/* "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these keys. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
 {
 	whole(j, "total_memory_mb", total / MIB);
@@ -295,20 +295,20 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
 }
 
-/* ---- what is there ---- */
+/* ---- lookups ---- */
 
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 {
 	if (a->view.guard && a->view.guard->guard)
 		return a->view.guard;
 	if (a->view.guarding || !a->view.tick)
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the guard has not begun: the drivers are not open yet");
+		reply_problem(r, 503, "no-reading", "Try again in a moment.",
+			      "the guard has not started: the drivers are not open yet");
 	else
 		reply_problem(r, 503, "no-guard",
-			      "GET /api/v1/events tells why; gpuward config check looks at the "
-			      "configuration.",
-			      "there is no guard: it was not started");
+			      "See GET /api/v1/events for the cause; gpuward config check "
+			      "checks the configuration.",
+			      "the guard was not started");
 	return NULL;
 }
 
@@ -324,8 +324,8 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 	}
 	near = n ? suggest(name, names, n, sizeof(names[0])) : NULL;
 	reply_problem(r, 404, "no-such-worker", "GET /api/v1/guard lists them.",
-		      "there is no worker \"%.64s\"%s%s%s", name,
-		      near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+		      "no worker \"%.64s\"%s%s%s", name, near ? "; did you mean \"" : "",
+		      near ? near : "", near ? "\"?" : "");
 	return -1;
 }
 
@@ -357,7 +357,7 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 	json_end(&j);
 }
 
-/* ---- who asks ---- */
+/* ---- requests ---- */
 
 static bool is_json(const struct request *q, struct reply *r)
 {
@@ -367,7 +367,7 @@ static bool is_json(const struct request *q, struct reply *r)
 		return true;
 	reply_problem(r, 415, "not-json",
 		      "Send Content-Type: application/json (curl --json does).",
-		      "the body is not said to be JSON");
+		      "the Content-Type of the body is not application/json");
 	return false;
 }
 
@@ -377,7 +377,7 @@ const struct guard_view *guard_doc_may_ask(const struct api *a, const struct req
 	const struct guard_view *g = is_json(q, r) ? guard_doc_there(a, r) : NULL;
 
 	if (g && !a->view.guard_ops) {
-		reply_problem(r, 503, "no-guard", NULL, "nothing can be asked of the guard");
+		reply_problem(r, 503, "no-guard", NULL, "the guard accepts no requests");
 		return NULL;
 	}
 	return g;
@@ -397,8 +397,9 @@ void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
 	reply_header(r, "Retry-After", seconds);
 	reply_problem(r, 429, "too-often",
-		      "Ask again then, or let the operator raise guard.user_evictions.", "%s",
+		      "Try again then, or ask the operator to raise guard.user_evictions.",
+		      "%s",
 		      *message ? message
-			       : "workers would have to leave, and this user let them leave as "
-				 "often as it may in an hour");
+			       : "workers would have to leave, and this user has reached its "
+				 "limit of evictions per hour");
 }

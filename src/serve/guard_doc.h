@@ -1,7 +1,7 @@
-/* guard_doc: what the guard knows and decides, as JSON.
+/* guard_doc: the guard's state and decisions as JSON.
  *
- * Each writes members of an object that is open, or a whole element of an array.  Times come twice: UTC,
- * and in seconds from now, for whoever has no clock that agrees. */
+ * Each function writes members of an open object, or a whole array element. Times are written
+ * as UTC and as seconds from now, for clients with another clock. */
 #ifndef GW_SERVE_GUARD_DOC_H
 #define GW_SERVE_GUARD_DOC_H
 
@@ -14,16 +14,16 @@ struct guard_moment {
 };
 struct guard_moment guard_moment(const struct api *a);
 
-/* "NAME_utc" and "NAME_seconds", which count from or until now; null where at_ns is 0 or UINT64_MAX. */
+/* "NAME_utc" and "NAME_seconds" (from or until now); null if at_ns is 0 or UINT64_MAX. */
 void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now);
 
-/* An array of the names of reasons. */
+/* An array of reason names. */
 void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
 
 /* Members of a worker. */
 void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worker,
 		      struct guard_moment now);
-/* An element. */
+/* An array element. */
 void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now);
 /* Members of a reservation. */
@@ -31,45 +31,47 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 		    struct guard_moment now);
 /* Members of an operation. */
 void guard_doc_operation(struct json *j, const struct guard_operation *o);
-/* The array "processes" of a GPU of the scene. */
+/* The array "processes" of a GPU in the scene. */
 void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
 
-/* total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb of bytes; null where NAN. */
+/* total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb from bytes; NAN: null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-/* Is the state only decided?  One that is on its GPU is really there. */
+/* Is the state only a dry-run decision? States on the GPU are real. */
 bool guard_doc_pretends(const struct guard_status *s);
 
 const char *guard_doc_mode(enum guard_mode mode);
-/* Is a GPU simulated that the guard has seen? */
+/* Does the guard observe a simulated GPU? */
 bool guard_doc_simulated(const struct guard_view *g);
 const char *guard_doc_hold(enum guard_hold hold);
 
-/* A text, or null where it is empty. */
+/* A text; "": null. */
 void guard_doc_text(struct json *j, const char *key, const char *text);
 
-/* A document with an object for each GPU that ?gpu= names, of which one() writes the members; head() writes what
- * stands before them, or NULL.  Replies what is missing where there is no guard, no reading or no such GPU. */
+/* A document with one object per GPU that ?gpu= names; one() writes its members, head() (or
+ * NULL) what precedes them. Replies with a problem if there is no guard, no reading or no
+ * such GPU. */
 void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *r,
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
-/* Is there a guard?  If not: 503, which says how to have one. */
+/* Is there a guard? If not, replies 503 with the cause. */
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
-/* The worker of this name; -1: 404 was replied. */
+/* The index of this worker; -1: 404 was replied. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
-/* For what changes something: the guard, if the body is said to be JSON and it can be asked; NULL: replied. */
+/* For changes: the guard, if the body is JSON and the guard accepts requests; NULL: replied. */
 const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
 					   struct reply *r);
 
-/* 429 to somebody whose user moved workers too often; says when to ask again.  message: the sentence, or "". */
+/* Replies 429 because this user moved workers too often, with Retry-After. message: the
+ * sentence, or "". */
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message);
 
-#define GUARD_TTL_MOST_S (365 * 86400.0) /* that a wish lasts, if not without end */
+#define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum duration of a request */
 
-/* Who asks and why, for the audit: "token: maintenance". */
+/* Client and reason for the audit log: "token: maintenance". */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);
 

@@ -1,4 +1,5 @@
-/* The names are those of GET /api/v1/guard/gpus/{uuid}, so that an answer can be changed and asked about. */
+/* The keys are those of GET /api/v1/guard/gpus/{uuid}, so that an answer can be edited and
+ * sent back. */
 #include "guard_question.h"
 
 #include "base/json_doc.h"
@@ -14,9 +15,9 @@
 #define BYTES_MOST       9.0e15
 #define GPUS_MOST        16
 #define PROCESSES_MOST   256
-#define FIRST_PID        4200000 /* of those who are given none: above what Linux gives out */
+#define FIRST_PID        4200000 /* for processes without a pid; above the pids of Linux */
 
-/* Where a fault is, and room for the sentence. */
+/* Where an error is, and the buffer for its text. */
 struct place {
 	const char *what; /* "processes[3]" */
 	char *message;
@@ -45,7 +46,7 @@ static bool known(const struct json_doc *o, const char *const *keys, size_t n,
 		if (found)
 			continue;
 		near = suggest(key, keys, n, sizeof(keys[0]));
-		snprintf(at->message, at->size, "%s%sthere is no key \"%.64s\"%s%s%s", at->what,
+		snprintf(at->message, at->size, "%s%sunknown key \"%.64s\"%s%s%s", at->what,
 			 *at->what ? ": " : "", key, near ? "; did you mean \"" : "",
 			 near ? near : "", near ? "\"?" : "");
 		return false;
@@ -53,7 +54,7 @@ static bool known(const struct json_doc *o, const char *const *keys, size_t n,
 	return true;
 }
 
-/* Each leaves *ret as it is where the key is absent. */
+/* Each leaves *ret unchanged if the key is absent. */
 static bool number(const struct json_doc *o, const char *key, double least, double most,
 		   double *ret, const struct place *at)
 {
@@ -81,7 +82,7 @@ static bool text(const struct json_doc *o, const char *key, char *out, size_t si
 	if (!v || json_doc_type(v, "") == JSON_DOC_NULL)
 		return true;
 	if (!s || strlen(s) >= size)
-		return wrong(at, key, "a text, and not a long one");
+		return wrong(at, key, "a short text");
 	snprintf(out, size, "%s", s);
 	return true;
 }
@@ -122,7 +123,7 @@ static bool read_gpu(const struct json_doc *o, struct scene *s, const struct pla
 	    !flag(o, "display", &g->display, at))
 		return false;
 	if (isnan(total))
-		return wrong(at, "memory_total_bytes", "there");
+		return wrong(at, "memory_total_bytes", "set");
 	g->index = (unsigned)index;
 	g->memory_known = true;
 	g->total_bytes = (uint64_t)total;
@@ -164,14 +165,14 @@ static bool on_gpu(const struct json_doc *o, const struct scene *s, unsigned *re
 
 	*ret = 0;
 	if (!v)
-		return s->gpus > 0 || wrong(at, "gpu", "there");
+		return s->gpus > 0 || wrong(at, "gpu", "set");
 	for (unsigned i = 0; i < s->gpus; i++)
 		if ((by_index && index == s->gpu[i].index) ||
 		    (uuid && strcmp(uuid, s->gpu[i].uuid) == 0)) {
 			*ret = i;
 			return true;
 		}
-	return wrong(at, "gpu", "the index or the UUID of a GPU of this world");
+	return wrong(at, "gpu", "the index or the UUID of a GPU in this request");
 }
 
 static bool types(const struct json_doc *o, unsigned *ret, const struct place *at)
@@ -196,7 +197,7 @@ static bool types(const struct json_doc *o, unsigned *ret, const struct place *a
 	return true;
 }
 
-/* A process that is said to be a worker's is found as if by its port or unit. */
+/* A process with "worker" is identified as if by its port or unit. */
 static bool worker(const struct json_doc *o, const struct policy *p,
 		   const struct scene_process *q, struct scene *s, const struct place *at)
 {
@@ -228,8 +229,8 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* class, action, rule and the last two are of an answer that was taken for a question; they are found
-	 * anew. */
+	/* class, action, rule and the last two come from an answer that is sent back; they
+	 * are computed again. */
 	static const char *const keys[] = {
 		"gpu",          "pid",          "name",  "exe",          "command",
 		"cgroup",       "uid",          "types", "container",    "worker",
@@ -262,7 +263,7 @@ static bool read_process(const struct json_doc *o, const struct policy *p, struc
 	q->bytes_known = !isnan(bytes);
 	q->bytes = q->bytes_known ? (uint64_t)bytes : 0;
 	if (!*q->name && !*q->exe)
-		return wrong(at, "name", "there: who is it?");
+		return wrong(at, "name", "set, to identify the process");
 	if (!worker(o, p, q, s, at))
 		return false;
 	take_memory(s, q);
@@ -296,12 +297,13 @@ static bool read_processes(const struct json_doc *list, const struct policy *p, 
 
 /* ---- a recording ---- */
 
-/* Whom a recording means by a position: it says so after "begin" and "swap", or they stand as they stand here. */
-struct cast {
-	int position[POLICY_WORKERS]; /* -1: nobody who is here */
+/* Which worker a recording means by an index: its lines after "begin" and "swap" say it;
+ * default: the same index as here. */
+struct worker_map {
+	int position[POLICY_WORKERS]; /* -1: not a worker here */
 };
 
-static void cast_read(struct cast *c, const struct policy *p, const char *line)
+static void worker_map_read(struct worker_map *c, const struct policy *p, const char *line)
 {
 	char *name;
 	unsigned long at;
@@ -319,7 +321,7 @@ static void cast_read(struct cast *c, const struct policy *p, const char *line)
 			c->position[at] = (int)i;
 }
 
-static void cast_roots(const struct cast *c, struct scene *s)
+static void worker_map_roots(const struct worker_map *c, struct scene *s)
 {
 	unsigned kept = 0;
 
@@ -334,48 +336,49 @@ static void cast_roots(const struct cast *c, struct scene *s)
 	s->roots = kept;
 }
 
-/* The last whole scene of it; other lines are passed over but for those that say who is who. */
+/* Reads the last complete scene; skips other lines except those that map workers. */
 static int read_trace(const char *lines, const struct policy *p, struct guard_question *q,
 		      char *message, size_t size)
 {
 	struct scene *s = calloc(1, sizeof(*s));
-	struct cast cast;
+	struct worker_map worker_map;
 	char line[SCENE_LINE_MAX];
 	unsigned number = 0, whole = 0;
 	int got = 0;
 
 	if (!s)
 		return -GW_E_NOMEM;
-	cast_read(&cast, p, "begin\t1");
+	worker_map_read(&worker_map, p, "begin\t1");
 	while (*lines && got >= 0) {
 		size_t n = strcspn(lines, "\n");
 
 		number++;
 		snprintf(line, sizeof(line), "%.*s", (int)(n < sizeof(line) ? n : 0), lines);
 		lines += n + (lines[n] == '\n');
-		cast_read(&cast, p, line);
+		worker_map_read(&worker_map, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
-		if (line[0] == 'D' && !s->whole) /* how one changed that was cut off */
+		if (line[0] == 'D' && !s->whole) /* a change of a scene that is missing */
 			continue;
 		got = scene_read(s, line);
 		if (got != 1)
 			continue;
 		q->scene = *s;
-		cast_roots(&cast, &q->scene);
+		worker_map_roots(&worker_map, &q->scene);
 		whole++;
 	}
 	free(s);
 	if (got >= 0 && whole)
 		return 0;
 	if (got < 0)
-		snprintf(message, size, "\"trace\": line %u is no line of a recording", number);
+		snprintf(message, size, "\"trace\": line %u is not a line of a recording",
+			 number);
 	else
-		snprintf(message, size, "\"trace\" has no whole scene");
+		snprintf(message, size, "\"trace\" has no complete scene");
 	return -GW_E_PARSE;
 }
 
-/* ---- all of it ---- */
+/* ---- the request ---- */
 
 static int read_world(const struct json_doc *root, const struct policy *p,
 		      const struct scene *now, struct guard_question *ret, char *message,

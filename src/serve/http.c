@@ -1,7 +1,7 @@
-/* The server as a whole: its settings, the library (libmicrohttpd) and its beginning and end.
+/* The server: settings, the library (libmicrohttpd), start and stop.
  *
- * The library reads and writes.  It is given sockets that are accepted here (http_conn.c) and is run
- * when its epoll descriptor, which is one more in our loop, has something. */
+ * The library reads and writes. It gets sockets that http_conn.c accepted, and runs when its
+ * epoll descriptor, which is part of our loop, is readable. */
 #include "http_impl.h"
 
 #include "base/file.h"
@@ -17,13 +17,13 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define POOL            (8 * 1024)      /* of a connection: its head, and that of the reply */
-#define LIBRARY_LIMIT   200000u         /* ours is lower and counts */
-#define DESCRIPTORS     128             /* for what is no connection */
-#define RUNS            4               /* of the library; then others have their turn */
-#define SHAKE_NS        (2 * NS_PER_MS) /* between looks at unfinished handshakes */
-#define SHAKE_SHARE     4               /* and so many times what the last look took */
-#define TRIM_LEAST      128             /* connections whose memory is worth giving back */
+#define POOL            (8 * 1024)      /* per connection: header of request and reply */
+#define LIBRARY_LIMIT   200000u         /* our own limit is lower */
+#define DESCRIPTORS     128             /* not used for connections */
+#define RUNS            4               /* of the library per round, then the loop continues */
+#define SHAKE_NS        (2 * NS_PER_MS) /* between checks of unfinished handshakes */
+#define SHAKE_SHARE     4               /* plus this multiple of the last check's duration */
+#define TRIM_LEAST      128 /* below this peak of connections the heap is not trimmed */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
 
@@ -46,10 +46,10 @@ static bool run_daemon(struct MHD_Daemon *d)
 	return runs == RUNS;
 }
 
-/* For the library one whose handshake is not over always has something to read (0.9.75): it would be
- * run without end.  What does come wakes us through its descriptor; the rest waits, the longer the
- * more there is of it. */
-static void rest_a_little(struct http *h)
+/* A connection in a TLS handshake always counts as readable for the library (0.9.75), which
+ * would run without end. Real input wakes us through its descriptor; the rest waits, longer
+ * the more there is. */
+static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
@@ -69,16 +69,16 @@ void http_run(struct http *h)
 	if (plain || h->poked || (tls && h->shaking == 0))
 		http_poke(h);
 	else if (tls)
-		rest_a_little(h);
+		delay_run(h);
 }
 
 void http_poke(struct http *h)
 {
-	/* What is woken inside the library is seen by it in its next run. */
+	/* The library sees a wake-up from inside in its next run. */
 	if (h->running)
 		h->poked = true;
 	else
-		/* Not a time long past: it would be before all other timers, for ever. */
+		/* Not a time long past: it would always precede all other timers. */
 		loop_set_time(h->again, clock_mono_ns(clock_real()));
 }
 
@@ -101,7 +101,7 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	follow_beat(h, now_ns);
-	/* The C library keeps what a flood of connections took. */
+	/* The C library keeps the memory of a flood of connections. */
 	if (h->peak > TRIM_LEAST && h->counts.connections < h->peak / 4) {
 		malloc_trim(0);
 		h->peak = h->counts.connections;
@@ -111,7 +111,7 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 /* ---- starting and ending */
 
-/* Paths and queries are decoded here, not by the library: it knows no NUL. */
+/* We decode paths and queries, because the library does not handle NUL. */
 static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 {
 	(void)arg;
@@ -119,7 +119,7 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
-/* A request that the library refuses is told of nowhere else. */
+/* The library reports a request that it refuses only here. */
 static void on_library_log(void *arg, const char *format, va_list ap)
 {
 	static const char refusal[] = "Error processing request (HTTP response code is %u";
@@ -128,8 +128,8 @@ static void on_library_log(void *arg, const char *format, va_list ap)
 		send_count_status(arg, va_arg(ap, unsigned));
 }
 
-/* Not MHD_OPTION_STRICT_FOR_CLIENT: what it checks (a Host, no spaces in the path) is checked by us
- * too, and its own refusal of a request without Host sends two heads (0.9.75). */
+/* Without MHD_OPTION_STRICT_FOR_CLIENT: we check the same (a Host, no spaces in the path),
+ * and its refusal of a request without Host sends two headers (0.9.75). */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {
@@ -155,23 +155,23 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	if (!d) {
 		snprintf(message, size,
 			 flags & MHD_USE_TLS
-				 ? "the certificate and its key cannot be used: see that both "
-				   "are PEM and belong together (service.tls_cert, tls_key)"
-				 : "the HTTP library cannot be started");
+				 ? "the certificate and its key cannot be used: both must be "
+				   "PEM and belong together (service.tls_cert, tls_key)"
+				 : "cannot start the HTTP library");
 		return flags & MHD_USE_TLS ? -GW_E_ARG : -GW_E_NOMEM;
 	}
 	info = MHD_get_daemon_info(d, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info ||
 	    loop_add_fd(h->loop, info->epoll_fd, EPOLLIN, on_ready, h, ret_source) != 0) {
 		MHD_stop_daemon(d);
-		snprintf(message, size, "no descriptors are left");
+		snprintf(message, size, "out of file descriptors");
 		return -GW_E_IO;
 	}
 	*ret = d;
 	return 0;
 }
 
-/* The library panics when it is stopped with connections that sleep. */
+/* The library aborts if it is stopped with suspended connections. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
 {
 	bool tls = d == &h->tls;
@@ -230,7 +230,7 @@ static int read_text(const char *path, char **ret, char *message, size_t size)
 	return 0;
 }
 
-/* What a reload may change, read before anything is. */
+/* What a reload may change; read completely before anything changes. */
 struct settings {
 	struct auth auth;
 	char **hosts, **origins, *cert, *key;
@@ -247,8 +247,8 @@ static void settings_done(struct settings *s)
 	*s = (struct settings){ 0 };
 }
 
-/* Which setting it is of; a file that is not there is as wrong as one that cannot be used. */
-static int of_setting(int err, const char *key, char *message, size_t size)
+/* Adds the setting's name to the message; a missing file is as wrong as an unusable one. */
+static int name_setting(int err, const char *key, char *message, size_t size)
 {
 	char why[512];
 
@@ -266,22 +266,22 @@ static int settings_read(struct settings *s, const struct http_config *config, c
 
 	*s = (struct settings){ 0 };
 	if (!config->tls_cert != !config->tls_key) {
-		snprintf(message, size, "service.tls_cert and service.tls_key come together");
+		snprintf(message, size,
+			 "service.tls_cert and service.tls_key must both be set");
 		return -GW_E_ARG;
 	}
 	if (config->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
-		snprintf(message, size,
-			 "the HTTP library of this machine was built without TLS");
+		snprintf(message, size, "the HTTP library of this machine has no TLS support");
 		return -GW_E_NOSUPPORT;
 	}
-	r = of_setting(auth_load(&s->auth, config->token_file, message, size), "token_file",
-		       message, size);
+	r = name_setting(auth_load(&s->auth, config->token_file, message, size), "token_file",
+			 message, size);
 	if (r == 0 && config->tls_cert)
-		r = of_setting(read_text(config->tls_cert, &s->cert, message, size), "tls_cert",
-			       message, size);
+		r = name_setting(read_text(config->tls_cert, &s->cert, message, size),
+				 "tls_cert", message, size);
 	if (r == 0 && config->tls_key)
-		r = of_setting(read_text(config->tls_key, &s->key, message, size), "tls_key",
-			       message, size);
+		r = name_setting(read_text(config->tls_key, &s->key, message, size), "tls_key",
+				 message, size);
 	s->hosts = list_copy(config->hosts);
 	s->origins = list_copy(config->origins);
 	if (r == 0 && (!s->hosts || !s->origins))
@@ -291,8 +291,8 @@ static int settings_read(struct settings *s, const struct http_config *config, c
 	return r;
 }
 
-/* Connections that descriptors are there for. */
-static unsigned room_for(unsigned connections)
+/* The number of connections that the descriptor limit allows. */
+static unsigned allowed_connections(unsigned connections)
 {
 	struct rlimit limit;
 	rlim_t want = (rlim_t)connections + DESCRIPTORS;
@@ -319,7 +319,7 @@ static void settings_take(struct http *h, struct settings *s, const struct http_
 	h->origins = s->origins;
 	h->tls_cert = s->cert;
 	h->tls_key = s->key;
-	h->connections = room_for(config->connections);
+	h->connections = allowed_connections(config->connections);
 	h->streams = config->streams;
 	h->limit_ns[CONN_HEAD] = config->header_ns;
 	h->limit_ns[CONN_BUSY] = config->body_ns;
@@ -365,7 +365,8 @@ static int open_listeners(struct http *h, const struct http_config *config, char
 	return 0;
 }
 
-static int start(struct http *h, const struct http_config *config, char *message, size_t size)
+static int http_start(struct http *h, const struct http_config *config, char *message,
+		      size_t size)
 {
 	struct settings settings;
 	int r = settings_read(&settings, config, message, size);
@@ -393,18 +394,18 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	struct http *h = calloc(1, sizeof(*h));
 	int r = -GW_E_NOMEM;
 
-	snprintf(message, size, "no memory");
+	snprintf(message, size, "out of memory");
 	if (!h)
 		return r;
 	h->loop = l;
 	h->route = config->route;
 	h->routes = config->routes;
 	h->arg = config->arg;
-	h->in_place = MHD_get_version()[0] == '0'; /* 1.0 has another reader */
+	h->in_place = MHD_get_version()[0] == '0'; /* version 1.0 parses differently */
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
 	if (h->cache)
-		r = start(h, config, message, size);
+		r = http_start(h, config, message, size);
 	if (r != 0) {
 		http_free(h);
 		return r;
@@ -420,7 +421,7 @@ void http_free(struct http *h)
 		return;
 	for (unsigned i = 0; i < h->listeners; i++)
 		listen_close(&h->listener[i]);
-	h->running = true; /* nothing is to be run again */
+	h->running = true; /* no further runs */
 	stop_daemon(h, &h->plain, &h->plain_source);
 	stop_daemon(h, &h->tls, &h->tls_source);
 	for (unsigned i = 0; h->cache && i < h->routes; i++)
@@ -457,7 +458,7 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	struct loop_source *source = NULL;
 	char *cert = h->tls_cert, *key = h->tls_key;
 
-	if (other && settings.cert) { /* the new one must start before the old one ends */
+	if (other && settings.cert) { /* start the new one before the old one stops */
 		h->tls_cert = settings.cert;
 		h->tls_key = settings.key;
 		r = start_daemon(h, MHD_USE_TLS, &tls, &source, message, size);
@@ -477,13 +478,12 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	}
 	*message = '\0';
 	if (h->auth.token && !settings.auth.token)
-		snprintf(
-			message, size,
-			"there is no token any more (service.token_file): whoever reaches the "
-			"service may open and end energy windows, and only the UNIX socket can "
-			"change anything");
+		snprintf(message, size,
+			 "service.token_file is no longer set: every client may open and end "
+			 "energy windows, and only clients of the UNIX socket can change "
+			 "anything");
 	settings_take(h, &settings, config);
-	for (unsigned i = 0; i < h->routes; i++) /* headers in it may have changed */
+	for (unsigned i = 0; i < h->routes; i++) /* cached headers may have changed */
 		cache_drop(h, (int)i, true);
 	conn_deadline(h, clock_mono_ns(clock_real()));
 	return 0;

@@ -1,8 +1,12 @@
-/* Which requests are let in.
+/* Validates requests.
  *
- * Each check answers what it refuses, with the sentence why: lengths that contradict each other, a
- * foreign Host, a path that cannot be read, a method that the path does not have, a wrong token. */
+ * Each check replies to what it refuses, with the reason: contradicting lengths, a foreign Host, an
+ * invalid path, a wrong method, a wrong token.  The token is read from a private file and compared as
+ * a digest, so that the time of a comparison reveals nothing. */
 #include "http_impl.h"
+
+#include "base/file.h"
+#include "base/sha256.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -29,8 +33,8 @@ static bool is_literal(const char *host)
 	return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
 }
 
-/* A page of somebody else whose name was made to point at us (DNS rebinding) carries its own
- * name here.  A literal address cannot be made to point elsewhere. */
+/* A foreign web page whose name was made to resolve to us (DNS rebinding) sends its own name
+ * here. A literal address cannot be redirected. */
 bool admit_host(const struct http *h, const struct listener *from, const char *text)
 {
 	char host[CHECK_HOST_SIZE];
@@ -77,12 +81,12 @@ static enum MHD_Result wrong_method(struct conn *c, unsigned methods)
 	allow_text(methods, allow, sizeof(allow));
 	reply_init(&r, &impl);
 	reply_header(&r, "Allow", allow);
-	reply_problem(&r, 405, "method-not-allowed", NULL, "%s can be asked with %s.",
-		      c->call->q.path, allow);
+	reply_problem(&r, 405, "method-not-allowed", NULL, "%s supports %s.", c->call->q.path,
+		      allow);
 	return send_reply(c, &r);
 }
 
-/* Also what a browser asks before it lets a page of another origin ask. */
+/* Also the CORS preflight of browsers. */
 static enum MHD_Result answer_options(struct conn *c, unsigned methods)
 {
 	const struct heads *heads = &c->heads;
@@ -112,7 +116,7 @@ static enum admitted answered(enum MHD_Result r)
 	return r == MHD_YES ? ANSWERED : FAILED;
 }
 
-/* Where the next request begins is not certain: there is none. */
+/* The begin of a next request is uncertain, so the connection is closed. */
 static enum admitted bad_frame(struct conn *c, const char *word, const char *detail)
 {
 	c->closing = true;
@@ -125,29 +129,28 @@ static enum admitted check_framing(struct conn *c, const char *version)
 	uint64_t length = 0;
 
 	if (heads->bad)
-		return bad_frame(
-			c, "bad-header",
-			"The head holds a line that is not \"Name: value\", one that does "
-			"not end with CR LF, or a control character.");
+		return bad_frame(c, "bad-header",
+				 "The header has a line that is not \"Name: value\", one that "
+				 "does not end with CR LF, or a control character.");
 	if (heads->lengths > 1)
-		return bad_frame(c, "bad-length", "Content-Length is given twice.");
+		return bad_frame(c, "bad-length", "Content-Length occurs twice.");
 	if (heads->transfers > 0 && heads->lengths > 0)
 		return bad_frame(c, "bad-length",
 				 "Content-Length and Transfer-Encoding contradict each other.");
 	if (heads->transfers > 1 ||
 	    (heads->transfer && strcasecmp(heads->transfer, "chunked") != 0))
 		return bad_frame(c, "bad-encoding",
-				 "The only Transfer-Encoding is chunked, once.");
+				 "Only one Transfer-Encoding is allowed: chunked.");
 	if (heads->transfer && strcmp(version, "HTTP/1.0") == 0)
 		return bad_frame(c, "bad-encoding", "HTTP/1.0 has no Transfer-Encoding.");
 	if (heads->length && !check_length(heads->length, &length))
-		return bad_frame(c, "bad-length", "Content-Length is no number.");
+		return bad_frame(c, "bad-length", "Content-Length is not a number.");
 	if (length > HTTP_BODY_MAX)
 		return answered(send_refusal(c, 413, "too-large", NULL,
-					     "A body has at most %d bytes, this one %llu.",
-					     HTTP_BODY_MAX, (unsigned long long)length));
+					     "The body has %llu bytes; the maximum is %d.",
+					     (unsigned long long)length, HTTP_BODY_MAX));
 	if (heads->authorizations > 1)
-		return bad_frame(c, "bad-header", "Authorization is given twice.");
+		return bad_frame(c, "bad-header", "Authorization occurs twice.");
 	return PASSED;
 }
 
@@ -161,16 +164,16 @@ static enum admitted check_our_host(struct conn *c, const char *version)
 		return PASSED;
 	if (heads->hosts != 1)
 		return answered(send_refusal(c, 400, "bad-host", NULL,
-					     "A request has one Host header."));
+					     "A request needs exactly one Host header."));
 	if (c->from->unix_socket || admit_host(c->http, c->from, heads->host))
 		return PASSED;
 	if (!check_host(heads->host, host, &port))
-		return answered(
-			send_refusal(c, 400, "bad-host", NULL, "The Host header is no host."));
-	return answered(send_refusal(
-		c, 421, "foreign-host",
-		"Call us by our address or localhost, or add the name to service.hosts.",
-		"This service is not known as \"%s\".", host));
+		return answered(send_refusal(c, 400, "bad-host", NULL,
+					     "The Host header is not a host name."));
+	return answered(send_refusal(c, 421, "foreign-host",
+				     "Use the address of the service or localhost, or add the "
+				     "name to service.hosts.",
+				     "\"%s\" is not a name of this service.", host));
 }
 
 static enum admitted check_target(struct conn *c, const char *url)
@@ -179,14 +182,14 @@ static enum admitted check_target(struct conn *c, const char *url)
 	size_t n = strlen(url) + 1;
 	const char *why;
 
-	k->path = malloc(2 * n); /* whole, and cut into pieces */
+	k->path = malloc(2 * n); /* once whole, once split */
 	if (!k->path)
 		return FAILED;
 	why = check_path(url, k->path);
 	if (why) {
 		k->q.path = "";
 		return answered(send_refusal(c, 400, "bad-path", NULL,
-					     "The path cannot be read: %s.", why));
+					     "The path is invalid: %s.", why));
 	}
 	k->q.path = k->path;
 	k->pieces = k->path + n;
@@ -225,18 +228,17 @@ static enum admitted check_query(struct conn *c)
 		return PASSED;
 	MHD_get_connection_values(c->mhd, MHD_GET_ARGUMENT_KIND, add_param, k);
 	if (k->bad_query)
-		return answered(send_refusal(
-			c, 400, "bad-query", NULL,
-			"The query cannot be read: its percent-encoding is wrong."));
+		return answered(send_refusal(c, 400, "bad-query", NULL,
+					     "The query has an invalid percent-encoding."));
 	if (k->params != c->heads.params)
 		return answered(send_refusal(c, 400, "bad-query", NULL,
-					     "The query has more than %d parts.", PARAMS));
+					     "The query has more than %d parameters.", PARAMS));
 	return PASSED;
 }
 
-/* ---- who asks, and may they */
+/* ---- permissions */
 
-static enum admitted check_who(struct conn *c)
+static enum admitted check_client(struct conn *c)
 {
 	struct http *h = c->http;
 	struct call *k = c->call;
@@ -248,7 +250,8 @@ static enum admitted check_who(struct conn *c)
 		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
-	/* A client may send the token of another service: who needs none is not refused for it. */
+	/* A client may send the token of another service: where no token is needed, it is not
+	 * refused. */
 	if (!c->heads.authorization || (k->q.trusted && !h->auth.token))
 		return PASSED;
 	switch (auth_check(&h->auth, c->heads.authorization, c->peer, h->now_ns)) {
@@ -259,16 +262,16 @@ static enum admitted check_who(struct conn *c)
 		return PASSED;
 	case AUTH_BLOCKED:
 		return answered(send_refusal(c, 429, "too-many-failures", "Wait ten seconds.",
-					     "Too many wrong tokens came from this address."));
+					     "This address sent too many wrong tokens."));
 	case AUTH_WRONG: break;
 	}
 	return answered(
 		send_refusal(c, 401, "wrong-token",
 			     h->auth.token ? "Send \"Authorization: Bearer\" and the token of "
 					     "service.token_file."
-					   : "Leave Authorization out: no token is configured.",
+					   : "Omit Authorization: no token is configured.",
 			     h->auth.token ? "The token is wrong."
-					   : "This service has no token, and one was sent."));
+					   : "A token was sent, but this service has none."));
 }
 
 static enum admitted check_change(struct conn *c)
@@ -276,12 +279,13 @@ static enum admitted check_change(struct conn *c)
 	struct http *h = c->http;
 	struct call *k = c->call;
 
-	/* A page of another origin may send a request without asking; it may not change things. */
+	/* A web page of another origin can send a request without CORS; it must not change
+	 * things. */
 	if (c->heads.origin && !origin_is_own(&c->heads) &&
 	    !admit_listed(h->origins, c->heads.origin))
 		return answered(send_refusal(c, 403, "foreign-origin",
-					     "Add the origin to service.origins if it may.",
-					     "Pages of %.200s may not change anything here.",
+					     "Add the origin to service.origins to allow it.",
+					     "Web pages of %.200s may not change anything.",
 					     c->heads.origin));
 	if (k->q.trusted)
 		return PASSED;
@@ -289,11 +293,10 @@ static enum admitted check_change(struct conn *c)
 		return answered(send_refusal(c, 401, "no-token",
 					     "Send \"Authorization: Bearer\" and the token of "
 					     "service.token_file.",
-					     "Only those with the token may do this."));
+					     "This request needs the token."));
 	return answered(send_refusal(
 		c, 403, "read-only",
-		"Set service.token_file to a file that holds a token, or listen on a UNIX "
-		"socket and ask there.",
+		"Set service.token_file to a file with a token, or use a UNIX socket.",
 		"This service is read-only: no token is configured."));
 }
 
@@ -302,7 +305,8 @@ static enum admitted check_body(struct conn *c)
 	const struct call *k = c->call;
 
 	if (k->q.method == HTTP_GET)
-		return answered(send_refusal(c, 400, "bad-body", NULL, "A GET has no body."));
+		return answered(send_refusal(c, 400, "bad-body", NULL,
+					     "A GET request must not have a body."));
 	if (!check_json(c->heads.type))
 		return answered(send_refusal(c, 415, "not-json",
 					     "Send \"Content-Type: application/json\".",
@@ -310,7 +314,7 @@ static enum admitted check_body(struct conn *c)
 	return PASSED;
 }
 
-/* ---- all of it */
+/* ---- all checks */
 
 static unsigned method_of(const char *text)
 {
@@ -348,7 +352,7 @@ static enum admitted find_route(struct conn *c, const char *method)
 		return PASSED;
 	if (methods == 0)
 		return answered(send_refusal(c, 404, "no-such-path", "See /docs for all paths.",
-					     "There is nothing at %s.", k->q.path));
+					     "No route matches %s.", k->q.path));
 	if (strcmp(method, "OPTIONS") == 0)
 		return answered(answer_options(c, methods));
 	return answered(wrong_method(c, methods));
@@ -364,14 +368,85 @@ enum admitted admit_all(struct conn *c, const char *url, const char *method,
 	if ((r = check_framing(c, version)) != PASSED ||
 	    (r = check_our_host(c, version)) != PASSED ||
 	    (r = check_target(c, url)) != PASSED || (r = check_query(c)) != PASSED ||
-	    (r = check_who(c)) != PASSED || (r = find_route(c, method)) != PASSED)
+	    (r = check_client(c)) != PASSED || (r = find_route(c, method)) != PASSED)
 		return r;
 	route = &c->http->route[k->route];
 	if ((route->flags & ROUTE_CHANGE) && (r = check_change(c)) != PASSED)
 		return r;
 	if ((route->flags & ROUTE_CHANGE) &&
 	    !check_accepts(c->heads.accept, "application/json"))
-		return answered(
-			send_refusal(c, 406, "not-acceptable", NULL, "The answer is JSON."));
+		return answered(send_refusal(c, 406, "not-acceptable", NULL,
+					     "The answer is JSON, which Accept excludes."));
 	return admit_body(&c->heads) ? check_body(c) : PASSED;
+}
+
+/* ---- the token ---- */
+
+#define FAILURES    10
+#define FAILURES_NS (10 * NS_PER_S)
+
+static void digest(const char *token, size_t n, char out[static 65])
+{
+	struct sha256 s;
+
+	sha256_init(&s);
+	sha256_add(&s, token, n);
+	sha256_end(&s, out);
+}
+
+int auth_load(struct auth *a, const char *path, char *message, size_t size)
+{
+	char text[SECRET_MAX];
+	int err;
+
+	*a = (struct auth){ 0 };
+	if (!path || !*path)
+		return 0;
+	err = secret_read(path, text, message, size);
+	if (err)
+		return err;
+	digest(text, strlen(text), a->digest);
+	explicit_bzero(text, sizeof(text));
+	a->token = true;
+	return 0;
+}
+
+static bool digests_equal(const char *a, const char *b)
+{
+	unsigned char difference = 0;
+
+	for (unsigned i = 0; i < 64; i++)
+		difference |= (unsigned char)(a[i] ^ b[i]);
+	return difference == 0;
+}
+
+static bool token_good(const struct auth *a, const char *authorization)
+{
+	char given[65];
+
+	if (!a->token || strncasecmp(authorization, "Bearer ", 7) != 0)
+		return false;
+	authorization += 7 + strspn(authorization + 7, " ");
+	digest(authorization, strlen(authorization), given);
+	return digests_equal(a->digest, given);
+}
+
+enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
+			     uint64_t now_ns)
+{
+	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
+
+	/* First, so that another client with the same address (on loopback: all clients)
+	 * cannot lock the owner out. */
+	if (token_good(a, authorization))
+		return AUTH_GOOD;
+	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {
+		a->blocked[i].peer = peer;
+		a->blocked[i].since_ns = now_ns;
+		a->blocked[i].failures = 0;
+	}
+	if (a->blocked[i].failures >= FAILURES)
+		return AUTH_BLOCKED;
+	a->blocked[i].failures++;
+	return AUTH_WRONG;
 }

@@ -1,7 +1,7 @@
-/* The way of a request: looked up, checked, told to a handler, answered.
+/* The path of a request: looked up, validated, passed to a handler, answered.
  *
- * What is the same for everybody and in the cache is answered at once, and nothing is allocated
- * for it here.  All else gets a struct call. */
+ * A cached answer is sent at once without an allocation here. All other requests get a struct
+ * call. */
 #include "http_impl.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define DISCARD_MAX (1024 * 1024) /* of a body that is too large */
+#define DISCARD_MAX (1024 * 1024) /* read and discarded of a too large body */
 
 /* ---- requests */
 
@@ -39,7 +39,7 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		follower_stop(&c->follower);
 		h->counts.streams--;
 	}
-	/* A reply that is not ours is the library's refusal, and counted. */
+	/* A reply that is not ours is a refusal of the library, already counted. */
 	if (!c->replied && !MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS))
 		h->counts.requests[0]++;
 	call_free(c->call);
@@ -53,8 +53,7 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 
 const char *request_param(const struct request *q, const char *name)
 {
-	const struct call *k =
-		q->impl; /* NULL: it was answered out of the cache, without any */
+	const struct call *k = q->impl; /* NULL: answered from the cache */
 
 	for (unsigned i = 0; k && i < k->params; i++)
 		if (strcmp(k->param[i].name, name) == 0)
@@ -76,11 +75,11 @@ const char *request_header(const struct request *q, const char *name)
 	return k ? MHD_lookup_connection_value(k->conn->mhd, MHD_HEADER_KIND, name) : NULL;
 }
 
-/* The headers that are looked at. */
+/* The headers that we use. */
 static const struct {
 	const char *name;
 	unsigned char n;
-	size_t value, count; /* where in struct heads; count 0: not counted */
+	size_t value, count; /* offsets in struct heads; count 0: not counted */
 } wanted[] = {
 #define W(name, value)                                                   \
 	{                                                                \
@@ -106,22 +105,24 @@ static const struct {
 #undef C
 };
 
-/* The library (0.9.75) ends a line at a bare LF and a value at a NUL, adds a line that begins with a
- * blank to the name of the header before it, and tells nothing of that.  But the texts lie where they
- * came, with NULs for the colon, CR and LF: so each line must begin right behind the one before. */
-static bool in_its_place(struct heads *heads, const char *key, size_t key_size,
-			 const char *value, size_t size)
+/* The library (0.9.75) ends a line at a bare LF and a value at a NUL, appends a line that
+ * begins with a space to the previous header's name, and does not report it. But the texts
+ * lie where they arrived, with NULs for colon, CR and LF: so each line must begin right after
+ * the previous one. */
+static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
+			  const char *value, size_t size)
 {
-	const char *begin = heads->next;
+	const char *call_begin = heads->next;
 
-	if (!begin)
+	if (!call_begin)
 		return true;
 	heads->next = value + size + 2;
-	return key == begin && value == key + key_size + 1 + strspn(key + key_size + 1, " \t");
+	return key == call_begin &&
+	       value == key + key_size + 1 + strspn(key + key_size + 1, " \t");
 }
 
-static enum MHD_Result gather(void *arg, enum MHD_ValueKind kind, const char *key,
-			      size_t key_size, const char *value, size_t size)
+static enum MHD_Result gather_header(void *arg, enum MHD_ValueKind kind, const char *key,
+				     size_t key_size, const char *value, size_t size)
 {
 	struct heads *heads = arg;
 
@@ -132,7 +133,7 @@ static enum MHD_Result gather(void *arg, enum MHD_ValueKind kind, const char *ke
 	}
 	value = value ? value : "";
 	heads->bad |= !check_token(key, key_size) || !check_value(value, size) ||
-		      !in_its_place(heads, key, key_size, value, size);
+		      !is_contiguous(heads, key, key_size, value, size);
 	for (unsigned i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		if (wanted[i].n != key_size || strncasecmp(wanted[i].name, key, key_size) != 0)
 			continue;
@@ -224,7 +225,7 @@ static void on_again(void *arg, uint64_t now_ns)
 	conn_resume(c);
 }
 
-static enum MHD_Result park(struct conn *c, uint64_t at_ns)
+static enum MHD_Result call_park(struct conn *c, uint64_t at_ns)
 {
 	struct call *k = c->call;
 
@@ -237,8 +238,8 @@ static enum MHD_Result park(struct conn *c, uint64_t at_ns)
 	return MHD_YES;
 }
 
-/* One who has wishes of their own (an id, a token, an origin) asks for what is in the cache. */
-static struct entry *kept_for(const struct call *k)
+/* The cached answer for a request with its own id, token or origin; NULL: none. */
+static struct entry *cached_entry(const struct call *k)
 {
 	struct http *h = k->conn->http;
 	const char *accept = k->conn->heads.accept;
@@ -253,7 +254,7 @@ static enum MHD_Result dispatch(struct conn *c)
 {
 	struct http *h = c->http;
 	struct call *k = c->call;
-	struct entry *e = kept_for(k);
+	struct entry *e = cached_entry(k);
 	struct reply_impl impl;
 	struct reply r;
 
@@ -265,16 +266,16 @@ static enum MHD_Result dispatch(struct conn *c)
 	h->route[k->route].answer(h->arg, &k->q, &r);
 	if (impl.again_ns) {
 		reply_done(&r);
-		return park(c, impl.again_ns);
+		return call_park(c, impl.again_ns);
 	}
 	if (impl.stream && r.status == 200)
 		return start_stream(c, &r);
 	return send_reply(c, &r);
 }
 
-/* Checks; what is refused is answered, and c->replied then. */
-static enum MHD_Result begin(struct conn *c, const char *url, const char *method,
-			     const char *version)
+/* Validates; a refused request is answered and c->replied is set. */
+static enum MHD_Result call_begin(struct conn *c, const char *url, const char *method,
+				  const char *version)
 {
 	c->call = call_new(c);
 	if (!c->call)
@@ -285,7 +286,8 @@ static enum MHD_Result begin(struct conn *c, const char *url, const char *method
 
 /* ---- bodies */
 
-/* The library takes no reply in the middle of a body: one who will not stop is told by hand. */
+/* The library accepts no reply in the middle of a body, so a client that does not stop gets
+ * it directly. */
 static enum MHD_Result too_large(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
@@ -320,7 +322,7 @@ static enum MHD_Result end_body(struct conn *c)
 	if (k->body.err)
 		return MHD_NO;
 	if (k->q.tries == 0)
-		conn_set_state(c, CONN_BUSY); /* now it is our turn */
+		conn_set_state(c, CONN_BUSY); /* from now on our time counts */
 	return dispatch(c);
 }
 
@@ -345,7 +347,8 @@ static struct entry *cached(struct conn *c, const char *url, const char *method)
 	return c->from->unix_socket || admit_host(h, c->from, heads->host) ? e : NULL;
 }
 
-static void gather_all(struct conn *c, const char *url, const char *method, const char *version)
+static void gather_headers(struct conn *c, const char *url, const char *method,
+			   const char *version)
 {
 	struct heads *heads = &c->heads;
 	const union MHD_ConnectionInfo *size =
@@ -356,22 +359,22 @@ static void gather_all(struct conn *c, const char *url, const char *method, cons
 		heads->next = version + strlen(version) + 2;
 		heads->bad = url != method + strlen(method) + 1;
 	}
-	MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, gather,
-				    heads);
-	/* And then an empty line. */
+	MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND,
+				    gather_header, heads);
+	/* An empty line must follow. */
 	if (heads->next && heads->next + 2 != method + size->header_size)
 		heads->bad = true;
 }
 
-/* A reply that is given before the end of the request ends the connection, in this library; so
- * one without a body is answered at the second call. */
+/* With this library, a reply before the end of the request closes the connection; so a
+ * request without a body is answered at the second call. */
 static enum MHD_Result first_call(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {
-	gather_all(c, url, method, version);
+	gather_headers(c, url, method, version);
 	if (!c->heads.lengths && !c->heads.transfers)
 		return MHD_YES;
-	return begin(c, url, method, version);
+	return call_begin(c, url, method, version);
 }
 
 static enum MHD_Result last_call(struct conn *c, const char *url, const char *method,
@@ -384,7 +387,7 @@ static enum MHD_Result last_call(struct conn *c, const char *url, const char *me
 	e = cached(c, url, method);
 	if (e)
 		return send_cached(c, e, url);
-	if (begin(c, url, method, version) != MHD_YES)
+	if (call_begin(c, url, method, version) != MHD_YES)
 		return MHD_NO;
 	return c->replied ? MHD_YES : dispatch(c);
 }

@@ -37,7 +37,7 @@ static const char *decode(const char *raw, char *out, bool path)
 		} else if (path && c == ' ')
 			return "a space is written as %20";
 		if ((unsigned char)c < ' ' || c == 0x7f)
-			return "it holds a control character";
+			return "it has a control character";
 		*out++ = c;
 	}
 	*out = '\0';
@@ -146,20 +146,20 @@ bool check_value(const char *value, size_t n)
 	return true;
 }
 
-/* ---- what the client takes */
+/* ---- what the client accepts */
 
 static size_t skip_space(const char *s)
 {
 	return strspn(s, " \t");
 }
 
-/* Length of the name before its parameters, without the space behind it. */
+/* Length of the name before its parameters, without trailing space. */
 static size_t name_length(const char *s)
 {
 	return strcspn(s, "; \t,");
 }
 
-/* An element of a list such as "text/html;q=0.5, *": returns what follows it. */
+/* An element of a list such as "text/html;q=0.5, *". */
 struct element {
 	const char *name;
 	size_t n;
@@ -181,14 +181,14 @@ static const char *next_element(const char *s, struct element *e)
 		s += strspn(s, "; \t");
 		if ((*s == 'q' || *s == 'Q') && s[1] == '=')
 			e->q = number_parse(s + 2, &end);
-		if (*s == '"') /* a quoted text without a name: no use, but no reason to stop */
+		if (*s == '"') /* a quoted text without a name: skip it */
 			s++;
 		s += strcspn(s, ";,");
 	}
 	return s;
 }
 
-static bool is(const struct element *e, const char *name, size_t n)
+static bool element_is(const struct element *e, const char *name, size_t n)
 {
 	return e->n == n && strncasecmp(e->name, name, n) == 0;
 }
@@ -197,7 +197,7 @@ bool check_accepts(const char *accept, const char *type)
 {
 	size_t n = name_length(type), major = strcspn(type, "/") + 1;
 	struct element e;
-	int best = 0; /* how exactly something matched: 1 all, 2 the first half, 3 the whole */
+	int best = 0; /* precision of the match: 1 any, 2 main type, 3 exact */
 	double q = 0;
 	bool any = false;
 
@@ -207,12 +207,12 @@ bool check_accepts(const char *accept, const char *type)
 		int match = 0;
 
 		any = true;
-		if (is(&e, type, n))
+		if (element_is(&e, type, n))
 			match = 3;
 		else if (e.n == major + 1 && e.name[major] == '*' &&
 			 strncasecmp(e.name, type, major) == 0)
 			match = 2;
-		else if (is(&e, "*/*", 3) || is(&e, "*", 1))
+		else if (element_is(&e, "*/*", 3) || element_is(&e, "*", 1))
 			match = 1;
 		if (match > best) {
 			best = match;
@@ -230,9 +230,9 @@ bool check_gzip(const char *encoding)
 	if (!encoding)
 		return false;
 	for (const char *s = encoding; (s = next_element(s, &e));) {
-		if (is(&e, "gzip", 4) || is(&e, "x-gzip", 6))
+		if (element_is(&e, "gzip", 4) || element_is(&e, "x-gzip", 6))
 			return e.q > 0;
-		if (is(&e, "*", 1))
+		if (element_is(&e, "*", 1))
 			all = e.q;
 	}
 	return all > 0;

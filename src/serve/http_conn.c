@@ -1,16 +1,18 @@
-/* Connections: accepting them, making room, and cutting those that take too long.
+/* Connections: accepts them, and closes those that take too long.
  *
- * The library's own timeouts start again with every byte.  So each connection is in a list by what it
- * does, oldest first, and is shut down when it has been there too long: one timer serves all. */
+ * The library's timeouts restart with every byte. So each connection is in a list per state,
+ * oldest first, and is shut down when it has been there too long; one timer serves all. */
 #include "http_impl.h"
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ACCEPT_BATCH 64 /* then those who are there have their turn */
+#define ACCEPT_BATCH 64 /* then existing connections are served */
 
 /* ---- lists of connections */
 
@@ -90,7 +92,7 @@ void conn_cut(struct conn *c)
 		c->http->cut++;
 	}
 	shutdown(c->fd, SHUT_RDWR);
-	conn_set_state(c, c->state); /* no longer the oldest */
+	conn_set_state(c, c->state); /* moves it to the end of its list */
 	conn_resume(c);
 	http_poke(c->http);
 }
@@ -159,7 +161,7 @@ static uint64_t peer_hash(const struct sockaddr_storage *a)
 	const struct sockaddr_in *four = (const void *)a;
 	const unsigned char *p = a->ss_family == AF_INET6 ? six->sin6_addr.s6_addr
 							  : (const void *)&four->sin_addr;
-	/* A host has a whole /64 of IPv6 to choose from. */
+	/* An IPv6 host can use a whole /64. */
 	size_t n = a->ss_family == AF_INET6 ? 8 : a->ss_family == AF_INET ? 4 : 0;
 	uint64_t hash = 14695981039346656037u;
 
@@ -168,7 +170,7 @@ static uint64_t peer_hash(const struct sockaddr_storage *a)
 	return hash;
 }
 
-static void ask_who(struct http *h, int fd)
+static void read_peer(struct http *h, int fd)
 {
 	struct ucred who;
 	socklen_t n = sizeof(who);
@@ -179,8 +181,8 @@ static void ask_who(struct http *h, int fd)
 	h->peer_pid = who.pid;
 }
 
-/* Room for one more: whoever has not even sent a request goes first. */
-static bool make_room(struct http *h)
+/* Makes space for one more: closes the oldest connection without a request. */
+static bool make_space(struct http *h)
 {
 	struct conn *oldest = h->list[CONN_HEAD].first;
 
@@ -192,7 +194,7 @@ static bool make_room(struct http *h)
 	return true;
 }
 
-static void turn_away(struct http *h, const struct listener *l, int fd)
+static void refuse_connection(struct http *h, const struct listener *l, int fd)
 {
 	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
 				   "Connection: close\r\nContent-Length: 0\r\n\r\n";
@@ -203,8 +205,8 @@ static void turn_away(struct http *h, const struct listener *l, int fd)
 	h->counts.refused++;
 }
 
-static void hand_over(struct http *h, const struct listener *l, int fd,
-		      const struct sockaddr_storage *peer, socklen_t size)
+static void add_connection(struct http *h, const struct listener *l, int fd,
+			   const struct sockaddr_storage *peer, socklen_t size)
 {
 	struct MHD_Daemon *d = l->tls ? h->tls : h->plain;
 
@@ -214,15 +216,15 @@ static void hand_over(struct http *h, const struct listener *l, int fd,
 	h->peer_uid = (uid_t)-1;
 	h->peer_pid = -1;
 	if (l->unix_socket)
-		ask_who(h, fd);
-	/* It closes the socket when it fails. */
+		read_peer(h, fd);
+	/* On failure the library closes the socket. */
 	if (MHD_add_connection(d, fd, (const struct sockaddr *)peer, size) == MHD_YES)
 		h->counts.accepted++;
 	else
 		h->counts.refused++;
 }
 
-/* No descriptors left: those who drip go, and a moment passes. */
+/* Out of descriptors: closes the oldest connection without a request and pauses accepting. */
 static void out_of_descriptors(struct http *h)
 {
 	if (h->list[CONN_HEAD].first)
@@ -262,10 +264,73 @@ void conn_accept(void *arg, int listener, uint32_t events)
 				continue;
 			break;
 		}
-		if (make_room(h))
-			hand_over(h, l, fd, &peer, size);
+		if (make_space(h))
+			add_connection(h, l, fd, &peer, size);
 		else
-			turn_away(h, l, fd);
+			refuse_connection(h, l, fd);
 	}
 	http_run(h);
+}
+
+/* ---- following a stream ---- */
+
+#define BLOCK       1024        /* only for HTTP/1.0 clients; others have their own buffer */
+#define SEND_BUFFER (64 * 1024) /* in the kernel, per connection */
+
+static struct conn *conn_of(struct follower *f)
+{
+	return (struct conn *)(void *)((char *)f - offsetof(struct conn, follower));
+}
+
+static void follower_wake(struct follower *f)
+{
+	conn_resume(conn_of(f));
+}
+
+static ssize_t next_bytes(void *arg, uint64_t pos, char *out, size_t max)
+{
+	struct conn *c = arg;
+	long n;
+
+	if (c->cut)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	conn_set_state(c, CONN_STREAM);
+	if (pos == 0 && max > 16) {
+		/* Browsers wait two seconds before they reconnect. */
+		static const char hello[] = "retry: 2000\n\n";
+
+		memcpy(out, hello, sizeof(hello) - 1);
+		return sizeof(hello) - 1;
+	}
+	n = follower_read(&c->follower, out, max);
+	if (n < 0)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (n == 0)
+		conn_suspend(c);
+	c->http->counts.bytes_sent += (uint64_t)n;
+	return n;
+}
+
+struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r)
+{
+	struct MHD_Response *m =
+		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, next_bytes, c, NULL);
+	int size = SEND_BUFFER;
+
+	if (!m)
+		return NULL;
+	setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	follower_start(&c->follower, r->stream, r->after, r->topics, follower_wake);
+	return m;
+}
+
+void follow_beat(struct http *h, uint64_t now_ns)
+{
+	struct conn *next;
+
+	for (struct conn *c = h->list[CONN_STREAM].first; c; c = next) {
+		next = c->next;
+		if (now_ns - c->since_ns >= h->beat_ns / 2)
+			follower_beat(&c->follower);
+	}
 }

@@ -1,15 +1,13 @@
-/* http_impl: what the files of http share, and nobody else sees.
+/* http_impl: shared by the files of http; no other file includes it.
  *
- *   http.c         the whole: settings, the library, beginning and end
- *   http_conn.c    connections and their deadlines
- *   http_call.c    the way of a request through the others
- *   http_admit.c   which requests are let in
+ * http.c         settings, the library, start and stop
+ *   http_conn.c    connections and their deadlines; following a stream
+ *   http_call.c    the path of a request
+ *   http_admit.c   validation and permissions of requests
  *   http_send.c    sending, and the cache
- *   http_route.c   which route a path belongs to
- *   http_auth.c    who asks, and may they
+ *   http_route.c   finds the route of a path
  *   http_listen.c  sockets
- *   http_reply.c   what a reply is made of: headers, problems, compression
- *   http_follow.c  connections that follow a stream
+ *   http_reply.c   replies: headers, problems, compression
  *   http_check.c   pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
 #define GW_SERVE_HTTP_IMPL_H
@@ -27,7 +25,7 @@
 #define REPLY_HEADERS 8
 #define REPLY_MAX     (32 * 1024 * 1024)
 #define PARAMS        32
-#define GZIP_LEAST    512 /* below that it saves no packet */
+#define GZIP_LEAST    512 /* smaller bodies save no packet */
 #define ID_SIZE       72
 #define ETAG_SIZE     48
 
@@ -38,19 +36,19 @@ struct listener {
 	struct loop_source *source;
 	int fd;
 	bool unix_socket, tls, loopback, wildcard;
-	bool ours;          /* the file of a UNIX socket is ours to remove */
-	char path[108];     /* of it */
+	bool ours;          /* we created the UNIX socket file and remove it */
+	char path[108];     /* of the UNIX socket */
 	char host[64];      /* the literal address */
-	char host_port[72]; /* as a Host header has it */
+	char host_port[72]; /* as in a Host header */
 	char url[128];
 };
 
-/* Opens or takes over every listener of the configuration.  As http_new. */
+/* Opens or adopts a listener. As http_new(). */
 int listen_open(struct listener *l, const struct http_listener *from,
 		const struct http_config *config, char *message, size_t size);
 void listen_close(struct listener *l);
 
-/* May it be open with this configuration?  0 or -GW_E_PERM with a sentence. */
+/* May it be open with this configuration? 0 or -GW_E_PERM with a text. */
 int listen_allowed(const struct listener *l, const struct http_config *config, char *message,
 		   size_t size);
 void listen_set_tls(struct listener *l, bool tls);
@@ -64,45 +62,45 @@ void router_free(struct router *r);
 /* Index of the route with exactly this path and method, -1: none. */
 int router_exact(const struct router *r, const char *path, unsigned method);
 
-/* Index, or -1; then *ret_methods has the methods that the path does have (0: no such path).
- * arg: pieces of path, which is cut into them. */
+/* Index, or -1; then *ret_methods has the methods of the path (0: no such path). arg:
+ * segments of path, which is split. */
 int router_find(const struct router *r, char *path, unsigned method, const char **arg,
 		unsigned *ret_methods);
 
-/* ---- who may */
+/* ---- permissions */
 
 struct auth {
 	bool token;
-	char digest[65]; /* of the token: what is compared */
+	char digest[65]; /* of the token */
 	struct {
 		uint64_t peer;
 		uint64_t since_ns;
 		unsigned failures;
-	} blocked[64]; /* by hash of the address of a peer; the latest of those who meet */
+	} blocked[64]; /* by hash of the client's address; the latest wins */
 };
 
-/* NULL: no token.  0, -GW_E_ARG, -GW_E_PERM or -GW_E_IO with a sentence. */
+/* NULL: no token. 0, -GW_E_ARG, -GW_E_PERM or -GW_E_IO with a text. */
 int auth_load(struct auth *a, const char *token_file, char *message, size_t size);
 
-/* Of an Authorization header.  A good token is good always; AUTH_BLOCKED: wrong, and not the first
- * of the last seconds. */
+/* Checks an Authorization header. A valid token is always accepted; AUTH_BLOCKED: wrong again
+ * within seconds. */
 enum auth_verdict { AUTH_GOOD, AUTH_WRONG, AUTH_BLOCKED };
 enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
 			     uint64_t now_ns);
 
-/* ---- bodies, shared by the replies that send them */
+/* ---- bodies, shared by replies */
 
 struct blob {
 	unsigned refs;
 	size_t size;
-	void *memory; /* ours to free, or NULL */
+	void *memory; /* to free, or NULL */
 	const void *p;
 };
 
-/* Takes the text of the buf, which is empty then.  NULL: no memory. */
+/* Takes the text of the buf, which is then empty. NULL: out of memory. */
 struct blob *blob_take(struct buf *b);
 struct blob *blob_static(const void *p, size_t n);
-struct blob *blob_gzip(const struct blob *from); /* NULL: no memory, or no smaller */
+struct blob *blob_gzip(const struct blob *from); /* NULL: out of memory, or not smaller */
 void blob_drop(struct blob *b);
 
 /* ---- replies */
@@ -112,7 +110,7 @@ struct reply_impl {
 		char *name, *value;
 	} header[REPLY_HEADERS];
 	unsigned headers;
-	bool is_static; /* reply_static() gave these: */
+	bool is_static; /* from reply_static(): */
 	const void *p, *gz;
 	size_t n, gz_n;
 	uint64_t again_ns; /* reply_again() */
@@ -124,32 +122,32 @@ struct reply_impl {
 void reply_init(struct reply *r, struct reply_impl *impl);
 void reply_done(struct reply *r);
 
-/* What a reply is made of, once: in the cache until the next tick, or just for one request. */
+/* A finished reply: in the cache until the next tick, or for one request. */
 struct entry {
-	struct entry *next; /* of the same route, for another Accept */
-	char *accept;       /* of ROUTE_TEXT: for which; else NULL */
+	struct entry *next; /* of the same route for another Accept */
+	char *accept;       /* of ROUTE_TEXT: the Accept header; else NULL */
 	uint64_t tick;
 	int status;
 	struct reply_impl headers;
 	char type[96];
-	char etag[ETAG_SIZE]; /* without the last quote: the coding comes before it; "": none */
+	char etag[ETAG_SIZE]; /* without the last quote, which follows the encoding; "": none */
 	unsigned flags;       /* of the route */
 	struct blob *plain, *gzip;
 	bool gzip_tried;
-	struct MHD_Response *ready[2]; /* plain and compressed, as everybody gets it */
+	struct MHD_Response *ready[2]; /* plain and compressed, shared */
 	struct MHD_Response *same[2];  /* 304 */
 };
 
-/* Takes what is in r.  NULL: no memory. */
+/* Takes the contents of r. NULL: out of memory. */
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* The library's reply with what every reply has; paged: a large body is sent without copying, which
- * needs connections without TLS; id, origin: NULL for none.  NULL: no memory. */
+/* The library's reply with all headers; paged: sends a large body without copying, only
+ * without TLS; id, origin: NULL for none. NULL: out of memory. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, bool paged,
 				    const char *id, const char *origin, bool vary_origin);
 
-/* The form that the client wants: gzip? and 304? */
+/* Does the client want gzip? Does it have this version (304)? */
 bool entry_wants_gzip(struct entry *e, const char *encoding);
 bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 
@@ -161,21 +159,21 @@ const char *status_title(int status);
 /* ---- connections */
 
 enum conn_state {
-	CONN_HEAD,   /* no request yet: the first to go when there are too many */
-	CONN_BUSY,   /* a request is read or answered */
+	CONN_HEAD,   /* no request yet: closed first when there are too many */
+	CONN_BUSY,   /* reading or answering a request */
 	CONN_IDLE,   /* between requests */
 	CONN_STREAM, /* follows a stream */
 	CONN_PARKED, /* waits for reply_again() */
 	CONN_STATES,
 };
 
-/* Headers of a request that are looked at; borrowed from the library. */
+/* The headers that we use; borrowed from the library. */
 struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
 	unsigned hosts, lengths, transfers, authorizations, params;
-	const char *next; /* where the next line has to begin; NULL: that is not looked at */
-	bool bad;         /* a line that is no header, or a NUL */
+	const char *next; /* where the next line must begin; NULL: not checked */
+	bool bad;         /* invalid line, or a NUL */
 };
 
 struct call;
@@ -189,14 +187,14 @@ struct conn {
 	struct call *call;
 	enum conn_state state;
 	int fd;
-	uid_t uid;      /* of a peer on a UNIX socket */
-	int64_t pid;    /* likewise, as we see it; -1: unknown */
-	bool suspended; /* the library does not look at it */
+	uid_t uid;      /* of a client on a UNIX socket */
+	int64_t pid;    /* same, in our namespace; -1: unknown */
+	bool suspended; /* suspended in the library */
 	bool tls;
-	bool cut; /* it was shut down by us */
+	bool cut; /* we shut it down */
 	bool replied;
-	bool closing;       /* with the reply: where the next request begins is not certain */
-	struct heads heads; /* of the request in hand */
+	bool closing;       /* close after the reply: the next request's begin is uncertain */
+	struct heads heads; /* of the current request */
 	struct follower follower; /* of CONN_STREAM */
 };
 
@@ -205,7 +203,7 @@ struct conn_list {
 	unsigned count;
 };
 
-/* A request that is not answered out of the cache. */
+/* A request that is not answered from the cache. */
 struct call {
 	struct conn *conn;
 	int route; /* -1: none */
@@ -237,33 +235,33 @@ struct http {
 	struct MHD_Daemon *plain, *tls;
 	struct loop_source *plain_source, *tls_source;
 	struct loop_source *again;    /* the library has more to do */
-	struct loop_source *deadline; /* the earliest of all connections */
-	struct loop_source *rest;     /* accepting goes on */
+	struct loop_source *deadline; /* earliest deadline of all connections */
+	struct loop_source *rest;     /* resumes accepting */
 	uint64_t deadline_at;
 	struct loop_source *beat;
 	struct router *router;
 	struct entry **cache; /* for each route */
 	uint64_t tick;
 	struct conn_list list[CONN_STATES];
-	uint64_t limit_ns[CONN_STATES]; /* how long in that state; 0: for ever */
+	uint64_t limit_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
 	uint64_t beat_ns;
-	uint64_t now_ns;                    /* of this round */
-	unsigned connections, streams, cut; /* at most; at most; shut down and not gone yet */
-	unsigned shaking;                   /* with TLS and no request yet */
+	uint64_t now_ns;                    /* time of this round */
+	unsigned connections, streams, cut; /* maximum; maximum; shut down and not closed yet */
+	unsigned shaking;                   /* in a TLS handshake */
 	struct auth auth;
 	char **hosts, **origins;
-	char *tls_cert, *tls_key; /* the files' texts */
-	unsigned peak;            /* connections since memory was given back */
+	char *tls_cert, *tls_key; /* contents of the files */
+	unsigned peak;            /* maximum since memory was trimmed */
 	uint64_t id_base, ids;
 	struct http_counts counts;
-	const struct listener *accepting; /* while a connection is handed over */
+	const struct listener *accepting; /* while a connection is added */
 	int accepting_fd;
 	uint64_t peer_hash;
 	uid_t peer_uid;
 	int64_t peer_pid;
-	bool in_place; /* the library leaves heads as they came, and reads them leniently */
+	bool in_place; /* the library leaves headers in place and parses them leniently */
 	bool running;  /* inside the library */
-	bool poked;    /* meanwhile */
+	bool poked;    /* poked while running */
 };
 
 void conn_set_state(struct conn *c, enum conn_state state);
@@ -271,57 +269,57 @@ void conn_suspend(struct conn *c);
 void conn_resume(struct conn *c);
 void conn_cut(struct conn *c);
 
-/* Called by the library for a connection that comes or goes, and by the loop. */
+/* Called by the library when a connection opens or closes, and by the loop. */
 void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		 enum MHD_ConnectionNotificationCode code);
 void conn_accept(void *arg, int listener, uint32_t events);
 void conn_deadline(void *arg, uint64_t now_ns);
-void conn_rest(void *arg, uint64_t now_ns); /* accepting goes on */
+void conn_rest(void *arg, uint64_t now_ns); /* resumes accepting */
 
-/* The library is run now; soon. */
+/* Runs the library now; soon. */
 void http_run(struct http *h);
 void http_poke(struct http *h);
 
-/* ---- letting in (http_admit.c) */
+/* ---- validation (http_admit.c) */
 
 enum admitted { PASSED, ANSWERED, FAILED };
 
-/* All checks of a request whose head is there: finds its route, its parameters and who asks. */
+/* All checks of a request with a complete header: finds its route, parameters and client. */
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
-bool admit_body(const struct heads *heads); /* does it have one? */
+bool admit_body(const struct heads *heads); /* does it have a body? */
 bool admit_listed(char *const *list, const char *text);
 
 /* ---- sending (http_send.c) */
 
-/* The answer that is in the cache, for one who has no wishes of their own. */
+/* Sends a cached answer to a request without own id, token or origin. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);
 enum MHD_Result send_entry(struct conn *c, struct entry *e);
 
-/* Sends what is in r, which is empty then. */
+/* Sends the contents of r, which is then empty. */
 enum MHD_Result send_reply(struct conn *c, struct reply *r);
 enum MHD_Result send_refusal(struct conn *c, int status, const char *word, const char *remedy,
 			     const char *detail, ...) __attribute__((format(printf, 5, 6)));
 void send_count(struct conn *c, int status, size_t bytes);
-void send_count_status(struct http *h, unsigned status); /* what the library answered */
+void send_count_status(struct http *h, unsigned status); /* of an answer of the library */
 void send_log(struct http *h, const struct request *q, int status, const char *type,
 	      size_t bytes, double seconds);
 
-/* What is kept of a route; all: that of ROUTE_STATIC too. */
+/* The cache of a route; all: also ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 
-/* ---- the way of a request (http_call.c) */
+/* ---- requests (http_call.c) */
 
-/* What the library calls: for a request, its body, its end. */
+/* Called by the library for a request, its body and its end. */
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
 			    const char *method, const char *version, const char *upload,
 			    size_t *upload_size, void **request);
 void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		    enum MHD_RequestTerminationCode code);
 
-/* The reply that follows a stream; NULL: no memory. */
+/* The reply that follows a stream; NULL: out of memory. */
 struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r);
 void follow_beat(struct http *h, uint64_t now_ns);
 

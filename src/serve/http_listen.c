@@ -1,5 +1,5 @@
-/* Sockets: opening them, taking over those that were given, and refusing to be reachable from
- * elsewhere without protection. */
+/* Sockets: opens or adopts them, and refuses to be reachable from other machines without
+ * protection. */
 #include "http_impl.h"
 
 #include <gpuward.h>
@@ -38,15 +38,15 @@ static int fail_errno(char *message, size_t size, const char *address)
 			    "this machine does not have that address (service.listen)",
 			    address);
 	case EACCES:
-		return fail(
-			message, size, -GW_E_PERM,
-			"not allowed; ports below 1024 and folders of others need privileges",
-			address);
+		return fail(message, size, -GW_E_PERM,
+			    "permission denied; ports below 1024 and directories of other "
+			    "users need privileges",
+			    address);
 	default: return fail(message, size, -GW_E_IO, strerror(errno), address);
 	}
 }
 
-/* ---- what an address is */
+/* ---- addresses */
 
 static bool is_loopback(const struct sockaddr_storage *a)
 {
@@ -93,7 +93,7 @@ static void name_inet(struct listener *l, const struct sockaddr_storage *a)
 	l->wildcard = is_wildcard(a);
 }
 
-/* "host:port" or "[v6]:port" in its two parts. */
+/* Splits "host:port" or "[v6]:port". */
 static bool split(const char *address, char *host, size_t size, const char **port)
 {
 	const char *colon = strrchr(address, ':');
@@ -159,8 +159,8 @@ static int open_inet(struct listener *l, const char *address, char *message, siz
 	return 0;
 }
 
-/* A socket file that nobody answers on is what a crash left. */
-static bool somebody_answers(const struct sockaddr_un *a)
+/* A socket file without a listening process is left over from a crash. */
+static bool is_in_use(const struct sockaddr_un *a)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	bool yes = fd >= 0 && (connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0 ||
@@ -186,18 +186,18 @@ static int open_unix(struct listener *l, const char *address, unsigned mode, cha
 	if (lstat(path, &st) == 0) {
 		if (!S_ISSOCK(st.st_mode))
 			return fail(message, size, -GW_E_IO,
-				    "there is a file that is no socket", address);
-		if (somebody_answers(&a))
+				    "a file that is not a socket exists there", address);
+		if (is_in_use(&a))
 			return fail(message, size, -GW_E_IO,
-				    "another program answers there; stop it, or choose another "
-				    "path",
+				    "another program uses this socket; stop it, or choose "
+				    "another path",
 				    address);
 		unlink(path);
 	}
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0)
 		return fail_errno(message, size, address);
-	/* Before it has a name, so that nobody gets in meanwhile. */
+	/* Before it has a name, so that no client connects with other permissions. */
 	fchmod(l->fd, mode);
 	if (bind(l->fd, (struct sockaddr *)&a, sizeof(a)) != 0)
 		return fail_errno(message, size, address);
@@ -208,15 +208,15 @@ static int open_unix(struct listener *l, const char *address, unsigned mode, cha
 	return 0;
 }
 
-static int look_at_socket(struct listener *l, const char *address, char *message, size_t size)
+static int inspect_socket(struct listener *l, const char *address, char *message, size_t size)
 {
 	struct sockaddr_storage a = { 0 };
 	socklen_t n = sizeof(a);
 
-	/* One that was given may be blocking, and then so would be waiting for a client. */
+	/* A given socket may be blocking; then accept() would block. */
 	if (getsockname(l->fd, (struct sockaddr *)&a, &n) != 0 ||
 	    fcntl(l->fd, F_SETFL, fcntl(l->fd, F_GETFL) | O_NONBLOCK) != 0)
-		return fail(message, size, -GW_E_ARG, "the descriptor given is no socket",
+		return fail(message, size, -GW_E_ARG, "the given descriptor is not a socket",
 			    address);
 	if (a.ss_family == AF_UNIX) {
 		const struct sockaddr_un *u = (const void *)&a;
@@ -232,15 +232,15 @@ static int look_at_socket(struct listener *l, const char *address, char *message
 	return 0;
 }
 
-/* A socket that the service manager opened: it may block, which would stop everything. */
-static int take_over(int fd, const char *address, char *message, size_t size)
+/* A socket that the service manager opened. */
+static int adopt_socket(int fd, const char *address, char *message, size_t size)
 {
 	int listening = 0;
 	socklen_t n = sizeof(listening);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) != 0 || !listening)
 		return fail(message, size, -GW_E_ARG,
-			    "the descriptor given is no listening socket", address);
+			    "the given descriptor is not a listening socket", address);
 	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
 	    fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
 		return fail_errno(message, size, address);
@@ -254,10 +254,9 @@ int listen_allowed(const struct listener *l, const struct http_config *config, c
 	    config->insecure)
 		return 0;
 	snprintf(message, size,
-		 "%s can be reached from other machines, and %s%s%s: set service.token_file, "
+		 "%s is reachable from other machines, but %s%s%s: set service.token_file, "
 		 "service.tls_cert and service.tls_key; or listen on 127.0.0.1 or a UNIX "
-		 "socket; or "
-		 "set service.insecure if the network is trusted",
+		 "socket; or set service.insecure if you trust the network",
 		 l->host_port, config->token_file ? "" : "there is no token",
 		 !config->token_file && !config->tls_cert ? " and " : "",
 		 config->tls_cert ? "" : "no TLS");
@@ -267,18 +266,18 @@ int listen_allowed(const struct listener *l, const struct http_config *config, c
 int listen_open(struct listener *l, const struct http_listener *from,
 		const struct http_config *config, char *message, size_t size)
 {
-	const char *address = from->address ? from->address : "the socket given";
+	const char *address = from->address ? from->address : "the given socket";
 	int r = 0;
 
 	*l = (struct listener){ .fd = from->fd, .tls = config->tls_cert != NULL };
 	if (from->fd >= 0)
-		r = take_over(from->fd, address, message, size);
+		r = adopt_socket(from->fd, address, message, size);
 	else if (strncmp(address, "unix:", 5) == 0)
 		r = open_unix(l, address, config->unix_mode, message, size);
 	else
 		r = open_inet(l, address, message, size);
 	if (r == 0)
-		r = look_at_socket(l, address, message, size);
+		r = inspect_socket(l, address, message, size);
 	if (r == 0)
 		r = listen_allowed(l, config, message, size);
 	return r;

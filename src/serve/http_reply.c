@@ -1,8 +1,8 @@
-/* Replies: what a handler says, and what it becomes on the wire.
+/* Replies of handlers, and their form on the wire.
  *
- * An entry is a reply that is finished: its body (shared by all who still send it), the same
- * compressed, and the library's reply objects with all headers in them.  One that is the same for
- * everybody is kept, so that the next who asks costs one reference. */
+ * An entry is a finished reply: its body (shared by all who still send it), the compressed
+ * body, and the library's reply objects with all headers. One that is the same for all
+ * clients is cached, so that the next request costs one reference. */
 #include "http_impl.h"
 
 #include "base/json.h"
@@ -16,14 +16,14 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define PAGED_LEAST 32768 /* smaller ones are copied faster than they are mapped */
+#define PAGED_LEAST 32768 /* copying smaller bodies is faster */
 
 static const char csp[] =
 	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
 	"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
 	"form-action 'none'";
 
-/* ---- what handlers call */
+/* ---- for handlers */
 
 void reply_init(struct reply *r, struct reply_impl *impl)
 {
@@ -66,23 +66,23 @@ static const struct {
 	const char *title;
 } titles[] = {
 	{ 400, "Bad request" },
-	{ 401, "Not authorised" },
-	{ 403, "Not allowed" },
+	{ 401, "Unauthorized" },
+	{ 403, "Forbidden" },
 	{ 404, "Not found" },
 	{ 405, "Method not allowed" },
 	{ 406, "Not acceptable" },
-	{ 408, "Too slow" },
+	{ 408, "Request timeout" },
 	{ 409, "Conflict" },
 	{ 410, "Gone" },
-	{ 413, "Too large" },
+	{ 413, "Content too large" },
 	{ 415, "Unsupported media type" },
 	{ 421, "Misdirected request" },
-	{ 422, "Cannot be done" },
+	{ 422, "Unprocessable content" },
 	{ 429, "Too many requests" },
 	{ 500, "Internal error" },
 	{ 501, "Not implemented" },
-	{ 503, "Not now" },
-	{ 504, "Took too long" },
+	{ 503, "Service unavailable" },
+	{ 504, "Gateway timeout" },
 };
 
 const char *status_title(int status)
@@ -205,7 +205,7 @@ void blob_drop(struct blob *b)
 
 struct blob *blob_gzip(const struct blob *from)
 {
-	size_t room = from->size - from->size / 16; /* less than that is not worth it */
+	size_t room = from->size - from->size / 16; /* a smaller saving is not worth it */
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
 
@@ -357,8 +357,8 @@ static void drop_blob(void *b)
 	blob_drop(b);
 }
 
-/* A large body that many will ask for goes into a file that is nowhere but in memory: the kernel
- * hands its pages to the socket, and nothing is copied for each of them.  NULL: it cannot. */
+/* A large shared body is stored in a memfd: the kernel sends its pages without copying. NULL:
+ * not possible. */
 static struct MHD_Response *paged_response(const struct blob *b)
 {
 	int fd = memfd_create("gpuward-reply", MFD_CLOEXEC);
@@ -367,7 +367,7 @@ static struct MHD_Response *paged_response(const struct blob *b)
 	if (fd < 0)
 		return NULL;
 	if (write(fd, b->p, b->size) == (ssize_t)b->size)
-		m = MHD_create_response_from_fd64(b->size, fd); /* which closes it */
+		m = MHD_create_response_from_fd64(b->size, fd); /* closes fd */
 	if (!m)
 		close(fd);
 	return m;

@@ -1,4 +1,4 @@
-/* Which route a path belongs to: a hash of the exact paths, then the few patterns in order. */
+/* Finds the route of a path: a hash of the exact paths, then the few patterns in order. */
 #include "http_impl.h"
 
 #include <gpuward.h>
@@ -90,7 +90,7 @@ int router_exact(const struct router *r, const char *path, unsigned method)
 	return i;
 }
 
-/* Where a segment of a path ends. */
+/* The end of a path segment. */
 static const char *segment_end(const char *s)
 {
 	return s + strcspn(s, "/");
@@ -113,8 +113,8 @@ static bool matches(const char *pattern, const char *path)
 	return !*pattern && !*path;
 }
 
-/* Cuts a path that matches into what stands for the braces. */
-static void cut(const char *pattern, char *path, const char **arg)
+/* Splits a matching path into the values of the braces. */
+static void split_path(const char *pattern, char *path, const char **arg)
 {
 	for (unsigned n = 0; *pattern && n < HTTP_ARGS;) {
 		if (strcmp(pattern, "*") == 0) {
@@ -128,7 +128,7 @@ static void cut(const char *pattern, char *path, const char **arg)
 			pattern = segment_end(pattern);
 			if (!*end)
 				return;
-			*end = '\0'; /* and both go on behind the '/' */
+			*end = '\0'; /* both continue after the '/' */
 			path = end;
 		}
 		pattern++;
@@ -157,7 +157,7 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 			if (!matches(route->path, path))
 				continue;
 			if (route->method == method) {
-				cut(route->path, path, arg);
+				split_path(route->path, path, arg);
 				return r->pattern[p];
 			}
 			methods |= route->method;

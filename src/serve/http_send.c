@@ -1,4 +1,4 @@
-/* Sending: what is in the cache, what is kept there, and what is for one request alone. */
+/* Sends cached replies, replies that go into the cache, and replies for one request. */
 #include "http_impl.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	struct reply r = { .status = status, .type = type };
 
 	r.body.len = bytes;
-	/* Whole microseconds: no more is known, and no more is written then. */
+	/* Rounded to microseconds, which is the precision. */
 	h->log(h->arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
 }
 
@@ -34,7 +34,7 @@ static enum MHD_Result queue(struct conn *c, int status, struct MHD_Response *m)
 	return MHD_queue_response(c->mhd, (unsigned)status, m);
 }
 
-/* What everybody gets is made once. */
+/* Shared replies are made once. */
 static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool gzip,
 					   bool same)
 {
@@ -46,7 +46,6 @@ static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool
 	return *m;
 }
 
-/* The answer that is in the cache, for one who has no wishes of their own. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 {
 	const struct heads *heads = &c->heads;
@@ -98,7 +97,7 @@ void cache_drop(struct http *h, int route, bool all)
 	}
 }
 
-/* Takes the entry if it is to be kept. */
+/* Adds the entry to the cache if its route allows it. */
 static bool cache_keep(struct http *h, const struct call *k, struct entry *e)
 {
 	const char *accept = k->conn->heads.accept ? k->conn->heads.accept : "";
@@ -149,7 +148,6 @@ enum MHD_Result send_entry(struct conn *c, struct entry *e)
 	return r;
 }
 
-/* Sends what is in r, which is empty then. */
 enum MHD_Result send_reply(struct conn *c, struct reply *r)
 {
 	struct http *h = c->http;
@@ -159,10 +157,11 @@ enum MHD_Result send_reply(struct conn *c, struct reply *r)
 	struct entry *e;
 
 	if (r->body.err)
-		reply_problem(r, 500, "no-memory", NULL, "The answer did not fit into memory.");
+		reply_problem(r, 500, "no-memory", NULL,
+			      "The answer is too large for the available memory.");
 	if (r->status == 200 && !check_accepts(c->heads.accept, r->type))
-		reply_problem(r, 406, "not-acceptable", "Leave Accept out, or name that type.",
-			      "This is served as %s, which Accept excludes.", r->type);
+		reply_problem(r, 406, "not-acceptable", "Omit Accept, or include that type.",
+			      "The answer is %s, which Accept excludes.", r->type);
 	if (r->status >= 400)
 		((struct reply_impl *)r->impl)->is_static = false;
 	e = entry_new(r, flags);

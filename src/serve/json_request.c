@@ -15,12 +15,12 @@
 
 struct json_request {
 	struct json_doc *root;
-	char text[TEXTS_MAX][24]; /* numbers of arrays, as texts */
+	char text[TEXTS_MAX][24]; /* numbers of arrays as texts */
 	unsigned texts;
 };
 
-/* The words of a list; how many. */
-static size_t words(char *list, const char **out)
+/* Splits a list into words; returns their number. */
+static size_t split_words(char *list, const char **out)
 {
 	size_t n = 0;
 
@@ -33,8 +33,9 @@ static size_t words(char *list, const char **out)
 	return n;
 }
 
-/* Every key is known; else the sentence. */
-static bool known(const struct json_doc *root, const char *keys, char *message, size_t size)
+/* Checks that every key is known; else writes the error. */
+static bool keys_known(const struct json_doc *root, const char *keys, char *message,
+		       size_t size)
 {
 	const char *key, *word[KEYS_MAX], *near;
 	char list[128];
@@ -43,7 +44,7 @@ static bool known(const struct json_doc *root, const char *keys, char *message, 
 	size_t n;
 
 	snprintf(list, sizeof(list), "%s", keys);
-	n = words(list, word);
+	n = split_words(list, word);
 	while (json_doc_next(root, &iter, &key, &value)) {
 		bool found = false;
 
@@ -52,7 +53,7 @@ static bool known(const struct json_doc *root, const char *keys, char *message, 
 		if (found)
 			continue;
 		near = suggest(key, word, n, sizeof(word[0]));
-		snprintf(message, size, "the body has no key \"%.64s\"%s%s%s", key,
+		snprintf(message, size, "unknown key \"%.64s\" in the body%s%s%s", key,
 			 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 		return false;
 	}
@@ -73,7 +74,7 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 		snprintf(message, size, "the body is %s", why);
 	else if (json_doc_type(b->root, "") != JSON_DOC_OBJECT)
 		snprintf(message, size, "the body must be an object");
-	else if (known(b->root, keys, message, size)) {
+	else if (keys_known(b->root, keys, message, size)) {
 		*ret = b;
 		return 0;
 	}

@@ -65,7 +65,7 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e)
 /* The keys of a setting's value. */
 struct key {
 	const char *name;
-	int at; /* of value */
+	int at; /* index in value */
 };
 static const struct key keys[MANAGE_WHATS][2] = {
 	[MANAGE_PERSISTENCE] = { { "enabled", 0 } },
@@ -75,7 +75,7 @@ static const struct key keys[MANAGE_WHATS][2] = {
 	[MANAGE_MEMORY_CLOCKS] = { { "min_hertz", 0 }, { "max_hertz", 1 } },
 };
 
-/* As enum gw_quantity GW_Q_COMPUTE_MODE spells them; 1 (exclusive_thread) is no longer set. */
+/* Values of GW_Q_COMPUTE_MODE; 1 (exclusive_thread) is obsolete. */
 static const char *const modes[] = { "default", NULL, "prohibited", "exclusive_process" };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 
@@ -106,7 +106,7 @@ static bool read_one(enum manage_what what, const struct json_doc *v, double *re
 	return false;
 }
 
-/* ---- what is kept ---- */
+/* ---- stored records ---- */
 
 static int read_kept(enum manage_what what, const struct json_doc *o, double ret[2])
 {
@@ -161,9 +161,9 @@ int manage_entry_read(const char *id, const char *json, struct manage_entry *ret
 	return err;
 }
 
-/* ---- what a request asks for ---- */
+/* ---- requests ---- */
 
-/* The driver takes whole MHz.  What is out of all bounds is refused with these, elsewhere. */
+/* The driver accepts whole MHz. Values out of range are refused elsewhere. */
 static bool is_whole(enum manage_what what, double v)
 {
 	if (manage_info(what)->values != 2 || !(v >= 0 && v < 1e15))
@@ -179,7 +179,7 @@ static int unknown_key(const char *name, const struct manage_order *o, char *mes
 	char clean[64];
 
 	utf8_clean(clean, sizeof(clean), name);
-	snprintf(message, size, "%s has no \"%s\"%s%s%s", manage_info(o->what)->word, clean,
+	snprintf(message, size, "%s has no key \"%s\"%s%s%s", manage_info(o->what)->word, clean,
 		 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 	return -GW_E_ARG;
 }
@@ -191,7 +191,7 @@ static int read_key(const char *name, const struct json_doc *v, struct manage_or
 		o->keep = json_doc_true(v, "");
 		if (json_doc_type(v, "") == JSON_DOC_BOOL)
 			return 0;
-		snprintf(message, size, "\"keep\" wants true or false");
+		snprintf(message, size, "\"keep\" must be true or false");
 		return -GW_E_ARG;
 	}
 	for (unsigned i = 0; i < manage_info(o->what)->values; i++) {
@@ -200,10 +200,10 @@ static int read_key(const char *name, const struct json_doc *v, struct manage_or
 		if (strcmp(name, k->name) != 0)
 			continue;
 		if (!read_one(o->what, v, &o->value[k->at]))
-			snprintf(message, size, "\"%s\" wants %s", name, wanted(o->what));
+			snprintf(message, size, "\"%s\" must be %s", name, wanted(o->what));
 		else if (!is_whole(o->what, o->value[k->at]))
 			snprintf(message, size,
-				 "\"%s\" wants whole MHz: a multiple of 1000000, not %.15g",
+				 "\"%s\" must be whole MHz: a multiple of 1000000, not %.15g",
 				 name, o->value[k->at]);
 		else
 			return 0;
@@ -232,7 +232,7 @@ static int read_body(const struct json_doc *doc, struct manage_order *o, char *m
 
 		if (!isnan(o->value[k->at]))
 			continue;
-		snprintf(message, size, "%s wants \"%s\": %s", manage_info(o->what)->word,
+		snprintf(message, size, "%s needs \"%s\": %s", manage_info(o->what)->word,
 			 k->name, wanted(o->what));
 		return -GW_E_ARG;
 	}

@@ -1,7 +1,8 @@
 /* metrics: the view as Prometheus text or OpenMetrics.
  *
- * Names, types and help are rows of metric.def; GPU figures are a loop over quantity.def.  A figure
- * that is not known has no sample; a GPU that does not answer has its up and its counters alone. */
+ * Names, types and help are rows of metric.def; GPU quantities are a loop over quantity.def.
+ * An unknown value has no sample; a GPU that does not respond has only its up metric and its
+ * counters. */
 #ifndef GW_SERVE_METRICS_H
 #define GW_SERVE_METRICS_H
 
@@ -9,7 +10,7 @@
 
 enum metrics_form { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
 
-/* What an Accept header asks for. */
+/* The form that an Accept header selects. */
 enum metrics_form metrics_negotiate(const char *accept);
 const char *metrics_type(enum metrics_form form);
 

@@ -1,5 +1,10 @@
-/* metrics_gpu: who the GPUs are, how they do, their figures, instances and processes. */
+/* metrics_gpu: identity, state, quantities, instances and processes of the GPUs.
+ *
+ * Processes with the same name and user are one row; pids and command lines are no labels.  There are
+ * at most GROUPS rows; the rest counts as "other". */
 #include "metrics_page.h"
+
+#include "metrics_text.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,7 +57,7 @@ static void states(struct page *p)
 				      page_gpu(p, i)->state == s);
 }
 
-/* When it last answered: the snapshot has both clocks at one moment. */
+/* Time of the last response: the snapshot has both clocks at one moment. */
 static double seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
@@ -67,7 +72,7 @@ static double changes(const struct page *p, const struct view_device *k)
 	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
 }
 
-/* To the microjoule; rounding keeps what grows growing. */
+/* Rounded to microjoules; a rounded counter still never decreases. */
 static double energy(const struct page *p, const struct view_device *k)
 {
 	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
@@ -90,7 +95,7 @@ static void query_errors(struct page *p)
 					      (double)page_known(p, i)->errors[a]);
 }
 
-/* What we know of every GPU, whether it answers or not. */
+/* What the service knows about every GPU, even if it does not respond. */
 static void counts(struct page *p)
 {
 	static const struct {
@@ -121,7 +126,7 @@ static void numbers(struct page *p, unsigned q)
 		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
 }
 
-/* The word for number `at` of an ENUM or bit `at` of a MASK; false: there is none. */
+/* The word for value `at` of an ENUM or bit `at` of a MASK; false: none. */
 static bool word(unsigned q, bool mask, unsigned at, char out[static 48])
 {
 	double value = mask ? ldexp(1, (int)at) : at;
@@ -151,7 +156,7 @@ static void words(struct page *p, unsigned q)
 					       mask ? (double)((uint64_t)v >> at & 1)
 						    : v == at);
 	}
-	/* What has no word here yet is told all the same. */
+	/* Values without a word get the word "unknown". */
 	for (unsigned i = 0; i < p->gpus; i++) {
 		v = page_figure(p, i, q);
 		if (isnan(v) ||
@@ -180,12 +185,12 @@ static void figures(struct page *p)
 
 /* ---- instances and processes ---- */
 
-static void instance_number(struct labels *l, const char *name, unsigned number)
+static void instance_number(struct labels *l, const char *name, int number)
 {
-	if (number == UINT32_MAX)
+	if (number < 0)
 		labels_add(l, name, NULL);
 	else
-		labels_add_number(l, name, number);
+		labels_add_number(l, name, (unsigned)number);
 }
 
 static void instance_labels(struct labels *l, const struct gw_mig *g)
@@ -205,10 +210,10 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 	struct labels l;
 
 	for (unsigned k = 0; d->state == GW_DEVICE_OK && k < d->mig_count; k++) {
-		const struct gw_mig *g = &d->mig[k];
+		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* who would it be? */
+		    (!*g->uuid && g->gpu_instance < 0)) /* no label would identify it */
 			continue;
 		instance_labels(&l, g);
 		metrics_sample(&p->t, p->base[i], l.text,
@@ -246,4 +251,89 @@ void metrics_gpus(struct page *p)
 	figures(p);
 	instances(p);
 	processes(p);
+}
+
+/* ---- memory of programs ---- */
+
+#define GROUPS 256
+
+struct group {
+	const char *name, *user;
+	uint64_t bytes;
+	bool shown;
+};
+
+struct groups {
+	struct group row[GROUPS];
+	unsigned count;
+	uint64_t other;
+};
+
+static struct group *find_group(struct groups *g, const char *name, const char *user)
+{
+	for (unsigned i = 0; i < g->count; i++)
+		if (strcmp(g->row[i].name, name) == 0 && strcmp(g->row[i].user, user) == 0)
+			return &g->row[i];
+	if (g->count == GROUPS)
+		return NULL;
+	g->row[g->count] = (struct group){ .name = name, .user = user };
+	return &g->row[g->count++];
+}
+
+static void add_process(struct groups *g, const struct gw_process *p)
+{
+	const char *name = p->name && *p->name ? p->name : "unknown";
+	const char *user = p->user ? p->user : "";
+	struct group *row;
+
+	/* A program that is named like the remainder is part of it. */
+	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
+	if (row)
+		row->bytes += (uint64_t)p->memory_bytes;
+	else
+		g->other += (uint64_t)p->memory_bytes;
+}
+
+static struct group *largest(struct groups *g)
+{
+	struct group *best = NULL;
+
+	for (unsigned i = 0; i < g->count; i++)
+		if (!g->row[i].shown && (!best || g->row[i].bytes > best->bytes))
+			best = &g->row[i];
+	return best;
+}
+
+static void put_row(struct metrics_text *t, const char *base, const char *name,
+		    const char *user, uint64_t bytes)
+{
+	struct labels l;
+
+	labels_clear(&l);
+	labels_add(&l, "name", name);
+	labels_add(&l, "user", user);
+	metrics_sample(t, base, l.text, (double)bytes);
+}
+
+void metrics_processes(struct metrics_text *t, const char *base,
+		       const struct gw_process_list *list, unsigned device, unsigned top)
+{
+	struct groups g = { .count = 0 };
+	struct group *row;
+
+	if (!list || gw_process_list_absence(list, device) != GW_HAVE)
+		return;
+	for (unsigned i = 0; i < gw_process_list_count(list); i++) {
+		const struct gw_process *p = gw_process_list_get(list, i);
+
+		if (p->device == device && p->memory_absence == GW_HAVE)
+			add_process(&g, p);
+	}
+	for (unsigned i = 0; i < top && (row = largest(&g)); i++) {
+		row->shown = true;
+		put_row(t, base, row->name, row->user, row->bytes);
+	}
+	for (row = g.row; row < g.row + g.count; row++)
+		g.other += row->shown ? 0 : row->bytes;
+	put_row(t, base, "other", "", g.other);
 }

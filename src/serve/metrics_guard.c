@@ -1,6 +1,6 @@
-/* metrics_guard: what the guard does, who is on the GPUs by its classes, and how well they are.
+/* metrics_guard: the guard, process classes and health of the GPUs.
  *
- * Nothing is written where no guard runs, so that its absence can be told from a quiet one. */
+ * Without a guard nothing is written, so that its absence differs from an idle guard. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
@@ -18,7 +18,7 @@ struct worker {
 	struct labels base;
 	struct guard_status s;
 	unsigned levels;                     /* at which it may be evicted */
-	const struct counters_worker *tally; /* NULL: nothing was counted  */
+	const struct counters_worker *tally; /* NULL: nothing counted */
 	double quiet_s;
 };
 
@@ -119,7 +119,7 @@ static void blocks(struct page *p, const struct worker *w)
 			      counted(w, COUNTERS_BLOCKED + i));
 }
 
-/* Of the levels that it may be evicted at, and those at which it once was. */
+/* For the levels at which it may be evicted, and those at which it was. */
 static void evictions(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
@@ -136,7 +136,7 @@ static void evictions(struct page *p, const struct worker *w)
 	}
 }
 
-/* One series a word: 0 or 1, or a count. */
+/* One series per word: 0 or 1, or a count. */
 static void worker_words(struct page *p, const struct guard_view *g)
 {
 	static const struct {
@@ -157,14 +157,14 @@ static void worker_words(struct page *p, const struct guard_view *g)
 	}
 }
 
-/* ---- all of it ---- */
+/* ---- the guard ---- */
 
 static double above_zero(double v)
 {
-	return v > 0 ? v : (double)NAN; /* it did not happen yet */
+	return v > 0 ? v : (double)NAN; /* has not happened yet */
 }
 
-static void whole(struct page *p, const struct guard_view *g)
+static void guard_metrics(struct page *p, const struct guard_view *g)
 {
 	static const char *const modes[] = { "observe", "dry-run", "enforce" };
 	const struct guard_view_counts *c = &g->counts;
@@ -183,9 +183,9 @@ static void whole(struct page *p, const struct guard_view *g)
 
 /* ---- GPUs ---- */
 
-/* Position in the scene that was judged; -1: it is not in it. */
-static int seen(const struct page *p, const struct guard_view *g, unsigned i,
-		const struct scene **ret)
+/* Index in the scene that the guard classified; -1: not there. */
+static int scene_gpu(const struct page *p, const struct guard_view *g, unsigned i,
+		     const struct scene **ret)
 {
 	guard_verdicts(g->guard, ret);
 	return guard_view_gpu(*ret, gw_device_text(page_gpu(p, i), GW_T_UUID));
@@ -207,7 +207,7 @@ static void classes(struct page *p, const struct guard_view *g)
 		unsigned n[GUARD_CLASSES] = { 0 };
 		const struct scene *s;
 		const struct verdict *v = guard_verdicts(g->guard, &s);
-		int at = seen(p, g, i, &s);
+		int at = scene_gpu(p, g, i, &s);
 
 		for (unsigned k = 0; at >= 0 && k < s->processes; k++)
 			n[v[k].class] += s->process[k].gpu == (unsigned)at;
@@ -232,7 +232,7 @@ static void unattributed(struct page *p, const struct guard_view *g)
 	page_family(p, M_GPU_UNATTRIBUTED);
 	for (unsigned i = 0; i < p->gpus; i++) {
 		const struct scene *s;
-		int at = seen(p, g, i, &s);
+		int at = scene_gpu(p, g, i, &s);
 
 		if (at >= 0)
 			metrics_sample(&p->t, p->base[i], NULL,
@@ -264,7 +264,7 @@ static double xids(const struct health_status *h)
 	return h->xids;
 }
 
-static void wellness(struct page *p, const struct guard_view *g)
+static void health_metrics(struct page *p, const struct guard_view *g)
 {
 	static const struct {
 		unsigned metric;
@@ -331,13 +331,13 @@ void metrics_guard(struct page *p)
 
 	if (!g || !g->guard)
 		return;
-	whole(p, g);
+	guard_metrics(p, g);
 	worker_words(p, g);
 	worker_figures(p, g);
 	blind(p, g);
 	classes(p, g);
 	unattributed(p, g);
-	wellness(p, g);
+	health_metrics(p, g);
 	xids_by_number(p, g);
 	remaps(p);
 }
@@ -349,7 +349,7 @@ int metrics_guard_others(const struct page *p, unsigned i)
 	const struct scene *s;
 	int at, n = 0;
 
-	if (!g || !g->guard || (at = seen(p, g, i, &s)) < 0)
+	if (!g || !g->guard || (at = scene_gpu(p, g, i, &s)) < 0)
 		return -1;
 	v = guard_verdicts(g->guard, NULL);
 	for (unsigned k = 0; k < s->processes; k++)

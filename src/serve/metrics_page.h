@@ -1,5 +1,5 @@
-/* metrics_page: what the parts of a page of metrics share: the view, the labels of each GPU, and the
- * numbers of the rows of metric.def.  Included by the parts alone. */
+/* metrics_page: shared by the parts of a metrics page: the view, the labels of each GPU, and
+ * the row numbers of metric.def. Included only by the parts. */
 #ifndef GW_SERVE_METRICS_PAGE_H
 #define GW_SERVE_METRICS_PAGE_H
 
@@ -15,13 +15,13 @@ enum {
 enum metric_how { NUMBER, WORDS };
 
 #define PAGE_GPUS 256
-#define PAGE_BASE 320 /* a uuid of 95 bytes, each escaped to three at most, and an index */
+#define PAGE_BASE 320 /* a uuid of 95 bytes, each escaped to at most three, and an index */
 
 struct page {
 	struct metrics_text t;
 	const struct api *a;
 	const struct view *v;
-	unsigned gpus;                   /* 0 while there is no snapshot */
+	unsigned gpus;                   /* 0: no snapshot */
 	char base[PAGE_GPUS][PAGE_BASE]; /* labels of each GPU */
 };
 
@@ -30,42 +30,43 @@ static inline const struct gw_device *page_gpu(const struct page *p, unsigned i)
 	return gw_snapshot_device(p->v->snap, i);
 }
 
-/* What the service knows of a GPU beside its figures; NULL: nothing yet. */
+/* What the service knows about a GPU in addition to its readings; NULL: nothing yet. */
 static inline const struct view_device *page_known(const struct page *p, unsigned i)
 {
 	return p->v->device && i < p->v->devices ? &p->v->device[i] : NULL;
 }
 
-/* To the millisecond: the digits beyond are noise, and long. */
+/* Rounded to milliseconds: further digits are noise. */
 static inline double page_seconds(uint64_t wall_ns)
 {
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
 }
 
-/* Begins the family of a row of metric.def; page_one: and its only sample. */
+/* Begins the family of a row of metric.def; page_one() also writes its only sample. */
 void page_family(struct page *p, unsigned metric);
 void page_one(struct page *p, unsigned metric, double value);
 
-/* A sample with one label beside those of base. */
+/* A sample with one label in addition to those of base. */
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
 		   double v);
 
-/* The family of a quantity; its name is NULL where there is none. */
+/* The family of a quantity; name NULL: none. */
 struct metric page_quantity(unsigned q, enum metric_how *ret_how);
 
-/* A figure of a GPU that answers; NAN: there is none. */
+/* A value of a GPU that responds; NAN: none. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
 
-/* Is the list of processes of this GPU of now? */
+/* Is the process list of this GPU current? */
 bool page_listed(const struct page *p, unsigned i);
 
-/* A sample for each GPU: its processes; not_ours: without this one and the guard's workers. */
+/* A sample per GPU: its number of processes; not_ours: without this one and the guard's
+ * workers. */
 void page_processes(struct page *p, bool not_ours);
 
-/* The parts.  metrics_gpus: there is a snapshot. */
+/* The parts. metrics_gpus() needs a snapshot. */
 void metrics_gpus(struct page *p);  /* metrics_gpu.c */
-void metrics_guard(struct page *p); /* metrics_guard.c; nothing where there is none */
-/* Processes on a GPU that are neither this one nor a worker's; -1: no guard has looked at it. */
+void metrics_guard(struct page *p); /* metrics_guard.c; nothing without a guard */
+/* Processes on a GPU that are neither this one nor a worker's; -1: no guard has observed it. */
 int metrics_guard_others(const struct page *p, unsigned i);
 void metrics_service(struct page *p); /* metrics_self.c */
 void metrics_cost(struct page *p);

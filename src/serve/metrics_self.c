@@ -1,4 +1,4 @@
-/* metrics_self: the service, its driver calls, its connections, and what it costs. */
+/* metrics_self: the service, its driver calls, connections and cost. */
 #include "metrics_page.h"
 
 #include "device/call_cost.h"
@@ -58,7 +58,7 @@ void metrics_service(struct page *p)
 	page_one(p, M_LET_GO, p->v->let_go);
 }
 
-/* ---- what we cost ---- */
+/* ---- cost ---- */
 
 static double call_count(const struct call_cost *c)
 {
@@ -145,8 +145,8 @@ static void http(struct page *p)
 	page_one(p, M_HTTP_SENT, (double)c.bytes_sent);
 }
 
-/* Of what cannot be 0: 0 says that nobody could tell. */
-static double told(double v)
+/* For values that cannot be 0: 0 means unknown. */
+static double known_value(double v)
 {
 	return v > 0 ? v : NAN;
 }
@@ -156,15 +156,15 @@ static void self(struct page *p)
 	const struct view_self *s = &p->v->self;
 
 	page_one(p, M_STORE_UP, s->store_state && strcmp(s->store_state, "ok") == 0);
-	page_one(p, M_STORE_BYTES, told((double)s->store_bytes));
+	page_one(p, M_STORE_BYTES, known_value((double)s->store_bytes));
 	page_one(p, M_STORE_DROPPED, (double)s->store_dropped);
 	page_one(p, M_WAKEUPS, (double)s->wakeups);
-	page_one(p, M_RSS_PEAK, told((double)s->rss_peak_bytes));
+	page_one(p, M_RSS_PEAK, known_value((double)s->rss_peak_bytes));
 	page_one(p, M_CPU, s->cpu_seconds);
-	page_one(p, M_RSS, told((double)s->rss_bytes));
-	page_one(p, M_START, told(page_seconds(s->start_wall_ns)));
-	page_one(p, M_FDS, told(s->descriptors));
-	page_one(p, M_THREADS, told(s->threads));
+	page_one(p, M_RSS, known_value((double)s->rss_bytes));
+	page_one(p, M_START, known_value(page_seconds(s->start_wall_ns)));
+	page_one(p, M_FDS, known_value(s->descriptors));
+	page_one(p, M_THREADS, known_value(s->threads));
 }
 
 void metrics_cost(struct page *p)

@@ -23,8 +23,9 @@ static char *put_integer(char *at, uint64_t v)
 	return at;
 }
 
-/* v as the decimal fraction k / 10^places, where that reads back to v: k and the power are exact, so
- * that their quotient is rounded as the reader rounds.  NULL: it is no such fraction. */
+/* v as the decimal fraction k / 10^places, if that reads back to v: k and the power are
+ * exact, so that their quotient is rounded like the reader rounds. NULL: not such a fraction.
+ */
 static char *put_fraction(char *at, double v)
 {
 	double power = 10;
@@ -48,8 +49,8 @@ static char *put_fraction(char *at, double v)
 	return NULL;
 }
 
-/* The shortest text that reads back to v; the usual cases without printf, which costs the most of
- * a page of metrics. */
+/* The shortest text that reads back to v; common cases without printf, which would dominate
+ * the cost of a metrics page. */
 static char *put_number(char *at, double v)
 {
 	double size = fabs(v);
@@ -68,7 +69,7 @@ static char *put_number(char *at, double v)
 
 /* ---- labels ---- */
 
-/* The character at *s as it stands between quotes, and how many bytes of it there are. */
+/* The character at *s as written between quotes; returns the number of bytes. */
 static unsigned escape(const char **s, char out[static 4])
 {
 	size_t n = utf8_length(*s);
@@ -94,7 +95,7 @@ void labels_clear(struct labels *l)
 	l->text[0] = '\0';
 }
 
-/* Most values are plain words: they are copied as they are. */
+/* Most values are plain text and are copied. */
 static bool plain(char c)
 {
 	return c >= ' ' && c <= '~' && c != '"' && c != '\\';
@@ -187,7 +188,7 @@ void metrics_family(struct metrics_text *t, const struct metric *m)
 	t->begun = false;
 }
 
-/* Prometheus knows a family by the name of its samples, OpenMetrics by the name without suffix. */
+/* Prometheus names a family like its samples, OpenMetrics without the suffix. */
 static void head_line(struct metrics_text *t, const char *what, const char *text)
 {
 	buf_adds(t->out, what);

@@ -1,8 +1,8 @@
 /* metrics_text: families and samples as Prometheus text 0.0.4 or OpenMetrics 1.0.0.
  *
- * Hides what the two forms differ in, escaping, and how a number becomes text.  A family that has
- * no sample is not written at all.  A sample is put together beside and added in one piece, for
- * there are thousands and they are made every tick. */
+ * Hides the differences of the two forms, escaping and number formatting. A family without
+ * samples is not written. A sample is built in a local buffer and added at once, because
+ * there are thousands per tick. */
 #ifndef GW_SERVE_METRICS_TEXT_H
 #define GW_SERVE_METRICS_TEXT_H
 
@@ -15,12 +15,12 @@ enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN };
 struct metric {
 	const char *name; /* without _total and _info */
 	const char *help;
-	const char *labels; /* their names, joined by commas */
+	const char *labels; /* label names, separated by commas */
 	enum metric_type type;
 };
 
-/* Label pairs, escaped, without braces: uuid="GPU-...",gpu="0".  What does not fit is cut between
- * characters. */
+/* Label pairs, escaped, without braces: uuid="GPU-...",gpu="0". Truncated between characters
+ * if too long. */
 #define METRIC_LABELS_SIZE 2048
 struct labels {
 	unsigned len;
@@ -28,7 +28,7 @@ struct labels {
 };
 
 void labels_clear(struct labels *l);
-/* value NULL: as "", which is no label to Prometheus. */
+/* value NULL: written as "", which Prometheus treats as no label. */
 void labels_add(struct labels *l, const char *name, const char *value);
 void labels_add_number(struct labels *l, const char *name, uint64_t value);
 
@@ -36,35 +36,35 @@ struct metrics_text {
 	struct buf *out;
 	enum metrics_form form;
 	const struct metric *family;
-	bool begun; /* the head of the family was written */
+	bool begun; /* the header of the family was written */
 };
 
-/* Begins a family (borrowed); the one before must not come again. */
+/* Begins a family (borrowed); the previous one must not follow again. */
 void metrics_family(struct metrics_text *t, const struct metric *m);
 
-/* A sample of it.  base and more: pairs as of struct labels, NULL or "" for none.  A value that is
- * not finite is not known: no sample. */
+/* Adds a sample. base and more: label pairs, NULL or "" for none. A non-finite value is
+ * unknown: no sample. */
 void metrics_sample(struct metrics_text *t, const char *base, const char *more, double value);
 
 /* Ends the document. */
 void metrics_end(struct metrics_text *t);
 
-/* Every family there is, by number; false past the end. */
+/* Family i; false past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
-/* Memory of the programs on one GPU: the `top` that hold most, by name and user, and what all others
- * hold together as name="other", so that the sum is that of the list.  Nothing where the list of the
- * GPU could not be read. */
+/* Memory of the programs on one GPU: the `top` largest by name and user, and the rest as
+ * name="other", so that the sum is that of the list. Nothing if the list of the GPU is
+ * unknown. */
 void metrics_processes(struct metrics_text *t, const char *base,
 		       const struct gw_process_list *list, unsigned device, unsigned top);
 
-/* The unit that ends a name, "" where none does. */
+/* The unit at the end of a name; "": none. */
 const char *metric_unit(const char *name);
 
 /* "_total", "_info" or "". */
 const char *metric_suffix(enum metric_type type);
 
-/* "gauge", ...; Prometheus and OpenMetrics have different words for some. */
+/* "gauge", ...; Prometheus and OpenMetrics use different words for some. */
 const char *metric_type_name(enum metric_type type, enum metrics_form form);
 
 #endif

@@ -31,107 +31,108 @@ static const struct parameter {
 	const char *in, *name, *schema, *example, *description;
 } parameters[] = {
 	{ "query", "gpu", "{\"type\":\"string\"}", "\"0\"",
-	  "Only these GPUs: index, UUID or its beginning, or PCI id; several joined by "
+	  "Only these GPUs: index, UUID or its beginning, or PCI id; several separated by "
 	  "commas." },
 	{ "query", "processes", "{\"type\":\"boolean\",\"default\":true}", "false",
-	  "0 or false leaves the processes out." },
+	  "0 or false omits the processes." },
 	{ "query", "quantity", "{\"type\":\"string\",\"default\":\"power_watts\"}",
-	  "\"power_watts,temperature_gpu_celsius\"",
-	  "What is told; several joined by commas." },
+	  "\"power_watts,temperature_gpu_celsius\"", "Quantities, separated by commas." },
 	{ "query", "from", "{\"type\":\"string\",\"default\":\"-15m\"}", "\"-1h\"",
-	  "Begin: RFC 3339, seconds since 1970, or back from now such as -1h." },
+	  "Begin: RFC 3339, seconds since 1970, or relative to now such as -1h." },
 	{ "query", "to", "{\"type\":\"string\",\"default\":\"now\"}", "\"now\"",
-	  "End, as from." },
+	  "End, same format as from." },
 	{ "query", "step", "{\"type\":\"string\"}", "\"10s\"",
-	  "Distance of the points, such as 10s or 1m; without it one that gives at most "
-	  "1000." },
+	  "Distance between points, such as 10s or 1m; default: one that gives at most 1000 "
+	  "points." },
 	{ "query", "tier",
 	  "{\"type\":\"string\",\"enum\":[\"auto\",\"second\",\"minute\",\"hour\"]}",
-	  "\"minute\"", "A step by name." },
+	  "\"minute\"", "A named step." },
 	{ "query", "after", "{\"type\":\"integer\",\"minimum\":0}", "0",
 	  "Only events with a higher id." },
 	{ "query", "topics", "{\"type\":\"string\"}", "\"tick,event,window\"",
-	  "What is followed, joined by commas: tick, event, window, guard; all without." },
+	  "Topics to receive, separated by commas: tick, event, window, guard; default: all." },
 	{ "query", "state", "{\"type\":\"string\",\"enum\":[\"open\",\"ended\"]}", "\"open\"",
-	  "Only windows in this state; both without." },
-	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10", "At most so many." },
+	  "Only windows in this state; default: both." },
+	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10",
+	  "Maximum number of entries." },
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },
-	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Of the window." },
+	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Id of the window." },
 	{ "query", "worker", "{\"type\":\"string\"}", "\"ollama\"", "Only this worker." },
 	{ "query", "bytes", "{\"type\":\"integer\",\"minimum\":1}", "8589934592",
-	  "How much memory is wanted." },
+	  "Amount of memory." },
 	{ "path", "worker", "{\"type\":\"string\"}", "\"ollama\"",
 	  "Its name in the configuration." },
-	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
-	{ "path", "game", "{\"type\":\"string\"}", "\"4711\"", "Number of its process." },
-	{ "path", "operation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
-	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"", "Its name." },
+	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Id." },
+	{ "path", "game", "{\"type\":\"string\"}", "\"4711\"", "Process id." },
+	{ "path", "operation", "{\"type\":\"string\"}", "\"1\"", "Id." },
+	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"",
+	  "Name of the setting." },
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
 };
 
-/* Headers that an operation looks at. */
+/* Headers that an operation reads. */
 static const struct {
 	const char *operation;
 	struct parameter p;
 } headers[] = {
 	{ "openWindow",
 	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
-	    "The same key with the same body gives the same window again." } },
+	    "Repeating a request with the same key and body returns the same window." } },
 	{ "reserveMemory",
 	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
-	    "The same key with the same body gives the same reservation again while it "
-	    "lasts." } },
+	    "Repeating a request with the same key and body returns the same reservation while "
+	    "it lasts." } },
 	{ "getEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
-	    "What a follower that comes back has seen." } },
+	    "The last event that a returning client has received." } },
 	{ "getGuardEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
-	    "What a follower that comes back has seen." } },
+	    "The last event that a returning client has received." } },
 };
 
 static const struct {
 	const char *name, *description;
 } tags[] = {
-	{ "gpu", "Short answers whose form is fixed" },
-	{ "devices", "GPUs, processes and the machine, now" },
-	{ "history", "The past" },
+	{ "gpu", "Short documents with a fixed format" },
+	{ "devices", "Current state of GPUs, processes and the machine" },
+	{ "history", "History" },
 	{ "energy", "Energy windows and sensors" },
-	{ "events", "What happened" },
-	{ "health", "Alive and ready" },
+	{ "events", "Events" },
+	{ "health", "Liveness and readiness" },
 	{ "metrics", "For Prometheus" },
 	{ "service", "The service itself" },
-	{ "manage", "Settings of GPUs, where the service may change them" },
-	{ "guard", "Workers that make room, health and capacity" },
-	{ "page", "What people look at" },
+	{ "manage", "GPU settings, if the service may change them" },
+	{ "guard", "Workers and reservations, health and capacity" },
+	{ "page", "The web page" },
 };
 
 static const struct {
 	int status;
 	const char *title, *description, *detail;
 } statuses[] = {
-	{ 200, NULL, "It is so", NULL },
-	{ 201, NULL, "It was made", NULL },
-	{ 202, NULL, "It was begun; the state is that of now", NULL },
-	{ 204, NULL, "It was done, and there is nothing to say", NULL },
-	{ 400, "Bad Request", "A parameter or the body makes no sense",
-	  "there is no parameter \\\"quantiti\\\" here; did you mean \\\"quantity\\\"?" },
-	{ 401, "Unauthorized", "This needs the token", "this needs the token" },
+	{ 200, NULL, "OK", NULL },
+	{ 201, NULL, "Created", NULL },
+	{ 202, NULL, "Accepted; the document shows the current state", NULL },
+	{ 204, NULL, "Done; the answer has no body", NULL },
+	{ 400, "Bad Request", "A parameter or the body is invalid",
+	  "unknown parameter \\\"quantiti\\\"; did you mean \\\"quantity\\\"?" },
+	{ 401, "Unauthorized", "The token is required", "this request needs the token" },
 	{ 403, "Forbidden", "The service or the driver does not allow it",
-	  "management is off" },
-	{ 404, "Not Found", "There is no such thing", "there is no window \\\"w1\\\"" },
-	{ 409, "Conflict", "Not in this state", "window w0123456789abcdef has ended" },
-	{ 415, "Unsupported Media Type", "The body is not said to be JSON",
-	  "the body is not said to be JSON" },
-	{ 422, "Unprocessable Content", "The key was used for another request",
-	  "this Idempotency-Key came with another request before" },
-	{ 429, "Too Many Requests", "There are too many of them already",
-	  "64 windows are open, and that is the most" },
+	  "changing GPU settings is disabled in this service" },
+	{ 404, "Not Found", "Not found", "no window \\\"w1\\\"" },
+	{ 409, "Conflict", "Not possible in this state", "window w0123456789abcdef has ended" },
+	{ 415, "Unsupported Media Type", "The Content-Type is not application/json",
+	  "the Content-Type of the body is not application/json" },
+	{ 422, "Unprocessable Content", "The Idempotency-Key was used for another request",
+	  "this Idempotency-Key was used with a different request" },
+	{ 429, "Too Many Requests", "A limit is reached",
+	  "64 windows are open, which is the maximum" },
 	{ 500, "Internal Server Error", "The driver failed",
 	  "the driver answered with an unknown error" },
 	{ 501, "Not Implemented", "This GPU or driver cannot do it",
 	  "this GPU has no such setting" },
-	{ 503, "Service Unavailable", "Not now; Retry-After says when to ask again",
+	{ 503, "Service Unavailable", "Temporarily not possible; see Retry-After",
 	  "the drivers are being opened for the first time" },
 };
 #define STATUSES (sizeof(statuses) / sizeof(statuses[0]))
@@ -188,7 +189,7 @@ static void parameter_named(struct json *j, const char *in, const char *name, si
 			parameter(j, &parameters[i]);
 }
 
-/* The path as OpenAPI writes it: what stands for the rest has a name. */
+/* The path in OpenAPI's form: a wildcard gets a name. */
 static void path_text(const struct operation *o, char *out, size_t size)
 {
 	size_t n = strcspn(o->path, "*");
@@ -233,7 +234,7 @@ static void request_body(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* One form of an answer: a schema, or a media type whose content is text. */
+/* One form of an answer: a schema, or a media type with text content. */
 static void form(struct json *j, const struct operation *o, const char *name, size_t n)
 {
 	const char *example = example_of(o->id, "");
@@ -291,7 +292,7 @@ static void answers(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* Windows may be open to all: with or without. */
+/* Windows may be open to all clients: with or without a token. */
 static void security(struct json *j, const struct operation *o)
 {
 	bool measures = o->method != HTTP_GET && !(o->flags & ROUTE_CHANGE);
@@ -327,7 +328,7 @@ static void operation(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* Every method of a path stands below it: at the first row that has it. */
+/* Writes all methods of a path at its first row. */
 static void paths(struct json *j)
 {
 	char path[96];
@@ -350,7 +351,7 @@ static void paths(struct json *j)
 	json_object_end(j);
 }
 
-/* Does any operation answer with it? */
+/* Does any operation have this status? */
 static bool is_used(int status)
 {
 	char word[4];
@@ -398,7 +399,7 @@ static void components(struct json *j)
 	problems(j);
 	json_raw(j, "securitySchemes",
 		 "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\","
-		 "\"description\":\"The token of the service's token_file; peers on the UNIX "
+		 "\"description\":\"The token of the service's token_file; clients of the UNIX "
 		 "socket need none.\"}}");
 	json_object_end(j);
 }
@@ -408,13 +409,12 @@ static void info(struct json *j)
 	json_object(j, "info");
 	json_string(j, "title", "gpuward");
 	json_string(j, "version", gw_version());
-	json_string(j, "summary", "What this machine's GPUs are and do");
-	json_string(
-		j, "description",
-		"Every GET can also be asked with HEAD. What is not known is null, with its "
-		"reason below \"absent\" beside it; units end the key. Errors are "
-		"application/problem+json. Keys may be added at any time; one that changes its "
-		"meaning or goes raises schema_version.");
+	json_string(j, "summary", "State, energy and control of this machine's GPUs");
+	json_string(j, "description",
+		    "Every GET route also supports HEAD. Unknown values are null, with the "
+		    "reason in \"absent\" next to them; the unit ends the key. Errors are "
+		    "application/problem+json. Keys may be added at any time; removing or "
+		    "redefining one increases schema_version.");
 	json_raw(j, "license", "{\"name\":\"Apache-2.0\",\"identifier\":\"Apache-2.0\"}");
 	json_object_end(j);
 }
@@ -454,7 +454,7 @@ void api_openapi(void *arg, const struct request *q, struct reply *r)
 		openapi_render(&a->openapi);
 	}
 	if (a->openapi.err)
-		reply_problem(r, 503, "no-memory", NULL, "there is no memory for the document");
+		reply_problem(r, 503, "no-memory", NULL, "out of memory");
 	else
 		reply_static(r, "application/json", a->openapi.p, a->openapi.len, NULL, 0);
 }

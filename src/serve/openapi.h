@@ -1,7 +1,7 @@
-/* openapi: /openapi.json, made of the table that dispatches.
+/* openapi: /openapi.json, generated from the table of routes.
  *
- * routes.def says what there is; docs/schema what bodies look like (the same files that the tests
- * hold the documents against), packed in by tools/openapi. */
+ * routes.def has the routes, docs/schema the bodies (the tests check documents against the
+ * same files); tools/openapi packs them in. */
 #ifndef GW_SERVE_OPENAPI_H
 #define GW_SERVE_OPENAPI_H
 

@@ -1,6 +1,6 @@
 #include "render.h"
 
-#include "summary.h"
+#include "device/device.h"
 
 #include <string.h>
 
@@ -85,19 +85,19 @@ static void value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-static void instance(struct json *j, const char *key, unsigned id)
+static void instance(struct json *j, const char *key, int id)
 {
-	if (id == UINT32_MAX)
+	if (id < 0)
 		json_null(j, key);
 	else
-		json_uint(j, key, id);
+		json_int(j, key, id);
 }
 
 static void mig(struct json *j, const struct gw_device *d)
 {
 	json_array(j, "mig_devices");
 	for (unsigned i = 0; i < d->mig_count; i++) {
-		const struct gw_mig *m = &d->mig[i];
+		const struct gw_mig *m = d->mig[i];
 		bool have = m->memory_absence == GW_HAVE;
 
 		json_object(j, NULL);
@@ -107,9 +107,9 @@ static void mig(struct json *j, const struct gw_device *d)
 		instance(j, "gpu_instance", m->gpu_instance);
 		instance(j, "compute_instance", m->compute_instance);
 		if (have) {
-			json_uint(j, "memory_total_bytes", m->memory_total_bytes);
-			json_uint(j, "memory_used_bytes", m->memory_used_bytes);
-			json_uint(j, "memory_free_bytes", m->memory_free_bytes);
+			json_int(j, "memory_total_bytes", m->memory_total_bytes);
+			json_int(j, "memory_used_bytes", m->memory_used_bytes);
+			json_int(j, "memory_free_bytes", m->memory_free_bytes);
 		} else {
 			json_null(j, "memory_total_bytes");
 			json_null(j, "memory_used_bytes");
@@ -123,7 +123,7 @@ static void mig(struct json *j, const struct gw_device *d)
 	json_array_end(j);
 }
 
-/* Asked for and not there. */
+/* Requested but not available. */
 static bool missing(uint8_t absence)
 {
 	return absence != GW_HAVE && absence != GW_ABSENT_NOT_READ;
@@ -142,7 +142,8 @@ static void absent(struct json *j, const struct gw_device *d)
 				    gw_absence_key(d->value_absence[q]));
 	if (d->cuda_ordinal < 0)
 		json_string(j, "cuda_ordinal",
-			    d->cuda_ordinal == -1 ? "not_visible" : "order_unknown");
+			    d->cuda_ordinal == GW_CUDA_NOT_VISIBLE ? "not_visible"
+								   : "order_unknown");
 	json_object_end(j);
 }
 
@@ -195,6 +196,79 @@ static void devices(struct json *j, const struct gw_snapshot *snap,
 	json_array_end(j);
 }
 
+/* ---- the summary ----
+ *
+ * Nine flat figures for simple clients.  They describe the first GPU that responds; gpu_count shows
+ * whether there are more.  "gb" is 2^30 bytes, as in the programs that use these keys. */
+
+#define GIB 1073741824.0
+
+struct summary_figure {
+	double v;
+	enum gw_absence why;
+};
+
+struct summary {
+	bool gpu_available;  /* a GPU responds */
+	bool cuda_available; /* an NVIDIA driver is loaded and a device responds */
+	unsigned gpu_count;
+	const struct gw_device *device; /* the described GPU; NULL: none */
+	enum gw_absence silence;        /* why none responds; GW_HAVE: one does */
+	const char *gpu_name;           /* NULL: unknown */
+	struct summary_figure total_vram_gb, used_vram_gb, free_vram_gb;
+	struct summary_figure utilization_percent, temperature_c;
+};
+
+/* Why nothing is known if no GPU responds. */
+static enum gw_absence silence(const struct gw_snapshot *snap)
+{
+	const struct gw_device *d = gw_snapshot_device(snap, 0);
+	enum gw_cause cause = gw_snapshot_status(snap)->cause;
+
+	if (d)
+		return device_absence(d->state, d->cause);
+	if (cause == GW_CAUSE_STALLED)
+		return GW_ABSENT_STALLED;
+	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER
+								   : GW_ABSENT_NOT_PRESENT;
+}
+
+static struct summary_figure summary_value(const struct summary *s, unsigned q, double scale)
+{
+	const struct gw_device *d = s->device;
+	struct summary_figure f = { 0, s->silence };
+
+	if (d)
+		f.why = gw_device_value(d, q, &f.v);
+	f.v *= scale;
+	return f;
+}
+
+static void summary_of(const struct gw_snapshot *snap, struct summary *ret)
+{
+	const struct gw_device *first = NULL;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->gpu_count = gw_snapshot_device_count(snap);
+	for (unsigned i = 0; i < ret->gpu_count; i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
+
+		if (d->state != GW_DEVICE_OK)
+			continue;
+		first = first ? first : d;
+		ret->cuda_available |= d->vendor == GW_VENDOR_NVIDIA;
+	}
+	ret->device = first;
+	ret->silence = first ? GW_HAVE : silence(snap);
+	ret->gpu_available = first != NULL;
+	ret->gpu_name = first ? gw_device_text(first, GW_T_NAME) : NULL;
+	ret->total_vram_gb = summary_value(ret, GW_Q_MEMORY_TOTAL, 1 / GIB);
+	ret->used_vram_gb = summary_value(ret, GW_Q_MEMORY_USED, 1 / GIB);
+	ret->free_vram_gb = summary_value(ret, GW_Q_MEMORY_FREE, 1 / GIB);
+	ret->utilization_percent = summary_value(ret, GW_Q_UTILIZATION_GPU, 100);
+	ret->temperature_c = summary_value(ret, GW_Q_TEMPERATURE_GPU, 1);
+}
+
 static void figure(struct json *j, const char *key, const struct summary_figure *f)
 {
 	if (f->why == GW_HAVE)
@@ -203,7 +277,7 @@ static void figure(struct json *j, const char *key, const struct summary_figure 
 		json_null(j, key);
 }
 
-/* The flat figures; key and place of each number stand once. */
+/* The flat figures. */
 static void flat(struct json *j, const struct gw_snapshot *snap)
 {
 	struct summary s;
@@ -300,7 +374,7 @@ static void process(struct json *j, const struct gw_process *p, const struct gw_
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);
 	if (p->memory_absence == GW_HAVE)
-		json_uint(j, "memory_bytes", p->memory_bytes);
+		json_int(j, "memory_bytes", p->memory_bytes);
 	else
 		json_null(j, "memory_bytes");
 	json_string(j, "memory_absent",
@@ -319,7 +393,7 @@ void render_processes(struct json *j, const struct gw_process_list *list,
 			process(j, p, snap);
 	}
 	json_array_end(j);
-	json_object(j, "processes_absent"); /* devices whose list could not be had */
+	json_object(j, "processes_absent"); /* devices without a process list */
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const char *uuid = gw_device_text(gw_snapshot_device(snap, i), GW_T_UUID);
 		enum gw_absence why = gw_process_list_absence(list, i);

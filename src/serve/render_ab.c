@@ -37,7 +37,7 @@ const char *ab_report_gate(const struct ab_report *r)
 	return words[r->result.ab[r->config->gate.metric].verdict];
 }
 
-static double figure_of(const struct ab_record *run, enum ab_metric metric)
+static double run_value(const struct ab_record *run, enum ab_metric metric)
 {
 	switch (metric) {
 	case AB_ENERGY: return run->energy.best;
@@ -57,7 +57,7 @@ double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric
 	for (unsigned i = 0; i < r->runs; i++)
 		if (r->run[i].used && r->run[i].step.phase == AB_PHASE_AB &&
 		    r->run[i].step.arm == arm)
-			moments_add(&m, figure_of(&r->run[i], metric));
+			moments_add(&m, run_value(&r->run[i], metric));
 	return moments_mean(&m);
 }
 
@@ -215,7 +215,7 @@ static const char *arm_name(enum ab_arm arm)
 	return arm == AB_ARM_A ? "a" : "b";
 }
 
-/* The two runs of a pair that counts stand beside each other. */
+/* The two runs of a counted pair are adjacent. */
 static void pairs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "pairs");
@@ -231,8 +231,8 @@ static void pairs(struct json *j, const struct ab_report *r)
 		json_uint(j, "number", first->step.pair + 1);
 		json_string(j, "first", arm_name(first->step.arm));
 		for (unsigned m = 0; m < AB_METRICS; m++) {
-			double a = figure_of(a_first ? first : second, (enum ab_metric)m);
-			double b = figure_of(a_first ? second : first, (enum ab_metric)m);
+			double a = run_value(a_first ? first : second, (enum ab_metric)m);
+			double b = run_value(a_first ? second : first, (enum ab_metric)m);
 
 			json_double(j, ab_metric_name((enum ab_metric)m), b / a);
 		}

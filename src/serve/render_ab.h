@@ -1,6 +1,6 @@
 /* render_ab: the document of a comparison of two commands.
  *
- * The structs here are all that a comparison holds, as plain data; NAN and NULL become null.
+ * The structs hold the whole comparison as plain data; NAN and NULL become null.
  * schema_version as in render.h. */
 #ifndef GW_SERVE_RENDER_AB_H
 #define GW_SERVE_RENDER_AB_H
@@ -15,25 +15,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AB_LOOKS 16 /* more than there can be */
+#define AB_LOOKS 16 /* more than possible */
 
 /* One run of one of the commands. */
 struct ab_record {
 	struct ab_step step;
-	bool used; /* its pair counts */
+	bool used; /* its pair is counted */
 	uint64_t begin_wall_ns;
 	double seconds, power_w;
-	struct gw_interval energy; /* of all GPUs, for comparing: without gain and offset */
-	double u_j;                /* standard uncertainty of its best                    */
-	double residual_ratio;     /* samples / counter - 1; NAN: not two meters          */
-	double temperature_c;      /* of the warmest GPU at the beginning                 */
-	enum gw_validity validity; /* the worst of the GPUs                               */
+	struct gw_interval energy; /* of all GPUs, for comparisons: without gain and offset */
+	double u_j;                /* standard uncertainty of the best value */
+	double residual_ratio;     /* samples / counter - 1; NAN: only one meter */
+	double temperature_c;      /* of the warmest GPU at the begin */
+	enum gw_validity validity; /* worst of all GPUs */
 	uint64_t codes;            /* of any GPU                                          */
 };
 
 struct ab_side {
-	const char *name;    /* of the program                  */
-	const char *command; /* NULL: not to be kept            */
+	const char *name;    /* of the program */
+	const char *command; /* NULL: not recorded */
 };
 
 struct ab_report {
@@ -42,42 +42,42 @@ struct ab_report {
 	struct ab_side side[2];
 	const struct ab_config *config;
 	const char *gate;  /* as written, NULL: none             */
-	const char *part;  /* that is compared; NULL: whole runs */
-	double iterations; /* of a run, NAN: not given           */
+	const char *part;  /* the compared part; NULL: whole runs */
+	double iterations; /* per run; NAN: not given */
 	unsigned warmup;
 	bool cooled;
-	double cool_to_c; /* NAN: as at the first start         */
-	double cool_s;    /* waited in all                      */
+	double cool_to_c; /* NAN: as at the first start */
+	double cool_s;    /* total waiting time */
 	unsigned cool_late;
-	const struct measured_room *room; /* NULL: none was asked for */
+	const struct measured_room *room; /* NULL: none requested */
 	struct ab_result result;
 	struct ab_estimate look[AB_LOOKS];
 	unsigned looks;
-	struct ab_record *run; /* in the order in which they were made */
+	struct ab_record *run; /* in order of execution */
 	unsigned runs;
-	bool failed; /* a command did: */
+	bool failed; /* a command failed: */
 	enum ab_arm failed_arm;
-	int failed_status; /* as a shell gives it; 0: it ended well, and yet its run is no use */
-	char failure[160]; /* what it did */
-	int interrupted;   /* by this signal, 0: by none         */
+	int failed_status; /* as in a shell; 0: it succeeded, but its run is unusable */
+	char failure[160]; /* what happened */
+	int interrupted;   /* by this signal; 0: not interrupted */
 	int exit_code;
 };
 
-/* Why it ended, in one word: "decided", "precise", "budget", "invalid", "shared", "failed",
- * "interrupted". */
+/* The reason for the end, in one word: "decided", "precise", "budget", "invalid", "shared",
+ * "failed", "interrupted". */
 const char *ab_report_ending(const struct ab_report *r);
 
 /* "passed", "failed", "cannot-tell"; NULL without a gate. */
 const char *ab_report_gate(const struct ab_report *r);
 
-/* Mean of what the runs of an arm gave in the pairs that count; NAN without one. */
+/* Mean of an arm's runs in counted pairs; NAN: none. */
 double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric metric);
 
-/* How far the two meters were apart in the runs that count: mean and s.d. of residual_ratio; the
+/* Difference of the two meters in counted runs: mean and s.d. of residual_ratio; returns the
  * number of runs that have one. */
 unsigned ab_report_residual(const struct ab_report *r, double *ret_mean, double *ret_sd);
 
-/* Runs with this code. */
+/* Number of runs with this code. */
 unsigned ab_report_code(const struct ab_report *r, unsigned code);
 
 /* The whole document.  env may be NULL. */

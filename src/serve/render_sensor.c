@@ -4,15 +4,15 @@
 
 #include <math.h>
 
-/* ---- figures that may be missing ---- */
+/* ---- values that may be missing ---- */
 
 struct figure {
 	const char *key;
-	double v; /* NAN: not known */
+	double v; /* NAN: unknown */
 };
 
-/* The figures, and below "absent" why some are null.  why is of the thing as a whole; what is
- * missing of a thing that is there was not measured. */
+/* Writes the values, and in "absent" why some are null. why applies to the whole source; a
+ * missing value of an available source was not measured. */
 static void figures(struct json *j, const struct figure *f, unsigned n, enum gw_absence why)
 {
 	enum gw_absence missing = why == GW_HAVE ? GW_ABSENT_NOT_READ : why;
@@ -136,26 +136,26 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 
 /* ---- the document ---- */
 
-/* What can be asked at all, and else why not. */
+/* Which quantities are supported, or why not. */
 static void support(struct json *j, const struct gw_device *d)
 {
-	static const unsigned asked[] = { GW_Q_POWER,
-					  GW_Q_POWER_AVERAGE,
-					  GW_Q_POWER_INSTANT,
-					  GW_Q_POWER_MEMORY,
-					  GW_Q_ENERGY,
-					  GW_Q_LIMITED_POWER,
-					  GW_Q_LIMITED_SYNC_BOOST,
-					  GW_Q_LIMITED_THERMAL,
-					  GW_Q_LIMITED_THERMAL_SOFTWARE,
-					  GW_Q_LIMITED_THERMAL_HARDWARE,
-					  GW_Q_LIMITED_POWER_BRAKE };
+	static const unsigned quantities[] = { GW_Q_POWER,
+					       GW_Q_POWER_AVERAGE,
+					       GW_Q_POWER_INSTANT,
+					       GW_Q_POWER_MEMORY,
+					       GW_Q_ENERGY,
+					       GW_Q_LIMITED_POWER,
+					       GW_Q_LIMITED_SYNC_BOOST,
+					       GW_Q_LIMITED_THERMAL,
+					       GW_Q_LIMITED_THERMAL_SOFTWARE,
+					       GW_Q_LIMITED_THERMAL_HARDWARE,
+					       GW_Q_LIMITED_POWER_BRAKE };
 	double unused;
 
 	json_object(j, "support");
-	for (unsigned i = 0; i < COUNT(asked); i++)
-		json_string(j, gw_quantity_info(asked[i])->key,
-			    gw_absence_key(gw_device_value(d, asked[i], &unused)));
+	for (unsigned i = 0; i < COUNT(quantities); i++)
+		json_string(j, gw_quantity_info(quantities[i])->key,
+			    gw_absence_key(gw_device_value(d, quantities[i], &unused)));
 	json_object_end(j);
 }
 

@@ -6,15 +6,15 @@
 
 #include "measure/sensor.h"
 
-/* One object.  What is not known is null, with its reason below "absent" beside it. */
+/* One object. Unknown values are null, with the reason in "absent" next to them. */
 void sensor_json(struct json *j, const char *key, const struct sensor *s);
 
-/* What became of one device. */
+/* The result of one device. */
 struct render_learned {
-	unsigned device;             /* position in the snapshot              */
-	const struct sensor *sensor; /* NULL: it failed, and message says why */
-	const char *message;         /* NULL: nothing to say                  */
-	const char *path;            /* where it is kept; NULL: nowhere       */
+	unsigned device;             /* index in the snapshot */
+	const struct sensor *sensor; /* NULL: failed, see message */
+	const char *message;         /* NULL: none */
+	const char *path;            /* where it is stored; NULL: nowhere */
 };
 
 /* The whole document of `gpuward characterise`. */

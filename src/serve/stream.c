@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* with its head */
+#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* with its header */
 #define TOPICS      8
 
 struct message {
-	struct message *next; /* the one that came after it, among those with an id */
+	struct message *next; /* the next message with an id */
 	unsigned refs;
 	enum stream_topic topic;
-	uint64_t number; /* counts all messages from 1 */
+	uint64_t number; /* of all messages, from 1 */
 	uint64_t id;
 	size_t size;
 	char text[];
@@ -27,11 +27,11 @@ struct message {
 struct stream {
 	size_t bytes, used;
 	struct message *oldest, *latest; /* with an id */
-	struct message *tick;            /* the latest without; or NULL */
-	struct message *beat;            /* the comment */
+	struct message *tick;            /* the latest without an id, or NULL */
+	struct message *beat;            /* the keep-alive comment */
 	uint64_t numbers;
-	uint64_t lost_id;      /* of the latest that is no longer kept */
-	uint64_t lost[TOPICS]; /* its number, by topic */
+	uint64_t lost_id;      /* of the latest dropped message */
+	uint64_t lost[TOPICS]; /* its number per topic */
 	struct follower *followers;
 	unsigned count;
 };
@@ -69,7 +69,7 @@ int stream_new(size_t bytes, struct stream **ret)
 	return 0;
 }
 
-/* What is lost to whoever follows these topics. */
+/* The number of the last lost message of these topics. */
 static uint64_t lost_number(const struct stream *s, unsigned topics)
 {
 	uint64_t number = 0;
@@ -80,7 +80,7 @@ static uint64_t lost_number(const struct stream *s, unsigned topics)
 	return number;
 }
 
-static void lose(struct stream *s, unsigned topic, uint64_t number, uint64_t id)
+static void note_lost(struct stream *s, unsigned topic, uint64_t number, uint64_t id)
 {
 	for (unsigned i = 0; i < TOPICS; i++)
 		if (topic & 1U << i)
@@ -88,7 +88,7 @@ static void lose(struct stream *s, unsigned topic, uint64_t number, uint64_t id)
 	s->lost_id = id;
 }
 
-static void forget_oldest(struct stream *s)
+static void drop_oldest(struct stream *s)
 {
 	struct message *m = s->oldest;
 
@@ -96,7 +96,7 @@ static void forget_oldest(struct stream *s)
 	if (!s->oldest)
 		s->latest = NULL;
 	s->used -= m->size;
-	lose(s, m->topic, m->number, m->id);
+	note_lost(s, m->topic, m->number, m->id);
 	message_drop(m);
 }
 
@@ -112,7 +112,7 @@ void stream_free(struct stream *s)
 			f->wake(f);
 	}
 	while (s->oldest)
-		forget_oldest(s);
+		drop_oldest(s);
 	message_drop(s->tick);
 	message_drop(s->beat);
 	free(s);
@@ -120,7 +120,8 @@ void stream_free(struct stream *s)
 
 /* ---- messages in */
 
-static struct message *render(const char *name, uint64_t id, const char *json, size_t size)
+static struct message *render_message(const char *name, uint64_t id, const char *json,
+				      size_t size)
 {
 	struct message *m = NULL;
 	struct buf b;
@@ -140,7 +141,7 @@ static struct message *render(const char *name, uint64_t id, const char *json, s
 	return m;
 }
 
-static void keep(struct stream *s, struct message *m)
+static void keep_message(struct stream *s, struct message *m)
 {
 	if (s->latest)
 		s->latest->next = m;
@@ -149,7 +150,7 @@ static void keep(struct stream *s, struct message *m)
 	s->latest = m;
 	s->used += m->size;
 	while (s->used > s->bytes && s->oldest != s->latest)
-		forget_oldest(s);
+		drop_oldest(s);
 }
 
 static void wake_all(struct stream *s, unsigned topics)
@@ -172,13 +173,13 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 
 	if (size > VIEW_DOCUMENT_MAX)
 		return;
-	m = render(name, id, json, size);
+	m = render_message(name, id, json, size);
 	s->numbers++;
-	if (!m) { /* no memory: it is lost, and those who follow are told */
+	if (!m) { /* out of memory: the message is lost, and followers get a gap */
 		if (id) {
 			while (s->oldest)
-				forget_oldest(s);
-			lose(s, topic, s->numbers, id);
+				drop_oldest(s);
+			note_lost(s, topic, s->numbers, id);
 			wake_all(s, topic);
 		}
 		return;
@@ -187,7 +188,7 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 	m->number = s->numbers;
 	m->id = id;
 	if (id) {
-		keep(s, m);
+		keep_message(s, m);
 	} else {
 		message_drop(s->tick);
 		s->tick = m;
@@ -242,7 +243,7 @@ static struct message *next_kept(struct follower *f)
 {
 	const struct stream *s = f->stream;
 
-	/* Most are up to date: no walk through the ring for them. */
+	/* Most followers are up to date and need no walk through the ring. */
 	if (!s->latest || s->latest->number <= f->seen)
 		return NULL;
 	for (struct message *m = s->oldest; m; m = m->next)
@@ -252,15 +253,15 @@ static struct message *next_kept(struct follower *f)
 	return NULL;
 }
 
-static void begin(struct follower *f, struct message *m)
+static void begin_message(struct follower *f, struct message *m)
 {
 	m->refs++;
 	f->sending = m;
 	f->sent = 0;
 }
 
-/* The next one to send, whichever came first. */
-static bool choose(struct follower *f)
+/* Selects the next message to send, in order of arrival. */
+static bool choose_message(struct follower *f)
 {
 	struct stream *s = f->stream;
 	struct message *m, *tick = s->tick;
@@ -287,10 +288,10 @@ static bool choose(struct follower *f)
 		tick = NULL;
 	if (tick && (!m || tick->number < m->number)) {
 		f->seen_tick = tick->number;
-		begin(f, tick);
+		begin_message(f, tick);
 	} else if (m) {
 		f->seen = m->number;
-		begin(f, m);
+		begin_message(f, m);
 	}
 	return f->sending != NULL;
 }
@@ -301,7 +302,7 @@ long follower_read(struct follower *f, char *out, size_t size)
 
 	if (!f->stream)
 		return -1;
-	while (done < size && (f->sending || choose(f))) {
+	while (done < size && (f->sending || choose_message(f))) {
 		size_t n = f->sending->size - f->sent;
 
 		if (n > size - done)
@@ -322,7 +323,7 @@ void follower_beat(struct follower *f)
 {
 	if (!f->stream || !f->waiting || f->sending)
 		return;
-	begin(f, f->stream->beat);
+	begin_message(f, f->stream->beat);
 	f->waiting = false;
 	f->wake(f);
 }

@@ -1,8 +1,8 @@
-/* stream: what happens, told to many (server-sent events).
+/* stream: server-sent events for many followers.
  *
- * A message is rendered once and shared by all that follow; each has a place in the ring of the
- * latest.  One who cannot keep up is told so ("event: gap") and goes on with what is there.
- * Topics are bits; a message has one, a follower a set. */
+ * A message is rendered once and shared by all followers; each has a position in the ring of
+ * the latest messages. A follower that cannot keep up receives "event: gap" and continues
+ * with the available messages. Topics are bits; a message has one, a follower a set. */
 #ifndef GW_SERVE_STREAM_H
 #define GW_SERVE_STREAM_H
 
@@ -19,43 +19,44 @@ enum stream_topic {
 
 struct stream;
 
-/* Keeps the latest `bytes` of messages with an id; of those without (ticks) the latest alone. */
+/* Keeps the latest `bytes` of messages with an id, and only the latest message without one
+ * (ticks). */
 int stream_new(size_t bytes, struct stream **ret);
 
-/* Those who follow are let go of: what they read is the end. */
+/* Followers then read the end of the stream. */
 void stream_free(struct stream *s);
 
-/* topic: one, or several joined.  id 0: none (a tick).  name: of the event; json: one line of at most VIEW_DOCUMENT_MAX bytes, a
- * longer one is not told.  Wakes those who follow. */
+/* topic: one, or several bits. id 0: none (a tick). name: of the event; json: one line of at
+ * most VIEW_DOCUMENT_MAX bytes; a longer one is dropped. Wakes the followers. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
 unsigned stream_followers(const struct stream *s);
 
-/* One who follows; the owner's memory.  What is in it is the stream's. */
+/* A follower; in the owner's memory, contents private to the stream. */
 struct message;
 struct follower {
 	struct stream *stream; /* NULL: it ended */
 	struct follower *prev, *next;
-	struct message *sending;  /* in the middle of it, or NULL */
+	struct message *sending;  /* current message, or NULL */
 	size_t sent;              /* bytes of it */
-	uint64_t seen, seen_tick; /* numbers of the latest messages that were begun */
-	bool gap;                 /* something is lost, and it was not told yet */
+	uint64_t seen, seen_tick; /* numbers of the latest messages sent */
+	bool gap;                 /* messages were lost, and the gap is not reported yet */
 	unsigned topics;
-	bool waiting; /* found nothing: is woken by the next message */
+	bool waiting; /* found nothing: the next message wakes it */
 	void (*wake)(struct follower *f);
 };
 
-/* Follows from the events later than `after` (UINT64_MAX: from now on). */
+/* Starts after event `after` (UINT64_MAX: only new ones). */
 void follower_start(struct follower *f, struct stream *s, uint64_t after, unsigned topics,
 		    void (*wake)(struct follower *f));
 void follower_stop(struct follower *f);
 
-/* The next bytes, at most size; 0: nothing yet, wake() is called when there is; -1: the stream has
+/* The next bytes, at most size; 0: none yet, wake() is called later; -1: the stream has
  * ended. */
 long follower_read(struct follower *f, char *out, size_t size);
 
-/* A comment that keeps the connection open is sent when nothing else is. */
+/* Sends a keep-alive comment if nothing else is sent. */
 void follower_beat(struct follower *f);
 
 #endif

@@ -12,16 +12,15 @@
 #include <string.h>
 #include <time.h>
 
-#define SPAN_MOST_S \
-	(400.0 * 86400 * 365) /* longer than any history, short enough for 64 bits */
+#define SPAN_MOST_S (400.0 * 86400 * 365) /* longer than any history, fits 64 bits in ns */
 
 static const struct {
 	const char *word;
 	double seconds;
 } units[] = { { "ms", 0.001 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
 
-/* Seconds of the unit at *p, which moves past it; NAN: none. */
-static double unit(const char **p)
+/* Seconds of the unit at *p, which advances; NAN: none. */
+static double parse_unit(const char **p)
 {
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		size_t n = strlen(units[i].word);
@@ -47,7 +46,7 @@ int timespec_parse_span(const char *text, uint64_t *ret_ns)
 			return -GW_E_PARSE;
 		v = number_parse(p, &end);
 		if (*end || p != text)
-			factor = unit(&end);
+			factor = parse_unit(&end);
 		total += v * factor;
 		p = end;
 		if (!(total >= 0 && total < SPAN_MOST_S))
@@ -57,8 +56,8 @@ int timespec_parse_span(const char *text, uint64_t *ret_ns)
 	return 0;
 }
 
-/* "Z", "+01:00", "-0330": seconds east; false: none of them, or something after it. */
-static bool offset(const char *p, long *ret)
+/* "Z", "+01:00", "-0330": seconds east of UTC; false: none of them, or trailing text. */
+static bool parse_offset(const char *p, long *ret)
 {
 	unsigned h, m;
 	int n = 0;
@@ -75,7 +74,7 @@ static bool offset(const char *p, long *ret)
 	return true;
 }
 
-static int rfc3339(const char *text, uint64_t *ret)
+static int parse_rfc3339(const char *text, uint64_t *ret)
 {
 	struct tm tm = { 0 };
 	const char *p = strptime(text, "%Y-%m-%d", &tm);
@@ -88,7 +87,7 @@ static int rfc3339(const char *text, uint64_t *ret)
 	p = strptime(p + 1, "%H:%M:%S", &tm);
 	if (p && *p == '.' && isdigit((unsigned char)p[1]))
 		fraction = number_parse(p, &p);
-	if (!p || !offset(p, &east))
+	if (!p || !parse_offset(p, &east))
 		return -GW_E_PARSE;
 	t = timegm(&tm) - east;
 	if (t < 0)
@@ -120,5 +119,5 @@ int timespec_parse(const char *text, uint64_t now_wall_ns, uint64_t *ret)
 			return 0;
 		}
 	}
-	return rfc3339(text, ret);
+	return parse_rfc3339(text, ret);
 }

@@ -1,11 +1,11 @@
-/* moment: times and lengths of time as people and programs write them in a query. */
+/* timespec_parse: parses times and durations of a query. */
 #ifndef GW_SERVE_TIMESPEC_PARSE_H
 #define GW_SERVE_TIMESPEC_PARSE_H
 
 #include <stdint.h>
 
-/* "2026-01-31T12:00:00Z" (fractions and offsets too), seconds since 1970, "now", or back from now:
- * "-90", "-15m", "-1h30m".  0 and *ret in ns since 1970, or -GW_E_PARSE. */
+/* "2026-01-31T12:00:00Z" (also fractions and offsets), seconds since 1970, "now", or relative
+ * to now: "-90", "-15m", "-1h30m". 0 and *ret in ns since 1970, or -GW_E_PARSE. */
 int timespec_parse(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns);
 
 /* "10", "10s", "1m30s", "500ms", "1h", "2d".  0 and *ret, or -GW_E_PARSE. */

@@ -16,11 +16,11 @@ bool view_is_error(unsigned absence)
 	case GW_ABSENT_LOST:
 	case GW_ABSENT_STALLED:
 	case GW_ABSENT_NO_DRIVER: return true;
-	default: return false; /* how the device, the machine or the user's choice is */
+	default: return false; /* a property of the device, the machine or the configuration */
 	}
 }
 
-/* A GPU whose driver call has not come back; NULL: none. */
+/* A GPU with a driver call that has not returned; NULL: none. */
 static const struct gw_device *hanging(const struct view *v)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++) {
@@ -36,12 +36,12 @@ static const char *first_reading(const struct view *v, char *out, size_t size)
 {
 	snprintf(out, size, "%s",
 		 v->opening ? "the drivers are being opened for the first time"
-			    : "no reading was done yet");
+			    : "there is no reading yet");
 	return out;
 }
 
-/* Older than two intervals: one is normal just before the next reading. */
-static bool old(const struct view *v, uint64_t now_ns, double *ret_age_s)
+/* Older than two intervals; one interval is normal just before the next reading. */
+static bool is_old(const struct view *v, uint64_t now_ns, double *ret_age_s)
 {
 	uint64_t read_ns = gw_snapshot_mono_ns(v->snap);
 	uint64_t age_ns = now_ns > read_ns ? now_ns - read_ns : 0;
@@ -58,7 +58,7 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 	if (v->tick == 0 || !v->snap)
 		return first_reading(v, out, size);
 	if (v->let_go) {
-		snprintf(out, size, "the drivers were let go");
+		snprintf(out, size, "the drivers are released");
 		return out;
 	}
 	if (gw_snapshot_status(v->snap)->cause == GW_CAUSE_STALLED) {
@@ -70,9 +70,9 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 		snprintf(out, size, "GPU %u: %s", d->index, d->message);
 		return out;
 	}
-	if (old(v, now_ns, &age_s)) {
+	if (is_old(v, now_ns, &age_s)) {
 		snprintf(out, size,
-			 "the latest reading is %.1f s old and one is due every %g s", age_s,
+			 "the latest reading is %.1f s old, but one is due every %g s", age_s,
 			 (double)v->interval_ns / 1e9);
 		return out;
 	}
@@ -98,10 +98,10 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	if (why)
 		return why;
 	s = gw_snapshot_status(v->snap);
-	/* A driver without GPUs is as ready as it will be; without a driver nothing can be told. */
+	/* A driver without GPUs is ready; without a driver nothing is known. */
 	if (view_answers(v) || (s->cause == GW_CAUSE_NONE && !v->devices) ||
 	    (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
 		return NULL;
-	snprintf(out, size, "%s", *s->message ? s->message : "no GPU answers");
+	snprintf(out, size, "%s", *s->message ? s->message : "no GPU responds");
 	return out;
 }

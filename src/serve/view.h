@@ -1,8 +1,8 @@
-/* view: what the service knows, as plain data, for whoever answers a question.
+/* view: what the service publishes at one tick, as plain data; every route reads it.
  *
- * The engine makes a new one every tick; between ticks nothing in it changes, so that what was
- * rendered once serves everybody until the next.  Only the main thread sees it.  Nobody who
- * answers asks a driver: what costs time is asked of the engine, through the operations below. */
+ * The engine makes a new view every tick; it does not change between ticks, so that a
+ * rendered answer serves all clients until the next. Only the main thread uses it. Answers
+ * make no driver calls: what takes time goes through the operations below. */
 #ifndef GW_SERVE_VIEW_H
 #define GW_SERVE_VIEW_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is kept of the past, in the order of the columns: rows of quantity.def. */
+/* The quantities in the history, in the order of the columns: rows of quantity.def. */
 /* clang-format off */
 #define VIEW_HISTORY(X) \
 	X(POWER) \
@@ -33,39 +33,39 @@ enum view_history {
 };
 extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
 
-/* Beside what the snapshot says of a device; position as in the snapshot. */
+/* In addition to the snapshot of a device; same index. */
 struct view_device {
-	int meter;        /* its number in view.meter; -1: not measured          */
-	uint64_t seen_ns; /* monotonic time of its last answer; 0: never         */
-	/* Counts that grow for ever, over restarts too. */
-	double energy_joules;         /* measured by us; NAN: it has no power figure      */
-	double energy_seconds;        /* time over which that was measured                */
-	uint64_t errors[GW_ABSENCES]; /* readings that failed, by reason; see view_is_error() */
+	int meter;        /* its number in view.meter; -1: not measured */
+	uint64_t seen_ns; /* monotonic time of its last response; 0: never */
+	/* Counters that continue across restarts. */
+	double energy_joules;         /* measured by the service; NAN: no power reading */
+	double energy_seconds;        /* measured time */
+	uint64_t errors[GW_ABSENCES]; /* failed readings by reason; see view_is_error() */
 	uint64_t state_changes;
 };
 
-/* Is this absence a failure to be counted, or just how the device is? */
+/* Is this absence a failure that counts, or a property of the device? */
 bool view_is_error(unsigned absence);
 
-/* Our own cost. */
+/* The cost of the service. */
 struct view_self {
 	uint64_t start_wall_ns;
 	double cpu_seconds; /* user and system, all threads                  */
 	uint64_t rss_bytes, rss_peak_bytes;
 	uint64_t wakeups;             /* rounds of the main loop                       */
-	uint64_t ticks, ticks_missed; /* readings done; those that were left out       */
-	double tick_seconds;          /* how long the last reading of all GPUs took    */
+	uint64_t ticks, ticks_missed; /* completed and skipped readings */
+	double tick_seconds;          /* duration of the last reading of all GPUs */
 	double tick_max_seconds;
 	unsigned threads, descriptors;
 	uint64_t store_bytes;    /* of the database; 0: none                      */
-	uint64_t store_dropped;  /* batches that could not be kept                */
-	const char *store_state; /* "ok", or the sentence why nothing is kept     */
-	bool counts_known;       /* false: counts lack those of earlier runs      */
+	uint64_t store_dropped;  /* batches that could not be stored */
+	const char *store_state; /* "ok", or why nothing is stored */
+	bool counts_known;       /* false: counts of earlier runs are missing */
 };
 
 struct log_pair;
 
-/* Something that happened.  Ids grow for ever, over restarts too. */
+/* An event. Ids grow across restarts. */
 struct view_event {
 	uint64_t id;
 	uint64_t wall_ns;
@@ -73,17 +73,17 @@ struct view_event {
 	const char *uuid;     /* of the GPU, NULL: the machine */
 	const char *severity; /* "info", "warning", "error" */
 	const char *text;     /* one sentence */
-	const struct log_pair *pair; /* the same in pairs, for the log alone */
+	const struct log_pair *pair; /* key-value pairs for the log only */
 	unsigned pairs;
 };
 
-struct view_point { /* of the past; wall time, because it outlives a boot */
+struct view_point { /* of the history; wall time, because it survives a reboot */
 	uint64_t begin_wall_ns, span_ns;
 	double mean, min, max;
 	unsigned count;
 };
 
-/* Bytes of a document that is kept or streamed. */
+/* Maximum bytes of a stored or streamed document. */
 #define VIEW_DOCUMENT_MAX (1u << 20)
 
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
@@ -94,78 +94,80 @@ struct guard_view_ops;
 struct manage_order;
 struct manage_result;
 struct view_ops {
-	/* Points of a figure of a GPU, oldest first: as series_query(), in wall time, from memory or
-	 * the database.  Number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no history of this
-	 * quantity) or -GW_E_SIZE.  *ret_step_ns: distance of the points given. */
+	/* Points of a quantity of a GPU, oldest first, in wall time, from memory or the
+	 * database. Returns the number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no
+	 * history of this quantity) or -GW_E_SIZE. *ret_step_ns: distance of the points. */
 	int (*history)(void *engine, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
 		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
 		       unsigned max, uint64_t *ret_step_ns);
-	/* Events with an id above `after` (UINT64_MAX: the latest there are), oldest first, at most
-	 * max; each is good during its call. */
+	/* Events with an id above `after` (UINT64_MAX: the latest), oldest first, at most
+	 * max; each is valid during its call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
-	/* Tells of something that happened: logged, kept, streamed.  id and wall_ns are set by it; gives
-	 * the id. */
-	uint64_t (*tell)(void *engine, const struct view_event *e);
-	/* Documents that outlive us: energy windows.  kind and id are words; one with the same id
-	 * takes its place.  0 or -GW_E_SIZE: it is above VIEW_DOCUMENT_MAX, or too much waits to be
-	 * written already; then nothing was kept. */
-	int (*keep)(void *engine, const char *kind, const char *id, const char *json,
-		    size_t size);
-	int (*kept)(void *engine, const char *kind, unsigned max,
-		    void (*each)(void *arg, const char *id, const char *json), void *arg);
-	void (*forget)(void *engine, const char *kind, const char *id);
-	/* Asks for something that takes time; its outcome is in the view whose `asks` has come to the number that this gives
-	 * (view_asked()), or -GW_E_STATE: too much is asked already. */
-	int (*ask)(void *engine, enum view_request what);
-	/* Changes a setting of a GPU (device/manage.h), on the thread that reads it.  A ticket above 0,
-	 * or -GW_E_NOSUPPORT (management is off), -GW_E_STATE (too many under way). */
+	/* Emits an event: it is logged, stored and streamed. Sets id and wall_ns; returns the
+	 * id. */
+	uint64_t (*emit)(void *engine, const struct view_event *e);
+	/* Stored documents, such as energy windows. kind and id are words; the same id
+	 * replaces a document. 0 or -GW_E_SIZE: above VIEW_DOCUMENT_MAX, or the queue is
+	 * full; then nothing was stored. */
+	int (*put_document)(void *engine, const char *kind, const char *id, const char *json,
+			    size_t size);
+	int (*each_document)(void *engine, const char *kind, unsigned max,
+			     void (*each)(void *arg, const char *id, const char *json),
+			     void *arg);
+	void (*delete_document)(void *engine, const char *kind, const char *id);
+	/* Requests something that takes time; returns a number, and its outcome is in the
+	 * view when view_request_done() is true for it; or -GW_E_STATE: too many requests. */
+	int (*request)(void *engine, enum view_request what);
+	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket
+	 * above 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many under way). */
 	int (*manage)(void *engine, const struct manage_order *order);
-	/* 1 and *ret when it is done, 0 not yet, -GW_E_NOENT no such ticket.  Asked until 1. */
+	/* 1 and *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call until 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 };
 
 struct view {
-	uint64_t tick; /* 0: nothing was read yet, and snap is NULL */
+	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
-	const struct gw_environment *env;        /* NULL likewise      */
-	struct gw_meter *meter; /* for windows; NULL: none now.  When it is another one than
-				   before, windows opened on the one before are gone */
-	struct gw_ctx *ctx;     /* for device/call_cost.h alone; NULL before it is open */
-	const struct view_device *device; /* one a device of snap */
+	const struct gw_environment *env;        /* NULL: same */
+	/* For windows; NULL: none.  When it changes, windows on the old one are gone. */
+	struct gw_meter *meter;
+	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
+	const struct view_device *device; /* one per device of snap */
 	unsigned devices;
-	uint64_t interval_ns; /* between ticks */
-	bool let_go;          /* the drivers were let go on request */
-	int ask_error;        /* of the last view_ops.ask: 0, or why not */
-	unsigned asks;        /* how many were done */
-	unsigned asked; /* and how many were asked for: as many, where none is under way */
-	uint64_t init_failures; /* drivers that could not be opened; grows for ever */
-	bool opening;           /* the drivers are being opened for the first time */
+	uint64_t interval_ns;   /* between ticks */
+	bool let_go;            /* the drivers are released on request */
+	int request_error;      /* of the last view_ops.request: 0 or an error */
+	unsigned requests_done; /* number of finished requests */
+	unsigned requests_made; /* number of requests; equal if none is under way */
+	/* failed attempts to open a driver; continues across restarts */
+	uint64_t init_failures;
+	bool opening; /* the drivers are being opened for the first time */
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
-	const struct guard_view *guard; /* NULL: there is none, and nothing else of it is */
+	const struct guard_view *guard; /* NULL: no guard, and the next two are NULL */
 	const struct guard_view_ops *guard_ops;
-	void *guarding; /* their engine */
+	void *guarding; /* argument of guard_ops */
 };
 
-/* Is what was asked for by that number done? */
-static inline bool view_asked(const struct view *v, int number)
+/* Is the request with this number done? */
+static inline bool view_request_done(const struct view *v, int number)
 {
-	return (int)(v->asks - (unsigned)number) >= 0;
+	return (int)(v->requests_done - (unsigned)number) >= 0;
 }
 
-/* Is what it says of now?  NULL: yes; else the sentence why not, which names the driver call that
- * hangs, if one does.  now_ns: monotonic. */
+/* Are the readings current? NULL: yes; else why not; names the hanging driver call. now_ns:
+ * monotonic. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
-/* As view_stale(), and where no driver answers that counts too: /readyz.  A machine that has a
- * driver and no GPU, or was told to use none, is ready. */
+/* As view_stale(), and also not ready if no driver responds: /readyz. A machine with a driver
+ * but no GPU, or configured to use none, is ready. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
-/* Is there a GPU?  One that sleeps or hangs is there; one that was lost or whose driver went away is
- * not.  Of a view that has a snapshot. */
+/* Is there a GPU? A sleeping or hanging one counts; a lost one or one without a driver does
+ * not. Needs a snapshot. */
 bool view_answers(const struct view *v);
 
 #endif

@@ -37,7 +37,7 @@ static void free_parts(struct windows *w, struct windows_entry *e)
 	e->last = NULL;
 }
 
-/* What it holds of the meter. */
+/* Frees its windows on the meter. */
 static void leave_meter(struct windows *w, struct windows_entry *e)
 {
 	free_parts(w, e);
@@ -45,7 +45,7 @@ static void leave_meter(struct windows *w, struct windows_entry *e)
 	e->window = NULL;
 }
 
-/* What a document says as well. */
+/* Frees what the document also contains. */
 static void free_details(struct windows_entry *e)
 {
 	free(e->device);
@@ -79,7 +79,7 @@ void windows_free(struct windows *w)
 
 /* ---- ending ---- */
 
-static void to_front(struct windows *w, struct windows_entry *e)
+static void move_to_front(struct windows *w, struct windows_entry *e)
 {
 	struct windows_entry **at = &w->first;
 
@@ -90,8 +90,9 @@ static void to_front(struct windows *w, struct windows_entry *e)
 	w->first = e;
 }
 
-/* The oldest that ended go when there are too many.  Not while somebody walks along the list. */
-static void trim(struct windows *w, const struct view *v)
+/* Removes the oldest ended windows if there are too many. Not during a walk through the list.
+ */
+static void trim_ended(struct windows *w, const struct view *v)
 {
 	struct windows_entry *e = w->first, *next;
 	unsigned ended = 0;
@@ -103,15 +104,16 @@ static void trim(struct windows *w, const struct view *v)
 	}
 }
 
-/* A counter that is not there is found out at its first reading. */
+/* The sensor is read again, because a missing counter only shows at its first reading. */
 static void learn_sensors(const struct windows *w, struct windows_entry *e)
 {
 	for (unsigned i = 0; e->window && i < e->devices; i++)
 		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
 }
 
-/* Everything is there, or will never be: the document, and nothing of the meter any more. */
-static void finish(struct windows *w, const struct view *v, struct windows_entry *e)
+/* The result is complete, or as complete as it will be: makes the document and leaves the
+ * meter. */
+static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
 	bool kept = false;
 
@@ -128,7 +130,7 @@ static void finish(struct windows *w, const struct view *v, struct windows_entry
 	}
 	leave_meter(w, e);
 	windows_announce(w, v, e, kept);
-	to_front(w, e);
+	move_to_front(w, e);
 }
 
 static void set_end(struct windows_entry *e, uint64_t end_ns, const char *by)
@@ -143,10 +145,10 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 {
 	set_end(e, end_ns, by);
 	e->give_up_ns = now_ns + WINDOWS_WAIT_NS;
-	window_hurry(e->window); /* somebody may wait for it */
+	window_hurry(e->window); /* a client may wait for it */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-	} else { /* the part is the whole: the GPU need not be read for it, too */
+	} else { /* the part is the whole window: no separate result needed */
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}
@@ -161,8 +163,8 @@ static bool all_there(const struct windows_entry *e)
 	return window_done(e->window);
 }
 
-/* Moves one on as far as it goes; false: it has not ended. */
-static bool move_on(struct windows *w, const struct view *v, struct windows_entry *e,
+/* Advances a window as far as possible; false: it has not ended. */
+static bool advance(struct windows *w, const struct view *v, struct windows_entry *e,
 		    uint64_t now_ns)
 {
 	if (e->state == WINDOWS_IS_OPEN && now_ns - e->begin_ns >= e->limit_ns)
@@ -173,7 +175,7 @@ static bool move_on(struct windows *w, const struct view *v, struct windows_entr
 		if (p->window && p->end_ns && window_done(p->window))
 			windows_settle_part(e, p);
 	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->give_up_ns))
-		finish(w, v, e);
+		finish_window(w, v, e);
 	return e->state == WINDOWS_HAS_ENDED;
 }
 
@@ -184,9 +186,9 @@ bool windows_stop(struct windows *w, const struct view *v, struct windows_entry 
 		close_at(e, now_ns, "request", now_ns);
 	if (e->state == WINDOWS_HAS_ENDED)
 		return true;
-	if (!move_on(w, v, e, now_ns))
+	if (!advance(w, v, e, now_ns))
 		return false;
-	trim(w, v);
+	trim_ended(w, v);
 	return true;
 }
 
@@ -202,13 +204,13 @@ void windows_meter_gone(struct windows *w, const struct view *v)
 			close_at(e, now, "meter", now);
 		}
 		if (e->state == WINDOWS_IS_ENDING)
-			finish(w, v, e);
+			finish_window(w, v, e);
 	}
-	trim(w, v);
+	trim_ended(w, v);
 	w->meter = NULL;
 }
 
-/* The meter has freed them. */
+/* The meter has already freed them. */
 static void lose_windows(struct windows_entry *e)
 {
 	e->window = NULL;
@@ -216,8 +218,8 @@ static void lose_windows(struct windows_entry *e)
 		p->window = NULL;
 }
 
-/* Its meter went away and nobody told us: what it held is gone with it. */
-static void orphan(struct windows *w, const struct view *v, uint64_t now_ns)
+/* The meter was replaced without notice: its windows are gone. */
+static void end_orphans(struct windows *w, const struct view *v, uint64_t now_ns)
 {
 	struct windows_entry *e = w->first, *next;
 
@@ -228,7 +230,7 @@ static void orphan(struct windows *w, const struct view *v, uint64_t now_ns)
 		lose_windows(e);
 		if (e->state == WINDOWS_IS_OPEN)
 			set_end(e, now_ns, "meter");
-		finish(w, v, e);
+		finish_window(w, v, e);
 	}
 }
 
@@ -246,14 +248,14 @@ void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns)
 
 	windows_load(w, v);
 	if (w->meter && w->meter != v->meter)
-		orphan(w, v, now_ns);
+		end_orphans(w, v, now_ns);
 	w->meter = v->meter;
 	for (e = w->first; e; e = next) {
 		next = e->next;
 		if (e->state != WINDOWS_HAS_ENDED)
-			move_on(w, v, e, now_ns);
+			advance(w, v, e, now_ns);
 	}
-	trim(w, v);
+	trim_ended(w, v);
 }
 
 /* ---- opening ---- */
@@ -267,7 +269,7 @@ unsigned windows_open_count(const struct windows *w)
 	return n;
 }
 
-static void digest(const char *p, size_t n, char out[static 65])
+static void sha256_hex(const char *p, size_t n, char out[static 65])
 {
 	struct sha256 s;
 
@@ -276,7 +278,7 @@ static void digest(const char *p, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* Nobody can guess it: whoever knows it may end the window. */
+/* A random id, because a client that knows it may end the window. */
 static void make_id(char *out, size_t size)
 {
 	unsigned char r[8];
@@ -307,8 +309,8 @@ static char *tags_json(const struct windows_ask *ask)
 	return copy;
 }
 
-static void remember(struct windows_device *d, const struct view *v, unsigned number,
-		     const struct gw_device *from)
+static void fill_device(struct windows_device *d, const struct view *v, unsigned number,
+			const struct gw_device *from)
 {
 	const char *uuid = gw_device_text(from, GW_T_UUID);
 	const char *name = gw_device_text(from, GW_T_NAME);
@@ -325,7 +327,7 @@ static void remember(struct windows_device *d, const struct view *v, unsigned nu
 	snprintf(d->name, sizeof(d->name), "%s", name ? name : "");
 }
 
-static int choose(struct windows_entry *e, const struct view *v, const bool *position)
+static int choose_devices(struct windows_entry *e, const struct view *v, const bool *position)
 {
 	unsigned n = v->meter && v->snap ? gw_meter_device_count(v->meter) : 0;
 
@@ -337,7 +339,7 @@ static int choose(struct windows_entry *e, const struct view *v, const bool *pos
 		const struct gw_device *d = gw_snapshot_device(v->snap, at);
 
 		if (d && (!position || (at < 256 && position[at])))
-			remember(&e->device[e->devices++], v, i, d);
+			fill_device(&e->device[e->devices++], v, i, d);
 	}
 	return e->devices ? 0 : -GW_E_NODEV;
 }
@@ -368,10 +370,10 @@ static int add_part(struct windows *w, struct gw_meter *meter, struct windows_en
 	return 0;
 }
 
-static int fill(struct windows *w, const struct view *v, const struct windows_ask *ask,
-		uint64_t now_ns, struct windows_entry *e)
+static int fill_entry(struct windows *w, const struct view *v, const struct windows_ask *ask,
+		      uint64_t now_ns, struct windows_entry *e)
 {
-	int err = choose(e, v, ask->position);
+	int err = choose_devices(e, v, ask->position);
 
 	if (err)
 		return err;
@@ -387,21 +389,21 @@ static int fill(struct windows *w, const struct view *v, const struct windows_as
 	if (!e->tags)
 		return -GW_E_NOMEM;
 	if (ask->key) {
-		digest(ask->key, strlen(ask->key), e->key);
-		digest(ask->request, ask->request_size, e->request);
+		sha256_hex(ask->key, strlen(ask->key), e->key);
+		sha256_hex(ask->request, ask->request_size, e->request);
 	}
 	err = gw_window_open(v->meter, ask->label, now_ns, &e->window);
 	return err ? err : add_part(w, v->meter, e, NULL, now_ns);
 }
 
-/* The window that this key opened; NULL: none. */
-static struct windows_entry *by_key(struct windows *w, const struct windows_ask *ask)
+/* The window of this key; NULL: none. */
+static struct windows_entry *find_by_key(struct windows *w, const struct windows_ask *ask)
 {
 	char key[65];
 
 	if (!ask->key)
 		return NULL;
-	digest(ask->key, strlen(ask->key), key);
+	sha256_hex(ask->key, strlen(ask->key), key);
 	for (struct windows_entry *e = w->first; e; e = e->next)
 		if (strcmp(e->key, key) == 0)
 			return e;
@@ -411,13 +413,13 @@ static struct windows_entry *by_key(struct windows *w, const struct windows_ask 
 int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
 		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new)
 {
-	struct windows_entry *e = by_key(w, ask);
+	struct windows_entry *e = find_by_key(w, ask);
 	char request[65];
 	int err;
 
 	*ret_new = !e;
 	if (e) {
-		digest(ask->request, ask->request_size, request);
+		sha256_hex(ask->request, ask->request_size, request);
 		*ret = e;
 		return strcmp(request, e->request) == 0 ? 0 : -GW_E_ARG;
 	}
@@ -428,7 +430,7 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 		return -GW_E_NOMEM;
 	e->next = w->first;
 	w->first = e;
-	err = fill(w, v, ask, now_ns, e);
+	err = fill_entry(w, v, ask, now_ns, e);
 	if (err) {
 		unlink_entry(w, e);
 		return err;
@@ -461,7 +463,7 @@ int windows_mark(struct windows *w, const struct view *v, struct windows_entry *
 	return 0;
 }
 
-/* ---- looking ---- */
+/* ---- lookups ---- */
 
 struct windows_entry *windows_find(struct windows *w, const char *id)
 {

@@ -1,24 +1,27 @@
-/* What is told of a window: sums over its GPUs, and documents. */
+/* Documents of windows, sums over GPUs; storing and loading windows, and events when one begins or
+ * ends. */
 #include "windows_impl.h"
 
 #include "render_result.h"
 #include "render_sensor.h"
+#include "stream.h"
 
 #include "measure/energy.h"
 #include "measure/meter.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Between the head of a document and its parts.  No text in it can be taken for this: a quote in a
- * text is escaped. */
+/* Separates the head of a document from its parts. No text can contain this, because quotes
+ * in texts are escaped. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
-#define PART_BYTES 200 /* of a part beside label and devices, at most */
-#define TAIL_BYTES 100 /* of a document beside head, parts and details, at most */
-#define OPEN_BYTES 640 /* of a device in a part that is not worked out, at most */
+#define PART_BYTES 200 /* maximum of a part without label and devices */
+#define TAIL_BYTES 100 /* maximum of a document without head, parts and details */
+#define OPEN_BYTES 640 /* maximum of a device in an unfinished part */
 
 /* ---- sums ---- */
 
@@ -29,7 +32,7 @@ static const struct gw_energy *energy_of(struct gw_window *w, const struct windo
 
 static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 {
-	if (!x) { /* its meter went away under it */
+	if (!x) { /* its meter is gone */
 		sum->joules.best = sum->relative.best = sum->power_w = NAN;
 		sum->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 		sum->validity = GW_NO_RESULT;
@@ -45,7 +48,7 @@ static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
-	if (e->devices == 0) /* of nothing nothing is known */
+	if (e->devices == 0) /* without devices there is no result */
 		add_device(ret, NULL);
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(e->window, &e->device[i]));
@@ -98,7 +101,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	gw_window_wait(p->window, 0);
 	json_init(&j, &p->devices, false);
 	part_devices(&j, NULL, e, p->window);
-	if (p->devices.err) /* half of it is no JSON */
+	if (p->devices.err) /* a truncated text is not JSON */
 		buf_done(&p->devices);
 	gw_window_free(p->window);
 	p->window = NULL;
@@ -124,7 +127,7 @@ static void part_json(struct json *j, const struct windows_entry *e,
 	json_object_end(j);
 }
 
-/* At most so much, before any of it is written. */
+/* An upper bound, computed before writing. */
 static size_t parts_bytes(const struct windows_entry *e)
 {
 	size_t sum = 0;
@@ -164,7 +167,7 @@ static void evidence_json(struct json *j, const struct windows_device *d, struct
 	json_object_end(j);
 }
 
-/* Whose it was; NULL: it has not ended, or nobody looked. */
+/* The shares of processes; NULL: not ended, or unknown. */
 static const struct attribute *shares(const struct windows_device *d, struct gw_window *w)
 {
 	const struct attribute *who = w ? window_processes(w, d->number) : NULL;
@@ -176,7 +179,7 @@ static const struct attribute *shares(const struct windows_device *d, struct gw_
 		       : NULL;
 }
 
-/* w: its window on the meter, waited for; NULL: it has not ended, or its meter is gone. */
+/* w: its completed window on the meter; NULL: not ended, or the meter is gone. */
 static void detail_json(struct json *j, const struct windows_device *d, struct gw_window *w)
 {
 	json_object(j, NULL);
@@ -189,7 +192,8 @@ static void detail_json(struct json *j, const struct windows_device *d, struct g
 	json_object_end(j);
 }
 
-/* What a result tells of each device beside its energy; nothing where that is more than `most` bytes. */
+/* The details of each device in addition to its energy; empty if they have more than `most`
+ * bytes. */
 static void details_json(struct buf *out, const struct windows_entry *e, size_t most)
 {
 	struct gw_window *w = e->state == WINDOWS_HAS_ENDED ? e->window : NULL;
@@ -203,12 +207,12 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 	for (unsigned i = 0; i < e->devices && !out->err; i++)
 		detail_json(&j, &e->device[i], w);
 	json_array_end(&j);
-	if (out->err) /* half of it is no JSON */
+	if (out->err) /* a truncated text is not JSON */
 		buf_done(out);
 }
 
-/* What may follow so many bytes of a document. */
-static size_t room(size_t bytes)
+/* The bytes left after this many. */
+static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
 }
@@ -245,8 +249,8 @@ static void sum_json(struct json *j, const struct windows_sum *sum)
 	json_double(j, "power_mean_watts", sum->power_w);
 }
 
-static void render(struct json *j, const struct windows_entry *e, enum windows_form form,
-		   uint64_t now_ns)
+static void render_window(struct json *j, const struct windows_entry *e, enum windows_form form,
+			  uint64_t now_ns)
 {
 	static const char *const states[] = { "open", "ending", "ended" };
 	size_t begin = j->out->len, left;
@@ -258,13 +262,14 @@ static void render(struct json *j, const struct windows_entry *e, enum windows_f
 		windows_sum_up(e, &sum);
 	json_object(j, NULL);
 	head_json(j, e, states[e->state], e->ended_by);
-	/* By the monotonic clock, so that a wall clock that is set makes no window longer. */
+	/* By the monotonic clock, so that setting the wall clock does not change the
+	 * duration. */
 	json_time(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
 	json_double(j, "seconds", windows_seconds(e->begin_ns, e->end_ns ? e->end_ns : now_ns));
 	settings_json(j, e);
 	sum_json(j, &sum);
 	devices_json(j, e, e->window);
-	left = room(j->out->len - begin + TAIL_BYTES);
+	left = bytes_left(j->out->len - begin + TAIL_BYTES);
 	details_json(&details, e, form == WINDOWS_WHOLE ? left : 0);
 	left -= details.len;
 	left_out = form == WINDOWS_SHORT || !e->parts || parts_bytes(e) >= left;
@@ -279,7 +284,7 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 		  uint64_t now_ns)
 {
 	if (!e->document) {
-		render(j, e, form, now_ns);
+		render_window(j, e, form, now_ns);
 	} else if (form == WINDOWS_WHOLE || !e->head_bytes) {
 		json_raw(j, NULL, e->document);
 	} else {
@@ -311,7 +316,7 @@ void windows_crash_json(struct json *j, const struct windows_entry *e)
 	add_device(&sum, NULL);
 	json_object(j, NULL);
 	head_json(j, e, "ended", "crash");
-	json_null(j, "end_time"); /* nobody was there to know */
+	json_null(j, "end_time"); /* unknown after a crash */
 	json_null(j, "seconds");
 	settings_json(j, e);
 	sum_json(j, &sum);
@@ -339,11 +344,181 @@ int windows_make_document(struct windows_entry *e)
 
 	buf_init(&text, VIEW_DOCUMENT_MAX + 1);
 	json_init(&j, &text, false);
-	render(&j, e, WINDOWS_WHOLE, e->end_ns);
+	render_window(&j, e, WINDOWS_WHOLE, e->end_ns);
 	copy = text.err ? NULL : strdup(text.p);
 	err = text.err ? text.err : copy ? 0 : -GW_E_NOMEM;
 	buf_done(&text);
 	if (copy)
 		windows_set_document(e, copy);
 	return err;
+}
+
+/* ---- storing, loading and events ---- */
+
+#define KIND      "window"      /* kind of stored documents */
+#define KIND_OPEN "window-open" /* of open windows, reported after a crash */
+
+/* ---- storing and events ---- */
+
+static int put_document(const struct view *v, const char *kind, const struct windows_entry *e,
+			const char *document)
+{
+	if (!v->ops || !v->ops->put_document)
+		return 0;
+	return v->ops->put_document(v->engine, kind, e->id, document, strlen(document));
+}
+
+static void delete_document(const struct view *v, const char *kind, const char *id)
+{
+	if (v->ops && v->ops->delete_document)
+		v->ops->delete_document(v->engine, kind, id);
+}
+
+/* So that a crash does not lose it silently. */
+static int keep_open(const struct view *v, const struct windows_entry *e)
+{
+	struct buf text;
+	struct json j;
+	int err;
+
+	buf_init(&text, VIEW_DOCUMENT_MAX);
+	json_init(&j, &text, false);
+	windows_crash_json(&j, e);
+	err = text.err ? text.err : put_document(v, KIND_OPEN, e, text.p);
+	buf_done(&text);
+	return err;
+}
+
+int windows_keep(const struct view *v, const struct windows_entry *e)
+{
+	int err;
+
+	if (e->state != WINDOWS_HAS_ENDED)
+		return keep_open(v, e);
+	err = put_document(v, KIND, e, e->document);
+	delete_document(v, KIND_OPEN, e->id);
+	return err;
+}
+
+void windows_unkeep(const struct view *v, const struct windows_entry *e)
+{
+	delete_document(v, e->state == WINDOWS_HAS_ENDED ? KIND : KIND_OPEN, e->id);
+}
+
+static void sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
+{
+	const char *more = kept ? "" : "; it could not be stored and is lost after a restart";
+	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
+				    e->label);
+
+	if (e->state != WINDOWS_HAS_ENDED)
+		snprintf(out + n, size - n, "began");
+	else if (isnan(e->sum.joules.best))
+		snprintf(out + n, size - n, "ended without a result%s", more);
+	else
+		snprintf(out + n, size - n, "ended: %.1f J in %.3f s (%s)%s",
+			 e->sum.joules.best, windows_seconds(e->begin_ns, e->end_ns),
+			 gw_validity_name(e->sum.validity), more);
+}
+
+/* Sends the document to the stream, with the id of the event. */
+static void push_document(struct windows *w, const struct windows_entry *e, uint64_t id)
+{
+	struct buf out;
+	struct json j;
+
+	if (!w->stream || !id)
+		return;
+	buf_init(&out, VIEW_DOCUMENT_MAX);
+	json_init(&j, &out, false);
+	windows_json(&j, e, WINDOWS_SHORT, e->end_ns ? e->end_ns : e->begin_ns);
+	if (!out.err)
+		stream_push(w->stream, STREAM_WINDOW, "window", id, out.p, out.len);
+	buf_done(&out);
+}
+
+static uint64_t emit_event(const struct view *v, const char *severity, const char *text)
+{
+	struct view_event event = { .kind = KIND, .severity = severity, .text = text };
+
+	return v->ops && v->ops->emit ? v->ops->emit(v->engine, &event) : 0;
+}
+
+void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
+		      bool kept)
+{
+	char text[256];
+
+	sentence(e, kept, text, sizeof(text));
+	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
+}
+
+/* ---- loading ---- */
+
+/* They arrive oldest first: inserts each before the ended ones. */
+static struct windows_entry *load_window(struct windows *w, const char *id, const char *json)
+{
+	struct windows_entry *e, **at = &w->first;
+	char *document;
+
+	if (windows_find(w, id) || strlen(id) >= sizeof(e->id))
+		return NULL;
+	e = calloc(1, sizeof(*e));
+	document = e ? strdup(json) : NULL;
+	if (!document) {
+		free(e);
+		return NULL;
+	}
+	windows_set_document(e, document);
+	snprintf(e->id, sizeof(e->id), "%s", id);
+	e->state = WINDOWS_HAS_ENDED;
+	while (*at && (*at)->state != WINDOWS_HAS_ENDED)
+		at = &(*at)->next;
+	e->next = *at;
+	*at = e;
+	return e;
+}
+
+static void load_ended(void *arg, const char *id, const char *json)
+{
+	load_window(arg, id, json);
+}
+
+struct crashed {
+	struct windows *w;
+	struct windows_entry *found[WINDOWS_OPEN_MAX];
+	unsigned count;
+};
+
+static void load_crashed(void *arg, const char *id, const char *json)
+{
+	struct crashed *c = arg;
+	struct windows_entry *e = load_window(c->w, id, json);
+
+	if (e && c->count < WINDOWS_OPEN_MAX)
+		c->found[c->count++] = e;
+}
+
+static void report_crashed(struct windows *w, const struct view *v,
+			   const struct windows_entry *e)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		 "window %s was open when the service crashed: it has no result", e->id);
+	windows_keep(v, e);
+	push_document(w, e, emit_event(v, "warning", text));
+}
+
+void windows_load(struct windows *w, const struct view *v)
+{
+	struct crashed c = { .w = w };
+
+	if (w->loaded || !v->ops || !v->ops->each_document)
+		return;
+	w->loaded = true;
+	v->ops->each_document(v->engine, KIND, WINDOWS_ENDED_MAX, load_ended, w);
+	v->ops->each_document(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_crashed, &c);
+	for (unsigned i = 0; i < c.count; i++)
+		report_crashed(w, v, c.found[i]);
 }

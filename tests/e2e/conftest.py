@@ -4,9 +4,10 @@ import signal
 
 import pytest
 
-import service
 import support
 import worker as workers
+from guarded import Guarded, configure
+from service import Service
 
 SEED = "GPUWARD_TEST_SEED"
 
@@ -28,18 +29,24 @@ def seeded(request):
         support.chance.seed(os.environ[SEED] + request.node.nodeid)
 
 
-# Files that take longest, measured alone: a file is one worker's, and who gets one of these last is waited for.
-SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard_contention", "test_ab", "test_page_guard", "test_measure", "test_log",
-        "test_characterise", "test_guard_journal", "test_guard_reload", "test_baseline"]
+# Tests that take longest begin first, so that none of them is waited for at the end.
+SLOW = ["test_page", "test_page_guard", "test_characterise", "test_measure_clean", "test_guard_journal", "test_ab", "test_service",
+        "test_guard_adapters", "test_guard_contention", "test_log", "test_measure", "test_guard_commands", "test_baseline"]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    """Tests that share a fixture of their file stay together (--dist loadgroup); all others may run anywhere."""
     order = {name: i for i, name in enumerate(SLOW)}
     items.sort(key=lambda item: order.get(item.path.stem, len(SLOW)))
+    for item in items:
+        scopes = {d.scope for defs in item._fixtureinfo.name2fixturedefs.values() for d in defs}
+        if "module" in scopes:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_sessionstart(session):
-    # Who is started in the background of a script has it ignored, and so would all that is started here.
+    # A process that a script starts in the background ignores SIGINT, and so would all that is started here.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not support.PROGRAM.exists():
@@ -68,8 +75,28 @@ def scenario(tmp_path):
 
 
 @pytest.fixture
+def config(tmp_path):
+    """Runs `gpuward config` where there are no files but those below tmp_path."""
+
+    class Config:
+        top, etc, home = tmp_path, tmp_path / "etc" / "gpuward", tmp_path / "home" / "gpuward"
+
+        def __call__(self, *words, **variables):
+            env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home", **variables)
+            return support.gpuward("config", *words, env=env)
+
+        def write(self, text, name="gpuward.toml"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return path
+
+    return Config()
+
+
+@pytest.fixture
 def world(tmp_path):
-    """A simulated card whose memory is what real processes say."""
+    """A simulated card; real processes say how much of its memory they hold."""
     return workers.World(tmp_path)
 
 
@@ -77,5 +104,13 @@ def world(tmp_path):
 def worker(world):
     """A worker on it that has loaded its model."""
     with workers.Worker(world) as w:
-        service.Service.wait(lambda: w.resident() == 10 * workers.GIB)
+        Service.wait(lambda: w.resident() == 10 * workers.GIB)
         yield w
+
+
+@pytest.fixture
+def s(world, worker):
+    """A service that guards this worker and has observed it."""
+    with Guarded(world, configure(("ollama", worker))) as guarded:
+        guarded.settled()
+        yield guarded

@@ -14,6 +14,7 @@ import os
 import socketserver
 import threading
 import time
+import typing
 import urllib.parse
 
 TOKEN = "a-secret-for-the-worker-0123456789"
@@ -469,3 +470,38 @@ class Engine(Worker):
             there = name in self.loaded
             self.load(name)
             return (304, None) if there else (204, None)
+
+
+# ---- one table for all tests of adapters
+
+
+class Kind(typing.NamedTuple):
+    """How tests play a kind of worker that has an HTTP server."""
+    fake: type
+    path: str                # what an eviction asks
+    models: list = []        # what is loaded; some fakes have their own
+    known: list = []         # what can be loaded, too
+    lazy: bool = False       # loads again when a client asks, not when it is resumed
+    shows_work: bool = False # says whether requests are in flight
+    keys: dict = {}          # of its table, where all of its adapter is wanted
+
+    def make(self, models=None, **kw):
+        models = self.models if models is None else models
+        return self.fake(**({"models": models} if self.models else {}), **({"known": self.known} if self.known else {}), **kw)
+
+
+KINDS = {
+    "ollama": Kind(Ollama, "/api/generate", ["llama3:8b", "hf.co/x/y:Q4_K_M"]),
+    "llamacpp": Kind(LlamaCpp, "/models/unload", ["org/a b", "c"], ["d"], shows_work=True),
+    "llamaswap": Kind(LlamaSwap, "/api/models/unload", ["m"], lazy=True),
+    "vllm": Kind(VLLM, "/sleep", keys={"level": 2}),
+    "sglang": Kind(SGLang, "/release_memory_occupation"),
+    "tabby": Kind(Tabby, "/v1/model/unload", ["m"]),
+    "kobold": Kind(Kobold, "/api/admin/reload_config", ["big.kcpps"], shows_work=True),
+    "comfy": Kind(Comfy, "/free", ["sdxl"], lazy=True, shows_work=True),
+    "a1111": Kind(A1111, "/sdapi/v1/unload-checkpoint", ["checkpoint"], shows_work=True),
+}
+# Kinds without such a server, and the file with their tests; test_adapters.py has the first three of these, too.
+ELSEWHERE = {"systemd": "test_adapters.py", "exec": "test_guard_adapters.py", "signal": "test_guard_adapters.py",
+             "container": "test_guard_adapters.py", "checkpoint": "test_guard_checkpoint.py",
+             "callback": "test_guard_library.py"}

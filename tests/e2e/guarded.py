@@ -1,12 +1,153 @@
-"""A service whose guard acts on simulated GPUs, for tests."""
+"""A service with a guard that acts on simulated GPUs, for tests.
+
+    with Guarded(world, configure(("ollama", worker))) as s:
+        s.until("active")
+        s.guard("evict", "ollama")
+"""
 import contextlib
+import datetime
+import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 
+import pytest
+
+import fake_workers
 import support
-import worker
 from service import Service
+from worker import GIB, UUID, Process, World
+
+QUICK = {"quiet_s": 0.3, "min_resident_s": 0, "post_action_s": 0, "verify_s": 1.5, "drain_s": 1, "budget_s": 4}
+
+
+# ---- configurations
+
+
+def keys(**values):
+    """Lines of a TOML table; match_NAME stands for match.NAME."""
+    return "".join(f"{k.replace('match_', 'match.')} = {json.dumps(v, default=str)}\n" for k, v in values.items())
+
+
+def quick(**changes):
+    """[guard.defaults] with short times."""
+    return "[guard.defaults]\n" + keys(**{**QUICK, **changes})
+
+
+def table(name, kind, **values):
+    return "[[worker]]\n" + keys(name=name, kind=kind, **values)
+
+
+def rule(action, **match):
+    return "[[rule]]\n" + keys(**{f"match_{k}": v for k, v in match.items()}, action=action)
+
+
+def configure(*workers, mode="enforce", guard="", defaults=quick(), more=""):
+    """workers: tables, or (name, Worker) of an Ollama."""
+    tables = (w if isinstance(w, str) else table(w[0], "ollama", url=w[1].url) for w in workers)
+    return f'[guard]\nmode = "{mode}"\nsimulated = true\n{guard}\n{defaults}\n' + "".join(tables) + more
+
+
+IGNORE_SLEEP = rule("ignore", name="sleep")  # /bin/sleep is what a Contender runs
+BY_HEAT = "[health]\ntemp_override_c = {}\ninterval_s = 0.2\n"
+
+
+# ---- the service
+
+
+class Guarded(Service):
+    """A service with a guard, and what it answers."""
+
+    def __init__(self, world, config, *args, **kw):
+        super().__init__(world.scenario, *args, config=config, token=True, **kw)
+
+    def now(self, name="ollama"):
+        return self.worker(name)["state"]
+
+    def worker(self, name="ollama"):
+        answer = self.get(f"/api/v1/guard/workers/{name}")
+        return answer.json() if answer.status_code == 200 else {"state": None, "mask": None}
+
+    def until(self, *states, name="ollama"):
+        self.wait(lambda: self.now(name) in states)
+
+    def back(self, w, size=10 * GIB, name="ollama"):
+        """Waits until a worker is active and holds all its memory again."""
+        self.wait(lambda: self.now(name) == "active" and w.resident() == size)
+
+    def settled(self, size=10 * GIB, name="ollama"):
+        """Waits until the guard has observed a worker with all that it holds."""
+        self.wait(lambda: self.now(name) == "active" and self.worker(name)["resident_bytes"] == size)
+
+    def observes(self, seconds=0.8):
+        """Waits until the guard has observed the GPUs for so long: more than enough to act, if it wanted to."""
+        def observed():
+            at = self.get("/api/v1/guard").json()["looked_utc"]
+            return at and datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) > end
+        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+        self.wait(observed)
+
+    def decisions(self):
+        return self.get("/api/v1/guard?limit=128").json()["decisions"]
+
+    def course(self, name="ollama"):
+        """The states that a worker came to, in their order."""
+        return [d["to"] for d in self.decisions() if d["worker"] == name and d["from"] != d["to"]]
+
+    def reservations(self):
+        return self.get("/api/v1/guard").json()["reservations"]
+
+    def reserve(self, size, **body):
+        """Reserves memory; the reservation."""
+        done = self.post("/api/v1/guard/reservations", token=True, json={"bytes": size, "ttl_s": 600, **body})
+        assert done.status_code == 201, done.text
+        return done.json()
+
+    def release(self, reservation):
+        assert self.ask("DELETE", f"/api/v1/guard/reservations/{reservation}", token=True).status_code == 204
+
+    def processes(self, gpu=UUID):
+        """Processes on a GPU as the guard classifies them, by their number."""
+        got = self.get(f"/api/v1/guard/gpus/{gpu}")
+        return {p["pid"]: p for p in got.json()["processes"]} if got.status_code == 200 else {}
+
+    def classes(self):
+        return {pid: p["class"] for pid, p in self.processes().items()}
+
+    def events(self, kind=None):
+        """Texts of the events."""
+        events = self.get("/api/v1/events?limit=1000").json()["events"]
+        return [e["text"] for e in events if kind in (None, e["kind"])]
+
+    def logs(self, words):
+        """Waits until the log has these words."""
+        self.wait(lambda: words in self.messages())
+
+    def reports(self, words):
+        """Waits until an event has these words."""
+        self.wait(lambda: any(words in t for t in self.events()))
+
+    def write(self, text):
+        with open(self.config, "w") as f:
+            f.write(text)
+
+    def reload(self, text):
+        """Another file, read by the running service."""
+        self.write(text)
+        self.child.send_signal(signal.SIGHUP)
+
+    def guard(self, *args, code=support.OK):
+        return self.cli("guard", *args, code=code)
+
+    def cli(self, command, *args, code=support.OK, **kw):
+        done = support.gpuward(command, "--address", self.url, "--token-file", self.token_file, *args, **kw)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+
+# ---- a service with one worker that is only simulated, for what needs no process
 
 XORG = """
 [[gpu.process]]
@@ -22,22 +163,15 @@ used = "700 MiB"
 name = "ollama"
 memory = "{memory}"
 """ + XORG
-WORKER = """
-[[worker]]
-name = "ollama"
-kind = "exec"
-match.name = "ollama"
-evict_command = ["/bin/true"]
-resume_command = ["/bin/true"]
-"""
+WORKER = table("ollama", "exec", match_name="ollama", evict_command=["/bin/true"], resume_command=["/bin/true"])
 
 
 def config(mode="enforce", worker=WORKER, more=""):
-    return f'[guard]\nmode = "{mode}"\nsimulated = true\n{more}\n{worker}'
+    return configure(worker, mode=mode, guard=more, defaults="")
 
 
 def service(directory, memory="4 GiB", mode="enforce", **kw):
-    """memory: what the worker holds, and never lets go."""
+    """memory: what the worker holds, and never frees."""
     scenario = directory / "world.toml"
     scenario.write_text(WORLD.format(memory=memory))
     return Service(scenario, token=True, config=config(mode), **kw)
@@ -45,14 +179,15 @@ def service(directory, memory="4 GiB", mode="enforce", **kw):
 
 @contextlib.contextmanager
 def leaving(directory, size, after=0, **kw):
-    """The same with a worker that lets go, so many seconds after it was told to."""
-    world = worker.World(directory, gpu=XORG)
-    with worker.Process(world, ["/bin/sleep", "1000"]) as p:
+    """The same with a worker that frees its memory, so many seconds after it is evicted."""
+    world = World(directory, gpu=XORG)
+    with Process(world, ["/bin/sleep", "1000"]) as p:
         world.hold(p.pid, size)
         (directory / "pid").write_text(f"{p.pid}\n")
-        table = WORKER.replace('match.name = "ollama"', f'match.pidfile = "{directory}/pid"').replace(
-            '["/bin/true"]', f'["/bin/sh", "-c", "(sleep {after}; rm {world.held}/{p.pid}) > /dev/null 2>&1 &"]', 1)
-        with Service(world.scenario, token=True, config=config(worker=table), **kw) as s:
+        leave = f"(sleep {after}; rm {world.held}/{p.pid}) > /dev/null 2>&1 &"
+        text = config(worker=table("ollama", "exec", match_pidfile=directory / "pid", resume_command=["/bin/true"],
+                                   evict_command=["/bin/sh", "-c", leave]))
+        with Service(world.scenario, token=True, config=text, **kw) as s:
             yield looked(s)
 
 
@@ -65,69 +200,14 @@ def looked(s):
     return s
 
 
-# ---- with workers that are processes (worker.py)
+# ---- another user
 
-SHORT = """
-[guard.defaults]
-quiet_s = 0.3
-min_resident_s = 0
-post_action_s = 0
-verify_s = 1.5
-drain_s = 1
-budget_s = 4
-"""
+NOBODY = 65534  # the number of a user without rights
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+needs_root = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become another user")
 
 
-def configure(*workers, mode="enforce", guard="", defaults=SHORT, more=""):
-    text = f'[guard]\nmode = "{mode}"\nsimulated = true\n{guard}\n{defaults}\n'
-    for name, w in workers:
-        text += f'[[worker]]\nname = "{name}"\nkind = "ollama"\nurl = "{w.url}"\n'
-    return text + more
-
-
-class Guarded(Service):
-    """A service with a guard, and what it says."""
-
-    def __init__(self, world, config, *args, **kw):
-        super().__init__(world.scenario, *args, config=config, token=True, **kw)
-
-    def now(self, name="ollama"):
-        return self.worker(name)["state"]
-
-    def worker(self, name="ollama"):
-        answer = self.get(f"/api/v1/guard/workers/{name}")
-        return answer.json() if answer.status_code == 200 else {"state": None, "mask": None}
-
-    def until(self, *states, name="ollama"):
-        self.wait(lambda: self.now(name) in states)
-
-    def decisions(self):
-        return self.get("/api/v1/guard?limit=128").json()["decisions"]
-
-    def course(self, name="ollama"):
-        """The states that it came to, one after the other."""
-        return [d["to"] for d in self.decisions() if d["worker"] == name and d["from"] != d["to"]]
-
-    def guard(self, *args, code=support.OK):
-        return self.cli("guard", *args, code=code)
-
-    def cli(self, command, *args, code=support.OK, **kw):
-        done = support.gpuward(command, "--address", self.url, "--token-file", self.token_file, *args, **kw)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-
-def settled(s, size=10 * worker.GIB):
-    """Waits until its worker is there with all that it holds."""
-    s.wait(lambda: s.now() == "active" and s.worker()["resident_bytes"] == size)
-
-
-def give(s, text):
-    """Another file, read by the running service."""
-    with open(s.config, "w") as f:
-        f.write(text)
-    s.child.send_signal(signal.SIGHUP)
-
+# ---- workers that are processes (worker.py)
 
 # A process that writes down each signal that it gets, and lives on.
 RECORDER = """
@@ -141,8 +221,8 @@ while True:
 """
 
 
-class Recorder(worker.Process):
-    """kind: what it holds bytes as; signals() tells what it got."""
+class Recorder(Process):
+    """A process that holds size bytes of a GPU as kind and records its signals."""
 
     def __init__(self, world, path, size=0, kind="compute"):
         self.log = path
@@ -158,16 +238,19 @@ class Recorder(worker.Process):
         self.child.stdout.close()
 
 
+def by_signal(pidfile):
+    """A worker that signals move."""
+    return table("w", "signal", match_pidfile=pidfile, evict_signal="SIGUSR1", resume_signal="SIGUSR2")
+
+
 def held(world, kind, size, process=None, **kw):
-    """A fake worker whose models are memory of a process of its own: cheap, and as the driver sees it real.
+    """A fake worker, and a process that holds the memory of its models: cheap, and for the driver it is real.
 
-    Its server is a thread of the test, its process sleeps; worker.py has one where both are one tree.
+    kind: a row of fake_workers.KINDS.  Its server is a thread of the test, its process sleeps; in worker.py both are one tree.
     """
-    import fake_workers
-
-    class Held(getattr(fake_workers, kind)):
+    class Held(fake_workers.KINDS[kind].fake):
         def __enter__(self):
-            self.process = process or worker.Process(world, ["/bin/sleep", "1000"])
+            self.process = process or Process(world, ["/bin/sleep", "1000"])
             self.pid = self.process.pid
             self.pidfile = world.held.parent / f"pid-{self.pid}"
             self.pidfile.write_text(f"{self.pid}\n")
@@ -190,7 +273,6 @@ def held(world, kind, size, process=None, **kw):
         def resident(self):
             return world.holds(self.pid)
 
-        def table(self, name, kind, more=""):
-            return (f'[[worker]]\nname = "{name}"\nkind = "{kind}"\nurl = "{self.url}"\n'
-                    f'match.pidfile = "{self.pidfile}"\n{more}\n')
-    return Held(**kw)
+        def table(self, name, **values):
+            return table(name, kind, url=self.url, match_pidfile=self.pidfile, **values)
+    return fake_workers.KINDS[kind]._replace(fake=Held).make(**kw)

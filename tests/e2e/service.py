@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
-import time
 
 import requests
 
@@ -106,16 +105,14 @@ class Service:
         self.wait(there)
 
     @staticmethod
-    def wait(true, seconds=support.TIMEOUT):
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                if true():
-                    return
-            except requests.RequestException:
-                pass
-            assert time.monotonic() < end, "it did not come true in time"
-            time.sleep(0.02)
+    def wait(true, seconds=support.TIMEOUT, what="the condition"):
+        """Waits until true() is true; a service that does not answer may yet."""
+        return support.wait(true, what, seconds, (requests.RequestException,))
+
+    def ticks(self, n=2):
+        """Waits until the service has read the GPUs n more times."""
+        end = self.get("/api/v1/self").json()["ticks"] + n
+        self.wait(lambda: self.get("/api/v1/self").json()["ticks"] >= end)
 
     def ask(self, method, path, token=False, **kw):
         headers = dict(kw.pop("headers", {}))

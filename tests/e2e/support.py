@@ -4,11 +4,12 @@ The program that is tested is build/gpuward, or the one below GPUWARD_BUILD.  No
 time: TIMEOUT only keeps a hang from blocking the run.
 
 GPUWARD_TEST_JITTER=S in the environment makes each run of the program and each request to a service wait a random time
-of 0 to S seconds first, as a busy machine would.  A test that fails then believes that its next step is quick: it has
-to wait for the state that it talks of.  The head of the run tells the seed; GPUWARD_TEST_SEED=N uses it again.
+of 0 to S seconds first, as a busy machine would.  A test that fails then assumes that its next step is quick: it has
+to wait for the state that it needs.  The head of the run shows the seed; GPUWARD_TEST_SEED=N uses it again.
 
     GPUWARD_TEST_JITTER=1 pytest -n 8 tests/e2e/test_guard_contention.py
 """
+import contextlib
 import functools
 import json
 import os
@@ -29,7 +30,7 @@ SCHEMAS = TOP / "docs" / "schema"
 COMMANDS = ("list", "snapshot", "env", "doctor")
 TIMEOUT = 60
 JITTER = float(os.environ.get("GPUWARD_TEST_JITTER", 0))
-chance = random.Random()  # conftest.py seeds it anew for each test
+chance = random.Random()  # conftest.py seeds it for each test
 
 OK, FAILED, USAGE, NO_GPU, PARTIAL = 0, 1, 2, 3, 4  # exit codes, src/cli/cli.h
 
@@ -59,7 +60,7 @@ def environment(**changes):
 
 def jitter():
     if JITTER:
-        time.sleep(chance.uniform(0, JITTER))
+        time.sleep(chance.uniform(0, JITTER))  # as a busy machine would
 
 
 def gpuward(*args, env=None, program=PROGRAM, **kw):
@@ -76,15 +77,29 @@ def gpuward(*args, env=None, program=PROGRAM, **kw):
     )
 
 
+def wait(true, what="the condition", seconds=TIMEOUT, ignore=()):
+    """Waits until true() is true; its value.  Exceptions in ignore mean: not yet.  what may be a function of nothing."""
+    end = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(*ignore):
+            value = true()
+            if value:
+                return value
+        assert time.monotonic() < end, f"in {seconds} s there was not: {what() if callable(what) else what}"
+        time.sleep(0.02)  # between two looks at the condition
+
+
 def until_caught(child, number):
     """Waits until child handles the signal or waits for it; before that it would just die of it."""
-    end = time.monotonic() + TIMEOUT
-    while True:
+    twice = [False]
+
+    def caught():
+        assert child.poll() is None, "it does not wait for the signal"
         status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
-        if any(int(mask, 16) >> number - 1 & 1 for mask in re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)):
-            return
-        assert child.poll() is None and time.monotonic() < end, "it does not wait for the signal"
-        time.sleep(0.01)
+        masks = re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)
+        twice.append(any(int(mask, 16) >> number - 1 & 1 for mask in masks))
+        return all(twice[-2:])  # once may be while it starts a thread, which blocks all signals
+    wait(caught, f"a handler of signal {number}")
 
 
 def document(command, *args, code=OK, **kw):

@@ -15,7 +15,7 @@ import pytest
 
 from support import CONSTANT, FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward
 
-GATE_FAILED, CANNOT_TELL, INVALID, SHARED = 10, 11, 12, 13
+GATE_FAILED, UNDECIDED, INVALID, SHARED = 10, 11, 12, 13
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
 A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # a busy machine takes some of the difference
@@ -29,7 +29,7 @@ def load(scenario):
 
 @pytest.fixture
 def ab(tmp_path):
-    """Runs `gpuward ab OPTIONS -- A -- B`; what came of it and the document, None without one."""
+    """Runs `gpuward ab OPTIONS -- A -- B`; the finished program and the document, or None."""
     out = tmp_path / "ab.json"
 
     def run(options, a, b, **kw):
@@ -73,17 +73,17 @@ def test_without_a_gate_a_finished_comparison_is_no_failure(ab, load):
     assert doc["ab"]["energy"]["verdict"] == "worse" and "worse" in done.stdout
 
 
-def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
+def test_a_threshold_inside_the_interval_is_undecided(ab, load, tmp_path):
     # The second run of every pair takes twice as long, and the order is balanced.
     n = tmp_path / "n"
     second = ["sh", "-c", f"echo >>{n}; sleep 0.0$((4 - 2 * ($(wc -l <{n}) % 2)))"]
     done, doc = ab([load, *QUICK, "--fail-if=time > +3%"], second, second)
-    assert done.returncode == CANNOT_TELL and doc["gate"]["outcome"] == "cannot-tell"
+    assert done.returncode == UNDECIDED and doc["gate"]["outcome"] == "cannot-tell"
     low, high = doc["ab"]["time"]["interval"].values()
     assert low < 1 < 1.03 < high
     assert doc["ending"] == "budget" and doc["planned_pairs"] > 6
-    told = " ".join(done.stdout.split())
-    assert "cannot tell" in told and "pairs would be needed" in told
+    said = " ".join(done.stdout.split())
+    assert "undecided" in said and "pairs would be needed" in said
 
 
 def test_a_command_is_no_better_than_itself_by_much(ab, load):
@@ -142,12 +142,12 @@ def test_the_command_lines_are_kept_only_when_asked_for(ab, load):
 def test_the_noise_floor_comes_first(load):
     done = gpuward("ab", load, *QUICK, "--progress", "--", *A, "--", *A)
     lines = done.stderr.splitlines()
-    noise = next(i for i, l in enumerate(lines) if "A against itself" in l)
+    noise = next(i for i, l in enumerate(lines) if "A compared with itself" in l)
     assert lines[0].startswith("gpuward: A/A pair 1 of 2")
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert "smallest effect that 6 pairs can show" in lines[noise]
     said = " ".join((done.stderr + done.stdout).split())
-    assert said.count("of A against itself differs by") == 1  # the noise, once
+    assert said.count("of A compared with itself varies by") == 1  # the noise, once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
@@ -181,8 +181,8 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
-    assert done.returncode == INVALID and "command A, 'sh', marked no part 'other'" in done.stderr
-    assert doc["ending"] == "failed" and "marked no part" in doc["failure"]["reason"]
+    assert done.returncode == INVALID and "command A ('sh') did not mark the begin and end of a part 'other'" in done.stderr
+    assert doc["ending"] == "failed" and "did not mark the begin and end" in doc["failure"]["reason"]
 
 
 # ---- output of the commands
@@ -192,7 +192,7 @@ def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
     assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.2
-    assert done.stderr.count("command A marked 2 parts 'work': the first is taken") == 1
+    assert done.stderr.count("command A marked 2 parts 'work'; the first is used") == 1
 
 
 def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for(load):
@@ -214,14 +214,14 @@ def test_a_command_that_says_a_lot_is_not_held_up(ab, load):
 # ---- what can go wrong
 
 
-@pytest.mark.parametrize("script, told", [
+@pytest.mark.parametrize("script, said", [
     ("for i in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 3", "ended with status 3"),
     ("kill -KILL $$", "was ended by signal 9"),
 ])
-def test_a_command_that_fails_ends_it(ab, load, script, told):
+def test_a_command_that_fails_ends_it(ab, load, script, said):
     done, doc = ab([load, *QUICK], A, ["sh", "-c", script])
     assert done.returncode == INVALID and done.stdout == ""
-    assert f"command B, 'sh', {told}" in done.stderr
+    assert f"command B ('sh') {said}" in done.stderr
     assert doc["ending"] == "failed" and doc["failure"]["command"] == "b"
     if "line" in script:
         assert done.stderr.endswith("\n  line 3\n  line 4\n  line 5\n  line 6\n  line 7\n")
@@ -233,22 +233,22 @@ def test_one_that_fails_later_leaves_what_was_known(ab, load, tmp_path):
     script = f"echo >>{n}; sleep 0.05; [ $(wc -l <{n}) -lt 4 ] || {{ printf 'bad \\033[31mred' >&2; exit 1; }}"
     done, doc = ab([load, *QUICK, "--aa-pairs=0"], A, ["sh", "-c", script])
     assert done.returncode == INVALID
-    assert done.stderr.endswith("it said:\n  bad [31mred\n")
+    assert done.stderr.endswith("its last lines:\n  bad [31mred\n")
     assert doc["ab"]["energy"]["pairs"] == 2 and doc["ab"]["energy"]["verdict"] == "cannot-tell"
     assert "after 2 of at most 6 pairs: a run failed" in done.stdout
 
 
-@pytest.mark.parametrize("b, status, told", [
-    ("no-such-command", 127, "command B, 'no-such-command', cannot be started: No such file"),
-    ("/etc/passwd", 126, "command B, '/etc/passwd', cannot be started: Permission denied"),
+@pytest.mark.parametrize("b, status, said", [
+    ("no-such-command", 127, "command B ('no-such-command') cannot be started: No such file"),
+    ("/etc/passwd", 126, "command B ('/etc/passwd') cannot be started: Permission denied"),
 ])
-def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, status, told):
+def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, status, said):
     done, doc = ab([load, *QUICK], A, [b])
-    assert done.returncode == status and told in done.stderr
+    assert done.returncode == status and said in done.stderr
     assert doc["runs"] == []
 
 
-def test_a_stranger_is_told_or_where_asked_ends_it(ab, scenario):
+def test_a_foreign_process_is_reported_or_ends_it_if_asked(ab, scenario):
     shared = scenario(CONSTANT + STRANGER)
     done, doc = ab([shared, *QUICK], A, MUCH_LONGER)
     assert done.returncode == OK and doc["ab"]["energy"]["verdict"] == "worse"
@@ -266,7 +266,7 @@ def test_a_gpu_that_goes_away_leaves_nothing_to_conclude(ab, scenario):
     done, doc = ab([scenario(LOST), *QUICK, "--fail-if=energy > +10%"], ["sleep", "0.1"], A)
     assert done.returncode == INVALID, done.stderr
     assert doc["ending"] == "invalid" and doc["pairs_dropped"] == 4
-    assert "nothing can be concluded" in done.stderr and "the GPU went away" in done.stderr
+    assert "no conclusion" in done.stderr and "the GPU went away" in done.stderr
 
 
 def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
@@ -281,7 +281,7 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     assert done.returncode == NO_GPU and "its energy cannot be read" in done.stderr
 
 
-@pytest.mark.parametrize("words, told", [
+@pytest.mark.parametrize("words, said", [
     ([], "two commands are missing"),
     (["--", "sleep", "1"], "the second command is missing: put -- and B after '1'"),
     (["--", "true", "--"], "command B is empty"),
@@ -298,11 +298,11 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     (["--warmup=-1", "--", "a", "--", "b"], "--warmup takes a whole number"),
     (["--cooldown-to=hot", "--", "a", "--", "b"], "--cooldown-to takes degrees"),
     (["--cooldown-to=40", "--no-cooldown", "--", "a", "--", "b"], "exclude each other"),
-    (["--part=", "--", "a", "--", "b"], "--part takes the name"),
+    (["--part=", "--", "a", "--", "b"], "--part: the name is empty"),
 ])
-def test_wrong_usage_runs_nothing(words, told):
+def test_wrong_usage_runs_nothing(words, said):
     done = gpuward("ab", "--simulate=idle-h200", *words)
-    assert done.returncode == USAGE and told in done.stderr
+    assert done.returncode == USAGE and said in done.stderr
     assert done.stdout == ""
 
 
@@ -313,7 +313,7 @@ def test_the_first_word_begins_the_first_command(load):
     assert [doc[k]["command"] for k in "ab"] == ["sh -c sleep 0.02", "sleep 0.01"]
 
 
-def test_a_result_that_could_not_be_written_is_told_before_anything_runs(load, tmp_path):
+def test_a_result_that_cannot_be_written_is_reported_before_anything_runs(load, tmp_path):
     ran = tmp_path / "ran"
     done = gpuward("ab", load, "-o", tmp_path / "no" / "r.json", "--", "touch", ran, "--", "true")
     assert done.returncode == FAILED and not ran.exists()
@@ -346,7 +346,7 @@ def test_a_signal_ends_it_with_what_is_known(load, tmp_path, number):
     check("ab", doc)
     assert doc["ending"] == "interrupted" and doc["interrupted_by"] == number
     assert doc["ab"]["energy"]["pairs"] >= 3 and doc["ab"]["energy"]["verdict"] == "cannot-tell"
-    assert "it was interrupted" in stdout and f"signal {int(number)}" in stderr
+    assert "interrupted" in stdout and f"signal {int(number)}" in stderr
 
 
 # The load ends a second after the start, and the GPU cools from 76 C with 1.5 s.

@@ -29,7 +29,7 @@ points = [[0, 150], [0.9, 400], [1.7, 250], [2.9, 600], [3.6, 200], [4.3, 500]]
 period = 5
 """
 
-# The command that is measured: waits, and then writes what a faultless meter would have said so far.
+# The command that is measured: it takes its time, and then writes what a faultless meter would have shown so far.
 METER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -54,7 +54,7 @@ def true_power(bundle):
 
 
 def outside(bundle, every=0.25, lag=LAG, change=lambda w: w):
-    """Points (unix seconds, watts) of a meter that tells means, late."""
+    """Points (unix seconds, watts) of a meter that shows means, late."""
     power, ahead, points = true_power(bundle), clocks(bundle), []
     at = power[0][0]
     while at + every < power[-1][0]:
@@ -159,7 +159,7 @@ def test_what_was_kept_is_used_by_the_next_measurement(measured):
     assert device["energy_joules"]["best"] == pytest.approx(
         fit["gain"] * device["energy_raw_joules"] + fit["offset_watts"] * again["runs"][0]["seconds"])
     shown = gpuward("characterise", "--show", f"--simulate={folder / 'off.toml'}", env=env).stdout
-    assert "by an outside meter" in shown
+    assert "by an external meter" in shown
 
 
 def test_ab_asks_the_sensor_what_is_uncertain_of_it(measured):
@@ -214,7 +214,7 @@ def test_other_forms_of_a_trace_are_read(measured, tmp_path):
         fit = json.loads(recompute("--json", "--calibrate", path, bundle).stdout)["calibration"]
         want = want or fit["gain"]
         assert fit["gain"] == pytest.approx(want, rel=1e-3)
-        assert fit["lines_passed_over"] == 1 and "passed over" in fit["notes"][0]
+        assert fit["lines_passed_over"] == 1 and "ignored" in fit["notes"][0]
 
 
 def test_a_meter_of_the_whole_host_is_noted(measured, tmp_path):
@@ -237,20 +237,20 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
         "few, long ago": ([(t - 7200, w) for t, w in points[:2]], "does not overlap the measurement: it ends"),
         "few": (points[:6], "6 points of the trace"),
         "other": (turned, "does not follow the power"),
-        "kilowatts": ([(t, w / 1000) for t, w in points], "are they watts"),
+        "kilowatts": ([(t, w / 1000) for t, w in points], "is its unit watts"),
     }
     for name, (given, word) in cases.items():
         path = write(tmp_path / f"{name}.csv", given)
         done = recompute("--calibrate", path, bundle, code=FAILED)
         assert word in done.stderr and done.stdout == "", done.stderr
     head = write(tmp_path / "head.csv", points, head=("when", "outlet", "amperes"))
-    assert "names no time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
+    assert "has no column for time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
     (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
-    told = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
-    assert "as 2026-01-31 12:00:00: name their column time_utc" in told and "RFC 3339 with its offset" in told
+    said = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
+    assert "as 2026-01-31 12:00:00; name the column time_utc" in said and "RFC 3339" in said
     for word in ("312,5", "0.3 kW", "1,234", "300 VA"):
         (tmp_path / "comma.csv").write_text("time;watts\n" + "".join(f"{t:.3f};{word}\n" for t, _ in points))
-        assert "with a point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
+        assert "with a decimal point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
     assert "No such file" in recompute("--calibrate", tmp_path / "none", bundle, code=FAILED).stderr
 
 
@@ -259,7 +259,7 @@ def test_a_bad_head_is_refused_before_anything_is_measured(tmp_path):
     words = ("measure", "--simulate=h200", "--calibrate", trace, "--", "touch", mark)
     trace.write_text("when,amperes\n1,2\n")
     done = gpuward(*words)
-    assert done.returncode == FAILED and "names no time" in done.stderr and "nothing was measured" in done.stderr
+    assert done.returncode == FAILED and "has no column for time" in done.stderr and "nothing was measured" in done.stderr
     assert not mark.exists()
     for early in ("", "# of the PDU\n", "time,pow"):  # it is being written
         trace.write_text(early)
@@ -268,7 +268,7 @@ def test_a_bad_head_is_refused_before_anything_is_measured(tmp_path):
         mark.unlink()
 
 
-def test_a_pipe_that_nobody_writes_to_keeps_nobody(tmp_path):
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     done = gpuward("measure", "--simulate=h200", "--calibrate", tmp_path / "pipe", "--", "sleep", "0.1")
     assert done.returncode == USAGE and "is not a regular file" in done.stderr
@@ -304,9 +304,10 @@ def test_points_that_scatter_give_the_offset_alone_and_another_reason(measured, 
     path = write(tmp_path / "rough.csv", outside(measured[1], change=lambda w: w + chance.gauss(0, 50)))
     fit = json.loads(recompute("--json", "--calibrate", path, measured[1]).stdout)["calibration"]
     assert fit["offset_alone"] and fit["correlation"] > 0.9
-    assert "the points, by how they scatter, say too little to tell the gain" in fit["notes"][0]
+    assert "compared with the scatter of the points, the power varied too little to determine the gain" in fit["notes"][0]
 
 
+# The command that is measured: what another meter shows every 0.1 s while it runs.
 STEADY = """
 import sys, time
 end, points = time.time() + 3.2, []
@@ -340,7 +341,7 @@ def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_pat
 def test_options_that_say_nothing_are_refused(tmp_path):
     for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "with one GPU"),
                             (["measure", "--calibrate-keep", "--", "true"], "needs --calibrate"),
-                            (["measure", "--calibrate=x", "--calibrate-accuracy=lots", "--", "true"], "per cent"),
-                            (["recompute", "--device", "1", tmp_path], "that is missing")):
+                            (["measure", "--calibrate=x", "--calibrate-accuracy=lots", "--", "true"], "a percentage"),
+                            (["recompute", "--device", "1", tmp_path], "needs --calibrate")):
         done = gpuward(*words)
         assert done.returncode == USAGE and sentence in done.stderr, done.stderr

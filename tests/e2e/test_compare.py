@@ -51,7 +51,7 @@ def log_moments(values):
 
 
 def expected_change(a, b, extra):
-    """Welch on logarithms, and beside it a part that more runs do not lessen.  One run scatters as the others do."""
+    """Welch on logarithms, and a part that more runs do not lessen.  One run scatters as the others do."""
     (ma, va), (mb, vb) = log_moments(a), log_moments(b)
     if len(b) == 1:
         u2, df = va * (1 + 1 / len(a)), len(a) - 1
@@ -110,7 +110,7 @@ def test_one_run_each_gives_no_verdict_and_no_colour(tmp_path):
     got, doc = rows(a, b)
     assert got["b"]["energy_per_iteration_joules"]["change_verdict"] == "cannot-tell"
     assert got["a"]["energy_per_iteration_joules"]["change_verdict"] is None
-    assert any(n.startswith("One run each: how much runs scatter is not known.") for n in doc["notes"])
+    assert any(n.startswith("One run each: the variation between runs is unknown.") for n in doc["notes"])
     assert not any("geometric" in n for n in doc["notes"])
     painted = re.compile(r"\x1b\[[0-9;]+m *-\d\d\.\d % \[")
     assert not painted.search(compare(a, b, "--color=always").stdout)
@@ -131,7 +131,7 @@ def test_one_run_is_taken_to_scatter_as_the_trials_do(tmp_path):
     assert figure["change_ratio"]["low"] == pytest.approx(low, abs=2e-5)
     assert figure["change_ratio"]["high"] == pytest.approx(high, abs=2e-5)
     assert got["b"]["latency_seconds"]["change_ratio"]["low"] is not None
-    assert any("the one is taken to scatter as the several do" in n for n in doc["notes"])
+    assert any("the single run is assumed to vary like the others" in n for n in doc["notes"])
     assert any("ratios of geometric means" in n for n in doc["notes"])
     # The other way round it is the same interval, turned round.
     turned = rows(once, trials)[0]["a"]["energy_per_iteration_joules"]["change_ratio"]
@@ -246,11 +246,11 @@ def test_parts_of_a_command_are_rows_of_their_own(tmp_path):
 def test_different_iterations_under_one_label_are_said(tmp_path):
     a = save(tmp_path, "a.json", result("B", iterations=10))
     b = save(tmp_path, "b.json", result("B", iterations=1000))
-    assert "B: its runs do not have the same iterations (10 to 1000)" in compare(a, b).stdout
+    assert "B: its runs have different numbers of iterations (10 to 1000)" in compare(a, b).stdout
     bad = save(tmp_path, "b.json", result("B", iterations=1000, codes=("child-failed",)))
-    assert "same iterations" not in compare(a, bad).stdout
+    assert "different numbers of iterations" not in compare(a, bad).stdout
     same = save(tmp_path, "b.json", result("B", iterations=10, power=301))
-    assert "same iterations" not in compare(a, same).stdout
+    assert "different numbers of iterations" not in compare(a, same).stdout
 
 
 def test_invalid_runs_are_left_out_and_said_so(tmp_path):
@@ -262,7 +262,7 @@ def test_invalid_runs_are_left_out_and_said_so(tmp_path):
     assert got["b"]["runs"] == 3 and got["b"]["runs_used"] == 2
     assert got["b"]["energy_per_iteration_joules"]["value"]["best"] == pytest.approx(3.75)
     notes = " / ".join(doc["notes"])
-    assert "b: 1 of 3 runs is invalid and left out" in notes
+    assert "b: 1 of 3 runs is invalid and not used" in notes
     assert "invalid: child-failed in 1 of 3 runs: the program ended with an error" in notes
     assert "suspect: throttle-power" in notes and "24.8 %" in notes
     text = compare(*paths).stdout
@@ -278,18 +278,18 @@ def test_the_first_row_with_a_usable_run_is_the_reference(tmp_path):
     assert got["C"]["energy_per_iteration_joules"]["change_ratio"]["best"] == pytest.approx(-0.5)
     assert got["B"]["energy_per_iteration_joules"]["change_ratio"] is None
     assert got["A"]["energy_per_iteration_joules"]["change_ratio"] is None
-    said = "Changes are against 'B', the first row that can be compared: 'A' has no usable run"
+    said = "Changes are relative to 'B', the first row that can be compared: 'A' has no usable run"
     assert said in compare(*paths).stdout
-    assert "changes against “B”" in gpuward("report", *paths).stdout
+    assert "changes relative to “B”" in gpuward("report", *paths).stdout
     plain = compare(*paths[1:]).stdout
-    assert "Changes are against 'B'. " in plain and "no usable run" not in plain
+    assert "Changes are relative to 'B'. " in plain and "no usable run" not in plain
 
 
 def test_all_invalid_fails_after_it_was_shown(tmp_path):
     path = save(tmp_path, "a.json", result("a", codes=("child-failed",)))
     done = compare(path, code=FAILED)
     assert "! invalid" in done.stdout and "0 of 1" in done.stdout
-    assert "no run is left to compare" in done.stderr
+    assert "no usable run" in done.stderr
 
 
 def test_different_gpus_are_refused_unless_asked_for(tmp_path):
@@ -324,7 +324,7 @@ def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path
     change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
     assert change["high"] - change["low"] > 0.5 * 2 * 1.96 * 0.03
     assert got["b"]["other_scale"] is True
-    assert any("calibrated by an outside meter" in n for n in doc["notes"])
+    assert any("different calibrations" in n for n in doc["notes"])
     assert "cancels in" not in "".join(doc["notes"])  # there is no change in which it does
     _, doc = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.07), calibrated("c", 300, 1.06))
     assert "cancels in changes on one GPU with one calibration" in doc["notes"][-1]
@@ -349,8 +349,8 @@ def test_how_much_is_simulated_is_said(tmp_path):
     a = save(tmp_path, "a.json", result("a", simulated=True))
     b = save(tmp_path, "b.json", result("b", simulated=True))
     c = save(tmp_path, "c.json", result("c"))
-    assert "no figure here is real" in compare(a, b).stdout
-    assert "no figure of the rows marked so is real" in compare(a, c).stdout
+    assert "these GPUs are not real" in compare(a, b).stdout
+    assert "the GPUs of the marked rows are not real" in compare(a, c).stdout
     assert "real" not in compare(c).stdout
 
 
@@ -460,16 +460,16 @@ def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, co
     elif columns >= 50:
         assert names in (["ENERGY", "95 %"], ["ENERGY", "95 %", "PER TOKEN"])
     words = " ".join(out.split())
-    left = re.search(r"Left out for want of room: (.*?)\. All is shown on (\d+) columns", words)
+    left = re.search(r"Hidden because the terminal is narrow: (.*?)\. To see all: use (\d+) columns", words)
     missing = {"LATENCY": "latency", "POWER": "power", "PER TOKEN": "token", "SIZE": "size"}
     for name, word in missing.items():
         assert (name in values) != bool(left and word in left[1].split(", ")), (name, out)
     if left:
         wide = compare(*paths, env=environment(COLUMNS=left[2])).stdout
-        assert "Left out" not in wide
+        assert "Hidden because" not in wide
         narrow = compare(*paths, env=environment(COLUMNS=int(left[2]) - 1)).stdout
-        assert "Left out" in narrow
-    assert "Left out" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
+        assert "Hidden because" in narrow
+    assert "Hidden because" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
 
 
 def test_a_label_cannot_speak_to_the_terminal(tmp_path):
@@ -684,15 +684,15 @@ def test_runs_with_and_without_a_clean_room_are_compared_with_a_warning(tmp_path
     assert [r["clean_room"] for r in table] == ["kept", "none"]
 
 
-def test_a_room_that_was_lost_is_told_with_the_reason_once(tmp_path):
+def test_a_clean_room_that_was_lost_is_reported_once_with_the_reason(tmp_path):
     lost = in_room(result("b", trials=2), broken="someone released it after 3 s")
     lost["runs"][1]["part"] = "decode"  # a row of its own, of the same file
     b = save(tmp_path, "b.json", lost)
     got, doc = rows(b)
     assert [r["clean_room"] for r in got.values()] == ["lost", "lost"]
-    told = [n for n in doc["notes"] if "clean room" in n]
-    assert len(told) == 1
-    assert told[0].endswith(
+    said = [n for n in doc["notes"] if "clean room" in n]
+    assert len(said) == 1
+    assert said[0].endswith(
         "b.json: the clean room was not kept: worker ollama: someone released it after 3 s")
     a = save(tmp_path, "a.json", in_room(result("a")))
     assert "(a: 1 of 1, b: 0 of 1, b (decode): 0 of 1)" in compare(a, b).stdout
@@ -705,4 +705,4 @@ def test_a_row_of_which_nothing_is_used_says_nothing_of_its_room(tmp_path):
     assert got["b"]["clean_room"] is None
     assert not [n for n in doc["notes"] if "clean room" in n]
     narrow = " ".join(compare(a, b, env=environment(COLUMNS=40)).stdout.split())
-    assert re.search(r"Left out for want of room: number of runs, clean room,", narrow)
+    assert re.search(r"Hidden because the terminal is narrow: number of runs, clean room,", narrow)

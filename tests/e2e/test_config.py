@@ -7,46 +7,23 @@ import subprocess
 
 import pytest
 
-from support import OK, PROGRAM, TOP, USAGE, check, environment, gpuward
+from support import OK, PROGRAM, TOP, USAGE, check, gpuward
 
 EXAMPLE = TOP / "packaging" / "gpuward.toml"
 UNITS = TOP / "packaging" / "systemd"
 
 
-@pytest.fixture
-def world(tmp_path):
-    """Runs `gpuward config` where there are no files but those below the returned folder."""
-
-    class World:
-        top = tmp_path
-        etc = tmp_path / "etc" / "gpuward"
-        home = tmp_path / "home" / "gpuward"
-
-        def __call__(self, *words, **variables):
-            env = environment(
-                GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home", **variables
-            )
-            return gpuward("config", *words, env=env)
-
-        def write(self, path, text):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            return path
-
-    return World()
-
-
-def test_without_files_the_defaults_are_good(world):
-    done = world("check")
+def test_without_files_the_defaults_are_good(config):
+    done = config("check")
     assert (done.returncode, done.stderr) == (OK, "")
     assert done.stdout == "no configuration file found; the defaults are used\n"
 
 
-def test_check_names_the_files_that_it_read(world):
-    a = world.write(world.etc / "gpuward.toml", "[service]\ninterval = 2\n")
-    b = world.write(world.etc / "gpuward.d" / "50-more.toml", "[log]\nlevel = 'debug'\n")
-    c = world.write(world.home / "gpuward.toml", "")
-    done = world("check")
+def test_check_names_the_files_that_it_read(config):
+    a = config.write("[service]\ninterval = 2\n", config.etc / "gpuward.toml")
+    b = config.write("[log]\nlevel = 'debug'\n", config.etc / "gpuward.d" / "50-more.toml")
+    c = config.write("", config.home / "gpuward.toml")
+    done = config("check")
     assert done.returncode == OK
     assert done.stdout == f"{a}, {b}, {c}: ok\n"
 
@@ -56,29 +33,29 @@ def test_check_names_the_files_that_it_read(world):
     ("short\n", 0o600, "shorter than 16 characters"),
     ("0123456789abcdef\n", 0o644, "other users can read"),
 ])
-def test_a_token_that_the_service_would_refuse_is_refused(world, text, mode, says):
-    token = world.top / "token"
+def test_a_token_that_the_service_would_refuse_is_refused(config, text, mode, says):
+    token = config.top / "token"
     if text:
         token.write_text(text)
         token.chmod(mode)
-    path = world.write(world.top / "a.toml", f"[history]\npath = 'none'\n[service]\nlisten = ['127.0.0.1:0']\ntoken_file = '{token}'\n")
-    done = world("check", path)
+    path = config.write(f"[history]\npath = 'none'\n[service]\nlisten = ['127.0.0.1:0']\ntoken_file = '{token}'\n", config.top / "a.toml")
+    done = config("check", path)
     assert done.returncode == USAGE and f"{path}:5:1: token_file: " in done.stderr and says in done.stderr
-    assert world("check", "--config", path).stderr == done.stderr
+    assert config("check", "--config", path).stderr == done.stderr
     done = gpuward("serve", "--simulate", "--config", path)
     assert done.stderr.endswith("\n")
     assert done.returncode == 78 and "service.token_file: " in done.stderr and says in done.stderr
 
 
-def test_a_token_of_a_worker_that_is_missing_is_told(world):
-    path = world.write(world.top / "a.toml", "[guard]\nmode = 'enforce'\n[[worker]]\nname = 'v'\nkind = 'vllm'\ntoken_file = '/absent'\n")
-    done = world("check", path)
+def test_a_missing_token_of_a_worker_is_a_warning(config):
+    path = config.write("[guard]\nmode = 'enforce'\n[[worker]]\nname = 'v'\nkind = 'vllm'\ntoken_file = '/absent'\n", config.top / "a.toml")
+    done = config("check", path)
     assert done.returncode == OK and f"{path}:6:14: warning: cannot read token_file /absent" in done.stderr
 
 
-def test_check_tells_all_errors_and_exits_2(world):
-    path = world.write(world.top / "bad.toml", "[service]\nlisen = 1\ninterval = 'soon'\n[lgo]\n")
-    done = world("check", path)
+def test_check_prints_all_errors_and_exits_2(config):
+    path = config.write("[service]\nlisen = 1\ninterval = 'soon'\n[lgo]\n", config.top / "bad.toml")
+    done = config("check", path)
     assert done.returncode == USAGE
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
@@ -89,9 +66,9 @@ def test_check_tells_all_errors_and_exits_2(world):
     ]
 
 
-def test_check_as_json(world):
-    path = world.write(world.top / "bad.toml", "[service]\nlisen = 1\n")
-    done = world("check", path, "--json", GPUWARD_LOG_LEVEL="loud", GPUWARD_LISEN="1")
+def test_check_as_json(config):
+    path = config.write("[service]\nlisen = 1\n", config.top / "bad.toml")
+    done = config("check", path, "--json", GPUWARD_LOG_LEVEL="loud", GPUWARD_LISEN="1")
     assert (done.returncode, done.stderr) == (USAGE, "")
     doc = json.loads(done.stdout)
     check("config-check", doc)
@@ -103,65 +80,65 @@ def test_check_as_json(world):
     assert doc["warnings"][0]["message"].startswith("GPUWARD_LISEN: unknown setting")
 
 
-def test_a_file_that_is_not_there_or_not_to_be_read_is_named(world):
-    done = world("check", world.top / "none.toml")
+def test_a_file_that_is_not_there_or_not_to_be_read_is_named(config):
+    done = config("check", config.top / "none.toml")
     assert done.returncode == USAGE
     assert "none.toml: " in done.stderr
-    done = world("check", world.top)
+    done = config("check", config.top)
     assert done.returncode == USAGE
-    assert str(world.top) in done.stderr
+    assert str(config.top) in done.stderr
 
 
-def test_a_file_that_everybody_may_write_is_good_with_a_warning(world):
-    path = world.write(world.top / "open.toml", "")
+def test_a_file_that_everybody_may_write_is_good_with_a_warning(config):
+    path = config.write("", config.top / "open.toml")
     path.chmod(0o666)
-    done = world("check", path)
+    done = config("check", path)
     assert done.returncode == OK
     assert "every user can write this file" in done.stderr
-    assert world("check", path, "--quiet").stderr == ""
+    assert config("check", path, "--quiet").stderr == ""
 
 
-def test_what_is_printed_reads_back_to_the_same(world):
-    path = world.write(
-        world.top / "a.toml",
+def test_what_is_printed_reads_back_to_the_same(config):
+    path = config.write(
         'require_nvml = true\n[service]\nlisten = ["[::1]:1", "unix:/run/x"]\n'
         'interval = 0.123\ntoken_file = "/a \\"b\\""\n[history]\nlimit = "3MiB"\n',
+        config.top / "a.toml",
     )
-    first = world("print", path)
+    first = config("print", path)
     assert (first.returncode, first.stderr) == (OK, "")
-    again = world("print", world.write(world.top / "b.toml", first.stdout))
+    again = config("print", config.write(first.stdout, config.top / "b.toml"))
     assert again.stdout == first.stdout
-    a, b = (json.loads(world("print", world.top / f, "--json").stdout) for f in ("a.toml", "b.toml"))
+    a, b = (json.loads(config("print", config.top / f, "--json").stdout) for f in ("a.toml", "b.toml"))
     assert a["values"] == b["values"]
     assert a["values"]["service"]["interval"] == 0.123
     assert a["values"]["device"]["require_nvml"] is True
 
 
-def test_print_tells_where_values_came_from(world):
-    path = world.write(world.top / "a.toml", "require_nvml = true\n")
-    done = world("print", path, "--origin", GPUWARD_INTERVAL="2s")
+def test_print_shows_where_values_came_from(config):
+    path = config.write("require_nvml = true\n", config.top / "a.toml")
+    done = config("print", path, "--origin", GPUWARD_INTERVAL="2s")
     assert f"require_nvml = true  # {path}:1:1\n" in done.stdout
     assert 'interval = "2s"  # GPUWARD_INTERVAL\n' in done.stdout
     assert "insecure = false  # default\n" in done.stdout
-    doc = json.loads(world("print", path, "--json", GPUWARD_INTERVAL="2s").stdout)
+    doc = json.loads(config("print", path, "--json", GPUWARD_INTERVAL="2s").stdout)
     check("config-print", doc)
     assert doc["origins"]["device"]["require_nvml"] == f"{path}:1:1"
     assert doc["origins"]["service"]["interval"] == "GPUWARD_INTERVAL"
 
 
-def test_print_of_a_bad_configuration_prints_none(world):
-    done = world("print", GPUWARD_INTERVAL="soon")
+def test_print_of_a_bad_configuration_prints_none(config):
+    done = config("print", GPUWARD_INTERVAL="soon")
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert done.stderr.startswith("GPUWARD_INTERVAL: ")
-    doc = json.loads(world("print", "--json", GPUWARD_INTERVAL="soon").stdout)
+    doc = json.loads(config("print", "--json", GPUWARD_INTERVAL="soon").stdout)
     check("config-print", doc)
     assert "values" not in doc
 
 
 @pytest.mark.parametrize("words", [[], ["chek"], ["check", "a", "b"], ["check", "--origin"],
                                    ["print", "--gpu", "0"]])
-def test_wrong_usage_is_told(world, words):
-    done = world(*words)
+def test_wrong_usage_is_refused(config, words):
+    done = config(*words)
     assert done.returncode == USAGE
     assert done.stderr.startswith("gpuward: ")
 
@@ -169,68 +146,68 @@ def test_wrong_usage_is_told(world, words):
 # ---- what is installed
 
 
-def test_the_example_is_what_the_program_prints(world):
-    made = world("print", "--example").stdout
+def test_the_example_is_what_the_program_prints(config):
+    made = config("print", "--example").stdout
     assert EXAMPLE.read_text() == made, "gpuward config print --example >packaging/gpuward.toml"
 
 
-def test_the_example_sets_nothing_and_has_every_default(world):
-    world.write(world.etc / "gpuward.toml", EXAMPLE.read_text())
-    assert set(origins(world)) == {"default"}
+def test_the_example_sets_nothing_and_has_every_default(config):
+    config.write(EXAMPLE.read_text(), config.etc / "gpuward.toml")
+    assert set(origins(config)) == {"default"}
     bare = re.sub(r"^#(?=[a-z_]+ = )", "", EXAMPLE.read_text(), flags=re.M)
     bare = bare.replace("# Commented values are the defaults; remove the # to change one.\n", "")
-    (world.etc / "gpuward.toml").unlink()
-    assert world("print").stdout == bare
+    (config.etc / "gpuward.toml").unlink()
+    assert config("print").stdout == bare
 
 
-def origins(world):
-    doc = json.loads(world("print", "--json").stdout)
+def origins(config):
+    doc = json.loads(config("print", "--json").stdout)
     return [place for keys in doc["origins"].values() for place in keys.values()]
 
 
-def test_the_example_leaves_a_profile_its_say(world):
+def test_the_example_leaves_a_profile_its_say(config):
     """Copied to /etc, with the guard in a file of its own as the guide has it."""
-    world.write(world.etc / "gpuward.toml", EXAMPLE.read_text())
-    world.write(world.etc / "gpuward.d" / "guard.toml", GUARD)
-    done = world("check")
+    config.write(EXAMPLE.read_text(), config.etc / "gpuward.toml")
+    config.write(GUARD, config.etc / "gpuward.d" / "guard.toml")
+    done = config("check")
     assert (done.returncode, done.stderr) == (OK, "")
-    values = json.loads(world("print", "--json").stdout)["values"]
+    values = json.loads(config("print", "--json").stdout)["values"]
     assert (values["guard"]["mode"], values["device"]["require_nvml"]) == ("enforce", True)
 
 
 GUARD = '[guard]\nprofile = "desktop"\n[[worker]]\nname = "a"\nkind = "ollama"\n'
 
 
-def test_a_profile_that_an_earlier_file_disarms_is_told(world):
-    first = world.write(world.etc / "gpuward.toml", world("print").stdout)
+def test_a_profile_that_an_earlier_file_disarms_is_reported(config):
+    first = config.write(config("print").stdout, config.etc / "gpuward.toml")
     line = first.read_text().splitlines().index('mode = "observe"') + 1
-    second = world.write(world.etc / "gpuward.d" / "guard.toml", GUARD)
-    done = world("check")
+    second = config.write(GUARD, config.etc / "gpuward.d" / "guard.toml")
+    done = config("check")
     assert done.returncode == OK
     assert done.stderr.startswith(
         f'{first}:{line}:1: warning: mode = "observe" is set here, so the profile "desktop" '
         f"({second}) does not set it to enforce; remove it, or move it next to the profile\n")
     assert "require_nvml = false is set here" in done.stderr and done.stderr.count("\n") == 2
-    # Beside the profile, and later, it is meant.
+    # Next to the profile, or in a later file, it counts.
     first.unlink()
     second.write_text(GUARD.replace("[[", 'mode = "observe"\n[[', 1))
-    assert world("check").stderr == ""
-    world.write(world.etc / "gpuward.d" / "later.toml", "[device]\nrequire_nvml = false\n")
-    assert world("check").stderr == ""
+    assert config("check").stderr == ""
+    config.write("[device]\nrequire_nvml = false\n", config.etc / "gpuward.d" / "later.toml")
+    assert config("check").stderr == ""
 
 
-def test_only_one_form_is_printed(world):
+def test_only_one_form_is_printed(config):
     for words in (("check", "--example"), ("print", "--example", "--origin")):
-        done = world(*words)
+        done = config(*words)
         assert done.returncode == USAGE and "--example" in done.stderr
 
 
-def test_the_manual_names_every_setting(world):
+def test_the_manual_names_every_setting(config):
     page = PROGRAM.parent / "docs" / "man" / "gpuward.toml.5"
     if not page.exists():
         pytest.skip("the manual pages were not built")
     text = re.sub(r"\\f.|\\&|\\", "", page.read_text())
-    values = json.loads(world("print", "--json").stdout)["values"]
+    values = json.loads(config("print", "--json").stdout)["values"]
     assert values
     for section, keys in values.items():
         assert f"[{section}]" in text

@@ -13,7 +13,6 @@ import re
 
 import pytest
 
-import guarded
 import openapi_check
 import test_openapi
 from guarded import Guarded, configure
@@ -76,13 +75,18 @@ def masked(value, key="", machine=False):
 
 
 def pretty(value, indent=""):
-    """JSON with everything on one line that fits there."""
+    """JSON in lines of at most 160 columns that are filled with what fits there."""
     text = json.dumps(value, ensure_ascii=False)
     if len(indent + text) <= 160 or not isinstance(value, (dict, list)):
         return text
+    pairs = [(json.dumps(k) + ": ", v) for k, v in value.items()] if isinstance(value, dict) else [("", v) for v in value]
+    rows = [""]
+    for item in (k + pretty(v, indent + " ") for k, v in pairs):
+        if rows[-1] and ("\n" in rows[-1] + item or len(indent + rows[-1] + item) > 156):
+            rows.append("")
+        rows[-1] += (", " if rows[-1] else "") + item
     head, tail = "{}" if isinstance(value, dict) else "[]"
-    pairs = [(json.dumps(k) + ": ", v) for k, v in value.items()] if head == "{" else [("", v) for v in value]
-    return head + ",".join(f"\n{indent} {k}{pretty(v, indent + ' ')}" for k, v in pairs) + f"\n{indent}{tail}"
+    return head + ",".join(f"\n{indent} {row}" for row in rows) + f"\n{indent}{tail}"
 
 
 def compare(name, got):
@@ -341,7 +345,7 @@ def test_documents_of_a_guard_that_acts(world, worker):
     """A game comes, a person holds the worker, memory is reserved."""
     replies = []
     with Guarded(world, configure(("ollama", worker))) as s:
-        guarded.settled(s)
+        s.settled()
         with Contender(world, 8 * GIB) as game:
             s.until("evicted")
             s.guard("hold", "evicted", "ollama", "--for", "1h", "--reason", "a person")
@@ -352,7 +356,9 @@ def test_documents_of_a_guard_that_acts(world, worker):
             for name, path in (("Guard", ""), ("Gpu", "/gpus/0"), ("Worker", "/workers/ollama"), ("Explain", "/explain"),
                                ("Games", "/games")):
                 keep(f"guarded{name}", s.get("/api/v1/guard" + path), replies)
-            keep("guardedCapacity", s.get("/api/v1/capacity/fit?bytes=9000000000"), replies)
+            fit = "/api/v1/capacity/fit?bytes=9000000000"
+            s.wait(lambda: s.get(fit).json()["fit"] == "now")  # when the GPU was read once more
+            keep("guardedCapacity", s.get(fit), replies)
             for verb in (["status"], ["explain"], ["explain", "ollama"], ["release"], ["pause", "--for", "1m"]):
                 done = s.guard(*verb, "--json")
                 compare(f"cli/guard-{'-'.join(v for v in verb if v[0] != '-')}.json", masked(parsed(done.stdout)))

@@ -1,64 +1,52 @@
-"""A10 of the acceptance list (docs/GUARD.md): every worker that speaks HTTP, and everything that can go wrong with it.
-
-One service guards a worker of each kind for each way to misbehave, so that a whole row of the list costs one run.
+"""Workers of every kind under a real service: everything that can go wrong with their servers (A10 of docs/GUARD.md), a
+service that their unloading kills, and containers.  Each kind is a row of fake_workers.KINDS.
 """
 import contextlib
-import time
+import json
+import os
+import pathlib
+import secrets
+import shlex
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+
+import pytest
 
 import fake_workers as fake
-import guarded
-from guarded import Guarded
-from worker import GIB, World
+import support
+from fake_workers import KINDS
+from guarded import Guarded, by_signal, configure, held, quick, table
+from worker import GIB, Contender, Process, World
 
 SIZE = 8 * GIB
-TIMES = """
-[guard]
-mode = "enforce"
-simulated = true
-poll_ms = 100
-[guard.defaults]
-quiet_s = 0.2
-min_resident_s = 0
-post_action_s = 0
-verify_s = 1
-drain_s = {drain}
-budget_s = {budget}
-"""
-# Kind, its fake, the path that its eviction asks, what it has loaded.
-KINDS = {
-    "ollama": ("Ollama", "/api/generate", {"models": ["llama3:8b"]}),
-    "llamacpp": ("LlamaCpp", "/models/unload", {"models": ["org/a"]}),
-    "llamaswap": ("LlamaSwap", "/api/models/unload", {"models": ["m"]}),
-    "vllm": ("VLLM", "/sleep", {}),
-    "sglang": ("SGLang", "/release_memory_occupation", {}),
-    "tabby": ("Tabby", "/v1/model/unload", {"models": ["m"]}),
-    "kobold": ("Kobold", "/api/admin/reload_config", {"models": ["big.kcpps"]}),
-    "comfy": ("Comfy", "/free", {"models": ["sdxl"]}),
-    "a1111": ("A1111", "/sdapi/v1/unload-checkpoint", {"models": ["checkpoint"]}),
-}
-LAZY = ("llamaswap", "comfy")  # come back when a client asks
+LAZY = [k for k in KINDS if KINDS[k].lazy]
+BUSY = [k for k in KINDS if KINDS[k].shows_work]
 
 
 class Company:
-    """One of each kind for each way to misbehave, and the service that guards them all."""
+    """A worker of each kind for each way to misbehave, and one service that guards them all: a row of the list is one run."""
 
     def __init__(self, path, drain=0.5, budget=6, kinds=KINDS, modes=("",), size=SIZE, **more):
         self.world = World(path, profile="h200")
         self.stack = contextlib.ExitStack()
-        self.times = TIMES.format(drain=drain, budget=budget)
+        self.times = quick(quiet_s=0.2, verify_s=1, drain_s=drain, budget_s=budget)
         self.size = size
         self.kind = {f"{k}{m}": k for m in modes for k in kinds}
         self.mode = {f"{k}{m}": m for m in modes for k in kinds}
         self.names = list(self.kind)
         self.fakes = {}
         for n, k in self.kind.items():
-            own = {**KINDS[k][2], **more, "keeps": more.get("keeps", self.mode[n] == "-keeps")}
-            self.fakes[n] = guarded.held(self.world, KINDS[k][0], size, **own)
+            self.fakes[n] = held(self.world, k, size, models=KINDS[k].models[:1], keeps=self.mode[n] == "-keeps", **more)
 
     def __enter__(self):
         for w in self.fakes.values():
             self.stack.enter_context(w)
-        text = self.times + "".join(w.table(n, self.kind[n]) for n, w in self.fakes.items())
+        text = configure(*(w.table(n) for n, w in self.fakes.items()), defaults=self.times)
         self.s = self.stack.enter_context(Guarded(self.world, text))
         self.all("active", resident=self.size)
         return self
@@ -67,7 +55,7 @@ class Company:
         self.stack.close()
 
     def path(self, name):
-        return KINDS[self.kind[name]][1]
+        return KINDS[self.kind[name]].path
 
     def states(self):
         return {w["name"]: w for w in self.s.get("/api/v1/guard").json()["workers"]}
@@ -83,11 +71,7 @@ class Company:
             now = self.states()
             return all(now[n]["state"] == state and (resident is None or self.fakes[n].resident() == resident)
                        for n in names)
-        try:
-            self.s.wait(there, 40)
-        except AssertionError:
-            now = self.states()
-            raise AssertionError({n: (now[n]["state"], self.fakes[n].resident() >> 30) for n in names}) from None
+        self.s.wait(there, 40, lambda: {n: (w["state"], self.fakes[n].resident() >> 30) for n, w in self.states().items()})
 
     def order(self, what, names=None):
         for n in names or self.names:
@@ -96,8 +80,8 @@ class Company:
     def leave(self):
         self.order("evict")
 
-    def told(self, mode="", within=float("inf")):
-        """How often each was told to leave, within so many seconds of the first time."""
+    def asked(self, mode="", within=float("inf")):
+        """How often each was asked to leave, within so many seconds of the first time."""
         def count(n):
             w = self.fakes[n]
             at = [t for t, (m, p, _) in zip(w.times, w.calls) if m == "POST" and p.partition("?")[0] == self.path(n)]
@@ -117,17 +101,17 @@ class Company:
 
 def untouched(c):
     for n, w in c.fakes.items():
-        assert w.process.child.poll() is None, n  # max_level 2: nobody is ended
+        assert w.process.child.poll() is None, n  # max_level 2: no process is ended
 
 
 def test_a10_ok(tmp_path):
     with Company(tmp_path) as c:
         c.leave()
         c.all("evicted", resident=0)
-        assert c.told() == c.each(1)
+        assert c.asked() == c.each(1)
         c.order("resume")
         c.all("active", resident=SIZE, but=LAZY)
-        for k in LAZY:  # let in, and loaded when somebody asks
+        for k in LAZY:  # resumed, and loaded when a client asks
             c.s.until("active", name=k)
             assert c.fakes[k].resident() == 0
         assert all(w["evictions_total"] == 1 for w in c.states().values())
@@ -141,15 +125,15 @@ def test_a10_4xx_and_5xx_are_tried_twice_more_and_a_slow_one_is_waited_for(tmp_p
         c.fail(lambda: fake.slow(0.4), "-slow")
         c.leave()
         c.all("evicted", resident=0, mode="-slow")
-        assert c.told("-slow") == c.each(1, "-slow")
+        assert c.asked("-slow") == c.each(1, "-slow")
         for code in (403, 500):
             c.all("stuck", resident=4 * GIB, mode=f"-{code}")
             now = c.states()
             for n in c.of(f"-{code}"):
                 assert str(code) in now[n]["why"] and now[n]["evictions_total"] == 0, now[n]
-        time.sleep(1)  # again in 30 s, not before
+        c.s.observes()  # again in 30 s, not before
         for code in (403, 500):
-            assert c.told(f"-{code}", within=25) == c.each(3, f"-{code}")
+            assert c.asked(f"-{code}", within=25) == c.each(3, f"-{code}")
         untouched(c)
 
 
@@ -162,7 +146,7 @@ def test_a10_refused_and_not_freed_are_stuck_and_the_third_try_may_succeed(tmp_p
             c.fakes[n].server.shutdown = lambda: None
         c.leave()
         c.all("evicted", resident=0, mode="-twice")
-        assert c.told("-twice") == c.each(3, "-twice")
+        assert c.asked("-twice") == c.each(3, "-twice")
         for mode in ("-gone", "-keeps"):  # 200 is never proof
             c.all("stuck", resident=4 * GIB, mode=mode)
         now = c.states()
@@ -171,7 +155,7 @@ def test_a10_refused_and_not_freed_are_stuck_and_the_third_try_may_succeed(tmp_p
         untouched(c)
 
 
-def test_a10_one_that_hangs_costs_its_budget_and_holds_nobody_up(tmp_path):
+def test_a10_a_worker_that_hangs_costs_its_budget_and_delays_no_other(tmp_path):
     with Company(tmp_path, budget=4) as c:
         first, *others, last = c.names
         c.fail(lambda: fake.hang)
@@ -185,23 +169,20 @@ def test_a10_one_that_hangs_costs_its_budget_and_holds_nobody_up(tmp_path):
 
 
 def test_a10_a_reload_storm_is_named_after_three(tmp_path):
-    """Clients load again as soon as it is out: evicted each time, and from the third on it is said."""
+    """Clients load the model again as soon as it is evicted: from the third time on that is reported."""
     with Company(tmp_path, kinds=("ollama", "llamacpp", "comfy")) as c:
         c.leave()
         for n in range(1, 4):
             c.all("evicted", resident=0)
-            assert c.told() == c.each(n)
+            assert c.asked() == c.each(n)
             for w in c.fakes.values():
                 w.load(w.known[0])
                 w.settle()
-            c.s.wait(lambda n=n: all(t > n for t in c.told().values()) or
+            c.s.wait(lambda n=n: all(t > n for t in c.asked().values()) or
                      all("reload-storm" in str(c.said(k)) for k in c.names))
         for k in c.names:
             c.s.wait(lambda k=k: "reload-storm" in str(c.said(k)))
         untouched(c)
-
-
-BUSY = ("llamacpp", "kobold", "comfy", "a1111")  # tell what is in flight
 
 
 def test_a10_work_in_flight_is_waited_for(tmp_path):
@@ -209,8 +190,8 @@ def test_a10_work_in_flight_is_waited_for(tmp_path):
         c.leave()
         for k in BUSY:
             c.s.until("drain", name=k)
-        time.sleep(0.7)
-        assert c.told() == c.each(0) and {c.s.now(k) for k in BUSY} == {"drain"}
+        c.s.observes()
+        assert c.asked() == c.each(0) and {c.s.now(k) for k in BUSY} == {"drain"}
         for w in c.fakes.values():
             w.busy = 0
         c.all("evicted", resident=0)
@@ -220,3 +201,251 @@ def test_a10_a_drain_that_does_not_end_is_cut_off(tmp_path):
     with Company(tmp_path, drain=0.6, kinds=BUSY, busy=1) as c:
         c.leave()
         c.all("evicted", resident=0)
+
+
+# ---- the service is killed by the very call that unloads a worker
+
+# Frees its memory on one signal, kills the service, and only then goes on; takes the memory again on the other.
+BY_SIGNAL = """
+import os, signal, sys
+held, victim = sys.argv[1:]
+mine = os.path.join(held, str(os.getpid()))
+def leave(*_):
+    os.unlink(mine)
+    if os.path.exists(victim):
+        os.kill(int(open(victim).read()), 9)
+        os.unlink(victim)
+def come(*_):
+    open(mine, "w").write(str(8 << 30) + " compute")
+signal.signal(signal.SIGUSR1, leave)
+signal.signal(signal.SIGUSR2, come)
+come()
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def killed_and_back(s, world, holds):
+    """A contender comes, the eviction kills the service, it is started again; the contender goes, and all is as before."""
+    with Contender(world, 4 * GIB):
+        assert s.child.wait(support.TIMEOUT) == -signal.SIGKILL
+        assert holds() == 0
+        s.restart()
+        s.until("evicted", name="w")
+    s.wait(lambda: s.now("w") == "active", seconds=30)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_whose_unloading_kills_the_service_comes_back(world, kind):
+    """Its notes were in the journal before the call: the worker comes back as it was, whatever its kind."""
+    victims = []
+    w = held(world, kind, SIZE)
+    answer = w.respond
+
+    def respond(*request):
+        try:
+            return answer(*request)
+        finally:
+            if victims and not w.resident():
+                os.kill(victims.pop(), signal.SIGKILL)
+    w.respond = respond
+    with w, Guarded(world, configure(w.table("w", **KINDS[kind].keys))) as s:
+        before = list(w.loaded)
+        s.until("active", name="w")
+        victims.append(s.child.pid)
+        killed_and_back(s, world, w.resident)
+        assert KINDS[kind].lazy or (w.loaded == before and w.resident() == SIZE)
+        assert not getattr(w, "garbage", False), "its weights are not the old ones"
+
+
+def test_a_process_whose_signal_kills_the_service_comes_back(world, tmp_path):
+    victim, pidfile = tmp_path / "victim", tmp_path / "pid"
+    with Process(world, [sys.executable, "-c", BY_SIGNAL, str(world.held), str(victim)], stdout=subprocess.PIPE) as w:
+        w.child.stdout.readline()
+        pidfile.write_text(f"{w.pid}\n")
+        with Guarded(world, configure(by_signal(pidfile))) as s:
+            s.until("active", name="w")
+            victim.write_text(str(s.child.pid))
+            killed_and_back(s, world, lambda: world.holds(w.pid))
+            assert world.holds(w.pid) == SIZE
+        w.child.stdout.close()
+
+
+def test_a_command_that_kills_the_service_is_followed_by_the_resume_command(world, tmp_path):
+    victim, pidfile = tmp_path / "victim", tmp_path / "pid"
+    with Process(world, ["/bin/sleep", "1000"]) as w:
+        world.hold(w.pid, SIZE)
+        pidfile.write_text(f"{w.pid}\n")
+        mine = shlex.quote(str(world.held / str(w.pid)))
+        out = f"rm -f {mine}; test -e {victim} && kill -9 $(cat {victim}) && rm {victim}; true"
+        by_command = table("w", "exec", match_pidfile=pidfile, evict_command=["/bin/sh", "-c", out],
+                           resume_command=["/bin/sh", "-c", f"echo {SIZE} compute > {mine}"])
+        with Guarded(world, configure(by_command)) as s:
+            s.until("active", name="w")
+            victim.write_text(str(s.child.pid))
+            killed_and_back(s, world, lambda: world.holds(w.pid))
+            assert world.holds(w.pid) == SIZE
+
+
+# ---- containers
+
+def contained(path, name):
+    """A configuration of a container by name or id; the socket of its engine is path/engine."""
+    return configure(table("ollama", "container", url=f"unix://{path}/engine", match_container=name),
+                     defaults=quick(verify_s=5, drain_s=10, budget_s=30))
+
+
+def groups():
+    """Where control groups can be made."""
+    for line in open("/proc/mounts"):
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2" and os.access(where, os.W_OK):
+            return pathlib.Path(where)
+    pytest.skip("no control group can be made here")
+
+
+class Container:
+    """One that the engine has; it runs or not."""
+
+    def __init__(self, world, size):
+        self.world, self.size = world, size
+        self.id = secrets.token_hex(32)
+        self.group = groups() / f"docker-{self.id}.scope"
+        self.group.mkdir()
+        self.process = None
+
+    def start(self):
+        self.process = Contender(self.world, 0)
+        (self.group / "cgroup.procs").write_text(str(self.process.pid))
+        self.world.hold(self.process.pid, self.size)
+
+    def stop(self):
+        if self.process:
+            self.process.end()
+        self.process = None
+
+    def remove(self):
+        self.stop()
+        self.group.rmdir()
+
+
+class Engine:
+    """containers: by name."""
+
+    def __init__(self, path, containers):
+        engine = self
+        self.containers, self.asked, self.path = containers, [], str(path)
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self):
+                _, _, what, verb = self.path.split("?")[0].split("/")
+                engine.asked.append(f"{self.command} {what[:12]} {verb}")
+                found = [c for name, c in engine.containers.items() if what in (name, c.id)]
+                if found and verb in ("start", "stop"):
+                    getattr(found[0], verb)()
+                body = json.dumps({"Id": found[0].id, "Name": "/x"}, separators=(",", ":")) if found else "{}"
+                self.send_response(404 if not found else 204 if verb != "json" else 200)
+                self.end_headers()
+                if verb == "json":
+                    self.wfile.write(body.encode())
+
+            do_GET = do_POST = answer
+
+            def address_string(self):
+                return "engine"
+
+            def log_message(self, *args):
+                pass
+
+        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+
+        self.server = Server(self.path, Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.server.shutdown()
+        self.server.server_close()
+        os.path.exists(self.path) and os.unlink(self.path)
+
+
+@pytest.fixture
+def container(world):
+    c = Container(world, 10 * GIB)
+    c.start()
+    yield c
+    c.remove()
+
+
+def test_a_container_is_known_by_its_name_and_comes_back_after_a_restart_of_the_service(world, container, tmp_path):
+    config = contained(tmp_path, "llm")
+    history = str(tmp_path / "history.db")
+    with Engine(tmp_path / "engine", {"llm": container}) as engine:
+        with Guarded(world, config, state=history) as s:
+            s.until("active")
+            with Contender(world, 13 * GIB):
+                s.until("evicted")
+                assert container.process is None
+                assert f"POST {container.id[:12]} stop" in engine.asked
+            s.wait(lambda: s.now() == "active" and container.process)
+            other = Contender(world, 13 * GIB)
+            s.until("evicted")
+        with other, Guarded(world, config, state=history) as s:
+            s.until("evicted")
+            assert container.process is None
+            other.end()
+            s.wait(lambda: s.now() == "active" and container.process)
+
+
+def test_a_container_that_is_made_again_under_its_name_is_found(world, container, tmp_path):
+    again = Container(world, 10 * GIB)
+    try:
+        with Engine(tmp_path / "engine", {"llm": container}) as engine, \
+                Guarded(world, contained(tmp_path, "llm")) as s:
+            s.until("active")
+            container.stop()
+            s.until("absent")
+            engine.containers["llm"] = again
+            again.start()
+            s.child.send_signal(signal.SIGHUP)  # names are resolved again
+            s.until("active")
+    finally:
+        again.remove()
+
+
+def test_an_unknown_name_and_an_engine_that_is_missing_are_reported(world, container, tmp_path):
+    config = contained(tmp_path, "lm")
+    with Guarded(world, config) as s:
+        s.reports(f"container lm: no answer from {tmp_path}/engine (No such file or directory)")
+        s.until("absent")
+    with Engine(tmp_path / "engine", {"llm": container}), Guarded(world, config) as s:
+        s.reports(f"container lm: the engine at {tmp_path}/engine has no container of that name")
+        s.until("absent")
+        assert "no process is in container lm" in s.worker()["why"]
+
+
+def test_an_engine_whose_answer_never_ends_is_given_up(world, container, tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "engine"))
+        listener.listen()
+
+        def talk():
+            with contextlib.suppress(OSError):
+                peer = listener.accept()[0]
+                while True:
+                    peer.sendall(b"x" * 65536)
+        threading.Thread(target=talk, daemon=True).start()
+        with Guarded(world, contained(tmp_path, "lm")) as s:
+            s.reports(f"container lm: the engine at {tmp_path}/engine sent an answer that gpuward does not understand")
+
+
+def test_an_id_needs_no_engine_to_be_found(world, container, tmp_path):
+    config = contained(tmp_path, container.id)
+    with Guarded(world, config) as s:
+        s.until("active")
+        s.guard("evict", "ollama")
+        s.wait(lambda: "there is no socket of a container engine at" in (s.worker()["why"] or ""))

@@ -1,14 +1,20 @@
-"""What the guard says: why, since when and until when, what is only pretended, and what a person can do about it."""
-import contextlib
+"""gpuward guard and gpuward run: what people ask of the guard, and what it answers them."""
 import json
 import os
+import pathlib
 import re
+import signal
 import subprocess
+import tempfile
+import time
 
-import service
+import pytest
+
+import guarded
 import support
-from guarded import Guarded, configure
-from worker import GIB, UUID, Contender
+from guarded import AS_NOBODY, NOBODY, Guarded, configure, needs_root, quick, table
+from service import Service
+from worker import GIB, UUID, Contender, Worker, World
 
 MIB = 1 << 20
 
@@ -24,79 +30,192 @@ def explained(s, *parts):
     return text
 
 
-# ---- why
+# ---- evict, resume, hold
 
-def test_a_game_is_named_and_a_small_neighbour_is_no_contender(world, worker):
-    with Guarded(world, configure(("ollama", worker))) as s, Contender(world, 300 * MIB) as browser, \
-            subprocess.Popen(["/bin/sleep", "1000"]) as game:
+
+def test_evict_and_resume_by_hand(s, worker):
+    assert "requested evict" in s.guard("evict", "ollama", "--reason", "maintenance").stdout
+    s.until("evicted")
+    assert s.worker()["mask"] == ["manual"]
+    assert "maintenance" in s.get("/api/v1/events").text
+    s.guard("resume", "all")
+    s.back(worker)
+
+
+def test_a_worker_that_is_held_active_stays(s, world, worker):
+    s.guard("hold", "active", "ollama", "--for", "1h")
+    with Contender(world, 8 * GIB):
+        s.observes()
+        assert worker.resident() == 10 * GIB and worker.acted() == []
+        assert s.now() == "active"
+        said = s.guard("explain", "ollama").stdout
+        assert "held active" in said and "stays active until the hold ends" in said and "until another process needs" not in said
+        done = s.guard("evict", "ollama", code=1)
+        assert "release it first" in done.stderr
+        s.guard("release", "ollama")
+        s.until("evicted")
+
+
+def test_resume_now_does_not_wait_for_the_quiet_time(world, worker):
+    with Guarded(world, configure(("ollama", worker), defaults=quick(quiet_s=600))) as s:
         s.until("active")
+        with Contender(world, 8 * GIB):
+            s.until("evicted")
+        s.until("quiet")
+        s.guard("resume", "ollama", "--now")
+        s.until("active")
+
+
+# ---- pause and snooze
+
+
+@pytest.fixture
+def workers(world):
+    with Worker(world, size=4 * GIB) as a, Worker(world, size=4 * GIB) as b:
+        Service.wait(lambda: a.resident() == b.resident() == 4 * GIB)
+        yield [("a", a), ("b", b)]
+
+
+@pytest.fixture
+def both(world, workers):
+    """A service that guards the workers a and b."""
+    with Guarded(world, configure(*workers)) as s:
+        for name, _ in workers:
+            s.until("active", name=name)
+        yield s
+
+
+def test_while_it_is_paused_no_worker_moves_and_the_status_says_why(world, workers, both):
+    s = both
+    said = s.guard("pause", "--forever", "--reason", "a demonstration").stdout
+    assert "to end this, run gpuward guard release" in said
+    with Contender(world, 14 * GIB):
+        s.wait(lambda: all("hold active masks contention" in s.worker(n)["why"] for n in ("a", "b")))
+        assert all(w.acted() == [] for _, w in workers)
+        shown = s.guard("status").stdout
+        assert "active, no end" in shown and "hold active masks contention" in shown
+        s.restart()  # it outlives the service
+        s.wait(lambda: s.worker("a")["hold"] == "active")
+        assert all(w.acted() == [] for _, w in workers)
+        s.guard("release")
+        s.until("evicted", name="a")
+    s.until("active", name="a")
+
+
+def test_a_snooze_ends_when_its_time_is_over(world, workers, both):
+    s = both
+    began = time.monotonic()
+    assert "For 2 s only heat and faults move workers" in s.guard("snooze", "1.5s").stdout
+    left = s.worker("b")["hold_until_seconds"]
+    assert 0 < left <= 1.5 if left is not None else time.monotonic() - began > 1.5
+    with Contender(world, 14 * GIB):
+        s.wait(lambda: any(w.acted() for _, w in workers))
+        assert time.monotonic() - began > 1.5
+        s.until("evicted", name="a")
+        assert s.worker("a")["hold"] == "none"
+
+
+def test_one_worker_alone_can_be_snoozed(world, workers, both):
+    s = both
+    assert "b: requested hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
+    assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("none", "active")
+    with Contender(world, 14 * GIB):
+        s.until("evicted", name="a")
+        assert s.now("b") in ("active", "suspect") and workers[1][1].acted() == []
+    s.guard("release", "b")
+    assert s.worker("b")["hold"] == "none"
+
+
+def test_a_pause_leaves_a_worker_evicted_that_is_held_so(both):
+    s = both
+    s.guard("hold", "evicted", "a", "--for", "1h")
+    done = s.guard("pause", "--for", "10m", code=support.FAILED)
+    assert "a is held evicted: release it first" in done.stderr
+    assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("evicted", "active")
+
+
+# ---- status and explain
+
+
+def test_status_and_explain_show_state_reason_and_contender(s, world):
+    with Contender(world, 8 * GIB) as c:
+        s.until("evicted")
+        shown = s.guard("status").stdout
+        assert shown.startswith(" SIMULATED ") and re.search(r"^WORKER +STATE", shown, re.M)
+        assert re.search(r"^ollama +evicted.*contention", shown, re.M)
+        doc = json.loads(s.guard("status", "--json").stdout)
+        assert [w["name"] for w in doc["workers"]] == ["ollama"]
+        one = json.loads(s.guard("status", "ollama", "--json").stdout)
+        assert one["name"] == "ollama" and one["state"] == "evicted"
+        text = s.guard("explain").stdout
+        assert f"pid {c.pid} sleep" in text and "contention" in text
+        assert json.loads(s.guard("explain", "--json").stdout)["workers"][0]["sentences"]
+
+
+def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
+    with Contender(world, 300 * MIB) as browser, subprocess.Popen(["/bin/sleep", "1000"]) as game:
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
         explained(s, "Reason against it: contention", "Rule: GameMode", f"Game: pid {game.pid} plays",
-                  f"Beside it: pid {browser.pid} sleep with 300 MiB", "asks for nothing: below min_vram (512 MiB)")
+                  f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 
 
-def test_a_reservation_a_hold_and_hours_say_who_and_until_when(world, worker):
+def test_a_reservation_and_a_hold_say_whose_they_are_and_until_when(s):
+    room = s.reserve(16 * GIB)
+    s.until("evicted")
+    why = reason(s, "reserved")
+    assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
+    text = explained(s, "or its time is over")
+    assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
+    s.guard("hold", "evicted", "ollama", "--for", "1h")
+    left = r"(1 h|5\d min)"
+    assert re.search(f"evicted, {left} left", s.guard("status").stdout)
+    assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
+
+
+def test_a_schedule_says_its_hours(world, worker):
     hours = '[[schedule]]\nworker = "ollama"\nevict = ["00:00-24:00"]\n'
-    with Guarded(world, configure(("ollama", worker))) as s:
-        s.until("active")
-        room = s.post("/api/v1/guard/reservations", token=True, json={"bytes": 16 * GIB, "ttl_s": 600}).json()
-        s.until("evicted")
-        why = reason(s, "reserved")
-        assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
-        text = explained(s, "or its time is over")
-        assert re.search(r"Next possible change by itself: in (10|9|8) min\.", text), text
-        s.guard("hold", "evicted", "ollama", "--for", "1h")
-        left = r"(1 h|5\d min)"
-        assert re.search(f"evicted, {left} left", s.guard("status").stdout)
-        assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
-        assert reason(s, "schedule")["evidence"] == "in its quiet hours, daily 00:00-24:00"
+        assert reason(s, "schedule")["evidence"] == "in its schedule, daily 00:00-24:00"
         assert reason(s, "schedule")["clears"] == "when the span is over"
 
 
-def test_who_is_known_to_fit_is_told_so(world, worker):
-    with Guarded(world, configure(("ollama", worker))) as s:
-        s.until("active")
-        with Contender(world, 6 * GIB):
-            s.until("evicted")
-        s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
-        with Contender(world, 6 * GIB) as again:
-            s.wait(lambda: str(again.pid) in s.guard("explain").stdout)
-            explained(s, "known: at most 6144 MiB, fits beside it")
-            assert s.now() == "active"
+def test_a_contender_that_is_known_to_fit_is_explained(s, world, worker):
+    with Contender(world, 6 * GIB):
+        s.until("evicted")
+    s.back(worker)
+    with Contender(world, 6 * GIB) as again:
+        s.wait(lambda: str(again.pid) in s.guard("explain").stdout)
+        explained(s, "known: at most 6144 MiB, fits next to it")
+        assert s.now() == "active"
 
 
-def test_one_who_is_not_there_is_told_by_what_was_sought(world, tmp_path):
-    text = ('[guard]\nmode = "enforce"\nsimulated = true\n[[worker]]\nname = "ollama"\nkind = "vllm"\n'
-            'url = "http://127.0.0.1:9"\nmatch.unit = "vllm.service"\n')
-    with Guarded(world, text) as s:
+def test_of_an_absent_worker_it_is_said_what_was_looked_for(world):
+    with Guarded(world, configure(table("ollama", "vllm", url="http://127.0.0.1:9", match_unit="vllm.service"))) as s:
         s.until("absent")
         assert "no process is in unit vllm.service" in s.worker()["why"]
 
 
-# ---- what is only pretended
-
-def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker):
+def test_a_dry_run_says_would_be_and_shows_the_memory_that_is_held(world, worker):
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         said = s.guard("evict", "ollama").stdout
         assert said.endswith(" (mode dry-run: the worker is not moved)\n"), said
         s.until("evicted")
-        table = s.guard("status").stdout
-        assert "would be: evicted" in table and "10.0 GiB" in table and "10240 MiB would be free" in table
+        shown = s.guard("status").stdout
+        assert "would be: evicted" in shown and "10.0 GiB" in shown and "10240 MiB would be free" in shown
         explained(s, "ollama would be in state evicted", "holds 10240 MiB")
         metrics = s.get("/metrics").text
         assert f'gpuward_guard_resident_bytes{{worker="ollama"}} {10 * GIB}' in metrics
         assert "\ngpuward_guard_time_to_free_seconds" not in metrics
         assert worker.resident() == 10 * GIB and worker.acted() == []
         said = s.cli("run", "--vram", "18G", "--", "true", code=14).stderr
-        assert "the guard is in dry-run: nobody leaves" in said and "retry" not in said
+        assert "the guard is in dry-run: no worker leaves" in said and "retry" not in said
 
 
-def test_simulated_gpus_that_nobody_asked_to_act_on_are_told(world, worker):
+def test_on_simulated_gpus_nothing_is_done_unless_it_is_configured(world, worker):
     text = configure(("ollama", worker)).replace("simulated = true\n", "")
     with Guarded(world, text) as s:
         s.until("active")
@@ -105,8 +224,6 @@ def test_simulated_gpus_that_nobody_asked_to_act_on_are_told(world, worker):
         s.until("evicted")
         assert "would be: evicted" in s.guard("status").stdout and worker.acted() == []
 
-
-# ---- the command
 
 def test_why_is_never_cut(world, worker):
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
@@ -122,40 +239,115 @@ def test_why_is_never_cut(world, worker):
             assert all(len(line) <= 60 for line in narrow.splitlines()), narrow
 
 
-def test_a_worker_that_there_is_not(world, worker):
-    with Guarded(world, configure(("ollama", worker))) as s:
-        s.until("active")
-        done = s.guard("status", "olama", code=support.FAILED)
-        assert 'there is no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
-        assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
-        assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
-        done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)
-        assert f"there is GPU 0 ({UUID})" in done.stderr
+def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
+    done = s.guard("status", "olama", code=support.FAILED)
+    assert 'no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
+    assert "ollama" in s.guard("evict", "olama", code=1).stderr
+    assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
+    assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
+    done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)
+    assert f"there is GPU 0 ({UUID})" in done.stderr
+
+
+def test_without_workers_the_status_is_one_sentence(world):
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
         assert s.guard("status").stdout == "No [[worker]] is configured, so the guard has nothing to move.\n"
 
 
-def test_recover_tells_it_in_json(tmp_path):
-    done = support.gpuward("guard", "recover", "--json", env={"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)})
-    assert done.returncode == support.OK, done.stderr
-    assert json.loads(done.stdout)["processes"] == []
+def test_learn_proposes_rules_that_then_hold(world, worker):
+    with Contender(world, 600 << 20):
+        with Guarded(world, configure(("ollama", worker), mode="observe")) as s:
+            s.wait(lambda: s.now() not in (None, "reconcile"))
+            rules = s.guard("learn", "--for", "1s").stdout
+            assert 'action = "ignore"' in rules and "sleep" in rules
+        with Guarded(world, configure(("ollama", worker), more=rules)) as s:
+            s.until("active")
+            s.observes()
+            assert s.course() == ["active"]
 
 
-@contextlib.contextmanager
-def open_service(world, worker, path):
-    """Without a token, on TCP and on a UNIX socket."""
-    sock = os.path.join(path, "socket")
-    with service.Service(world.scenario, "--listen", f"unix:{sock}", config=configure(("ollama", worker))) as s:
-        s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-        yield s, f"unix:{sock}"
+def test_recover_where_no_process_is_checkpointed(tmp_path):
+    env = support.environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path, GPUWARD_CONFIG_ROOT=tmp_path)
+    done = support.gpuward("guard", "recover", env=env)
+    assert (done.returncode, done.stdout) == (0, "no process is checkpointed\n")
+    assert json.loads(support.gpuward("guard", "recover", "--json", env=env).stdout)["processes"] == []
 
 
-def test_a_token_of_another_service_is_in_nobodys_way(world, worker, tmp_path):
+# ---- usage
+
+
+@pytest.mark.parametrize("args, word", [
+    ((), "give status, explain"),
+    (("statsu",), "did you mean 'status'"),
+    (("evict",), "usage: gpuward guard evict WORKER"),
+    (("hold", "evicted", "ollama"), "--for TIME"),
+    (("hold", "evicted", "ollama", "--for", "1h", "--forever"), "--for TIME"),
+    (("hold", "gone", "ollama", "--for", "1h"), "evicted or active"),
+    (("status", "--now"), "--now has no effect on guard status"),
+    (("replay",), "usage: gpuward guard replay"),
+    (("pause",), "--forever"),
+    (("pause", "--for", "1h", "--forever"), "--forever"),
+    (("pause", "a", "b", "--for", "1h"), "usage: gpuward guard pause [WORKER]"),
+    (("snooze",), "usage: gpuward guard snooze TIME"),
+    (("snooze", "a"), "a time such as 30m"),
+    (("snooze", "0s"), "a time such as 30m"),
+    (("snooze", "30m", "--for", "1h"), "--for has no effect"),
+    (("snoze", "30m"), "did you mean 'snooze'"),
+])
+def test_wrong_usage_of_guard_is_refused(args, word):
+    done = support.gpuward("guard", *args)
+    assert done.returncode == support.USAGE and word in done.stderr
+
+
+def test_the_help_of_each_verb_shows_its_arguments():
+    listed = support.gpuward("guard", "--help").stdout
+    for words in ("hold evicted|active WORKER|all", "game start|end --pid PID", "snooze TIME [WORKER]", "clear GPU",
+                  "replay [--policy FILE] TRACE"):
+        assert f"\n  {words}" in listed
+        own = support.gpuward("guard", words.split()[0], "--help").stdout
+        assert f"Usage: gpuward guard {words}" in own
+    own = support.gpuward("guard", "snooze", "--help").stdout
+    assert "--reason" in own and "--policy" not in own and "--forever" not in own
+
+
+# ---- how the service is reached
+
+
+def test_what_changes_something_needs_the_token(s):
+    env = support.environment(GPUWARD_ADDRESS=s.url, GPUWARD_CONFIG_ROOT=s.path)
+    done = support.gpuward("guard", "evict", "ollama", env=env)
+    assert done.returncode == 1 and "--token-file" in done.stderr
+    assert support.gpuward("guard", "status", env=env).returncode == 0
+    env["GPUWARD_TOKEN_FILE"] = s.token_file
+    assert support.gpuward("guard", "evict", "ollama", env=env).returncode == 0
+    s.until("evicted")
+
+
+def test_the_service_is_found_on_its_unix_socket(world, worker, tmp_path):
+    address = f"unix:{tmp_path}/gpuward.sock"
+    with Guarded(world, configure(("ollama", worker)), "--listen", address) as s:
+        s.until("active")
+        done = support.gpuward("guard", "status", "--address", address)
+        assert done.returncode == 0 and "ollama" in done.stdout
+
+
+def test_a_service_that_is_not_there_is_named(tmp_path):
+    done = support.gpuward("guard", "status", "--address", "127.0.0.1:1")
+    assert done.returncode == 1 and "no service listens on 127.0.0.1:1" in done.stderr
+    done = support.gpuward("guard", "status", "--address", f"unix:{tmp_path}/none")
+    assert done.returncode == 1 and "no service listens" in done.stderr
+
+
+def test_a_token_that_belongs_to_another_service_does_no_harm(world, worker, tmp_path):
+    """The service has no token, and listens on TCP and on a UNIX socket."""
     token = tmp_path / "token"
     token.write_text("of-another-service-1234567890\n")
     token.chmod(0o600)
-    with open_service(world, worker, tmp_path) as (s, sock):
+    sock = f"unix:{tmp_path}/socket"
+    with Service(world.scenario, "--listen", sock, config=configure(("ollama", worker))) as s:
+        s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
+
         def ask(address, *words, code=support.OK, named=True):
             argv = ["--address", address] + (["--token-file", str(token)] if named else [])
             done = support.gpuward("guard", *words, *argv)
@@ -166,3 +358,145 @@ def test_a_token_of_another_service_is_in_nobodys_way(world, worker, tmp_path):
         assert ("(set token_file in [service], or use a UNIX socket as root)"
                 in ask(s.url, "evict", "ollama", code=support.FAILED, named=False).stderr)
         assert "requested hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout
+
+
+# ---- run
+
+
+def started(s, *words):
+    return subprocess.Popen([support.PROGRAM, "run", "--address", s.url, "--token-file", s.token_file, *words],
+                            env=support.environment(), stdout=subprocess.PIPE, text=True)
+
+
+def test_run_makes_room_and_gives_it_back(s, world, worker):
+    done = s.cli("run", "--vram", "16G", "--", "sh", "-c",
+                 f"ls {world.held}; echo $GPUWARD_GPU $CUDA_VISIBLE_DEVICES; exit 7", code=7)
+    assert done.stdout == f"{UUID} {UUID}\n"  # no process held memory when it ran
+    s.back(worker)
+    assert s.reservations() == []
+
+
+def test_run_moves_no_worker_where_there_is_room(s, worker):
+    s.cli("run", "--vram", "4G", "--gpu", "0", "--", "true")
+    assert worker.acted() == []
+
+
+def test_more_memory_than_any_gpu_has_is_refused_at_once(s, worker):
+    for how in ([], ["--wait", "10m"]):
+        done = s.cli("run", "--vram", "100G", *how, "--", "true", code=14)
+        assert "impossible: 100.0 GiB requested, but the largest GPU has 24.0 GiB" in done.stderr
+        assert "retry" not in done.stderr
+    assert worker.acted() == [] and s.reservations() == []
+
+
+def test_run_waits_for_others_to_leave(s, world):
+    with Contender(world, 12 * GIB):
+        s.until("evicted")
+        child = started(s, "--vram", "18G", "--wait", "1m", "--", "echo", "here")
+        s.observes()
+        assert child.poll() is None
+    assert child.communicate(timeout=support.TIMEOUT)[0] == "here\n"
+    assert child.returncode == 0
+
+
+def test_a_program_that_cannot_be_started(s, tmp_path):
+    s.cli("run", "--vram", "1G", "--", "no-such-program-here", code=127)
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    s.cli("run", "--vram", "1G", "--", plain, code=126)
+    assert s.reservations() == []
+
+
+def test_signals_reach_the_program(s):
+    child = started(s, "--vram", "16G", "--", "sh", "-c", f"touch {s.path}/runs; exec sleep 1000")
+    s.wait(lambda: os.path.exists(f"{s.path}/runs"))
+    child.terminate()
+    assert child.wait(support.TIMEOUT) == 128 + signal.SIGTERM
+    s.until("active")
+
+
+def test_the_reservation_of_a_killed_program_ends(s, worker):
+    child = started(s, "--vram", "16G", "--", "sleep", "30")
+    s.wait(lambda: s.now() == "evicted" and s.reservations() != [])
+    child.kill()
+    child.wait()
+    s.wait(lambda: s.reservations() == [])
+    s.back(worker)
+
+
+@pytest.mark.parametrize("args, word", [
+    (("--", "true"), "--vram SIZE"),
+    (("--vram", "much", "--", "true"), "10G or 512MiB"),
+    (("--vram", "10", "--", "true"), "with a unit"),
+    (("--vram", "1G"), "a command is missing"),
+    (("--vram", "1G", "--gpu", "0,1", "--", "true"), "one GPU"),
+    (("--vram", "1G", "--json", "--", "true"), "no JSON"),
+])
+def test_wrong_usage_of_run_is_refused(args, word):
+    done = support.gpuward("run", *args)
+    assert done.returncode == support.USAGE and word in done.stderr
+
+
+# ---- a user of the desktop, who is neither root nor the service
+
+@pytest.fixture(scope="module")
+def home():
+    with tempfile.TemporaryDirectory() as d:
+        os.chown(d, NOBODY, NOBODY)
+        yield pathlib.Path(d)
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A service with a token that only root may read, and a model of 10 GiB."""
+    with tempfile.TemporaryDirectory() as d, subprocess.Popen(["/bin/sleep", "1000"]) as model:
+        world = World(d)
+        world.hold(model.pid, 10 * GIB)
+        pidfile = pathlib.Path(d) / "pid"
+        pidfile.write_text(f"{model.pid}\n")
+        worker = table("model", "exec", match_pidfile=pidfile, resume_command=["/bin/true"],
+                       evict_command=["/bin/rm", "-f", str(world.held / str(model.pid))])
+        try:
+            with Service(world.scenario, token=True, config=guarded.config(worker=worker)) as s:
+                yield guarded.looked(s)
+        finally:
+            model.kill()
+
+
+def as_user(home, *args, code=0, address=None):
+    env = support.environment(HOME=home, GPUWARD_CONFIG_ROOT="/nowhere", GPUWARD_ADDRESS=address or "127.0.0.1:1")
+    done = subprocess.run([*AS_NOBODY, "--", support.PROGRAM, *map(str, args)], env=env, cwd="/", capture_output=True, text=True,
+                          timeout=support.TIMEOUT)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@needs_root
+def test_without_the_token_the_program_is_not_started_and_the_remedy_is_printed(served, home):
+    done = as_user(home, "run", "--vram", "1G", "--", "echo", "played", code=1, address=served.url)
+    assert done.stdout == "" and "~/.config/gpuward/token" in done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("there, why", [(True, "This request needs the token"), (False, "no service listens on")])
+def test_with_anyway_a_game_starts_in_any_case(served, home, there, why):
+    done = as_user(home, "run", "--vram", "1G", "--anyway", "--", "sh", "-c", "echo played ${GPUWARD_GPU-nowhere}; exit 7",
+                   code=7, address=served.url if there else None)
+    assert done.stdout == "played nowhere\n"
+    assert why in done.stderr and "starting sh nevertheless (--anyway)" in done.stderr
+
+
+@needs_root
+def test_a_user_with_the_token_in_an_own_file_may_do_it(served, home):
+    """The commands of GUARD.md, "A user of the desktop"."""
+    folder = home / ".config" / "gpuward"
+    subprocess.run([*AS_NOBODY, "install", "-d", "-m", "700", folder], check=True)
+    subprocess.run(["install", "-o", str(NOBODY), "-m", "600", served.token_file, folder / "token"], check=True)
+    never = as_user(home, "run", "--vram", "100G", "--anyway", "--", "echo", "played", address=served.url)
+    assert never.stdout == "played\n" and "insufficient_vram" in never.stderr
+    done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
+    assert done.stdout.startswith("played on GPU-") and done.stderr == ""
+    said = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
+    assert "workers stay off the GPUs until" in said.stdout
+    said = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
+    assert said.stdout == f"the game of process {os.getpid()} has ended\n"

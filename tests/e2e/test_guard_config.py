@@ -1,4 +1,4 @@
-"""The guard's tables of gpuward.toml, through gpuward config."""
+"""The guard's tables of gpuward.toml, read and printed by gpuward config."""
 import json
 import re
 
@@ -6,11 +6,9 @@ import pytest
 
 import guarded
 import service
-
 from support import OK, PROGRAM, TOP, USAGE, check, environment, gpuward
 
 EXAMPLE = TOP / "packaging" / "gpuward-guard.toml"
-
 GUARD = """\
 [guard]
 profile = "desktop"
@@ -41,28 +39,8 @@ evict = "Fri-Sun 18:00-23:00; daily 01:00-02:00"
 """
 
 
-@pytest.fixture
-def world(tmp_path):
-    """Runs `gpuward config` where there are no files but those below the returned folder."""
-
-    class World:
-        def __call__(self, *words, **variables):
-            env = environment(
-                GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home", **variables
-            )
-            return gpuward("config", *words, env=env)
-
-        def write(self, text, name="gpuward.toml"):
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            return path
-
-    return World()
-
-
-def printed(world, path, **variables):
-    done = world("print", path, "--json", **variables)
+def printed(config, path, **variables):
+    done = config("print", path, "--json", **variables)
     assert (done.returncode, done.stderr) == (OK, "")
     doc = json.loads(done.stdout)
     check("config-print", doc)
@@ -74,18 +52,17 @@ def plain(entries):
     return [{k: v for k, v in e.items() if k != "origin"} for e in entries]
 
 
-def test_good_tables_are_good(world):
-    path = world.write(GUARD)
-    done = world("check", path)
+def test_good_tables_are_good(config):
+    path = config.write(GUARD)
+    done = config("check", path)
     assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: ok\n")
 
 
-def test_they_are_printed_as_json(world):
-    path = world.write(GUARD)
-    doc = printed(world, path)
+def test_they_are_printed_as_json(config):
+    path = config.write(GUARD)
+    doc = printed(config, path)
     assert plain(doc["workers"]) == [
-        {"name": "ollama", "kind": "ollama", "priority": -2, "quiet_s": 5,
-         "match": {"unit": "ollama.service"}},
+        {"name": "ollama", "kind": "ollama", "priority": -2, "quiet_s": 5, "match": {"unit": "ollama.service"}},
         {"name": "batch", "kind": "exec", "resume": "lazy",
          "evict_command": ["/opt/batch/bin/pause", "--wait", 'a "b"'],
          "match": {"exe": "/opt/batch/bin/worker"}},
@@ -101,39 +78,39 @@ def test_they_are_printed_as_json(world):
     assert doc["origins"]["guard"]["mode"] == f"{path}:2:1", "where the profile was named"
 
 
-def test_what_is_printed_reads_back_to_the_same(world):
-    first = world("print", world.write(GUARD))
-    again_file = world.write(first.stdout, "again.toml")
-    assert world("print", again_file).stdout == first.stdout
-    a, b = printed(world, world.write(GUARD)), printed(world, again_file)
+def test_what_is_printed_reads_back_to_the_same(config):
+    first = config("print", config.write(GUARD))
+    again_file = config.write(first.stdout, "again.toml")
+    assert config("print", again_file).stdout == first.stdout
+    a, b = printed(config, config.write(GUARD)), printed(config, again_file)
     assert a["values"] == b["values"]
     for table in ("workers", "rules", "schedules"):
         assert plain(a[table]) == plain(b[table])
 
 
-def test_tables_of_several_files_come_together(world):
-    world.write('[[worker]]\nname = "a"\nkind = "ollama"\n', "etc/gpuward/gpuward.toml")
-    world.write('[[worker]]\nname = "b"\nkind = "vllm"\n[guard]\nmode = "dry-run"\n',
+def test_tables_of_several_files_come_together(config):
+    config.write('[[worker]]\nname = "a"\nkind = "ollama"\n', "etc/gpuward/gpuward.toml")
+    config.write('[[worker]]\nname = "b"\nkind = "vllm"\n[guard]\nmode = "dry-run"\n',
                 "etc/gpuward/gpuward.d/b.toml")
-    world.write('[[schedule]]\nworker = "a"\nevict = "1:00-2:00"\n', "home/gpuward/gpuward.toml")
-    done = world("print", "--json")
+    config.write('[[schedule]]\nworker = "a"\nevict = "1:00-2:00"\n', "home/gpuward/gpuward.toml")
+    done = config("print", "--json")
     doc = json.loads(done.stdout)
     assert done.returncode == OK
     assert [w["name"] for w in doc["workers"]] == ["a", "b"]
     assert len(doc["schedules"]) == 1
 
 
-def test_a_worker_of_another_file_is_named_with_its_file(world):
-    first = world.write('[guard]\nmode = "enforce"\n[[worker]]\nname = "a"\nkind = "ollama"\n',
+def test_a_worker_of_another_file_is_named_with_its_file(config):
+    first = config.write('[guard]\nmode = "enforce"\n[[worker]]\nname = "a"\nkind = "ollama"\n',
                         "etc/gpuward/gpuward.toml")
-    second = world.write('[[worker]]\nname = "a"\nkind = "vllm"\n', "etc/gpuward/gpuward.d/b.toml")
-    done = world("check")
+    second = config.write('[[worker]]\nname = "a"\nkind = "vllm"\n', "etc/gpuward/gpuward.d/b.toml")
+    done = config("check")
     assert done.returncode == USAGE
     assert done.stderr == f'{second}:2:8: the worker name "a" is already used in {first}:3\n'
 
 
-def test_all_that_is_wrong_is_told_with_its_place(world):
-    path = world.write("""\
+def test_every_mistake_is_printed_with_its_place(config):
+    path = config.write("""\
 [guard]
 profile = "dekstop"
 [[worker]]
@@ -158,40 +135,40 @@ action = "ignore"
 worker = "d"
 evict = "Fri 24:30-25:00"
 """)
-    done = world("check", path)
+    done = config("check", path)
     assert (done.returncode, done.stdout) == (USAGE, "")
     places = [tuple(map(int, m)) for m in re.findall(r"toml:(\d+):(\d+): ", done.stderr)]
     assert sorted(places) == [(2, 11), (5, 8), (9, 7), (14, 1), (15, 8), (19, 17), (22, 10), (23, 9)]
     for word in ('"desktop"?', '"ollama"?', "write http://HOST:PORT", "in line 10",
-                 "regular expression", 'no worker "d"', "there is no 24:30"):
+                 "regular expression", 'no worker "d"', "24:30 is out of range"):
         assert word in done.stderr
-    doc = json.loads(world("check", path, "--json").stdout)
+    doc = json.loads(config("check", path, "--json").stdout)
     check("config-check", doc)
     assert len(doc["errors"]) == len(places)
 
 
-def test_names_from_a_file_cannot_speak_to_the_terminal(world):
-    path = world.write('[[worker]]\nname = "a\\u001b[31m\\nb"\nkind = "ollama"\n'
+def test_names_from_a_file_do_not_act_on_the_terminal(config):
+    path = config.write('[[worker]]\nname = "a\\u001b[31m\\nb"\nkind = "ollama"\n'
                        '"\\u001b]0;x" = 1\n')
-    done = world("check", path)
+    done = config("check", path)
     assert done.returncode == USAGE
     assert "\x1b" not in done.stderr
     assert all(line.startswith(str(path)) for line in done.stderr.splitlines())
 
 
-def test_the_environment_has_the_last_word(world):
-    path = world.write(GUARD)
-    doc = printed(world, path, GPUWARD_GUARD_MODE="dry-run", GPUWARD_GUARD_DEFAULTS_QUIET_S="7")
+def test_the_environment_has_the_last_word(config):
+    path = config.write(GUARD)
+    doc = printed(config, path, GPUWARD_GUARD_MODE="dry-run", GPUWARD_GUARD_DEFAULTS_QUIET_S="7")
     assert doc["values"]["guard"]["mode"] == "dry-run"
     assert doc["values"]["guard.defaults"]["quiet_s"] == 7
     assert doc["origins"]["guard.defaults"]["quiet_s"] == "GPUWARD_GUARD_DEFAULTS_QUIET_S"
-    doc = printed(world, world.write(""), GPUWARD_GUARD_PROFILE="container")
+    doc = printed(config, config.write(""), GPUWARD_GUARD_PROFILE="container")
     assert doc["values"]["guard"]["by_unattributed"] is True
     assert doc["origins"]["guard"]["by_unattributed"] == "GPUWARD_GUARD_PROFILE"
 
 
-def test_the_original_keys_come_to_what_they_were(world):
-    doc = printed(world, world.write(
+def test_the_original_keys_come_to_what_they_were(config):
+    doc = printed(config, config.write(
         "enable_nvml = true\nrequire_nvml = true\nauto_evict_for_user_apps = true\n"
         "process_check_interval_secs = 5\nenable_health_monitoring = true\n"
         "health_check_interval_secs = 10\ntemperature_threshold_celsius = 85\n"
@@ -208,30 +185,30 @@ def test_the_original_keys_come_to_what_they_were(world):
 # ---- what is installed
 
 
-def test_the_example_is_good_and_so_is_what_it_has_in_comments(world):
-    done = world("check", EXAMPLE)
+def test_the_example_is_good_and_so_is_what_it_has_in_comments(config):
+    done = config("check", EXAMPLE)
     assert (done.returncode, done.stderr) == (OK, "")
     server = EXAMPLE.read_text().split("# ---- A server")[1].split("\n\n", 1)[1]
     text = re.sub(r"^# ?", "", server, flags=re.M)
     assert "[[worker]]" in text
-    done = world("check", world.write(text))
+    done = config("check", config.write(text))
     assert (done.returncode, done.stderr) == (OK, "")
     evening = re.search(r"(?:^# (?:\[\[schedule|worker|evict).*\n)+", EXAMPLE.read_text(), re.M)
-    done = world("check", world.write(
+    done = config("check", config.write(
         EXAMPLE.read_text() + re.sub(r"^# ", "", evening.group(0), flags=re.M)))
     assert (done.returncode, done.stderr) == (OK, "")
 
 
-def test_what_the_guide_shows_is_good(world):
+def test_what_the_guide_shows_is_good(config):
     text = (TOP / "docs" / "GUARD.md").read_text()
     shown = re.findall(r"```toml\n(.*?)```", text, re.S)
     assert len(shown) >= 3
     for block in shown:
-        done = world("check", world.write(block))
+        done = config("check", config.write(block))
         assert (done.returncode, done.stderr) == (OK, ""), block
 
 
-def test_the_manual_names_every_key(world):
+def test_the_manual_names_every_key(config):
     page = PROGRAM.parent / "docs" / "man" / "gpuward.toml.5"
     if not page.exists():
         pytest.skip("the manual pages were not built")
@@ -253,7 +230,7 @@ def test_the_journal_is_where_state_dir_says(tmp_path):
 
 
 @pytest.mark.parametrize("mistake", ["[log]\nlevle = 3\n", "[[worker]]\nname = 3\n"])
-def test_a_mistake_in_the_file_keeps_nobody_from_the_service(tmp_path, mistake):
+def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path, mistake):
     with guarded.service(tmp_path) as s:
         guarded.looked(s)
         etc = tmp_path / "etc" / "gpuward"
@@ -272,7 +249,7 @@ def test_a_mistake_in_the_file_keeps_nobody_from_the_service(tmp_path, mistake):
             assert done.stderr.startswith(note)
 
 
-def test_where_the_file_cannot_be_read_that_is_told(tmp_path):
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with guarded.service(tmp_path) as s:
         guarded.looked(s)
         etc = tmp_path / "etc" / "gpuward"

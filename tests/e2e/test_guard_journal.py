@@ -1,36 +1,83 @@
-"""A11 of the acceptance list (docs/GUARD.md): the service is killed at every write of its journal.
-
-A life is: somebody comes, leaves; a person holds the worker out, lets it go.  In each life the service dies at another
-write, before it, after it, or in the midst of it, and is started again.  Whenever it died, the worker is evicted twice,
-brought back twice, and held when a person was told so.
-"""
+"""What the guard keeps over the end, a crash or a restart of the service, and how two services share a GPU."""
 import concurrent.futures
+import contextlib
+import json
 import os
 import re
+import signal
+import sqlite3
 import time
 
 import pytest
 import requests
 
-import guarded
 import support
-from guarded import Guarded
-from worker import GIB, Contender, World
+from guarded import Guarded, Recorder, by_signal, configure, held, quick, table
+from service import Service
+from worker import GIB, Contender, Process, World, ticks
 
 SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_write.so"
-TEXT = """
-[guard]
-mode = "enforce"
-simulated = true
-poll_ms = 100
-[guard.defaults]
-quiet_s = 0.2
-min_resident_s = 0
-post_action_s = 0
-verify_s = 2
-drain_s = 0.5
-"""
+with_shim = pytest.mark.skipif(not SHIM.exists(), reason=f"{SHIM.name} is not built")
 MOST = 20  # there are fewer writes in a life
+SIZE = 8 * GIB
+
+
+# ---- killed at any moment
+
+
+def test_a11_a_killed_service_knows_which_worker_it_evicted(s, world, worker):
+    with Contender(world, 8 * GIB):
+        s.until("evicted")
+        s.restart(signal.SIGKILL)
+        s.until("evicted", "quiet")  # one observation is not enough to see demand
+        s.observes()
+        s.until("evicted")
+        assert worker.resident() == 0
+        assert len(worker.acted()) == 1  # neither brought back nor evicted twice
+    s.back(worker)
+    assert len(worker.acted()) == 2  # with the notes from before it died
+
+
+def test_a11_a_hold_outlives_the_service(s, worker):
+    s.guard("hold", "evicted", "ollama", "--forever")
+    s.until("evicted")
+    s.restart(signal.SIGKILL)
+    s.until("evicted")
+    assert s.worker()["hold"] == "evicted"
+    s.guard("release", "ollama")
+    s.back(worker)
+
+
+LEAVES = ["active", "suspect", "drain", "evict", "verify", "evicted"]
+RETURNS = ["evicted", "quiet", "precheck", "resume", "verify-up", "active"]
+
+
+@pytest.mark.parametrize("state", LEAVES)
+def test_a11_a_service_killed_while_it_evicts_finds_what_is_true(s, world, worker, state):
+    with Contender(world, 8 * GIB):
+        s.until(*LEAVES[LEAVES.index(state):])  # or a later one, which may be quicker than the question
+        s.restart(signal.SIGKILL)
+        s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
+        assert len(worker.acted()) == 1  # it is not evicted twice
+    s.back(worker)
+
+
+@pytest.mark.parametrize("state", RETURNS)
+def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker, state):
+    with Contender(world, 8 * GIB):
+        s.until("evicted")
+    s.until(*RETURNS[RETURNS.index(state):])
+    s.restart(signal.SIGKILL)
+    s.back(worker)
+    loads = [c for c in worker.acted() if '"keep_alive"' not in c]
+    assert 1 <= len(loads) <= 2 and len(worker.runners()) == 1
+
+
+# ---- killed at every write of its journal
+#
+# In a life a contender comes and goes, and a person holds the worker evicted and releases it.  In each life the service dies
+# at another write: before it, after it, or in the middle.  Whenever it dies, the worker is evicted twice, brought back
+# twice, and held once the service has confirmed the hold.
 
 
 class Mortal(Guarded):
@@ -61,24 +108,18 @@ class Mortal(Guarded):
         else:
             self.start()
 
+    def wait(self, true, seconds=support.TIMEOUT, what="the condition"):
+        return Service.wait(lambda: self.live() or true(), seconds, what)
+
     def reach(self, true, what):
-        end = time.monotonic() + support.TIMEOUT
-        while True:
-            self.live()
-            try:
-                if true():
-                    return
-            except requests.RequestException:
-                pass
-            assert time.monotonic() < end, (what, {k: self.worker().get(k) for k in ("state", "mask", "hold", "why")}, self.course())
-            time.sleep(0.02)
+        self.wait(true, what=lambda: (what, {k: self.worker().get(k) for k in ("state", "mask", "hold", "why")}, self.course()))
 
     def ask(self, method, path, **kw):
         kw.setdefault("timeout", 20)
         return super().ask(method, path, **kw)
 
-    def tell(self, what, **body):
-        """True: the service said that it is so."""
+    def request(self, what, **body):
+        """True if the service confirms it."""
         try:
             return self.post(f"/api/v1/guard/workers/ollama/{what}", token=True, json=body).status_code < 300
         except requests.RequestException:
@@ -96,121 +137,447 @@ def asked(w, out):
     return sum(p == "/api/generate" and (b.get("keep_alive") == 0) == out for m, p, b in list(w.calls))
 
 
-def wish(s, hold, what, **body):
-    """What a person asks; who was told that it is so need not ask twice."""
-    if s.tell(what, **body):
+def insist(s, hold, what, **body):
+    """Requests it again where the service died before it confirmed."""
+    if s.request(what, **body):
         return
     s.reach(lambda: s.now() not in (None, "reconcile"), what)
     if s.worker()["hold"] != hold:
-        assert s.tell(what, **body)
+        assert s.request(what, **body)
+
+
+@contextlib.contextmanager
+def mortal(path, when, n, defaults=quick(quiet_s=0.2, verify_s=2, drain_s=0.5, budget_s=30), record=None, **kw):
+    """A worker and the service that guards it, which dies or fails at its n-th write."""
+    world = World(path)
+    process = Recorder(world, record) if record else None
+    with held(world, "ollama", 10 * GIB, process=process, models=["m"], **kw) as w:
+        with Mortal(world, configure(w.table("ollama"), defaults=defaults), when, n) as s:
+            yield world, w, s
 
 
 def life(path, when, n):
     path.mkdir()
-    world = World(path)
-    with guarded.held(world, "Ollama", 10 * GIB, models=["llama3:8b"]) as w:
-        with Mortal(world, TEXT + w.table("ollama", "ollama"), when, n) as s:
-            s.reach(lambda: s.now() == "active", "active at first")
-            with Contender(world, 8 * GIB):
-                s.reach(lambda: s.now() == "evicted" and w.resident() == 0, "evicted")
-            s.reach(lambda: s.now() == "active" and w.resident() == 10 * GIB, "back")
-            assert (asked(w, out=True), asked(w, out=False)) == (1, 1), (when, n, w.calls)
-            wish(s, "evicted", "hold", state="evicted", ttl_s=0)
-            s.reach(lambda: s.now() == "evicted" and w.resident() == 0, "held")
-            s.reach(lambda: s.worker()["hold"] == "evicted" and s.worker()["mask"] == ["manual"], "held, and said")
-            wish(s, None, "release")
-            s.reach(lambda: s.now() == "active" and w.resident() == 10 * GIB, "back again")
-            time.sleep(0.3)
-            s.live()
-            s.reach(lambda: s.now() == "active" and w.resident() == 10 * GIB, "stays")
-            assert (asked(w, out=True), asked(w, out=False)) == (2, 2), (when, n, w.calls)
-            return s.deaths, s.writes()
+    with mortal(path, when, n) as (world, w, s):
+        s.reach(lambda: s.now() == "active", "active at first")
+        with Contender(world, 8 * GIB):
+            s.reach(lambda: s.now() == "evicted" and w.resident() == 0, "evicted")
+        s.reach(lambda: s.now() == "active" and w.resident() == 10 * GIB, "back")
+        assert (asked(w, out=True), asked(w, out=False)) == (1, 1), (when, n, w.calls)
+        insist(s, "evicted", "hold", state="evicted", ttl_s=0)
+        s.reach(lambda: s.now() == "evicted" and w.resident() == 0, "held")
+        s.reach(lambda: s.worker()["hold"] == "evicted" and s.worker()["mask"] == ["manual"], "held, and said")
+        insist(s, None, "release")
+        s.reach(lambda: s.now() == "active" and w.resident() == 10 * GIB, "back again")
+        s.observes(0.3)
+        s.reach(lambda: s.now() == "active" and w.resident() == 10 * GIB, "stays")
+        assert (asked(w, out=True), asked(w, out=False)) == (2, 2), (when, n, w.calls)
+        return s.deaths, s.writes()
 
 
+@with_shim
 @pytest.mark.parametrize("when, every", [("before", 1), ("after", 1), ("torn", 4)])
 def test_a11_killed_at_every_write_of_its_journal(tmp_path, when, every):
-    if not SHIM.exists():
-        pytest.skip("the shim that kills is not built")
     numbers = list(range(1, MOST + 1, every))
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         lives = dict(zip(numbers, pool.map(lambda n: life(tmp_path / f"{when}-{n}", when, n), numbers)))
-    # How many writes there are depends on who was faster; all of the first dozen are there, and none is past the last.
+    # How many writes there are depends on timing; the first dozen are always there, and none is past the last.
     assert [deaths for n, (deaths, _) in lives.items() if n <= 12] == [1] * len([n for n in numbers if n <= 12]), lives
     assert max(writes for _, writes in lives.values()) <= MOST, lives
 
 
+@with_shim
 def test_a11_a_record_is_on_the_disk_before_its_order_is_given(tmp_path):
-    if not SHIM.exists():
-        pytest.skip("the shim that counts is not built")
-    world = World(tmp_path)
-    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
-        with Mortal(world, TEXT + w.table("ollama", "ollama"), "never", 1000) as s:
-            s.until("active")
-            assert s.tell("hold", state="evicted", ttl_s=0)
-            assert re.fullmatch("s*(w+s+)+", s.course_of_writes()), s.course_of_writes()
-            s.until("evicted")
-            s.wait(lambda: re.fullmatch("s*(w+s+)+", s.course_of_writes()))
-            assert s.course_of_writes().count("ws") >= 3, s.course_of_writes()
+    with mortal(tmp_path, "never", 1000) as (_, _, s):
+        s.until("active")
+        assert s.request("hold", state="evicted", ttl_s=0)
+        assert re.fullmatch("s*(w+s+)+", s.course_of_writes()), s.course_of_writes()
+        s.until("evicted")
+        s.wait(lambda: re.fullmatch("s*(w+s+)+", s.course_of_writes()))
+        assert s.course_of_writes().count("ws") >= 3, s.course_of_writes()
 
 
+@with_shim
 def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
-    """The worker is asked to leave, which it can take back itself; it is not ended, and the status says why."""
-    if not SHIM.exists():
-        pytest.skip("the shim that fills the disk is not built")
-    world = World(tmp_path)
-    process = guarded.Recorder(world, tmp_path / "signals")
-    kill = TEXT + "max_level = 6\nallow_kill = true\nbudget_s = 5\n"
-    with guarded.held(world, "Ollama", 10 * GIB, process=process, models=["m"], keeps=True) as w:
-        with Mortal(world, kill + w.table("ollama", "ollama"), "full", 1) as s:
-            s.until("active")
-            assert s.post("/api/v1/guard/workers/ollama/evict", token=True, json={}).status_code < 300
-            s.until("stuck")
-            assert asked(w, out=True) >= 1
-            assert process.signals() == [] and process.child.poll() is None
-            assert "journal cannot be written" in s.worker()["why"] + s.get("/api/v1/guard").text
+    """The worker is asked to leave, which it can undo itself; it is not ended, and the status says why."""
+    kill = quick(max_level=6, allow_kill=True, budget_s=5)
+    with mortal(tmp_path, "full", 1, defaults=kill, keeps=True, record=tmp_path / "signals") as (_, w, s):
+        s.until("active")
+        assert s.request("evict")
+        s.until("stuck")
+        assert asked(w, out=True) >= 1
+        assert w.process.signals() == [] and w.process.child.poll() is None
+        assert "journal cannot be written" in s.worker()["why"] + s.get("/api/v1/guard").text
 
 
-def test_the_status_says_at_once_that_a_wish_is_not_kept(tmp_path):
-    if not SHIM.exists():
-        pytest.skip("the shim that fills the disk is not built")
-    world = World(tmp_path)
-    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
-        with Mortal(world, TEXT + w.table("ollama", "ollama"), "full", 0) as s:
-            s.until("active")
-            told = s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"ttl_s": 0}).json()["journal"]
-            assert "lost when the service restarts" in told
-            assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
-            s.until("evicted")
-            assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
+@with_shim
+def test_the_status_says_at_once_that_a_request_is_not_kept(tmp_path):
+    with mortal(tmp_path, "full", 0) as (_, _, s):
+        s.until("active")
+        reply = s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"ttl_s": 0}).json()
+        assert "lost when the service restarts" in reply["journal"]
+        assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
+        s.until("evicted")
+        assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_a_history_that_is_no_file_is_told_and_nothing_waits_for_it(tmp_path, make):
-    world = World(tmp_path)
+def test_a_history_that_is_no_file_is_reported_and_delays_nothing(world, worker, tmp_path, make):
     state = tmp_path / "history.db"
     make(state)
-    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
-        with Guarded(world, TEXT + w.table("ollama", "ollama"), state=str(state)) as s:
-            s.until("active")
-            assert f"{state} is a directory, a pipe or a device" in s.messages()
-            assert s.get("/api/v1/guard").json()["journal"].startswith("there is no journal file")
-            with Contender(world, 8 * GIB):
-                s.until("evicted")
-            s.until("active")
+    with Guarded(world, configure(("ollama", worker)), state=str(state)) as s:
+        s.until("active")
+        assert f"{state} is a directory, a pipe or a device" in s.messages()
+        assert s.get("/api/v1/guard").json()["journal"].startswith("there is no journal file")
+        with Contender(world, 8 * GIB):
+            s.until("evicted")
+        s.until("active")
 
 
-def test_of_two_guards_the_second_observes(tmp_path):
-    world = World(tmp_path)
-    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
-        text = TEXT + w.table("ollama", "ollama")
-        with Guarded(world, text) as s, Guarded(world, text, state=s.state) as second:
-            s.until("active")
+# ---- records that do not fit any more
+
+
+@contextlib.contextmanager
+def journal(s):
+    """The database of a service that has ended, and the record of its worker, which is written back."""
+    with contextlib.closing(sqlite3.connect(s.state)) as db, db:
+        record = json.loads(db.execute("SELECT json FROM document WHERE kind='guard'").fetchone()[0])
+        yield db, record
+        db.execute("UPDATE document SET json=? WHERE kind='guard' AND id=?", (json.dumps(record), record["worker"]))
+
+
+def test_a_damaged_record_does_no_harm(s):
+    s.stop()
+    with journal(s) as (_, record):
+        record.update(hold=77, level=-3, mask=1 << 31, need_bytes=-1, put_away=[[-1, -1], "x"], gpus=[[1, -1], None])
+    s.start()
+    s.until("active")
+    assert s.worker()["hold"] == "none"
+
+
+def test_records_of_removed_workers_do_not_hide_one_that_is_configured(s):
+    s.guard("hold", "evicted", "ollama", "--forever")
+    s.until("evicted")
+    s.stop(signal.SIGKILL)
+    with journal(s) as (db, record):
+        for i in range(200):
+            row = json.dumps({**record, "worker": f"gone{i}"})
+            db.execute("INSERT INTO document(kind, id, json) VALUES('guard', ?, ?)", (f"gone{i}", row))
+    s.start()
+    s.until("evicted")
+    assert s.worker()["hold"] == "evicted"
+
+
+@pytest.mark.parametrize("boot", [None, "another"])
+def test_notes_that_name_a_stranger_are_not_followed(world, tmp_path, boot):
+    pidfile = tmp_path / "pid"
+    with Recorder(world, tmp_path / "w", 10 * GIB) as w, Recorder(world, tmp_path / "by") as by:
+        pidfile.write_text(f"{w.pid}\n")
+        with Guarded(world, configure(by_signal(pidfile))) as s:
+            s.until("active", name="w")
+            s.guard("hold", "evicted", "w", "--for", "1h")
+            s.wait(lambda: signal.SIGUSR1 in w.signals())
+            world.hold(w.pid, 0)
+            s.until("evicted", name="w")
+            s.stop(signal.SIGKILL)
+            with journal(s) as (_, record):
+                here, there = (f"process {p.pid} {ticks(p.pid)}" for p in (w, by))
+                assert here in record["notes"] and "boot " in record["notes"]
+                change = ("boot ", f"boot {boot}-") if boot else (here, there)
+                record["notes"] = record["notes"].replace(*change)
+            s.start()
+            s.until("evicted", name="w")
+            s.guard("release", "w")
+            s.wait(lambda: signal.SIGUSR2 in w.signals())  # its pidfile finds it
+            assert not by.signals()
+
+
+# ---- another configuration at the next start
+
+
+LOST = "its process still runs and is evicted"
+
+
+def restart_with(s, text, how=signal.SIGKILL):
+    s.write(text)
+    s.restart(how)
+
+
+def is_lost(s):
+    """Evicted, and not found by the configuration that the service has now."""
+    return s.now("w") == "absent" and LOST in s.worker("w")["why"]
+
+
+def hold_evicted(s):
+    s.until("active", name="w")
+    s.guard("hold", "evicted", "w", "--for", "1h")
+    s.until("evicted", name="w")
+
+
+def files(w):
+    """Two configurations of a worker: one that finds it, and one that does not."""
+    right = configure(w.table("w"))
+    wrong = right.replace(f'match.pidfile = "{w.pidfile}"', 'match.name = "no-such-name"')
+    assert right != wrong
+    return right, wrong
+
+
+def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
+    with held(world, "ollama", SIZE, models=["a"]) as w:
+        right, wrong = files(w)
+        with Guarded(world, right) as s:
+            hold_evicted(s)
+            for how in (signal.SIGKILL, signal.SIGTERM):  # also of one that was lost before
+                restart_with(s, wrong, how)
+                s.wait(lambda: is_lost(s))
+            assert LOST in s.guard("explain", "w").stdout and LOST in s.messages()
+            assert s.worker("w")["hold"] == "evicted" and w.resident() == 0
+            s.reload(right)
+            s.until("evicted", name="w")
+            s.guard("release", "w")
+            s.back(w, SIZE, "w")
+
+
+def test_a_right_file_at_the_next_start_brings_it_back(world):
+    with held(world, "ollama", SIZE, models=["a"]) as w:
+        right, wrong = files(w)
+        with Guarded(world, right) as s, Contender(world, 4 * GIB):
+            s.until("evicted", name="w")
+            restart_with(s, wrong)
+            s.wait(lambda: is_lost(s))
+            restart_with(s, right)
+            s.until("evicted", name="w")
+
+
+def test_one_that_ended_meanwhile_is_not_kept(world):
+    with held(world, "ollama", SIZE, models=["a"]) as w:
+        right, wrong = files(w)
+        with Guarded(world, right) as s:
+            hold_evicted(s)
+            restart_with(s, wrong)
+            s.wait(lambda: is_lost(s))
+            w.process.end()
+            s.wait(lambda: "its process ended" in s.worker("w")["why"])
+
+
+def test_a_worker_that_was_removed_from_the_file_is_reported_at_the_start(world):
+    with held(world, "vllm", SIZE) as w:
+        right, wrong = files(w)
+        with Guarded(world, right) as s:
+            hold_evicted(s)
+            restart_with(s, configure())
+            s.logs("worker w was removed from the configuration while it is evicted (level 2): wake it (vLLM: POST /wake_up")
+            restart_with(s, wrong)  # named again, and not found
+            s.wait(lambda: is_lost(s))
+            s.reload(right)
+            s.until("evicted", name="w")
+            s.guard("release", "w")
+            s.back(w, SIZE, "w")
+            restart_with(s, configure(), signal.SIGTERM)  # no worker is evicted
+            s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
+            assert s.messages().count("was removed from the configuration while it is evicted") == 1
+
+
+# ---- games and reservations
+
+
+def games(s):
+    return s.get("/api/v1/guard/games").json()["games"]
+
+
+def playing(s):
+    return sorted(g["pid"] for g in games(s))
+
+
+def test_a_game_is_still_played_after_a_restart(s, world, worker):
+    with Contender(world, 0) as game, Contender(world, 0) as over, Contender(world, 0) as short:
+        for p in (game, over):
+            s.guard("game", "start", "--pid", str(p.pid))
+        s.guard("game", "start", "--pid", str(short.pid), "--for", "1s")
+        s.until("evicted")
+        since = games(s)[0]["since_utc"]
+        s.stop(signal.SIGKILL)
+        over.end()
+        acted = len(worker.acted())
+        s.start()
+        s.wait(lambda: playing(s) == [game.pid])  # the second of short is over soon
+        assert games(s)[0]["since_utc"][:16] == since[:16]
+        s.logs(f"process {game.pid} is still registered as a game")
+        s.until("evicted")
+        s.observes()  # for longer than the quiet time
+        assert s.now() == "evicted" and len(worker.acted()) == acted and worker.resident() == 0
+        s.restart(signal.SIGTERM)  # and after another
+        s.wait(lambda: playing(s) == [game.pid])
+        game.end()
+        s.wait(lambda: playing(s) == [])
+        s.until("active")
+        s.restart(signal.SIGTERM)
+        s.wait(lambda: s.get("/api/v1/guard/games").status_code == 200)
+        assert playing(s) == []
+
+
+def test_a_game_that_was_ended_is_not_played_after_a_restart(s, world):
+    with Contender(world, 0) as game:
+        s.guard("game", "start", "--pid", str(game.pid))
+        s.until("evicted")
+        s.guard("game", "end", "--pid", str(game.pid))
+        s.until("active")
+        s.restart()
+        s.wait(lambda: s.get("/api/v1/guard/games").status_code == 200)
+        assert playing(s) == []
+
+
+def test_a_reservation_lasts_as_long_as_its_process_also_over_a_restart(s, world, worker):
+    with Contender(world, 1 << 20) as owner:
+        room = s.reserve(16 * GIB, pid=owner.pid)["id"]
+        s.until("evicted")
+        s.wait(lambda: s.get("/api/v1/guard").json()["journal"] == "ok")
+        s.kept(room)
+        s.restart(signal.SIGKILL)
+        s.wait(lambda: [r["id"] for r in s.reservations()] == [room])
+        assert "continues" in s.messages()
+        s.observes()
+        assert worker.resident() == 0 and s.now() != "active"
+        owner.end()
+        s.wait(lambda: s.reservations() == [])
+        s.wait(lambda: worker.resident() == 10 * GIB)
+
+
+def test_a_reservation_ends_with_a_process_that_ended_meanwhile(s, world, worker):
+    with Contender(world, 1 << 20) as owner:
+        s.kept(s.reserve(16 * GIB, pid=owner.pid)["id"])
+        s.stop(signal.SIGKILL)
+    s.start()
+    s.back(worker)
+    assert s.reservations() == []
+
+
+# ---- the end of the service
+
+
+def test_a_service_that_ends_lets_workers_come_back(s, world, worker):
+    with Contender(world, 8 * GIB):
+        s.until("evicted")
+    s.until("quiet", "precheck", "resume", "verify-up", "active")
+    assert s.stop() == 0
+    s.wait(lambda: worker.resident() == 10 * GIB)
+
+
+def test_all_that_fit_together_come_back_at_the_end(world):
+    with held(world, "ollama", 4 * GIB, models=["a"]) as a, held(world, "ollama", 5 * GIB, models=["b"]) as b:
+        with Guarded(world, configure(a.table("a"), b.table("b"), defaults=quick(quiet_s=60))) as s:
+            for name in "ab":
+                s.until("active", name=name)
+            with Contender(world, 12 * GIB):
+                s.wait(lambda: not a.resident() and not b.resident())
+                for name in "ab":
+                    s.until("evicted", name=name)
+            for name in "ab":
+                s.until("quiet", name=name)
+            s.stop()
+            assert "gpuward stopped" in s.messages().splitlines()[-1]  # what was done before is logged before
+            assert (a.resident(), b.resident()) == (4 * GIB, 5 * GIB)
+            s.start()
+            for name in "ab":
+                s.until("active", name=name)
+                now = s.worker(name)
+                assert (now["evictions_total"], now["resumes_total"]) == (1, 1)
+
+
+def test_in_a_dry_run_the_end_of_the_service_waits_for_no_worker(world):
+    with held(world, "ollama", 4 * GIB, models=["a"]) as a:
+        with Guarded(world, configure(a.table("a"), mode="dry-run", defaults=quick(quiet_s=60))) as s:
+            s.until("active", name="a")
+            with Contender(world, 18 * GIB):
+                s.until("evicted", name="a")
+            s.until("quiet", name="a")
+            began = time.monotonic()
+            s.stop()
+            assert time.monotonic() - began < 9  # it would wait 10 s for an answer
+        assert a.resident() == 4 * GIB and not a.asked("POST")
+
+
+def test_a_worker_that_was_only_paused_takes_work_again_at_the_end(world):
+    with held(world, "vllm", 8 * GIB) as v:
+        v.busy = 1
+        with Guarded(world, configure(v.table("v"), defaults=quick(budget_s=40, drain_s=30))) as s:
+            s.until("active", name="v")
+            with Contender(world, 18 * GIB):
+                s.wait(lambda: v.paused)
+                s.stop()
+            assert not v.paused and v.resident() == 8 * GIB
+            assert "service ends" in s.messages()
+
+
+def test_an_eviction_under_way_at_the_end_is_waited_for_and_undone(world, tmp_path):
+    with Process(world, ["/bin/sleep", "1000"]) as p:
+        world.hold(p.pid, 8 * GIB)
+        (tmp_path / "w.pid").write_text(f"{p.pid}\n")
+        mark = world.held / str(p.pid)
+        back = f"echo {8 * GIB} compute > {mark}.t && mv {mark}.t {mark}"
+        leave = f"until test -e {tmp_path}/go; do sleep 0.1; done; rm -f {mark}"
+        w = table("w", "exec", match_pidfile=tmp_path / "w.pid", evict_command=["/bin/sh", "-c", leave],
+                  resume_command=["/bin/sh", "-c", back])
+        with Guarded(world, configure(w, defaults=quick(quiet_s=60, budget_s=30))) as s:
+            s.until("active", name="w")
+            with Contender(world, 18 * GIB) as c:
+                s.until("evict", name="w")
+            s.wait(lambda: c.pid not in s.processes())
+            s.child.send_signal(signal.SIGTERM)
+            s.logs("signal=")
+            assert s.child.poll() is None
+            (tmp_path / "go").touch()
+            s.child.wait(support.TIMEOUT)
+            assert world.holds(p.pid) == 8 * GIB
+            assert "verify to evicted" in s.messages()
+
+
+# ---- two services
+
+
+def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_path):
+    run = {"RUNTIME_DIRECTORY": str(tmp_path / "run")}
+    with Guarded(world, configure(("ollama", worker)), env=run) as first:
+        first.settled()
+        with Guarded(world, configure(("ollama", worker)), env=run) as second:
             second.until("active")
-            assert second.get("/api/v1/guard").json()["mode"] == "observe"
-            assert "another gpuward guards" in second.messages()
-            second.post("/api/v1/guard/workers/ollama/evict", token=True, json={})
-            time.sleep(0.7)
-            assert w.resident() == 10 * GIB and asked(w, out=True) == 0
+            second.logs("only observes")
+            assert f"process {first.child.pid}" in second.messages()
+            assert f"process {first.child.pid}" in second.worker()["rail"]
+            assert (second.worker()["dry_run_why"], first.worker()["dry_run_why"]) == ("another-service", None)
+            for words in (["evict", "ollama"], ["status"], ["explain"]):
+                text = second.guard(*words).stdout
+                assert re.search("nother service (acts for|controls)", text) and "imulated" not in text, text
+            second.observes()
+            assert worker.resident() == 10 * GIB and worker.acted() == []
+            second.guard("release", "ollama")
             with Contender(world, 8 * GIB):
-                s.until("evicted")
-                assert asked(w, out=True) == 1
+                first.until("evicted")
+                assert len(worker.acted()) == 1
+            first.settled()
+            first.stop()
+            second.logs("no other gpuward guards")
+            second.guard("evict", "ollama")
+            second.wait(lambda: worker.resident() == 0)
+            assert second.worker()["rail"] is None
+
+
+def test_of_two_services_with_one_file_the_second_observes(world, worker):
+    """Simulated GPUs have no lock without a runtime folder, so the file alone can show that there are two."""
+    text = configure(("ollama", worker))
+    with Guarded(world, text) as one, Contender(world, 1 << 20) as guest:
+        one.settled()
+        with Guarded(world, text, state=one.state) as two:
+            two.until("active")
+            assert two.get("/api/v1/guard").json()["mode"] == "observe"
+            assert "another gpuward uses the same journal: this one only observes" in two.messages()
+            two.guard("evict", "ollama")
+            two.observes()
+            assert worker.acted() == []
+            world.hold(guest.pid, 8 * GIB)
+            one.until("evicted")
+            two.wait(lambda: worker.resident() == 0)
+            assert len(worker.acted()) == 1  # the other one did nothing
+            world.hold(guest.pid, 0)
+            one.back(worker)
+            assert len(worker.acted()) == 2

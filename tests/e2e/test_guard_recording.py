@@ -1,225 +1,295 @@
-"""A recording has all that the guard was told: what it decided then is decided again, to the byte."""
+"""A recording has everything that the guard received: a replay decides the same again, to the byte."""
 import json
 import re
 import shutil
 import signal
-import time
 
-import guarded
+import pytest
+
 import support
-from guarded import Guarded, configure, settled
+from guarded import Guarded, configure, held, keys, quick, rule
 from worker import GIB, Contender, Worker
 
-ROOMS = "/api/v1/guard/reservations"
 KEYS = ("worker", "from", "to", "mask", "dry_run", "rule", "evidence")
 
 
-def reserve(s, **kw):
-    done = s.post(ROOMS, token=True, json={"bytes": 20 * GIB, "ttl_s": 600, **kw})
-    assert done.status_code == 201, done.text
-    return done.json()["id"]
+@pytest.fixture
+def trace(tmp_path):
+    return tmp_path / "trace"
 
 
-def give(s, text):
-    guarded.give(s, text)
-    s.wait(lambda: "goes by the new configuration" in s.messages())
-
-
-def replayed(trace, home):
-    """By what the recording says, where there is no configuration."""
-    home.mkdir(exist_ok=True)
-    done = support.gpuward("guard", "replay", trace, "--json", "--quiet",
+def replay(trace, *args, config=None):
+    """What `gpuward guard replay` prints, where the only configuration is config, if any."""
+    home = trace.parent / f"home-{config.stem if config else 'empty'}"
+    (home / ".config/gpuward").mkdir(parents=True, exist_ok=True)
+    if config:
+        shutil.copy(config, home / ".config/gpuward/gpuward.toml")
+    done = support.gpuward("guard", "replay", *args, trace, "--json", "--quiet",
                            env=support.environment(GPUWARD_CONFIG_ROOT=home / "none", HOME=home))
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stdout
 
 
-def assert_same(s, trace, home):
-    """What the service has decided, and what follows from its recording; the service may go on meanwhile, and the file
-    comes a little after it."""
+def replayed(trace, **kw):
+    return [json.loads(line) for line in replay(trace, **kw).splitlines()]
+
+
+def kept(decisions, name=None):
+    """What of decisions is compared; of one worker, or of all."""
+    return [[d[k] for k in KEYS] for d in decisions if name in (None, d["worker"])]
+
+
+def assert_same(s, trace):
+    """A replay decides what the service has decided.  The service may go on meanwhile, and its file is a little late."""
     was = s.decisions()
-    s.wait(lambda: len(replayed(trace, home)) >= len(was))
-    now = replayed(trace, home)
-    assert was and [[d[k] for k in KEYS] for d in now[:len(was)]] == [[d[k] for k in KEYS] for d in was]
+    s.wait(lambda: len(replayed(trace)) >= len(was))
+    assert was and kept(replayed(trace))[:len(was)] == kept(was)
 
 
-def test_another_service_that_acts_is_in_the_recording(world, worker, tmp_path):  # noqa: F811
+def assert_ends_alike(s, trace):
+    """The same of a recording that began while the guard ran, when nothing happens any more."""
+    was, now = s.decisions(), replayed(trace)
+    assert len(now) >= 3 and kept(now) == kept(was[-len(now):])
+
+
+def reload(s, text):
+    s.reload(text)
+    s.logs("uses the new configuration")
+
+
+def test_a14_a_recording_replays_to_the_same_decisions(world, worker, trace, tmp_path):
+    with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"')) as s:
+        s.until("active")
+        with Contender(world, 8 * GIB):
+            s.until("evicted")
+        s.back(worker)
+        s.guard("hold", "evicted", "ollama", "--for", "1h")
+        s.until("evicted")
+        was = s.decisions()
+        eager, patient = (tmp_path / f"{n}.toml" for n in ("eager", "patient"))
+        shutil.copy(s.config, eager)
+        assert kept(replayed(trace, config=eager))[:len(was)] == kept(was)
+    assert (trace.stat().st_mode & 0o777) == 0o600
+    patient.write_text(eager.read_text().replace("[guard.defaults]", "[guard.defaults]\n" + keys(
+        min_vram="9GiB", headroom="1MiB", headroom_percent=0)))
+    assert '"contention"' not in replay(trace, "--policy", patient)
+    assert '"contention"' in replay(trace, "--policy", eager)
+    assert replay(trace, "--policy", eager) == replay(trace, "--policy", eager)
+
+
+def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
+    policy = tmp_path / "gpuward.toml"
+    policy.write_text(configure(("ollama", worker)))
+    bad = tmp_path / "bad"
+    bad.write_text("begin\t1\noutcome\tx\n")
+    done = support.gpuward("guard", "replay", "--policy", policy, bad)
+    assert done.returncode == 1 and "bad:2: this is not a line of a guard recording" in done.stderr
+    done = support.gpuward("guard", "replay", "--policy", policy, tmp_path / "none")
+    assert done.returncode == 1 and "cannot read" in done.stderr
+
+
+def test_another_service_that_acts_is_in_the_recording(world, worker, trace, tmp_path):
     run = {"RUNTIME_DIRECTORY": str(tmp_path / "run")}
-    trace = tmp_path / "trace"
     text = configure(("ollama", worker), guard=f'record = "{trace}"')
     with Guarded(world, configure(("ollama", worker)), env=run) as first:
-        settled(first)
+        first.settled()
         with Guarded(world, text, env=run) as second:
             second.wait(lambda: second.now() == "active" and "only observes" in second.messages())
             second.guard("evict", "ollama")
             second.wait(lambda: second.now() == "evicted")
             assert worker.resident() == 10 * GIB
             assert any(d["dry_run"] for d in second.decisions())
-            assert_same(second, trace, tmp_path / "home")
+            assert_same(second, trace)
 
 
-def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path):  # noqa: F811
-    trace = tmp_path / "trace"
+def test_a_reservation_from_an_earlier_run_is_in_the_recording(world, worker, trace):
     with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"')) as s:
-        settled(s)
-        s.kept(reserve(s))
+        s.settled()
+        s.kept(s.reserve(20 * GIB)["id"])
         s.until("evicted")
         s.stop(signal.SIGKILL)
         trace.unlink()
         s.start()
-        s.wait(lambda: "is still kept" in s.messages())
+        s.logs("continues")
         s.wait(lambda: s.now() not in (None, "reconcile"))
-        time.sleep(1)
+        s.observes()
         assert worker.resident() == 0
-        assert_same(s, trace, tmp_path / "home")
+        assert_same(s, trace)
 
 
-def test_a_recording_goes_on_over_another_configuration(world, worker, tmp_path):  # noqa: F811
-    trace = tmp_path / "trace"
+def test_a_recording_goes_on_over_another_configuration(world, worker, trace, tmp_path):
     text = configure(("ollama", worker), guard=f'record = "{trace}"')
     with Guarded(world, text) as s:
-        settled(s)
-        room = reserve(s)
+        s.settled()
+        room = s.reserve(20 * GIB)["id"]
         s.until("evicted")
-        other = text.replace("quiet_s = 0.3", "quiet_s = 0.6")  # told by decisions, as are numbers of rules
+        other = text.replace("quiet_s = 0.3", "quiet_s = 0.6")  # decisions have it, and numbers of rules
         assert other != text
-        give(s, other + '[[rule]]\nmatch.name = "sleep"\naction = "contend-now"\n')
-        time.sleep(1)
+        reload(s, other + rule("contend-now", name="sleep"))
+        s.observes()
         assert s.now() == "evicted"
-        assert_same(s, trace, tmp_path / "home")
-        assert s.ask("DELETE", f"{ROOMS}/{room}", token=True).status_code == 204
-        s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
+        assert_same(s, trace)
+        s.release(room)
+        s.back(worker)
         with Contender(world, 1 << 20):
             s.wait(lambda: any("rule 1 (" in (d["rule"] or "") for d in s.decisions()))
-        s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
-        assert_same(s, trace, tmp_path / "home")
-        assert trace.read_text().count("begin\t") == 1
+        s.back(worker)
+        assert_same(s, trace)
+        words = (line.split("\t")[0] for line in trace.read_text().splitlines())
+        assert [w for w in words if w in ("begin", "swap", "swapped")] == ["begin", "swap", "swapped"]
         assert str(s.token_file) not in trace.read_text()
-        trace.rename(tmp_path / "old")  # turned over: a file that is not there any more is made anew
+        trace.rename(tmp_path / "old")  # as logrotate does: a file that is missing is made again
         s.child.send_signal(signal.SIGHUP)
         s.wait(lambda: trace.exists() and trace.read_text().startswith("begin\t"))
 
 
-def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world, worker, tmp_path):  # noqa: F811
-    trace = tmp_path / "trace"
+def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world, worker, trace, tmp_path):
     game = shutil.copy("/bin/sleep", tmp_path / "game")
     with Worker(world, size=2 * GIB) as b:
         def text(*workers):
             return configure(*workers, guard=f'record = "{trace}"\npoll_ms = 50\nunknown = "watch"',
-                             more='[[rule]]\nmatch.name = "game"\naction = "contend-now"\n')
+                             more=rule("contend-now", name="game"))
         one, two = ("ollama", worker), ("b", b)
         with Guarded(world, text(one)) as s:
-            settled(s)
-            for n, workers in enumerate(((two, one), (one, two), (two,), (two, one))):
-                with open(s.config, "w") as f:
-                    f.write(text(*workers))
-                s.child.send_signal(signal.SIGHUP)
-                s.wait(lambda k=n: s.messages().count("goes by the new configuration") == k + 1)
-                s.wait(lambda w=workers: all(s.now(name) == "active" for name, _ in w))
+            s.settled()
+            for n, pair in enumerate(((two, one), (one, two), (two,), (two, one)), 1):
+                def all_are(state, pair=pair):
+                    s.wait(lambda: all(s.now(name) == state for name, _ in pair))
+                s.reload(text(*pair))
+                s.wait(lambda n=n: s.messages().count("uses the new configuration") == n)
+                all_are("active")
                 with Contender(world, 4 * GIB, exe=game):
-                    s.wait(lambda w=workers: all(s.now(name) == "evicted" for name, _ in w))
-                s.wait(lambda w=workers: all(s.now(name) == "active" for name, _ in w))
-            was = [d for d in s.decisions() if d["worker"] == "b"]  # who was gone took his decisions with him
-            now = [d for d in replayed(trace, tmp_path / "home") if d["worker"] == "b"]
-            assert len(was) > 20
-            assert [[d[k] for k in KEYS] for d in now[-len(was):]] == [[d[k] for k in KEYS] for d in was]
-            assert {d["worker"] for d in replayed(trace, tmp_path / "home")} == {"ollama", "b"}
+                    all_are("evicted")
+                all_are("active")
+            was = kept(s.decisions(), "b")  # those of the other went with it
+            assert len(was) > 20 and kept(replayed(trace), "b")[-len(was):] == was
+            assert {d["worker"] for d in replayed(trace)} == {"ollama", "b"}
 
 
-def assert_ends_alike(s, trace, home):
-    """Of a recording that began while the guard ran, when it is at rest."""
-    was, now = s.decisions(), replayed(trace, home)
-    assert len(now) >= 3 and [[d[k] for k in KEYS] for d in now] == [[d[k] for k in KEYS] for d in was[-len(now):]]
-
-
-def test_a_recording_that_has_grown_is_turned_over_and_goes_on(world, worker, tmp_path):  # noqa: F811
-    trace, old = tmp_path / "trace", tmp_path / "trace.1"
+def test_a_recording_that_reached_its_limit_is_renamed_and_goes_on(world, worker, trace, tmp_path):
+    old = tmp_path / "trace.1"
     text = configure(("ollama", worker), guard=f'record = "{trace}"\nrecord_limit = "8 KB"\npoll_ms = 20')
     with Guarded(world, text) as s:
-        settled(s)
+        s.settled()
         with Contender(world, 8 * GIB):
             s.until("evicted")
             s.wait(old.exists)
-            give(s, text.replace("8 KB", "1 GB"))  # so that it stays
+            reload(s, text.replace("8 KB", "1 GB"))  # so that it stays
             assert "\nstate\tend\n" in trace.read_text()
             assert max(trace.stat().st_size, old.stat().st_size) < 200 << 10
-        s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
-        assert_ends_alike(s, trace, tmp_path / "home")  # from its own beginning
-        for file in (trace, old):  # by another one it begins as after a restart
+        s.back(worker)
+        assert_ends_alike(s, trace)  # from its own beginning
+        for file in (trace, old):  # by another policy it begins as after a restart
             done = support.gpuward("guard", "replay", "--policy", s.config, file)
             assert done.returncode == support.OK and "ollama: " in done.stdout, done.stderr
         assert trace.stat().st_mode & 0o777 == old.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_disk_that_is_full_ends_the_recording_and_nothing_else(world, worker, tmp_path):  # noqa: F811
+def test_a_disk_that_is_full_ends_the_recording_and_nothing_else(world, worker):
     with Guarded(world, configure(("ollama", worker), guard='record = "/dev/full"')) as s:
-        settled(s)
+        s.settled()
         with Contender(world, 8 * GIB):
             s.until("evicted")
         s.until("active")
         assert s.messages().count("/dev/full cannot be written") == 1
 
 
-def test_a_recording_that_begins_late_begins_with_all_that_is_known(world, worker, tmp_path):  # noqa: F811
-    trace = tmp_path / "trace"
-    text = configure(("ollama", worker))
-    with Guarded(world, text) as s:
-        settled(s)
-        room = reserve(s)
-        s.until("evicted")
-        give(s, configure(("ollama", worker), guard=f'record = "{trace}"'))
-        s.wait(trace.exists)
-        assert s.ask("DELETE", f"{ROOMS}/{room}", token=True).status_code == 204
-        s.until("active")
-        assert_ends_alike(s, trace, tmp_path / "home")
-        assert "room\t" in trace.read_text().partition("\nS\t")[0]
+def test_a_recording_that_begins_late_begins_with_all_that_is_known(s, worker, trace):
+    room = s.reserve(20 * GIB)["id"]
+    s.until("evicted")
+    reload(s, configure(("ollama", worker), guard=f'record = "{trace}"'))
+    s.wait(trace.exists)
+    s.release(room)
+    s.until("active")
+    assert_ends_alike(s, trace)
+    assert "room\t" in trace.read_text().partition("\nS\t")[0]
 
 
-def test_an_old_recording_needs_a_configuration(tmp_path):
-    trace = tmp_path / "trace"
+def test_an_old_recording_needs_a_configuration(tmp_path, trace):
     trace.write_text("begin\t3\t0\t2\nworker\t0\tollama\ngames\t5\t0\n")
     done = support.gpuward("guard", "replay", trace, env=support.environment(GPUWARD_CONFIG_ROOT=tmp_path / "none",
                                                                             HOME=tmp_path))
     assert done.returncode == support.USAGE and "has no [[worker]]" in done.stderr
 
 
-def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  # noqa: F811
-    trace = tmp_path / "trace"
+def test_observations_without_a_change_need_few_bytes(world, worker, trace):
     with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"\npoll_ms = 20')) as s:
-        settled(s)
-        looks = lambda: sum(line[:2] in ("E\t", "D\t") for line in trace.read_text().splitlines())  # noqa: E731
-        before, size = looks(), trace.stat().st_size
-        s.wait(lambda: looks() > before + 40)
-        assert (trace.stat().st_size - size) / (looks() - before) < 200  # a whole one has some 900 bytes
+        s.settled()
+
+        def scenes():
+            return sum(line[:2] in ("E\t", "D\t") for line in trace.read_text().splitlines())
+        before, size = scenes(), trace.stat().st_size
+        s.wait(lambda: scenes() > before + 40)
+        assert (trace.stat().st_size - size) / (scenes() - before) < 200  # a whole one has some 900 bytes
         with Contender(world, 8 * GIB):
             s.until("evicted")
-            # A part of it is a world for simulate, too: changes of a scene that was cut off are passed over.
+            # simulate takes a part of it, too: changes to a scene that was cut off are skipped.
             lines = trace.read_text().rpartition("\n")[0].splitlines()
             at = max(i for i, line in enumerate(lines) if line.startswith("S\t"))
             part = lines[at - 1:] if lines[at - 1].startswith("D\t") else ["D\t1\t0", *lines[at:]]
             who = [line for line in lines if line.startswith(("begin\t", "worker\t"))]
-            told = s.post("/api/v1/guard/simulate", token=True, json={"trace": "\n".join(who + part), "seconds": 1})
-            assert told.status_code == 200, told.text
+            good = s.post("/api/v1/guard/simulate", token=True, json={"trace": "\n".join(who + part), "seconds": 1})
+            assert good.status_code == 200, good.text
             gone = s.post("/api/v1/guard/simulate", token=True, json={"trace": "D\t1\t0\n", "seconds": 1})
-            assert gone.status_code == 400 and "no whole scene" in gone.text
-        assert_same(s, trace, tmp_path / "home")
+            assert gone.status_code == 400 and "no complete scene" in gone.text
+        assert_same(s, trace)
+
+
+def parts(trace):
+    """The beginning of a recording and its last whole scene."""
+    lines = trace.read_text().rpartition("\n")[0].splitlines()
+    head = next(i for i, line in enumerate(lines) if line[1] == "\t")
+    end = max(i for i, line in enumerate(lines) if line[:2] == "E\t")
+    start = max(i for i, line in enumerate(lines[:end]) if line[:2] == lines[head][:2])
+    return "\n".join(lines[:head]), "\n".join(lines[start:end + 1])
+
+
+def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(world, trace, tmp_path):
+    with held(world, "ollama", 4 * GIB, models=["a"]) as a, held(world, "ollama", 5 * GIB, models=["b"]) as b:
+        tables = [a.table("a", priority=1), b.table("b", priority=2)]
+        orders = [configure(*t, guard=f'record = "{trace}"', defaults=quick(quiet_s=60)) for t in (tables, tables[::-1])]
+        with Guarded(world, orders[0]) as s:
+            for name in "ab":
+                s.until("active", name=name)
+            s.guard("hold", "evicted", "b", "--for", "1h")
+            s.until("evicted", name="b")
+            s.stop(signal.SIGKILL)
+            trace.unlink()
+            s.start()
+            s.until("evicted", name="b")
+            s.guard("release", "b")
+            s.until("active", name="b")
+            was = s.decisions()
+            s.wait(lambda: str(4 * GIB) in parts(trace)[1] and str(5 * GIB) in parts(trace)[1])
+            for text in orders:  # workers are known by name, not by their order
+                got = s.post("/api/v1/guard/simulate", token=True,
+                              json={"trace": "\n".join(parts(trace)) + "\n", "policy": text, "seconds": 1}).json()
+                assert {w["name"]: w["need_bytes"] for w in got["workers"]} == {"a": 4 * GIB, "b": 5 * GIB}
+    for i, text in enumerate(orders):
+        config = tmp_path / f"{i}.toml"
+        config.write_text(text)
+        now = replayed(trace, config=config)
+        for name in "ab":
+            seen = kept(was, name)
+            assert kept(now, name)[:len(seen)] == seen
+    assert ["b", "reconcile", "evicted"] in [d[:3] for d in kept(now)]
 
 
 # These change no decision.
 FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free", "guard_set_reason_end"}
 
 
-def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_each():
-    """A function of guard_input.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
+def test_each_input_of_the_guard_is_recorded_in_one_place_and_read_in_one_place():
+    """A function of guard_input.h that changes the guard is called where it is recorded, and by a replay where it is read."""
     text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_input.h").read_text(), flags=re.S)
-    told = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
-    assert len(told) > 12 and "guard_set_foreign" in told
+    inputs = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
+    assert len(inputs) > 12 and "guard_set_foreign" in inputs
     callers = {}
     for layer in ("serve", "daemon", "cli"):
         for path in (support.TOP / "src" / layer).glob("*.c"):
             code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
-            for name in told & set(re.findall(r"\b(guard_\w+)\(", code)):
+            for name in inputs & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
-    # A guard that goes on where another was is made by whoever reads alone.
-    assert callers.pop("guard_set_last_id") == {"guard_trace_read.c"}
-    assert callers == {name: {"guard_recorder.c", "guard_trace_read.c"} for name in told - {"guard_set_last_id"}}
+    # Only a replay makes a guard that continues where another one was.
+    assert callers.pop("guard_set_last_id") == {"recording_read.c"}
+    assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in inputs - {"guard_set_last_id"}}

@@ -1,10 +1,12 @@
-"""The guard over HTTP, in a running service: what it tells, what it is asked, and its metrics.
+"""The guard over HTTP, in a running service: documents, requests, operations, simulation and metrics.
 
 GPUWARD_EXAMPLES=DIR writes the answers there, as examples of /openapi.json (see api_examples.py).
 """
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import threading
 
 import pytest
@@ -12,12 +14,20 @@ import requests
 from prometheus_client import parser
 
 import guarded
+from guarded import held, rule
+from service import Service
 from support import TIMEOUT
+from worker import GIB
 
-GIB = 1 << 30
 GUARD = "/api/v1/guard"
+
 OLLAMA = GUARD + "/workers/ollama"
+
 ROOMS = GUARD + "/reservations"
+
+SIMULATE = GUARD + "/simulate"
+
+FREED = {"worker": "ollama", "level": "2", "result": "freed"}
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +61,16 @@ def metric(s, name, **labels):
     return found[0]
 
 
-# ---- what it tells
+def simulated(s, status=200, **body):
+    got = s.post(SIMULATE, token=True, json=body)
+    assert got.status_code == status, got.text
+    return got.json()
 
-def test_the_guard_tells_its_mode_and_its_workers(calm):
+
+# ---- documents
+
+
+def test_the_guard_shows_its_mode_and_its_workers(calm):
     doc = calm.get(GUARD).json()
     assert (doc["mode"], doc["journal"]) == ("enforce", "ok")
     assert [w["name"] for w in doc["workers"]] == ["ollama"]
@@ -87,7 +104,7 @@ def test_a_name_that_is_nearly_right_is_suggested(calm):
 
 def test_explain_says_rule_timers_and_overrides(calm):
     said = calm.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-    assert any("Nobody overrides" in x for x in said)
+    assert any("No override is active" in x for x in said)
     calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 500})
     doc = calm.get(GUARD + "/explain").json()["workers"][0]
     said = " ".join(doc["sentences"])
@@ -95,7 +112,7 @@ def test_explain_says_rule_timers_and_overrides(calm):
     assert 400 < doc["hold_until_seconds"] <= 500
 
 
-def test_health_tells_level_and_margin(calm):
+def test_health_shows_level_and_margin(calm):
     doc = calm.get("/api/v1/health").json()
     gpu = calm.get("/api/v1/health/gpus/0").json()
     assert doc["level"] == gpu["level"] == "ok" and gpu["quarantine"] is False
@@ -121,9 +138,10 @@ def test_fit(calm, gib, fit, evict):
     assert (doc["uuid"] is None) == (fit == "never")
 
 
-# ---- what it is asked
+# ---- requests and operations
 
-def test_a_hold_is_told_and_released(calm):
+
+def test_a_hold_is_shown_and_released(calm):
     got = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 0, "reason": "a demo"})
     assert got.status_code == 202 and got.json()["hold"] == "active"
     assert got.json()["hold_until_seconds"] is None  # without end
@@ -144,14 +162,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(calm, verb, body):
     assert (worker(calm)["hold"], worker(calm)["mask"]) == (before["hold"], before["mask"])
 
 
-def test_nobody_without_the_token_changes_anything(calm):
+def test_without_the_token_nothing_can_be_changed(calm):
     for verb in ("evict", "resume", "hold", "release"):
         assert calm.post(f"{OLLAMA}/{verb}", json={"ttl_s": 5}).status_code == 401
     assert calm.post(ROOMS, json={"bytes": 1}).status_code == 401
     assert worker(calm)["hold"] == "none" and calm.get(GUARD).json()["reservations"] == []
 
 
-def test_an_eviction_by_hand_is_begun_and_told(tmp_path):
+def test_an_eviction_by_hand_is_begun_and_counted(tmp_path):
     with guarded.leaving(tmp_path, 4 * GIB) as s:
         others = metric(s, "gpu_other_processes_count")
         assert others == 1  # Xorg, not the worker
@@ -168,9 +186,68 @@ def test_an_eviction_by_hand_is_begun_and_told(tmp_path):
         assert metric(s, "gpuward_guard_time_to_free_seconds") > 0
 
 
-# ---- room
+def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tmp_path):
+    with guarded.leaving(tmp_path, 4 * GIB, after=0.5, state=str(tmp_path / "state")) as s:
+        got = s.post(OLLAMA + "/evict", token=True)
+        where = got.headers["Location"]
+        assert got.json()["operation"]["state"] == "running"
+        again = s.post(OLLAMA + "/evict", token=True)
+        assert again.headers["Location"] == where, "to ask again is not to begin again"
+        s.wait(lambda: s.get(where).json()["state"] != "running")
+        done = s.get(where).json()
+        assert (done["state"], done["what"], done["worker"]) == ("done", "evict", "ollama"), done
+        assert done["ended_utc"] >= done["since_utc"] and "MiB" in done["message"]
+        s.wait(lambda: metric(s, "gpuward_guard_evictions_total", **FREED) == 1)
+        line = next(m for m in s.messages().splitlines() if "result=freed" in m)
+        for key in ("gpu=0", "uuid=GPU-", "worker=ollama", "other_processes=1", "temperature=", "threshold=",
+                    "reason=manual", "state=evicted", "level=2", f"freed_bytes={4 * GIB}"):
+            assert key in line, (key, line)
+        s.restart()
+        guarded.looked(s)
+        assert metric(s, "gpuward_guard_evictions_total", **FREED) == 1
+        assert metric(s, "gpuward_guard_freed_bytes_total", worker="ollama") == 4 * GIB
+        assert s.get(where).status_code == 404
 
-def test_room_that_is_there_is_given_at_once_and_given_back(calm):
+
+def test_the_log_has_the_temperature_at_which_workers_leave(tmp_path):
+    calls = ", ".join(f'"nvmlDeviceGet{c}"' for c in ("MarginTemperature", "TemperatureThreshold"))
+    (tmp_path / "world.toml").write_text(f"[driver]\nmissing = [{calls}]\n" + guarded.WORLD.format(memory="4 GiB"))
+    with Service(tmp_path / "world.toml", token=True, config=guarded.config()) as s:
+        guarded.looked(s)
+        s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["margin_source"] == "fallback")
+        s.post(OLLAMA + "/evict", token=True)
+        s.wait(lambda: "reason=manual" in s.messages())
+        line = next(m for m in s.messages().splitlines() if "reason=manual" in m)
+        assert "threshold=85" in line.split(), line
+
+
+def test_a_request_that_another_one_replaces_has_failed(live):
+    first = live.post(OLLAMA + "/evict", token=True).headers["Location"]
+    then = live.post(OLLAMA + "/release", token=True).json()["operation"]
+    assert then["state"] == "done" and then["what"] == "release"
+    got = live.get(first).json()
+    assert got["state"] == "failed" and then["id"] in got["message"]
+
+
+def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
+    scenario = tmp_path / "world.toml"
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
+    with Service(scenario, token=True, config=guarded.config(more='demand = "any"')) as s:
+        guarded.looked(s)
+        s.wait(lambda: "result=withheld" in s.messages())
+        worker = s.get(OLLAMA).json()
+        assert (worker["state"], worker["evictions_total"]) == ("active", 0)
+        assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
+        said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
+        assert any(x.startswith("Limit: a display is on GPU-") for x in said), said
+        # A worker that a person evicts leaves nevertheless.
+        assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
+
+
+# ---- reservations
+
+
+def test_free_memory_is_reserved_at_once_and_released(calm):
     got = calm.post(ROOMS, token=True, json={"gpu": 0, "bytes": GIB, "ttl_s": 50})
     assert got.status_code == 201, got.text
     room = got.json()
@@ -182,17 +259,17 @@ def test_room_that_is_there_is_given_at_once_and_given_back(calm):
     assert calm.get("/api/v1/capacity").json()["gpus"][0]["reserved_bytes"] == 0
 
 
-def test_room_that_cannot_be_is_told_with_numbers_and_nothing_stays(calm):
+def test_a_reservation_that_is_impossible_is_refused_with_numbers(calm):
     got = calm.post(ROOMS, token=True, json={"bytes": 90 * GIB})
     doc = got.json()
     assert got.status_code == 409 and doc["code"] == "insufficient_vram"
     assert doc["needed"] == 90 * GIB > doc["available_at_most"] >= doc["available"]
-    assert doc["never"] and doc["detail"] == "never: needs 90.0 GiB, and the largest GPU has 24.0 GiB"
+    assert doc["never"] and doc["detail"] == "impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB"
     assert doc["retry_after_s"] is None and "Retry-After" not in got.headers, "it is no matter of time"
     assert calm.get(GUARD).json()["reservations"] == []
 
 
-def test_what_others_were_promised_is_not_available(calm):
+def test_memory_reserved_for_others_is_not_available(calm):
     first = calm.post(ROOMS, token=True, json={"bytes": 4 * GIB}).json()
     got = calm.post(ROOMS, token=True, json={"bytes": 23 * GIB, "wait_s": 0})
     doc = got.json()
@@ -202,7 +279,7 @@ def test_what_others_were_promised_is_not_available(calm):
     assert calm.ask("DELETE", ROOMS + "/" + first["id"], token=True).status_code == 204
 
 
-def test_room_for_a_process_that_the_service_cannot_see_is_refused_and_says_why(calm):
+def test_a_reservation_for_a_process_that_the_service_cannot_see_is_refused(calm):
     got = calm.post(ROOMS, token=True, json={"bytes": GIB, "pid": 2 ** 22 + 5})
     assert got.status_code == 400 and "namespace" in got.json()["detail"] and "pid" in got.json()["remedy"]
     assert calm.get(GUARD).json()["reservations"] == []
@@ -210,7 +287,7 @@ def test_room_for_a_process_that_the_service_cannot_see_is_refused_and_says_why(
 
 @pytest.mark.parametrize("body", [{}, {"bytes": 0}, {"bytes": 1, "ttl_s": 0}, {"bytes": 1, "wait_s": 61},
                                   {"bytes": 1, "pid": -1}, {"bytes": 1, "gpu": 99}, {"bytes": 1, "gpus": 0}])
-def test_room_that_makes_no_sense_is_refused(calm, body):
+def test_a_reservation_that_makes_no_sense_is_refused(calm, body):
     assert calm.post(ROOMS, token=True, json=body).status_code == 400
 
 
@@ -223,15 +300,104 @@ def test_the_answer_waits_until_the_worker_has_left(tmp_path):
         assert "reserved" in worker(s)["mask"]
 
 
-def test_who_only_observes_makes_no_room(tmp_path):
+def test_a_guard_that_only_observes_reserves_nothing(tmp_path):
     with guarded.service(tmp_path, memory="18 GiB", mode="dry-run") as s:
         guarded.looked(s)
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
-        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: nobody leaves")
+        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: no worker leaves")
         assert got.json()["retry_after_s"] is None and "Retry-After" not in got.headers
 
 
-# ---- the stream
+def test_a_reservation_with_the_same_key_is_the_same(live):
+    rooms, key = GUARD + "/reservations", {"Idempotency-Key": "render-7"}
+    first = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    again = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.headers["Location"] == first.headers["Location"]
+    assert live.post(rooms, token=True, headers=key, json={"bytes": 2 * GIB}).status_code == 422
+    assert len(live.get(GUARD).json()["reservations"]) == 1
+    assert live.ask("DELETE", first.headers["Location"], token=True).status_code == 204
+    third = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    assert third.status_code == 201
+    assert live.ask("DELETE", third.headers["Location"], token=True).status_code == 204
+
+
+def test_a_reservation_for_a_process_that_does_not_exist_is_refused(live):
+    got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": 2**31 - 1})
+    assert got.status_code == 400 and "process" in got.json()["detail"]
+
+
+# ---- simulation
+
+
+def test_a_game_that_would_come_would_move_the_worker_and_nothing_happens(live):
+    live.post(OLLAMA + "/release", token=True)
+    live.wait(lambda: live.get(OLLAMA).json()["state"] == "active")
+    before = live.get(GUARD).json()
+    got = simulated(live, processes=[{"name": "game", "memory_bytes": 6 * GIB}])
+    assert got["workers"][0]["evicted"] and 0 < got["workers"][0]["evicted_after_seconds"] < 1
+    classes = {p["name"]: p["class"] for p in got["gpus"][0]["processes"]}
+    assert classes == {"ollama": "worker", "Xorg": "system", "game": "contender"}
+    after = live.get(GUARD).json()
+    assert [d["id"] for d in after["decisions"]] == [d["id"] for d in before["decisions"]]
+    assert after["workers"][0]["state"] == "active"
+
+
+def test_a_simulated_world_is_judged_without_the_current_processes(live):
+    gpus = [{"memory_total_bytes": 24 * GIB}]
+    mine = {"name": "server", "worker": "ollama", "memory_bytes": 8 * GIB}
+    small = {"name": "tool", "memory_bytes": 20 << 20, "uid": 1000, "types": ["compute", "graphics"]}
+    got = simulated(live, gpus=gpus, processes=[mine, small], seconds=3)
+    assert not got["workers"][0]["evicted"] and got["workers"][0]["need_bytes"] == 8 * GIB
+    assert [p["class"] for p in got["gpus"][0]["processes"]] == ["worker", "contender"]
+    assert got["gpus"][0]["memory_free_bytes"] == 16 * GIB - (20 << 20)
+    assert got == simulated(live, gpus=gpus, processes=[mine, small], seconds=3) | {"time_utc": got["time_utc"]}
+
+
+def test_another_configuration_can_be_tried_before_it_is_used(live):
+    game = [{"name": "game", "memory_bytes": 6 * GIB}]
+    lenient = guarded.config(worker='[[worker]]\nname = "other"\nkind = "ollama"\nmatch.name = "other"\n' + guarded.WORKER,
+                             more=rule("ignore", name="game"))
+    got = simulated(live, processes=game, policy=lenient)
+    assert [(w["name"], w["evicted"]) for w in got["workers"]] == [("other", False), ("ollama", False)]
+    classes = {p["name"]: p["class"] for p in got["gpus"][0]["processes"]}
+    assert (classes["ollama"], classes["game"]) == ("worker", "ignored")
+    assert simulated(live, processes=game)["workers"][0]["evicted"]
+    wrong = simulated(live, 400, policy="[guard]\nmod = 1\n")["detail"]
+    assert wrong.startswith("policy:2") and "mod" in wrong
+
+
+def test_an_answer_about_a_gpu_can_be_sent_as_a_question(live):
+    there = live.get(GUARD + "/gpus/0").json()
+    got = simulated(live, gpus=[{"memory_total_bytes": there["memory_total_bytes"]}], processes=there["processes"])
+    assert [p["class"] for p in got["gpus"][0]["processes"]] == [p["class"] for p in there["processes"]]
+
+
+def test_a_scene_of_a_recording_is_a_world(tmp_path):
+    record = tmp_path / "guard.trace"
+    scenario = tmp_path / "world.toml"
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
+    with Service(scenario, token=True, config=guarded.config(more=f'record = "{record}"')) as s:
+        guarded.looked(s)
+        s.wait(lambda: record.read_text().count("\n") > 10)
+        lines = record.read_text()[:8000].rpartition("\n")[0]
+        got = simulated(s, trace=lines, processes=[{"name": "game", "memory_bytes": 6 * GIB}])
+        assert got["workers"][0]["evicted"]
+
+
+@pytest.mark.parametrize("body, word", [
+    ({"processes": [{"memory_bytes": 1}]}, "processes[0]"), ({"processes": [{"name": "a", "gpu": 7}]}, "gpu"),
+    ({"processes": [{"name": "a", "worker": "nobody"}]}, "worker"), ({"seconds": -1}, "seconds"),
+    ({"process": []}, "did you mean"), ({"gpus": []}, "gpus"), ({"gpus": [{}]}, "memory_total_bytes"),
+    ({"gpus": [1]}, "gpus[0]"), ({"processes": [3]}, "processes[0]"), ({"trace": "g\tx"}, "trace"),
+    ({"processes": [{"name": "a", "types": ["3d"]}]}, "types"), ({"trace": ""}, "complete"),
+    ({"processes": [{"name": "x" * 40}]}, "name")])
+def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
+    assert word in simulated(live, 400, **body)["detail"]
+
+
+# ---- stream and metrics
+
 
 def test_decisions_are_streamed_and_nothing_else(calm):
     got = requests.get(calm.url + GUARD + "/events", headers={"Accept": "text/event-stream"}, stream=True,
@@ -246,8 +412,6 @@ def test_decisions_are_streamed_and_nothing_else(calm):
             break
     got.close()
 
-
-# ---- metrics
 
 def test_one_state_of_a_worker_is_1(calm):
     states = {dict(l)["state"]: v for (n, l), v in metrics(calm).items() if n == "gpuward_guard_state"}
@@ -265,7 +429,25 @@ def test_metrics_say_what_the_documents_say(calm):
     assert metric(calm, "gpuward_guard_resident_bytes", worker="ollama") == 4 * GIB
 
 
+def test_xids_are_counted_by_number_over_restarts_and_the_page_is_clean(tmp_path):
+    scenario = tmp_path / "world.toml"
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB")
+                        + "".join(f'[[timeline]]\nat = {t}\ndo = "xid"\ndata = {x}\n' for t, x in ((2, 13), (3, 31), (3, 13))))
+    with Service(scenario, token=True, config=guarded.config(), state=str(tmp_path / "state")) as s:
+        guarded.looked(s)
+        s.wait(lambda: 'xid="31"' in s.get("/metrics").text and metric(s, "gpuward_gpu_xid_total", xid="13") >= 2)
+        before = metric(s, "gpuward_gpu_xid_total", xid="13")
+        text = s.get("/metrics").text
+        if shutil.which("promtool"):
+            got = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+            assert got.returncode == 0, got.stdout + got.stderr
+        s.restart()
+        guarded.looked(s)
+        assert metric(s, "gpuward_gpu_xid_total", xid="13") >= before
+
+
 # ---- files for others
+
 
 @pytest.mark.skipif("GPUWARD_EXAMPLES" not in os.environ, reason="examples are not asked for")
 def test_examples(calm):

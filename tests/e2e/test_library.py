@@ -60,8 +60,6 @@ def test_a_program_compiles_without_a_warning_and_runs(standard, tmp_path):
 @pytest.mark.parametrize("file", [LIBRARY, PROGRAM], ids=["library", "program"])
 def test_libc_alone_is_needed(file):
     allowed = r"(linux-vdso|libc|libm|libdl|libpthread|.*/?ld-linux[\w-]*)\.so[.\d]*"
-    if file == PROGRAM:
-        allowed += r"|libjansson\.so[.\d]*"  # reads results; an option of the build
     for line in run("ldd", file).splitlines():
         assert re.fullmatch(allowed, line.split()[0]), line
 
@@ -80,7 +78,7 @@ def exports(file):
 
 @plain
 def test_the_library_exports_what_the_header_declares_and_no_more():
-    header = (TOP / "include" / "gpuward.h").read_text()
+    header = "".join(p.read_text() for p in (TOP / "include").glob("*.h"))
     declared = set(re.findall(r"^GW_API [^;]*?\b(gw_\w+)\(", header, flags=re.M))
     assert exports(LIBRARY) == declared
 
@@ -92,9 +90,10 @@ def test_the_simulator_exports_nvml_and_its_own_names_only():
     assert "nvmlInit_v2" in names
 
 
-def test_the_header_needs_nothing_before_it(tmp_path):
+@pytest.mark.parametrize("name", ["gpuward.h", "gpuward-guard.h"])
+def test_the_header_needs_nothing_before_it(tmp_path, name):
     unit = tmp_path / "unit.c"
-    unit.write_text("#include <gpuward.h>\nint unit = GW_QUANTITIES;\n")
+    unit.write_text(f"#include <{name}>\nint unit = GW_QUANTITIES;\n")
     run("gcc", "-std=c11", *STRICT, f"-I{TOP}/include", "-c", unit, "-o", tmp_path / "unit.o")
 
 
@@ -157,7 +156,7 @@ def test_the_simulator_is_not_where_programs_look_for_nvml(installed):
 
 def test_no_test_or_internal_header_is_installed(installed):
     headers = {p.name for p in installed.rglob("*.h")}
-    assert headers == {"gpuward.h", "gpuward-sim.h"}
+    assert headers == {"gpuward.h", "gpuward-guard.h", "gpuward-sim.h"}
 
 
 @pytest.mark.skipif(not shutil.which("scdoc"), reason="no scdoc here")
@@ -202,3 +201,23 @@ def test_the_installed_program_takes_its_simulator_from_the_environment(installe
     doc = json.loads(done.stdout)
     assert doc["count"] == 2
     assert doc["source"]["nvml_library"] == str(sim)
+
+
+@plain
+@pytest.mark.skipif(not shutil.which("abidw"), reason="no libabigail here")
+def test_a_change_of_the_abi_is_noticed(tmp_path):
+    changes = {
+        "a member of a struct": ("libgpuward.abi", r"var-decl name='anchor_ratio'", "var-decl name='anchor'"),
+        "a size of a struct": ("libgpuward.abi", r"(class-decl name='gw_energy' size-in-bits)='\d+'", r"\1='64'"),
+        "a number of an enum": ("numbers", r"^GW_E_STATE 12$", "GW_E_STATE 13"),
+        "a function": ("libgpuward.abi", r"elf-symbol name='gw_version'", "elf-symbol name='gw_edition'"),
+    }
+    for what, (name, old, new) in changes.items():
+        for path in (TOP / "tests" / "abi" / "libgpuward.abi", TOP / "tests" / "abi" / "numbers"):
+            shutil.copy(path, tmp_path)
+        changed, count = re.subn(old, new, (tmp_path / name).read_text(), flags=re.M)
+        assert count, what
+        (tmp_path / name).write_text(changed)
+        done = subprocess.run([TOP / "tests" / "abi" / "library", LIBRARY], capture_output=True, text=True,
+                              env=environment(GPUWARD_ABI=tmp_path))
+        assert done.returncode == 1 and "CONTRIBUTING.md" in done.stdout, what

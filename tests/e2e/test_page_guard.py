@@ -1,23 +1,15 @@
-"""The guard's panel in a real Chromium, of a real service whose worker is a real process tree on a simulated card."""
+"""The guard's panel in a real Chromium, with a real service and a worker that is a real process tree on a simulated card."""
 import re
-import time
 
 import pytest
 
 import service
-from guarded import Guarded, configure, held
-from test_page import Page, chromium, page, wait  # noqa: F401: fixtures
+from guarded import Guarded, configure, held, quick
+from support import wait
+from test_page import Page, chromium, page  # noqa: F401: fixtures
 from worker import GIB, Contender, Worker, World
 
-DEFAULTS = """
-[guard.defaults]
-quiet_s = 2
-min_resident_s = 0
-post_action_s = 0
-verify_s = 3
-drain_s = 1
-budget_s = 8
-"""
+DEFAULTS = quick(quiet_s=2, verify_s=3, budget_s=8)
 ROW = "#guard-workers tbody tr"
 
 
@@ -45,9 +37,9 @@ class Panel(Page):
         self.driver.execute_script(
             f"const b = [...document.querySelectorAll('{ROW} button')].find(b => b.textContent === arguments[0]);"
             "b.focus(); b.click();", word)
-        assert self.js("document.querySelector('#wish').open")
+        assert self.js("document.querySelector('#request').open")
 
-    def confirm(self, button="#wish-go"):
+    def confirm(self, button="#request-go"):
         self.find(button).click()
 
 
@@ -83,7 +75,8 @@ def test_there_is_no_panel_and_no_script_without_a_worker(page):  # noqa: F811
         page.open(s.url).live()
         asked = "performance.getEntriesByType('resource').map(e => e.name)"
         wait(lambda: any(u.endswith("/api/v1/guard") for u in page.js(asked)), "the question for a guard")
-        time.sleep(0.5)
+        before = page.text("#rows")
+        wait(lambda: page.text("#rows") != before, "a figure to change")
         assert not page.shown("#guard") and not page.shown("#guard-tile")
         assert not any("guard.js" in u for u in page.js(asked))
 
@@ -118,9 +111,9 @@ def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
         assert panel.cell(4).startswith("0/ 10.0 GiB")
         assert panel.text("#total-guard") == "ollama evicted"
         assert "evicted" in panel.text("#guard-decisions li")
-    wait(lambda: re.search(r"may come back in \d s", panel.cell(5)), "a countdown")
+    wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
-    wait(lambda: re.match(r"[1-9]\d* × out, [1-9]\d* × back", panel.cell(6)), "what it did")
+    wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
 
 
 # ---- what may be asked for
@@ -131,8 +124,8 @@ def test_without_the_token_the_buttons_say_what_they_need(panel, guarded):
     panel.until("active")
     assert panel.shown("#guard-token")
     panel.press("Evict")
-    assert panel.shown("#wish-token")
-    assert "free the 10.0 GiB that it holds on GPU 0" in panel.text("#wish-what")
+    assert panel.shown("#request-token")
+    assert "free the 10.0 GiB that it holds on GPU 0" in panel.text("#request-what")
     panel.confirm()
     wait(lambda: panel.js("document.querySelector('#token').open"), "the question for the token")
     assert panel.text("#token-why").startswith("Moving a worker needs the token of this service.")
@@ -145,9 +138,9 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     panel.open(guarded.url, token=service.TOKEN)
     panel.until("active")
     panel.press("Evict")
-    assert not panel.shown("#wish-token")
-    panel.find("#wish button[value=cancel]").click()
-    time.sleep(0.3)
+    assert not panel.shown("#request-token")
+    panel.find("#request button[value=cancel]").click()
+    guarded.observes(0.3)
     assert not panel.shown("#guard-note") and guarded.now() == "active", "what was cancelled was done"
     panel.press("Evict")
     panel.confirm()
@@ -156,8 +149,8 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     wait(lambda: "evicted until it is resumed" in panel.cell(5), "until when")
     assert panel.js("document.activeElement.ariaLabel") == "Resume ollama", "the focus was lost"
     panel.press("Resume")
-    assert panel.shown("#wish-now")
-    panel.confirm("#wish-now")
+    assert panel.shown("#request-now")
+    panel.confirm("#request-now")
     wait(lambda: re.match("(Accepted|Done): resume ollama", panel.text("#guard-note")), "the answer")
     panel.until("active")
 
@@ -166,10 +159,10 @@ def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
     panel.open(guarded.url, token=service.TOKEN)
     panel.until("active")
     panel.press("Hold …")
-    panel.find("#wish input[value=active]").click()
-    assert panel.text("#wish-what").startswith("It stays on the GPU, whoever needs it.")
-    panel.driver.execute_script("document.querySelector('#wish-ttl').value = 900")
-    panel.find("#wish-reason").send_keys("a <b>demo</b>")
+    panel.find("#request input[value=active]").click()
+    assert panel.text("#request-what").startswith("It stays on the GPU, even if other processes need it.")
+    panel.driver.execute_script("document.querySelector('#request-ttl').value = 900")
+    panel.find("#request-reason").send_keys("a <b>demo</b>")
     panel.confirm()
     left = lambda: re.search(r"held for (\d+) min (\d+) s", panel.cell(5))
     seconds = lambda: int(left()[1]) * 60 + int(left()[2])
@@ -184,7 +177,7 @@ def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
     panel.press("Release")
     panel.confirm()
     wait(lambda: guarded.worker()["hold"] == "none", "the release")
-    wait(lambda: "Hold …" in panel.cell(7), "the button of before")
+    wait(lambda: "Hold …" in panel.cell(7), "the earlier button")
 
 
 def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
@@ -193,7 +186,7 @@ def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
         assert panel.text("#guard-mode") == "dry run"
         assert panel.text("#guard-mark").startswith("Dry run: ")
         panel.press("Evict")
-        assert "no worker is moved" in panel.text("#wish-what")
+        assert "no worker is moved" in panel.text("#request-what")
         panel.confirm()
         wait(lambda: "This service is read-only: no token is configured." in panel.text("#guard-note"), "the cause")
         assert "Set service.token_file" in panel.text("#guard-note")
@@ -267,7 +260,8 @@ def test_nothing_moves_when_seconds_are_counted(panel, twelve):
     panel.open(twelve.url)
     wait(lambda: panel.count("#guard-processes tbody tr") >= 12, "the processes")
     panel.js("document.querySelector('#guard').scrollIntoView()")
-    time.sleep(1)
+    seen = panel.cell(2)
+    wait(lambda: panel.cell(2) != seen, "a second")
     panel.driver.execute_script(
         "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
         "window.shift += e.value)).observe({type: 'layout-shift'});"
@@ -295,7 +289,7 @@ def test_every_control_has_a_name_and_no_id_comes_twice(panel, twelve):
     assert panel.count("[aria-live]") == 1
     assert panel.js("[...document.querySelectorAll('table')].every(t => t.caption)")
     assert panel.count("[style]:not(.plot *, .fill, .mark)") == 0
-    panel.find("#wish button[value=cancel]").click()
+    panel.find("#request button[value=cancel]").click()
 
 
 def test_hostile_names_are_text(panel, tmp_path):
@@ -321,9 +315,9 @@ def test_on_a_phone_every_process_is_whole(panel, guarded, world):
 def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
     """While work in flight keeps it from leaving, the last decision is that very reason."""
     world = World(tmp_path)
-    with held(world, "Comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
+    with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
         text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')
-        with Guarded(world, text + w.table("comfy", "comfy")) as s:
+        with Guarded(world, text + w.table("comfy")) as s:
             s.until("drain", name="comfy")
             panel.open(s.url).until("drain")
             assert panel.cell(3).count("no rule matches it") == 1

@@ -53,12 +53,14 @@ def answer(code, **kw):
     return json.loads(done.stdout)
 
 
-# ---- the mirror of the header
+# ---- the mirror of the headers
+
+HEADERS = "".join((TOP / "include" / name).read_text() for name in ("gpuward.h", "gpuward-guard.h"))
 
 
 def compiled(tmp_path, body):
     source, program = tmp_path / "ask.c", tmp_path / "ask"
-    source.write_text("#include <gpuward.h>\n#include <stdio.h>\nint main(void)\n{\n"
+    source.write_text("#include <gpuward-guard.h>\n#include <stdio.h>\nint main(void)\n{\n"
                       + body + "\treturn 0;\n}\n")
     run("gcc", "-std=c11", f"-I{TOP}/include", source, "-o", program)
     return run(program)
@@ -86,11 +88,11 @@ def test_numbers_are_those_of_the_header(tmp_path):
              "GW_GUARD_OBSERVE": _guard.MODES.index("observe"),
              "GW_GUARD_HEALTH": 1 << _guard.FLAGS.index("health"),
              "GW_GUARD_SIMULATED": 1 << _guard.FLAGS.index("simulated"),
-             "GW_ASK_HOLD_EVICTED": _guard.ASKS.index("hold evicted"),
-             "GW_ASK_RESUME_NOW": _guard.ASKS.index("resume now"),
+             "GW_REQUEST_HOLD_EVICTED": _guard.REQUESTS.index("hold evicted"),
+             "GW_REQUEST_RESUME_NOW": _guard.REQUESTS.index("resume now"),
              "GW_HOLD_ACTIVE": _guard.HOLDS.index("active"),
              "GW_CALL_RESUME": _guard.CALLS.index("resume"),
-             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR,
+             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR, "GW_CUDA_NOT_VISIBLE": _native.CUDA_NOT_VISIBLE,
              "GW_TIERS_COMMON": _native.TIERS_COMMON, "GW_TIER_ENERGY": _native.TIER_ENERGY,
              "GW_KIND_FLAG": _snapshot.KIND_FLAG, "GW_KIND_ENUM": _snapshot.KIND_ENUM,
              "GW_KIND_MASK": _snapshot.KIND_MASK}
@@ -100,7 +102,7 @@ def test_numbers_are_those_of_the_header(tmp_path):
 
 @pytest.mark.parametrize("struct", ["gw_guard_options", "gw_guard_status"])
 def test_every_field_of_the_struct_is_mirrored(struct):
-    header = (TOP / "include" / "gpuward.h").read_text()
+    header = HEADERS
     body = re.search(r"^struct %s \{\n(.*?)^\};" % struct, header, re.M | re.S).group(1)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
     body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # of a function the name
@@ -118,7 +120,7 @@ def test_every_field_of_the_energy_is_read_where_c_has_it(tmp_path):
 
 
 def test_functions_are_in_the_header_with_as_many_arguments():
-    header = re.sub(r"/\*.*?\*/", "", (TOP / "include" / "gpuward.h").read_text(), flags=re.S)
+    header = re.sub(r"/\*.*?\*/", "", HEADERS, flags=re.S)
     for name, (_, *arguments) in _native.FUNCTIONS.items():
         found = re.search(rf"\b{name}\(([^)]*)\);", header)
         assert found, name
@@ -149,7 +151,7 @@ def test_a_library_that_is_not_there_is_named():
     assert "/nowhere/libgpuward.so" in last and "GPUWARD_LIBRARY" in last
 
 
-def test_one_beside_the_module_is_taken(tmp_path):
+def test_a_library_next_to_the_module_is_used(tmp_path):
     shutil.copytree(PYTHON / "gpuward", tmp_path / "gpuward",
                     ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(LIBRARY, tmp_path / "gpuward" / "libgpuward.so")
@@ -165,7 +167,7 @@ def test_an_installed_module_finds_the_installed_library(installed):  # noqa: F8
     assert pathlib.Path(got).is_relative_to(installed)
 
 
-SYSTEM = "/usr/bin/python3"  # whoever types python3 after make install
+SYSTEM = "/usr/bin/python3"  # what python3 means after make install
 
 
 @pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
@@ -224,6 +226,8 @@ def test_a_backend_that_does_not_exist_is_a_sentence():
 
 
 # ---- windows
+#
+# The sleeps in these programs are the work that is measured.
 
 SHOW = """
 def show(w):
@@ -406,7 +410,7 @@ def test_what_cannot_be_done_is_a_sentence(code, sentence):
 
 
 @pytest.mark.skipif(has_meter(), reason="the library has a meter")
-def test_a_library_without_a_meter_is_told():
+def test_a_library_without_a_meter_is_reported():
     done = python("gpuward.Meter(nvml_library=SIM).start()", rc=1)
     assert "has no gw_meter_start" in done.stderr.splitlines()[-1]
 

@@ -77,12 +77,12 @@ def test_the_page_is_whole_and_needs_nothing_else(tmp_path, pair):
 
 
 def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
-    """One run each tells nothing of how runs scatter, wide trials as little: no green."""
+    """One run each shows nothing about how runs scatter, and neither do wide trials: no green."""
     b = save(tmp_path, "b.json", result("fp16", power=300))
     for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
         page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
         assert ("i good" in page) == green, more
-        assert ("One run each: how much runs scatter is not known" in page) == (not more)
+        assert ("One run each: the variation between runs is unknown" in page) == (not more)
 
 
 def test_the_page_says_how_the_numbers_were_got(pair):
@@ -98,13 +98,13 @@ def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):
     doc = result("a")
     device = doc["runs"][0]["devices"][0]
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert ("assumed, ring, a value every 20 ms, of the last 13.5 ms, 17 ms late, "
+    assert ("assumed, ring, new value every 20 ms, averaged over 13.5 ms, delay 17 ms, "
             "counter every 99 ms") in words
     assert "vbios" not in words and "lowpass" not in words
     device["rung"] = "counter+polled"
     device["sensor"]["counter"]["tick_seconds"] = None
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert "assumed, instant, a value every 100 ms, of the last 25 ms, 12.5 ms late" in words
+    assert "assumed, instant, new value every 100 ms, averaged over 25 ms, delay 12.5 ms" in words
     assert "counter every" not in words
 
 
@@ -148,7 +148,7 @@ def test_a_part_is_what_is_shaded_and_begins_at_zero(tmp_path, zero):
     assert "load -3.500 s 3.000 s" in words and "inference 0.000 s 5.000 s" in words
 
 
-def test_charts_and_tables_speak_to_those_who_do_not_see_them(pair):
+def test_charts_and_tables_have_texts_for_screen_readers(pair):
     page = Page(run("report", *pair).stdout)
     svgs = [a for t, a in page.attrs if t == "svg"]
     # energy once, power and temperature for each of three runs, each for screen and phone
@@ -271,7 +271,7 @@ def test_axis_numbers_do_not_overlap(tmp_path):
 def test_a_simulated_picture_says_so_where_it_is_seen(tmp_path):
     real = save(tmp_path, "real.json", result("real", simulated=False))
     made = save(tmp_path, "made.json", result("made", simulated=True))
-    for paths, mark in (((real,), []), ((made,), ["SIMULATED"]), ((real, made), ["SIMULATED IN PART"])):
+    for paths, mark in (((real,), []), ((made,), ["SIMULATED"]), ((real, made), ["PARTLY SIMULATED"])):
         _, root = points(run("plot", *paths).stdout)
         assert [t.text for t in root.iter(SVG + "text") if t.get("class") == "mark"] == mark
         description = root.find(SVG + "desc").text
@@ -316,7 +316,7 @@ def test_output_that_cannot_be_written_is_said(command, tmp_path, pair):
 def test_nothing_to_plot_is_said(tmp_path):
     path = save(tmp_path, "a.json", result("a", series=False))
     assert "nothing to plot" in run("plot", path, code=FAILED).stderr
-    assert "no readings over time" in Page(run("report", path).stdout).words()
+    assert "no samples over time" in Page(run("report", path).stdout).words()
 
 
 def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
@@ -328,7 +328,7 @@ def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
 
 def test_simulated_is_said_first(tmp_path):
     words = Page(run("report", save(tmp_path, "a.json", result("a", simulated=True))).stdout).words()
-    assert words.index("No figure of this page is real") < words.index("Comparison")
+    assert words.index("The GPUs of this page are not real") < words.index("Comparison")
 
 
 def test_a_report_of_long_runs_stays_small(tmp_path):
@@ -336,7 +336,7 @@ def test_a_report_of_long_runs_stays_small(tmp_path):
     assert len(run("report", save(tmp_path, "a.json", doc)).stdout) < 150000
 
 
-def test_the_page_says_who_was_held_off_and_whether_that_lasted(tmp_path):
+def test_the_page_says_which_workers_were_held_off_and_whether_that_lasted(tmp_path):
     def room(broken):
         return {"kept": broken is None, "waited_seconds": 1.0, "workers": [
             {"name": "ollama <1>", "state_before": "active", "hold_before": "none",

@@ -1,5 +1,5 @@
-/* Whatever lines a recording of the guard holds: it is replayed, or refused. */
-#include "daemon/guard_trace.h"
+/* Any lines of a recording: it is replayed or refused. */
+#include "daemon/recording.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +10,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1), *rest = NULL;
 	struct guard_decision d;
-	struct guard_trace *t;
+	struct recording_reader *t;
 	uint64_t wall_ns;
 	int err = 0;
 
 	memcpy(text, data, size);
 	text[size] = '\0';
-	if (guard_trace_new(NULL, false, &t) != 0)
+	if (recording_reader_new(NULL, false, &t) != 0)
 		abort();
 	for (char *l = strtok_r(text, "\n", &rest); l && !err;
 	     l = strtok_r(NULL, "\n", &rest)) {
-		err = guard_trace_line(t, l);
-		while (!err && guard_trace_decision(t, &d, &wall_ns))
-			if (d.worker >= guard_trace_by(t)->workers)
+		err = recording_read(t, l);
+		while (!err && recording_next_decision(t, &d, &wall_ns))
+			if (d.worker >= recording_reader_policy(t)->workers)
 				abort();
 	}
-	guard_trace_free(t);
+	recording_reader_free(t);
 	free(text);
 	return 0;
 }

@@ -84,7 +84,7 @@ static uint64_t *take(size_t bytes, bool managed)
 	return p;
 }
 
-/* Works on it until it is told to end, and tells of each time that it had to stand still. */
+/* Works on it until it is asked to stop, and prints each time that it had to wait. */
 static int work(size_t bytes, bool managed)
 {
 	unsigned long long wrong = 0, *dev_wrong;

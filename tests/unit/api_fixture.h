@@ -1,5 +1,5 @@
-/* api_fixture: a view over the simulator in stepped time, and a daemon that is not there, for tests of
- * what answers. */
+/* api_fixture: a view over the simulator in stepped time and a fake service, for tests of
+ * routes. */
 #ifndef TESTS_API_FIXTURE_H
 #define TESTS_API_FIXTURE_H
 
@@ -14,8 +14,6 @@
 #include "measure/meter.h"
 
 #include <math.h>
-
-/* ---- what others write ---- */
 
 static const unsigned char page[] = "<html>";
 const struct asset assets[] = {
@@ -37,12 +35,8 @@ const char *metrics_type(enum metrics_form form)
 
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form)
 {
-	(void)a;
-	(void)form;
 	buf_adds(out, "up 1\n");
 }
-
-/* ---- the daemon that is not there ---- */
 
 static struct {
 	struct api api;
@@ -50,15 +44,15 @@ static struct {
 	struct gw_process_list *processes;
 	struct gw_environment *env;
 	struct reply reply;
-	unsigned told, kept, forgotten, asked;
-	unsigned begun, done; /* kept and forgotten of those that are open */
+	unsigned logged, kept, forgotten, asked;
+	unsigned begun, done; /* documents of open windows that were kept and forgotten */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
 	size_t kept_size;
-	int ask_answer, ask_error;
-	bool ask_done; /* the engine does what it is asked, at the next look */
+	int ask_answer, request_error;
+	bool ask_done; /* the engine fulfils a request at the next reading */
 	enum view_request what;
-	char kept_id[64], kept_json[65536], told_text[256], told_severity[16];
+	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
 
 static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
@@ -67,9 +61,6 @@ static inline int history(void *engine, const char *uuid, unsigned quantity, uin
 {
 	unsigned n = 0;
 
-	(void)engine;
-	(void)uuid;
-	(void)quantity;
 	for (uint64_t at = from; at < to && n < max; at += step, n++)
 		out[n] = (struct view_point){ at, step, 100 + n, 90, 110, n == 1 ? 0 : 5 };
 	*ret_step = step;
@@ -79,7 +70,6 @@ static inline int history(void *engine, const char *uuid, unsigned quantity, uin
 static inline int events(void *engine, uint64_t after, unsigned max,
 			 void (*each)(void *arg, const struct view_event *e), void *arg)
 {
-	(void)engine;
 	if (after == UINT64_MAX)
 		after = max < 5 ? 5 - max : 0;
 	for (uint64_t id = after + 1; id <= 5 && max--; id++)
@@ -88,19 +78,17 @@ static inline int events(void *engine, uint64_t after, unsigned max,
 	return 0;
 }
 
-static inline uint64_t tell(void *engine, const struct view_event *e)
+static inline uint64_t log_event(void *engine, const struct view_event *e)
 {
-	(void)engine;
-	t.told++;
-	snprintf(t.told_text, sizeof(t.told_text), "%s", e->text);
-	snprintf(t.told_severity, sizeof(t.told_severity), "%s", e->severity);
-	return 100 + t.told;
+	t.logged++;
+	snprintf(t.logged_text, sizeof(t.logged_text), "%s", e->text);
+	snprintf(t.logged_severity, sizeof(t.logged_severity), "%s", e->severity);
+	return 100 + t.logged;
 }
 
 static inline int keep(void *engine, const char *kind, const char *id, const char *json,
 		       size_t size)
 {
-	(void)engine;
 	assert_int_equal(strlen(json), size);
 	assert_true(size <= VIEW_DOCUMENT_MAX);
 	if (strcmp(kind, "window-open") == 0) {
@@ -122,7 +110,6 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 static inline int kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)engine;
 	if (strcmp(kind, "window-open") == 0) {
 		if (max && *t.begun_id)
 			each(arg, t.begun_id, t.begun_json);
@@ -134,18 +121,15 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 
 static inline void forget(void *engine, const char *kind, const char *id)
 {
-	(void)engine;
-	(void)id;
 	t.forgotten += strcmp(kind, "window") == 0;
 	t.done += strcmp(kind, "window-open") == 0;
 }
 
 static inline int ask(void *engine, enum view_request what)
 {
-	(void)engine;
 	t.asked++;
 	t.what = what;
-	return t.ask_answer ? t.ask_answer : (int)t.api.view.asks + 1;
+	return t.ask_answer ? t.ask_answer : (int)t.api.view.requests_done + 1;
 }
 
 static struct {
@@ -157,7 +141,6 @@ static struct {
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size)
 {
-	(void)s;
 	assert_int_equal(topic, STREAM_WINDOW);
 	assert_string_equal(name, "window");
 	assert_null(memchr(json, '\n', size));
@@ -168,11 +151,11 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 
 static const struct view_ops ops = { .history = history,
 				     .events = events,
-				     .tell = tell,
-				     .keep = keep,
-				     .kept = kept,
-				     .forget = forget,
-				     .ask = ask };
+				     .emit = log_event,
+				     .put_document = keep,
+				     .each_document = kept,
+				     .delete_document = forget,
+				     .request = ask };
 
 static inline void take(void)
 {
@@ -235,9 +218,9 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define api_test(f) cmocka_unit_test_teardown(f, end)
+#define API_TEST(name) TEST_WITH(name, NULL, end)
 
-/* Time goes on, the meter works, the engine takes its readings. */
+/* Lets time pass: the meter samples and the engine fulfils requests. */
 static inline void pass(uint64_t until_ns)
 {
 	if (t.api.view.meter)
@@ -245,9 +228,9 @@ static inline void pass(uint64_t until_ns)
 	else
 		clock_sleep_until(&sim.clock, until_ns);
 	if (t.ask_done && t.asked) {
-		t.api.view.asks++;
-		t.api.view.ask_error = t.ask_error;
-		if (!t.ask_error)
+		t.api.view.requests_done++;
+		t.api.view.request_error = t.request_error;
+		if (!t.request_error)
 			t.api.view.let_go = t.what == VIEW_LET_GO;
 		t.asked = 0;
 	}

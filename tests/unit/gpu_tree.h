@@ -1,4 +1,4 @@
-/* gpu_tree: a backend over a tree, for the tests of those that read /sys. */
+/* gpu_tree: a backend over a tree of files, for tests of backends that read /sys. */
 #ifndef GW_TEST_GPU_TREE_H
 #define GW_TEST_GPU_TREE_H
 
@@ -6,9 +6,8 @@
 
 #include "tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "test.h"
+
 #include <sys/inotify.h>
 
 #define PCI "sys/bus/pci/devices/"
@@ -20,7 +19,11 @@ struct world {
 	struct backend b;
 };
 
-static inline void world_init(struct world *w, const struct backend_ops *ops)
+/* The world of the test that runs, and the report that it read last. */
+static struct world the_world, *const w = &the_world;
+static struct report *r;
+
+static inline void world_init(const struct backend_ops *ops)
 {
 	memset(w, 0, sizeof(*w));
 	tree_init(&w->tree);
@@ -29,76 +32,88 @@ static inline void world_init(struct world *w, const struct backend_ops *ops)
 	w->b = (struct backend){ .ops = ops, .env = &w->env };
 }
 
-static inline void world_done(struct world *w)
+static inline int world_teardown(void **state)
 {
 	w->b.ops->close(&w->b);
 	backend_done(&w->b);
 	tree_done(&w->tree);
+	return 0;
+}
+
+static inline void world_fill(const char *prefix, const struct tree_row *rows)
+{
+	tree_fill(&w->tree, prefix, rows);
+}
+
+static inline void world_put(const char *path, const char *text)
+{
+	tree_put(&w->tree, path, text);
 }
 
 /* As a context does it: close, then open. */
-static inline void world_open(struct world *w, unsigned want)
+static inline void world_open(unsigned want)
 {
 	w->b.ops->close(&w->b);
 	assert_int_equal(w->b.ops->open(&w->b), 0);
 	assert_int_equal(w->b.count, want);
 }
 
-static inline struct report *world_read(struct world *w, unsigned i, unsigned tiers)
+static inline struct report *world_read(unsigned i, unsigned tiers)
 {
 	w->b.ops->read(w->b.slot[i], tiers);
 	return &w->b.slot[i]->r;
 }
 
-static inline void assert_value(const struct report *r, unsigned q, double want)
+static inline void assert_value(const struct report *report, unsigned q, double want)
 {
-	if (r->why[q] != GW_HAVE)
+	if (report->why[q] != GW_HAVE)
 		fail_msg("%s is absent: %s", gw_quantity_info(q)->key,
-			 gw_absence_key(r->why[q]));
-	if (r->v[q] < want - 1e-9 * want - 1e-12 || r->v[q] > want + 1e-9 * want + 1e-12)
-		fail_msg("%s is %g, not %g", gw_quantity_info(q)->key, r->v[q], want);
+			 gw_absence_key(report->why[q]));
+	if (report->v[q] < want - 1e-9 * want - 1e-12 ||
+	    report->v[q] > want + 1e-9 * want + 1e-12)
+		fail_msg("%s is %g, not %g", gw_quantity_info(q)->key, report->v[q], want);
 }
 
-static inline void assert_absent(const struct report *r, unsigned q, enum gw_absence why)
+static inline void assert_absent(const struct report *report, unsigned q, enum gw_absence why)
 {
-	if (r->why[q] != why)
+	if (report->why[q] != why)
 		fail_msg("%s is \"%s\", not \"%s\"", gw_quantity_info(q)->key,
-			 gw_absence_key(r->why[q]), gw_absence_key(why));
+			 gw_absence_key(report->why[q]), gw_absence_key(why));
 }
 
-static inline void assert_text(const struct report *r, enum gw_text t, const char *want)
+static inline void assert_text(const struct report *report, enum gw_text t, const char *want)
 {
-	assert_int_equal(r->text_why[t], GW_HAVE);
-	assert_string_equal(r->text[t], want);
+	assert_int_equal(report->text_why[t], GW_HAVE);
+	assert_string_equal(report->text[t], want);
 }
 
-/* Which files of some folders are opened from now on. */
+/* Records which files of some folders are opened from now on. */
 struct witness {
 	int fd;
 };
 
-static inline void witness_init(struct witness *w)
+static inline void witness_init(struct witness *eye)
 {
-	w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	assert_true(w->fd >= 0);
+	eye->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	assert_true(eye->fd >= 0);
 }
 
-static inline void witness_watch(struct witness *w, const struct tree *t, const char *folder)
+static inline void witness_watch(struct witness *eye, const struct tree *t, const char *folder)
 {
 	char path[600];
 
 	snprintf(path, sizeof(path), "%s/%s", t->path, folder);
-	assert_true(inotify_add_watch(w->fd, path, IN_OPEN | IN_ACCESS) >= 0);
+	assert_true(inotify_add_watch(eye->fd, path, IN_OPEN | IN_ACCESS) >= 0);
 }
 
-/* Fails on a file that was opened and is not among the allowed; returns how many were. */
-static inline unsigned witness_ask(struct witness *w, const char *const *allowed)
+/* Fails if a file was opened that is not allowed; returns how many were opened. */
+static inline unsigned witness_ask(struct witness *eye, const char *const *allowed)
 {
 	_Alignas(struct inotify_event) char buf[8192];
 	unsigned seen = 0;
 	ssize_t n;
 
-	while ((n = read(w->fd, buf, sizeof(buf))) > 0) {
+	while ((n = read(eye->fd, buf, sizeof(buf))) > 0) {
 		for (char *p = buf; p < buf + n;) {
 			struct inotify_event *e = (struct inotify_event *)(void *)p;
 			const char *const *a = allowed;
@@ -111,7 +126,7 @@ static inline unsigned witness_ask(struct witness *w, const char *const *allowed
 			p += sizeof(*e) + e->len;
 		}
 	}
-	close(w->fd);
+	close(eye->fd);
 	return seen;
 }
 

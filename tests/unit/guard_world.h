@@ -255,7 +255,9 @@ static inline void world_scene(struct world *o)
 		s->gpus++;
 		memset(u, 0, sizeof(*u));
 		snprintf(u->uuid, sizeof(u->uuid), "GPU-%u", i);
+		snprintf(u->pci, sizeof(u->pci), "0000:%02x:00.0", i);
 		u->index = i;
+		u->cuda = (int)i;
 		u->health = o->health[i];
 		u->errors = o->errors[i];
 		u->simulated = o->simulated;

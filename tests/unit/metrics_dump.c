@@ -5,7 +5,7 @@
  *	metrics_dump -m     the same with help, as the table of docs/METRICS.md
  *
  * Both forms of the same view, the OpenMetrics one after a form feed.  -n: renders so often and
- * tells how long one took, on stderr. */
+ * prints the time that one took to stderr. */
 #include "serve/metrics_text.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static int look(struct api *a, const char *library, const char *scenario)
 	    gw_process_list_new(a->view.ctx, &list) != 0)
 		return fail("the simulator does not open");
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
-	usleep(20000); /* for what is a difference of two readings */
+	usleep(20000); /* for figures that need two readings */
 	gw_process_list_take(list);
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	a->view.snap = snap;

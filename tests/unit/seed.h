@@ -1,19 +1,13 @@
-/* seed: chance for properties that are held against brute force.  The seed is told, and GPUWARD_TEST_SEED gives it
- * again. */
+/* seed: random numbers for tests against brute force.  Each run prints its seed; set
+ * GPUWARD_TEST_SEED to repeat a run. */
 #ifndef GW_TEST_SEED_H
 #define GW_TEST_SEED_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "test.h"
+
 #include <time.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
-/* Another one in each run. */
+/* A different seed in each run. */
 static inline uint64_t seed_of_run(void)
 {
 	const char *given = getenv("GPUWARD_TEST_SEED");

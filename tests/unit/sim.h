@@ -26,7 +26,7 @@ NVML_CALLS(NVML_POINTER)
 static void *sim_library;
 static char sim_path[4096];
 
-/* 0, or -1 with a sentence on stderr. */
+/* 0, or -1 with a message on stderr. */
 static inline int sim_library_open(void)
 {
 	const char *build = getenv("GPUWARD_TEST_BUILD");
@@ -44,6 +44,12 @@ static inline int sim_library_open(void)
 #define NVML_LOOK(name, symbol, args) *(void **)&nvml_##name = dlsym(sim_library, #symbol);
 	NVML_CALLS(NVML_LOOK)
 	return 0;
+}
+
+static inline int sim_library_setup(void **state)
+{
+	(void)state;
+	return sim_library_open();
 }
 
 #endif

@@ -6,15 +6,8 @@
 
 #include "device/context.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The world of most tests. */
@@ -31,13 +24,11 @@ static struct {
 
 static uint64_t sim_mono(void *ctx)
 {
-	(void)ctx;
 	return sim_now_ns() + NS_PER_S; /* 0 would mean "never" to tier stamps */
 }
 
 static uint64_t sim_wall(void *ctx)
 {
-	(void)ctx;
 	return sim_wall_ns();
 }
 
@@ -51,7 +42,6 @@ static void sim_sleep(void *ctx, uint64_t mono_ns)
 
 static int sim_setup(void **state)
 {
-	(void)state;
 	sim.clock = (struct clock){ sim_mono, sim_wall, NULL, sim_sleep };
 	return sim_library_open();
 }
@@ -101,16 +91,30 @@ static inline void sim_close(void)
 	sim.ctx = NULL;
 }
 
-/* After a failed test too: the next one begins without clients. */
+/* Loads a scenario from text, or by name, and opens it with a new context. */
+static inline void sim_start(const char *text)
+{
+	sim_close();
+	sim_text(text);
+	sim_open();
+}
+
+static inline void sim_start_scenario(const char *name)
+{
+	sim_close();
+	sim_scenario(name);
+	sim_open();
+}
+
+/* Runs after a failed test too, so that the next one starts without clients. */
 static inline int sim_teardown(void **state)
 {
-	(void)state;
 	sim_unhang();
 	sim_close();
 	return 0;
 }
 
-#define sim_test(f) cmocka_unit_test_teardown(f, sim_teardown)
+#define SIM_TEST(name) TEST_WITH(name, NULL, sim_teardown)
 
 static inline const struct gw_device *sim_take(unsigned tiers, unsigned device)
 {
@@ -135,7 +139,7 @@ static inline double sim_value(const struct gw_device *d, unsigned q)
 				    gw_absence_key(reason));                         \
 	} while (0)
 
-/* Of a meter without threads: does what is due in these seconds. */
+/* Runs a meter without threads for this time. */
 static inline void sim_run_for(struct gw_meter *m, double seconds)
 {
 	uint64_t until = clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9);

@@ -1,26 +1,17 @@
-/* The comparison as a whole, over simulated runs.  C11 and H10 of the acceptance list are here. */
+/* The whole comparison over simulated runs. */
 #include "here.h"
+#include "test.h"
 
 #include "measure/ab.h"
 
 #include <gpuward.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* Fewer experiments where a sanitizer makes each ten times as slow; what is asserted then has
- * the wider margin that fewer allow. */
+/* A sanitizer makes each experiment ten times as slow: run fewer and allow a wider margin. */
 #ifdef SLOW
 #define EXPERIMENTS 4000
 #define MARGIN      0.01
@@ -29,7 +20,37 @@
 #define MARGIN      0.0
 #endif
 
-/* ---- a machine to measure on ------------------------------------------------------------ */
+static struct ab_config c;
+static struct ab *ab; /* freed at the end of each test */
+
+static void standard(void)
+{
+	ab_config_init(&c);
+}
+
+static void begin(void)
+{
+	ab_free(ab);
+	ab = NULL;
+	assert_int_equal(ab_new(&c, &ab), 0);
+	assert_non_null(ab);
+}
+
+static int setup(void **state)
+{
+	standard();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	ab_free(ab);
+	ab = NULL;
+	return 0;
+}
+
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 struct world {
 	struct random r;
@@ -55,16 +76,7 @@ static struct ab_run run_once(struct world *w, enum ab_arm command)
 	return (struct ab_run){ energy, seconds, energy / seconds, true, true };
 }
 
-static struct ab *begin(const struct ab_config *c)
-{
-	struct ab *ab = NULL;
-
-	assert_int_equal(ab_new(c, &ab), 0);
-	assert_non_null(ab);
-	return ab;
-}
-
-static void finish(struct ab *ab, struct world *w)
+static void finish(struct world *w)
 {
 	struct ab_step s;
 
@@ -75,22 +87,14 @@ static void finish(struct ab *ab, struct world *w)
 	}
 }
 
-static struct ab_config standard(void)
-{
-	struct ab_config c;
-
-	ab_config_init(&c);
-	return c;
-}
-
 /* A run of given joules; ten seconds. */
 static struct ab_run joules(double energy)
 {
 	return (struct ab_run){ energy, 10, energy / 10, true, true };
 }
 
-/* Feeds runs whose pairs have exactly these energies: A 1000 J, B 1000 J times ratio[i], in A/B. */
-static void feed(struct ab *ab, const double *ratio, size_t n)
+/* Adds runs with these energies per pair: A 1000 J, B 1000 J times ratio[i]. */
+static void feed(const double *ratio, size_t n)
 {
 	struct ab_step s;
 
@@ -105,24 +109,20 @@ static void feed(struct ab *ab, const double *ratio, size_t n)
 	}
 }
 
-/* ---- order ------------------------------------------------------------------------------ */
-
-static void a_runs_against_itself_first_and_pairs_are_balanced_by_two(void **state)
+TEST(a_runs_against_itself_first_and_pairs_are_balanced_by_two)
 {
 	struct world w = { .effect = 1, .cv = 0.01 };
 	unsigned starts[2] = { 0 };
 
-	(void)state;
 	random_init(&w.r, 1);
 	for (uint64_t seed = 0; seed < 50; seed++) {
-		struct ab_config c = standard();
 		enum ab_arm order[2][80];
 		unsigned n[2] = { 0 };
 		struct ab_step s;
 
+		standard();
 		c.seed = seed;
-		struct ab *ab = begin(&c);
-
+		begin();
 		while (ab_next(ab, &s)) {
 			struct ab_run run = run_once(&w, s.command);
 
@@ -144,44 +144,38 @@ static void a_runs_against_itself_first_and_pairs_are_balanced_by_two(void **sta
 				starts[o[0]]++;
 			}
 		}
-		ab_free(ab);
 	}
 	assert_true(starts[0] > 60 && starts[1] > 60);
 }
 
-static void the_same_seed_and_runs_give_the_same_result(void **state)
+TEST(the_same_seed_and_runs_give_the_same_result)
 {
 	struct ab_result results[2];
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		struct world w = {
 			.effect = 1.002, .cv = 0.01, .outliers = 0.1, .outlier_size = 0.2
 		};
-		struct ab_config c = standard();
 
+		standard();
 		random_init(&w.r, 5);
 		c.seed = 77;
-		struct ab *ab = begin(&c);
-
-		finish(ab, &w);
+		begin();
+		finish(&w);
 		memset(&results[i], 0, sizeof(results[i]));
 		ab_result(ab, &results[i]);
 		if (i == 1) /* asking twice changes nothing */
 			ab_result(ab, &results[i]);
-		ab_free(ab);
 	}
 	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
 }
 
-static void only_the_run_that_was_asked_for_is_taken(void **state)
+TEST(only_the_run_that_was_asked_for_is_taken)
 {
-	struct ab_config c = standard();
-	struct ab *ab = begin(&c);
+	begin();
 	struct ab_run run = joules(1000);
 	struct ab_step s;
 
-	(void)state;
 	assert_true(ab_next(ab, &s));
 	enum ab_arm other = s.arm == AB_ARM_A ? AB_ARM_B : AB_ARM_A;
 
@@ -190,18 +184,14 @@ static void only_the_run_that_was_asked_for_is_taken(void **state)
 	assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
 	assert_int_equal(ab_exit_code(ab), -GW_E_STATE);
 	assert_null(ab_last_interim(ab));
-	ab_free(ab);
 	ab_free(NULL);
 }
 
-static void a_configuration_that_makes_no_sense_is_refused(void **state)
+TEST(a_configuration_that_makes_no_sense_is_refused)
 {
-	struct ab *ab = NULL;
-
-	(void)state;
 #define REFUSE(field, value)                                  \
 	do {                                                  \
-		struct ab_config c = standard();              \
+		standard();                                   \
 		c.gated = true;                               \
 		c.field = value;                              \
 		assert_int_equal(ab_new(&c, &ab), -GW_E_ARG); \
@@ -219,26 +209,21 @@ static void a_configuration_that_makes_no_sense_is_refused(void **state)
 #undef REFUSE
 }
 
-/* ---- figures ---------------------------------------------------------------------------- */
-
-static void the_figures_are_those_of_the_paired_logarithms(void **state)
+TEST(the_figures_are_those_of_the_paired_logarithms)
 {
 	/* logarithms of the ratios: 0.01 0.02 0.03 0.02 0.02 0.02 */
 	static const double logs[] = { 0.01, 0.02, 0.03, 0.02, 0.02, 0.02 };
-	struct ab_config c = standard();
 	struct ab_result r;
 	double ratio[6], sd = sqrt(2e-4 / 5);
 
-	(void)state;
 	for (unsigned i = 0; i < 6; i++)
 		ratio[i] = exp(logs[i]);
 	c.pairs_max = 6;
 	c.offset_w = 0;
 	c.gated = true;
 	c.gate = (struct ab_gate){ AB_ENERGY, true, false, 0.01 };
-	struct ab *ab = begin(&c);
-
-	feed(ab, ratio, 6);
+	begin();
+	feed(ratio, 6);
 	ab_result(ab, &r);
 	const struct ab_estimate *e = &r.ab[AB_ENERGY];
 
@@ -253,27 +238,23 @@ static void the_figures_are_those_of_the_paired_logarithms(void **state)
 	assert_true(isnan(e->bca.low)); /* six pairs */
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
 	assert_true(fabs(r.planned_pairs - ceil(7.85 * pow(sd / log(1.01), 2))) < 1e-9);
-	/* ten seconds each: energy and power tell the same, the product too, time nothing */
+	/* ten seconds each: energy, power and their product change; time does not */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
 	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
 	assert_true(r.aa[AB_ENERGY].sd_log == 0 && !r.aa_alarm);
 	assert_int_equal(r.outcome, AB_DECIDED);
 	assert_int_equal(e->verdict, AB_WORSE);
-	ab_free(ab);
 }
 
-static void skewed_pairs_are_judged_by_t_and_bca_together(void **state)
+TEST(skewed_pairs_are_judged_by_t_and_bca_together)
 {
 	double ratio[10] = { 1.001, 0.999, 1.002, 0.998, 1.001, 0.999, 1.0, 1.0, 1.001, 1.05 };
-	struct ab_config c = standard();
 	struct ab_result r;
 
-	(void)state;
 	c.offset_w = 0;
-	struct ab *ab = begin(&c);
-
-	feed(ab, ratio, 10);
+	begin();
+	feed(ratio, 10);
 	const struct ab_estimate *e = ab_last_interim(ab);
 
 	assert_int_equal(e->n, 10);
@@ -284,21 +265,17 @@ static void skewed_pairs_are_judged_by_t_and_bca_together(void **state)
 	ab_result(ab, &r);
 	assert_true(r.ab[AB_ENERGY].bca.high == e->bca.high);
 	assert_true(r.ab[AB_ENERGY].t.low < r.ab[AB_ENERGY].bca.low);
-	ab_free(ab);
 }
 
-static void the_sensors_offset_widens_what_differs_in_power(void **state)
+TEST(an_offset_of_the_sensor_widens_the_interval_of_power)
 {
 	double ratio[6] = { 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 };
-	struct ab_config c = standard();
 	struct ab_result r;
 	double u = 2.5 * (1 / 50.0 - 1 / 100.0); /* 100 W against 50 W */
 
-	(void)state;
 	c.pairs_max = 6;
-	struct ab *ab = begin(&c);
-
-	feed(ab, ratio, 6);
+	begin();
+	feed(ratio, 6);
 	ab_result(ab, &r);
 	assert_true(fabs(r.ab[AB_ENERGY].offset_u_log - u) < 1e-12);
 	assert_true(fabs(r.ab[AB_ENERGY].interval.high - 0.5 * exp(1.959963984540054 * u)) <
@@ -306,18 +283,14 @@ static void the_sensors_offset_widens_what_differs_in_power(void **state)
 	assert_true(fabs(r.ab[AB_EDP].interval.low - 0.5 * exp(-1.959963984540054 * u)) < 1e-9);
 	assert_true(r.ab[AB_TIME].offset_u_log == 0);
 	assert_true(r.ab[AB_ENERGY].t.low == r.ab[AB_ENERGY].t.high);
-	ab_free(ab);
 }
 
-static void before_any_pair_nothing_is_known_and_nothing_is_zero(void **state)
+TEST(before_the_first_pair_all_figures_are_unknown_not_zero)
 {
-	struct ab_config c = standard();
 	struct ab_result r;
 
-	(void)state;
 	c.target_ratio = 0.01;
-	struct ab *ab = begin(&c);
-
+	begin();
 	ab_result(ab, &r);
 	for (unsigned m = 0; m < AB_METRICS; m++) {
 		const struct ab_estimate *e = &r.ab[m];
@@ -328,23 +301,19 @@ static void before_any_pair_nothing_is_known_and_nothing_is_zero(void **state)
 	}
 	assert_true(isnan(r.planned_pairs) && isnan(r.mde_budget_ratio) && !r.aa_alarm);
 	assert_int_equal(r.outcome, AB_RUNNING);
-	ab_free(ab);
 }
 
-static void power_that_was_not_read_is_missing_and_not_zero(void **state)
+TEST(power_that_was_not_read_is_missing_not_zero)
 {
-	struct ab_config c = standard();
 	struct ab_result r;
 	struct ab_step s;
 
-	(void)state;
 	c.pairs_max = 6;
 	c.aa_pairs = 0;
 	for (unsigned gated = 0; gated < 2; gated++) {
 		c.gated = gated;
 		c.gate = (struct ab_gate){ AB_POWER, true, false, 0 };
-		struct ab *ab = begin(&c);
-
+		begin();
 		while (ab_next(ab, &s)) {
 			struct ab_run run = joules(1000);
 
@@ -355,11 +324,8 @@ static void power_that_was_not_read_is_missing_and_not_zero(void **state)
 		assert_true(r.ab[AB_POWER].n == 0 && isnan(r.ab[AB_POWER].ratio));
 		assert_int_equal(r.ab[AB_ENERGY].n, gated ? 0 : 6);
 		assert_int_equal(ab_exit_code(ab), gated ? 12 : 0);
-		ab_free(ab);
 	}
 }
-
-/* ---- endings ---------------------------------------------------------------------------- */
 
 struct ending {
 	const char *gate; /* NULL: none */
@@ -369,7 +335,7 @@ struct ending {
 	int code;
 };
 
-static void the_exit_code_follows_the_gate(void **state)
+TEST(the_exit_code_follows_the_gate)
 {
 	static const struct ending rows[] = {
 		{ NULL, 1.1, AB_DECIDED, AB_WORSE, 0 },
@@ -379,29 +345,27 @@ static void the_exit_code_follows_the_gate(void **state)
 		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
-		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* must not draw less */
+		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* B must not draw less */
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
 		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
 		{ "time > 0%", 1.2, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world w = { .effect = rows[i].effect, .cv = 0.005 };
-		struct ab_config c = standard();
 		struct ab_result r;
 		char err[160];
 
+		standard();
 		/* The true change may equal the threshold: 3 is a start without the one alarm in 20. */
 		random_init(&w.r, 3);
 		c.gated = rows[i].gate;
 		if (c.gated)
 			assert_int_equal(ab_gate_parse(rows[i].gate, &c.gate, err, sizeof(err)),
 					 0);
-		struct ab *ab = begin(&c);
-
-		finish(ab, &w);
+		begin();
+		finish(&w);
 		ab_result(ab, &r);
 		enum ab_metric m = c.gated ? c.gate.metric : AB_ENERGY;
 
@@ -409,12 +373,11 @@ static void the_exit_code_follows_the_gate(void **state)
 		assert_int_equal(r.outcome, rows[i].outcome);
 		assert_int_equal(r.ab[m].verdict, rows[i].verdict);
 		assert_int_equal(ab_exit_code(ab), rows[i].code);
-		ab_free(ab);
 	}
 }
 
 /* Ratios that are all the same have an interval without width: the edge itself. */
-static void at_the_very_threshold_the_operator_decides(void **state)
+TEST(exactly_at_the_threshold_the_operator_decides)
 {
 	static const struct {
 		const char *gate;
@@ -426,33 +389,27 @@ static void at_the_very_threshold_the_operator_decides(void **state)
 		     { "energy > -50%", 10 } };
 	const double same[6] = { 1, 1, 1, 1, 1, 1 };
 
-	(void)state;
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct ab_config c = standard();
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char err[160];
 
+		standard();
 		c.gated = true;
 		assert_int_equal(ab_gate_parse(rows[i].gate, &c.gate, err, sizeof(err)), 0);
-		struct ab *ab = begin(&c);
-
-		feed(ab, same, 6);
+		begin();
+		feed(same, 6);
 		assert_int_equal(ab_exit_code(ab), rows[i].code);
-		ab_free(ab);
 	}
 }
 
-static void it_stops_when_the_interval_is_as_narrow_as_asked(void **state)
+TEST(it_stops_when_the_interval_is_as_narrow_as_asked)
 {
 	struct world w = { .effect = 1, .cv = 0.005 };
-	struct ab_config c = standard();
 	struct ab_result r;
 
-	(void)state;
 	random_init(&w.r, 3);
 	c.target_ratio = 0.01;
-	struct ab *ab = begin(&c);
-
-	finish(ab, &w);
+	begin();
+	finish(&w);
 	ab_result(ab, &r);
 	const struct ab_estimate *e = &r.ab[AB_ENERGY];
 
@@ -461,10 +418,9 @@ static void it_stops_when_the_interval_is_as_narrow_as_asked(void **state)
 	assert_true(e->n == 6 || e->n == 10 || e->n == 16);
 	assert_true(r.planned_pairs >= 2 && r.planned_pairs < 40);
 	assert_true(fabs(r.mde_budget_ratio - 2.8 * r.aa[AB_ENERGY].sd_log / sqrt(40)) < 1e-12);
-	ab_free(ab);
 }
 
-static void it_stops_only_at_looks(void **state)
+TEST(it_stops_only_at_interim_analyses)
 {
 	static const struct {
 		unsigned pairs_max, looks[6];
@@ -474,15 +430,13 @@ static void it_stops_only_at_looks(void **state)
 		     { 40, { 6, 10, 16, 26, 40 } },
 		     { 50, { 6, 10, 16, 26, 40, 50 } } };
 
-	(void)state;
-	for (size_t i = 0; i < COUNT(rows); i++) {
-		struct ab_config c = standard();
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct ab_step s;
 		unsigned seen = 0;
 
+		standard();
 		c.pairs_max = rows[i].pairs_max;
-		struct ab *ab = begin(&c);
-
+		begin();
 		while (ab_next(ab, &s)) {
 			/* +2 %, -2 %, ...: never decided */
 			bool up = s.phase == AB_PHASE_AB &&
@@ -498,39 +452,29 @@ static void it_stops_only_at_looks(void **state)
 		}
 		assert_int_equal(ab_last_interim(ab)->n, rows[i].pairs_max);
 		assert_int_equal(ab_outcome(ab), AB_BUDGET);
-		ab_free(ab);
 	}
 }
 
-static void an_unfinished_comparison_has_no_verdict(void **state)
+TEST(an_unfinished_comparison_has_no_verdict)
 {
 	double ratio[8] = { 1.02, 0.98, 1.02, 0.98, 1.02, 0.98, 9, 9 };
-	struct ab_config c = standard();
 	struct ab_result r;
 
-	(void)state;
-	struct ab *ab = begin(&c);
-
-	feed(ab, ratio, 8);
+	begin();
+	feed(ratio, 8);
 	ab_result(ab, &r);
 	assert_int_equal(r.outcome, AB_RUNNING);
 	assert_int_equal(r.ab[AB_ENERGY].n, 8);
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
-	ab_free(ab);
 }
 
-/* ---- runs that are no use --------------------------------------------------------------- */
-
-static void a_pair_with_an_invalid_run_is_repeated_and_never_counts(void **state)
+TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
 {
-	struct ab_config c = standard();
 	struct ab_step s, again;
 	struct ab_result r;
 	unsigned given = 0, spoilt = 0;
 
-	(void)state;
-	struct ab *ab = begin(&c);
-
+	begin();
 	while (ab_next(ab, &s)) {
 		/* the bad ones are far off: had one counted, the ratio would show it */
 		bool bad = spoilt < 10 && given++ % 3 == 2;
@@ -550,35 +494,31 @@ static void a_pair_with_an_invalid_run_is_repeated_and_never_counts(void **state
 	assert_int_equal(r.outcome, AB_BUDGET);
 	assert_int_equal(r.ab[AB_ENERGY].n, 40);
 	assert_true(r.ab[AB_ENERGY].ratio == 1);
-	ab_free(ab);
 }
 
-static void figures_that_cannot_be_are_no_data(void **state)
+TEST(impossible_figures_are_not_used)
 {
 	static const double bad[] = { 0, -1, NAN, INFINITY };
-	struct ab_config c = standard();
 	struct ab_step s;
 
-	(void)state;
-	for (size_t i = 0; i < 2 * COUNT(bad); i++) {
+	for (size_t i = 0; i < 2 * COUNT_OF(bad); i++) {
 		struct ab_run run = joules(1000);
-		struct ab *ab = begin(&c);
 
+		begin();
 		*(i % 2 ? &run.energy_j : &run.seconds) = bad[i / 2];
 		assert_true(ab_next(ab, &s));
 		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 1);
-		ab_free(ab);
 	}
 }
 
-/* Feeds runs of which every period-th is as given, until the end; how many were given. */
-static unsigned spoil(struct ab *ab, bool valid, bool exclusive, unsigned period)
+/* Adds runs until the end; every period-th one has these flags. Returns how many were added. */
+static unsigned spoil(bool valid, bool exclusive, unsigned period)
 {
 	struct ab_step s;
 	unsigned given = 0;
 
 	while (ab_next(ab, &s)) {
-		/* +2 %, -2 %, ...: undecided for ever */
+		/* +2 %, -2 %, ...: never decided */
 		struct ab_run run =
 			joules((s.arm == AB_ARM_B) == (s.pair % 2 == 0) ? 1020 : 1000);
 
@@ -591,72 +531,55 @@ static unsigned spoil(struct ab *ab, bool valid, bool exclusive, unsigned period
 	return given;
 }
 
-static void too_many_invalid_runs_end_it(void **state)
+TEST(too_many_invalid_runs_end_it)
 {
-	struct ab_config c = standard();
 	struct ab_result r;
-	struct ab *ab;
 
-	(void)state;
 	c.gated = true; /* energy < 0 % */
-	ab = begin(&c);
-	assert_int_equal(spoil(ab, false, true, 1),
-			 4); /* three repeats in a row, and no more */
+	begin();
+	assert_int_equal(spoil(false, true, 1), 4); /* three repeats in a row, and no more */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.outcome, AB_INVALID);
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
-	ab_free(ab);
 
-	ab = begin(&c);
-	spoil(ab, false, true, 5); /* now and then: ten in all */
+	begin();
+	spoil(false, true, 5); /* every fifth run: ten in total */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.repeats, 11);
-	ab_free(ab);
 }
 
-static void company_on_the_gpu_ends_it_with_its_own_code(void **state)
+TEST(another_process_on_the_gpu_ends_it_with_its_own_exit_code)
 {
-	struct ab_config c = standard();
-	struct ab *ab = begin(&c);
-
-	(void)state;
-	assert_int_equal(spoil(ab, true, false, 1), 4);
+	begin();
+	assert_int_equal(spoil(true, false, 1), 4);
 	assert_int_equal(ab_outcome(ab), AB_SHARED);
 	assert_int_equal(ab_exit_code(ab), 13);
-	ab_free(ab);
 
 	c.require_exclusive = true;
-	ab = begin(&c);
-	assert_int_equal(spoil(ab, true, false, 7), 7); /* the first one is one too many */
+	begin();
+	assert_int_equal(spoil(true, false, 7), 7); /* the first one is one too many */
 	assert_int_equal(ab_exit_code(ab), 13);
-	ab_free(ab);
 }
 
-/* ---- how often it is right -------------------------------------------------------------- */
-
-static void an_interval_of_one_look_covers_95_of_100(void **state)
+TEST(the_interval_of_one_analysis_covers_95_of_100)
 {
 	unsigned covered = 0;
 	struct world w = { .effect = 1.03, .cv = 0.01 };
 
-	(void)state;
 	random_init(&w.r, 31);
 	for (unsigned i = 0; i < EXPERIMENTS; i++) {
-		struct ab_config c = standard();
-
+		standard();
 		c.seed = i;
 		c.pairs_max = 6;
 		c.aa_pairs = 0;
 		c.offset_w = 0;
-		struct ab *ab = begin(&c);
-
-		finish(ab, &w);
+		begin();
+		finish(&w);
 		struct ab_interval in = ab_last_interim(ab)->interval;
 
 		covered += in.low <= 1.03 && 1.03 <= in.high;
-		ab_free(ab);
 	}
 	double share = (double)covered / EXPERIMENTS;
 
@@ -664,27 +587,24 @@ static void an_interval_of_one_look_covers_95_of_100(void **state)
 	assert_true(share >= 0.94 - MARGIN && share <= 0.96 + MARGIN);
 }
 
-static void a_against_itself_alarms_in_5_of_100(void **state)
+TEST(comparing_a_with_itself_alarms_in_5_of_100)
 {
 	unsigned alarms = 0;
 	struct world w = { .effect = 1, .cv = 0.01 };
 
-	(void)state;
 	random_init(&w.r, 37);
 	for (unsigned i = 0; i < EXPERIMENTS; i++) {
-		struct ab_config c = standard();
 		struct ab_result r;
 
+		standard();
 		c.seed = i;
 		c.pairs_max = 2;
 		c.resamples = 100; /* the A/A pass has too few pairs for BCa */
 		c.offset_w = 0;
-		struct ab *ab = begin(&c);
-
-		finish(ab, &w);
+		begin();
+		finish(&w);
 		ab_result(ab, &r);
 		alarms += r.aa_alarm;
-		ab_free(ab);
 	}
 	double share = (double)alarms / EXPERIMENTS;
 
@@ -698,28 +618,24 @@ static double false_verdicts(struct world *w, unsigned pairs_max, unsigned exper
 	unsigned wrong = 0;
 
 	for (unsigned i = 0; i < experiments; i++) {
-		struct ab_config c = standard();
-
+		standard();
 		c.seed = i;
 		c.pairs_max = pairs_max;
 		c.aa_pairs = 0;
 		c.offset_w = 0;
 		c.resamples = 2000;
-		struct ab *ab = begin(&c);
-
-		finish(ab, w);
+		begin();
+		finish(w);
 		wrong += ab_outcome(ab) == AB_DECIDED;
-		ab_free(ab);
 	}
 	return (double)wrong / experiments;
 }
 
-static void all_looks_together_are_wrong_in_5_of_100(void **state)
+TEST(all_interim_analyses_together_are_wrong_in_5_of_100)
 {
 	static const unsigned budgets[] = { 40, 5, 7, 12, 27, 100 };
 
-	(void)state;
-	for (size_t i = 0; i < COUNT(budgets); i++) {
+	for (size_t i = 0; i < COUNT_OF(budgets); i++) {
 		struct world w = { .effect = 1, .cv = 0.01 };
 		unsigned experiments = i == 0 ? EXPERIMENTS : EXPERIMENTS / 4;
 		double margin = i == 0 ? MARGIN : 0.01;
@@ -729,15 +645,14 @@ static void all_looks_together_are_wrong_in_5_of_100(void **state)
 
 		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
 		assert_true(share <= 0.055 + margin);
-		assert_true(share >= 0.035 - margin); /* nor does it waste pairs */
+		assert_true(share >= 0.035 - margin); /* and it does not waste pairs */
 	}
 }
 
-static void disturbed_runs_do_not_make_it_wrong_more_often(void **state)
+TEST(disturbed_runs_do_not_make_it_wrong_more_often)
 {
 	struct world w = { .effect = 1, .cv = 0.01, .outliers = 0.05, .outlier_size = 0.1 };
 
-	(void)state;
 	random_init(&w.r, 43);
 	double share = false_verdicts(&w, 40, EXPERIMENTS / 4);
 
@@ -746,26 +661,22 @@ static void disturbed_runs_do_not_make_it_wrong_more_often(void **state)
 }
 
 /* H10: B takes 3 % more, one run varies by 0.5 %, ten pairs at most. */
-static void three_percent_are_seen_in_ten_pairs(void **state)
+TEST(a_difference_of_three_percent_is_found_in_ten_pairs)
 {
 	unsigned right = 0, covered = 0, n = EXPERIMENTS / 10;
 	struct world w = { .effect = 1.03, .cv = 0.005 };
 
-	(void)state;
 	random_init(&w.r, 47);
 	for (unsigned i = 0; i < n; i++) {
-		struct ab_config c = standard();
-
+		standard();
 		c.seed = i;
 		c.pairs_max = 10;
-		struct ab *ab = begin(&c);
-
-		finish(ab, &w);
+		begin();
+		finish(&w);
 		const struct ab_estimate *e = ab_last_interim(ab);
 
 		right += e->verdict == AB_WORSE && e->interval.low > 1;
 		covered += e->interval.low <= 1.03 && 1.03 <= e->interval.high;
-		ab_free(ab);
 	}
 	print_message("seed 47: right %.1f %%, covers 3 %% in %.1f %%\n", 100.0 * right / n,
 		      100.0 * covered / n);
@@ -773,9 +684,7 @@ static void three_percent_are_seen_in_ten_pairs(void **state)
 	assert_true(covered >= n * 85 / 100);
 }
 
-/* ---- the gate's text -------------------------------------------------------------------- */
-
-static void a_gate_is_read(void **state)
+TEST(a_gate_is_read)
 {
 	static const struct {
 		const char *text;
@@ -790,8 +699,7 @@ static void a_gate_is_read(void **state)
 		{ "energy > 250%", { AB_ENERGY, true, false, 2.5 } },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct ab_gate g;
 		char err[160];
 
@@ -804,7 +712,7 @@ static void a_gate_is_read(void **state)
 	assert_string_equal(ab_metric_name(AB_EDP), "edp");
 }
 
-static void a_wrong_gate_is_refused_with_a_sentence_that_helps(void **state)
+TEST(a_wrong_gate_is_refused_with_a_helpful_message)
 {
 	static const char *const rows[][2] = {
 		{ "enrgy > 2%",
@@ -841,8 +749,7 @@ static void a_wrong_gate_is_refused_with_a_sentence_that_helps(void **state)
 		  "column 13: more text after the %; write it like 'energy > +2%'" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct ab_gate g = { .change = 42 };
 		char err[160];
 
@@ -852,35 +759,4 @@ static void a_wrong_gate_is_refused_with_a_sentence_that_helps(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_runs_against_itself_first_and_pairs_are_balanced_by_two),
-		cmocka_unit_test(the_same_seed_and_runs_give_the_same_result),
-		cmocka_unit_test(only_the_run_that_was_asked_for_is_taken),
-		cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
-		cmocka_unit_test(the_figures_are_those_of_the_paired_logarithms),
-		cmocka_unit_test(skewed_pairs_are_judged_by_t_and_bca_together),
-		cmocka_unit_test(the_sensors_offset_widens_what_differs_in_power),
-		cmocka_unit_test(before_any_pair_nothing_is_known_and_nothing_is_zero),
-		cmocka_unit_test(power_that_was_not_read_is_missing_and_not_zero),
-		cmocka_unit_test(the_exit_code_follows_the_gate),
-		cmocka_unit_test(at_the_very_threshold_the_operator_decides),
-		cmocka_unit_test(it_stops_when_the_interval_is_as_narrow_as_asked),
-		cmocka_unit_test(it_stops_only_at_looks),
-		cmocka_unit_test(an_unfinished_comparison_has_no_verdict),
-		cmocka_unit_test(a_pair_with_an_invalid_run_is_repeated_and_never_counts),
-		cmocka_unit_test(figures_that_cannot_be_are_no_data),
-		cmocka_unit_test(too_many_invalid_runs_end_it),
-		cmocka_unit_test(company_on_the_gpu_ends_it_with_its_own_code),
-		cmocka_unit_test(an_interval_of_one_look_covers_95_of_100),
-		cmocka_unit_test(a_against_itself_alarms_in_5_of_100),
-		cmocka_unit_test(all_looks_together_are_wrong_in_5_of_100),
-		cmocka_unit_test(disturbed_runs_do_not_make_it_wrong_more_often),
-		cmocka_unit_test(three_percent_are_seen_in_ten_pairs),
-		cmocka_unit_test(a_gate_is_read),
-		cmocka_unit_test(a_wrong_gate_is_refused_with_a_sentence_that_helps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,22 +1,21 @@
-/* Orders, threads and outcomes, with workers that are functions of this test.  No worker is waited for by
- * time: they end when the test says so. */
+/* Orders, threads and outcomes, with workers that are functions of this test and end when it
+ * says so. */
 #include "guard/action.h"
 
 #include "base/clock.h"
 
 #include <poll.h>
 #include <semaphore.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+#include "test.h"
 
 #define WORKERS 12
 #define LONG_NS (60 * NS_PER_S) /* never waited for in full */
@@ -39,7 +38,6 @@ static int fake_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct fake *f = ctx;
 
-	(void)deadline_ns;
 	f->bytes = bytes;
 	pthread_sigmask(SIG_BLOCK, NULL, &f->blocked);
 	atomic_fetch_add(&f->evicted, 1);
@@ -54,7 +52,6 @@ static int fake_resume(void *ctx, uint64_t deadline_ns)
 {
 	struct fake *f = ctx;
 
-	(void)deadline_ns;
 	atomic_fetch_add(&f->resumed, 1);
 	return f->answer;
 }
@@ -64,7 +61,6 @@ static int setup(void **state)
 	static const char *const names[WORKERS] = { "a", "b", "c", "d", "e", "f",
 						    "g", "h", "i", "j", "k", "l" };
 
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	policy.mode = GUARD_ENFORCE;
 	policy.workers = WORKERS;
@@ -87,7 +83,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < WORKERS; i++)
 		sem_post(&fake[i].go);
 	if (action_free(action, LONG_NS) != 0)
@@ -125,11 +120,10 @@ static struct guard_outcome next(void)
 	return o;
 }
 
-static void an_order_comes_back_with_its_outcome(void **state)
+TEST(an_order_comes_back_with_its_outcome)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	assert_int_equal(give(3, ORDER_EVICT, 77), 0);
 	o = next();
 	assert_int_equal(o.order, 77);
@@ -147,11 +141,10 @@ static void an_order_comes_back_with_its_outcome(void **state)
 			assert_int_equal(fake[i].evicted + fake[i].resumed, 0);
 }
 
-static void what_a_callback_answers_is_the_outcome(void **state)
+TEST(a_callback_result_is_the_outcome)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	fake[0].answer = -GW_E_STATE;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	o = next();
@@ -163,14 +156,13 @@ static void what_a_callback_answers_is_the_outcome(void **state)
 	assert_false(o.ok);
 	assert_false(o.retry);
 	assert_non_null(strstr(o.message, "resume callback failed"));
-	fake[0].answer = 5; /* no such answer */
+	fake[0].answer = 5; /* no valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next().ok);
 }
 
-static void a_worker_has_one_order_at_a_time(void **state)
+TEST(a_worker_has_one_order_at_a_time)
 {
-	(void)state;
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	assert_int_equal(give(0, ORDER_RESUME, 2), -GW_E_STATE);
@@ -183,9 +175,8 @@ static void a_worker_has_one_order_at_a_time(void **state)
 	assert_int_equal(next().order, 4);
 }
 
-static void a_worker_that_hangs_holds_up_no_other(void **state)
+TEST(a_worker_that_hangs_does_not_block_others)
 {
-	(void)state;
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	sem_wait(&fake[0].begun);
@@ -197,14 +188,13 @@ static void a_worker_that_hangs_holds_up_no_other(void **state)
 	assert_int_equal(next().order, 1);
 }
 
-static void the_ninth_waits_while_eight_hang(void **state)
+TEST(the_ninth_waits_while_eight_hang)
 {
-	(void)state;
 	for (unsigned i = 0; i < WORKERS; i++) {
 		fake[i].waits = true;
 		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
 	}
-	for (unsigned i = 0; i < 8; i++) /* who came first is served first */
+	for (unsigned i = 0; i < 8; i++) /* in the order of arrival */
 		sem_wait(&fake[i].begun);
 	for (unsigned i = 8; i < WORKERS; i++)
 		assert_int_equal(atomic_load(&fake[i].evicted), 0);
@@ -219,11 +209,10 @@ static void the_ninth_waits_while_eight_hang(void **state)
 		assert_true(next().ok);
 }
 
-static void orders_come_back_once_each_through_many_rounds(void **state)
+TEST(each_order_has_one_outcome_over_many_rounds)
 {
 	uint64_t sum = 0, expected = 0;
 
-	(void)state;
 	for (uint64_t round = 0; round < 200; round++) {
 		for (unsigned i = 0; i < WORKERS; i++) {
 			uint64_t id = 1 + round * WORKERS + i;
@@ -240,29 +229,26 @@ static void orders_come_back_once_each_through_many_rounds(void **state)
 	assert_int_equal(fake[7].resumed, 100);
 }
 
-static void threads_take_no_signals(void **state)
+TEST(threads_block_all_signals)
 {
-	(void)state;
 	give(0, ORDER_EVICT, 1);
 	next();
 	assert_true(sigismember(&fake[0].blocked, SIGTERM));
 	assert_true(sigismember(&fake[0].blocked, SIGHUP));
 }
 
-static void orders_that_make_no_sense_are_refused(void **state)
+TEST(invalid_orders_are_refused)
 {
-	(void)state;
 	assert_int_equal(give(WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
 	assert_int_equal(give(POLICY_WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
 	assert_int_equal(give(0, (enum guard_verb)(ORDER_NOTIFY + 1), 1), -GW_E_ARG);
 	assert_int_equal(action_set_callbacks(action, POLICY_WORKERS, NULL), -GW_E_ARG);
 }
 
-static void nothing_is_done_unless_the_mode_is_enforce(void **state)
+TEST(nothing_is_done_unless_the_mode_is_enforce)
 {
 	static const enum guard_mode modes[] = { GUARD_OBSERVE, GUARD_DRY_RUN };
 
-	(void)state;
 	for (unsigned m = 0; m < 2; m++)
 		for (unsigned v = ORDER_CLOSE; v <= ORDER_NOTIFY; v++) {
 			policy.mode = modes[m];
@@ -272,28 +258,25 @@ static void nothing_is_done_unless_the_mode_is_enforce(void **state)
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
 
-static void a_worker_without_callbacks_cannot_be_moved(void **state)
+TEST(a_worker_without_callbacks_cannot_be_evicted)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	assert_int_equal(action_set_callbacks(action, 2, NULL), 0);
 	give(2, ORDER_EVICT, 1);
 	o = next();
 	assert_false(o.ok);
 	assert_non_null(strstr(o.message, "no callback"));
-	give(2, ORDER_DRAIN,
-	     2); /* what it cannot do is no failure, nor is anything in flight */
+	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);
 	assert_false(o.in_flight);
 }
 
-static void notes_are_kept_until_a_resume_went_well(void **state)
+TEST(notes_are_kept_until_a_resume_succeeds)
 {
 	char notes[WORKER_NOTES_SIZE];
 
-	(void)state;
 	action_set_notes(action, 1, "model a\nmodel b\n");
 	give(1, ORDER_EVICT, 1);
 	next();
@@ -313,11 +296,11 @@ static void notes_are_kept_until_a_resume_went_well(void **state)
 	assert_string_equal(notes, "");
 }
 
-/* ---- what an order to leave will undo ---- */
+/* ---- notes before an eviction ---- */
 
 static struct {
 	int learn_rc;
-	const char *learns; /* notes that it leaves */
+	const char *learns; /* notes that it writes */
 	atomic_uint learnt, evicted;
 } unloading;
 
@@ -342,13 +325,11 @@ static const struct worker_ops *of_learner(enum policy_kind kind)
 {
 	static const struct worker_ops ops = { .learn = learn_it, .evict = unload_it };
 
-	(void)kind;
 	return &ops;
 }
 
 static const struct worker_ops *no_stopper(const struct policy_worker *w)
 {
-	(void)w;
 	return NULL;
 }
 
@@ -373,13 +354,12 @@ static void await_learnt(unsigned worker, struct guard_order *ret)
 	}
 }
 
-static void what_an_order_will_undo_is_known_and_kept_before_anything_is_done(void **state)
+TEST(an_eviction_waits_until_its_notes_are_written)
 {
 	struct guard_outcome o;
 	struct guard_order order;
 	char notes[WORKER_NOTES_SIZE];
 
-	(void)state;
 	begin_learner();
 	give(3, ORDER_EVICT, 7);
 	await_learnt(3, &order);
@@ -398,13 +378,13 @@ static void what_an_order_will_undo_is_known_and_kept_before_anything_is_done(vo
 	assert_int_equal(o.order, 7);
 	assert_int_equal(atomic_load(&unloading.evicted), 1);
 	assert_int_equal(atomic_load(&unloading.learnt), 1);
-	give(3, ORDER_EVICT, 9); /* the same is in the journal already: it need not wait */
+	give(3, ORDER_EVICT, 9); /* already in the journal: it does not wait */
 	o = next();
 	assert_true(o.ok);
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
 }
 
-static void what_could_not_be_kept_is_not_done(void **state)
+TEST(an_eviction_without_written_notes_is_not_carried_out)
 {
 	struct guard_outcome o;
 	struct guard_order order = { .id = 2,
@@ -412,7 +392,6 @@ static void what_could_not_be_kept_is_not_done(void **state)
 				     .level = 2,
 				     .deadline_ns = clock_mono_ns(clock_real()) };
 
-	(void)state;
 	begin_learner();
 	give(0, ORDER_EVICT, 1);
 	await_learnt(0, &(struct guard_order){ 0 });
@@ -422,7 +401,7 @@ static void what_could_not_be_kept_is_not_done(void **state)
 	assert_string_equal(o.message, "the disk is full");
 	action_set_notes(action, 0, "");
 	assert_int_equal(action_order(action, &order),
-			 0); /* its time is over when it is kept */
+			 0); /* its deadline passes before the notes are written */
 	await_learnt(0, &order);
 	action_go_on(action, 0, NULL);
 	o = next();
@@ -431,11 +410,10 @@ static void what_could_not_be_kept_is_not_done(void **state)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-static void who_cannot_say_what_it_would_undo_is_left_alone(void **state)
+TEST(a_worker_that_fails_to_learn_is_not_evicted)
 {
 	struct guard_outcome o;
 
-	(void)state;
 	begin_learner();
 	unloading.learn_rc = -GW_E_STATE;
 	give(0, ORDER_EVICT, 1);
@@ -446,9 +424,8 @@ static void who_cannot_say_what_it_would_undo_is_left_alone(void **state)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-static void an_order_that_waits_to_be_kept_is_dropped_at_the_end(void **state)
+TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
 {
-	(void)state;
 	begin_learner();
 	give(0, ORDER_EVICT, 1);
 	await_learnt(0, &(struct guard_order){ 0 });
@@ -457,15 +434,14 @@ static void an_order_that_waits_to_be_kept_is_dropped_at_the_end(void **state)
 	assert_int_equal(action_new(&policy, &worker_all, fd, &action), 0);
 }
 
-/* From WORKERS to three: one that stays, one that moves up, one that is new. */
-static void notes_and_callbacks_go_with_the_workers_to_another_policy(void **state)
+/* From WORKERS to three: one stays, one moves up, one is new. */
+TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 {
 	static const int from[] = { 5, -1, 0 };
-	static struct policy other; /* it is the action's until its end */
+	static struct policy other; /* borrowed until action_free() */
 	struct guard_outcome o;
 	char notes[WORKER_NOTES_SIZE];
 
-	(void)state;
 	other = (struct policy){ .mode = GUARD_ENFORCE, .workers = 3 };
 	for (unsigned i = 0; i < 3; i++)
 		other.worker[i] = policy.worker[i];
@@ -498,14 +474,13 @@ static void notes_and_callbacks_go_with_the_workers_to_another_policy(void **sta
 	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
 }
 
-static void who_hangs_at_the_end_is_left_behind(void **state)
+TEST(an_order_that_hangs_at_the_end_is_left_behind)
 {
 	struct action *other;
 	struct fake hung = { .waits = true };
 	struct worker_callbacks c = { fake_evict, fake_resume, &hung };
 	struct guard_order o = { .verb = ORDER_EVICT, .level = 2 };
 
-	(void)state;
 	sem_init(&hung.begun, 0, 0);
 	sem_init(&hung.go, 0, 0);
 	assert_int_equal(action_new(&policy, &worker_all, -1, &other), 0);
@@ -514,15 +489,14 @@ static void who_hangs_at_the_end_is_left_behind(void **state)
 	sem_wait(&hung.begun);
 	assert_int_equal(action_free(other, NS_PER_MS), -GW_E_STATE);
 	sem_post(&hung.go);
-	assert_int_equal(action_free(other, LONG_NS), 0); /* it came back after all */
+	assert_int_equal(action_free(other, LONG_NS), 0); /* it ended after all */
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 
-static void every_kind_can_be_evicted_and_resumed(void **state)
+TEST(every_kind_can_be_evicted_and_resumed)
 {
 	struct policy_worker w = { .kind = WORKER_OLLAMA };
 
-	(void)state;
 	assert_null(worker_all.stopper(&w));
 	w.match.unit = "ollama.service";
 	assert_ptr_equal(worker_all.stopper(&w), worker_all.of(WORKER_SYSTEMD));
@@ -540,29 +514,4 @@ static void every_kind_can_be_evicted_and_resumed(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(an_order_comes_back_with_its_outcome),
-		TEST(what_a_callback_answers_is_the_outcome),
-		TEST(a_worker_has_one_order_at_a_time),
-		TEST(a_worker_that_hangs_holds_up_no_other),
-		TEST(the_ninth_waits_while_eight_hang),
-		TEST(orders_come_back_once_each_through_many_rounds),
-		TEST(threads_take_no_signals),
-		TEST(orders_that_make_no_sense_are_refused),
-		TEST(nothing_is_done_unless_the_mode_is_enforce),
-		TEST(a_worker_without_callbacks_cannot_be_moved),
-		TEST(notes_are_kept_until_a_resume_went_well),
-		TEST(what_an_order_will_undo_is_known_and_kept_before_anything_is_done),
-		TEST(what_could_not_be_kept_is_not_done),
-		TEST(who_cannot_say_what_it_would_undo_is_left_alone),
-		TEST(an_order_that_waits_to_be_kept_is_dropped_at_the_end),
-		TEST(notes_and_callbacks_go_with_the_workers_to_another_policy),
-		TEST(who_hangs_at_the_end_is_left_behind),
-		TEST(every_kind_can_be_evicted_and_resumed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,18 +4,12 @@
 
 static int setup(void **state)
 {
-	static struct world w;
-
-	world_init(&w, &backend_amdgpu);
-	*state = &w;
+	world_init(&backend_amdgpu);
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	world_done(*state);
-	return 0;
-}
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN world_teardown
 
 static const struct tree_row discrete[] = {
 	{ CARD "vendor", "0x1002\n" },
@@ -58,17 +52,20 @@ static const struct tree_row discrete[] = {
 	{ 0 },
 };
 
-static void reads_all_of_a_discrete_gpu(void **state)
+static void open_discrete(void)
 {
-	struct world *w = *state;
-	struct report *r;
+	world_fill(PCI, discrete);
+	world_open(1);
+}
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, "proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
-	world_open(w, 1);
+TEST(reads_all_of_a_discrete_gpu)
+{
+	world_fill(PCI, discrete);
+	world_put("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+	world_open(1);
 	assert_true(w->b.open);
 	assert_int_equal(w->b.cause, GW_CAUSE_NONE);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_int_equal(r->vendor, GW_VENDOR_AMD);
 	assert_int_equal(r->provenance, GW_FROM_SIMULATOR);
@@ -112,43 +109,28 @@ static void reads_all_of_a_discrete_gpu(void **state)
 	assert_int_equal(r->begin_ns, NS_PER_S);
 }
 
-static void never_reads_the_file_that_sleeps(void **state)
+TEST(never_reads_the_file_that_takes_a_second)
 {
+	/* clang-format off */
 	static const char *const allowed[] = {
-		"vendor",
-		"device",
-		"class",
-		"unique_id",
-		"vbios_version",
-		"gpu_busy_percent",
-		"mem_busy_percent",
-		"mem_info_vram_total",
-		"mem_info_vram_used",
-		"pp_dpm_sclk",
-		"pp_dpm_mclk",
-		"current_link_speed",
-		"power",
-		"current_link_width",
-		"max_link_speed",
-		"max_link_width",
-		"pcie_replay_count",
-		"drm",
-		"hwmon",
-		NULL,
+		"vendor", "device", "class", "unique_id", "vbios_version", "gpu_busy_percent",
+		"mem_busy_percent", "mem_info_vram_total", "mem_info_vram_used", "pp_dpm_sclk",
+		"pp_dpm_mclk", "current_link_speed", "power", "current_link_width",
+		"max_link_speed", "max_link_width", "pcie_replay_count", "drm", "hwmon", NULL,
 	};
-	struct world *w = *state;
+	/* clang-format on */
 	struct witness eye;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "pcie_bw", "1 2 256\n");
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "pcie_bw", "1 2 256\n");
 	witness_init(&eye);
 	witness_watch(&eye, &w->tree, PCI CARD);
-	world_open(w, 1);
-	world_read(w, 0, GW_TIERS_ALL);
+	world_open(1);
+	world_read(0, GW_TIERS_ALL);
 	assert_true(witness_ask(&eye, allowed) > 10);
 }
 
-static void keeps_an_apu_without_memory_files(void **state)
+TEST(keeps_an_apu_without_memory_files)
 {
 	static const struct tree_row apu[] = {
 		{ CARD "vendor", "0x1002\n" },
@@ -165,12 +147,10 @@ static void keeps_an_apu_without_memory_files(void **state)
 		{ CARD "hwmon/hwmon1/freq1_input", "400000000\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
-	struct report *r;
 
-	tree_fill(&w->tree, PCI, apu);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, apu);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_text(r, GW_T_NAME, "AMD GPU 0xabcd");
 	assert_text(r, GW_T_UUID, "PCI-0000:03:00.0");
@@ -184,7 +164,7 @@ static void keeps_an_apu_without_memory_files(void **state)
 	assert_absent(r, GW_Q_MEMORY_FREE, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void loses_one_figure_at_a_time(void **state)
+TEST(one_bad_file_makes_one_figure_absent)
 {
 	static const struct {
 		const char *file, *text;
@@ -200,20 +180,18 @@ static void loses_one_figure_at_a_time(void **state)
 		{ "current_link_speed", "Unknown\n", GW_Q_PCIE_GENERATION },
 		{ "mem_info_vram_used", "99999999999999\n", GW_Q_MEMORY_FREE },
 	};
-	struct world *w = *state;
 	char path[128];
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct report *r;
-
-		tree_fill(&w->tree, PCI, discrete);
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
+		world_fill(PCI, discrete);
 		snprintf(path, sizeof(path), PCI CARD "%s", bad[i].file);
-		tree_put(&w->tree, path, bad[i].text);
-		world_open(w, 1);
-		r = world_read(w, 0, GW_TIERS_ALL);
+		world_put(path, bad[i].text);
+		world_open(1);
+		r = world_read(0, GW_TIERS_ALL);
 		assert_int_equal(r->state, GW_DEVICE_OK);
 		if (bad[i].q == GW_Q_TEMPERATURE_MEMORY) {
-			assert_value(r, GW_Q_TEMPERATURE_GPU, 55); /* the junction steps in */
+			assert_value(r, GW_Q_TEMPERATURE_GPU,
+				     55); /* the junction temperature is used instead */
 			assert_value(r, bad[i].q, 62);
 		} else {
 			assert_absent(r, bad[i].q, GW_ABSENT_INVALID);
@@ -222,22 +200,18 @@ static void loses_one_figure_at_a_time(void **state)
 	}
 }
 
-static void says_that_one_figure_may_not_be_read(void **state)
+TEST(a_file_without_permission_makes_its_figure_absent)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
+	open_discrete();
 	tree_forbid(&w->tree, PCI CARD "hwmon/hwmon4/power1_average");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	r = world_read(0, GW_TIERS_ALL);
 	tree_allow();
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_NO_PERMISSION);
 	assert_value(r, GW_Q_TEMPERATURE_GPU, 45);
 }
 
-static void says_that_nothing_may_be_read(void **state)
+TEST(a_gpu_without_any_readable_file_is_denied)
 {
 	static const struct tree_row closed[] = {
 		{ CARD "vendor", "0x1002\n" },
@@ -246,41 +220,37 @@ static void says_that_nothing_may_be_read(void **state)
 		{ CARD "gpu_busy_percent", "5\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
-	struct report *r;
 
-	tree_fill(&w->tree, PCI, closed);
-	world_open(w, 1);
+	world_fill(PCI, closed);
+	world_open(1);
 	tree_forbid(&w->tree, PCI CARD "gpu_busy_percent");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	r = world_read(0, GW_TIERS_ALL);
 	tree_allow();
 	assert_int_equal(r->state, GW_DEVICE_DENIED);
 	assert_int_equal(r->cause, GW_CAUSE_NO_PERMISSION);
-	tree_put(&w->tree, PCI CARD "gpu_busy_percent", "5\n");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_put(PCI CARD "gpu_busy_percent", "5\n");
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 }
 
-static void leaves_a_sleeping_gpu_alone(void **state)
+TEST(leaves_a_sleeping_gpu_alone)
 {
 	static const char *const allowed[] = { "vendor",         "device", "class",
 					       "runtime_status", "power",  NULL };
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	struct witness eye;
-	struct report *r;
 	int err;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	tree_put(&w->tree, "proc/77/fdinfo/5", "");
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	world_put("proc/77/fdinfo/5", "");
 	witness_init(&eye);
 	witness_watch(&eye, &w->tree, PCI CARD);
 	witness_watch(&eye, &w->tree, PCI CARD "power");
 	witness_watch(&eye, &w->tree, PCI CARD "hwmon/hwmon4");
 	witness_watch(&eye, &w->tree, PCI CARD "drm");
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(backend_amdgpu.processes(w->b.slot[0], &l, &err), GW_ABSENT_ASLEEP);
 	assert_true(witness_ask(&eye, allowed) > 0);
 	assert_true(w->b.open);
@@ -293,138 +263,119 @@ static void leaves_a_sleeping_gpu_alone(void **state)
 		assert_absent(r, q, GW_ABSENT_ASLEEP);
 }
 
-static void knows_a_gpu_again_that_wakes_and_sleeps(void **state)
+TEST(recognises_a_gpu_that_wakes_and_sleeps)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	world_open(w, 1);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "active\n");
-	r = world_read(w, 0, GW_TIER_FAST);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	world_open(1);
+	world_put(PCI CARD "power/runtime_status", "active\n");
+	r = world_read(0, GW_TIER_FAST);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_text(r, GW_T_UUID, "AMD-f0e1d2c3b4a59687");
 	assert_value(r, GW_Q_POWER, 87);
 	assert_value(r, GW_Q_POWER_LIMIT_MAX, 350);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_ASLEEP);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_ASLEEP);
 	assert_value(r, GW_Q_POWER_LIMIT_MAX, 350);
-	world_open(w, 1);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "active\n");
-	world_open(w, 1);
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
+	world_open(1);
+	world_put(PCI CARD "power/runtime_status", "active\n");
+	world_open(1);
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
-static void wakes_a_gpu_when_told_to(void **state)
+TEST(wakes_a_gpu_when_the_flag_is_set)
 {
-	struct world *w = *state;
-
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	w->env.flags = GW_WAKE;
-	world_open(w, 1);
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "power/runtime_status", "suspended\n");
+	w->env.flags = GW_OPEN_WAKE;
+	world_open(1);
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
-static void sees_a_gpu_go_and_come_back(void **state)
+TEST(notices_a_gpu_that_disappears_and_returns)
 {
-	struct world *w = *state;
 	struct usage_list l = { 0 };
-	struct report *r;
 	int err;
 
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
-	assert_value(world_read(w, 0, GW_TIERS_ALL), GW_Q_POWER, 87);
+	open_discrete();
+	assert_value(world_read(0, GW_TIERS_ALL), GW_Q_POWER, 87);
 	tree_remove(&w->tree, PCI CARD);
-	r = world_read(w, 0, GW_TIER_FAST);
+	r = world_read(0, GW_TIER_FAST);
 	assert_int_equal(r->state, GW_DEVICE_LOST);
 	assert_int_equal(r->cause, GW_CAUSE_GPU_LOST);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_LOST);
 	assert_absent(r, GW_Q_POWER_LIMIT_MAX, GW_ABSENT_LOST);
 	assert_int_equal(backend_amdgpu.processes(w->b.slot[0], &l, &err), GW_ABSENT_LOST);
 	assert_false(atomic_load(&w->b.reopen));
-	world_open(w, 1);
+	world_open(1);
 	assert_false(w->b.open);
 	assert_int_equal(w->b.cause, GW_CAUSE_GPU_LOST);
 
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	open_discrete();
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_value(r, GW_Q_POWER, 87);
 }
 
-static void asks_to_be_opened_again_for_a_gpu_that_is_back(void **state)
+TEST(asks_to_be_reopened_when_a_gpu_returns)
 {
-	struct world *w = *state;
-
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 1);
+	open_discrete();
 	tree_remove(&w->tree, PCI CARD);
-	world_read(w, 0, GW_TIER_FAST);
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "unique_id", "1111222233334444\n");
-	world_read(w, 0, GW_TIER_FAST);
+	world_read(0, GW_TIER_FAST);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "unique_id", "1111222233334444\n");
+	world_read(0, GW_TIER_FAST);
 	assert_true(atomic_load(&w->b.reopen));
-	world_open(w, 2); /* it is another board in the same place */
+	world_open(2); /* it is another board in the same place */
 	assert_int_equal(w->b.slot[0]->r.state, GW_DEVICE_LOST);
 	assert_text(&w->b.slot[1]->r, GW_T_UUID, "AMD-1111222233334444");
-	assert_int_equal(world_read(w, 0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
+	assert_int_equal(world_read(0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
 }
 
-static void says_why_there_is_none(void **state)
+TEST(gives_the_reason_when_there_is_no_gpu)
 {
-	struct world *w = *state;
-
-	world_open(w, 0);
+	world_open(0);
 	assert_false(w->b.open);
 	assert_int_equal(w->b.cause, GW_CAUSE_NO_GPU);
-	tree_fill(&w->tree, PCI, discrete);
-	tree_put(&w->tree, PCI CARD "driver", "-> ../../drivers/vfio-pci");
-	world_open(w, 0);
+	world_fill(PCI, discrete);
+	world_put(PCI CARD "driver", "-> ../../drivers/vfio-pci");
+	world_open(0);
 	assert_int_equal(w->b.cause, GW_CAUSE_NO_GPU);
-	assert_non_null(strstr(w->b.message, "vfio-pci"));
+	assert_in(w->b.message, "vfio-pci");
 }
 
-static void takes_the_slower_of_board_and_slot(void **state)
+TEST(uses_the_slower_link_of_board_and_slot)
 {
-	struct world *w = *state;
-	struct report *r;
-
 	for (const struct tree_row *row = discrete; row->path; row++) {
 		char path[128];
 
 		snprintf(path, sizeof(path), "sys/devices/pci0000:00/0000:00:01.0/%s",
 			 row->path);
-		tree_put(&w->tree, path, row->text);
+		world_put(path, row->text);
 	}
-	tree_put(&w->tree, "sys/devices/pci0000:00/0000:00:01.0/max_link_speed",
-		 "8.0 GT/s PCIe\n");
-	tree_put(&w->tree, "sys/devices/pci0000:00/0000:00:01.0/max_link_width", "16\n");
-	tree_put(&w->tree, PCI "0000:03:00.0",
-		 "-> ../../../devices/pci0000:00/0000:00:01.0/0000:03:00.0");
-	world_open(w, 1);
+	world_put("sys/devices/pci0000:00/0000:00:01.0/max_link_speed", "8.0 GT/s PCIe\n");
+	world_put("sys/devices/pci0000:00/0000:00:01.0/max_link_width", "16\n");
+	world_put(PCI "0000:03:00.0",
+		  "-> ../../../devices/pci0000:00/0000:00:01.0/0000:03:00.0");
+	world_open(1);
 	r = &w->b.slot[0]->r;
 	assert_value(r, GW_Q_PCIE_GENERATION_MAX, 3);
 	assert_value(r, GW_Q_PCIE_WIDTH_MAX, 16);
 }
 
-static void puts_two_gpus_in_bus_order(void **state)
+TEST(puts_two_gpus_in_bus_order)
 {
-	struct world *w = *state;
 	char path[128];
 
 	for (const struct tree_row *row = discrete; row->path; row++) {
 		snprintf(path, sizeof(path), PCI "0000:c3:00.0/%s", row->path + strlen(CARD));
-		tree_put(&w->tree, path, row->text);
+		world_put(path, row->text);
 	}
-	tree_put(&w->tree, PCI "0000:c3:00.0/unique_id", "0000000000000007\n");
-	tree_fill(&w->tree, PCI, discrete);
-	world_open(w, 2);
+	world_put(PCI "0000:c3:00.0/unique_id", "0000000000000007\n");
+	world_fill(PCI, discrete);
+	world_open(2);
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:03:00.0");
 	assert_text(&w->b.slot[1]->r, GW_T_UUID, "AMD-0000000000000007");
 	assert_int_equal(w->b.slot[1]->r.index, 1);
@@ -443,7 +394,7 @@ static const struct tree_row people[] = {
 	{ "proc/100/fd/7", "-> /dev/dri/card1" },
 	{ "proc/100/fdinfo/7", PDEV "drm-client-id:\t8\ndrm-memory-vram:\t1 MiB\n"
 				    "drm-resident-vram:\t512 KiB\ndrm-total-vram:\t9 MiB\n" },
-	/* the same client number in another process is another's descriptor */
+	/* the same client number in another process is another client */
 	{ "proc/200/fd/3", "-> /dev/dri/renderD129" },
 	{ "proc/200/fdinfo/3", PDEV "drm-client-id:\t7\ndrm-total-vram:\t4096\n"
 				    "drm-memory-gtt:\t8 MiB\ndrm-engine-compute:\t55 ns\n" },
@@ -454,12 +405,12 @@ static const struct tree_row people[] = {
 	/* on another GPU */
 	{ "proc/400/fd/3", "-> /dev/dri/renderD128" },
 	{ "proc/400/fdinfo/3", "drm-pdev:\t0000:04:00.0\ndrm-client-id:\t1\n" },
-	/* an old driver that tells nothing, on ours and on another */
+	/* an old driver that reports nothing, for our process and for another */
 	{ "proc/500/fd/3", "-> /dev/dri/card1" },
 	{ "proc/500/fdinfo/3", "pos:\t0\nflags:\t02\n" },
 	{ "proc/501/fd/3", "-> /dev/dri/card0" },
 	{ "proc/501/fdinfo/3", "pos:\t0\n" },
-	/* no node at all: its fdinfo is not looked at */
+	/* not a device node: its fdinfo is not read */
 	{ "proc/600/fd/3", "-> /tmp/renderD129" },
 	{ "proc/600/fdinfo/3", PDEV "drm-client-id:\t9\n" },
 	{ "proc/self/fd/3", "-> /dev/dri/renderD129" },
@@ -476,15 +427,14 @@ static const struct usage *find(const struct usage_list *l, int64_t pid)
 	return NULL;
 }
 
-static void lists_each_process_once_with_its_clients_memory(void **state)
+TEST(lists_each_process_once_with_its_clients_memory)
 {
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	int err = 1;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_fill(&w->tree, "", people);
-	world_open(w, 1);
+	world_fill(PCI, discrete);
+	world_fill("", people);
+	world_open(1);
 	assert_int_equal(backend_amdgpu.processes(w->b.slot[0], &l, &err), GW_HAVE);
 	assert_int_equal(err, 0);
 	assert_int_equal(l.count, 4);
@@ -500,16 +450,15 @@ static void lists_each_process_once_with_its_clients_memory(void **state)
 	usage_done(&l);
 }
 
-static void says_when_others_processes_are_hidden(void **state)
+TEST(reports_that_processes_of_other_users_are_hidden)
 {
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	enum gw_absence why;
 	int err;
 
-	tree_fill(&w->tree, PCI, discrete);
-	tree_fill(&w->tree, "", people);
-	world_open(w, 1);
+	world_fill(PCI, discrete);
+	world_fill("", people);
+	world_open(1);
 	tree_forbid(&w->tree, "proc/200/fd");
 	why = backend_amdgpu.processes(w->b.slot[0], &l, &err);
 	tree_allow();
@@ -519,28 +468,4 @@ static void says_when_others_processes_are_hidden(void **state)
 	usage_done(&l);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(reads_all_of_a_discrete_gpu),
-		T(never_reads_the_file_that_sleeps),
-		T(keeps_an_apu_without_memory_files),
-		T(loses_one_figure_at_a_time),
-		T(says_that_one_figure_may_not_be_read),
-		T(says_that_nothing_may_be_read),
-		T(leaves_a_sleeping_gpu_alone),
-		T(knows_a_gpu_again_that_wakes_and_sleeps),
-		T(wakes_a_gpu_when_told_to),
-		T(sees_a_gpu_go_and_come_back),
-		T(asks_to_be_opened_again_for_a_gpu_that_is_back),
-		T(says_why_there_is_none),
-		T(takes_the_slower_of_board_and_slot),
-		T(puts_two_gpus_in_bus_order),
-		T(lists_each_process_once_with_its_clients_memory),
-		T(says_when_others_processes_are_hidden),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,11 +1,8 @@
-/* The answers, from the real table, over the simulator; the HTTP layer is left out. */
+/* The routes over the simulator, without the HTTP layer. */
 #include "api_fixture.h"
 
-/* ---- R4.1, R4.2 ---- */
-
-static void devices_are_told_with_whole_numbers_and_the_fixed_names(void **state)
+API_TEST(devices_have_whole_numbers_and_fixed_keys)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/api/gpu/devices", 200);
 	at("count", "2");
@@ -31,9 +28,8 @@ static void devices_are_told_with_whole_numbers_and_the_fixed_names(void **state
 			   1048576));
 }
 
-static void a_lost_gpu_stays_listed_with_its_reason(void **state)
+API_TEST(a_lost_gpu_stays_listed_with_its_reason)
 {
-	(void)state;
 	begin(TWO_GPUS "[[gpu]]\nprofile = \"h200\"\n"
 		       "[[timeline]]\nat = 6\ndo = \"lose\"\ngpu = 2\n");
 	run_for(2);
@@ -45,9 +41,8 @@ static void a_lost_gpu_stays_listed_with_its_reason(void **state)
 	at("devices.0.is_available", "true");
 }
 
-static void before_the_first_reading_lists_are_empty_and_say_why(void **state)
+API_TEST(before_the_first_reading_lists_are_empty_and_say_why)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	t.api.view.tick = 0;
 	t.api.view.snap = NULL;
@@ -65,9 +60,8 @@ static void before_the_first_reading_lists_are_empty_and_say_why(void **state)
 	says("being opened");
 }
 
-static void the_driver_has_three_versions_and_no_error(void **state)
+API_TEST(the_driver_has_three_versions_and_no_error)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/api/gpu/driver", 200);
 	assert_null(strstr(t.reply.body.p, "error_message"));
@@ -76,13 +70,10 @@ static void the_driver_has_three_versions_and_no_error(void **state)
 	says("\"nvml_version\"");
 }
 
-/* ---- /api/v1 ---- */
-
-static void one_gpu_is_found_by_each_of_its_names(void **state)
+API_TEST(one_gpu_is_found_by_each_of_its_names)
 {
 	char path[160], uuid[96];
 
-	(void)state;
 	begin(TWO_GPUS);
 	snprintf(uuid, sizeof(uuid), "%s",
 		 gw_device_text(gw_snapshot_device(sim.snap, 1), GW_T_UUID));
@@ -102,9 +93,8 @@ static void one_gpu_is_found_by_each_of_its_names(void **state)
 	says(uuid);
 }
 
-static void a_snapshot_shows_whom_it_is_asked_for(void **state)
+API_TEST(a_snapshot_shows_only_the_requested_gpus)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/api/v1/snapshot", 200);
 	at("processes.0.name", "\"worker\"");
@@ -123,26 +113,24 @@ static void a_snapshot_shows_whom_it_is_asked_for(void **state)
 	at("devices.1.sensor.ring.supported", "true");
 }
 
-static void an_unknown_parameter_is_refused_with_the_right_spelling(void **state)
+API_TEST(an_unknown_parameter_is_refused_with_the_right_spelling)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/api/v1/snapshot?proceses=0", 400);
 	says("did you mean \\\"processes\\\"");
 	get("/api/gpu/devices?x=1", 400);
-	says("there are none");
+	says("this route has none");
 	get("/healthz?x=1", 200);
 }
 
-static void series_have_columns_of_equal_length(void **state)
+API_TEST(series_have_columns_of_equal_length)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/api/v1/series?gpu=0&quantity=power_watts,clock_sm_hertz&from=-1m&step=10s", 200);
 	at("series.0.quantity", "\"power_watts\"");
 	at("series.1.quantity", "\"clock_sm_hertz\"");
 	at("series.0.step_seconds", "10");
-	at("series.0.mean", "[100,102,103,104,105]"); /* one had no reading */
+	at("series.0.mean", "[100,102,103,104,105]"); /* one sample had no value */
 	at("series.0.min", "[90,90,90,90,90]");
 	assert_null(json_at(t.reply.body.p, "series.2"));
 	get("/api/v1/devices/1/series?from=-30d", 200);
@@ -150,26 +138,25 @@ static void series_have_columns_of_equal_length(void **state)
 	at("series.0.step_seconds", "3600"); /* 720 points, not 2.6 million */
 }
 
-static void series_refuse_what_makes_no_sense(void **state)
+API_TEST(series_refuse_invalid_parameters)
 {
 	static const struct {
 		const char *query, *says;
 		int status;
 	} rows[] = {
 		{ "quantity=power_wats", "did you mean \\\"power_watts\\\"", 404 },
-		{ "quantity=serial", "there is of power_watts", 404 },
-		{ "from=yesterday", "is no time", 400 },
+		{ "quantity=serial", "available: power_watts", 404 },
+		{ "from=yesterday", "is not a time", 400 },
 		{ "from=-1h&to=-2h", "empty", 400 },
-		{ "step=0", "no length of time", 400 },
-		{ "step=fast", "no length of time", 400 },
+		{ "step=0", "not a duration", 400 },
+		{ "step=fast", "not a duration", 400 },
 		{ "from=-30d&step=1", "too many points", 400 },
-		{ "tier=fortnight", "no tier", 400 },
+		{ "tier=fortnight", "unknown tier", 400 },
 		{ "gpu=9", "there are GPU 0 (", 404 },
 	};
 
-	(void)state;
 	begin(TWO_GPUS);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char target[128];
 
 		snprintf(target, sizeof(target), "/api/v1/series?%s", rows[i].query);
@@ -178,11 +165,8 @@ static void series_refuse_what_makes_no_sense(void **state)
 	}
 }
 
-/* ---- events ---- */
-
-static void events_are_listed_or_followed(void **state)
+API_TEST(events_are_listed_or_followed)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/api/v1/events?limit=2", 200); /* the latest */
 	at("events.0.id", "4");
@@ -204,11 +188,10 @@ static void events_are_listed_or_followed(void **state)
 	says("did you mean \\\"window\\\"");
 }
 
-static void a_tick_is_one_line(void **state)
+API_TEST(a_tick_is_one_line)
 {
 	struct buf out;
 
-	(void)state;
 	begin(TWO_GPUS);
 	t.device[1].energy_joules = NAN;
 	buf_init(&out, 65536);
@@ -226,11 +209,8 @@ static void a_tick_is_one_line(void **state)
 	buf_done(&out);
 }
 
-/* ---- health ---- */
-
-static void readiness_goes_red_when_readings_stop(void **state)
+API_TEST(readiness_goes_red_when_readings_stop)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	get("/readyz", 200);
 	sim_step(1900 * NS_PER_MS);
@@ -246,13 +226,12 @@ static void readiness_goes_red_when_readings_stop(void **state)
 	get("/-/ready?verbose", 200);
 	says("[+] history ok");
 	t.api.view.self.store_state = "the disk is full";
-	get("/-/ready?verbose", 200); /* figures are of now all the same */
+	get("/-/ready?verbose", 200); /* figures are current all the same */
 	says("[-] history the disk is full");
 }
 
-static void without_a_driver_only_readiness_is_red(void **state)
+API_TEST(without_a_driver_only_readiness_is_red)
 {
-	(void)state;
 	begin("[[fault]]\ncall = \"nvmlInit_v2\"\ncode = 9\n");
 	get("/api/gpu/devices", 200);
 	at("count", "0");
@@ -261,14 +240,11 @@ static void without_a_driver_only_readiness_is_red(void **state)
 	get("/healthz", 200);
 	get("/readyz", 503);
 	post("/api/v1/windows", "{}", 503);
-	says("nothing can be measured");
+	says("measuring is not possible");
 }
 
-/* ---- letting go ---- */
-
-static void letting_go_waits_until_it_is_done(void **state)
+API_TEST(releasing_the_driver_waits_until_it_is_done)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	t.ask_done = true;
 	post("/api/v1/let-go", "garbage", 400);
@@ -278,27 +254,24 @@ static void letting_go_waits_until_it_is_done(void **state)
 	at("let_go", "true");
 	assert_true(fake.flags & ROUTE_CHANGE);
 	assert_int_equal(fake.tries, 1);
-	post("/api/v1/let-go", "", 200); /* again: nothing is asked */
+	post("/api/v1/let-go", "", 200); /* again: no request is sent */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
-	says("let go");
+	says("released");
 	post("/api/v1/windows", "", 503);
-	says("let go");
+	says("released");
 	post("/api/v1/resume", "[]", 400);
 	post("/api/v1/resume", "{}", 200);
 	at("let_go", "false");
-	t.ask_error = -GW_E_STATE;
+	t.request_error = -GW_E_STATE;
 	post("/api/v1/let-go", "", 409);
 	says("has not returned");
 	t.ask_done = false;
 	post("/api/v1/let-go", "", 503);
 }
 
-/* ---- pages ---- */
-
-static void files_are_handed_out_as_they_are(void **state)
+API_TEST(files_are_served_unchanged)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	assert_string_equal(get("/", 200), "<html>");
 	get("/assets/big.js", 406);
@@ -311,8 +284,6 @@ static void files_are_handed_out_as_they_are(void **state)
 	at("store.state", "\"ok\"");
 	at("rss_bytes", "9437184");
 }
-
-/* ---- windows ---- */
 
 static char opened[64]; /* "/api/v1/windows/ID" */
 
@@ -330,11 +301,10 @@ static const char *below(const char *rest)
 	return path;
 }
 
-static void a_window_measures_the_true_energy(void **state)
+API_TEST(a_window_measures_the_true_energy)
 {
 	double truth, joules;
 
-	(void)state;
 	begin(TWO_GPUS);
 	memset(&pushed, 0, sizeof(pushed));
 	windows_stream(t.api.windows, (struct stream *)&t);
@@ -361,16 +331,16 @@ static void a_window_measures_the_true_energy(void **state)
 	assert_true(number("energy_joules.low") < joules);
 	assert_true(fabs(number("seconds") - 12) < 0.01);
 	assert_int_equal(t.kept, 1);
-	assert_int_equal(pushed.count, 2); /* it began, it ended */
+	assert_int_equal(pushed.count, 2); /* its start and its end */
 	assert_int_equal(pushed.id, 102);
-	/* it was told without its details: all that is before them */
+	/* it was logged without its details */
 	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);
 	at("details.0.index", "1");
 	at("details.0.driver_version", "\"580.159.04\"");
 	at("details.0.evidence", "{}");
 	at("details.0.sensor.origin", "\"assumed\"");
 	assert_true(number("details.0.power_limit_watts") > 0);
-	assert_non_null(strstr(t.told_text, "prefill ended"));
+	assert_in(t.logged_text, "prefill ended");
 	post(below("/stop"), "", 200); /* the same again */
 	assert_true(number("energy_joules.best") == joules);
 	get("/api/v1/windows", 200);
@@ -381,11 +351,10 @@ static void a_window_measures_the_true_energy(void **state)
 	get(opened, 404);
 }
 
-static void marks_cut_a_window_into_parts_that_add_up(void **state)
+API_TEST(marks_cut_a_window_into_parts_that_add_up)
 {
 	double sum = 0;
 
-	(void)state;
 	begin(TWO_GPUS);
 	open_window("{\"gpus\":[0]}");
 	run_for(10);
@@ -425,9 +394,8 @@ static void marks_cut_a_window_into_parts_that_add_up(void **state)
 	assert_true(number("windows.0.devices.0.energy_joules.best") > 0);
 }
 
-static void a_window_that_nobody_ends_ends_at_its_limit(void **state)
+API_TEST(a_window_without_an_end_request_ends_at_its_limit)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	open_window("{\"limit_seconds\":5}");
 	run_for(4);
@@ -441,13 +409,12 @@ static void a_window_that_nobody_ends_ends_at_its_limit(void **state)
 	assert_true(fabs(number("seconds") - 5) < 1e-6);
 }
 
-static void a_window_that_nobody_asks_for_ends_with_its_lease(void **state)
+API_TEST(a_window_without_requests_ends_with_its_lease)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	open_window("{\"lease_seconds\":5}");
 	at("lease_seconds", "5");
-	for (int i = 0; i < 3; i++) { /* each time it begins anew */
+	for (int i = 0; i < 3; i++) { /* each time it starts again */
 		run_for(4);
 		get(opened, 200);
 		at("state", "\"open\"");
@@ -460,7 +427,7 @@ static void a_window_that_nobody_asks_for_ends_with_its_lease(void **state)
 	assert_true(fabs(number("seconds") - 17) < 0.1);
 }
 
-static void windows_are_refused_with_a_reason(void **state)
+API_TEST(windows_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *body, *says;
@@ -479,9 +446,8 @@ static void windows_are_refused_with_a_reason(void **state)
 		{ "{\"label\":\"a\",\"label\":\"b\"}", "not JSON" },
 	};
 
-	(void)state;
 	begin(TWO_GPUS);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		post("/api/v1/windows", rows[i].body, 400);
 		says(rows[i].says);
 	}
@@ -497,11 +463,10 @@ static void windows_are_refused_with_a_reason(void **state)
 	post("/api/v1/windows", "{}", 201);
 }
 
-static void the_same_key_gives_the_same_window(void **state)
+API_TEST(the_same_key_gives_the_same_window)
 {
 	char first[64];
 
-	(void)state;
 	begin(TWO_GPUS);
 	fake_add(&fake.head, "Idempotency-Key", "k1");
 	open_window("{\"label\":\"a\"}");
@@ -517,9 +482,8 @@ static void the_same_key_gives_the_same_window(void **state)
 	at("open", "2");
 }
 
-static void at_most_64_windows_are_open(void **state)
+API_TEST(at_most_64_windows_are_open)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	for (unsigned i = 0; i < WINDOWS_OPEN_MAX; i++)
 		open_window("");
@@ -528,32 +492,4 @@ static void at_most_64_windows_are_open(void **state)
 	open_window("");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		api_test(devices_are_told_with_whole_numbers_and_the_fixed_names),
-		api_test(a_lost_gpu_stays_listed_with_its_reason),
-		api_test(before_the_first_reading_lists_are_empty_and_say_why),
-		api_test(the_driver_has_three_versions_and_no_error),
-		api_test(one_gpu_is_found_by_each_of_its_names),
-		api_test(a_snapshot_shows_whom_it_is_asked_for),
-		api_test(an_unknown_parameter_is_refused_with_the_right_spelling),
-		api_test(series_have_columns_of_equal_length),
-		api_test(series_refuse_what_makes_no_sense),
-		api_test(events_are_listed_or_followed),
-		api_test(a_tick_is_one_line),
-		api_test(readiness_goes_red_when_readings_stop),
-		api_test(without_a_driver_only_readiness_is_red),
-		api_test(letting_go_waits_until_it_is_done),
-		api_test(files_are_handed_out_as_they_are),
-		api_test(a_window_measures_the_true_energy),
-		api_test(marks_cut_a_window_into_parts_that_add_up),
-		api_test(a_window_that_nobody_ends_ends_at_its_limit),
-		api_test(a_window_that_nobody_asks_for_ends_with_its_lease),
-		api_test(windows_are_refused_with_a_reason),
-		api_test(the_same_key_gives_the_same_window),
-		api_test(at_most_64_windows_are_open),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -1,5 +1,5 @@
-/* The guard's answers over a guard that a test feeds: what is unknown, what is waited for, and what is
- * refused.  tests/e2e/test_guard_rest.py asks the whole service. */
+/* The guard's routes over a guard with artificial scenes: unknown values, waiting and
+ * refusals. tests/e2e/test_guard_rest.py tests the whole service. */
 #include "api_fixture.h"
 
 #include "guard/guard_input.h"
@@ -18,7 +18,7 @@ static struct {
 	struct health *health[1];
 	struct capacity *capacity[1];
 	char who[256];
-	uint64_t leaves_ns; /* the worker lets go then; 0: never */
+	uint64_t leaves_ns; /* when the worker leaves the GPU; 0: never */
 	unsigned releases;
 	struct guard_operations operations;
 	uint64_t events;
@@ -28,8 +28,6 @@ static uint64_t now(void)
 {
 	return clock_mono_ns(&sim.clock);
 }
-
-/* ---- a world of one GPU ---- */
 
 static void put(const char *name, int64_t pid, uint64_t bytes)
 {
@@ -96,10 +94,8 @@ static void world(const char *guest)
 	look();
 }
 
-/* ---- the engine of it ---- */
-
 static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
-		       const struct guard_asker *by, char *message, size_t size)
+		       const struct guard_client *by, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
 	struct guard_status s;
@@ -116,33 +112,29 @@ static int guard_asked(void *engine, int worker, enum guard_request what, uint64
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
-		   const struct guard_asker *by, uint64_t *ret, char *message, size_t size)
+		   const struct guard_client *by, uint64_t *ret, char *message, size_t size)
 {
-	(void)engine;
-	(void)message;
-	(void)size;
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
 }
 
-/* Time has gone on: the guard looks again first. */
+/* Time has passed: the guard observes a new scene first. */
 static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
-	(void)engine;
 	world(NULL);
 	return guard_reservation_ready(w.guard, id, message, size);
 }
 
 static void release_room(void *engine, uint64_t id)
 {
-	(void)engine;
 	w.releases++;
 	guard_release(w.guard, id, now());
 }
 
-static const struct guard_view_ops guard_ops = {
-	.ask = guard_asked, .reserve = reserve, .reserved = reserved, .release = release_room
-};
+static const struct guard_view_ops guard_ops = { .request = guard_asked,
+						 .reserve = reserve,
+						 .reserved = reserved,
+						 .release = release_room };
 
 static void begin_guard(enum guard_mode mode)
 {
@@ -185,11 +177,9 @@ static int end_guard(void **state)
 	return end(state);
 }
 
-#define guard_test(f) cmocka_unit_test_teardown(f, end_guard)
+#define TEST_TEARDOWN end_guard
 
-/* ---- what it tells ---- */
-
-static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
+TEST(before_the_guard_starts_every_answer_is_503_with_a_remedy)
 {
 	static const char *const paths[] = { "guard",        "guard/gpus/0",
 					     "guard/events", "guard/workers/ollama",
@@ -197,23 +187,21 @@ static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
 					     "capacity",     "capacity/fit?bytes=1" };
 	char path[64];
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	t.api.view.guard = NULL;
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(paths); i++) {
 		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
 		get(path, 503);
 		assert_true(number("status") == 503);
-		at("remedy", "\"Ask again in a moment.\"");
+		at("remedy", "\"Try again in a moment.\"");
 	}
 	t.api.view.guarding = NULL;
 	get("/api/v1/guard", 503);
 	at("word", "\"no-guard\"");
 }
 
-static void a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown(void **state)
+TEST(a_process_with_unknown_memory_leaves_the_rest_unknown)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/0", 200);
 	assert_true(number("unattributed_bytes") == (double)GIB);
@@ -229,25 +217,23 @@ static void a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown(void
 	at("margin_celsius", "null");
 }
 
-static void a_gpu_that_was_not_looked_at_is_503(void **state)
+TEST(a_gpu_that_was_not_observed_is_503)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
-	says("has not looked");
+	says("has not observed");
 	get("/api/v1/guard/gpus/7", 404);
 }
 
-static void health_that_is_not_watched_is_null_with_a_reason(void **state)
+TEST(health_that_is_not_observed_is_null_with_a_reason)
 {
 	struct health_options o;
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/health", 200);
 	at("level", "null");
 	at("gpus.0.level", "null");
-	says("is not watched");
+	says("is not monitored");
 	health_options_init(&o);
 	assert_int_equal(health_new(&o, &w.health[0]), 0);
 	health_read(w.health[0], gw_snapshot_device(t.api.view.snap, 0), now());
@@ -260,9 +246,8 @@ static void health_that_is_not_watched_is_null_with_a_reason(void **state)
 	assert_true(number("gpus.0.xids_total") == 1);
 }
 
-static void explain_names_the_contender_and_the_reason(void **state)
+TEST(explain_names_the_contender_and_the_reason)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/explain?worker=ollama", 200);
 	says("No contender is on any GPU.");
@@ -283,19 +268,17 @@ static void explain_names_the_contender_and_the_reason(void **state)
 	get("/api/v1/guard/explain?worker=none", 404);
 }
 
-static void explain_says_that_nothing_is_done(void **state)
+TEST(explain_says_when_the_guard_only_observes)
 {
-	(void)state;
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
-	says("Mode is dry-run: what is decided is told, and nothing is done.");
+	says("The mode is dry-run: decisions are logged, but nothing is done.");
 }
 
-static void the_latest_decisions_come_oldest_first(void **state)
+TEST(the_latest_decisions_come_oldest_first)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
-	/* A ring that has gone round: 3 is the oldest. */
+	/* A ring that wrapped: 3 is the oldest. */
 	for (unsigned i = 0; i < GUARD_VIEW_DECISIONS; i++) {
 		w.ring[i] = w.ring[0];
 		w.ring[i].id = i < 3 ? 1000 + i : i;
@@ -309,11 +292,8 @@ static void the_latest_decisions_come_oldest_first(void **state)
 	at("decisions.0.id", "3");
 }
 
-/* ---- what it is asked ---- */
-
-static void who_asks_and_why_is_handed_on(void **state)
+TEST(the_requester_and_the_reason_are_passed_on)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "{\"reason\":\"a film\",\"ttl_s\":60}", 202);
 	assert_string_equal(w.who, "test: a film");
@@ -331,9 +311,8 @@ static void live_on(uint64_t ns)
 	}
 }
 
-static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **state)
+TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
@@ -350,13 +329,12 @@ static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **stat
 	get("/api/v1/guard/operations/1", 200);
 	at("state", "\"done\"");
 	get("/api/v1/guard/operations/99", 404);
-	says("forgotten");
+	says("keeps the latest 64");
 	get("/api/v1/guard/operations/1x", 404);
 }
 
-static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place(void **state)
+TEST(an_operation_fails_when_the_worker_is_stuck_or_replaced)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	live_on(20 * NS_PER_S);
@@ -364,25 +342,25 @@ static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_pla
 	at("state", "\"failed\"");
 	says("MiB remain");
 	post("/api/v1/guard/workers/ollama/resume", "", 202);
-	at("operation.state", "\"running\""); /* it was told to leave, and is told to return */
+	at("operation.state",
+	   "\"running\""); /* it was asked to leave, and is now asked to return */
 	live_on(2 * NS_PER_S);
 	get("/api/v1/guard/operations/2", 200);
 	at("state", "\"done\"");
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
 	get("/api/v1/guard/operations/3", 200);
-	says("operation 4 took its place");
+	says("replaced by operation 4");
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		post("/api/v1/guard/workers/ollama/release", "", 202);
 	get("/api/v1/guard/operations/3", 404);
 }
 
-static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
+TEST(a_user_with_too_many_requests_gets_a_retry_time)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.policy.user_evictions = 1;
-	fake.who = "somebody, in whatever words"; /* what may be done goes by the number */
+	fake.who = "somebody, in whatever words"; /* permissions depend on the uid */
 	fake.uid = 1000;
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/release", "", 202);
@@ -393,14 +371,13 @@ static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
 	says("uid 1000 moved workers 1 times in an hour");
 	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
 	fake.who = "uid 1000";
-	fake.uid = 0; /* nobody's, as with the token */
+	fake.uid = 0; /* no user, as with the token */
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	fake.who = NULL;
 }
 
-static void a_hold_without_end_has_no_time(void **state)
+TEST(a_hold_without_end_has_no_time)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":0}", 202);
 	at("hold", "\"evicted\"");
@@ -412,20 +389,16 @@ static void a_hold_without_end_has_no_time(void **state)
 	at("hold", "\"none\"");
 }
 
-static void a_body_that_is_not_said_to_be_json_is_refused(void **state)
+TEST(a_body_without_a_json_content_type_is_refused)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	request(HTTP_POST, "/api/v1/guard/workers/ollama/evict", "{}", 415);
 	request(HTTP_POST, "/api/v1/guard/reservations", "{}", 415);
 	assert_string_equal(w.who, "");
 }
 
-/* ---- room ---- */
-
-static void room_is_answered_when_the_worker_has_gone(void **state)
+TEST(a_reservation_is_answered_when_the_worker_has_left)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
 	post("/api/v1/guard/reservations", "{\"gpu\":0,\"bytes\":12884901888}", 201);
@@ -441,17 +414,16 @@ static void room_is_answered_when_the_worker_has_gone(void **state)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
 }
 
-static void room_that_does_not_come_in_time_is_given_up(void **state)
+TEST(a_reservation_that_is_not_free_in_time_is_cancelled)
 {
 	uint64_t before;
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	before = now();
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
 	assert_true(now() - before >= NS_PER_S && now() - before < 2 * NS_PER_S);
 	at("code", "\"insufficient_vram\"");
-	says("and not in time");
+	says("but not in time");
 	assert_true(number("needed") == 12.0 * (double)GIB);
 	assert_true(number("available") == 5.0 * (double)GIB);
 	assert_true(number("available_at_most") == 23.0 * (double)GIB);
@@ -460,34 +432,31 @@ static void room_that_does_not_come_in_time_is_given_up(void **state)
 	at("reservations", "[]");
 }
 
-static void room_where_nothing_is_done_is_refused_at_once(void **state)
+TEST(a_reservation_is_refused_while_the_guard_only_observes)
 {
-	(void)state;
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
-	says("the guard only observes: nobody leaves");
+	says("the guard only observes: no worker leaves");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
 }
 
-static void room_that_no_card_has_is_never(void **state)
+TEST(a_reservation_larger_than_every_gpu_is_refused)
 {
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
-	says("never: needs 90.0 GiB, and the largest GPU has 24.0 GiB");
+	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
 	at("never", "true");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
 }
 
-static void explain_names_the_game(void **state)
+TEST(explain_names_the_game)
 {
 	struct guard_view_game games[GUARD_VIEW_GAMES] = {
 		{ .pid = 4711, .since_ns = now(), .until_ns = UINT64_MAX, .who = "token" }
 	};
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	guard_set_games(w.guard, 1);
 	w.view.games = games;
@@ -496,16 +465,15 @@ static void explain_names_the_game(void **state)
 		world("firefox");
 	}
 	get("/api/v1/guard/explain", 200);
-	says("Game: pid 4711 plays for ");
+	says("Game: pid 4711, registered ");
 	says("1 game is told of");
 	w.view.games = NULL;
 }
 
-static void what_is_promised_is_not_available(void **state)
+TEST(reserved_memory_is_not_available)
 {
 	double before;
 
-	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/capacity?gpu=0", 200);
 	before = number("gpus.0.available_bytes");
@@ -516,30 +484,4 @@ static void what_is_promised_is_not_available(void **state)
 	at("gpus.0.workers.0.name", "\"ollama\"");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		guard_test(before_it_has_begun_every_answer_is_503_with_a_remedy),
-		guard_test(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown),
-		guard_test(a_gpu_that_was_not_looked_at_is_503),
-		guard_test(health_that_is_not_watched_is_null_with_a_reason),
-		guard_test(explain_names_the_contender_and_the_reason),
-		guard_test(explain_says_that_nothing_is_done),
-		guard_test(the_latest_decisions_come_oldest_first),
-		guard_test(who_asks_and_why_is_handed_on),
-		guard_test(an_operation_runs_until_the_worker_is_out_and_stays_done),
-		guard_test(
-			an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place),
-		guard_test(a_user_who_asks_too_often_is_told_when_to_ask_again),
-		guard_test(a_hold_without_end_has_no_time),
-		guard_test(a_body_that_is_not_said_to_be_json_is_refused),
-		guard_test(room_is_answered_when_the_worker_has_gone),
-		guard_test(room_that_does_not_come_in_time_is_given_up),
-		guard_test(room_where_nothing_is_done_is_refused_at_once),
-		guard_test(room_that_no_card_has_is_never),
-		guard_test(explain_names_the_game),
-		guard_test(what_is_promised_is_not_available),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

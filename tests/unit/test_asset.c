@@ -1,14 +1,7 @@
 /* The files of the page as tools/assets put them into the program. */
 #include "serve/asset.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static const struct asset *find(const char *path)
 {
@@ -18,7 +11,7 @@ static const struct asset *find(const char *path)
 	return NULL;
 }
 
-static void the_table_has_what_the_page_asks_for(void **state)
+TEST(the_table_has_every_file_the_page_loads)
 {
 	static const char *const paths[] = { "/",
 					     "/assets/app.js",
@@ -27,16 +20,14 @@ static void the_table_has_what_the_page_asks_for(void **state)
 					     "/assets/icon.svg",
 					     "/docs" };
 
-	(void)state;
 	if (asset_count == 0)
 		skip(); /* -Dpage=disabled */
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(paths); i++)
 		assert_non_null(find(paths[i]));
 }
 
-static void paths_are_in_order_and_none_is_there_twice(void **state)
+TEST(paths_are_sorted_and_unique)
 {
-	(void)state;
 	for (unsigned i = 1; i < asset_count; i++)
 		assert_true(strcmp(assets[i - 1].path, assets[i].path) < 0);
 }
@@ -48,9 +39,8 @@ static size_t said_size(const struct asset *a)
 	return e[-4] | (size_t)e[-3] << 8 | (size_t)e[-2] << 16 | (size_t)e[-1] << 24;
 }
 
-static void every_file_is_gzipped_and_small_ones_are_plain_too(void **state)
+TEST(every_file_is_gzipped_and_small_files_are_plain_too)
 {
-	(void)state;
 	for (unsigned i = 0; i < asset_count; i++) {
 		const struct asset *a = &assets[i];
 
@@ -63,11 +53,10 @@ static void every_file_is_gzipped_and_small_ones_are_plain_too(void **state)
 	}
 }
 
-static void a_page_is_html_and_a_script_is_javascript(void **state)
+TEST(a_page_is_html_and_a_script_is_javascript)
 {
 	const struct asset *page = find("/"), *script = find("/assets/app.js");
 
-	(void)state;
 	if (!page)
 		skip();
 	assert_string_equal(page->type, "text/html; charset=utf-8");
@@ -75,14 +64,4 @@ static void a_page_is_html_and_a_script_is_javascript(void **state)
 	assert_string_equal(script->type, "text/javascript; charset=utf-8");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_table_has_what_the_page_asks_for),
-		cmocka_unit_test(paths_are_in_order_and_none_is_there_twice),
-		cmocka_unit_test(every_file_is_gzipped_and_small_ones_are_plain_too),
-		cmocka_unit_test(a_page_is_html_and_a_script_is_javascript),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

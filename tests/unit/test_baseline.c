@@ -1,5 +1,5 @@
-/* Baselines: the estimate against brute force, taken on the simulator in stepped time, kept in
- * files, and taken off energies. */
+/* Baselines: the estimate against brute force, measuring on the simulator, files, and net
+ * energy. */
 #include "simtest.h"
 
 #include "measure/baseline.h"
@@ -36,12 +36,12 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
+#define BASELINE_STOP_TEST(name) TEST_WITH(name, NULL, stop)
+
 static bool goes_on(void *ctx, double seconds, double power_w, double half_width_w)
 {
 	unsigned *calls = ctx;
 
-	(void)power_w;
-	(void)half_width_w;
 	++*calls;
 	assert_int_equal(*calls, (unsigned)seconds);
 	return true;
@@ -49,9 +49,6 @@ static bool goes_on(void *ctx, double seconds, double power_w, double half_width
 
 static bool ends_at_three(void *ctx, double seconds, double power_w, double half_width_w)
 {
-	(void)ctx;
-	(void)power_w;
-	(void)half_width_w;
 	return seconds < 3;
 }
 
@@ -69,8 +66,6 @@ static bool contended(const struct baseline *b)
 	return b->codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
 }
 
-/* ---- the estimate ---- */
-
 static double two_pass(const double *x, unsigned n, double *ret_u)
 {
 	double sum = 0, squares = 0;
@@ -83,7 +78,7 @@ static double two_pass(const double *x, unsigned n, double *ret_u)
 	return sum / n;
 }
 
-static void the_estimate_is_mean_standard_error_and_student_t(void **state)
+TEST(the_estimate_is_mean_standard_error_and_student_t)
 {
 	/* Two-sided 95 % factors from a table. */
 	static const double factor[] = {
@@ -93,7 +88,6 @@ static void the_estimate_is_mean_standard_error_and_student_t(void **state)
 	uint64_t seed = (uint64_t)time(NULL);
 	struct random r;
 
-	(void)state;
 	printf("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned trial = 0; trial < 400; trial++) {
@@ -111,19 +105,16 @@ static void the_estimate_is_mean_standard_error_and_student_t(void **state)
 	}
 }
 
-static void one_second_has_no_error_yet(void **state)
+TEST(one_second_has_no_error_yet)
 {
 	double x = 80;
 	struct baseline_estimate e;
 
-	(void)state;
 	baseline_estimate(&x, 1, &e);
 	assert_true(e.power_w == 80 && isnan(e.u_w) && isnan(e.half_width_w));
 }
 
-/* ---- taking one ---- */
-
-static void an_idle_gpu_is_taken_in_ten_seconds(void **state)
+BASELINE_STOP_TEST(an_idle_gpu_is_measured_in_ten_seconds)
 {
 	struct baseline b;
 	double joules;
@@ -131,7 +122,6 @@ static void an_idle_gpu_is_taken_in_ten_seconds(void **state)
 	unsigned calls = 0;
 	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, goes_on, &calls };
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\nnoise = 0\n");
 	joules = sim_true_joules(0);
 	begin = sim_now_ns();
@@ -148,11 +138,10 @@ static void an_idle_gpu_is_taken_in_ten_seconds(void **state)
 	assert_int_equal(b.wall_ns, sim_wall_ns());
 }
 
-static void an_unsteady_gpu_takes_all_the_time_it_may(void **state)
+BASELINE_STOP_TEST(an_unsteady_gpu_is_measured_for_the_maximum_time)
 {
 	struct baseline b;
 
-	(void)state;
 	/* Ten seconds at one level, ten at another: no steady mean within 1 W in thirty. */
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\n"
 	      "points = [[0, 80], [10, 95], [20, 80]]\nperiod = 20\n");
@@ -163,11 +152,10 @@ static void an_unsteady_gpu_takes_all_the_time_it_may(void **state)
 	assert_true(b.u_w > 0.5);
 }
 
-static void a_process_on_the_gpu_spoils_it_at_once(void **state)
+BASELINE_STOP_TEST(a_process_on_the_gpu_makes_the_baseline_contended_at_once)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"squatter\"\npid = "
 	      "4100000\n");
 	for (unsigned kind = 0; kind < BASELINE_KINDS; kind++) {
@@ -178,11 +166,10 @@ static void a_process_on_the_gpu_spoils_it_at_once(void **state)
 	}
 }
 
-static void a_process_that_comes_later_spoils_it_too(void **state)
+BASELINE_STOP_TEST(a_process_that_starts_later_makes_it_contended_too)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"late\"\npid = 4100000\n"
 	      "from = 9.5\nuntil = 11\n");
 	assert_int_equal(take(BASELINE_HOT_IDLE, &b), 0);
@@ -191,11 +178,10 @@ static void a_process_that_comes_later_spoils_it_too(void **state)
 	assert_true(b.seconds >= 4 && b.seconds <= 7);
 }
 
-static void our_own_context_is_what_context_idle_wants_and_no_context_not(void **state)
+BASELINE_STOP_TEST(our_own_context_is_required_with_and_contends_without_context)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\npid = \"self\"\nshare = 0\n");
 	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
 	printf("context-idle %.2f W %s\n", b.power_w, b.evidence);
@@ -205,33 +191,30 @@ static void our_own_context_is_what_context_idle_wants_and_no_context_not(void *
 	assert_true(contended(&b));
 }
 
-static void context_idle_without_a_context_is_none(void **state)
+BASELINE_STOP_TEST(context_idle_without_a_context_is_refused)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n");
 	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
 	assert_true(contended(&b));
 	assert_string_equal(b.evidence, "no process of ours had a context on it");
 }
 
-static void a_busy_gpu_is_not_idle(void **state)
+BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_non_null(strstr(b.evidence, "its utilisation was"));
+	assert_in(b.evidence, "its utilisation was");
 }
 
-static void clocks_that_are_held_back_are_not_idle(void **state)
+BASELINE_STOP_TEST(a_gpu_with_throttled_clocks_is_not_idle)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\n"
 	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
@@ -239,26 +222,24 @@ static void clocks_that_are_held_back_are_not_idle(void **state)
 	assert_string_equal(b.evidence, "its clocks were throttled (hw_thermal)");
 }
 
-static void where_nobody_can_see_who_is_there_it_says_so(void **state)
+BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n"
 	      "[[fault]]\ncall = \"nvmlDeviceGetComputeRunningProcesses_v3\"\ncode = 4\n"
 	      "[[fault]]\ncall = \"nvmlDeviceGetGraphicsRunningProcesses_v3\"\ncode = 4\n"
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
-	assert_non_null(strstr(b.evidence, "its processes are not visible"));
+	assert_in(b.evidence, "its processes are not visible");
 }
 
-static void its_owner_may_end_it(void **state)
+BASELINE_STOP_TEST(the_caller_may_end_it)
 {
 	struct baseline b = { .power_w = 7 };
 	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n");
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_STATE);
 	assert_true(b.power_w == 7);
@@ -267,20 +248,16 @@ static void its_owner_may_end_it(void **state)
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_ARG);
 }
 
-static void a_gpu_that_is_lost_meanwhile_has_none(void **state)
+BASELINE_STOP_TEST(a_gpu_that_is_lost_meanwhile_has_no_baseline)
 {
 	struct baseline b;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"h200\"\n[[timeline]]\nat = 8.5\ndo = \"lose\"\ngpu = 0\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), -GW_E_LOST);
 }
 
-/* ---- files ---- */
-
 static int folder_setup(void **state)
 {
-	(void)state;
 	snprintf(folder, sizeof(folder), "/tmp/gpuward-baseline-XXXXXX");
 	if (!mkdtemp(folder))
 		return -1;
@@ -308,7 +285,6 @@ static int folder_teardown(void **state)
 {
 	char name[1024];
 
-	(void)state;
 	while (files_there(name, sizeof(name)))
 		unlink(name);
 	for (unsigned i = 0; i < 3; i++) {
@@ -317,6 +293,8 @@ static int folder_teardown(void **state)
 	}
 	return 0;
 }
+
+#define ON_FILES(name) TEST_WITH(name, folder_setup, folder_teardown)
 
 static const struct baseline good = {
 	.uuid = "GPU-1/\"2\"",
@@ -341,7 +319,8 @@ static void save(const struct baseline *b)
 		fail_msg("%s", message);
 }
 
-/* Looks for one in a state that differs from the good one, a second after it was taken. */
+/* Loads a baseline with a key that differs from the saved one, one second after it was
+ * measured. */
 static int look(struct baseline *key, double later_s, char why[static 256])
 {
 	why[0] = '\0';
@@ -350,12 +329,11 @@ static int look(struct baseline *key, double later_s, char why[static 256])
 			     256);
 }
 
-static void what_was_kept_is_found_again(void **state)
+ON_FILES(a_saved_baseline_is_found_again)
 {
 	struct baseline key = good;
 	char why[256], name[1024];
 
-	(void)state;
 	save(&good);
 	assert_int_equal(files_there(name, sizeof(name)), 1);
 	key.power_w = key.u_w = key.seconds = NAN;
@@ -369,12 +347,11 @@ static void what_was_kept_is_found_again(void **state)
 	assert_string_equal(key.vbios, good.vbios);
 }
 
-static void an_unknown_limit_is_kept_as_unknown(void **state)
+ON_FILES(an_unknown_limit_is_saved_as_unknown)
 {
 	struct baseline b = good, key;
 	char why[256];
 
-	(void)state;
 	b.limit_w = b.temperature_c = NAN;
 	b.persistence = -1;
 	save(&b);
@@ -385,7 +362,7 @@ static void an_unknown_limit_is_kept_as_unknown(void **state)
 	assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
 }
 
-static void each_state_that_differs_is_refused_with_its_reason(void **state)
+ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 {
 	static const struct {
 		struct baseline change;
@@ -406,9 +383,8 @@ static void each_state_that_differs_is_refused_with_its_reason(void **state)
 	};
 	char why[256];
 
-	(void)state;
 	save(&good);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		const struct baseline *c = &cases[i].change;
 		struct baseline key = good;
 
@@ -426,12 +402,11 @@ static void each_state_that_differs_is_refused_with_its_reason(void **state)
 	}
 }
 
-static void kinds_and_limits_are_kept_apart(void **state)
+ON_FILES(kinds_and_limits_have_separate_files)
 {
 	struct baseline b = good, key;
 	char why[256], name[1024];
 
-	(void)state;
 	save(&good);
 	b.limit_w = 500;
 	b.power_w = 70;
@@ -450,14 +425,13 @@ static void kinds_and_limits_are_kept_apart(void **state)
 	assert_true(key.power_w == 120);
 }
 
-static void a_damaged_file_is_ignored_and_named(void **state)
+ON_FILES(a_damaged_file_is_ignored_and_named)
 {
 	char name[1024], why[256], text[4096];
 	struct baseline key;
 	size_t n;
 	FILE *f;
 
-	(void)state;
 	save(&good);
 	files_there(name, sizeof(name));
 	f = fopen(name, "r");
@@ -473,16 +447,15 @@ static void a_damaged_file_is_ignored_and_named(void **state)
 		fclose(f);
 		key = good;
 		assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
-		assert_non_null(strstr(why, "is damaged and was ignored"));
+		assert_in(why, "is damaged and was ignored");
 	}
 }
 
-static void a_contended_one_is_not_kept(void **state)
+ON_FILES(a_contended_baseline_is_not_saved)
 {
 	struct baseline b = good;
 	char message[256], name[1024];
 
-	(void)state;
 	b.codes = UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
 	strcpy(b.evidence, "game.exe (pid 7) was using it");
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_STATE);
@@ -493,19 +466,18 @@ static void a_contended_one_is_not_kept(void **state)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(message, "/proc/none cannot be created"));
+	assert_in(message, "/proc/none cannot be created");
 }
 
-static void clearing_forgets_one_gpu_or_all(void **state)
+ON_FILES(clearing_forgets_one_gpu_or_all)
 {
 	struct baseline b = good, key = good;
 	char why[256], name[1024];
 
-	(void)state;
 	save(&good);
 	b.kind = BASELINE_HOT_IDLE;
 	save(&b);
-	strcpy(b.uuid, "GPU-1"); /* the beginning of the other's */
+	strcpy(b.uuid, "GPU-1"); /* a prefix of the other name */
 	save(&b);
 	assert_int_equal(baseline_clear("GPU-1", folder), 1);
 	assert_int_equal(look(&key, 1, why), 0);
@@ -514,11 +486,10 @@ static void clearing_forgets_one_gpu_or_all(void **state)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 }
 
-static void the_folder_is_where_xdg_says(void **state)
+TEST(the_folder_follows_the_xdg_variables)
 {
 	char out[128], small[8];
 
-	(void)state;
 	setenv("XDG_CACHE_HOME", "/x", 1);
 	assert_int_equal(baseline_directory(out, sizeof(out)), 0);
 	assert_string_equal(out, "/x/gpuward/baseline");
@@ -532,11 +503,9 @@ static void the_folder_is_where_xdg_says(void **state)
 	assert_int_equal(baseline_directory(out, sizeof(out)), -GW_E_NOENT);
 }
 
-/* ---- net ---- */
-
 static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
 
-/* Ten thousand steps of a line from before to after. */
+/* The line from before to after in ten thousand steps. */
 static double integral(double before_w, double after_w, double s)
 {
 	double sum = 0;
@@ -547,12 +516,11 @@ static double integral(double before_w, double after_w, double s)
 	return sum;
 }
 
-static void net_is_gross_less_the_line_between_the_baselines(void **state)
+TEST(net_is_gross_less_the_line_between_the_baselines)
 {
 	uint64_t seed = (uint64_t)time(NULL);
 	struct random r;
 
-	(void)state;
 	printf("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned trial = 0; trial < 200; trial++) {
@@ -574,7 +542,7 @@ static void net_is_gross_less_the_line_between_the_baselines(void **state)
 		assert_true(fabs(net.joules.best - expect) < 1e-6 * (1 + fabs(expect)));
 		assert_int_equal(net.floored, expect < 0);
 		assert_true(net.adjusted_joules == (expect < 0 ? 0 : net.joules.best));
-		/* The line's mean is half of each end. */
+		/* The mean of the line is half of each end. */
 		var = after ? (a.u_w * a.u_w + b.u_w * b.u_w) / 4 : a.u_w * a.u_w;
 		var += (end_w - a.power_w) * (end_w - a.power_w) / 4;
 		var = var * g.seconds * g.seconds + g.u_absolute * g.u_absolute;
@@ -583,20 +551,19 @@ static void net_is_gross_less_the_line_between_the_baselines(void **state)
 	}
 }
 
-static void net_of_the_unknown_is_unknown(void **state)
+TEST(net_energy_without_a_baseline_is_unknown)
 {
 	struct gw_energy g = { .seconds = 1, .joules = { NAN, NAN, NAN }, .u_absolute = NAN };
 	struct baseline b = { .power_w = 80, .u_w = 0.1 };
 	struct baseline_net net;
 
-	(void)state;
 	baseline_net(&g, &uncalibrated, &b, NULL, &net);
 	assert_true(isnan(net.joules.best) && isnan(net.joules.low) && isnan(net.joules.high));
 	assert_true(isnan(net.adjusted_joules) && !net.floored);
 }
 
-/* A run shorter than the sensor's period: its bounds are not made of its uncertainty alone. */
-static void net_reaches_as_far_as_gross(void **state)
+/* A run shorter than the sensor's period has wider bounds than its uncertainty alone. */
+TEST(net_energy_has_the_relative_bounds_of_gross_energy)
 {
 	struct gw_energy g = { .seconds = 0.005,
 			       .joules = { 0.32, 2.37, 2.49 },
@@ -604,44 +571,10 @@ static void net_reaches_as_far_as_gross(void **state)
 	struct baseline b = { .power_w = 62, .u_w = 0 };
 	struct baseline_net net;
 
-	(void)state;
 	baseline_net(&g, &uncalibrated, &b, NULL, &net);
 	assert_true(fabs(net.joules.low - (0.32 - 0.31)) < 1e-9);
 	assert_true(fabs(net.joules.best - (2.37 - 0.31)) < 1e-9);
 	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
-#define on_files(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_estimate_is_mean_standard_error_and_student_t),
-		cmocka_unit_test(one_second_has_no_error_yet),
-		cmocka_unit_test_teardown(an_idle_gpu_is_taken_in_ten_seconds, stop),
-		cmocka_unit_test_teardown(an_unsteady_gpu_takes_all_the_time_it_may, stop),
-		cmocka_unit_test_teardown(a_process_on_the_gpu_spoils_it_at_once, stop),
-		cmocka_unit_test_teardown(a_process_that_comes_later_spoils_it_too, stop),
-		cmocka_unit_test_teardown(
-			our_own_context_is_what_context_idle_wants_and_no_context_not, stop),
-		cmocka_unit_test_teardown(context_idle_without_a_context_is_none, stop),
-		cmocka_unit_test_teardown(a_busy_gpu_is_not_idle, stop),
-		cmocka_unit_test_teardown(clocks_that_are_held_back_are_not_idle, stop),
-		cmocka_unit_test_teardown(where_nobody_can_see_who_is_there_it_says_so, stop),
-		cmocka_unit_test_teardown(its_owner_may_end_it, stop),
-		cmocka_unit_test_teardown(a_gpu_that_is_lost_meanwhile_has_none, stop),
-		on_files(what_was_kept_is_found_again),
-		on_files(an_unknown_limit_is_kept_as_unknown),
-		on_files(each_state_that_differs_is_refused_with_its_reason),
-		on_files(kinds_and_limits_are_kept_apart),
-		on_files(a_damaged_file_is_ignored_and_named),
-		on_files(a_contended_one_is_not_kept),
-		on_files(clearing_forgets_one_gpu_or_all),
-		cmocka_unit_test(the_folder_is_where_xdg_says),
-		cmocka_unit_test(net_is_gross_less_the_line_between_the_baselines),
-		cmocka_unit_test(net_of_the_unknown_is_unknown),
-		cmocka_unit_test(net_reaches_as_far_as_gross),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -1,18 +1,12 @@
-/* The generator and the intervals that are drawn with it. */
+/* The random generator and the bootstrap intervals. */
 #include "here.h"
+#include "test.h"
 
 #include "measure/stat.h"
 
 #include <gpuward.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "measure/distribution.h"
 
@@ -26,12 +20,11 @@
 static double scratch[BOOTSTRAP_RESAMPLES];
 
 /* The authors' own first numbers. */
-static void the_generator_is_the_published_one(void **state)
+TEST(the_generator_equals_the_published_one)
 {
 	struct random r = { .s = { 1, 2, 3, 4 } };
 	uint64_t s = 1234567;
 
-	(void)state;
 	assert_int_equal(random_next(&r), 11520);
 	assert_int_equal(random_next(&r), 0);
 	assert_int_equal(random_next(&r), 1509978240);
@@ -40,11 +33,10 @@ static void the_generator_is_the_published_one(void **state)
 	assert_int_equal(splitmix64(&s), 3203168211198807973u);
 }
 
-static void the_same_start_gives_the_same_numbers(void **state)
+TEST(the_same_start_gives_the_same_numbers)
 {
 	struct random a, b, c;
 
-	(void)state;
 	random_init(&a, 42);
 	random_init(&b, 42);
 	random_init(&c, 43);
@@ -58,12 +50,11 @@ static void the_same_start_gives_the_same_numbers(void **state)
 }
 
 /* Chi squared with 6 degrees of freedom: 22.5 is exceeded once in a thousand. */
-static void numbers_below_a_bound_are_evenly_spread(void **state)
+TEST(numbers_below_a_bound_are_evenly_spread)
 {
 	double seen[7] = { 0 }, chi2 = 0;
 	struct random r;
 
-	(void)state;
 	random_init(&r, 5);
 	for (unsigned i = 0; i < 70000; i++)
 		seen[random_below(&r, 7)]++;
@@ -77,25 +68,23 @@ static void numbers_below_a_bound_are_evenly_spread(void **state)
 }
 
 /* A bound just above 2^31 is where a plain remainder would favour the lower half two to one. */
-static void a_large_bound_favours_no_half(void **state)
+TEST(a_large_bound_has_no_bias)
 {
 	uint32_t bound = 3u << 30;
 	unsigned low = 0;
 	struct random r;
 
-	(void)state;
 	random_init(&r, 6);
 	for (unsigned i = 0; i < 40000; i++)
 		low += random_below(&r, bound) < bound / 2;
 	assert_in_range(low, 19500, 20500);
 }
 
-static void fractions_are_between_zero_and_one(void **state)
+TEST(fractions_are_between_zero_and_one)
 {
 	double sum = 0;
 	struct random r;
 
-	(void)state;
 	random_init(&r, 9);
 	for (unsigned i = 0; i < 100000; i++) {
 		double u = random_unit(&r);
@@ -112,12 +101,11 @@ static double gauss(struct random *r)
 }
 
 /* For three values all 27 resamples can be listed: the means and their shares are known. */
-static void the_percentile_interval_is_that_of_all_resamples(void **state)
+TEST(the_percentile_interval_equals_that_of_all_resamples)
 {
 	double x[] = { 0, 0, 3 }; /* the mean is 0, 1, 2, 3 in 8, 12, 6, 1 of 27 */
 	struct bootstrap b;
 
-	(void)state;
 	/* 27.7 % below 0.5: the lower end is 0; 3.7 % at 3: the upper end of 90 % is 2 */
 	assert_int_equal(bootstrap_mean(x, 3, 0.1, 10000, 1, scratch, &b), 0);
 	assert_true(b.percentile_low == 0 && b.percentile_high == 2);
@@ -125,16 +113,15 @@ static void the_percentile_interval_is_that_of_all_resamples(void **state)
 	assert_true(b.percentile_low == 0 && b.percentile_high == 3);
 	/* below the mean: 8/27 and half of 12/27 */
 	assert_true(fabs(b.bias - normal_quantile(14.0 / 27)) < 0.03);
-	/* sum of cubes 1 + 1 - 8 turned round: 6 / (6 * 6^1.5) */
+	/* negated sum of cubes 1 + 1 - 8: 6 / (6 * 6^1.5) */
 	assert_true(fabs(b.acceleration - 1 / pow(6, 1.5)) < 1e-12);
 }
 
-static void the_same_start_gives_the_same_interval(void **state)
+TEST(the_same_start_gives_the_same_interval)
 {
 	double x[] = { 1, 2, 4, 8, 16, 32 };
 	struct bootstrap a, b, c;
 
-	(void)state;
 	assert_int_equal(bootstrap_mean(x, 6, 0.05, 1000, 3, scratch, &a), 0);
 	assert_int_equal(bootstrap_mean(x, 6, 0.05, 1000, 3, scratch, &b), 0);
 	assert_int_equal(bootstrap_mean(x, 6, 0.05, 1000, 4, scratch, &c), 0);
@@ -142,22 +129,20 @@ static void the_same_start_gives_the_same_interval(void **state)
 	assert_memory_not_equal(&a, &c, sizeof(a));
 }
 
-static void equal_values_have_an_interval_without_width(void **state)
+TEST(equal_values_have_an_interval_without_width)
 {
 	double x[] = { 2, 2, 2, 2 };
 	struct bootstrap b;
 
-	(void)state;
 	assert_int_equal(bootstrap_mean(x, 4, 0.05, 1000, 3, scratch, &b), 0);
 	assert_true(b.bca_low == 2 && b.bca_high == 2 && b.percentile_low == 2);
 }
 
-static void what_cannot_be_resampled_is_refused(void **state)
+TEST(values_that_cannot_be_resampled_are_refused)
 {
 	double x[] = { 1, 2, 3 };
 	struct bootstrap b;
 
-	(void)state;
 	assert_int_equal(bootstrap_mean(x, 1, 0.05, 1000, 3, scratch, &b), -GW_E_ARG);
 	assert_int_equal(bootstrap_mean(x, 3, 0.05, 99, 3, scratch, &b), -GW_E_ARG);
 	assert_int_equal(bootstrap_mean(x, 3, 0, 1000, 3, scratch, &b), -GW_E_ARG);
@@ -197,43 +182,23 @@ static double exponential(struct random *r)
 	return -log(1 - random_unit(r)) - 1; /* skewness 2 */
 }
 
-static void bca_of_few_normal_values_covers_as_often_as_it_says(void **state)
+TEST(bca_of_few_normal_values_covers_as_often_as_it_says)
 {
 	double margin = 4 * sqrt(0.05 * 0.95 / EXPERIMENTS); /* of the count of experiments */
 	struct coverage c10 = cover(10, gauss, 101), c40 = cover(40, gauss, 102);
 
-	(void)state;
 	assert_true(fabs((double)c40.bca / EXPERIMENTS - 0.95) < 0.005 + margin);
 	assert_true(fabs((double)c10.bca / EXPERIMENTS - 0.945) < 0.01 + margin);
-	/* what the widening is for: as is, ten values cover 90 % */
+	/* the reason for widening: without it, ten values cover 90 % */
 	assert_true((double)c10.percentile / EXPERIMENTS < 0.925);
 }
 
-static void bca_of_skewed_values_covers_better_than_the_percentile_interval(void **state)
+TEST(bca_of_skewed_values_covers_better_than_the_percentile_interval)
 {
 	struct coverage c = cover(16, exponential, 103);
 
-	(void)state;
 	assert_true(c.bca > c.percentile);
 	assert_true((double)c.bca / EXPERIMENTS > 0.91);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_generator_is_the_published_one),
-		cmocka_unit_test(the_same_start_gives_the_same_numbers),
-		cmocka_unit_test(numbers_below_a_bound_are_evenly_spread),
-		cmocka_unit_test(a_large_bound_favours_no_half),
-		cmocka_unit_test(fractions_are_between_zero_and_one),
-		cmocka_unit_test(the_percentile_interval_is_that_of_all_resamples),
-		cmocka_unit_test(the_same_start_gives_the_same_interval),
-		cmocka_unit_test(equal_values_have_an_interval_without_width),
-		cmocka_unit_test(what_cannot_be_resampled_is_refused),
-		cmocka_unit_test(bca_of_few_normal_values_covers_as_often_as_it_says),
-		cmocka_unit_test(
-			bca_of_skewed_values_covers_better_than_the_percentile_interval),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

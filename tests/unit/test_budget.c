@@ -1,29 +1,27 @@
-/* Caps of power and of energy. */
+/* Caps of power and energy. */
 #include "guard/budget.h"
 
 #include "base/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#define TEST_SETUP fresh
+#include "test.h"
 
 #define S NS_PER_S
 
 static struct {
 	struct budget b;
-	struct budget_look l;
+	struct budget_input l;
 	char why[160];
 } t;
 
 static int fresh(void **state)
 {
-	(void)state;
 	memset(&t, 0, sizeof(t));
-	t.l = (struct budget_look){
+	t.l = (struct budget_input){
 		.now_ns = 1000 * S, .power_w = 100, .energy_j = 1e9, .day = 7
 	};
 	return 0;
@@ -32,7 +30,7 @@ static int fresh(void **state)
 static const struct budget_options power = { .power_w = 300 };
 static const struct budget_options energy = { .energy_j = 1000 * 3600. };
 
-/* After n seconds of this. */
+/* The result after n seconds at this power. */
 static bool after(unsigned n, const struct budget_options *o, double watts)
 {
 	bool over = false;
@@ -42,14 +40,13 @@ static bool after(unsigned n, const struct budget_options *o, double watts)
 		t.l.now_ns += S;
 		if (!isnan(watts))
 			t.l.energy_j += watts;
-		over = budget_look(&t.b, o, &t.l, t.why, sizeof(t.why));
+		over = budget_update(&t.b, o, &t.l, t.why, sizeof(t.why));
 	}
 	return over;
 }
 
-static void a_peak_is_none_and_five_seconds_are(void **state)
+TEST(a_peak_does_not_exceed_the_cap_and_five_seconds_do)
 {
-	(void)state;
 	assert_false(after(10, &power, 250));
 	assert_false(after(5, &power, 400));
 	assert_false(after(1, &power, 250));
@@ -58,9 +55,8 @@ static void a_peak_is_none_and_five_seconds_are(void **state)
 	assert_non_null(strstr(t.why, "400 W"));
 }
 
-static void it_is_over_after_a_minute_below_the_cap(void **state)
+TEST(it_ends_after_a_minute_below_the_cap)
 {
-	(void)state;
 	assert_true(after(10, &power, 400));
 	assert_true(after(59, &power, 100));
 	assert_true(*t.why);
@@ -70,11 +66,10 @@ static void it_is_over_after_a_minute_below_the_cap(void **state)
 	assert_string_equal(t.why, "");
 }
 
-static void whose_return_exceeds_it_again_waits_longer(void **state)
+TEST(if_a_return_exceeds_it_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
 		assert_true(after(10, &power, 400));
 		assert_true(after(waits[i], &power, 100));
@@ -86,12 +81,11 @@ static void whose_return_exceeds_it_again_waits_longer(void **state)
 	assert_false(after(1, &power, 100));
 }
 
-static void a_days_energy_is_used_up_until_the_next_day(void **state)
+TEST(the_energy_cap_is_exceeded_until_the_next_day)
 {
-	(void)state;
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
-	assert_non_null(strstr(t.why, "1000 are allowed"));
+	assert_non_null(strstr(t.why, "1000 Wh are allowed"));
 	assert_true(after(3600, &energy, 0));
 	t.l.day = 8;
 	assert_true(after(60, &energy, 0));
@@ -99,11 +93,10 @@ static void a_days_energy_is_used_up_until_the_next_day(void **state)
 	assert_false(after(1800, &energy, 1000));
 }
 
-static void what_is_unknown_neither_sets_nor_ends_it(void **state)
+TEST(an_unknown_value_neither_begins_nor_ends_it)
 {
 	struct budget_options both = { .power_w = 300, .energy_j = 1e12 };
 
-	(void)state;
 	assert_false(after(100, &both, NAN));
 	assert_true(after(10, &both, 400));
 	assert_true(after(1000, &both, NAN));
@@ -111,36 +104,19 @@ static void what_is_unknown_neither_sets_nor_ends_it(void **state)
 	assert_false(after(1, &both, 100));
 }
 
-static void a_count_that_begins_anew_is_taken_as_it_comes(void **state)
+TEST(a_counter_that_restarts_is_accepted)
 {
-	(void)state;
 	assert_false(after(100, &energy, 1000));
 	t.l.energy_j = 5;
 	assert_false(after(3000, &energy, 1000));
 	assert_true(t.b.base_j < 2000);
 }
 
-static void without_caps_nothing_is_exceeded(void **state)
+TEST(without_caps_nothing_is_exceeded)
 {
 	struct budget_options none = { 0, 0 };
 
-	(void)state;
 	assert_false(after(100000, &none, 1e6));
 }
 
-#define budget_test(f) cmocka_unit_test_setup(f, fresh)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		budget_test(a_peak_is_none_and_five_seconds_are),
-		budget_test(it_is_over_after_a_minute_below_the_cap),
-		budget_test(whose_return_exceeds_it_again_waits_longer),
-		budget_test(a_days_energy_is_used_up_until_the_next_day),
-		budget_test(what_is_unknown_neither_sets_nor_ends_it),
-		budget_test(a_count_that_begins_anew_is_taken_as_it_comes),
-		budget_test(without_caps_nothing_is_exceeded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,21 +1,13 @@
 #include "base/buf.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+static struct buf b;
 
-#include <cmocka.h>
-
-static void an_empty_buffer_is_an_empty_text(void **state)
+TEST(an_empty_buffer_is_an_empty_text)
 {
-	struct buf b;
-
-	(void)state;
 	buf_init(&b, 100);
 	assert_string_equal(b.p, "");
 	buf_clear(&b);
@@ -26,11 +18,8 @@ static void an_empty_buffer_is_an_empty_text(void **state)
 	assert_string_equal(b.p, "");
 }
 
-static void adds_everything_in_order(void **state)
+TEST(adds_everything_in_order)
 {
-	struct buf b;
-
-	(void)state;
 	buf_init(&b, 1 << 20);
 	buf_adds(&b, "one");
 	buf_addc(&b, ' ');
@@ -46,11 +35,8 @@ static void adds_everything_in_order(void **state)
 	buf_done(&b);
 }
 
-static void never_passes_its_maximum(void **state)
+TEST(never_exceeds_its_maximum)
 {
-	struct buf b;
-
-	(void)state;
 	buf_init(&b, 8);
 	buf_adds(&b, "1234567");
 	assert_int_equal(b.err, 0);
@@ -65,11 +51,8 @@ static void never_passes_its_maximum(void **state)
 	buf_done(&b);
 }
 
-static void ignores_what_comes_after_the_first_failure(void **state)
+TEST(ignores_what_comes_after_the_first_failure)
 {
-	struct buf b;
-
-	(void)state;
 	buf_init(&b, 8);
 	buf_adds(&b, "123456789");
 	buf_adds(&b, "a");
@@ -83,12 +66,10 @@ static void ignores_what_comes_after_the_first_failure(void **state)
 	buf_done(&b);
 }
 
-static void a_fixed_buffer_stays_in_the_callers_memory(void **state)
+TEST(a_fixed_buffer_stays_in_the_callers_memory)
 {
 	char mem[6] = "junk";
-	struct buf b;
 
-	(void)state;
 	buf_init_fixed(&b, mem, sizeof(mem));
 	assert_string_equal(mem, "");
 	buf_addf(&b, "%s", "12345");
@@ -101,15 +82,4 @@ static void a_fixed_buffer_stays_in_the_callers_memory(void **state)
 	assert_string_equal(mem, "12345");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_buffer_is_an_empty_text),
-		cmocka_unit_test(adds_everything_in_order),
-		cmocka_unit_test(never_passes_its_maximum),
-		cmocka_unit_test(ignores_what_comes_after_the_first_failure),
-		cmocka_unit_test(a_fixed_buffer_stays_in_the_callers_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

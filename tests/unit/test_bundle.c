@@ -1,4 +1,4 @@
-/* A measurement written down and worked out again. */
+/* A bundle is written and computed again. */
 #include "simtest.h"
 
 #include "base/buf.h"
@@ -19,7 +19,6 @@ static char path[4096], message[5000];
 static int made(void **state)
 {
 	snprintf(dir, sizeof(dir), "/tmp/gpuward-bundle-XXXXXX");
-	(void)state;
 	return mkdtemp(dir) ? 0 : -1;
 }
 
@@ -32,6 +31,8 @@ static int gone(void **state)
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	return system(command) | sim_teardown(state);
 }
+
+#define BUNDLE_TEST(name) TEST_WITH(name, made, gone)
 
 #define WORLD                                                                                 \
 	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
@@ -84,7 +85,6 @@ static unsigned founds;
 
 static void visit(void *arg, const struct bundle_found *f)
 {
-	(void)arg;
 	found[founds++ % 16] = *f;
 }
 
@@ -94,11 +94,10 @@ static int recompute(struct bundle_summary *sum)
 	return bundle_recompute(dir, visit, NULL, sum, message, sizeof(message));
 }
 
-static void the_same_joules_to_the_bit(void **state)
+BUNDLE_TEST(the_same_joules_to_the_bit)
 {
 	struct bundle_summary sum;
 
-	(void)state;
 	start();
 	for (unsigned i = 0; i < 4; i++)
 		measure(0.013 + 1.7 * i * i, i % 2 ? "odd" : "even\tnot");
@@ -122,17 +121,16 @@ static void the_same_joules_to_the_bit(void **state)
 	assert_int_equal(system(path), 0);
 }
 
-static void what_was_cut_off_is_kept_and_said_so(void **state)
+BUNDLE_TEST(a_truncated_bundle_is_read_and_reported)
 {
 	struct bundle_summary sum;
 	struct gw_window *w;
 
-	(void)state;
 	start();
 	measure(3, "first");
 	assert_int_equal(gw_window_open(meter, "killed", 0, &w), 0);
 	sim_run_for(meter, 4);
-	/* Nobody closes the bundle: kill -9.  The last line is there in part. */
+	/* The bundle is not closed, as after kill -9. Its last line is incomplete. */
 	snprintf(path, sizeof(path), "%s/gpu0.events", dir);
 	assert_int_equal(truncate(path, 20000), 0);
 	if (recompute(&sum) != 0)
@@ -152,12 +150,11 @@ static void what_was_cut_off_is_kept_and_said_so(void **state)
 	bundle_close(bundle, message, sizeof(message));
 }
 
-static void a_changed_file_is_named(void **state)
+BUNDLE_TEST(a_changed_file_is_named)
 {
 	struct bundle_summary sum;
 	int fd;
 
-	(void)state;
 	start();
 	measure(2, "one");
 	assert_int_equal(bundle_close(bundle, message, sizeof(message)), 0);
@@ -169,37 +166,35 @@ static void a_changed_file_is_named(void **state)
 	assert_false(sum.whole);
 	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
-	assert_int_equal(sum.same, 2); /* the figures still stand */
+	assert_int_equal(sum.same, 2); /* the result is still there */
 }
 
-static void what_is_no_bundle_is_told(void **state)
+BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
 {
 	struct bundle_summary sum;
 	struct bundle_about about = { 0 };
 
-	(void)state;
 	assert_int_equal(recompute(&sum), -GW_E_NOENT);
-	assert_non_null(strstr(message, "manifest.toml"));
+	assert_in(message, "manifest.toml");
 	snprintf(path, sizeof(path), "%s/manifest.toml", dir);
 	assert_int_equal(file_replace(path, "schema = 99\n", 12, message, sizeof(message)), 0);
 	assert_int_equal(recompute(&sum), -GW_E_PARSE);
-	assert_non_null(strstr(message, "newer"));
+	assert_in(message, "newer");
 	assert_int_equal(bundle_create(dir, &about, &bundle, message, sizeof(message)),
 			 -GW_E_STATE);
-	assert_non_null(strstr(message, "not empty"));
+	assert_in(message, "not empty");
 	assert_int_equal(
 		bundle_create("/dev/null/x", &about, &bundle, message, sizeof(message)),
 		-GW_E_IO);
 }
 
-/* Recorded on an H200 (40 ms on, 163 ms off): the golden figures of this release.  Where the engine
- * is changed on purpose, `gpuward recompute --json` gives the new ones for windows.tsv. */
-static void a_recording_of_an_h200_gives_its_golden_joules(void **state)
+/* Recorded on an H200 (40 ms on, 163 ms off). If the engine changes on purpose, `gpuward
+ * recompute --json` gives the new values for windows.tsv. */
+TEST(a_recording_of_an_h200_gives_its_golden_joules)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");
 	struct bundle_summary sum;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/tests/fixtures/bundle-h200", source ? source : ".");
 	founds = 0;
 	if (bundle_recompute(path, visit, NULL, &sum, message, sizeof(message)) != 0)
@@ -211,12 +206,11 @@ static void a_recording_of_an_h200_gives_its_golden_joules(void **state)
 		    0.005);
 }
 
-static void sums_are_those_of_the_standard(void **state)
+TEST(checksums_equal_the_standard_vectors)
 {
 	struct sha256 s;
 	char out[65];
 
-	(void)state;
 	sha256_init(&s);
 	sha256_end(&s, out);
 	assert_string_equal(out,
@@ -228,7 +222,7 @@ static void sums_are_those_of_the_standard(void **state)
 			    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-static void events_read_back_to_the_same_bits(void **state)
+TEST(events_read_back_to_the_same_bits)
 {
 	static const char *const bad[] = { "",
 					   "P",
@@ -246,7 +240,6 @@ static void events_read_back_to_the_same_bits(void **state)
 	struct event back;
 	struct buf b;
 
-	(void)state;
 	for (unsigned i = 0; i < FIGURES; i++)
 		e.u.tick.figure[i] = i % 3 ? 0.1 * i : NAN;
 	buf_init(&b, 4096);
@@ -257,23 +250,9 @@ static void events_read_back_to_the_same_bits(void **state)
 	for (unsigned i = 0; i < FIGURES; i++)
 		assert_true(back.u.tick.figure[i] == e.u.tick.figure[i] ||
 			    (isnan(back.u.tick.figure[i]) && isnan(e.u.tick.figure[i])));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(event_read(bad[i], &back), -GW_E_PARSE);
 	buf_done(&b);
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, made, gone)
-	const struct CMUnitTest tests[] = {
-		T(the_same_joules_to_the_bit),
-		T(what_was_cut_off_is_kept_and_said_so),
-		T(a_changed_file_is_named),
-		T(what_is_no_bundle_is_told),
-		cmocka_unit_test(a_recording_of_an_h200_gives_its_golden_joules),
-		cmocka_unit_test(sums_are_those_of_the_standard),
-		cmocka_unit_test(events_read_back_to_the_same_bits),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

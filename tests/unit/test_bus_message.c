@@ -1,14 +1,8 @@
 #include "daemon/bus_message.h"
 
+#include "test.h"
+
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const struct bus_method lock = { "org.freedesktop.login1", "/org/freedesktop/login1",
 					"org.freedesktop.login1.Manager", "Inhibit" };
@@ -31,14 +25,13 @@ static const char big[] = "B\004\001\001\000\000\000\004\000\000\000\011\000\000
 			  "PrepareForSleep\000\010\001g\000\001b\000\000"
 			  "\007\001s\000\000\000\000\004:1.2\000\000\000\000\000\000\000\001";
 
-static void a_signal_is_read_in_either_byte_order(void **state)
+TEST(a_signal_is_read_in_either_byte_order)
 {
 	const struct {
 		const char *p;
 		size_t size;
 	} of[] = { { little, sizeof(little) - 1 }, { big, sizeof(big) - 1 } };
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		struct bus_message m;
 		bool going = false;
@@ -56,25 +49,23 @@ static void a_signal_is_read_in_either_byte_order(void **state)
 	}
 }
 
-static void what_is_not_all_there_is_waited_for(void **state)
+TEST(an_incomplete_message_is_waited_for)
 {
 	struct bus_message m;
 
-	(void)state;
 	for (size_t n = 0; n < sizeof(little) - 1; n++)
 		assert_int_equal(bus_read((const uint8_t *)little, n, &m), 0);
 }
 
-static void a_call_that_is_written_is_read_as_it_was_meant(void **state)
+TEST(a_written_call_reads_back)
 {
 	struct bus_message m;
 	char text[1024];
 	struct buf out;
 	long n;
 
-	(void)state;
 	buf_init_fixed(&out, text, sizeof(text));
-	buf_adds(&out, "xyz"); /* what stands before it does not shift it */
+	buf_adds(&out, "xyz"); /* earlier fields do not shift it */
 	bus_write(&out, 7, &lock, lock_args);
 	bus_write(&out, 8, &lock, lock_args);
 	assert_int_equal(out.err, 0);
@@ -94,26 +85,25 @@ static void a_call_that_is_written_is_read_as_it_was_meant(void **state)
 	assert_int_equal(m.serial, 8);
 }
 
-static void what_does_not_fit_is_an_error_and_no_half_call(void **state)
+TEST(a_call_that_does_not_fit_is_an_error)
 {
 	char text[64];
 	struct buf out;
 
-	(void)state;
 	buf_init_fixed(&out, text, sizeof(text));
 	bus_write(&out, 7, &lock, lock_args);
 	assert_int_equal(out.err, -GW_E_SIZE);
 }
 
-/* One byte at a time: whatever it says then, it is read to its end and not past it, or refused. */
-static void a_wrong_byte_is_refused_or_harmless(void **state)
+/* Each byte is changed in turn: the message is read within its bounds or refused. */
+TEST(a_wrong_byte_is_refused_or_harmless)
 {
 	size_t size = sizeof(little) - 1;
 
-	(void)state;
 	for (size_t i = 0; i < size; i++)
 		for (int value = 0; value < 256; value++) {
-			uint8_t *copy = malloc(size); /* a sanitizer sees who reads past it */
+			uint8_t *copy =
+				malloc(size); /* a sanitizer detects reads past the end */
 			struct bus_message m;
 			bool going;
 			long n;
@@ -129,14 +119,13 @@ static void a_wrong_byte_is_refused_or_harmless(void **state)
 		}
 }
 
-static void a_truth_that_is_neither_is_refused(void **state)
+TEST(a_boolean_that_is_neither_0_nor_1_is_refused)
 {
 	struct bus_message m = { .signature = "b",
 				 .body = (const uint8_t *)"\2\0\0\0",
 				 .body_size = 4 };
 	bool going;
 
-	(void)state;
 	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
 	m.body = (const uint8_t *)"\1\0\0\0";
 	m.body_size = 3;
@@ -148,16 +137,4 @@ static void a_truth_that_is_neither_is_refused(void **state)
 	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_signal_is_read_in_either_byte_order),
-		cmocka_unit_test(what_is_not_all_there_is_waited_for),
-		cmocka_unit_test(a_call_that_is_written_is_read_as_it_was_meant),
-		cmocka_unit_test(what_does_not_fit_is_an_error_and_no_half_call),
-		cmocka_unit_test(a_wrong_byte_is_refused_or_harmless),
-		cmocka_unit_test(a_truth_that_is_neither_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,30 +1,25 @@
-/* An outside meter against a sensor whose faults are known. */
+/* Calibration with an external meter against a sensor with known errors. */
 #include "cli/calibrate.h"
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
 #include "measure/stat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define POINTS 4000
 
-/* What is true, and what both meters make of it: reading = (true - offset) / gain. */
+/* The true power and both meters' readings: reading = (true - offset) / gain. */
 struct world {
-	double gain, offset_w; /* that a fit is to find */
+	double gain, offset_w; /* that a fit must find */
 	double lag_s, spacing_s, rest_w;
-	/* What the outside meter errs by: s.d. from point to point, and of what neighbours have in common by rho: AR(1). */
+	/* Errors of the external meter: independent noise, and AR(1) noise with correlation
+	 * rho. */
 	double noise_w, alike_w, rho;
-	double last_w; /* of that, at the last point */
+	double last_w; /* the AR(1) error at the last point */
 	double seconds;
 	double low_w, high_w, hold_s; /* levels of the load, and how long it stays on one */
 	struct random random;
@@ -104,12 +99,11 @@ static uint64_t any_seed(void)
 	return seed;
 }
 
-static void gain_offset_and_lag_are_found(void **state)
+TEST(gain_offset_and_lag_are_found)
 {
 	static const double lags[] = { 0, 1.3, -2.4, 7.7 };
 	uint64_t seed = any_seed();
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f;
@@ -130,13 +124,12 @@ static void gain_offset_and_lag_are_found(void **state)
 	}
 }
 
-/* Uncertainties that are stated must hold what they say, or nearly. */
-static void nineteen_of_twenty_lines_hold_the_truth(void **state)
+/* Stated uncertainties must cover nearly as often as they claim. */
+TEST(nineteen_of_twenty_fits_cover_the_truth)
 {
 	uint64_t seed = any_seed();
 	unsigned held = 0, all = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 200; i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f;
@@ -148,7 +141,7 @@ static void nineteen_of_twenty_lines_hold_the_truth(void **state)
 		w = make(&like, seed + i);
 		assert_int_equal(
 			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
-		all += !f.offset_alone; /* else it tells no gain */
+		all += !f.offset_alone; /* else there is no gain */
 		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
 		free(w);
 	}
@@ -158,7 +151,7 @@ static void nineteen_of_twenty_lines_hold_the_truth(void **state)
 		    0.87 * all); /* 0.95 expected; of 200 five standard deviations off */
 }
 
-/* How many of 200 lines hold gain and power at the pivot. */
+/* How many of 200 fits cover the gain and the power at the pivot. */
 static void count_held(const struct world *like, unsigned *ret_gain, unsigned *ret_pivot)
 {
 	*ret_gain = *ret_pivot = 0;
@@ -178,8 +171,8 @@ static void count_held(const struct world *like, unsigned *ret_gain, unsigned *r
 	}
 }
 
-/* An outside meter that drifts: as if fewer points were there, and how many is seen in the residuals. */
-static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
+/* A drifting external meter has fewer effective points; the residuals show how many. */
+TEST(fits_cover_the_truth_with_correlated_errors)
 {
 	static const struct {
 		double alike_w, rho, noise_w, seconds;
@@ -188,16 +181,15 @@ static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
 		{ 8, 0, 0, 120, 180 },
 		{ 8, 0.5, 0, 120, 180 },
 		{ 8, 0.9, 0, 120, 180 },
-		{ 5, 0.9, 6, 300, 170 }, /* noise hides it from neighbours */
+		{ 5, 0.9, 6, 300, 170 }, /* noise hides the correlation of neighbours */
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual;
 		unsigned gain, pivot;
 
 		like.gain =
-			1.03; /* within what is assumed of a board: where no gain is told, that is */
+			1.03; /* within what is assumed for a board if the gain is unknown */
 		like.alike_w = rows[i].alike_w;
 		like.rho = rows[i].rho;
 		like.noise_w = rows[i].noise_w;
@@ -209,13 +201,12 @@ static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
 	}
 }
 
-static void power_that_stands_still_gives_the_offset_alone(void **state)
+TEST(constant_power_gives_only_the_offset)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
 	char why[400] = "";
 
-	(void)state;
 	like.low_w = 300;
 	like.high_w = 302;
 	like.gain = 1.02;
@@ -224,29 +215,28 @@ static void power_that_stands_still_gives_the_offset_alone(void **state)
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.offset_alone && f.gain == 1 && f.gain_u == 0.025);
 	assert_true(isnan(f.correlation) && f.lag_s == 0);
-	/* Right where it was measured: 301 W true are 291.2 W told. */
+	/* Right where it was measured: 301 W true are read as 291.2 W. */
 	assert_true(fabs(f.pivot_w + f.offset_w - 301) < 1);
 	free(w);
 }
 
-static void a_meter_of_the_whole_machine_gives_the_gain_alone(void **state)
+TEST(a_meter_of_the_whole_machine_gives_only_the_gain)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
 	char why[400] = "";
 
-	(void)state;
 	like.rest_w = 210;
 	w = make(&like, 2);
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.wider && f.offset_w == 0 && f.pivot_w == 0 && f.offset_u_w == 2.5);
-	assert_true(f.gain_u >= 0.05); /* losses that follow the load are in the gain */
+	assert_true(f.gain_u >= 0.05); /* losses that follow the load are part of the gain */
 	assert_true(fabs(f.gain - 1.05) < 0.01);
 	assert_true(fabs(f.measured_offset_w - 218) < 5);
 	free(w);
 }
 
-static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
+TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *what, *word;
@@ -257,12 +247,11 @@ static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
 		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
 		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
 		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
-		{ "kilowatts", "are they watts", 0, 0.001, 1, 100, 0, false },
+		{ "kilowatts", "is its unit watts", 0, 0.001, 1, 100, 0, false },
 		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f = { .gain = 7 };
 		char why[400] = "";
@@ -280,21 +269,20 @@ static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
 		print_message("%s\n", rows[i].what);
 		assert_true(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)) <
 			    0);
-		assert_non_null(strstr(why, rows[i].word));
+		assert_in(why, rows[i].word);
 		assert_true(f.gain == 7); /* left alone */
 		free(w);
 	}
 }
 
-static void a_record_of_any_length_keeps_its_joules(void **state)
+TEST(a_record_of_any_length_keeps_its_joules)
 {
 	struct power_record *r = malloc(sizeof(*r));
 	double sum = 0, mean;
 
-	(void)state;
 	assert_non_null(r);
 	power_record_init(r);
-	for (unsigned i = 0; i <= 1000000; i++) /* five and a half hours of a ring */
+	for (unsigned i = 0; i <= 1000000; i++) /* five and a half hours of samples */
 		power_record_add(r, i * 0.02, 300 + 200 * sin(i * 0.001));
 	for (unsigned i = 1; i <= 1000000; i++)
 		sum += 0.01 * (600 + 200 * (sin(i * 0.001) + sin((i - 1) * 0.001)));
@@ -307,12 +295,10 @@ static void a_record_of_any_length_keeps_its_joules(void **state)
 	power_record_add(r, 20010, 300); /* and a hole */
 	power_record_add(r, 20011, 300);
 	assert_false(power_record_mean(r, 19999, 20005, &mean));
-	power_record_add(r, 20005, 900); /* not later: passed over */
+	power_record_add(r, 20005, 900); /* not later: ignored */
 	assert_true(r->last.t_s == 20011);
 	free(r);
 }
-
-/* ---- what a result becomes ---- */
 
 /* 5000 J in 10 s, edges uncertain by 20 J; nothing is known of the board. */
 static const struct gw_energy measured = {
@@ -340,19 +326,18 @@ static void near(double a, double b)
 		fail_msg("%.15g is not %.15g", a, b);
 }
 
-static void energy_is_corrected_and_the_raw_one_kept(void **state)
+TEST(energy_is_corrected_and_the_raw_value_is_kept)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
 
-	(void)state;
 	energy_calibrate(&e, &s);
 	near(e.raw_joules, 5000);
 	near(e.joules.best, 1.04 * 5000 - 60);
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
 	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
-	/* The gain counts from 400 W on: 100 W above it for 10 s. */
+	/* The gain applies above 400 W: 100 W for 10 s. */
 	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
 	near(e.budget[GW_BUDGET_OFFSET], 5);
 	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));
@@ -360,12 +345,11 @@ static void energy_is_corrected_and_the_raw_one_kept(void **state)
 	assert_true(e.joules.high - e.joules.low < measured.joules.high - measured.joules.low);
 }
 
-static void a_second_calibration_replaces_the_first(void **state)
+TEST(a_second_calibration_replaces_the_first)
 {
 	struct gw_energy once = measured, twice = measured;
 	struct sensor first = board(0.9, 11), second = board(1.04, -6);
 
-	(void)state;
 	energy_calibrate(&once, &second);
 	energy_calibrate(&twice, &first);
 	energy_calibrate(&twice, &second);
@@ -378,33 +362,31 @@ static void a_second_calibration_replaces_the_first(void **state)
 	near(twice.raw_joules, 5000);
 }
 
-static void what_is_not_known_stays_so(void **state)
+TEST(unknown_values_stay_unknown)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
 
-	(void)state;
 	e.joules = e.relative = (struct gw_interval){ NAN, NAN, NAN };
 	energy_calibrate(&e, &s);
 	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
 }
 
-static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
+TEST(the_offset_cancels_in_net_energy)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
-	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor told it */
+	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor reported it */
 	struct baseline_net net;
 
-	(void)state;
 	energy_calibrate(&e, &s);
 	baseline_net(&e, &s, &b, NULL, &net);
 	near(net.joules.best, 1.04 * (5000 - 800));
 }
 
-/* 500 W that never varied, of a sensor that reads 4 % low: the offset that was fitted holds there, and says nothing of
- * the baseline 400 W below. */
-static void net_knows_the_gain_no_better_than_the_calibration(void **state)
+/* Constant 500 W on a sensor that reads 4 % low: the fitted offset is valid there, but not
+ * at the baseline 400 W below. */
+TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1, 20.8);
@@ -412,7 +394,6 @@ static void net_knows_the_gain_no_better_than_the_calibration(void **state)
 	struct baseline_net net;
 	double truth = (5000 - 760) / 0.96, wide;
 
-	(void)state;
 	s.gain_u = 0.025;
 	s.pivot_w = 500;
 	energy_calibrate(&e, &s);
@@ -424,8 +405,8 @@ static void net_knows_the_gain_no_better_than_the_calibration(void **state)
 	assert_true(net.joules.high > truth);
 }
 
-/* A gain that is known from the middle of the points counts from the baseline on, once. */
-static void the_gain_counts_from_the_baseline_in_net(void **state)
+/* The uncertainty of the gain at the pivot counts once, from the baseline upwards. */
+TEST(in_net_energy_the_gain_applies_above_the_baseline)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6); /* pivot 400 W, u(gain) 0.002 */
@@ -433,7 +414,6 @@ static void the_gain_counts_from_the_baseline_in_net(void **state)
 	struct baseline_net net;
 	double rest2;
 
-	(void)state;
 	energy_calibrate(&e, &s);
 	baseline_net(&e, &s, &b, NULL, &net);
 	rest2 = pow(e.u_absolute, 2) - pow(s.gain_u * (5000 - 4000), 2);
@@ -441,23 +421,4 @@ static void the_gain_counts_from_the_baseline_in_net(void **state)
 	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gain_offset_and_lag_are_found),
-		cmocka_unit_test(nineteen_of_twenty_lines_hold_the_truth),
-		cmocka_unit_test(lines_hold_the_truth_also_where_neighbours_err_alike),
-		cmocka_unit_test(power_that_stands_still_gives_the_offset_alone),
-		cmocka_unit_test(a_meter_of_the_whole_machine_gives_the_gain_alone),
-		cmocka_unit_test(what_cannot_be_fitted_is_refused_in_a_sentence),
-		cmocka_unit_test(a_record_of_any_length_keeps_its_joules),
-		cmocka_unit_test(energy_is_corrected_and_the_raw_one_kept),
-		cmocka_unit_test(a_second_calibration_replaces_the_first),
-		cmocka_unit_test(what_is_not_known_stays_so),
-		cmocka_unit_test(the_offset_cancels_in_what_is_above_the_baseline),
-		cmocka_unit_test(net_knows_the_gain_no_better_than_the_calibration),
-		cmocka_unit_test(the_gain_counts_from_the_baseline_in_net),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,4 +1,4 @@
-/* What each NVML call costs, over the simulator. */
+/* The cost of each NVML call, over the simulator. */
 #include "simtest.h"
 
 #include "device/call_cost.h"
@@ -15,13 +15,11 @@ static const struct call_cost *of(const char *name)
 	return NULL;
 }
 
-static void calls_are_counted_as_the_library_counts_them(void **state)
+SIM_TEST(calls_are_counted_as_the_library_counts_them)
 {
 	uint64_t ours, theirs;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	ours = of("nvmlDeviceGetUtilizationRates")->count;
 	theirs = sim_calls("nvmlDeviceGetUtilizationRates");
@@ -35,13 +33,11 @@ static void calls_are_counted_as_the_library_counts_them(void **state)
 	assert_null(of("nvmlDeviceSetComputeMode"));
 }
 
-static void every_call_that_was_made_has_a_time(void **state)
+SIM_TEST(every_call_that_was_made_has_a_time)
 {
 	unsigned n;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	n = call_cost_list(sim.ctx, cost, CALL_COST_CALLS);
 	assert_true(n > 20);
@@ -58,11 +54,9 @@ static void every_call_that_was_made_has_a_time(void **state)
 	assert_int_equal(call_cost_list(NULL, cost, 3), 0);
 }
 
-static void errors_are_counted_by_their_code(void **state)
+SIM_TEST(errors_are_counted_by_their_code)
 {
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(of("nvmlDeviceGetPowerUsage")->errors, 0);
 	sim_fault("nvmlDeviceGetPowerUsage", 0, ABI_TIMEOUT);
@@ -77,29 +71,26 @@ static void errors_are_counted_by_their_code(void **state)
 	sim_fault("nvmlDeviceGetPowerUsage", 0, ABI_SUCCESS);
 }
 
-static void counts_outlive_a_driver_that_is_opened_again(void **state)
+SIM_TEST(counts_outlive_a_driver_that_is_opened_again)
 {
 	uint64_t before;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	before = of("nvmlDeviceGetPowerUsage")->count;
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(of("nvmlShutdown")->count, 1);
 	assert_int_equal(of("nvmlDeviceGetPowerUsage")->count, before);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(of("nvmlInit_v2")->count, 2);
 	assert_true(of("nvmlDeviceGetPowerUsage")->count > before);
 }
 
-static void they_can_be_had_while_a_call_hangs(void **state)
+SIM_TEST(costs_can_be_read_while_a_call_hangs)
 {
 	const struct call_cost *c;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -108,31 +99,18 @@ static void they_can_be_had_while_a_call_hangs(void **state)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_STALLED);
 	c = of("nvmlDeviceGetPowerUsage");
 	assert_non_null(c);
-	assert_int_equal(c->errors, 0); /* it has not returned: nothing is known of it */
-	/* The call comes back, so that the context can be closed. */
+	assert_int_equal(c->errors, 0); /* it has not returned: nothing is known yet */
+	/* Let the call return, so that the context can be closed. */
 	sim_unhang();
 	while (sim_take(GW_TIER_FAST, 0)->state == GW_DEVICE_STALLED)
 		;
 }
 
-static void codes_have_names(void **state)
+SIM_TEST(codes_have_names)
 {
-	(void)state;
 	assert_string_equal(call_cost_code_name(ABI_GPU_IS_LOST), "GPU_IS_LOST");
 	assert_string_equal(call_cost_code_name(CALL_COST_CODES - 1), "UNKNOWN");
 	assert_string_equal(call_cost_code_name(12345), "UNKNOWN");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(calls_are_counted_as_the_library_counts_them),
-		sim_test(every_call_that_was_made_has_a_time),
-		sim_test(errors_are_counted_by_their_code),
-		sim_test(counts_outlive_a_driver_that_is_opened_again),
-		sim_test(they_can_be_had_while_a_call_hangs),
-		sim_test(codes_have_names),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

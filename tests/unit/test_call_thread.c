@@ -1,14 +1,11 @@
-/* A lane runs one thing at a time and never keeps its owner waiting for ever. */
+/* A call thread runs one function at a time and never blocks its owner for ever. */
 #include "device/call_thread.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
+
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -42,12 +39,11 @@ static void wait_for_go(void *arg)
 	atomic_store(&j->ended, true);
 }
 
-static void runs_what_it_is_given(void **state)
+TEST(runs_the_given_function)
 {
 	struct job j = { .go = true };
 	struct call_thread *l = call_thread_new();
 
-	(void)state;
 	assert_non_null(l);
 	for (unsigned i = 0; i < 100; i++) {
 		assert_true(call_thread_post(l, wait_for_go, &j));
@@ -57,12 +53,11 @@ static void runs_what_it_is_given(void **state)
 	assert_true(call_thread_free(l));
 }
 
-static void a_busy_lane_takes_nothing_more_and_is_not_waited_for(void **state)
+TEST(a_busy_thread_refuses_work_without_waiting)
 {
 	struct job j = { 0 }, other = { .go = true };
 	struct call_thread *l = call_thread_new();
 
-	(void)state;
 	assert_true(call_thread_post(l, wait_for_go, &j));
 	assert_false(call_thread_wait(l, 0));
 	assert_false(call_thread_wait(l, clock_mono_ns(clock_real()) + NS_PER_MS));
@@ -75,26 +70,24 @@ static void a_busy_lane_takes_nothing_more_and_is_not_waited_for(void **state)
 	assert_true(call_thread_free(l));
 }
 
-static void a_busy_lane_is_left_behind(void **state)
+TEST(a_busy_thread_is_abandoned)
 {
 	static struct job j; /* outlives this function, as the contract asks */
 	struct call_thread *l = call_thread_new();
 
-	(void)state;
 	assert_true(call_thread_post(l, wait_for_go, &j));
-	until(&j.started); /* what has not begun when its lane is left never does */
+	until(&j.started); /* work that has not started when its thread is abandoned never starts */
 	assert_false(call_thread_free(l));
 	atomic_store(&j.go, true);
 	until(&j.ended);
 }
 
-static void signals_are_not_for_it(void **state)
+TEST(the_thread_blocks_signals)
 {
 	struct job j = { .go = true };
 	struct call_thread *l = call_thread_new();
 	sigset_t mine;
 
-	(void)state;
 	assert_true(call_thread_post(l, wait_for_go, &j));
 	assert_true(call_thread_wait(l, SOON));
 	assert_int_equal(sigismember(&j.mask, SIGTERM), 1);
@@ -105,14 +98,4 @@ static void signals_are_not_for_it(void **state)
 	assert_true(call_thread_free(NULL));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(runs_what_it_is_given),
-		cmocka_unit_test(a_busy_lane_takes_nothing_more_and_is_not_waited_for),
-		cmocka_unit_test(a_busy_lane_is_left_behind),
-		cmocka_unit_test(signals_are_not_for_it),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

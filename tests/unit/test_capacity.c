@@ -1,19 +1,13 @@
-/* Capacity against brute force: every subset of workers, every sample that was ever added. */
+/* Capacity against brute force: all subsets of workers, all samples. */
 #include "guard/capacity.h"
 
 #include "base/clock.h"
 #include "measure/stat.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
+
+#include "test.h"
 
 #define S   NS_PER_S
 #define MIB UINT64_C(1048576)
@@ -26,7 +20,6 @@ static int seed(void **state)
 	const char *given = getenv("GPUWARD_TEST_SEED");
 	uint64_t n = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
 
-	(void)state;
 	print_message("seed %llu (GPUWARD_TEST_SEED)\n", (unsigned long long)n);
 	random_init(&rnd, n);
 	return 0;
@@ -86,12 +79,11 @@ static bool near(double a, double b, double relative)
 	return fabs(a - b) <= relative * fmax(fabs(a), fabs(b));
 }
 
-static void an_empty_past_is_unknown(void **state)
+TEST(an_empty_past_is_unknown)
 {
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	(void)state;
 	capacity_past(c, 100 * S, 60 * S, &p);
 	assert_true(isnan(p.mean_bytes) && isnan(p.slope_bytes_per_s) && isnan(p.full_s));
 	assert_int_equal(p.span_ns, 0);
@@ -104,13 +96,12 @@ static void an_empty_past_is_unknown(void **state)
 	capacity_free(NULL);
 }
 
-static void a_mean_is_never_outside_of_least_and_most(void **state)
+TEST(a_mean_is_never_outside_min_and_max)
 {
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	(void)state;
-	for (unsigned i = 1; i <= 20; i++) /* no float: rounds to 315 */
+	for (unsigned i = 1; i <= 20; i++) /* not a float: it rounds to 315 */
 		add(c, i * S, UINT64_C(17585248666));
 	capacity_past(c, 20 * S, 60 * S, &p);
 	assert_true((double)p.min_bytes <= p.mean_bytes && p.mean_bytes <= (double)p.max_bytes);
@@ -118,9 +109,8 @@ static void a_mean_is_never_outside_of_least_and_most(void **state)
 	capacity_free(c);
 }
 
-static void the_last_minutes_are_those_of_brute_force(void **state)
+TEST(the_last_minutes_equal_brute_force)
 {
-	(void)state;
 	for (unsigned round = 0; round < 50; round++) {
 		struct capacity *c = make();
 		uint64_t now = 5 * S + random_below(&rnd, 1000000000);
@@ -146,13 +136,12 @@ static void the_last_minutes_are_those_of_brute_force(void **state)
 	}
 }
 
-/* Two days at one in 5 s: the coarser tiers have to answer. */
-static void the_last_days_are_not_outside_of_brute_force(void **state)
+/* Two days with one value per 5 s: the coarser tiers answer. */
+TEST(the_last_days_are_within_brute_force)
 {
 	struct capacity *c = make();
 	uint64_t now = 1000 * S;
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * 86400 / 5; i++) {
 		now += 5 * S;
 		add(c, now, (1 + random_below(&rnd, 80000)) * MIB);
@@ -173,13 +162,12 @@ static void the_last_days_are_not_outside_of_brute_force(void **state)
 	capacity_free(c);
 }
 
-static void a_week_is_remembered_and_no_more(void **state)
+TEST(a_week_is_kept_and_no_more)
 {
 	struct capacity *c = make();
 	struct capacity_past p;
 	uint64_t now = S;
 
-	(void)state;
 	capacity_add(c, now, GIB); /* long ago */
 	for (unsigned i = 0; i < 8 * 86400 / 20; i++)
 		capacity_add(c, now += 20 * S, 5 * GIB);
@@ -189,7 +177,7 @@ static void a_week_is_remembered_and_no_more(void **state)
 	capacity_free(c);
 }
 
-/* The closed form, in another order of summation: deviations from the means. */
+/* The closed form with deviations from the means. */
 static double slope_of(uint64_t from, uint64_t to)
 {
 	double t_mean = 0, v_mean = 0, tv = 0, tt = 0;
@@ -213,9 +201,8 @@ static double slope_of(uint64_t from, uint64_t to)
 	return tv / tt;
 }
 
-static void slope_and_time_to_full_are_those_of_least_squares(void **state)
+TEST(slope_and_time_to_full_equal_least_squares)
 {
-	(void)state;
 	for (unsigned round = 0; round < 100; round++) {
 		struct capacity *c = make();
 		uint64_t now = 10 * S, bytes = 100 * GIB;
@@ -223,7 +210,7 @@ static void slope_and_time_to_full_are_those_of_least_squares(void **state)
 		double expected;
 		struct capacity_past p;
 
-		for (unsigned i = 0; i < n; i++) { /* one in a second: a bucket is a sample */
+		for (unsigned i = 0; i < n; i++) { /* one per second: a bucket is a sample */
 			now += S;
 			bytes -= (random_below(&rnd, 100)) * MIB / 2;
 			add(c, now, bytes);
@@ -236,26 +223,25 @@ static void slope_and_time_to_full_are_those_of_least_squares(void **state)
 	}
 }
 
-static void what_does_not_shrink_is_never_full(void **state)
+TEST(memory_that_does_not_shrink_is_never_full)
 {
 	struct capacity *c = make();
 	struct capacity_past p;
 
-	(void)state;
 	for (unsigned i = 1; i <= 20; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 20 * S, 60 * S, &p);
-	assert_true(isnan(p.slope_bytes_per_s)); /* twenty seconds are too little */
+	assert_true(isnan(p.slope_bytes_per_s)); /* twenty seconds are too short */
 	for (unsigned i = 21; i <= 100; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 100 * S, 60 * S, &p);
-	assert_true(fabs(p.slope_bytes_per_s) < 1 && isnan(p.full_s)); /* a float's rounding */
+	assert_true(fabs(p.slope_bytes_per_s) < 1 && isnan(p.full_s)); /* rounding of a float */
 	for (unsigned i = 101; i <= 700; i++)
 		capacity_add(c, i * S, 7 * GIB + (i - 100) * MIB);
 	capacity_past(c, 700 * S, 60 * S, &p);
 	assert_true(near(p.slope_bytes_per_s, (double)MIB, 1e-3));
 	assert_true(isnan(p.full_s));
-	capacity_add(c, 600 * S, 1); /* not later: left out */
+	capacity_add(c, 600 * S, 1); /* not later: ignored */
 	capacity_past(c, 700 * S, 700 * S, &p);
 	assert_true(p.min_bytes > GIB);
 	capacity_free(c);
@@ -263,7 +249,7 @@ static void what_does_not_shrink_is_never_full(void **state)
 
 /* ---- what fits ---- */
 
-static void available_is_free_less_headroom_and_reservations(void **state)
+TEST(available_is_free_less_headroom_and_reservations)
 {
 	struct capacity_gpu g = { .known = true,
 				  .total_bytes = 24 * GIB,
@@ -271,7 +257,6 @@ static void available_is_free_less_headroom_and_reservations(void **state)
 				  .headroom_bytes = 2 * GIB,
 				  .reserved_bytes = 3 * GIB };
 
-	(void)state;
 	assert_int_equal(capacity_available(&g), 5 * GIB);
 	g.reserved_bytes = 8 * GIB;
 	assert_int_equal(capacity_available(&g), 0);
@@ -311,7 +296,7 @@ static void make_gpu(struct capacity_gpu *g)
 	g->warm = random_below(&rnd, 8) == 0;
 }
 
-/* With the workers of a set out. */
+/* Available without the workers of a set. */
 static uint64_t with_out(const struct capacity_gpu *g, unsigned set)
 {
 	struct capacity_gpu h = *g;
@@ -330,7 +315,7 @@ static unsigned highest(unsigned set)
 	return n;
 }
 
-/* FIT_NEVER, or which set's highest worker is as low as can be. */
+/* FIT_NEVER, or the set with the lowest highest worker. */
 static bool can_ever(const struct capacity_gpu *g, uint64_t bytes, unsigned *ret_highest)
 {
 	unsigned may = 0;
@@ -358,7 +343,7 @@ static void evictions_are_enough_and_none_too_many(const struct capacity_gpu *g,
 		assert_true(a->evict[i] < g->workers);
 		assert_true(g->worker[a->evict[i]].movable);
 		assert_true(i == 0 || a->evict[i] > a->evict[i - 1]);
-		assert_non_null(strstr(a->why, g->worker[a->evict[i]].name));
+		assert_in(a->why, g->worker[a->evict[i]].name);
 		set |= 1u << a->evict[i];
 		seconds += g->worker[a->evict[i]].seconds;
 	}
@@ -368,11 +353,10 @@ static void evictions_are_enough_and_none_too_many(const struct capacity_gpu *g,
 	assert_true(isnan(seconds) ? isnan(a->seconds) : seconds == a->seconds);
 }
 
-static void fit_is_that_of_trying_every_set_of_workers(void **state)
+TEST(fit_equals_a_search_over_all_sets_of_workers)
 {
 	unsigned seen[3] = { 0 };
 
-	(void)state;
 	for (unsigned round = 0; round < 20000; round++) {
 		struct capacity_gpu g;
 		struct capacity_answer a;
@@ -402,23 +386,22 @@ static void fit_is_that_of_trying_every_set_of_workers(void **state)
 		    seen[FIT_NEVER] > 100);
 }
 
-static void numbers_that_make_no_sense_do_not_overflow(void **state)
+TEST(extreme_numbers_do_not_overflow)
 {
 	struct capacity_gpu g = {
 		.known = true, .total_bytes = 8 * GIB, .free_bytes = GIB, .workers = 2
 	};
 	struct capacity_answer a;
 
-	(void)state;
 	g.worker[0].movable = g.worker[1].movable = true;
 	g.worker[0].bytes = g.worker[1].bytes = UINT64_MAX - 5;
 	capacity_fit(&g, 9 * GIB, &a);
-	assert_int_equal(a.fit, FIT_NEVER); /* no board frees more than it has */
+	assert_int_equal(a.fit, FIT_NEVER); /* no GPU frees more than it has */
 	capacity_fit(&g, 7 * GIB, &a);
 	assert_int_equal(a.fit, FIT_AFTER_EVICTION);
 }
 
-/* ---- where ---- */
+/* ---- placement ---- */
 
 static double left(const struct capacity_gpu *g, const struct capacity_answer *a)
 {
@@ -429,9 +412,8 @@ static double left(const struct capacity_gpu *g, const struct capacity_answer *a
 	return (double)with_out(g, set) - (double)a->needed_bytes;
 }
 
-static void placement_is_in_order_and_complete(void **state)
+TEST(placement_is_ordered_and_complete)
 {
-	(void)state;
 	for (unsigned round = 0; round < 3000; round++) {
 		static struct capacity_gpu g[8];
 		static struct capacity_answer a[8];
@@ -470,13 +452,12 @@ static void placement_is_in_order_and_complete(void **state)
 	}
 }
 
-static void reasons_are_listed(void **state)
+TEST(reasons_are_listed)
 {
 	static struct capacity_gpu g[4];
 	static struct capacity_answer a[4];
 	unsigned order[4];
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		g[i] = (struct capacity_gpu){ .known = true,
 					      .total_bytes = 24 * GIB,
@@ -488,27 +469,9 @@ static void reasons_are_listed(void **state)
 	assert_int_equal(capacity_place(g, 4, 8 * GIB, order, a), 2);
 	assert_int_equal(order[0], 2); /* the larger margin */
 	assert_int_equal(order[1], 3);
-	assert_non_null(strstr(a[0].why, "quarantine"));
-	assert_non_null(strstr(a[1].why, "8.00 GiB needed, 1.00 GiB available"));
-	assert_non_null(strstr(a[2].why, "12.00 GiB left over, thermal margin 31 C"));
+	assert_in(a[0].why, "quarantine");
+	assert_in(a[1].why, "8.00 GiB needed, 1.00 GiB available");
+	assert_in(a[2].why, "12.00 GiB left over, thermal margin 31 C");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_past_is_unknown),
-		cmocka_unit_test(a_mean_is_never_outside_of_least_and_most),
-		cmocka_unit_test(the_last_minutes_are_those_of_brute_force),
-		cmocka_unit_test(the_last_days_are_not_outside_of_brute_force),
-		cmocka_unit_test(a_week_is_remembered_and_no_more),
-		cmocka_unit_test(slope_and_time_to_full_are_those_of_least_squares),
-		cmocka_unit_test(what_does_not_shrink_is_never_full),
-		cmocka_unit_test(available_is_free_less_headroom_and_reservations),
-		cmocka_unit_test(fit_is_that_of_trying_every_set_of_workers),
-		cmocka_unit_test(numbers_that_make_no_sense_do_not_overflow),
-		cmocka_unit_test(placement_is_in_order_and_complete),
-		cmocka_unit_test(reasons_are_listed),
-	};
-
-	return cmocka_run_group_tests(tests, seed, NULL);
-}
+TEST_MAIN(seed, NULL)

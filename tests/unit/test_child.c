@@ -1,4 +1,5 @@
 #include "here.h"
+#include "test.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -8,16 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define SH(script) ((const char *const[]){ "/bin/sh", "-c", script, NULL })
 
@@ -30,27 +23,26 @@ static unsigned descriptors_before;
 
 static int count_before(void **state)
 {
-	(void)state;
 	descriptors_before = open_descriptors();
 	return 0;
 }
 
-/* Holds for every test: nothing is left open, and no child is left to wait for. */
+/* After every test: no descriptor is open and no child is left to wait for. */
 static int nothing_is_left(void **state)
 {
-	(void)state;
 	assert_int_equal(open_descriptors(), descriptors_before);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 	return 0;
 }
 
-static void hands_out_lines(void **state)
+#define CHILD_TEST(name) TEST_WITH(name, count_before, nothing_is_left)
+
+CHILD_TEST(returns_lines)
 {
 	struct child c;
 	const char *line;
 
-	(void)state;
 	assert_int_equal(child_start(&c, SH("printf 'one\\n\\nthree'"), NULL), 0);
 	assert_int_equal(child_line(&c, in_s(10), &line), 1);
 	assert_string_equal(line, "one");
@@ -63,12 +55,11 @@ static void hands_out_lines(void **state)
 	child_stop(&c);
 }
 
-static void passes_over_a_line_that_is_too_long(void **state)
+CHILD_TEST(skips_a_line_that_is_too_long)
 {
 	struct child c;
 	const char *line;
 
-	(void)state;
 	assert_int_equal(child_start(&c,
 				     SH("echo a; printf '%09999d\\n' 0; echo b; "
 					"printf '%04094d\\n' 0; printf '%04096d' 0"),
@@ -84,24 +75,22 @@ static void passes_over_a_line_that_is_too_long(void **state)
 	child_stop(&c);
 }
 
-static void a_line_waits_no_longer_than_its_deadline(void **state)
+CHILD_TEST(a_line_waits_no_longer_than_its_deadline)
 {
 	struct child c;
 	const char *line;
 
-	(void)state;
 	assert_int_equal(child_start(&c, SH("printf half; exec sleep 60"), NULL), 0);
 	assert_int_equal(child_line(&c, clock_mono_ns(clock_real()), &line), -GW_E_TIMEOUT);
 	child_stop(&c);
 }
 
-static void tells_how_it_ended(void **state)
+CHILD_TEST(returns_the_exit_status)
 {
 	struct child c;
 	int status = -1;
 	char out[16];
 
-	(void)state;
 	assert_int_equal(child_start(&c, SH("exit 3"), NULL), 0);
 	assert_int_equal(child_wait(&c, in_s(10), &status), 0);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
@@ -112,11 +101,10 @@ static void tells_how_it_ended(void **state)
 			 128 + SIGTERM);
 }
 
-static void says_when_it_cannot_be_started(void **state)
+CHILD_TEST(returns_an_error_when_it_cannot_be_started)
 {
 	struct child c;
 
-	(void)state;
 	assert_int_equal(child_start(&c, (const char *const[]){ "/no/such", NULL }, NULL),
 			 -GW_E_NOENT);
 	assert_int_equal(
@@ -126,22 +114,20 @@ static void says_when_it_cannot_be_started(void **state)
 			 -GW_E_PERM);
 }
 
-static void looks_in_the_path(void **state)
+CHILD_TEST(searches_the_path)
 {
 	char out[16];
 
-	(void)state;
 	assert_int_equal(child_run((const char *const[]){ "echo", "hi", NULL }, in_s(10), out,
 				   sizeof(out)),
 			 0);
 	assert_string_equal(out, "hi\n");
 }
 
-static void output_is_cut_where_it_does_not_fit(void **state)
+CHILD_TEST(output_is_cut_where_it_does_not_fit)
 {
 	char out[8];
 
-	(void)state;
 	assert_int_equal(child_run(SH("printf 123456789; printf '%0200000d' 0"), in_s(10), out,
 				   sizeof(out)),
 			 0);
@@ -163,7 +149,7 @@ static bool is_running(long pid)
 	return running;
 }
 
-/* The grandchild is not ours to wait for: init reaps it some moments after its death. */
+/* We cannot wait for the grandchild: init reaps it shortly after its end. */
 static void assert_is_gone(long pid)
 {
 	uint64_t deadline = in_s(10);
@@ -172,13 +158,12 @@ static void assert_is_gone(long pid)
 		assert_true(clock_mono_ns(clock_real()) < deadline);
 }
 
-static void a_deadline_ends_the_whole_group(void **state)
+CHILD_TEST(a_deadline_ends_the_whole_group)
 {
 	char out[64];
 	uint64_t begin = clock_mono_ns(clock_real());
 	const char *script = "sleep 60 & echo $!; trap '' TERM; wait";
 
-	(void)state;
 	assert_int_equal(child_run(SH(script), begin + 200 * NS_PER_MS, out, sizeof(out)),
 			 -GW_E_TIMEOUT);
 	assert_true(clock_mono_ns(clock_real()) - begin < 5 * NS_PER_S);
@@ -186,23 +171,21 @@ static void a_deadline_ends_the_whole_group(void **state)
 	assert_is_gone(strtol(out, NULL, 10));
 }
 
-static void a_grandchild_that_holds_the_pipe_keeps_nobody_waiting(void **state)
+CHILD_TEST(a_grandchild_that_holds_the_pipe_does_not_block)
 {
 	char out[64];
 
-	(void)state;
 	assert_int_equal(child_run(SH("sleep 60 & echo $!"), in_s(30), out, sizeof(out)), 0);
 	assert_is_gone(strtol(out, NULL, 10));
 }
 
-static void endless_output_ends_at_the_deadline(void **state)
+CHILD_TEST(endless_output_ends_at_the_deadline)
 {
 	struct child c;
 	const char *line;
 	char out[64];
 	const char *endless = "while :; do printf '%09999d' 0; done";
 
-	(void)state;
 	assert_int_equal(child_run((const char *const[]){ "yes", NULL },
 				   clock_mono_ns(clock_real()) + 50 * NS_PER_MS, out,
 				   sizeof(out)),
@@ -213,29 +196,28 @@ static void endless_output_ends_at_the_deadline(void **state)
 	child_stop(&c);
 }
 
-static void has_no_descriptors_of_ours(void **state)
+CHILD_TEST(inherits_no_descriptors)
 {
 	char out[256];
 	int leaky = fcntl(0, F_DUPFD, 57); /* without FD_CLOEXEC */
 
-	(void)state;
 	assert_true(leaky >= 57);
 	assert_int_equal(
 		child_run(SH("cd /proc/self/fd && echo *; readlink 0; exec ls -l 2 >&1"),
 			  in_s(10), out, sizeof(out)),
 		0);
 	close(leaky);
-	assert_non_null(strstr(out, "/dev/null\n"));
-	*strchr(out, '\n') = '\0'; /* the list alone: times below it have such numbers too */
+	assert_in(out, "/dev/null\n");
+	*strchr(out, '\n') =
+		'\0'; /* only the list: the times below it contain such numbers too */
 	assert_null(strstr(out, "57"));
 }
 
-static void starts_with_default_signals_and_its_own_group(void **state)
+CHILD_TEST(starts_with_default_signals_and_its_own_group)
 {
 	char out[512], *line;
 	sigset_t block, before;
 
-	(void)state;
 	sigemptyset(&block);
 	sigaddset(&block, SIGTERM);
 	sigprocmask(SIG_BLOCK, &block, &before);
@@ -260,13 +242,12 @@ static void starts_with_default_signals_and_its_own_group(void **state)
 	assert_string_equal(out, "own\n");
 }
 
-static void variables_override_the_environment(void **state)
+CHILD_TEST(variables_override_the_environment)
 {
 	const char *const extra[] = { "GPUWARD_A=new", "GPUWARD_B=2", NULL };
 	struct child c;
 	const char *line;
 
-	(void)state;
 	setenv("GPUWARD_A", "old", 1);
 	setenv("GPUWARD_AB", "kept", 1);
 	assert_int_equal(
@@ -283,47 +264,22 @@ static void variables_override_the_environment(void **state)
 	unsetenv("GPUWARD_AB");
 }
 
-static void works_in_a_program_that_ignores_its_children(void **state)
+CHILD_TEST(works_in_a_program_that_ignores_its_children)
 {
 	char out[16];
 
-	(void)state;
 	signal(SIGCHLD, SIG_IGN);
 	assert_int_equal(child_run(SH("echo hi"), in_s(10), out, sizeof(out)), 0);
 	signal(SIGCHLD, SIG_DFL);
 	assert_string_equal(out, "hi\n");
 }
 
-#define CHILD_TEST(f) cmocka_unit_test_setup_teardown(f, count_before, nothing_is_left)
-
-static void tells_whether_a_program_exists_without_starting_it(void **state)
+TEST(finds_out_whether_a_program_exists_without_starting_it)
 {
-	(void)state;
 	assert_true(child_exists("sh"));
 	assert_true(child_exists("/bin/sh"));
 	assert_false(child_exists("no-such-program-here"));
 	assert_false(child_exists("/no/such/program"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tells_whether_a_program_exists_without_starting_it),
-		CHILD_TEST(hands_out_lines),
-		CHILD_TEST(passes_over_a_line_that_is_too_long),
-		CHILD_TEST(a_line_waits_no_longer_than_its_deadline),
-		CHILD_TEST(tells_how_it_ended),
-		CHILD_TEST(says_when_it_cannot_be_started),
-		CHILD_TEST(looks_in_the_path),
-		CHILD_TEST(output_is_cut_where_it_does_not_fit),
-		CHILD_TEST(a_deadline_ends_the_whole_group),
-		CHILD_TEST(a_grandchild_that_holds_the_pipe_keeps_nobody_waiting),
-		CHILD_TEST(endless_output_ends_at_the_deadline),
-		CHILD_TEST(has_no_descriptors_of_ours),
-		CHILD_TEST(starts_with_default_signals_and_its_own_group),
-		CHILD_TEST(variables_override_the_environment),
-		CHILD_TEST(works_in_a_program_that_ignores_its_children),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

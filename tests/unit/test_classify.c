@@ -1,15 +1,13 @@
-/* Who is who: the order of the classes, each field of a match, and whose a process is. */
+/* The order of the classes, each field of a match, and which worker a process belongs to. */
 #include "guard/classify.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TEST_SETUP setup
+#include "test.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -19,7 +17,6 @@ static struct verdict verdict[SCENE_PROCESSES];
 
 static int setup(void **state)
 {
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	memset(&scene, 0, sizeof(scene));
 	policy.unknown_contends = true;
@@ -88,11 +85,10 @@ static enum guard_class class_of(const struct scene_process *p)
 	return verdict[p - scene.process].class;
 }
 
-static void we_come_before_workers_orphans_rules_and_the_desktop(void **state)
+TEST(the_first_class_that_holds_wins)
 {
 	struct scene_process *p = process(1, "/usr/bin/gnome-shell");
 
-	(void)state;
 	worker("w")->name = "gnome-shell";
 	rule(GUARD_CONTEND_NOW)->name = "gnome-shell";
 	p->self = true;
@@ -114,9 +110,8 @@ static void we_come_before_workers_orphans_rules_and_the_desktop(void **state)
 }
 
 /* A2 */
-static void a_tree_of_three_generations_is_all_of_its_worker(void **state)
+TEST(three_generations_below_a_root_belong_to_the_worker)
 {
-	(void)state;
 	worker("vllm")->port = 8000;
 	put_root(0, 100);
 	process(100, "/usr/bin/python3");
@@ -124,7 +119,7 @@ static void a_tree_of_three_generations_is_all_of_its_worker(void **state)
 	struct scene_process *grandchild = process(102, "/usr/bin/python3");
 	grandchild->ancestor[0] = 101;
 	grandchild->ancestor[1] = 100;
-	/* The same program, not of the tree: never told apart by its name. */
+	/* The same program outside the tree. */
 	struct scene_process *stranger = process(200, "/usr/bin/python3");
 	stranger->ancestor[0] = 1;
 	classify(&policy, &scene, verdict);
@@ -135,13 +130,12 @@ static void a_tree_of_three_generations_is_all_of_its_worker(void **state)
 	assert_class(3, CLASS_CONTENDER);
 }
 
-static void a_child_that_left_its_session_is_told_by_its_group(void **state)
+TEST(a_child_that_left_its_session_is_found_by_its_cgroup)
 {
 	struct scene_process *p = process(103, "/usr/lib/ollama/runner");
 
-	(void)state;
 	worker("ollama")->unit = "ollama";
-	p->ancestor[0] = 1; /* it forked twice: nothing else is left */
+	p->ancestor[0] = 1; /* it forked twice: only the cgroup is left */
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/ollama.service/model.scope");
 	assert_int_equal(class_of(p), CLASS_WORKER);
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/not-ollama.service");
@@ -153,7 +147,7 @@ static void a_child_that_left_its_session_is_told_by_its_group(void **state)
 	assert_int_equal(class_of(p), CLASS_WORKER);
 }
 
-static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
+TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
 {
 	static const struct {
 		const char *path;
@@ -176,7 +170,6 @@ static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
 		{ "", false, false },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		assert_int_equal(classify_in_unit(row[i].path, "ollama", false), row[i].system);
 		assert_int_equal(classify_in_unit(row[i].path, "ollama.service", true),
@@ -185,11 +178,10 @@ static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
 	assert_true(classify_in_unit("/system.slice/user@7.service", "user@7.service", false));
 }
 
-static void a_number_that_was_given_to_another_is_no_root(void **state)
+TEST(a_reused_pid_is_not_a_root)
 {
 	struct scene_process *p = process(100, "/usr/bin/game");
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	put_root(0, 100);
 	assert_int_equal(class_of(p), CLASS_WORKER);
@@ -197,11 +189,10 @@ static void a_number_that_was_given_to_another_is_no_root(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void the_nearest_of_two_workers_has_it(void **state)
+TEST(the_nearest_of_two_roots_decides)
 {
 	struct scene_process *p = process(300, "/opt/llama-server");
 
-	(void)state;
 	worker("swap")->port = 1;
 	worker("server")->port = 2;
 	put_root(0, 100);
@@ -213,11 +204,10 @@ static void the_nearest_of_two_workers_has_it(void **state)
 	assert_int_equal(verdict[0].also, -1);
 }
 
-static void a_process_of_two_workers_is_the_firsts_and_says_so(void **state)
+TEST(a_process_of_two_workers_is_the_firsts_with_a_warning)
 {
 	char said[200];
 
-	(void)state;
 	worker("one")->exe = "/usr/bin/python3*";
 	worker("two")->name = "python*";
 	process(300, "/usr/bin/python3.11");
@@ -232,25 +222,24 @@ static void a_process_of_two_workers_is_the_firsts_and_says_so(void **state)
 		      "the match of one of them");
 }
 
-static void a_worker_with_a_port_is_not_known_by_its_name(void **state)
+TEST(a_worker_with_a_port_is_not_found_by_its_name)
 {
 	struct policy_match *m = worker("w");
 	struct scene_process *p = process(5, "/usr/bin/ollama");
 
-	(void)state;
 	m->name = "ollama";
 	m->port = 11434;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	m->port = 0;
 	assert_int_equal(class_of(p), CLASS_WORKER);
-	m->name = NULL; /* a worker that says nothing of who it is has nobody */
+	m->name = NULL; /* an empty match has no processes */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	m->vram_ge = 1;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
 /* A1: the desktop. */
-static void programs_of_the_machine_are_known_by_path_and_name(void **state)
+TEST(desktop_programs_are_known_by_path_and_name)
 {
 	static const char *const exe[] = {
 		"/usr/lib/xorg/Xorg",
@@ -273,7 +262,6 @@ static void programs_of_the_machine_are_known_by_path_and_name(void **state)
 		"/nix/store/abc-gnome-shell-46/bin/.gnome-shell-wrapped",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(exe) / sizeof(exe[0]); i++) {
 		struct scene_process *p;
 
@@ -285,11 +273,10 @@ static void programs_of_the_machine_are_known_by_path_and_name(void **state)
 	}
 }
 
-static void a_renamed_program_is_not_immune(void **state)
+TEST(a_program_that_took_a_desktop_name_is_ordinary)
 {
 	struct scene_process *p = process(7, "/home/u/gnome-shell");
 
-	(void)state;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	snprintf(p->exe, sizeof(p->exe), "/usr/bin/python3.11");
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -300,11 +287,10 @@ static void a_renamed_program_is_not_immune(void **state)
 	assert_int_equal(class_of(p), CLASS_SYSTEM);
 }
 
-static void where_the_path_cannot_be_seen_the_call_must_fit(void **state)
+TEST(with_a_hidden_path_the_command_line_must_fit)
 {
 	struct scene_process *p = process(7, "/usr/bin/gnome-shell");
 
-	(void)state;
 	p->exe[0] = '\0';
 	assert_int_equal(class_of(p), CLASS_SYSTEM);
 	snprintf(p->command, sizeof(p->command), "/home/u/gnome-shell");
@@ -313,11 +299,10 @@ static void where_the_path_cannot_be_seen_the_call_must_fit(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void the_profile_decides_about_strangers(void **state)
+TEST(the_profile_decides_about_unknown_processes)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
-	(void)state;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	assert_int_equal(verdict[0].action, GUARD_CONTEND);
 	policy.unknown_contends = false;
@@ -325,9 +310,8 @@ static void the_profile_decides_about_strangers(void **state)
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
 }
 
-static void any_makes_all_but_us_and_workers_contend(void **state)
+TEST(any_makes_every_process_but_own_and_workers_contend)
 {
-	(void)state;
 	policy.any = true;
 	policy.unknown_contends = false;
 	worker("w")->name = "ollama";
@@ -343,16 +327,15 @@ static void any_makes_all_but_us_and_workers_contend(void **state)
 	assert_class(3, CLASS_WORKER);
 	assert_class(4, CLASS_SELF);
 	assert_class(5, CLASS_ORPHAN);     /* its bytes never count as demand */
-	rule(GUARD_IGNORE)->name = "Xorg"; /* what the user says himself holds still */
+	rule(GUARD_IGNORE)->name = "Xorg"; /* a rule of the user still holds */
 	classify(&policy, &scene, verdict);
 	assert_class(1, CLASS_IGNORED);
 }
 
-static void the_first_rule_that_matches_wins(void **state)
+TEST(the_first_rule_that_matches_wins)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
-	(void)state;
 	rule(GUARD_WATCH)->name = "g?me";
 	rule(GUARD_CONTEND_NOW)->exe = "/home/*";
 	assert_int_equal(class_of(p), CLASS_IGNORED);
@@ -363,17 +346,16 @@ static void the_first_rule_that_matches_wins(void **state)
 	assert_int_equal(verdict[0].rule, 1);
 }
 
-static void a_rule_that_says_nothing_matches_nobody(void **state)
+TEST(an_empty_rule_matches_nothing)
 {
-	(void)state;
 	rule(GUARD_IGNORE);
 	assert_int_equal(class_of(process(7, "/home/u/game")), CLASS_CONTENDER);
 }
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-/* One field of a match each: what holds for the process below, and what does not. */
-static void every_field_of_a_match_is_honoured(void **state)
+/* Each field of a match, with and without a match. */
+TEST(every_field_of_a_match_counts)
 {
 #define M(...)                         \
 	{                              \
@@ -421,7 +403,6 @@ static void every_field_of_a_match_is_honoured(void **state)
 	};
 	struct scene_process *p = process(7, "/srv/llm/bin/llama-server");
 
-	(void)state;
 	snprintf(p->command, sizeof(p->command), "llama-server --model  tiny.gguf");
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/docker-" ID ".scope");
 	snprintf(p->container, sizeof(p->container), "0123456789ab");
@@ -439,14 +420,13 @@ static void every_field_of_a_match_is_honoured(void **state)
 	}
 }
 
-static void what_is_not_known_does_not_hold(void **state)
+TEST(an_unknown_value_does_not_match)
 {
 	struct policy_match *m = rule(GUARD_IGNORE);
 	struct scene_process *p = process(7, "x");
 
-	(void)state;
 	m->vram_ge = 1;
-	p->bytes_known = false; /* N/A: whatever stands in bytes */
+	p->bytes_known = false; /* unknown: bytes does not count */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	*m = (struct policy_match){ .uid = -1, .util_ge = 0.01 };
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -457,36 +437,34 @@ static void what_is_not_known_does_not_hold(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void one_whose_program_is_hidden_may_be_the_worker_that_is_not_found(void **state)
+TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 {
 	struct scene_process *p;
 
-	(void)state;
 	worker("w")->exe = "/srv/*";
 	p = process(10, "/srv/server");
 	p->exe[0] = '\0';
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_UNKNOWN);
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
-	policy.worker[0].match.name = "other"; /* what is seen says that it is not */
+	policy.worker[0].match.name = "other"; /* its visible name does not match */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.worker[0].match.name = NULL;
-	rule(GUARD_CONTEND)->name = "server"; /* somebody said so */
+	rule(GUARD_CONTEND)->name = "server"; /* a rule decides */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.rules = 0;
 	scene.root[scene.roots++] =
-		(struct scene_root){ .pid = 20 }; /* the worker is another */
+		(struct scene_root){ .pid = 20 }; /* the worker is another process */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }
 
-static void a_name_longer_than_the_kernel_keeps_means_the_same(void **state)
+TEST(a_name_longer_than_in_the_kernel_matches)
 {
 	struct scene_process *p = process(7, "nvidia-persistenced");
 
-	(void)state;
 	rule(GUARD_IGNORE)->name = "nvidia-persistenced";
 	assert_string_equal(p->name, "nvidia-persiste");
 	assert_int_equal(class_of(p), CLASS_IGNORED);
@@ -495,12 +473,11 @@ static void a_name_longer_than_the_kernel_keeps_means_the_same(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void a_kept_classifier_says_the_same(void **state)
+TEST(a_reused_classifier_gives_the_same_verdicts)
 {
 	static struct verdict again[SCENE_PROCESSES];
 	struct classifier *c;
 
-	(void)state;
 	rule(GUARD_CONTEND_NOW)->command = "^/home/.*--serve$";
 	worker("w")->command = "ollama";
 	for (unsigned i = 0; i < 1000; i++)
@@ -525,32 +502,38 @@ static void a_kept_classifier_says_the_same(void **state)
 	classifier_free(NULL);
 }
 
-#define row(f) cmocka_unit_test_setup(f, setup)
+/* ---- NVIDIA's multi-process service ---- */
 
-int main(void)
+static void put_mps(unsigned gpu, const char *name, unsigned type, enum guard_class class)
 {
-	const struct CMUnitTest tests[] = {
-		row(we_come_before_workers_orphans_rules_and_the_desktop),
-		row(a_tree_of_three_generations_is_all_of_its_worker),
-		row(a_child_that_left_its_session_is_told_by_its_group),
-		row(a_group_that_a_user_calls_like_a_unit_is_not_the_unit),
-		row(a_number_that_was_given_to_another_is_no_root),
-		row(the_nearest_of_two_workers_has_it),
-		row(a_process_of_two_workers_is_the_firsts_and_says_so),
-		row(a_worker_with_a_port_is_not_known_by_its_name),
-		row(programs_of_the_machine_are_known_by_path_and_name),
-		row(a_renamed_program_is_not_immune),
-		row(where_the_path_cannot_be_seen_the_call_must_fit),
-		row(the_profile_decides_about_strangers),
-		row(any_makes_all_but_us_and_workers_contend),
-		row(the_first_rule_that_matches_wins),
-		row(a_rule_that_says_nothing_matches_nobody),
-		row(every_field_of_a_match_is_honoured),
-		row(what_is_not_known_does_not_hold),
-		row(one_whose_program_is_hidden_may_be_the_worker_that_is_not_found),
-		row(a_name_longer_than_the_kernel_keeps_means_the_same),
-		row(a_kept_classifier_says_the_same),
-	};
+	struct scene_process *p = process(1, name);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	p->gpu = gpu;
+	p->type = type;
+	verdict[scene.processes - 1].class = class;
 }
+
+TEST(workers_without_mps_are_not_served)
+{
+	assert_false(classify_mps_serves_worker(&scene, verdict));
+	put_mps(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
+	put_mps(0, "other", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_CONTENDER);
+	assert_false(classify_mps_serves_worker(&scene, verdict));
+}
+
+TEST(a_worker_listed_as_an_mps_client_is_served)
+{
+	put_mps(0, "python", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_WORKER);
+	assert_true(classify_mps_serves_worker(&scene, verdict));
+}
+
+TEST(mps_counts_only_on_the_workers_gpu)
+{
+	put_mps(1, "nvidia-cuda-mps-server", GW_PROCESS_COMPUTE, CLASS_SYSTEM);
+	put_mps(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
+	assert_false(classify_mps_serves_worker(&scene, verdict));
+	put_mps(1, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
+	assert_true(classify_mps_serves_worker(&scene, verdict));
+}
+
+TEST_MAIN(NULL, NULL)

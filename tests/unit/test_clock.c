@@ -1,19 +1,11 @@
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-static void stepped_time_stands_until_it_is_moved(void **state)
+TEST(stepped_time_stands_still_until_it_is_moved)
 {
 	struct clock_stepped c;
 
-	(void)state;
 	clock_stepped_init(&c, 5, 7);
 	assert_int_equal(clock_mono_ns(&c.clock), 5);
 	assert_int_equal(clock_mono_ns(&c.clock), 5);
@@ -22,17 +14,16 @@ static void stepped_time_stands_until_it_is_moved(void **state)
 	assert_int_equal(clock_wall_ns(&c.clock), 17);
 }
 
-static void real_time_does_not_go_back(void **state)
+TEST(real_time_does_not_go_back)
 {
 	const struct clock *c = clock_real();
 	uint64_t a = clock_mono_ns(c), b = clock_mono_ns(c);
 
-	(void)state;
 	assert_true(a > 0 && b >= a);
 	assert_true(clock_wall_ns(c) > UINT64_C(1700000000) * NS_PER_S);
 }
 
-static void wall_time_is_spelt_as_rfc_3339(void **state)
+TEST(wall_time_is_formatted_as_rfc_3339)
 {
 	static const struct {
 		uint64_t ns;
@@ -45,20 +36,10 @@ static void wall_time_is_spelt_as_rfc_3339(void **state)
 	};
 	char out[CLOCK_RFC3339_SIZE];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		clock_format_rfc3339(rows[i].ns, out);
 		assert_string_equal(out, rows[i].want);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stepped_time_stands_until_it_is_moved),
-		cmocka_unit_test(real_time_does_not_go_back),
-		cmocka_unit_test(wall_time_is_spelt_as_rfc_3339),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,15 +4,11 @@
 #include <gpuward.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 #include "measure/distribution.h"
 #include "measure/stat.h"
+
+#include "test.h"
 
 static void assert_near(double have, double want, double within)
 {
@@ -22,7 +18,7 @@ static void assert_near(double have, double want, double within)
 	fail();
 }
 
-static void trials_are_compared_by_welchs_interval_of_logarithms(void **state)
+TEST(trials_are_compared_by_welchs_interval_of_logarithms)
 {
 	/* logarithms 0 1 2 (variance 1) and 1 3 5 7 (variance 20/3) */
 	double a[] = { exp(0), exp(1), exp(2) }, b[] = { exp(1), exp(3), exp(5), exp(7) };
@@ -32,7 +28,6 @@ static void trials_are_compared_by_welchs_interval_of_logarithms(void **state)
 	double df = (ua + ub) * (ua + ub) / (ua * ua / 2 + ub * ub / 3);
 	double reach = student_quantile(0.975, df) * sqrt(ua + ub);
 
-	(void)state;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_TRIALS);
 	assert_near(c.ratio, exp(3), 1e-9);
@@ -43,13 +38,12 @@ static void trials_are_compared_by_welchs_interval_of_logarithms(void **state)
 	assert_near(c.change_high, exp(3 + reach) - 1, 1e-6);
 }
 
-static void single_values_are_compared_by_their_stated_uncertainties(void **state)
+TEST(single_values_are_compared_by_their_stated_uncertainties)
 {
 	double a = 200, b = 210;
 	struct compare_arm first = { &a, 1, 0.003 }, row = { &b, 1, 0.004 };
 	struct compare_change c;
 
-	(void)state;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_BUDGET);
 	assert_near(c.change, 0.05, 1e-12);
@@ -59,7 +53,7 @@ static void single_values_are_compared_by_their_stated_uncertainties(void **stat
 	assert_near(c.change_high, 1.05 * exp(1.959963984540054 * 0.005) - 1, 1e-12);
 }
 
-static void one_run_is_taken_to_scatter_as_the_others_do(void **state)
+TEST(one_run_is_assumed_to_scatter_as_the_others)
 {
 	/* logarithms 0 1 2 3: mean 1.5, variance 5/3; of a run against them 5/3 (1 + 1/4) */
 	double a[] = { exp(0), exp(1), exp(2), exp(3) }, b = exp(4);
@@ -67,7 +61,6 @@ static void one_run_is_taken_to_scatter_as_the_others_do(void **state)
 	double u2 = 5.0 / 3 * 1.25, reach = 3.182446305284263 * sqrt(u2);
 	struct compare_change c;
 
-	(void)state;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_ONE_SIDE);
 	assert_near(c.df, 3, 0);
@@ -75,7 +68,7 @@ static void one_run_is_taken_to_scatter_as_the_others_do(void **state)
 	assert_near(log1p(c.change_low), 2.5 - reach, 1e-9);
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 
-	/* what the run and the sensor are unsure of comes with the normal factor, not Student's */
+	/* the stated uncertainty has the normal factor, not Student's */
 	row.u_ratio = 0.3;
 	reach = hypot(reach, 1.959963984540054 * 0.5);
 	assert_int_equal(compare_arms(&first, &row, 0.4, 0.05, &c), 0);
@@ -85,13 +78,12 @@ static void one_run_is_taken_to_scatter_as_the_others_do(void **state)
 }
 
 /* 43 to 72 J against 48.04 J: once -21 % [-22.8, -19.2]. */
-static void leaving_runs_out_makes_nothing_surer(void **state)
+TEST(leaving_runs_out_does_not_narrow_the_interval)
 {
 	double a[] = { 43, 58, 72, 71 }, b[] = { 48.04, 61, 52 };
 	struct compare_arm first = { a, 4, 0.009 }, row = { b, 3, 0.004 };
 	struct compare_change three, one;
 
-	(void)state;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &three), 0);
 	row.n = 1;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &one), 0);
@@ -100,26 +92,25 @@ static void leaving_runs_out_makes_nothing_surer(void **state)
 	assert_int_equal(compare_verdict(&one), COMPARE_OPEN);
 }
 
-static void without_any_uncertainty_there_is_a_ratio_and_no_interval(void **state)
+TEST(without_any_uncertainty_there_is_a_ratio_and_no_interval)
 {
 	double a = 200, b[] = { 210, 211 };
 	struct compare_arm first = { &a, 1, NAN }, row = { b, 1, 0.004 };
 	struct compare_change c;
 
-	(void)state;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, 210.0 / 200, 1e-12);
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 
-	row.n = 2; /* what more runs would not lessen is not known: nor is the rest */
+	row.n = 2; /* the shared uncertainty is unknown, so the rest is unknown too */
 	assert_int_equal(compare_arms(&first, &row, NAN, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, sqrt(210.0 * 211.0) / 200, 1e-12);
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 }
 
-static void only_scatter_that_was_seen_gives_a_verdict(void **state)
+TEST(only_observed_scatter_gives_a_verdict)
 {
 	static const struct {
 		enum compare_basis basis;
@@ -137,8 +128,7 @@ static void only_scatter_that_was_seen_gives_a_verdict(void **state)
 		{ COMPARE_NONE, NAN, NAN, COMPARE_UNKNOWN },
 	};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
 		struct compare_change c = { .basis = cases[i].basis,
 					    .change_low = cases[i].low,
 					    .change_high = cases[i].high };
@@ -147,14 +137,13 @@ static void only_scatter_that_was_seen_gives_a_verdict(void **state)
 	}
 }
 
-static void an_offset_widens_the_interval_however_many_runs(void **state)
+TEST(an_offset_widens_the_interval_however_many_runs)
 {
 	double a[64], b[64];
 	struct compare_arm first = { a, 64, NAN }, row = { b, 64, NAN };
 	struct compare_change c;
 	double u = compare_offset(SENSOR_OFFSET_U_W, 700, 100);
 
-	(void)state;
 	assert_near(u, 2.5 * (1 / 100.0 - 1 / 700.0), 1e-12);
 	assert_true(compare_offset(SENSOR_OFFSET_U_W, 300, 300) == 0);
 	for (unsigned i = 0; i < 64; i++) {
@@ -168,26 +157,24 @@ static void an_offset_widens_the_interval_however_many_runs(void **state)
 	assert_near(c.change_high - c.change_low, 2 * 2 * sinh(1.96 * u), 1e-4);
 }
 
-static void equal_runs_make_an_interval_without_width(void **state)
+TEST(equal_runs_make_an_interval_without_width)
 {
 	double a[] = { 5, 5 }, b[] = { 10, 10 };
 	struct compare_arm first = { a, 2, NAN }, row = { b, 2, NAN };
 	struct compare_change c;
 
-	(void)state;
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_near(c.change_low, 1, 1e-12);
 	assert_near(c.change_high, 1, 1e-12);
 }
 
-static void what_has_no_logarithm_is_refused(void **state)
+TEST(values_without_a_logarithm_are_refused)
 {
 	double good[] = { 1, 2 },
 	       bad[][2] = { { 1, 0 }, { 1, -1 }, { NAN, 1 }, { 1, INFINITY } };
 	struct compare_arm first = { good, 2, NAN }, row = { good, 2, NAN };
 	struct compare_change c;
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		row.runs = bad[i];
 		assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), -GW_E_ARG);
@@ -201,12 +188,11 @@ static void what_has_no_logarithm_is_refused(void **state)
 	assert_int_equal(compare_arms(&first, &first, 0, 1, &c), -GW_E_ARG);
 }
 
-static void swapping_the_rows_turns_the_ratio_round(void **state)
+TEST(swapping_the_rows_inverts_the_ratio)
 {
 	uint64_t seed = 23;
 	struct random r;
 
-	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned i = 0; i < 500; i++) {
@@ -228,16 +214,15 @@ static void swapping_the_rows_turns_the_ratio_round(void **state)
 	}
 }
 
-/* Arms of different spread and number, which a plain t test would get wrong.  (Welch's own
- * approximation is a point short of its level with four runs against twelve.) */
-static void the_interval_covers_as_often_as_it_says(void **state)
+/* Arms with different spread and size, for which a plain t test is wrong. (Welch's
+ * approximation misses its level by one point with four runs against twelve.) */
+TEST(the_interval_covers_as_often_as_it_says)
 {
 	unsigned covered = 0, rounds = 10000;
 	double a[6], b[12];
 	struct compare_arm first = { a, 6, NAN }, row = { b, 12, NAN };
 	struct random r;
 
-	(void)state;
 	random_init(&r, 29);
 	for (unsigned i = 0; i < rounds; i++) {
 		struct compare_change c;
@@ -258,9 +243,9 @@ static double lognormal(struct random *r, double median, double sd)
 	return median * exp(sd * normal_quantile(random_unit(r) + 0x1p-54));
 }
 
-/* How many of the rounds, each of a seed of its own, have the true ratio, 1.03, in their interval: n
- * runs that scatter by 2 % against one.  `stated` of the scatter is the meter's, and the run says
- * so. */
+/* How many rounds, each with its own seed, cover the true ratio 1.03: n runs with 2 %
+ * scatter against one. `stated` is the part of the scatter that the run states as its
+ * uncertainty. */
 static unsigned covered_by_one_run(unsigned rounds, size_t n, double stated)
 {
 	unsigned covered = 0;
@@ -283,20 +268,19 @@ static unsigned covered_by_one_run(unsigned rounds, size_t n, double stated)
 	return covered;
 }
 
-static void four_runs_against_one_cover_in_200_seeds(void **state)
+TEST(four_runs_against_one_cover_in_200_seeds)
 {
-	(void)state;
 	assert_in_range(covered_by_one_run(200, 4, 0), 186, 200);
 	assert_in_range(covered_by_one_run(200, 4, 0.3), 186, 200);
 }
 
-/* What the run states comes on top of a scatter that holds it: too wide at worst. */
-static void a_few_runs_against_one_cover_as_often_as_they_say(void **state)
+/* The stated uncertainty is added to scatter that already contains it, so the interval is at
+ * worst too wide. */
+TEST(a_few_runs_against_one_cover_as_often_as_they_say)
 {
 	static const double stated[] = { 0, 0.3, 1 };
 	unsigned rounds = 10000;
 
-	(void)state;
 	for (size_t n = 2; n <= 8; n *= 2)
 		for (unsigned i = 0; i < 3; i++)
 			assert_in_range(covered_by_one_run(rounds, n, stated[i]),
@@ -304,23 +288,4 @@ static void a_few_runs_against_one_cover_as_often_as_they_say(void **state)
 					stated[i] == 0 ? rounds * 96 / 100 : rounds);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(trials_are_compared_by_welchs_interval_of_logarithms),
-		cmocka_unit_test(single_values_are_compared_by_their_stated_uncertainties),
-		cmocka_unit_test(one_run_is_taken_to_scatter_as_the_others_do),
-		cmocka_unit_test(leaving_runs_out_makes_nothing_surer),
-		cmocka_unit_test(only_scatter_that_was_seen_gives_a_verdict),
-		cmocka_unit_test(without_any_uncertainty_there_is_a_ratio_and_no_interval),
-		cmocka_unit_test(an_offset_widens_the_interval_however_many_runs),
-		cmocka_unit_test(equal_runs_make_an_interval_without_width),
-		cmocka_unit_test(what_has_no_logarithm_is_refused),
-		cmocka_unit_test(swapping_the_rows_turns_the_ratio_round),
-		cmocka_unit_test(the_interval_covers_as_often_as_it_says),
-		cmocka_unit_test(four_runs_against_one_cover_in_200_seeds),
-		cmocka_unit_test(a_few_runs_against_one_cover_as_often_as_they_say),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

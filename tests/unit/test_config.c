@@ -1,29 +1,23 @@
 #include "daemon/config_read.h"
 
 #include "tree.h"
+#include "test.h"
 
 #include "cli/serve_options.h"
 
 #include <gpuward.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 extern char **environ;
 
-struct place {
+static struct place {
 	struct tree tree;
 	struct config c;
 	char message[8192];
-};
+} place, *const p = &place;
 
-/* A world without files and variables of ours. */
+/* No files and no GPUWARD_ variables. */
 static int set_up(void **state)
 {
-	struct place *p = calloc(1, sizeof(*p));
 	char home[100];
 
 	for (char **e = environ; *e;) {
@@ -35,46 +29,46 @@ static int set_up(void **state)
 		else if (unsetenv(name) != 0)
 			return -1;
 	}
+	memset(p, 0, sizeof(*p));
 	tree_init(&p->tree);
 	snprintf(home, sizeof(home), "%s/home", p->tree.path);
 	setenv("GPUWARD_CONFIG_ROOT", p->tree.path, 1);
 	setenv("XDG_CONFIG_HOME", home, 1);
-	*state = p;
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	struct place *p = *state;
-
 	config_done(&p->c);
 	tree_done(&p->tree);
-	free(p);
 	return 0;
 }
 
-static int load_with(struct place *p, const struct config_flag *flags, unsigned n)
+#define TEST_SETUP    set_up
+#define TEST_TEARDOWN tear_down
+
+static int load_with(const struct config_flag *flags, unsigned n)
 {
 	config_done(&p->c);
 	return config_load(&p->c, NULL, flags, n, p->message, sizeof(p->message));
 }
 
-static int load(struct place *p)
+static int load(void)
 {
-	return load_with(p, NULL, 0);
+	return load_with(NULL, 0);
 }
 
 #define ETC  "etc/gpuward/gpuward.toml"
 #define HOME "home/gpuward/gpuward.toml"
 
-static int load_text(struct place *p, const char *text)
+static int load_text(const char *text)
 {
 	tree_put(&p->tree, ETC, text);
-	return load(p);
+	return load();
 }
 
 /* The message without the path of the file: "3:1: sentence", lines joined. */
-static const char *said(struct place *p)
+static const char *said(void)
 {
 	char prefix[200];
 	char *at;
@@ -85,11 +79,9 @@ static const char *said(struct place *p)
 	return p->message;
 }
 
-static void without_files_the_defaults_hold(void **state)
+TEST(without_files_the_defaults_apply)
 {
-	struct place *p = *state;
-
-	assert_int_equal(load(p), 0);
+	assert_int_equal(load(), 0);
 	assert_string_equal(p->message, "");
 	assert_string_equal(config_files(&p->c), "");
 	assert_null(config_file(&p->c, 0));
@@ -107,17 +99,15 @@ static void without_files_the_defaults_hold(void **state)
 	assert_true(p->c.guard_defaults_quiet_s == 30);
 }
 
-static void every_type_is_read_in_each_of_its_forms(void **state)
+TEST(every_type_is_read_in_each_of_its_forms)
 {
-	struct place *p = *state;
-
-	assert_int_equal(load_text(p, "[service]\ninterval = \"500ms\"\nheader_timeout = 2\n"
-				      "body_timeout = 0.25\nidle_timeout = \"1.5m\"\n"
-				      "hosts = [\"a.example\", \"10.0.0.1\", \"fe80::1\"]\n"
-				      "streams = 8\ntoken_file = \"/t \\\"q\\\"\"\n"
-				      "[history]\nlimit = \"512MiB\"\n"
-				      "[log]\nlevel = \"debug\"\n[manage]\nenabled = true\n"
-				      "[health]\nhealth_check_interval_secs = 2.5\n"),
+	assert_int_equal(load_text("[service]\ninterval = \"500ms\"\nheader_timeout = 2\n"
+				   "body_timeout = 0.25\nidle_timeout = \"1.5m\"\n"
+				   "hosts = [\"a.example\", \"10.0.0.1\", \"fe80::1\"]\n"
+				   "streams = 8\ntoken_file = \"/t \\\"q\\\"\"\n"
+				   "[history]\nlimit = \"512MiB\"\n"
+				   "[log]\nlevel = \"debug\"\n[manage]\nenabled = true\n"
+				   "[health]\nhealth_check_interval_secs = 2.5\n"),
 			 0);
 	assert_string_equal(p->message, "");
 	assert_int_equal(p->c.service_interval, 500000000);
@@ -133,13 +123,13 @@ static void every_type_is_read_in_each_of_its_forms(void **state)
 	assert_true(p->c.manage_enabled);
 	assert_true(p->c.health_interval_s == 2.5);
 
-	assert_int_equal(load_text(p, "[history]\nlimit = 2000000\n"), 0);
+	assert_int_equal(load_text("[history]\nlimit = 2000000\n"), 0);
 	assert_int_equal(p->c.history_limit, 2000000);
-	assert_int_equal(load_text(p, "[history]\nlimit = \"2 GB\"\n"), 0);
+	assert_int_equal(load_text("[history]\nlimit = \"2 GB\"\n"), 0);
 	assert_int_equal(p->c.history_limit, 2000000000);
-	assert_int_equal(load_text(p, "[history]\nlimit = \"2G\"\n"), 0);
+	assert_int_equal(load_text("[history]\nlimit = \"2G\"\n"), 0);
 	assert_int_equal(p->c.history_limit, UINT64_C(2) << 30);
-	assert_int_equal(load_text(p, "[history]\nlimit = \"300m\"\n"), 0);
+	assert_int_equal(load_text("[history]\nlimit = \"300m\"\n"), 0);
 	assert_int_equal(p->c.history_limit, 300 << 20);
 }
 
@@ -238,31 +228,27 @@ static const struct {
 	  "2:1: no such key \"require_nvm\" in [gpu]; did you mean \"require_nvml\"?" },
 };
 
-static void what_is_wrong_is_refused_where_it_stands(void **state)
+TEST(errors_have_their_line_and_column)
 {
-	struct place *p = *state;
-
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(refused); i++) {
 		size_t n = strcspn(refused[i].says, "\n");
 
-		assert_int_equal(load_text(p, refused[i].text), -GW_E_PARSE);
-		if (strncmp(said(p), refused[i].says, n) != 0)
-			fail_msg("%s\n  says %s\n  not  %s", refused[i].text, said(p),
+		assert_int_equal(load_text(refused[i].text), -GW_E_PARSE);
+		if (strncmp(said(), refused[i].says, n) != 0)
+			fail_msg("%s\n  says %s\n  not  %s", refused[i].text, said(),
 				 refused[i].says);
 		assert_null(p->c.memory);
 	}
 }
 
-static void all_errors_are_told_each_on_its_line(void **state)
+TEST(all_errors_are_reported_one_per_line)
 {
-	struct place *p = *state;
-
 	setenv("GPUWARD_LOG_FORMAT", "xml", 1);
-	assert_int_equal(load_text(p, "[service]\nfoo = 1\nlisten = [\"x\", \"y:1\", \"z\"]\n"
-				      "[log]\nlevel = 3\n"),
+	assert_int_equal(load_text("[service]\nfoo = 1\nlisten = [\"x\", \"y:1\", \"z\"]\n"
+				   "[log]\nlevel = 3\n"),
 			 -GW_E_PARSE);
 	assert_string_equal(
-		said(p),
+		said(),
 		"2:1: no such key \"foo\" in [service]\n"
 		"5:9: level must be a string, not an integer\n"
 		"GPUWARD_LOG_FORMAT: must be logfmt or json, not \"xml\"\n"
@@ -272,33 +258,27 @@ static void all_errors_are_told_each_on_its_line(void **state)
 		"unix:PATH");
 }
 
-static void too_many_errors_are_counted(void **state)
+TEST(too_many_errors_are_counted)
 {
-	struct place *p = *state;
 	struct buf b;
 	char small[200];
 
 	buf_init(&b, 100000);
 	for (unsigned i = 0; i < 150; i++)
 		buf_addf(&b, "zz%u = 1\n", i);
-	assert_int_equal(load_text(p, b.p), -GW_E_PARSE);
-	assert_non_null(strstr(p->message, "and 50 more"));
+	assert_int_equal(load_text(b.p), -GW_E_PARSE);
+	assert_in(p->message, "and 50 more");
 	assert_int_equal(config_load(&p->c, NULL, NULL, 0, small, sizeof(small)), -GW_E_PARSE);
-	assert_non_null(strstr(small, "zz0"));
-	assert_non_null(strstr(small, " more"));
+	assert_in(small, "zz0");
+	assert_in(small, " more");
 	buf_done(&b);
 }
 
-static void a_value_that_was_refused_is_not_judged_again(void **state)
+TEST(a_refused_value_is_reported_once)
 {
-	struct place *p = *state;
-
-	assert_int_equal(load_text(p, "[service]\ntls_cert = \"c\"\ntls_key = 1\n"),
-			 -GW_E_PARSE);
-	assert_string_equal(said(p), "3:11: tls_key must be a string, not an integer");
+	assert_int_equal(load_text("[service]\ntls_cert = \"c\"\ntls_key = 1\n"), -GW_E_PARSE);
+	assert_string_equal(said(), "3:11: tls_key must be a string, not an integer");
 }
-
-/* ---- the keys of the first design ---- */
 
 static const char *const flat = "enable_nvml = true\nrequire_nvml = true\n"
 				"auto_evict_for_user_apps = true\n"
@@ -308,16 +288,15 @@ static const char *const flat = "enable_nvml = true\nrequire_nvml = true\n"
 				"temperature_threshold_celsius = 80\n"
 				"enable_capacity_tracking = false\n";
 
-static void the_original_keys_are_read_wherever_old_files_have_them(void **state)
+TEST(old_keys_are_read_in_every_old_place)
 {
 	static const char *const heads[] = { "", "[guard]\n", "[gpu]\n" };
-	struct place *p = *state;
 	char text[1000];
 
 	for (unsigned i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text), "%s%s", heads[i], flat);
-		assert_int_equal(load_text(p, text), 0);
-		assert_non_null(strstr(p->message, "there is no [[worker]]"));
+		assert_int_equal(load_text(text), 0);
+		assert_in(p->message, "there is no [[worker]]");
 		assert_null(strchr(p->message, '\n'));
 		assert_true(p->c.device_require_nvml);
 		assert_string_equal(p->c.guard_mode, "enforce");
@@ -329,33 +308,27 @@ static void the_original_keys_are_read_wherever_old_files_have_them(void **state
 	}
 }
 
-static void a_key_in_two_places_may_not_contradict_itself(void **state)
+TEST(two_places_of_a_key_must_agree)
 {
-	struct place *p = *state;
-
-	assert_int_equal(load_text(p, "require_nvml = true\n[device]\nrequire_nvml = false\n"),
+	assert_int_equal(load_text("require_nvml = true\n[device]\nrequire_nvml = false\n"),
 			 -GW_E_PARSE);
-	assert_string_equal(said(p), "3:1: require_nvml has one value in line 1 and another in "
-				     "line 3; keep one of them");
-	assert_int_equal(load_text(p, "require_nvml = true\n[device]\nrequire_nvml = true\n"),
-			 0);
+	assert_string_equal(said(), "3:1: require_nvml has one value in line 1 and another in "
+				    "line 3; keep one of them");
+	assert_int_equal(load_text("require_nvml = true\n[device]\nrequire_nvml = true\n"), 0);
 	assert_true(p->c.device_require_nvml);
-	assert_int_equal(load_text(p, "auto_evict_for_user_apps = true\n[guard]\n"
-				      "mode = \"dry-run\"\n"),
+	assert_int_equal(load_text("auto_evict_for_user_apps = true\n[guard]\n"
+				   "mode = \"dry-run\"\n"),
 			 -GW_E_PARSE);
-	assert_string_equal(said(p), "3:1: mode has one value in line 1 and another in line 3; "
-				     "keep one of them");
-	assert_int_equal(load_text(p, "auto_evict_for_user_apps = true\n[guard]\n"
-				      "mode = \"enforce\"\n"),
+	assert_string_equal(said(), "3:1: mode has one value in line 1 and another in line 3; "
+				    "keep one of them");
+	assert_int_equal(load_text("auto_evict_for_user_apps = true\n[guard]\n"
+				   "mode = \"enforce\"\n"),
 			 0);
 }
 
-/* ---- layers ---- */
-
-static void later_layers_win(void **state)
+TEST(later_layers_win)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
-	struct place *p = *state;
 
 	tree_put(&p->tree, ETC,
 		 "[log]\nlevel = \"debug\"\n[service]\nstreams = 1\nheader_timeout = 1\n"
@@ -366,22 +339,21 @@ static void later_layers_win(void **state)
 	tree_put(&p->tree, "etc/gpuward/gpuward.d/30-c.toml.bak", "rubbish");
 	tree_put(&p->tree, HOME, "[metrics]\nprocesses = 2\n");
 	setenv("GPUWARD_LOG_LEVEL", "warning", 1);
-	assert_int_equal(load(p), 0);
+	assert_int_equal(load(), 0);
 	assert_int_equal(p->c.service_streams, 3);
 	assert_int_equal(p->c.service_header_timeout, 2000000000);
 	assert_int_equal(p->c.metrics_processes, 2);
 	assert_string_equal(p->c.log_level, "warning");
-	assert_non_null(strstr(config_file(&p->c, 1), "10-a.toml"));
-	assert_non_null(strstr(config_file(&p->c, 3), HOME));
+	assert_in(config_file(&p->c, 1), "10-a.toml");
+	assert_in(config_file(&p->c, 3), HOME);
 	assert_null(config_file(&p->c, 4));
-	assert_non_null(strstr(config_files(&p->c), "10-a.toml, "));
-	assert_int_equal(load_with(p, flags, 1), 0);
+	assert_in(config_files(&p->c), "10-a.toml, ");
+	assert_int_equal(load_with(flags, 1), 0);
 	assert_string_equal(p->c.log_level, "error");
 }
 
-static void a_named_file_stands_in_place_of_the_others(void **state)
+TEST(a_named_file_replaces_the_others)
 {
-	struct place *p = *state;
 	char path[200];
 
 	tree_put(&p->tree, ETC, "rubbish");
@@ -394,19 +366,17 @@ static void a_named_file_stands_in_place_of_the_others(void **state)
 	snprintf(path, sizeof(path), "%s/none.toml", p->tree.path);
 	assert_int_equal(config_load(&p->c, path, NULL, 0, p->message, sizeof(p->message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(p->message, "none.toml: "));
+	assert_in(p->message, "none.toml: ");
 }
 
-static void variables_are_read_and_named_when_wrong(void **state)
+TEST(variables_are_read_and_named_when_wrong)
 {
-	struct place *p = *state;
-
 	setenv("GPUWARD_LISTEN", "127.0.0.1:1,unix:/run/x.sock", 1);
 	setenv("GPUWARD_INTERVAL", "2", 1);
 	setenv("GPUWARD_DEVICE_ENABLE_NVML", "off", 1);
 	setenv("GPUWARD_HISTORY_LIMIT", "2GiB", 1);
 	setenv("GPUWARD_TOKEN_FILE", "", 1); /* as not set */
-	assert_int_equal(load(p), 0);
+	assert_int_equal(load(), 0);
 	assert_string_equal(p->message, "");
 	assert_int_equal(p->c.service_listen.count, 2);
 	assert_string_equal(p->c.service_listen.item[1], "unix:/run/x.sock");
@@ -416,7 +386,7 @@ static void variables_are_read_and_named_when_wrong(void **state)
 
 	setenv("GPUWARD_LISTEN", "127.0.0.1", 1);
 	setenv("GPUWARD_INTERVAL", "soon", 1);
-	assert_int_equal(load(p), -GW_E_ARG);
+	assert_int_equal(load(), -GW_E_ARG);
 	assert_string_equal(
 		p->message,
 		"GPUWARD_INTERVAL: must be a time such as \"1s\" or \"500ms\", or a number of "
@@ -425,21 +395,19 @@ static void variables_are_read_and_named_when_wrong(void **state)
 		"[IPV6]:PORT or unix:PATH");
 }
 
-static void unknown_variables_warn_and_those_of_others_do_not(void **state)
+TEST(unknown_variables_warn_and_other_prefixes_do_not)
 {
-	struct place *p = *state;
-
 	setenv("GPUWARD_SIM", "demo", 1);
 	setenv("GPUWARD_TEST_DATA", "/", 1);
-	assert_int_equal(load(p), 0);
+	assert_int_equal(load(), 0);
 	assert_string_equal(p->message, "");
 	setenv("GPUWARD_LISEN", "x", 1);
-	assert_int_equal(load(p), 0);
+	assert_int_equal(load(), 0);
 	assert_string_equal(p->message, "GPUWARD_LISEN: warning: unknown setting, ignored; "
 					"did you mean \"GPUWARD_LISTEN\"?");
 }
 
-static void flags_are_named_when_wrong_and_lists_go_on(void **state)
+TEST(wrong_flags_are_named_and_list_flags_accumulate)
 {
 	const struct config_flag good[] = { { "listen", "127.0.0.1:1" },
 					    { "listen", "127.0.0.1:2" },
@@ -448,15 +416,14 @@ static void flags_are_named_when_wrong_and_lists_go_on(void **state)
 	const struct config_flag bad[] = { { "interval", "x" },
 					   { "quux", "1" },
 					   { "device.backend", "cuda" } };
-	struct place *p = *state;
 
 	setenv("GPUWARD_LISTEN", "127.0.0.1:9", 1);
-	assert_int_equal(load_with(p, good, 4), 0);
+	assert_int_equal(load_with(good, 4), 0);
 	assert_int_equal(p->c.service_listen.count, 2);
 	assert_string_equal(p->c.service_listen.item[0], "127.0.0.1:1");
 	assert_true(p->c.service_insecure);
 	assert_string_equal(p->c.device_backend, "nvml");
-	assert_int_equal(load_with(p, bad, 3), -GW_E_ARG);
+	assert_int_equal(load_with(bad, 3), -GW_E_ARG);
 	assert_string_equal(
 		p->message,
 		"--interval: must be a time such as \"1s\" or \"500ms\", or a number "
@@ -466,60 +433,55 @@ static void flags_are_named_when_wrong_and_lists_go_on(void **state)
 		"none, not \"cuda\"");
 }
 
-static void a_file_that_everybody_may_write_warns(void **state)
+TEST(a_world_writable_file_warns)
 {
-	struct place *p = *state;
 	char path[200];
 
 	tree_put(&p->tree, ETC, "[service]\n");
 	snprintf(path, sizeof(path), "%s/" ETC, p->tree.path);
 	assert_int_equal(chmod(path, 0666), 0);
-	assert_int_equal(load(p), 0);
-	assert_non_null(strstr(p->message, ": warning: every user can write this file"));
+	assert_int_equal(load(), 0);
+	assert_in(p->message, ": warning: every user can write this file");
 }
 
-static void an_address_that_will_be_refused_warns(void **state)
+TEST(an_address_that_will_be_refused_warns)
 {
 	static const char *const exposed[] = { "0.0.0.0:1", "192.0.2.1:1", "[::]:1" };
 	static const char *const closed[] = { "127.0.0.2:1", "[::1]:1", "unix:/run/a",
 					      "localhost:1" };
-	struct place *p = *state;
 
 	for (unsigned i = 0; i < 3; i++) {
 		setenv("GPUWARD_LISTEN", exposed[i], 1);
-		assert_int_equal(load(p), 0);
-		assert_non_null(strstr(p->message, "is reachable from other machines"));
+		assert_int_equal(load(), 0);
+		assert_in(p->message, "is reachable from other machines");
 	}
-	assert_int_equal(load_text(p, "[service]\ninsecure = true\n"), 0);
+	assert_int_equal(load_text("[service]\ninsecure = true\n"), 0);
 	assert_string_equal(p->message, "");
-	assert_int_equal(load_text(p, "[service]\ntoken_file = \"t\"\ntls_cert = \"c\"\n"
-				      "tls_key = \"k\"\n"),
+	assert_int_equal(load_text("[service]\ntoken_file = \"t\"\ntls_cert = \"c\"\n"
+				   "tls_key = \"k\"\n"),
 			 0);
 	assert_string_equal(p->message, "");
 	tree_put(&p->tree, ETC, "");
 	for (unsigned i = 0; i < 4; i++) {
 		setenv("GPUWARD_LISTEN", closed[i], 1);
-		assert_int_equal(load(p), 0);
+		assert_int_equal(load(), 0);
 		assert_string_equal(p->message, "");
 	}
 }
 
-static void a_file_that_may_not_be_read_is_an_error(void **state)
+TEST(an_unreadable_file_is_an_error)
 {
-	struct place *p = *state;
 	int err;
 
 	tree_put(&p->tree, ETC, "");
 	tree_forbid(&p->tree, ETC);
-	err = load(p);
+	err = load();
 	tree_allow();
 	assert_int_equal(err, -GW_E_PERM);
-	assert_non_null(strstr(p->message, ETC ": "));
+	assert_in(p->message, ETC ": ");
 }
 
-/* ---- addresses ---- */
-
-static void addresses_are_checked(void **state)
+TEST(addresses_are_checked)
 {
 	static const char *const good[] = { "127.0.0.1:0",  "0.0.0.0:65535",    "localhost:80",
 					    "[::1]:9490",   "[fe80::1%eth0]:1", "unix:/run/a",
@@ -530,15 +492,12 @@ static void addresses_are_checked(void **state)
 					   "a b:80",     "unix:",     "[::1]:",  "http://a:80",
 					   "256.1.1.1:1" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(good); i++)
 		assert_null(config_check_address(good[i]));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		if (!config_check_address(bad[i]))
 			fail_msg("\"%s\" was taken", bad[i]);
 }
-
-/* ---- printing ---- */
 
 static bool same(const struct config *a, const struct config *b)
 {
@@ -553,7 +512,7 @@ static bool same(const struct config *a, const struct config *b)
 	return true;
 }
 
-static void what_is_printed_reads_back_to_the_same(void **state)
+TEST(printed_configuration_reads_back_unchanged)
 {
 	static const char *const texts[] = {
 		"",
@@ -562,13 +521,12 @@ static void what_is_printed_reads_back_to_the_same(void **state)
 		"listen = []\nhosts = [\"x\", \"y\"]\nconnections = 8\nstreams = 0\n"
 		"[history]\nlimit = 1048577\n[health]\nhealth_check_interval_secs = 0.3\n",
 	};
-	struct place *p = *state;
 
 	for (unsigned i = 0; i < 4; i++) {
 		struct config again;
 		struct buf out;
 
-		assert_int_equal(load_text(p, texts[i / 2]), 0);
+		assert_int_equal(load_text(texts[i / 2]), 0);
 		buf_init(&out, 1 << 20);
 		config_print(&out, &p->c, i % 2 == 1);
 		assert_int_equal(out.err, 0);
@@ -582,32 +540,28 @@ static void what_is_printed_reads_back_to_the_same(void **state)
 	}
 }
 
-static void the_origin_of_each_value_is_told(void **state)
+TEST(the_origin_of_each_value_is_reported)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
-	struct place *p = *state;
 	struct buf out;
 
 	tree_put(&p->tree, ETC, "require_nvml = true\n[service]\nstreams = 1\n");
 	setenv("GPUWARD_INTERVAL", "2s", 1);
-	assert_int_equal(load_with(p, flags, 1), 0);
+	assert_int_equal(load_with(flags, 1), 0);
 	buf_init(&out, 1 << 20);
 	config_print(&out, &p->c, true);
-	assert_non_null(strstr(out.p, "\ninterval = \"2s\"  # GPUWARD_INTERVAL\n"));
-	assert_non_null(strstr(out.p, "\nlevel = \"error\"  # --log-level\n"));
-	assert_non_null(strstr(out.p, "\nconnections = 2048  # default\n"));
-	assert_non_null(strstr(out.p, "/" ETC ":3:1\n"));
-	assert_non_null(strstr(out.p, "/" ETC ":1:1\n"));
+	assert_in(out.p, "\ninterval = \"2s\"  # GPUWARD_INTERVAL\n");
+	assert_in(out.p, "\nlevel = \"error\"  # --log-level\n");
+	assert_in(out.p, "\nconnections = 2048  # default\n");
+	assert_in(out.p, "/" ETC ":3:1\n");
+	assert_in(out.p, "/" ETC ":1:1\n");
 	buf_done(&out);
 }
 
-/* ---- flags of serve ---- */
-
-static void every_flag_of_the_table_is_an_option_of_serve(void **state)
+TEST(every_flag_of_the_table_is_an_option_of_serve)
 {
 	unsigned options = 0, flags = 0;
 
-	(void)state;
 	for (const struct option *o = serve_options; o->name; o++)
 		options++;
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -615,7 +569,7 @@ static void every_flag_of_the_table_is_an_option_of_serve(void **state)
 	assert_int_equal(options, flags + 1); /* and --config */
 }
 
-static void options_of_serve_become_flags(void **state)
+TEST(options_of_serve_become_flags)
 {
 	char words[] =
 		"serve\0--listen\0a:1,b:2\0--listen=c:3\0--insecure\0--log-level\0debug\0"
@@ -625,7 +579,6 @@ static void options_of_serve_become_flags(void **state)
 	struct serve_flags given = { 0 };
 	const struct option_table tables[] = { { serve_options, &given }, { NULL, NULL } };
 	struct config_flag out[SERVE_FLAGS_MAX];
-	struct place *p = *state;
 	char error[200];
 	unsigned n;
 
@@ -635,7 +588,7 @@ static void options_of_serve_become_flags(void **state)
 	assert_string_equal(given.config, "f");
 	n = serve_config_flags(&given, out, SERVE_FLAGS_MAX);
 	assert_int_equal(n, 5);
-	assert_int_equal(load_with(p, out, n), 0);
+	assert_int_equal(load_with(out, n), 0);
 	assert_int_equal(p->c.service_listen.count, 3);
 	assert_string_equal(p->c.service_listen.item[2], "c:3");
 	assert_true(p->c.service_insecure);
@@ -643,33 +596,4 @@ static void options_of_serve_become_flags(void **state)
 	assert_int_equal(serve_config_flags(&given, out, 2), 2);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(without_files_the_defaults_hold),
-		T(every_type_is_read_in_each_of_its_forms),
-		T(what_is_wrong_is_refused_where_it_stands),
-		T(all_errors_are_told_each_on_its_line),
-		T(too_many_errors_are_counted),
-		T(a_value_that_was_refused_is_not_judged_again),
-		T(the_original_keys_are_read_wherever_old_files_have_them),
-		T(a_key_in_two_places_may_not_contradict_itself),
-		T(later_layers_win),
-		T(a_named_file_stands_in_place_of_the_others),
-		T(variables_are_read_and_named_when_wrong),
-		T(unknown_variables_warn_and_those_of_others_do_not),
-		T(flags_are_named_when_wrong_and_lists_go_on),
-		T(a_file_that_everybody_may_write_warns),
-		T(an_address_that_will_be_refused_warns),
-		T(a_file_that_may_not_be_read_is_an_error),
-		T(addresses_are_checked),
-		T(what_is_printed_reads_back_to_the_same),
-		T(the_origin_of_each_value_is_told),
-		T(every_flag_of_the_table_is_an_option_of_serve),
-		T(options_of_serve_become_flags),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,16 +1,10 @@
-/* The configuration where allocations fail, one after the other: it is refused with a code, nothing
- * leaks and nothing is used that is not there. */
+/* Each allocation of the configuration fails in turn: it returns an error and leaks nothing. */
 #include "daemon/guard_config.h"
 
 #include "tree.h"
+#include "test.h"
 
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static long left = -1; /* allocations until one fails; -1: none does */
 
@@ -41,7 +35,7 @@ char *__wrap_strdup(const char *s)
 	return fails() ? NULL : __real_strdup(s);
 }
 
-/* How many allocations could fail before it was done; `expected` is what it returns at last. */
+/* Returns how many allocations it made; `expected` is the result when none fails. */
 static unsigned until_done(const char *path, int expected)
 {
 	const struct config_flag flags[] = { { "listen", "127.0.0.1:1" },
@@ -66,12 +60,11 @@ static unsigned until_done(const char *path, int expected)
 	return 0;
 }
 
-static void a_failed_allocation_is_an_error(void **state)
+TEST(a_failed_allocation_is_an_error)
 {
 	struct tree t;
 	char path[200];
 
-	(void)state;
 	tree_init(&t);
 	setenv("GPUWARD_INTERVAL", "2s", 1);
 	setenv("GPUWARD_LISEN", "x", 1);
@@ -91,7 +84,7 @@ static const char guarded[] =
 	"[[rule]]\nmatch.name = \"x\"\naction = \"ignore\"\n"
 	"[[schedule]]\nworker = \"o\"\nevict = \"1:00-2:00\"\n";
 
-static void a_policy_without_memory_is_none(void **state)
+TEST(without_memory_there_is_no_policy)
 {
 	char path[200], message[4096];
 	struct guard_settings s;
@@ -99,7 +92,6 @@ static void a_policy_without_memory_is_none(void **state)
 	struct tree t;
 	unsigned i;
 
-	(void)state;
 	tree_init(&t);
 	tree_put(&t, "g.toml", guarded);
 	snprintf(path, sizeof(path), "%s/g.toml", t.path);
@@ -124,12 +116,4 @@ static void a_policy_without_memory_is_none(void **state)
 	tree_done(&t);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_failed_allocation_is_an_error),
-		cmocka_unit_test(a_policy_without_memory_is_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,16 +1,12 @@
 #include "daemon/container_resolver.h"
 
+#include "test.h"
+
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define ID "f6314c57544c3922d67e8eaf377584780ef3820e06fcbb0423798fe9cdfd9371"
 
-static void an_answer_names_the_id_or_says_why_not(void **state)
+TEST(an_answer_has_the_id_or_the_reason)
 {
 	static const struct {
 		int err;
@@ -18,8 +14,12 @@ static void an_answer_names_the_id_or_says_why_not(void **state)
 	} rows[] = {
 		{ 0, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"Id\":\"" ID
 		     "\",\"Created\":\"x\"}" },
-		{ 0, "HTTP/1.1 200 OK\r\n\r\n1f\r\n{\"Id\":\"" ID "\",\"Image\":\"sha256:" ID
-		     "\"}" },
+		{ 0, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9b\r\n{\"Id\":\"" ID
+		     "\",\"Image\":\"sha256:" ID "\"}\r\n0\r\n\r\n" },
+		{ -GW_E_PARSE,
+		  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9b\r\n{\"Id\":\"" ID
+		  "\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\n\r\n{\"Config\":{\"Id\":\"" ID "\"}}" },
 		{ 0, "HTTP/1.0 200 OK\r\n\r\n{ \"Id\": \"" ID "\" }" },
 		{ -GW_E_NOENT,
 		  "HTTP/1.0 404 Not Found\r\n\r\n{\"message\":\"No such container: x\"}" },
@@ -33,21 +33,17 @@ static void an_answer_names_the_id_or_says_why_not(void **state)
 		{ -GW_E_PARSE, "" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char id[CONTAINER_RESOLVER_ID + 1] = "";
+		struct buf answer;
 
-		if (container_resolver_read(rows[i].answer, id) != rows[i].err)
+		buf_init(&answer, 4096);
+		buf_adds(&answer, rows[i].answer);
+		if (container_resolver_read(&answer, id) != rows[i].err)
 			fail_msg("row %zu", i);
+		buf_done(&answer);
 		assert_string_equal(id, rows[i].err ? "" : ID);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_answer_names_the_id_or_says_why_not),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

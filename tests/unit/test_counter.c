@@ -1,20 +1,15 @@
-/* What is counted around a run. */
+/* Counters that are read before and after a run. */
 #include "cli/counter.h"
 #include "cli/counter_text.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <gpuward.h>
 #include <math.h>
 #include <netdb.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static void is(const struct counter_reading *r, double value, const char *why)
@@ -26,7 +21,7 @@ static void is(const struct counter_reading *r, double value, const char *why)
 		assert_true(fabs(r->value - value) < 1e-9);
 }
 
-static void a_command_tells_one_number(void **state)
+TEST(a_command_prints_one_number)
 {
 	static const struct {
 		const char *command;
@@ -44,8 +39,7 @@ static void a_command_tells_one_number(void **state)
 		{ "echo 1; echo 2", NAN, "it printed '1' instead of one number" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading r;
 
 		counter_read(&counter_kinds[COUNTER_CMD], rows[i].command, NULL, &r);
@@ -53,8 +47,6 @@ static void a_command_tells_one_number(void **state)
 		assert_true(r.after_ns > r.before_ns);
 	}
 }
-
-/* ---- what a server answers ---- */
 
 static const char vllm[] =
 	"# HELP vllm:prompt_tokens_total Number of prefill tokens processed.\n"
@@ -66,7 +58,7 @@ static const char vllm[] =
 	"vllm:generation_tokens_total{ engine = \"0\" , model_name=\"b \\\"2\\\"\\\\\",} 3\n"
 	"vllm:generation_tokens_created{engine=\"0\"} 1.7e9\n";
 
-static void a_counter_is_the_sum_of_the_series_that_match(void **state)
+TEST(a_counter_is_the_sum_of_the_series_that_match)
 {
 	static const struct {
 		const char *text, *what;
@@ -74,7 +66,7 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		const char *why;
 	} rows[] = {
 		{ vllm, "vllm:generation_tokens_total", 123, "" },
-		{ vllm, NULL, 123, "" }, /* as it is known */
+		{ vllm, NULL, 123, "" }, /* as the caller knows it */
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\"}", 103, "" },
 		{ vllm, "vllm:generation_tokens_total{}", 123, "" },
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\", model_name=\"a\"}", 100,
@@ -124,8 +116,7 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		  "URL#usage.tokens" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading r = { .value = 0 };
 
 		counter_text(rows[i].text, strlen(rows[i].text), rows[i].what, &r);
@@ -133,7 +124,7 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 	}
 }
 
-static void a_reading_says_what_was_counted(void **state)
+TEST(a_reading_names_what_was_counted)
 {
 	static const struct {
 		const char *text, *what, *name;
@@ -151,8 +142,7 @@ static void a_reading_says_what_was_counted(void **state)
 	};
 	char place[64];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading r = { .value = 0 };
 
 		counter_text(rows[i].text, strlen(rows[i].text), rows[i].what, &r);
@@ -164,23 +154,22 @@ static void a_reading_says_what_was_counted(void **state)
 	assert_string_equal(place, "http://a:1/m");
 }
 
-static void more_series_than_are_kept_are_refused(void **state)
+TEST(more_series_than_are_kept_are_refused)
 {
 	struct counter_reading r = { .value = 0 };
 	char text[(COUNTER_SERIES + 1) * 20];
 	size_t n = 0;
 
-	(void)state;
 	for (int i = 0; i <= COUNTER_SERIES; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "n{a=\"%d\"} 1\n", i);
 	counter_text(text, n, "n", &r);
 	is(&r, NAN, "it has more than 256 series; select some by their labels");
 }
 
-static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
+TEST(a_bad_url_is_refused_before_the_request)
 {
 	static const struct {
-		const char *url, *why; /* NULL: it is fine */
+		const char *url, *why; /* NULL: accepted */
 	} rows[] = {
 		{ "http://localhost:8000/metrics", NULL },
 		{ "http://[::1]/metrics?x=1#n{a=\"b\"}", NULL },
@@ -206,8 +195,7 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 					    "NAME{LABEL=\"VALUE\",...} or, for JSON, KEY.KEY" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char why[COUNTER_WHY] = "";
 		int err = counter_url_check(rows[i].url, why, sizeof(why));
 
@@ -216,9 +204,7 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 	}
 }
 
-/* ---- what it means ---- */
-
-static struct counter_reading told(double value, uint64_t before_ns, uint64_t after_ns)
+static struct counter_reading reading(double value, uint64_t before_ns, uint64_t after_ns)
 {
 	struct counter_reading r = { .value = 0, .before_ns = before_ns, .after_ns = after_ns };
 
@@ -226,26 +212,24 @@ static struct counter_reading told(double value, uint64_t before_ns, uint64_t af
 	return r;
 }
 
-static void what_was_made_around_the_run_may_be_too_much(void **state)
+TEST(counts_around_the_run_widen_the_uncertainty)
 {
-	struct counter_reading first = told(100, 9 * NS_PER_S, 10 * NS_PER_S);
-	struct counter_reading last = told(1100, 18 * NS_PER_S, 19 * NS_PER_S);
+	struct counter_reading first = reading(100, 9 * NS_PER_S, 10 * NS_PER_S);
+	struct counter_reading last = reading(1100, 18 * NS_PER_S, 19 * NS_PER_S);
 	struct counter c;
 
-	(void)state;
 	counter_between(&first, &last, 10 * NS_PER_S, 18 * NS_PER_S, &c);
 	assert_true(fabs(c.number - 1000) < 1e-9);
 	assert_true(fabs(c.edge - 200) < 1e-9); /* a second before, a second after, of ten */
 	assert_string_equal(c.why, "");
 }
 
-static void a_count_that_does_not_grow_is_unknown(void **state)
+TEST(a_count_that_does_not_grow_is_unknown)
 {
-	struct counter_reading first = told(500, 1, 2), same = told(500, 3, 4);
-	struct counter_reading less = told(20, 3, 4), none = told(0, 3, 4);
+	struct counter_reading first = reading(500, 1, 2), same = reading(500, 3, 4);
+	struct counter_reading less = reading(20, 3, 4), none = reading(0, 3, 4);
 	struct counter c;
 
-	(void)state;
 	counter_between(&first, &same, 2, 3, &c);
 	assert_true(isnan(c.number));
 	assert_string_equal(c.why, "it did not grow: 500 before and 500 after the run");
@@ -259,8 +243,8 @@ static void a_count_that_does_not_grow_is_unknown(void **state)
 	assert_string_equal(c.why, "it ended");
 }
 
-/* Engine 0 was started anew, or went; engine 1 made more than it lost. */
-static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
+/* Engine 0 was restarted or is gone; engine 1 added more than that lost. */
+TEST(a_series_that_restarted_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
 	static const struct {
@@ -276,8 +260,7 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 		  "one of its series (100 before the run) is missing after the run" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading first = { .before_ns = 1, .after_ns = 2 };
 		struct counter_reading last = { .before_ns = 3, .after_ns = 4 };
 		struct counter c;
@@ -291,8 +274,8 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 	}
 }
 
-/* Before, engine 0 alone; the first reading was taken at 1000 s. */
-static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(void **state)
+/* Before: only engine 0; the first reading was taken at 1000 s. */
+TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
 	static const struct {
@@ -303,31 +286,30 @@ static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(v
 		bool assumed;
 		const char *why;
 	} rows[] = {
-		/* the server does not say when it began */
+		/* the server does not give its start time */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\nn_created{e=\"0\"} 500\n", 50, 1,
 		  30, true, "" },
-		/* it does: in the run */
+		/* it does: during the run */
 		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
 		  1, 30, false, "" },
-		/* the one is told, the other is not */
+		/* one is reported, the other is not */
 		{ "n_total{e=\"0\"} 100\nn_total{e=\"1\"} 30\nn_total{e=\"2\"} 7\n"
 		  "n_created{e=\"2\"} 1003.5\n",
 		  37, 2, 37, true, "" },
-		/* long before the run: it was merely not told */
+		/* long before the run: it was only not reported */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
 		  0, 0, false,
 		  "one of its series (now 9000) was missing before the run, although it "
 		  "started 600 s earlier by the server's clock" },
-		/* started anew, and already further than before */
+		/* restarted, and already further than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
 		  "it was restarted during the run; the count before (100) is lost" },
-		/* nothing new; a line that cannot be read says nothing */
+		/* nothing new; an unreadable line is ignored */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct counter_reading first = { .before_ns = 1,
 						 .after_ns = 2,
 						 .wall_s = 1000 };
@@ -346,15 +328,13 @@ static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(v
 	}
 }
 
-/* ---- how long it is waited for ---- */
-
 static bool yes(void *arg)
 {
 	(*(unsigned *)arg)++;
 	return true;
 }
 
-static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **state)
+TEST(an_interrupted_request_waits_a_moment_and_not_to_its_deadline)
 {
 	unsigned asked = 0;
 	struct deadline_stop stop = { yes, &asked, -1 };
@@ -362,7 +342,6 @@ static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **
 	struct deadline p;
 	int fds[2];
 
-	(void)state;
 	assert_int_equal(pipe(fds), 0);
 	deadline_init(&p, 1000000, NULL);
 	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
@@ -371,22 +350,21 @@ static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **
 	assert_int_equal(asked, 1);
 	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it has arrived and is used */
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);
 	close(fds[1]);
 }
 
-static void a_name_is_looked_up_without_waiting_for_ever(void **state)
+TEST(a_name_lookup_has_a_deadline)
 {
 	struct addrinfo *list = NULL;
 	struct deadline p;
 
-	(void)state;
 	deadline_init(&p, 0, NULL);
 	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0); /* takes no time */
 	freeaddrinfo(list);
-	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
+	for (unsigned i = 0; i < 8; i++) { /* in time or abandoned; both are allowed */
 		int err = client_resolve("localhost", "80", &p, &list);
 
 		assert_true(err == 0 || err == -GW_E_TIMEOUT);
@@ -398,22 +376,4 @@ static void a_name_is_looked_up_without_waiting_for_ever(void **state)
 	freeaddrinfo(list);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_command_tells_one_number),
-		cmocka_unit_test(a_counter_is_the_sum_of_the_series_that_match),
-		cmocka_unit_test(a_reading_says_what_was_counted),
-		cmocka_unit_test(more_series_than_are_kept_are_refused),
-		cmocka_unit_test(a_url_that_cannot_be_asked_is_refused_before_it_is),
-		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),
-		cmocka_unit_test(a_count_that_does_not_grow_is_unknown),
-		cmocka_unit_test(a_series_that_began_anew_is_not_hidden_by_another),
-		cmocka_unit_test(
-			a_series_that_appears_counts_whole_unless_it_is_older_than_the_run),
-		cmocka_unit_test(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end),
-		cmocka_unit_test(a_name_is_looked_up_without_waiting_for_ever),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,16 +1,11 @@
-/* The load that goes through libcuda, on one that writes down what it is asked. */
+/* The load through libcuda, on a fake library that records its calls. */
 #include "fake_cuda/fake_cuda.h"
 
 #include "measure/cuda.h"
 
+#include "test.h"
+
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 static struct fake_cuda *fake;
 static struct clock_stepped stepped;
@@ -19,27 +14,26 @@ static int setup(void **state)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-	(void)state;
 	fake = library ? dlsym(library, "fake_cuda") : NULL;
 	return fake ? 0 : -1;
 }
 
 static int each(void **state)
 {
-	(void)state;
 	memset(fake, 0, sizeof(*fake));
 	unsetenv("FAKE_CUDA_FAIL");
 	clock_stepped_init(&stepped, 5 * NS_PER_S, 0);
 	return 0;
 }
 
-static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
+#define TEST_SETUP each
+
+TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 {
 	struct cuda_load *c;
 	char message[256] = "";
 	uint64_t begin = 0;
 
-	(void)state;
 	assert_int_equal(
 		cuda_load_open("0000:06:00.0", &stepped.clock, &c, message, sizeof(message)),
 		0);
@@ -49,7 +43,7 @@ static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
 	assert_int_equal(begin, 5 * NS_PER_S);
 	assert_int_equal(fake->for_ns, 70 * NS_PER_MS);
 	assert_int_equal(fake->blocks * fake->threads, 132 * 1024);
-	assert_int_equal(fake->running, 1); /* nobody waited for it */
+	assert_int_equal(fake->running, 1); /* the caller did not wait for it */
 	assert_int_equal(cuda_load_on(c, NS_PER_MS, &begin), 0);
 	assert_int_equal(fake->launches, 3);
 	assert_int_equal(cuda_load_idle(c), 0);
@@ -58,7 +52,7 @@ static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
 	assert_int_equal(fake->contexts, 0);
 }
 
-static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **state)
+TEST(every_failed_call_gives_a_message_and_leaves_nothing_open)
 {
 	static const char *const calls[] = {
 		"cuInit",           "cuDeviceGetByPCIBusId", "cuCtxCreate_v2",
@@ -66,8 +60,7 @@ static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **s
 		"cuCtxSynchronize"
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(calls); i++) {
 		struct cuda_load *c = NULL;
 		char message[256] = "";
 
@@ -75,18 +68,17 @@ static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **s
 		assert_true(cuda_load_open("0000:06:00.0", &stepped.clock, &c, message,
 					   sizeof(message)) < 0);
 		assert_null(c);
-		assert_non_null(strstr(message, "CUDA"));
+		assert_in(message, "CUDA");
 		assert_int_equal(fake->contexts, 0);
 	}
 }
 
-static void a_drive_ends_when_it_was_told_to(void **state)
+TEST(a_load_ends_when_it_is_stopped)
 {
 	struct cuda_drive d;
 	char message[256] = "";
 	uint64_t begin = 0;
 
-	(void)state;
 	cuda_drive_init(&d, &stepped.clock);
 	assert_int_equal(d.drive.open(d.drive.ctx, "0000:06:00.0", message, sizeof(message)),
 			 0);
@@ -101,15 +93,4 @@ static void a_drive_ends_when_it_was_told_to(void **state)
 	assert_int_equal(fake->contexts, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_load_fills_half_of_the_gpu_for_the_time_it_is_told,
-				       each),
-		cmocka_unit_test_setup(
-			every_call_that_fails_is_a_sentence_and_leaves_nothing_open, each),
-		cmocka_unit_test_setup(a_drive_ends_when_it_was_told_to, each),
-	};
-
-	return cmocka_run_group_tests(tests, setup, NULL);
-}
+TEST_MAIN(setup, NULL)

@@ -1,10 +1,6 @@
 #include "device/cuda_visible.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <cmocka.h>
+#include "test.h"
 
 #define A "GPU-1aa00000-0000-0000-0000-000000000000"
 #define B "GPU-1ab00000-0000-0000-0000-000000000000"
@@ -36,7 +32,7 @@ static void check(const struct row *row, size_t rows, const char *last_name)
 
 #define CHECK(rows, name) check(rows, sizeof(rows) / sizeof((rows)[0]), name)
 
-static void numbers_equal_gpus_as_cuda_does(void **state)
+TEST(numbers_identical_gpus_as_cuda_does)
 {
 	static const struct row row[] = {
 		{ NULL, NULL, { 0, 1, 2 } },
@@ -52,11 +48,10 @@ static void numbers_equal_gpus_as_cuda_does(void **state)
 		{ "1,MIG-11111111-1111,MIG-22222222-2222,0", NULL, { 3, 0, 1 } },
 	};
 
-	(void)state;
 	CHECK(row, "NVIDIA H200");
 }
 
-static void hides_what_cuda_hides(void **state)
+TEST(hides_what_cuda_hides)
 {
 	static const struct row row[] = {
 		{ "", NULL, { -1, -1, -1 } },
@@ -77,11 +72,10 @@ static void hides_what_cuda_hides(void **state)
 		{ "1,2," B, NULL, { -1, -1, -1 } },
 	};
 
-	(void)state;
 	CHECK(row, "NVIDIA H200");
 }
 
-static void admits_that_it_cannot_know_the_order_of_unlike_gpus(void **state)
+TEST(the_order_of_different_gpus_is_unknown)
 {
 	static const struct row row[] = {
 		{ NULL, NULL, { -2, -2, -2 } },       { NULL, "FASTEST_FIRST", { -2, -2, -2 } },
@@ -92,16 +86,14 @@ static void admits_that_it_cannot_know_the_order_of_unlike_gpus(void **state)
 		{ "", NULL, { -1, -1, -1 } },
 	};
 
-	(void)state;
 	CHECK(row, "NVIDIA T400");
 	CHECK(row, NULL);
 }
 
-static void knows_the_order_of_one_gpu_without_a_name(void **state)
+TEST(the_order_of_a_single_gpu_is_known)
 {
 	struct cuda_visible_gpu gpu = { 0 };
 
-	(void)state;
 	cuda_visible_resolve(NULL, NULL, &gpu, 1);
 	assert_int_equal(gpu.ordinal, 0);
 	cuda_visible_resolve("0", NULL, &gpu, 1);
@@ -111,14 +103,4 @@ static void knows_the_order_of_one_gpu_without_a_name(void **state)
 	cuda_visible_resolve("0", NULL, NULL, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers_equal_gpus_as_cuda_does),
-		cmocka_unit_test(hides_what_cuda_hides),
-		cmocka_unit_test(admits_that_it_cannot_know_the_order_of_unlike_gpus),
-		cmocka_unit_test(knows_the_order_of_one_gpu_without_a_name),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -4,14 +4,11 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define S   NS_PER_S
 #define MS  NS_PER_MS
@@ -70,17 +67,16 @@ static struct demand_case look(struct place *o, uint64_t later_ns)
 
 	o->s.mono_ns += later_ns;
 	classify(&o->p, &o->s, o->v);
-	demand_look(&o->d, &o->s, o->v);
+	demand_observe(&o->d, &o->s, o->v);
 	demand_judge(&o->d, &o->p, &o->p.standard, &o->s, o->v, 0, &c);
 	return c;
 }
 
-static void memory_counts_from_the_threshold_on(void **state)
+TEST(memory_counts_from_the_threshold_on)
 {
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 512 * MIB - 1);
 
-	(void)state;
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	p->bytes++;
 	assert_int_equal(look(o, S).kind, DEMAND_MEMORY);
@@ -89,13 +85,12 @@ static void memory_counts_from_the_threshold_on(void **state)
 	free(o);
 }
 
-static void work_counts_for_as_long_as_it_is_fresh(void **state)
+TEST(work_counts_for_as_long_as_it_is_fresh)
 {
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 20 * MIB);
 	struct demand_case c;
 
-	(void)state;
 	p->sm_ratio = 0.09;
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	p->sm_ratio = 0.5;
@@ -111,12 +106,11 @@ static void work_counts_for_as_long_as_it_is_fresh(void **state)
 	free(o);
 }
 
-static void small_ones_press_while_they_are_new_or_grow_and_little_is_free(void **state)
+TEST(small_ones_press_while_they_are_new_or_grow_and_little_is_free)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 	struct scene_process *p;
 
-	(void)state;
 	assert_int_equal(look(o, 0).kind, DEMAND_NONE);
 	p = add(o, "job", 7, 14 * MIB);
 	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
@@ -131,22 +125,20 @@ static void small_ones_press_while_they_are_new_or_grow_and_little_is_free(void 
 	free(o);
 }
 
-static void who_was_there_before_us_is_not_new(void **state)
+TEST(who_was_there_before_us_is_not_new)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
-	(void)state;
 	add(o, "terminal", 7, 38 * MIB);
 	assert_int_equal(look(o, 0).kind, DEMAND_NONE);
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	free(o);
 }
 
-static void a_program_that_was_always_small_does_not_press(void **state)
+TEST(a_program_that_was_always_small_does_not_press)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
-	(void)state;
 	look(o, 0);
 	add(o, "tool", 7, 100 * MIB);
 	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE); /* nobody knows it yet */
@@ -159,11 +151,10 @@ static void a_program_that_was_always_small_does_not_press(void **state)
 	free(o);
 }
 
-static void what_a_program_took_before_is_what_it_will_take(void **state)
+TEST(what_a_program_took_before_is_what_it_will_take)
 {
 	struct place *o = begin(24 * GIB, GIB);
 
-	(void)state;
 	add(o, "render", 7, 6 * GIB);
 	assert_true(look(o, 0).more_bytes == UINT64_MAX);
 	o->s.process[0].bytes = 9 * GIB;
@@ -181,12 +172,11 @@ static void what_a_program_took_before_is_what_it_will_take(void **state)
 	free(o);
 }
 
-static void who_takes_more_than_ever_before_is_not_known_any_more(void **state)
+TEST(who_takes_more_than_ever_before_is_not_known_any_more)
 {
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 7 * GIB);
 
-	(void)state;
 	assert_true(look(o, S).more_bytes == UINT64_MAX); /* the first time */
 	o->s.processes = 0;
 	look(o, S);
@@ -215,7 +205,7 @@ static void lived(struct place *o, const char *exe, const char *command, uint64_
 	look(o, S);
 }
 
-static void scripts_of_one_interpreter_are_programs_of_their_own(void **state)
+TEST(scripts_of_one_interpreter_are_programs_of_their_own)
 {
 	static const struct {
 		const char *exe, *first, *second;
@@ -230,7 +220,6 @@ static void scripts_of_one_interpreter_are_programs_of_their_own(void **state)
 		{ "/opt/game", "game --new", "game --load 7", true },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		struct place *o = begin(24 * GIB, GIB);
 		struct scene_process *p;
@@ -244,11 +233,10 @@ static void scripts_of_one_interpreter_are_programs_of_their_own(void **state)
 	}
 }
 
-static void a_reading_that_failed_ends_no_life(void **state)
+TEST(a_reading_that_failed_ends_no_life)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
-	(void)state;
 	look(o, 0);
 	add(o, "job", 7, 14 * MIB);
 	look(o, S);
@@ -262,12 +250,11 @@ static void a_reading_that_failed_ends_no_life(void **state)
 	free(o);
 }
 
-static void games_and_memory_of_nobody_count(void **state)
+TEST(games_and_memory_of_nobody_count)
 {
 	struct place *o = begin(24 * GIB, 2 * GIB);
 	struct demand_case c;
 
-	(void)state;
 	assert_int_equal(look(o, 0).kind, DEMAND_NONE);
 	o->p.by_unattributed = true;
 	c = look(o, S);
@@ -282,11 +269,10 @@ static void games_and_memory_of_nobody_count(void **state)
 	free(o);
 }
 
-static void only_some_demand_is_urgent(void **state)
+TEST(only_some_demand_is_urgent)
 {
 	struct place *o = begin(24 * GIB, 2 * GIB);
 
-	(void)state;
 	add(o, "job", 7, GIB);
 	assert_false(look(o, 0).urgent);
 	o->s.process[0].type = GW_PROCESS_GRAPHICS;
@@ -298,7 +284,7 @@ static void only_some_demand_is_urgent(void **state)
 	free(o);
 }
 
-static void debounce_is_looks_and_time(void **state)
+TEST(debounce_is_looks_and_time)
 {
 	struct policy p;
 	const struct {
@@ -317,7 +303,6 @@ static void debounce_is_looks_and_time(void **state)
 		{ DEMAND_NONE, 9 * S, 99, false },
 	};
 
-	(void)state;
 	policy_init(&p);
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		struct demand_case c = { .kind = row[i].kind };
@@ -327,12 +312,11 @@ static void debounce_is_looks_and_time(void **state)
 	}
 }
 
-static void names_of_the_world_are_made_printable(void **state)
+TEST(names_of_the_world_are_made_printable)
 {
 	struct place *o = begin(24 * GIB, 2 * GIB);
 	struct demand_case c;
 
-	(void)state;
 	add(o, "\x1b[31m;rm -rf\n%s", 7, GIB);
 	c = look(o, 0);
 	for (const char *p = c.evidence; *p; p++)
@@ -340,12 +324,11 @@ static void names_of_the_world_are_made_printable(void **state)
 	free(o);
 }
 
-static void a_storm_of_processes_stays_in_its_bounds(void **state)
+TEST(a_storm_of_processes_stays_in_its_bounds)
 {
 	struct place *o = begin(24 * GIB, 2 * GIB);
 	char name[16];
 
-	(void)state;
 	for (unsigned round = 0; round < 20; round++) {
 		o->s.processes = 0;
 		for (unsigned i = 0; i < SCENE_PROCESSES; i++) {
@@ -361,25 +344,4 @@ static void a_storm_of_processes_stays_in_its_bounds(void **state)
 	free(o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(memory_counts_from_the_threshold_on),
-		cmocka_unit_test(work_counts_for_as_long_as_it_is_fresh),
-		cmocka_unit_test(
-			small_ones_press_while_they_are_new_or_grow_and_little_is_free),
-		cmocka_unit_test(who_was_there_before_us_is_not_new),
-		cmocka_unit_test(a_program_that_was_always_small_does_not_press),
-		cmocka_unit_test(what_a_program_took_before_is_what_it_will_take),
-		cmocka_unit_test(who_takes_more_than_ever_before_is_not_known_any_more),
-		cmocka_unit_test(scripts_of_one_interpreter_are_programs_of_their_own),
-		cmocka_unit_test(a_reading_that_failed_ends_no_life),
-		cmocka_unit_test(games_and_memory_of_nobody_count),
-		cmocka_unit_test(only_some_demand_is_urgent),
-		cmocka_unit_test(debounce_is_looks_and_time),
-		cmocka_unit_test(names_of_the_world_are_made_printable),
-		cmocka_unit_test(a_storm_of_processes_stays_in_its_bounds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -3,14 +3,10 @@
 #include "measure/distribution.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 #include "measure/stat.h"
+
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -23,7 +19,7 @@ static void assert_near(double have, double want, double relative)
 	fail();
 }
 
-static void students_quantile_is_right_to_ten_digits(void **state)
+TEST(student_quantiles_are_right_to_ten_digits)
 {
 	/* upper tail, degrees of freedom, t */
 	static const double rows[][3] = {
@@ -69,7 +65,6 @@ static void students_quantile_is_right_to_ten_digits(void **state)
 		{ 1e-10, 3000000, 6.3613628844314716 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		double q = rows[i][0], df = rows[i][1], t = rows[i][2];
 
@@ -80,7 +75,7 @@ static void students_quantile_is_right_to_ten_digits(void **state)
 	}
 }
 
-static void students_tail_is_right_to_ten_digits(void **state)
+TEST(student_tails_are_right_to_ten_digits)
 {
 	/* t, degrees of freedom, upper tail */
 	static const double rows[][3] = {
@@ -94,7 +89,6 @@ static void students_tail_is_right_to_ten_digits(void **state)
 		{ 4.5, 77.7, 1.1749988760941827e-5 }, { 40, 77.7, 6.714922875553313e-54 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		double t = rows[i][0], df = rows[i][1], q = rows[i][2];
 
@@ -103,7 +97,7 @@ static void students_tail_is_right_to_ten_digits(void **state)
 	}
 }
 
-static void the_normal_quantile_is_right_to_fourteen_digits(void **state)
+TEST(the_normal_quantile_is_right_to_fourteen_digits)
 {
 	static const double rows[][2] = {
 		{ 1e-300, -37.047096299361199 }, { 1e-20, -9.2623400897984076 },
@@ -111,7 +105,6 @@ static void the_normal_quantile_is_right_to_fourteen_digits(void **state)
 		{ 0.3, -0.52440051270804082 },   { 0.49, -0.025068908258711058 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		double p = rows[i][0], z = rows[i][1];
 
@@ -123,7 +116,7 @@ static void the_normal_quantile_is_right_to_fourteen_digits(void **state)
 	assert_true(normal_quantile(0.5) == 0);
 }
 
-static void the_incomplete_beta_function_is_right(void **state)
+TEST(the_incomplete_beta_function_is_right)
 {
 	static const double rows[][4] = {
 		{ 0.5, 2, 3, 0.6875 },
@@ -134,7 +127,6 @@ static void the_incomplete_beta_function_is_right(void **state)
 		{ 1e-6, 0.5, 1e5, 0.34527883111316763 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		double x = rows[i][0], a = rows[i][1], b = rows[i][2];
 
@@ -146,12 +138,11 @@ static void the_incomplete_beta_function_is_right(void **state)
 	assert_true(incomplete_beta(1, 2, 3) == 1);
 }
 
-static void quantile_and_distribution_undo_each_other(void **state)
+TEST(quantile_and_distribution_are_inverse)
 {
 	uint64_t seed = 20240611;
 	struct random r;
 
-	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned i = 0; i < 5000; i++) {
@@ -163,20 +154,18 @@ static void quantile_and_distribution_undo_each_other(void **state)
 	}
 }
 
-static void many_degrees_of_freedom_are_the_normal_distribution(void **state)
+TEST(with_many_degrees_of_freedom_t_is_normal)
 {
-	(void)state;
 	assert_near(student_quantile(0.025, INFINITY), normal_quantile(0.025), 1e-15);
 	assert_near(student_quantile(0.025, 1e12), normal_quantile(0.025), 1e-11);
 	assert_near(student_cdf(-1.3, INFINITY), normal_cdf(-1.3), 1e-15);
-	/* where the expansion takes over there is no step */
+	/* no step where the series expansion begins */
 	assert_near(student_quantile(1e-4, 1e6 * (1 + 1e-9)), student_quantile(1e-4, 1e6),
 		    1e-11);
 }
 
-static void what_has_no_answer_is_not_a_number(void **state)
+TEST(undefined_results_are_nan)
 {
-	(void)state;
 	assert_true(isnan(normal_quantile(0)));
 	assert_true(isnan(normal_quantile(1)));
 	assert_true(isnan(normal_quantile(NAN)));
@@ -189,9 +178,8 @@ static void what_has_no_answer_is_not_a_number(void **state)
 	assert_true(isnan(incomplete_beta(0.1, 0, 1)));
 }
 
-static void far_tails_neither_overflow_nor_stall(void **state)
+TEST(far_tails_neither_overflow_nor_stall)
 {
-	(void)state;
 	assert_near(student_cdf(-1e200, 1), 1e-200 / M_PI, 1e-10);
 	assert_near(student_cdf(-1e100, 2), 0.5e-200, 1e-10);
 	assert_true(student_cdf(-1e300, 5) >= 0);
@@ -201,13 +189,12 @@ static void far_tails_neither_overflow_nor_stall(void **state)
 	assert_true(student_cdf(1e-200, 3) == 0.5);
 }
 
-/* Two arms of Welch's own kind: s1^2/n1 = 4/5, s2^2/n2 = 9/10. */
-static void welch_and_satterthwaite_share_the_degrees_of_freedom(void **state)
+/* Two arms with s1^2/n1 = 4/5 and s2^2/n2 = 9/10. */
+TEST(welch_and_satterthwaite_share_the_degrees_of_freedom)
 {
 	double u2[] = { 0.8, 0.9 }, df[] = { 4, 9 };
 	double known[] = { 0.8, 0.9, 5.0 }, known_df[] = { 4, 9, INFINITY };
 
-	(void)state;
 	assert_near(welch_df(u2, df, 2), 1.7 * 1.7 / (0.64 / 4 + 0.81 / 9), 1e-15);
 	assert_near(welch_df(u2, df, 1), 4, 1e-15);
 	assert_near(welch_df(known, known_df, 3), 6.7 * 6.7 / (0.64 / 4 + 0.81 / 9), 1e-15);
@@ -216,19 +203,4 @@ static void welch_and_satterthwaite_share_the_degrees_of_freedom(void **state)
 	assert_true(isnan(welch_df(u2, df, 2)));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(students_quantile_is_right_to_ten_digits),
-		cmocka_unit_test(students_tail_is_right_to_ten_digits),
-		cmocka_unit_test(the_normal_quantile_is_right_to_fourteen_digits),
-		cmocka_unit_test(the_incomplete_beta_function_is_right),
-		cmocka_unit_test(quantile_and_distribution_undo_each_other),
-		cmocka_unit_test(many_degrees_of_freedom_are_the_normal_distribution),
-		cmocka_unit_test(what_has_no_answer_is_not_a_number),
-		cmocka_unit_test(far_tails_neither_overflow_nor_stall),
-		cmocka_unit_test(welch_and_satterthwaite_share_the_degrees_of_freedom),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

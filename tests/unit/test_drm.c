@@ -1,10 +1,7 @@
 #include "device/drm.h"
 
 #include "tree.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "test.h"
 
 #define GPU(pci) "sys/bus/pci/devices/" pci
 
@@ -23,7 +20,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void lists_nothing_without_a_pci_bus(void **state)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+
+TEST(lists_nothing_without_a_pci_bus)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[4];
@@ -46,7 +46,7 @@ static const struct tree_row nvidia_laptop[] = {
 	{ 0 },
 };
 
-static void tells_a_sleeping_gpu_from_its_sound_function(void **state)
+TEST(lists_a_sleeping_gpu_without_its_sound_function)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[4];
@@ -63,7 +63,7 @@ static void tells_a_sleeping_gpu_from_its_sound_function(void **state)
 	assert_false(gpu[0].asleep);
 }
 
-static void lists_in_bus_order_and_counts_past_the_array(void **state)
+TEST(lists_in_bus_order_and_counts_past_the_array)
 {
 	static const char *const id[] = { "0000:c1:00.0", "0000:01:00.0", "0001:01:00.0",
 					  "0000:41:00.0", "0000:81:00.0" };
@@ -87,7 +87,7 @@ static void lists_in_bus_order_and_counts_past_the_array(void **state)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_AMD, NULL, 0), 5);
 }
 
-static void leaves_out_what_it_cannot_read(void **state)
+TEST(leaves_out_unreadable_devices)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[2];
@@ -100,16 +100,4 @@ static void leaves_out_what_it_cannot_read(void **state)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_NVIDIA, gpu, 2), 0);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(lists_nothing_without_a_pci_bus),
-		T(tells_a_sleeping_gpu_from_its_sound_function),
-		T(lists_in_bus_order_and_counts_past_the_array),
-		T(leaves_out_what_it_cannot_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

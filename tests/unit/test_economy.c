@@ -1,15 +1,14 @@
-/* What an idling model draws and what a load takes is learned from the card's power. */
+/* The power of an idle model and the energy of a load are learned from the power of the GPU. */
 #include "guard/economy.h"
 
 #include "base/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#define TEST_SETUP fresh
+#include "test.h"
 
 #define S   NS_PER_S
 #define GIB (UINT64_C(1) << 30)
@@ -23,19 +22,18 @@ static struct {
 
 static int fresh(void **state)
 {
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	t.now = 1000 * S;
 	return 0;
 }
 
-/* n seconds of the same. */
-static void looks(unsigned n, struct economy_look l)
+/* n seconds with the same input. */
+static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
 		t.now += S;
 		l.now_ns = t.now;
-		economy_look(&t.e, &standard, &l);
+		economy_update(&t.e, &standard, &l);
 	}
 }
 
@@ -47,25 +45,24 @@ static struct economy_figures figures(const struct economy_options *o)
 	return f;
 }
 
-static const struct economy_look resident = {
+static const struct economy_input resident = {
 	.bytes = 20 * GIB, .runs = true, .idles = true, .alone = true, .power_w = 118
 };
-static const struct economy_look out = { .idle_out = true, .alone = true, .power_w = 75 };
+static const struct economy_input out = { .idle_out = true, .alone = true, .power_w = 75 };
 
 static void load(double watts, unsigned seconds)
 {
 	for (unsigned i = 1; i <= seconds; i++)
-		looks(1, (struct economy_look){ .bytes = 20 * GIB * i / seconds,
-						.runs = i > 1,
-						.alone = true,
-						.power_w = watts });
+		looks(1, (struct economy_input){ .bytes = 20 * GIB * i / seconds,
+						 .runs = i > 1,
+						 .alone = true,
+						 .power_w = watts });
 }
 
-static void until_it_is_learned_the_configuration_counts(void **state)
+TEST(the_configuration_counts_until_values_are_learned)
 {
 	struct economy_options o = standard;
 
-	(void)state;
 	assert_true(figures(&o).after_ns == UINT64_MAX);
 	assert_true(isnan(figures(&o).reload_j));
 	o.reload_j = 8600;
@@ -74,14 +71,13 @@ static void until_it_is_learned_the_configuration_counts(void **state)
 	o.reload_j = 1;
 	assert_true(figures(&o).after_ns == 60 * S); /* no sooner */
 	o.after_ns = 5 * S;
-	assert_true(figures(&o).after_ns == 5 * S); /* the user's own word */
+	assert_true(figures(&o).after_ns == 5 * S); /* as configured */
 }
 
-static void watts_and_joules_are_learned_from_a_round(void **state)
+TEST(watts_and_joules_are_learned_from_one_cycle)
 {
 	struct economy_figures f;
 
-	(void)state;
 	looks(30, resident);
 	looks(100, out);
 	load(275, 10);
@@ -89,18 +85,17 @@ static void watts_and_joules_are_learned_from_a_round(void **state)
 	f = figures(&standard);
 	assert_true(f.idle_learned && f.reload_learned);
 	assert_true(fabs(f.idle_w - 43) < 0.01);
-	/* 200 W above the empty card, from a tenth until nine tenths are back. */
+	/* 200 W above the empty GPU, from a tenth to nine tenths of the memory. */
 	assert_true(fabs(f.reload_j - 1600) < 1);
 	assert_true(f.after_ns == 60 * S);
 	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);
 	assert_true(fabs(t.e.spent_j - 1600) < 1);
 }
 
-static void a_second_load_moves_the_figure(void **state)
+TEST(a_second_load_updates_the_value)
 {
 	double first;
 
-	(void)state;
 	looks(30, resident);
 	looks(100, out);
 	load(275, 10);
@@ -110,14 +105,13 @@ static void a_second_load_moves_the_figure(void **state)
 	load(475, 10);
 	assert_true(figures(&standard).reload_j > first);
 	assert_true(figures(&standard).reload_j < 2 * first);
-	assert_true(t.e.spent_j > 2 * first); /* both */
+	assert_true(t.e.spent_j > 2 * first); /* both loads */
 }
 
-static void others_on_the_card_teach_nothing(void **state)
+TEST(nothing_is_learned_while_other_processes_run)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
-	(void)state;
 	a.alone = b.alone = false;
 	a.power_w = 400;
 	looks(60, a);
@@ -126,23 +120,22 @@ static void others_on_the_card_teach_nothing(void **state)
 	assert_true(figures(&standard).idle_w == ECONOMY_IDLE_W);
 }
 
-static void a_card_without_a_power_figure_teaches_nothing(void **state)
+TEST(nothing_is_learned_without_a_power_reading)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
-	(void)state;
 	a.power_w = b.power_w = NAN;
 	looks(60, a);
 	looks(60, b);
 	load(NAN, 10);
 	looks(60, a);
 	assert_false(figures(&standard).idle_learned || figures(&standard).reload_learned);
-	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) < 1); /* by the configuration */
+	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) <
+		    1); /* with the configured power */
 }
 
-static void a_hole_in_time_is_not_bridged(void **state)
+TEST(a_gap_in_time_is_not_bridged)
 {
-	(void)state;
 	looks(30, resident);
 	looks(10, out);
 	t.now += 86400 * S; /* the machine slept */
@@ -150,18 +143,4 @@ static void a_hole_in_time_is_not_bridged(void **state)
 	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
 }
 
-#define economy_test(f) cmocka_unit_test_setup(f, fresh)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		economy_test(until_it_is_learned_the_configuration_counts),
-		economy_test(watts_and_joules_are_learned_from_a_round),
-		economy_test(a_second_load_moves_the_figure),
-		economy_test(others_on_the_card_teach_nothing),
-		economy_test(a_card_without_a_power_figure_teaches_nothing),
-		economy_test(a_hole_in_time_is_not_bridged),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

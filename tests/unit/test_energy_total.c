@@ -1,13 +1,10 @@
-/* A sum of joules that only grows: counter readings, samples between them, and neither twice. */
+/* A growing sum of joules from counter readings and the samples between them, none counted
+ * twice. */
 #include "measure/energy_total.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #define AT(ms) (100 * NS_PER_S + (uint64_t)(ms)*NS_PER_MS)
 
@@ -30,22 +27,20 @@ static void samples(struct energy_total *t, unsigned from_ms, unsigned to_ms, do
 		power(t, ms, w);
 }
 
-static void samples_alone_are_added_up(void **state)
+TEST(samples_alone_are_added_up)
 {
 	struct energy_total t;
 
-	(void)state;
 	energy_total_init(&t, 0.02);
 	samples(&t, 0, 10000, 300);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	assert_float_equal(t.measured_s, 10, 1e-9);
 }
 
-static void the_counter_replaces_what_samples_told(void **state)
+TEST(the_counter_replaces_the_samples)
 {
 	struct energy_total t;
 
-	(void)state;
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 5000);
 	samples(&t, 0, 10000, 300);
@@ -55,11 +50,10 @@ static void the_counter_replaces_what_samples_told(void **state)
 	assert_float_equal(energy_total_joules(&t), 3700, 1e-6);
 }
 
-static void samples_that_come_late_are_not_counted_twice(void **state)
+TEST(samples_that_come_late_are_not_counted_twice)
 {
 	struct energy_total t;
 
-	(void)state;
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 0);
 	samples(&t, 0, 9000, 300);
@@ -68,28 +62,26 @@ static void samples_that_come_late_are_not_counted_twice(void **state)
 	assert_float_equal(energy_total_joules(&t), 3003 + 0.99 * 300, 1e-6);
 }
 
-static void it_never_falls(void **state)
+TEST(the_total_never_falls)
 {
 	struct energy_total t;
 
-	(void)state;
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 1000);
 	samples(&t, 0, 10000, 300);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 10000, 3970); /* a tick behind */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
-	counter(&t, 11000, 12); /* the driver was loaded anew */
+	counter(&t, 11000, 12); /* the driver was loaded again */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 12000, 412);
 	assert_float_equal(energy_total_joules(&t), 2970 + 400, 1e-6);
 }
 
-static void a_hole_is_not_bridged_but_the_counter_has_it(void **state)
+TEST(a_gap_is_not_bridged_but_the_counter_covers_it)
 {
 	struct energy_total t;
 
-	(void)state;
 	energy_total_init(&t, 0.02);
 	samples(&t, 0, 1000, 100);
 	power(&t, 9000, 100);
@@ -103,11 +95,10 @@ static void a_hole_is_not_bridged_but_the_counter_has_it(void **state)
 	assert_float_equal(energy_total_joules(&t), 1000, 1e-6);
 }
 
-static void what_is_no_power_is_left_out(void **state)
+TEST(invalid_power_is_left_out)
 {
 	struct energy_total t;
 
-	(void)state;
 	energy_total_init(&t, 0.02);
 	power(&t, 0, 100);
 	power(&t, 20, -1);
@@ -116,16 +107,4 @@ static void what_is_no_power_is_left_out(void **state)
 	assert_float_equal(energy_total_joules(&t), 2, 1e-9);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(samples_alone_are_added_up),
-		cmocka_unit_test(the_counter_replaces_what_samples_told),
-		cmocka_unit_test(samples_that_come_late_are_not_counted_twice),
-		cmocka_unit_test(it_never_falls),
-		cmocka_unit_test(a_hole_is_not_bridged_but_the_counter_has_it),
-		cmocka_unit_test(what_is_no_power_is_left_out),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

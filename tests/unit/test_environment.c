@@ -1,17 +1,13 @@
 #include "device/environment.h"
 
 #include "tree.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "test.h"
 
 static struct tree t;
 static struct clock_stepped clock_at;
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	clock_stepped_init(&clock_at, 0, UINT64_C(1769860800123000000));
 	return 0;
@@ -19,12 +15,14 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }
 
-static void tells_containers_apart(void **state)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+
+TEST(recognises_containers)
 {
 	static const struct {
 		struct tree_row file[2];
@@ -59,7 +57,7 @@ static void tells_containers_apart(void **state)
 		{ { { "proc/self/mountinfo",
 		      "3 2 0:9 /proc/cpuinfo /proc/cpuinfo rw - fuse.lxcfs lxcfs rw\n" } },
 		  "lxc" },
-		/* the host of containers is none */
+		/* the host of containers is not a container */
 		{ { { "proc/self/mountinfo",
 		      "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 		      "3 1 0:4 / /var/lib/docker/overlay2/12/merged rw - overlay overlay "
@@ -79,8 +77,7 @@ static void tells_containers_apart(void **state)
 	};
 	char out[32];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		for (int f = 0; f < 2 && row[i].file[f].path; f++)
 			tree_put(&t, row[i].file[f].path, row[i].file[f].text);
 		environment_container(&t.root, out, sizeof(out));
@@ -92,12 +89,11 @@ static void tells_containers_apart(void **state)
 	}
 }
 
-static void asks_the_environment_of_the_first_process(void **state)
+TEST(reads_the_environment_of_the_first_process)
 {
 	static const char environ[] = "HOME=/\0container=lxc\0xcontainer=docker";
 	char out[32];
 
-	(void)state;
 	tree_bytes(&t, "proc/1/environ", environ, sizeof(environ));
 	environment_container(&t.root, out, sizeof(out));
 	assert_string_equal(out, "lxc");
@@ -110,7 +106,7 @@ static void asks_the_environment_of_the_first_process(void **state)
 #define DMI(file) "sys/class/dmi/id/" file
 #define GUEST     "processor\t: 0\nflags\t\t: fpu sse hypervisor lahf_lm\n\nprocessor\t: 1\n"
 
-static void tells_virtual_machines_apart(void **state)
+TEST(recognises_virtual_machines)
 {
 	static const struct {
 		struct tree_row file[3];
@@ -158,8 +154,7 @@ static void tells_virtual_machines_apart(void **state)
 	};
 	char out[32];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		for (int f = 0; f < 3 && row[i].file[f].path; f++)
 			tree_put(&t, row[i].file[f].path, row[i].file[f].text);
 		environment_vm(&t.root, out, sizeof(out));
@@ -244,11 +239,10 @@ static const struct tree_row machine[] = {
 	{ 0 },
 };
 
-static void collects_what_a_result_should_carry(void **state)
+TEST(collects_what_a_result_should_carry)
 {
 	struct gw_environment *env;
 
-	(void)state;
 	tree_fill(&t, "", machine);
 	assert_int_equal(environment_collect(&t.root, &clock_at.clock, &env), 0);
 	assert_text(env, "host", "hostname", "node-7");
@@ -281,7 +275,7 @@ static void collects_what_a_result_should_carry(void **state)
 	gw_environment_free(env);
 }
 
-static void lists_every_fact_on_an_empty_machine(void **state)
+TEST(lists_every_fact_on_an_empty_machine)
 {
 	static const struct {
 		const char *section, *key;
@@ -307,9 +301,8 @@ static void lists_every_fact_on_an_empty_machine(void **state)
 	};
 	struct gw_environment *env;
 
-	(void)state;
 	assert_int_equal(environment_collect(&t.root, &clock_at.clock, &env), 0);
-	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(want); i++) {
 		const struct gw_fact *f = fact(env, want[i].section, want[i].key);
 
 		assert_int_not_equal(f->absence, GW_HAVE);
@@ -321,11 +314,10 @@ static void lists_every_fact_on_an_empty_machine(void **state)
 	gw_environment_free(NULL);
 }
 
-static void knows_the_proprietary_module_and_mixed_governors(void **state)
+TEST(knows_the_proprietary_module_and_mixed_governors)
 {
 	struct gw_environment *env;
 
-	(void)state;
 	tree_fill(&t, "", machine);
 	tree_put(&t, "proc/driver/nvidia/version",
 		 "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 "
@@ -343,12 +335,11 @@ static void knows_the_proprietary_module_and_mixed_governors(void **state)
 	gw_environment_free(env);
 }
 
-static void collects_on_the_real_machine(void **state)
+TEST(collects_on_the_real_machine)
 {
 	struct gw_environment *env;
 	struct root real;
 
-	(void)state;
 	assert_int_equal(root_open(&real, NULL), 0);
 	assert_int_equal(environment_collect(&real, clock_real(), &env), 0);
 	assert_int_equal(fact(env, "host", "kernel")->absence, GW_HAVE);
@@ -358,19 +349,4 @@ static void collects_on_the_real_machine(void **state)
 	root_close(&real);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(tells_containers_apart),
-		T(asks_the_environment_of_the_first_process),
-		T(tells_virtual_machines_apart),
-		T(collects_what_a_result_should_carry),
-		T(lists_every_fact_on_an_empty_machine),
-		T(knows_the_proprietary_module_and_mixed_governors),
-		T(collects_on_the_real_machine),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

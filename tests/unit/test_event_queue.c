@@ -1,17 +1,12 @@
-#include "daemon/event_queue.h"
+#include "device/event_watch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-static void what_came_is_taken_in_its_order_and_once(void **state)
+TEST(events_are_taken_once_and_in_order)
 {
 	struct event_queue q;
 	struct event_batch b;
 
-	(void)state;
 	event_queue_init(&q);
 	for (unsigned i = 0; i < 3; i++)
 		event_queue_add(&q, &(struct driver_event){ .type = 8, .data = 40 + i });
@@ -25,12 +20,11 @@ static void what_came_is_taken_in_its_order_and_once(void **state)
 	event_queue_done(&q);
 }
 
-static void what_does_not_fit_is_counted_and_xids_apart(void **state)
+TEST(lost_events_and_lost_xids_are_counted)
 {
 	struct event_queue q;
 	struct event_batch b;
 
-	(void)state;
 	event_queue_init(&q);
 	for (unsigned i = 0; i < EVENT_QUEUE + 10; i++)
 		event_queue_add(&q, &(struct driver_event){ .type = i % 2 ? 8 : 2 });
@@ -46,12 +40,4 @@ static void what_does_not_fit_is_counted_and_xids_apart(void **state)
 	event_queue_done(&q);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_came_is_taken_in_its_order_and_once),
-		cmocka_unit_test(what_does_not_fit_is_counted_and_xids_apart),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* The watch on the simulator.  World time is stepped by a thread of the test: waits for events
  * end in world time, so that a minute of the world takes a moment. */
+#define TEST_TEARDOWN end
 #include "simtest.h"
 
 #include "device/event_watch.h"
@@ -68,7 +69,6 @@ static void nap(void)
 
 static void *step(void *arg)
 {
-	(void)arg;
 	while (atomic_load(&stepper.run)) {
 		sim_step(stepper.ns);
 		nap();
@@ -129,7 +129,6 @@ static void begin(unsigned gpus)
 
 static int end(void **state)
 {
-	(void)state;
 	sim_unhang();
 	if (watch && !stepper.started)
 		time_runs();
@@ -174,7 +173,7 @@ static unsigned threads(void)
 
 /* ---- what is told ---- */
 
-static void every_event_of_a_storm_is_told_with_its_gpu_and_its_time(void **state)
+TEST(every_event_of_a_storm_is_told_with_its_gpu_and_its_time)
 {
 	static const struct {
 		uint64_t type, data;
@@ -186,7 +185,6 @@ static void every_event_of_a_storm_is_told_with_its_gpu_and_its_time(void **stat
 	const char *uuid;
 	uint64_t last = 0;
 
-	(void)state;
 	sim_scenario("xid-storm");
 	sim_open();
 	uuid = gw_device_text(sim_take(0, 1), GW_T_UUID);
@@ -205,9 +203,8 @@ static void every_event_of_a_storm_is_told_with_its_gpu_and_its_time(void **stat
 		    3 * NS_PER_S); /* at 2 s of a world that began at 1 s */
 }
 
-static void nobody_is_told_of_clocks_and_p_states(void **state)
+TEST(nobody_is_told_of_clocks_and_p_states)
 {
-	(void)state;
 	sim_text(TWO_GPUS XID(6, 0, 13));
 	sim_open();
 	begin(2);
@@ -219,9 +216,8 @@ static void nobody_is_told_of_clocks_and_p_states(void **state)
 
 /* ---- drivers and GPUs that go away ---- */
 
-static void a_driver_that_is_replaced_is_listened_to_again(void **state)
+TEST(a_driver_that_is_replaced_is_listened_to_again)
 {
-	(void)state;
 	load_with("driver-reload", XID(5, 0, 31) XID(1000, 0, 43));
 	sim_open();
 	begin(1);
@@ -232,9 +228,8 @@ static void a_driver_that_is_replaced_is_listened_to_again(void **state)
 	assert_int_equal(told_of(ABI_EVENT_XID, 31), 0);
 }
 
-static void a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back(void **state)
+TEST(a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back)
 {
-	(void)state;
 	load_with("lost-gpu", XID(15, 0, 31) XID(1000, 1, 13));
 	sim_open();
 	begin(2);
@@ -254,11 +249,10 @@ static void a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back(void **
 }
 
 /* NVML may answer a wait with "lost" for as long as a lost GPU is in the set. */
-static void a_wait_that_fails_is_begun_anew_without_haste(void **state)
+TEST(a_wait_that_fails_is_begun_anew_without_haste)
 {
 	uint64_t sets;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	begin(2);
@@ -273,29 +267,27 @@ static void a_wait_that_fails_is_begun_anew_without_haste(void **state)
 
 /* ---- letting go ---- */
 
-static void a_driver_is_let_go_while_we_wait_and_heard_again_after(void **state)
+TEST(a_driver_is_let_go_while_we_wait_and_heard_again_after)
 {
-	(void)state;
 	sim_text(TWO_GPUS XID(1000, 1, 31));
 	sim_open();
 	begin(2);
 	time_runs();
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	until(listening() == 0);
 	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	until(listening() == 2);
 	stepper.ns = FAST;
 	until(told_of(ABI_EVENT_XID, 31) >= 0);
 }
 
-static void threads_are_as_many_after_a_hundred_reopenings(void **state)
+TEST(threads_are_as_many_after_a_hundred_reopenings)
 {
 	unsigned before;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 2 * NS_PER_S);
 	stepper.ns = 200 * NS_PER_MS;
@@ -314,11 +306,10 @@ static void threads_are_as_many_after_a_hundred_reopenings(void **state)
 	assert_int_equal(threads(), before);
 }
 
-static void a_watch_can_be_had_again_and_again(void **state)
+TEST(a_watch_can_be_had_again_and_again)
 {
 	unsigned before;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	time_runs();
@@ -336,11 +327,10 @@ static void a_watch_can_be_had_again_and_again(void **state)
 
 /* ---- drivers that cannot ---- */
 
-static void a_library_without_event_calls_has_no_watch(void **state)
+TEST(a_library_without_event_calls_has_no_watch)
 {
 	unsigned before = threads();
 
-	(void)state;
 	sim_text("[driver]\nmissing = [\"nvmlEventSetWait_v2\"]\n" TWO_GPUS);
 	sim_open();
 	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), -GW_E_NOSUPPORT);
@@ -348,11 +338,10 @@ static void a_library_without_event_calls_has_no_watch(void **state)
 	assert_int_equal(threads(), before);
 }
 
-static void gpus_without_events_are_asked_seldom_and_the_status_says_so(void **state)
+TEST(gpus_without_events_are_asked_seldom_and_the_status_says_so)
 {
 	char why[200] = "";
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetSupportedEventTypes", -1, ABI_NOT_SUPPORTED);
 	sim_open();
@@ -364,11 +353,10 @@ static void gpus_without_events_are_asked_seldom_and_the_status_says_so(void **s
 	assert_int_equal(sim_calls("nvmlEventSetWait_v2"), 0);
 }
 
-static void waits_that_end_at_once_are_not_repeated_at_once(void **state)
+TEST(waits_that_end_at_once_are_not_repeated_at_once)
 {
 	uint64_t before;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_fault("nvmlEventSetWait_v2", -1, ABI_TIMEOUT);
@@ -380,11 +368,10 @@ static void waits_that_end_at_once_are_not_repeated_at_once(void **state)
 	sim_fault("nvmlEventSetWait_v2", -1, 0);
 }
 
-static void a_wait_that_hangs_is_left_behind_and_tells_nothing_more(void **state)
+TEST(a_wait_that_hangs_is_left_behind_and_tells_nothing_more)
 {
 	unsigned before = threads();
 
-	(void)state;
 	sim_text(TWO_GPUS XID(3, 0, 31));
 	sim_open();
 	begin(2);
@@ -402,18 +389,17 @@ static void a_wait_that_hangs_is_left_behind_and_tells_nothing_more(void **state
 
 static struct gw_ctx *left_behind; /* reachable still, so that it is no leak */
 
-static void a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed(void **state)
+TEST(a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed)
 {
 	unsigned before = threads();
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	begin(2);
 	sim_hang("nvmlEventSetWait_v2", -1);
 	sim_step(NS_PER_S);
 	until(sim_calls("nvmlEventSetWait_v2") > 1);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	assert_int_equal(sim_take(GW_TIER_FAST, 0)->state, GW_DEVICE_OK);
 	assert_int_equal(event_watch_free(watch), -GW_E_STATE);
 	watch = NULL;
@@ -425,11 +411,10 @@ static void a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed(v
 	until(threads() <= before + 1);
 }
 
-static void a_gpu_that_sleeps_is_not_woken(void **state)
+TEST(a_gpu_that_sleeps_is_not_woken)
 {
 	char root[] = "/tmp/gpuward-watch-XXXXXX", cmd[600], why[200];
 
-	(void)state;
 	assert_non_null(mkdtemp(root));
 	snprintf(cmd, sizeof(cmd),
 		 "d=%s/sys/bus/pci/devices/0000:01:00.0; mkdir -p $d/power; echo 0x10de > "
@@ -449,39 +434,14 @@ static void a_gpu_that_sleeps_is_not_woken(void **state)
 	assert_int_equal(system(cmd), 0);
 }
 
-static void a_context_without_nvidia_has_no_watch(void **state)
+TEST(a_context_without_nvidia_has_no_watch)
 {
 	struct gw_options o = { .size = sizeof(o), .backend = "none" };
 
-	(void)state;
 	assert_int_equal(gw_open(&o, &sim.ctx), 0);
 	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), -GW_E_NOSUPPORT);
 	assert_int_equal(event_watch_new(NULL, on_event, &told, &watch), -GW_E_ARG);
 	assert_int_equal(event_watch_free(NULL), 0);
 }
 
-#define watch_test(f) cmocka_unit_test_teardown(f, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		watch_test(every_event_of_a_storm_is_told_with_its_gpu_and_its_time),
-		watch_test(nobody_is_told_of_clocks_and_p_states),
-		watch_test(a_driver_that_is_replaced_is_listened_to_again),
-		watch_test(a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back),
-		watch_test(a_wait_that_fails_is_begun_anew_without_haste),
-		watch_test(a_driver_is_let_go_while_we_wait_and_heard_again_after),
-		watch_test(threads_are_as_many_after_a_hundred_reopenings),
-		watch_test(a_watch_can_be_had_again_and_again),
-		watch_test(a_library_without_event_calls_has_no_watch),
-		watch_test(gpus_without_events_are_asked_seldom_and_the_status_says_so),
-		watch_test(waits_that_end_at_once_are_not_repeated_at_once),
-		watch_test(a_wait_that_hangs_is_left_behind_and_tells_nothing_more),
-		watch_test(a_gpu_that_sleeps_is_not_woken),
-		watch_test(a_context_without_nvidia_has_no_watch),
-		/* Last: the simulator stays opened by it. */
-		watch_test(a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -271,7 +271,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 	world_ask(o, -1, REQUEST_EVICT, 30 * S);
 	world_until(o, 90 * S); /* 18 GiB are free: 8 would fit, 16 do not */
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
-	assert_has(world_status(o, 1).why, "another comes first");
+	assert_has(world_status(o, 1).why, "another worker returns first");
 	world_until(o, 115 * S);
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);

@@ -1,11 +1,13 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as decisions go, in stepped time.  A name begins with
- * the id of its row; tests/e2e/test_guard_accept.py has what needs processes, files and servers. */
+ * the id of its row; tests/e2e/test_guard*.py have what needs processes, files and servers. */
 #include "guard_world.h"
 
 #include "device/nvml_abi.h"
 #include "guard/health.h"
 
 #include <malloc.h>
+
+#include "test.h"
 
 #define ANY GUARD_STATES
 
@@ -38,12 +40,11 @@ static void desktop(struct world *o, uint64_t total)
 		GW_PROCESS_GRAPHICS | GW_PROCESS_COMPUTE;
 }
 
-static void a01_a_desktop_alone_never_evicts(void **state)
+TEST(a01_a_desktop_alone_never_evicts)
 {
 	const uint64_t total[] = { 24 * GIB, 9 * GIB };
 	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		desktop(&o, total[i]);
 		world_begin(&o);
@@ -54,11 +55,10 @@ static void a01_a_desktop_alone_never_evicts(void **state)
 	}
 }
 
-static void a01_the_original_rule_evicts_for_a_desktop(void **state)
+TEST(a01_the_original_rule_evicts_for_a_desktop)
 {
 	struct world o;
 
-	(void)state;
 	desktop(&o, 24 * GIB);
 	o.p.any = true;
 	world_begin(&o);
@@ -70,12 +70,11 @@ static void a01_the_original_rule_evicts_for_a_desktop(void **state)
 
 /* ---- A3: one comes and goes ---- */
 
-static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **state)
+TEST(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back)
 {
 	struct world o;
 	const struct guard_decision *d;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 100 * S)->sm_ratio = 0.43;
 	o.adaptive = true;
@@ -103,11 +102,10 @@ static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **stat
 	world_done(&o);
 }
 
-static void a03_with_the_original_keys_it_is_out_within_six_seconds(void **state)
+TEST(a03_with_the_original_keys_it_is_out_within_six_seconds)
 {
 	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t at = 20 * S + i * 100 * MS;
 
@@ -126,12 +124,11 @@ static void a03_with_the_original_keys_it_is_out_within_six_seconds(void **state
 
 /* ---- A4: one who cannot decide ---- */
 
-static void a04_a_contender_that_flickers_evicts_three_times_at_most(void **state)
+TEST(a04_a_contender_that_flickers_evicts_three_times_at_most)
 {
 	struct world o;
 	struct world_guest *t;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	t = world_guest(&o, "job", 0, 4 * GIB, 10 * S, 0);
 	t->on_ns = t->off_ns = 2 * S;
@@ -141,13 +138,12 @@ static void a04_a_contender_that_flickers_evicts_three_times_at_most(void **stat
 	world_done(&o);
 }
 
-static void a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet(void **state)
+TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
 {
 	struct world o;
 	struct world_guest *t;
 	double most = 0;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	t = world_guest(&o, "game", 0, 4 * GIB, 10 * S, 0);
 	t->on_ns = t->off_ns = 45 * S;
@@ -165,12 +161,11 @@ static void a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet(vo
 	world_done(&o);
 }
 
-static void a04_the_quiet_period_never_grows_past_ten_minutes(void **state)
+TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 {
 	struct world o;
 	double most = 0;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "now", 0, 4 * GIB, 0, 0);
 	o.guest[0].until_ns = 0;
@@ -235,11 +230,10 @@ static unsigned life(unsigned cut_at, bool written)
 	return writes;
 }
 
-static void a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not(void **state)
+TEST(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not)
 {
 	unsigned writes = life(0, false);
 
-	(void)state;
 	assert_true(writes >= 8);
 	for (unsigned i = 1; i <= writes; i++) {
 		life(i, false);
@@ -247,11 +241,10 @@ static void a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not(void **s
 	}
 }
 
-static void a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not(void **state)
+TEST(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
-	(void)state;
 	/* Also between an order that was carried out and its answer. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
@@ -270,11 +263,10 @@ static void a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not(void *
 	}
 }
 
-static void a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again(void **state)
+TEST(a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 2, 1); /* no GPU is declared */
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
@@ -291,11 +283,10 @@ static void a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again(void
 	world_done(&o);
 }
 
-static void a11_a_hold_survives_with_its_end(void **state)
+TEST(a11_a_hold_survives_with_its_end)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
@@ -317,14 +308,13 @@ static void a11_a_hold_survives_with_its_end(void **state)
 	world_done(&o);
 }
 
-static void a11_a_record_comes_before_the_order_it_tells_of(void **state)
+TEST(a11_a_record_comes_before_the_order_it_tells_of)
 {
 	struct world o;
 	struct guard_order d;
 	struct guard_record r;
 	char message[100];
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
@@ -435,11 +425,10 @@ static void check_rest(const struct world *o, unsigned i)
 	fail();
 }
 
-static void a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void **state)
+TEST(a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it)
 {
 	static struct world o;
 
-	(void)state;
 	random_state = seed();
 	for (unsigned n = 0; n < 120; n++) {
 		random_world(&o);
@@ -455,11 +444,10 @@ static void a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(v
 	}
 }
 
-static void a13_contention_that_ends_does_not_bring_back_who_is_too_hot(void **state)
+TEST(a13_contention_that_ends_does_not_bring_back_who_is_too_hot)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(&o);
@@ -501,11 +489,10 @@ static void tell(struct world *o)
 	world_until(o, 600 * S);
 }
 
-static void a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing(void **state)
+TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 {
 	static struct world live, dry;
 
-	(void)state;
 	story(&live);
 	tell(&live);
 	assert_true(live.orders > 10);
@@ -541,11 +528,10 @@ static void a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing(void **s
 	world_done(&live);
 }
 
-static void a14_the_same_feed_gives_the_same_decisions_byte_for_byte(void **state)
+TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 {
 	static struct world a, b;
 
-	(void)state;
 	story(&a);
 	tell(&a);
 	story(&b);
@@ -561,12 +547,11 @@ static void a14_the_same_feed_gives_the_same_decisions_byte_for_byte(void **stat
 
 /* ---- A10: what the machine makes of how a worker answers ---- */
 
-static void a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in(void **state)
+TEST(a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in)
 {
 	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
 	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		world_init(&o, 1, 1);
 		o.p.worker[0].kind = kinds[i];
@@ -605,12 +590,11 @@ static struct guard_order told_to_leave(struct world *o)
 	return d;
 }
 
-static void a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may(void **state)
+TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 {
 	char message[100];
 	struct world o;
 
-	(void)state;
 	for (unsigned checkpoint = 0; checkpoint < 2; checkpoint++) {
 		struct guard_order d;
 
@@ -705,11 +689,10 @@ static void well_again(struct world *o)
 	sick.h = NULL;
 }
 
-static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
+TEST(a15_noise_at_the_trip_moves_a_worker_once_each_way)
 {
 	struct world o;
 
-	(void)state;
 	random_state = seed();
 	patient(&o, NULL);
 	for (unsigned i = 0; i < 600; i++) { /* 1 to 3 degrees from the limit: the trip is 2 */
@@ -728,11 +711,10 @@ static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
 	well_again(&o);
 }
 
-static void a_board_that_tells_thresholds_alone_is_throttled_too(void **state)
+TEST(a_board_that_tells_thresholds_alone_is_throttled_too)
 {
 	struct world o;
 
-	(void)state;
 	patient(&o, NULL);
 	sick.why[GW_Q_TEMPERATURE_MARGIN] = GW_ABSENT_NOT_SUPPORTED;
 	figure(GW_Q_TEMPERATURE_SLOWDOWN, 90);
@@ -755,11 +737,10 @@ static void a_board_that_tells_thresholds_alone_is_throttled_too(void **state)
 	well_again(&o);
 }
 
-static void a15_three_critical_readings_move_nobody_and_four_do(void **state)
+TEST(a15_three_critical_readings_move_nobody_and_four_do)
 {
 	struct world o;
 
-	(void)state;
 	patient(&o, NULL);
 	for (unsigned i = 0; i < 20; i++) {
 		margin(1);
@@ -775,12 +756,11 @@ static void a15_three_critical_readings_move_nobody_and_four_do(void **state)
 	well_again(&o);
 }
 
-static void a15_the_original_85_degrees_take_the_place_of_the_margin(void **state)
+TEST(a15_the_original_85_degrees_take_the_place_of_the_margin)
 {
 	struct health_options options;
 	struct world o;
 
-	(void)state;
 	health_options_init(&options);
 	options.absolute_c = 85;
 	patient(&o, &options);
@@ -809,14 +789,13 @@ static bool in_list(unsigned x, const unsigned *list, size_t n)
 	return false;
 }
 
-static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert(void **state)
+TEST(a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert)
 {
 	static const unsigned moves[] = { 46,  62,  64,  95,  109, 110, 119,
 					  120, 136, 140, 143, 155, 156, 158, /* reset */
 					  79,  142 };
 	struct world o;
 
-	(void)state;
 	for (unsigned x = 0; x <= 1000; x = x == 200 ? 999 : x + 1) {
 		struct health_status s;
 		bool out = in_list(x, moves, sizeof(moves) / sizeof(moves[0]));
@@ -836,11 +815,10 @@ static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert
 	}
 }
 
-static void a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event(void **state)
+TEST(a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event)
 {
 	struct world o;
 
-	(void)state;
 	for (unsigned action = 1; action < 9; action++) { /* 8 is not known to anybody yet */
 		patient(&o, NULL);
 		figure(GW_Q_RECOVERY_ACTION, action);
@@ -856,14 +834,13 @@ static void a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event(
 
 /* ---- A19: a day ---- */
 
-static void a19_a_day_of_comings_and_goings_takes_no_memory(void **state)
+TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 {
 	struct guard_decision said;
 	struct world o;
 	size_t before;
 	unsigned evictions;
 
-	(void)state;
 	world_init(&o, 1, 2);
 	o.total[0] = 20 * GIB;
 	for (unsigned i = 0; i < 3; i++) {
@@ -894,41 +871,4 @@ static void a19_a_day_of_comings_and_goings_takes_no_memory(void **state)
 	world_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a01_a_desktop_alone_never_evicts),
-		cmocka_unit_test(a01_the_original_rule_evicts_for_a_desktop),
-		cmocka_unit_test(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back),
-		cmocka_unit_test(a03_with_the_original_keys_it_is_out_within_six_seconds),
-		cmocka_unit_test(a04_a_contender_that_flickers_evicts_three_times_at_most),
-		cmocka_unit_test(
-			a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet),
-		cmocka_unit_test(a04_the_quiet_period_never_grows_past_ten_minutes),
-		cmocka_unit_test(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not),
-		cmocka_unit_test(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not),
-		cmocka_unit_test(
-			a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again),
-		cmocka_unit_test(a11_a_hold_survives_with_its_end),
-		cmocka_unit_test(a11_a_record_comes_before_the_order_it_tells_of),
-		cmocka_unit_test(
-			a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it),
-		cmocka_unit_test(a13_contention_that_ends_does_not_bring_back_who_is_too_hot),
-		cmocka_unit_test(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing),
-		cmocka_unit_test(a14_the_same_feed_gives_the_same_decisions_byte_for_byte),
-		cmocka_unit_test(
-			a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in),
-		cmocka_unit_test(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may),
-		cmocka_unit_test(a15_noise_at_the_trip_moves_a_worker_once_each_way),
-		cmocka_unit_test(a_board_that_tells_thresholds_alone_is_throttled_too),
-		cmocka_unit_test(a15_three_critical_readings_move_nobody_and_four_do),
-		cmocka_unit_test(a15_the_original_85_degrees_take_the_place_of_the_margin),
-		cmocka_unit_test(
-			a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert),
-		cmocka_unit_test(
-			a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event),
-		cmocka_unit_test(a19_a_day_of_comings_and_goings_takes_no_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,5 +1,7 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as seeing goes: drivers' lists through the real reader, device
  * nodes through the real inotify.  A name begins with the id of its row. */
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 #include "simtest.h"
 #include "tree.h"
 #include "here.h"
@@ -23,7 +25,6 @@ static struct scene_builder *look;
 
 static int begin(void **state)
 {
-	(void)state;
 	policy_init(&policy);
 	policy.unknown_contends = true;
 	look = NULL;
@@ -91,13 +92,12 @@ static void put(int64_t pid, int64_t parent, const char *name, const char *tgid,
 #define UNIT    "/system.slice/ollama.service"
 #define SESSION "/user.slice/user-1000.slice/session-2.scope"
 
-static void a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers(void **state)
+TEST(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers)
 {
 	static struct verdict verdict[SCENE_PROCESSES];
 	static const enum guard_class wanted[] = { CLASS_WORKER, CLASS_WORKER, CLASS_WORKER,
 						   CLASS_CONTENDER };
 
-	(void)state;
 	policy.workers = 1;
 	policy_worker_init(&policy.worker[0]);
 	policy.worker[0].name = "ollama";
@@ -162,11 +162,10 @@ static void check_crowd(unsigned many)
 	assert_true(sum() <= scene.gpu[0].used_bytes);
 }
 
-static void a05_lists_of_every_layout_and_length_are_read_the_same(void **state)
+TEST(a05_lists_of_every_layout_and_length_are_read_the_same)
 {
 	static const unsigned bytes[] = { 16, 24, 32 }, counts[] = { 0, 1, 200, 2000 };
 
-	(void)state;
 	for (unsigned b = 0; b < 3; b++)
 		for (unsigned c = 0; c < 4; c++) {
 			char text[1024];
@@ -184,12 +183,11 @@ static void a05_lists_of_every_layout_and_length_are_read_the_same(void **state)
 }
 
 /* Outside of namespaces all drivers mean the same numbers; older ones may mean a thread's. */
-static void a05_drivers_that_tell_host_numbers_or_translated_ones_agree(void **state)
+TEST(a05_drivers_that_tell_host_numbers_or_translated_ones_agree)
 {
 	static const char *const versions[] = { "525.147.05", "535.54.03", "535.113.01",
 						"570.86.10", "580.159.04" };
 
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
 	put(4300000, 1, "game", "4300000", SESSION);
@@ -255,12 +253,11 @@ static void worker(const char *name)
 	w->name = w->match.name = name;
 }
 
-static void a07_eleven_errors_make_it_blind_and_three_answers_see_again(void **state)
+TEST(a07_eleven_errors_make_it_blind_and_three_answers_see_again)
 {
 	unsigned orders = 0;
 	struct guard *g;
 
-	(void)state;
 	worker("w");
 	open_look("[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\nname = \"w\"\nmemory = \"9 "
 		  "GiB\"\n");
@@ -288,13 +285,12 @@ static void a07_eleven_errors_make_it_blind_and_three_answers_see_again(void **s
 	guard_free(g);
 }
 
-static void a09_of_two_gpus_only_the_lost_one_is_quarantined(void **state)
+TEST(a09_of_two_gpus_only_the_lost_one_is_quarantined)
 {
 	struct guard_status one, other;
 	unsigned orders = 0;
 	struct guard *g;
 
-	(void)state;
 	worker("w");
 	worker("v");
 	open_look("[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\nname = \"w\"\nmemory = \"9 "
@@ -337,11 +333,10 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds(void **state)
+TEST(a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds)
 {
 	double took[200];
 
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	tree_node(&tree, "dev/dri/renderD128");
 	open_look("[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\ncount = 5\nmemory = \"1 "
@@ -363,9 +358,8 @@ static void a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds(void **s
 	assert_true(took[100] < 10); /* the median: this machine may be busy */
 }
 
-static void a17_a_node_removed_and_made_again_is_watched_again(void **state)
+TEST(a17_a_node_removed_and_made_again_is_watched_again)
 {
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	tree_node(&tree, "dev/nvidiactl");
 	open_look("[[gpu]]\nprofile = \"a100\"\n");
@@ -400,13 +394,12 @@ static void live(struct guard *g, unsigned looks)
 	}
 }
 
-static void a19_a_day_of_looks_takes_no_memory_and_no_files(void **state)
+TEST(a19_a_day_of_looks_takes_no_memory_and_no_files)
 {
 	struct guard *g;
 	size_t memory;
 	unsigned files;
 
-	(void)state;
 	policy.mode = GUARD_ENFORCE;
 	policy.simulated_too = true;
 	policy.workers = 1;
@@ -433,20 +426,4 @@ static void a19_a_day_of_looks_takes_no_memory_and_no_files(void **state)
 	guard_free(g);
 }
 
-#define seen(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		seen(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers),
-		seen(a05_lists_of_every_layout_and_length_are_read_the_same),
-		seen(a05_drivers_that_tell_host_numbers_or_translated_ones_agree),
-		seen(a07_eleven_errors_make_it_blind_and_three_answers_see_again),
-		seen(a09_of_two_gpus_only_the_lost_one_is_quarantined),
-		seen(a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds),
-		seen(a17_a_node_removed_and_made_again_is_watched_again),
-		seen(a19_a_day_of_looks_takes_no_memory_and_no_files),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

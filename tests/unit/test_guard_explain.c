@@ -24,7 +24,7 @@ static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(str
 	got = why(o, REASON_CONTENTION);
 	assert_has(got.rule, "memory, ");
 	assert_has(got.evidence, "job 4096 MiB");
-	assert_has(got.clears, "30 s after the last need");
+	assert_has(got.clears, "30 s after the last demand");
 	assert_true(got.since_ns >= WORLD_START + 10 * S &&
 		    got.since_ns < WORLD_START + 11 * S);
 	assert_true(got.clears_ns == 0); /* it still plays */
@@ -52,7 +52,7 @@ static void a_reservation_is_told_with_its_number_size_owner_and_end(struct worl
 	assert_has(got.evidence, "reservation 1: 6144 MiB on GPU-0 for pid 1000 owner");
 	assert_true(got.clears_ns > WORLD_START + 64 * S &&
 		    got.clears_ns < WORLD_START + 66 * S);
-	assert_has(got.clears, "given back, its process ends or its time is over");
+	assert_has(got.clears, "released, its process ends or its time is over");
 }
 
 static void a_schedule_is_told_with_its_span_and_its_end(struct world *o)
@@ -68,7 +68,7 @@ static void a_schedule_is_told_with_its_span_and_its_end(struct world *o)
 	world_begin(o);
 	world_until(o, 30 * S);
 	got = why(o, REASON_SCHEDULE);
-	assert_string_equal(got.evidence, "in its quiet hours, Mon,Wed 11:00-13:30");
+	assert_string_equal(got.evidence, "in its schedule, Mon,Wed 11:00-13:30");
 	assert_said(o, 1, ANY, STATE_DRAIN, "schedule");
 	assert_has(world_last(o, "schedule")->evidence, "Mon,Wed 11:00-13:30");
 	assert_true(got.clears_ns > WORLD_START + 90 * MINUTE - 2 * S &&
@@ -199,7 +199,7 @@ one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct wor
 	assert_state(o, STATE_RESUME);
 	world_ask(o, 0, REQUEST_RELEASE, 0);
 	assert_said(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
-	assert_has(world_last(o, "quiet time")->evidence, "nobody needs it now; before: pid");
+	assert_has(world_last(o, "quiet time")->evidence, "no demand now; before: pid");
 }
 
 static void who_is_damped_is_told_how_long(struct world *o)
@@ -208,9 +208,8 @@ static void who_is_damped_is_told_how_long(struct world *o)
 	world_guest(o, "other", 0, 4 * GIB, 60 * S, 0);
 	world_begin(o);
 	world_until(o, 61 * S);
-	assert_has(world_last(o, "damped")->evidence, "came back ");
-	assert_has(world_last(o, "damped")->evidence,
-		   "s ago, stays until 60 s (min_resident_s)");
+	assert_has(world_last(o, "damped")->evidence, "returned ");
+	assert_has(world_last(o, "damped")->evidence, "s ago, stays for 60 s (min_resident_s)");
 }
 
 static void who_is_known_to_fit_beside_the_worker_is_told_so(struct world *o)
@@ -255,7 +254,7 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
 	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
 	world_until(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_FOREIGN);
-	assert_has(world_status(o, 0).rail, "process 7 guards GPU-0");
+	assert_has(world_status(o, 0).rail, "process 7 acts on GPU-0");
 	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
 	world_run(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_NOT);
@@ -268,7 +267,8 @@ static void what_is_sought_is_told_of_one_who_is_not_there(struct world *o)
 		const char *says;
 	} rows[] = {
 		{ { .unit = "vllm.service", .uid = -1 }, "no process is in unit vllm.service" },
-		{ { .port = 8000, .uid = -1 }, "nobody listens on port 8000, or it cannot be" },
+		{ { .port = 8000, .uid = -1 },
+		  "no process listens on port 8000, or it is not visible" },
 		{ { .name = "ollama", .uid = -1 }, "no process is called ollama" },
 	};
 

@@ -1,11 +1,14 @@
 /* Models that idle: unloaded after their time, and back when somebody asks for them. */
 #include "guard_world.h"
 
+#define TEST_SETUP    fresh
+#define TEST_TEARDOWN done
+#include "test.h"
+
 static struct world o;
 
 static int fresh(void **state)
 {
-	(void)state;
 	world_init(&o, 1, 1);
 	o.step_ns = S;
 	o.p.worker[0].resume = RESUME_LAZY;
@@ -18,7 +21,6 @@ static int fresh(void **state)
 
 static int done(void **state)
 {
-	(void)state;
 	world_done(&o);
 	return 0;
 }
@@ -36,9 +38,8 @@ static void idle_out(void)
 	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
 }
 
-static void a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open(void **state)
+TEST(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open)
 {
-	(void)state;
 	world_begin(&o);
 	world_run(&o, 290 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -54,9 +55,8 @@ static void a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open(
 	assert_non_null(strstr(world_last(&o, "idle")->evidence, "idle for 300 s"));
 }
 
-static void energy_decides_when_it_is_told(void **state)
+TEST(energy_decides_when_it_is_told)
 {
-	(void)state;
 	o.p.worker[0].idle_after_ns = 0;
 	o.p.worker[0].idle_economy = true;
 	world_begin(&o);
@@ -70,9 +70,8 @@ static void energy_decides_when_it_is_told(void **state)
 	assert_non_null(strstr(world_last(&o, "idle")->evidence, "172000 J"));
 }
 
-static void work_now_and_then_keeps_it(void **state)
+TEST(work_now_and_then_keeps_it)
 {
-	(void)state;
 	world_begin(&o);
 	for (unsigned i = 0; i < 20; i++) {
 		o.w[0].works = 0;
@@ -84,9 +83,8 @@ static void work_now_and_then_keeps_it(void **state)
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
 }
 
-static void who_does_not_tell_its_work_never_idles(void **state)
+TEST(who_does_not_tell_its_work_never_idles)
 {
-	(void)state;
 	o.w[0].tells = false;
 	world_begin(&o);
 	world_run(&o, 3600 * S);
@@ -106,22 +104,19 @@ static unsigned asked_in_100_s(void)
 	return asked;
 }
 
-static void utilisation_is_asked_for_seldom(void **state)
+TEST(utilisation_is_asked_for_seldom)
 {
-	(void)state;
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
-static void utilisation_that_is_never_told_is_asked_for_seldom_too(void **state)
+TEST(utilisation_that_is_never_told_is_asked_for_seldom_too)
 {
-	(void)state;
 	o.w[0].tells = false;
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
-static void being_asked_for_is_its_end_and_no_storm(void **state)
+TEST(being_asked_for_is_its_end_and_no_storm)
 {
-	(void)state;
 	idle_out();
 	for (unsigned i = 0; i < 10; i++) {
 		o.w[0].resident = true;
@@ -134,13 +129,12 @@ static void being_asked_for_is_its_end_and_no_storm(void **state)
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	}
 	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "asked for"), 10);
-	assert_non_null(strstr(world_last(&o, "asked for")->evidence, "saved about"));
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "requested"), 10);
+	assert_non_null(strstr(world_last(&o, "requested")->evidence, "saved about"));
 }
 
-static void a_smaller_model_than_before_may_stay(void **state)
+TEST(a_smaller_model_than_before_may_stay)
 {
-	(void)state;
 	idle_out();
 	o.w[0].load[0] = GIB;
 	o.w[0].resident = true;
@@ -150,9 +144,8 @@ static void a_smaller_model_than_before_may_stay(void **state)
 	assert_true(o.w[0].resident);
 }
 
-static void contention_that_comes_meanwhile_holds_it_out(void **state)
+TEST(contention_that_comes_meanwhile_holds_it_out)
 {
-	(void)state;
 	idle_out();
 	world_guest(&o, "game", 0, 6 * GIB, o.now - WORLD_START, o.now - WORLD_START + 60 * S);
 	world_run(&o, 10 * S);
@@ -169,9 +162,8 @@ static void contention_that_comes_meanwhile_holds_it_out(void **state)
 	assert_false(o.w[0].closed);
 }
 
-static void contention_that_ends_leaves_it_idle(void **state)
+TEST(contention_that_ends_leaves_it_idle)
 {
-	(void)state;
 	idle_out();
 	world_guest(&o, "game", 0, 6 * GIB, o.now - WORLD_START, o.now - WORLD_START + 60 * S);
 	world_run(&o, 300 * S);
@@ -179,9 +171,8 @@ static void contention_that_ends_leaves_it_idle(void **state)
 	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
 }
 
-static void what_is_in_flight_is_not_cut_off(void **state)
+TEST(what_is_in_flight_is_not_cut_off)
 {
-	(void)state;
 	o.w[0].busy = true;
 	world_begin(&o);
 	world_run(&o, 320 * S);
@@ -192,9 +183,8 @@ static void what_is_in_flight_is_not_cut_off(void **state)
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 }
 
-static void one_that_does_not_leave_is_let_be(void **state)
+TEST(one_that_does_not_leave_is_let_be)
 {
-	(void)state;
 	o.w[0].lies = UINT_MAX;
 	o.p.worker[0].knobs.max_level = 4;
 	world_begin(&o);
@@ -205,11 +195,10 @@ static void one_that_does_not_leave_is_let_be(void **state)
 	assert_true(o.w[0].alive);
 }
 
-static void a_hold_keeps_it_and_a_person_brings_it_back(void **state)
+TEST(a_hold_keeps_it_and_a_person_brings_it_back)
 {
 	char message[200];
 
-	(void)state;
 	idle_out();
 	assert_int_equal(
 		guard_request(o.g, 0, REQUEST_RESUME, 0, o.now, message, sizeof(message)), 0);
@@ -224,9 +213,8 @@ static void a_hold_keeps_it_and_a_person_brings_it_back(void **state)
 	assert_true(o.w[0].resident);
 }
 
-static void a_restart_knows_that_it_idled(void **state)
+TEST(a_restart_knows_that_it_idled)
 {
-	(void)state;
 	idle_out();
 	world_restart(&o);
 	world_run(&o, 60 * S);
@@ -240,9 +228,8 @@ static void a_restart_knows_that_it_idled(void **state)
 	assert_int_equal(mask(), 0);
 }
 
-static void a_dry_run_says_so_and_ends_with_work(void **state)
+TEST(a_dry_run_says_so_and_ends_with_work)
 {
-	(void)state;
 	o.p.mode = GUARD_DRY_RUN;
 	world_begin(&o);
 	world_run(&o, 330 * S);
@@ -254,9 +241,8 @@ static void a_dry_run_says_so_and_ends_with_work(void **state)
 	assert_int_equal(world_status(&o, 0).would_evict, 1);
 }
 
-static void others_are_left_alone(void **state)
+TEST(others_are_left_alone)
 {
-	(void)state;
 	o.p.worker[0].idle_after_ns = 0;
 	world_begin(&o);
 	guard_set_idle_economy(o.g, 0, 10 * S, 43, 100);
@@ -266,28 +252,4 @@ static void others_are_left_alone(void **state)
 	assert_false(guard_wants_utilisation(o.g));
 }
 
-#define idle_test(f) cmocka_unit_test_setup_teardown(f, fresh, done)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		idle_test(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open),
-		idle_test(energy_decides_when_it_is_told),
-		idle_test(work_now_and_then_keeps_it),
-		idle_test(who_does_not_tell_its_work_never_idles),
-		idle_test(utilisation_is_asked_for_seldom),
-		idle_test(utilisation_that_is_never_told_is_asked_for_seldom_too),
-		idle_test(being_asked_for_is_its_end_and_no_storm),
-		idle_test(a_smaller_model_than_before_may_stay),
-		idle_test(contention_that_comes_meanwhile_holds_it_out),
-		idle_test(contention_that_ends_leaves_it_idle),
-		idle_test(what_is_in_flight_is_not_cut_off),
-		idle_test(one_that_does_not_leave_is_let_be),
-		idle_test(a_hold_keeps_it_and_a_person_brings_it_back),
-		idle_test(a_restart_knows_that_it_idled),
-		idle_test(a_dry_run_says_so_and_ends_with_work),
-		idle_test(others_are_left_alone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

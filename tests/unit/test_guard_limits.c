@@ -5,16 +5,17 @@
 #include "guard/guard_counters.h"
 #include "guard/what_if.h"
 
+#include "test.h"
+
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
 
 /* ---- how often ---- */
 
-static void a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over(void **state)
+TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
 {
 	struct rate r = { .users = 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(rate_wait_ns(&r, 1000, 3, (1 + i) * S), 0);
 		rate_take(&r, 1000, (1 + i) * S);
@@ -27,11 +28,10 @@ static void a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over(void 
 	assert_int_equal(rate_wait_ns(&r, 1000, 0, 11 * S), 0);
 }
 
-static void root_and_whom_nobody_knows_are_not_limited(void **state)
+TEST(root_and_whom_nobody_knows_are_not_limited)
 {
 	struct rate r = { .users = 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < 100; i++) {
 		rate_take(&r, 0, S);
 		rate_take(&r, -1, S);
@@ -41,11 +41,10 @@ static void root_and_whom_nobody_knows_are_not_limited(void **state)
 	assert_int_equal(r.users, 0);
 }
 
-static void many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten(void **state)
+TEST(many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten)
 {
 	static struct rate r;
 
-	(void)state;
 	for (int64_t uid = 1; uid <= RATE_USERS + 1; uid++)
 		rate_take(&r, uid, (uint64_t)uid * S);
 	assert_int_equal(r.users, RATE_USERS);
@@ -88,19 +87,17 @@ static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span
 	return n;
 }
 
-static void one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going(void **state)
+TEST(one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going)
 {
-	(void)state;
 	assert_int_equal(evictions_of_a_flapper(1000, 4, HOUR - 60 * S), 4);
 	assert_true(evictions_of_a_flapper(1000, 0, HOUR - 60 * S) > 4);
 	assert_true(evictions_of_a_flapper(0, 4, HOUR - 60 * S) > 4);
 }
 
-static void a_limited_demand_is_told_in_the_status_until_it_is_gone(void **state)
+TEST(a_limited_demand_is_told_in_the_status_until_it_is_gone)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 1;
 	o.p.standard.quiet_ns = S;
@@ -115,11 +112,10 @@ static void a_limited_demand_is_told_in_the_status_until_it_is_gone(void **state
 	world_done(&o);
 }
 
-static void a_limited_user_does_not_drown_another_who_may(void **state)
+TEST(a_limited_user_does_not_drown_another_who_may)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 1;
 	o.p.standard.quiet_ns = o.p.standard.resident_ns = S;
@@ -141,11 +137,10 @@ static int asked_by(struct world *o, int64_t uid, enum guard_request what)
 	return world_ask(o, 0, what, what == REQUEST_EVICT ? 0 : FOR_A_WHILE);
 }
 
-static void wishes_of_a_user_count_as_well_and_those_of_nobody_do_not(void **state)
+TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 2;
 	world_begin(&o);
@@ -167,12 +162,11 @@ static void wishes_of_a_user_count_as_well_and_those_of_nobody_do_not(void **sta
 	world_done(&o);
 }
 
-static void a_reservation_that_moves_workers_counts_and_one_that_fits_does_not(void **state)
+TEST(a_reservation_that_moves_workers_counts_and_one_that_fits_does_not)
 {
 	struct world o;
 	uint64_t id;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 1;
 	world_begin(&o);
@@ -207,12 +201,11 @@ static struct world *with_a_screen(struct world *o)
 	return o;
 }
 
-static void on_a_screen_without_threshold_and_rule_demand_is_only_told(void **state)
+TEST(on_a_screen_without_threshold_and_rule_demand_is_only_told)
 {
 	struct world o;
 	struct guard_status s;
 
-	(void)state;
 	with_a_screen(&o);
 	world_begin(&o);
 	world_until(&o, 60 * S);
@@ -221,8 +214,8 @@ static void on_a_screen_without_threshold_and_rule_demand_is_only_told(void **st
 	assert_int_equal(s.evictions, 0);
 	assert_int_equal(s.would_evict, 1);
 	assert_non_null(strstr(s.rail, "guard learn"));
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "screen"), 2);
-	assert_int_equal(world_last(&o, "screen")->result, RESULT_WITHHELD);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
+	assert_int_equal(world_last(&o, "display")->result, RESULT_WITHHELD);
 	/* what people want is done all the same */
 	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0);
 	world_run(&o, 5 * S);
@@ -231,11 +224,10 @@ static void on_a_screen_without_threshold_and_rule_demand_is_only_told(void **st
 	world_done(&o);
 }
 
-static void an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it(void **state)
+TEST(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it)
 {
 	struct world o;
 
-	(void)state;
 	for (unsigned how = 0; how < 3; how++) {
 		with_a_screen(&o);
 		if (how == 0)
@@ -251,11 +243,10 @@ static void an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it(void **st
 	}
 }
 
-static void with_thresholds_a_screen_means_nothing(void **state)
+TEST(with_thresholds_a_screen_means_nothing)
 {
 	struct world o;
 
-	(void)state;
 	with_a_screen(&o);
 	o.p.any = false;
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
@@ -274,13 +265,12 @@ static void count_all(const struct world *o, struct guard_counters *t)
 		counters_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
 }
 
-static void evictions_are_counted_by_level_and_end_and_bytes_by_worker(void **state)
+TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
 {
 	static struct guard_counters t;
 	const struct counters_worker *w;
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	o.p.worker[0].match.unit = "w0.service";
 	o.p.worker[0].knobs.max_level = 4;
@@ -299,12 +289,11 @@ static void evictions_are_counted_by_level_and_end_and_bytes_by_worker(void **st
 	world_done(&o);
 }
 
-static void what_keeps_a_worker_out_is_counted_when_it_changes(void **state)
+TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
 {
 	static struct guard_counters t;
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "now-game", 0, 3 * GIB, 5 * S, 20 * S);
 	world_guest(&o, "ignored", 0, 4 * GIB, 10 * S, 200 * S);
@@ -320,12 +309,11 @@ static void what_keeps_a_worker_out_is_counted_when_it_changes(void **state)
 	world_done(&o);
 }
 
-static void where_nothing_is_done_only_that_is_counted(void **state)
+TEST(where_nothing_is_done_only_that_is_counted)
 {
 	static struct guard_counters t;
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	o.p.mode = GUARD_DRY_RUN;
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
@@ -340,11 +328,10 @@ static void where_nothing_is_done_only_that_is_counted(void **state)
 	world_done(&o);
 }
 
-static void every_cell_has_a_name_of_its_own(void **state)
+TEST(every_cell_has_a_name_of_its_own)
 {
 	char a[48], b[48];
 
-	(void)state;
 	for (unsigned i = 0; i < COUNTERS_CELLS; i++)
 		for (unsigned k = 0; k < i; k++) {
 			counters_cell_name(i, a, sizeof(a));
@@ -355,12 +342,11 @@ static void every_cell_has_a_name_of_its_own(void **state)
 	assert_string_equal(a, "evictions/2/freed");
 }
 
-static void a_decision_says_where_and_beside_whom(void **state)
+TEST(a_decision_says_where_and_beside_whom)
 {
 	const struct guard_decision *d;
 	struct world o;
 
-	(void)state;
 	world_init(&o, 2, 1);
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
@@ -390,12 +376,11 @@ static void note(void *arg, const struct guard_decision *d)
 		*left = d->mono_ns;
 }
 
-static void a_trial_says_when_a_worker_would_leave_and_the_same_every_time(void **state)
+TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
 {
 	struct world o;
 	uint64_t left[2] = { 0, 0 };
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 0, 0);
 	world_scene(&o);
@@ -416,12 +401,11 @@ static void a_trial_says_when_a_worker_would_leave_and_the_same_every_time(void 
 	world_done(&o);
 }
 
-static void a_trial_is_never_longer_than_its_looks(void **state)
+TEST(a_trial_is_never_longer_than_its_looks)
 {
 	struct world o;
 	struct what_if *t;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_scene(&o);
 	assert_int_equal(what_if_new(&o.p, &o.s, &o.s, &t), 0);
@@ -431,11 +415,10 @@ static void a_trial_is_never_longer_than_its_looks(void **state)
 	world_done(&o);
 }
 
-static void games_of_a_user_count_against_his_limit(void **state)
+TEST(games_of_a_user_count_against_his_limit)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 2);
 	o.p.user_evictions = 4;
 	o.w[1].load[0] = GIB;
@@ -458,12 +441,11 @@ static void games_of_a_user_count_against_his_limit(void **state)
 	world_done(&o);
 }
 
-static void where_another_service_acts_workers_are_only_observed_until_it_ends(void **state)
+TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
 {
 	struct guard_status st;
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
 	world_begin(&o);
@@ -483,11 +465,10 @@ static void where_another_service_acts_workers_are_only_observed_until_it_ends(v
 	world_done(&o);
 }
 
-static void one_that_is_out_stays_out_where_another_service_acts(void **state)
+TEST(one_that_is_out_stays_out_where_another_service_acts)
 {
 	struct world o;
 
-	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
 	world_begin(&o);
@@ -505,37 +486,4 @@ static void one_that_is_out_stays_out_where_another_service_acts(void **state)
 	world_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over),
-		cmocka_unit_test(root_and_whom_nobody_knows_are_not_limited),
-		cmocka_unit_test(
-			many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten),
-		cmocka_unit_test(
-			one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going),
-		cmocka_unit_test(a_limited_demand_is_told_in_the_status_until_it_is_gone),
-		cmocka_unit_test(a_limited_user_does_not_drown_another_who_may),
-		cmocka_unit_test(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not),
-		cmocka_unit_test(
-			a_reservation_that_moves_workers_counts_and_one_that_fits_does_not),
-		cmocka_unit_test(on_a_screen_without_threshold_and_rule_demand_is_only_told),
-		cmocka_unit_test(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it),
-		cmocka_unit_test(with_thresholds_a_screen_means_nothing),
-		cmocka_unit_test(evictions_are_counted_by_level_and_end_and_bytes_by_worker),
-		cmocka_unit_test(what_keeps_a_worker_out_is_counted_when_it_changes),
-		cmocka_unit_test(where_nothing_is_done_only_that_is_counted),
-		cmocka_unit_test(every_cell_has_a_name_of_its_own),
-		cmocka_unit_test(a_decision_says_where_and_beside_whom),
-		cmocka_unit_test(
-			a_trial_says_when_a_worker_would_leave_and_the_same_every_time),
-		cmocka_unit_test(
-			where_another_service_acts_workers_are_only_observed_until_it_ends),
-		cmocka_unit_test(one_that_is_out_stays_out_where_another_service_acts),
-		cmocka_unit_test(games_of_a_user_count_against_his_limit),
-		cmocka_unit_test(a_trial_is_never_longer_than_its_looks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

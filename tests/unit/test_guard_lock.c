@@ -3,21 +3,20 @@
 
 #include <gpuward.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+#include "test.h"
 
 static char folder[64];
 
 static int setup(void **state)
 {
-	(void)state;
 	snprintf(folder, sizeof(folder), "/tmp/gpuward-lock-XXXXXX");
 	assert_non_null(mkdtemp(folder));
 	return setenv("RUNTIME_DIRECTORY", folder, 1);
@@ -27,18 +26,16 @@ static int teardown(void **state)
 {
 	char command[128];
 
-	(void)state;
 	snprintf(command, sizeof(command), "rm -rf %s", folder);
 	return system(command);
 }
 
-static void the_second_hears_who_has_it(void **state)
+TEST(the_second_hears_who_has_it)
 {
 	char why[300] = "";
 	int fd = -1, other = -1;
 	int64_t pid;
 
-	(void)state;
 	assert_int_equal(guard_lock_take("GPU-1", &fd, &pid, why, sizeof(why)), 0);
 	assert_int_equal(guard_lock_take("GPU-1", &other, &pid, why, sizeof(why)), -GW_E_STATE);
 	assert_int_equal(pid, getpid());
@@ -48,27 +45,25 @@ static void the_second_hears_who_has_it(void **state)
 	close(fd);
 }
 
-static void whoever_ends_lets_go_of_it(void **state)
+TEST(whoever_ends_lets_go_of_it)
 {
 	char why[300];
 	int fd = -1;
 	int64_t pid;
 
-	(void)state;
 	assert_int_equal(guard_lock_take("GPU-1", &fd, &pid, why, sizeof(why)), 0);
 	close(fd);
 	assert_int_equal(guard_lock_take("GPU-1", &fd, &pid, why, sizeof(why)), 0);
 	close(fd);
 }
 
-static void a_link_in_its_place_is_not_followed(void **state)
+TEST(a_link_in_its_place_is_not_followed)
 {
 	char path[160], target[160], why[300];
 	struct stat st;
 	int fd = -1;
 	int64_t pid;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/gpuward-guard-GPU-1.lock", folder);
 	snprintf(target, sizeof(target), "%s/victim", folder);
 	assert_int_equal(symlink(target, path), 0);
@@ -78,30 +73,17 @@ static void a_link_in_its_place_is_not_followed(void **state)
 		close(fd);
 }
 
-static void a_uuid_does_not_lead_out_of_the_folder(void **state)
+TEST(a_uuid_does_not_lead_out_of_the_folder)
 {
 	char path[160], why[300];
 	struct stat st;
 	int fd = -1;
 	int64_t pid;
 
-	(void)state;
 	assert_int_equal(guard_lock_take("../../x", &fd, &pid, why, sizeof(why)), 0);
 	snprintf(path, sizeof(path), "%s/gpuward-guard-.._.._x.lock", folder);
 	assert_int_equal(stat(path, &st), 0);
 	close(fd);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_second_hears_who_has_it, setup, teardown),
-		cmocka_unit_test_setup_teardown(whoever_ends_lets_go_of_it, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_link_in_its_place_is_not_followed, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_uuid_does_not_lead_out_of_the_folder, setup,
-						teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,8 @@
 /* Another policy for a guard that runs, in a small world and stepped time. */
 #include "guard_world.h"
 
+#include "test.h"
+
 /* The old one is freed at once: nothing may point to it. */
 static struct policy *given;
 
@@ -49,13 +51,12 @@ static bool said(const struct world *o, enum guard_state to, const char *rule)
 	return false;
 }
 
-static void a_worker_in_both_keeps_its_state_and_gets_the_new_numbers(void **state)
+TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers)
 {
 	struct world o;
 	struct policy p;
 	struct guard_status before, now;
 
-	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 5 * S, 20 * S);
 	world_until(&o, 25 * S);
@@ -76,12 +77,11 @@ static void a_worker_in_both_keeps_its_state_and_gets_the_new_numbers(void **sta
 	end(&o);
 }
 
-static void a_new_worker_is_judged_by_the_next_look(void **state)
+TEST(a_new_worker_is_judged_by_the_next_look)
 {
 	struct world o;
 	struct policy p;
 
-	(void)state;
 	begin(&o, 2);
 	o.p.workers = 1;
 	assert_int_equal(swap(&o, &o.p), 0);
@@ -98,14 +98,13 @@ static void a_new_worker_is_judged_by_the_next_look(void **state)
 	end(&o);
 }
 
-static void one_that_goes_leaves_a_record_and_comes_back_with_it(void **state)
+TEST(one_that_goes_leaves_a_record_and_comes_back_with_it)
 {
 	char message[200];
 	struct guard_record r;
 	struct world o;
 	struct policy with, without;
 
-	(void)state;
 	begin(&o, 1);
 	world_run(&o, S);
 	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_EVICTED, 60 * MINUTE, o.now,
@@ -132,11 +131,10 @@ static void one_that_goes_leaves_a_record_and_comes_back_with_it(void **state)
 	end(&o);
 }
 
-static void an_order_under_way_refuses_the_swap(void **state)
+TEST(an_order_under_way_refuses_the_swap)
 {
 	struct world o;
 
-	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "now-game", 0, 4 * GIB, 2 * S, 0);
 	o.w[0].silent = true;
@@ -146,14 +144,13 @@ static void an_order_under_way_refuses_the_swap(void **state)
 	end(&o);
 }
 
-static void an_order_that_nobody_fetched_is_given_again(void **state)
+TEST(an_order_that_nobody_fetched_is_given_again)
 {
 	struct guard_order d;
 	struct guard_record r;
 	struct world o;
 	uint64_t first;
 
-	(void)state;
 	begin(&o, 1);
 	world_run(&o, S);
 	world_guest(&o, "now-game", 0, 4 * GIB, 0, 0);
@@ -173,13 +170,12 @@ static void an_order_that_nobody_fetched_is_given_again(void **state)
 	end(&o);
 }
 
-static void what_is_no_longer_allowed_is_not_tried_again(void **state)
+TEST(what_is_no_longer_allowed_is_not_tried_again)
 {
 	struct world o;
 	struct policy p;
 	unsigned before;
 
-	(void)state;
 	begin(&o, 1);
 	p = o.p;
 	p.worker[0].knobs.max_level = 5;
@@ -201,12 +197,11 @@ static void what_is_no_longer_allowed_is_not_tried_again(void **state)
 	end(&o);
 }
 
-static void what_a_dry_run_pretended_is_done_when_it_is_enforced(void **state)
+TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced)
 {
 	struct world o;
 	struct policy p;
 
-	(void)state;
 	begin(&o, 1);
 	p = o.p;
 	p.mode = GUARD_DRY_RUN;
@@ -226,12 +221,11 @@ static void what_a_dry_run_pretended_is_done_when_it_is_enforced(void **state)
 }
 
 /* The small world finds its workers whatever their match is: one that is not found any more is made to be gone. */
-static void one_that_is_sought_otherwise_has_not_ended(void **state)
+TEST(one_that_is_sought_otherwise_has_not_ended)
 {
 	struct world o;
 	struct policy p;
 
-	(void)state;
 	begin(&o, 1);
 	world_run(&o, 5 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -266,20 +260,21 @@ static void restart_while_out(struct world *o)
 	world_restart(o);
 }
 
-static void one_that_is_not_found_after_a_restart_and_lives_is_still_out(void **state)
+TEST(one_that_is_not_found_after_a_restart_and_lives_is_still_out)
 {
 	struct world o;
 
-	(void)state;
 	restart_while_out(&o);
 	o.w[0].unfound = true;
 	world_restart(&o);
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	assert_non_null(
+		strstr(world_status(&o, 0).why, "its process still runs and is evicted"));
 	world_restart(&o); /* the record of one that is astray keeps who it was */
 	world_run(&o, 60 * S);
-	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	assert_non_null(
+		strstr(world_status(&o, 0).why, "its process still runs and is evicted"));
 	o.w[0].unfound = false;
 	world_run(&o, MINUTE);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -299,11 +294,10 @@ static void look_at_another(struct world *o)
 	o->now += o->step_ns;
 }
 
-static void one_that_was_put_away_is_not_given_up_for_another(void **state)
+TEST(one_that_was_put_away_is_not_given_up_for_another)
 {
 	struct guard_record r;
 
-	(void)state;
 	for (unsigned restarts = 0; restarts < 2; restarts++) {
 		struct world o;
 
@@ -333,11 +327,10 @@ static void one_that_was_put_away_is_not_given_up_for_another(void **state)
 }
 
 /* It becomes another program before it has left. */
-static void one_that_is_not_found_while_it_leaves_is_not_said_to_be_out(void **state)
+TEST(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
 {
 	struct world o;
 
-	(void)state;
 	begin(&o, 1);
 	o.w[0].busy = true;
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
@@ -346,17 +339,16 @@ static void one_that_is_not_found_while_it_leaves_is_not_said_to_be_out(void **s
 	o.w[0].unfound = true;
 	world_run(&o, 2 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_non_null(strstr(world_status(&o, 0).why, "was being told to leave"));
+	assert_non_null(strstr(world_status(&o, 0).why, "was being evicted"));
 	assert_null(strstr(world_status(&o, 0).why, "is out"));
 	end(&o);
 }
 
-static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
+TEST(one_that_ended_while_nobody_looked_is_not_waited_for)
 {
 	struct guard_record r;
 	struct world o;
 
-	(void)state;
 	restart_while_out(&o);
 	o.w[0].alive = false;
 	world_run(&o, 20 * S);
@@ -368,11 +360,10 @@ static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
 }
 
 /* What it was told is not known of one that began anew meanwhile: it is let in as one that is out. */
-static void one_that_began_anew_while_nobody_looked_comes_back(void **state)
+TEST(one_that_began_anew_while_nobody_looked_comes_back)
 {
 	struct world o;
 
-	(void)state;
 	restart_while_out(&o);
 	o.w[0].pid++;
 	world_run(&o, 3 * S);
@@ -383,13 +374,12 @@ static void one_that_began_anew_while_nobody_looked_comes_back(void **state)
 	end(&o);
 }
 
-static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
+TEST(one_that_is_out_for_real_waits_for_a_mode_that_acts)
 {
 	struct guard_record r;
 	struct world o;
 	struct policy p;
 
-	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
 	world_until(&o, 20 * S);
@@ -412,9 +402,8 @@ static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 }
 
 /* By heat while it runs, and by a drain that was not over. */
-static void a_door_that_was_really_closed_is_opened_when_it_is_enforced_again(void **state)
+TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 {
-	(void)state;
 	for (unsigned drain = 0; drain < 2; drain++) {
 		struct world o;
 		struct policy p;
@@ -449,12 +438,11 @@ static void a_door_that_was_really_closed_is_opened_when_it_is_enforced_again(vo
 	}
 }
 
-static void a_door_that_was_only_said_to_be_closed_is_not_opened(void **state)
+TEST(a_door_that_was_only_said_to_be_closed_is_not_opened)
 {
 	struct world o;
 	struct policy p;
 
-	(void)state;
 	begin(&o, 1);
 	world_step(&o);
 	p = o.p;
@@ -470,11 +458,10 @@ static void a_door_that_was_only_said_to_be_closed_is_not_opened(void **state)
 	end(&o);
 }
 
-static void the_same_holds_for_a_mode_that_came_with_a_restart(void **state)
+TEST(the_same_holds_for_a_mode_that_came_with_a_restart)
 {
 	struct world o;
 
-	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
 	world_until(&o, 20 * S);
@@ -491,11 +478,10 @@ static void the_same_holds_for_a_mode_that_came_with_a_restart(void **state)
 	end(&o);
 }
 
-static void after_a_restart_one_that_is_out_is_evicted_and_not_quiet(void **state)
+TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet)
 {
 	struct world o;
 
-	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
 	world_until(&o, 20 * S);
@@ -507,13 +493,12 @@ static void after_a_restart_one_that_is_out_is_evicted_and_not_quiet(void **stat
 }
 
 /* Workers come and go in any order while guests do: whoever is alone on the card in the end runs. */
-static void many_swaps_end_as_none_would(void **state)
+TEST(many_swaps_end_as_none_would)
 {
 	struct world o;
 	struct policy p;
 	unsigned left = 0;
 
-	(void)state;
 	begin(&o, 3);
 	for (unsigned i = 0; i < 3; i++)
 		o.w[i].load[0] = 2 * GIB;
@@ -541,30 +526,4 @@ static void many_swaps_end_as_none_would(void **state)
 	end(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers),
-		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
-		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
-		cmocka_unit_test(one_that_is_not_found_after_a_restart_and_lives_is_still_out),
-		cmocka_unit_test(one_that_was_put_away_is_not_given_up_for_another),
-		cmocka_unit_test(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out),
-		cmocka_unit_test(one_that_ended_while_nobody_looked_is_not_waited_for),
-		cmocka_unit_test(one_that_began_anew_while_nobody_looked_comes_back),
-		cmocka_unit_test(an_order_under_way_refuses_the_swap),
-		cmocka_unit_test(an_order_that_nobody_fetched_is_given_again),
-		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),
-		cmocka_unit_test(what_a_dry_run_pretended_is_done_when_it_is_enforced),
-		cmocka_unit_test(one_that_is_sought_otherwise_has_not_ended),
-		cmocka_unit_test(one_that_is_out_for_real_waits_for_a_mode_that_acts),
-		cmocka_unit_test(
-			a_door_that_was_really_closed_is_opened_when_it_is_enforced_again),
-		cmocka_unit_test(a_door_that_was_only_said_to_be_closed_is_not_opened),
-		cmocka_unit_test(the_same_holds_for_a_mode_that_came_with_a_restart),
-		cmocka_unit_test(after_a_restart_one_that_is_out_is_evicted_and_not_quiet),
-		cmocka_unit_test(many_swaps_end_as_none_would),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

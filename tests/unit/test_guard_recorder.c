@@ -1,12 +1,14 @@
 /* All that the guard is told is in its recording: what was decided is decided again, to the bit. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "guard_world.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -23,7 +25,6 @@ static struct {
 
 static uint64_t time_of_the_world(void *ctx)
 {
-	(void)ctx;
 	return o.now;
 }
 
@@ -33,8 +34,6 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 {
 	va_list ap;
 
-	(void)x;
-	(void)severity;
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
@@ -45,7 +44,6 @@ static struct guard_record journal;
 
 int guard_service_records_read(struct guard_service *x, struct guard_service_records **ret)
 {
-	(void)x;
 	*ret = calloc(1, sizeof(**ret));
 	(*ret)->record[0] = journal;
 	(*ret)->count = *journal.worker != '\0';
@@ -138,7 +136,7 @@ static void run_for(uint64_t span_ns)
 static void assert_replayed(const char *file, unsigned runs)
 {
 	struct guard_decision d;
-	struct guard_trace *t;
+	struct recording_reader *t;
 	uint64_t wall_ns;
 	char *line = NULL;
 	size_t cap = 0, n = 0;
@@ -146,21 +144,21 @@ static void assert_replayed(const char *file, unsigned runs)
 	FILE *f = fopen(file, "r");
 
 	assert_non_null(f);
-	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
+	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
 	n = seen.first;
 	while ((len = getline(&line, &cap, f)) > 0) {
 		line[len - 1] = '\0';
-		if (guard_trace_line(t, line) != 0)
+		if (recording_read(t, line) != 0)
 			fail_msg("refused: %s", line);
-		for (; guard_trace_decision(t, &d, &wall_ns); n++)
+		for (; recording_next_decision(t, &d, &wall_ns); n++)
 			if (n == seen.says || memcmp(&d, &seen.said[n], sizeof(d)) != 0)
 				fail_msg("%s: %s became %s", line,
 					 n == seen.says ? "nothing" : seen.said[n].evidence,
 					 d.evidence);
 	}
 	assert_int_equal(n, seen.says);
-	assert_int_equal(guard_trace_counts(t).runs, runs);
-	guard_trace_free(t);
+	assert_int_equal(recording_counts(t).runs, runs);
+	recording_reader_free(t);
 	free(line);
 	fclose(f);
 }
@@ -263,9 +261,8 @@ static void tell_everything(void)
 	assert_int_equal(seen.told, 0);
 }
 
-static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
+TEST(whatever_it_is_told_is_decided_again_to_the_bit)
 {
-	(void)state;
 	tell_everything();
 	assert_int_equal(count(path, "begin\t"), 1);
 	assert_int_equal(count(path, "swapped\t"), 1);
@@ -310,18 +307,16 @@ static void turn_over_during(void (*story)(void), unsigned step)
 	seen.turn_at = 0;
 }
 
-static void a_file_that_is_turned_over_begins_with_all_that_was_known(void **state)
+TEST(a_file_that_is_turned_over_begins_with_all_that_was_known)
 {
-	(void)state;
 	turn_over_during(tell_everything, 149);
 	turn_over_during(come_and_go, 89);
 }
 
-static void one_that_cannot_be_moved_is_begun_anew(void **state)
+TEST(one_that_cannot_be_moved_is_begun_anew)
 {
 	struct stat st;
 
-	(void)state;
 	begin(path);
 	assert_int_equal(mkdir(turned, 0700), 0);
 	guard_service_record_open(&g);
@@ -341,11 +336,10 @@ static void one_that_cannot_be_moved_is_begun_anew(void **state)
 	seen.turn_at = 0;
 }
 
-static void half_a_line_is_taken_away_before_another_run_is_added(void **state)
+TEST(half_a_line_is_taken_away_before_another_run_is_added)
 {
 	FILE *f;
 
-	(void)state;
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(S);
@@ -362,12 +356,11 @@ static void half_a_line_is_taken_away_before_another_run_is_added(void **state)
 	end();
 }
 
-static void of_a_file_that_is_no_recording_nothing_is_taken_away(void **state)
+TEST(of_a_file_that_is_no_recording_nothing_is_taken_away)
 {
 	char text[8] = "";
 	FILE *f = fopen(path, "w");
 
-	(void)state;
 	assert_non_null(f);
 	fputs("mine", f);
 	fclose(f);
@@ -381,9 +374,8 @@ static void of_a_file_that_is_no_recording_nothing_is_taken_away(void **state)
 	end();
 }
 
-static void most_looks_are_short_and_one_a_minute_is_whole(void **state)
+TEST(most_looks_are_short_and_one_a_minute_is_whole)
 {
-	(void)state;
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(1500 * o.step_ns);
@@ -394,11 +386,10 @@ static void most_looks_are_short_and_one_a_minute_is_whole(void **state)
 	end();
 }
 
-static void a_file_that_was_moved_away_is_begun_anew(void **state)
+TEST(a_file_that_was_moved_away_is_begun_anew)
 {
 	struct stat st;
 
-	(void)state;
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(5 * S);
@@ -413,9 +404,8 @@ static void a_file_that_was_moved_away_is_begun_anew(void **state)
 	end();
 }
 
-static void a_recording_that_cannot_be_written_ends_and_the_guard_goes_on(void **state)
+TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
 {
-	(void)state;
 	begin("/dev/full");
 	guard_service_record_open(&g);
 	run_for(60 * S);
@@ -431,21 +421,12 @@ static void a_recording_that_cannot_be_written_ends_and_the_guard_goes_on(void *
 	end();
 }
 
-int main(void)
+static int name_files(void **state)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whatever_it_is_told_is_decided_again_to_the_bit),
-		cmocka_unit_test(a_file_that_is_turned_over_begins_with_all_that_was_known),
-		cmocka_unit_test(one_that_cannot_be_moved_is_begun_anew),
-		cmocka_unit_test(half_a_line_is_taken_away_before_another_run_is_added),
-		cmocka_unit_test(of_a_file_that_is_no_recording_nothing_is_taken_away),
-		cmocka_unit_test(most_looks_are_short_and_one_a_minute_is_whole),
-		cmocka_unit_test(a_file_that_was_moved_away_is_begun_anew),
-		cmocka_unit_test(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on),
-	};
-
 	snprintf(path, sizeof(path), "/tmp/gpuward-trace-%d", (int)getpid());
 	snprintf(moved, sizeof(moved), "%s.old", path);
 	snprintf(turned, sizeof(turned), "%s.1", path);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return 0;
 }
+
+TEST_MAIN(name_files, NULL)

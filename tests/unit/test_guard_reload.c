@@ -1,9 +1,9 @@
 /* Another configuration for a guard that runs, in stepped time: when it comes into force, and what of the old one stays. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_counts.h"
-
 #include "guard_world.h"
+
+#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -23,13 +23,11 @@ static struct {
 
 bool action_idle(struct action *a)
 {
-	(void)a;
 	return seen.idle;
 }
 
 int action_policy(struct action *a, const struct policy *p, const int *from)
 {
-	(void)a;
 	seen.acts_by = p;
 	memcpy(seen.from, from, p->workers * sizeof(*from));
 	return 0;
@@ -38,14 +36,11 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 void scene_thread_policy(struct scene_thread *k, const struct policy *p,
 			 const struct scene_builder_formers *f)
 {
-	(void)f;
-	(void)k;
 	seen.looks_by = p;
 }
 
 bool scene_thread_settled(struct scene_thread *k)
 {
-	(void)k;
 	return seen.settled;
 }
 
@@ -53,15 +48,11 @@ bool scene_thread_settled(struct scene_thread *k)
 
 void guard_settings_done(struct guard_settings *s)
 {
-	(void)s;
 	seen.freed++;
 }
 
 void guard_counts_load(struct guard_counters *t, struct store *store, const struct policy *p)
 {
-	(void)t;
-	(void)store;
-	(void)p;
 }
 
 int guard_service_change(struct guard_service *x, const struct guard_settings *next,
@@ -71,18 +62,16 @@ int guard_service_change(struct guard_service *x, const struct guard_settings *n
 		return seen.change_err;
 	seen.changes++;
 	return guard_change_policy(o.g, &next->policy, r->record, r->count,
-				   guarding_time_ns(x));
+				   guard_service_time_ns(x));
 }
 
 void guard_service_record_open(struct guard_service *x)
 {
-	(void)x;
 	seen.opened++;
 }
 
 int guard_service_records_read(struct guard_service *x, struct guard_service_records **ret)
 {
-	(void)x;
 	*ret = calloc(1, sizeof(**ret));
 	return 0;
 }
@@ -90,52 +79,40 @@ int guard_service_records_read(struct guard_service *x, struct guard_service_rec
 void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
 			   struct scene_builder_formers *ret)
 {
-	(void)r;
-	(void)p;
 	ret->count = 0;
 }
 
 void guard_service_give_notes(struct guard_service *x, const struct guard_service_records *r,
 			      unsigned worker)
 {
-	(void)x;
-	(void)r;
-	(void)worker;
 }
 
 void guard_service_log_decisions(struct guard_service *x)
 {
-	(void)x;
 }
 
 int guard_service_keep(struct guard_service *x, const struct guard_record *r)
 {
-	(void)x;
 	snprintf(seen.kept, sizeof(seen.kept), "%s", r->worker);
 	return 0;
 }
 
 void guard_service_forget(struct guard_service *x, const char *worker)
 {
-	(void)x;
 	snprintf(seen.forgotten, sizeof(seen.forgotten), "%s", worker);
 }
 
 void guard_service_commit(struct guard_service *x)
 {
-	(void)x;
 }
 
 void guard_service_pump(struct guard_service *x)
 {
-	(void)x;
 	seen.pumps++;
 }
 
 void guard_service_fit(struct guard_service *x, struct guard_settings *s)
 {
-	(void)x;
-	(void)s;
 }
 
 const struct guard_view *guard_service_view(struct guard_service *x)
@@ -145,15 +122,12 @@ const struct guard_view *guard_service_view(struct guard_service *x)
 
 void guard_service_health_swapped(struct guard_service *x)
 {
-	(void)x;
 }
 
 uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
 {
 	va_list ap;
 
-	(void)x;
-	(void)severity;
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
@@ -163,21 +137,16 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *s,
 			 struct guard_inputs_parts **ret)
 {
-	(void)b;
-	(void)s;
 	*ret = NULL;
 	return 0;
 }
 
 void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
-	(void)b;
-	(void)p;
 }
 
 void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
-	(void)p;
 }
 
 /* ---- the world ---- */
@@ -224,11 +193,10 @@ static void pass(uint64_t ns)
 	guard_reload_try(&g);
 }
 
-static void another_configuration_comes_at_once_where_nothing_is_under_way(void **state)
+TEST(another_configuration_comes_at_once_where_nothing_is_under_way)
 {
 	struct guard_status s;
 
-	(void)state;
 	begin();
 	give(1);
 	assert_int_equal(seen.changes, 1);
@@ -251,9 +219,8 @@ static void another_configuration_comes_at_once_where_nothing_is_under_way(void 
 	end();
 }
 
-static void it_waits_for_an_order_and_holds_others_back_for_a_while(void **state)
+TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
 {
-	(void)state;
 	begin();
 	seen.idle = false;
 	give(0);
@@ -282,9 +249,8 @@ static void it_waits_for_an_order_and_holds_others_back_for_a_while(void **state
 	end();
 }
 
-static void of_two_that_wait_the_later_counts_from_when_the_first_came(void **state)
+TEST(of_two_that_wait_the_later_counts_from_when_the_first_came)
 {
-	(void)state;
 	begin();
 	seen.idle = false;
 	give(0);
@@ -300,11 +266,10 @@ static void of_two_that_wait_the_later_counts_from_when_the_first_came(void **st
 	end();
 }
 
-static void one_that_cannot_be_had_leaves_the_old_one(void **state)
+TEST(one_that_cannot_be_had_leaves_the_old_one)
 {
 	struct guard_settings *old;
 
-	(void)state;
 	begin();
 	old = g.settings;
 	seen.change_err = -GW_E_NOMEM;
@@ -318,9 +283,8 @@ static void one_that_cannot_be_had_leaves_the_old_one(void **state)
 	end();
 }
 
-static void who_is_gone_while_it_is_out_is_kept_and_told_of(void **state)
+TEST(who_is_gone_while_it_is_out_is_kept_and_told_of)
 {
-	(void)state;
 	begin();
 	world_ask(&o, 0, REQUEST_EVICT, 0);
 	world_run(&o, 20 * S);
@@ -334,7 +298,7 @@ static void who_is_gone_while_it_is_out_is_kept_and_told_of(void **state)
 }
 
 /* Of earlier runs, at a start. */
-static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state)
+TEST(who_is_missing_in_the_file_is_told_of_while_it_may_live)
 {
 	static const struct {
 		const char *name, *kind;
@@ -354,7 +318,6 @@ static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state
 	};
 	struct guard_service_records *r = calloc(1, sizeof(*r));
 
-	(void)state;
 	begin();
 	r->count = 1;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -379,9 +342,8 @@ static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state
 	end();
 }
 
-static void decisions_are_those_of_who_is_still_there(void **state)
+TEST(decisions_are_those_of_who_is_still_there)
 {
-	(void)state;
 	begin();
 	g.view.first = GUARD_VIEW_DECISIONS - 1; /* around the end */
 	g.view.decisions = 3;
@@ -400,18 +362,4 @@ static void decisions_are_those_of_who_is_still_there(void **state)
 	end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			another_configuration_comes_at_once_where_nothing_is_under_way),
-		cmocka_unit_test(it_waits_for_an_order_and_holds_others_back_for_a_while),
-		cmocka_unit_test(of_two_that_wait_the_later_counts_from_when_the_first_came),
-		cmocka_unit_test(one_that_cannot_be_had_leaves_the_old_one),
-		cmocka_unit_test(who_is_gone_while_it_is_out_is_kept_and_told_of),
-		cmocka_unit_test(who_is_missing_in_the_file_is_told_of_while_it_may_live),
-		cmocka_unit_test(decisions_are_those_of_who_is_still_there),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -196,7 +196,7 @@ static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct 
 static bool went_astray(const struct world *o)
 {
 	for (size_t i = 0; i < o->says; i++)
-		if (o->said[i].astray)
+		if (o->said[i].unreachable)
 			return true;
 	return false;
 }
@@ -218,7 +218,7 @@ static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
 	world_until(o, 15 * S);
 	assert_state(o, STATE_ABSENT);
 	assert_true(went_astray(o));
-	assert_has(world_status(o, 0).why, "lives and is out");
+	assert_has(world_status(o, 0).why, "still runs and is evicted");
 	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
 	world_until(o, 40 * S); /* the cause is gone, and still nobody finds it */

@@ -144,7 +144,7 @@ static void every_reason_that_a_hold_masks_is_told_once(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 	assert_said(o, 3, ANY, ANY, "hold active");
 	assert_string_equal(world_last(o, "hold active")->evidence,
-			    "masks battery: on battery, and the worker is for AC alone");
+			    "masks battery: on battery, and ac_only is set");
 	o->on_battery = false;
 	world_run(o, 20 * S);
 	o->on_battery = true;

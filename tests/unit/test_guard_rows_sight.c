@@ -18,7 +18,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	world_until(o, 30 * S);
 	assert_true(world_status(o, 0).blind);
 	assert_state(o, STATE_ACTIVE); /* the last decision is kept */
-	assert_said(o, 1, ANY, ANY, "no sight");
+	assert_said(o, 1, ANY, ANY, "GPU unreadable");
 	assert_int_equal(o->orders, 0);
 	o->errors[0] = 0;
 	world_step(o);
@@ -26,7 +26,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	assert_true(world_status(o, 0).blind);
 	world_step(o);
 	assert_false(world_status(o, 0).blind);
-	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, "sight is back");
+	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, "GPU readable");
 	world_run(o, 2 * S);
 	assert_state(o, STATE_EVICTED); /* and it guards again */
 }
@@ -44,6 +44,32 @@ static void who_is_told_to_evicts_when_blind_and_proves_it_with_sight(struct wor
 	world_run(o, 10 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_orders(o, 1, RESUME);
+}
+
+/* Its memory is on GPU 0, and GPU 1 cannot be read. */
+static void a_worker_is_blind_on_each_gpu_that_its_selectors_name(struct world *o)
+{
+	static const struct {
+		const char *selector;
+		bool names;
+	} rows[] = {
+		{ "GPU-1", true },        { "1", true },
+		{ "0000:01:00.0", true }, { "00000000:01:00.0", true },
+		{ "cuda:1", true },       { "all", true },
+		{ "0", false },           { "0000:02:00.0", false },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		anew(o, 2, 1);
+		o->p.worker[0].gpus[0] = rows[i].selector;
+		o->p.worker[0].gpu_count = 1;
+		o->errors[1] = 11;
+		world_begin(o);
+		world_run(o, S);
+		if (world_status(o, 0).blind != rows[i].names)
+			fail_msg("gpus = [\"%s\"]: blind is %d", rows[i].selector,
+				 world_status(o, 0).blind);
+	}
 }
 
 static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(struct world *o)
@@ -115,11 +141,17 @@ a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struc
 static void
 a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct world *o)
 {
-	for (unsigned bound = 0; bound < 2; bound++) {
+	static const char *const selectors[] = {
+		NULL, "GPU-1", "1", "0000:01:00.0", "00000000:01:00.0", "cuda:1"
+	};
+
+	for (unsigned i = 0; i < sizeof(selectors) / sizeof(selectors[0]); i++) {
+		bool bound = selectors[i];
+
 		anew(o, 2, 1);
 		on_gpu(o, 0, 1);
 		if (bound) {
-			o->p.worker[0].gpus[0] = "GPU-1";
+			o->p.worker[0].gpus[0] = selectors[i];
 			o->p.worker[0].gpu_count = 1;
 		}
 		world_begin(o);
@@ -287,7 +319,7 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 	}
 }
 
-/* Its memory went all the same: it is brought back.  It stayed: work may come. */
+/* Its memory went all the same: it is brought back.  It stayed: new work is admitted. */
 static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct world *o)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {
@@ -326,6 +358,7 @@ int main(void)
 {
 	static const struct guard_case cases[] = {
 		ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
+		ROW("41", a_worker_is_blind_on_each_gpu_that_its_selectors_name),
 		ROW("41, 42", who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
 		ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
 		ROW("45, 46", an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),

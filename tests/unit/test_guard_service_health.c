@@ -8,6 +8,10 @@
 
 #include <math.h>
 
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
+#include "test.h"
+
 static struct world o;
 static struct guard_service g;
 static struct guard_settings settings;
@@ -31,60 +35,48 @@ uint64_t guard_service_now_ns(void)
 
 uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
 {
-	(void)x;
-	(void)severity;
-	(void)fmt;
 	return 1;
 }
 
 int guard_service_device_of(const struct guard_service *x, const char *uuid)
 {
-	(void)x;
 	return strcmp(uuid, "GPU-0") == 0 ? 0 : -1;
 }
 
 void guard_service_reason(struct guard_service *x, const char *uuid, enum guard_reason r,
 			  bool on, const char *why, uint64_t now)
 {
-	(void)x;
 	guard_set_reason(o.g, uuid, r, on, why, now);
 }
 
 void guard_service_reason_ends(struct guard_service *x, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns)
 {
-	(void)x;
 	guard_set_reason_end(o.g, uuid, r, clears, clears_ns);
 }
 
 void guard_service_heat(struct guard_service *x, const char *uuid, unsigned heat,
 			const char *why, uint64_t now)
 {
-	(void)x;
-	(void)now;
 	guard_set_heat(o.g, uuid, heat, why);
 }
 
 int guard_service_trust(struct guard_service *x, const char *uuid, uint64_t now)
 {
-	(void)x;
 	return guard_trust_gpu(o.g, uuid, now);
 }
 
 void guard_service_pump(struct guard_service *x)
 {
-	(void)x;
 	world_fetch(&o);
 }
 
 void scene_thread_trigger(struct scene_thread *l)
 {
-	(void)l;
 }
 
 static uint64_t tell(void *arg, const struct view_event *e)
 {
-	(void)arg;
 	assert_string_equal(e->kind, "health");
 	assert_string_equal(e->uuid, "GPU-0");
 	told.events++;
@@ -103,7 +95,6 @@ static void set(unsigned q, double v)
 
 static int begin(void **state)
 {
-	(void)state;
 	memset(&g, 0, sizeof(g));
 	memset(&gpu, 0, sizeof(gpu));
 	memset(&told, 0, sizeof(told));
@@ -131,7 +122,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	guard_service_health_forget(&g, 0);
 	world_done(&o);
 	return 0;
@@ -171,11 +161,10 @@ static uint32_t mask(void)
 
 /* ---- tests ---- */
 
-static void a_fault_ends_for_the_guard_when_it_ends_for_health(void **state)
+TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 {
 	struct health_status s;
 
-	(void)state;
 	settings.health.clean_ns = 300 * S;
 	ticks(2);
 	xid(79, false);
@@ -195,9 +184,8 @@ static void a_fault_ends_for_the_guard_when_it_ends_for_health(void **state)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
-static void another_end_in_the_settings_is_told_with_the_next_reading(void **state)
+TEST(another_end_in_the_settings_is_told_with_the_next_reading)
 {
-	(void)state;
 	ticks(2);
 	xid(79, false);
 	ticks(2);
@@ -217,9 +205,8 @@ static double threshold(void)
 	return guard_service_threshold_c(&g, &d);
 }
 
-static void the_log_tells_the_temperature_at_which_workers_leave(void **state)
+TEST(the_log_tells_the_temperature_at_which_workers_leave)
 {
-	(void)state;
 	assert_true(isnan(threshold())); /* not watched yet */
 	ticks(1);
 	assert_true(threshold() == 85);
@@ -238,9 +225,8 @@ static void the_log_tells_the_temperature_at_which_workers_leave(void **state)
 		&g, &(struct guard_decision){ .gpu = "GPU-1", .mono_ns = o.now })));
 }
 
-static void people_are_told_once_for_each_level(void **state)
+TEST(people_are_told_once_for_each_level)
 {
-	(void)state;
 	ticks(5);
 	assert_int_equal(told.events, 0);
 	set(GW_Q_ROWS_PENDING, 1);
@@ -256,11 +242,10 @@ static void people_are_told_once_for_each_level(void **state)
 	assert_non_null(strstr(told.text, "in quarantine: Xid 79"));
 }
 
-static void an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing(void **state)
+TEST(an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing)
 {
 	struct health_status s;
 
-	(void)state;
 	ticks(1);
 	xid(79, true);
 	ticks(2);
@@ -270,9 +255,8 @@ static void an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing(void
 	assert_int_equal(s.xids, 0);
 }
 
-static void health_that_is_no_longer_watched_holds_nobody_back(void **state)
+TEST(health_that_is_no_longer_watched_holds_nobody_back)
 {
-	(void)state;
 	settings.health.absolute_c = 45;
 	ticks(6);
 	xid(79, false);
@@ -288,11 +272,10 @@ static void health_that_is_no_longer_watched_holds_nobody_back(void **state)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
-static void who_clears_a_quarantine_ends_its_reason_and_no_other(void **state)
+TEST(who_clears_a_quarantine_ends_its_reason_and_no_other)
 {
 	char message[200] = "";
 
-	(void)state;
 	settings.health.absolute_c = 45;
 	ticks(6);
 	xid(79, false);
@@ -310,19 +293,4 @@ static void who_clears_a_quarantine_ends_its_reason_and_no_other(void **state)
 			 -GW_E_NOENT);
 }
 
-#define health_test(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		health_test(a_fault_ends_for_the_guard_when_it_ends_for_health),
-		health_test(another_end_in_the_settings_is_told_with_the_next_reading),
-		health_test(the_log_tells_the_temperature_at_which_workers_leave),
-		health_test(people_are_told_once_for_each_level),
-		health_test(an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing),
-		health_test(health_that_is_no_longer_watched_holds_nobody_back),
-		health_test(who_clears_a_quarantine_ends_its_reason_and_no_other),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,9 +1,9 @@
 /* What the guard decides goes into a file before it is done: with a store that takes nothing, and one that does. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_counts.h"
-
 #include "guard_world.h"
+
+#include "test.h"
 
 /* ---- the file ---- */
 
@@ -28,11 +28,9 @@ static struct {
 
 #define NOTE "model of-the-test"
 
-int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size)
 {
-	(void)s;
-	(void)kind;
-	(void)id;
 	assert_int_equal(strlen(json), size);
 	disk.tried++;
 	disk.kept += !disk.full;
@@ -41,47 +39,34 @@ int store_keep(struct store *s, const char *kind, const char *id, const char *js
 	return disk.full ? -GW_E_SIZE : 0;
 }
 
-int store_kept(struct store *s, const char *kind, unsigned max,
-	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+int store_each_document(struct store *s, const char *kind, unsigned max,
+			void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)s;
-	(void)kind;
-	(void)max;
-	(void)each;
-	(void)arg;
 	return 0;
 }
 
-void store_forget(struct store *s, const char *kind, const char *id)
+void store_delete_document(struct store *s, const char *kind, const char *id)
 {
-	(void)s;
-	(void)kind;
-	(void)id;
 }
 
 void store_commit(struct store *s)
 {
-	(void)s;
 	disk.slow = disk.slow || disk.lags;
 }
 
 /* All that was taken is in the file: that a record was not taken is nothing that it knows of. */
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
-	(void)s;
-	(void)timeout_ns;
 	return disk.fails ? -GW_E_IO : disk.slow ? -GW_E_TIMEOUT : 0;
 }
 
 const char *store_state(struct store *s)
 {
-	(void)s;
 	return disk.fails ? "the disk is full" : "ok";
 }
 
 bool store_lasting(struct store *s)
 {
-	(void)s;
 	return true;
 }
 
@@ -93,7 +78,6 @@ static unsigned counts;
 
 double store_count_now(struct store *s, const char *key)
 {
-	(void)s;
 	for (unsigned i = 0; i < counts; i++)
 		if (strcmp(count[i].key, key) == 0)
 			return count[i].value;
@@ -109,7 +93,6 @@ void store_set_count(struct store *s, const char *key, double value)
 {
 	unsigned i = 0;
 
-	(void)s;
 	while (i < counts && strcmp(count[i].key, key) != 0)
 		i++;
 	assert_true(i < sizeof(count) / sizeof(count[0]));
@@ -125,7 +108,6 @@ static struct guard_service g;
 
 int action_order(struct action *a, const struct guard_order *order)
 {
-	(void)a;
 	disk.orders++;
 	if (order->verb == ORDER_EVICT && disk.learns) {
 		disk.learnt = true;
@@ -142,7 +124,6 @@ int action_order(struct action *a, const struct guard_order *order)
 
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
 {
-	(void)a;
 	if (worker == disk.order.worker && disk.learnt)
 		*ret = disk.order;
 	return worker == disk.order.worker && disk.learnt;
@@ -150,8 +131,6 @@ bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
 
 void action_go_on(struct action *a, unsigned worker, const char *why_not)
 {
-	(void)a;
-	(void)worker;
 	assert_true(disk.learnt);
 	disk.learnt = false;
 	disk.gone_on += !why_not;
@@ -167,15 +146,11 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)
 {
-	(void)a;
-	(void)worker;
 	snprintf(out, size, "%s", disk.learnt ? NOTE : "");
 }
 
 void action_set_notes(struct action *a, unsigned worker, const char *notes)
 {
-	(void)a;
-	(void)worker;
 	disk.forgot += !*notes;
 }
 
@@ -183,56 +158,45 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes)
 
 void guard_service_outcome(struct guard_service *x, const struct guard_outcome *out)
 {
-	(void)x;
 	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
 	guard_outcome(o.g, out, o.now);
 }
 
 bool guard_service_next_order(struct guard_service *x, struct guard_order *ret)
 {
-	(void)x;
 	return guard_next_order(o.g, ret);
 }
 
 bool guard_service_next_decision(struct guard_service *x, struct guard_decision *ret)
 {
-	(void)x;
 	return guard_next_decision(o.g, ret);
 }
 
 bool guard_service_next_record(struct guard_service *x, struct guard_record *ret)
 {
-	(void)x;
 	return guard_next_record(o.g, ret);
 }
 
 bool guard_reload_waits(const struct guard_service *x)
 {
-	(void)x;
 	return false;
 }
 
 void guard_reload_try(struct guard_service *x)
 {
-	(void)x;
 }
 
 void guard_service_count_eviction(struct guard_service *x, const struct guard_decision *d)
 {
-	(void)x;
-	(void)d;
 }
 
 double guard_service_threshold_c(const struct guard_service *x, const struct guard_decision *d)
 {
-	(void)x;
-	(void)d;
 	return (double)NAN;
 }
 
 static uint64_t tell(void *arg, const struct view_event *e)
 {
-	(void)arg;
 	disk.errors += strcmp(e->severity, "error") == 0 && strstr(e->text, "resume failed");
 	return 1;
 }
@@ -243,7 +207,6 @@ static struct guard_settings settings;
 
 static uint64_t time_of_the_world(void *ctx)
 {
-	(void)ctx;
 	return o.now;
 }
 
@@ -284,9 +247,8 @@ static void run_for(uint64_t ns)
 	}
 }
 
-static void nothing_above_level_2_is_done_whose_record_found_no_place(void **state)
+TEST(nothing_above_level_2_is_done_whose_record_found_no_place)
 {
-	(void)state;
 	begin(4);
 	run_for(S);
 	disk.full = true;
@@ -300,11 +262,10 @@ static void nothing_above_level_2_is_done_whose_record_found_no_place(void **sta
 	world_done(&o);
 }
 
-static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(void **state)
+TEST(a_record_that_found_no_place_is_kept_later_and_then_orders_go_on)
 {
 	unsigned kept;
 
-	(void)state;
 	begin(4);
 	run_for(S);
 	disk.full = true;
@@ -324,8 +285,6 @@ static loop_timer_fn *timer;
 
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
 {
-	(void)l;
-	(void)arg;
 	timer = fn;
 	*ret = (struct loop_source *)&timer;
 	return 0;
@@ -333,13 +292,10 @@ int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_sou
 
 void loop_set_time(struct loop_source *s, uint64_t t_ns)
 {
-	(void)s;
-	(void)t_ns;
 }
 
-static void what_an_order_learns_is_in_the_file_before_it_goes_on(void **state)
+TEST(what_an_order_learns_is_in_the_file_before_it_goes_on)
 {
-	(void)state;
 	begin(2);
 	o.w[0].fail_level = 0;
 	disk.learns = disk.then_slow = true;
@@ -359,11 +315,10 @@ static void what_an_order_learns_is_in_the_file_before_it_goes_on(void **state)
 	world_done(&o);
 }
 
-static void notes_are_dropped_when_nothing_is_to_be_undone_any_more(void **state)
+TEST(notes_are_dropped_when_nothing_is_to_be_undone_any_more)
 {
 	unsigned forgot;
 
-	(void)state;
 	begin(2);
 	o.w[0].fail_level = 0;
 	run_for(S);
@@ -380,9 +335,8 @@ static void notes_are_dropped_when_nothing_is_to_be_undone_any_more(void **state
 	world_done(&o);
 }
 
-static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void **state)
+TEST(an_order_above_level_2_whose_notes_find_no_place_is_turned_down)
 {
-	(void)state;
 	begin(4);
 	run_for(S);
 	world_guest(&o, "now-game", 0, GIB, S, 0);
@@ -399,11 +353,10 @@ static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void
 	world_done(&o);
 }
 
-static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **state)
+TEST(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is)
 {
 	char message[200];
 
-	(void)state;
 	begin(2);
 	run_for(S);
 	assert_string_equal(g.view.journal, "ok");
@@ -422,9 +375,8 @@ static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **
 	world_done(&o);
 }
 
-static void a_return_that_fails_is_told_as_an_error(void **state)
+TEST(a_return_that_fails_is_told_as_an_error)
 {
-	(void)state;
 	begin(2);
 	o.w[0].fail_level = 0;
 	o.w[0].wont_return = true;
@@ -435,11 +387,10 @@ static void a_return_that_fails_is_told_as_an_error(void **state)
 	world_done(&o);
 }
 
-static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
+TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
 {
 	struct guard_status s;
 
-	(void)state;
 	begin(4);
 	o.w[0].busy = true; /* drains as long as it may */
 	run_for(S);
@@ -452,13 +403,12 @@ static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(
 	world_done(&o);
 }
 
-static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
+TEST(what_a_worker_did_that_is_gone_is_still_counted)
 {
 	struct guard_decision d = { .result = RESULT_FREED, .level = 2 };
 	struct policy *p = calloc(1, sizeof(*p));
 	char name[16];
 
-	(void)state;
 	begin(2);
 	assert_non_null(p);
 	memset(&g.tally, 0, sizeof(g.tally));
@@ -480,22 +430,4 @@ static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
 	world_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_above_level_2_is_done_whose_record_found_no_place),
-		cmocka_unit_test(
-			a_record_that_found_no_place_is_kept_later_and_then_orders_go_on),
-		cmocka_unit_test(what_an_order_learns_is_in_the_file_before_it_goes_on),
-		cmocka_unit_test(notes_are_dropped_when_nothing_is_to_be_undone_any_more),
-		cmocka_unit_test(
-			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
-		cmocka_unit_test(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is),
-		cmocka_unit_test(a_return_that_fails_is_told_as_an_error),
-		cmocka_unit_test(
-			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
-		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

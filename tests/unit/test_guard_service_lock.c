@@ -3,15 +3,12 @@
 
 #include "daemon/guard_lock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static struct {
 	int err;     /* that the next tries end with */
@@ -49,8 +46,6 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 {
 	va_list ap;
 
-	(void)x;
-	(void)severity;
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
@@ -78,9 +73,8 @@ static void look_after(uint64_t ns)
 	guard_service_lock_look(&g, &scene);
 }
 
-static void who_has_the_lock_asks_for_it_no_more(void **state)
+TEST(who_has_the_lock_asks_for_it_no_more)
 {
-	(void)state;
 	begin(2);
 	for (unsigned i = 0; i < 20; i++)
 		look_after(NS_PER_S);
@@ -89,9 +83,8 @@ static void who_has_the_lock_asks_for_it_no_more(void **state)
 	guard_service_lock_close(&g);
 }
 
-static void another_that_acts_is_told_of_once_and_asked_again_every_five_seconds(void **state)
+TEST(another_that_acts_is_told_of_once_and_asked_again_every_five_seconds)
 {
-	(void)state;
 	begin(1);
 	seen.err = -GW_E_STATE;
 	seen.pid = 4711;
@@ -116,9 +109,8 @@ static void another_that_acts_is_told_of_once_and_asked_again_every_five_seconds
 	guard_service_lock_close(&g);
 }
 
-static void where_no_lock_can_be_made_it_acts_and_says_so_once(void **state)
+TEST(where_no_lock_can_be_made_it_acts_and_says_so_once)
 {
-	(void)state;
 	begin(2);
 	seen.err = -GW_E_PERM;
 	for (unsigned i = 0; i < 4; i++)
@@ -129,9 +121,8 @@ static void where_no_lock_can_be_made_it_acts_and_says_so_once(void **state)
 	assert_non_null(strstr(seen.text, "cannot create a lock"));
 }
 
-static void who_only_observes_lets_go_of_what_it_has(void **state)
+TEST(who_only_observes_lets_go_of_what_it_has)
 {
-	(void)state;
 	begin(1);
 	look_after(0);
 	assert_true(g.lock_of[0].fd >= 0);
@@ -145,9 +136,8 @@ static void who_only_observes_lets_go_of_what_it_has(void **state)
 	assert_int_equal(g.lock_of[0].fd, -1);
 }
 
-static void simulated_gpus_are_locked_only_where_a_folder_was_given(void **state)
+TEST(simulated_gpus_are_locked_only_where_a_folder_was_given)
 {
-	(void)state;
 	begin(1);
 	scene.gpu[0].simulated = true;
 	look_after(0);
@@ -159,16 +149,4 @@ static void simulated_gpus_are_locked_only_where_a_folder_was_given(void **state
 	guard_service_lock_close(&g);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_has_the_lock_asks_for_it_no_more),
-		cmocka_unit_test(
-			another_that_acts_is_told_of_once_and_asked_again_every_five_seconds),
-		cmocka_unit_test(where_no_lock_can_be_made_it_acts_and_says_so_once),
-		cmocka_unit_test(who_only_observes_lets_go_of_what_it_has),
-		cmocka_unit_test(simulated_gpus_are_locked_only_where_a_folder_was_given),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

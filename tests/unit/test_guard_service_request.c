@@ -5,6 +5,8 @@
 
 #include "guard_world.h"
 
+#include "test.h"
+
 static struct world o;
 static struct guard_service g;
 static struct guard_settings settings;
@@ -26,7 +28,6 @@ static struct {
 
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
-	(void)s;
 	if (seen.hangs_ns > timeout_ns) {
 		clock_step(&stepped, timeout_ns);
 		return -GW_E_TIMEOUT;
@@ -37,13 +38,11 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 
 bool store_lasting(struct store *s)
 {
-	(void)s;
 	return seen.lasting;
 }
 
 const char *store_state(struct store *s)
 {
-	(void)s;
 	return "the disk is full";
 }
 
@@ -51,7 +50,6 @@ const char *store_state(struct store *s)
 
 void guard_service_for(struct guard_service *x, int64_t uid)
 {
-	(void)x;
 	seen.uid = uid;
 	guard_set_requester(o.g, uid);
 }
@@ -60,19 +58,19 @@ int guard_service_operation(struct guard_service *x, int worker, enum guard_requ
 			    uint64_t ttl_ns, char *message, size_t size)
 {
 	seen.asked_for = seen.uid;
-	return guard_request(o.g, worker, what, ttl_ns, guarding_time_ns(x), message, size);
+	return guard_request(o.g, worker, what, ttl_ns, guard_service_time_ns(x), message,
+			     size);
 }
 
 int guard_service_reserve(struct guard_service *x, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id)
 {
 	seen.asked_for = seen.uid;
-	return guard_reserve(o.g, gpu, bytes, pid, ttl_ns, guarding_time_ns(x), ret_id);
+	return guard_reserve(o.g, gpu, bytes, pid, ttl_ns, guard_service_time_ns(x), ret_id);
 }
 
 void guard_service_pump(struct guard_service *x)
 {
-	(void)x;
 	seen.pumps++;
 }
 
@@ -86,8 +84,6 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 {
 	va_list ap;
 
-	(void)x;
-	(void)severity;
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
@@ -96,80 +92,51 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 
 void guard_service_room_made(struct guard_service *x, uint64_t id, int fd, uint64_t start_ticks)
 {
-	(void)x;
-	(void)id;
 	assert_int_equal(fd, -1);
 	assert_int_equal(start_ticks, 0);
 }
 
 void guard_service_room_release(struct guard_service *x, uint64_t id)
 {
-	(void)x;
-	(void)id;
 }
 
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
 			size_t size)
 {
-	(void)engine;
-	(void)uuid;
-	(void)who;
-	(void)message;
-	(void)size;
 	return 0;
 }
 
 int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
-		      size_t size)
+		       size_t size)
 {
-	(void)toml;
-	(void)n;
-	(void)ret;
-	(void)message;
-	(void)size;
 	return -GW_E_PARSE;
 }
 
 void scene_thread_trigger(struct scene_thread *k)
 {
-	(void)k;
 }
 
 /* ---- games ---- */
 
-int peer_process_process(const struct root *root, int64_t named, const struct guard_asker *by,
+int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size)
 {
-	(void)root;
-	(void)by;
-	(void)message;
-	(void)size;
 	*ret_pid = named;
 	*ret_start_ticks = 1;
 	return 0;
 }
 
-int peer_process_game(const struct root *root, int64_t pid, const struct guard_asker *by,
+int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size)
 {
-	(void)root;
-	(void)pid;
-	(void)by;
-	(void)message;
-	(void)size;
 	return 0;
 }
 
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 		      uint64_t ttl_ns, int64_t uid, const char *who, bool *ret_kept)
 {
-	(void)b;
-	(void)pid;
-	(void)start_ticks;
 	*ret_kept = !seen.game_unkept;
-	(void)ttl_ns;
-	(void)who;
 	assert_int_equal(seen.uid, uid); /* the guard heard for whom, before it is told */
 	seen.game_uid = uid;
 	return seen.game_err;
@@ -177,8 +144,6 @@ int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 
 int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
 {
-	(void)b;
-	(void)pid;
 	seen.game_uid = uid;
 	return 0;
 }
@@ -203,13 +168,13 @@ static void begin(void)
 
 static int wish(enum guard_request what, int64_t uid, char message[static 200])
 {
-	const struct guard_asker by = { "uid 7: whatever is said of him", uid, -1, 0 };
+	const struct guard_client by = { "uid 7: whatever is said of him", uid, -1, 0 };
 
 	message[0] = '\0';
-	return guarding_ops.ask(&g, 0, what, 0, &by, message, 200);
+	return guard_service_ops.request(&g, 0, what, 0, &by, message, 200);
 }
 
-static void who_asks_counts_by_his_number_whatever_the_words_are(void **state)
+TEST(who_asks_counts_by_his_number_whatever_the_words_are)
 {
 	static const struct {
 		int64_t uid;
@@ -217,7 +182,6 @@ static void who_asks_counts_by_his_number_whatever_the_words_are(void **state)
 	} row[] = { { 1000, -GW_E_PERM }, { 0, 0 }, { -1, 0 } };
 	char message[200];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		begin();
 		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), 0);
@@ -232,12 +196,11 @@ static void who_asks_counts_by_his_number_whatever_the_words_are(void **state)
 	}
 }
 
-static void a_wish_is_in_the_file_before_it_is_answered(void **state)
+TEST(a_wish_is_in_the_file_before_it_is_answered)
 {
 	char message[200];
 	uint64_t before;
 
-	(void)state;
 	begin();
 	g.writing = true;
 	seen.hangs_ns = 0;
@@ -255,11 +218,10 @@ static void a_wish_is_in_the_file_before_it_is_answered(void **state)
 	world_done(&o);
 }
 
-static void what_a_restart_forgets_is_said(void **state)
+TEST(what_a_restart_forgets_is_said)
 {
 	char message[200];
 
-	(void)state;
 	begin();
 	g.failed = true;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
@@ -274,11 +236,10 @@ static void what_a_restart_forgets_is_said(void **state)
 	world_done(&o);
 }
 
-static void what_is_refused_is_neither_told_nor_followed(void **state)
+TEST(what_is_refused_is_neither_told_nor_followed)
 {
 	char message[200];
 
-	(void)state;
 	begin();
 	assert_int_equal(wish(REQUEST_HOLD_EVICTED, -1, message),
 			 -GW_E_ARG); /* without a time */
@@ -290,81 +251,67 @@ static void what_is_refused_is_neither_told_nor_followed(void **state)
 	world_done(&o);
 }
 
-static void room_is_wanted_for_who_asks(void **state)
+TEST(room_is_wanted_for_who_asks)
 {
-	const struct guard_asker by = { "token", 1000, -1, 0 };
+	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";
 	uint64_t id;
 
-	(void)state;
 	begin();
-	assert_int_equal(guarding_ops.reserve(&g, "GPU-9", GIB, 0, 0, &by, &id, message, 200),
-			 -GW_E_NODEV);
+	assert_int_equal(
+		guard_service_ops.reserve(&g, "GPU-9", GIB, 0, 0, &by, &id, message, 200),
+		-GW_E_NODEV);
 	assert_int_equal(seen.told, 0);
-	assert_int_equal(guarding_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200), 0);
+	assert_int_equal(guard_service_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200),
+			 0);
 	assert_int_equal(seen.asked_for, 1000);
 	assert_string_equal(seen.text, "new reservation of 1024 MiB (requested by token)");
 	world_done(&o);
 }
 
 /* A game that came to nothing must not be the reason for the next wish of somebody else. */
-static void a_game_is_its_users_and_the_next_wish_is_not(void **state)
+TEST(a_game_is_its_users_and_the_next_wish_is_not)
 {
-	const struct guard_asker by = { "token", 1000, -1, 0 };
+	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";
 	int64_t pid = 4711;
 
-	(void)state;
 	begin();
 	seen.game_err = -GW_E_ARG;
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), -GW_E_ARG);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), -GW_E_ARG);
 	assert_int_equal(seen.game_uid, 1000);
 	assert_int_equal(seen.uid, -1);
 	assert_string_equal(message, "process 4711 has ended");
 	assert_int_equal(seen.told, 0);
 	seen.game_err = 0;
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_string_equal(seen.text,
 			    "process 4711 is registered as a game (requested by token)");
 	seen.game_uid = 0;
-	assert_int_equal(guarding_ops.game_end(&g, pid, &by), 0);
+	assert_int_equal(guard_service_ops.game_end(&g, pid, &by), 0);
 	assert_int_equal(seen.game_uid, 1000);
 	world_done(&o);
 }
 
-static void a_game_that_a_restart_forgets_is_told_of(void **state)
+TEST(a_game_that_a_restart_forgets_is_told_of)
 {
-	const struct guard_asker by = { "token", -1, -1, 0 };
+	const struct guard_client by = { "token", -1, -1, 0 };
 	char message[200] = "";
 	int64_t pid = 4711;
 
-	(void)state;
 	begin();
 	seen.lasting = true;
 	seen.hangs_ns = NS_PER_S; /* it takes its time, and is kept */
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 1);
 	seen.game_unkept = true; /* the disk is full */
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 3);
 	assert_non_null(strstr(seen.text, "game of process 4711 cannot be stored"));
 	seen.game_unkept = seen.lasting = false; /* there is no file */
-	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 5);
 	world_done(&o);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_asks_counts_by_his_number_whatever_the_words_are),
-		cmocka_unit_test(a_wish_is_in_the_file_before_it_is_answered),
-		cmocka_unit_test(what_a_restart_forgets_is_said),
-		cmocka_unit_test(what_is_refused_is_neither_told_nor_followed),
-		cmocka_unit_test(room_is_wanted_for_who_asks),
-		cmocka_unit_test(a_game_is_its_users_and_the_next_wish_is_not),
-		cmocka_unit_test(a_game_that_a_restart_forgets_is_told_of),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,27 +1,26 @@
 #include "device/host.h"
 
 #include "tree.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <locale.h>
 
 static struct tree t;
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }
+
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 /* user, idle and waiting ticks; the other columns stay */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
@@ -51,11 +50,10 @@ static void assert_utilization_absent(struct host *h, enum gw_absence why)
 	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], why);
 }
 
-static void takes_utilization_from_two_readings(void **state)
+TEST(utilization_needs_two_readings)
 {
 	struct host h;
 
-	(void)state;
 	put_ticks(1000, 5000, 100);
 	host_init(&h, &t.root);
 	put_ticks(1025, 5065, 110);
@@ -66,11 +64,10 @@ static void takes_utilization_from_two_readings(void **state)
 	assert_utilization(&h, 0);
 }
 
-static void waits_for_enough_ticks_and_then_uses_them_all(void **state)
+TEST(waits_for_enough_ticks_and_uses_all_of_them)
 {
 	struct host h;
 
-	(void)state;
 	put_ticks(1000, 5000, 0);
 	host_init(&h, &t.root);
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
@@ -80,11 +77,10 @@ static void waits_for_enough_ticks_and_then_uses_them_all(void **state)
 	assert_utilization(&h, 0.5);
 }
 
-static void starts_over_when_ticks_step_back(void **state)
+TEST(starts_over_when_ticks_step_back)
 {
 	struct host h;
 
-	(void)state;
 	put_ticks(1000, 5000, 300);
 	host_init(&h, &t.root);
 	put_ticks(900, 4000, 200);
@@ -95,12 +91,11 @@ static void starts_over_when_ticks_step_back(void **state)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 
-static void says_why_a_figure_is_missing(void **state)
+TEST(says_why_a_figure_is_missing)
 {
 	struct host h;
 	struct host_report r;
 
-	(void)state;
 	host_init(&h, &t.root);
 	host_read(&h, &r);
 	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++)
@@ -122,12 +117,11 @@ static void says_why_a_figure_is_missing(void **state)
 	assert_utilization(&h, 0.25);
 }
 
-static void reads_memory_load_and_cores(void **state)
+TEST(reads_memory_load_and_cores)
 {
 	struct host h;
 	struct host_report r;
 
-	(void)state;
 	tree_put(&t, "proc/meminfo",
 		 "MemTotal:       65536 kB\nMemFree:  1 kB\nMemAvailable:   16384 kB\n"
 		 "XSwapTotal: 5 kB\nSwapTotal:  4096 kB\nSwapFree: 0 kB\n");
@@ -147,13 +141,12 @@ static void reads_memory_load_and_cores(void **state)
 	assert_true(r.v[GW_H_CPU_COUNT] == 7);
 }
 
-static void reads_the_real_machine(void **state)
+TEST(reads_the_real_machine)
 {
 	struct root real;
 	struct host h;
 	struct host_report r;
 
-	(void)state;
 	assert_int_equal(root_open(&real, NULL), 0);
 	host_init(&h, &real);
 	host_read(&h, &r);
@@ -164,18 +157,4 @@ static void reads_the_real_machine(void **state)
 	root_close(&real);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(takes_utilization_from_two_readings),
-		T(waits_for_enough_ticks_and_then_uses_them_all),
-		T(starts_over_when_ticks_step_back),
-		T(says_why_a_figure_is_missing),
-		T(reads_memory_load_and_cores),
-		T(reads_the_real_machine),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

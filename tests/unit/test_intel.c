@@ -5,18 +5,12 @@
 
 static int setup(void **state)
 {
-	static struct world w;
-
-	world_init(&w, &backend_intel);
-	*state = &w;
+	world_init(&backend_intel);
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	world_done(*state);
-	return 0;
-}
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN world_teardown
 
 static const struct tree_row arc_i915[] = {
 	{ ARC "vendor", "0x8086\n" },
@@ -42,14 +36,11 @@ static const struct tree_row arc_i915[] = {
 	{ 0 },
 };
 
-static void reads_an_arc_under_i915(void **state)
+TEST(reads_an_arc_under_i915)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, arc_i915);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, arc_i915);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
 	assert_int_equal(r->vendor, GW_VENDOR_INTEL);
 	assert_text(r, GW_T_NAME, "Intel Arc A770");
@@ -69,42 +60,39 @@ static void reads_an_arc_under_i915(void **state)
 	assert_absent(r, GW_Q_TEMPERATURE_MEMORY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void takes_power_from_the_energy_between_two_readings(void **state)
+TEST(power_is_the_energy_between_two_readings)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, arc_i915);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIER_FAST);
+	world_fill(PCI, arc_i915);
+	world_open(1);
+	r = world_read(0, GW_TIER_FAST);
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	clock_step(&w->clock, 500 * NS_PER_MS);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
-	r = world_read(w, 0, GW_TIER_FAST);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
+	r = world_read(0, GW_TIER_FAST);
 	assert_value(r, GW_Q_POWER, 60);
-	/* too soon: the next reading has the longer time */
+	/* too soon: the next reading covers the longer time */
 	clock_step(&w->clock, NS_PER_MS);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	clock_step(&w->clock, 99 * NS_PER_MS);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "37000000\n");
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 20);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "37000000\n");
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 20);
 	/* the counter starts over */
 	clock_step(&w->clock, NS_PER_S);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "1000000\n");
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "1000000\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 	clock_step(&w->clock, NS_PER_S);
-	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
-	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 2);
-	/* asleep in between: what was used meanwhile is no power of now */
-	tree_put(&w->tree, PCI ARC "power/runtime_status", "suspended\n");
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
-	tree_put(&w->tree, PCI ARC "power/runtime_status", "active\n");
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 2);
+	/* asleep in between: energy used meanwhile says nothing about the current power */
+	world_put(PCI ARC "power/runtime_status", "suspended\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
+	world_put(PCI ARC "power/runtime_status", "active\n");
 	clock_step(&w->clock, NS_PER_S);
-	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
-static void reads_a_battlemage_under_xe(void **state)
+TEST(reads_a_battlemage_under_xe)
 {
 	static const struct tree_row xe[] = {
 		{ ARC "vendor", "0x8086\n" },
@@ -127,12 +115,10 @@ static void reads_a_battlemage_under_xe(void **state)
 		{ ARC "hwmon/hwmon2/temp3_input", "52000\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
-	struct report *r;
 
-	tree_fill(&w->tree, PCI, xe);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, xe);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_text(r, GW_T_NAME, "Intel Arc B580");
 	assert_value(r, GW_Q_ENERGY, 7);
 	assert_value(r, GW_Q_POWER_LIMIT, 190);
@@ -156,23 +142,20 @@ static const struct tree_row integrated[] = {
 	{ 0 },
 };
 
-static void keeps_an_integrated_gpu_without_sensors(void **state)
+TEST(keeps_an_integrated_gpu_without_sensors)
 {
-	struct world *w = *state;
-	struct report *r;
-
-	tree_fill(&w->tree, PCI, integrated);
-	world_open(w, 1);
-	r = world_read(w, 0, GW_TIERS_ALL);
+	world_fill(PCI, integrated);
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
-	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* it is powered down, and says so */
+	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* powered down: 0 MHz is a value */
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_TEMPERATURE_GPU, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_MEMORY_TOTAL, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void does_not_take_an_accelerator_with_another_driver(void **state)
+TEST(ignores_an_accelerator_with_another_driver)
 {
 	static const struct tree_row npu[] = {
 		{ "0000:00:0b.0/vendor", "0x8086\n" },
@@ -180,28 +163,25 @@ static void does_not_take_an_accelerator_with_another_driver(void **state)
 		{ "0000:00:0b.0/driver", "-> ../../drivers/intel_vpu" },
 		{ 0 },
 	};
-	struct world *w = *state;
 
-	tree_fill(&w->tree, PCI, npu);
-	tree_fill(&w->tree, PCI, integrated);
-	world_open(w, 1);
+	world_fill(PCI, npu);
+	world_fill(PCI, integrated);
+	world_open(1);
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:00:02.0");
 }
 
-static void reads_one_gpu_while_the_other_sleeps(void **state)
+TEST(reads_one_gpu_while_the_other_sleeps)
 {
-	struct world *w = *state;
-
-	tree_fill(&w->tree, PCI, integrated);
-	tree_fill(&w->tree, PCI, arc_i915);
-	tree_put(&w->tree, PCI ARC "power/runtime_status", "suspended\n");
-	world_open(w, 2);
+	world_fill(PCI, integrated);
+	world_fill(PCI, arc_i915);
+	world_put(PCI ARC "power/runtime_status", "suspended\n");
+	world_open(2);
 	assert_int_equal(w->b.cause, GW_CAUSE_NONE);
-	assert_int_equal(world_read(w, 0, GW_TIERS_ALL)->state, GW_DEVICE_OK);
-	assert_int_equal(world_read(w, 1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
+	assert_int_equal(world_read(0, GW_TIERS_ALL)->state, GW_DEVICE_OK);
+	assert_int_equal(world_read(1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
 }
 
-static void lists_processes_of_both_drivers(void **state)
+TEST(lists_processes_of_both_drivers)
 {
 	static const struct tree_row people[] = {
 		{ "proc/10/fd/3", "-> /dev/dri/renderD129" },
@@ -218,13 +198,12 @@ static void lists_processes_of_both_drivers(void **state)
 		  "drm-cycles-rcs:\t0\ndrm-cycles-bcs:\t7\n" },
 		{ 0 },
 	};
-	struct world *w = *state;
 	struct usage_list l = { 0 };
 	int err, compute;
 
-	tree_fill(&w->tree, PCI, arc_i915);
-	tree_fill(&w->tree, "", people);
-	world_open(w, 1);
+	world_fill(PCI, arc_i915);
+	world_fill("", people);
+	world_open(1);
 	assert_int_equal(backend_intel.processes(w->b.slot[0], &l, &err), GW_HAVE);
 	assert_int_equal(l.count, 2);
 	compute = l.p[1].pid == 11;
@@ -235,19 +214,4 @@ static void lists_processes_of_both_drivers(void **state)
 	usage_done(&l);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(reads_an_arc_under_i915),
-		T(takes_power_from_the_energy_between_two_readings),
-		T(reads_a_battlemage_under_xe),
-		T(keeps_an_integrated_gpu_without_sensors),
-		T(does_not_take_an_accelerator_with_another_driver),
-		T(reads_one_gpu_while_the_other_sleeps),
-		T(lists_processes_of_both_drivers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,26 +1,19 @@
 #include "base/json.h"
 #include "base/number.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct buf out;
 static struct json j;
 
 static int start(void **state)
 {
-	(void)state;
 	buf_init(&out, 1 << 16);
 	json_init(&j, &out, false);
 	return 0;
@@ -28,10 +21,12 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-	(void)state;
 	buf_done(&out);
 	return 0;
 }
+
+#define TEST_SETUP    start
+#define TEST_TEARDOWN finish
 
 static void assert_document(const char *want)
 {
@@ -39,9 +34,8 @@ static void assert_document(const char *want)
 	assert_string_equal(out.p, want);
 }
 
-static void commas_and_nesting_come_by_themselves(void **state)
+TEST(commas_and_nesting_are_added)
 {
-	(void)state;
 	json_object(&j, NULL);
 	json_int(&j, "a", -1);
 	json_array(&j, "b");
@@ -57,9 +51,8 @@ static void commas_and_nesting_come_by_themselves(void **state)
 	assert_document("{\"a\":-1,\"b\":[18446744073709551615,{},[],true],\"c\":null}\n");
 }
 
-static void a_time_that_is_not_known_is_null(void **state)
+TEST(a_time_that_is_not_known_is_null)
 {
-	(void)state;
 	json_array(&j, NULL);
 	json_time(&j, NULL, UINT64_C(1767787200123) * 1000000);
 	json_time(&j, NULL, 0);
@@ -67,9 +60,8 @@ static void a_time_that_is_not_known_is_null(void **state)
 	assert_document("[\"2026-01-07T12:00:00.123Z\",null]\n");
 }
 
-static void pretty_is_indented_by_two(void **state)
+TEST(pretty_is_indented_by_two)
 {
-	(void)state;
 	json_init(&j, &out, true);
 	json_object(&j, NULL);
 	json_array(&j, "a");
@@ -82,9 +74,8 @@ static void pretty_is_indented_by_two(void **state)
 	assert_document("{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}\n");
 }
 
-static void texts_are_escaped(void **state)
+TEST(texts_are_escaped)
 {
-	(void)state;
 	json_array(&j, NULL);
 	json_string(&j, NULL, "\"\\/\b\f\n\r\t\x01\x1f\x7f");
 	json_string(&j, NULL, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
@@ -95,9 +86,8 @@ static void texts_are_escaped(void **state)
 			"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\",\"\",null]\n");
 }
 
-static void each_bad_byte_becomes_a_replacement_character(void **state)
+TEST(each_bad_byte_becomes_a_replacement_character)
 {
-	(void)state;
 	json_object(&j, NULL);
 	json_string(&j, "k\xff", "a\xc3(\xed\xa0\x80");
 	json_object_end(&j);
@@ -106,7 +96,7 @@ static void each_bad_byte_becomes_a_replacement_character(void **state)
 		"\n");
 }
 
-static void doubles_are_short_and_exact(void **state)
+TEST(doubles_are_short_and_exact)
 {
 	static const struct {
 		double v;
@@ -124,8 +114,7 @@ static void doubles_are_short_and_exact(void **state)
 		{ -INFINITY, "null" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		buf_clear(&out);
 		json_init(&j, &out, false);
 		json_double(&j, NULL, rows[i].v);
@@ -135,12 +124,11 @@ static void doubles_are_short_and_exact(void **state)
 	}
 }
 
-/* Any bits that are a number come back as the same number. */
-static void every_double_reads_back(void **state)
+/* Every finite double reads back to the same value. */
+TEST(every_double_reads_back)
 {
 	uint64_t seed = 88172645463325252u;
 
-	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		char text[NUMBER_SIZE];
 		const char *end;
@@ -158,16 +146,15 @@ static void every_double_reads_back(void **state)
 	}
 }
 
-static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
+TEST(a_locale_with_a_decimal_comma_changes_nothing)
 {
 	static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
 					     "es_ES.UTF-8", "pt_BR.UTF-8" };
-	size_t i = 0, n = sizeof(names) / sizeof(names[0]);
+	size_t i = 0, n = COUNT_OF(names);
 	char text[NUMBER_SIZE];
 	const char *end;
 	double v;
 
-	(void)state;
 	while (i < n && !setlocale(LC_NUMERIC, names[i]))
 		i++;
 	if (i == n) {
@@ -183,23 +170,21 @@ static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
 	assert_document("0.5\n");
 }
 
-static void what_is_no_number_is_left_alone(void **state)
+TEST(a_value_that_is_not_a_number_is_refused)
 {
 	const char *text = "watts", *end = NULL;
 
-	(void)state;
 	number_parse(text, &end);
 	assert_ptr_equal(end, text);
 	assert_true(number_parse("12.5 W", &end) == 12.5);
 	assert_string_equal(end, " W");
 }
 
-static void a_document_that_does_not_fit_is_told(void **state)
+TEST(a_document_that_does_not_fit_is_reported)
 {
 	char mem[16];
 	struct buf small;
 
-	(void)state;
 	buf_init_fixed(&small, mem, sizeof(mem));
 	json_init(&j, &small, false);
 	json_array(&j, NULL);
@@ -209,9 +194,8 @@ static void a_document_that_does_not_fit_is_told(void **state)
 	assert_int_equal(json_end(&j), -GW_E_SIZE);
 }
 
-static void nests_as_deep_as_it_says(void **state)
+TEST(nests_as_deep_as_documented)
 {
-	(void)state;
 	for (int i = 0; i < JSON_DEPTH; i++)
 		json_array(&j, NULL);
 	for (int i = 0; i < JSON_DEPTH; i++)
@@ -220,9 +204,8 @@ static void nests_as_deep_as_it_says(void **state)
 	assert_int_equal(out.len, 2 * JSON_DEPTH + 1);
 }
 
-static void what_is_json_already_is_taken_as_it_is(void **state)
+TEST(raw_json_is_inserted_unchanged)
 {
-	(void)state;
 	json_object(&j, NULL);
 	json_int(&j, "a", 1);
 	json_raw(&j, "b", "{\"c\":[1,2]}");
@@ -234,24 +217,4 @@ static void what_is_json_already_is_taken_as_it_is(void **state)
 	assert_document("{\"a\":1,\"b\":{\"c\":[1,2]},\"d\":[3,null]}\n");
 }
 
-#define JSON_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		JSON_TEST(commas_and_nesting_come_by_themselves),
-		JSON_TEST(a_time_that_is_not_known_is_null),
-		JSON_TEST(pretty_is_indented_by_two),
-		JSON_TEST(texts_are_escaped),
-		JSON_TEST(each_bad_byte_becomes_a_replacement_character),
-		JSON_TEST(doubles_are_short_and_exact),
-		JSON_TEST(every_double_reads_back),
-		JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing),
-		JSON_TEST(what_is_no_number_is_left_alone),
-		JSON_TEST(a_document_that_does_not_fit_is_told),
-		JSON_TEST(what_is_json_already_is_taken_as_it_is),
-		JSON_TEST(nests_as_deep_as_it_says),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,21 +1,19 @@
-/* Records as the kernel writes them, records that are none, and a log that is a file. */
+/* Valid and invalid records, and a log in a file. */
 #include "guard/kernel_log.h"
 
 #include "measure/stat.h"
 
 #include <gpuward.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void a_record_of_an_xid_is_understood(void **state)
+TEST(a_record_of_an_xid_is_parsed)
 {
 	static const struct {
 		const char *line, *pci;
@@ -32,7 +30,6 @@ static void a_record_of_an_xid_is_understood(void **state)
 		{ "6,1,2,-;NVRM: Xid (PCI:00010000:01:00): 119, x", "10000:01:00", 119, 2000 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct kernel_log_record r;
 
@@ -43,7 +40,7 @@ static void a_record_of_an_xid_is_understood(void **state)
 	}
 }
 
-static void everything_else_is_left_alone(void **state)
+TEST(other_records_are_ignored)
 {
 	static const char *const lines[] = {
 		"",
@@ -66,16 +63,14 @@ static void everything_else_is_left_alone(void **state)
 	};
 	struct kernel_log_record r;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		assert_int_equal(kernel_log_parse(lines[i], &r), KERNEL_LOG_OTHER);
 }
 
-static void the_loading_of_the_driver_is_understood(void **state)
+TEST(the_loading_of_the_driver_is_parsed)
 {
 	struct kernel_log_record r;
 
-	(void)state;
 	assert_int_equal(kernel_log_parse("5,9,3000000,-;NVRM: loading NVIDIA UNIX Open Kernel "
 					  "Module for x86_64  580.159.04",
 					  &r),
@@ -87,9 +82,8 @@ static void the_loading_of_the_driver_is_understood(void **state)
 			 KERNEL_LOG_LOADED);
 }
 
-static void a_gpu_is_known_by_its_bus_however_long_the_domain(void **state)
+TEST(the_length_of_the_pci_domain_does_not_matter)
 {
-	(void)state;
 	assert_true(kernel_log_same_pci("0000:0b:00", "0000:0B:00.0"));
 	assert_true(kernel_log_same_pci("0000:0b:00", "00000000:0b:00.0"));
 	assert_false(kernel_log_same_pci("0000:0b:00", "0000:0c:00.0"));
@@ -97,17 +91,16 @@ static void a_gpu_is_known_by_its_bus_however_long_the_domain(void **state)
 	assert_false(kernel_log_same_pci("0000:0b:00", ""));
 }
 
-/* Bytes of a record are changed, cut and put elsewhere: whatever comes out is a number in range or nothing. */
-static void mutated_records_do_no_harm(void **state)
+/* Bytes of a record are changed, cut and moved: the result is a number in range or nothing. */
+TEST(mutated_records_do_not_crash_the_parser)
 {
 	static const char good[] = "3,1234,5678901,-;NVRM: Xid (PCI:0000:0b:00): 79, pid=1";
 	struct random r;
 	unsigned understood = 0;
 
-	(void)state;
 	random_init(&r, 20260815);
 	for (unsigned i = 0; i < 200000; i++) {
-		char *line = malloc(sizeof(good)); /* so that a step too far is seen */
+		char *line = malloc(sizeof(good)); /* so that a sanitizer finds an overrun */
 		struct kernel_log_record got = { 0 };
 		unsigned changes = (unsigned)(random_next(&r) % 4);
 
@@ -127,7 +120,7 @@ static void mutated_records_do_no_harm(void **state)
 	assert_true(understood > 1000);
 }
 
-/* ---- a log that is a file ---- */
+/* ---- a log in a file ---- */
 
 static char folder[] = "/tmp/gpuward-kernel-log-XXXXXX";
 
@@ -135,7 +128,6 @@ static int make(void **state)
 {
 	char path[100];
 
-	(void)state;
 	strcpy(folder + strlen(folder) - 6, "XXXXXX");
 	if (!mkdtemp(folder))
 		return -1;
@@ -147,7 +139,6 @@ static int unmake(void **state)
 {
 	char path[100];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/dev/kmsg", folder);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/dev", folder);
@@ -172,7 +163,7 @@ static void adds(const char *text)
 	add(text, strlen(text));
 }
 
-static void a_log_is_read_to_its_end_and_followed(void **state)
+TEST_WITH(a_log_is_read_to_its_end_and_followed, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -180,7 +171,6 @@ static void a_log_is_read_to_its_end_and_followed(void **state)
 	struct root root;
 	char why[200];
 
-	(void)state;
 	adds("6,1,100,-;Linux version 6.18\n"
 	     "5,2,200,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580\n"
 	     "3,3,300,-;NVRM: Xid (PCI:0000:01:00): 13, x\n SUBSYSTEM=pci\n"
@@ -201,7 +191,7 @@ static void a_log_is_read_to_its_end_and_followed(void **state)
 	root_close(&root);
 }
 
-static void a_line_without_end_is_passed_over(void **state)
+TEST_WITH(an_overlong_line_is_skipped, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -209,7 +199,6 @@ static void a_line_without_end_is_passed_over(void **state)
 	struct root root;
 	char why[200], *big = malloc(100000);
 
-	(void)state;
 	assert_non_null(big);
 	memset(big, 'a', 100000);
 	memset(big + 100, 0, 50);
@@ -225,13 +214,12 @@ static void a_line_without_end_is_passed_over(void **state)
 	free(big);
 }
 
-static void a_log_that_is_not_there_is_said(void **state)
+TEST_WITH(a_missing_log_is_reported, make, unmake)
 {
 	struct kernel_log *k;
 	struct root root;
 	char why[200] = "";
 
-	(void)state;
 	assert_int_equal(root_open(&root, folder), 0);
 	assert_int_equal(kernel_log_open(&root, &k, why, sizeof(why)), -GW_E_NOENT);
 	assert_non_null(strstr(why, "/dev/kmsg"));
@@ -239,20 +227,4 @@ static void a_log_that_is_not_there_is_said(void **state)
 	kernel_log_close(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_record_of_an_xid_is_understood),
-		cmocka_unit_test(everything_else_is_left_alone),
-		cmocka_unit_test(the_loading_of_the_driver_is_understood),
-		cmocka_unit_test(a_gpu_is_known_by_its_bus_however_long_the_domain),
-		cmocka_unit_test(mutated_records_do_no_harm),
-		cmocka_unit_test_setup_teardown(a_log_is_read_to_its_end_and_followed, make,
-						unmake),
-		cmocka_unit_test_setup_teardown(a_line_without_end_is_passed_over, make,
-						unmake),
-		cmocka_unit_test_setup_teardown(a_log_that_is_not_there_is_said, make, unmake),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

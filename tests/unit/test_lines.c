@@ -1,10 +1,8 @@
 #include "base/root.h"
 
 #include "tree.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <gpuward.h>
 
 static struct tree t;
@@ -12,21 +10,21 @@ static struct lines l;
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }
 
-static void gives_each_line_with_or_without_a_last_newline(void **state)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+
+TEST(gives_each_line_with_or_without_a_last_newline)
 {
-	(void)state;
 	tree_put(&t, "a", "one\n\nthree");
 	assert_int_equal(lines_open(&l, &t.root, "a"), 0);
 	assert_string_equal(lines_next(&l), "one");
@@ -42,14 +40,13 @@ static void gives_each_line_with_or_without_a_last_newline(void **state)
 	lines_close(&l);
 }
 
-static void cuts_a_long_line_and_goes_on_behind_it(void **state)
+TEST(cuts_a_long_line_and_continues_after_it)
 {
 	static const size_t length[] = { LINES_SIZE - 2, LINES_SIZE - 1,     LINES_SIZE,
 					 LINES_SIZE + 1, 2 * LINES_SIZE - 2, 3 * LINES_SIZE };
 	static char text[4 * LINES_SIZE];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(length) / sizeof(length[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(length); i++) {
 		size_t n = length[i], cut = n < LINES_SIZE - 1 ? n : LINES_SIZE - 1;
 
 		memset(text, 'x', n);
@@ -63,13 +60,12 @@ static void cuts_a_long_line_and_goes_on_behind_it(void **state)
 	}
 }
 
-static void walks_a_file_longer_than_its_buffer(void **state)
+TEST(walks_a_file_longer_than_its_buffer)
 {
 	static char text[64 * 1024];
 	size_t n = 0;
 	char want[16];
 
-	(void)state;
 	for (int i = 0; i < 5000; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "line %d\n", i);
 	tree_put(&t, "a", text);
@@ -82,22 +78,9 @@ static void walks_a_file_longer_than_its_buffer(void **state)
 	lines_close(&l);
 }
 
-static void says_that_a_file_is_missing(void **state)
+TEST(says_that_a_file_is_missing)
 {
-	(void)state;
 	assert_int_equal(lines_open(&l, &t.root, "none"), -GW_E_NOENT);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(gives_each_line_with_or_without_a_last_newline),
-		T(cuts_a_long_line_and_goes_on_behind_it),
-		T(walks_a_file_longer_than_its_buffer),
-		T(says_that_a_file_is_missing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,18 +1,12 @@
 #include "base/log.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct clock_stepped time_stands;
 static int ends[2];
@@ -20,7 +14,6 @@ static char got[8192];
 
 static int open_pipe(void **state)
 {
-	(void)state;
 	/* 2026-01-31T12:00:00.123Z */
 	clock_stepped_init(&time_stands, 0, UINT64_C(1769860800123) * NS_PER_MS);
 	return pipe2(ends, O_NONBLOCK | O_CLOEXEC);
@@ -28,11 +21,12 @@ static int open_pipe(void **state)
 
 static int close_pipe(void **state)
 {
-	(void)state;
 	close(ends[0]);
 	close(ends[1]);
 	return 0;
 }
+
+#define LOG_TEST(name) TEST_WITH(name, open_pipe, close_pipe)
 
 static struct log logger(enum log_format format)
 {
@@ -50,11 +44,10 @@ static const char *written(void)
 	return got;
 }
 
-static void writes_logfmt(void **state)
+LOG_TEST(writes_logfmt)
 {
 	struct log l = logger(LOG_LOGFMT);
 
-	(void)state;
 	LOG(&l, LOG_INFO, "nvml ready", LOG_I("gpus", 2), LOG_S("driver", "580.1"),
 	    LOG_D("watts", 0.1), LOG_B("simulated", false), LOG_S("note", "a \"b\"=c\n"),
 	    LOG_S("empty", ""), LOG_S("none", NULL), LOG_D("nan", NAN));
@@ -64,11 +57,10 @@ static void writes_logfmt(void **state)
 			   "empty=\"\" none=null nan=null\n");
 }
 
-static void writes_json(void **state)
+LOG_TEST(writes_json)
 {
 	struct log l = logger(LOG_JSON);
 
-	(void)state;
 	LOG(&l, LOG_ERROR, "a\tb", LOG_I("i", INT64_MIN), LOG_S("s", "\xff\xc3\xa9"),
 	    LOG_D("d", 1e300), LOG_B("b", true), LOG_S("none", NULL));
 	assert_string_equal(
@@ -78,35 +70,32 @@ static void writes_json(void **state)
 		"\"d\":1e+300,\"b\":true,\"none\":null}\n");
 }
 
-static void a_line_may_have_no_pairs(void **state)
+LOG_TEST(a_line_may_have_no_pairs)
 {
 	struct log l = logger(LOG_LOGFMT);
 
-	(void)state;
 	log_write(&l, LOG_WARNING, "plain", NULL, 0);
 	assert_string_equal(written(),
 			    "time=2026-01-31T12:00:00.123Z level=warning msg=plain\n");
 }
 
-static void lines_above_the_level_are_not_written(void **state)
+LOG_TEST(lines_above_the_level_are_not_written)
 {
 	struct log l = logger(LOG_LOGFMT);
 
-	(void)state;
 	log_write(&l, LOG_DEBUG, "no", NULL, 0);
 	assert_string_equal(written(), "");
 	l.level = LOG_DEBUG;
 	log_write(&l, LOG_DEBUG, "yes", NULL, 0);
-	assert_non_null(strstr(written(), "msg=yes"));
+	assert_in(written(), "msg=yes");
 }
 
-static void a_line_that_does_not_fit_is_cut_and_says_so(void **state)
+LOG_TEST(a_line_that_does_not_fit_is_cut_and_says_so)
 {
 	static char large[20000];
 	static const char *const fill[] = { "x", "\x01", "\xe2\x82\xac", "\xff" };
 
-	(void)state;
-	for (size_t f = 0; f < sizeof(fill) / sizeof(fill[0]); f++) {
+	for (size_t f = 0; f < COUNT_OF(fill); f++) {
 		struct log l = logger(LOG_JSON);
 		size_t n;
 
@@ -123,27 +112,25 @@ static void a_line_that_does_not_fit_is_cut_and_says_so(void **state)
 		n = strlen(written());
 		assert_in_range(n, 3900, 4096);
 		assert_string_equal(got + n - 10, " cut=true\n");
-		assert_non_null(strstr(got, "before=1"));
+		assert_in(got, "before=1");
 		assert_null(strstr(got, "after"));
 		assert_int_equal(l.dropped, 0);
 	}
 }
 
-static void counts_lines_that_nobody_takes(void **state)
+LOG_TEST(counts_lines_that_cannot_be_written)
 {
 	struct log l = logger(LOG_LOGFMT);
 
-	(void)state;
 	for (int i = 0; i < 10000; i++)
 		log_write(&l, LOG_INFO, "the pipe fills up", NULL, 0);
 	assert_true(l.dropped > 0 && l.dropped < 10000);
 }
 
-static void a_latch_tells_each_change_once(void **state)
+TEST(a_latch_reports_each_change_once)
 {
 	struct log_latch latch = { 0 };
 
-	(void)state;
 	assert_false(log_latch(&latch, false));
 	assert_true(log_latch(&latch, true));
 	assert_false(log_latch(&latch, true));
@@ -156,12 +143,11 @@ static void a_latch_tells_each_change_once(void **state)
 	assert_int_equal(latch.repeats, 0);
 }
 
-static void reads_levels_and_formats_by_name(void **state)
+TEST(reads_levels_and_formats_by_name)
 {
 	enum log_level level = LOG_ERROR;
 	enum log_format format = LOG_LOGFMT;
 
-	(void)state;
 	assert_int_equal(log_level_parse("debug", &level), 0);
 	assert_int_equal(level, LOG_DEBUG);
 	assert_int_equal(log_level_parse("loud", &level), -GW_E_ARG);
@@ -171,20 +157,4 @@ static void reads_levels_and_formats_by_name(void **state)
 	assert_int_equal(log_format_parse("", &format), -GW_E_ARG);
 }
 
-#define LOG_TEST(f) cmocka_unit_test_setup_teardown(f, open_pipe, close_pipe)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		LOG_TEST(writes_logfmt),
-		LOG_TEST(writes_json),
-		LOG_TEST(a_line_may_have_no_pairs),
-		LOG_TEST(lines_above_the_level_are_not_written),
-		LOG_TEST(a_line_that_does_not_fit_is_cut_and_says_so),
-		LOG_TEST(counts_lines_that_nobody_takes),
-		cmocka_unit_test(a_latch_tells_each_change_once),
-		cmocka_unit_test(reads_levels_and_formats_by_name),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,20 +1,14 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define TEXT(s) ((void *)(uintptr_t)(s))
 
@@ -22,22 +16,23 @@ static struct loop *loop;
 
 static int set_up(void **state)
 {
-	(void)state;
 	return loop_new(&loop);
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	loop_free(loop);
 	return 0;
 }
+
+#define TEST_SETUP    set_up
+#define TEST_TEARDOWN tear_down
 
 /* What happened, in order. */
 static char story[256];
 static struct loop_source *other;
 
-static void tell(const char *word)
+static void note(const char *word)
 {
 	strncat(story, word, sizeof(story) - strlen(story) - 1);
 }
@@ -48,38 +43,33 @@ static void on_fd(void *arg, int fd, uint32_t events)
 
 	assert_true(events & EPOLLIN);
 	eventfd_read(fd, &n);
-	tell(arg);
+	note(arg);
 }
 
 static void on_timer(void *arg, uint64_t now_ns)
 {
 	assert_true(now_ns > 0);
-	tell(arg);
+	note(arg);
 }
 
 static void removes_the_other(void *arg, int fd, uint32_t events)
 {
-	(void)arg;
-	(void)fd;
-	(void)events;
-	tell("removed ");
+	note("removed ");
 	loop_remove(other);
 	other = NULL;
 }
 
 static void stops(void *arg, uint64_t now_ns)
 {
-	(void)now_ns;
-	tell(arg);
+	note(arg);
 	loop_stop(loop);
 }
 
-static void tells_who_asked_about_a_descriptor(void **state)
+TEST(calls_the_watcher_of_a_descriptor)
 {
 	int fd = eventfd(0, EFD_NONBLOCK);
 	struct loop_source *s;
 
-	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, TEXT("fd "), &s), 0);
 	loop_once(loop, 0);
@@ -99,30 +89,28 @@ static void tells_who_asked_about_a_descriptor(void **state)
 	close(fd);
 }
 
-static void refuses_what_cannot_be_watched(void **state)
+TEST(refuses_descriptors_that_cannot_be_watched)
 {
 	struct loop_source *s = NULL;
 
-	(void)state;
 	assert_int_equal(loop_add_fd(loop, -1, EPOLLIN, on_fd, NULL, &s), -GW_E_IO);
 	assert_null(s);
 	loop_remove(NULL);
 }
 
 /* Times in the past are due at once and fire in their order. */
-static void timers_fire_in_order_and_once(void **state)
+TEST(timers_fire_in_order_and_once)
 {
 	static char names[26][2];
 	struct loop_source *s[26];
 
-	(void)state;
 	story[0] = '\0';
 	for (unsigned i = 0; i < 26; i++) {
 		names[i][0] = (char)('a' + i);
 		assert_int_equal(loop_add_timer(loop, on_timer, names[i], &s[i]), 0);
 	}
 	for (unsigned i = 0; i < 26; i++) {
-		unsigned k = i * 7 % 26; /* every one, in another order */
+		unsigned k = i * 7 % 26; /* all of them, in another order */
 
 		loop_set_time(s[k], 1 + k);
 	}
@@ -136,13 +124,12 @@ static void timers_fire_in_order_and_once(void **state)
 		loop_remove(s[i]);
 }
 
-static void random_heap_of_timers_stays_in_order(void **state)
+TEST(random_heap_of_timers_stays_in_order)
 {
 	static struct loop_source *s[300];
 	static uint64_t at[300];
 	unsigned seed = 12345;
 
-	(void)state;
 	for (unsigned i = 0; i < 300; i++)
 		assert_int_equal(loop_add_timer(loop, on_timer, TEXT(""), &s[i]), 0);
 	for (unsigned n = 0; n < 20000; n++) {
@@ -164,12 +151,11 @@ static void random_heap_of_timers_stays_in_order(void **state)
 	loop_remove(due);
 }
 
-static void a_timer_ends_the_wait(void **state)
+TEST(a_timer_ends_the_wait)
 {
 	struct loop_source *s;
 	uint64_t at = clock_mono_ns(clock_real()) + 5 * NS_PER_MS;
 
-	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_timer(loop, stops, TEXT("stop"), &s), 0);
 	loop_set_time(s, at);
@@ -179,12 +165,11 @@ static void a_timer_ends_the_wait(void **state)
 	loop_remove(s);
 }
 
-static void what_was_removed_is_not_called_even_when_it_was_due(void **state)
+TEST(a_removed_timer_is_not_called_even_if_due)
 {
 	int a = eventfd(1, EFD_NONBLOCK), b = eventfd(1, EFD_NONBLOCK);
 	struct loop_source *first, *timer;
 
-	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_fd(loop, a, EPOLLIN, removes_the_other, NULL, &first), 0);
 	assert_int_equal(loop_add_timer(loop, on_timer, TEXT("timer "), &timer), 0);
@@ -204,14 +189,12 @@ static struct loop_source *own;
 
 static void removes_itself(void *arg, uint64_t now_ns)
 {
-	(void)now_ns;
-	tell(arg);
+	note(arg);
 	loop_remove(own);
 }
 
-static void a_callback_may_remove_itself(void **state)
+TEST(a_callback_may_remove_itself)
 {
-	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_timer(loop, removes_itself, TEXT("gone"), &own), 0);
 	loop_set_time(own, 1);
@@ -222,17 +205,15 @@ static void a_callback_may_remove_itself(void **state)
 
 static void restarts_itself(void *arg, uint64_t now_ns)
 {
-	(void)now_ns;
-	tell(arg);
+	note(arg);
 	loop_set_time(own, 1);
 }
 
-static void a_timer_that_restarts_itself_lets_others_in(void **state)
+TEST(a_timer_that_restarts_itself_does_not_starve_others)
 {
 	int fd = eventfd(1, EFD_NONBLOCK);
 	struct loop_source *s;
 
-	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_timer(loop, restarts_itself, TEXT("t "), &own), 0);
 	assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, TEXT("fd "), &s), 0);
@@ -248,16 +229,15 @@ static void a_timer_that_restarts_itself_lets_others_in(void **state)
 
 static void on_signal(void *arg, int signal)
 {
-	tell(arg);
-	tell(signal == SIGUSR1 ? "one " : "two ");
+	note(arg);
+	note(signal == SIGUSR1 ? "one " : "two ");
 }
 
-static void signals_come_as_calls(void **state)
+TEST(signals_become_calls)
 {
 	static const int signals[] = { SIGUSR1, SIGUSR2, 0 };
 	struct loop_source *s;
 
-	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_signals(loop, signals, on_signal, TEXT("signal "), &s), 0);
 	raise(SIGUSR1);
@@ -267,20 +247,4 @@ static void signals_come_as_calls(void **state)
 	loop_remove(s);
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		T(tells_who_asked_about_a_descriptor),
-		T(refuses_what_cannot_be_watched),
-		T(timers_fire_in_order_and_once),
-		T(random_heap_of_timers_stays_in_order),
-		T(a_timer_ends_the_wait),
-		T(what_was_removed_is_not_called_even_when_it_was_due),
-		T(a_callback_may_remove_itself),
-		T(a_timer_that_restarts_itself_lets_others_in),
-		T(signals_come_as_calls),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

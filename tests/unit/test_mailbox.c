@@ -2,14 +2,11 @@
 
 #include "base/clock.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 struct counter {
 	struct mailbox box;
@@ -53,12 +50,11 @@ static void start(struct counter *c, unsigned threads)
 	mailbox_unlock(&c->box);
 }
 
-static void a_thread_takes_what_it_is_given_and_notifies(void **state)
+TEST(a_thread_takes_what_it_is_given_and_notifies)
 {
 	struct counter c;
 	struct pollfd fd;
 
-	(void)state;
 	start(&c, 1);
 	assert_false(mailbox_clear(c.box.news_fd));
 	mailbox_lock(&c.box);
@@ -74,11 +70,10 @@ static void a_thread_takes_what_it_is_given_and_notifies(void **state)
 	mailbox_done(&c.box);
 }
 
-static void several_threads_all_end(void **state)
+TEST(several_threads_all_end)
 {
 	struct counter c;
 
-	(void)state;
 	start(&c, MAILBOX_THREADS);
 	assert_int_equal(mailbox_start(&c.box, 0, count_up, NULL, &c), -GW_E_NOMEM);
 	assert_int_equal(mailbox_stop(&c.box, 10 * NS_PER_S), 0);
@@ -86,11 +81,10 @@ static void several_threads_all_end(void **state)
 	mailbox_done(&c.box);
 }
 
-static void a_wait_ends_at_its_time(void **state)
+TEST(a_wait_ends_at_its_time)
 {
 	struct mailbox m;
 
-	(void)state;
 	assert_int_equal(mailbox_init(&m, 0), 0);
 	mailbox_lock(&m);
 	assert_false(mailbox_wait(&m, clock_mono_ns(clock_real()) + NS_PER_MS));
@@ -100,11 +94,10 @@ static void a_wait_ends_at_its_time(void **state)
 	mailbox_done(&m);
 }
 
-static void a_thread_that_hangs_is_left_behind_and_cleans_up_later(void **state)
+TEST(a_thread_that_hangs_is_left_behind_and_cleans_up_later)
 {
 	static struct counter c;
 
-	(void)state;
 	start(&c, 1);
 	mailbox_lock(&c.box);
 	c.hang = true;
@@ -118,14 +111,4 @@ static void a_thread_that_hangs_is_left_behind_and_cleans_up_later(void **state)
 	mailbox_unlock(&c.box);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_thread_takes_what_it_is_given_and_notifies),
-		cmocka_unit_test(several_threads_all_end),
-		cmocka_unit_test(a_wait_ends_at_its_time),
-		cmocka_unit_test(a_thread_that_hangs_is_left_behind_and_cleans_up_later),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,4 +1,4 @@
-/* Settings of simulated GPUs: changed, verified, put back, refused. */
+/* Settings of simulated GPUs: changed, verified, restored, refused. */
 #include "simtest.h"
 #include "tree.h"
 
@@ -16,8 +16,6 @@ static int keep_answer;
 
 static int keep(void *arg, const struct manage_order *o, const double before[2])
 {
-	(void)arg;
-	(void)o;
 	keeps++;
 	memcpy(kept_before, before, sizeof(kept_before));
 	return keep_answer;
@@ -29,8 +27,7 @@ static void world(const char *text)
 {
 	keeps = 0;
 	keep_answer = 0;
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 }
 
@@ -75,9 +72,8 @@ static double now(unsigned q)
 			fail_msg("'%s' is not in: %s", part, got.message); \
 	} while (0)
 
-static void a_power_limit_is_set_and_the_gpu_draws_less(void **state)
+SIM_TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 {
-	(void)state;
 	world(LOADED);
 	sim_step(10 * NS_PER_S);
 	assert_true(sim_true_watts(0) > 600);
@@ -93,9 +89,8 @@ static void a_power_limit_is_set_and_the_gpu_draws_less(void **state)
 	assert_true(sim_true_watts(0) < 410);
 }
 
-static void what_is_set_already_is_not_set_again(void **state)
+SIM_TEST(a_value_that_is_already_set_is_not_set_again)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
 	assert_false(got.changed);
@@ -106,9 +101,8 @@ static void what_is_set_already_is_not_set_again(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 0);
 }
 
-static void a_value_out_of_bounds_is_refused_with_the_bounds(void **state)
+SIM_TEST(a_value_out_of_bounds_is_refused_with_the_bounds)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 900, NAN), -GW_E_ARG);
 	assert_says("from 200 W to 700 W");
@@ -128,9 +122,8 @@ static void a_value_out_of_bounds_is_refused_with_the_bounds(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceSetGpuLockedClocks"), 0);
 }
 
-static void modes_are_set(void **state)
+SIM_TEST(modes_are_set)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), 0);
 	assert_true(got.before[0] == 1 && got.after[0] == 0 && got.verified);
@@ -140,11 +133,10 @@ static void modes_are_set(void **state)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 3);
 }
 
-static void locked_clocks_hold_and_are_not_said_to_be_verified(void **state)
+SIM_TEST(locked_clocks_apply_and_are_reported_as_unverified)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(LOADED);
 	sim_step(NS_PER_S);
 	assert_true(now(GW_Q_CLOCK_SM) > 1500e6);
@@ -166,9 +158,8 @@ static void locked_clocks_hold_and_are_not_said_to_be_verified(void **state)
 	assert_int_equal(keeps, 2);
 }
 
-static void ecc_counts_since_load_are_cleared_and_those_of_ever_stay(void **state)
+SIM_TEST(volatile_ecc_counts_are_cleared_and_aggregate_ones_stay)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0);
 	assert_true(got.before[0] == 7 && got.before[1] == 2);
@@ -179,9 +170,8 @@ static void ecc_counts_since_load_are_cleared_and_those_of_ever_stay(void **stat
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0); /* again */
 }
 
-static void a_driver_that_says_yes_and_does_nothing_is_found_out(void **state)
+SIM_TEST(a_setter_without_effect_is_detected)
 {
-	(void)state;
 	world(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 700000\n"
 	      "[[fault]]\ncall = \"nvmlDeviceSetPersistenceMode\"\nvalue = 1\n"
@@ -197,22 +187,20 @@ static void a_driver_that_says_yes_and_does_nothing_is_found_out(void **state)
 	assert_says("7 corrected and 2 uncorrected");
 }
 
-static void without_permission_it_says_who_may(void **state)
+SIM_TEST(without_permission_the_message_names_who_may)
 {
-	(void)state;
 	world("[driver]\nprivileged = false\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2: NO_PERMISSION");
-	assert_non_null(strstr(got.remedy, "root"));
+	assert_in(got.remedy, "root");
 	assert_false(got.changed);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void who_may_is_read_from_the_kernel(void **state)
+TEST(the_required_user_is_read_from_the_kernel)
 {
 	struct tree t;
 
-	(void)state;
 	tree_init(&t);
 	assert_true(manage_privileged(&t.root, 0));
 	assert_false(manage_privileged(&t.root, 1000)); /* no such file */
@@ -225,9 +213,8 @@ static void who_may_is_read_from_the_kernel(void **state)
 	tree_done(&t);
 }
 
-static void what_the_gpu_or_driver_lacks_is_not_supported(void **state)
+SIM_TEST(settings_that_gpu_or_driver_lack_are_not_supported)
 {
-	(void)state;
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\", "
 	      "\"nvmlDeviceSetPowerManagementLimit\"]\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_NOSUPPORT);
@@ -239,16 +226,15 @@ static void what_the_gpu_or_driver_lacks_is_not_supported(void **state)
 	assert_false(got.changed);
 }
 
-static void an_older_driver_is_asked_by_its_older_call(void **state)
+SIM_TEST(an_older_driver_is_asked_by_its_older_call)
 {
-	(void)state;
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\"]\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 450.5, NAN), 0);
 	assert_true(got.after[0] == 450.5);
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 1);
 }
 
-static void codes_of_setters_become_errors(void **state)
+SIM_TEST(codes_of_setters_become_errors)
 {
 	static const struct {
 		int code, error;
@@ -258,8 +244,7 @@ static void codes_of_setters_become_errors(void **state)
 		{ ABI_GPU_IS_LOST, -GW_E_LOST },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		world(H200);
 		sim_fault("nvmlDeviceSetComputeMode", 0, rows[i].code);
 		assert_int_equal(set(MANAGE_COMPUTE_MODE, 2, NAN), rows[i].error);
@@ -269,25 +254,23 @@ static void codes_of_setters_become_errors(void **state)
 	world(H200);
 }
 
-static void an_unknown_gpu_is_said_to_be_so(void **state)
+SIM_TEST(an_unknown_gpu_is_reported)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(H200);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "GPU-nobody");
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_NODEV);
 	o.what = MANAGE_WHATS;
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_ARG);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }
 
-static void what_cannot_be_kept_is_not_changed(void **state)
+SIM_TEST(a_setting_is_not_changed_if_it_cannot_be_recorded)
 {
-	(void)state;
 	world(H200);
 	keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
@@ -295,11 +278,10 @@ static void what_cannot_be_kept_is_not_changed(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void an_order_to_stay_is_not_kept(void **state)
+SIM_TEST(a_permanent_change_is_not_recorded)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(H200);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	o.keep = true;
@@ -308,9 +290,8 @@ static void an_order_to_stay_is_not_kept(void **state)
 	assert_true(got.changed);
 }
 
-static void the_old_value_is_put_back_unless_somebody_else_set_it(void **state)
+SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 {
-	(void)state;
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
@@ -323,16 +304,15 @@ static void the_old_value_is_put_back_unless_somebody_else_set_it(void **state)
 	assert_true(got.foreign && !got.changed);
 	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
-	/* A change of ours that was kept and then not made. */
+	/* A change that was recorded and then not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-static void without_a_kept_value_the_drivers_own_is_set(void **state)
+SIM_TEST(without_a_recorded_value_the_default_of_the_driver_is_set)
 {
 	struct manage_order o;
 
-	(void)state;
 	world(H200);
 	set(MANAGE_POWER_LIMIT, 300, NAN);
 	set(MANAGE_COMPUTE_MODE, 2, NAN);
@@ -349,12 +329,11 @@ static void without_a_kept_value_the_drivers_own_is_set(void **state)
 	assert_true(now(GW_Q_PERSISTENCE) == 1);
 }
 
-static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
+SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 {
 	struct manage_order o;
 	uint64_t calls;
 
-	(void)state;
 	keeps = 0;
 	keep_answer = 0;
 	sim_text("[[gpu]]\nprofile = \"h200\"\ncount = 2\n");
@@ -369,7 +348,7 @@ static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
-	assert_int_equal(sim_calls(NULL), calls); /* none behind it */
+	assert_int_equal(sim_calls(NULL), calls); /* no thread waits behind it */
 	/* The other GPU answers. */
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
@@ -381,18 +360,17 @@ static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
 	assert_int_equal(got.error, 0);
 }
 
-static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
+SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 {
 	struct slot *s;
 
-	(void)state;
 	keeps = 0;
 	keep_answer = 0;
 	sim_text(H200);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	s = sim.ctx->slot[0];
-	slot_take(s); /* as a sampler whose call hangs */
+	slot_take(s); /* as a sampler with a call that hangs */
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
@@ -402,20 +380,19 @@ static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-/* The look is done; then a sampler's call hangs, before the setting is changed. */
+/* The reading is done; then a sampler's call hangs before the setting is changed. */
 static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
 {
 	slot_take(arg);
 	return keep(NULL, o, before);
 }
 
-static void an_order_given_up_between_its_steps_is_never_carried_out(void **state)
+SIM_TEST(an_order_cancelled_between_its_steps_is_never_carried_out)
 {
 	struct manage_keeper holding;
 	struct manage_order o;
 	struct slot *s;
 
-	(void)state;
 	keeps = 0;
 	keep_answer = 0;
 	sim_text(H200);
@@ -433,11 +410,10 @@ static void an_order_given_up_between_its_steps_is_never_carried_out(void **stat
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void words_and_texts_belong_together(void **state)
+TEST(setting_names_and_texts_match)
 {
 	char text[64];
 
-	(void)state;
 	for (unsigned i = 0; i < MANAGE_WHATS; i++)
 		assert_int_equal(manage_find(manage_info(i)->word), i);
 	assert_int_equal(manage_find("fan"), MANAGE_WHATS);
@@ -454,31 +430,4 @@ static void words_and_texts_belong_together(void **state)
 		manage_same(MANAGE_POWER_LIMIT, (double[]){ NAN, 0 }, (double[]){ 400, 0 }));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(a_power_limit_is_set_and_the_gpu_draws_less),
-		sim_test(what_is_set_already_is_not_set_again),
-		sim_test(a_value_out_of_bounds_is_refused_with_the_bounds),
-		sim_test(modes_are_set),
-		sim_test(locked_clocks_hold_and_are_not_said_to_be_verified),
-		sim_test(ecc_counts_since_load_are_cleared_and_those_of_ever_stay),
-		sim_test(a_driver_that_says_yes_and_does_nothing_is_found_out),
-		sim_test(without_permission_it_says_who_may),
-		cmocka_unit_test(who_may_is_read_from_the_kernel),
-		sim_test(what_the_gpu_or_driver_lacks_is_not_supported),
-		sim_test(an_older_driver_is_asked_by_its_older_call),
-		sim_test(codes_of_setters_become_errors),
-		sim_test(an_unknown_gpu_is_said_to_be_so),
-		sim_test(what_cannot_be_kept_is_not_changed),
-		sim_test(an_order_to_stay_is_not_kept),
-		sim_test(the_old_value_is_put_back_unless_somebody_else_set_it),
-		sim_test(without_a_kept_value_the_drivers_own_is_set),
-		sim_test(a_setter_that_hangs_does_not_hang_the_caller),
-		sim_test(an_order_given_up_while_it_waits_is_never_carried_out),
-		sim_test(an_order_given_up_between_its_steps_is_never_carried_out),
-		cmocka_unit_test(words_and_texts_belong_together),
-	};
-
-	return cmocka_run_group_tests_name("manage", tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -3,24 +3,22 @@
 
 #include "daemon/manage_journal.h"
 #include "serve/api.h"
-#include "serve/api_manage.h"
+#include "serve/api_parts.h"
 
 #include <math.h>
 
 #define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
 
-/* ---- a store, an engine and a client ---- */
-
 static struct {
 	char id[16][128], json[16][1024];
 	unsigned count;
 	int keep_answer;
-	char told[64][600];
-	unsigned tells;
+	char event[64][600];
+	unsigned events;
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
-	int not_yet; /* managed() says so that often */
+	int not_yet; /* how often managed() has no result yet */
 	int manage_answer;
 } fake;
 
@@ -36,7 +34,6 @@ static int doc_keep(void *arg, const char *id, const char *json, size_t size)
 {
 	int i = doc_of(id);
 
-	(void)arg;
 	if (fake.keep_answer)
 		return fake.keep_answer;
 	assert_in_range(size, 1, sizeof(fake.json[0]) - 1);
@@ -51,7 +48,6 @@ static void doc_forget(void *arg, const char *id)
 {
 	int i = doc_of(id);
 
-	(void)arg;
 	if (i < 0)
 		return;
 	fake.count--;
@@ -61,24 +57,22 @@ static void doc_forget(void *arg, const char *id)
 
 static void note(const char *uuid, const char *severity, const char *text)
 {
-	assert_true(fake.tells < 64);
-	snprintf(fake.told[fake.tells++], sizeof(fake.told[0]), "%s %s %s", severity,
+	assert_true(fake.events < 64);
+	snprintf(fake.event[fake.events++], sizeof(fake.event[0]), "%s %s %s", severity,
 		 uuid ? "gpu" : "machine", text);
 }
 
-static void doc_tell(void *arg, const char *uuid, const char *severity, const char *text)
+static void doc_log(void *arg, const char *uuid, const char *severity, const char *text)
 {
-	(void)arg;
 	note(uuid, severity, text);
 }
 
-static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_tell };
+static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
 
 static void start(const char *text)
 {
 	memset(&fake, 0, sizeof(fake));
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 }
@@ -89,6 +83,8 @@ static int stop(void **state)
 	fake.journal = NULL;
 	return sim_teardown(state);
 }
+
+#define JOURNAL_TEST(name) TEST_WITH(name, NULL, stop)
 
 static const char *uuid(void)
 {
@@ -125,7 +121,7 @@ static int set(enum manage_what what, double a, double b)
 	return carry_out(&o);
 }
 
-/* Past the journal, as nvidia-smi would. */
+/* Without the journal, as nvidia-smi would. */
 static void somebody_else_sets(double watts)
 {
 	struct manage_order o = order(MANAGE_POWER_LIMIT, watts, NAN);
@@ -134,7 +130,7 @@ static void somebody_else_sets(double watts)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &r), 0);
 }
 
-/* As main does at its end, and at its start. */
+/* As the service does at its end and at its start. */
 static void put_all_back(void)
 {
 	struct manage_order out[16];
@@ -148,7 +144,7 @@ static void put_all_back(void)
 	}
 }
 
-/* The process dies; another begins with what the store has. */
+/* The process ends; a new one starts with the documents of the store. */
 static void crash(void)
 {
 	manage_journal_free(fake.journal);
@@ -163,19 +159,16 @@ static double now(unsigned q)
 	return sim_value(sim_take(GW_TIERS_COMMON | GW_TIER_HEALTH | GW_TIER_LIMITS, 0), q);
 }
 
-static bool told(const char *part)
+static bool logged(const char *part)
 {
-	for (unsigned i = 0; i < fake.tells; i++)
-		if (strstr(fake.told[i], part))
+	for (unsigned i = 0; i < fake.events; i++)
+		if (strstr(fake.event[i], part))
 			return true;
 	return false;
 }
 
-/* ---- the journal ---- */
-
-static void what_was_changed_is_put_back_at_the_end(void **state)
+JOURNAL_TEST(changes_are_restored_at_the_end)
 {
-	(void)state;
 	start(H200 "persistence = false\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_true(fake.result.restored_on_exit);
@@ -190,14 +183,14 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; restored "
-			 "when the service stops"));
-	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
+	assert_true(
+		logged("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+		       "when the service stops"));
+	assert_true(logged("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
-static void what_was_changed_is_put_back_after_a_crash(void **state)
+JOURNAL_TEST(changes_are_restored_after_a_crash)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 1500e6, 1500e6), 0);
@@ -213,9 +206,8 @@ static void what_was_changed_is_put_back_after_a_crash(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void changed_twice_the_first_value_comes_back(void **state)
+JOURNAL_TEST(after_two_changes_the_first_value_is_restored)
 {
-	(void)state;
 	start(H200);
 	somebody_else_sets(650);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -226,39 +218,37 @@ static void changed_twice_the_first_value_comes_back(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-static void a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else(void **state)
+JOURNAL_TEST(a_crash_between_recording_and_setting_is_not_a_foreign_change)
 {
 	struct manage_keeper keeper;
 	struct manage_order o;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
 	keeper = manage_journal_keeper(fake.journal);
 	assert_int_equal(keeper.keep(keeper.arg, &o, (double[]){ 400, NAN }), 0);
-	crash(); /* 400 W are set, 500 W were to be */
+	crash(); /* 400 W are set, 500 W were requested */
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_somebody_else_set_is_left_alone(void **state)
+JOURNAL_TEST(a_foreign_change_is_left_unchanged)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(450);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 	assert_int_equal(fake.count, 0);
-	assert_true(told("warning gpu gpuward: the power limit is 450 W; someone else changed "
-			 "it after gpuward set 400 W, so it is left unchanged"));
+	assert_true(
+		logged("warning gpu gpuward: the power limit is 450 W; someone else changed "
+		       "it after gpuward set 400 W, so it is left unchanged"));
 }
 
-static void after_somebody_else_theirs_is_the_old_value(void **state)
+JOURNAL_TEST(after_a_foreign_change_its_value_is_the_old_one)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(450);
@@ -267,11 +257,10 @@ static void after_somebody_else_theirs_is_the_old_value(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 }
 
-static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
+JOURNAL_TEST(a_value_restored_by_a_driver_reload_is_not_set_again)
 {
 	uint64_t calls;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(700);
@@ -279,18 +268,17 @@ static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
 	put_all_back();
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), calls);
 	assert_int_equal(fake.count, 0);
-	assert_false(told("warning"));
+	assert_false(logged("warning"));
 }
 
-static void an_order_to_stay_stays(void **state)
+JOURNAL_TEST(a_permanent_change_is_not_restored)
 {
 	struct manage_order o;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
-	o.keep = true; /* set already: now it is to stay */
+	o.keep = true; /* already set: now it becomes permanent */
 	assert_int_equal(carry_out(&o), 0);
 	assert_false(fake.result.restored_on_exit);
 	assert_int_equal(fake.count, 0);
@@ -298,9 +286,8 @@ static void an_order_to_stay_stays(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 }
 
-static void setting_the_old_value_again_ends_the_entry(void **state)
+JOURNAL_TEST(setting_the_old_value_again_ends_the_entry)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
@@ -308,11 +295,10 @@ static void setting_the_old_value_again_ends_the_entry(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_was_refused_leaves_the_journal_as_it_was(void **state)
+JOURNAL_TEST(a_refused_order_leaves_the_journal_unchanged)
 {
 	char before[1024];
 
-	(void)state;
 	start(H200);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
@@ -330,9 +316,8 @@ static void what_was_refused_leaves_the_journal_as_it_was(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void what_cannot_be_kept_is_not_changed(void **state)
+JOURNAL_TEST(a_setting_is_not_changed_if_it_cannot_be_recorded)
 {
-	(void)state;
 	start(H200);
 	fake.keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
@@ -340,9 +325,8 @@ static void what_cannot_be_kept_is_not_changed(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void a_driver_that_set_something_else_is_put_back_too(void **state)
+JOURNAL_TEST(a_value_that_the_driver_changed_is_restored_too)
 {
-	(void)state;
 	start(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 450000\n"
 	      "until = 5\n");
@@ -355,15 +339,14 @@ static void a_driver_that_set_something_else_is_put_back_too(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
+JOURNAL_TEST(a_failed_restore_is_repeated_at_the_next_start)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	put_all_back();
 	assert_int_equal(fake.count, 1);
-	assert_true(told("warning gpu gpuward: the power limit could not be changed"));
+	assert_true(logged("warning gpu gpuward: the power limit could not be changed"));
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	crash();
 	put_all_back();
@@ -371,9 +354,8 @@ static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void a_setter_that_hung_is_put_back(void **state)
+JOURNAL_TEST(a_setting_whose_call_hung_is_restored)
 {
-	(void)state;
 	memset(&fake, 0, sizeof(fake));
 	sim_text(H200);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -382,7 +364,7 @@ static void a_setter_that_hung_is_put_back(void **state)
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", -1);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
-	sim_unhang(); /* it comes back late, and sets it */
+	sim_unhang(); /* it returns late and sets the limit */
 	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
@@ -391,7 +373,7 @@ static void a_setter_that_hung_is_put_back(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void documents_that_are_not_ours_are_told_and_left(void **state)
+JOURNAL_TEST(foreign_documents_are_reported_and_left_unchanged)
 {
 	static const char *const bad[][2] = {
 		{ "GPU-1/power-limit", "{" },
@@ -405,16 +387,15 @@ static void documents_that_are_not_ours_are_told_and_left(void **state)
 		  "{\"before\":{\"mode\":\"odd\"},\"after\":{\"mode\":\"default\"}}" },
 	};
 
-	(void)state;
 	start(H200);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
 				 -GW_E_PARSE);
-	assert_int_equal(fake.tells, sizeof(bad) / sizeof(bad[0]));
+	assert_int_equal(fake.events, COUNT_OF(bad));
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void entries_are_read_as_they_were_written(void **state)
+TEST(entries_are_read_as_they_were_written)
 {
 	static const double values[MANAGE_CLEAR_ECC][2][2] = {
 		[MANAGE_PERSISTENCE] = { { 0, NAN }, { 1, NAN } },
@@ -424,7 +405,6 @@ static void entries_are_read_as_they_were_written(void **state)
 		[MANAGE_MEMORY_CLOCKS] = { { NAN, NAN }, { 405e6, 1500e6 } },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < MANAGE_CLEAR_ECC; i++) {
 		struct manage_entry e = { .uuid = "GPU-a/b",
 					  .what = (enum manage_what)i,
@@ -453,8 +433,6 @@ static void entries_are_read_as_they_were_written(void **state)
 	}
 }
 
-/* ---- over HTTP ---- */
-
 static struct api api;
 static struct request request;
 static struct reply reply;
@@ -468,7 +446,6 @@ void reply_problem(struct reply *r, int status, const char *word, const char *fi
 {
 	va_list ap;
 
-	(void)word;
 	r->status = status;
 	snprintf(remedy, sizeof(remedy), "%s", fix ? fix : "");
 	va_start(ap, detail);
@@ -478,20 +455,16 @@ void reply_problem(struct reply *r, int status, const char *word, const char *fi
 
 void reply_again(struct reply *r, uint64_t at_ns)
 {
-	(void)r;
 	again_ns = at_ns;
 }
 
 const char *request_header(const struct request *q, const char *name)
 {
-	(void)q;
 	return strcmp(name, "Content-Type") == 0 ? content_type : NULL;
 }
 
 const char *request_param(const struct request *q, const char *name)
 {
-	(void)q;
-	(void)name;
 	return NULL;
 }
 
@@ -499,7 +472,6 @@ static int engine_manage(void *engine, const struct manage_order *o)
 {
 	struct manage_order mine = *o;
 
-	(void)engine;
 	if (fake.manage_answer)
 		return fake.manage_answer;
 	carry_out(&mine);
@@ -508,7 +480,6 @@ static int engine_manage(void *engine, const struct manage_order *o)
 
 static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 {
-	(void)engine;
 	if (ticket != 7)
 		return -GW_E_NOENT;
 	if (fake.not_yet-- > 0)
@@ -520,28 +491,25 @@ static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 static int engine_kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)engine;
-	(void)max;
 	assert_string_equal(kind, "manage");
 	for (unsigned i = 0; i < fake.count; i++)
 		each(arg, fake.id[i], fake.json[i]);
 	return 0;
 }
 
-static uint64_t engine_tell(void *engine, const struct view_event *e)
+static uint64_t engine_log(void *engine, const struct view_event *e)
 {
-	(void)engine;
 	assert_string_equal(e->kind, "manage");
 	note(e->uuid, e->severity, e->text);
 	return 1;
 }
 
-static const struct view_ops view_ops = { .tell = engine_tell,
-					  .kept = engine_kept,
+static const struct view_ops view_ops = { .emit = engine_log,
+					  .each_document = engine_kept,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
 
-/* Asks until there is an answer; its status. */
+/* Calls the handler until it answers; returns the status. */
 static int ask(route_fn *fn, const char *gpu, const char *word, const char *text)
 {
 	request = (struct request){ .path = "/api/gpu/manage/...",
@@ -571,12 +539,6 @@ static int ask(route_fn *fn, const char *gpu, const char *word, const char *text
 	return reply.status;
 }
 
-#define assert_in(text, part)                                       \
-	do {                                                        \
-		if (!strstr(text, part))                            \
-			fail_msg("'%s' is not in: %s", part, text); \
-	} while (0)
-
 static void serve(const char *text, bool on)
 {
 	start(text);
@@ -584,9 +546,8 @@ static void serve(const char *text, bool on)
 	content_type = "application/json; charset=utf-8";
 }
 
-static void without_the_flag_everything_is_refused(void **state)
+JOURNAL_TEST(without_the_flag_everything_is_refused)
 {
-	(void)state;
 	serve(H200, false);
 	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
 	assert_in(remedy, "[manage] enabled = true");
@@ -594,15 +555,14 @@ static void without_the_flag_everything_is_refused(void **state)
 	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
 	assert_int_equal(fake.orders, 0);
-	assert_true(told("warning machine token asked for"));
+	assert_true(logged("warning machine token requested"));
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
 	assert_in(body, "nvidia-smi --gpu-reset");
 }
 
-static void a_change_is_answered_with_evidence(void **state)
+JOURNAL_TEST(a_change_is_answered_with_evidence)
 {
-	(void)state;
 	serve(H200, true);
 	fake.not_yet = 3;
 	assert_int_equal(
@@ -611,8 +571,8 @@ static void a_change_is_answered_with_evidence(void **state)
 	assert_int_equal(request.tries, 5);
 	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
 	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
-	assert_true(told("info gpu token asks for power-limit 400 W (request r1)"));
-	assert_true(told("info gpu token: the power limit is 400 W now"));
+	assert_true(logged("info gpu token requests power-limit 400 W (request r1)"));
+	assert_true(logged("info gpu token: the power limit is 400 W now"));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
@@ -628,9 +588,8 @@ static void a_change_is_answered_with_evidence(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void every_setting_can_be_sent(void **state)
+JOURNAL_TEST(every_setting_can_be_sent)
 {
-	(void)state;
 	serve(H200, true);
 	assert_int_equal(ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
 			 200);
@@ -652,7 +611,7 @@ static void every_setting_can_be_sent(void **state)
 	assert_int_equal(fake.count, 2);
 }
 
-static void bad_requests_are_refused_with_a_reason(void **state)
+JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *gpu, *word, *body;
@@ -660,10 +619,11 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		const char *says;
 	} rows[] = {
 		{ "0", "power-limit", "{\"watts\":900}", 400, "from 200 W to 700 W" },
-		{ "0", "power-limit", "{\"watts\":\"400\"}", 400, "\"watts\" wants a number" },
+		{ "0", "power-limit", "{\"watts\":\"400\"}", 400,
+		  "\"watts\" must be a number" },
 		{ "0", "power-limit", "{\"wats\":400}", 400, "did you mean \"watts\"?" },
-		{ "0", "power-limit", "{}", 400, "power-limit wants \"watts\"" },
-		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" wants" },
+		{ "0", "power-limit", "{}", 400, "power-limit needs \"watts\"" },
+		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" must be" },
 		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
 		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
 		{ "0", "power-limit", "{\"watts\":", 400, "not JSON: line 1" },
@@ -671,22 +631,21 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
-		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "wants \"min_hertz\"" },
+		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "needs \"min_hertz\"" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":210000001,\"max_hertz\":9e8}", 400,
-		  "\"min_hertz\" wants whole MHz: a multiple of 1000000, not 210000001" },
+		  "\"min_hertz\" must be whole MHz: a multiple of 1000000, not 210000001" },
 		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
-		  400, "\"max_hertz\" wants whole MHz" },
+		  400, "\"max_hertz\" must be whole MHz" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":-5,\"max_hertz\":1e300}", 400,
 		  "does not accept this value" },
 		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
-		{ "0", "clear-ecc", "{}", 404, "no setting" },
+		{ "0", "clear-ecc", "{}", 404, "unknown setting" },
 		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 		{ "GPU-nobody", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 	};
 
-	(void)state;
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		if (ask(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
 		    rows[i].status)
 			fail_msg("%s: %d %s", rows[i].body, reply.status, problem);
@@ -700,13 +659,12 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_takes_no_body_refuses_one(void **state)
+JOURNAL_TEST(requests_without_a_body_refuse_one)
 {
 	static const char *const bad[] = { "garbage", "[]", "1", "{", "{\"watts\":1}" };
 
-	(void)state;
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
 		assert_in(problem, "the body");
 		assert_int_equal(ask(api_manage_restore, "0", "power-limit", bad[i]), 400);
@@ -715,7 +673,7 @@ static void what_takes_no_body_refuses_one(void **state)
 	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
-static void errors_of_the_driver_have_their_status(void **state)
+JOURNAL_TEST(driver_errors_have_their_http_status)
 {
 	static const struct {
 		int code, status;
@@ -724,9 +682,8 @@ static void errors_of_the_driver_have_their_status(void **state)
 		{ ABI_INVALID_ARGUMENT, 400 }, { ABI_TIMEOUT, 503 }, { ABI_UNKNOWN, 500 },
 	};
 
-	(void)state;
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		sim_fault("nvmlDeviceSetPersistenceMode", -1, rows[i].code);
 		assert_int_equal(
 			ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
@@ -743,80 +700,43 @@ static void errors_of_the_driver_have_their_status(void **state)
 	assert_in(problem, "too many");
 }
 
-static void an_outcome_that_never_comes_is_said_to_be_unknown(void **state)
+JOURNAL_TEST(a_missing_outcome_is_reported_as_unknown)
 {
-	(void)state;
 	serve(H200, true);
 	fake.not_yet = 1 << 30;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
-	assert_in(problem, "not known");
+	assert_in(problem, "unknown");
 }
 
-static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
+JOURNAL_TEST(a_mig_instance_does_not_select_its_gpu)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	memset(&fake, 0, sizeof(fake));
-	sim_scenario("mig");
-	sim_open();
+	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 	api = (struct api){ .manage = true };
 	content_type = "application/json";
-	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0].uuid) == 1);
-	assert_int_equal(ask(api_manage_set, d->mig[0].uuid, "power-limit", "{\"watts\":400}"),
+	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0]->uuid) == 1);
+	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
 			 404);
 	assert_int_equal(fake.orders, 0);
-	/* Compute mode belongs to the parts. */
+	/* Compute mode is set per MIG instance. */
 	assert_int_equal(ask(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
 			 501);
 }
 
-static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
+JOURNAL_TEST(unsupported_settings_are_listed_with_the_reason)
 {
-	(void)state;
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
-	assert_in(body,
-		  "\"memory-clocks\":{\"supported\":false,\"reason\":\"memory clocks can be "
-		  "locked on Ampere and later\"");
+	assert_in(
+		body,
+		"\"memory-clocks\":{\"supported\":false,\"reason\":\"memory clocks can only be "
+		"locked on Ampere and later GPUs\"");
 	assert_in(body, "\"gpu-clocks\":{\"supported\":true");
-	assert_in(body, "\"value_absent\":\"the driver does not tell what clocks are locked\"");
+	assert_in(body, "\"value_absent\":\"the driver does not report locked clocks\"");
 }
 
-#define journal_test(f) cmocka_unit_test_teardown(f, stop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		journal_test(what_was_changed_is_put_back_at_the_end),
-		journal_test(what_was_changed_is_put_back_after_a_crash),
-		journal_test(changed_twice_the_first_value_comes_back),
-		journal_test(
-			a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else),
-		journal_test(what_somebody_else_set_is_left_alone),
-		journal_test(after_somebody_else_theirs_is_the_old_value),
-		journal_test(what_was_put_back_by_a_driver_reload_needs_nothing),
-		journal_test(an_order_to_stay_stays),
-		journal_test(setting_the_old_value_again_ends_the_entry),
-		journal_test(what_was_refused_leaves_the_journal_as_it_was),
-		journal_test(what_cannot_be_kept_is_not_changed),
-		journal_test(a_driver_that_set_something_else_is_put_back_too),
-		journal_test(what_cannot_be_put_back_waits_for_the_next_start),
-		journal_test(a_setter_that_hung_is_put_back),
-		journal_test(documents_that_are_not_ours_are_told_and_left),
-		cmocka_unit_test(entries_are_read_as_they_were_written),
-		journal_test(without_the_flag_everything_is_refused),
-		journal_test(a_change_is_answered_with_evidence),
-		journal_test(every_setting_can_be_sent),
-		journal_test(bad_requests_are_refused_with_a_reason),
-		journal_test(what_takes_no_body_refuses_one),
-		journal_test(errors_of_the_driver_have_their_status),
-		journal_test(an_outcome_that_never_comes_is_said_to_be_unknown),
-		journal_test(a_part_of_a_gpu_does_not_stand_for_all_of_it),
-		journal_test(what_a_gpu_cannot_is_listed_with_the_reason),
-	};
-
-	return cmocka_run_group_tests_name("manage_journal", tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

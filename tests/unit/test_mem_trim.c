@@ -1,14 +1,8 @@
-/* What a library cleared goes back to the kernel, and it cannot tell. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+/* Memory that a library cleared goes back to the kernel, and the library does not notice. */
 
 #include "base/mem_trim.h"
+
+#include "test.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -22,7 +16,6 @@ static int open_library(void **state)
 {
 	void *lib = dlopen(CLEARING, RTLD_NOW);
 
-	(void)state;
 	if (!lib)
 		return -1;
 	*(void **)&size = dlsym(lib, "clearing_size");
@@ -31,7 +24,7 @@ static int open_library(void **state)
 	return 0;
 }
 
-/* Pages of the table that are in memory. */
+/* How many pages of the table are in memory. */
 static size_t resident(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
@@ -46,11 +39,10 @@ static size_t resident(void)
 	return n;
 }
 
-static void cleared_pages_go_and_read_as_zero(void **state)
+TEST(cleared_pages_go_and_read_as_zero)
 {
 	size_t before, given;
 
-	(void)state;
 	start();
 	before = resident();
 	given = mem_trim_unused((const void *)(uintptr_t)start);
@@ -61,11 +53,10 @@ static void cleared_pages_go_and_read_as_zero(void **state)
 		assert_int_equal(*at(i), 0);
 }
 
-static void what_is_written_stays(void **state)
+TEST(written_pages_stay)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	(void)state;
 	start();
 	*at(5 * page + 17) = 7; /* a byte in a page of zeros */
 	memset(at(900 * page), 3, 3 * page);
@@ -80,9 +71,8 @@ static void what_is_written_stays(void **state)
 	assert_int_equal(*at(size() - 1), 9);
 }
 
-static void what_was_given_back_can_be_written(void **state)
+TEST(released_pages_can_be_written)
 {
-	(void)state;
 	start();
 	mem_trim_unused((const void *)(uintptr_t)start);
 	memset(at(0), 5, size());
@@ -91,23 +81,12 @@ static void what_was_given_back_can_be_written(void **state)
 		assert_int_equal(*at(i), 5);
 }
 
-static void an_address_in_no_library_gives_nothing(void **state)
+TEST(an_address_in_no_library_gives_nothing)
 {
 	int here = 0;
 
-	(void)state;
 	assert_int_equal(mem_trim_unused(&here), 0);
 	assert_int_equal(mem_trim_unused(NULL), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cleared_pages_go_and_read_as_zero),
-		cmocka_unit_test(what_is_written_stays),
-		cmocka_unit_test(what_was_given_back_can_be_written),
-		cmocka_unit_test(an_address_in_no_library_gives_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, open_library, NULL);
-}
+TEST_MAIN(open_library, NULL)

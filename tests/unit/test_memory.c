@@ -1,16 +1,8 @@
 /* Every allocation of the readers fails once: 1, 2, 3, ... until none does.  The sources are
  * included with malloc() under another name, so that only theirs fail. */
+#include "test.h"
+
 #include <gpuward.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static int until_failure; /* 0: never */
 
@@ -44,7 +36,7 @@ static void *unreliable_realloc(void *p, size_t n)
 #undef calloc
 #undef realloc
 
-/* Enough of everything to need several blocks and a larger index. */
+/* Large enough for several blocks and a larger index. */
 static char *large_document(void)
 {
 	struct buf b;
@@ -60,12 +52,11 @@ static char *large_document(void)
 	return text;
 }
 
-static void toml_survives_every_failed_allocation(void **state)
+TEST(toml_survives_every_failed_allocation)
 {
 	char *text = large_document();
 	int n = 0, rc;
 
-	(void)state;
 	do {
 		struct toml_error err;
 		struct toml *doc = NULL;
@@ -80,11 +71,10 @@ static void toml_survives_every_failed_allocation(void **state)
 	free(text);
 }
 
-static void buf_keeps_its_text_when_memory_ends(void **state)
+TEST(buf_keeps_its_text_when_memory_runs_out)
 {
 	struct buf b;
 
-	(void)state;
 	buf_init(&b, 1 << 20);
 	until_failure = 1;
 	buf_adds(&b, "x");
@@ -102,12 +92,4 @@ static void buf_keeps_its_text_when_memory_ends(void **state)
 	buf_done(&b);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(toml_survives_every_failed_allocation),
-		cmocka_unit_test(buf_keeps_its_text_when_memory_ends),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,4 +1,4 @@
-/* The metrics of the simulator's GPUs, without the service around them. */
+/* The metrics of simulated GPUs, without the service. */
 #include "simtest.h"
 
 #include "serve/metrics_text.h"
@@ -11,8 +11,6 @@ static struct view_device known[256];
 static struct gw_process_list *list;
 static struct api api;
 static struct buf page;
-
-/* ---- a view ---- */
 
 static void look(unsigned tiers)
 {
@@ -63,11 +61,9 @@ static int teardown(void **state)
 	return sim_teardown(state);
 }
 
-#define metrics_test(f) cmocka_unit_test_teardown(f, teardown)
+#define TEST_TEARDOWN teardown
 
-/* ---- reading a page ---- */
-
-/* Samples whose line begins with `name` and has `part`. */
+/* The number of samples with this name and `part` in their line. */
 static unsigned samples(const char *text, const char *name, const char *part)
 {
 	unsigned n = 0;
@@ -84,7 +80,7 @@ static unsigned samples(const char *text, const char *name, const char *part)
 	return n;
 }
 
-/* Value of the sample with this name and labels; NAN: there is none. */
+/* The value of the sample with this name and labels; NAN if there is none. */
 static double value(const char *text, const char *series)
 {
 	size_t n = strlen(series);
@@ -112,13 +108,10 @@ static double of(const char *text, const char *name, unsigned i, const char *mor
 			fail_msg("%s is %.17g, not %.17g", #v, v_, w_); \
 	} while (0)
 
-/* ---- figures ---- */
-
-static void figures_are_those_of_the_snapshot(void **state)
+TEST(figures_equal_the_snapshot)
 {
 	const char *text;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	text = render(METRICS_PROMETHEUS);
 	for (unsigned i = 0; i < 2; i++) {
@@ -142,12 +135,11 @@ static void figures_are_those_of_the_snapshot(void **state)
 	assert_int_equal(samples(text, "gpuward_host_ram_total_bytes ", ""), 1);
 }
 
-static void every_figure_that_is_there_has_one_sample_a_gpu(void **state)
+TEST(every_known_figure_has_one_sample_per_gpu)
 {
 	const struct gw_device *d;
 	const char *text;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	text = render(METRICS_PROMETHEUS);
 	d = gw_snapshot_device(sim.snap, 0);
@@ -168,12 +160,11 @@ static void every_figure_that_is_there_has_one_sample_a_gpu(void **state)
 	}
 }
 
-static void words_are_series_of_which_one_is_set(void **state)
+TEST(enumerations_are_series_with_one_set)
 {
 	const char *text;
 	double sum = 0;
 
-	(void)state;
 	begin("thermal-throttle", 0);
 	sim_step(120 * NS_PER_S);
 	look(GW_TIERS_COMMON);
@@ -191,12 +182,11 @@ static void words_are_series_of_which_one_is_set(void **state)
 	assert_value(sum, 1);
 }
 
-static void the_bits_of_the_mask_are_its_reasons(void **state)
+TEST(the_bits_of_the_mask_are_its_reasons)
 {
 	uint64_t mask;
 	const char *text;
 
-	(void)state;
 	begin("power-cap", 0);
 	sim_step(20 * NS_PER_S);
 	look(GW_TIERS_COMMON);
@@ -209,9 +199,7 @@ static void the_bits_of_the_mask_are_its_reasons(void **state)
 		     (mask & 0x1u) != 0);
 }
 
-/* ---- absence ---- */
-
-/* Nothing of GPU 1 but what is known without asking it. */
+/* Only the figures of GPU 1 that need no reading. */
 static void assert_silent(const char *text, const char *state)
 {
 	static const char *const gauges[] = {
@@ -223,7 +211,7 @@ static void assert_silent(const char *text, const char *state)
 	char more[64];
 
 	snprintf(more, sizeof(more), ",state=\"%s\"", state);
-	for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(gauges); i++) {
 		assert_true(isnan(of(text, gauges[i], 1, "")));
 		assert_true(!isnan(of(text, gauges[i], 0, "")));
 	}
@@ -237,9 +225,8 @@ static void assert_silent(const char *text, const char *state)
 		    of(text, "gpuward_gpu_last_seen_timestamp_seconds", 0, ""));
 }
 
-static void a_lost_gpu_has_its_up_its_name_and_its_counts_alone(void **state)
+TEST(a_lost_gpu_has_only_up_its_name_and_its_counters)
 {
-	(void)state;
 	begin(TWO_GPUS, 0);
 	known[1].energy_joules = 123.456789;
 	known[1].errors[GW_ABSENT_LOST] = 7;
@@ -250,9 +237,8 @@ static void a_lost_gpu_has_its_up_its_name_and_its_counts_alone(void **state)
 	sim_fault(NULL, 1, 0);
 }
 
-static void a_stalled_gpu_likewise(void **state)
+TEST(a_stalled_gpu_has_only_up_its_name_and_its_counters)
 {
-	(void)state;
 	begin(TWO_GPUS, 300 * NS_PER_MS);
 	known[1].energy_joules = 123.456789;
 	known[1].errors[GW_ABSENT_LOST] = 7;
@@ -260,19 +246,18 @@ static void a_stalled_gpu_likewise(void **state)
 	sim_step(NS_PER_S);
 	look(GW_TIERS_COMMON);
 	assert_silent(render(METRICS_PROMETHEUS), "stalled");
-	/* The call comes back, so that the context can be closed. */
+	/* Let the call return, so that the context can be closed. */
 	sim_unhang();
 	while (sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_STALLED)
 		;
 }
 
-static void before_the_first_reading_there_is_no_gpu(void **state)
+TEST(before_the_first_reading_there_is_no_gpu)
 {
 	struct api empty = { .clock = clock_real(),
 			     .view = { .interval_ns = NS_PER_S, .self.counts_known = true } };
 	const char *text;
 
-	(void)state;
 	api = empty;
 	text = render(METRICS_OPENMETRICS);
 	assert_value(value(text, "gpuward_up"), 0);
@@ -282,10 +267,10 @@ static void before_the_first_reading_there_is_no_gpu(void **state)
 	assert_int_equal(samples(text, "gpuward_tick_seconds", ""), 0);
 	assert_int_equal(samples(text, "process_resident_memory_bytes", ""), 0);
 	assert_int_equal(samples(text, "gpuward_http", ""), 0);
-	assert_non_null(strstr(text, "gpuward_build_info{version=\""));
+	assert_in(text, "gpuward_build_info{version=\"");
 }
 
-static void counts_that_lack_those_of_earlier_runs_are_left_out(void **state)
+TEST(counters_without_their_earlier_value_are_left_out)
 {
 	static const char *const names[] = {
 		"gpuward_energy_joules_total",      "gpuward_energy_measured_seconds_total",
@@ -293,14 +278,13 @@ static void counts_that_lack_those_of_earlier_runs_are_left_out(void **state)
 		"gpuward_nvml_init_failures_total", "nvml_init_failures_total"
 	};
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	for (unsigned with = 0; with < 2; with++) {
 		const char *text;
 
 		api.view.self.counts_known = with;
 		text = render(METRICS_OPENMETRICS);
-		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		for (size_t i = 0; i < COUNT_OF(names); i++) {
 			print_message("%s %u\n", names[i], with);
 			assert_int_equal(samples(text, names[i], "") > 0, with);
 		}
@@ -308,20 +292,18 @@ static void counts_that_lack_those_of_earlier_runs_are_left_out(void **state)
 	}
 }
 
-static void up_falls_when_the_reading_is_old(void **state)
+TEST(up_falls_when_the_reading_is_old)
 {
-	(void)state;
 	begin(TWO_GPUS, 0);
 	assert_value(value(render(METRICS_PROMETHEUS), "gpuward_up"), 1);
 	sim_step(10 * NS_PER_S);
 	assert_value(value(render(METRICS_PROMETHEUS), "gpuward_up"), 0);
 }
 
-static void energy_that_is_not_known_has_no_sample(void **state)
+TEST(energy_that_is_not_known_has_no_sample)
 {
 	const char *text;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	known[0].energy_joules = NAN;
 	known[1].energy_joules = 0.1 + 0.2;
@@ -333,11 +315,10 @@ static void energy_that_is_not_known_has_no_sample(void **state)
 	assert_value(of(text, "gpuward_energy_measured_seconds_total", 1, ""), 5);
 }
 
-static void known_errors_begin_at_0(void **state)
+TEST(known_errors_start_at_0)
 {
 	const char *text;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	text = render(METRICS_PROMETHEUS);
 	for (unsigned a = 1; a < GW_ABSENCES; a++) {
@@ -354,11 +335,10 @@ static void known_errors_begin_at_0(void **state)
 	assert_value(value(render(METRICS_PROMETHEUS), "nvml_query_errors_total"), 5);
 }
 
-static void calls_of_the_library_and_their_errors_are_there(void **state)
+TEST(calls_of_the_library_and_their_errors_are_there)
 {
 	const char *text;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	sim_fault("nvmlDeviceGetPowerUsage", 0, ABI_TIMEOUT);
 	sim_step(NS_PER_S);
@@ -373,14 +353,11 @@ static void calls_of_the_library_and_their_errors_are_there(void **state)
 	assert_true(value(text, "gpuward_nvml_call_seconds_total{call=\"nvmlInit_v2\"}") > 0);
 }
 
-/* ---- instances and processes ---- */
-
-static void instances_have_their_memory_and_the_board_its_energy_once(void **state)
+TEST(instances_have_memory_and_energy_is_counted_per_board)
 {
 	const struct gw_device *d;
 	const char *text;
 
-	(void)state;
 	begin("mig", 0);
 	text = render(METRICS_PROMETHEUS);
 	d = gw_snapshot_device(sim.snap, 0);
@@ -398,11 +375,10 @@ static void instances_have_their_memory_and_the_board_its_energy_once(void **sta
 	"[[gpu.process]]\nname = \"small\"\nmemory = 4096\n"              \
 	"[[gpu.process]]\nname = \"other\"\nmemory = 8192\n"
 
-static void programs_with_most_memory_are_shown_and_the_rest_is_exact(void **state)
+TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
 {
 	const char *text;
 
-	(void)state;
 	begin(CROWD, 0);
 	text = render(METRICS_PROMETHEUS);
 	assert_int_equal(samples(text, "gpuward_process_memory_bytes", ""), 0);
@@ -423,14 +399,11 @@ static void programs_with_most_memory_are_shown_and_the_rest_is_exact(void **sta
 	assert_int_equal(samples(text, "gpuward_process_memory_bytes{", ""), 4);
 }
 
-/* ---- the forms ---- */
-
-static void both_forms_have_the_same_samples(void **state)
+TEST(both_forms_have_the_same_samples)
 {
 	const char *a, *b;
 	char *plain;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	plain = strdup(render(METRICS_PROMETHEUS));
 	a = plain;
@@ -451,24 +424,23 @@ static void both_forms_have_the_same_samples(void **state)
 	free(plain);
 }
 
-static void openmetrics_names_counters_without_total_and_ends_with_eof(void **state)
+TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
 {
 	const char *text;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	text = render(METRICS_OPENMETRICS);
-	assert_non_null(strstr(text, "# TYPE gpuward_energy_joules counter\n"
-				     "# UNIT gpuward_energy_joules joules\n"));
-	assert_non_null(strstr(text, "# TYPE gpuward_gpu info\n"));
+	assert_in(text, "# TYPE gpuward_energy_joules counter\n"
+			"# UNIT gpuward_energy_joules joules\n");
+	assert_in(text, "# TYPE gpuward_gpu info\n");
 	assert_string_equal(text + strlen(text) - 6, "# EOF\n");
 	text = render(METRICS_PROMETHEUS);
-	assert_non_null(strstr(text, "# TYPE gpuward_energy_joules_total counter\n"));
+	assert_in(text, "# TYPE gpuward_energy_joules_total counter\n");
 	assert_null(strstr(text, "# EOF"));
 	assert_null(strstr(text, "# UNIT"));
 }
 
-static void an_accept_header_chooses_the_form(void **state)
+TEST(an_accept_header_chooses_the_form)
 {
 	static const struct {
 		const char *accept;
@@ -494,19 +466,17 @@ static void an_accept_header_chooses_the_form(void **state)
 		{ ",,,;;;", METRICS_PROMETHEUS },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		if (metrics_negotiate(rows[i].accept) != rows[i].form)
 			fail_msg("\"%s\" is misread", rows[i].accept);
 	assert_string_equal(metrics_type(METRICS_PROMETHEUS),
 			    "text/plain; version=0.0.4; charset=utf-8");
 }
 
-static void labels_are_escaped_and_valid_utf8(void **state)
+TEST(labels_are_escaped_and_valid_utf8)
 {
 	struct labels l;
 
-	(void)state;
 	labels_clear(&l);
 	labels_add(&l, "a", "x\\y\"z\n\xff\xc3\xa4");
 	labels_add(&l, "b", NULL);
@@ -515,12 +485,11 @@ static void labels_are_escaped_and_valid_utf8(void **state)
 				    "c=\"18446744073709551615\"");
 }
 
-static void labels_that_do_not_fit_are_cut_between_characters(void **state)
+TEST(labels_that_do_not_fit_are_cut_between_characters)
 {
 	char longest[3 * METRIC_LABELS_SIZE];
 	struct labels l;
 
-	(void)state;
 	for (unsigned shift = 0; shift < 8; shift++) {
 		for (size_t i = 0; i + 1 < sizeof(longest); i++)
 			longest[i] = i < shift ? 'x' : (i - shift) % 2 ? '\xa4' : '\xc3';
@@ -531,12 +500,10 @@ static void labels_that_do_not_fit_are_cut_between_characters(void **state)
 		assert_int_equal(strlen(l.text), l.len);
 		assert_true(l.text[l.len - 1] == '"');
 		assert_true(l.text[l.len - 2] == '\xa4');
-		labels_add(&l, "more", "y"); /* and what has no room at all is left out */
+		labels_add(&l, "more", "y"); /* and a label without any space is left out */
 		assert_int_equal(strlen(l.text), l.len);
 	}
 }
-
-/* ---- numbers ---- */
 
 static const char *number(double v)
 {
@@ -550,7 +517,7 @@ static const char *number(double v)
 	return page.len ? strrchr(page.p, ' ') + 1 : "";
 }
 
-static void numbers_are_the_shortest_that_read_back(void **state)
+TEST(numbers_are_the_shortest_that_read_back)
 {
 	static const struct {
 		double v;
@@ -572,16 +539,14 @@ static void numbers_are_the_shortest_that_read_back(void **state)
 		{ INFINITY, "" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		assert_string_equal(number(rows[i].v), rows[i].text);
 }
 
-static void any_number_reads_back(void **state)
+TEST(any_number_reads_back)
 {
 	unsigned seed = (unsigned)time(NULL);
 
-	(void)state;
 	print_message("seed %u\n", seed);
 	srand(seed);
 	for (unsigned i = 0; i < 100000; i++) {
@@ -596,14 +561,11 @@ static void any_number_reads_back(void **state)
 	}
 }
 
-/* ---- bounds ---- */
-
-static void a_page_that_does_not_fit_says_so(void **state)
+TEST(a_page_that_does_not_fit_says_so)
 {
 	char small[5000];
 	struct buf b;
 
-	(void)state;
 	begin(TWO_GPUS, 0);
 	buf_init_fixed(&b, small, sizeof(small));
 	metrics_render(&b, &api, METRICS_PROMETHEUS);
@@ -611,18 +573,16 @@ static void a_page_that_does_not_fit_says_so(void **state)
 	assert_true(b.len < sizeof(small));
 }
 
-static void sixty_four_gpus_are_all_there(void **state)
+TEST(sixty_four_gpus_are_all_there)
 {
-	(void)state;
 	begin("sixty-four", 0);
 	assert_int_equal(samples(render(METRICS_PROMETHEUS), "gpuward_gpu_up{", ""), 64);
 }
 
-static void names_are_well_formed_and_each_is_there_once(void **state)
+TEST(names_are_well_formed_and_each_is_there_once)
 {
 	struct metric m, n;
 
-	(void)state;
 	for (unsigned i = 0; metrics_table(i, &m); i++) {
 		if (!m.name)
 			continue;
@@ -638,34 +598,4 @@ static void names_are_well_formed_and_each_is_there_once(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		metrics_test(figures_are_those_of_the_snapshot),
-		metrics_test(every_figure_that_is_there_has_one_sample_a_gpu),
-		metrics_test(words_are_series_of_which_one_is_set),
-		metrics_test(the_bits_of_the_mask_are_its_reasons),
-		metrics_test(a_lost_gpu_has_its_up_its_name_and_its_counts_alone),
-		metrics_test(a_stalled_gpu_likewise),
-		metrics_test(before_the_first_reading_there_is_no_gpu),
-		metrics_test(counts_that_lack_those_of_earlier_runs_are_left_out),
-		metrics_test(up_falls_when_the_reading_is_old),
-		metrics_test(energy_that_is_not_known_has_no_sample),
-		metrics_test(known_errors_begin_at_0),
-		metrics_test(calls_of_the_library_and_their_errors_are_there),
-		metrics_test(instances_have_their_memory_and_the_board_its_energy_once),
-		metrics_test(programs_with_most_memory_are_shown_and_the_rest_is_exact),
-		metrics_test(both_forms_have_the_same_samples),
-		metrics_test(openmetrics_names_counters_without_total_and_ends_with_eof),
-		metrics_test(an_accept_header_chooses_the_form),
-		metrics_test(labels_are_escaped_and_valid_utf8),
-		metrics_test(labels_that_do_not_fit_are_cut_between_characters),
-		metrics_test(numbers_are_the_shortest_that_read_back),
-		metrics_test(any_number_reads_back),
-		metrics_test(a_page_that_does_not_fit_says_so),
-		metrics_test(sixty_four_gpus_are_all_there),
-		metrics_test(names_are_well_formed_and_each_is_there_once),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -1,18 +1,12 @@
 #include "daemon/notify.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char message[300];
 
@@ -22,13 +16,14 @@ static int set_up(void **state)
 						 "WATCHDOG_PID",  "LISTEN_FDS",
 						 "LISTEN_PID",    "LISTEN_FDNAMES" };
 
-	(void)state;
 	for (unsigned i = 0; i < 6; i++)
 		unsetenv(variables[i]);
 	return 0;
 }
 
-/* A socket in systemd's stead; name begins with '@' or '/'. */
+#define TEST_SETUP set_up
+
+/* A socket that replaces systemd's; its name begins with '@' or '/'. */
 static int manager(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -52,12 +47,11 @@ static const char *heard(int fd)
 	return text;
 }
 
-static void says_everything_in_the_words_of_the_protocol(void **state)
+TEST(sends_every_message_of_the_protocol)
 {
 	char dir[] = "/tmp/gpuward-notify-XXXXXX", names[2][80];
 	struct notify n;
 
-	(void)state;
 	assert_non_null(mkdtemp(dir));
 	snprintf(names[0], sizeof(names[0]), "@gpuward-test-%d", (int)getpid());
 	snprintf(names[1], sizeof(names[1]), "%s/socket", dir);
@@ -83,11 +77,10 @@ static void says_everything_in_the_words_of_the_protocol(void **state)
 	rmdir(dir);
 }
 
-static void without_a_manager_it_does_nothing(void **state)
+TEST(without_a_manager_it_does_nothing)
 {
 	struct notify n;
 
-	(void)state;
 	setenv("WATCHDOG_USEC", "1000", 1);
 	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
 	assert_string_equal(message, "");
@@ -96,12 +89,11 @@ static void without_a_manager_it_does_nothing(void **state)
 	notify_done(&n);
 }
 
-static void a_manager_that_went_away_does_not_matter(void **state)
+TEST(a_manager_that_disappeared_does_not_matter)
 {
 	char name[80];
 	struct notify n;
 
-	(void)state;
 	snprintf(name, sizeof(name), "@gpuward-gone-%d", (int)getpid());
 	close(manager(name));
 	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
@@ -109,17 +101,16 @@ static void a_manager_that_went_away_does_not_matter(void **state)
 	notify_done(&n);
 }
 
-static void names_that_are_none_are_refused_and_told(void **state)
+TEST(invalid_addresses_are_refused_and_reported)
 {
 	static const char *const names[] = { "vsock:2:1", "relative", "/", "@" };
 	char long_name[200];
 	struct notify n;
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		setenv("NOTIFY_SOCKET", names[i], 1);
 		assert_true(notify_init(&n, message, sizeof(message)) < 0);
-		assert_non_null(strstr(message, "NOTIFY_SOCKET: "));
+		assert_in(message, "NOTIFY_SOCKET: ");
 		assert_false(notify_ready(&n));
 	}
 	memset(long_name, 'a', sizeof(long_name));
@@ -142,7 +133,7 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 		setenv("WATCHDOG_PID", pid, 1);
 	notify_init(&n, message, sizeof(message));
 	notify_done(&n);
-	/* Programs that we start must not speak for us. */
+	/* Programs that we start must not notify systemd. */
 	assert_null(getenv("NOTIFY_SOCKET"));
 	assert_null(getenv("WATCHDOG_USEC"));
 	assert_null(getenv("WATCHDOG_PID"));
@@ -150,13 +141,12 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 	return n.watchdog_ns;
 }
 
-static void the_watchdog_is_ours_or_none(void **state)
+TEST(the_watchdog_must_name_our_pid)
 {
 	char name[80], pid[20];
 	struct notify n;
 	int fd;
 
-	(void)state;
 	snprintf(name, sizeof(name), "@gpuward-kept-%d", (int)getpid());
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	fd = manager(name);
@@ -173,13 +163,10 @@ static void the_watchdog_is_ours_or_none(void **state)
 	assert_int_equal(watchdog_of("99999999999999999999", NULL), 0);
 }
 
-/* ---- sockets ---- */
-
-static void none_are_ours_when_they_are_for_another_process(void **state)
+TEST(sockets_for_another_process_are_ignored)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
 
-	(void)state;
 	assert_int_equal(notify_sockets(s, message, sizeof(message)), 0);
 	setenv("LISTEN_FDS", "1", 1);
 	setenv("LISTEN_PID", "1", 1);
@@ -198,7 +185,7 @@ static int sockets_with(const char *count, struct notify_socket *s)
 	return notify_sockets(s, message, sizeof(message));
 }
 
-/* In a child, where descriptors from 3 on can be what they must be. */
+/* In a child process, where the descriptors from 3 on are free. */
 static int child_takes_two(void)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
@@ -232,7 +219,7 @@ static int child_refuses(void)
 	close(3);
 	if (sockets_with("1", s) != -GW_E_ARG || !strstr(message, "descriptor 3"))
 		return 3;
-	dup2(0, 3); /* there, and no socket */
+	dup2(0, 3); /* a descriptor that is not a socket */
 	return sockets_with("1", s) == -GW_E_ARG ? 0 : 4;
 }
 
@@ -248,32 +235,14 @@ static void in_a_child(int (*body)(void))
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void sockets_are_taken_with_their_names(void **state)
+TEST(sockets_are_taken_with_their_names)
 {
-	(void)state;
 	in_a_child(child_takes_two);
 }
 
-static void what_is_no_socket_is_refused(void **state)
+TEST(descriptors_that_are_not_sockets_are_refused)
 {
-	(void)state;
 	in_a_child(child_refuses);
 }
 
-#define T(f) cmocka_unit_test_setup(f, set_up)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(says_everything_in_the_words_of_the_protocol),
-		T(without_a_manager_it_does_nothing),
-		T(a_manager_that_went_away_does_not_matter),
-		T(names_that_are_none_are_refused_and_told),
-		T(the_watchdog_is_ours_or_none),
-		T(none_are_ours_when_they_are_for_another_process),
-		T(sockets_are_taken_with_their_names),
-		T(what_is_no_socket_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,20 +1,16 @@
-/* The NVML backend over the simulator: what it reads, and what one refusal costs.  Loss, return
- * and hangs are in test_nvml_loss.c. */
+/* The NVML backend over the simulator: values, and the effect of a failing call. Loss,
+ * return and hangs are in test_nvml_loss.c. */
 #include "simtest.h"
 
 #include "device/nvml.h"
 
 #include <math.h>
 
-/* ---- reading ---- */
+static const struct gw_device *d;
 
-static void reads_what_an_h200_says(void **state)
+SIM_TEST(reads_what_an_h200_says)
 {
-	const struct gw_device *d;
-
-	(void)state;
-	sim_text("[[gpu]]\nprofile = \"h200\"\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"h200\"\n");
 	d = sim_take(GW_TIERS_ALL, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
@@ -30,42 +26,31 @@ static void reads_what_an_h200_says(void **state)
 	assert_true(sim_value(d, GW_Q_TEMPERATURE_SLOWDOWN) == 89);
 	assert_in_range((unsigned)sim_value(d, GW_Q_POWER), 70, 130);
 	assert_absent(d, GW_Q_FAN_SPEED, GW_ABSENT_NOT_SUPPORTED);
-	sim_close();
 }
 
-static void milliwatts_and_nanoseconds_have_no_rounding_dust(void **state)
+SIM_TEST(milliwatts_and_nanoseconds_are_exact)
 {
-	(void)state;
-	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
-		 "value = 111326\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
+		  "value = 111326\n");
 	assert_true(sim_value(sim_take(GW_TIER_FAST, 0), GW_Q_POWER) == 111.326);
-	sim_close();
-	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\nfield = 74\nvalue = 3000000000\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\nfield = 74\nvalue = 3000000000\n");
 	assert_true(sim_value(sim_take(GW_TIER_SLOW, 0), GW_Q_LIMITED_POWER) == 3);
-	sim_close();
 }
 
-static void a_list_asks_no_more_than_identity_and_memory(void **state)
+SIM_TEST(a_list_asks_no_more_than_identity_and_memory)
 {
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(0, 0);
 	assert_int_equal(sim_calls("nvmlDeviceGetPowerUsage"), 0);
 	assert_int_equal(sim_calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
 	assert_int_equal(sim_calls("nvmlDeviceGetMemoryInfo_v2"), 2);
-	sim_close();
 }
 
-static void slower_tiers_are_kept_for_their_time(void **state)
+SIM_TEST(slower_tiers_are_kept_for_their_time)
 {
 	uint64_t encoder, ecc;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	encoder = sim_calls("nvmlDeviceGetEncoderUtilization");
 	ecc = sim_calls("nvmlDeviceGetTotalEccErrors");
@@ -82,14 +67,11 @@ static void slower_tiers_are_kept_for_their_time(void **state)
 	sim_step(9 * NS_PER_S);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(sim_calls("nvmlDeviceGetTotalEccErrors"), 2 * ecc);
-	sim_close();
 }
 
-static void the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second(void **state)
+TEST(the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second)
 {
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	for (int i = 0; i < 50; i++) {
 		sim_step(100 * NS_PER_MS);
 		sim_take(GW_TIERS_COMMON, 0);
@@ -103,30 +85,24 @@ static void the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second
 	sim_close();
 }
 
-static void a_refusal_is_remembered_until_the_driver_is_opened_again(void **state)
+SIM_TEST(a_refusal_is_remembered_until_the_driver_is_opened_again)
 {
 	uint64_t before;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	before = sim_calls("nvmlDeviceGetFanSpeed_v2");
 	sim_step(60 * NS_PER_S);
 	sim_take(GW_TIERS_ALL, 0);
 	assert_int_equal(sim_calls("nvmlDeviceGetFanSpeed_v2"), before);
 	assert_int_equal(sim_calls("nvmlInit_v2"), 1);
-	sim_close();
 }
 
-static void placeholders_never_come_out_as_values(void **state)
+SIM_TEST(placeholder_values_are_absent)
 {
-	const struct gw_device *d;
 	struct gw_process_list *l;
 
-	(void)state;
-	sim_scenario("sentinels");
-	sim_open();
+	sim_start_scenario("sentinels");
 	d = sim_take(GW_TIERS_ALL, 0);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (d->value_absence[q] == GW_HAVE) {
@@ -142,62 +118,48 @@ static void placeholders_never_come_out_as_values(void **state)
 	assert_int_equal(gw_process_list_take(l), 0);
 	assert_int_equal(gw_process_list_count(l), 1);
 	assert_int_equal(gw_process_list_get(l, 0)->memory_absence, GW_ABSENT_NOT_SUPPORTED);
-	assert_int_equal(gw_process_list_get(l, 0)->memory_bytes, 0);
+	assert_int_equal(gw_process_list_get(l, 0)->memory_bytes, -1);
 	gw_process_list_free(l);
-	sim_close();
 }
 
-static void gpm_needs_two_readings_a_tenth_of_a_second_apart(void **state)
+SIM_TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 {
-	const struct gw_device *d;
-
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
-	d = sim_take(GW_TIER_ASKED, 0);
+	sim_start(TWO_GPUS);
+	d = sim_take(GW_TIER_ON_REQUEST, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_FIRST_READING);
 	sim_step(50 * NS_PER_MS);
-	d = sim_take(GW_TIER_ASKED, 0);
+	d = sim_take(GW_TIER_ON_REQUEST, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_NO_DATA);
 	sim_step(150 * NS_PER_MS);
-	d = sim_take(GW_TIER_ASKED, 0);
+	d = sim_take(GW_TIER_ON_REQUEST, 0);
 	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) >= 0);
 	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) <= 1.01);
-	sim_close();
 }
 
-static void mig_instances_have_memory_of_their_own(void **state)
+SIM_TEST(mig_instances_have_memory_of_their_own)
 {
-	const struct gw_device *d;
-
-	(void)state;
-	sim_scenario("mig");
-	sim_open();
+	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->mig_count, 3);
-	assert_int_equal(d->mig[0].memory_absence, GW_HAVE);
-	assert_true(d->mig[0].memory_total_bytes > d->mig[1].memory_total_bytes);
-	assert_int_equal(strncmp(d->mig[2].uuid, "MIG-", 4), 0);
-	assert_int_equal(gw_device_matches(d, d->mig[1].uuid), 1);
+	assert_int_equal(d->mig[0]->memory_absence, GW_HAVE);
+	assert_true(d->mig[0]->memory_total_bytes > d->mig[1]->memory_total_bytes);
+	assert_int_equal(strncmp(d->mig[2]->uuid, "MIG-", 4), 0);
+	assert_int_equal(gw_device_matches(d, d->mig[1]->uuid), 1);
 	assert_absent(d, GW_Q_UTILIZATION_GPU, GW_ABSENT_NOT_SUPPORTED);
-	sim_step(31 * NS_PER_S); /* the scenario splits the board anew */
+	sim_step(31 * NS_PER_S); /* the scenario splits the board again */
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_true(d->mig_count > 0);
 	for (unsigned i = 0; i < d->mig_count; i++)
-		assert_int_equal(d->mig[i].memory_absence, GW_HAVE);
-	sim_close();
+		assert_int_equal(d->mig[i]->memory_absence, GW_HAVE);
 }
 
-static void names_are_cleaned_for_terminals(void **state)
+SIM_TEST(names_are_cleaned_for_terminals)
 {
-	(void)state;
-	sim_text("[[gpu]]\nprofile = \"t4\"\nname = \"a\\u001b[31mb\\nc\"\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"t4\"\nname = \"a\\u001b[31mb\\nc\"\n");
 	assert_string_equal(gw_device_text(sim_take(0, 0), GW_T_NAME), "a?[31mb?c");
-	sim_close();
 }
 
-static void rows_are_asked_in_the_tier_of_their_quantities(void **state)
+TEST(rows_are_asked_in_the_tier_of_their_quantities)
 {
 	static const struct {
 		unsigned tier;
@@ -212,15 +174,12 @@ static void rows_are_asked_in_the_tier_of_their_quantities(void **state)
 #undef NO
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		for (size_t k = 0; k < rows[i].n; k++)
 			if (rows[i].q[k] != GW_QUANTITIES)
 				assert_int_equal(gw_quantity_info(rows[i].q[k])->tier,
 						 rows[i].tier);
 }
-
-/* ---- faults: every call, every code ---- */
 
 struct have {
 	uint8_t why[2][GW_QUANTITIES];
@@ -243,8 +202,8 @@ static bool concerns_all(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* Faulted device: what it has, it had before, and most of it is still there; a failing call must
- * not take more than its own figures.  The other device has all it had. */
+/* The failing device has no new figures and keeps most of them, because a failing call
+ * removes only its own. The other device keeps all. */
 static void check_fault(const struct have *was, const char *symbol, int code)
 {
 	struct have is;
@@ -259,20 +218,18 @@ static void check_fault(const struct have *was, const char *symbol, int code)
 	}
 	if (!concerns_all(code) && lost > 13 &&
 	    strcmp(symbol, nvml_symbol[CALL_by_index]) !=
-		    0) /* all the field values hang on one symbol */
+		    0) /* all field values need one symbol */
 		fail_msg("%s=%d took %u figures", symbol, code, lost);
 }
 
-static void every_call_with_every_code_leaves_the_rest_intact(void **state)
+SIM_TEST(every_call_with_every_code_leaves_the_rest_intact)
 {
 	struct have was;
 	struct gw_process_list *l;
 
-	(void)state;
 	for (unsigned c = 0; c < CALL_COUNT; c++) {
-		for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-			sim_text(TWO_GPUS);
-			sim_open();
+		for (size_t i = 0; i < COUNT_OF(codes); i++) {
+			sim_start(TWO_GPUS);
 			sim_take(GW_TIERS_ALL, 0);
 			note(&was);
 			sim_close();
@@ -292,24 +249,21 @@ static void every_call_with_every_code_leaves_the_rest_intact(void **state)
 	}
 }
 
-static void each_missing_symbol_costs_its_own_figures_only(void **state)
+SIM_TEST(each_missing_symbol_costs_its_own_figures_only)
 {
 	struct have was, is;
 	char text[512];
 
-	(void)state;
 	for (unsigned c = 0; c < CALL_COUNT; c++) {
 		unsigned lost = 0;
 
-		sim_text(TWO_GPUS);
-		sim_open();
+		sim_start(TWO_GPUS);
 		sim_take(GW_TIERS_ALL, 0);
 		note(&was);
 		sim_close();
 		snprintf(text, sizeof(text), "[driver]\nmissing = [\"%s\"]\n%s", nvml_symbol[c],
 			 TWO_GPUS);
-		sim_text(text);
-		sim_open();
+		sim_start(text);
 		sim_take(GW_TIERS_ALL, 0);
 		if (c == CALL_init || c == CALL_shutdown || c == CALL_count ||
 		    c == CALL_by_index) {
@@ -327,45 +281,36 @@ static void each_missing_symbol_costs_its_own_figures_only(void **state)
 			}
 		assert_in_range(lost, 0, 13);
 		if (lost && c != CALL_memory_v2)
-			assert_non_null(strstr(gw_snapshot_status(sim.snap)->missing_symbols,
-					       nvml_symbol[c]));
+			assert_in(gw_snapshot_status(sim.snap)->missing_symbols,
+				  nvml_symbol[c]);
 		sim_close();
 	}
 }
 
-static void an_older_call_stands_in_for_a_missing_one(void **state)
+SIM_TEST(an_older_call_stands_in_for_a_missing_one)
 {
-	const struct gw_device *d;
-
-	(void)state;
-	sim_text("[driver]\nmissing = [\"nvmlDeviceGetMemoryInfo_v2\", "
-		 "\"nvmlDeviceGetTemperatureV\", "
-		 "\"nvmlDeviceGetCurrentClocksEventReasons\"]\n" TWO_GPUS);
-	sim_open();
+	sim_start("[driver]\nmissing = [\"nvmlDeviceGetMemoryInfo_v2\", "
+		  "\"nvmlDeviceGetTemperatureV\", "
+		  "\"nvmlDeviceGetCurrentClocksEventReasons\"]\n" TWO_GPUS);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_true(sim_value(d, GW_Q_MEMORY_TOTAL) == 150754820096.0);
 	assert_true(sim_value(d, GW_Q_TEMPERATURE_GPU) > 0);
 	assert_true(sim_value(d, GW_Q_CLOCK_REASONS) >= 0);
 	assert_absent(d, GW_Q_MEMORY_RESERVED, GW_ABSENT_NO_SYMBOL);
-	sim_close();
 }
 
-/* ---- processes ---- */
-
-static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
+SIM_TEST(process_layouts_of_16_24_and_32_bytes_read_the_same)
 {
 	static const int bytes[] = { 16, 24, 32 };
 	struct gw_process_list *l;
 	char text[400];
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text),
 			 "[driver]\nprocess_bytes = %d\n[[gpu]]\nprofile = \"a100\"\n"
 			 "[[gpu.process]]\nmemory = \"1 GiB\"\ncount = 5\n",
 			 bytes[i]);
-		sim_text(text);
-		sim_open();
+		sim_start(text);
 		sim_take(0, 0);
 		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 		assert_int_equal(gw_process_list_take(l), 0);
@@ -383,13 +328,12 @@ static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
 	}
 }
 
-static void lists_of_any_length_are_read_whole(void **state)
+SIM_TEST(lists_of_any_length_are_read_whole)
 {
 	static const unsigned counts[] = { 0, 1, 63, 64, 65, 200, 2000 };
 	struct gw_process_list *l;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(counts); i++) {
 		sim_text("[[gpu]]\nprofile = \"a100\"\n");
 		for (unsigned k = 0; k < counts[i]; k++)
 			sim_process(0, 4000000 + k, (1 + k) << 12, 0);
@@ -397,7 +341,7 @@ static void lists_of_any_length_are_read_whole(void **state)
 		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 		assert_int_equal(gw_process_list_take(l), 0);
 		assert_int_equal(gw_process_list_absence(l, 0), GW_HAVE);
-		/* The driver itself stops at 950 (nvml.md), the simulator may. */
+		/* The driver stops at 950 processes (nvml.md); the simulator does not. */
 		if (counts[i] <= 900)
 			assert_int_equal(gw_process_list_count(l), counts[i]);
 		else
@@ -407,14 +351,12 @@ static void lists_of_any_length_are_read_whole(void **state)
 	}
 }
 
-static void a_process_in_two_lists_is_one(void **state)
+SIM_TEST(a_process_in_two_lists_is_one)
 {
 	struct gw_process_list *l;
 
-	(void)state;
-	sim_text("[[gpu]]\nprofile = \"rtx4090\"\n"
-		 "[[gpu.process]]\npid = \"self\"\nmemory = \"1 GiB\"\ntype = \"both\"\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"rtx4090\"\n"
+		  "[[gpu.process]]\npid = \"self\"\nmemory = \"1 GiB\"\ntype = \"both\"\n");
 	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 	assert_int_equal(gw_process_list_take(l), 0);
 	assert_int_equal(gw_process_list_count(l), 1);
@@ -426,7 +368,6 @@ static void a_process_in_two_lists_is_one(void **state)
 	assert_true(gw_process_list_get(l, 0)->start_ticks > 0);
 	assert_string_equal(gw_process_list_get(l, 0)->name, "test_nvml");
 	gw_process_list_free(l);
-	sim_close();
 }
 
 static enum gw_absence list_absence(unsigned device)
@@ -441,49 +382,40 @@ static enum gw_absence list_absence(unsigned device)
 	return why;
 }
 
-static void a_list_that_cannot_be_had_says_why(void **state)
+SIM_TEST(a_list_that_cannot_be_read_has_a_reason)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
 	assert_int_equal(list_absence(0), GW_HAVE);
 	assert_int_equal(list_absence(1), GW_ABSENT_NO_PERMISSION);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(list_absence(0), GW_ABSENT_LET_GO);
-	sim_close();
 }
 
-static void a_growing_list_is_asked_again(void **state)
+SIM_TEST(a_growing_list_is_asked_again)
 {
 	struct gw_process_list *l;
 
-	(void)state;
-	sim_scenario("crowd");
-	sim_open();
+	sim_start_scenario("crowd");
 	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 	assert_int_equal(gw_process_list_take(l), 0);
 	assert_true(gw_process_list_count(l) >= 80);
 	gw_process_list_free(l);
-	sim_close();
 }
 
-/* ---- the ring and events ---- */
-
-static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
+SIM_TEST(the_power_ring_is_drained_without_duplicate_or_hole)
 {
 	struct power_sample s[256];
 	uint64_t last = 0;
-	struct device *d;
+	struct device *card;
 	unsigned total = 0;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_step(5 * NS_PER_S);
-	d = sim.ctx->slot[0]->d;
+	card = sim.ctx->slot[0]->d;
 	for (int i = 0; i < 10; i++) {
-		int n = d->backend->ops->power_samples(d, last, s, 256);
+		int n = card->backend->ops->power_samples(card, last, s, 256);
 
 		assert_true(n > 0);
 		for (int k = 0; k < n; k++) {
@@ -497,20 +429,17 @@ static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
 		sim_step(NS_PER_S);
 	}
 	assert_in_range(total, 9 * 48, 9 * 52);
-	assert_int_equal(d->backend->ops->power_samples(d, last + 10000000, s, 256), 0);
-	sim_close();
+	assert_int_equal(card->backend->ops->power_samples(card, last + 10000000, s, 256), 0);
 }
 
-static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
+SIM_TEST(xids_arrive_as_events_and_clock_noise_does_not)
 {
 	struct device_event e;
 	struct backend *b;
 	void *set = NULL;
 	int n;
 
-	(void)state;
-	sim_scenario("lost-gpu");
-	sim_open();
+	sim_start_scenario("lost-gpu");
 	b = &sim.ctx->opener[0]->b;
 	assert_int_equal(b->ops->events_open(b, &set), 0);
 	for (unsigned i = 0; i < 2; i++)
@@ -523,17 +452,12 @@ static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
 	assert_int_equal(e.data, 79);
 	assert_ptr_equal(e.device, sim.ctx->slot[1]->d);
 	b->ops->events_close(b, set);
-	sim_close();
 }
 
-/* ---- asleep ---- */
-
-static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **state)
+SIM_TEST(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised)
 {
 	char root[] = "/tmp/gpuward-asleep-XXXXXX", cmd[600];
-	const struct gw_device *d;
 
-	(void)state;
 	assert_non_null(mkdtemp(root));
 	snprintf(cmd, sizeof(cmd),
 		 "d=%s/sys/bus/pci/devices/0000:01:00.0; mkdir -p $d/power; echo 0x10de > "
@@ -551,7 +475,7 @@ static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_ASLEEP);
 	assert_string_equal(gw_device_text(d, GW_T_PCI), "0000:01:00.0");
 	sim_close();
-	sim_open_with(root, GW_WAKE, 0);
+	sim_open_with(root, GW_OPEN_WAKE, 0);
 	d = sim_take(GW_TIERS_ALL, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	sim_close();
@@ -559,82 +483,42 @@ static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **
 	assert_int_equal(system(cmd), 0);
 }
 
-static void sixty_four_gpus_are_all_there(void **state)
+SIM_TEST(sixty_four_gpus_are_all_there)
 {
-	(void)state;
-	sim_scenario("sixty-four");
-	sim_open();
+	sim_start_scenario("sixty-four");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 64);
 	for (unsigned i = 0; i < 64; i++)
 		assert_true(sim_value(gw_snapshot_device(sim.snap, i), GW_Q_POWER) > 0);
-	sim_close();
 }
 
-static void a_trimmed_library_says_what_it_said(void **state)
+SIM_TEST(a_trimmed_library_returns_the_same_values)
 {
-	const struct gw_device *d;
 	double untrimmed;
 
-	(void)state;
-	sim_scenario("idle-h200");
-	sim_open();
+	sim_start_scenario("idle-h200");
 	untrimmed = sim_value(sim_take(GW_TIERS_COMMON, 0), GW_Q_MEMORY_USED);
 	sim_close();
 	sim_scenario("idle-h200");
-	sim_open_with(NULL, GW_TRIM, 0);
+	sim_open_with(NULL, GW_OPEN_TRIM, 0);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_true(sim_value(d, GW_Q_MEMORY_USED) == untrimmed);
-	sim_close();
 }
 
-/* The last test: what it leaves open stays so. */
-static void a_process_that_ends_leaves_the_driver_to_the_kernel(void **state)
+/* Must be the last test: it leaves the library open. */
+SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 {
-	(void)state;
 	sim_scenario("idle-h200");
 	sim_open_with(NULL, 0, 0);
 	sim_close();
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	sim_scenario("idle-h200");
-	sim_open_with(NULL, GW_LEAVE, 0);
-	assert_int_equal(gw_let_go(sim.ctx), 0); /* who lets go does close it */
+	sim_open_with(NULL, GW_OPEN_NO_SHUTDOWN, 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0); /* a release closes it */
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_close();
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(reads_what_an_h200_says),
-		sim_test(milliwatts_and_nanoseconds_have_no_rounding_dust),
-		sim_test(a_list_asks_no_more_than_identity_and_memory),
-		sim_test(slower_tiers_are_kept_for_their_time),
-		cmocka_unit_test(
-			the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second),
-		sim_test(a_refusal_is_remembered_until_the_driver_is_opened_again),
-		sim_test(placeholders_never_come_out_as_values),
-		sim_test(gpm_needs_two_readings_a_tenth_of_a_second_apart),
-		sim_test(mig_instances_have_memory_of_their_own),
-		sim_test(names_are_cleaned_for_terminals),
-		cmocka_unit_test(rows_are_asked_in_the_tier_of_their_quantities),
-		sim_test(every_call_with_every_code_leaves_the_rest_intact),
-		sim_test(each_missing_symbol_costs_its_own_figures_only),
-		sim_test(an_older_call_stands_in_for_a_missing_one),
-		sim_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
-		sim_test(lists_of_any_length_are_read_whole),
-		sim_test(a_process_in_two_lists_is_one),
-		sim_test(a_list_that_cannot_be_had_says_why),
-		sim_test(a_growing_list_is_asked_again),
-		sim_test(the_power_ring_is_drained_without_duplicate_or_hole),
-		sim_test(xids_arrive_as_events_and_clock_noise_does_not),
-		sim_test(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised),
-		sim_test(sixty_four_gpus_are_all_there),
-		sim_test(a_trimmed_library_says_what_it_said),
-		sim_test(a_process_that_ends_leaves_the_driver_to_the_kernel),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -5,16 +5,13 @@
 
 #include <time.h>
 
-/* ---- loss and return ---- */
+static const struct gw_device *d;
 
-static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
+SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 {
-	const struct gw_device *d;
 	char uuid[96];
 
-	(void)state;
-	sim_scenario("lost-gpu");
-	sim_open();
+	sim_start_scenario("lost-gpu");
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	snprintf(uuid, sizeof(uuid), "%s", gw_device_text(d, GW_T_UUID));
@@ -33,17 +30,13 @@ static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 	assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
-	sim_close();
 }
 
-static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state)
+SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 {
-	const struct gw_device *d;
 	uint64_t inits;
 
-	(void)state;
-	sim_scenario("driver-reload");
-	sim_open();
+	sim_start_scenario("driver-reload");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.159.04");
 	sim_step(10500 * NS_PER_MS);
@@ -53,7 +46,7 @@ static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_DRIVER);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 	inits = sim_calls("nvmlInit_v2");
-	for (int i = 0; i < 100; i++) /* no time passes: no further try */
+	for (int i = 0; i < 100; i++) /* no time passes: no retry */
 		sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(sim_calls("nvmlInit_v2"), inits);
 	for (int i = 0; i < 30; i++) {
@@ -64,15 +57,12 @@ static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.200.01");
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
-	sim_close();
 }
 
-static void a_driver_that_appears_later_is_found(void **state)
+SIM_TEST(a_driver_that_appears_later_is_found)
 {
-	(void)state;
-	sim_text("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
-		 "9\nuntil = 20\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
+		  "9\nuntil = 20\n");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	for (int i = 0; i < 60; i++) {
@@ -81,19 +71,15 @@ static void a_driver_that_appears_later_is_found(void **state)
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_in_range(sim_calls("nvmlInit_v2"), 3, 8);
-	sim_close();
 }
 
-static void let_go_closes_every_handle_until_resume(void **state)
+SIM_TEST(release_closes_every_handle_until_resume)
 {
-	const struct gw_device *d;
 	uint64_t calls;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	calls = sim_calls(NULL);
 	sim_step(100 * NS_PER_S);
@@ -103,22 +89,18 @@ static void let_go_closes_every_handle_until_resume(void **state)
 	assert_int_equal(d->cause, GW_CAUSE_LET_GO);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_LET_GO);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	sim_close();
 }
 
-/* Before another has it we must not hold it; and whoever comes back is not waited for. */
-static void
-a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void **state)
+/* We must close it before another process gets it; we do not wait for its return. */
+SIM_TEST(an_unloaded_driver_is_closed_and_a_loaded_one_is_tried_at_once)
 {
 	uint64_t calls;
 
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	context_driver_changed(sim.ctx, true);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
@@ -131,12 +113,10 @@ a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void *
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
-static void a_driver_that_comes_is_not_waited_for(void **state)
+SIM_TEST(a_loaded_driver_is_not_waited_for)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlInit_v2", -1, 9);
 	sim_open();
@@ -150,22 +130,18 @@ static void a_driver_that_comes_is_not_waited_for(void **state)
 	context_driver_changed(sim.ctx, false);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
-	sim_close();
 }
 
-static void who_let_it_go_is_not_hurried(void **state)
+SIM_TEST(a_loaded_driver_does_not_end_a_release)
 {
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	sim_start(TWO_GPUS);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
-	sim_close();
 }
 
-static void causes_are_told_apart(void **state)
+SIM_TEST(causes_are_distinguished)
 {
 	static const struct {
 		int code;
@@ -176,8 +152,7 @@ static void causes_are_told_apart(void **state)
 		{ 17, GW_CAUSE_DRIVER_ERROR },     { 12, GW_CAUSE_NO_DRIVER },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		sim_text(TWO_GPUS);
 		sim_fault("nvmlInit_v2", -1, rows[i].code);
 		sim_open();
@@ -186,18 +161,13 @@ static void causes_are_told_apart(void **state)
 		assert_true(strlen(gw_snapshot_status(sim.snap)->message) > 10);
 		sim_close();
 	}
-	sim_scenario("no-gpu");
-	sim_open();
+	sim_start_scenario("no-gpu");
 	sim_take(0, 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_GPU);
-	sim_close();
 }
 
-static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
+SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 {
-	const struct gw_device *d;
-
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
@@ -211,14 +181,12 @@ static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
 		d = sim_take(GW_TIERS_COMMON, 1);
 	}
 	assert_int_equal(d->state, GW_DEVICE_OK);
-	sim_close();
 }
 
-static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
+SIM_TEST(a_gpu_that_was_lost_when_opened_stays_one_gpu)
 {
-	const struct gw_device *d = NULL;
+	d = NULL;
 
-	(void)state;
 	for (int heals_while_open = 0; heals_while_open < 2; heals_while_open++) {
 		sim_text(TWO_GPUS);
 		sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 15);
@@ -230,8 +198,8 @@ static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
 			sim_step(10 * NS_PER_S);
 			d = sim_take(GW_TIERS_COMMON, 1);
 		}
-		assert_int_equal(gw_let_go(sim.ctx), 0);
-		assert_int_equal(gw_resume(sim.ctx), 0);
+		assert_int_equal(gw_ctx_release(sim.ctx), 0);
+		assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 		d = sim_take(GW_TIERS_COMMON, 1);
 		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 		assert_int_equal(d->state, GW_DEVICE_OK);
@@ -240,13 +208,9 @@ static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
 	}
 }
 
-static void a_device_that_only_errs_is_at_fault(void **state)
+SIM_TEST(a_device_with_only_errors_is_faulty)
 {
-	const struct gw_device *d;
-
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_fault(NULL, 0, 999);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_FAULT);
@@ -255,14 +219,11 @@ static void a_device_that_only_errs_is_at_fault(void **state)
 	sim_fault(NULL, 0, 0);
 	sim_step(NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
-static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
+SIM_TEST(a_fault_stays_until_its_tier_is_read_without_it)
 {
-	(void)state;
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 14);
 	for (int i = 0; i < 12; i++) {
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_FAULT);
@@ -271,57 +232,46 @@ static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 0);
 	sim_step(10 * NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
-static void a_field_without_permission_keeps_its_reason(void **state)
+SIM_TEST(a_field_without_permission_keeps_its_reason)
 {
-	(void)state;
-	sim_text(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
-			  "[[fault]]\nfield = 186\ncode = 4\n");
-	sim_open();
+	sim_start(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
+			   "[[fault]]\nfield = 186\ncode = 4\n");
 	for (int i = 0; i < 3; i++)
 		assert_absent(sim_take(GW_TIER_FAST, 0), GW_Q_POWER_AVERAGE,
 			      GW_ABSENT_NO_PERMISSION);
-	sim_close();
 }
-
-/* ---- a call that never returns ---- */
 
 static void wait_for(struct call_thread *lane)
 {
 	assert_true(call_thread_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
-static void a_hung_call_stalls_its_device_and_no_other(void **state)
+SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 {
-	const struct gw_device *d;
-
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 300 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
-	assert_non_null(strstr(d->message, "nvmlDeviceGetUtilizationRates"));
+	assert_in(d->message, "nvmlDeviceGetUtilizationRates");
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_STALLED);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
 	d = gw_snapshot_device(sim.snap, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
+	for (int i = 0; i < 20; i++) /* no calls queue up behind it */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
-static void after_a_stall_what_is_asked_now_is_read(void **state)
+SIM_TEST(after_a_stall_the_current_request_is_read)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(0, 0);
@@ -330,14 +280,10 @@ static void after_a_stall_what_is_asked_now_is_read(void **state)
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
-	sim_close();
 }
 
-static void let_go_after_a_stall_leaves_no_figure(void **state)
+SIM_TEST(release_after_a_stall_leaves_no_figure)
 {
-	const struct gw_device *d;
-
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -345,35 +291,29 @@ static void let_go_after_a_stall_leaves_no_figure(void **state)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
-	sim_close();
 }
 
-static void a_close_that_stalls_is_followed_by_an_open(void **state)
+SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 {
-	const struct gw_device *d;
-
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlShutdown", -1);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
-	d = sim_take(GW_TIERS_COMMON, 0); /* nothing of before: it was opened again */
+	d = sim_take(GW_TIERS_COMMON, 0); /* nothing from before: it was opened again */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
-	sim_close();
 }
 
-static void an_open_that_came_late_is_let_go_and_closed(void **state)
+SIM_TEST(an_open_that_finishes_after_release_is_closed)
 {
-	(void)state;
 	for (int close = 0; close < 2; close++) {
 		sim_text(TWO_GPUS);
 		sim_hang("nvmlInit_v2", -1);
@@ -381,63 +321,56 @@ static void an_open_that_came_late_is_let_go_and_closed(void **state)
 		sim_unhang();
 		wait_for(sim.ctx->opener[0]->thread);
 		if (!close)
-			assert_int_equal(gw_let_go(sim.ctx), 0);
+			assert_int_equal(gw_ctx_release(sim.ctx), 0);
 		sim_close();
 		assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	}
 }
 
-/* Under the thread sanitizer: nobody looks at what the stuck thread writes. */
-static void a_stuck_init_is_not_looked_into(void **state)
+/* For the thread sanitizer: nothing reads what the hanging thread writes. */
+SIM_TEST(state_of_a_hanging_init_is_not_read)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "auto",
 				.nvml_library = sim_path,
 				.deadline_ns = 20 * NS_PER_MS };
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlInit_v2", -1);
 	assert_int_equal(context_open(&o, &sim.clock, &sim.ctx), 0);
 	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
 	sim_take(0, 0);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
-	sim_close();
 }
 
-static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
+SIM_TEST(a_gpu_that_hangs_on_its_name_hides_no_other)
 {
-	const struct gw_device *d;
-
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	d = sim_take(0, 1);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
-	assert_non_null(strstr(d->message, "nvmlDeviceGetName"));
+	assert_in(d->message, "nvmlDeviceGetName");
 	assert_non_null(gw_device_text(d, GW_T_UUID));
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
 	sim_unhang();
 	for (int i = 0; i < 1000 && d->state == GW_DEVICE_STALLED; i++)
 		d = sim_take(0, 1);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
-	sim_close();
 }
 
-static void an_init_that_hangs_is_named(void **state)
+SIM_TEST(an_init_that_hangs_is_named)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlInit_v2", -1);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
-	assert_non_null(strstr(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2"));
+	assert_in(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2");
 	sim_unhang();
 	for (int i = 0; i < 1000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
 		struct timespec ms = { 0, 1000000 };
@@ -446,35 +379,6 @@ static void an_init_that_hangs_is_named(void **state)
 		sim_take(GW_TIERS_COMMON, 0);
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
-	sim_close();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(a_lost_gpu_is_listed_without_figures_and_comes_back),
-		sim_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
-		sim_test(a_driver_that_appears_later_is_found),
-		sim_test(let_go_closes_every_handle_until_resume),
-		sim_test(
-			a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once),
-		sim_test(a_driver_that_comes_is_not_waited_for),
-		sim_test(who_let_it_go_is_not_hurried),
-		sim_test(causes_are_told_apart),
-		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
-		sim_test(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after),
-		sim_test(a_device_that_only_errs_is_at_fault),
-		sim_test(a_fault_stays_until_its_tier_is_read_without_it),
-		sim_test(a_field_without_permission_keeps_its_reason),
-		sim_test(a_hung_call_stalls_its_device_and_no_other),
-		sim_test(after_a_stall_what_is_asked_now_is_read),
-		sim_test(let_go_after_a_stall_leaves_no_figure),
-		sim_test(a_close_that_stalls_is_followed_by_an_open),
-		sim_test(an_open_that_came_late_is_let_go_and_closed),
-		sim_test(a_stuck_init_is_not_looked_into),
-		sim_test(a_gpu_that_cannot_even_tell_its_name_hides_no_other),
-		sim_test(an_init_that_hangs_is_named),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

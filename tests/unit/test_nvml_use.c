@@ -16,8 +16,7 @@ static struct process_use use[256];
 
 static void world(const char *text)
 {
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_step(3 * NS_PER_S);
 }
 
@@ -35,13 +34,13 @@ static const struct process_use *of(int64_t pid, int n)
 	for (int i = 0; i < n; i++) {
 		if (use[i].pid != pid)
 			continue;
-		assert_null(found); /* one row a process */
+		assert_null(found); /* one row per process */
 		found = &use[i];
 	}
 	return found;
 }
 
-/* The mean of what the driver told, without repeats, by hand. */
+/* The mean of the driver's samples, without repeats, computed by hand. */
 static struct process_use brute(int64_t pid, uint64_t since_us)
 {
 	struct abi_process_utilization raw[512];
@@ -52,11 +51,12 @@ static struct process_use brute(int64_t pid, uint64_t since_us)
 	assert_int_equal(nvml_by_index(0, &h), 0);
 	assert_int_equal(nvml_process_utilization(h, raw, &n, since_us), 0);
 	for (uint32_t i = 0; i < n; i++) {
-		bool told = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
+		bool known = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
 
 		for (uint32_t k = 0; k < i; k++)
-			told |= raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
-		if (told)
+			known |=
+				raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
+		if (known)
 			continue;
 		r.sm_ratio += raw[i].sm / 100.0;
 		r.memory_ratio += raw[i].memory / 100.0;
@@ -77,11 +77,10 @@ static void assert_like(const struct process_use *got, const struct process_use 
 	assert_true(fabs(got->memory_ratio - want->memory_ratio) < 1e-12);
 }
 
-static void several_samples_of_a_process_become_their_mean(void **state)
+SIM_TEST(several_samples_of_a_process_become_their_mean)
 {
 	uint64_t since = 0;
 
-	(void)state;
 	world(HISTORY GPU SQUARE TWO);
 	for (int i = 0; i < 8; i++) {
 		int n = ask(since);
@@ -92,19 +91,18 @@ static void several_samples_of_a_process_become_their_mean(void **state)
 		assert_like(of(4100000, n), &first);
 		assert_like(of(4100001, n), &second);
 		assert_true(first.sm_ratio > 2.5 * second.sm_ratio);
-		/* Microseconds of the wall clock, and not old. */
+		/* Microseconds of the wall clock, and recent. */
 		assert_true(sim_wall_ns() / 1000 - first.wall_us < 170000);
 		since = first.wall_us;
 		sim_step(1100 * NS_PER_MS);
 	}
 }
 
-static void the_mean_is_that_of_the_load_and_not_its_peak(void **state)
+SIM_TEST(the_value_is_the_mean_of_the_load_not_its_peak)
 {
 	double sum = 0;
 	uint64_t since = 0;
 
-	(void)state;
 	world(HISTORY GPU SQUARE TWO);
 	for (int i = 0; i < 70; i++) {
 		int n = ask(since);
@@ -117,12 +115,11 @@ static void the_mean_is_that_of_the_load_and_not_its_peak(void **state)
 	assert_true(fabs(sum / 70 - 0.5 * 0.75) < 0.02);
 }
 
-static void rows_that_are_repeated_count_once(void **state)
+SIM_TEST(rows_that_are_repeated_count_once)
 {
 	struct process_use want;
 	int n;
 
-	(void)state;
 	world("[driver]\nutilization_history = 6\nutilization_copies = 3\n" GPU SQUARE TWO);
 	want = brute(4100000, 0);
 	n = ask(0);
@@ -130,11 +127,10 @@ static void rows_that_are_repeated_count_once(void **state)
 	assert_like(of(4100000, n), &want);
 }
 
-static void stamps_that_were_seen_are_stale(void **state)
+SIM_TEST(timestamps_that_were_already_read_are_stale)
 {
 	uint64_t seen;
 
-	(void)state;
 	world("[driver]\nutilization_history = 6\nutilization_ignores_since = true\n" GPU SQUARE
 		      TWO);
 	assert_int_equal(ask(0), 2);
@@ -145,9 +141,8 @@ static void stamps_that_were_seen_are_stale(void **state)
 	assert_true(use[0].wall_us > seen);
 }
 
-static void values_over_a_hundred_are_no_values(void **state)
+SIM_TEST(values_above_100_are_ignored)
 {
-	(void)state;
 	world(GPU SQUARE TWO "[[gpu.process]]\npid = 4100002\nsm_percent = 4294967\n"
 			     "[[gpu.process]]\npid = 4100003\nsm_percent = 101\n"
 			     "[[gpu.process]]\npid = 4100004\nsm_percent = 100\n");
@@ -157,17 +152,15 @@ static void values_over_a_hundred_are_no_values(void **state)
 	assert_true(of(4100004, 3)->sm_ratio == 1);
 }
 
-static void a_process_in_no_list_is_told_under_its_number(void **state)
+SIM_TEST(an_unlisted_process_is_reported_by_its_pid)
 {
-	(void)state;
 	world(GPU SQUARE "[[gpu.process]]\npid = 4100000\ntype = \"unlisted\"\n");
 	assert_int_equal(ask(0), 1);
 	assert_int_equal(use[0].pid, 4100000);
 }
 
-static void a_number_that_is_used_again_is_one_row(void **state)
+SIM_TEST(a_reused_pid_is_one_row)
 {
-	(void)state;
 	world(HISTORY GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.2\nuntil = 2.5\n"
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.8\nfrom = 2.5\n");
@@ -178,18 +171,16 @@ static void a_number_that_is_used_again_is_one_row(void **state)
 	assert_true(fabs(use[0].sm_ratio - 0.8) < 0.001);
 }
 
-static void nobody_active_is_an_empty_answer(void **state)
+SIM_TEST(without_active_processes_the_result_is_empty)
 {
-	(void)state;
 	world(GPU "[[gpu.process]]\npid = 4100000\n");
 	assert_int_equal(ask(0), 0);
 }
 
-static void room_is_found_and_kept(void **state)
+SIM_TEST(the_buffer_grows_once)
 {
 	uint64_t calls;
 
-	(void)state;
 	world("[driver]\nutilization_entries = 700\n" GPU SQUARE TWO);
 	assert_int_equal(ask(0), 2);
 	calls = sim_calls("nvmlDeviceGetProcessUtilization");
@@ -197,18 +188,17 @@ static void room_is_found_and_kept(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceGetProcessUtilization"), calls + 1);
 }
 
-static void no_more_rows_than_there_is_room_for(void **state)
+SIM_TEST(rows_stop_at_the_size_of_the_buffer)
 {
 	struct device *d;
 
-	(void)state;
 	world(GPU SQUARE "[[gpu.process]]\ncount = 40\nshare = 0.5\n");
 	d = sim.ctx->slot[0]->d;
 	assert_int_equal(d->backend->ops->process_use(d, 0, use, 7), 7);
 	assert_int_equal(ask(0), 40);
 }
 
-static void each_refusal_has_its_error(void **state)
+SIM_TEST(each_refusal_has_its_error)
 {
 	static const struct {
 		int code, want;
@@ -221,9 +211,8 @@ static void each_refusal_has_its_error(void **state)
 		{ ABI_GPU_IS_LOST, -GW_E_LOST },
 	};
 
-	(void)state;
 	world(GPU SQUARE TWO);
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		sim_fault("nvmlDeviceGetProcessUtilization", 0, row[i].code);
 		assert_int_equal(ask(0), row[i].want);
 	}
@@ -235,21 +224,4 @@ static void each_refusal_has_its_error(void **state)
 	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(several_samples_of_a_process_become_their_mean),
-		sim_test(the_mean_is_that_of_the_load_and_not_its_peak),
-		sim_test(rows_that_are_repeated_count_once),
-		sim_test(stamps_that_were_seen_are_stale),
-		sim_test(values_over_a_hundred_are_no_values),
-		sim_test(a_process_in_no_list_is_told_under_its_number),
-		sim_test(a_number_that_is_used_again_is_one_row),
-		sim_test(nobody_active_is_an_empty_answer),
-		sim_test(room_is_found_and_kept),
-		sim_test(no_more_rows_than_there_is_room_for),
-		sim_test(each_refusal_has_its_error),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

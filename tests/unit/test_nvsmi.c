@@ -1,21 +1,18 @@
-/* The nvidia-smi backend against tests/fixtures/nvidia-smi, which stands first in PATH.  The
- * source is included for a deadline that a test can wait for. */
+/* The nvidia-smi backend with tests/fixtures/nvidia-smi first in PATH. The source is
+ * included to shorten its deadline. */
 #include "base/clock.h"
 
 #define DEADLINE_NS (500 * NS_PER_MS)
 #include "device/nvsmi.c"
 
+#include "test.h"
+
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-/* The table of backends names them all; only one is tested here. */
+/* The table of backends refers to all of them; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
 
 static struct clock_stepped now;
@@ -46,7 +43,6 @@ static int start(void **state)
 {
 	int fd;
 
-	(void)state;
 	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
 	fd = mkstemp(log_path);
 	assert_true(fd >= 0);
@@ -55,9 +51,7 @@ static int start(void **state)
 	mood("ok");
 	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S);
 	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock,
-				    .root = &root,
-				    .flags = GW_ALLOW_EXEC };
+	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
 	memset(&b, 0, sizeof(b));
 	b.ops = &backend_nvsmi;
 	b.env = &env;
@@ -66,12 +60,13 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-	(void)state;
 	b.ops->close(&b);
 	backend_done(&b);
 	root_close(&root);
 	return unlink(log_path);
 }
+
+#define NVSMI_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_ok(unsigned count)
 {
@@ -96,11 +91,10 @@ static void assert_why(const struct device *d, unsigned q, enum gw_absence why)
 		fail_msg("%s is %s", gw_quantity_info(q)->key, gw_absence_key(d->r.why[q]));
 }
 
-static void finds_the_gpus_and_what_never_changes(void **state)
+NVSMI_TEST(finds_the_gpus_and_what_never_changes)
 {
 	const struct report *r;
 
-	(void)state;
 	open_ok(2);
 	r = &b.slot[0]->r;
 	assert_string_equal(r->text[GW_T_NAME], "NVIDIA H200");
@@ -122,11 +116,10 @@ static void finds_the_gpus_and_what_never_changes(void **state)
 	assert_int_equal(runs(), 1);
 }
 
-static void reads_figures_in_base_units(void **state)
+NVSMI_TEST(reads_figures_in_base_units)
 {
 	struct device *d;
 
-	(void)state;
 	open_ok(2);
 	d = b.slot[0];
 	b.ops->read(d, GW_TIERS_ALL);
@@ -150,11 +143,10 @@ static void reads_figures_in_base_units(void **state)
 		assert_int_equal(d->r.tier_ns[i], 1000 * NS_PER_S);
 }
 
-static void what_is_missing_has_its_reason(void **state)
+NVSMI_TEST(missing_figures_have_a_reason)
 {
 	struct device *d;
 
-	(void)state;
 	open_ok(2);
 	d = b.slot[1];
 	b.ops->read(d, GW_TIERS_ALL);
@@ -163,18 +155,17 @@ static void what_is_missing_has_its_reason(void **state)
 	assert_why(d, GW_Q_UTILIZATION_MEMORY, GW_ABSENT_INVALID); /* 101 % */
 	assert_why(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_ERROR);
 	assert_why(d, GW_Q_CLOCK_VIDEO, GW_ABSENT_INVALID);
-	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column tells it */
-	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may pass 100 % */
+	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column has it */
+	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may exceed 100 % */
 	assert_value(d, GW_Q_COMPUTE_MODE, 3);
 	assert_int_equal(d->r.state, GW_DEVICE_OK);
 }
 
-static void asks_for_the_tiers_it_needs_and_no_more(void **state)
+NVSMI_TEST(queries_only_the_requested_tiers)
 {
 	char line[2048] = "";
 	FILE *f;
 
-	(void)state;
 	open_ok(2);
 	b.ops->read(b.slot[0], GW_TIER_FAST);
 	f = fopen(log_path, "r");
@@ -182,18 +173,17 @@ static void asks_for_the_tiers_it_needs_and_no_more(void **state)
 	while (fgets(line, sizeof(line), f))
 		;
 	fclose(f);
-	assert_non_null(strstr(line, ",power.draw,"));
+	assert_in(line, ",power.draw,");
 	assert_null(strstr(line, "vbios_version"));
 	assert_null(strstr(line, "fan.speed"));
 	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
-	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has nothing to say of these */
+	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has no such columns */
 	assert_int_equal(runs(), 2);
 	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void n_devices_cost_one_run(void **state)
+NVSMI_TEST(all_devices_cost_one_run)
 {
-	(void)state;
 	open_ok(2);
 	for (unsigned round = 0; round < 3; round++) {
 		b.ops->read(b.slot[0], GW_TIER_FAST);
@@ -201,10 +191,10 @@ static void n_devices_cost_one_run(void **state)
 		assert_int_equal(runs(), 2 + round);
 	}
 	b.ops->read(b.slot[0], GW_TIER_FAST);
-	clock_step(&now, NS_PER_S); /* too old for the other by now */
+	clock_step(&now, NS_PER_S); /* too old for the other device by now */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(runs(), 6);
-	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not ask it */
+	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not query it */
 	assert_int_equal(runs(), 7);
 }
 
@@ -214,11 +204,10 @@ static void *read_thread(void *device)
 	return NULL;
 }
 
-static void devices_may_be_read_at_the_same_time(void **state)
+NVSMI_TEST(devices_may_be_read_at_the_same_time)
 {
 	pthread_t thread[2];
 
-	(void)state;
 	open_ok(2);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, read_thread, b.slot[i]), 0);
@@ -229,9 +218,8 @@ static void devices_may_be_read_at_the_same_time(void **state)
 	assert_value(b.slot[1], GW_Q_CLOCK_SM, 1980e6);
 }
 
-static void an_old_driver_is_asked_for_what_it_knows(void **state)
+NVSMI_TEST(an_old_driver_is_queried_for_the_columns_it_has)
 {
-	(void)state;
 	mood("old");
 	open_ok(2);
 	b.ops->read(b.slot[0], GW_TIERS_ALL);
@@ -241,13 +229,12 @@ static void an_old_driver_is_asked_for_what_it_knows(void **state)
 	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* under its older name */
 	assert_value(b.slot[0], GW_Q_POWER, 75.34);
 	assert_int_equal(runs(), 1 + 8);
-	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not asked again */
+	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not queried again */
 	assert_int_equal(runs(), 1 + 8 + 1);
 }
 
-static void a_lost_gpu_leaves_the_others_alone(void **state)
+NVSMI_TEST(a_lost_gpu_leaves_the_others_alone)
 {
-	(void)state;
 	open_ok(2);
 	mood("lost");
 	b.ops->read(b.slot[0], GW_TIER_FAST);
@@ -259,15 +246,14 @@ static void a_lost_gpu_leaves_the_others_alone(void **state)
 	assert_why(b.slot[1], GW_Q_CLOCK_SM_MAX, GW_ABSENT_LOST);
 	assert_false(b.reopen);
 	mood("ok");
-	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as whoever reads it next will */
+	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next reader will */
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 	assert_string_equal(b.slot[1]->r.message, "");
 	assert_value(b.slot[1], GW_Q_CLOCK_SM_MAX, 1980e6);
 }
 
-static void a_gpu_that_is_gone_keeps_its_place(void **state)
+NVSMI_TEST(a_gpu_that_is_gone_keeps_its_place)
 {
-	(void)state;
 	open_ok(2);
 	mood("one");
 	b.ops->read(b.slot[1], GW_TIER_FAST);
@@ -284,12 +270,11 @@ static void a_gpu_that_is_gone_keeps_its_place(void **state)
 	assert_value(b.slot[1], GW_Q_MEMORY_USED, 1048576);
 }
 
-static void a_gpu_without_a_uuid_is_known_by_its_place(void **state)
+NVSMI_TEST(a_gpu_without_a_uuid_is_known_by_its_place)
 {
 	struct usage_list l = { 0 };
 	int err;
 
-	(void)state;
 	mood("no_uuid");
 	open_ok(2);
 	assert_int_equal(b.slot[1]->r.text_why[GW_T_UUID], GW_ABSENT_NO_DATA);
@@ -301,7 +286,7 @@ static void a_gpu_without_a_uuid_is_known_by_its_place(void **state)
 	open_ok(2);
 }
 
-static void says_why_there_are_no_gpus(void **state)
+NVSMI_TEST(says_why_there_are_no_gpus)
 {
 	static const struct {
 		const char *mood;
@@ -316,8 +301,7 @@ static void says_why_there_are_no_gpus(void **state)
 		{ "hang", GW_CAUSE_STALLED, "timed out" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		mood(rows[i].mood);
 		assert_int_equal(b.ops->open(&b), 0);
 		assert_int_equal(b.cause, rows[i].cause);
@@ -329,9 +313,8 @@ static void says_why_there_are_no_gpus(void **state)
 	}
 }
 
-static void a_driver_that_goes_away_is_to_be_opened_again(void **state)
+NVSMI_TEST(a_driver_that_disappears_must_be_reopened)
 {
-	(void)state;
 	open_ok(2);
 	mood("no_driver");
 	b.ops->read(b.slot[0], GW_TIER_FAST);
@@ -341,12 +324,11 @@ static void a_driver_that_goes_away_is_to_be_opened_again(void **state)
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 }
 
-static void a_hang_is_not_tried_again_at_once(void **state)
+NVSMI_TEST(a_hang_is_not_retried_at_once)
 {
 	struct usage_list l = { 0 };
 	int err;
 
-	(void)state;
 	open_ok(2);
 	mood("hang");
 	b.ops->read(b.slot[0], GW_TIER_FAST);
@@ -362,12 +344,11 @@ static void a_hang_is_not_tried_again_at_once(void **state)
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 }
 
-static void lists_the_processes_of_each_device(void **state)
+NVSMI_TEST(lists_the_processes_of_each_device)
 {
 	struct usage_list l = { 0 };
 	int err = 1;
 
-	(void)state;
 	open_ok(2);
 	assert_int_equal(b.ops->processes(b.slot[0], &l, &err), GW_HAVE);
 	assert_int_equal(err, 0);
@@ -389,27 +370,25 @@ static void lists_the_processes_of_each_device(void **state)
 	usage_done(&l);
 }
 
-static void starts_nothing_without_leave(void **state)
+NVSMI_TEST(starts_nothing_without_permission)
 {
-	(void)state;
 	env.flags = 0;
 	assert_int_equal(b.ops->open(&b), 0);
 	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
-	env.flags = GW_ALLOW_EXEC;
+	env.flags = GW_OPEN_EXEC;
 	root.real = false;
 	assert_int_equal(b.ops->open(&b), 0);
 	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
 	assert_int_equal(runs(), 0);
 }
 
-static void says_when_there_is_no_such_program(void **state)
+NVSMI_TEST(reports_a_missing_program)
 {
 	char *path = strdup(getenv("PATH"));
 
-	(void)state;
 	if (access(programs[1], F_OK) == 0 || access(programs[2], F_OK) == 0) {
 		free(path);
-		skip(); /* this machine has it at a place where it is looked for */
+		skip(); /* this machine has the program in a searched folder */
 	}
 	setenv("PATH", "/gpuward-no-such-folder", 1);
 	assert_int_equal(b.ops->open(&b), 0);
@@ -436,14 +415,13 @@ static void put(const char *folder, const char *name, const char *text)
 	close(fd);
 }
 
-/* A tree that passes for the machine's own, with the first GPU in it. */
-static void a_gpu_that_sleeps_is_not_woken(void **state)
+/* A tree that looks like the real machine, with the first GPU in it. */
+NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 {
 	char folder[] = "/tmp/gpuward-asleep-XXXXXX";
 	const char *status = "sys/bus/pci/devices/0000:00:00.0/power/runtime_status";
 	char command[64];
 
-	(void)state;
 	assert_non_null(mkdtemp(folder));
 	put(folder, "sys/bus/pci/devices/0000:00:00.0/vendor", "0x10de\n");
 	put(folder, "sys/bus/pci/devices/0000:00:00.0/device", "0x2335\n");
@@ -460,7 +438,7 @@ static void a_gpu_that_sleeps_is_not_woken(void **state)
 	b.ops->read(b.slot[0], GW_TIER_FAST);
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
-	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* it had its answer waiting */
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* its result was already there */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_CLOSED);
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_ASLEEP);
@@ -473,12 +451,11 @@ static void a_gpu_that_sleeps_is_not_woken(void **state)
 	assert_int_equal(system(command), 0);
 }
 
-static void cuts_lines_of_csv(void **state)
+TEST(cuts_lines_of_csv)
 {
 	char line[] = " a , \"b, \"\"c\"\"\" ,,d\r", open[] = "x,\"never closed, y",
 	     *f[4] = { 0 };
 
-	(void)state;
 	assert_int_equal(nvsmi_split(line, f, 4), 4);
 	assert_string_equal(f[0], "a");
 	assert_string_equal(f[1], "b, \"c\"");
@@ -488,9 +465,8 @@ static void cuts_lines_of_csv(void **state)
 	assert_string_equal(f[0], "x");
 }
 
-static void words_in_place_of_a_value_are_understood(void **state)
+TEST(words_instead_of_a_value_are_understood)
 {
-	(void)state;
 	assert_int_equal(nvsmi_absence("12"), GW_HAVE);
 	assert_int_equal(nvsmi_absence("N/A"), GW_ABSENT_NOT_SUPPORTED);
 	assert_int_equal(nvsmi_absence("[Not Supported]"), GW_ABSENT_NOT_SUPPORTED);
@@ -501,9 +477,8 @@ static void words_in_place_of_a_value_are_understood(void **state)
 	assert_int_equal(nvsmi_absence("["), GW_HAVE);
 }
 
-static void each_column_has_a_tier_and_a_name(void **state)
+TEST(each_column_has_a_tier_and_a_name)
 {
-	(void)state;
 	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
 		assert_non_null(nvsmi_column_name(c, NVSMI_NEW));
 		assert_null(nvsmi_column_name(c, NVSMI_NONE));
@@ -518,39 +493,10 @@ static int put_fake_first(void **state)
 {
 	char path[8192];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
 		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
 		 getenv("PATH"));
 	return setenv("PATH", path, 1);
 }
 
-#define NVSMI_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		NVSMI_TEST(finds_the_gpus_and_what_never_changes),
-		NVSMI_TEST(reads_figures_in_base_units),
-		NVSMI_TEST(what_is_missing_has_its_reason),
-		NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more),
-		NVSMI_TEST(n_devices_cost_one_run),
-		NVSMI_TEST(devices_may_be_read_at_the_same_time),
-		NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows),
-		NVSMI_TEST(a_lost_gpu_leaves_the_others_alone),
-		NVSMI_TEST(a_gpu_that_is_gone_keeps_its_place),
-		NVSMI_TEST(a_gpu_without_a_uuid_is_known_by_its_place),
-		NVSMI_TEST(says_why_there_are_no_gpus),
-		NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again),
-		NVSMI_TEST(a_hang_is_not_tried_again_at_once),
-		NVSMI_TEST(lists_the_processes_of_each_device),
-		NVSMI_TEST(starts_nothing_without_leave),
-		NVSMI_TEST(says_when_there_is_no_such_program),
-		NVSMI_TEST(a_gpu_that_sleeps_is_not_woken),
-		cmocka_unit_test(cuts_lines_of_csv),
-		cmocka_unit_test(words_in_place_of_a_value_are_understood),
-		cmocka_unit_test(each_column_has_a_tier_and_a_name),
-	};
-
-	return cmocka_run_group_tests(tests, put_fake_first, NULL);
-}
+TEST_MAIN(put_fake_first, NULL)

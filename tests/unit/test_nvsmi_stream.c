@@ -1,24 +1,19 @@
-/* Power samples of the nvidia-smi backend, from tests/fixtures/nvidia-smi, which stands first in
- * PATH.  The source is included for a deadline that a test can wait for, and to wait for its
- * child's output instead of sleeping. */
+/* Power samples of the nvidia-smi backend, with tests/fixtures/nvidia-smi first in PATH. The
+ * source is included to shorten its deadline and to wait for the output of its child. */
 #include "base/clock.h"
 
 #define DEADLINE_NS (500 * NS_PER_MS)
 #include "device/nvsmi.c"
 
 #include "tree.h"
+#include "test.h"
 
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-/* The table of backends names them all; only one is tested here. */
+/* The table of backends refers to all of them; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
 
 static struct clock_stepped now;
@@ -37,7 +32,6 @@ static int start(void **state)
 {
 	int fd;
 
-	(void)state;
 	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
 	fd = mkstemp(log_path);
 	assert_true(fd >= 0);
@@ -48,9 +42,7 @@ static int start(void **state)
 	mood("ok");
 	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S); /* 00:16:40 of 1970 */
 	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock,
-				    .root = &root,
-				    .flags = GW_ALLOW_EXEC };
+	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
 	memset(&b, 0, sizeof(b));
 	b.ops = &backend_nvsmi;
 	b.env = &env;
@@ -59,12 +51,13 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-	(void)state;
 	b.ops->close(&b);
 	backend_done(&b);
 	root_close(&root);
 	return unlink(log_path);
 }
+
+#define STREAM_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_two(void)
 {
@@ -90,7 +83,7 @@ static struct nvsmi_facts facts(void)
 	return f;
 }
 
-/* Waits until the child has printed so many lines more (or has ended) and takes them. */
+/* Waits until the child has printed this many more lines or has ended, and reads them. */
 static void hear(uint64_t lines)
 {
 	uint64_t want = facts().lines + facts().garbage + lines;
@@ -103,9 +96,8 @@ static void hear(uint64_t lines)
 	}
 }
 
-static void the_first_call_starts_it_and_waits_for_nothing(void **state)
+STREAM_TEST(the_first_call_starts_it_and_waits_for_nothing)
 {
-	(void)state;
 	mood("mute");
 	open_two();
 	assert_false(facts().streaming);
@@ -117,9 +109,8 @@ static void the_first_call_starts_it_and_waits_for_nothing(void **state)
 	assert_int_equal(facts().runs, 0);
 }
 
-static void lines_become_samples_with_the_stamps_they_carry(void **state)
+STREAM_TEST(lines_become_samples_with_the_stamps_they_carry)
 {
-	(void)state;
 	open_two();
 	ask(0, 0);
 	hear(10);
@@ -138,21 +129,19 @@ static void lines_become_samples_with_the_stamps_they_carry(void **state)
 	assert_true(facts().child_cpu_ns > 0);
 }
 
-static void without_an_instant_value_it_is_the_other(void **state)
+STREAM_TEST(without_instant_power_the_average_is_used)
 {
-	(void)state;
 	mood("no_instant");
 	open_two();
 	ask(0, 0);
 	hear(10);
 	assert_int_equal(ask(0, 0), 5);
 	assert_true(got[0].power_w == 75.34);
-	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither */
+	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither column */
 }
 
-static void an_old_program_is_asked_for_less_at_once(void **state)
+STREAM_TEST(an_old_program_is_queried_with_fewer_columns)
 {
-	(void)state;
 	mood("old");
 	open_two();
 	ask(0, 0);
@@ -166,7 +155,7 @@ static void an_old_program_is_asked_for_less_at_once(void **state)
 	assert_int_equal(facts().runs + facts().stalls + facts().ends, 0);
 }
 
-static void a_program_that_prints_local_time_is_understood(void **state)
+STREAM_TEST(a_program_that_prints_local_time_is_understood)
 {
 	static const struct {
 		const char *day;
@@ -177,7 +166,6 @@ static void a_program_that_prints_local_time_is_understood(void **state)
 		{ "2026/07/02 05:01", 1782968460 - 19800 },    /* half an hour off */
 	};
 
-	(void)state;
 	open_two();
 	for (size_t i = 0; i < COUNT(row); i++) {
 		uint64_t want;
@@ -195,9 +183,8 @@ static void a_program_that_prints_local_time_is_understood(void **state)
 	}
 }
 
-static void silence_ends_it_and_each_call_runs_a_program(void **state)
+STREAM_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 {
-	(void)state;
 	open_two();
 	ask(0, 0);
 	hear(10);
@@ -217,11 +204,10 @@ static void silence_ends_it_and_each_call_runs_a_program(void **state)
 	assert_int_equal(facts().runs, 2);
 }
 
-static void it_is_tried_again_and_later_each_time(void **state)
+STREAM_TEST(the_stream_is_retried_with_growing_delays)
 {
 	uint64_t waited_s[8];
 
-	(void)state;
 	mood("dies");
 	setenv("FAKE_SMI_TICKS", "1", 1);
 	open_two();
@@ -244,7 +230,7 @@ static void it_is_tried_again_and_later_each_time(void **state)
 	assert_int_equal(waited_s[2], 4);
 	assert_int_equal(waited_s[6], 60);
 	assert_int_equal(waited_s[7], 60);
-	/* Once it works for a while it is trusted again. */
+	/* After it has worked for a while it is trusted again. */
 	mood("dies");
 	setenv("FAKE_SMI_TICKS", "12", 1);
 	hear(UINT64_MAX / 2);
@@ -254,9 +240,8 @@ static void it_is_tried_again_and_later_each_time(void **state)
 	assert_int_equal(stream()->retry_ns - clock_mono_ns(&now.clock), NS_PER_S);
 }
 
-static void garbage_is_counted_and_is_no_sign_of_life(void **state)
+STREAM_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
 {
-	(void)state;
 	mood("garbage");
 	open_two();
 	ask(0, 0);
@@ -264,15 +249,14 @@ static void garbage_is_counted_and_is_no_sign_of_life(void **state)
 	assert_int_equal(facts().lines, 0);
 	assert_int_equal(facts().garbage, 4);
 	assert_int_equal(ask(0, 0), 0);
-	clock_step(&now, 501 * NS_PER_MS); /* the first line has the deadline's time */
+	clock_step(&now, 501 * NS_PER_MS); /* the first line may take until the deadline */
 	assert_int_equal(ask(0, 0), 1);
 	assert_int_equal(facts().stalls, 1);
 	assert_int_equal(facts().runs, 1);
 }
 
-static void where_nothing_works_nothing_is_started_again(void **state)
+STREAM_TEST(a_stream_that_never_worked_is_not_restarted)
 {
-	(void)state;
 	open_two();
 	mood("never");
 	ask(0, 0);
@@ -288,12 +272,11 @@ static void where_nothing_works_nothing_is_started_again(void **state)
 	clock_step(&now, 100 * NS_PER_S);
 	assert_int_equal(ask(0, 0), 1); /* a single run works: */
 	ask(0, 0);
-	assert_int_equal(facts().starts, 2); /* so the other may */
+	assert_int_equal(facts().starts, 2); /* so the other may be tried */
 }
 
-static void a_run_that_hangs_is_not_repeated(void **state)
+STREAM_TEST(a_run_that_hangs_is_not_repeated)
 {
-	(void)state;
 	open_two();
 	mood("mute");
 	ask(0, 0);
@@ -305,9 +288,8 @@ static void a_run_that_hangs_is_not_repeated(void **state)
 	assert_int_equal(facts().runs, 1);
 }
 
-static void a_lost_gpu_is_told_and_the_other_goes_on(void **state)
+STREAM_TEST(a_lost_gpu_is_reported_and_the_other_continues)
 {
-	(void)state;
 	mood("lost");
 	open_two();
 	ask(0, 0);
@@ -316,9 +298,8 @@ static void a_lost_gpu_is_told_and_the_other_goes_on(void **state)
 	assert_int_equal(ask(1, 0), -GW_E_LOST);
 }
 
-static void gpus_without_a_uuid_are_told_apart(void **state)
+STREAM_TEST(gpus_without_a_uuid_are_distinguished)
 {
-	(void)state;
 	mood("no_uuid");
 	open_two();
 	ask(0, 0);
@@ -327,9 +308,8 @@ static void gpus_without_a_uuid_are_told_apart(void **state)
 	assert_int_equal(ask(1, 0), 5);
 }
 
-static void what_does_not_fit_the_ring_is_the_oldest(void **state)
+STREAM_TEST(the_oldest_samples_leave_a_full_ring)
 {
-	(void)state;
 	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
 	open_two();
 	ask(0, 0);
@@ -339,14 +319,14 @@ static void what_does_not_fit_the_ring_is_the_oldest(void **state)
 			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE
 		};
 		store_reading(&b, &r);
-		store_reading(&b, &r); /* the same stamp again is no second sample */
+		store_reading(&b, &r); /* a repeated timestamp is not a new sample */
 	}
 	assert_int_equal(ask(0, 0), RING_SIZE);
 	assert_int_equal(got[0].wall_us, 1000000000 + 44 * 100000);
 	assert_int_equal(got[RING_SIZE - 1].wall_us, 2000000099);
 }
 
-static void lines_that_make_no_sense_are_refused(void **state)
+TEST(lines_that_make_no_sense_are_refused)
 {
 	static const char *const lines[] = {
 		"",
@@ -366,7 +346,6 @@ static void lines_that_make_no_sense_are_refused(void **state)
 	struct nvsmi_stream s;
 	struct nvsmi_reading r;
 
-	(void)state;
 	nvsmi_stream_init(&s);
 	for (size_t i = 0; i < COUNT(lines); i++)
 		if (nvsmi_stream_parse(&s, lines[i], 0, &r))
@@ -375,7 +354,7 @@ static void lines_that_make_no_sense_are_refused(void **state)
 	assert_int_equal(s.facts.lines, 0);
 }
 
-static void watts_are_a_number_or_have_a_reason(void **state)
+TEST(watts_are_a_number_or_have_a_reason)
 {
 	static const struct {
 		const char *power, *instant;
@@ -394,7 +373,6 @@ static void watts_are_a_number_or_have_a_reason(void **state)
 	struct nvsmi_stream s;
 	struct nvsmi_reading r;
 
-	(void)state;
 	nvsmi_stream_init(&s);
 	for (size_t i = 0; i < COUNT(row); i++) {
 		char line[256];
@@ -421,7 +399,7 @@ static bool ended(pid_t pid)
 
 	snprintf(path, sizeof(path), "proc/%d/stat", (int)pid);
 	root_read(&root, path, text, sizeof(text));
-	state = strrchr(text, ')'); /* it may be a zombie that nobody reaps */
+	state = strrchr(text, ')'); /* it may be a zombie that is not reaped */
 	return !state || state[2] == 'Z' || state[2] == 'X';
 }
 
@@ -430,11 +408,10 @@ static pid_t child_pid(void)
 	return stream()->child.pid;
 }
 
-static void it_ends_with_the_backend(void **state)
+STREAM_TEST(the_stream_ends_with_the_backend)
 {
 	pid_t pid;
 
-	(void)state;
 	mood("for_ever");
 	open_two();
 	ask(0, 0);
@@ -445,15 +422,14 @@ static void it_ends_with_the_backend(void **state)
 	assert_true(ended(pid));
 }
 
-/* A process that streams and is killed: the pipe has no reader any more, and the next line ends
- * the program. */
-static void it_does_not_survive_us(void **state)
+/* When the process that reads the stream is killed, the pipe has no reader and the next line
+ * ends the program. */
+STREAM_TEST(the_stream_ends_with_our_process)
 {
 	int ends[2];
 	pid_t us, it = 0;
 	char byte;
 
-	(void)state;
 	mood("for_ever");
 	assert_int_equal(pipe(ends), 0);
 	us = fork();
@@ -463,8 +439,8 @@ static void it_does_not_survive_us(void **state)
 			_exit(1);
 		hear(2);
 		it = child_pid();
-		/* The fake's end is seen by the end of a pipe that it alone still holds; it was
-		 * started without ours, so its number is handed over. */
+		/* Only the fake program still holds the write end, so end of file on this
+		 * pipe shows that it ended. */
 		if (write(ends[1], &it, sizeof(it)) != sizeof(it))
 			_exit(1);
 		for (;;)
@@ -482,18 +458,17 @@ static void it_does_not_survive_us(void **state)
 	assert_true(ended(it));
 }
 
-static void a_sleeping_gpu_is_not_woken_by_samples(void **state)
+STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples)
 {
 	struct tree t;
 
-	(void)state;
 	tree_init(&t);
 	tree_put(&t, "sys/bus/pci/devices/0000:01:00.0/power/runtime_status", "suspended\n");
 	open_two();
 	env.root = &t.root;
 	assert_int_equal(ask(0, 0), -GW_E_NOSUPPORT);
 	assert_int_equal(facts().starts + facts().runs, 0);
-	env.flags |= GW_WAKE;
+	env.flags |= GW_OPEN_WAKE;
 	assert_int_equal(ask(0, 0), 0);
 	assert_int_equal(facts().starts, 1);
 	env.root = &root;
@@ -504,37 +479,10 @@ static int put_fake_first(void **state)
 {
 	char path[8192];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
 		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
 		 getenv("PATH"));
 	return setenv("PATH", path, 1);
 }
 
-#define STREAM_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		STREAM_TEST(the_first_call_starts_it_and_waits_for_nothing),
-		STREAM_TEST(lines_become_samples_with_the_stamps_they_carry),
-		STREAM_TEST(without_an_instant_value_it_is_the_other),
-		STREAM_TEST(an_old_program_is_asked_for_less_at_once),
-		STREAM_TEST(a_program_that_prints_local_time_is_understood),
-		STREAM_TEST(silence_ends_it_and_each_call_runs_a_program),
-		STREAM_TEST(it_is_tried_again_and_later_each_time),
-		STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life),
-		STREAM_TEST(where_nothing_works_nothing_is_started_again),
-		STREAM_TEST(a_run_that_hangs_is_not_repeated),
-		STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on),
-		STREAM_TEST(gpus_without_a_uuid_are_told_apart),
-		STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest),
-		cmocka_unit_test(lines_that_make_no_sense_are_refused),
-		cmocka_unit_test(watts_are_a_number_or_have_a_reason),
-		STREAM_TEST(it_ends_with_the_backend),
-		STREAM_TEST(it_does_not_survive_us),
-		STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples),
-	};
-
-	return cmocka_run_group_tests(tests, put_fake_first, NULL);
-}
+TEST_MAIN(put_fake_first, NULL)

@@ -1,17 +1,17 @@
-/* The description says what the table dispatches, and is JSON.  tests/e2e/openapi_check.py looks into
- * it further; GPUWARD_OPENAPI=FILE writes it there, GPUWARD_EXAMPLES=DIR the examples anew. */
+/* The OpenAPI document is JSON and describes every route of the table.
+ * tests/e2e/openapi_check.py checks more; GPUWARD_OPENAPI=FILE writes the document,
+ * GPUWARD_EXAMPLES=DIR the examples. */
 #include "api_fixture.h"
 
 #include "serve/openapi.h"
 
-static void every_route_is_described_with_its_method(void **state)
+API_TEST(every_route_is_described_with_its_method)
 {
 	static const char *const methods[] = { [HTTP_GET] = "get",
 					       [HTTP_POST] = "post",
 					       [HTTP_PUT] = "put",
 					       [HTTP_DELETE] = "delete" };
 
-	(void)state;
 	begin(TWO_GPUS);
 	get("/openapi.json", 200);
 	at("openapi", "\"3.1.0\"");
@@ -20,7 +20,7 @@ static void every_route_is_described_with_its_method(void **state)
 		size_t n = strcspn(path, "*");
 		char where[160], *got;
 
-		if (strchr(path, '.')) /* not a word of our paths */
+		if (strchr(path, '.')) /* none of our paths */
 			continue;
 		snprintf(where, sizeof(where), "paths.%.*s%s.%s.operationId", (int)n, path,
 			 path[n] ? "{file}" : "", methods[api_routes[i].method]);
@@ -31,11 +31,10 @@ static void every_route_is_described_with_its_method(void **state)
 	}
 }
 
-static void it_is_made_once(void **state)
+API_TEST(the_document_is_made_once)
 {
 	const void *first;
 
-	(void)state;
 	begin(TWO_GPUS);
 	get("/openapi.json", 200);
 	first = fake.data;
@@ -43,18 +42,15 @@ static void it_is_made_once(void **state)
 	assert_ptr_equal(fake.data, first);
 }
 
-static void no_memory_is_told(void **state)
+API_TEST(no_memory_is_reported)
 {
 	struct buf out;
 
-	(void)state;
 	buf_init(&out, 1000);
 	openapi_render(&out);
 	assert_int_equal(out.err, -GW_E_SIZE);
 	buf_done(&out);
 }
-
-/* ---- files for others ---- */
 
 static void write_file(const char *dir, const char *name)
 {
@@ -92,7 +88,7 @@ static void examples(const char *dir)
 		{ "getReady.txt", "/-/ready" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		get(rows[i].target, 200);
 		write_file(dir, rows[i].name);
 	}
@@ -124,11 +120,10 @@ static void window_examples(const char *dir)
 	write_file(dir, "resume.json");
 }
 
-static void files_for_others(void **state)
+API_TEST(the_document_and_its_examples_are_written)
 {
 	const char *out = getenv("GPUWARD_OPENAPI"), *dir = getenv("GPUWARD_EXAMPLES");
 
-	(void)state;
 	begin("[[gpu]]\nprofile = \"h200\"\n"
 	      "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
 	      "[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n");
@@ -142,14 +137,4 @@ static void files_for_others(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		api_test(every_route_is_described_with_its_method),
-		api_test(it_is_made_once),
-		api_test(no_memory_is_told),
-		api_test(files_for_others),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -1,14 +1,6 @@
 #include "cli/option.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 struct target {
 	bool flag, other;
@@ -55,7 +47,7 @@ static int parse_line(const char *line, bool ahead)
 	memset(words, 0, sizeof(words));
 	error[0] = '\0';
 	count = 0;
-	words[count++] = copy; /* the program's name is not looked at */
+	words[count++] = copy; /* the program name is ignored */
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		words[count++] = strcmp(w, "_") == 0 ? w + 1 : w;
@@ -67,7 +59,7 @@ static int parse(const char *line)
 	return parse_line(line, false);
 }
 
-static void reads_times_in_every_unit(void **state)
+TEST(reads_times_in_every_unit)
 {
 	static const struct {
 		const char *text;
@@ -80,28 +72,25 @@ static void reads_times_in_every_unit(void **state)
 	};
 	uint64_t ns;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(option_duration(rows[i].text, &ns), 0);
 		assert_int_equal(ns, rows[i].ns);
 	}
 }
 
-static void refuses_what_is_no_time(void **state)
+TEST(refuses_invalid_times)
 {
 	static const char *const rows[] = { "",     "s",    "-1s", "nan", "inf",   "0x1s",
 					    "1sec", "1e99", "1hh", "ms1", "1e12h", "-inf" };
 	uint64_t ns = 77;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		assert_int_equal(option_duration(rows[i], &ns), -1);
 	assert_int_equal(ns, 77);
 }
 
-static void a_command_keeps_its_own_options(void **state)
+TEST(a_command_keeps_its_own_options)
 {
-	(void)state;
 	assert_int_equal(parse_line("-f --text=a sh -c x --flag -- --text=b", true), 0);
 	assert_true(got.flag);
 	assert_string_equal(got.text, "a");
@@ -114,13 +103,12 @@ static void a_command_keeps_its_own_options(void **state)
 	assert_null(got.text);
 }
 
-static void takes_values_after_equals_blank_and_letter(void **state)
+TEST(takes_values_after_equals_blank_and_letter)
 {
 	static const char *const rows[] = { "--text=a", "--text a", "-t a",
 					    "-ta",      "-t=a",     "-fta" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(parse(rows[i]), 0);
 		assert_string_equal(got.text, "a");
 		assert_int_equal(count, 1);
@@ -132,9 +120,8 @@ static void takes_values_after_equals_blank_and_letter(void **state)
 	assert_string_equal(got.text, "--flag");
 }
 
-static void an_optional_value_stands_only_after_equals(void **state)
+TEST(an_optional_value_stands_only_after_equals)
 {
-	(void)state;
 	assert_int_equal(parse("--maybe word"), 0);
 	assert_string_equal(got.maybe, "given");
 	assert_int_equal(count, 2);
@@ -145,9 +132,8 @@ static void an_optional_value_stands_only_after_equals(void **state)
 	assert_string_equal(got.maybe, "given");
 }
 
-static void leaves_words_and_all_behind_two_dashes(void **state)
+TEST(leaves_arguments_and_everything_after_two_dashes)
 {
-	(void)state;
 	assert_int_equal(parse("one -f two - -- -o --nonsense"), 0);
 	assert_true(got.flag);
 	assert_false(got.other);
@@ -160,20 +146,18 @@ static void leaves_words_and_all_behind_two_dashes(void **state)
 	assert_null(words[6]);
 }
 
-static void lists_grow_with_commas_and_repetition(void **state)
+TEST(lists_grow_with_commas_and_repetition)
 {
-	(void)state;
 	assert_int_equal(parse("--list a,b -l c --list=d"), 0);
 	assert_int_equal(got_second.list.count, 4);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(got_second.list.item[i][0], 'a' + (int)i);
 }
 
-static void a_list_has_a_stated_end(void **state)
+TEST(a_list_has_a_maximum_length)
 {
 	char line[256] = "--list=";
 
-	(void)state;
 	for (unsigned i = 0; i < OPTION_LIST_MAX; i++)
 		strcat(line, "x,");
 	line[strlen(line) - 1] = '\0';
@@ -184,7 +168,7 @@ static void a_list_has_a_stated_end(void **state)
 	assert_string_equal(error, "--list: too many values");
 }
 
-static void refuses_with_a_sentence(void **state)
+TEST(refuses_with_a_message)
 {
 	static const struct {
 		const char *line, *sentence;
@@ -204,16 +188,14 @@ static void refuses_with_a_sentence(void **state)
 		{ "--fla", "unknown option '--fla' (did you mean '--flag'?)" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(parse(rows[i].line), -1);
 		assert_string_equal(error, rows[i].sentence);
 	}
 }
 
-static void names_the_option_whose_value_may_stand_elsewhere(void **state)
+TEST(suggests_the_option_that_takes_the_value)
 {
-	(void)state;
 	assert_int_equal(parse("--maybe word"), 0);
 	assert_ptr_equal(option_without_value(tables), &first[3]);
 	assert_int_equal(parse("--maybe=word"), 0);
@@ -222,20 +204,4 @@ static void names_the_option_whose_value_may_stand_elsewhere(void **state)
 	assert_null(option_without_value(tables));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_the_option_whose_value_may_stand_elsewhere),
-		cmocka_unit_test(reads_times_in_every_unit),
-		cmocka_unit_test(refuses_what_is_no_time),
-		cmocka_unit_test(a_command_keeps_its_own_options),
-		cmocka_unit_test(takes_values_after_equals_blank_and_letter),
-		cmocka_unit_test(an_optional_value_stands_only_after_equals),
-		cmocka_unit_test(leaves_words_and_all_behind_two_dashes),
-		cmocka_unit_test(lists_grow_with_commas_and_repetition),
-		cmocka_unit_test(a_list_has_a_stated_end),
-		cmocka_unit_test(refuses_with_a_sentence),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,11 +1,9 @@
-/* Which process a number means, and who may say that it plays. */
+/* Which process a pid of a peer means, and who may register it as a game. */
 #include "daemon/peer_process.h"
 
 #include "tree.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <gpuward.h>
 
 static struct tree t;
@@ -29,7 +27,6 @@ static void process(int pid, const char *flags, int uid, const char *numbers)
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	process(1, "4194560", 0, "1");
 	process(7, "2129984", 0, "7");             /* kworker */
@@ -42,7 +39,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }
@@ -51,7 +47,7 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 {
 	uint64_t start = 0;
 	int err = peer_process_process(&t.root, named,
-				       &(struct guard_asker){ "uid 1000", 1000, peer, 0 }, ret,
+				       &(struct guard_client){ "uid 1000", 1000, peer, 0 }, ret,
 				       &start, message, sizeof(message));
 
 	if (!err)
@@ -59,25 +55,24 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 	return err;
 }
 
-static void a_number_means_what_it_means_where_the_asker_is(void **state)
+TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 {
 	const struct {
 		int64_t named, peer, is; /* is 0: refused */
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* beside us: another may be named */
+		{ 50, 60, 50, NULL }, /* in our namespace: another process may be named */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
-		  "another PID namespace" },          /* there is a 50 here, but not that one */
+		  "another PID namespace" }, /* there is a process 50 here, but another one */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */
 		{ 99, -1, 0, "sees no process 99" },
 		{ 7, -1, 0, "kernel thread" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		int64_t pid = 0;
 		int err = find(rows[i].named, rows[i].peer, &pid);
 
@@ -85,61 +80,48 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 		if (rows[i].is)
 			assert_int_equal(pid, rows[i].is);
 		else
-			assert_non_null(strstr(message, rows[i].says));
+			assert_in(message, rows[i].says);
 	}
 }
 
-static void a_number_that_is_another_process_here_is_refused(void **state)
+TEST(a_pid_of_another_process_here_is_refused)
 {
 	uint64_t start;
 	int64_t pid;
 
-	(void)state;
 	assert_int_equal(peer_process_process(&t.root, 50,
-					      &(struct guard_asker){ "token", -1, -1, 150 },
+					      &(struct guard_client){ "token", -1, -1, 150 },
 					      &pid, &start, message, sizeof(message)),
 			 0);
 	assert_int_equal(peer_process_process(&t.root, 50,
-					      &(struct guard_asker){ "token", -1, -1, 151 },
+					      &(struct guard_client){ "token", -1, -1, 151 },
 					      &pid, &start, message, sizeof(message)),
 			 -GW_E_ARG);
-	assert_non_null(strstr(message, "UNIX socket"));
+	assert_in(message, "UNIX socket");
 }
 
-/* By the number of who asks, whatever the words for people are. */
+/* By the pid of the peer, whatever the message says. */
 static int plays(int64_t pid, int64_t uid)
 {
 	return peer_process_game(&t.root, pid,
-				 &(struct guard_asker){ "uid 7: steam", uid, -1, 0 }, message,
+				 &(struct guard_client){ "uid 7: steam", uid, -1, 0 }, message,
 				 sizeof(message));
 }
 
-static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void **state)
+TEST(only_owner_root_and_token_may_register_a_game)
 {
-	(void)state;
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
-	assert_non_null(strstr(message, "does not belong to uid 1000"));
+	assert_in(message, "does not belong to uid 1000");
 	assert_int_equal(plays(60, 0), 0);
 	assert_int_equal(plays(60, -1), 0);
 }
 
-static void nobody_says_that_the_system_plays(void **state)
+TEST(system_processes_cannot_be_registered_as_games)
 {
-	(void)state;
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);
-	assert_non_null(strstr(message, "never exits"));
+	assert_in(message, "never exits");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_number_means_what_it_means_where_the_asker_is),
-		cmocka_unit_test(only_its_own_user_root_and_the_token_say_that_a_process_plays),
-		cmocka_unit_test(a_number_that_is_another_process_here_is_refused),
-		cmocka_unit_test(nobody_says_that_the_system_plays),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown)

@@ -1,25 +1,22 @@
-/* Processes that live and end, real ones: what is known of them without asking /proc. */
+/* Real processes that live and end. */
 #include "guard/process_cache.h"
 
 #include "device/proc.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
+#include "test.h"
+
 static struct root root;
 static struct pidfd_set alive;
 
 static int begin(void **state)
 {
-	(void)state;
 	assert_int_equal(root_open(&root, NULL), 0);
 	pidfd_set_init(&alive, &root);
 	return 0;
@@ -27,7 +24,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	pidfd_set_done(&alive);
 	root_close(&root);
 	return 0;
@@ -60,12 +56,11 @@ static void end_child(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-static void who_lives_is_known_until_it_ends(void **state)
+TEST(a_process_is_in_the_set_until_it_ends)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
 
-	(void)state;
 	if (!has_pidfds())
 		skip();
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
@@ -80,13 +75,12 @@ static void who_lives_is_known_until_it_ends(void **state)
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
 }
 
-static void one_that_waits_for_its_parent_has_ended(void **state)
+TEST(a_zombie_has_ended)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
 	siginfo_t info;
 
-	(void)state;
 	pidfd_set_add(&alive, (struct proc_id){ pid, start });
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
@@ -95,38 +89,35 @@ static void one_that_waits_for_its_parent_has_ended(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-static void another_with_the_number_is_not_kept(void **state)
+TEST(a_reused_pid_is_not_added)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
 
-	(void)state;
 	pidfd_set_add(&alive, (struct proc_id){ pid, start - 1 });
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start - 1 }));
 	assert_int_equal(alive.count, 0);
 	end_child(pid);
 }
 
-static void who_is_not_asked_for_is_let_go(void **state)
+TEST(a_process_that_is_not_asked_for_is_removed)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
 
-	(void)state;
 	pidfd_set_add(&alive, (struct proc_id){ pid, start });
-	pidfd_set_poll(&alive); /* it was wanted when it was kept */
+	pidfd_set_poll(&alive); /* adding counts as asking */
 	pidfd_set_poll(&alive);
 	assert_int_equal(alive.count, 0);
 	end_child(pid);
 }
 
-static void of_many_those_that_live_are_found_in_any_order(void **state)
+TEST(living_processes_are_found_in_any_order)
 {
 	enum { MANY = 20 };
 	uint64_t start[MANY];
 	pid_t pid[MANY];
 
-	(void)state;
 	if (!has_pidfds())
 		skip();
 	for (unsigned i = 0; i < MANY; i++) {
@@ -143,12 +134,11 @@ static void of_many_those_that_live_are_found_in_any_order(void **state)
 		end_child(pid[i]);
 }
 
-static void in_a_tree_of_files_nobody_is_known(void **state)
+TEST(below_another_root_the_set_stays_empty)
 {
 	struct root other = root;
 	uint64_t start;
 
-	(void)state;
 	other.real = false;
 	pidfd_set_init(&alive, &other);
 	assert_int_equal(proc_start_ticks(&root, getpid(), &start), 0);
@@ -156,18 +146,4 @@ static void in_a_tree_of_files_nobody_is_known(void **state)
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ getpid(), start }));
 }
 
-#define row(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		row(who_lives_is_known_until_it_ends),
-		row(one_that_waits_for_its_parent_has_ended),
-		row(another_with_the_number_is_not_kept),
-		row(who_is_not_asked_for_is_let_go),
-		row(of_many_those_that_live_are_found_in_any_order),
-		row(in_a_tree_of_files_nobody_is_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

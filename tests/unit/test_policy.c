@@ -3,25 +3,21 @@
 #include <gpuward.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SECOND   UINT64_C(1000000000)
 
-static void the_defaults_are_those_of_the_specification(void **state)
+TEST(defaults_are_as_specified)
 {
 	struct policy p;
 
-	(void)state;
 	policy_init(&p);
 	assert_int_equal(p.mode, GUARD_OBSERVE);
 	assert_int_equal(p.standard.debounce_ns, 300000000);
@@ -45,11 +41,10 @@ static void the_defaults_are_those_of_the_specification(void **state)
 	policy_done(&p);
 }
 
-static void a_worker_has_its_own_number_or_the_standards(void **state)
+TEST(a_worker_has_its_own_value_or_the_standard_one)
 {
 	struct policy_worker w;
 
-	(void)state;
 	policy_worker_init(&w);
 	assert_int_equal(policy_number(w.knobs.quiet_ns, 30 * SECOND), 30 * SECOND);
 	w.knobs.quiet_ns = 0;
@@ -58,9 +53,8 @@ static void a_worker_has_its_own_number_or_the_standards(void **state)
 	assert_true(isnan(w.knobs.headroom_ratio) && isnan(w.knobs.util_ratio));
 }
 
-static void every_kind_is_found_by_its_name(void **state)
+TEST(every_kind_is_found_by_its_name)
 {
-	(void)state;
 	for (unsigned i = 0; i < WORKER_KINDS; i++) {
 		assert_non_null(policy_kind_name(i));
 		assert_int_equal(policy_kind_find(policy_kind_name(i)), i);
@@ -93,12 +87,11 @@ static const struct {
 	{ "Thu-Wed 01:00-02:00", ALL, 60, 120 },
 };
 
-static void spans_are_read(void **state)
+TEST(spans_are_read)
 {
 	struct policy_span s[POLICY_SPANS];
 	char message[200] = "";
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(good); i++) {
 		assert_int_equal(
 			policy_spans_read(good[i].text, s, 0, message, sizeof(message)), 1);
@@ -120,36 +113,35 @@ static const struct {
 	{ "Fri", "the time is missing" },
 	{ "Fri 18:00", "the end is missing" },
 	{ "Fri 18:00-", "the end is missing" },
-	{ "24:30-25:00", "there is no 24:30: a day has 00:00 to 23:59" },
-	{ "24:00-25:00", "there is no 24:00: a day has 00:00 to 23:59" },
-	{ "18:00-24:30", "there is no 24:30: a day has 00:00 to 24:00" },
-	{ "18:60-19:00", "there is no 18:60" },
+	{ "24:30-25:00", "24:30 is out of range: a day has 00:00 to 23:59" },
+	{ "24:00-25:00", "24:00 is out of range: a day has 00:00 to 23:59" },
+	{ "18:00-24:30", "24:30 is out of range: a day has 00:00 to 24:00" },
+	{ "18:60-19:00", "18:60 is out of range" },
 	{ "18:00-18:00", "the span is empty" },
 	{ "00:00-00:00", "the span is empty" },
-	{ "Fry 18:00-19:00", "\"Fry\" is no day: days are Mon" },
-	{ "Frid 18:00-19:00", "\"Frid\" is no day" },
-	{ "Mo-Fr 18:00-19:00", "\"Mo\" is no day" },
-	{ "Mon-Foo 18:00-19:00", "\"Foo\" is no day" },
+	{ "Fry 18:00-19:00", "\"Fry\" is not a day: use Mon" },
+	{ "Frid 18:00-19:00", "\"Frid\" is not a day" },
+	{ "Mo-Fr 18:00-19:00", "\"Mo\" is not a day" },
+	{ "Mon-Foo 18:00-19:00", "\"Foo\" is not a day" },
 	{ "Mon-18:00-19:00", "a day is missing before \"18:00-19:00\"" },
 	{ ",Mon 18:00-19:00", "a day is missing before" },
 	{ "Mon, 18:00-19:00", "a day is missing before" },
-	{ "18-19", "\"18\" is no time" },
-	{ "18:0-19:00", "\"18:0\" is no time" },
-	{ "018:00-19:00", "\"018:00\" is no time" },
-	{ "6pm-7pm", "\"6pm\" is no time" },
-	{ "18:00-19:00 Fri", "there is more after the span: \"Fri\"" },
+	{ "18-19", "\"18\" is not a time" },
+	{ "18:0-19:00", "\"18:0\" is not a time" },
+	{ "018:00-19:00", "\"018:00\" is not a time" },
+	{ "6pm-7pm", "\"6pm\" is not a time" },
+	{ "18:00-19:00 Fri", "unexpected text after the span: \"Fri\"" },
 	{ "18:00-19:00;", "the time is missing" },
 	{ "1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;"
 	  "1:00-2:00",
 	  "a worker has at most 8 spans" },
 };
 
-static void an_impossible_span_is_refused_with_what_is_wrong(void **state)
+TEST(an_impossible_span_is_refused_with_what_is_wrong)
 {
 	struct policy_span s[POLICY_SPANS];
 	char message[200];
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(bad); i++) {
 		message[0] = '\0';
 		assert_int_equal(policy_spans_read(bad[i].text, s, 0, message, sizeof(message)),
@@ -159,7 +151,7 @@ static void an_impossible_span_is_refused_with_what_is_wrong(void **state)
 	}
 }
 
-/* ---- the clock on the wall ---- */
+/* ---- the wall clock ---- */
 
 static struct policy_worker worker_out(const char *spans)
 {
@@ -178,7 +170,7 @@ static struct tm berlin(time_t t)
 {
 	struct tm tm;
 
-	/* The same rule in words, for machines without the database of zones. */
+	/* The rule written out, for machines without the time zone database. */
 	bool known = access("/usr/share/zoneinfo/Europe/Berlin", R_OK) == 0;
 
 	setenv("TZ", known ? "Europe/Berlin" : "CET-1CEST,M3.5.0,M10.5.0/3", 1);
@@ -205,7 +197,7 @@ static bool out_at(const struct policy_worker *w, time_t t)
 	return policy_in_schedule(w, &tm);
 }
 
-/* Whole minutes between two moments in which the worker is out, and how often that began. */
+/* Minutes between two moments in which the schedule holds, and how often it began. */
 static unsigned minutes_out(const struct policy_worker *w, time_t from, time_t to,
 			    unsigned *ret_begun)
 {
@@ -223,11 +215,10 @@ static unsigned minutes_out(const struct policy_worker *w, time_t from, time_t t
 	return n;
 }
 
-static void a_span_holds_from_its_first_minute_to_before_its_last(void **state)
+TEST(a_span_holds_from_its_first_minute_to_before_its_last)
 {
 	struct policy_worker w = worker_out("Fri-Sun 18:00-23:00");
 
-	(void)state;
 	/* 2026-01-02 is a Friday; Berlin is an hour ahead. */
 	assert_false(out_at(&w, utc(2026, 1, 2, 16, 59)));
 	assert_true(out_at(&w, utc(2026, 1, 2, 17, 0)));
@@ -237,28 +228,26 @@ static void a_span_holds_from_its_first_minute_to_before_its_last(void **state)
 	assert_false(out_at(&w, utc(2026, 1, 5, 20, 0)));
 }
 
-static void a_span_may_go_into_the_next_day_and_week(void **state)
+TEST(a_span_may_reach_into_the_next_day_and_week)
 {
 	struct policy_worker w = worker_out("Sun 22:00-06:00");
 	unsigned begun;
 
-	(void)state;
 	assert_true(out_at(&w, utc(2026, 1, 4, 21, 0)));
 	assert_true(out_at(&w, utc(2026, 1, 5, 4, 59)));
 	assert_false(out_at(&w, utc(2026, 1, 5, 5, 0)));
-	assert_false(
-		out_at(&w, utc(2026, 1, 4, 3, 0))); /* the morning of Sunday is Saturday's */
+	assert_false(out_at(
+		&w, utc(2026, 1, 4, 3, 0))); /* Sunday morning belongs to Saturday's span */
 	assert_int_equal(minutes_out(&w, utc(2026, 1, 1, 0, 0), utc(2026, 1, 15, 0, 0), &begun),
 			 2 * 8 * 60);
 	assert_int_equal(begun, 2);
 }
 
-static void a_whole_day_is_out_without_a_gap(void **state)
+TEST(a_whole_day_has_no_gap)
 {
 	struct policy_worker w = worker_out("Sat,Sun 00:00-24:00");
 	unsigned begun;
 
-	(void)state;
 	assert_int_equal(
 		minutes_out(&w, utc(2026, 1, 5, 0, 0), utc(2026, 1, 12, 12, 0), &begun),
 		2 * 24 * 60);
@@ -266,21 +255,20 @@ static void a_whole_day_is_out_without_a_gap(void **state)
 }
 
 /* On 2026-03-29 the clock of Berlin goes from 01:59 to 03:00. */
-static void a_skipped_hour_still_ends(void **state)
+TEST(a_skipped_hour_still_ends)
 {
 	static const struct {
 		const char *span;
 		unsigned minutes, begun;
 	} rows[] = {
-		{ "Sun 01:00-02:30", 60, 1 },     /* its end was skipped: over at 03:00 */
-		{ "Sun 02:15-02:45", 0, 0 },      /* all of it was */
-		{ "Sun 02:30-04:00", 60, 1 },     /* its beginning was: out from 03:00 */
+		{ "Sun 01:00-02:30", 60, 1 },     /* end skipped: over at 03:00 */
+		{ "Sun 02:15-02:45", 0, 0 },      /* skipped completely */
+		{ "Sun 02:30-04:00", 60, 1 },     /* beginning skipped: from 03:00 */
 		{ "Sat 22:00-06:00", 7 * 60, 1 }, /* an hour shorter */
-		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends as the jump comes */
+		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends at the jump */
 		{ "Sun 00:00-24:00", 23 * 60, 1 },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(rows); i++) {
 		struct policy_worker w = worker_out(rows[i].span);
 		unsigned begun;
@@ -293,7 +281,7 @@ static void a_skipped_hour_still_ends(void **state)
 }
 
 /* On 2026-10-25 it goes from 02:59 back to 02:00. */
-static void an_hour_that_comes_twice_is_judged_by_the_wall(void **state)
+TEST(an_hour_that_occurs_twice_counts_both_times)
 {
 	static const struct {
 		const char *span;
@@ -305,11 +293,10 @@ static void an_hour_that_comes_twice_is_judged_by_the_wall(void **state)
 		{ "Sun 03:00-04:00", 60, 1 },
 		{ "Sun 00:00-02:00", 2 * 60, 1 },
 		{ "Sun 00:00-24:00", 25 * 60, 1 },
-		/* An edge within the hour is passed twice: the wall says so. */
+		/* An edge within the repeated hour is passed twice. */
 		{ "Sun 01:00-02:30", 2 * 60, 2 },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(rows); i++) {
 		struct policy_worker w = worker_out(rows[i].span);
 		unsigned begun;
@@ -321,13 +308,12 @@ static void an_hour_that_comes_twice_is_judged_by_the_wall(void **state)
 	}
 }
 
-/* Whatever the zone does: what the wall shows decides, and a minute that is shown twice is judged alike. */
-static void only_the_minute_on_the_wall_matters(void **state)
+/* In every time zone the wall clock decides, and a repeated minute gives the same result. */
+TEST(only_the_wall_clock_minute_matters)
 {
 	struct policy_worker w = worker_out("daily 01:30-02:45; Sun 23:00-01:00");
 	int seen[7][24 * 60];
 
-	(void)state;
 	memset(seen, -1, sizeof(seen));
 	for (time_t t = utc(2026, 1, 1, 0, 0); t < utc(2027, 1, 1, 0, 0); t += 15 * 60) {
 		struct tm tm = berlin(t);
@@ -382,11 +368,10 @@ static void fill(struct policy *p)
 	};
 }
 
-static void a_copy_owns_its_texts(void **state)
+TEST(a_copy_owns_its_texts)
 {
 	struct policy p, copy, again;
 
-	(void)state;
 	fill(&p);
 	assert_int_equal(policy_copy(&copy, &p), 0);
 	assert_true(policy_same(&p, &copy));
@@ -399,7 +384,7 @@ static void a_copy_owns_its_texts(void **state)
 	assert_true(copy.worker[0].text != p.worker[0].text);
 	assert_true(copy.rule[0].match.command != p.rule[0].match.command);
 	assert_string_equal(copy.rule[0].text, "rule 1 (a:9)");
-	/* A copy outlives what it was made of. */
+	/* A copy outlives its original. */
 	assert_int_equal(policy_copy(&again, &copy), 0);
 	policy_done(&copy);
 	assert_true(policy_same(&p, &again));
@@ -407,7 +392,7 @@ static void a_copy_owns_its_texts(void **state)
 	policy_done(&p);
 }
 
-/* Each changes one thing that is said, of any kind of member. */
+/* Each changes one member, of every type. */
 static void change(struct policy *p, unsigned which)
 {
 	switch (which) {
@@ -431,11 +416,10 @@ static void change(struct policy *p, unsigned which)
 	}
 }
 
-static void what_differs_is_seen_but_where_it_stood_is_not(void **state)
+TEST(policies_differ_by_content_and_not_by_place)
 {
 	struct policy a, b;
 
-	(void)state;
 	fill(&a);
 	for (unsigned i = 0; i < 17; i++) {
 		fill(&b);
@@ -452,7 +436,7 @@ static void what_differs_is_seen_but_where_it_stood_is_not(void **state)
 
 /* ---- every member ---- */
 
-/* Of a policy with one rule and one worker. */
+/* In a policy with one rule and one worker. */
 struct place {
 	const char *name;
 	size_t offset;
@@ -506,7 +490,7 @@ static const struct place places[] = {
 	{ "gpus", offsetof(struct policy, worker[0].gpus), WORD },
 };
 
-/* None has a member beside its list. */
+/* None has a member that its list does not have. */
 #define LISTED(of, LIST) \
 	_Static_assert(sizeof(struct of) == sizeof(struct { POLICY_FIELDS(LIST) }), #of)
 LISTED(policy_match, POLICY_MATCH);
@@ -547,11 +531,10 @@ static void alter(struct policy *p, const struct place *m)
 		*(unsigned char *)at(p, m) ^= 1;
 }
 
-static void no_member_is_forgotten_when_policies_are_compared(void **state)
+TEST(no_member_is_forgotten_when_policies_are_compared)
 {
 	static struct policy a, b;
 
-	(void)state;
 	fill_all(&a);
 	for (unsigned i = 0; i < COUNT(places); i++) {
 		fill_all(&b);
@@ -562,11 +545,10 @@ static void no_member_is_forgotten_when_policies_are_compared(void **state)
 	}
 }
 
-static void no_text_is_borrowed_by_a_copy(void **state)
+TEST(a_copy_borrows_no_text)
 {
 	static struct policy p, copy;
 
-	(void)state;
 	fill_all(&p);
 	assert_int_equal(policy_copy(&copy, &p), 0);
 	for (unsigned i = 0; i < COUNT(places); i++) {
@@ -581,25 +563,4 @@ static void no_text_is_borrowed_by_a_copy(void **state)
 	policy_done(&copy);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_defaults_are_those_of_the_specification),
-		cmocka_unit_test(a_worker_has_its_own_number_or_the_standards),
-		cmocka_unit_test(every_kind_is_found_by_its_name),
-		cmocka_unit_test(spans_are_read),
-		cmocka_unit_test(an_impossible_span_is_refused_with_what_is_wrong),
-		cmocka_unit_test(a_span_holds_from_its_first_minute_to_before_its_last),
-		cmocka_unit_test(a_span_may_go_into_the_next_day_and_week),
-		cmocka_unit_test(a_whole_day_is_out_without_a_gap),
-		cmocka_unit_test(a_skipped_hour_still_ends),
-		cmocka_unit_test(an_hour_that_comes_twice_is_judged_by_the_wall),
-		cmocka_unit_test(only_the_minute_on_the_wall_matters),
-		cmocka_unit_test(a_copy_owns_its_texts),
-		cmocka_unit_test(what_differs_is_seen_but_where_it_stood_is_not),
-		cmocka_unit_test(no_member_is_forgotten_when_policies_are_compared),
-		cmocka_unit_test(no_text_is_borrowed_by_a_copy),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,10 +1,8 @@
 #include "device/proc.h"
 
 #include "tree.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <gpuward.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -16,17 +14,18 @@ static struct tree t;
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }
+
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 static const struct tree_row worker[] = {
 	{ "stat", "4242 (python3) S 4000 " TAIL "987654 1000 2000\n" },
@@ -40,11 +39,10 @@ static const struct tree_row worker[] = {
 	{ 0 },
 };
 
-static void tells_all_of_a_process(void **state)
+TEST(reads_every_field_of_a_process)
 {
 	struct proc p;
 
-	(void)state;
 	tree_fill(&t, "proc/4242/", worker);
 	tree_bytes(&t, "proc/4242/cmdline", "python3\0train.py\0--lr\0", 22);
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
@@ -61,11 +59,10 @@ static void tells_all_of_a_process(void **state)
 	assert_string_equal(p.container, "0123456789ab");
 }
 
-static void maps_a_thread_to_its_process(void **state)
+TEST(maps_a_thread_to_its_process)
 {
 	struct proc p;
 
-	(void)state;
 	tree_fill(&t, "proc/4242/", worker);
 	tree_put(&t, "proc/4250/status", "Name:\tcuda-EvtHandlr\nTgid:\t4242\nPid:\t4250\n");
 	tree_put(&t, "proc/4250/stat", "4250 (cuda-EvtHandlr) S 4000 " TAIL "987700\n");
@@ -77,14 +74,13 @@ static void maps_a_thread_to_its_process(void **state)
 	assert_true(proc_in_tree(&t.root, 4250, 4242));
 }
 
-static void reads_names_that_look_like_the_rest_of_the_line(void **state)
+TEST(reads_names_that_look_like_the_rest_of_the_line)
 {
 	static const char *const name[] = { "a) R 1 (b", ") S 7", "two\nlines", "(", ")", " " };
 	char text[256];
 	struct proc p;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(name); i++) {
 		tree_fill(&t, "proc/4242/", worker);
 		snprintf(text, sizeof(text), "4242 (%s) D 17 " TAIL "555 0\n", name[i]);
 		tree_put(&t, "proc/4242/stat", text);
@@ -98,12 +94,11 @@ static void reads_names_that_look_like_the_rest_of_the_line(void **state)
 	}
 }
 
-static void says_that_there_is_no_such_process(void **state)
+TEST(a_missing_process_is_an_error)
 {
 	struct proc p = { .pid = 77 };
 	uint64_t ticks = 5;
 
-	(void)state;
 	assert_int_equal(proc_read(&t.root, 4242, &p), -GW_E_NOENT);
 	assert_int_equal(proc_read(&t.root, 0, &p), -GW_E_NOENT);
 	assert_int_equal(proc_read(&t.root, -1, &p), -GW_E_NOENT);
@@ -112,8 +107,8 @@ static void says_that_there_is_no_such_process(void **state)
 	assert_int_equal(ticks, 5);
 }
 
-/* One that waits to be reaped has ended; one whose first thread ended has not. */
-static void says_who_lives_and_what_cannot_be_read_says_nothing(void **state)
+/* A zombie has ended; a process with only its first thread ended still runs. */
+TEST(knows_which_processes_run_unless_they_are_unreadable)
 {
 	static const struct {
 		const char *text;
@@ -128,10 +123,9 @@ static void says_who_lives_and_what_cannot_be_read_says_nothing(void **state)
 	};
 	struct proc p;
 
-	(void)state;
 	assert_int_equal(proc_lives(&t.root, 4242, 50), 0);
 	assert_int_equal(proc_lives(&t.root, 0, 50), 0);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		tree_put(&t, "proc/4242/stat", rows[i].text);
 		assert_int_equal(proc_lives(&t.root, 4242, 50), rows[i].lives);
 	}
@@ -144,15 +138,14 @@ static void says_who_lives_and_what_cannot_be_read_says_nothing(void **state)
 	assert_true(p.incomplete);
 }
 
-static void refuses_a_start_time_it_cannot_read(void **state)
+TEST(refuses_a_start_time_it_cannot_read)
 {
 	static const char *const bad[] = {
 		"", "4242", "4242 (x", "4242 (x)", "4242 (x) S 1 2 3", ("4242 (x) S 1 " TAIL)
 	};
 	uint64_t ticks = 5;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		tree_put(&t, "proc/4242/stat", bad[i]);
 		assert_int_equal(proc_start_ticks(&t.root, 4242, &ticks), -GW_E_PARSE);
 	}
@@ -162,11 +155,10 @@ static void refuses_a_start_time_it_cannot_read(void **state)
 	assert_int_equal(ticks, 987654);
 }
 
-static void leaves_unknown_what_it_may_not_see(void **state)
+TEST(fields_without_permission_are_unknown)
 {
 	struct proc p;
 
-	(void)state;
 	tree_put(&t, "proc/9/status", "Name:\tx\nTgid:\t9\nUid:\t0\t0\t0\t0\n");
 	tree_put(&t, "proc/9/stat", worker[0].text);
 	assert_int_equal(proc_read(&t.root, 9, &p), 0);
@@ -185,9 +177,8 @@ static void leaves_unknown_what_it_may_not_see(void **state)
 	assert_int_equal(p.state, 0);
 }
 
-static void follows_parents_and_survives_a_loop(void **state)
+TEST(follows_parents_and_survives_a_loop)
 {
-	(void)state;
 	for (int i = 1; i <= 80; i++) {
 		char path[64], text[128];
 
@@ -210,7 +201,7 @@ static void follows_parents_and_survives_a_loop(void **state)
 	assert_false(proc_in_tree(&t.root, 80, 14));
 }
 
-static void takes_the_cgroup_that_says_most(void **state)
+TEST(uses_the_most_specific_cgroup)
 {
 	static const struct {
 		const char *text, *want;
@@ -227,16 +218,15 @@ static void takes_the_cgroup_that_says_most(void **state)
 	};
 	struct proc p;
 
-	(void)state;
 	tree_fill(&t, "proc/4242/", worker);
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		tree_put(&t, "proc/4242/cgroup", row[i].text);
 		assert_int_equal(proc_read(&t.root, 4242, &p), 0);
 		assert_string_equal(p.cgroup, row[i].want);
 	}
 }
 
-static void names_the_container_of_every_runtime(void **state)
+TEST(names_the_container_of_every_runtime)
 {
 	static const struct {
 		const char *path, *want;
@@ -278,17 +268,15 @@ static void names_the_container_of_every_runtime(void **state)
 	};
 	char out[72];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		memset(out, 'x', sizeof(out));
 		proc_container_of(row[i].path, out, sizeof(out));
 		assert_string_equal(out, row[i].want);
 	}
 }
 
-static void knows_which_groups_hold_which(void **state)
+TEST(knows_which_groups_hold_which)
 {
-	(void)state;
 	assert_true(proc_in_cgroup("/a/b", "/a/b"));
 	assert_true(proc_in_cgroup("/a/b/c", "/a/b"));
 	assert_true(proc_in_cgroup("/a/b/c", "/a/b/"));
@@ -300,11 +288,10 @@ static void knows_which_groups_hold_which(void **state)
 	assert_false(proc_in_cgroup("/a", ""));
 }
 
-static void names_users_without_asking_nss(void **state)
+TEST(names_users_without_asking_nss)
 {
 	char out[16];
 
-	(void)state;
 	proc_user(&t.root, 0, out, sizeof(out));
 	assert_string_equal(out, "0");
 	tree_put(&t, "etc/passwd",
@@ -323,9 +310,8 @@ static void names_users_without_asking_nss(void **state)
 	assert_string_equal(out, "");
 }
 
-static void tells_a_child_pid_namespace(void **state)
+TEST(recognises_a_child_pid_namespace)
 {
-	(void)state;
 	assert_int_equal(proc_in_child_namespace(&t.root), -GW_E_NOSUPPORT);
 	tree_put(&t, "proc/self/ns/pid", "-> pid:[4026531836]");
 	assert_int_equal(proc_in_child_namespace(&t.root), 0);
@@ -346,20 +332,19 @@ static void *ask_by_thread_number(void *arg)
 	return NULL;
 }
 
-static void knows_itself_on_the_real_machine(void **state)
+TEST(knows_itself_on_the_real_machine)
 {
 	struct proc p;
 	struct root real;
 	pthread_t thread;
 	uint64_t ticks;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, ask_by_thread_number, &p), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(p.pid, getpid());
 	assert_int_equal(p.parent, getppid());
 	assert_int_equal(p.uid, geteuid());
-	assert_non_null(strstr(p.exe, "test_proc"));
+	assert_in(p.exe, "test_proc");
 	assert_int_equal(root_open(&real, NULL), 0);
 	assert_int_equal(proc_start_ticks(&real, getpid(), &ticks), 0);
 	assert_int_equal(ticks, p.start_ticks);
@@ -367,26 +352,4 @@ static void knows_itself_on_the_real_machine(void **state)
 	root_close(&real);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(tells_all_of_a_process),
-		T(maps_a_thread_to_its_process),
-		T(reads_names_that_look_like_the_rest_of_the_line),
-		T(says_that_there_is_no_such_process),
-		T(says_who_lives_and_what_cannot_be_read_says_nothing),
-		T(refuses_a_start_time_it_cannot_read),
-		T(leaves_unknown_what_it_may_not_see),
-		T(follows_parents_and_survives_a_loop),
-		T(takes_the_cgroup_that_says_most),
-		T(names_the_container_of_every_runtime),
-		T(knows_which_groups_hold_which),
-		T(names_users_without_asking_nss),
-		T(tells_a_child_pid_namespace),
-		T(knows_itself_on_the_real_machine),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

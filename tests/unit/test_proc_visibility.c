@@ -1,18 +1,15 @@
-/* What a guard without rights misses of a policy, and how it says so. */
+/* Which parts of a policy need privileges, and the message about them. */
 #include "guard/proc_visibility.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <string.h>
+
+#define TEST_SETUP setup
+#include "test.h"
 
 static struct policy policy;
 
 static int setup(void **state)
 {
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	return 0;
 }
@@ -25,11 +22,10 @@ static struct policy_match *worker(const char *name)
 	return &w->match;
 }
 
-static void what_everybody_may_see_misses_nothing(void **state)
+TEST(public_fields_need_no_privileges)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
-	(void)state;
 	worker("unit")->unit = "u.service";
 	worker("group")->cgroup = "/g";
 	worker("words")->command = "serve";
@@ -38,9 +34,8 @@ static void what_everybody_may_see_misses_nothing(void **state)
 	assert_false(proc_visibility_missing(&policy, 0, text));
 }
 
-static void ports_need_more_than_programs(void **state)
+TEST(ports_need_more_than_programs)
 {
-	(void)state;
 	worker("port")->port = 11434;
 	worker("program")->exe = "/srv/*";
 	assert_string_equal(proc_visibility_lacks(&policy, 0, 0), "port");
@@ -49,15 +44,14 @@ static void ports_need_more_than_programs(void **state)
 			    "port");
 	assert_null(proc_visibility_lacks(&policy, 1, PROC_VISIBILITY_PROGRAMS));
 	assert_null(proc_visibility_lacks(&policy, 0, PROC_VISIBILITY_ALL));
-	policy.worker[0].match.unit = "u.service"; /* all of the unit is the worker's */
+	policy.worker[0].match.unit = "u.service"; /* the unit is enough */
 	assert_null(proc_visibility_lacks(&policy, 0, 0));
 }
 
-static void the_sentence_names_some_and_counts_the_rest(void **state)
+TEST(the_sentence_names_some_and_counts_the_rest)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
-	(void)state;
 	worker("ollama")->port = 11434;
 	for (unsigned i = 0; i < 6; i++) {
 		policy.rule[i].match.exe = "/x";
@@ -71,13 +65,4 @@ static void the_sentence_names_some_and_counts_the_rest(void **state)
 	assert_false(proc_visibility_missing(&policy, PROC_VISIBILITY_ALL, text));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(what_everybody_may_see_misses_nothing, setup),
-		cmocka_unit_test_setup(ports_need_more_than_programs, setup),
-		cmocka_unit_test_setup(the_sentence_names_some_and_counts_the_rest, setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

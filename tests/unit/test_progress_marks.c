@@ -1,17 +1,11 @@
-/* What a command may write to its descriptor, and what it may not do with that. */
+/* Progress marks that a command writes to its descriptor, valid and invalid ones. */
 #include "cli/progress_marks.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static struct gw_ctx *ctx;
 static struct gw_meter *meter;
@@ -21,7 +15,6 @@ static int setup(void **state)
 {
 	struct gw_options o = { .size = sizeof(o), .backend = "none" };
 
-	(void)state;
 	if (gw_open(&o, &ctx) != 0)
 		return -1;
 	return gw_meter_start(ctx, NULL, &meter);
@@ -29,7 +22,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	gw_meter_stop(meter);
 	gw_close(ctx);
 	return 0;
@@ -39,7 +31,6 @@ static uint64_t begin_ns;
 
 static int begin(void **state)
 {
-	(void)state;
 	begin_ns = clock_mono_ns(clock_real()) - 10 * NS_PER_S;
 	progress_marks_init(&m, meter, NULL, begin_ns);
 	return 0;
@@ -47,17 +38,19 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	progress_marks_done(&m);
 	return 0;
 }
+
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 
 static void feed(const char *text)
 {
 	progress_marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
 }
 
-/* "begin NAME T", so many seconds after the run began. */
+/* "begin NAME T" this many seconds after the start of the run. */
 static void feed_at(const char *mark, double seconds)
 {
 	char text[128];
@@ -67,9 +60,8 @@ static void feed_at(const char *mark, double seconds)
 	feed(text);
 }
 
-static void parts_have_the_times_that_were_given(void **state)
+TEST(parts_have_the_times_that_were_given)
 {
-	(void)state;
 	feed_at("begin outer", 1);
 	feed_at("begin inner", 2);
 	feed_at("end inner", 3.5);
@@ -82,9 +74,8 @@ static void parts_have_the_times_that_were_given(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
-static void the_last_of_one_name_ends_first(void **state)
+TEST(the_latest_part_of_a_name_ends_first)
 {
-	(void)state;
 	feed_at("begin a", 1);
 	feed_at("begin a", 2);
 	feed_at("end a", 3);
@@ -95,11 +86,10 @@ static void the_last_of_one_name_ends_first(void **state)
 	assert_true(m.window[0].unfinished);
 }
 
-static void lines_may_come_in_any_pieces(void **state)
+TEST(lines_may_arrive_in_pieces)
 {
 	static const char text[] = "tokens 12\niteration\n\ntokens 30\r\n";
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(text) - 1; i++)
 		progress_marks_feed(&m, &text[i], 1, begin_ns + i);
 	assert_int_equal(m.tokens, 42);
@@ -107,13 +97,12 @@ static void lines_may_come_in_any_pieces(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
-static void a_part_counts_its_own_iterations_and_tokens(void **state)
+TEST(a_part_counts_its_own_iterations_and_tokens)
 {
 	const struct progress_marks_window *w;
 	unsigned n;
 
-	(void)state;
-	for (unsigned i = 0; i < 4; i++) /* loading: slow ones, 1 s each */
+	for (unsigned i = 0; i < 4; i++) /* loading: slow iterations, 1 s each */
 		progress_marks_feed(&m, "iteration\ntokens 100\n", 21, begin_ns + i * NS_PER_S);
 	feed_at("begin work", 4);
 	for (unsigned i = 0; i < 11; i++)
@@ -130,7 +119,7 @@ static void a_part_counts_its_own_iterations_and_tokens(void **state)
 	assert_int_equal(n, 2);
 	assert_int_equal(w->iterations, 11);
 	assert_int_equal(w->tokens, 33);
-	/* the step from the last slow one into the part is not of the part */
+	/* the step from the last slow iteration into the part does not count */
 	assert_float_equal(progress_marks_latency(&m, w, 0.95), 10e-3, 1e-9);
 	assert_int_equal(m.window[1].iterations, 1);
 	assert_true(isnan(progress_marks_latency(&m, &m.window[1], 0.5)));
@@ -139,9 +128,8 @@ static void a_part_counts_its_own_iterations_and_tokens(void **state)
 	assert_null(progress_marks_find(&m, "other", &n));
 }
 
-static void times_between_iterations_are_the_latency(void **state)
+TEST(times_between_iterations_are_the_latency)
 {
-	(void)state;
 	assert_true(isnan(progress_marks_latency(&m, NULL, 0.5)));
 	for (unsigned i = 0; i <= 100; i++)
 		progress_marks_feed(&m, "iteration\n", 10,
@@ -152,7 +140,7 @@ static void times_between_iterations_are_the_latency(void **state)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
 
-static void what_is_no_mark_is_counted_and_the_first_told(void **state)
+TEST(bad_lines_are_counted_and_the_first_is_reported)
 {
 	static const char *const bad[] = {
 		"nonsense\n",
@@ -171,8 +159,7 @@ static void what_is_no_mark_is_counted_and_the_first_told(void **state)
 		"\x1b[2J\xff\n",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		feed(bad[i]);
 		assert_int_equal(m.bad, i + 1);
 	}
@@ -182,17 +169,15 @@ static void what_is_no_mark_is_counted_and_the_first_told(void **state)
 	assert_int_equal(m.iterations, 0);
 }
 
-static void what_is_told_holds_no_control_characters(void **state)
+TEST(reported_lines_have_no_control_characters)
 {
-	(void)state;
 	feed("\x1b[2J\xff\n");
 	for (const char *p = m.reason; *p; p++)
 		assert_true(*p >= ' ' && *p < 127);
 }
 
-static void a_line_without_end_is_one_bad_line(void **state)
+TEST(a_line_without_end_is_one_bad_line)
 {
-	(void)state;
 	for (unsigned i = 0; i < 100000; i++)
 		feed("xxxxxxxxxx");
 	feed("\ntokens 1\n");
@@ -200,9 +185,8 @@ static void a_line_without_end_is_one_bad_line(void **state)
 	assert_int_equal(m.tokens, 1);
 }
 
-static void more_parts_than_there_is_room_for_are_counted(void **state)
+TEST(parts_beyond_the_limit_are_counted)
 {
-	(void)state;
 	for (unsigned i = 0; i < PROGRESS_MARKS_WINDOWS + 5; i++)
 		feed("begin a\nend a\n");
 	progress_marks_finish(&m, clock_mono_ns(clock_real()));
@@ -211,12 +195,11 @@ static void more_parts_than_there_is_room_for_are_counted(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
-static void of_too_many_iterations_a_fair_share_is_kept(void **state)
+TEST(of_too_many_iterations_a_random_sample_is_kept)
 {
 	uint64_t t = begin_ns;
 
-	(void)state;
-	/* first short ones, then as many long ones */
+	/* short iterations first, then as many long ones */
 	for (unsigned i = 0; i <= 4 * PROGRESS_MARKS_LATENCIES; i++) {
 		t += i < 2 * PROGRESS_MARKS_LATENCIES ? NS_PER_MS : 3 * NS_PER_MS;
 		progress_marks_feed(&m, "iteration\n", 10, t);
@@ -226,7 +209,7 @@ static void of_too_many_iterations_a_fair_share_is_kept(void **state)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.55), 3e-3, 1e-9);
 }
 
-/* The first pair of numbers that do not follow each other, 0 and 0 for none. */
+/* The first two numbers that are not consecutive; 0 and 0 if there are none. */
 static void number(const char *text, uint64_t before, uint64_t after)
 {
 	progress_marks_done(&m);
@@ -237,15 +220,14 @@ static void number(const char *text, uint64_t before, uint64_t after)
 	assert_int_equal(m.odd_after, after);
 }
 
-static void numbers_that_do_not_count_up_are_noticed(void **state)
+TEST(numbers_that_do_not_count_up_are_noticed)
 {
-	(void)state;
 	number("iteration 0\niteration 1\niteration 2\n", 0, 0);
 	number("iteration 5000\niteration 5001\n", 0, 0);                     /* went on */
 	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
 	number("iteration 1\niteration\niteration 3\n", 0, 0);
 	number("iteration\niteration\n", 0, 0);
-	number("iteration 1\niteration 1\n", 0, 0); /* one each, whatever is meant */
+	number("iteration 1\niteration 1\n", 0, 0); /* one bad line each */
 	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
 	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
 	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",
@@ -253,23 +235,4 @@ static void numbers_that_do_not_count_up_are_noticed(void **state)
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(parts_have_the_times_that_were_given),
-		T(the_last_of_one_name_ends_first),
-		T(lines_may_come_in_any_pieces),
-		T(a_part_counts_its_own_iterations_and_tokens),
-		T(times_between_iterations_are_the_latency),
-		T(what_is_no_mark_is_counted_and_the_first_told),
-		T(what_is_told_holds_no_control_characters),
-		T(a_line_without_end_is_one_bad_line),
-		T(more_parts_than_there_is_room_for_are_counted),
-		T(of_too_many_iterations_a_fair_share_is_kept),
-		T(numbers_that_do_not_count_up_are_noticed),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown)

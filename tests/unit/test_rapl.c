@@ -1,7 +1,7 @@
-/* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
-#define RAPL_PERF_OPEN fake_perf_open
+/* RAPL on small trees. The source is included to replace perf's counters by files. */
+#include "test.h"
 
-#include <stdint.h>
+#define RAPL_PERF_OPEN fake_perf_open
 
 static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 
@@ -9,9 +9,6 @@ static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 
 #include "tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -49,7 +46,6 @@ static void perf_set(unsigned i, uint64_t count)
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	memset(&r, 0, sizeof(r));
 	perfs = 0;
@@ -59,11 +55,13 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	rapl_close(&r);
 	tree_done(&t);
 	return 0;
 }
+
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 #define ZONE(n) "sys/class/powercap/" n
 
@@ -87,7 +85,7 @@ static const struct tree_row two_packages[] = {
 	{ 0 },
 };
 
-static void lists_energy_domains_once_each(void **state)
+TEST(lists_energy_domains_once_each)
 {
 	static const struct {
 		const char *name;
@@ -98,7 +96,6 @@ static void lists_energy_domains_once_each(void **state)
 	};
 	struct rapl_domain d[8];
 
-	(void)state;
 	tree_fill(&t, "", two_packages);
 	assert_int_equal(rapl_list(&t.root, d, 8), 5);
 	for (unsigned i = 0; i < 5; i++) {
@@ -116,25 +113,23 @@ static void lists_energy_domains_once_each(void **state)
 	assert_string_equal(d[1].name, "");
 }
 
-static void keeps_a_mapped_domain_that_nothing_else_tells(void **state)
+TEST(keeps_a_mapped_domain_that_nothing_else_provides)
 {
 	struct rapl_domain d[2];
 
-	(void)state;
 	tree_put(&t, ZONE("intel-rapl-mmio:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl-mmio:0/energy_uj"), "5\n");
 	assert_int_equal(rapl_list(&t.root, d, 2), 1);
 	assert_int_equal(d[0].energy_uj, 5);
 }
 
-static void lists_a_domain_that_it_cannot_read(void **state)
+TEST(lists_an_unreadable_domain)
 {
 	struct rapl_domain d[2];
 
-	(void)state;
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
-	/* what a container sees whose runtime hides the counters */
+	/* what a container sees if its runtime hides the counters */
 	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
 	assert_int_equal(rapl_list(&t.root, d, 2), 2);
 	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
@@ -142,11 +137,10 @@ static void lists_a_domain_that_it_cannot_read(void **state)
 	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void says_when_a_domain_may_not_be_read(void **state)
+TEST(a_domain_without_permission_has_its_reason)
 {
 	struct rapl_domain d;
 
-	(void)state;
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "5\n");
 	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
@@ -156,13 +150,10 @@ static void says_when_a_domain_may_not_be_read(void **state)
 	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
 }
 
-static void finds_no_domains_on_a_machine_without(void **state)
+TEST(finds_no_domains_on_a_machine_without)
 {
-	(void)state;
 	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
 }
-
-/* ---- joules since a moment ---- */
 
 static void put_uj(const char *zone, uint64_t uj)
 {
@@ -197,9 +188,8 @@ static void assert_joules(double want)
 
 #define RANGE UINT64_C(262143328850)
 
-static void packages_and_memory_add_up_and_what_is_inside_does_not(void **state)
+TEST(packages_and_memory_are_added_and_subdomains_are_not)
 {
-	(void)state;
 	tree_fill(&t, "", two_packages);
 	put_zone("intel-rapl:0:1", "core\n", 50, RANGE);
 	put_zone("intel-rapl:0:2", "uncore\n", 50, RANGE);
@@ -212,20 +202,19 @@ static void packages_and_memory_add_up_and_what_is_inside_does_not(void **state)
 	put_uj("intel-rapl:1", 2000 + 20000000);
 	put_uj("intel-rapl:1:0", 3000 + 300000);
 	put_uj("intel-rapl:2", 4000 + 900000000);      /* psys */
-	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* told twice */
+	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* reported twice */
 	rapl_read(&r);
 	assert_joules(1 + 20 + 0.3);
 	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);
 	assert_int_equal(r.count, 7);
 }
 
-static void a_counter_that_wraps_goes_on(void **state)
+TEST(a_counter_that_wraps_goes_on)
 {
 	unsigned seed = (unsigned)time(NULL);
 	double truth = 0;
 	uint64_t at = RANGE - 5000000;
 
-	(void)state;
 	printf("seed %u\n", seed);
 	srand(seed);
 	put_zone("intel-rapl:0", "package-0\n", at, RANGE);
@@ -242,9 +231,8 @@ static void a_counter_that_wraps_goes_on(void **state)
 	assert_true(r.counter[0].wraps > 50);
 }
 
-static void a_counter_that_goes_back_without_a_range_is_absent(void **state)
+TEST(a_counter_that_goes_back_without_a_range_is_absent)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 5000000, 0);
 	rapl_open(&r, &t.root);
 	put_uj("intel-rapl:0", 6000000);
@@ -254,14 +242,13 @@ static void a_counter_that_goes_back_without_a_range_is_absent(void **state)
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 	assert_true(isnan(rapl_total(&r).joules));
-	put_uj("intel-rapl:0", 7000000); /* what was lost does not come back */
+	put_uj("intel-rapl:0", 7000000); /* lost energy is not recovered */
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-static void a_counter_beyond_its_range_is_absent(void **state)
+TEST(a_counter_beyond_its_range_is_absent)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 9000, 5000);
 	rapl_open(&r, &t.root);
 	put_uj("intel-rapl:0", 10);
@@ -269,9 +256,8 @@ static void a_counter_beyond_its_range_is_absent(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-static void a_reading_that_fails_is_made_good_by_the_next(void **state)
+TEST(a_failed_reading_is_recovered_by_the_next)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	rapl_open(&r, &t.root);
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "oops\n");
@@ -284,11 +270,10 @@ static void a_reading_that_fails_is_made_good_by_the_next(void **state)
 	assert_joules(3);
 }
 
-static void a_host_that_may_not_be_read_is_null_and_names_the_fix(void **state)
+TEST(an_unreadable_host_is_null_and_names_the_remedy)
 {
 	struct rapl_total total;
 
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	put_zone("intel-rapl:1", "package-1\n", 1000000, RANGE);
 	tree_forbid(&t, ZONE("intel-rapl:1/energy_uj"));
@@ -296,20 +281,19 @@ static void a_host_that_may_not_be_read_is_null_and_names_the_fix(void **state)
 	rapl_read(&r);
 	tree_allow();
 	total = rapl_total(&r);
-	assert_true(isnan(total.joules)); /* half a host is no host */
+	assert_true(isnan(total.joules)); /* a part of the host is not the host */
 	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
-	assert_non_null(strstr(total.remedy, "chmod"));
-	assert_non_null(strstr(total.remedy, "udev"));
+	assert_in(total.remedy, "chmod");
+	assert_in(total.remedy, "udev");
 	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
 	assert_int_equal(r.counter[0].why, GW_HAVE);
-	rapl_read(&r); /* allowed too late: what was used before is not known */
+	rapl_read(&r); /* allowed too late: earlier energy is unknown */
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 }
 
-static void memory_that_may_not_be_read_makes_the_whole_unknown(void **state)
+TEST(unreadable_memory_makes_the_total_unknown)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	put_zone("intel-rapl:0:0", "dram\n", 1000000, RANGE);
 	tree_forbid(&t, ZONE("intel-rapl:0:0/energy_uj"));
@@ -319,9 +303,8 @@ static void memory_that_may_not_be_read_makes_the_whole_unknown(void **state)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NO_PERMISSION);
 }
 
-static void without_memory_counters_the_packages_are_the_total(void **state)
+TEST(without_memory_counters_the_packages_are_the_total)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	rapl_open(&r, &t.root);
 	put_uj("intel-rapl:0", 2500000);
@@ -330,11 +313,10 @@ static void without_memory_counters_the_packages_are_the_total(void **state)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void a_machine_without_counters_says_so(void **state)
+TEST(a_machine_without_counters_says_so)
 {
 	struct rapl_total total;
 
-	(void)state;
 	rapl_open(&r, &t.root);
 	rapl_read(&r);
 	total = rapl_total(&r);
@@ -346,9 +328,8 @@ static void a_machine_without_counters_says_so(void **state)
 	assert_string_equal(total.missing, "");
 }
 
-static void dies_that_show_one_counter_are_counted_once(void **state)
+TEST(dies_that_show_one_counter_are_counted_once)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0-die-0\n", 123456789, RANGE);
 	put_zone("intel-rapl:1", "package-0-die-1\n", 123456789, RANGE);
 	put_zone("intel-rapl:2", "package-1-die-0\n", 123456789, RANGE); /* another package */
@@ -372,9 +353,8 @@ static void dies_that_show_one_counter_are_counted_once(void **state)
 	assert_joules(1.000001 * 2 + 1 + 0.100001 + 0.100073 + 0.1);
 }
 
-static void zones_of_one_name_are_counted_once(void **state)
+TEST(zones_of_one_name_are_counted_once)
 {
-	(void)state;
 	put_zone("intel-rapl:0", "package-0\n", 1000, RANGE);
 	put_zone("intel-rapl:1", "package-0\n", 5000, RANGE);
 	rapl_open(&r, &t.root);
@@ -383,8 +363,6 @@ static void zones_of_one_name_are_counted_once(void **state)
 	rapl_read(&r);
 	assert_joules(1);
 }
-
-/* ---- perf ---- */
 
 static const struct tree_row pmu[] = {
 	{ PMU "/type", "21\n" },
@@ -409,9 +387,8 @@ static void open_pmu(void)
 	t.root.real = true;
 }
 
-static void the_power_pmu_is_read_where_powercap_is_not(void **state)
+TEST(the_power_pmu_is_read_where_powercap_is_not)
 {
-	(void)state;
 	open_pmu();
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 4);
@@ -427,9 +404,8 @@ static void the_power_pmu_is_read_where_powercap_is_not(void **state)
 	assert_string_equal(r.counter[1].d.name, "package-1");
 }
 
-static void powercap_goes_first(void **state)
+TEST(powercap_goes_first)
 {
-	(void)state;
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	rapl_open(&r, &t.root);
@@ -437,9 +413,8 @@ static void powercap_goes_first(void **state)
 	assert_int_equal(r.count, 1);
 }
 
-static void what_powercap_refuses_perf_may_tell(void **state)
+TEST(perf_is_used_where_powercap_refuses)
 {
-	(void)state;
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
@@ -451,18 +426,17 @@ static void what_powercap_refuses_perf_may_tell(void **state)
 	rapl_open(&r, &t.root);
 	tree_allow();
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
-	assert_non_null(strstr(rapl_total(&r).remedy, "chmod")); /* the easier fix */
+	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier remedy */
 }
 
-static void perf_alone_that_refuses_names_its_own_fix(void **state)
+TEST(perf_that_refuses_names_its_own_remedy)
 {
-	(void)state;
 	open_pmu();
 	perf_refusal = EACCES;
 	rapl_open(&r, &t.root);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(rapl_total(&r).cause, GW_CAUSE_RAPL_PERMISSION);
-	assert_non_null(strstr(rapl_total(&r).remedy, "perf_event_paranoid"));
+	assert_in(rapl_total(&r).remedy, "perf_event_paranoid");
 	assert_string_equal(rapl_total(&r).missing, "/" PMU "/events/energy-pkg");
 	rapl_close(&r);
 	perf_refusal = ENOENT;
@@ -470,9 +444,8 @@ static void perf_alone_that_refuses_names_its_own_fix(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void chiplets_of_one_package_are_one_counter_of_perf(void **state)
+TEST(chiplets_of_one_package_are_one_counter_of_perf)
 {
-	(void)state;
 	open_pmu();
 	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/physical_package_id", "0\n");
 	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/die_id", "1\n");
@@ -492,16 +465,15 @@ static void chiplets_of_one_package_are_one_counter_of_perf(void **state)
 	assert_int_equal(perfs, 2);
 }
 
-static void another_machines_files_open_no_counter_of_this_one(void **state)
+TEST(another_machines_files_open_no_counter_of_this_one)
 {
-	(void)state;
 	tree_fill(&t, "", pmu);
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 0);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
+TEST(invalid_pmu_values_are_absent_not_zero)
 {
 	static const struct tree_row bad[] = {
 		{ PMU "/events/energy-pkg", "umask=0x02\n" },
@@ -510,8 +482,7 @@ static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
 		{ PMU "/events/energy-pkg.scale", "nan\n" },
 	};
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(bad); i++) {
 		open_pmu();
 		tree_put(&t, bad[i].path, bad[i].text);
 		rapl_open(&r, &t.root);
@@ -526,12 +497,11 @@ static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-static void the_real_machine_has_joules_or_a_reason(void **state)
+TEST(the_real_machine_has_joules_or_a_reason)
 {
 	struct rapl_total total;
 	struct root real;
 
-	(void)state;
 	assert_int_equal(root_open(&real, NULL), 0);
 	perf_refusal = ENODEV;
 	rapl_open(&r, &real);
@@ -545,36 +515,4 @@ static void the_real_machine_has_joules_or_a_reason(void **state)
 	root_close(&real);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(lists_energy_domains_once_each),
-		T(keeps_a_mapped_domain_that_nothing_else_tells),
-		T(lists_a_domain_that_it_cannot_read),
-		T(says_when_a_domain_may_not_be_read),
-		T(finds_no_domains_on_a_machine_without),
-		T(packages_and_memory_add_up_and_what_is_inside_does_not),
-		T(a_counter_that_wraps_goes_on),
-		T(a_counter_that_goes_back_without_a_range_is_absent),
-		T(a_counter_beyond_its_range_is_absent),
-		T(a_reading_that_fails_is_made_good_by_the_next),
-		T(a_host_that_may_not_be_read_is_null_and_names_the_fix),
-		T(memory_that_may_not_be_read_makes_the_whole_unknown),
-		T(without_memory_counters_the_packages_are_the_total),
-		T(a_machine_without_counters_says_so),
-		T(dies_that_show_one_counter_are_counted_once),
-		T(zones_of_one_name_are_counted_once),
-		T(the_power_pmu_is_read_where_powercap_is_not),
-		T(powercap_goes_first),
-		T(what_powercap_refuses_perf_may_tell),
-		T(perf_alone_that_refuses_names_its_own_fix),
-		T(chiplets_of_one_package_are_one_counter_of_perf),
-		T(another_machines_files_open_no_counter_of_this_one),
-		T(nonsense_of_the_pmu_is_absent_and_not_zero),
-		T(the_real_machine_has_joules_or_a_reason),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

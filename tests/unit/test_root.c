@@ -1,18 +1,12 @@
 #include "base/root.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[64];
 static struct root root;
@@ -28,7 +22,6 @@ static void put(const char *name, const char *text)
 
 static int make_tree(void **state)
 {
-	(void)state;
 	strcpy(folder, "/tmp/gpuward-root-XXXXXX");
 	assert_non_null(mkdtemp(folder));
 	assert_int_equal(root_open(&root, folder), 0);
@@ -44,8 +37,7 @@ static int remove_tree(void **state)
 {
 	static const char *const names[] = { "sys/a", "sys/driver", "sys/bare", "sys/n" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		unlinkat(root.fd, names[i], 0);
 	unlinkat(root.fd, "sys", AT_REMOVEDIR);
 	root_close(&root);
@@ -54,11 +46,12 @@ static int remove_tree(void **state)
 	return rmdir(folder);
 }
 
-static void reads_a_file_whole_or_cut(void **state)
+#define ROOT_TEST(name) TEST_WITH(name, make_tree, remove_tree)
+
+ROOT_TEST(reads_a_file_whole_or_cut)
 {
 	char out[32];
 
-	(void)state;
 	assert_int_equal(root_read(&root, "sys/a", out, sizeof(out)), 11);
 	assert_string_equal(out, "one\ntwo \n\t\n");
 	assert_int_equal(root_read(&root, "sys/a", out, 4), 3);
@@ -67,11 +60,10 @@ static void reads_a_file_whole_or_cut(void **state)
 	assert_string_equal(out, "");
 }
 
-static void a_line_has_no_blanks_at_its_end(void **state)
+ROOT_TEST(a_line_has_no_blanks_at_its_end)
 {
 	char out[32];
 
-	(void)state;
 	assert_int_equal(root_read_line(&root, "sys/a", out, sizeof(out)), 7);
 	assert_string_equal(out, "one\ntwo");
 	put("sys/n", " \n");
@@ -79,12 +71,11 @@ static void a_line_has_no_blanks_at_its_end(void **state)
 	assert_string_equal(out, "");
 }
 
-static void says_why_it_cannot_read(void **state)
+ROOT_TEST(says_why_it_cannot_read)
 {
 	char out[32] = "junk";
 	struct root none;
 
-	(void)state;
 	assert_int_equal(root_read(&root, "sys/none", out, sizeof(out)), -GW_E_NOENT);
 	assert_string_equal(out, "");
 	assert_int_equal(root_read(&root, "sys/a/b", out, sizeof(out)), -GW_E_NOENT);
@@ -99,7 +90,7 @@ static void says_why_it_cannot_read(void **state)
 	assert_int_equal(root_open(&none, "/no/such/root"), -GW_E_NOENT);
 }
 
-static void reads_numbers_and_nothing_else(void **state)
+ROOT_TEST(reads_numbers_and_nothing_else)
 {
 	static const struct {
 		const char *text;
@@ -117,8 +108,7 @@ static void reads_numbers_and_nothing_else(void **state)
 		{ "unknown", -GW_E_PARSE, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		int64_t v = 99;
 
 		put("sys/n", rows[i].text);
@@ -128,11 +118,10 @@ static void reads_numbers_and_nothing_else(void **state)
 	assert_int_equal(root_read_i64(&root, "sys/none", &(int64_t){ 0 }), -GW_E_NOENT);
 }
 
-static void reads_links_and_their_last_name(void **state)
+ROOT_TEST(reads_links_and_their_last_name)
 {
 	char out[64];
 
-	(void)state;
 	assert_int_equal(root_readlink(&root, "sys/driver", out, sizeof(out)), 28);
 	assert_string_equal(out, "../../bus/pci/drivers/nvidia");
 	assert_int_equal(root_readlink_base(&root, "sys/driver", out, sizeof(out)), 6);
@@ -143,20 +132,18 @@ static void reads_links_and_their_last_name(void **state)
 	assert_string_equal(out, "");
 }
 
-static void tells_what_exists(void **state)
+ROOT_TEST(finds_out_what_exists)
 {
-	(void)state;
 	assert_true(root_exists(&root, "sys/a"));
 	assert_true(root_exists(&root, "sys"));
 	assert_false(root_exists(&root, "sys/none"));
 }
 
-static void walks_a_directory(void **state)
+ROOT_TEST(walks_a_directory)
 {
 	DIR *d = root_opendir(&root, "sys");
 	unsigned n = 0;
 
-	(void)state;
 	assert_non_null(d);
 	for (struct dirent *e; (e = readdir(d));)
 		n += e->d_name[0] != '.';
@@ -166,32 +153,15 @@ static void walks_a_directory(void **state)
 	assert_null(root_opendir(&root, "sys/a"));
 }
 
-static void the_real_root_has_proc(void **state)
+TEST(the_real_root_has_proc)
 {
 	struct root real;
 	char path[64];
 
-	(void)state;
 	assert_int_equal(root_open(&real, NULL), 0);
 	assert_true(real.real);
 	assert_true(root_exists(&real, root_path(path, sizeof(path), "proc/%s/stat", "self")));
 	root_close(&real);
 }
 
-#define ROOT_TEST(f) cmocka_unit_test_setup_teardown(f, make_tree, remove_tree)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		ROOT_TEST(reads_a_file_whole_or_cut),
-		ROOT_TEST(a_line_has_no_blanks_at_its_end),
-		ROOT_TEST(says_why_it_cannot_read),
-		ROOT_TEST(reads_numbers_and_nothing_else),
-		ROOT_TEST(reads_links_and_their_last_name),
-		ROOT_TEST(tells_what_exists),
-		ROOT_TEST(walks_a_directory),
-		cmocka_unit_test(the_real_root_has_proc),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,17 +1,12 @@
-/* The course of a run in bounded room: the extremes of brute force stay, and the order. */
+/* The trace of a run in bounded memory keeps the extremes and the order. */
 #include "measure/run_trace.h"
 
 #include "base/clock.h"
 #include "measure/stat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 #define BEGIN (100 * NS_PER_S)
@@ -32,12 +27,11 @@ static void feed_tick(struct run_trace *s, uint64_t t_ns, double c)
 	run_trace_event(s, 0, &e);
 }
 
-static void short_runs_are_kept_as_they_are(void **state)
+TEST(short_runs_are_kept_as_they_are)
 {
 	struct run_trace *s = run_trace_new(1);
 	struct run_trace_copy c;
 
-	(void)state;
 	for (unsigned i = 0; i < 200; i++) /* four seconds before it */
 		feed_power(s, BEGIN - 4 * NS_PER_S + i * 20 * NS_PER_MS, 50);
 	run_trace_begin(s, BEGIN);
@@ -52,12 +46,11 @@ static void short_runs_are_kept_as_they_are(void **state)
 	run_trace_free(s);
 }
 
-static void long_runs_keep_every_extreme(void **state)
+TEST(long_runs_keep_every_extreme)
 {
 	uint64_t seed = (uint64_t)time(NULL);
 	struct random r;
 
-	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned round = 0; round < 20; round++) {
@@ -85,7 +78,7 @@ static void long_runs_keep_every_extreme(void **state)
 			kept_high = fmax(kept_high, (double)c.power[i].w);
 			assert_true(i == 0 || c.power[i].t_ns > c.power[i - 1].t_ns);
 		}
-		/* figures are thinned evenly, and each stands at its own time */
+		/* figures are thinned evenly and keep their times */
 		for (size_t i = 0; i < c.ticks; i++) {
 			assert_true(c.tick[i].t_ns ==
 				    BEGIN + (uint64_t)c.tick[i].temperature_c * NS_PER_MS);
@@ -98,12 +91,11 @@ static void long_runs_keep_every_extreme(void **state)
 	}
 }
 
-static void waiting_for_a_run_takes_no_room(void **state)
+TEST(waiting_for_a_run_takes_no_memory)
 {
 	struct run_trace *s = run_trace_new(1);
 	struct run_trace_copy c;
 
-	(void)state;
 	for (unsigned i = 0; i < 100000; i++)
 		feed_power(s, NS_PER_S + i * 20 * NS_PER_MS, i);
 	run_trace_begin(s, NS_PER_S + 99999 * 20 * NS_PER_MS);
@@ -114,13 +106,4 @@ static void waiting_for_a_run_takes_no_room(void **state)
 	run_trace_free(s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(short_runs_are_kept_as_they_are),
-		cmocka_unit_test(long_runs_keep_every_extreme),
-		cmocka_unit_test(waiting_for_a_run_takes_no_room),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -3,16 +3,13 @@
 
 #include "base/buf.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "test.h"
 
 static struct scene a, b; /* too large for a stack */
 static uint64_t seed;
@@ -185,11 +182,10 @@ static void assert_same(const struct scene *x, const struct scene *y)
 			    (x->root[i].how == ROOT_FORMER) == (y->root[i].how == ROOT_FORMER));
 }
 
-static void any_scene_reads_back_to_the_same_bits(void **state)
+TEST(any_scene_reads_back_to_the_same_bits)
 {
 	struct buf out;
 
-	(void)state;
 	seed = (uint64_t)time(NULL);
 	print_message("seed %llu\n", (unsigned long long)seed);
 	buf_init(&out, 16 << 20);
@@ -235,13 +231,12 @@ static void change(struct scene *s)
 	}
 }
 
-static void what_changed_reads_back_to_the_same_bits(void **state)
+TEST(what_changed_reads_back_to_the_same_bits)
 {
 	static struct scene last;
 	struct buf out;
 	unsigned short_ones = 0;
 
-	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	buf_init(&out, 16 << 20);
 	memset(&b, 0, sizeof(b));
@@ -261,12 +256,11 @@ static void what_changed_reads_back_to_the_same_bits(void **state)
 	buf_done(&out);
 }
 
-static void a_look_that_changed_nothing_is_a_short_line(void **state)
+TEST(a_look_that_changed_nothing_is_a_short_line)
 {
 	static struct scene last;
 	struct buf out;
 
-	(void)state;
 	buf_init(&out, 16 << 20);
 	random_scene(&a);
 	a.mono_ns = a.wall_ns = 1000;
@@ -284,9 +278,8 @@ static void a_look_that_changed_nothing_is_a_short_line(void **state)
 #define P(gpu) "P\t7\t9\t-1\t" gpu "\t1\t5\t1\t-\t0\t0\t0\tname\t-\t-\t-\t-\t3,1"
 #define R      "R\t0\t7\t9"
 
-static void a_scene_is_whole_at_its_last_line(void **state)
+TEST(a_scene_is_whole_at_its_last_line)
 {
-	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, S), 0);
 	assert_int_equal(scene_read(&a, G), 0);
@@ -299,17 +292,16 @@ static void a_scene_is_whole_at_its_last_line(void **state)
 	assert_int_equal(a.process[0].ancestor[2], 0);
 }
 
-static void a_scene_that_was_cut_short_ends_where_the_next_begins(void **state)
+TEST(a_scene_that_was_cut_short_ends_where_the_next_begins)
 {
 	char text_of[] = S "\n" G "\n" S "\n" G "\n" G "\nE\t2\t0\t0\n";
 
-	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(feed(&a, text_of), 1);
 	assert_int_equal(a.gpus, 2);
 }
 
-static void junk_is_refused(void **state)
+TEST(junk_is_refused)
 {
 	static const char *const junk[] = {
 		"S",
@@ -350,7 +342,6 @@ static void junk_is_refused(void **state)
 		  "1,2,3,4,5,6,7,8,9,10,11,12,13",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
 		char line[SCENE_LINE_MAX];
 
@@ -364,9 +355,8 @@ static void junk_is_refused(void **state)
 	}
 }
 
-static void more_than_there_is_room_for_is_refused(void **state)
+TEST(more_than_there_is_room_for_is_refused)
 {
-	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, S), 0);
 	for (unsigned i = 0; i < SCENE_GPUS; i++)
@@ -384,7 +374,7 @@ static void more_than_there_is_room_for_is_refused(void **state)
 	assert_int_equal(scene_read(&a, G), -GW_E_PARSE);
 }
 
-static void changes_that_say_nothing_are_refused(void **state)
+TEST(changes_that_say_nothing_are_refused)
 {
 	static const char *const lines[] = {
 		"D\t1",
@@ -403,7 +393,6 @@ static void changes_that_say_nothing_are_refused(void **state)
 		"D\t1\t0\tG0.8=",
 	};
 
-	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* of which scene? */
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -419,18 +408,4 @@ static void changes_that_say_nothing_are_refused(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_scene_reads_back_to_the_same_bits),
-		cmocka_unit_test(what_changed_reads_back_to_the_same_bits),
-		cmocka_unit_test(a_look_that_changed_nothing_is_a_short_line),
-		cmocka_unit_test(changes_that_say_nothing_are_refused),
-		cmocka_unit_test(a_scene_is_whole_at_its_last_line),
-		cmocka_unit_test(a_scene_that_was_cut_short_ends_where_the_next_begins),
-		cmocka_unit_test(junk_is_refused),
-		cmocka_unit_test(more_than_there_is_room_for_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,5 +1,7 @@
-/* Scenes out of the simulator and of small /proc trees: who is seen, whose it is, what cannot be read,
- * and what makes us look. */
+/* Scenes from the simulator and from small /proc trees: which processes they have, whose they
+ * are, what cannot be read, and what triggers a scene. */
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 #include "simtest.h"
 #include "tree.h"
 
@@ -24,7 +26,7 @@
 #define GIB  (UINT64_C(1) << 30)
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 
-/* ---- what is allocated ---- */
+/* ---- allocations ---- */
 
 static atomic_uint allocations;
 static unsigned fail_at; /* the allocation that fails; 0: none */
@@ -69,15 +71,14 @@ static struct tree tree;
 static struct policy policy;
 static struct scene scene;
 static struct verdict verdict[SCENE_PROCESSES];
-static struct scene_builder *look;
+static struct scene_builder *builder;
 
 static int begin(void **state)
 {
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
-	memset(&scene, 0xA5, sizeof(scene)); /* whatever it held */
+	memset(&scene, 0xA5, sizeof(scene)); /* it may hold anything */
 	policy.unknown_contends = true;
-	look = NULL;
+	builder = NULL;
 	tree_init(&tree);
 	tree_put(&tree, "proc/self", "-> 77");
 	return 0;
@@ -85,8 +86,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	scene_builder_free(look);
-	look = NULL;
+	scene_builder_free(builder);
+	builder = NULL;
 	tree_done(&tree);
 	return sim_teardown(state);
 }
@@ -126,17 +127,37 @@ static void put_zombie(int64_t pid, unsigned start)
 	tree_put(&tree, path, "");
 }
 
-static void open_look(const char *scenario_text)
+static void open_builder(const char *scenario_text)
 {
 	sim_text(scenario_text);
 	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 }
 
 static void take(void)
 {
-	assert_int_equal(scene_builder_take(look, &scene, false), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, false), 0);
 	classify(&policy, &scene, verdict);
+}
+
+static void take_after(uint64_t ns)
+{
+	sim_step(ns);
+	take();
+}
+
+static void first_scene(const char *scenario_text)
+{
+	open_builder(scenario_text);
+	take();
+}
+
+static void first_scene_of(const char *scenario)
+{
+	sim_scenario(scenario);
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
+	take();
 }
 
 static bool unknown(double v)
@@ -160,6 +181,36 @@ static enum guard_class class_of(int64_t pid)
 	return verdict[p - scene.process].class;
 }
 
+/* "500 worker, 600 contender" */
+static void assert_classes(const char *text)
+{
+	long long pid;
+	char name[16];
+	int n;
+
+	while (sscanf(text, "%lld %15[a-z]%n", &pid, name, &n) == 2) {
+		assert_string_equal(guard_class_name(class_of(pid)), name);
+		text += n;
+		text += strspn(text, ", ");
+	}
+	assert_int_equal(*text, 0);
+}
+
+static unsigned roots_of(enum scene_how how)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < scene.roots; i++)
+		n += scene.root[i].how == how;
+	return n;
+}
+
+static void assert_roots(unsigned found, unsigned former)
+{
+	assert_int_equal(roots_of(ROOT_FOUND), found);
+	assert_int_equal(roots_of(ROOT_FORMER), former);
+}
+
 static struct policy_match *worker(const char *name)
 {
 	struct policy_worker *w = &policy.worker[policy.workers++];
@@ -176,17 +227,21 @@ static struct policy_match *worker(const char *name)
 #define SLICE   "/system.slice/w.service"
 #define SESSION "/user.slice/user-1000.slice/session-2.scope"
 
+/* Worker "w" with a pidfile that names process 500. */
+static void put_pidfile_worker(const char *exe)
+{
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, exe, SESSION);
+}
+
 /* ---- GPUs and lists ---- */
 
-static void a_game_starts_and_is_seen_with_its_bytes(void **state)
+TEST(a_game_that_starts_is_listed_with_its_bytes)
 {
 	const struct scene_process *p;
 
-	(void)state;
-	sim_scenario("game-start");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("game-start");
 	assert_int_equal(scene.gpus, 1);
 	assert_int_equal(scene.processes, 2);
 	assert_true(scene.gpu[0].simulated && scene.gpu[0].memory_known);
@@ -199,8 +254,7 @@ static void a_game_starts_and_is_seen_with_its_bytes(void **state)
 	assert_string_equal(scene.process[0].name, "ollama");
 	assert_false(scene.process[0].orphan);
 	assert_true(unknown(scene.process[0].sm_ratio));
-	sim_step(12 * NS_PER_S);
-	take();
+	take_after(12 * NS_PER_S);
 	assert_int_equal(scene.processes, 3);
 	p = &scene.process[2];
 	assert_string_equal(p->name, "game.exe");
@@ -210,27 +264,21 @@ static void a_game_starts_and_is_seen_with_its_bytes(void **state)
 	assert_int_equal(verdict[1].class, CLASS_SYSTEM); /* Xorg */
 }
 
-static void memory_shared_with_the_host_is_not_known(void **state)
+TEST(memory_shared_with_the_host_is_unknown)
 {
-	(void)state;
-	sim_scenario("shared-memory");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("shared-memory");
 	assert_int_equal(scene.gpus, 1);
 	assert_false(scene.gpu[0].memory_known);
-	assert_int_equal(scene.gpu[0].errors, 0); /* which is no failure */
+	assert_int_equal(scene.gpu[0].errors, 0); /* it is no failure */
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].bytes, 40 * GIB);
 }
 
 /* A5 */
-static void a_process_of_two_lists_is_one_and_unknown_bytes_are_none(void **state)
+TEST(a_process_in_two_lists_is_one_and_unknown_bytes_are_zero)
 {
-	(void)state;
-	open_look(GPU "[[gpu.process]]\npid = 4100001\ntype = \"both\"\nmemory = \"3 GiB\"\n"
-		      "[[gpu.process]]\npid = 4100002\nno_memory = true\n");
-	take();
+	first_scene(GPU "[[gpu.process]]\npid = 4100001\ntype = \"both\"\nmemory = \"3 GiB\"\n"
+			"[[gpu.process]]\npid = 4100002\nno_memory = true\n");
 	assert_int_equal(scene.processes, 2);
 	assert_int_equal(process(4100001)->type, GW_PROCESS_COMPUTE | GW_PROCESS_GRAPHICS);
 	assert_int_equal(process(4100001)->bytes, 3 * GIB);
@@ -238,8 +286,8 @@ static void a_process_of_two_lists_is_one_and_unknown_bytes_are_none(void **stat
 	assert_int_equal(process(4100002)->bytes, 0);
 }
 
-/* So many, of which the last holds most. */
-static void look_at_many(unsigned count)
+/* The last of them has the most memory. */
+static void check_many(unsigned count)
 {
 	char text[256] = GPU;
 
@@ -248,99 +296,81 @@ static void look_at_many(unsigned count)
 			 GPU "[[gpu.process]]\nmemory = \"1 MiB\"\ncount = %u\n", count - 1);
 	if (count > 0)
 		strcat(text, ON(4300000, "9 GiB"));
-	open_look(text);
-	take();
+	first_scene(text);
 	assert_int_equal(scene.processes, count < SCENE_PROCESSES ? count : SCENE_PROCESSES);
 	assert_int_equal(scene.left_out, count - scene.processes);
-	if (count > 0) /* not pushed out by the small ones */
+	if (count > 0) /* not displaced by the small ones */
 		assert_int_equal(process(4300000)->bytes, 9 * GIB);
-	scene_builder_free(look);
-	look = NULL;
+	scene_builder_free(builder);
+	builder = NULL;
 	sim_close();
 }
 
-static void any_number_of_processes_is_borne(void **state)
+TEST(any_number_of_processes_is_handled)
 {
 	static const unsigned counts[] = { 0, 1, 200, 2000 };
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
-		look_at_many(counts[i]);
+		check_many(counts[i]);
 }
 
-static void a_crowd_that_comes_and_goes_is_followed(void **state)
+TEST(a_changing_crowd_is_followed)
 {
-	(void)state;
-	sim_scenario("crowd");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("crowd");
 	assert_int_equal(scene.processes, 80 + 1 + 8);
-	sim_step(2 * NS_PER_S);
-	take();
+	take_after(2 * NS_PER_S);
 	assert_int_equal(process(4200000)->bytes, 300 * MIB);
-	sim_step(3 * NS_PER_S);
-	take();
+	take_after(3 * NS_PER_S);
 	assert_int_equal(process(4200000)->bytes, 900 * MIB);
 }
 
-static void names_that_hurt_are_cleaned(void **state)
+TEST(names_are_cleaned)
 {
-	(void)state;
-	sim_scenario("odd-names");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("odd-names");
 	assert_int_equal(scene.gpus, 3);
 	assert_string_equal(scene.process[0].name, "a b?c\"d\\e<scrip");
 }
 
-static void a_thread_and_its_process_are_one(void **state)
+TEST(a_thread_and_its_process_are_one)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	put_process(4100009, 1, 6, "/usr/bin/game", SESSION);
 	tree_put(&tree, "proc/4100009/status", "Tgid:\t4100001\nUid:\t1\t1\t1\t1\n");
-	open_look(GPU ON(4100009, "2 GiB") ON(4100001, "3 GiB"));
-	take();
+	first_scene(GPU ON(4100009, "2 GiB") ON(4100001, "3 GiB"));
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].pid, 4100001);
 	assert_int_equal(scene.process[0].start_ticks, 5);
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
-static void a_process_on_two_instances_of_a_board_holds_the_sum(void **state)
+TEST(a_process_on_two_instances_of_a_board_holds_the_sum)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
-	open_look(GPU "[[gpu.process]]\npid = 4100001\ngpu_instance = 1\nmemory = \"1 GiB\"\n"
-		      "[[gpu.process]]\npid = 4100001\ngpu_instance = 2\nmemory = \"2 GiB\"\n");
-	take();
+	first_scene(GPU
+		    "[[gpu.process]]\npid = 4100001\ngpu_instance = 1\nmemory = \"1 GiB\"\n"
+		    "[[gpu.process]]\npid = 4100001\ngpu_instance = 2\nmemory = \"2 GiB\"\n");
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
-static void how_busy_each_was_is_told_when_asked(void **state)
+TEST(utilisation_is_reported_on_request)
 {
-	(void)state;
-	open_look(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.8\n"
-		      "[[gpu.process]]\npid = 4100001\nshare = 1.0\n");
+	open_builder(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.8\n"
+			 "[[gpu.process]]\npid = 4100001\nshare = 1.0\n");
 	sim_step(10 * NS_PER_S);
-	assert_int_equal(scene_builder_take(look, &scene, true), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, true), 0);
 	assert_true(scene.process[0].sm_ratio > 0.3 && scene.process[0].sm_ratio <= 1);
-	assert_int_equal(scene_builder_take(look, &scene, false), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, false), 0);
 	assert_true(unknown(scene.process[0].sm_ratio));
 }
 
 /* ---- identity ---- */
 
 /* A6 */
-static void a_number_used_again_is_somebody_else(void **state)
+TEST(a_reused_pid_is_another_process)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/first", SESSION);
-	open_look(GPU ON(4100001, "1 GiB"));
-	take();
+	first_scene(GPU ON(4100001, "1 GiB"));
 	assert_string_equal(scene.process[0].name, "first");
 	assert_string_equal(scene.process[0].exe, "/usr/bin/first");
 	assert_string_equal(scene.process[0].cgroup, SESSION);
@@ -351,33 +381,27 @@ static void a_number_used_again_is_somebody_else(void **state)
 	assert_int_equal(scene.process[0].start_ticks, 6);
 }
 
-static void a_process_that_became_another_program_is_seen_as_that(void **state)
+TEST(an_exec_is_noticed)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/sh", SESSION);
-	open_look(GPU ON(4100001, "1 GiB"));
-	take();
+	first_scene(GPU ON(4100001, "1 GiB"));
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
-	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
-	take();
+	take_after(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	assert_string_equal(scene.process[0].exe, "/usr/bin/game");
 }
 
-static void one_that_has_just_gone_is_counted_and_only_later_an_orphan(void **state)
+TEST(a_process_that_ended_is_counted_and_only_later_an_orphan)
 {
 	struct scene_builder_stats stats;
 
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
-	open_look(GPU ON(4100001, "1 GiB"));
-	take();
+	first_scene(GPU ON(4100001, "1 GiB"));
 	tree_remove(&tree, "proc/4100001");
 	take();
 	assert_int_equal(scene.processes, 0);
-	scene_builder_stats(look, &stats);
+	scene_builder_stats(builder, &stats);
 	assert_int_equal(stats.vanished, 1);
-	sim_step(PROCESS_CACHE_ORPHAN_NS);
-	take();
+	take_after(PROCESS_CACHE_ORPHAN_NS);
 	assert_int_equal(class_of(4100001), CLASS_ORPHAN);
 	assert_int_equal(process(4100001)->bytes, GIB);
 	put_process(4100001, 1, 9, "/usr/bin/next", SESSION);
@@ -385,12 +409,11 @@ static void one_that_has_just_gone_is_counted_and_only_later_an_orphan(void **st
 	assert_int_equal(class_of(4100001), CLASS_CONTENDER);
 }
 
-static void the_memory_of_processes_never_overflows(void **state)
+TEST(the_process_cache_never_overflows)
 {
 	struct process_cache *t;
 	uint64_t now = NS_PER_S;
 
-	(void)state;
 	assert_int_equal(process_cache_new(&tree.root, NULL, &t), 0);
 	for (int64_t round = 0; round < 5; round++, now += 100 * NS_PER_MS)
 		for (int64_t i = 1; i <= SCENE_PROCESSES; i++)
@@ -404,20 +427,16 @@ static void the_memory_of_processes_never_overflows(void **state)
 	process_cache_free(t);
 }
 
-/* ---- whose it is ---- */
+/* ---- workers ---- */
 
 /* A2 */
-static void a_tree_by_pidfile_is_never_a_contender(void **state)
+TEST(a_tree_below_a_pidfile_is_never_a_contender)
 {
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
+	put_pidfile_worker("/usr/bin/python3");
 	put_process(501, 500, 51, "/usr/bin/python3", SESSION);
 	put_process(502, 501, 52, "/usr/bin/python3", SESSION);
 	put_process(600, 1, 60, "/usr/bin/python3", SESSION);
-	open_look(GPU ON(500, "1 GiB") ON(501, "1 GiB") ON(502, "1 GiB") ON(600, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB") ON(501, "1 GiB") ON(502, "1 GiB") ON(600, "1 GiB"));
 	assert_int_equal(scene.roots, 1);
 	assert_int_equal(scene.root[0].pid, 500);
 	assert_int_equal(scene.root[0].start_ticks, 50);
@@ -426,59 +445,46 @@ static void a_tree_by_pidfile_is_never_a_contender(void **state)
 	assert_int_equal(class_of(600), CLASS_CONTENDER);
 }
 
-static void a_child_whose_parents_died_stays_the_workers(void **state)
+TEST(a_child_without_parents_stays_the_workers)
 {
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/server", SESSION);
+	put_pidfile_worker("/usr/bin/server");
 	put_process(501, 500, 51, "/usr/bin/sh", SESSION);
 	put_process(502, 501, 52, "/usr/bin/runner", SESSION);
-	open_look(GPU ON(502, "1 GiB"));
-	take();
+	first_scene(GPU ON(502, "1 GiB"));
 	assert_int_equal(class_of(502), CLASS_WORKER);
 	put_process(502, 1, 52, "/usr/bin/runner", SESSION); /* setsid, and adopted by init */
 	tree_remove(&tree, "proc/501");
-	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
-	take();
+	take_after(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	assert_int_equal(process(502)->ancestor[0], 1);
 	assert_int_equal(class_of(502), CLASS_WORKER);
 	tree_remove(&tree, "proc/500");
-	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
-	take();
+	take_after(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	assert_int_equal(class_of(502), CLASS_WORKER);
-	put_process(502, 1, 99, "/usr/bin/runner", SESSION); /* another, by the same number */
+	put_process(502, 1, 99, "/usr/bin/runner",
+		    SESSION); /* another process with the same pid */
 	take();
 	assert_int_equal(class_of(502), CLASS_CONTENDER);
 }
 
-static void a_member_of_a_units_group_is_the_workers(void **state)
+TEST(a_member_of_a_units_cgroup_is_the_workers)
 {
-	(void)state;
 	worker("w")->unit = "w.service";
 	put_process(500, 1, 50, "/usr/bin/w", SLICE);
 	put_process(502, 1, 52, "/usr/bin/runner", SLICE "/models");
 	put_process(600, 1, 60, "/usr/bin/runner", SESSION);
-	open_look(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
-	take();
-	assert_int_equal(class_of(502), CLASS_WORKER);
-	assert_int_equal(class_of(600), CLASS_CONTENDER);
-	assert_int_equal(scene.roots, 2); /* found though one of them is on no GPU */
+	first_scene(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
+	assert_classes("502 worker, 600 contender");
+	assert_int_equal(scene.roots, 2); /* also the one that is on no GPU */
 	assert_int_equal(scene.root[0].pid + scene.root[1].pid, 500 + 502);
 }
 
-static void a_stale_pidfile_names_nobody(void **state)
+TEST(a_stale_pidfile_names_no_process)
 {
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	put_pidfile_worker("/usr/bin/w");
+	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_WORKER);
-	put_process(500, 1, 70, "/usr/bin/game", SESSION); /* the number was given away */
-	sim_step(2 * NS_PER_S);
-	take();
+	put_process(500, 1, 70, "/usr/bin/game", SESSION); /* the pid was reused */
+	take_after(2 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(scene.roots, 0);
 	tree_put(&tree, "run/w.pid", "no number\n");
@@ -494,53 +500,44 @@ static void write_at(const char *path, time_t seconds)
 }
 
 /* The machine began at 1000000 s; a tick is 10 ms. */
-static void one_younger_than_the_pidfile_did_not_write_it(void **state)
+TEST(a_process_younger_than_the_pidfile_did_not_write_it)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "proc/stat", "cpu 1 2 3\nbtime 1000000\n");
 	tree_put(&tree, "run/w.pid", "500\n");
 	write_at("run/w.pid", 1000100);
-	put_process(500, 1, 10200, "/usr/bin/game", SESSION); /* 2 s later: its number only */
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	put_process(500, 1, 10200, "/usr/bin/game", SESSION); /* 2 s later: a reused pid */
+	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
-	assert_int_equal(scene_builder_policy(look, &policy), 0);
+	assert_int_equal(scene_builder_policy(builder, &policy), 0);
 	take();
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	write_at("run/w.pid", 1000102); /* the clock of files is coarser than ticks */
-	sim_step(2 * NS_PER_S);
-	take();
+	take_after(2 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_WORKER);
 }
 
-static void who_wrote_a_pidfile_is_known_to_the_next_policy(void **state)
+TEST(the_writer_of_a_pidfile_is_known_to_the_next_policy)
 {
 	static struct policy next;
 
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	put_pidfile_worker("/usr/bin/w");
+	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	put_process(500, 1, 70, "/usr/bin/game", SESSION);
 	next = policy;
-	next.worker[1] = next.worker[0]; /* it has another place now */
+	next.worker[1] = next.worker[0]; /* its position changed */
 	next.worker[0].match.pidfile = "/run/other.pid";
 	next.workers = 2;
-	assert_int_equal(scene_builder_policy(look, &next), 0);
-	sim_step(2 * NS_PER_S);
-	take();
+	assert_int_equal(scene_builder_policy(builder, &next), 0);
+	take_after(2 * NS_PER_S);
 	assert_int_equal(scene.roots, 0);
 }
 
-static void neither_the_first_process_nor_one_above_us_is_a_worker(void **state)
+TEST(neither_init_nor_our_ancestors_are_a_worker)
 {
 	static const char *const number[] = { "0\n", "1\n", "70\n", "77\n" };
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	put_process(1, 0, 1, "/sbin/init", "/");
 	put_process(70, 1, 5, "/usr/bin/shell", SESSION);
@@ -548,14 +545,12 @@ static void neither_the_first_process_nor_one_above_us_is_a_worker(void **state)
 	put_process(90, 1, 9, "/usr/bin/game", SESSION);
 	put_process(91, 70, 9, "/usr/bin/game", SESSION);
 	tree_put(&tree, "run/w.pid", "1\n");
-	open_look(GPU ON(90, "1 GiB") ON(91, "1 GiB"));
+	open_builder(GPU ON(90, "1 GiB") ON(91, "1 GiB"));
 	for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++) {
 		tree_put(&tree, "run/w.pid", number[i]);
-		sim_step(2 * NS_PER_S);
-		take();
+		take_after(2 * NS_PER_S);
 		assert_int_equal(scene.roots, 0);
-		assert_int_equal(class_of(90), CLASS_CONTENDER);
-		assert_int_equal(class_of(91), CLASS_CONTENDER);
+		assert_classes("90 contender, 91 contender");
 	}
 }
 
@@ -566,11 +561,17 @@ static void neither_the_first_process_nor_one_above_us_is_a_worker(void **state)
 	"        0 " inode " 1 0000000000000000 100 0 0 10 0\n"
 #define ANY6 "00000000000000000000000000000000"
 
-static void the_one_that_listens_is_found_by_its_port(void **state)
+/* Worker "w" with a port on which the socket 333 listens. */
+static void put_port_worker(void)
+{
+	worker("w")->port = 0x2CAA; /* 11434 */
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+}
+
+TEST(a_listener_is_found_by_its_port)
 {
 	struct scene_builder_stats before, after;
 
-	(void)state;
 	worker("w")->port = 0x2CAA; /* 11434 */
 	tree_put(&tree, "proc/net/tcp",
 		 TCP_HEAD TCP_ROW("0100007F:2CAA", "01", "111")
@@ -583,27 +584,24 @@ static void the_one_that_listens_is_found_by_its_port(void **state)
 	tree_put(&tree, "proc/501/fd/3", "-> socket:[333]"); /* inherited */
 	tree_put(&tree, "proc/600/fd/3", "-> socket:[111]"); /* a client of it */
 	tree_put(&tree, "proc/600/fd/4", "-> socket:[222]");
-	open_look(GPU ON(501, "1 GiB") ON(600, "1 GiB"));
-	take();
-	assert_int_equal(class_of(501), CLASS_WORKER);
-	assert_int_equal(class_of(600), CLASS_CONTENDER);
-	scene_builder_stats(look, &before);
-	for (unsigned i = 0; i < 30; i++) { /* found once, kept while the socket is there */
-		sim_step(NS_PER_S);
-		take();
+	first_scene(GPU ON(501, "1 GiB") ON(600, "1 GiB"));
+	assert_classes("501 worker, 600 contender");
+	scene_builder_stats(builder, &before);
+	for (unsigned i = 0; i < 30; i++) { /* found once, kept while the socket is open */
+		take_after(NS_PER_S);
 	}
-	scene_builder_stats(look, &after);
+	scene_builder_stats(builder, &after);
 	assert_int_equal(after.searches, before.searches);
 	assert_int_equal(class_of(501), CLASS_WORKER);
 	tree_put(&tree, "proc/net/tcp6", TCP_HEAD TCP_ROW(ANY6 ":2CAA", "0A", "444"));
-	tree_put(&tree, "proc/500/fd/3", "-> pipe:[9]"); /* it closed it, another took over */
+	tree_put(&tree, "proc/500/fd/3",
+		 "-> pipe:[9]"); /* closed; another process has it now */
 	tree_put(&tree, "proc/600/fd/5", "-> socket:[444]");
-	sim_step(5 * NS_PER_S);
-	take();
+	take_after(5 * NS_PER_S);
 	assert_int_equal(class_of(600), CLASS_WORKER);
 }
 
-/* Of another user's process a guard without rights sees neither the program nor the open files. */
+/* Without privileges the program and the open files of another user's process are hidden. */
 static void put_unseen(int64_t pid, unsigned start, const char *exe)
 {
 	char path[64];
@@ -613,68 +611,54 @@ static void put_unseen(int64_t pid, unsigned start, const char *exe)
 	tree_remove(&tree, path);
 }
 
-static void
-one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(void **state)
+TEST(a_hidden_process_is_no_contender_while_a_worker_of_its_user_is_missing)
 {
-	(void)state;
-	worker("w")->port = 0x2CAA;
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_port_worker();
 	put_unseen(500, 50, "/usr/bin/runner");
 	put_unseen(600, 60, "/usr/bin/game");
 	tree_put(&tree, "proc/600/status", "Name:\tgame\nTgid:\t600\nUid:\t7\t7\t7\t7\n");
 	put_process(700, 1, 70, "/usr/bin/seen", SESSION);
-	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
-	take();
-	assert_int_equal(class_of(500), CLASS_UNKNOWN);   /* of who listens */
-	assert_int_equal(class_of(600), CLASS_CONTENDER); /* of another user */
-	assert_int_equal(class_of(700), CLASS_CONTENDER); /* it is seen not to listen */
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD); /* nobody listens: there is no worker */
-	sim_step(5 * NS_PER_S);
-	take();
+	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
+	assert_int_equal(class_of(500), CLASS_UNKNOWN);   /* the user of the listener */
+	assert_int_equal(class_of(600), CLASS_CONTENDER); /* another user */
+	assert_int_equal(class_of(700), CLASS_CONTENDER); /* visible, and does not listen */
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD); /* nothing listens: there is no worker */
+	take_after(5 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-static void a_socket_that_the_first_process_holds_too_is_the_others(void **state)
+TEST(a_socket_that_init_also_holds_belongs_to_the_other)
 {
-	(void)state;
-	worker("w")->port = 0x2CAA;
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_port_worker();
 	put_process(1, 0, 1, "/sbin/init", "/");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	put_process(600, 1, 60, "/usr/bin/game", SESSION);
 	tree_put(&tree, "proc/1/fd/3", "-> socket:[333]");
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
-	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
-	take();
-	assert_int_equal(class_of(500), CLASS_WORKER);
-	assert_int_equal(class_of(600), CLASS_CONTENDER);
+	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
+	assert_classes("500 worker, 600 contender");
 }
 
-static void a_worker_that_starts_late_is_found_when_it_is_on_a_gpu(void **state)
+TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	put_process(600, 1, 60, "/usr/bin/other", SESSION);
-	open_look(GPU ON(600, "1 GiB"));
-	take();
+	first_scene(GPU ON(600, "1 GiB"));
 	sim_step(300 * NS_PER_MS);
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	assert_int_equal(sim_process(0, 500, GIB, 0), 0);
-	take(); /* long before it would be asked for again */
-	assert_int_equal(class_of(500), CLASS_WORKER);
-	assert_int_equal(class_of(600), CLASS_CONTENDER);
+	take(); /* long before the next regular check */
+	assert_classes("500 worker, 600 contender");
 }
 
-static void a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not(void **state)
+TEST(a_worker_on_no_gpu_is_found_by_name)
 {
-	(void)state;
 	*worker("w") = (struct policy_match){ .uid = -1, .name = "server", .exe = "/srv/*" };
 	put_process(500, 1, 50, "/srv/bin/server", SESSION);
 	put_process(600, 1, 60, "/home/u/server", SESSION);
-	open_look(GPU);
-	take();
+	first_scene(GPU);
 	assert_int_equal(scene.processes, 0);
 	assert_int_equal(scene.roots, 1);
 	assert_int_equal(scene.root[0].pid, 500);
@@ -683,16 +667,7 @@ static void a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not(void **sta
 	assert_int_equal(scene.roots, 0);
 }
 
-/* ---- who it was, and is not any more ---- */
-
-static unsigned roots_of(enum scene_how how)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < scene.roots; i++)
-		n += scene.root[i].how == how;
-	return n;
-}
+/* ---- former roots ---- */
 
 static void become(int64_t pid, const char *command)
 {
@@ -702,130 +677,101 @@ static void become(int64_t pid, const char *command)
 	tree_put(&tree, path, command);
 }
 
-/* The same number, start, name and path: only the arguments are others. */
-static void one_that_becomes_another_program_is_no_worker(void **state)
+/* Same pid, start, name and path: only the arguments differ. */
+TEST(a_process_that_becomes_another_program_is_no_worker)
 {
-	(void)state;
 	worker("w")->command = "serve --model";
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
 	put_process(501, 500, 51, "/usr/bin/python3", SESSION);
 	become(500, "python3 serve --model x");
-	open_look(GPU ON(500, "1 GiB") ON(501, "1 GiB"));
-	take();
-	assert_int_equal(class_of(500), CLASS_WORKER);
-	assert_int_equal(class_of(501), CLASS_WORKER);
-	become(500, "python3 serve --model y"); /* by another name it is the same */
-	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-	take();
+	first_scene(GPU ON(500, "1 GiB") ON(501, "1 GiB"));
+	assert_classes("500 worker, 501 worker");
+	become(500, "python3 serve --model y"); /* still a match */
+	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 	become(500, "python3 game");
-	sim_step(NS_PER_S);
-	take();
-	assert_int_equal(roots_of(ROOT_FOUND), 0);
-	assert_int_equal(roots_of(ROOT_FORMER), 1);
-	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-	take();
+	take_after(NS_PER_S);
+	assert_roots(0, 1);
+	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
-	assert_int_equal(class_of(501), CLASS_WORKER); /* it was below a worker */
-	sim_step(60 * NS_PER_S);
-	take();
+	assert_int_equal(class_of(501), CLASS_WORKER); /* it was below the worker */
+	take_after(60 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	become(500, "python3 serve --model x");
-	sim_step(60 * NS_PER_S);
-	take();
+	take_after(60 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	assert_int_equal(roots_of(ROOT_FORMER), 0);
 }
 
-/* What it holds is given back after its arguments are gone. */
-static void one_that_is_about_to_end_is_who_it_was(void **state)
+/* It releases its memory after its arguments are gone. */
+TEST(a_process_that_is_ending_stays_the_workers)
 {
-	(void)state;
 	worker("w")->command = "serve";
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
 	become(500, "python3 serve");
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB"));
 	become(500, "");
 	tree_remove(&tree, "proc/500/exe");
-	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-	take();
+	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 	tree_put(&tree, "proc/500/stat", "500 (python3) Z 1 " TAIL "50 1 2\n");
-	sim_step(NS_PER_S);
-	take();
-	assert_int_equal(scene.roots, 0); /* it ended, though nobody has reaped it */
+	take_after(NS_PER_S);
+	assert_int_equal(scene.roots, 0); /* a zombie has ended */
 }
 
-static void a_pidfile_that_names_nobody_for_a_moment_loses_nobody(void **state)
+TEST(an_empty_pidfile_keeps_the_root)
 {
 	static const char *const moment[] = { "", "\n", "no number\n", "4000000\n", NULL };
 
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	put_pidfile_worker("/usr/bin/w");
+	first_scene(GPU ON(500, "1 GiB"));
 	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
 		if (moment[i])
 			tree_put(&tree, "run/w.pid", moment[i]);
 		else
 			tree_remove(&tree, "run/w.pid");
-		sim_step(2 * NS_PER_S);
-		take();
+		take_after(2 * NS_PER_S);
 		assert_int_equal(class_of(500), CLASS_WORKER);
 		assert_int_equal(roots_of(ROOT_FOUND), 1);
 	}
-	become(500, "game"); /* now nothing says that it is the worker */
-	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-	take();
+	become(500, "game"); /* now neither pidfile nor program match */
+	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-static void a_pidfile_that_names_another_is_obeyed_at_once(void **state)
+TEST(a_pidfile_that_names_another_replaces_the_root)
 {
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_pidfile_worker("/usr/bin/w");
 	put_process(600, 1, 60, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	tree_put(&tree, "run/w.pid", "600\n");
-	sim_step(2 * NS_PER_S);
-	take();
-	assert_int_equal(class_of(600), CLASS_WORKER);
-	assert_int_equal(class_of(500), CLASS_CONTENDER);
-	assert_int_equal(roots_of(ROOT_FOUND), 1);
-	assert_int_equal(roots_of(ROOT_FORMER), 1);
+	take_after(2 * NS_PER_S);
+	assert_classes("600 worker, 500 contender");
+	assert_roots(1, 1);
 	tree_remove(&tree, "proc/500");
 	take();
 	assert_int_equal(roots_of(ROOT_FORMER), 0);
 }
 
-static void a_number_with_a_nul_behind_it_is_none(void **state)
+TEST(a_pid_followed_by_a_nul_is_invalid)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_bytes(&tree, "run/w.pid", "500\0\n", 5);
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-/* All descriptors are taken: nothing can be opened, and nothing is known that was not known before. */
-static void a_guard_that_can_open_no_file_loses_nobody(void **state)
+/* No descriptor is free: nothing can be opened, and what was known stays valid. */
+TEST(without_free_descriptors_no_worker_is_lost)
 {
 	static int taken[1 << 16];
 	struct rlimit limit, few;
 	unsigned n = 0;
 
-	(void)state;
 	worker("p")->pidfile = "/run/w.pid";
 	worker("l")->port = 0x2CAA;
 	worker("n")->command = "third";
@@ -835,8 +781,7 @@ static void a_guard_that_can_open_no_file_loses_nobody(void **state)
 	put_process(600, 1, 60, "/usr/bin/second", SESSION);
 	put_process(700, 1, 70, "/usr/bin/third", SESSION);
 	tree_put(&tree, "proc/600/fd/3", "-> socket:[333]");
-	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
 	assert_int_equal(roots_of(ROOT_FOUND), 3);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	few = limit;
@@ -845,14 +790,13 @@ static void a_guard_that_can_open_no_file_loses_nobody(void **state)
 	while (n < sizeof(taken) / sizeof(taken[0]) && (taken[n] = dup(0)) >= 0)
 		n++;
 	for (unsigned i = 0; i < 6; i++) {
-		sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-		take();
+		take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 		assert_int_equal(roots_of(ROOT_FOUND), 3);
 		for (int64_t pid = 500; pid <= 700; pid += 100)
 			assert_int_equal(class_of(pid), CLASS_WORKER);
 		assert_string_equal(process(700)->command, "/usr/bin/third");
 		assert_int_equal(process(700)->start_ticks, 70);
-		if (i == 3) /* it closed its port, and who listens cannot be read */
+		if (i == 3) /* it closed its port, but the owner cannot be read */
 			tree_remove(&tree, "proc/600/fd/3");
 	}
 	while (n > 0)
@@ -860,67 +804,52 @@ static void a_guard_that_can_open_no_file_loses_nobody(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-static void one_that_closed_its_port_is_the_worker_until_it_ends(void **state)
+TEST(a_worker_that_closed_its_port_stays_one_until_it_ends)
 {
-	(void)state;
-	worker("w")->port = 0x2CAA;
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_port_worker();
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	put_process(600, 1, 60, "/usr/bin/w", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
-	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
 	tree_remove(&tree, "proc/500/fd/3");
-	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-	take();
+	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "444"));
 	tree_put(&tree, "proc/600/fd/3", "-> socket:[444]");
-	sim_step(5 * NS_PER_S);
-	take();
-	assert_int_equal(class_of(600), CLASS_WORKER);
-	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	take_after(5 * NS_PER_S);
+	assert_classes("600 worker, 500 contender");
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-static void one_that_closed_its_port_by_becoming_another_is_nobodys(void **state)
+TEST(a_worker_that_closed_its_port_by_an_exec_is_lost)
 {
-	(void)state;
-	worker("w")->port = 0x2CAA;
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_port_worker();
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB"));
 	become(500, "game");
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
 	tree_remove(&tree, "proc/500/fd/3");
-	sim_step(NS_PER_S);
-	take();
+	take_after(NS_PER_S);
 	assert_int_equal(roots_of(ROOT_FOUND), 0);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-static void whom_another_policy_does_not_find_is_told_while_it_lives(void **state)
+TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
 {
 	static struct policy wrong;
 
-	(void)state;
 	worker("v")->pidfile = "/run/v.pid";
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	put_pidfile_worker("/usr/bin/w");
+	first_scene(GPU ON(500, "1 GiB"));
 	wrong = policy;
 	wrong.worker[0] = policy.worker[1];
 	wrong.worker[0].match.pidfile = "/run/typo.pid";
 	wrong.workers = 1;
-	for (unsigned i = 0; i < 3; i++) { /* over more than one of them */
-		assert_int_equal(scene_builder_policy(look, &wrong), 0);
-		sim_step(NS_PER_S);
-		take();
+	for (unsigned i = 0; i < 3; i++) { /* over more than one policy */
+		assert_int_equal(scene_builder_policy(builder, &wrong), 0);
+		take_after(NS_PER_S);
 		assert_int_equal(scene.roots, 1);
 		assert_int_equal(scene.root[0].how, ROOT_FORMER);
 		assert_int_equal(scene.root[0].worker, 0);
@@ -928,15 +857,14 @@ static void whom_another_policy_does_not_find_is_told_while_it_lives(void **stat
 		assert_int_equal(scene.root[0].start_ticks, 50);
 		assert_int_equal(class_of(500), CLASS_CONTENDER);
 	}
-	assert_int_equal(scene_builder_policy(look, &policy), 0);
+	assert_int_equal(scene_builder_policy(builder, &policy), 0);
 	take();
-	assert_int_equal(roots_of(ROOT_FOUND), 1);
-	assert_int_equal(roots_of(ROOT_FORMER), 0);
+	assert_roots(1, 0);
 	assert_int_equal(class_of(500), CLASS_WORKER);
 }
 
-/* Three that a worker was known by in an earlier run: one lives, one has its number from somebody else, one ended. */
-static void who_was_known_before_a_restart_is_told_while_it_lives(void **state)
+/* Three roots of an earlier run: one lives, the pid of one was reused, one ended. */
+TEST(a_root_of_an_earlier_run_is_a_former_one)
 {
 	const struct scene_builder_formers known = { .of = { { 0, { 500, 50 } },
 							     { 0, { 501, 50 } },
@@ -944,21 +872,18 @@ static void who_was_known_before_a_restart_is_told_while_it_lives(void **state)
 							     { 99, { 500, 50 } } },
 						     .count = 4 };
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	put_process(501, 1, 60, "/usr/bin/other", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	scene_builder_recall(look, &known);
+	open_builder(GPU ON(500, "1 GiB"));
+	scene_builder_recall(builder, &known);
 	take();
 	assert_int_equal(scene.roots, 1);
 	assert_int_equal(scene.root[0].how, ROOT_FORMER);
 	assert_int_equal(scene.root[0].pid, 500);
 	tree_put(&tree, "run/w.pid", "500\n");
-	sim_step(NS_PER_S);
-	take();
-	assert_int_equal(roots_of(ROOT_FOUND), 1);
-	assert_int_equal(roots_of(ROOT_FORMER), 0);
+	take_after(NS_PER_S);
+	assert_roots(1, 0);
 }
 
 /* The same policy, with another worker before it. */
@@ -971,27 +896,22 @@ static void read_policy_again(void)
 	again.worker[0].name = "new";
 	again.worker[0].match.pidfile = "/run/new.pid";
 	again.workers = 2;
-	assert_int_equal(scene_builder_policy(look, &again), 0);
+	assert_int_equal(scene_builder_policy(builder, &again), 0);
 	sim_step(2 * NS_PER_S);
-	assert_int_equal(scene_builder_take(look, &scene, false), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, false), 0);
 	classify(&again, &scene, verdict);
 	assert_int_equal(scene.roots, 1);
 	assert_int_equal(scene.root[0].worker, 1);
-	assert_int_equal(scene_builder_policy(look, &policy), 0);
-	sim_step(2 * NS_PER_S);
-	take();
+	assert_int_equal(scene_builder_policy(builder, &policy), 0);
+	take_after(2 * NS_PER_S);
 }
 
-static void a_worker_without_its_pidfile_is_kept_over_the_same_policy(void **state)
+TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 {
 	static const char *const moment[] = { "", "no number\n", NULL };
 
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	put_pidfile_worker("/usr/bin/w");
+	first_scene(GPU ON(500, "1 GiB"));
 	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
 		if (moment[i])
 			tree_put(&tree, "run/w.pid", moment[i]);
@@ -999,25 +919,20 @@ static void a_worker_without_its_pidfile_is_kept_over_the_same_policy(void **sta
 			tree_remove(&tree, "run/w.pid");
 		read_policy_again();
 		assert_int_equal(class_of(500), CLASS_WORKER);
-		assert_int_equal(roots_of(ROOT_FOUND), 1);
-		assert_int_equal(roots_of(ROOT_FORMER), 0);
+		assert_roots(1, 0);
 	}
-	become(500, "game"); /* as at any look */
-	sim_step(PROCESS_CACHE_REFRESH_OLD_NS);
-	take();
+	become(500, "game"); /* as in any scene */
+	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-static void a_worker_without_its_port_is_kept_over_the_same_policy(void **state)
+TEST(a_worker_without_its_port_is_kept_over_the_same_policy)
 {
-	(void)state;
-	worker("w")->port = 0x2CAA;
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_port_worker();
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	tree_remove(&tree, "proc/500/fd/3");
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
@@ -1026,33 +941,28 @@ static void a_worker_without_its_port_is_kept_over_the_same_policy(void **state)
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 }
 
-static void a_child_whose_parents_died_is_kept_over_the_same_policy(void **state)
+TEST(a_child_without_parents_is_kept_over_the_same_policy)
 {
 	static struct policy other;
 
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/server", SESSION);
+	put_pidfile_worker("/usr/bin/server");
 	put_process(502, 500, 52, "/usr/bin/runner", SESSION);
-	open_look(GPU ON(502, "1 GiB"));
-	take();
+	first_scene(GPU ON(502, "1 GiB"));
 	put_process(502, 1, 52, "/usr/bin/runner", SESSION);
 	tree_remove(&tree, "proc/500");
-	sim_step(PROCESS_CACHE_REFRESH_YOUNG_NS);
-	take();
+	take_after(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	read_policy_again();
 	assert_int_equal(class_of(502), CLASS_WORKER);
 	assert_int_equal(roots_of(ROOT_KEPT), 1);
 	other = policy;
 	other.worker[0].match.pidfile = "/run/other.pid";
-	assert_int_equal(scene_builder_policy(look, &other), 0);
+	assert_int_equal(scene_builder_policy(builder, &other), 0);
 	take();
 	assert_int_equal(class_of(502), CLASS_CONTENDER);
 }
 
-/* Killed, and its parent does not ask: only its number is left. */
-static void one_that_nobody_reaped_is_no_worker(void **state)
+/* Killed and not reaped: only its pid is left. */
+TEST(a_zombie_is_no_worker)
 {
 	static const struct policy_match by[] = {
 		{ .uid = -1, .pidfile = "/run/w.pid" },
@@ -1064,16 +974,14 @@ static void one_that_nobody_reaped_is_no_worker(void **state)
 		*worker("w") = by[i];
 		tree_put(&tree, "run/w.pid", "500\n");
 		put_process(500, 1, 50, "/usr/bin/python3", SESSION);
-		open_look(GPU ON(600, "1 GiB"));
-		take();
+		first_scene(GPU ON(600, "1 GiB"));
 		assert_int_equal(roots_of(ROOT_FOUND), 1);
 		put_zombie(500, 50);
-		for (unsigned n = 0; n < 3; n++) { /* nor is it found again */
-			sim_step(6 * NS_PER_S);
-			take();
+		for (unsigned n = 0; n < 3; n++) { /* it is not found again */
+			take_after(6 * NS_PER_S);
 			assert_int_equal(scene.roots, 0);
 		}
-		assert_int_equal(scene_builder_policy(look, &policy), 0);
+		assert_int_equal(scene_builder_policy(builder, &policy), 0);
 		take();
 		assert_int_equal(scene.roots, 0);
 		end(state);
@@ -1081,66 +989,55 @@ static void one_that_nobody_reaped_is_no_worker(void **state)
 	}
 }
 
-static void one_whose_first_thread_ended_lives(void **state)
+TEST(a_process_without_its_first_thread_lives)
 {
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_pidfile_worker("/usr/bin/w");
 	tree_put(&tree, "proc/500/stat",
 		 "500 (w) Z 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 50 1 2\n");
-	open_look(GPU ON(500, "1 GiB"));
-	take();
+	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_WORKER);
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 }
 
-static void a_child_that_nobody_reaped_is_not_kept(void **state)
+TEST(a_zombie_child_is_not_kept)
 {
-	(void)state;
-	worker("w")->pidfile = "/run/w.pid";
-	tree_put(&tree, "run/w.pid", "500\n");
-	put_process(500, 1, 50, "/usr/bin/server", SESSION);
+	put_pidfile_worker("/usr/bin/server");
 	put_process(502, 500, 52, "/usr/bin/runner", SESSION);
-	open_look(GPU ON(502, "1 GiB"));
-	take();
+	first_scene(GPU ON(502, "1 GiB"));
 	tree_remove(&tree, "proc/500");
 	put_zombie(502, 52);
 	take();
 	assert_int_equal(scene.roots, 0);
-	assert_int_equal(scene.processes, 0); /* as one that is gone */
-	sim_step(PROCESS_CACHE_ORPHAN_NS);
-	take();
+	assert_int_equal(scene.processes, 0); /* like one that is gone */
+	take_after(PROCESS_CACHE_ORPHAN_NS);
 	assert_int_equal(class_of(502), CLASS_ORPHAN);
 }
 
-static void a_storm_of_processes_is_searched_in_bounds(void **state)
+TEST(a_search_of_many_processes_is_bounded)
 {
 	struct scene_builder_stats stats;
 	char path[64];
 
-	(void)state;
 	worker("w")->name = "server";
 	for (int64_t i = 1; i <= WORKER_FINDER_PROCESSES + 50; i++) {
 		snprintf(path, sizeof(path), "proc/%lld/comm", (long long)i);
 		tree_put(&tree, path, "x\n");
 	}
 	put_process(9000, 1, 5, "/srv/server", SESSION);
-	open_look(GPU);
-	for (unsigned i = 0; i < 20; i++) { /* two seconds: one search */
+	open_builder(GPU);
+	for (unsigned i = 0; i < 20; i++) { /* within two seconds: one search */
 		take();
 		sim_step(100 * NS_PER_MS);
 	}
-	scene_builder_stats(look, &stats);
+	scene_builder_stats(builder, &stats);
 	assert_int_equal(stats.searches, 1);
 }
 
-static void a_real_proc_is_searched_whole(void **state)
+TEST(a_real_proc_is_searched_completely)
 {
 	char name[32];
 	FILE *f = fopen("/proc/self/comm", "r");
 
-	(void)state;
 	assert_non_null(f);
 	assert_non_null(fgets(name, sizeof(name), f));
 	fclose(f);
@@ -1148,7 +1045,7 @@ static void a_real_proc_is_searched_whole(void **state)
 	worker("w")->name = name;
 	sim_text(GPU);
 	sim_open_with(NULL, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 	take();
 	for (unsigned i = 0; i < scene.roots; i++)
 		if (scene.root[i].pid == getpid())
@@ -1156,9 +1053,9 @@ static void a_real_proc_is_searched_whole(void **state)
 	fail_msg("we were not found among %u", scene.roots);
 }
 
-/* A worker of flesh and blood: it listens, its child forks a runner that leaves the session.  Tells
- * the three numbers; ends when its standard input does. */
-static void be_a_worker(int tell, int until)
+/* A real worker: it listens, and its child forks a runner that leaves the session.  Writes the
+ * three pids; ends when until is closed. */
+static void be_a_worker(int out, int until)
 {
 	pid_t pid[3] = { getpid() };
 	char byte;
@@ -1180,7 +1077,7 @@ static void be_a_worker(int tell, int until)
 		_exit(0);
 	}
 	(void)!read(inner[0], &pid[2], sizeof(pid[2]));
-	(void)!write(tell, pid, sizeof(pid));
+	(void)!write(out, pid, sizeof(pid));
 	(void)!read(until, &byte, 1);
 	_exit(0);
 }
@@ -1200,22 +1097,21 @@ static int listen_somewhere(unsigned *ret_port)
 	return fd;
 }
 
-static void a_real_worker_tree_is_known_by_its_port(void **state)
+TEST(a_real_worker_tree_is_found_by_its_port)
 {
-	int tell[2], until[2], listening;
+	int pids[2], until[2], listening;
 	unsigned port = 0;
 	pid_t pid[3], child;
 
-	(void)state;
-	assert_int_equal(pipe(tell) + pipe(until), 0);
+	assert_int_equal(pipe(pids) + pipe(until), 0);
 	listening = listen_somewhere(&port);
 	child = fork();
 	if (child == 0) {
 		close(until[1]);
-		be_a_worker(tell[1], until[0]);
+		be_a_worker(pids[1], until[0]);
 	}
-	close(listening); /* from here on it is the worker's alone */
-	assert_int_equal(read(tell[0], pid, sizeof(pid)), sizeof(pid));
+	close(listening); /* now only the worker has it */
+	assert_int_equal(read(pids[0], pid, sizeof(pid)), sizeof(pid));
 	assert_int_equal(pid[0], child);
 	worker("w")->port = port;
 	sim_text(GPU);
@@ -1223,7 +1119,7 @@ static void a_real_worker_tree_is_known_by_its_port(void **state)
 		assert_int_equal(sim_process(0, (uint32_t)pid[i], GIB, 0), 0);
 	assert_int_equal(sim_process(0, (uint32_t)getpid(), MIB, 0), 0);
 	sim_open_with(NULL, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 	take();
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(class_of(pid[i]), CLASS_WORKER);
@@ -1232,118 +1128,94 @@ static void a_real_worker_tree_is_known_by_its_port(void **state)
 	assert_int_equal(process(pid[2])->uid, geteuid());
 	close(until[1]);
 	close(until[0]);
-	close(tell[0]);
-	close(tell[1]);
+	close(pids[0]);
+	close(pids[1]);
 	assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* ---- ourselves ---- */
+/* ---- this program ---- */
 
-static void we_are_our_tree_and_our_services_group(void **state)
+TEST(our_tree_and_our_services_cgroup_are_own)
 {
-	(void)state;
 	worker("w")->name = "started";
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/system.slice/gpuward.service");
 	put_process(78, 77, 8, "/usr/bin/helper", SESSION);
 	put_process(79, 1, 9, "/usr/bin/helper", "/system.slice/gpuward.service");
 	put_process(80, 77, 10, "/usr/bin/started", "/system.slice/gpuward.service");
 	put_process(90, 1, 11, "/usr/bin/game", SESSION);
-	open_look(GPU ON(77, "1 MiB") ON(78, "1 MiB") ON(79, "1 MiB") ON(80, "1 GiB")
-			  ON(90, "1 MiB"));
-	take();
-	assert_int_equal(class_of(77), CLASS_SELF);
-	assert_int_equal(class_of(78), CLASS_SELF);
-	assert_int_equal(class_of(79), CLASS_SELF);
-	assert_int_equal(class_of(80),
-			 CLASS_WORKER); /* that we started it does not make it us */
+	first_scene(GPU ON(77, "1 MiB") ON(78, "1 MiB") ON(79, "1 MiB") ON(80, "1 GiB")
+			    ON(90, "1 MiB"));
+	assert_classes("77 self, 78 self, 79 self");
+	assert_int_equal(class_of(80), CLASS_WORKER); /* though we started it */
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
-static void below_a_worker_we_are_still_ourselves(void **state)
+TEST(below_a_worker_our_own_tree_is_own)
 {
-	(void)state;
-	worker("w")->name = "vllm"; /* in its container it is the first process */
+	worker("w")->name = "vllm"; /* the first process of its container */
 	put_process(1, 0, 1, "/usr/bin/vllm", "/");
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
 	put_process(78, 77, 8, "/usr/bin/helper", "/");
 	put_process(90, 1, 9, "/usr/bin/rank", "/");
-	open_look(GPU ON(1, "1 GiB") ON(77, "1 MiB") ON(78, "1 MiB") ON(90, "1 GiB"));
-	take();
-	assert_int_equal(class_of(1), CLASS_WORKER);
-	assert_int_equal(class_of(77), CLASS_SELF);
-	assert_int_equal(class_of(78), CLASS_SELF);
-	assert_int_equal(class_of(90), CLASS_WORKER);
+	first_scene(GPU ON(1, "1 GiB") ON(77, "1 MiB") ON(78, "1 MiB") ON(90, "1 GiB"));
+	assert_classes("1 worker, 77 self, 78 self, 90 worker");
 }
 
-static void as_the_first_process_of_a_container_we_are_alone(void **state)
+TEST(as_first_process_of_a_container_only_we_are_own)
 {
-	(void)state;
 	tree_put(&tree, "proc/self", "-> 1");
 	put_process(1, 0, 1, "/usr/bin/gpuward", "/");
 	put_process(90, 1, 9, "/usr/bin/game", "/");
-	open_look(GPU ON(1, "1 MiB") ON(90, "1 GiB"));
-	take();
-	assert_int_equal(class_of(1), CLASS_SELF);
-	assert_int_equal(class_of(90), CLASS_CONTENDER);
+	first_scene(GPU ON(1, "1 MiB") ON(90, "1 GiB"));
+	assert_classes("1 self, 90 contender");
 }
 
-static void the_group_of_a_session_is_not_ours(void **state)
+TEST(the_cgroup_of_a_session_is_not_own)
 {
-	(void)state;
 	put_process(77, 1, 7, "/usr/bin/gpuward", SESSION);
 	put_process(90, 1, 11, "/usr/bin/game", SESSION);
-	open_look(GPU ON(77, "1 MiB") ON(90, "1 MiB"));
-	take();
-	assert_int_equal(class_of(77), CLASS_SELF);
-	assert_int_equal(class_of(90), CLASS_CONTENDER);
+	first_scene(GPU ON(77, "1 MiB") ON(90, "1 MiB"));
+	assert_classes("77 self, 90 contender");
 }
 
-static void a_worker_that_lives_in_us_is_a_worker(void **state)
+TEST(a_worker_inside_this_process_is_a_worker)
 {
-	(void)state;
 	worker("inner");
 	policy.worker[0].kind = WORKER_CALLBACK;
 	put_process(77, 1, 7, "/usr/bin/app", SESSION);
-	open_look(GPU ON(77, "1 GiB"));
-	take();
+	first_scene(GPU ON(77, "1 GiB"));
 	assert_int_equal(class_of(77), CLASS_WORKER);
 }
 
-static void another_policy_finds_others(void **state)
+TEST(a_new_policy_finds_its_own_workers)
 {
 	static struct policy other;
 
-	(void)state;
 	worker("w")->name = "server";
 	put_process(500, 1, 50, "/srv/server", SESSION);
 	put_process(501, 500, 51, "/srv/runner", SESSION);
-	open_look(GPU ON(501, "1 GiB"));
-	take();
+	first_scene(GPU ON(501, "1 GiB"));
 	assert_int_equal(class_of(501), CLASS_WORKER);
 	other = policy;
 	other.workers = 0;
-	assert_int_equal(scene_builder_policy(look, &other), 0);
-	assert_int_equal(scene_builder_take(look, &scene, false), 0);
+	assert_int_equal(scene_builder_policy(builder, &other), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, false), 0);
 	assert_int_equal(scene.roots, 0);
 }
 
 /* ---- namespaces: A18 ---- */
 
-static void in_a_namespace_others_are_hidden(void **state)
+TEST(in_a_namespace_other_processes_are_hidden)
 {
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
-	sim_scenario("container");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("container");
 	assert_true(scene.gpu[0].hidden);
-	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* whoever it is */
+	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* of hidden processes */
 }
 
-/* In a namespace of its own, where it is the first process.  What it found, as an exit status. */
-static int look_as_first_process(void)
+/* Runs as the first process of a namespace; returns its findings as an exit status. */
+static int build_as_first_process(void)
 {
 	char place[128];
 
@@ -1352,21 +1224,20 @@ static int look_as_first_process(void)
 	if (mkdir(place, 0755) < 0 || mount("proc", place, "proc", 0, NULL) < 0)
 		return 77;
 	sim_open_with(tree.path, 0, 0);
-	if (scene_builder_new(sim.ctx, &policy, &look) != 0 ||
-	    scene_builder_take(look, &scene, false) != 0)
+	if (scene_builder_new(sim.ctx, &policy, &builder) != 0 ||
+	    scene_builder_take(builder, &scene, false) != 0)
 		return 1;
 	if (!scene.gpu[0].hidden || scene.gpu[0].used_bytes < 2 * GIB)
 		return 2;
 	return scene.processes == 1 && scene.process[0].self ? 0 : 3;
 }
 
-static void in_a_real_namespace_we_see_ourselves_and_know_of_others(void **state)
+TEST(in_a_real_namespace_we_see_only_ourselves)
 {
 	pid_t child, inner;
 	int status = 0;
 
-	(void)state;
-	sim_text(GPU ON(1, "1 MiB")); /* we, as the driver translates it */
+	sim_text(GPU ON(1, "1 MiB")); /* this process, as the driver translates its pid */
 	sim_process(0, 3999999, 3 * GIB, 0);
 	child = fork();
 	if (child == 0) {
@@ -1375,7 +1246,7 @@ static void in_a_real_namespace_we_see_ourselves_and_know_of_others(void **state
 			_exit(77);
 		inner = fork();
 		if (inner == 0)
-			_exit(look_as_first_process());
+			_exit(build_as_first_process());
 		waitpid(inner, &status, 0);
 		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 4);
 	}
@@ -1385,18 +1256,16 @@ static void in_a_real_namespace_we_see_ourselves_and_know_of_others(void **state
 	assert_int_equal(status, 0);
 }
 
-static void outside_nobody_is_hidden(void **state)
+TEST(outside_a_namespace_nothing_is_hidden)
 {
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
-	open_look(GPU);
-	take();
+	first_scene(GPU);
 	assert_false(scene.gpu[0].hidden);
 }
 
-/* An old driver tells the host's numbers: that one of them is somebody's here means nothing. */
-static void numbers_of_the_host_are_not_taken_for_ours(void **state)
+/* An old driver lists pids of the host, which may be those of other processes here. */
+TEST(pids_of_the_host_are_not_taken_for_ours)
 {
 	static const struct {
 		const char *version;
@@ -1406,7 +1275,6 @@ static void numbers_of_the_host_are_not_taken_for_ours(void **state)
 		     { "535.113.01", false },
 		     { "580.159.04", false } };
 
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
 	put_process(500, 1, 50, "/usr/bin/ours", SESSION);
@@ -1415,30 +1283,26 @@ static void numbers_of_the_host_are_not_taken_for_ours(void **state)
 
 		snprintf(text, sizeof(text),
 			 "[driver]\nversion = \"%s\"\n" GPU ON(500, "2 GiB"), rows[i].version);
-		open_look(text);
-		take();
+		first_scene(text);
 		assert_int_equal(scene.processes, 1);
 		assert_int_equal(class_of(500),
 				 rows[i].foreign ? CLASS_ORPHAN : CLASS_CONTENDER);
-		scene_builder_free(look);
-		look = NULL;
+		scene_builder_free(builder);
+		builder = NULL;
 		sim_close();
 	}
 }
 
 /* ---- what cannot be read ---- */
 
-static void eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again(void **state)
+TEST(eleven_errors_in_a_row_make_a_gpu_blind)
 {
-	(void)state;
-	open_look(GPU GPU ON(4100001, "1 GiB"));
-	take();
+	first_scene(GPU GPU ON(4100001, "1 GiB"));
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, 999);
 	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 999);
 	sim_fault("nvmlDeviceGetMPSComputeRunningProcesses_v3", 1, 999);
 	for (unsigned i = 1; i <= SCENE_BUILDER_BLIND + 2; i++) {
-		sim_step(100 * NS_PER_MS);
-		take();
+		take_after(100 * NS_PER_MS);
 		assert_int_equal(scene.gpu[1].errors, i);
 		assert_int_equal(scene.gpu[1].health,
 				 i > SCENE_BUILDER_BLIND ? SCENE_BLIND : SCENE_OK);
@@ -1454,10 +1318,9 @@ static void eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again(void 
 	assert_int_equal(scene.processes, 1);
 }
 
-static void a_list_that_may_not_be_read_hides_others_and_is_no_error(void **state)
+TEST(a_forbidden_list_hides_processes_and_is_no_error)
 {
-	(void)state;
-	open_look(GPU);
+	open_builder(GPU);
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 0, 4); /* no permission */
 	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 0, 4);
 	sim_fault("nvmlDeviceGetMPSComputeRunningProcesses_v3", 0, 4);
@@ -1466,33 +1329,26 @@ static void a_list_that_may_not_be_read_hides_others_and_is_no_error(void **stat
 	assert_int_equal(scene.gpu[0].errors, 0);
 }
 
-static void a_lost_gpu_is_lost_alone_and_comes_back(void **state)
+TEST(only_the_lost_gpu_is_lost_and_it_comes_back)
 {
-	(void)state;
-	sim_scenario("lost-gpu");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("lost-gpu");
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
-	sim_step(6 * NS_PER_S);
-	take();
+	take_after(6 * NS_PER_S);
 	assert_int_equal(scene.gpu[0].health, SCENE_OK);
 	assert_int_equal(scene.gpu[1].health, SCENE_LOST);
 	assert_false(scene.gpu[1].memory_known);
 	for (unsigned i = 0; i < 60 && scene.gpu[1].health != SCENE_OK; i++) {
-		sim_step(NS_PER_S);
-		take();
+		take_after(NS_PER_S);
 	}
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
 	assert_int_equal(scene.gpu[1].errors, 0);
 }
 
-static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
+TEST(only_the_gpu_with_a_hung_list_is_hung)
 {
-	(void)state;
 	sim_text(GPU ON(4100001, "1 GiB") GPU ON(4100002, "1 GiB"));
 	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 	take();
 	assert_int_equal(scene.processes, 2);
 	sim_hang("nvmlDeviceGetComputeRunningProcesses_v3", 1);
@@ -1508,24 +1364,23 @@ static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
 	assert_int_equal(scene.processes, 2);
 }
 
-static void a_utilisation_that_hangs_is_hung_as_well(void **state)
+TEST(a_hung_utilisation_query_is_hung)
 {
-	(void)state;
 	sim_text(GPU ON(4100001, "1 GiB"));
 	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 	take();
 	sim_hang("nvmlDeviceGetProcessUtilization", 0);
-	assert_int_equal(scene_builder_take(look, &scene, true), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, true), 0);
 	assert_int_equal(scene.gpu[0].health, SCENE_HUNG);
-	scene_builder_free(look); /* the call still writes, but not into what was ours */
-	look = NULL;
+	scene_builder_free(builder); /* the call still writes, but not into freed memory */
+	builder = NULL;
 	sim_unhang();
 	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
-static void a_gpu_that_sleeps_is_left_asleep(void **state)
+TEST(a_sleeping_gpu_stays_asleep)
 {
 	static const struct tree_row pci[] = {
 		{ "vendor", "0x10de\n" },
@@ -1534,11 +1389,10 @@ static void a_gpu_that_sleeps_is_left_asleep(void **state)
 		{ 0 },
 	};
 
-	(void)state;
 	tree_fill(&tree, "sys/bus/pci/devices/0000:01:00.0/", pci);
 	sim_text(GPU);
 	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 	for (unsigned i = 0; i < 20; i++) {
 		take();
 		sim_step(NS_PER_S);
@@ -1551,72 +1405,64 @@ static void a_gpu_that_sleeps_is_left_asleep(void **state)
 
 /* ---- the machine ---- */
 
-static void a_battery_that_empties_is_told(void **state)
+TEST(a_discharging_battery_is_reported)
 {
-	(void)state;
 	tree_put(&tree, "proc/meminfo",
 		 "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable: 1000 kB\n");
 	tree_put(&tree, "sys/class/power_supply/BAT0/type", "Battery\n");
 	tree_put(&tree, "sys/class/power_supply/BAT0/status", "Discharging\n");
 	tree_put(&tree, "sys/class/power_supply/AC/type", "Mains\n");
 	tree_put(&tree, "sys/class/power_supply/AC/online", "0\n");
-	open_look(GPU);
-	take();
+	first_scene(GPU);
 	assert_true(scene.on_battery);
 	assert_int_equal(scene.host_free_bytes, 1000 * 1024);
 	tree_put(&tree, "sys/class/power_supply/AC/online", "1\n");
-	sim_step(5 * NS_PER_S);
-	take();
+	take_after(5 * NS_PER_S);
 	assert_false(scene.on_battery);
 }
 
-static void the_battery_of_a_mouse_does_not_count(void **state)
+TEST(the_battery_of_a_mouse_does_not_count)
 {
-	(void)state;
 	tree_put(&tree, "sys/class/power_supply/hid/type", "Battery\n");
 	tree_put(&tree, "sys/class/power_supply/hid/scope", "Device\n");
 	tree_put(&tree, "sys/class/power_supply/hid/status", "Discharging\n");
-	open_look(GPU);
-	take();
+	first_scene(GPU);
 	assert_false(scene.on_battery);
 }
 
-static void local_time_is_told_with_its_offset(void **state)
+TEST(the_offset_of_local_time_is_reported)
 {
-	(void)state;
 	setenv("TZ", "XST-5:30", 1);
 	tzset();
-	open_look(GPU);
-	take();
+	first_scene(GPU);
 	unsetenv("TZ");
 	tzset();
 	assert_int_equal(scene.utc_offset_s, 5 * 3600 + 1800);
 }
 
-static void a_look_allocates_nothing_once_it_is_warm(void **state)
+TEST(later_scenes_allocate_nothing)
 {
 	unsigned before;
 
-	(void)state;
 	worker("w")->port = 11434;
 	worker("v")->name = "server";
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	put_process(500, 1, 50, "/srv/server", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
-	open_look(GPU ON(500, "1 GiB") "[[gpu.process]]\ncount = 300\n");
-	assert_int_equal(scene_builder_take(look, &scene, true), 0);
+	open_builder(GPU ON(500, "1 GiB") "[[gpu.process]]\ncount = 300\n");
+	assert_int_equal(scene_builder_take(builder, &scene, true), 0);
 	sim_step(20 * NS_PER_S);
-	assert_int_equal(scene_builder_take(look, &scene, true), 0);
+	assert_int_equal(scene_builder_take(builder, &scene, true), 0);
 	before = allocations;
 	for (unsigned i = 0; i < 100; i++) {
 		sim_step(NS_PER_S);
-		assert_int_equal(scene_builder_take(look, &scene, i & 1), 0);
+		assert_int_equal(scene_builder_take(builder, &scene, i & 1), 0);
 	}
 	assert_int_equal(allocations, before);
 	assert_int_equal(scene.processes, 301);
 }
 
-/* ---- what is asked ---- */
+/* ---- driver calls ---- */
 
 static uint64_t calls_of(const char *name)
 {
@@ -1636,37 +1482,35 @@ static uint64_t calls_of(const char *name)
 static void take_every_100_ms(unsigned n)
 {
 	while (n-- > 0) {
-		sim_step(100 * NS_PER_MS);
-		take();
+		take_after(100 * NS_PER_MS);
 	}
 }
 
-static void while_nothing_changes_memory_is_asked_and_little_else(void **state)
+TEST(while_nothing_changes_little_but_memory_is_read)
 {
 	uint64_t lists, memory, power;
 
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
-	open_look(GPU ON(4100001, "1 GiB"));
+	open_builder(GPU ON(4100001, "1 GiB"));
 	take_every_100_ms(30);
 	lists = LISTS;
 	memory = MEMORY;
 	power = POWER;
 	take_every_100_ms(100);
 	assert_int_equal(MEMORY - memory, 100);
-	assert_in_range(LISTS - lists, 15, 31); /* every half second, and with whole looks */
-	assert_in_range(POWER - power, 9, 11);  /* of whole looks, once a second */
+	assert_in_range(LISTS - lists, 15, 31); /* every half second, and with full scenes */
+	assert_in_range(POWER - power, 9, 11);  /* with full scenes, once a second */
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].bytes, GIB);
 	assert_true(scene.gpu[0].memory_known);
 }
 
-static void who_comes_and_goes_is_seen_at_the_next_look(void **state)
+TEST(processes_appear_and_disappear_with_the_next_scene)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	put_process(4100002, 1, 5, "/usr/bin/other", SESSION);
-	open_look(GPU ON(4100001, "1 GiB") ON(4100002, "2 GiB") "from = 5.05\nuntil = 8.05\n");
+	open_builder(GPU ON(4100001, "1 GiB")
+			     ON(4100002, "2 GiB") "from = 5.05\nuntil = 8.05\n");
 	for (unsigned i = 1; i <= 100; i++) {
 		double now_s = i * 0.1;
 		bool there = now_s > 5.05 && now_s < 8.05;
@@ -1677,68 +1521,65 @@ static void who_comes_and_goes_is_seen_at_the_next_look(void **state)
 	}
 }
 
-static void a_trigger_has_the_lists_asked_for(void **state)
+TEST(a_trigger_reads_the_lists)
 {
 	uint64_t lists;
 
-	(void)state;
 	tree_put(&tree, "dev/nvidia0", "");
-	open_look(GPU ON(4100001, "1 GiB"));
+	open_builder(GPU ON(4100001, "1 GiB"));
 	take_every_100_ms(30);
-	sim_step(PROCESS_CACHE_ORPHAN_NS);
-	take(); /* a whole one */
+	take_after(PROCESS_CACHE_ORPHAN_NS); /* a full scene */
 	sim_step(NS_PER_MS);
 	lists = LISTS;
 	take();
 	assert_int_equal(LISTS, lists);
 	close(openat(tree.root.fd, "dev/nvidia0", O_RDONLY));
-	assert_true(scene_builder_triggered(look));
+	assert_true(scene_builder_triggered(builder));
 	take();
 	assert_int_equal(LISTS, lists + 1);
 }
 
-static void utilisation_is_asked_twice_a_second_and_told_at_each_look(void **state)
+TEST(utilisation_is_read_twice_a_second_and_is_in_each_scene)
 {
 	uint64_t asked;
 
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
-	open_look(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n" ON(4100001, "1 GiB"));
+	open_builder(GPU
+		     "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n" ON(4100001, "1 GiB"));
 	sim_step(10 * NS_PER_S);
 	asked = calls_of("nvmlDeviceGetProcessUtilization");
 	for (unsigned i = 0; i < 50; i++) {
 		sim_step(100 * NS_PER_MS);
-		assert_int_equal(scene_builder_take(look, &scene, true), 0);
+		assert_int_equal(scene_builder_take(builder, &scene, true), 0);
 		assert_true(scene.process[0].sm_ratio > 0.3);
 	}
 	assert_in_range(calls_of("nvmlDeviceGetProcessUtilization") - asked, 10, 11);
 }
 
-static void without_memory_there_is_no_look_and_nothing_leaks(void **state)
+TEST(without_memory_it_fails_and_nothing_leaks)
 {
 	int err = -GW_E_NOMEM;
 
-	(void)state;
 	worker("w")->command = "x+";
 	sim_text(GPU);
 	sim_open_with(tree.path, 0, 0);
 	for (unsigned n = 1; err == -GW_E_NOMEM; n++) {
 		allocations = 0;
 		fail_at = n;
-		err = scene_builder_new(sim.ctx, &policy, &look);
+		err = scene_builder_new(sim.ctx, &policy, &builder);
 		fail_at = 0;
 		assert_true(err == 0 || n < 20);
 	}
 	assert_int_equal(err, 0);
 	allocations = 0;
 	fail_at = 1;
-	assert_int_equal(scene_builder_policy(look, &policy), -GW_E_NOMEM);
+	assert_int_equal(scene_builder_policy(builder, &policy), -GW_E_NOMEM);
 	fail_at = 0;
-	take(); /* with the old one */
+	take(); /* with the old policy */
 	assert_int_equal(scene.gpus, 1);
 }
 
-/* ---- what makes us look: A17 ---- */
+/* ---- triggers: A17 ---- */
 
 static void touch(const char *path)
 {
@@ -1753,74 +1594,72 @@ static bool waits(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* After a while in which nothing came. */
+/* After a pause without events. */
 static bool triggered(void)
 {
 	sim_step(2 * NS_PER_S);
-	return scene_builder_triggered(look);
+	return scene_builder_triggered(builder);
 }
 
-static void opening_a_gpu_makes_us_look_once(void **state)
+TEST(opening_a_gpu_triggers_once)
 {
 	struct scene_builder_stats stats;
 
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	tree_node(&tree, "dev/nvidia-uvm");
 	tree_node(&tree, "dev/dri/renderD128");
 	tree_node(&tree, "dev/null");
 	tree_put(&tree, "dev/nvidia-caps/nvidia-cap1", "");
-	open_look(GPU);
-	scene_builder_stats(look, &stats);
+	open_builder(GPU);
+	scene_builder_stats(builder, &stats);
 	assert_int_equal(stats.nodes, 3);
-	assert_false(waits(scene_builder_watch_fd(look)));
+	assert_false(waits(scene_builder_watch_fd(builder)));
 	assert_false(triggered());
 	touch("dev/null");
 	assert_false(triggered());
 	for (unsigned i = 0; i < 90; i++)
 		touch(i & 1 ? "dev/nvidia0" : "dev/dri/renderD128");
-	assert_true(waits(scene_builder_watch_fd(look)));
+	assert_true(waits(scene_builder_watch_fd(builder)));
 	assert_true(triggered());
-	assert_false(waits(scene_builder_watch_fd(look)));
+	assert_false(waits(scene_builder_watch_fd(builder)));
 	assert_false(triggered());
 	touch("dev/nvidia-uvm");
 	assert_true(triggered());
 }
 
-static void many_opens_are_no_more_than_ten_looks_a_second(void **state)
+TEST(many_opens_trigger_at_most_ten_times_a_second)
 {
-	unsigned looks = 0;
+	unsigned triggers = 0;
 
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
-	open_look(GPU);
+	open_builder(GPU);
 	touch("dev/nvidia0");
-	assert_true(scene_builder_triggered(look)); /* the first at once */
-	assert_int_equal(scene_builder_trigger_due_ns(look), 0);
+	assert_true(scene_builder_triggered(builder)); /* the first at once */
+	assert_int_equal(scene_builder_trigger_due_ns(builder), 0);
 	touch("dev/nvidia0");
-	assert_false(scene_builder_triggered(look));
-	assert_int_equal(scene_builder_trigger_due_ns(look), sim_mono(NULL) + WATCH_SPACING_NS);
+	assert_false(scene_builder_triggered(builder));
+	assert_int_equal(scene_builder_trigger_due_ns(builder),
+			 sim_mono(NULL) + WATCH_SPACING_NS);
 	sim_step(WATCH_SPACING_NS);
-	assert_true(scene_builder_triggered(look)); /* the second is not forgotten */
-	assert_false(scene_builder_triggered(look));
+	assert_true(scene_builder_triggered(builder)); /* the second is not lost */
+	assert_false(scene_builder_triggered(builder));
 	for (unsigned i = 0; i < 1000; i++) {
 		sim_step(NS_PER_MS);
 		touch("dev/nvidia0");
-		looks += scene_builder_triggered(look);
+		triggers += scene_builder_triggered(builder);
 	}
-	assert_in_range(looks, 9, 12);
+	assert_in_range(triggers, 9, 12);
 }
 
-static void a_node_removed_and_made_again_is_watched_again(void **state)
+TEST(a_node_removed_and_made_again_is_watched_again)
 {
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
-	open_look(GPU);
+	open_builder(GPU);
 	for (unsigned i = 0; i < 3; i++) {
 		unlinkat(tree.root.fd, "dev/nvidia0", 0);
 		triggered();
 		tree_node(&tree, "dev/nvidia0");
-		assert_true(triggered()); /* a new node is worth a look itself */
+		assert_true(triggered()); /* a new node triggers, too */
 		assert_false(triggered());
 		touch("dev/nvidia0");
 		assert_true(triggered());
@@ -1829,11 +1668,10 @@ static void a_node_removed_and_made_again_is_watched_again(void **state)
 	assert_false(triggered());
 }
 
-static void nodes_that_come_later_are_watched(void **state)
+TEST(nodes_that_come_later_are_watched)
 {
-	(void)state;
 	tree_put(&tree, "dev/null", "");
-	open_look(GPU);
+	open_builder(GPU);
 	tree_node(&tree, "dev/nvidia1");
 	tree_node(&tree, "dev/dri/renderD129"); /* with its folder */
 	assert_true(triggered());
@@ -1849,11 +1687,10 @@ static void nodes_that_come_later_are_watched(void **state)
 	assert_true(triggered());
 }
 
-static void an_overflow_of_events_is_a_reason_to_look(void **state)
+TEST(an_overflow_of_events_triggers)
 {
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
-	open_look(GPU);
+	open_builder(GPU);
 	for (unsigned i = 0; i < 10000; i++) /* two events each; the queue holds 16384 */
 		touch("dev/nvidia0");
 	assert_true(triggered());
@@ -1862,100 +1699,13 @@ static void an_overflow_of_events_is_a_reason_to_look(void **state)
 	assert_true(triggered());
 }
 
-static void a_machine_without_gpus_is_an_empty_scene(void **state)
+TEST(a_machine_without_gpus_is_an_empty_scene)
 {
-	(void)state;
-	sim_scenario("no-gpu");
-	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
-	take();
+	first_scene_of("no-gpu");
 	assert_int_equal(scene.gpus, 0);
 	assert_int_equal(scene.processes, 0);
 	assert_false(triggered());
 	scene_builder_free(NULL);
 }
 
-#define row(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		row(a_game_starts_and_is_seen_with_its_bytes),
-		row(memory_shared_with_the_host_is_not_known),
-		row(a_process_of_two_lists_is_one_and_unknown_bytes_are_none),
-		row(any_number_of_processes_is_borne),
-		row(a_crowd_that_comes_and_goes_is_followed),
-		row(names_that_hurt_are_cleaned),
-		row(a_thread_and_its_process_are_one),
-		row(a_process_on_two_instances_of_a_board_holds_the_sum),
-		row(how_busy_each_was_is_told_when_asked),
-		row(a_number_used_again_is_somebody_else),
-		row(a_process_that_became_another_program_is_seen_as_that),
-		row(one_that_has_just_gone_is_counted_and_only_later_an_orphan),
-		row(the_memory_of_processes_never_overflows),
-		row(a_tree_by_pidfile_is_never_a_contender),
-		row(a_child_whose_parents_died_stays_the_workers),
-		row(a_member_of_a_units_group_is_the_workers),
-		row(a_stale_pidfile_names_nobody),
-		row(one_younger_than_the_pidfile_did_not_write_it),
-		row(who_wrote_a_pidfile_is_known_to_the_next_policy),
-		row(neither_the_first_process_nor_one_above_us_is_a_worker),
-		row(a_socket_that_the_first_process_holds_too_is_the_others),
-		row(the_one_that_listens_is_found_by_its_port),
-		row(one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found),
-		row(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu),
-		row(a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not),
-		row(one_that_becomes_another_program_is_no_worker),
-		row(one_that_is_about_to_end_is_who_it_was),
-		row(a_pidfile_that_names_nobody_for_a_moment_loses_nobody),
-		row(a_pidfile_that_names_another_is_obeyed_at_once),
-		row(a_number_with_a_nul_behind_it_is_none),
-		row(a_guard_that_can_open_no_file_loses_nobody),
-		row(one_that_closed_its_port_is_the_worker_until_it_ends),
-		row(one_that_closed_its_port_by_becoming_another_is_nobodys),
-		row(whom_another_policy_does_not_find_is_told_while_it_lives),
-		row(who_was_known_before_a_restart_is_told_while_it_lives),
-		row(a_worker_without_its_pidfile_is_kept_over_the_same_policy),
-		row(a_worker_without_its_port_is_kept_over_the_same_policy),
-		row(a_child_whose_parents_died_is_kept_over_the_same_policy),
-		row(one_that_nobody_reaped_is_no_worker),
-		row(one_whose_first_thread_ended_lives),
-		row(a_child_that_nobody_reaped_is_not_kept),
-		row(a_storm_of_processes_is_searched_in_bounds),
-		row(a_real_proc_is_searched_whole),
-		row(a_real_worker_tree_is_known_by_its_port),
-		row(we_are_our_tree_and_our_services_group),
-		row(below_a_worker_we_are_still_ourselves),
-		row(as_the_first_process_of_a_container_we_are_alone),
-		row(the_group_of_a_session_is_not_ours),
-		row(a_worker_that_lives_in_us_is_a_worker),
-		row(another_policy_finds_others),
-		row(in_a_namespace_others_are_hidden),
-		row(in_a_real_namespace_we_see_ourselves_and_know_of_others),
-		row(outside_nobody_is_hidden),
-		row(numbers_of_the_host_are_not_taken_for_ours),
-		row(eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again),
-		row(a_list_that_may_not_be_read_hides_others_and_is_no_error),
-		row(a_lost_gpu_is_lost_alone_and_comes_back),
-		row(a_hung_list_is_hung_and_the_other_gpu_is_not),
-		row(a_utilisation_that_hangs_is_hung_as_well),
-		row(a_gpu_that_sleeps_is_left_asleep),
-		row(a_battery_that_empties_is_told),
-		row(the_battery_of_a_mouse_does_not_count),
-		row(local_time_is_told_with_its_offset),
-		row(a_look_allocates_nothing_once_it_is_warm),
-		row(while_nothing_changes_memory_is_asked_and_little_else),
-		row(who_comes_and_goes_is_seen_at_the_next_look),
-		row(a_trigger_has_the_lists_asked_for),
-		row(utilisation_is_asked_twice_a_second_and_told_at_each_look),
-		row(without_memory_there_is_no_look_and_nothing_leaks),
-		row(opening_a_gpu_makes_us_look_once),
-		row(many_opens_are_no_more_than_ten_looks_a_second),
-		row(a_node_removed_and_made_again_is_watched_again),
-		row(nodes_that_come_later_are_watched),
-		row(an_overflow_of_events_is_a_reason_to_look),
-		row(a_machine_without_gpus_is_an_empty_scene),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

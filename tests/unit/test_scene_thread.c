@@ -3,12 +3,9 @@
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define LONGEST_NS (10 * NS_PER_S)
 
@@ -16,59 +13,45 @@
 
 int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_builder **ret)
 {
-	(void)ctx;
-	(void)p;
 	*ret = NULL;
 	return 0;
 }
 
 void scene_builder_free(struct scene_builder *l)
 {
-	(void)l;
 }
 
 int scene_builder_policy(struct scene_builder *l, const struct policy *p)
 {
-	(void)l;
-	(void)p;
 	return 0;
 }
 
 void scene_builder_recall(struct scene_builder *l, const struct scene_builder_formers *f)
 {
-	(void)l;
-	(void)f;
 }
 
 int scene_builder_take(struct scene_builder *l, struct scene *ret, bool utilisation)
 {
-	(void)l;
-	(void)ret;
-	(void)utilisation;
 	return 0;
 }
 
 void scene_builder_stats(const struct scene_builder *l, struct scene_builder_stats *ret)
 {
-	(void)l;
 	memset(ret, 0, sizeof(*ret));
 }
 
 int scene_builder_watch_fd(const struct scene_builder *l)
 {
-	(void)l;
 	return -1;
 }
 
 bool scene_builder_triggered(struct scene_builder *l)
 {
-	(void)l;
 	return false;
 }
 
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *l)
 {
-	(void)l;
 	return 0;
 }
 
@@ -85,7 +68,6 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 {
 	struct seen *seen = arg;
 
-	(void)s;
 	*ret_utilisation = false;
 	if (++seen->looks == 1 && seen->ask) {
 		scene_thread_trigger(seen->k);
@@ -112,24 +94,14 @@ static unsigned looks(bool ask, uint64_t longest_ns)
 	return seen.looks;
 }
 
-static void a_look_that_is_asked_for_while_a_scene_waits_is_made(void **state)
+TEST(a_look_that_is_asked_for_while_a_scene_waits_is_made)
 {
-	(void)state;
 	assert_int_equal(looks(true, LONGEST_NS), 2);
 }
 
-static void nobody_asks_and_there_is_one_look(void **state)
+TEST(nobody_asks_and_there_is_one_look)
 {
-	(void)state;
 	assert_int_equal(looks(false, NS_PER_S / 2), 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_look_that_is_asked_for_while_a_scene_waits_is_made),
-		cmocka_unit_test(nobody_asks_and_there_is_one_look),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,18 +1,15 @@
-/* Which words of a user name a GPU. */
-#include <gpuward.h>
+/* Which words select a GPU. */
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include <gpuward.h>
 
 static const char *const texts[GW_TEXTS] = {
 	[GW_T_UUID] = "GPU-f8e3b71f-2abc-6446-6013-c34ab1ef9bee",
 	[GW_T_PCI] = "0000:65:00.0",
 };
 static const uint8_t have[GW_TEXTS]; /* all GW_HAVE */
-static const struct gw_mig mig[] = { { .uuid = "MIG-11111111-2222-3333-4444-555555555555" } };
+static const struct gw_mig first = { .uuid = "MIG-11111111-2222-3333-4444-555555555555" };
+static const struct gw_mig *const mig[] = { &first };
 
 static const struct gw_device gpu = { .index = 3,
 				      .cuda_ordinal = 1,
@@ -22,7 +19,7 @@ static const struct gw_device gpu = { .index = 3,
 				      .text = texts,
 				      .text_absence = have };
 
-static void each_name_of_a_gpu_finds_it(void **state)
+TEST(each_name_of_a_gpu_finds_it)
 {
 	static const char *const names[] = {
 		"3",
@@ -37,13 +34,12 @@ static void each_name_of_a_gpu_finds_it(void **state)
 		"MIG-11111111-2222-3333-4444-555555555555",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		if (gw_device_matches(&gpu, names[i]) != 1)
 			fail_msg("%s", names[i]);
 }
 
-static void other_names_do_not(void **state)
+TEST(other_names_do_not)
 {
 	static const char *const names[] = { "0",
 					     "33",
@@ -54,32 +50,21 @@ static void other_names_do_not(void **state)
 					     "cuda:0",
 					     "f8e3b71f-2abc-6446-6013-c34ab1ef9bee-1" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		if (gw_device_matches(&gpu, names[i]) != 0)
 			fail_msg("%s", names[i]);
 }
 
-static void what_can_name_no_gpu_is_refused(void **state)
+TEST(names_that_cannot_be_a_gpu_are_refused)
 {
 	static const char *const names[] = {
 		"", "zz", "-1", "cuda:", "cuda:x", "first", "0x1"
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		if (gw_device_matches(&gpu, names[i]) != -GW_E_ARG)
 			fail_msg("%s", names[i]);
 	assert_int_equal(gw_device_matches(&gpu, NULL), -GW_E_ARG);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_name_of_a_gpu_finds_it),
-		cmocka_unit_test(other_names_do_not),
-		cmocka_unit_test(what_can_name_no_gpu_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,4 +1,4 @@
-/* History: what was added comes back, at every age, in a fixed amount of memory. */
+/* History of any age in a fixed amount of memory. */
 #include "seed.h"
 
 #include "measure/series.h"
@@ -6,16 +6,8 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #define S        NS_PER_S
 #define MS       NS_PER_MS
@@ -37,7 +29,7 @@ static void add(struct series *s, uint64_t t_ns, double value)
 	assert_int_equal(series_add(s, t_ns, &value), 0);
 }
 
-/* Within what a bucket keeps: float, and a mean to 1/131070 of the range. */
+/* Within the precision of a bucket: float, and a mean to 1/131070 of the range. */
 static void assert_close(double have, double want, double range)
 {
 	double most = 1.3e-7 * fabs(want) + range / 131070 * 1.01;
@@ -48,14 +40,11 @@ static void assert_close(double have, double want, double range)
 	fail();
 }
 
-/* ---- what is kept ---- */
-
-static void samples_come_back_as_they_went_in(void **state)
+TEST(samples_come_back_as_they_went_in)
 {
 	struct series *s = make(1, 10, 10, 0, 0);
 	struct series_point p[16];
 
-	(void)state;
 	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT(p)), 0);
 	for (unsigned i = 0; i < 8; i++)
 		add(s, 100 * MS * (i + 1), i == 3 ? (double)NAN : i);
@@ -70,12 +59,11 @@ static void samples_come_back_as_they_went_in(void **state)
 	series_free(s);
 }
 
-static void buckets_are_aligned_to_the_clock(void **state)
+TEST(buckets_are_aligned_to_the_clock)
 {
 	struct series *s = make(1, 4, 10, 10, 10);
 	struct series_point p[16];
 
-	(void)state;
 	add(s, 9 * S + 900 * MS, 10);
 	add(s, 10 * S, 20); /* the first of its second */
 	add(s, 10 * S + 999 * MS, 40);
@@ -102,7 +90,7 @@ static void buckets_are_aligned_to_the_clock(void **state)
 	series_free(s);
 }
 
-static void missing_values_do_not_count(void **state)
+TEST(missing_values_do_not_count)
 {
 	static const double row[][3] = {
 		{ 1, NAN, 7 }, { NAN, NAN, INFINITY }, { 5, NAN, 1e300 }, { NAN, NAN, 9 }
@@ -110,7 +98,6 @@ static void missing_values_do_not_count(void **state)
 	struct series *s = make(3, 4, 4, 4, 4);
 	struct series_point p;
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(row); i++)
 		assert_int_equal(series_add(s, 100 * MS * (i + 1), row[i]), 0);
 	assert_int_equal(series_add(s, 2 * S, (double[]){ NAN, NAN, NAN }), 0);
@@ -129,12 +116,11 @@ static void missing_values_do_not_count(void **state)
 	series_free(s);
 }
 
-static void time_without_samples_has_no_points(void **state)
+TEST(time_without_samples_has_no_points)
 {
 	struct series *s = make(1, 4, 10, 10, 10);
 	struct series_point p[8];
 
-	(void)state;
 	add(s, 5 * S, 1);
 	add(s, 3600 * S, 2);
 	add(s, 3601 * S, 3);
@@ -145,14 +131,13 @@ static void time_without_samples_has_no_points(void **state)
 	series_free(s);
 }
 
-static void time_does_not_go_back(void **state)
+TEST(time_does_not_go_back)
 {
 	struct series *s = make(1, 4, 4, 0, 0);
 	struct series_point p[8];
 	double v = 9;
 
-	(void)state;
-	add(s, 0, 1); /* as good a time as any */
+	add(s, 0, 1); /* any other time is as good */
 	add(s, S, 2);
 	assert_int_equal(series_add(s, S, &v), -GW_E_ARG);
 	assert_int_equal(series_add(s, S - 1, &v), -GW_E_ARG);
@@ -160,8 +145,6 @@ static void time_does_not_go_back(void **state)
 	assert_true(p[1].mean == 2);
 	series_free(s);
 }
-
-/* ---- which tier ---- */
 
 /* Ten minutes of 100 ms: raw reaches back 10 s, 1 s a minute, 10 s five, 60 s all of it. */
 static struct series *ten_minutes(void)
@@ -173,7 +156,7 @@ static struct series *ten_minutes(void)
 	return s;
 }
 
-static void the_finest_tier_that_reaches_back_is_taken(void **state)
+TEST(the_finest_tier_that_reaches_back_is_used)
 {
 	static const struct {
 		unsigned back_s, resolution_ms;
@@ -198,7 +181,6 @@ static void the_finest_tier_that_reaches_back_is_taken(void **state)
 	struct series *s = ten_minutes();
 	struct series_point p[400];
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		uint64_t from = (600 - rows[i].back_s) * S;
 		int n = series_query(s, 0, from, 600 * S, rows[i].resolution_ms * MS, p,
@@ -213,13 +195,12 @@ static void the_finest_tier_that_reaches_back_is_taken(void **state)
 	series_free(s);
 }
 
-static void what_is_older_than_all_comes_from_the_tier_that_reaches_furthest(void **state)
+TEST(older_times_come_from_the_tier_that_reaches_furthest)
 {
 	struct series *s = make(1, 10, 60, 0, 0), *t = make(1, 10, 600, 0, 2);
 	struct series_point p[100];
 	int n;
 
-	(void)state;
 	for (unsigned i = 0; i < 6000; i++) {
 		add(s, 100 * MS * i, i);
 		add(t, 100 * MS * i, i);
@@ -234,12 +215,11 @@ static void what_is_older_than_all_comes_from_the_tier_that_reaches_furthest(voi
 	series_free(t);
 }
 
-static void a_small_buffer_gets_coarser_points(void **state)
+TEST(a_small_buffer_gets_coarser_points)
 {
 	struct series *s = ten_minutes();
 	struct series_point p[100];
 
-	(void)state;
 	assert_int_equal(series_query(s, 0, 595 * S, 600 * S, 0, p, 50), 50);
 	assert_int_equal(p[0].span_ns, 0);
 	assert_int_equal(series_query(s, 0, 595 * S, 600 * S, 0, p, 49), 5);
@@ -251,26 +231,23 @@ static void a_small_buffer_gets_coarser_points(void **state)
 	series_free(s);
 }
 
-static void a_question_that_makes_no_sense_is_refused(void **state)
+TEST(invalid_queries_are_refused)
 {
 	struct series *s = make(2, 4, 4, 4, 4);
 	struct series_point p;
 
-	(void)state;
 	assert_int_equal(series_query(s, 2, 0, 1, 0, &p, 1), -GW_E_ARG);
 	assert_int_equal(series_query(s, 0, 2, 1, 0, &p, 1), -GW_E_ARG);
 	series_free(s);
 }
 
-/* ---- against brute force ---- */
-
-struct told {
+struct sample {
 	uint64_t t_ns;
 	double value;
 };
 
-/* Every bucket that is asked for, from the list of all samples. */
-static void assert_bucket(const struct told *all, const struct series_point *p)
+/* Every requested bucket, from the list of all samples. */
+static void assert_bucket(const struct sample *all, const struct series_point *p)
 {
 	double sum = 0, min = INFINITY, max = -INFINITY;
 	unsigned count = 0;
@@ -291,7 +268,8 @@ static void assert_bucket(const struct told *all, const struct series_point *p)
 	assert_close(p->max, count ? max : NAN, 0);
 }
 
-static unsigned buckets_told(const struct told *all, uint64_t from, uint64_t to, uint64_t span)
+static unsigned buckets_expected(const struct sample *all, uint64_t from, uint64_t to,
+				 uint64_t span)
 {
 	uint64_t last = UINT64_MAX;
 	unsigned n = 0;
@@ -307,15 +285,14 @@ static unsigned buckets_told(const struct told *all, uint64_t from, uint64_t to,
 	return n;
 }
 
-static void buckets_are_those_of_a_slow_and_plain_count(void **state)
+TEST(buckets_equal_a_brute_force_count)
 {
 	static const uint64_t spans[] = { S, 10 * S, 60 * S };
-	struct told *all = malloc(SAMPLES * sizeof(*all));
+	struct sample *all = malloc(SAMPLES * sizeof(*all));
 	struct series *s = make(1, 100, 4000, 400, 100);
 	struct series_point p[4000];
 	uint64_t seed = seed_of_run(), t = next(&seed) % (1000000 * S);
 
-	(void)state;
 	assert_non_null(all);
 	for (unsigned i = 0; i < SAMPLES; i++) {
 		t += 1 + next(&seed) % (200 * MS) + (next(&seed) % 500 == 0 ? 70 * S : 0);
@@ -329,7 +306,7 @@ static void buckets_are_those_of_a_slow_and_plain_count(void **state)
 		uint64_t to = from + next(&seed) % (100 * span);
 		int n = series_query(s, 0, from, to, span, p, COUNT(p));
 
-		assert_int_equal(n, buckets_told(all, from, to, span));
+		assert_int_equal(n, buckets_expected(all, from, to, span));
 		for (int i = 0; i < n && i < 20; i++) {
 			assert_int_equal(p[i].span_ns, span);
 			assert_bucket(all, &p[i]);
@@ -339,13 +316,10 @@ static void buckets_are_those_of_a_slow_and_plain_count(void **state)
 	free(all);
 }
 
-/* ---- memory ---- */
-
-static void the_defaults_fit_into_a_mebibyte(void **state)
+TEST(the_defaults_fit_into_a_mebibyte)
 {
 	struct series_options o = SERIES_DEFAULTS, bad;
 
-	(void)state;
 	print_message("%zu bytes\n", series_bytes(&o));
 	assert_true(series_bytes(&o) < 1 << 20);
 	assert_int_equal(series_bytes(&o) / 1000, 1012); /* as the head of series.h says */
@@ -369,7 +343,7 @@ static long resident_kib(void)
 	return u.ru_maxrss;
 }
 
-static void ten_million_samples_take_no_more_memory(void **state)
+TEST(ten_million_samples_take_no_more_memory)
 {
 	struct series_options o = SERIES_DEFAULTS;
 	struct series_point p;
@@ -377,7 +351,6 @@ static void ten_million_samples_take_no_more_memory(void **state)
 	double v[10];
 	long before;
 
-	(void)state;
 	assert_int_equal(series_new(&o, &s), 0);
 	before = resident_kib();
 	for (unsigned i = 0; i < 10000000; i++) {
@@ -392,23 +365,4 @@ static void ten_million_samples_take_no_more_memory(void **state)
 	series_free(s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(samples_come_back_as_they_went_in),
-		cmocka_unit_test(buckets_are_aligned_to_the_clock),
-		cmocka_unit_test(missing_values_do_not_count),
-		cmocka_unit_test(time_without_samples_has_no_points),
-		cmocka_unit_test(time_does_not_go_back),
-		cmocka_unit_test(the_finest_tier_that_reaches_back_is_taken),
-		cmocka_unit_test(
-			what_is_older_than_all_comes_from_the_tier_that_reaches_furthest),
-		cmocka_unit_test(a_small_buffer_gets_coarser_points),
-		cmocka_unit_test(a_question_that_makes_no_sense_is_refused),
-		cmocka_unit_test(buckets_are_those_of_a_slow_and_plain_count),
-		cmocka_unit_test(the_defaults_fit_into_a_mebibyte),
-		cmocka_unit_test(ten_million_samples_take_no_more_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

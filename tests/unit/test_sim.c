@@ -1,18 +1,11 @@
 /* The simulator as its clients see it, in stepped time. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "sim.h"
+#include "test.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -40,12 +33,13 @@ static void start_named(const char *name)
 
 static int stop(void **state)
 {
-	(void)state;
 	sim_unhang();
 	while (nvml_shutdown() == 0)
 		;
 	return 0;
 }
+
+#define TEST_TEARDOWN stop
 
 static abi_device device(unsigned index)
 {
@@ -55,7 +49,7 @@ static abi_device device(unsigned index)
 	return d;
 }
 
-/* Of the processor: what others do on the machine costs nothing. */
+/* CPU time, so that other programs on the machine do not matter. */
 static double seconds_now(void)
 {
 	struct timespec t;
@@ -64,13 +58,10 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- scenarios ---- */
-
-static void every_scenario_loads_and_says_what_it_is(void **state)
+TEST(every_scenario_loads_and_says_what_it_is)
 {
 	int n = 0;
 
-	(void)state;
 	for (const char *const *s = sim_scenarios(); *s != NULL; s++, n++) {
 		if (sim_load(*s, error, sizeof(error)) != 0)
 			fail_msg("%s", error);
@@ -80,10 +71,10 @@ static void every_scenario_loads_and_says_what_it_is(void **state)
 	assert_true(n >= 12);
 	assert_null(sim_describe("nothing"));
 	assert_int_equal(sim_load("nothing", error, sizeof(error)), -1);
-	assert_non_null(strstr(error, "nothing"));
+	assert_in(error, "nothing");
 }
 
-static void a_wrong_scenario_is_refused_with_place_and_spelling(void **state)
+TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 {
 	static const struct {
 		const char *text, *expected;
@@ -114,8 +105,7 @@ static void a_wrong_scenario_is_refused_with_place_and_spelling(void **state)
 		  "must not go back" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		assert_int_equal(sim_load_text("test", cases[i].text, error, sizeof(error)),
 				 -1);
 		if (strstr(error, cases[i].expected) == NULL)
@@ -123,9 +113,8 @@ static void a_wrong_scenario_is_refused_with_place_and_spelling(void **state)
 	}
 }
 
-static void symbols_are_missing_for_any_client_and_come_back(void **state)
+TEST(symbols_are_missing_for_any_client_and_come_back)
 {
-	(void)state;
 	assert_int_equal(sim_load("ancient-driver", error, sizeof(error)), 0);
 	assert_null(dlsym(sim_library, "nvmlDeviceGetMemoryInfo_v2"));
 	assert_null(dlsym(sim_library, "nvmlGpmSampleGet"));
@@ -137,11 +126,10 @@ static void symbols_are_missing_for_any_client_and_come_back(void **state)
 	assert_ptr_equal(dlsym(sim_library, "nvmlGpmSampleGet"), *(void **)&nvml_gpm_get);
 }
 
-static void every_call_is_there_and_refuses_before_init(void **state)
+TEST(every_call_is_there_and_refuses_before_init)
 {
 	uint32_t v;
 
-	(void)state;
 	assert_int_equal(sim_load("h200", error, sizeof(error)), 0);
 #define CALL_EXISTS(name, symbol, args) assert_non_null(dlsym(sim_library, #symbol));
 	NVML_CALLS(CALL_EXISTS)
@@ -152,7 +140,7 @@ static void every_call_is_there_and_refuses_before_init(void **state)
 	assert_int_equal(nvml_power(device(0), NULL), ABI_INVALID_ARGUMENT);
 }
 
-static void every_plain_number_of_an_h200_answers(void **state)
+TEST(every_plain_number_of_an_h200_answers)
 {
 	abi_return (*const calls[])(abi_device, uint32_t *) = {
 		nvml_minor,           nvml_architecture,  nvml_cores,
@@ -164,20 +152,18 @@ static void every_plain_number_of_an_h200_answers(void **state)
 	};
 	uint32_t v;
 
-	(void)state;
 	start_named("h200");
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(calls); i++)
 		assert_int_equal(calls[i](device(0), &v), 0);
 	assert_int_equal(nvml_fan_count(device(0), &v), ABI_NOT_SUPPORTED);
 	assert_int_equal(nvml_pages_pending(device(0), &v), ABI_NOT_SUPPORTED);
 }
 
-static void memory_two_leaves_the_reserved_part_out(void **state)
+TEST(memory_two_leaves_the_reserved_part_out)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_memory old;
 
-	(void)state;
 	start_named("idle-h200");
 	assert_int_equal(nvml_memory_v2(device(0), &m), 0);
 	assert_int_equal(m.total, UINT64_C(150754820096));
@@ -190,8 +176,6 @@ static void memory_two_leaves_the_reserved_part_out(void **state)
 	assert_int_equal(nvml_memory_v2(device(0), &m), ABI_ARGUMENT_VERSION_MISMATCH);
 }
 
-/* ---- power ---- */
-
 static uint32_t field_u32(abi_device d, unsigned id)
 {
 	struct abi_field_value v = { .field = id };
@@ -201,12 +185,11 @@ static uint32_t field_u32(abi_device d, unsigned id)
 	return v.value.u32;
 }
 
-static void power_is_renewed_only_when_read_and_not_before_100_ms(void **state)
+TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
 {
 	abi_device d;
 	uint32_t first;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\nsensor = { own_time = false }\n[[gpu.load]]\nkind = "
 	      "\"constant\"\nunit = \"watts\"\nlevel = 100\n"
 	      "[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nfrom = 2\nlevel = 300\n");
@@ -222,29 +205,28 @@ static void power_is_renewed_only_when_read_and_not_before_100_ms(void **state)
 	assert_int_equal(field_u32(d, 185), 400000);
 }
 
-static void a_hopper_renews_power_in_its_own_time(void **state)
+TEST(a_hopper_renews_power_in_its_own_time)
 {
 	abi_device d;
 	uint32_t first;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
 	      "= 100\n"
 	      "[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nfrom = 2\nlevel = 300\n");
 	d = device(0);
 	sim_step(1950 * MS);
 	first = field_u32(d, 186);
-	sim_step(149 * MS); /* read 149 ms later, it is of 2.0 s, and the load began then */
+	sim_step(149 *
+		 MS); /* read 149 ms later, the value is from 2.0 s, when the load began */
 	assert_int_equal(field_u32(d, 186), first);
 	sim_step(1 * MS);
 	assert_true(field_u32(d, 186) > first + 100000);
 }
 
-static void the_average_rises_straight_over_a_second(void **state)
+TEST(the_average_rises_straight_over_a_second)
 {
 	uint32_t half;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\npoints = "
 	      "[[0, 100], "
 	      "[5, 500]]\n");
@@ -253,12 +235,11 @@ static void the_average_rises_straight_over_a_second(void **state)
 	assert_in_range(half, 285000, 315000);
 }
 
-static void the_counter_moves_on_its_grid(void **state)
+TEST(the_counter_moves_on_its_grid)
 {
 	uint64_t last = 0, now, moves = 0;
 	abi_device d;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
 	      "= 500\n");
 	d = device(0);
@@ -277,12 +258,11 @@ static void the_counter_moves_on_its_grid(void **state)
 	assert_int_equal(moves, 20);
 }
 
-static void fast_reads_hurt_the_counter_of_a_4090(void **state)
+TEST(fast_reads_hurt_the_counter_of_a_4090)
 {
 	uint64_t before, after, slow;
 	abi_device d;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"rtx4090\"\nnoise = 0\n[[gpu.load]]\nkind = "
 	      "\"constant\"\nunit = "
 	      "\"watts\"\nlevel = 300\n");
@@ -299,7 +279,7 @@ static void fast_reads_hurt_the_counter_of_a_4090(void **state)
 	assert_true((double)(slow - after) > 0.99 * 3e6);
 }
 
-static void the_ring_has_119_samples_and_none_twice(void **state)
+TEST(the_ring_has_119_samples_and_none_twice)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
@@ -307,7 +287,6 @@ static void the_ring_has_119_samples_and_none_twice(void **state)
 	int total = 0;
 	abi_device d;
 
-	(void)state;
 	start("[[gpu]]\nsensor = { ring_jitter_ms = 18 }\n");
 	d = device(0);
 	sim_step(10 * S);
@@ -332,11 +311,10 @@ static void the_ring_has_119_samples_and_none_twice(void **state)
 			 ABI_INVALID_ARGUMENT);
 }
 
-static void an_hour_passes_quickly_and_adds_up(void **state)
+TEST(an_hour_passes_quickly_and_adds_up)
 {
 	double began = seconds_now(), joules;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\ncount = 8\n[[gpu.load]]\nkind = \"square\"\nunit = "
 	      "\"watts\"\nhigh = "
 	      "500\nlow = 100\nperiod = 0.02\n");
@@ -348,13 +326,12 @@ static void an_hour_passes_quickly_and_adds_up(void **state)
 	assert_true(seconds_now() - began < 5);
 }
 
-static void calls_are_cheap(void **state)
+TEST(calls_are_cheap)
 {
 	double began;
 	abi_device d;
 	uint32_t v;
 
-	(void)state;
 	assert_int_equal(sim_load("demo", error, sizeof(error)), 0);
 	assert_int_equal(nvml_init(), 0);
 	d = device(0);
@@ -365,12 +342,11 @@ static void calls_are_cheap(void **state)
 	assert_true(seconds_now() - began < 1);
 }
 
-static void the_limit_caps_power_and_says_so(void **state)
+TEST(the_limit_caps_power_and_says_so)
 {
 	uint64_t reasons;
 	abi_device d;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nfrom = 1\n");
 	d = device(0);
 	sim_step(1050 * MS);
@@ -386,11 +362,10 @@ static void the_limit_caps_power_and_says_so(void **state)
 	assert_int_equal(field_u32(d, 190), 400000);
 }
 
-static void short_bursts_above_the_limit_are_let_be(void **state)
+TEST(short_bursts_above_the_limit_are_allowed)
 {
 	uint64_t reasons;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"square\"\nperiod = 0.15\n"
 	      "[[gpu.process]]\n");
 	sim_step(10 * S);
@@ -399,14 +374,13 @@ static void short_bursts_above_the_limit_are_let_be(void **state)
 	assert_true(sim_true_joules(0) > 4400);
 }
 
-static void heat_takes_the_clock_down(void **state)
+TEST(heat_takes_the_clock_down)
 {
 	struct abi_field_value v = { .field = ABI_FIELD_LIMITED_THERMAL_SOFTWARE };
 	uint32_t cold, hot, celsius;
 	uint64_t reasons;
 	abi_device d;
 
-	(void)state;
 	start_named("thermal-throttle");
 	d = device(0);
 	sim_step(1 * S);
@@ -422,7 +396,7 @@ static void heat_takes_the_clock_down(void **state)
 	assert_true(v.value.u64 > 10 * S);
 }
 
-static void fields_have_their_own_types_and_signs(void **state)
+TEST(fields_have_their_own_types_and_signs)
 {
 	struct abi_field_value v[5] = { { .field = 193 },
 					{ .field = 197 },
@@ -430,7 +404,6 @@ static void fields_have_their_own_types_and_signs(void **state)
 					{ .field = 186, .scope = 1 },
 					{ .field = 9999 } };
 
-	(void)state;
 	start_named("idle-h200");
 	assert_int_equal(nvml_fields(device(0), 5, v), 0);
 	assert_int_equal(v[0].type, ABI_VALUE_I32);
@@ -441,13 +414,10 @@ static void fields_have_their_own_types_and_signs(void **state)
 	assert_int_equal(v[4].code, ABI_NOT_SUPPORTED);
 }
 
-/* ---- processes ---- */
-
-static void the_stride_of_version_three_is_the_drivers(void **state)
+TEST(the_stride_of_version_three_is_the_drivers)
 {
 	static const unsigned strides[] = { 16, 24, 32 };
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		unsigned char raw[4 * 32 + 1];
 		uint32_t n = 4, pid;
@@ -467,12 +437,11 @@ static void the_stride_of_version_three_is_the_drivers(void **state)
 	}
 }
 
-static void a_list_can_grow_between_two_calls(void **state)
+TEST(a_list_can_grow_between_two_calls)
 {
 	struct abi_process_v2 out[256];
 	uint32_t n = 2, wanted;
 
-	(void)state;
 	start("[[gpu]]\nlist_growth = 3\n[[gpu.process]]\ncount = 5\n");
 	assert_int_equal(nvml_compute_v3(device(0), &n, out), ABI_INSUFFICIENT_SIZE);
 	wanted = n;
@@ -483,14 +452,13 @@ static void a_list_can_grow_between_two_calls(void **state)
 	assert_int_equal(n, wanted + 6);
 }
 
-static void processes_come_grow_and_go(void **state)
+TEST(processes_come_grow_and_go)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
 	uint32_t n = 8;
 	abi_device d;
 
-	(void)state;
 	start("[[gpu]]\n[[gpu.process]]\npid = \"self\"\nfrom = 1\nuntil = 5\nmemory = \"1 "
 	      "GiB\"\ngrowth = "
 	      "\"1 GiB\"\nmax_memory = \"3 GiB\"\n"
@@ -522,7 +490,7 @@ static void processes_come_grow_and_go(void **state)
 	assert_int_equal(n, 0);
 }
 
-static void an_instance_has_its_own_memory_and_list(void **state)
+TEST(an_instance_has_its_own_memory_and_list)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
@@ -530,7 +498,6 @@ static void an_instance_has_its_own_memory_and_list(void **state)
 	abi_device parent, one;
 	uint32_t n = 8, v;
 
-	(void)state;
 	start_named("mig");
 	parent = device(0);
 	assert_int_equal(nvml_mig_by_index(parent, 1, &one), 0);
@@ -551,14 +518,11 @@ static void an_instance_has_its_own_memory_and_list(void **state)
 	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
-/* ---- faults ---- */
-
-static void a_fault_answers_and_leaves_the_output_alone(void **state)
+TEST(a_fault_answers_and_leaves_the_output_alone)
 {
 	uint32_t v = 12345;
 	abi_device d;
 
-	(void)state;
 	start("[[gpu]]\ncount = 2\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\ngpu = "
 	      "1\nfrom = 1\nuntil = "
 	      "2\ncode = 999\n");
@@ -577,13 +541,12 @@ static void a_fault_answers_and_leaves_the_output_alone(void **state)
 	assert_int_equal(nvml_pstate(d, &v), 0);
 }
 
-static void a_fault_with_a_file_holds_while_that_is_there(void **state)
+TEST(a_fault_with_a_file_lasts_while_the_file_exists)
 {
 	char path[] = "/tmp/gpuward-fault-XXXXXX", text[256];
 	int fd = mkstemp(path);
 	uint32_t v;
 
-	(void)state;
 	assert_true(fd >= 0);
 	close(fd);
 	snprintf(text, sizeof(text),
@@ -597,13 +560,12 @@ static void a_fault_with_a_file_holds_while_that_is_there(void **state)
 	assert_int_equal(nvml_pstate(device(0), &v), 0);
 }
 
-static void a_sentinel_takes_the_place_of_a_number(void **state)
+TEST(a_sentinel_takes_the_place_of_a_number)
 {
 	struct abi_field_value v[2] = { { .field = 185 }, { .field = 186 } };
 	uint32_t w;
 	uint64_t e;
 
-	(void)state;
 	start_named("sentinels");
 	assert_int_equal(nvml_power(device(0), &w), 0);
 	assert_int_equal(w, UINT32_MAX);
@@ -621,13 +583,12 @@ static void *read_list(void *argument)
 	return (void *)(intptr_t)nvml_compute_v3(argument, &n, NULL);
 }
 
-static void a_hang_holds_its_own_thread_only(void **state)
+TEST(a_hang_holds_its_own_thread_only)
 {
 	pthread_t thread;
 	void *code;
 	uint32_t v;
 
-	(void)state;
 	start("[[gpu]]\ncount = 2\n");
 	sim_hang("nvmlDeviceGetComputeRunningProcesses_v3", 1);
 	pthread_create(&thread, NULL, read_list, device(1));
@@ -640,11 +601,10 @@ static void a_hang_holds_its_own_thread_only(void **state)
 	assert_int_equal((intptr_t)code, 0);
 }
 
-static void a_lost_gpu_answers_15_until_it_heals(void **state)
+TEST(a_lost_gpu_answers_15_until_it_heals)
 {
 	uint32_t v;
 
-	(void)state;
 	start_named("lost-gpu");
 	sim_step(6 * S);
 	assert_int_equal(nvml_power(device(1), &v), ABI_GPU_IS_LOST);
@@ -653,14 +613,13 @@ static void a_lost_gpu_answers_15_until_it_heals(void **state)
 	assert_int_equal(nvml_power(device(1), &v), 0);
 }
 
-static void a_reload_ends_handles_counters_and_versions(void **state)
+TEST(a_reload_ends_handles_counters_and_versions)
 {
 	uint64_t before, after;
 	char version[80];
 	abi_device old;
 	uint32_t v;
 
-	(void)state;
 	start_named("driver-reload");
 	old = device(0);
 	sim_step(9 * S);
@@ -679,20 +638,18 @@ static void a_reload_ends_handles_counters_and_versions(void **state)
 	assert_true(after < before);
 }
 
-static void init_answers_what_the_scenario_says(void **state)
+TEST(init_answers_what_the_scenario_says)
 {
-	(void)state;
 	assert_int_equal(sim_load("version-mismatch", error, sizeof(error)), 0);
 	assert_int_equal(nvml_init(), ABI_VERSION_MISMATCH);
 	assert_int_equal(sim_load("no-driver", error, sizeof(error)), 0);
 	assert_int_equal(nvml_init(), ABI_DRIVER_NOT_LOADED);
 }
 
-static void setters_ask_for_privilege(void **state)
+TEST(setters_ask_for_privilege)
 {
 	abi_device d;
 
-	(void)state;
 	start_named("unprivileged");
 	d = device(0);
 	assert_int_equal(nvml_set_power_limit(d, 400000), ABI_NO_PERMISSION);
@@ -700,14 +657,11 @@ static void setters_ask_for_privilege(void **state)
 	assert_int_equal(nvml_set_gpu_clocks(d, 210, 1000), ABI_NO_PERMISSION);
 }
 
-/* ---- events ---- */
-
-static void events_come_in_world_time_and_are_not_replayed(void **state)
+TEST(events_come_in_world_time_and_are_not_replayed)
 {
 	struct abi_event_data e;
 	abi_set set;
 
-	(void)state;
 	start_named("xid-storm");
 	sim_step(2500 * MS);
 	assert_int_equal(nvml_event_set_create(&set), 0);
@@ -730,12 +684,11 @@ static void events_come_in_world_time_and_are_not_replayed(void **state)
 	assert_int_equal(nvml_event_set_free(set), ABI_INVALID_ARGUMENT);
 }
 
-static void clock_events_are_noise(void **state)
+TEST(clock_events_are_noise)
 {
 	struct abi_event_data e;
 	abi_set set;
 
-	(void)state;
 	start_named("idle-h200");
 	assert_int_equal(nvml_event_set_create(&set), 0);
 	assert_int_equal(nvml_event_register(device(0), 0xFF9F, set), 0);
@@ -747,11 +700,10 @@ static void clock_events_are_noise(void **state)
 	assert_int_equal(nvml_event_set_free(set), 0);
 }
 
-static void the_wall_clock_steps_and_the_world_does_not(void **state)
+TEST(the_wall_clock_steps_and_the_world_does_not)
 {
 	uint64_t mono, wall;
 
-	(void)state;
 	start_named("wall-clock-steps");
 	sim_step(4 * S);
 	mono = sim_now_ns();
@@ -761,12 +713,11 @@ static void the_wall_clock_steps_and_the_world_does_not(void **state)
 	assert_int_equal((int64_t)(sim_wall_ns() - wall), -28 * (int64_t)S);
 }
 
-static void gpm_measures_between_two_samples(void **state)
+TEST(gpm_measures_between_two_samples)
 {
 	struct abi_gpm_metrics m = { .version = 1, .count = 2 };
 	struct abi_gpm_support support = { .version = 1 };
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n");
 	assert_int_equal(nvml_gpm_support(device(0), &support), 0);
 	assert_int_equal(support.supported, 1);
@@ -784,47 +735,4 @@ static void gpm_measures_between_two_samples(void **state)
 	nvml_gpm_free(m.second);
 }
 
-#define TEST(f) cmocka_unit_test_teardown(f, stop)
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(every_scenario_loads_and_says_what_it_is),
-		TEST(a_wrong_scenario_is_refused_with_place_and_spelling),
-		TEST(symbols_are_missing_for_any_client_and_come_back),
-		TEST(every_call_is_there_and_refuses_before_init),
-		TEST(every_plain_number_of_an_h200_answers),
-		TEST(memory_two_leaves_the_reserved_part_out),
-		TEST(power_is_renewed_only_when_read_and_not_before_100_ms),
-		TEST(a_hopper_renews_power_in_its_own_time),
-		TEST(the_average_rises_straight_over_a_second),
-		TEST(the_counter_moves_on_its_grid),
-		TEST(fast_reads_hurt_the_counter_of_a_4090),
-		TEST(the_ring_has_119_samples_and_none_twice),
-		TEST(an_hour_passes_quickly_and_adds_up),
-		TEST(calls_are_cheap),
-		TEST(the_limit_caps_power_and_says_so),
-		TEST(short_bursts_above_the_limit_are_let_be),
-		TEST(heat_takes_the_clock_down),
-		TEST(fields_have_their_own_types_and_signs),
-		TEST(the_stride_of_version_three_is_the_drivers),
-		TEST(a_list_can_grow_between_two_calls),
-		TEST(processes_come_grow_and_go),
-		TEST(an_instance_has_its_own_memory_and_list),
-		TEST(a_fault_answers_and_leaves_the_output_alone),
-		TEST(a_fault_with_a_file_holds_while_that_is_there),
-		TEST(a_sentinel_takes_the_place_of_a_number),
-		TEST(a_hang_holds_its_own_thread_only),
-		TEST(a_lost_gpu_answers_15_until_it_heals),
-		TEST(a_reload_ends_handles_counters_and_versions),
-		TEST(init_answers_what_the_scenario_says),
-		TEST(setters_ask_for_privilege),
-		TEST(events_come_in_world_time_and_are_not_replayed),
-		TEST(clock_events_are_noise),
-		TEST(the_wall_clock_steps_and_the_world_does_not),
-		TEST(gpm_measures_between_two_samples),
-	};
-
-	if (sim_library_open() != 0)
-		return 1;
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(sim_library_setup, NULL)

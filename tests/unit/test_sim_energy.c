@@ -1,15 +1,9 @@
-/* What the energy engine is tested on: sensors whose period, window and lag are known, and
- * counters and rings that go wrong on a schedule. */
+/* The simulated sensors have known period, window and lag, and faults of counters and rings
+ * follow a schedule. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "sim.h"
+#include "test.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -41,11 +35,12 @@ static void start_named(const char *name)
 
 static int stop(void **state)
 {
-	(void)state;
 	while (nvml_shutdown() == 0)
 		;
 	return 0;
 }
+
+#define TEST_TEARDOWN stop
 
 static abi_device device(unsigned index)
 {
@@ -67,8 +62,8 @@ static uint64_t counter(unsigned index)
 	return mj;
 }
 
-/* One power reading, W; scope and field as of nvmlDeviceGetFieldValues, field 0: PowerUsage.  NAN
- * where it is not supported. */
+/* One power reading in W; scope and field as in nvmlDeviceGetFieldValues, field 0:
+ * PowerUsage. NAN if it is not supported. */
 static double watts(unsigned index, unsigned field)
 {
 	struct abi_field_value v = { .field = field };
@@ -80,11 +75,10 @@ static double watts(unsigned index, unsigned field)
 	return v.code == 0 ? v.value.u32 * 1e-3 : NAN;
 }
 
-static void every_counter_fault_of_the_scenario_shows(void **state)
+TEST(every_counter_fault_of_the_scenario_shows)
 {
 	uint64_t before[6], after[6];
 
-	(void)state;
 	start_named("counter-faults");
 	sim_step(9 * S);
 	for (unsigned i = 0; i < 6; i++)
@@ -103,15 +97,15 @@ static void every_counter_fault_of_the_scenario_shows(void **state)
 	sim_step(8 * S);
 	assert_int_equal(counter(2), after[2]);
 	sim_step(2 * S);
-	assert_in_range(counter(2), 20 * 400000, 21 * 400000); /* thawed: it had gone on */
+	assert_in_range(counter(2), 20 * 400000,
+			21 * 400000); /* no longer frozen: it had continued */
 }
 
-static void an_absent_counter_is_not_supported_in_each_form(void **state)
+TEST(an_absent_counter_is_not_supported_in_each_form)
 {
 	struct abi_field_value v[2] = { { .field = 83 }, { .field = 191 } };
 	uint64_t mj = 7;
 
-	(void)state;
 	start_named("counter-faults");
 	assert_int_equal(nvml_energy(device(6), &mj), ABI_NOT_SUPPORTED);
 	assert_int_equal(mj, 7);
@@ -120,9 +114,8 @@ static void an_absent_counter_is_not_supported_in_each_form(void **state)
 	assert_int_equal(v[1].code, ABI_NOT_SUPPORTED);
 }
 
-static void a_reset_leaves_nothing_of_offset_or_start(void **state)
+TEST(a_reset_leaves_nothing_of_offset_or_start)
 {
-	(void)state;
 	start("[[gpu]]\nnoise = 0\nsensor = { offset_w = 10, counter_start_mj = 123456789 "
 	      "}\n" FLAT_400_W "[[timeline]]\nat = 2\ndo = \"counter-reset\"\n");
 	sim_step(1 * S);
@@ -133,9 +126,8 @@ static void a_reset_leaves_nothing_of_offset_or_start(void **state)
 	assert_in_range(counter(0), 405000, 410000);
 }
 
-static void a_step_below_the_beginning_stays_at_zero(void **state)
+TEST(a_step_below_the_beginning_stays_at_zero)
 {
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n" FLAT_400_W
 	      "[[timeline]]\nat = 2\ndo = \"counter-step\"\njoules = -5000\n");
 	sim_step(3 * S);
@@ -144,11 +136,10 @@ static void a_step_below_the_beginning_stays_at_zero(void **state)
 	assert_in_range(counter(0), 4150000, 4201000);
 }
 
-static void reads_a_second_apart_do_no_harm_where_that_is_safe(void **state)
+TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
 {
 	uint64_t before, slow, fast;
 
-	(void)state;
 	start("[[gpu]]\nnoise = 0\nsensor = { read_loss_ms = 50, read_safe_ms = 1000 "
 	      "}\n" FLAT_400_W);
 	sim_step(2 * S);
@@ -165,14 +156,13 @@ static void reads_a_second_apart_do_no_harm_where_that_is_safe(void **state)
 	assert_in_range(fast - slow, 2600000, 2750000); /* two thirds of 4 kJ */
 }
 
-static void the_tick_has_its_length_and_phase(void **state)
+TEST(the_tick_has_its_length_and_phase)
 {
 	static const struct {
 		unsigned tick, phase;
 	} row[] = { { 20, 0 }, { 20, 7 }, { 100, 0 }, { 100, 33 } };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		char text[512];
 		uint64_t last;
 		unsigned moves = 0;
@@ -199,9 +189,7 @@ static void the_tick_has_its_length_and_phase(void **state)
 	}
 }
 
-/* ---- sensors ---- */
-
-/* Truths of docs/SIMULATOR.md.  window 0: the low-pass of 300 ms. */
+/* Values of docs/SIMULATOR.md. window 0: the low-pass of 300 ms. */
 static const struct make {
 	const char *profile;
 	unsigned field; /* 0: PowerUsage */
@@ -237,7 +225,7 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	if (!(fabs(got - want) < 0.002))
 		fail_msg("%s field %u after %u ms: %g W instead of %g", m->profile, m->field,
 			 after_ms, got, want);
-	/* Not renewed before its period is over, and then at once. */
+	/* Not renewed before its period has passed, and then at once. */
 	sim_step((uint64_t)(m->period_ms * 1e6) - 1 * MS);
 	assert_true(watts(0, m->field) == got);
 	sim_step(1 * MS);
@@ -246,27 +234,25 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	stop(NULL);
 }
 
-static void each_make_of_sensor_answers_a_step_as_its_model_says(void **state)
+TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
 {
 	static const unsigned after_ms[] = { 0, 7, 12, 20, 30, 60, 110, 333, 700, 1000, 1500 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(makes); i++) {
 		char text[512];
 
 		snprintf(text, sizeof(text), "[[gpu]]\nprofile = \"%s\"\nnoise = 0\n%s",
 			 makes[i].profile, STEP_AT_5_S);
-		for (size_t k = 0; k < sizeof(after_ms) / sizeof(after_ms[0]); k++)
+		for (size_t k = 0; k < COUNT_OF(after_ms); k++)
 			read_after_step(&makes[i], text, after_ms[k]);
 	}
 }
 
-static void what_a_generation_lacks_is_not_supported(void **state)
+TEST(what_a_generation_lacks_is_not_supported)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"a100\"\n[[gpu]]\nprofile = \"k40\"\n[[gpu]]\n"
 	      "profile = \"spark\"\n[[gpu]]\nprofile = \"p100\"\n");
 	sim_step(5 * S);
@@ -278,9 +264,8 @@ static void what_a_generation_lacks_is_not_supported(void **state)
 	assert_int_equal(nvml_samples(device(3), 0, 0, &type, &n, out), 0);
 }
 
-static void a_module_is_in_instant_and_counter_and_not_in_the_mean(void **state)
+TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 {
-	(void)state;
 	start("[[gpu]]\nprofile = \"gh200\"\nnoise = 0\nsensor = { module_w = 90 "
 	      "}\n" FLAT_400_W);
 	sim_step(10 * S);
@@ -290,9 +275,8 @@ static void a_module_is_in_instant_and_counter_and_not_in_the_mean(void **state)
 	assert_true(fabs(sim_true_watts(0) - 400) < 1e-9);
 }
 
-static void a_capped_gpu_without_noise_draws_a_constant(void **state)
+TEST(a_capped_gpu_without_noise_draws_a_constant)
 {
-	(void)state;
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n");
 	sim_step(2 * S);
 	for (int i = 0; i < 20; i++) {
@@ -300,8 +284,6 @@ static void a_capped_gpu_without_noise_draws_a_constant(void **state)
 		assert_true(sim_true_watts(0) == 0.99 * 700);
 	}
 }
-
-/* ---- rings ---- */
 
 static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 {
@@ -314,12 +296,11 @@ static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 	return n;
 }
 
-static void a_slow_ring_keeps_its_past_under_a_fast_load(void **state)
+TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
 {
 	struct abi_sample before[1024], after[1024];
 	uint32_t n, m;
 
-	(void)state;
 	start("[[gpu]]\nprofile = \"a10\"\nnoise = 0\n[[gpu.load]]\nkind = \"square\"\nhigh = "
 	      "1\n"
 	      "period = 0.02\nuntil = 30\n");
@@ -334,12 +315,11 @@ static void a_slow_ring_keeps_its_past_under_a_fast_load(void **state)
 	assert_memory_equal(before + 50, after, 50 * sizeof(after[0]));
 }
 
-static void a_ring_can_give_the_same_again(void **state)
+TEST(a_ring_can_give_the_same_again)
 {
 	struct abi_sample first[1024], again[1024];
 	uint32_t n;
 
-	(void)state;
 	start_named("ring-repeats");
 	sim_step(4 * S);
 	n = drain(0, first);
@@ -349,12 +329,11 @@ static void a_ring_can_give_the_same_again(void **state)
 	assert_memory_equal(first, again, n * sizeof(first[0]));
 }
 
-static void stamps_of_a_ring_step_with_the_wall_clock(void **state)
+TEST(stamps_of_a_ring_step_with_the_wall_clock)
 {
 	struct abi_sample out[1024];
 	uint32_t n, steps = 0;
 
-	(void)state;
 	start("[[gpu]]\n[[timeline]]\nat = 5\ndo = \"wall-step\"\nstep = 3600\n"
 	      "[[timeline]]\nat = 10\ndo = \"wall-step\"\nstep = -3600\n");
 	sim_step(6 * S);
@@ -368,40 +347,17 @@ static void stamps_of_a_ring_step_with_the_wall_clock(void **state)
 	for (uint32_t i = 1; i < n; i++)
 		steps += out[i - 1].timestamp_us - out[i].timestamp_us == 3599980000;
 	assert_int_equal(steps, 2);
-	/* Who asks for what is newer than the last stamp before a step back gets nothing. */
+	/* After a step back, a request for samples newer than the last timestamp gets
+	 * nothing. */
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 
-static void two_makes_of_sensor_in_one_are_refused(void **state)
+TEST(two_makes_of_sensor_in_one_are_refused)
 {
-	(void)state;
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
 	assert_string_equal(error, "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
-#define TEST(f) cmocka_unit_test_teardown(f, stop)
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(every_counter_fault_of_the_scenario_shows),
-		TEST(an_absent_counter_is_not_supported_in_each_form),
-		TEST(a_reset_leaves_nothing_of_offset_or_start),
-		TEST(a_step_below_the_beginning_stays_at_zero),
-		TEST(reads_a_second_apart_do_no_harm_where_that_is_safe),
-		TEST(the_tick_has_its_length_and_phase),
-		TEST(each_make_of_sensor_answers_a_step_as_its_model_says),
-		TEST(what_a_generation_lacks_is_not_supported),
-		TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean),
-		TEST(a_capped_gpu_without_noise_draws_a_constant),
-		TEST(a_slow_ring_keeps_its_past_under_a_fast_load),
-		TEST(a_ring_can_give_the_same_again),
-		TEST(stamps_of_a_ring_step_with_the_wall_clock),
-		TEST(two_makes_of_sensor_in_one_are_refused),
-	};
-
-	if (sim_library_open() != 0)
-		return 1;
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(sim_library_setup, NULL)

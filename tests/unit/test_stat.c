@@ -3,16 +3,10 @@
 #include <gpuward.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "measure/distribution.h"
+
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -37,13 +31,10 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* ---- moments ---------------------------------------------------------------------------- */
-
-static void running_moments_equal_the_two_pass_ones(void **state)
+TEST(running_moments_equal_the_two_pass_ones)
 {
 	struct random r;
 
-	(void)state;
 	start(&r, 7);
 	for (unsigned round = 0; round < 200; round++) {
 		size_t n = 2 + random_below(&r, 60);
@@ -77,11 +68,10 @@ static void running_moments_equal_the_two_pass_ones(void **state)
 	}
 }
 
-static void a_small_ripple_on_a_large_value_keeps_its_digits(void **state)
+TEST(a_small_ripple_on_a_large_value_keeps_its_digits)
 {
 	struct moments m;
 
-	(void)state;
 	moments_init(&m);
 	for (unsigned i = 0; i < 1000000; i++)
 		moments_add_weighted(&m, 1e6 + (i % 2 ? 1e-3 : -1e-3), 0.02);
@@ -89,11 +79,10 @@ static void a_small_ripple_on_a_large_value_keeps_its_digits(void **state)
 	assert_near(m.weight, 20000, 1e-9);
 }
 
-static void moments_of_nothing_are_not_zero(void **state)
+TEST(moments_of_nothing_are_not_zero)
 {
 	struct moments m;
 
-	(void)state;
 	moments_init(&m);
 	assert_true(isnan(moments_mean(&m)));
 	assert_true(isnan(moments_variance(&m)));
@@ -107,8 +96,6 @@ static void moments_of_nothing_are_not_zero(void **state)
 	assert_true(isnan(moments_variance(&m)));
 	assert_true(moments_variance_in_time(&m) == 0);
 }
-
-/* ---- histogram -------------------------------------------------------------------------- */
 
 struct held {
 	double x, seconds;
@@ -133,13 +120,12 @@ static double exact_percentile(const struct held *h, size_t n, double p)
 	return h[n - 1].x;
 }
 
-static void percentiles_of_time_are_within_half_a_bucket(void **state)
+TEST(percentiles_of_time_are_within_half_a_bucket)
 {
 	static struct histogram h;
 	struct held held[500];
 	struct random r;
 
-	(void)state;
 	start(&r, 11);
 	for (unsigned round = 0; round < 50; round++) {
 		histogram_init(&h);
@@ -150,7 +136,7 @@ static void percentiles_of_time_are_within_half_a_bucket(void **state)
 		}
 		qsort(held, COUNT(held), sizeof(held[0]), by_value);
 		for (unsigned k = 1; k < 20; k++) {
-			/* not at a step of the staircase, where rounding may take either side */
+			/* not at a step, where rounding may go either way */
 			double p = k / 20.0 + 1e-7;
 
 			assert_near(histogram_percentile(&h, p),
@@ -161,12 +147,11 @@ static void percentiles_of_time_are_within_half_a_bucket(void **state)
 	}
 }
 
-static void the_buckets_span_the_stated_range(void **state)
+TEST(the_buckets_span_the_stated_range)
 {
 	static struct histogram h;
 	double top = HISTOGRAM_LOWEST * pow(HISTOGRAM_STEP, HISTOGRAM_BUCKETS);
 
-	(void)state;
 	assert_true(top >= HISTOGRAM_HIGHEST && top < HISTOGRAM_HIGHEST * HISTOGRAM_STEP);
 	histogram_init(&h);
 	assert_true(isnan(histogram_percentile(&h, 0.5)));
@@ -182,13 +167,10 @@ static void the_buckets_span_the_stated_range(void **state)
 	assert_true(isnan(histogram_percentile(&h, 1.5)));
 }
 
-/* ---- arrays ----------------------------------------------------------------------------- */
-
-static void percentiles_equal_those_of_the_sorted_array(void **state)
+TEST(percentiles_equal_the_sorted_array)
 {
 	struct random r;
 
-	(void)state;
 	start(&r, 13);
 	for (unsigned round = 0; round < 3000; round++) {
 		size_t n = 1 + random_below(&r, 40);
@@ -216,12 +198,11 @@ static void percentiles_equal_those_of_the_sorted_array(void **state)
 	assert_true(isnan(stat_percentile(NULL, 0, 0.5)));
 }
 
-static void skewness_is_that_of_the_textbook(void **state)
+TEST(skewness_is_that_of_the_textbook)
 {
 	double even[] = { 1, 2, 3, 4, 5 }, right[] = { 1, 1, 1, 10 }, flat[] = { 2, 2, 2 };
 	double known[] = { 2, 3, 5, 8, 13, 21 };
 
-	(void)state;
 	assert_true(fabs(stat_skewness(even, 5)) < 1e-15);
 	assert_near(stat_skewness(right, 4), 2, 1e-12); /* one outlier of four: exactly 2 */
 	assert_near(stat_skewness(known, 6), 1.1349718415704, 1e-9);
@@ -253,13 +234,12 @@ static void every_order(double *y, size_t n, size_t k, double *sum, double *squa
 	}
 }
 
-static void the_variance_of_the_trend_test_is_that_over_all_orders(void **state)
+TEST(the_variance_of_the_trend_test_is_that_over_all_orders)
 {
 	double rows[][7] = { { 1, 2, 3, 4, 5, 6, 7 },
 			     { 1, 1, 2, 3, 3, 3, 4 },
 			     { 5, 5, 5, 5, 6, 6, 6 } };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		double sum = 0, squares = 0, orders = 0;
 		struct trend t;
@@ -271,14 +251,13 @@ static void the_variance_of_the_trend_test_is_that_over_all_orders(void **state)
 	}
 }
 
-static void the_trend_test_finds_a_trend_and_alarms_as_often_as_it_says(void **state)
+TEST(the_trend_test_finds_a_trend_and_alarms_as_often_as_it_says)
 {
 	double rise[10], flat[10] = { 3, 3, 3, 3, 3, 3, 3, 3, 3, 3 };
 	struct random r;
 	struct trend t;
 	unsigned alarms = 0;
 
-	(void)state;
 	for (size_t i = 0; i < 10; i++)
 		rise[i] = 60 + (double)i;
 	assert_int_equal(stat_trend(rise, 10, &t), 0);
@@ -301,14 +280,13 @@ static void the_trend_test_finds_a_trend_and_alarms_as_often_as_it_says(void **s
 	assert_in_range(alarms, 800, 1100);
 }
 
-static void a_line_is_found_with_its_errors(void **state)
+TEST(a_line_is_found_with_its_errors)
 {
 	/* Worked by hand: xx = 10, xy = 19.9, residuals 0.06 -0.13 0.18 -0.21 0.10 */
 	double x[] = { 1, 2, 3, 4, 5 }, y[] = { 2.1, 3.9, 6.2, 7.8, 10.1 };
 	double same[] = { 4, 4, 4 };
 	struct line l;
 
-	(void)state;
 	assert_int_equal(stat_line(x, y, 5, &l), 0);
 	assert_near(l.b, 1.99, 1e-12);
 	assert_near(l.a, 0.05, 1e-9);
@@ -322,14 +300,13 @@ static void a_line_is_found_with_its_errors(void **state)
 	assert_int_equal(stat_line(same, y, 3, &l), -GW_E_ARG);
 }
 
-static void the_standard_errors_of_a_line_cover(void **state)
+TEST(the_standard_errors_of_a_line_cover)
 {
 	unsigned covered = 0, rounds = 5000;
 	double x[8], y[8], k = student_factor(0.05, 6);
 	struct random r;
 	struct line l;
 
-	(void)state;
 	start(&r, 19);
 	for (unsigned i = 0; i < rounds; i++) {
 		for (size_t j = 0; j < 8; j++) {
@@ -343,21 +320,4 @@ static void the_standard_errors_of_a_line_cover(void **state)
 	assert_in_range(covered, rounds * 94 / 100, rounds * 96 / 100);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(running_moments_equal_the_two_pass_ones),
-		cmocka_unit_test(a_small_ripple_on_a_large_value_keeps_its_digits),
-		cmocka_unit_test(moments_of_nothing_are_not_zero),
-		cmocka_unit_test(percentiles_of_time_are_within_half_a_bucket),
-		cmocka_unit_test(the_buckets_span_the_stated_range),
-		cmocka_unit_test(percentiles_equal_those_of_the_sorted_array),
-		cmocka_unit_test(skewness_is_that_of_the_textbook),
-		cmocka_unit_test(the_variance_of_the_trend_test_is_that_over_all_orders),
-		cmocka_unit_test(the_trend_test_finds_a_trend_and_alarms_as_often_as_it_says),
-		cmocka_unit_test(a_line_is_found_with_its_errors),
-		cmocka_unit_test(the_standard_errors_of_a_line_cover),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,25 +1,17 @@
 #include "base/suggest.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 static const char *const words[] = { "listen",       "interval", "backend", NULL,
 				     "nvml-library", "history",  "gpu",     "deadline" };
 
 static const char *near(const char *word)
 {
-	return suggest(word, words, sizeof(words) / sizeof(words[0]), sizeof(words[0]));
+	return suggest(word, words, COUNT_OF(words), sizeof(words[0]));
 }
 
-static void mends_a_slip(void **state)
+TEST(corrects_a_typo)
 {
-	(void)state;
 	assert_string_equal(near("lisen"), "listen");   /* left out */
 	assert_string_equal(near("listten"), "listen"); /* doubled  */
 	assert_string_equal(near("lixten"), "listen");  /* replaced */
@@ -28,33 +20,29 @@ static void mends_a_slip(void **state)
 	assert_string_equal(near("histroy"), "history");
 }
 
-static void case_and_kind_of_dash_do_not_matter(void **state)
+TEST(case_and_kind_of_dash_do_not_matter)
 {
-	(void)state;
 	assert_string_equal(near("NVML_Library"), "nvml-library");
 	assert_string_equal(near("nvml_libary"), "nvml-library");
 }
 
-static void a_swap_is_one_edit_and_not_two(void **state)
+TEST(a_swap_is_one_edit_and_not_two)
 {
-	(void)state;
 	assert_string_equal(near("gup"), "gpu"); /* three letters allow one edit */
 	assert_null(near("ugx"));
 }
 
-static void a_word_that_was_not_finished_is_near(void **state)
+TEST(a_word_that_was_not_finished_is_near)
 {
-	(void)state;
 	assert_string_equal(near("dea"), "deadline");
 	assert_string_equal(near("BACK"), "backend");
-	assert_null(near("de")); /* two letters say too little */
+	assert_null(near("de")); /* two letters are too few */
 }
 
-static void nothing_near_gives_nothing(void **state)
+TEST(nothing_near_gives_nothing)
 {
 	char endless[300];
 
-	(void)state;
 	memset(endless, 'x', sizeof(endless) - 1);
 	endless[sizeof(endless) - 1] = '\0';
 	assert_null(near("temperature"));
@@ -63,16 +51,15 @@ static void nothing_near_gives_nothing(void **state)
 	assert_null(suggest("x", NULL, 0, sizeof(char *)));
 }
 
-static void the_nearest_wins_and_the_first_of_equals(void **state)
+TEST(the_nearest_wins_and_the_first_of_equals)
 {
 	static const char *const near_words[] = { "powers", "power", "tower" };
 
-	(void)state;
 	assert_string_equal(suggest("power", near_words, 3, sizeof(near_words[0])), "power");
 	assert_string_equal(suggest("powerx", near_words, 3, sizeof(near_words[0])), "powers");
 }
 
-static void names_may_stand_in_a_table_of_structs(void **state)
+TEST(names_may_stand_in_a_table_of_structs)
 {
 	static const struct {
 		int before;
@@ -80,21 +67,7 @@ static void names_may_stand_in_a_table_of_structs(void **state)
 		double after;
 	} table[] = { { 1, "alpha", 0 }, { 2, "beta", 0 }, { 3, NULL, 0 }, { 4, "gamma", 0 } };
 
-	(void)state;
 	assert_string_equal(suggest("gama", &table[0].name, 4, sizeof(table[0])), "gamma");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(mends_a_slip),
-		cmocka_unit_test(case_and_kind_of_dash_do_not_matter),
-		cmocka_unit_test(a_swap_is_one_edit_and_not_two),
-		cmocka_unit_test(a_word_that_was_not_finished_is_near),
-		cmocka_unit_test(nothing_near_gives_nothing),
-		cmocka_unit_test(the_nearest_wins_and_the_first_of_equals),
-		cmocka_unit_test(names_may_stand_in_a_table_of_structs),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

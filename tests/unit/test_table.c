@@ -2,14 +2,7 @@
 
 #include "base/utf8.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 enum { NUMBER, NAME, STATE, NOTE };
 
@@ -70,12 +63,11 @@ static size_t widest(const char *out)
 	return most;
 }
 
-static void columns_line_up(void **state)
+TEST(columns_line_up)
 {
 	struct table t;
 	char *out;
 
-	(void)state;
 	table_init(&t, columns);
 	table_row(&t);
 	table_set(&t, NUMBER, TERM_PLAIN, "%d", 7);
@@ -92,12 +84,11 @@ static void columns_line_up(void **state)
 	table_done(&t);
 }
 
-static void long_text_is_cut_before_a_column_goes(void **state)
+TEST(long_text_is_cut_before_a_column_goes)
 {
 	struct table t;
 	char *out;
 
-	(void)state;
 	table_init(&t, columns);
 	table_row(&t);
 	table_set(&t, NUMBER, TERM_PLAIN, "1");
@@ -114,7 +105,7 @@ static void long_text_is_cut_before_a_column_goes(void **state)
 	table_done(&t);
 }
 
-static void columns_of_one_rank_go_together(void **state)
+TEST(columns_of_one_rank_go_together)
 {
 	static const struct table_column pairs[] = {
 		{ "ENERGY", 0, true, false }, { "TIME", 2, true, false },
@@ -125,7 +116,6 @@ static void columns_of_one_rank_go_together(void **state)
 	struct table t;
 	char *out;
 
-	(void)state;
 	table_init(&t, pairs);
 	table_row(&t);
 	for (unsigned c = 0; c < 4; c++)
@@ -157,9 +147,8 @@ static void fill_randomly(struct table *t, unsigned rows)
 	}
 }
 
-static void nothing_is_wider_than_the_terminal(void **state)
+TEST(nothing_is_wider_than_the_terminal)
 {
-	(void)state;
 	srand(1);
 	for (unsigned round = 0; round < 500; round++) {
 		unsigned width = 40 + (unsigned)rand() % 100;
@@ -176,11 +165,10 @@ static void nothing_is_wider_than_the_terminal(void **state)
 	}
 }
 
-static void words_wrap_between_indent_and_width(void **state)
+TEST(words_wrap_between_indent_and_width)
 {
 	char *out;
 
-	(void)state;
 	out = wrapped("key", 6, "one two three four", 14);
 	assert_string_equal(out, "key   one two\n      three\n      four\n");
 	free(out);
@@ -192,22 +180,20 @@ static void words_wrap_between_indent_and_width(void **state)
 	free(out);
 }
 
-static void styles_take_no_columns(void **state)
+TEST(styles_take_no_columns)
 {
 	char *out;
 
-	(void)state;
 	out = wrapped("\033[31mkey\033[0m", 6, "text", 20);
 	assert_string_equal(out, "\033[31mkey\033[0m   text\n");
 	free(out);
 }
 
-static void a_word_is_left_whole_where_there_is_no_terminal(void **state)
+TEST(a_word_is_left_whole_where_there_is_no_terminal)
 {
 	char word[401];
 	char *out;
 
-	(void)state;
 	memset(word, 'x', sizeof(word) - 1);
 	word[sizeof(word) - 1] = '\0';
 	out = wrapped("", 0, word, 40);
@@ -215,17 +201,4 @@ static void a_word_is_left_whole_where_there_is_no_terminal(void **state)
 	free(out);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(columns_line_up),
-		cmocka_unit_test(long_text_is_cut_before_a_column_goes),
-		cmocka_unit_test(columns_of_one_rank_go_together),
-		cmocka_unit_test(nothing_is_wider_than_the_terminal),
-		cmocka_unit_test(words_wrap_between_indent_and_width),
-		cmocka_unit_test(styles_take_no_columns),
-		cmocka_unit_test(a_word_is_left_whole_where_there_is_no_terminal),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,24 +1,18 @@
-/* The last of what came, whatever the pieces that it came in. */
+/* The last lines of a stream that arrives in any pieces. */
 #include "cli/tail.h"
 
 #include "measure/stat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 static void put(const struct tail *t, const char *text)
 {
 	assert_int_equal(write(t->write_fd, text, strlen(text)), strlen(text));
 }
 
-static void the_last_lines_are_those_that_came_last(void **state)
+TEST(the_last_lines_are_those_that_came_last)
 {
 	static const struct {
 		const char *text;
@@ -37,9 +31,8 @@ static void the_last_lines_are_those_that_came_last(void **state)
 	char out[TAIL_BYTES + 64];
 	struct tail t;
 
-	(void)state;
 	assert_int_equal(tail_open(&t), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		tail_clear(&t);
 		put(&t, cases[i].text);
 		tail_lines(&t, cases[i].lines, out, sizeof(out));
@@ -48,7 +41,7 @@ static void the_last_lines_are_those_that_came_last(void **state)
 	tail_close(&t);
 }
 
-static void what_is_too_much_goes_from_the_front(void **state)
+TEST(surplus_lines_are_dropped_from_the_front)
 {
 	const uint64_t seed = 20;
 	char all[200000], piece[8192];
@@ -56,7 +49,6 @@ static void what_is_too_much_goes_from_the_front(void **state)
 	struct random r;
 	struct tail t;
 
-	(void)state;
 	printf("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	assert_int_equal(tail_open(&t), 0);
@@ -78,12 +70,4 @@ static void what_is_too_much_goes_from_the_front(void **state)
 	tail_close(&t);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_last_lines_are_those_that_came_last),
-		cmocka_unit_test(what_is_too_much_goes_from_the_front),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

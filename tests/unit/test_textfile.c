@@ -1,20 +1,14 @@
 /* The file that node_exporter reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "daemon/textfile.h"
 
 #include "base/file.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +19,6 @@ static bool news;
 
 static int setup(void **state)
 {
-	(void)state;
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(path, sizeof(path), "%s/gpuward.prom", folder);
@@ -34,7 +27,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	return rmdir(folder);
 }
 
@@ -65,11 +57,10 @@ static unsigned files(void)
 	return n;
 }
 
-static void the_file_is_replaced_whole_and_readable_by_others(void **state)
+TEST(the_file_is_replaced_whole_and_readable_by_others)
 {
 	struct stat first, second;
 
-	(void)state;
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
 	umask(022);
 	assert_int_equal(put("a 1\nb 2\n"), 0);
@@ -80,24 +71,23 @@ static void the_file_is_replaced_whole_and_readable_by_others(void **state)
 	assert_string_equal(content(), "a 3\n");
 	assert_int_equal(stat(path, &second), 0);
 	assert_true(first.st_ino !=
-		    second.st_ino); /* who has the old one open reads on in it */
+		    second.st_ino); /* a reader of the old file continues to read it */
 	assert_int_equal(files(), 1);
 	assert_false(news);
 	textfile_done(&file);
 	assert_int_equal(files(), 0);
 }
 
-static void what_fails_is_news_once_and_so_is_its_end(void **state)
+TEST(a_failure_and_its_end_are_reported_once)
 {
-	(void)state;
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
-	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */
+	assert_int_equal(mkdir(path, 0755), 0); /* blocks the path, for root too */
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_true(news);
-	assert_non_null(strstr(message, path));
+	assert_in(message, path);
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_false(news);
-	assert_int_equal(files(), 1); /* nothing is left beside it */
+	assert_int_equal(files(), 1); /* nothing is left next to it */
 	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(put("a 1\n"), 0);
 	assert_true(news);
@@ -105,37 +95,25 @@ static void what_fails_is_news_once_and_so_is_its_end(void **state)
 	textfile_done(&file);
 }
 
-static void a_folder_that_is_not_there_is_named(void **state)
+TEST(a_folder_that_is_not_there_is_named)
 {
-	(void)state;
 	assert_int_equal(
 		textfile_init(&file, "/nowhere/at/all/x.prom", message, sizeof(message)), 0);
 	assert_int_equal(put("a 1\n"), -GW_E_NOENT);
-	assert_non_null(strstr(message, "/nowhere/at/all/x.prom"));
+	assert_in(message, "/nowhere/at/all/x.prom");
 	textfile_done(&file);
 }
 
-static void a_name_that_would_not_be_collected_is_refused(void **state)
+TEST(a_name_that_would_not_be_collected_is_refused)
 {
 	static char longest[5000];
 
-	(void)state;
 	assert_int_equal(textfile_init(&file, "/tmp/x.txt", message, sizeof(message)),
 			 -GW_E_ARG);
-	assert_non_null(strstr(message, ".prom"));
+	assert_in(message, ".prom");
 	assert_int_equal(textfile_init(&file, ".prom", message, sizeof(message)), -GW_E_ARG);
 	memset(longest, 'x', sizeof(longest) - 1);
 	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_file_is_replaced_whole_and_readable_by_others),
-		cmocka_unit_test(what_fails_is_news_once_and_so_is_its_end),
-		cmocka_unit_test(a_folder_that_is_not_there_is_named),
-		cmocka_unit_test(a_name_that_would_not_be_collected_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown)

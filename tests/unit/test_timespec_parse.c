@@ -1,20 +1,16 @@
-/* Times and lengths of time in a query. */
+/* Times and durations in a query. */
 #include "serve/timespec_parse.h"
 
 #include "base/clock.h"
 
-#include <gpuward.h>
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include <gpuward.h>
 
 #define NOW_NS (UINT64_C(1700000000) * NS_PER_S) /* 2023-11-14T22:13:20Z */
 #define MS(n)  ((uint64_t)(n)*NS_PER_MS)
 
-static void a_moment_may_be_written_in_many_ways(void **state)
+TEST(a_moment_may_be_written_in_many_ways)
 {
 	static const struct {
 		const char *text;
@@ -38,8 +34,7 @@ static void a_moment_may_be_written_in_many_ways(void **state)
 		{ "2024-02-29T00:00:00Z", UINT64_C(1709164800) * NS_PER_S },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		uint64_t got = 1;
 
 		if (timespec_parse(rows[i].text, NOW_NS, &got) != 0 || got != rows[i].wall_ns)
@@ -48,7 +43,7 @@ static void a_moment_may_be_written_in_many_ways(void **state)
 	}
 }
 
-static void what_is_no_moment_is_refused(void **state)
+TEST(invalid_times_are_refused)
 {
 	static const char *const rows[] = {
 		"",
@@ -76,8 +71,7 @@ static void what_is_no_moment_is_refused(void **state)
 		"-5 s",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		uint64_t got = 7;
 
 		if (timespec_parse(rows[i], NOW_NS, &got) != -GW_E_PARSE || got != 7)
@@ -85,11 +79,10 @@ static void what_is_no_moment_is_refused(void **state)
 	}
 }
 
-static void a_span_has_units_or_is_of_seconds(void **state)
+TEST(a_duration_has_a_unit_or_is_in_seconds)
 {
 	uint64_t ns;
 
-	(void)state;
 	assert_int_equal(timespec_parse_span("10", &ns), 0);
 	assert_true(ns == 10 * NS_PER_S);
 	assert_int_equal(timespec_parse_span("1m30s", &ns), 0);
@@ -103,13 +96,4 @@ static void a_span_has_units_or_is_of_seconds(void **state)
 	assert_int_equal(timespec_parse_span("inf", &ns), -GW_E_PARSE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_moment_may_be_written_in_many_ways),
-		cmocka_unit_test(what_is_no_moment_is_refused),
-		cmocka_unit_test(a_span_has_units_or_is_of_seconds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

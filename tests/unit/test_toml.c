@@ -1,17 +1,11 @@
 #include "base/toml.h"
 
+#include "test.h"
+
 #include <gpuward.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct toml *good(const char *text)
 {
@@ -51,11 +45,10 @@ static const char *string_at(const struct toml *doc, const char *key)
 	return n->v.string.text;
 }
 
-static void an_empty_document_is_an_empty_table(void **state)
+TEST(an_empty_document_is_an_empty_table)
 {
 	struct toml *doc = good("");
 
-	(void)state;
 	assert_int_equal(toml_top(doc)->type, TOML_TABLE);
 	assert_int_equal(toml_top(doc)->count, 0);
 	assert_null(toml_get(toml_top(doc), "a"));
@@ -63,7 +56,7 @@ static void an_empty_document_is_an_empty_table(void **state)
 	toml_free(NULL);
 }
 
-static void values_have_their_types(void **state)
+TEST(values_have_their_types)
 {
 	static const struct {
 		const char *text;
@@ -82,8 +75,7 @@ static void values_have_their_types(void **state)
 		{ "a = 12:00:00", TOML_LOCAL_TIME, "local time" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct toml *doc = good(rows[i].text);
 
 		assert_int_equal(toml_get(toml_top(doc), "a")->type, rows[i].type);
@@ -93,7 +85,7 @@ static void values_have_their_types(void **state)
 	assert_string_equal(toml_type_name((enum toml_type)77), "unknown");
 }
 
-static void integers_reach_both_ends_of_64_bits(void **state)
+TEST(integers_reach_both_ends_of_64_bits)
 {
 	static const struct {
 		const char *text;
@@ -108,8 +100,7 @@ static void integers_reach_both_ends_of_64_bits(void **state)
 		{ "a=+1_000", 1000 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct toml *doc = good(rows[i].text);
 
 		assert_true(toml_get(toml_top(doc), "a")->v.integer == rows[i].want);
@@ -121,20 +112,19 @@ static void integers_reach_both_ends_of_64_bits(void **state)
 	refused("a=1e999", 1, 3, "the number is too large");
 }
 
-static void times_come_as_rfc_3339(void **state)
+TEST(times_come_as_rfc_3339)
 {
 	struct toml *doc = good("a = 1987-07-05 17:45:00.50z\nb = 1987-07-05t17:45:60-08:30");
 	const struct toml_node *a = toml_get(toml_top(doc), "a");
 	const struct toml_node *b = toml_get(toml_top(doc), "b");
 
-	(void)state;
 	assert_string_equal(a->v.string.text, "1987-07-05T17:45:00.50Z");
 	assert_int_equal(a->v.string.len, strlen(a->v.string.text));
 	assert_string_equal(b->v.string.text, "1987-07-05T17:45:60-08:30");
 	toml_free(doc);
 }
 
-static void strings_are_unescaped(void **state)
+TEST(strings_are_unescaped)
 {
 	struct toml *doc = good("a = \"x\\t\\u00e9\\U0001F600\\\"\\\\\"\n"
 				"b = '\\n'\n"
@@ -142,7 +132,6 @@ static void strings_are_unescaped(void **state)
 				"d = '''\r\n'a'\n'''\n"
 				"e = \"a\\u0000b\"\n");
 
-	(void)state;
 	assert_string_equal(string_at(doc, "a"), "x\t\xc3\xa9\xf0\x9f\x98\x80\"\\");
 	assert_string_equal(string_at(doc, "b"), "\\n");
 	assert_string_equal(string_at(doc, "c"), "xy\"\"");
@@ -152,7 +141,7 @@ static void strings_are_unescaped(void **state)
 	toml_free(doc);
 }
 
-static void members_keep_their_order_and_places(void **state)
+TEST(members_keep_their_order_and_places)
 {
 	struct toml *doc =
 		good("\xef\xbb\xbf# \xc3\xa9\nz = 1\n\n  [t.u]\n\"\xc3\xa9\" . a = [ 1,\n"
@@ -160,13 +149,12 @@ static void members_keep_their_order_and_places(void **state)
 	const struct toml_node *z = toml_top(doc)->child, *t = z->next, *u = t->child;
 	const struct toml_node *list = u->child->child, *rows = t->next;
 
-	(void)state;
 	assert_string_equal(z->key, "z");
 	assert_int_equal(z->line, 2);
 	assert_int_equal(z->column, 5);
 	assert_int_equal(z->key_column, 1);
 	assert_string_equal(t->key, "t");
-	assert_int_equal(u->line, 4); /* of the header's bracket */
+	assert_int_equal(u->line, 4); /* the position of the header's bracket */
 	assert_int_equal(u->column, 3);
 	assert_int_equal(u->key_column, 6);
 	assert_string_equal(list->key, "a");
@@ -185,11 +173,10 @@ static void members_keep_their_order_and_places(void **state)
 	toml_free(doc);
 }
 
-static void getting_from_what_is_no_table_gives_nothing(void **state)
+TEST(reading_from_a_value_that_is_not_a_table_gives_nothing)
 {
 	struct toml *doc = good("a = [1]\n'' = 2\n\"b\\u0000c\" = 3");
 
-	(void)state;
 	assert_null(toml_get(NULL, "a"));
 	assert_null(toml_get(toml_get(toml_top(doc), "a"), "x"));
 	assert_null(toml_get(toml_top(doc), "b"));
@@ -197,9 +184,8 @@ static void getting_from_what_is_no_table_gives_nothing(void **state)
 	toml_free(doc);
 }
 
-static void refuses_what_is_defined_twice(void **state)
+TEST(refuses_what_is_defined_twice)
 {
-	(void)state;
 	refused("a = 1\n\na = 2", 3, 1, "key 'a' is defined twice (first on line 1)");
 	refused("[a]\nb=1\n[a]", 3, 2, "table 'a' is defined twice (first on line 1)");
 	refused("a.b = 1\n[a]", 2, 2, "table 'a' is defined twice (first on line 1)");
@@ -210,9 +196,8 @@ static void refuses_what_is_defined_twice(void **state)
 	refused("[[a]]\n[a]", 2, 2, "key 'a' is defined twice (first on line 1)");
 }
 
-static void refuses_to_extend_what_is_complete(void **state)
+TEST(refuses_to_extend_what_is_complete)
 {
-	(void)state;
 	refused("a = {b=1}\n[a.c]", 2, 2,
 		"table 'a' is complete and cannot be added to (line 1)");
 	refused("a = {b=1}\na.c = 1", 2, 1,
@@ -225,9 +210,8 @@ static void refuses_to_extend_what_is_complete(void **state)
 		"'a' is not a table but a value of type integer (line 1)");
 }
 
-static void says_what_it_expected_and_where(void **state)
+TEST(says_what_it_expected_and_where)
 {
-	(void)state;
 	refused("a", 1, 2, "expected '=' after the key but the text ends");
 	refused("a b", 1, 3, "expected '=' after the key but found 'b'");
 	refused("a =\n", 1, 4, "expected a value but the line ends");
@@ -251,9 +235,8 @@ static void says_what_it_expected_and_where(void **state)
 	refused("a = \"\\ud800\"", 1, 6, "U+D800 is not a character");
 }
 
-static void refuses_bytes_that_no_document_may_hold(void **state)
+TEST(refuses_bytes_that_no_document_may_hold)
 {
-	(void)state;
 	refused("a = '\x80'", 1, 6, "the byte 0x80 is not UTF-8");
 	refused("a = '\xc3", 1, 6, "the byte 0xC3 is not UTF-8");
 	refused("# \x7f", 1, 3, "the control character U+007F is not allowed");
@@ -261,11 +244,10 @@ static void refuses_bytes_that_no_document_may_hold(void **state)
 	refused_n("a = 1\n\0", 7, 2, 1, "the control character U+0000 is not allowed");
 }
 
-static void a_long_name_is_cut_in_the_sentence(void **state)
+TEST(a_long_name_is_cut_in_the_sentence)
 {
 	char text[512];
 
-	(void)state;
 	snprintf(text, sizeof(text), "%0200d = 1\n%0200d = 2", 0, 0);
 	refused(text, 2, 1,
 		"key '000000000000000000000000000000000000000000000000000000000000...' is "
@@ -289,7 +271,7 @@ static char *nested(const char *head, size_t n, const char *open, const char *mi
 	return text;
 }
 
-static void nesting_ends_at_64_levels(void **state)
+TEST(nesting_ends_at_64_levels)
 {
 	static const struct {
 		const char *head, *open, *middle, *close;
@@ -300,8 +282,7 @@ static void nesting_ends_at_64_levels(void **state)
 		{ "[", "a.", "a]", "", 63, 0 },     { "[[", "a.", "a]]", "", 62, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct toml_error err = { 0 };
 		struct toml *doc = NULL;
 		char *most = nested(rows[i].head, rows[i].most, rows[i].open, rows[i].middle,
@@ -319,23 +300,21 @@ static void nesting_ends_at_64_levels(void **state)
 	}
 }
 
-static void a_hostile_depth_is_refused_and_not_followed(void **state)
+TEST(a_hostile_depth_is_refused_and_not_followed)
 {
 	char *text = nested("a=", 400000, "[", "", "");
 
-	(void)state;
 	refused(text, 1, 67, "nested deeper than 64 levels");
 	free(text);
 }
 
-/* Looking each key up among all before it would take hours here. */
-static void a_table_of_many_keys_is_read_in_linear_time(void **state)
+/* A linear search for each key would take hours here. */
+TEST(a_table_of_many_keys_is_read_in_linear_time)
 {
 	const unsigned n = 100000;
 	char *text = malloc(n * 16), *end = text;
 	struct toml *doc;
 
-	(void)state;
 	for (unsigned i = 0; i < n; i++)
 		end += sprintf(end, "[k%u]\n", i);
 	doc = good(text);
@@ -351,13 +330,12 @@ static void a_table_of_many_keys_is_read_in_linear_time(void **state)
 	free(text);
 }
 
-static void the_text_needs_no_nul_behind_it(void **state)
+TEST(the_text_needs_no_nul_behind_it)
 {
 	char *text = malloc(5);
 	struct toml_error err;
 	struct toml *doc = NULL;
 
-	(void)state;
 	memcpy(text, "a = 1", 5);
 	assert_int_equal(toml_parse(text, 5, &doc, &err), 0);
 	free(text);
@@ -389,13 +367,12 @@ static void write_file(const char *path, const char *text, size_t size)
 	fclose(f);
 }
 
-static void a_file_is_read_or_the_reason_is_told(void **state)
+TEST(a_file_is_read_or_the_reason_is_reported)
 {
 	char path[64];
 	struct toml *doc = NULL;
 	struct toml_error err;
 
-	(void)state;
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/f", folder);
 	file_gives(path, -GW_E_NOENT, "there is no such file");
@@ -416,27 +393,4 @@ static void a_file_is_read_or_the_reason_is_told(void **state)
 	rmdir(folder);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_document_is_an_empty_table),
-		cmocka_unit_test(values_have_their_types),
-		cmocka_unit_test(integers_reach_both_ends_of_64_bits),
-		cmocka_unit_test(times_come_as_rfc_3339),
-		cmocka_unit_test(strings_are_unescaped),
-		cmocka_unit_test(members_keep_their_order_and_places),
-		cmocka_unit_test(getting_from_what_is_no_table_gives_nothing),
-		cmocka_unit_test(refuses_what_is_defined_twice),
-		cmocka_unit_test(refuses_to_extend_what_is_complete),
-		cmocka_unit_test(says_what_it_expected_and_where),
-		cmocka_unit_test(refuses_bytes_that_no_document_may_hold),
-		cmocka_unit_test(a_long_name_is_cut_in_the_sentence),
-		cmocka_unit_test(nesting_ends_at_64_levels),
-		cmocka_unit_test(a_hostile_depth_is_refused_and_not_followed),
-		cmocka_unit_test(a_table_of_many_keys_is_read_in_linear_time),
-		cmocka_unit_test(the_text_needs_no_nul_behind_it),
-		cmocka_unit_test(a_file_is_read_or_the_reason_is_told),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,21 +1,13 @@
 /* The public TOML 1.0.0 conformance cases: every valid document must give the tree that the
- * tagged JSON beside it describes, every invalid one must be refused with a place. */
+ * tagged JSON next to it describes, every invalid one must be refused with a place. */
 #include "base/toml.h"
+
+#include "test.h"
 
 #include <gpuward.h>
 
 #include <ctype.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-/* ---- a reader for the tagged JSON, which is known to be good */
 
 enum json_kind { JSON_OBJECT, JSON_LIST, JSON_STRING };
 
@@ -169,8 +161,6 @@ static const struct json_value *json_get(const struct json_value *v, const char 
 	return NULL;
 }
 
-/* ---- is it the same */
-
 static const char *const tags[] = {
 	[TOML_STRING] = "string",         [TOML_INTEGER] = "integer",
 	[TOML_FLOAT] = "float",           [TOML_BOOL] = "bool",
@@ -268,15 +258,12 @@ static bool same(const struct toml_node *n, const struct json_value *want)
 	return n->type == TOML_ARRAY && same_list(n, want);
 }
 
-/* ---- the cases */
-
 static char suite[4000];
 
 static int find_suite(void **state)
 {
 	const char *data = getenv("GPUWARD_TEST_DATA");
 
-	(void)state;
 	snprintf(suite, sizeof(suite), "%s/toml-test", data ? data : ".");
 	return 0;
 }
@@ -342,7 +329,7 @@ static bool refuses(const char *name)
 	return ok;
 }
 
-/* Runs the check on every .toml that the list names below folder. */
+/* Runs the check on every .toml file of the list in this folder. */
 static void each_case(const char *folder, bool (*check)(const char *name), unsigned least)
 {
 	char path[4100], line[256];
@@ -367,24 +354,14 @@ static void each_case(const char *folder, bool (*check)(const char *name), unsig
 	assert_true(cases >= least);
 }
 
-static void every_valid_document_gives_the_tree_of_its_json(void **state)
+TEST(every_valid_document_gives_the_tree_of_its_json)
 {
-	(void)state;
 	each_case("valid/", accepts, 210);
 }
 
-static void every_invalid_document_is_refused_with_a_place(void **state)
+TEST(every_invalid_document_is_refused_with_a_place)
 {
-	(void)state;
 	each_case("invalid/", refuses, 499);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_valid_document_gives_the_tree_of_its_json),
-		cmocka_unit_test(every_invalid_document_is_refused_with_a_place),
-	};
-
-	return cmocka_run_group_tests(tests, find_suite, NULL);
-}
+TEST_MAIN(find_suite, NULL)

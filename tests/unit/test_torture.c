@@ -1,8 +1,6 @@
-/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once: the
- * right code comes back and nothing leaks.  And a warm snapshot allocates nothing at all.
- *
- * The linker puts these functions in place of malloc for our own objects (--wrap); the simulator
- * and libc keep theirs. */
+/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once:
+ * the right error is returned and nothing leaks. The linker replaces malloc in our own
+ * objects (--wrap); the simulator and libc keep theirs. */
 #include "simtest.h"
 #include "here.h"
 
@@ -70,7 +68,7 @@ void __wrap_free(void *p)
 static const char world[] = "[[gpu]]\nprofile = \"h200\"\ncount = 3\n"
 			    "[[gpu.process]]\nname = \"w\"\nmemory = \"1 GiB\"\ncount = 70\n";
 
-/* What a customer does; returns the first error. */
+/* Uses the library as a program would; returns the first error. */
 static int everything(uint64_t deadline_ns)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -138,25 +136,21 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 	print_message("%ld allocations, each failed once\n", n - 1);
 }
 
-static void each_allocation_failing_in_turn_gives_no_memory_and_no_leak(void **state)
+SIM_TEST(each_allocation_failing_in_turn_gives_no_memory_and_no_leak)
 {
-	(void)state;
 	fail_each_in_turn(0);
 }
 
-static void the_same_with_threads_of_the_library(void **state)
+SIM_TEST(the_same_with_threads_of_the_library)
 {
-	(void)state;
 	fail_each_in_turn(10 * NS_PER_S);
 }
 
-static void a_warm_snapshot_allocates_nothing(void **state)
+SIM_TEST(a_warm_snapshot_allocates_nothing)
 {
 	unsigned long before;
 
-	(void)state;
-	sim_text(world);
-	sim_open();
+	sim_start(world);
 	for (int i = 0; i < 3; i++) {
 		sim_step(20 * NS_PER_S);
 		sim_take(GW_TIERS_ALL, 0);
@@ -167,16 +161,6 @@ static void a_warm_snapshot_allocates_nothing(void **state)
 		sim_take(GW_TIERS_ALL, 0);
 	}
 	assert_int_equal(allocations, before);
-	sim_close();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(each_allocation_failing_in_turn_gives_no_memory_and_no_leak),
-		sim_test(the_same_with_threads_of_the_library),
-		sim_test(a_warm_snapshot_allocates_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

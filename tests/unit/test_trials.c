@@ -1,17 +1,12 @@
-/* The mean of several runs, checked against intervals that are drawn. */
+/* The mean of several runs, checked by simulation. */
 #include "cli/trials.h"
 
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #define near(a, b, within) assert_true(fabs((a) - (b)) <= (within))
 
@@ -20,25 +15,23 @@ static double normal(struct random *r)
 	return normal_quantile((random_below(r, 1000000) + 0.5) / 1e6);
 }
 
-static void scatter_alone_gives_students_interval(void **state)
+TEST(scatter_alone_gives_students_interval)
 {
 	static const struct trials_value v[] = { { 9, 0 }, { 10, 0 }, { 11, 0 } };
 	double sd;
 	struct gw_interval i = trials_mean(v, 3, &sd);
 
-	(void)state;
 	near(i.best, 10, 1e-12);
 	near(sd, 1, 1e-12);
 	near(i.high - i.best, 4.302652729 / sqrt(3), 1e-6);
 	near(i.best - i.low, 4.302652729 / sqrt(3), 1e-6);
 }
 
-static void what_is_shared_does_not_become_less_with_more_runs(void **state)
+TEST(shared_uncertainty_does_not_shrink_with_more_runs)
 {
 	struct trials_value v[100];
 	double sd;
 
-	(void)state;
 	for (unsigned i = 0; i < 100; i++)
 		v[i] = (struct trials_value){ 100, 2.5 };
 	for (unsigned n = 2; n <= 100; n += 49) {
@@ -48,13 +41,12 @@ static void what_is_shared_does_not_become_less_with_more_runs(void **state)
 	}
 }
 
-static void what_is_not_known_stays_so(void **state)
+TEST(unknown_values_stay_unknown)
 {
 	static const struct trials_value v[] = { { 9, 0 }, { NAN, 0 }, { 11, NAN } };
 	struct gw_interval a = { 8, 10, 12 }, none = { NAN, NAN, NAN };
 	double sd;
 
-	(void)state;
 	assert_true(isnan(trials_mean(v, 1, &sd).best) && isnan(sd));
 	assert_true(isnan(trials_mean(v, 2, &sd).best));
 	assert_true(isnan(trials_mean(v + 2, 1, &sd).best));
@@ -62,14 +54,13 @@ static void what_is_not_known_stays_so(void **state)
 	near(trials_shared(&a, &a), 0, 1e-12);
 }
 
-/* 4000 times: a sensor with a gain of its own, five runs that scatter, and is the truth inside? */
-static void the_interval_holds_the_truth_as_often_as_it_says(void **state)
+/* 4000 times: a sensor with its own gain, five runs with scatter; is the truth inside? */
+TEST(the_interval_covers_as_often_as_stated)
 {
 	uint64_t seed = 20240607;
 	struct random r;
 	unsigned inside = 0;
 
-	(void)state;
 	printf("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned k = 0; k < 4000; k++) {
@@ -85,14 +76,4 @@ static void the_interval_holds_the_truth_as_often_as_it_says(void **state)
 	assert_in_range(inside, 3740, 3900); /* 95 %: 3800 */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(scatter_alone_gives_students_interval),
-		cmocka_unit_test(what_is_shared_does_not_become_less_with_more_runs),
-		cmocka_unit_test(what_is_not_known_stays_so),
-		cmocka_unit_test(the_interval_holds_the_truth_as_often_as_it_says),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,30 +1,25 @@
 #include "base/number.h"
 #include "base/tsv.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 static char line[2048];
 static struct buf out;
 
 static int start(void **state)
 {
-	(void)state;
 	buf_init_fixed(&out, line, sizeof(line));
 	return 0;
 }
 
-static void every_text_is_one_word_and_reads_back(void **state)
+#define TEST_SETUP start
+
+TEST(every_text_is_one_word_and_reads_back)
 {
 	char text[256], back[256];
 
-	(void)state;
 	for (unsigned i = 0; i < 255; i++)
 		text[i] = (char)(i + 1);
 	text[255] = '\0';
@@ -35,11 +30,10 @@ static void every_text_is_one_word_and_reads_back(void **state)
 	assert_false(tsv_text(line, back, sizeof(back) - 1));
 }
 
-static void an_empty_text_and_a_dash_are_told_apart(void **state)
+TEST(an_empty_text_and_a_dash_are_distinguished)
 {
 	char back[8] = "x";
 
-	(void)state;
 	tsv_add_text(&out, "");
 	assert_string_equal(line, "-");
 	assert_true(tsv_text("-", back, sizeof(back)));
@@ -50,13 +44,12 @@ static void an_empty_text_and_a_dash_are_told_apart(void **state)
 	assert_string_equal(back, "-");
 }
 
-static void where_a_dash_means_nothing_it_stays_and_empty_is_empty(void **state)
+TEST(a_dash_is_kept_where_it_has_no_meaning)
 {
 	static const char *const texts[] = { "", "-", "GPU-1a", "a\tb\\\n\x7f" };
 	const char *at = line;
 	char back[16];
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		tsv_escape(&out, texts[i]);
 		buf_addc(&out, '\t');
@@ -71,23 +64,21 @@ static void where_a_dash_means_nothing_it_stays_and_empty_is_empty(void **state)
 	assert_false(tsv_unescape(&at, back, sizeof("GPU-1a") - 1));
 }
 
-static void what_nobody_wrote_is_refused(void **state)
+TEST(text_that_the_writer_cannot_produce_is_refused)
 {
 	static const char *const bad[] = { "\\", "\\2", "\\2g", "\\g2", "\\2D", "\\00", "a\\" };
 	char back[8];
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(bad); i++)
 		assert_false(tsv_text(bad[i], back, sizeof(back)));
 }
 
-static void a_number_reads_back_to_its_bits(void **state)
+TEST(a_number_reads_back_to_its_bits)
 {
 	static const double numbers[] = { 0.0, -0.0, 0.1, -1e-300, 6.02214076e23 };
 	double back;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(numbers); i++) {
 		start(NULL);
 		tsv_add_real(&out, numbers[i]);
 		assert_true(number_real(line, &back));
@@ -99,12 +90,11 @@ static void a_number_reads_back_to_its_bits(void **state)
 	assert_string_equal(line, "--");
 }
 
-static void words_are_taken_one_by_one(void **state)
+TEST(words_are_taken_one_by_one)
 {
 	const char *at = "one\ttwo\t\tthree";
 	char word[4];
 
-	(void)state;
 	assert_true(tsv_take(&at, word, sizeof(word)));
 	assert_string_equal(word, "one");
 	assert_true(tsv_take(&at, word, sizeof(word)));
@@ -117,17 +107,4 @@ static void words_are_taken_one_by_one(void **state)
 	assert_false(tsv_take(&at, word, sizeof(word)));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(every_text_is_one_word_and_reads_back, start),
-		cmocka_unit_test_setup(an_empty_text_and_a_dash_are_told_apart, start),
-		cmocka_unit_test_setup(where_a_dash_means_nothing_it_stays_and_empty_is_empty,
-				       start),
-		cmocka_unit_test_setup(what_nobody_wrote_is_refused, start),
-		cmocka_unit_test_setup(a_number_reads_back_to_its_bits, start),
-		cmocka_unit_test_setup(words_are_taken_one_by_one, start),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,12 +1,6 @@
 #include "daemon/uevent.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define DEVICE "/devices/pci0000:00/0000:01:00.0"
 
@@ -14,7 +8,7 @@
 static enum uevent_news news(const char *text)
 {
 	size_t n = strlen(text) + 1;
-	char *copy = malloc(n); /* a sanitizer sees who reads past it */
+	char *copy = malloc(n); /* a sanitizer detects reads past the end */
 	enum uevent_news r;
 
 	assert_non_null(copy);
@@ -32,7 +26,7 @@ static enum uevent_news news(const char *text)
 		news, action "@" path "|ACTION=" action "|DEVPATH=" path "|SUBSYSTEM=" more \
 	}
 
-static void what_concerns_a_gpu_is_told_from_what_does_not(void **state)
+TEST(events_of_gpu_drivers_are_recognised)
 {
 	static const struct {
 		enum uevent_news news;
@@ -60,25 +54,15 @@ static void what_concerns_a_gpu_is_told_from_what_does_not(void **state)
 		{ UEVENT_NOTHING, "" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		if (news(rows[i].text) != rows[i].news)
 			fail_msg("row %zu: %s", i, rows[i].text);
 }
 
-static void what_has_no_end_is_nothing(void **state)
+TEST(an_event_without_an_end_is_ignored)
 {
-	(void)state;
 	assert_int_equal(uevent_read("ACTION=bind", 11), UEVENT_NOTHING);
 	assert_int_equal(uevent_read("", 0), UEVENT_NOTHING);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_concerns_a_gpu_is_told_from_what_does_not),
-		cmocka_unit_test(what_has_no_end_is_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,15 +1,13 @@
-/* Use that nobody is seen to make. */
+/* Busy GPUs without a process and memory without an owner. */
 #include "guard/unattributed_use.h"
 
 #include "base/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define S   NS_PER_S
 #define GIB 1073741824.
@@ -20,15 +18,14 @@ static void looks(struct unattributed_use *g, struct unattributed_use_facts f, u
 		  unsigned to_s)
 {
 	for (unsigned s = from_s; s <= to_s; s++)
-		unattributed_use_look(g, &f, (100 + s) * S, why, sizeof(why));
+		unattributed_use_update(g, &f, (100 + s) * S, why, sizeof(why));
 }
 
-static void a_busy_gpu_without_a_process_is_told_after_ten_seconds(void **state)
+TEST(a_busy_gpu_without_a_process_is_reported_after_ten_seconds)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 1, .unattributed_bytes = 0 };
 
-	(void)state;
 	looks(&g, f, 0, 9);
 	assert_string_equal(why, "");
 	looks(&g, f, 10, 10);
@@ -38,17 +35,16 @@ static void a_busy_gpu_without_a_process_is_told_after_ten_seconds(void **state)
 	assert_string_equal(why, "");
 	f.processes = 0;
 	looks(&g, f, 12, 20);
-	assert_string_equal(why, ""); /* ten seconds anew */
+	assert_string_equal(why, ""); /* ten seconds again */
 }
 
-static void memory_without_an_owner_is_told_with_how_much(void **state)
+TEST(memory_without_an_owner_is_reported_with_its_size)
 {
 	struct unattributed_use g = { 0 };
 	struct unattributed_use_facts f = { .busy_ratio = 0,
 					    .processes = 2,
 					    .unattributed_bytes = 3 * GIB };
 
-	(void)state;
 	looks(&g, f, 0, 10);
 	assert_non_null(strstr(why, "3072 MiB"));
 	f.unattributed_bytes = 100 * 1048576.;
@@ -56,11 +52,10 @@ static void memory_without_an_owner_is_told_with_how_much(void **state)
 	assert_string_equal(why, "");
 }
 
-static void what_is_unknown_or_hidden_is_no_ghost(void **state)
+TEST(unknown_or_hidden_use_is_not_reported)
 {
 	struct unattributed_use g = { 0 };
 
-	(void)state;
 	looks(&g,
 	      (struct unattributed_use_facts){ .busy_ratio = NAN, .unattributed_bytes = NAN },
 	      0, 20);
@@ -72,13 +67,4 @@ static void what_is_unknown_or_hidden_is_no_ghost(void **state)
 	assert_string_equal(why, "");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_busy_gpu_without_a_process_is_told_after_ten_seconds),
-		cmocka_unit_test(memory_without_an_owner_is_told_with_how_much),
-		cmocka_unit_test(what_is_unknown_or_hidden_is_no_ghost),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

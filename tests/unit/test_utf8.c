@@ -1,15 +1,8 @@
 #include "base/utf8.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
 
-#include <cmocka.h>
-
-static void knows_a_sequence_from_what_is_none(void **state)
+TEST(recognises_valid_sequences)
 {
 	static const struct {
 		const char *text;
@@ -25,7 +18,7 @@ static void knows_a_sequence_from_what_is_none(void **state)
 		{ "\xef\xbf\xbf", 3 },
 		{ "\xf0\x90\x80\x80", 4 },
 		{ "\xf4\x8f\xbf\xbf", 4 },
-		{ "\x80", 0 },     /* a tail without a head */
+		{ "\x80", 0 },     /* a continuation byte without a start */
 		{ "\xc0\x80", 0 }, /* overlong              */
 		{ "\xc1\xbf", 0 },
 		{ "\xe0\x9f\xbf", 0 },
@@ -42,19 +35,17 @@ static void knows_a_sequence_from_what_is_none(void **state)
 		{ "\xf0\x9f\x98(", 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		if (utf8_length(rows[i].text) != rows[i].want)
 			fail_msg("row %zu", i);
 }
 
-/* Under the address sanitizer a byte too far is an error. */
-static void reads_no_further_than_a_nul(void **state)
+/* The address sanitizer detects a read past the end. */
+TEST(reads_no_further_than_a_nul)
 {
 	static const char *const cut[] = { "", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xf0" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cut); i++) {
 		char *exact = strdup(cut[i]);
 
 		assert_int_equal(utf8_length(exact), i == 0);
@@ -63,9 +54,8 @@ static void reads_no_further_than_a_nul(void **state)
 	}
 }
 
-static void every_code_point_goes_there_and_back(void **state)
+TEST(every_code_point_reads_back)
 {
-	(void)state;
 	for (uint32_t code = 1; code <= 0x10FFFF + 10; code++) {
 		char text[5] = { 0 };
 		size_t n = utf8_encode(code, text);
@@ -78,9 +68,8 @@ static void every_code_point_goes_there_and_back(void **state)
 	}
 }
 
-static void counts_columns_as_a_terminal_does(void **state)
+TEST(counts_columns_as_a_terminal_does)
 {
-	(void)state;
 	assert_int_equal(utf8_columns(""), 0);
 	assert_int_equal(utf8_columns("abc"), 3);
 	assert_int_equal(utf8_columns("\xc3\xa9"), 1);                 /* é                  */
@@ -90,7 +79,7 @@ static void counts_columns_as_a_terminal_does(void **state)
 	assert_int_equal(utf8_columns("a\xff\xfe"), 3);
 }
 
-static void cleans_names_for_printing(void **state)
+TEST(cleans_names_for_printing)
 {
 	static const struct {
 		const char *from, *want;
@@ -105,18 +94,16 @@ static void cleans_names_for_printing(void **state)
 	};
 	char out[32];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		utf8_clean(out, sizeof(out), rows[i].from);
 		assert_string_equal(out, rows[i].want);
 	}
 }
 
-static void cuts_between_code_points(void **state)
+TEST(cuts_between_code_points)
 {
 	char out[5];
 
-	(void)state;
 	utf8_clean(out, sizeof(out), "abc\xe2\x82\xac");
 	assert_string_equal(out, "abc");
 	utf8_clean(out, sizeof(out), "a\xe2\x82\xac");
@@ -125,16 +112,4 @@ static void cuts_between_code_points(void **state)
 	assert_string_equal(out, "");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(knows_a_sequence_from_what_is_none),
-		cmocka_unit_test(reads_no_further_than_a_nul),
-		cmocka_unit_test(every_code_point_goes_there_and_back),
-		cmocka_unit_test(counts_columns_as_a_terminal_does),
-		cmocka_unit_test(cleans_names_for_printing),
-		cmocka_unit_test(cuts_between_code_points),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,16 +1,10 @@
-/* A window of the service, as it is written and read back: whatever is told of a device must return. */
+/* A window of the service, written and read back: every field of a device must return. */
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static double next;
 
@@ -19,13 +13,13 @@ static double figure(void)
 	return next += 1.25;
 }
 
-/* Every double between two members, both included, gets a figure of its own. */
+/* Every double between two members, both included, gets a different value. */
 #define FIGURES(first, last)                          \
 	for (double *p = &(first); p <= &(last); p++) \
 	*p = figure()
 
-/* Every field of the table gets a value of its own, so that a field that is written and not read
- * back is noticed. */
+/* Every field of the table gets a different value, so that a field that is not read back is
+ * noticed. */
 static struct gw_energy an_energy(void)
 {
 	const struct gw_energy_field *f;
@@ -150,7 +144,7 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
-static void what_a_window_tells_of_a_device_returns(void **state)
+TEST(every_field_of_a_device_reads_back)
 {
 	struct measured_device d = { .index = 3,
 				     .uuid = "GPU-1",
@@ -164,7 +158,6 @@ static void what_a_window_tells_of_a_device_returns(void **state)
 	struct json_doc *doc;
 	char evidence[100];
 
-	(void)state;
 	d.energy = an_energy();
 	d.sensor = a_sensor();
 	d.who = the_shares();
@@ -185,7 +178,7 @@ static void what_a_window_tells_of_a_device_returns(void **state)
 	buf_done(&again);
 }
 
-static void what_is_not_told_is_not_known(void **state)
+TEST(missing_fields_are_unknown)
 {
 	static const char *const documents[] = {
 		"{\"devices\":[{\"index\":0}]}",
@@ -196,8 +189,7 @@ static void what_is_not_told_is_not_known(void **state)
 	};
 	struct measured_device d;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(documents); i++) {
 		struct json_doc *doc = parsed(documents[i]);
 
 		assert_false(window_read_device(doc, 0, &d));
@@ -211,12 +203,4 @@ static void what_is_not_told_is_not_known(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_window_tells_of_a_device_returns),
-		cmocka_unit_test(what_is_not_told_is_not_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

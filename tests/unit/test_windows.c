@@ -1,5 +1,5 @@
-/* Windows when the meter goes away, when there are many, and after a restart; and what a view says of
- * itself. */
+/* Windows when the meter stops, when there are many, and after a restart; and the service's
+ * view of itself. */
 #include "api_fixture.h"
 
 #include "serve/windows_impl.h"
@@ -29,11 +29,10 @@ static void show(struct windows_entry *e)
 	json_end(&j);
 }
 
-static void a_meter_that_leaves_ends_its_windows_with_what_is_known(void **state)
+API_TEST(a_meter_that_stops_ends_its_windows_with_the_known_result)
 {
 	struct windows_entry *e;
 
-	(void)state;
 	begin(TWO_GPUS);
 	e = opened("cut");
 	run_for(12);
@@ -49,11 +48,10 @@ static void a_meter_that_leaves_ends_its_windows_with_what_is_known(void **state
 	assert_int_equal(windows_open_count(t.api.windows), 0);
 }
 
-static void a_meter_that_left_without_a_word_leaves_no_result(void **state)
+API_TEST(a_meter_that_disappeared_leaves_no_result)
 {
 	struct windows_entry *e;
 
-	(void)state;
 	begin(TWO_GPUS);
 	e = opened("lost");
 	assert_int_equal(
@@ -72,18 +70,17 @@ static void a_meter_that_left_without_a_word_leaves_no_result(void **state)
 	at("parts.1.label", "\"a\"");
 }
 
-static void a_sample_that_never_comes_is_not_waited_for(void **state)
+API_TEST(a_sample_that_never_comes_is_not_waited_for)
 {
 	struct windows_entry *e;
 	uint64_t now;
 
-	(void)state;
 	begin(TWO_GPUS);
 	e = opened("hung");
 	run_for(2);
 	now = clock_mono_ns(&sim.clock);
 	assert_false(windows_stop(t.api.windows, &t.api.view, e, now));
-	sim_step(2900 * NS_PER_MS); /* nobody reads the GPU */
+	sim_step(2900 * NS_PER_MS); /* the GPU is not read */
 	now = clock_mono_ns(&sim.clock);
 	assert_false(windows_stop(t.api.windows, &t.api.view, e, now));
 	sim_step(200 * NS_PER_MS);
@@ -94,11 +91,10 @@ static void a_sample_that_never_comes_is_not_waited_for(void **state)
 	assert_true(fabs(number("seconds") - 2) < 0.01);
 }
 
-static void the_oldest_that_ended_are_forgotten(void **state)
+API_TEST(the_oldest_ended_windows_are_forgotten)
 {
 	char first[32];
 
-	(void)state;
 	begin(TWO_GPUS);
 	for (unsigned i = 0; i < WINDOWS_ENDED_MAX + 2; i++) {
 		struct windows_entry *e = opened("n");
@@ -112,11 +108,10 @@ static void the_oldest_that_ended_are_forgotten(void **state)
 	assert_null(windows_find(t.api.windows, first));
 }
 
-static void what_was_kept_is_there_after_a_restart(void **state)
+API_TEST(kept_windows_are_there_after_a_restart)
 {
 	struct windows_entry *e;
 
-	(void)state;
 	begin(TWO_GPUS);
 	snprintf(t.kept_id, sizeof(t.kept_id), "w1");
 	snprintf(t.kept_json, sizeof(t.kept_json), "{\"id\":\"w1\"}");
@@ -130,13 +125,12 @@ static void what_was_kept_is_there_after_a_restart(void **state)
 	at("windows.0.id", "\"w1\"");
 }
 
-static void parts_of_all_windows_are_bounded(void **state)
+API_TEST(parts_of_all_windows_are_bounded)
 {
 	struct windows_entry *e;
 	unsigned marks = 0;
 	int err = 0;
 
-	(void)state;
 	begin("[[gpu]]\nprofile = \"h200\"\n");
 	e = opened("many");
 	while (!err && marks < 2 * WINDOWS_MARKS_MAX) {
@@ -149,7 +143,7 @@ static void parts_of_all_windows_are_bounded(void **state)
 	assert_int_equal(marks, WINDOWS_MARKS_MAX);
 }
 
-/* One that was cut as often as may be, and ended. */
+/* An ended window with the maximum number of marks. */
 static struct windows_entry *cut_and_ended(const char *world)
 {
 	struct windows_entry *e;
@@ -173,9 +167,8 @@ static struct windows_entry *cut_and_ended(const char *world)
 	return e;
 }
 
-static void eight_gpus_with_all_marks_are_kept_whole(void **state)
+API_TEST(eight_gpus_with_all_marks_are_kept_whole)
 {
-	(void)state;
 	show(cut_and_ended("[[gpu]]\nprofile = \"h200\"\ncount = 8\n"));
 	at("parts_left_out", "false");
 	at("marks", "256");
@@ -184,12 +177,11 @@ static void eight_gpus_with_all_marks_are_kept_whole(void **state)
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(t.kept_size, t.reply.body.len - 1); /* less the end of line */
 	assert_true(strlen(pushed.json) < 40000); /* followers get it without its parts */
-	assert_non_null(strstr(pushed.json, "\"parts_left_out\":true,\"parts\":[]}"));
+	assert_in(pushed.json, "\"parts_left_out\":true,\"parts\":[]}");
 }
 
-static void sixty_four_gpus_with_all_marks_keep_their_result(void **state)
+API_TEST(sixty_four_gpus_with_all_marks_keep_their_result)
 {
-	(void)state;
 	show(cut_and_ended("[[gpu]]\nprofile = \"h200\"\ncount = 64\n"));
 	at("state", "\"ended\"");
 	at("parts_left_out", "true");
@@ -198,27 +190,25 @@ static void sixty_four_gpus_with_all_marks_keep_their_result(void **state)
 	assert_true(number("energy_joules.best") > 0);
 	assert_true(number("devices.63.energy_joules.best") > 0);
 	assert_int_equal(t.kept, 1);
-	assert_string_equal(t.told_severity, "info");
+	assert_string_equal(t.logged_severity, "info");
 }
 
-static void of_no_device_nothing_is_valid(void **state)
+TEST(without_devices_nothing_is_valid)
 {
 	struct windows_entry e = { .state = WINDOWS_IS_OPEN };
 	struct windows_sum sum;
 
-	(void)state;
 	windows_sum_up(&e, &sum);
 	assert_int_equal(sum.validity, GW_NO_RESULT);
 	assert_true(isnan(sum.joules.best));
 }
 
-/* As where there was no memory for the document. */
-static void a_window_without_a_document_still_tells_its_sum(void **state)
+/* As if there was no memory for the document. */
+API_TEST(a_window_without_a_document_still_has_its_sum)
 {
 	struct windows_entry *e;
 	double joules;
 
-	(void)state;
 	begin(TWO_GPUS);
 	e = opened("bare");
 	run_for(5);
@@ -235,34 +225,32 @@ static void a_window_without_a_document_still_tells_its_sum(void **state)
 	assert_true(joules > 0);
 }
 
-static void one_that_cannot_be_kept_is_told(void **state)
+API_TEST(a_window_that_cannot_be_kept_is_reported)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	opened("lost");
 	t.keep_answer = -GW_E_SIZE;
 	windows_meter_gone(t.api.windows, &t.api.view);
-	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, "could not be kept"));
+	assert_string_equal(t.logged_severity, "warning");
+	assert_in(t.logged_text, "could not be stored");
 }
 
-static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
+API_TEST(a_window_that_was_open_at_a_crash_is_reported_at_the_next_start)
 {
 	struct windows_entry *e;
-	unsigned told;
+	unsigned logged;
 
-	(void)state;
 	begin(TWO_GPUS);
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
 	e = opened("cut short");
 	assert_int_equal(t.begun, 1);
-	windows_free(t.api.windows); /* all that is left is what was kept */
+	windows_free(t.api.windows); /* only the kept document is left */
 	assert_int_equal(windows_new(&t.api.windows), 0);
-	told = t.told;
+	logged = t.logged;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
-	assert_int_equal(t.told, told + 1);
-	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, t.begun_id));
+	assert_int_equal(t.logged, logged + 1);
+	assert_string_equal(t.logged_severity, "warning");
+	assert_in(t.logged_text, t.begun_id);
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(t.done, 1);
 	e = windows_find(t.api.windows, t.begun_id);
@@ -279,12 +267,11 @@ static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
 	at("devices.1.index", "1");
 	says("\"begin_time\":\"");
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
-	assert_int_equal(t.told, told + 1);
+	assert_int_equal(t.logged, logged + 1);
 }
 
-static void one_that_ended_or_was_forgotten_is_no_crash(void **state)
+API_TEST(a_window_that_ended_or_was_forgotten_is_not_reported)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	opened("ends");
 	windows_meter_gone(t.api.windows, &t.api.view);
@@ -300,8 +287,6 @@ static int three_kept(void *engine, const char *kind, unsigned max,
 {
 	char id[] = "w1", json[32];
 
-	(void)engine;
-	(void)max;
 	if (strcmp(kind, "window") != 0)
 		return 0;
 	for (; id[1] <= '3'; id[1]++) {
@@ -311,13 +296,12 @@ static int three_kept(void *engine, const char *kind, unsigned max,
 	return 3;
 }
 
-static void what_was_kept_is_listed_latest_first(void **state)
+API_TEST(kept_windows_are_listed_latest_first)
 {
 	struct view_ops mine = ops;
 
-	(void)state;
 	begin(TWO_GPUS);
-	mine.kept = three_kept;
+	mine.each_document = three_kept;
 	t.api.view.ops = &mine;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
 	get("/api/v1/windows?limit=2", 200);
@@ -331,9 +315,8 @@ static void what_was_kept_is_listed_latest_first(void **state)
 	at("windows.1.id", "\"w3\"");
 }
 
-static void the_list_has_all_that_are_open(void **state)
+API_TEST(the_list_has_all_open_windows)
 {
-	(void)state;
 	begin(TWO_GPUS);
 	for (unsigned i = 0; i < 3; i++) {
 		opened("ended");
@@ -363,9 +346,8 @@ static void the_list_has_all_that_are_open(void **state)
 	says("state=\\\"closed\\\"");
 }
 
-static void only_failures_count_as_errors(void **state)
+TEST(only_failures_count_as_errors)
 {
-	(void)state;
 	assert_true(view_is_error(GW_ABSENT_ERROR));
 	assert_true(view_is_error(GW_ABSENT_LOST));
 	assert_true(view_is_error(GW_ABSENT_STALLED));
@@ -375,34 +357,10 @@ static void only_failures_count_as_errors(void **state)
 	assert_false(view_is_error(GW_ABSENT_LET_GO));
 }
 
-static void columns_of_history_are_quantities(void **state)
+TEST(columns_of_history_are_quantities)
 {
-	(void)state;
 	assert_int_equal(view_history_quantity[VIEW_H_POWER], GW_Q_POWER);
 	assert_int_equal(view_history_quantity[VIEW_H_FAN_SPEED], GW_Q_FAN_SPEED);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		api_test(a_meter_that_leaves_ends_its_windows_with_what_is_known),
-		api_test(a_meter_that_left_without_a_word_leaves_no_result),
-		api_test(a_sample_that_never_comes_is_not_waited_for),
-		api_test(the_oldest_that_ended_are_forgotten),
-		api_test(what_was_kept_is_there_after_a_restart),
-		api_test(parts_of_all_windows_are_bounded),
-		api_test(eight_gpus_with_all_marks_are_kept_whole),
-		api_test(sixty_four_gpus_with_all_marks_keep_their_result),
-		cmocka_unit_test(of_no_device_nothing_is_valid),
-		api_test(a_window_without_a_document_still_tells_its_sum),
-		api_test(one_that_cannot_be_kept_is_told),
-		api_test(one_that_was_open_at_a_crash_is_told_at_the_next_start),
-		api_test(one_that_ended_or_was_forgotten_is_no_crash),
-		api_test(what_was_kept_is_listed_latest_first),
-		api_test(the_list_has_all_that_are_open),
-		cmocka_unit_test(only_failures_count_as_errors),
-		cmocka_unit_test(columns_of_history_are_quantities),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -1,20 +1,17 @@
-/* What the guard and its companion say to each other, and what the companion is allowed. */
+/* The protocol between guard and companion, and what the companion allows. */
 #include "companion/allow.h"
 #include "guard/worker/wire.h"
 
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "test.h"
 
 static struct wire_request request;
 static struct allow allow;
@@ -27,7 +24,7 @@ static int read_text(const char *text)
 	return wire_read(text, strlen(text), &request, &why);
 }
 
-static void each_request_reads_back_as_it_was_written(void **state)
+TEST(each_request_reads_back_as_written)
 {
 	static const char *const rows[] = {
 		"checkpoint 30000 1234:98765 1235:98770\n",
@@ -38,7 +35,6 @@ static void each_request_reads_back_as_it_was_written(void **state)
 	};
 	char out[WIRE_SIZE];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(read_text(rows[i]), 0);
 		assert_int_equal(wire_write(&request, out), strlen(rows[i]));
@@ -46,7 +42,7 @@ static void each_request_reads_back_as_it_was_written(void **state)
 	}
 }
 
-static void what_is_no_request_is_refused_with_a_phrase(void **state)
+TEST(an_invalid_request_is_refused_with_a_phrase)
 {
 	static const char *const rows[] = {
 		"",
@@ -87,7 +83,6 @@ static void what_is_no_request_is_refused_with_a_phrase(void **state)
 	};
 	const char *why = NULL;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(wire_read(rows[i], strlen(rows[i]), &request, &why),
 				 -GW_E_PARSE);
@@ -97,12 +92,11 @@ static void what_is_no_request_is_refused_with_a_phrase(void **state)
 			 -GW_E_PARSE);
 }
 
-static void as_many_processes_as_may_be_named_fit_and_no_more(void **state)
+TEST(the_limit_of_processes_fits_and_one_more_does_not)
 {
 	char text[WIRE_SIZE], out[WIRE_SIZE];
 	int n = snprintf(text, sizeof(text), "checkpoint 3600000");
 
-	(void)state;
 	for (int i = 0; i < WIRE_TARGETS; i++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " %d:18446744073709551615",
 			      2147483000 + i);
@@ -115,12 +109,11 @@ static void as_many_processes_as_may_be_named_fit_and_no_more(void **state)
 	assert_int_equal(read_text(text), -GW_E_PARSE);
 }
 
-static void replies_say_how_it_went(void **state)
+TEST(replies_read_back_as_written)
 {
 	struct wire_reply r = { .rc = -GW_E_PERM, .words = "no\n\033[31mway" };
 	char out[WIRE_SIZE];
 
-	(void)state;
 	wire_reply_write(&r, out);
 	assert_string_equal(out, "no 4 no??[31mway\n");
 	assert_int_equal(wire_reply_read("no 4 words", &r), 0);
@@ -136,7 +129,7 @@ static void replies_say_how_it_went(void **state)
 	assert_int_equal(wire_reply_read("perhaps", &r), -GW_E_PARSE);
 }
 
-/* ---- what is allowed */
+/* ---- what is allowed ---- */
 
 static int allow_text(const char *text)
 {
@@ -146,13 +139,12 @@ static int allow_text(const char *text)
 	return allow_read(&allow, "/f", copy, message, sizeof(message));
 }
 
-static void nothing_is_allowed_unless_a_line_says_so(void **state)
+TEST(nothing_is_allowed_unless_a_line_says_so)
 {
 	struct proc p = {
 		.pid = 5, .uid = 7, .name = "w", .exe = "/bin/w", .cgroup = "/s/w.service/x"
 	};
 
-	(void)state;
 	assert_int_equal(allow_text("# nothing\n\n"), 0);
 	assert_int_equal(allow_client(&allow, 7, message, sizeof(message)), -GW_E_PERM);
 	assert_non_null(strstr(message, "/f: client 7"));
@@ -168,7 +160,7 @@ static void nothing_is_allowed_unless_a_line_says_so(void **state)
 	assert_non_null(strstr(message, "/f: checkpoint exe=/bin/w"));
 }
 
-static void all_that_a_line_says_must_be_so(void **state)
+TEST(all_conditions_of_a_line_must_hold)
 {
 	static const struct {
 		const char *line;
@@ -190,7 +182,6 @@ static void all_that_a_line_says_must_be_so(void **state)
 	};
 	const struct proc unknown = { .pid = 5, .uid = -1 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		assert_int_equal(allow_text(rows[i].line), 0);
 		assert_int_equal(
@@ -205,9 +196,8 @@ static void all_that_a_line_says_must_be_so(void **state)
 	}
 }
 
-static void names_of_users_are_those_of_the_machine(void **state)
+TEST(users_are_those_of_the_machine)
 {
-	(void)state;
 	assert_int_equal(allow_text("client root\nclient 65534\n"), 0);
 	assert_int_equal(allow_client(&allow, 65534, message, sizeof(message)), 0);
 	assert_int_equal(allow_client(&allow, 65533, message, sizeof(message)), -GW_E_PERM);
@@ -215,7 +205,7 @@ static void names_of_users_are_those_of_the_machine(void **state)
 	assert_non_null(strstr(message, "/f:1:"));
 }
 
-static void one_line_that_is_not_understood_allows_nothing_at_all(void **state)
+TEST(one_invalid_line_disables_the_whole_file)
 {
 	static const char *const rows[] = {
 		"allow everything",
@@ -240,7 +230,6 @@ static void one_line_that_is_not_understood_allows_nothing_at_all(void **state)
 	};
 	char text[300];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		snprintf(text, sizeof(text), "unit good.service\n%s\n", rows[i]);
 		assert_int_equal(allow_text(text), -GW_E_PARSE);
@@ -250,12 +239,11 @@ static void one_line_that_is_not_understood_allows_nothing_at_all(void **state)
 	}
 }
 
-static void a_file_that_others_can_write_allows_nothing(void **state)
+TEST(a_file_that_others_can_write_allows_nothing)
 {
 	char path[] = "/tmp/gpuward-allow-XXXXXX", link[64];
 	int fd = mkstemp(path);
 
-	(void)state;
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, "unit a.service\n", 15), 15);
 	if (geteuid() == 0) {
@@ -278,19 +266,4 @@ static void a_file_that_others_can_write_allows_nothing(void **state)
 	assert_int_equal(allow_load(&allow, "/", message, sizeof(message)), -GW_E_PERM);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_request_reads_back_as_it_was_written),
-		cmocka_unit_test(what_is_no_request_is_refused_with_a_phrase),
-		cmocka_unit_test(as_many_processes_as_may_be_named_fit_and_no_more),
-		cmocka_unit_test(replies_say_how_it_went),
-		cmocka_unit_test(nothing_is_allowed_unless_a_line_says_so),
-		cmocka_unit_test(all_that_a_line_says_must_be_so),
-		cmocka_unit_test(names_of_users_are_those_of_the_machine),
-		cmocka_unit_test(one_line_that_is_not_understood_allows_nothing_at_all),
-		cmocka_unit_test(a_file_that_others_can_write_allows_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

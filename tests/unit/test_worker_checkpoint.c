@@ -1,5 +1,4 @@
-/* Putting processes away, on a libcuda that keeps to the driver's rules.  The processes are real: their
- * start times are. */
+/* Checkpoints of real processes, with a libcuda that follows the driver's rules. */
 #include "fake_checkpoint/fake_checkpoint.h"
 #include "tree.h"
 
@@ -11,16 +10,14 @@
 #include "device/proc.h"
 
 #include <dlfcn.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#define TEST_SETUP each
+#include "test.h"
 
 #define CHILDREN 3
 
@@ -36,7 +33,6 @@ static int setup(void **state)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-	(void)state;
 	fake = library ? dlsym(library, "fake_checkpoint") : NULL;
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		child[i] = fork();
@@ -49,7 +45,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		kill(child[i], SIGKILL);
 		waitpid(child[i], NULL, 0);
@@ -60,7 +55,6 @@ static int teardown(void **state)
 
 static int each(void **state)
 {
-	(void)state;
 	memset(fake, 0, sizeof(*fake));
 	memset(&order, 0, sizeof(order));
 	for (unsigned i = 0; i < CHILDREN; i++) {
@@ -96,38 +90,35 @@ static int resume(void)
 	return worker_all.of(WORKER_CHECKPOINT)->resume(&call);
 }
 
-static void a_process_is_put_away_and_brought_back(void **state)
+TEST(a_process_is_checkpointed_and_restored)
 {
-	(void)state;
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->process[0].state, 2);
 	assert_true(fake->timeout_ms > 1000 && fake->timeout_ms <= 5000);
-	order.targets = 0; /* no list of the driver's has it now */
+	order.targets = 0; /* the driver does not list it now */
 	assert_int_equal(resume(), 0);
 	assert_int_equal(fake->process[0].state, 0);
 	assert_string_equal(fake->calls, "lock 0, checkpoint 0, restore 0, unlock 0, ");
 	assert_int_equal(fake->process[1].state, 0);
 }
 
-static void the_order_alone_is_enough_to_bring_back(void **state)
+TEST(the_order_alone_is_enough_to_restore)
 {
-	(void)state;
 	assert_int_equal(evict(), 0);
 	notes[0] = '\0';
 	assert_int_equal(resume(), 0);
 	assert_int_equal(fake->process[0].state, 0);
 }
 
-static void an_eviction_made_twice_does_nothing_more(void **state)
+TEST(an_eviction_made_twice_does_nothing_more)
 {
-	(void)state;
 	assert_int_equal(evict(), 0);
 	assert_int_equal(evict(), 0);
 	assert_string_equal(fake->calls, "lock 0, checkpoint 0, ");
 	assert_int_equal(fake->process[0].state, 2);
 }
 
-static void what_cannot_go_well_is_refused_before_anything_is_touched(void **state)
+TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 {
 	static const struct {
 		struct worker_facts facts;
@@ -144,7 +135,6 @@ static void what_cannot_go_well_is_refused_before_anything_is_touched(void **sta
 		{ { 1, 0, 0 }, 1, UINT64_C(1) << 60, "GiB of host memory, and only" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		call.facts = rows[i].facts;
 		order.targets = rows[i].targets;
@@ -163,8 +153,8 @@ static void what_cannot_go_well_is_refused_before_anything_is_touched(void **sta
 	assert_string_equal(notes, "");
 }
 
-/* A process in a box of 10 GiB on a machine that has 64 left. */
-static void a_limit_of_its_control_group_counts_as_host_memory(void **state)
+/* A control group with 10 GiB on a machine with 64 GiB free. */
+TEST(a_limit_of_its_control_group_counts_as_host_memory)
 {
 #define GIB (UINT64_C(1) << 30)
 	static const struct tree_row rows[] = {
@@ -183,14 +173,13 @@ static void a_limit_of_its_control_group_counts_as_host_memory(void **state)
 	};
 	struct tree t;
 
-	(void)state;
 	tree_init(&t);
 	tree_fill(&t, "", rows);
 	call.root = &t.root;
 	fake->process[0].pid = 4711;
 	order.target[0].pid = 4711;
 	order.target[0].start_ticks = 987654;
-	order.bytes = 6 * GIB; /* 6.6 are needed; 10 - 9 + 4 of files are free */
+	order.bytes = 6 * GIB; /* 6.6 GiB are needed; 10 - 9 + 4 (file cache) are free */
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_non_null(strstr(message, "6.6 GiB"));
 	assert_non_null(strstr(message, "5.0 GiB are free"));
@@ -202,9 +191,8 @@ static void a_limit_of_its_control_group_counts_as_host_memory(void **state)
 	tree_done(&t);
 }
 
-static void all_are_locked_before_the_first_is_put_away(void **state)
+TEST(all_are_locked_before_the_first_checkpoint)
 {
-	(void)state;
 	order.targets = 3;
 	worker.level = 2;
 	assert_int_equal(evict(), 0);
@@ -212,9 +200,8 @@ static void all_are_locked_before_the_first_is_put_away(void **state)
 					 "checkpoint 2, ");
 }
 
-static void one_that_cannot_be_locked_leaves_none_locked(void **state)
+TEST(a_failed_lock_leaves_none_locked)
 {
-	(void)state;
 	order.targets = 3;
 	worker.level = 2;
 	fake->process[1].fail_lock = 909;
@@ -224,9 +211,8 @@ static void one_that_cannot_be_locked_leaves_none_locked(void **state)
 		assert_int_equal(fake->process[i].state, 0);
 }
 
-static void managed_memory_is_found_half_way_and_undone(void **state)
+TEST(managed_memory_fails_half_way_and_is_undone)
 {
-	(void)state;
 	fake->process[0].fail_put_away = 801;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_non_null(strstr(message, "managed"));
@@ -234,9 +220,8 @@ static void managed_memory_is_found_half_way_and_undone(void **state)
 	assert_int_equal(fake->process[0].state, 0);
 }
 
-static void one_that_fails_brings_those_before_it_back(void **state)
+TEST(a_failure_restores_the_processes_before_it)
 {
-	(void)state;
 	order.targets = 3;
 	worker.level = 2;
 	fake->process[1].fail_put_away = 999;
@@ -246,20 +231,18 @@ static void one_that_fails_brings_those_before_it_back(void **state)
 		assert_int_equal(fake->process[i].state, 0);
 }
 
-static void another_users_process_needs_root(void **state)
+TEST(another_users_process_needs_root)
 {
-	(void)state;
 	fake->process[0].fail_state = 304;
 	assert_int_equal(evict(), -GW_E_PERM);
 	assert_non_null(strstr(message, "root"));
 	assert_string_equal(fake->calls, "");
 }
 
-static void a_number_that_is_anothers_now_is_not_touched(void **state)
+TEST(a_reused_pid_is_not_touched)
 {
 	struct proc_id t = { child[0], order.target[0].start_ticks + 1 };
 
-	(void)state;
 	order.target[0].start_ticks++;
 	assert_int_equal(evict(), -GW_E_STATE);
 	fake->process[0].state = 2;
@@ -268,9 +251,8 @@ static void a_number_that_is_anothers_now_is_not_touched(void **state)
 	assert_string_equal(fake->calls, "");
 }
 
-static void states_that_are_not_ours_to_change_are_left_alone(void **state)
+TEST(foreign_states_are_not_changed)
 {
-	(void)state;
 	for (int s = 1; s < 9; s++) {
 		if (s == 2)
 			continue;
@@ -285,11 +267,10 @@ static void states_that_are_not_ours_to_change_are_left_alone(void **state)
 	}
 }
 
-static void recovery_brings_back_who_is_put_away_or_locked(void **state)
+TEST(recovery_restores_checkpointed_and_locked_processes)
 {
 	struct proc_id t[CHILDREN + 1];
 
-	(void)state;
 	for (unsigned i = 0; i < CHILDREN; i++)
 		t[i] = (struct proc_id){ child[i], order.target[i].start_ticks };
 	t[CHILDREN] = (struct proc_id){ 0x7ffffff0, 5 }; /* has ended */
@@ -301,11 +282,10 @@ static void recovery_brings_back_who_is_put_away_or_locked(void **state)
 	assert_string_equal(fake->calls, "restore 0, unlock 0, unlock 1, ");
 }
 
-static void recovery_goes_on_after_a_failure(void **state)
+TEST(recovery_continues_after_a_failure)
 {
 	struct proc_id t[2];
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		t[i] = (struct proc_id){ child[i], order.target[i].start_ticks };
 		fake->process[i].state = 2;
@@ -313,40 +293,16 @@ static void recovery_goes_on_after_a_failure(void **state)
 	fake->process[0].fail_restore = 2;
 	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
 	assert_non_null(strstr(message, "restored: CUDA error 2"));
-	assert_int_equal(fake->process[0].state,
-			 2); /* still put away, not unlocked into nothing */
+	assert_int_equal(fake->process[0].state, 2); /* still checkpointed, not unlocked */
 	assert_int_equal(fake->process[1].state, 0);
 }
 
-static void a_deadline_that_is_over_is_no_lock_without_end(void **state)
+TEST(a_past_deadline_is_not_an_unlimited_lock)
 {
-	(void)state;
 	call.deadline_ns = 1;
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->timeout_ms, 1);
-	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is not cut short */
+	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is complete */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup(name, each)
-		TEST(a_process_is_put_away_and_brought_back),
-		TEST(the_order_alone_is_enough_to_bring_back),
-		TEST(an_eviction_made_twice_does_nothing_more),
-		TEST(what_cannot_go_well_is_refused_before_anything_is_touched),
-		TEST(a_limit_of_its_control_group_counts_as_host_memory),
-		TEST(all_are_locked_before_the_first_is_put_away),
-		TEST(one_that_cannot_be_locked_leaves_none_locked),
-		TEST(managed_memory_is_found_half_way_and_undone),
-		TEST(one_that_fails_brings_those_before_it_back),
-		TEST(another_users_process_needs_root),
-		TEST(a_number_that_is_anothers_now_is_not_touched),
-		TEST(states_that_are_not_ours_to_change_are_left_alone),
-		TEST(recovery_brings_back_who_is_put_away_or_locked),
-		TEST(recovery_goes_on_after_a_failure),
-		TEST(a_deadline_that_is_over_is_no_lock_without_end),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown)

@@ -1,29 +1,25 @@
-/* What adapters share: notes, escapes, answers, addresses. */
+/* Notes, escapes, answers and addresses of the adapters. */
 #include "guard/worker/common.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+
+#define TEST_SETUP each
+#include "test.h"
 
 static char text[64];
 static struct worker_call call = { .notes = text, .notes_size = sizeof(text) };
 
 static int each(void **state)
 {
-	(void)state;
 	text[0] = '\0';
 	return 0;
 }
 
-static void notes_are_found_by_key_and_place(void **state)
+TEST(notes_are_found_by_key_and_position)
 {
 	char out[16];
 
-	(void)state;
 	worker_note(&call, "model", "a b");
 	worker_note(&call, "level", "2");
 	worker_note(&call, "model", "c");
@@ -37,11 +33,10 @@ static void notes_are_found_by_key_and_place(void **state)
 	assert_false(worker_noted(&call, "mode", 0, out, sizeof(out)));
 }
 
-static void a_note_that_does_not_fit_or_has_two_lines_is_not_made(void **state)
+TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_added)
 {
 	char name[WORKER_MODEL + 1];
 
-	(void)state;
 	memset(name, 'x', sizeof(name));
 	name[sizeof(name) - 1] = '\0';
 	worker_note(&call, "model", name);
@@ -55,34 +50,32 @@ static void a_note_that_does_not_fit_or_has_two_lines_is_not_made(void **state)
 	assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
-static void damaged_notes_do_no_harm(void **state)
+TEST(damaged_notes_are_harmless)
 {
 	static const char *const bad[] = { "model",   "model ", "\n\n",
 					   "model a", " x",     "modela\n" };
 	char out[16];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		snprintf(text, sizeof(text), "%s", bad[i]);
 		worker_noted(&call, "model", 3, out, sizeof(out));
 	}
-	snprintf(text, sizeof(text), "model a"); /* cut short: still read */
+	snprintf(text, sizeof(text), "model a"); /* truncated: still read */
 	assert_true(worker_noted(&call, "model", 0, out, sizeof(out)));
 	assert_string_equal(out, "a");
 }
 
-static void names_are_escaped_for_a_query(void **state)
+TEST(names_are_escaped_for_a_query)
 {
 	char out[64];
 	struct buf b;
 
-	(void)state;
 	buf_init_fixed(&b, out, sizeof(out));
 	worker_http_escape(&b, "org/m:Q4_K & \xc3\xa4?#");
 	assert_string_equal(out, "org%2Fm%3AQ4_K%20%26%20%C3%A4%3F%23");
 }
 
-static void an_answer_is_read_by_path(void **state)
+TEST(an_answer_is_read_by_path)
 {
 	static const char json[] =
 		"{\"models\":[{\"name\":\"a\",\"status\":{\"value\":\"loaded\"}},"
@@ -91,7 +84,6 @@ static void an_answer_is_read_by_path(void **state)
 	struct json_doc *r;
 	char message[200];
 
-	(void)state;
 	assert_int_equal(json_doc_new(json, sizeof(json) - 1, &r, message, sizeof(message)), 0);
 	assert_int_equal(json_doc_count(r, "models"), 2);
 	assert_string_equal(json_doc_string(json_doc_at(r, "models", 0), "status.value"),
@@ -111,13 +103,12 @@ static void an_answer_is_read_by_path(void **state)
 	assert_int_equal(json_doc_new("{", 1, &r, message, sizeof(message)), -GW_E_PARSE);
 }
 
-static void a_request_after_its_deadline_is_not_made(void **state)
+TEST(a_request_after_its_deadline_is_not_sent)
 {
 	struct policy_worker w = { .url = "http://127.0.0.1:1" };
 	struct worker_http *h;
 	char message[200];
 
-	(void)state;
 	assert_int_equal(worker_http_new(&w, 1, &h), 0);
 	assert_int_equal(worker_http_do(h, "GET", "/", NULL, message, sizeof(message)),
 			 -GW_E_TIMEOUT);
@@ -126,17 +117,4 @@ static void a_request_after_its_deadline_is_not_made(void **state)
 	worker_http_free(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup(name, each)
-		TEST(notes_are_found_by_key_and_place),
-		TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_made),
-		TEST(damaged_notes_do_no_harm),
-		TEST(names_are_escaped_for_a_query),
-		TEST(an_answer_is_read_by_path),
-		TEST(a_request_after_its_deadline_is_not_made),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -1,15 +1,13 @@
-/* Who is about to be signalled: is it still the worker's?  In a small /proc. */
+/* Does a process still belong to its worker?  In a small /proc. */
 #include "tree.h"
 
 #include "guard/worker/recheck.h"
 
 #include "guard/process_cache.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
+#include "test.h"
 
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 #define TCP_HEAD \
@@ -43,7 +41,6 @@ static void put_process(int64_t pid, unsigned start, const char *command)
 
 static int begin(void **state)
 {
-	(void)state;
 	tree_init(&tree);
 	memset(&worker, 0, sizeof(worker));
 	worker.match.uid = -1;
@@ -56,44 +53,39 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	tree_done(&tree);
 	return 0;
 }
 
-static void one_whose_match_fails_is_not(void **state)
+TEST(a_process_that_does_not_match_does_not_belong)
 {
-	(void)state;
 	worker.match.command = "serve";
 	assert_true(recheck_belongs(&call, &target));
 	assert_true(recheck_matches(&call, &target));
 	put_process(500, 50, "python3 game");
 	assert_false(recheck_belongs(&call, &target));
 	assert_false(recheck_matches(&call, &target));
-	put_process(500, 51, "python3 serve"); /* another of the same number */
+	put_process(500, 51, "python3 serve"); /* another process with the same pid */
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void one_that_is_below_a_worker_may_be_any_program(void **state)
+TEST(a_process_below_a_root_may_be_any_program)
 {
-	(void)state;
 	worker.match.command = "serve";
 	target.itself = false;
 	put_process(500, 50, "python3 runner");
 	assert_true(recheck_belongs(&call, &target));
 }
 
-static void of_one_that_cannot_be_read_nothing_is_said(void **state)
+TEST(an_unreadable_process_does_not_belong_now)
 {
-	(void)state;
 	worker.match.command = "serve";
 	tree_remove(&tree, "proc/500");
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void whom_its_pidfile_names_is_whatever_it_runs(void **state)
+TEST(a_process_named_by_the_pidfile_belongs)
 {
-	(void)state;
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 50, "python3 serve: 17 requests");
@@ -103,18 +95,16 @@ static void whom_its_pidfile_names_is_whatever_it_runs(void **state)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void one_whose_pidfile_names_another_is_not(void **state)
+TEST(a_process_belongs_not_if_the_pidfile_names_another)
 {
-	(void)state;
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");
 	tree_put(&tree, "run/w.pid", "600\n");
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was(void **state)
+TEST(with_an_empty_pidfile_it_must_be_the_same_program)
 {
-	(void)state;
 	worker.match.pidfile = "/run/w.pid";
 	assert_true(recheck_belongs(&call, &target));
 	tree_put(&tree, "run/w.pid", "");
@@ -127,9 +117,8 @@ static void while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was(vo
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was(void **state)
+TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
 {
-	(void)state;
 	worker.match.port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
@@ -141,19 +130,4 @@ static void one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was(
 	assert_true(recheck_belongs(&call, &target));
 }
 
-#define row(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		row(one_whose_match_fails_is_not),
-		row(one_that_is_below_a_worker_may_be_any_program),
-		row(of_one_that_cannot_be_read_nothing_is_said),
-		row(whom_its_pidfile_names_is_whatever_it_runs),
-		row(one_whose_pidfile_names_another_is_not),
-		row(while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was),
-		row(one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

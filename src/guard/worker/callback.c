@@ -1,4 +1,5 @@
-/* A worker that lives in this process: the guard calls its functions to release memory and to take it again. */
+/* A worker that lives in this process: the guard calls its functions to release memory and to
+ * take it again. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 

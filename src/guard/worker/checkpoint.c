@@ -1,5 +1,6 @@
-/* Kind "checkpoint": the driver checkpoints the worker's processes, through the companion if there is one, without
- * the worker's help.  What cannot succeed is refused before anything is touched. */
+/* Kind "checkpoint": the driver checkpoints the worker's processes, through the companion if
+ * there is one, without the worker's help.  What cannot succeed is refused before anything is
+ * touched. */
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
@@ -42,7 +43,8 @@ static uint64_t cgroup_number(const struct root *root, const char *cgroup, const
 		root, root_path(path, sizeof(path), "sys/fs/cgroup%s/%s", cgroup, file), key);
 }
 
-/* The limit of one control group less its use, not counting file cache, which the kernel drops on demand. */
+/* The limit of one control group less its use, not counting file cache, which the kernel drops
+ * on demand. */
 static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 {
 	uint64_t max = cgroup_number(root, cgroup, "memory.max", "");
@@ -56,7 +58,8 @@ static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 	return max > now ? max - now : 0;
 }
 
-/* The least over the process's control group and its parents: a checkpoint counts as memory of the process. */
+/* The least over the process's control group and its parents: a checkpoint counts as memory of
+ * the process. */
 static uint64_t process_memory_free(const struct root *root, int64_t pid)
 {
 	uint64_t least = UINT64_MAX;

@@ -19,7 +19,8 @@ int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 
 /* ---- requests ---- */
 
-/* Where servers put the text of an error: OpenAI's form and llama.cpp, Ollama, FastAPI, container engines. */
+/* Where servers put the text of an error: OpenAI's form and llama.cpp, Ollama, FastAPI,
+ * container engines. */
 static const char *const error_paths[] = { "error.message", "error", "detail", "message",
 					   "detail.error.message" };
 

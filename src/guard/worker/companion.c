@@ -53,7 +53,8 @@ static int connect_once(const struct sockaddr_un *a, int *ret_fd)
 	return e;
 }
 
-/* Returns a descriptor or a negative gw_error.  EAGAIN means that the queue of the socket is full. */
+/* Returns a descriptor or a negative gw_error.  EAGAIN means that the queue of the socket is
+ * full. */
 static int connect_until(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
 	struct timespec pause = { 0, RETRY_NS };
@@ -88,8 +89,8 @@ static int wait_ms(uint64_t deadline_ns)
 
 /* ---- request and reply ---- */
 
-/* Reads one line without its newline, byte by byte: lines are short and few.  0, -GW_E_TIMEOUT, or -GW_E_STATE if the
- * connection ends first. */
+/* Reads one line without its newline, byte by byte: lines are short and few.  0, -GW_E_TIMEOUT,
+ * or -GW_E_STATE if the connection ends first. */
 static int read_line(int fd, uint64_t deadline_ns, char line[static WIRE_SIZE])
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -142,7 +143,8 @@ static int companion_request(const char *path, const struct wire_request *r,
 	fd = connect_until(path, deadline_ns, ret->words, sizeof(ret->words));
 	if (fd < 0)
 		return fd;
-	/* The buffer of a new socket holds a whole request.  EPIPE: the companion may have sent the reason before it closed. */
+	/* The buffer of a new socket holds a whole request.  EPIPE: the companion may have sent
+	 * the reason before it closed. */
 	rc = send(fd, text, n, MSG_NOSIGNAL) == (ssize_t)n || errno == EPIPE ? 0 : -GW_E_STATE;
 	rc = rc ? rc : read_reply(fd, r, deadline_ns, ret);
 	close(fd);
@@ -193,7 +195,8 @@ static bool has_target(const struct wire_request *r, int64_t pid)
 	return false;
 }
 
-/* Copies valid processes, each once, until the request is full.  Returns how many of id were read. */
+/* Copies valid processes, each once, until the request is full.  Returns how many of id were
+ * read. */
 static unsigned add_targets(struct wire_request *r, const struct proc_id *id, unsigned n)
 {
 	unsigned read = 0;

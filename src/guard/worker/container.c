@@ -1,5 +1,5 @@
-/* A container, stopped and started through the socket of its engine: Docker's API, which Podman has too.  Only the
- * container that the policy names is touched. */
+/* A container, stopped and started through the socket of its engine: Docker's API, which Podman
+ * has too.  Only the container that the policy names is touched. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define UNIX_SCHEME "unix://"
-#define GRACE_S     10u /* the most before the engine kills; the order's deadline may be sooner */
+#define GRACE_S     10u /* most before the engine kills; the order's deadline may be sooner */
 
 static const char *const usual_sockets[] = { "/run/docker.sock", "/var/run/docker.sock",
 					     "/run/podman/podman.sock" };

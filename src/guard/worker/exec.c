@@ -1,7 +1,7 @@
 /* A program that the user configures: argv as the policy has it, no shell, a fixed environment.
  *
- * Exit status 0 means done, 75 (EX_TEMPFAIL) not now, all others failed; the message has its last line of output.  A
- * program that is not done in time is killed with all its children. */
+ * Exit status 0 means done, 75 (EX_TEMPFAIL) not now, all others failed; the message has its
+ * last line of output.  A program that is not done in time is killed with all its children. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -77,7 +77,8 @@ static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, 
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 
-/* Frees a child that has exited.  Its own children are left running: starting them may be its purpose. */
+/* Frees a child that has exited.  Its own children are left running: starting them may be its
+ * purpose. */
 static void reap_hook(struct child *child)
 {
 	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)

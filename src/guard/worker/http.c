@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A host that does not accept the connection is given up sooner than one that works on the request. */
+/* A host that does not accept the connection is given up sooner than one that works on the
+ * request. */
 #define CONNECT_MS 3000
 
 enum {

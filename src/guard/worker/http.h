@@ -1,8 +1,8 @@
 /* http: requests to workers over libcurl, with a deadline.
  *
- * libcurl.so.4 is loaded with the first request; without it requests fail with a sentence.  Only http and https, no
- * redirects, no proxy from the environment, answers of at most 1 MiB.  The token comes from the worker's token_file and
- * never appears in a message. */
+ * libcurl.so.4 is loaded with the first request; without it requests fail with a sentence.
+ * Only http and https, no redirects, no proxy from the environment, answers of at most 1 MiB.
+ * The token comes from the worker's token_file and never appears in a message. */
 #ifndef GW_GUARD_WORKER_HTTP_H
 #define GW_GUARD_WORKER_HTTP_H
 
@@ -22,15 +22,16 @@ void worker_http_free(struct worker_http *h);
 /* Sends the token as "x-admin-key: TOKEN" instead of "Authorization: Bearer TOKEN". */
 void worker_http_admin_key(struct worker_http *h);
 
-/* Sends requests to the UNIX socket of a container engine instead of the worker's url.  Borrows path. */
+/* Sends requests to the UNIX socket of a container engine instead of the worker's url.  Borrows
+ * path. */
 void worker_http_socket(struct worker_http *h, const char *path);
 
 /* Changes the deadline of the following requests, on CLOCK_MONOTONIC. */
 void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 
-/* method is "GET" or "POST", path begins with a slash, body is NULL or JSON.  0 for every HTTP status; -GW_E_TIMEOUT, -GW_E_IO
- * (refused, broken, too long), -GW_E_ARG (the url), -GW_E_PERM (the token cannot be read) or -GW_E_NOSUPPORT (no libcurl),
- * with a sentence. */
+/* method is "GET" or "POST", path begins with a slash, body is NULL or JSON.  0 for every HTTP
+ * status; -GW_E_TIMEOUT, -GW_E_IO (refused, broken, too long), -GW_E_ARG (the url), -GW_E_PERM
+ * (the token cannot be read) or -GW_E_NOSUPPORT (no libcurl), with a sentence. */
 int worker_http_do(struct worker_http *h, const char *method, const char *path,
 		   const char *body, char *message, size_t size);
 

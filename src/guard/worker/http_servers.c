@@ -1,8 +1,9 @@
-/* Inference servers that need little more than fixed HTTP requests; a server that needs more has its own file. */
+/* Inference servers that need little more than fixed HTTP requests; a server that needs more
+ * has its own file. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
-/* ---- AUTOMATIC1111's Stable Diffusion web UI, started with --api.  Its CUDA context stays on the GPU. ---- */
+/* AUTOMATIC1111's Stable Diffusion web UI, started with --api; its CUDA context stays on the GPU. */
 
 static int a1111_drain(struct worker_call *c, bool *ret_busy)
 {
@@ -31,7 +32,7 @@ const struct worker_ops worker_a1111 = {
 	.alive_path = "/sdapi/v1/memory",
 };
 
-/* ---- ComfyUI frees memory between two prompts.  Prompts that wait in its queue stay there. ---- */
+/* ComfyUI frees memory between two prompts; prompts that wait in its queue stay there. */
 
 static int comfy_drain(struct worker_call *c, bool *ret_busy)
 {
@@ -64,7 +65,7 @@ const struct worker_ops worker_comfy = {
 	.alive_path = "/system_stats",
 };
 
-/* ---- llama-swap stops its servers, and starts one with the next request for its model. ---- */
+/* llama-swap stops its servers, and starts one with the next request for its model. */
 
 static int llamaswap_evict(struct worker_call *c)
 {
@@ -79,8 +80,9 @@ const struct worker_ops worker_llamaswap = { .evict = llamaswap_evict,
 					     .resume = resume_on_demand,
 					     .alive_path = "/running" };
 
-/* ---- SGLang releases memory only while its scheduler is idle, so generation is paused first, which aborts running
- * requests.  It needs --enable-memory-saver, and --enable-weights-cpu-backup to have its weights after a resume. ---- */
+/* SGLang releases memory only while its scheduler is idle, so generation is paused first,
+ * which aborts running requests.  It needs --enable-memory-saver, and
+ * --enable-weights-cpu-backup to have its weights after a resume. */
 
 #define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\"]}"
 

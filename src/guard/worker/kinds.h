@@ -7,8 +7,8 @@
 #define K(symbol, name, url, level, traits, help) extern const struct worker_ops worker_##name;
 #include "guard/kind.def"
 
-/* Levels 5 (SIGTERM) and 6 (SIGTERM, after a grace period SIGKILL) for every kind: with allow_kill only, else
- * -GW_E_PERM.  In signal.c. */
+/* Levels 5 (SIGTERM) and 6 (SIGTERM, after a grace period SIGKILL) for every kind: with
+ * allow_kill only, else -GW_E_PERM.  In signal.c. */
 int worker_kill(const struct worker_call *c);
 
 #endif

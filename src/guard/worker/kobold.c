@@ -1,5 +1,6 @@
-/* KoboldCpp: it unloads by restarting itself with the configuration "unload_model", so its port is closed for a
- * while.  It needs --admin --admindir DIR.  It answers 200 even where it refuses. */
+/* KoboldCpp: it unloads by restarting itself with the configuration "unload_model", so its port
+ * is closed for a while.  It needs --admin --admindir DIR.  It answers 200 even where it
+ * refuses. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 

@@ -1,5 +1,6 @@
-/* llama.cpp's server as a router of several models.  It unloads after it has answered.  A server with a single model
- * cannot unload: stop its unit (level 4) or checkpoint it (level 3). */
+/* llama.cpp's server as a router of several models.  It unloads after it has answered.  A
+ * server with a single model cannot unload: stop its unit (level 4) or checkpoint it (level
+ * 3). */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -44,7 +45,8 @@ static int each_model(struct worker_call *c,
 	return rc;
 }
 
-/* Status 503 means that no slot is free.  A server that hides its slots answers 501: then nothing is known. */
+/* Status 503 means that no slot is free.  A server that hides its slots answers 501: then
+ * nothing is known. */
 static int check_slots(struct worker_call *c, const char *model, void *ctx)
 {
 	char path[WORKER_MODEL * 3 + 64];

@@ -1,6 +1,6 @@
-/* Ollama: a generate request with keep_alive 0 unloads a model, the same request without it loads the model again.
- * Ollama has no way to refuse new work and does not report running requests; a model in use is unloaded after its
- * last request. */
+/* Ollama: a generate request with keep_alive 0 unloads a model, the same request without it
+ * loads the model again.  Ollama has no way to refuse new work and does not report running
+ * requests; a model in use is unloaded after its last request. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 

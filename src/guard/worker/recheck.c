@@ -57,7 +57,8 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* A pidfile that is just being written is empty: then the process that it named before stays the worker's. */
+/* A pidfile that is just being written is empty: then the process that it named before stays
+ * the worker's. */
 static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
 	const char *path = c->worker->match.pidfile + strspn(c->worker->match.pidfile, "/");

@@ -1,8 +1,10 @@
-/* Signals: the worker kind that unloads and loads when it receives a signal, and levels 5 and 6 of every kind.
+/* Signals: the worker kind that unloads and loads when it receives a signal, and levels 5 and 6
+ * of every kind.
  *
- * No other file signals a process.  A signal goes through a pidfd, directly or by the companion, and only if the start
- * time that is read after the pidfd was opened is the order's and the process still belongs to the worker (recheck.h).
- * The signalled processes are noted first: once they have left the GPU, the driver does not list them any more. */
+ * No other file signals a process.  A signal goes through a pidfd, directly or by the
+ * companion, and only if the start time that is read after the pidfd was opened is the order's
+ * and the process still belongs to the worker (recheck.h).  The signalled processes are noted
+ * first: once they have left the GPU, the driver does not list them any more. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
@@ -26,16 +28,18 @@
 
 /* ---- sending ---- */
 
-/* Targets of an order that are still the same processes, each held by a pidfd.  poll() ignores negative descriptors:
- * the complement of a descriptor marks a process that gets no further signal. */
+/* Targets of an order that are still the same processes, each held by a pidfd.  poll() ignores
+ * negative descriptors: the complement of a descriptor marks a process that gets no further
+ * signal. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
 	unsigned count;
 };
 
-/* Returns a pidfd, -ENOSYS, or another negative number: the process has ended, or the pid was reused.  The start time is
- * read after the opening, so the pidfd is of the process with this start time, or of one that has ended. */
+/* Returns a pidfd, -ENOSYS, or another negative number: the process has ended, or the pid was
+ * reused.  The start time is read after the opening, so the pidfd is of the process with this
+ * start time, or of one that has ended. */
 static int hold_one(const struct worker_call *c, const struct guard_target *t)
 {
 	uint64_t now_ticks;
@@ -284,7 +288,8 @@ static void add_noted(const struct worker_call *c, struct guard_order *order)
 	}
 }
 
-/* A process without a handler would die from the signal: a shell that only started the worker, for example. */
+/* A process without a handler would die from the signal: a shell that only started the worker,
+ * for example. */
 static bool catches(const struct worker_call *c, int64_t pid, int number)
 {
 	static const char key[] = "\nSigCgt:";
@@ -308,8 +313,9 @@ static void add_roots(const struct worker_call *c, struct guard_order *order)
 						  .print = order->root[i].print });
 }
 
-/* Signals the processes that were signalled to leave, and those on the GPU, where one of several may have kept
- * some memory.  If there are none because the notes were lost, it signals the worker's roots. */
+/* Signals the processes that were signalled to leave, and those on the GPU, where one of
+ * several may have kept some memory.  If there are none because the notes were lost, it signals
+ * the worker's roots. */
 static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;

@@ -1,7 +1,9 @@
-/* A systemd unit, stopped and started with systemctl.  Only the unit that the policy names is touched.
+/* A systemd unit, stopped and started with systemctl.  Only the unit that the policy names is
+ * touched.
  *
- * url "user" is the service manager of the user that we run as, "user@NAME" that of another user.  If there is a
- * companion, it stops and starts the units of the system; anyone may ask whether they are active. */
+ * url "user" is the service manager of the user that we run as, "user@NAME" that of another
+ * user.  If there is a companion, it stops and starts the units of the system; anyone may ask
+ * whether they are active. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"

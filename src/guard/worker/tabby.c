@@ -1,5 +1,5 @@
-/* TabbyAPI: one model, unloaded and loaded by name; unloading aborts running requests.  The administrator's key goes
- * into a header of its own. */
+/* TabbyAPI: one model, unloaded and loaded by name; unloading aborts running requests.  The
+ * administrator's key goes into a header of its own. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -44,7 +44,8 @@ static int tabby_evict(struct worker_call *c)
 	return worker_post(c, "/v1/model/unload", NULL);
 }
 
-/* The server answers 200 before it loads, and streams failures after it: so ask what is loaded afterwards. */
+/* The server answers 200 before it loads, and streams failures after it: so ask what is loaded
+ * afterwards. */
 static int tabby_load(struct worker_call *c, const char *model)
 {
 	char now[WORKER_MODEL];

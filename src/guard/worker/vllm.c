@@ -1,8 +1,8 @@
 /* vLLM: sleep and wake.  Needs VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
  *
- * New work is kept out by /pause, not by sleeping at level 0: a server that does not know level 0 takes it for "release
- * everything", weights included.  Level 1 keeps the weights in host memory; level 2 drops them, and they are loaded
- * again before the cache is restored. */
+ * New work is kept out by /pause, not by sleeping at level 0: a server that does not know level
+ * 0 takes it for "release everything", weights included.  Level 1 keeps the weights in host
+ * memory; level 2 drops them, and they are loaded again before the cache is restored. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -61,7 +61,8 @@ static unsigned sleep_level(const struct worker_call *c)
 	return c->worker->level == 2 ? 2 : 1;
 }
 
-/* A wake must know at which level the server sleeps, even if the configuration has changed since. */
+/* A wake must know at which level the server sleeps, even if the configuration has changed
+ * since. */
 static int vllm_learn(struct worker_call *c)
 {
 	worker_note(c, "level", sleep_level(c) == 2 ? "2" : "1");

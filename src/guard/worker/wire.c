@@ -26,7 +26,7 @@ bool wire_is_unit(const char *name)
 	return n > 0 && n < WIRE_UNIT && name[n] == '\0' && name[0] != '-' && strchr(name, '.');
 }
 
-/* ---- reading: each function moves *at behind what it reads, and returns false if that is not there ---- */
+/* ---- reading: each read_x() moves *at behind what it reads; false: it is not there ---- */
 
 static bool read_word(const char **at, const char *word)
 {

@@ -1,7 +1,8 @@
-/* wire: the protocol between the guard and its companion, the small program that has the privileges.
+/* wire: the protocol between the guard and its companion, the small program that has the
+ * privileges.
  *
- * One request per connection, of one line.  The companion replies "taken" when it accepts it and, when it is done, one
- * line with the result:
+ * One request per connection, of one line.  The companion replies "taken" when it accepts it
+ * and, when it is done, one line with the result:
  *
  *	checkpoint 30000 1234:98765 1235:98770       milliseconds to lock, PID:START_TICKS
  *	restore 30000 1234:98765
@@ -47,8 +48,8 @@ struct wire_reply {
 	char words[WIRE_WORDS];
 };
 
-/* Reads one request: size bytes, the last of them the only newline.  0, or -GW_E_PARSE with a phrase that says what is
- * wrong; *ret is then undefined. */
+/* Reads one request: size bytes, the last of them the only newline.  0, or -GW_E_PARSE with a
+ * phrase that says what is wrong; *ret is then undefined. */
 int wire_read(const char *text, size_t size, struct wire_request *ret, const char **ret_why);
 /* Returns the length of the text in out[WIRE_SIZE]; 0: the request is not valid. */
 size_t wire_write(const struct wire_request *r, char *out);

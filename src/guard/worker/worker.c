@@ -1,4 +1,4 @@
-/* The table of all adapters, and which of them stops a worker whose own kind does not. */
+/* The table of all adapters, and which of them stops a worker if its own kind cannot. */
 #include "guard/worker/http.h"
 #include "guard/worker/kinds.h"
 

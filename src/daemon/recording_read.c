@@ -1,0 +1,793 @@
+/* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
+#include "recording.h"
+
+#include "base/number.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
+#include "guard/guard_state.h"
+#include "guard/policy_text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORDS 10
+
+#define ROOMS 64 /* whose numbers are known: more than there can be at once */
+
+struct recording_reader {
+	struct policy given;   /* no worker: none was given */
+	struct policy *own;    /* as recorded; NULL: it was not, or shall not count */
+	struct policy *coming; /* likewise, between swap and swapped */
+	struct buf text;       /* of one that is being read */
+	bool dry;
+	struct guard *guard;
+	struct scene scene;
+	uint64_t wall_ns, mono_ns; /* of the last scene */
+	uint64_t last_id;          /* before this run */
+	unsigned form;
+	bool swapping; /* between swap and swapped */
+	bool knowing;  /* what it knew is being told */
+	struct guard_state_reader state;
+	uint32_t knew; /* workers of the policy that the run had before it */
+	/* Another policy gives other orders, and so other numbers: those of the recording, and ours. */
+	struct {
+		uint64_t theirs, ours;
+	} room[ROOMS];
+	unsigned rooms; /* ever: a ring */
+	/* From form 2 on: where those of the recording stand in the policy (-1: nowhere), and what was known. */
+	int position[POLICY_WORKERS];
+	struct guard_record record[POLICY_WORKERS];
+	unsigned records;
+	struct recording_counts counts;
+};
+
+/* By what is decided; of those that are named next, by what will be. */
+static struct policy *policy(struct recording_reader *t)
+{
+	return t->own ? t->own : &t->given;
+}
+
+static struct policy *next_policy(struct recording_reader *t)
+{
+	return t->coming ? t->coming : policy(t);
+}
+
+static void drop(struct policy **p)
+{
+	if (*p)
+		policy_done(*p);
+	free(*p);
+	*p = NULL;
+}
+
+struct words {
+	char text[1024];
+	const char *word[WORDS];
+	unsigned count;
+};
+
+static int part(struct words *w, const char *line)
+{
+	char *p = w->text;
+
+	if (strlen(line) >= sizeof(w->text))
+		return -GW_E_PARSE;
+	memcpy(w->text, line, strlen(line) + 1);
+	w->count = 0;
+	while (p && w->count < WORDS) {
+		w->word[w->count++] = p;
+		p = strchr(p, '\t');
+		if (p)
+			*p++ = '\0';
+	}
+	return p ? -GW_E_PARSE : 0;
+}
+
+/* The whole numbers of a line, in the order of their words. */
+static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (at[i] >= w->count || !number_u64(w->word[at[i]], &ret[i]))
+			return false;
+	return true;
+}
+
+/* ---- enums: by name; before form 5 by number ---- */
+
+static int find_name(const char *const *names, const char *word, size_t n)
+{
+	for (int i = 0; names[i]; i++)
+		if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0)
+			return i;
+	return -1;
+}
+
+static bool read_enum(unsigned form, const char *word, const char *const *names, unsigned *ret)
+{
+	uint64_t number = 0;
+	unsigned count = 0;
+	int at = form < 5 ? 0 : find_name(names, word, strlen(word));
+
+	while (names[count])
+		count++;
+	if (at < 0 || (form < 5 && (!number_u64(word, &number) || number >= count)))
+		return false;
+	*ret = form < 5 ? (unsigned)number : (unsigned)at;
+	return true;
+}
+
+/* A set of bits: names with commas between them; "-" is none. */
+static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
+		     uint32_t *ret)
+{
+	uint64_t number = 0;
+
+	if (form < 5) {
+		*ret = 0;
+		if (!number_u64(word, &number) || number > most)
+			return false;
+		*ret = (uint32_t)number;
+		return true;
+	}
+	*ret = 0;
+	for (size_t n; *word && strcmp(word, "-") != 0; word += n + (word[n] == ',')) {
+		int at = find_name(names, word, n = strcspn(word, ","));
+
+		if (at < 0)
+			return false;
+		*ret |= UINT32_C(1) << at;
+	}
+	return true;
+}
+
+static const char *const reasons[] = {
+#define R(symbol, name, held) [REASON_##symbol] = #name,
+#include "guard/reason.def"
+	NULL
+};
+
+/* ---- how a run begins ---- */
+
+/* The guard is made with the first line after those that say what it begins with. */
+static void begin(struct recording_reader *t, unsigned form, uint64_t last_id)
+{
+	guard_free(t->guard);
+	t->guard = NULL;
+	drop(&t->own);
+	drop(&t->coming);
+	buf_clear(&t->text);
+	memset(&t->scene, 0, sizeof(t->scene));
+	t->form = form;
+	t->last_id = last_id;
+	t->records = t->rooms = 0;
+	t->swapping = t->knowing = false;
+	for (int i = 0; i < POLICY_WORKERS; i++)
+		t->position[i] = form == 1 ? i : -1;
+}
+
+static int make_guard(struct recording_reader *t)
+{
+	int err = !policy(t)->workers && !t->own
+			  ? -GW_E_NOENT
+			  : guard_new(policy(t), t->record, t->records, &t->guard);
+
+	t->counts.runs++;
+	if (!err && t->form >= 3)
+		guard_set_last_id(t->guard, t->last_id);
+	return err;
+}
+
+static bool read_mode(struct recording_reader *t, unsigned form, const char *word)
+{
+	unsigned mode;
+
+	if (!read_enum(form, word, recording_modes, &mode))
+		return false;
+	if (!t->dry)
+		next_policy(t)->mode = (enum guard_mode)mode;
+	return true;
+}
+
+static int read_begin(struct recording_reader *t, const struct words *w)
+{
+	uint64_t form, last_id = 0;
+
+	if (w->count < 2 || !number_u64(w->word[1], &form) || !form)
+		return -GW_E_PARSE;
+	if (form > RECORDING_FORM)
+		return -GW_E_NOSUPPORT;
+	if (w->count > (form < 3 ? 3 : 4) ||
+	    (w->count > 2 && !number_u64(w->word[2], &last_id)) ||
+	    (w->count > 3 && !read_mode(t, (unsigned)form, w->word[3])))
+		return -GW_E_PARSE;
+	begin(t, (unsigned)form, last_id);
+	return 0;
+}
+
+/* Is it still said what the guard begins with? */
+static bool begins(const struct recording_reader *t)
+{
+	return !t->guard || t->swapping;
+}
+
+static int read_worker(struct recording_reader *t, const struct words *w)
+{
+	uint64_t at;
+
+	if (!begins(t) || w->count != 3 || !number_u64(w->word[1], &at) || at >= POLICY_WORKERS)
+		return -GW_E_PARSE;
+	for (unsigned i = 0; i < next_policy(t)->workers; i++)
+		if (strcmp(next_policy(t)->worker[i].name, w->word[2]) == 0)
+			t->position[at] = (int)i;
+	return 0;
+}
+
+static int read_record(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 2, 3, 4, 6, 7 };
+	struct guard_record *r = &t->record[t->records];
+	unsigned hold;
+	uint32_t mask;
+	uint64_t v[5];
+
+	if (!begins(t) || t->records == POLICY_WORKERS || w->count != 9 ||
+	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
+	    !read_enum(t->form, w->word[5], recording_holds, &hold) || !numbers(w, at, 5, v) ||
+	    v[0] >= GUARD_LEVELS)
+		return -GW_E_PARSE;
+	*r = (struct guard_record){ .mask = mask,
+				    .level = (unsigned)v[0],
+				    /* A dry replay begins with the workers as it finds them. */
+				    .evicted = v[1] && !t->dry,
+				    .need_bytes = v[2],
+				    .hold = (enum guard_hold)hold,
+				    .hold_until_wall_ns = v[3],
+				    .wall_ns = v[4] };
+	snprintf(r->worker, sizeof(r->worker), "%s", w->word[8]);
+	t->records++;
+	return 0;
+}
+
+/* Of the record before it. */
+static struct guard_record *last_record(struct recording_reader *t)
+{
+	return !begins(t) || !t->records ? NULL : &t->record[t->records - 1];
+}
+
+static int read_record_gpu(struct recording_reader *t, const struct words *w)
+{
+	struct guard_record *r = last_record(t);
+	uint64_t need;
+
+	if (!r || r->gpus == POLICY_GPUS || w->count != 3 || !number_u64(w->word[1], &need))
+		return -GW_E_PARSE;
+	r->gpu[r->gpus].need_bytes = need;
+	snprintf(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", w->word[2]);
+	r->gpus++;
+	return 0;
+}
+
+static int read_record_process(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	struct guard_record *r = last_record(t);
+	uint64_t v[2];
+
+	if (!r || r->put_away_count == GUARD_TARGETS || w->count != 3 ||
+	    !numbers(w, at, 2, v) || v[0] > INT64_MAX)
+		return -GW_E_PARSE;
+	r->put_away[r->put_away_count].pid = (int64_t)v[0];
+	r->put_away[r->put_away_count++].start_ticks = v[1];
+	return 0;
+}
+
+static int read_record_root(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	struct guard_record *r = last_record(t);
+	uint64_t v[2];
+
+	if (!r || r->roots == GUARD_ROOTS || w->count != 3 || !numbers(w, at, 2, v) ||
+	    v[0] > INT64_MAX)
+		return -GW_E_PARSE;
+	r->root[r->roots].pid = (int64_t)v[0];
+	r->root[r->roots++].start_ticks = v[1];
+	return 0;
+}
+
+/* Where a worker of the recording stands now; -1: the policy has no such. */
+static int position(const struct recording_reader *t, uint64_t worker)
+{
+	const struct policy *p = recording_reader_policy(t);
+	int at = worker < POLICY_WORKERS ? t->position[worker] : -1;
+
+	return at < (int)p->workers ? at : -1;
+}
+
+/* Workers of the policy that the recording has now: a set. */
+static uint32_t known(const struct recording_reader *t)
+{
+	uint32_t set = 0;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (position(t, i) >= 0)
+			set |= UINT32_C(1) << position(t, i);
+	return set;
+}
+
+static int read_swap(struct recording_reader *t, const struct words *w)
+{
+	if (w->count != 1 || t->swapping)
+		return -GW_E_PARSE;
+	t->knew = known(t);
+	t->swapping = true;
+	t->records = 0;
+	for (int i = 0; i < POLICY_WORKERS; i++)
+		t->position[i] = -1;
+	return 0;
+}
+
+/* Those that came with the other configuration begin with it, though our policy had them all along: it is taken without
+ * them for a moment. */
+static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)
+{
+	struct policy *p = malloc(sizeof(*p));
+	int err;
+
+	if (!p)
+		return -GW_E_NOMEM;
+	*p = *policy(t);
+	p->workers = 0;
+	for (unsigned i = 0; i < policy(t)->workers; i++)
+		if (!(set >> i & 1))
+			p->worker[p->workers++] = policy(t)->worker[i];
+	err = guard_change_policy(t->guard, p, NULL, 0, now_ns);
+	if (!err)
+		err = guard_change_policy(t->guard, policy(t), t->record, t->records, now_ns);
+	free(p);
+	return err;
+}
+
+/* As the one that was recorded did. */
+static int swap_to(struct recording_reader *t, uint64_t now_ns)
+{
+	int err = guard_change_policy(t->guard, t->coming, t->record, t->records, now_ns);
+
+	if (err)
+		return err;
+	drop(&t->own);
+	t->own = t->coming;
+	t->coming = NULL;
+	return 0;
+}
+
+static int read_swapped(struct recording_reader *t, const struct words *w)
+{
+	uint64_t now_ns;
+	int err;
+
+	if (w->count != 3 || !number_u64(w->word[1], &now_ns) || !t->swapping ||
+	    !read_mode(t, t->form, w->word[2]))
+		return -GW_E_PARSE;
+	t->swapping = false;
+	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->knew, now_ns);
+	if (err) { /* it may stand on a policy that is gone */
+		guard_free(t->guard);
+		t->guard = NULL;
+		drop(&t->coming);
+	}
+	return err;
+}
+
+static int read_outcome(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 3, 4, 5, 6 };
+	const bool first = t->form == 1;
+	const unsigned n = first ? 4 : 5;
+	struct guard_outcome o = { 0 };
+	uint64_t v[5] = { 0 }, who = UINT64_MAX;
+
+	if (w->count != n + 3 || !numbers(w, at, n, v) ||
+	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
+		return -GW_E_PARSE;
+	if (first) /* it named the order */
+		o.order = who > t->last_id ? who - t->last_id : 0;
+	else if (position(t, who) >= 0)
+		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
+	o.ok = v[1];
+	o.retry = v[2];
+	o.in_flight = v[3];
+	o.no_answer = v[4];
+	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
+	if (!t->dry)
+		guard_outcome(t->guard, &o, v[0]);
+	return 0;
+}
+
+static int read_stop(struct recording_reader *t, const struct words *w)
+{
+	uint64_t now_ns;
+
+	if (w->count != 2 || !number_u64(w->word[1], &now_ns))
+		return -GW_E_PARSE;
+	guard_stop(t->guard, now_ns);
+	return 0;
+}
+
+static int read_request(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 4 };
+	const bool all = w->count > 2 && strcmp(w->word[2], "-1") == 0;
+	char message[200];
+	unsigned what;
+	uint64_t v[2], who = 0;
+
+	if (w->count != 5 || !numbers(w, at, 2, v) ||
+	    !read_enum(t->form, w->word[3], recording_requests, &what) ||
+	    (!all && !number_u64(w->word[2], &who)))
+		return -GW_E_PARSE;
+	if (!all && position(t, who) < 0) /* this policy has no such worker */
+		guard_set_requester(t->guard, -1);
+	else
+		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)what,
+			      v[1], v[0], message, sizeof(message));
+	return 0;
+}
+
+static int read_for(struct recording_reader *t, const struct words *w)
+{
+	uint64_t now_ns, uid = 0;
+
+	if (w->count != 3 || !number_u64(w->word[1], &now_ns) ||
+	    (!number_u64(w->word[2], &uid) && strcmp(w->word[2], "-1") != 0))
+		return -GW_E_PARSE;
+	guard_set_requester(t->guard, w->word[2][0] == '-' ? -1 : (int64_t)uid);
+	return 0;
+}
+
+static int read_foreign(struct recording_reader *t, const struct words *w)
+{
+	uint64_t now_ns;
+
+	if (w->count != 4 || !number_u64(w->word[1], &now_ns))
+		return -GW_E_PARSE;
+	guard_set_foreign(t->guard, w->word[2], *w->word[3] ? w->word[3] : NULL, now_ns);
+	return 0;
+}
+
+static int read_reason(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 4 };
+	unsigned reason;
+	uint64_t v[2];
+
+	if (w->count != 6 || !numbers(w, at, 2, v) ||
+	    !read_enum(t->form, w->word[3], reasons, &reason))
+		return -GW_E_PARSE;
+	guard_set_reason(t->guard, w->word[2], (enum guard_reason)reason, v[1], w->word[5],
+			 v[0]);
+	return 0;
+}
+
+static int read_trust(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1 };
+	uint64_t now;
+
+	if (w->count != 3 || !numbers(w, at, 1, &now))
+		return -GW_E_PARSE;
+	(void)guard_trust_gpu(t->guard, w->word[2],
+			      now); /* where it was refused, it is again */
+	return 0;
+}
+
+static int read_heat(struct recording_reader *t, const struct words *w)
+{
+	uint64_t now_ns;
+	uint32_t heat;
+
+	if (w->count != 5 || !number_u64(w->word[1], &now_ns) ||
+	    !read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
+		return -GW_E_PARSE;
+	guard_set_heat(t->guard, w->word[2], heat, w->word[4]);
+	return 0;
+}
+
+/* ---- rooms ---- */
+
+static void note_room(struct recording_reader *t, uint64_t theirs, uint64_t ours)
+{
+	t->room[t->rooms % ROOMS].theirs = theirs;
+	t->room[t->rooms++ % ROOMS].ours = ours;
+}
+
+static uint64_t room_of(const struct recording_reader *t, uint64_t theirs)
+{
+	if (t->form < 3) /* it named none when it was made */
+		return theirs > t->last_id ? theirs - t->last_id : 0;
+	for (unsigned i = 0; i < t->rooms && i < ROOMS; i++)
+		if (t->room[i].theirs == theirs)
+			return t->room[i].ours;
+	return 0;
+}
+
+static int read_reserve(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2, 4, 5 };
+	const unsigned n = t->form < 3 ? 3 : 4;
+	uint64_t v[4], id = 0;
+	const char *gpu;
+
+	if (w->count != n + 3 || !numbers(w, at, n, v))
+		return -GW_E_PARSE;
+	gpu = w->word[n + 2];
+	if (guard_reserve(t->guard, *gpu ? gpu : NULL, v[1], atoll(w->word[3]), v[2], v[0],
+			  &id) == 0 &&
+	    n == 4 && v[3])
+		note_room(t, v[3], id);
+	return 0;
+}
+
+static int read_room(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2, 4 };
+	struct guard_reservation room = { .pid = 0 };
+	uint64_t v[3];
+
+	if (w->count != 6 || !numbers(w, at, 3, v))
+		return -GW_E_PARSE;
+	room.id = v[0];
+	room.bytes = v[1];
+	room.pid = atoll(w->word[3]);
+	room.until_ns = v[2];
+	snprintf(room.gpu, sizeof(room.gpu), "%s", w->word[5]);
+	if (guard_reserve_restore(t->guard, &room) != 0)
+		return -GW_E_PARSE;
+	note_room(t, room.id, room.id);
+	return 0;
+}
+
+static int read_release(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	uint64_t v[2];
+
+	if (w->count != 3 || !numbers(w, at, 2, v))
+		return -GW_E_PARSE;
+	guard_release(t->guard, room_of(t, v[1]), v[0]);
+	return 0;
+}
+
+static int read_games(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	uint64_t v[2];
+
+	if (w->count != 3 || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
+		return -GW_E_PARSE;
+	guard_set_games(t->guard, (unsigned)v[1]);
+	return 0;
+}
+
+static int read_economy(struct recording_reader *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2, 3, 4, 5 };
+	uint64_t v[5];
+
+	if (w->count != 6 || !numbers(w, at, 5, v) || v[1] > UINT32_MAX)
+		return -GW_E_PARSE;
+	if (position(t, v[1]) >= 0)
+		guard_set_idle_economy(t->guard, (unsigned)position(t, v[1]), v[2],
+				       (double)v[3], v[4] ? (double)v[4] : (double)NAN);
+	return 0;
+}
+
+/* ---- by what is decided, and what was known ---- */
+
+/* The last line of a policy. */
+static int take_policy(struct recording_reader *t)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	int err = p ? policy_text_read(t->text.p, p) : -GW_E_NOMEM;
+
+	buf_clear(&t->text);
+	if (err) {
+		drop(&p);
+		return err;
+	}
+	drop(t->swapping ? &t->coming : &t->own);
+	*(t->swapping ? &t->coming : &t->own) = p;
+	return 0;
+}
+
+static int read_policy(struct recording_reader *t, const char *line)
+{
+	if (!begins(t))
+		return -GW_E_PARSE;
+	if (t->dry)
+		return 0;
+	if (!*line)
+		return t->text.err ? -GW_E_PARSE : take_policy(t);
+	buf_adds(&t->text, line + 1);
+	buf_addc(&t->text, '\n');
+	return 0;
+}
+
+/* By another policy it begins with whom it finds, as after a restart. */
+static int read_state(struct recording_reader *t, const char *line)
+{
+	const struct scene *s;
+	int r;
+
+	if (!t->own || t->swapping)
+		return t->dry ? 0 : -GW_E_PARSE;
+	if (!t->guard && make_guard(t) != 0)
+		return -GW_E_NOMEM;
+	r = guard_state_read(&t->state, t->guard, line);
+	t->knowing = r <= 0; /* one of which half was told is of no use */
+	if (r <= 0)
+		return r;
+	guard_verdicts(t->guard, &s);
+	t->wall_ns = s->wall_ns;
+	t->mono_ns = s->mono_ns;
+	return 0;
+}
+
+/* ---- scenes ---- */
+
+/* Who is whose by our policy.  The scene itself stays: the next line may say how it changed. */
+static void place_roots(struct recording_reader *t)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->scene.roots; i++) {
+		struct scene_root root = t->scene.root[i];
+		int at = position(t, root.worker);
+
+		if (at < 0)
+			continue;
+		root.worker = (unsigned)at;
+		t->scene.root[n++] = root;
+	}
+	t->scene.roots = n;
+}
+
+static int read_scene(struct recording_reader *t, const char *line)
+{
+	struct scene_root root[SCENE_ROOTS];
+	int r = scene_read(&t->scene, line);
+	unsigned roots = t->scene.roots;
+
+	if (r <= 0)
+		return r;
+	memcpy(root, t->scene.root, sizeof(root));
+	place_roots(t);
+	t->wall_ns = t->scene.wall_ns;
+	t->mono_ns = t->scene.mono_ns;
+	t->counts.scenes++;
+	guard_observe(t->guard, &t->scene);
+	memcpy(t->scene.root, root, sizeof(root));
+	t->scene.roots = roots;
+	return 0;
+}
+
+static int read_words(struct recording_reader *t, const char *line)
+{
+	static const struct {
+		const char *word;
+		int (*read)(struct recording_reader *t, const struct words *w);
+		bool before; /* it is about what the guard begins with */
+	} kinds[] = {
+		{ "record", read_record, true },
+		{ "record-gpu", read_record_gpu, true },
+		{ "record-process", read_record_process, true },
+		{ "record-root", read_record_root, true },
+		{ "begin", read_begin, true },
+		{ "worker", read_worker, true },
+		{ "swap", read_swap, false },
+		{ "swapped", read_swapped, false },
+		{ "foreign", read_foreign, false },
+		{ "room", read_room, false },
+		{ "outcome", read_outcome, false },
+		{ "ask", read_request, false },
+		{ "for", read_for, false },
+		{ "reason", read_reason, false },
+		{ "reserve", read_reserve, false },
+		{ "release", read_release, false },
+		{ "games", read_games, false },
+		{ "economy", read_economy, false },
+		{ "heat", read_heat, false },
+		{ "trust", read_trust, false },
+		{ "stop", read_stop, false },
+	};
+	struct words w;
+	int err = part(&w, line);
+
+	for (size_t i = 0; !err && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (strcmp(w.word[0], kinds[i].word) != 0)
+			continue;
+		if (t->swapping && !kinds[i].before && kinds[i].read != read_swapped)
+			return -GW_E_PARSE;
+		if (!t->guard && !kinds[i].before)
+			err = make_guard(t);
+		return err ? err : kinds[i].read(t, &w);
+	}
+	return -GW_E_PARSE;
+}
+
+int recording_read(struct recording_reader *t, const char *line)
+{
+	int err = 0;
+
+	if (!*line)
+		return 0;
+	if (strncmp(line, "policy", 6) == 0 && (!line[6] || line[6] == '\t'))
+		return read_policy(t, line + 6);
+	if (strncmp(line, "state\t", 6) == 0)
+		return read_state(t, line + 6);
+	if (t->knowing && strncmp(line, "begin\t", 6) != 0)
+		return -GW_E_PARSE;
+	if (line[1] != '\t')
+		return read_words(t, line);
+	if (t->swapping)
+		return -GW_E_PARSE;
+	if (!t->guard)
+		err = make_guard(t);
+	return err ? err : read_scene(t, line);
+}
+
+bool recording_next_decision(struct recording_reader *t, struct guard_decision *ret,
+			     uint64_t *ret_wall_ns)
+{
+	if (!t->guard)
+		return false;
+	if (guard_next_decision(t->guard, ret)) {
+		*ret_wall_ns = t->wall_ns + (ret->mono_ns - t->mono_ns);
+		return true;
+	}
+	/* Orders are left with the guard: of those that have no outcome when another configuration comes the recorded guard had
+	 * given none out, and ours takes them back, too. */
+	return false;
+}
+
+int recording_reader_new(const struct policy *p, bool dry, struct recording_reader **ret)
+{
+	struct recording_reader *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -GW_E_NOMEM;
+	if (p)
+		t->given = *p;
+	t->dry = dry;
+	buf_init(&t->text, 1 << 20);
+	begin(t, 1, 0); /* a file whose beginning was cut off, or scenes alone */
+	*ret = t;
+	return 0;
+}
+
+void recording_reader_free(struct recording_reader *t)
+{
+	if (!t)
+		return;
+	begin(t, 1, 0); /* frees what is of a run */
+	buf_done(&t->text);
+	free(t);
+}
+
+struct recording_counts recording_counts(const struct recording_reader *t)
+{
+	return t->counts;
+}
+
+const struct guard *recording_reader_guard(const struct recording_reader *t)
+{
+	return t->guard;
+}
+
+const struct policy *recording_reader_policy(const struct recording_reader *t)
+{
+	return t->own ? t->own : &t->given;
+}

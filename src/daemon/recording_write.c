@@ -1,0 +1,170 @@
+/* The writing half of recording: words separated by tabs.  A text is the last word of its line, with control characters as
+ * blanks. */
+#include "recording.h"
+
+#include "guard/guard_state.h"
+#include "guard/policy_text.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+const char *const recording_modes[] = { "observe", "dry-run", "enforce", NULL };
+const char *const recording_requests[] = { "evict",       "resume",  "hold-evicted",
+					   "hold-active", "release", "resume-now",
+					   NULL };
+const char *const recording_holds[] = { "none", "evicted", "active", NULL };
+const char *const recording_heats[] = { "throttle", "warm", NULL };
+
+static void add_text(struct buf *out, const char *text)
+{
+	buf_addc(out, '\t');
+	for (; text && *text; text++)
+		buf_addc(out, (unsigned char)*text < ' ' ? ' ' : *text);
+	buf_addc(out, '\n');
+}
+
+void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode)
+{
+	buf_addf(out, "begin\t%d\t%" PRIu64 "\t%s\n", RECORDING_FORM, last_id,
+		 recording_modes[mode]);
+}
+
+void recording_policy(struct buf *out, const struct policy *p)
+{
+	policy_text_write(out, "policy\t", p);
+	buf_adds(out, "policy\n");
+}
+
+void recording_state(struct buf *out, const struct guard *g)
+{
+	guard_state_write(out, "state\t", g);
+}
+
+void recording_swap(struct buf *out)
+{
+	buf_adds(out, "swap\n");
+}
+
+void recording_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns)
+{
+	buf_addf(out, "swapped\t%" PRIu64 "\t%s\n", now_ns, recording_modes[mode]);
+}
+
+static void add_record(struct buf *out, const struct guard_record *r)
+{
+	char mask[200];
+
+	guard_mask_text(r->mask, ",", mask, sizeof(mask));
+	buf_addf(out, "record\t%s\t%u\t%d\t%" PRIu64 "\t%s\t%" PRIu64 "\t%" PRIu64,
+		 *mask ? mask : "-", r->level, r->evicted, r->need_bytes,
+		 recording_holds[r->hold], r->hold_until_wall_ns, r->wall_ns);
+	add_text(out, r->worker);
+	for (unsigned i = 0; i < r->gpus; i++) {
+		buf_addf(out, "record-gpu\t%" PRIu64, r->gpu[i].need_bytes);
+		add_text(out, r->gpu[i].uuid);
+	}
+	for (unsigned i = 0; i < r->put_away_count; i++)
+		buf_addf(out, "record-process\t%" PRId64 "\t%" PRIu64 "\n", r->put_away[i].pid,
+			 r->put_away[i].start_ticks);
+	for (unsigned i = 0; i < r->roots; i++)
+		buf_addf(out, "record-root\t%" PRId64 "\t%" PRIu64 "\n", r->root[i].pid,
+			 r->root[i].start_ticks);
+}
+
+void recording_worker(struct buf *out, unsigned worker, const char *name,
+		      const struct guard_record *record)
+{
+	buf_addf(out, "worker\t%u", worker);
+	add_text(out, name);
+	if (record)
+		add_record(out, record);
+}
+
+void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
+		       uint64_t now_ns)
+{
+	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d", now_ns, worker, o->ok,
+		 o->retry, o->in_flight, o->no_answer);
+	add_text(out, o->message);
+}
+
+void recording_stop(struct buf *out, uint64_t now_ns)
+{
+	buf_addf(out, "stop\t%" PRIu64 "\n", now_ns);
+}
+
+void recording_request(struct buf *out, int worker, enum guard_request what, uint64_t ttl_ns,
+		       uint64_t now_ns)
+{
+	buf_addf(out, "ask\t%" PRIu64 "\t%d\t%s\t%" PRIu64 "\n", now_ns, worker,
+		 recording_requests[what], ttl_ns);
+}
+
+void recording_requester(struct buf *out, int64_t uid, uint64_t now_ns)
+{
+	buf_addf(out, "for\t%" PRIu64 "\t%" PRId64 "\n", now_ns, uid);
+}
+
+void recording_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
+		      const char *evidence, uint64_t now_ns)
+{
+	buf_addf(out, "reason\t%" PRIu64 "\t%s\t%s\t%d", now_ns, gpu, guard_reason_name(r), on);
+	add_text(out, evidence);
+}
+
+void recording_trust(struct buf *out, const char *gpu, uint64_t now_ns)
+{
+	buf_addf(out, "trust\t%" PRIu64, now_ns);
+	add_text(out, gpu);
+}
+
+void recording_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
+		    uint64_t now_ns)
+{
+	buf_addf(out, "heat\t%" PRIu64 "\t%s\t%s%s%s", now_ns, gpu,
+		 heat & HEAT_THROTTLE ? "throttle" : "",
+		 heat == (HEAT_THROTTLE | HEAT_WARM) ? "," : "",
+		 heat & HEAT_WARM ? "warm"
+		 : heat           ? ""
+				  : "-");
+	add_text(out, why);
+}
+
+void recording_foreign(struct buf *out, const char *gpu, const char *holder, uint64_t now_ns)
+{
+	buf_addf(out, "foreign\t%" PRIu64 "\t%s", now_ns, gpu);
+	add_text(out, holder);
+}
+
+void recording_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
+		       uint64_t ttl_ns, uint64_t id, uint64_t now_ns)
+{
+	buf_addf(out, "reserve\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRIu64 "\t%" PRIu64,
+		 now_ns, bytes, pid, ttl_ns, id);
+	add_text(out, gpu);
+}
+
+void recording_reserve_restore(struct buf *out, const struct guard_reservation *r)
+{
+	buf_addf(out, "room\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRIu64, r->id, r->bytes,
+		 r->pid, r->until_ns);
+	add_text(out, r->gpu);
+}
+
+void recording_release(struct buf *out, uint64_t id, uint64_t now_ns)
+{
+	buf_addf(out, "release\t%" PRIu64 "\t%" PRIu64 "\n", now_ns, id);
+}
+
+void recording_games(struct buf *out, unsigned count, uint64_t now_ns)
+{
+	buf_addf(out, "games\t%" PRIu64 "\t%u\n", now_ns, count);
+}
+
+/* Only evidence has these figures, in whole numbers. */
+void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
+			    double reload_j, uint64_t now_ns)
+{
+	buf_addf(out, "economy\t%" PRIu64 "\t%u\t%" PRIu64 "\t%.0f\t%.0f\n", now_ns, worker,
+		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j);
+}

@@ -1,0 +1,437 @@
+/* The queue to the store's thread: records and batches (see store_parts.h), and the events and
+ * documents that go through it; reads find them in the queue and in the file. */
+#include "store_parts.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HISTORY_MAX (1u << 20) /* bytes per batch */
+/* The largest document and everything else. */
+#define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
+
+/* ---- records ---- */
+
+#define HEAD (offsetof(struct record, text))
+
+bool record_add(struct buf *b, const struct record *r)
+{
+	struct record head = *r;
+	uint32_t size = (uint32_t)(HEAD + sizeof(r->length));
+	size_t before;
+
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		head.length[i] = r->text[i] ? r->length[i] : UINT32_MAX;
+		size += r->text[i] ? r->length[i] + 1 : 0;
+	}
+	if (b->err || size >= b->max || b->len >= b->max - size)
+		return false;
+	before = b->len;
+	head.size = size;
+	buf_add(b, (const char *)&head, HEAD);
+	buf_add(b, (const char *)head.length, sizeof(head.length));
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		if (!r->text[i])
+			continue;
+		buf_add(b, r->text[i], r->length[i]);
+		buf_addc(b, '\0');
+	}
+	if (b->err == 0)
+		return true;
+	b->err = 0; /* out of memory: keep the previous contents */
+	b->len = before;
+	return false;
+}
+
+bool record_next(const struct buf *b, size_t *at, struct record *ret)
+{
+	const char *p = b->p + *at;
+
+	if (*at >= b->len)
+		return false;
+	memcpy(ret, p, HEAD);
+	memcpy(ret->length, p + HEAD, sizeof(ret->length));
+	*at += ret->size;
+	p += HEAD + sizeof(ret->length);
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		ret->text[i] = ret->length[i] == UINT32_MAX ? NULL : p;
+		if (ret->text[i])
+			p += ret->length[i] + 1;
+	}
+	return true;
+}
+
+/* Checks the space in the front batch, where the record goes next, so that an accepted record
+ * is not lost there. */
+static bool has_space(struct store *s, size_t size)
+{
+	const struct buf *pending = &s->pending.part[PART_DURABLE];
+	const struct buf *front = &s->front.part[PART_DURABLE];
+	bool room;
+
+	mailbox_lock(&s->box);
+	room = pending->len + front->len + size < front->max;
+	mailbox_unlock(&s->box);
+	return room;
+}
+
+int store_add(struct store *s, struct record *r)
+{
+	size_t size = HEAD + sizeof(r->length);
+
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		if (r->text[i] && r->length[i] == 0)
+			r->length[i] = (uint32_t)strlen(r->text[i]);
+		size += r->text[i] ? r->length[i] + 1 : 0;
+	}
+	if (has_space(s, size) && record_add(&s->pending.part[PART_DURABLE], r))
+		return 0;
+	atomic_fetch_add(&s->dropped, 1);
+	return -GW_E_SIZE;
+}
+
+void batch_init(struct batch *b)
+{
+	buf_init(&b->part[PART_HISTORY], HISTORY_MAX);
+	buf_init(&b->part[PART_DURABLE], DURABLE_MAX);
+}
+
+void batch_done(struct batch *b)
+{
+	for (unsigned p = 0; p < PARTS; p++)
+		buf_done(&b->part[p]);
+}
+
+/* ---- batches ---- */
+
+static void move_to_front(struct store *s)
+{
+	mailbox_lock(&s->box);
+	for (unsigned p = 0; p < PARTS; p++) {
+		struct buf *from = &s->pending.part[p], *to = &s->front.part[p];
+
+		if (to->len + from->len >= to->max)
+			to->err = -GW_E_SIZE; /* only for history: see has_space() */
+		buf_add(to, from->p, from->len);
+		if (to->err)
+			atomic_fetch_add(&s->dropped, 1);
+		buf_clear(from);
+		to->err = 0;
+	}
+	for (unsigned i = 0; i < s->counts; i++)
+		s->count[i]->committed = s->count[i]->pending;
+	s->committed++;
+	mailbox_wake(&s->box);
+	mailbox_unlock(&s->box);
+}
+
+void store_commit(struct store *s)
+{
+	move_to_front(s);
+	if (!s->path && !store_write(s)) {
+		buf_done(&s->back.part[PART_DURABLE]);
+		atomic_fetch_add(&s->dropped, 1);
+	}
+}
+
+/* A query reports the last attempt that had everything; a wait reports the next one. */
+static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
+{
+	return s->failing && (waits ? s->attempts > attempts : s->refused >= wanted);
+}
+
+int store_flush(struct store *s, uint64_t timeout_ns)
+{
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, wanted, attempts;
+	const bool waits = timeout_ns > 0;
+	int r = 0;
+
+	if (!s->path)
+		return 0;
+	mailbox_lock(&s->box);
+	wanted = s->committed;
+	attempts = s->attempts;
+	s->retry = s->written < wanted && !has_failed(s, wanted, attempts, waits);
+	mailbox_wake(&s->box);
+	while (s->written < wanted && r == 0) {
+		if (has_failed(s, wanted, attempts, waits))
+			r = -GW_E_IO;
+		else if (!mailbox_wait_news(&s->box, until_ns))
+			r = -GW_E_TIMEOUT;
+	}
+	mailbox_unlock(&s->box);
+	return r;
+}
+
+/* Copies all queued records except history, oldest first. */
+static void copy_queue(struct store *s, struct buf *out)
+{
+	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
+
+	mailbox_lock(&s->box);
+	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
+	for (unsigned i = 0; i < 3; i++) {
+		const struct buf *b = &batches[i]->part[PART_DURABLE];
+
+		buf_add(out, b->p, b->len);
+	}
+	mailbox_unlock(&s->box);
+}
+
+/* ---- events ---- */
+
+uint64_t store_last_event(struct store *s)
+{
+	return s->last_event;
+}
+
+uint64_t store_add_event(struct store *s, const struct view_event *e)
+{
+	struct record r = {
+		.kind = RECORD_EVENT,
+		.a = e->id > s->last_event ? e->id : s->last_event + 1,
+		.b = e->wall_ns,
+		.text = { e->kind, e->uuid, e->severity, e->text },
+	};
+
+	s->last_event = r.a;
+	store_add(s, &r);
+	return r.a;
+}
+
+struct events {
+	uint64_t after;
+	unsigned max;
+	int count;
+	void (*each)(void *arg, const struct view_event *e);
+	void *arg;
+};
+
+static void give_event(struct events *v, const struct view_event *e)
+{
+	if (e->id <= v->after || (unsigned)v->count >= v->max)
+		return;
+	v->after = e->id;
+	v->count++;
+	v->each(v->arg, e);
+}
+
+static const char *text_of(sqlite3_stmt *q, int column)
+{
+	return (const char *)sqlite3_column_text(q, column);
+}
+
+static int file_events(struct store *s, struct events *v)
+{
+	sqlite3 *db = store_reader(s);
+	sqlite3_stmt *q;
+	int rc;
+
+	if (!db)
+		return SQLITE_DONE;
+	q = db_statement(db, "SELECT id, wall_ns, kind, uuid, severity, text FROM event"
+			     " WHERE id>?1 ORDER BY id LIMIT ?2");
+	sqlite3_bind_int64(q, 1, (sqlite3_int64)v->after);
+	sqlite3_bind_int64(q, 2, v->max);
+	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+		struct view_event e = {
+			.id = (uint64_t)sqlite3_column_int64(q, 0),
+			.wall_ns = (uint64_t)sqlite3_column_int64(q, 1),
+			.kind = text_of(q, 2),
+			.uuid = text_of(q, 3),
+			.severity = text_of(q, 4),
+			.text = text_of(q, 5),
+		};
+
+		give_event(v, &e);
+	}
+	db_done(q);
+	return rc;
+}
+
+/* The id of the last event below `below`, after skipping `skip`; 0: none. */
+static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
+{
+	sqlite3 *db = store_reader(s);
+	sqlite3_stmt *q = db ? db_statement(db, "SELECT id FROM event WHERE id<?1"
+						" ORDER BY id DESC LIMIT 1 OFFSET ?2")
+			     : NULL;
+	uint64_t id = 0;
+
+	if (q) {
+		sqlite3_bind_int64(q, 1, (sqlite3_int64)below);
+		sqlite3_bind_int64(q, 2, skip);
+		if (sqlite3_step(q) == SQLITE_ROW)
+			id = (uint64_t)sqlite3_column_int64(q, 0);
+		db_done(q);
+	}
+	store_reader_done(s);
+	return id;
+}
+
+uint64_t store_events_after(struct store *s, unsigned max)
+{
+	uint64_t first = INT64_MAX;
+	unsigned waits = 0, skip;
+	struct buf records;
+	struct record r;
+
+	copy_queue(s, &records);
+	for (size_t at = 0; record_next(&records, &at, &r);)
+		waits += r.kind == RECORD_EVENT;
+	skip = waits > max ? waits - max : 0;
+	for (size_t at = 0; first == INT64_MAX && record_next(&records, &at, &r);)
+		if (r.kind == RECORD_EVENT && skip-- == 0)
+			first = r.a;
+	buf_done(&records);
+	if (waits < max)
+		return file_event_before(s, first, max - waits);
+	return first - 1;
+}
+
+int store_events(struct store *s, uint64_t after, unsigned max,
+		 void (*each)(void *arg, const struct view_event *e), void *arg)
+{
+	struct events v = { after > INT64_MAX ? INT64_MAX : after, max, 0, each, arg };
+	struct buf records;
+	struct record r;
+	int rc;
+
+	copy_queue(s, &records); /* before the file: see store_query.c */
+	rc = file_events(s, &v);
+	store_reader_done(s);
+	if (rc != SQLITE_DONE)
+		store_read_failed(s, rc);
+	for (size_t at = 0; record_next(&records, &at, &r);) {
+		struct view_event e = { r.a,       r.b,       r.text[0], r.text[1],
+					r.text[2], r.text[3], NULL,      0 };
+
+		if (r.kind == RECORD_EVENT)
+			give_event(&v, &e);
+	}
+	buf_done(&records);
+	return rc == SQLITE_DONE ? v.count : -GW_E_IO;
+}
+
+/* ---- documents ---- */
+
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size)
+{
+	struct record r = { .kind = RECORD_KEEP, .text = { kind, id, json } };
+
+	if (size > VIEW_DOCUMENT_MAX) {
+		atomic_fetch_add(&s->dropped, 1);
+		return -GW_E_SIZE;
+	}
+	r.length[2] = (uint32_t)size;
+	return store_add(s, &r);
+}
+
+void store_delete_document(struct store *s, const char *kind, const char *id)
+{
+	struct record r = { .kind = RECORD_FORGET, .text = { kind, id } };
+
+	store_add(s, &r);
+}
+
+static bool is_document(const struct record *r, const char *kind, const char *id)
+{
+	return (r->kind == RECORD_KEEP || r->kind == RECORD_FORGET) &&
+	       strcmp(r->text[0], kind) == 0 && (!id || strcmp(r->text[1], id) == 0);
+}
+
+/* Does the queue change this document again from here on? */
+static bool is_replaced(const struct buf *records, size_t at, const char *kind, const char *id)
+{
+	struct record r;
+
+	while (record_next(records, &at, &r))
+		if (is_document(&r, kind, id))
+			return true;
+	return false;
+}
+
+/* The number of queued documents that are not replaced later. */
+static unsigned count_waiting(const struct buf *records, const char *kind)
+{
+	struct record r;
+	unsigned n = 0;
+
+	for (size_t at = 0; record_next(records, &at, &r);)
+		n += r.kind == RECORD_KEEP && is_document(&r, kind, NULL) &&
+		     !is_replaced(records, at, kind, r.text[1]);
+	return n;
+}
+
+/* records: the queue; NULL: empty. */
+static int read_documents(sqlite3 *db, const char *kind, unsigned max,
+			  const struct buf *records, int *count,
+			  void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	sqlite3_stmt *q = db_statement(
+		db, "SELECT id, json FROM (SELECT seq, id, json FROM document WHERE"
+		    " kind=?1 ORDER BY seq DESC LIMIT ?2) ORDER BY seq");
+	int rc;
+
+	if (!q)
+		return SQLITE_ERROR;
+	sqlite3_bind_text(q, 1, kind, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(q, 2, max);
+	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+		if (records && is_replaced(records, 0, kind, text_of(q, 0)))
+			continue;
+		each(arg, text_of(q, 0), text_of(q, 1));
+		(*count)++;
+	}
+	db_done(q);
+	return rc;
+}
+
+int store_peek(const char *path, const char *kind, unsigned max,
+	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	sqlite3 *db;
+	int n = 0, rc;
+
+	if (db_open_reader(path, &db) != DB_OK)
+		return -GW_E_IO;
+	rc = read_documents(db, kind, max, NULL, &n, each, arg);
+	db_close(db);
+	return rc == SQLITE_DONE ? n : -GW_E_IO;
+}
+
+int store_each_document(struct store *s, const char *kind, unsigned max,
+			void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	struct buf records;
+	struct record r;
+	sqlite3 *db;
+	unsigned fresh, skip;
+	int n = 0, rc = SQLITE_DONE;
+
+	copy_queue(s, &records);
+	fresh = count_waiting(&records, kind);
+	skip = fresh > max ? fresh - max : 0;
+	db = store_reader(s);
+	if (db)
+		rc = read_documents(db, kind, fresh < max ? max - fresh : 0, &records, &n, each,
+				    arg);
+	store_reader_done(s);
+	if (rc != SQLITE_DONE)
+		store_read_failed(s, rc);
+	for (size_t at = 0; record_next(&records, &at, &r);) {
+		if (r.kind != RECORD_KEEP || !is_document(&r, kind, NULL) ||
+		    is_replaced(&records, at, kind, r.text[1]))
+			continue;
+		if (skip) {
+			skip--;
+			continue;
+		}
+		each(arg, r.text[1], r.text[2]);
+		n++;
+	}
+	buf_done(&records);
+	return rc == SQLITE_DONE ? n : -GW_E_IO;
+}

@@ -1,0 +1,129 @@
+/* What health.c (options, heat, the table of rules) and health_fault.c (Xids and other events,
+ * recovery actions, memory, quarantine) share; no other file includes this. */
+#ifndef GW_GUARD_HEALTH_INTERNAL_H
+#define GW_GUARD_HEALTH_INTERNAL_H
+
+#include "health.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define QUICK_NS NS_PER_S
+#define TIER_NS  (10 * NS_PER_S) /* values of the HEALTH tier in a snapshot may be this old */
+#define PASTS    8
+
+/* What an event leads to; a higher value is worse. */
+enum severity {
+	SEVERITY_NONE,
+	SEVERITY_REREAD,          /* the recovery action has changed */
+	SEVERITY_ALERT,           /* a warning for people */
+	SEVERITY_ACTION_OR_ALERT, /* the recovery action decides; if it is unknown: alert */
+	SEVERITY_ACTION_OR_QUARANTINE, /* the same; if it is unknown: quarantine */
+	SEVERITY_QUARANTINE
+};
+
+/* TRIP_RETURN is no level: while it is on, the GPU is too warm for a worker to return. */
+enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS, TRIP_RETURN = TRIPS, TRIPS_ALL };
+enum margin_source {
+	MARGIN_UNKNOWN,
+	MARGIN_DRIVER,
+	MARGIN_THRESHOLDS,
+	MARGIN_OVERRIDE,
+	MARGIN_FALLBACK
+};
+
+struct health_heat {
+	struct {
+		bool on;
+		uint64_t cool_ns; /* cool enough since; 0: it is not */
+	} trip[TRIPS_ALL];
+	enum margin_source source;
+	double margin_c, temperature_c;
+	double driver_margin_c, driver_at_c; /* the driver's margin, and the temperature then */
+	uint64_t driver_ns;
+	unsigned criticals; /* critical readings in a row */
+	bool hw_thermal;
+};
+
+struct health_memory {
+	unsigned flags; /* bits: rows of the table memory_flags */
+	double uncorrected;
+	struct {
+		uint64_t ns; /* 0: none was read yet */
+		double count;
+	} corrected[2];                      /* an earlier and a later reading */
+	double corrected_new, corrected_min; /* errors since the first of these; in minutes */
+};
+
+/* An incident: events with less than SILENCE_NS between them, and the worst of them. */
+struct health_incident {
+	enum severity worst;
+	bool undecided; /* nothing was read yet that could decide the worst */
+	uint64_t event_ns;
+	char why[240], advice[200];
+	unsigned xids, last_xid;
+};
+
+/* Xids from before the start. */
+struct health_past {
+	struct health_event
+		event[PASTS]; /* they wait for the first reading of the recovery action */
+	unsigned events, xids, last_xid;
+	uint64_t last_ns;
+};
+
+struct health_quarantine {
+	bool on;
+	uint64_t clean_ns; /* nothing demands it since; 0: something does */
+	char why[240], advice[200];
+};
+
+struct health {
+	struct health_options o;
+	enum health_level level;
+	uint64_t since_ns;
+	struct health_heat heat;
+	struct health_memory memory;
+	struct health_incident incident;
+	struct health_past past;
+	struct health_quarantine quarantine;
+
+	bool answers; /* at the last reading */
+	bool fault;   /* the driver reports a hardware fault */
+	char fault_why[200];
+
+	uint64_t read_ns; /* when the recovery action was last read; 0: never */
+	bool action_known;
+	unsigned action;
+	uint64_t awaited_ns; /* when the driver reported that it changed; 0 */
+};
+
+static inline double health_value(const struct gw_device *d, unsigned q)
+{
+	double v = NAN;
+
+	return gw_device_value(d, q, &v) == GW_HAVE ? v : NAN;
+}
+
+/* health.c */
+void health_update_level(struct health *h, uint64_t now);
+
+/* health_fault.c */
+void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now);
+void health_fault_lost(struct health *h, const struct gw_device *d);
+void health_fault_expire(struct health *h, uint64_t now); /* ends an incident that is over */
+/* The level of a rule, and its finding where that is not HEALTH_OK. */
+enum health_level health_quarantine_level(const struct health *h);
+void health_quarantine_finding(const struct health *h, struct health_finding *f);
+enum health_level health_incident_level(const struct health *h);
+void health_incident_finding(const struct health *h, struct health_finding *f);
+enum health_level health_fault_level(const struct health *h);
+void health_fault_finding(const struct health *h, struct health_finding *f);
+enum health_level health_memory_flags_level(const struct health *h);
+void health_memory_flags_finding(const struct health *h, struct health_finding *f);
+enum health_level health_memory_wear_level(const struct health *h);
+void health_memory_wear_finding(const struct health *h, struct health_finding *f);
+
+#endif

@@ -1,0 +1,384 @@
+/* What a worker's enums mean together, and the few changes of them that there are. */
+#include "guard_internal.h"
+
+#include <string.h>
+
+/* ---- what it is ---- */
+
+enum guard_state worker_state(const struct guard_worker *w)
+{
+	static const enum guard_state of_stage[] = {
+		[STAGE_DRAIN] = STATE_DRAIN,   [STAGE_UNLOAD] = STATE_EVICT,
+		[STAGE_VERIFY] = STATE_VERIFY, [STAGE_STUCK] = STATE_STUCK,
+		[STAGE_LOAD] = STATE_RESUME,   [STAGE_VERIFY_UP] = STATE_VERIFY_UP,
+	};
+
+	if (w->presence != PRESENCE_HERE)
+		return w->presence == PRESENCE_GONE ? STATE_ABSENT : STATE_RECONCILE;
+	if (worker_must_resume(w))
+		return STATE_EVICTED;
+	switch (w->intent.goal) {
+	case GOAL_RUN: return worker_is_suspected(w) ? STATE_SUSPECT : STATE_ACTIVE;
+	case GOAL_OUT: return w->demand.phase == PHASE_CALMING ? STATE_QUIET : STATE_EVICTED;
+	default: return of_stage[w->intent.stage];
+	}
+}
+
+uint32_t worker_kept_out(const struct guard_worker *w)
+{
+	return worker_is_held_active(w) ? w->reasons.mask & ~(uint32_t)MASK_HOLD
+					: w->reasons.mask;
+}
+
+enum guard_hold worker_hold(const struct guard_worker *w)
+{
+	switch (w->reasons.person) {
+	case PERSON_HOLD_EVICTED: return HOLD_EVICTED;
+	case PERSON_HOLD_ACTIVE: return HOLD_ACTIVE;
+	default: return HOLD_NONE;
+	}
+}
+
+bool worker_is_held_active(const struct guard_worker *w)
+{
+	return w->reasons.person == PERSON_HOLD_ACTIVE;
+}
+
+/* Out for idling and nothing else: it stays open to its clients. */
+bool worker_is_idle_only(const struct guard_worker *w)
+{
+	return worker_kept_out(w) == BIT(REASON_IDLE);
+}
+
+bool worker_is_suspected(const struct guard_worker *w)
+{
+	return w->demand.phase == PHASE_SUSPECTED || w->demand.phase == PHASE_RELEASED;
+}
+
+bool worker_has_contention(const struct guard_worker *w)
+{
+	return w->demand.phase >= PHASE_RELEASED;
+}
+
+bool worker_is_present(const struct guard_worker *w)
+{
+	return w->observed.found >= FOUND_SAME;
+}
+
+bool worker_has_order(const struct guard_worker *w)
+{
+	return w->order.status == STATUS_WAITING || w->order.status == STATUS_UNDERWAY;
+}
+
+bool worker_is_fresh(const struct guard *g, const struct guard_worker *w)
+{
+	return !worker_has_order(w) && g->looks > w->order.answered;
+}
+
+bool worker_is_moved(const struct guard_worker *w)
+{
+	const struct worker_intent *i = &w->intent;
+
+	if (i->goal == GOAL_RETURN)
+		return i->from != FROM_ABSENT && i->from != FROM_STARTED;
+	return i->goal != GOAL_RUN;
+}
+
+bool worker_is_returning(const struct guard_worker *w)
+{
+	return (w->intent.goal == GOAL_RETURN && w->intent.from != FROM_RUN) ||
+	       (w->intent.goal == GOAL_LEAVE && w->intent.from == FROM_RETURN);
+}
+
+bool worker_is_coming_back(const struct guard_worker *w)
+{
+	return w->presence == PRESENCE_HERE && w->intent.goal == GOAL_RETURN &&
+	       !worker_must_resume(w);
+}
+
+bool worker_heeds_demand(const struct guard_worker *w)
+{
+	return w->backoff.request != RESUME_REQUESTED_NOW && !worker_is_held_active(w);
+}
+
+bool worker_must_resume(const struct guard_worker *w)
+{
+	return w->dry && worker_owes(w);
+}
+
+bool worker_owes(const struct guard_worker *w)
+{
+	return w->intent.real && (worker_is_moved(w) || w->door != DOOR_OPEN);
+}
+
+bool worker_is_out(const struct guard_worker *w)
+{
+	return w->presence == PRESENCE_GONE ||
+	       (w->presence == PRESENCE_HERE &&
+		(w->intent.goal != GOAL_RUN || worker_must_resume(w)));
+}
+
+bool worker_is_leaving(const struct guard_worker *w)
+{
+	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
+}
+
+/* No order can make it load: its bytes come when a client wants them. */
+bool worker_loads_lazily(const struct guard_worker *w)
+{
+	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
+		return false;
+	return w->policy->resume == RESUME_LAZY ||
+	       policy_kind_is(w->policy->kind, KIND_CANNOT_LOAD);
+}
+
+uint64_t worker_quiet_ns(const struct guard_worker *w)
+{
+	double ns = (double)w->knobs.quiet_ns * w->backoff.quiet_factor;
+
+	return ns < (double)LONGEST_NS ? (uint64_t)ns : LONGEST_NS;
+}
+
+unsigned worker_number(const struct guard *g, const struct guard_worker *w)
+{
+	return (unsigned)(w - g->worker);
+}
+
+/* ---- changes ---- */
+
+/* It is no longer suspected or calming: contention is a reason, or not. */
+static void settle_phase(struct guard_worker *w)
+{
+	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
+}
+
+static void begin_stage(struct guard *g, struct guard_worker *w, enum worker_goal goal,
+			enum worker_stage stage)
+{
+	settle_phase(w);
+	if (!worker_is_moved(w) && w->door == DOOR_OPEN)
+		w->intent.real = goal != GOAL_RUN && !w->dry;
+	w->presence = PRESENCE_HERE;
+	w->intent.goal = goal;
+	w->intent.stage = stage;
+	w->report.since_ns = g->now_ns;
+}
+
+void worker_set_contention(struct guard_worker *w, bool on)
+{
+	w->record_due = w->record_due || (worker_is_moved(w) && worker_has_contention(w) != on);
+	w->reasons.mask &= ~BIT(REASON_CONTENTION);
+	if (!on) {
+		if (worker_has_contention(w))
+			w->demand.phase = PHASE_NONE;
+		return;
+	}
+	if (w->demand.phase != PHASE_CALMING)
+		w->demand.phase = PHASE_SURE;
+	w->reasons.mask |= BIT(REASON_CONTENTION);
+	text_fit(w->reasons.contention_rule, sizeof(w->reasons.contention_rule), "%s",
+		 w->demand.strongest.rule);
+	text_fit(w->reasons.evidence[REASON_CONTENTION], sizeof(w->reasons.evidence[0]), "%s",
+		 w->demand.strongest.evidence);
+}
+
+void worker_set_unknown(struct guard *g, struct guard_worker *w)
+{
+	settle_phase(w);
+	w->presence = PRESENCE_UNKNOWN;
+	w->report.since_ns = g->now_ns;
+}
+
+void worker_forget_eviction(struct guard *g, struct guard_worker *w)
+{
+	w->intent.goal = GOAL_RUN;
+	w->intent.stage = STAGE_NONE;
+	w->intent.from = FROM_RUN;
+	w->intent.claim = CLAIM_NONE;
+	w->intent.real = false;
+	w->intent.put_away_count = 0;
+	w->intent.residue_bytes = 0;
+	w->door = DOOR_OPEN;
+	w->backoff.storm = w->idle.unload = false;
+	w->record_due = true;
+	guard_accept_roots(g, w);
+}
+
+void worker_stop_returning(struct guard_worker *w)
+{
+	struct worker_intent *i = &w->intent;
+
+	if (i->goal == GOAL_RETURN) {
+		i->goal = i->from == FROM_OUT ? GOAL_OUT : GOAL_LEAVE;
+		i->stage = i->from == FROM_OUT ? STAGE_NONE : STAGE_STUCK;
+	}
+	i->from = FROM_RUN;
+}
+
+/* One that was moved out, and lives, is still out when it is found again: what is known of it stays. */
+void worker_set_gone(struct guard *g, struct guard_worker *w)
+{
+	const enum worker_found found = w->observed.found;
+
+	worker_set_unknown(g, w);
+	w->presence = PRESENCE_GONE;
+	w->record_due = true;
+	w->report.unreachable =
+		worker_is_moved(w) && (found == FOUND_UNMATCHED || found == FOUND_DISPLACED ||
+				       found == FOUND_OTHER_LIVES);
+	if (!w->report.unreachable || found == FOUND_OTHER_LIVES) {
+		worker_forget_eviction(g, w);
+		return;
+	}
+	w->backoff.storm = false;
+	worker_stop_returning(w);
+}
+
+static void stamp_gpus(struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i))
+			g->gpu[i].acted_ns = g->now_ns;
+}
+
+static void set_need(struct guard_worker *w)
+{
+	w->observed.need_bytes = w->observed.bytes;
+	memcpy(w->observed.need_on, w->observed.held, sizeof(w->observed.need_on));
+}
+
+void worker_set_running(struct guard *g, struct guard_worker *w)
+{
+	const bool returned = worker_state(w) == STATE_VERIFY_UP;
+
+	if (returned) {
+		w->backoff.resident_ns = g->now_ns + w->knobs.resident_ns;
+		w->report.resumes += !w->dry;
+		if (worker_is_present(w)) /* restarted by the guard's own order */
+			guard_accept_roots(g, w);
+		stamp_gpus(g, w);
+	}
+	/* A worker that was started may say done before its process is found. */
+	w->intent.from = returned && !worker_is_present(w) ? FROM_ABSENT : FROM_RUN;
+	begin_stage(g, w, GOAL_RUN, STAGE_NONE);
+	w->intent.claim = CLAIM_NONE;
+	w->intent.put_away_count = 0;
+	w->demand.damped_until_ns = 0;
+	w->backoff.storm = false;
+	w->backoff.request = RESUME_NOT_REQUESTED;
+	w->backoff.failed_ns = 0;
+	w->backoff.blocked = 0;
+	w->order.retry_ns = 0;
+	w->record_due = true;
+	set_need(w);
+}
+
+void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspected)
+{
+	if (suspected) {
+		w->demand.phase = worker_has_contention(w) ? PHASE_RELEASED : PHASE_SUSPECTED;
+	} else {
+		settle_phase(w);
+		w->demand.damped_until_ns = 0;
+	}
+	w->report.since_ns = g->now_ns;
+}
+
+static void begin_drain(struct guard *g, struct guard_worker *w)
+{
+	bool hot = w->reasons.mask & BIT(REASON_THERMAL);
+
+	/* What it gave up of its own accord is no longer its need. */
+	if (!worker_is_returning(w) && w->observed.bytes < w->observed.need_bytes / 4)
+		set_need(w);
+	guard_eviction_begins(g, w);
+	w->intent.deadline_ns = g->now_ns + (hot ? 0 : w->knobs.drain_ns);
+	w->demand.damped_until_ns = 0;
+	w->report.masked = 0;
+	if (!worker_has_order(w))
+		w->order.status = STATUS_NONE; /* an earlier drain does not count */
+}
+
+static void begin_unload(struct guard *g, struct guard_worker *w)
+{
+	const enum worker_stage from =
+		w->intent.goal == GOAL_LEAVE ? w->intent.stage : STAGE_NONE;
+
+	if (from == STAGE_NONE)
+		guard_eviction_begins(g, w);
+	if (from != STAGE_VERIFY && from != STAGE_UNLOAD)
+		w->intent.budget_ns =
+			g->now_ns + w->knobs.budget_ns + guard_evict_ns(w) - CALL_NS;
+	w->intent.tries = 0;
+}
+
+void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_stage stage)
+{
+	const bool returning = worker_is_returning(w);
+
+	switch (stage) {
+	case STAGE_DRAIN: begin_drain(g, w); break;
+	case STAGE_UNLOAD: begin_unload(g, w); break;
+	case STAGE_VERIFY: w->intent.deadline_ns = g->now_ns + w->knobs.verify_ns; break;
+	default: w->order.retry_ns = g->now_ns + STUCK_NS; w->backoff.check_ns = g->now_ns;
+	}
+	begin_stage(g, w, GOAL_LEAVE, stage);
+	w->intent.from = returning ? FROM_RETURN : FROM_RUN;
+	w->record_due = w->record_due || stage == STAGE_DRAIN || stage == STAGE_UNLOAD;
+}
+
+/* It is known to have left, by its memory. */
+static void eviction_is_over(struct guard *g, struct guard_worker *w)
+{
+	const enum worker_found found = w->observed.found;
+
+	w->intent.residue_bytes = w->observed.bytes;
+	w->intent.freed_ns = w->dry ? 0 : g->now_ns - w->intent.begun_ns;
+	w->record_due = true;
+	guard_eviction_ended(w, RESULT_FREED);
+	if (w->door == DOOR_CLOSED && (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
+		w->door = DOOR_UNVERIFIED; /* some unload by starting again */
+	if (worker_is_present(w))
+		guard_accept_roots(g, w);
+	stamp_gpus(g, w);
+	if (w->dry)
+		w->report.would_evict++;
+	else
+		w->report.evictions++;
+}
+
+void worker_set_out(struct guard *g, struct guard_worker *w)
+{
+	const enum guard_state from = worker_state(w);
+
+	if (from == STATE_VERIFY || from == STATE_STUCK)
+		eviction_is_over(g, w);
+	w->backoff.check_ns = g->now_ns;
+	begin_stage(g, w, GOAL_OUT, STAGE_NONE);
+	w->intent.from = FROM_RUN;
+}
+
+void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
+{
+	if (calming)
+		w->demand.phase = PHASE_CALMING;
+	else
+		settle_phase(w);
+	if (!calming)
+		w->backoff.check_ns = g->now_ns;
+	w->report.since_ns = g->now_ns;
+}
+
+void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_stage stage,
+			  enum worker_from from)
+{
+	begin_stage(g, w, GOAL_RETURN, stage);
+	w->intent.from = from;
+	if (stage == STAGE_VERIFY_UP) {
+		w->intent.deadline_ns = g->now_ns + UP_NS;
+		return;
+	}
+	if (!worker_is_present(w)) /* another process will come, and is the worker */
+		w->observed.roots = 0;
+	w->record_due = true;
+}

@@ -1,0 +1,395 @@
+/* Reservations of GPU memory: workers leave until it is free, and the answer waits for it. */
+#include "json_request.h"
+#include "guard_doc.h"
+
+#include "base/sha256.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TTL_S      300.0 /* default ttl_s */
+#define POLL_NS    (20 * NS_PER_MS)
+#define WAIT_MOST  60.0
+#define BYTES_MOST 9.0e15
+#define GIB        1073741824.0
+#define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
+
+struct reservation_request {
+	const char *gpu, *reason;
+	double bytes, ttl_s, pid, start_ticks, wait_s;
+};
+
+struct reservation_wait {
+	uint64_t id, until_ns;
+	bool again; /* an earlier request made it */
+	bool named; /* the request named the GPU */
+};
+
+static bool find_reservation(const struct guard_view *g, uint64_t id,
+			     struct guard_reservation *ret)
+{
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, ret); i++)
+		if (ret->id == id)
+			return id != 0;
+	return false;
+}
+
+/* Free memory on its GPU that is not reserved for others; NAN: unknown. */
+static double free_for(const struct guard_view *g, const struct guard_reservation *room)
+{
+	const struct scene *s;
+	struct guard_reservation other;
+	double left;
+	int at;
+
+	guard_verdicts(g->guard, &s);
+	at = guard_view_gpu(s, room->gpu);
+	if (at < 0 || !s->gpu[at].memory_known)
+		return (double)NAN;
+	left = (double)s->gpu[at].free_bytes;
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &other); i++)
+		if (other.id && other.id != room->id && strcmp(other.gpu, room->gpu) == 0)
+			left -= (double)other.left_bytes;
+	return left > 0 ? left : 0;
+}
+
+/* Total memory of the named GPU, or of the largest one; NAN: unknown. */
+static double largest_gpu(const struct guard_view *g, const struct guard_reservation *room,
+			  bool named)
+{
+	const struct scene *s;
+	double most = (double)NAN;
+
+	guard_verdicts(g->guard, &s);
+	for (unsigned i = 0; i < s->gpus; i++) {
+		if (named && strcmp(s->gpu[i].uuid, room->gpu) != 0)
+			continue;
+		if (!s->gpu[i].memory_known)
+			return (double)NAN;
+		most = fmax(most, (double)s->gpu[i].total_bytes);
+	}
+	return most;
+}
+
+/* Why no worker will leave, whatever is decided; NULL: workers leave. Then a retry is
+ * useless. */
+static const char *why_none_leaves(const struct guard_view *g)
+{
+	static const char *const why[GUARD_DRIES] = {
+		[DRY_MODE] = ", and the guard only observes: no worker leaves",
+		[DRY_FOREIGN] = ", and another service acts on the GPUs: this one moves no "
+				"worker (gpuward guard status names it)",
+		[DRY_SIMULATED] = ", and the GPUs are simulated: no worker leaves (set "
+				  "simulated = true in [guard] to act)",
+	};
+	enum guard_dry dry = DRY_NOT;
+	struct guard_status s;
+
+	if (g->policy->mode == GUARD_DRY_RUN)
+		return ", and the guard is in dry-run: no worker leaves";
+	if (g->policy->mode == GUARD_OBSERVE)
+		return why[DRY_MODE];
+	for (unsigned i = 0; i < g->policy->workers; i++) {
+		if (guard_status(g->guard, i, &s) != 0 || !s.dry)
+			return NULL;
+		dry = s.dry;
+	}
+	return why[dry];
+}
+
+/* Replies 409 with numbers, so that the client can request less, another GPU, or later.
+ * in_vain: later is useless. */
+static void insufficient(const struct api *a, const struct guard_view *g,
+			 const struct reservation_wait *w, const char *detail, bool in_vain,
+			 struct reply *r)
+{
+	struct guard_reservation room = { .id = 0 };
+	double retry = fmax(rint((double)g->policy->standard.quiet_ns * 1e-9), 1);
+	double total, now_free;
+	char text[400];
+	struct json j;
+	bool never;
+
+	find_reservation(g, w->id, &room);
+	now_free = free_for(g, &room);
+	total = largest_gpu(g, &room, w->named);
+	never = (double)room.bytes > total;
+	a->view.guard_ops->release(a->view.guarding, w->id);
+	snprintf(text, sizeof(text), "%.0f", retry);
+	if (never || in_vain)
+		retry = (double)NAN;
+	else
+		reply_header(r, "Retry-After", text);
+	snprintf(text, sizeof(text), "%s", detail);
+	if (never)
+		snprintf(text, sizeof(text),
+			 "impossible: %.1f GiB requested, but %s has %.1f GiB",
+			 (double)room.bytes / GIB, w->named ? "this GPU" : "the largest GPU",
+			 total / GIB);
+	r->status = 409;
+	r->type = "application/problem+json";
+	buf_clear(&r->body);
+	json_init(&j, &r->body, false);
+	json_object(&j, NULL);
+	json_string(&j, "type", "tag:gpuward,2026:insufficient_vram");
+	json_string(&j, "title", "Conflict");
+	json_int(&j, "status", 409);
+	json_string(&j, "detail", text);
+	json_string(&j, "remedy",
+		    never ? "Request less: GET /api/v1/capacity shows what is available."
+			  : "Try again later, request less, or use another GPU: GET "
+			    "/api/v1/capacity/fit.");
+	json_string(&j, "code", "insufficient_vram");
+	guard_doc_text(&j, "gpu", room.gpu);
+	json_uint(&j, "needed", room.bytes);
+	json_double(&j, "available", now_free);
+	json_uint(&j, "available_at_most", room.most_bytes);
+	json_bool(&j, "never", never);
+	json_double(&j, "retry_after_s", retry);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static void reply_made(const struct api *a, const struct guard_view *g,
+		       const struct reservation_wait *w, const char *message, struct reply *r)
+{
+	struct guard_reservation room = { .id = 0 };
+	char where[64];
+	struct json j;
+
+	find_reservation(g, w->id, &room);
+	snprintf(where, sizeof(where), "/api/v1/guard/reservations/%llu",
+		 (unsigned long long)w->id);
+	reply_header(r, "Location", where);
+	r->status = w->again ? 200 : 201;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	guard_doc_room(&j, &room, guard_moment(a));
+	guard_doc_text(&j, "why", message);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static void check_reservation(const struct api *a, const struct guard_view *g,
+			      const struct reservation_wait *w, struct reply *r)
+{
+	uint64_t now = api_now(a);
+	char message[256] = "", text[400];
+	const char *stays = why_none_leaves(g);
+	int got =
+		a->view.guard_ops->reserved(a->view.guarding, w->id, message, sizeof(message));
+
+	if (got == 1) {
+		reply_made(a, g, w, message, r);
+	} else if (got == 0 && !stays && now < w->until_ns) {
+		reply_again(r, now + POLL_NS);
+	} else {
+		if (got == 0 && stays) /* "...: workers leave" is not true then */
+			message[strcspn(message, ":")] = '\0';
+		snprintf(text, sizeof(text), "%s%s", message,
+			 got != 0 ? ""
+			 : stays  ? stays
+				  : ", but not in time");
+		insufficient(a, g, w, text, got == 0 && stays, r);
+	}
+}
+
+static bool read_reservation(struct json_request *b, struct reservation_request *w,
+			     char *message, size_t size)
+{
+	if (!json_request_word(b, "gpu", &w->gpu, message, size) ||
+	    !json_request_number(b, "bytes", &w->bytes, message, size) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !json_request_number(b, "pid", &w->pid, message, size) ||
+	    !json_request_number(b, "start_ticks", &w->start_ticks, message, size) ||
+	    !json_request_number(b, "wait_s", &w->wait_s, message, size) ||
+	    !json_request_text(b, "reason", &w->reason, message, size))
+		return false;
+	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
+		snprintf(message, size, "\"bytes\" is required and must be above 0");
+	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
+		 !(w->ttl_s == 0 && w->pid > 0))
+		snprintf(message, size,
+			 "\"ttl_s\" must be above 0 and at most %.0f; with \"pid\" it may be "
+			 "0: until that process exits",
+			 GUARD_TTL_MOST_S);
+	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
+		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
+	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
+		snprintf(message, size, "\"pid\" must be a process id");
+	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
+		snprintf(message, size, "\"start_ticks\" must be a number, 0 or above");
+	else if (strlen(w->reason) > GUARD_REASON_MAX)
+		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+	else
+		return true;
+	return false;
+}
+
+/* ---- repeated requests ---- */
+
+static void digest(const char *p, size_t n, char out[static 65])
+{
+	struct sha256 s;
+
+	sha256_init(&s);
+	sha256_add(&s, p, n);
+	sha256_end(&s, out);
+}
+
+/* The reservation of this key, if it still exists; NULL: none. */
+static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
+				       const char *key)
+{
+	char name[65];
+	struct guard_reservation room;
+
+	digest(key, strlen(key), name);
+	for (unsigned i = 0; i < KEYS; i++)
+		if (a->room_key[i].id && strcmp(a->room_key[i].key, name) == 0 &&
+		    find_reservation(g, a->room_key[i].id, &room))
+			return &a->room_key[i];
+	return NULL;
+}
+
+static void keep_key(struct api *a, const struct request *q, const char *key, uint64_t id)
+{
+	struct api_key *k = &a->room_key[a->room_keys++ % KEYS];
+
+	digest(key, strlen(key), k->key);
+	digest(q->body, q->size, k->body);
+	k->id = id;
+}
+
+/* True: a repeated request, which was answered, continued or refused. */
+static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
+			     const struct guard_view *g, double wait_s)
+{
+	const char *key = request_header(q, "Idempotency-Key");
+	const struct api_key *k = key ? known_key(a, g, key) : NULL;
+	char body[65];
+	struct reservation_wait *wait;
+
+	if (!k)
+		return false;
+	digest(q->body, q->size, body);
+	if (strcmp(body, k->body) != 0) {
+		reply_problem(r, 422, "key-used", "Use another Idempotency-Key.",
+			      "this Idempotency-Key was used with a different request");
+		return true;
+	}
+	wait = malloc(sizeof(*wait));
+	if (!wait)
+		return false;
+	*wait = (struct reservation_wait){ .id = k->id,
+					   .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
+					   .again = true };
+	*q->memory = wait;
+	check_reservation(a, g, wait, r);
+	return true;
+}
+
+static void refuse_reservation(const struct api *a, const struct guard_view *g,
+			       const struct request *q, struct reply *r, int err,
+			       const char *message)
+{
+	if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, "");
+	else if (err == -GW_E_SIZE)
+		reply_problem(r, 429, "too-many-reservations",
+			      "Delete some: DELETE /api/v1/guard/reservations/ID.",
+			      "the maximum number of reservations is reached");
+	else if (err == -GW_E_ARG)
+		reply_problem(r, 400, "no-such-process",
+			      "Send the request from where the service sees the process, or "
+			      "omit \"pid\": the reservation then lasts until DELETE or ttl_s.",
+			      "%s", message);
+	else
+		reply_problem(r, 503, "no-reading", "Try again in a moment.",
+			      "the guard has not observed this GPU yet");
+}
+
+static void begin_reservation(struct api *a, const struct request *q, struct reply *r,
+			      const struct guard_view *g, const struct reservation_request *w)
+{
+	const char *key = request_header(q, "Idempotency-Key");
+	struct reservation_wait *wait;
+	const char *uuid = NULL;
+	char name[256], message[256] = "";
+	int i, err;
+
+	if (w->gpu) {
+		if (!api_has_reading(a, r) || (i = api_find(a, r, 400, w->gpu)) < 0)
+			return;
+		uuid = gw_device_text(gw_snapshot_device(a->view.snap, (unsigned)i), GW_T_UUID);
+	}
+	guard_doc_who(q, w->reason, name, sizeof(name));
+	wait = malloc(sizeof(*wait));
+	err = wait ? a->view.guard_ops->reserve(
+			     a->view.guarding, uuid, (uint64_t)w->bytes, (int64_t)w->pid,
+			     (uint64_t)(w->ttl_s * 1e9),
+			     &(struct guard_client){ name, q->uid, q->peer_pid,
+						     (uint64_t)w->start_ticks },
+			     &wait->id, message, sizeof(message))
+		   : -GW_E_NOMEM;
+	if (err) {
+		free(wait);
+		refuse_reservation(a, g, q, r, err, message);
+		return;
+	}
+	*q->memory = wait;
+	wait->again = false;
+	wait->named = w->gpu != NULL;
+	if (key)
+		keep_key(a, q, key, wait->id);
+	wait->until_ns = api_now(a) + (uint64_t)(w->wait_s * 1e9);
+	check_reservation(a, g, wait, r);
+}
+
+void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
+{
+	struct api *a = arg;
+	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	struct reservation_request w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
+	char message[256] = "";
+	struct json_request *b;
+
+	if (!g)
+		return;
+	if (*q->memory) {
+		check_reservation(a, g, *q->memory, r);
+		return;
+	}
+	if (json_request_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason",
+			      &b, message, sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (!read_reservation(b, &w, message, sizeof(message)))
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	else if (!continue_request(a, q, r, g, w.wait_s))
+		begin_reservation(a, q, r, g, &w);
+	json_request_close(b);
+}
+
+void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	struct guard_reservation room;
+	char *end;
+	uint64_t id;
+
+	if (!g)
+		return;
+	id = strtoull(q->arg[0], &end, 10);
+	if (*end || !find_reservation(g, id, &room)) {
+		reply_problem(r, 404, "no-such-reservation", "GET /api/v1/guard lists them.",
+			      "no reservation \"%.64s\"; it may have ended", q->arg[0]);
+		return;
+	}
+	a->view.guard_ops->release(a->view.guarding, id);
+	r->status = 204;
+}
