@@ -25,18 +25,13 @@ static uint64_t real_wall(void *ctx)
 	return read_ns(CLOCK_REALTIME);
 }
 
-static void sleep_real(uint64_t mono_ns)
+static void real_sleep(void *ctx, uint64_t mono_ns)
 {
 	struct timespec ts = clock_timespec(mono_ns);
 
+	(void)ctx;
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;
-}
-
-static void real_sleep(void *ctx, uint64_t mono_ns)
-{
-	(void)ctx;
-	sleep_real(mono_ns);
 }
 
 const struct clock *clock_real(void)
@@ -44,41 +39,6 @@ const struct clock *clock_real(void)
 	static const struct clock real = { real_mono, real_wall, NULL, real_sleep };
 
 	return &real;
-}
-
-static uint64_t scaled_elapsed(const struct clock_scaled *c)
-{
-	return (uint64_t)((double)(read_ns(CLOCK_MONOTONIC) - c->start_ns) * c->rate);
-}
-
-static uint64_t scaled_mono(void *ctx)
-{
-	const struct clock_scaled *c = ctx;
-
-	return c->start_ns + scaled_elapsed(c);
-}
-
-static uint64_t scaled_wall(void *ctx)
-{
-	const struct clock_scaled *c = ctx;
-
-	return c->start_wall_ns + scaled_elapsed(c);
-}
-
-static void scaled_sleep(void *ctx, uint64_t mono_ns)
-{
-	const struct clock_scaled *c = ctx;
-
-	if (mono_ns > c->start_ns)
-		sleep_real(c->start_ns + (uint64_t)((double)(mono_ns - c->start_ns) / c->rate));
-}
-
-void clock_scaled_init(struct clock_scaled *c, double rate)
-{
-	c->clock = (struct clock){ scaled_mono, scaled_wall, c, scaled_sleep };
-	c->start_ns = read_ns(CLOCK_MONOTONIC);
-	c->start_wall_ns = read_ns(CLOCK_REALTIME);
-	c->rate = rate;
 }
 
 static uint64_t stepped_mono(void *ctx)

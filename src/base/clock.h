@@ -26,15 +26,6 @@ struct clock {
 /* The machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME).  Never NULL. */
 const struct clock *clock_real(void);
 
-/* Time that runs `rate` times as fast as real time, from clock_scaled_init() on. */
-struct clock_scaled {
-	struct clock clock;
-	uint64_t start_ns;
-	uint64_t start_wall_ns;
-	double rate;
-};
-void clock_scaled_init(struct clock_scaled *c, double rate);
-
 /* Time that advances only by clock_step() and sleeping. May be read by several threads. */
 struct clock_stepped {
 	struct clock clock;

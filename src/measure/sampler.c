@@ -96,13 +96,12 @@ static void choose_ring(struct sampler *s)
 {
 	const struct sensor *sensor = &s->setup.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT;
-	int n = sampler_device_ring(&s->device, s->ring, SAMPLER_RING);
-	double spacing = ring_spacing(s->ring, n);
+	int n = sampler_device_ring(&s->device, s->ring.entry, SAMPLER_RING);
+	double spacing = ring_spacing(s->ring.entry, n);
 
-	s->calls++;
 	sensor_note_ring(&s->setup.sensor, n);
-	s->fetched = n;
-	s->fetched_ns = now_ns(s);
+	s->ring.fetched = n;
+	s->ring.fetched_ns = now_ns(s);
 	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
 		spacing = sensor->ring.period_s; /* the driver was just loaded */
 	if (text && n >= 0)
@@ -153,8 +152,8 @@ static void check_counter(struct sampler *s)
 {
 	/* With no other power source it must be known now. */
 	if (s->setup.sensor.counter != GW_HAVE || s->setup.shape == SHAPE_NONE) {
-		sampler_device_counter(&s->device, &s->first);
-		s->setup.sensor.counter = s->first.why;
+		sampler_device_counter(&s->device, &s->counter.first);
+		s->setup.sensor.counter = s->counter.first.why;
 	}
 	s->setup.counter =
 		s->setup.sensor.counter == GW_HAVE && !s->setup.sensor.counter_unsafe;
@@ -185,7 +184,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	if (s->setup.shape == SHAPE_NONE) { /* is there a power value? */
 		sampler_device_read(&s->device, GW_TIER_FAST, false, &s->r);
 		find_sensor(s);
-		sensor_note_ring(&s->setup.sensor, s->fetched);
+		sensor_note_ring(&s->setup.sensor, s->ring.fetched);
 	}
 	s->opened = s->device.opened;
 	s->answers = s->r.state == GW_DEVICE_OK;
@@ -232,16 +231,16 @@ static int64_t clock_offset(const struct sampler *s)
  */
 static unsigned already_taken(const struct sampler *s, int n)
 {
-	for (int end = n; end > 0 && s->tail_count; end--) {
+	for (int end = n; end > 0 && s->ring.tail_count; end--) {
 		unsigned k = 0;
 
-		while (k < s->tail_count && k < (unsigned)end &&
-		       s->ring[end - 1 - (int)k].wall_us ==
-			       s->tail[s->tail_count - 1 - k].wall_us &&
-		       s->ring[end - 1 - (int)k].power_w ==
-			       s->tail[s->tail_count - 1 - k].power_w)
+		while (k < s->ring.tail_count && k < (unsigned)end &&
+		       s->ring.entry[end - 1 - (int)k].wall_us ==
+			       s->ring.tail[s->ring.tail_count - 1 - k].wall_us &&
+		       s->ring.entry[end - 1 - (int)k].power_w ==
+			       s->ring.tail[s->ring.tail_count - 1 - k].power_w)
 			k++;
-		if (k == s->tail_count || k == (unsigned)end)
+		if (k == s->ring.tail_count || k == (unsigned)end)
 			return (unsigned)end;
 	}
 	return 0;
@@ -251,8 +250,8 @@ static void store_tail(struct sampler *s, int n)
 {
 	unsigned keep = n < SAMPLER_TAIL ? (unsigned)n : SAMPLER_TAIL;
 
-	memcpy(s->tail, s->ring + n - (int)keep, keep * sizeof(s->tail[0]));
-	s->tail_count = keep;
+	memcpy(s->ring.tail, s->ring.entry + n - (int)keep, keep * sizeof(s->ring.tail[0]));
+	s->ring.tail_count = keep;
 }
 
 /* Monotonic time of a timestamp, with the current offset or, if that breaks the order, with the
@@ -265,7 +264,7 @@ static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, 
 	for (unsigned i = 0; i < 2; i++) {
 		int64_t t = (int64_t)(wall_us * NS_PER_US) - candidates[i];
 
-		if (t > (int64_t)s->last_ns && t <= (int64_t)(now + RING_AGE_NS))
+		if (t > (int64_t)s->ring.last_ns && t <= (int64_t)(now + RING_AGE_NS))
 			return (uint64_t)t;
 	}
 	return 0;
@@ -274,46 +273,46 @@ static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, 
 /* Reuses the read that chose the shape, if it is recent: a read takes 0.5 ms. */
 static int fetch_ring(struct sampler *s)
 {
-	int n = s->fetched;
+	int n = s->ring.fetched;
 
-	s->fetched = 0;
-	if (n > 0 && now_ns(s) - s->fetched_ns < FRESH_NS)
+	s->ring.fetched = 0;
+	if (n > 0 && now_ns(s) - s->ring.fetched_ns < FRESH_NS)
 		return n;
-	s->calls++;
-	return sampler_device_ring(&s->device, s->ring, SAMPLER_RING);
+	return sampler_device_ring(&s->device, s->ring.entry, SAMPLER_RING);
 }
 
 static void drain_ring(struct sampler *s)
 {
 	int n = fetch_ring(s);
 	uint64_t now = now_ns(s);
-	int64_t offset = clock_offset(s), old = s->offset_known ? s->offset_ns : offset;
+	int64_t offset = clock_offset(s),
+		old = s->ring.offset_known ? s->ring.offset_ns : offset;
 
-	if (n == -GW_E_NOSUPPORT && !s->broken && s->answers) {
-		s->broken = true;
+	if (n == -GW_E_NOSUPPORT && !s->ring.broken && s->answers) {
+		s->ring.broken = true;
 		sampler_note(s, now, GW_CODE_SOURCE_CHANGED);
 	}
 	if (n <= 0)
 		return;
-	s->broken = false;
+	s->ring.broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
-		s->use_us =
+		s->use.newest_us =
 			(uint64_t)((int64_t)now + offset) / NS_PER_US; /* on the new clock */
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
-		uint64_t t = mono_of(s, s->ring[i].wall_us, old, offset, now);
+		uint64_t t = mono_of(s, s->ring.entry[i].wall_us, old, offset, now);
 
 		if (!t)
 			continue;
-		s->last_ns = t;
+		s->ring.last_ns = t;
 		sampler_emit(s, &(struct event){ .type = EVENT_POWER,
 						 .t_ns = t,
-						 .u.power_w = s->ring[i].power_w });
+						 .u.power_w = s->ring.entry[i].power_w });
 	}
 	store_tail(s, n);
-	s->offset_ns = offset;
-	s->offset_known = true;
+	s->ring.offset_ns = offset;
+	s->ring.offset_known = true;
 }
 
 /* Report this before any value of the new driver: its counter is unrelated to the old one. */
@@ -330,7 +329,6 @@ static void read_values(struct sampler *s, unsigned tiers)
 	bool answered;
 
 	sampler_device_read(&s->device, tiers, false, &s->r);
-	s->calls++;
 	answered = s->r.state == GW_DEVICE_OK;
 	check_driver(s);
 	if (s->answers && !answered)
@@ -345,8 +343,6 @@ static void emit_tick(struct sampler *s, unsigned missed)
 
 	for (unsigned i = 0; i < FIGURES; i++)
 		e.u.tick.figure[i] = value(&s->r, event_quantity[i]);
-	s->ticks++;
-	s->missed += missed;
 	if (s->answers)
 		sampler_emit(s, &e);
 }
@@ -367,10 +363,10 @@ static void poll_power(struct sampler *s)
 
 static void emit_counter(struct sampler *s, const struct sampler_device_counter *c)
 {
-	bool first = !s->counter_ns;
+	bool first = !s->counter.read_ns;
 
-	s->counter_ns = c->before_ns;
-	s->counted_ns = c->after_ns;
+	s->counter.read_ns = c->before_ns;
+	s->counter.returned_ns = c->after_ns;
 	if (first && c->why != GW_HAVE) {
 		s->setup.counter = false;
 		s->setup.sensor.counter = c->why;
@@ -389,10 +385,9 @@ static void read_counter(struct sampler *s)
 	uint64_t safe = (uint64_t)(fmax(1, s->setup.sensor.counter_safe_s) * 1e9);
 	struct sampler_device_counter c;
 
-	if (!s->setup.counter || (s->counter_ns && now_ns(s) < s->counter_ns + safe))
+	if (!s->setup.counter || (s->counter.read_ns && now_ns(s) < s->counter.read_ns + safe))
 		return;
 	sampler_device_counter(&s->device, &c);
-	s->calls++;
 	check_driver(s);
 	emit_counter(s, &c);
 }
@@ -428,7 +423,6 @@ static void read_limits(struct sampler *s)
 	/* They may have been read just before. The power cap and sync boost are in SLOW. */
 	sampler_device_read(&s->device, GW_TIER_LIMITS | GW_TIER_SLOW,
 			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
-	s->calls++;
 	e.t_ns = now_ns(s);
 	v[GW_THROTTLE_POWER] = value(&s->r, GW_Q_LIMITED_POWER);
 	v[GW_THROTTLE_SYNC_BOOST] = value(&s->r, GW_Q_LIMITED_SYNC_BOOST);
@@ -465,21 +459,21 @@ static void read_use(struct sampler *s)
 {
 	struct process_use use[SAMPLER_USES];
 	uint64_t now = now_ns(s);
-	int n = s->usage.count > 1
-			? sampler_device_process_use(&s->device, s->use_us, use, SAMPLER_USES)
-			: 0;
+	int n = s->usage.count > 1 ? sampler_device_process_use(&s->device, s->use.newest_us,
+								use, SAMPLER_USES)
+				   : 0;
 
 	if (n <= 0) {
-		if (now - s->use_ns > USE_LASTS_NS)
-			s->use_count = 0;
+		if (now - s->use.read_ns > USE_LASTS_NS)
+			s->use.count = 0;
 		return;
 	}
-	memcpy(s->use, use, (size_t)n * sizeof(use[0]));
-	s->use_count = n;
-	s->use_ns = now;
+	memcpy(s->use.row, use, (size_t)n * sizeof(use[0]));
+	s->use.count = n;
+	s->use.read_ns = now;
 	for (int i = 0; i < n; i++)
-		if (use[i].wall_us > s->use_us)
-			s->use_us = use[i].wall_us;
+		if (use[i].wall_us > s->use.newest_us)
+			s->use.newest_us = use[i].wall_us;
 }
 
 static void read_processes(struct sampler *s)
@@ -488,8 +482,7 @@ static void read_processes(struct sampler *s)
 	int error;
 	enum gw_absence why = sampler_device_processes(&s->device, &s->usage, &error);
 
-	s->calls++;
-	s->processes_ns = now_ns(s) + PROCESSES_NS;
+	s->due.processes_ns = now_ns(s) + PROCESSES_NS;
 	read_use(s);
 	e.t_ns = now_ns(s);
 	for (unsigned i = 0; i < s->usage.count; i++) {
@@ -498,7 +491,7 @@ static void read_processes(struct sampler *s)
 		memset(&e.u, 0, sizeof(e.u));
 		e.u.process.id = sampler_device_proc_id(&s->device, u->pid);
 		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
-		e.u.process.sm_ratio = use_ratio(s->use, s->use_count, u->pid);
+		e.u.process.sm_ratio = use_ratio(s->use.row, s->use.count, u->pid);
 		e.u.process.own = sampler_device_in_tree(&s->device, u->pid, own_pid(s));
 		if (*u->name)
 			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));
@@ -534,9 +527,9 @@ static uint64_t earliest(uint64_t a, uint64_t b)
  * golden ratio spreads them most evenly. */
 static void next_anchor(struct sampler *s)
 {
-	double part = fmod((double)s->anchors++ * 0.6180339887, 1);
+	double part = fmod((double)s->counter.anchors++ * 0.6180339887, 1);
 
-	s->anchor_due_ns = now_ns(s) + s->opt.anchor_ns +
+	s->due.anchor_ns = now_ns(s) + s->opt.anchor_ns +
 			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
@@ -552,28 +545,30 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 {
 	uint64_t step = (uint64_t)(s->setup.spacing_s * 1e9), stamp;
 
-	s->covered_ns =
+	s->ring.covered_ns =
 		/* a sample with this timestamp covers it */
 		end_ns + (uint64_t)(s->setup.lag_s * 1e9);
-	stamp = s->covered_ns;
-	if (s->last_ns && s->last_ns < stamp)
-		stamp = s->last_ns + (stamp - s->last_ns + step - 1) / step * step;
-	s->drain_ns = earliest(s->drain_ns, stamp + RING_YOUNG_NS);
-	s->drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
+	stamp = s->ring.covered_ns;
+	if (s->ring.last_ns && s->ring.last_ns < stamp)
+		stamp = s->ring.last_ns + (stamp - s->ring.last_ns + step - 1) / step * step;
+	s->due.drain_ns = earliest(s->due.drain_ns, stamp + RING_YOUNG_NS);
+	s->ring.drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
 }
 
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
 	/* Samples reach back to the start, so the counter is read after everything else; a
 	 * window that ends before that never needs it. */
-	s->counter_due = !end_ns && s->setup.shape == SHAPE_RING;
-	if (!s->counter_due && !brief)
+	s->counter.due = !end_ns && s->setup.shape == SHAPE_RING;
+	if (!s->counter.due && !brief)
 		read_counter(s);
 	if (end_ns && !s->polled)
 		/* A counter reading at the end helps only if samples cover it, too. */
-		expect_sample(s, s->counted_ns >= end_ns ? s->counted_ns + 1 : end_ns);
+		expect_sample(s, s->counter.returned_ns >= end_ns ? s->counter.returned_ns + 1
+								  : end_ns);
 	else if (!s->polled) /* once, for a GPU that is lost before the next drain */
-		s->drain_ns = earliest(s->drain_ns, now_ns(s) + reach_ns(s) + RING_AGE_NS);
+		s->due.drain_ns =
+			earliest(s->due.drain_ns, now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);
@@ -597,9 +592,9 @@ static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every
 {
 	uint64_t due = now + drain_period(s);
 
-	if (DRAIN_NS % every != 0 || s->tick_ns > due)
+	if (DRAIN_NS % every != 0 || s->due.tick_ns > due)
 		return due;
-	return s->tick_ns + (due - s->tick_ns) / every * every;
+	return s->due.tick_ns + (due - s->due.tick_ns) / every * every;
 }
 
 /* The period of reading values. */
@@ -617,11 +612,11 @@ static uint64_t tick_period(const struct sampler *s, bool active)
 
 static void first_step(struct sampler *s, uint64_t now)
 {
-	s->tick_ns = s->poll_due_ns = s->drain_ns = s->processes_ns = now;
+	s->due.tick_ns = s->due.poll_ns = s->due.drain_ns = s->due.processes_ns = now;
 	next_anchor(s);
-	if (s->setup.counter && s->first.before_ns) /* read by sampler_init() */
-		emit_counter(s, &s->first);
-	s->counter_due |= s->opt.service;
+	if (s->setup.counter && s->counter.first.before_ns) /* read by sampler_init() */
+		emit_counter(s, &s->counter.first);
+	s->counter.due |= s->opt.service;
 }
 
 static void step_values(struct sampler *s, uint64_t now, uint64_t every)
@@ -629,13 +624,13 @@ static void step_values(struct sampler *s, uint64_t now, uint64_t every)
 	bool read = false;
 	unsigned missed;
 
-	if (s->polled && s->poll_due_ns <= now) {
-		s->poll_due_ns = next_deadline(s->poll_due_ns, s->poll_ns, now, NULL);
+	if (s->polled && s->due.poll_ns <= now) {
+		s->due.poll_ns = next_deadline(s->due.poll_ns, s->poll_ns, now, NULL);
 		poll_power(s);
 		read = true;
 	}
-	if (s->tick_ns <= now) {
-		s->tick_ns = next_deadline(s->tick_ns, every, now, &missed);
+	if (s->due.tick_ns <= now) {
+		s->due.tick_ns = next_deadline(s->due.tick_ns, every, now, &missed);
 		if (!read)
 			read_values(s, GW_TIER_FAST);
 		emit_tick(s, missed);
@@ -644,22 +639,22 @@ static void step_values(struct sampler *s, uint64_t now, uint64_t every)
 
 static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
 {
-	if (s->drain_ns > now)
+	if (s->due.drain_ns > now)
 		return;
 	drain_ring(s);
-	s->drain_ns = next_drain(s, now, every);
+	s->due.drain_ns = next_drain(s, now, every);
 	/* Someone may wait for the sample that covers the last edge. */
-	if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
-		s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
+	if (s->ring.last_ns < s->ring.covered_ns && now < s->ring.drain_until_ns)
+		s->due.drain_ns = earliest(now + EDGE_STEP_NS, s->ring.drain_until_ns);
 }
 
 static void step_counter(struct sampler *s, uint64_t now, bool active)
 {
-	if (s->counter_due) {
-		s->counter_due = false;
+	if (s->counter.due) {
+		s->counter.due = false;
 		read_counter(s);
 	}
-	if (!(active || s->opt.service) || s->anchor_due_ns > now)
+	if (!(active || s->opt.service) || s->due.anchor_ns > now)
 		return;
 	next_anchor(s);
 	read_counter(s);
@@ -669,16 +664,16 @@ static void step_counter(struct sampler *s, uint64_t now, bool active)
 
 static uint64_t next_step(const struct sampler *s, bool active, bool ring)
 {
-	uint64_t next = s->tick_ns;
+	uint64_t next = s->due.tick_ns;
 
 	if (s->polled)
-		next = earliest(next, s->poll_due_ns);
+		next = earliest(next, s->due.poll_ns);
 	if (ring)
-		next = earliest(next, s->drain_ns);
+		next = earliest(next, s->due.drain_ns);
 	if (active || s->opt.service)
-		next = earliest(next, s->anchor_due_ns);
+		next = earliest(next, s->due.anchor_ns);
 	if (active && s->opt.processes)
-		next = earliest(next, s->processes_ns);
+		next = earliest(next, s->due.processes_ns);
 	return next;
 }
 
@@ -687,16 +682,16 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	uint64_t now = now_ns(s), every = tick_period(s, active);
 	bool ring = !s->polled && s->setup.shape != SHAPE_NONE;
 
-	if (!s->tick_ns)
+	if (!s->due.tick_ns)
 		first_step(s, now);
-	if (active && !s->active && s->tick_ns > now + every)
-		s->tick_ns = s->polled ? s->poll_due_ns : now;
+	if (active && !s->active && s->due.tick_ns > now + every)
+		s->due.tick_ns = s->polled ? s->due.poll_ns : now;
 	s->active = active;
 	if (ring) /* the first samples are available, the first values take 6 ms */
 		step_ring(s, now, every);
 	step_values(s, now, every);
 	step_counter(s, now, active);
-	if (active && s->opt.processes && s->processes_ns <= now)
+	if (active && s->opt.processes && s->due.processes_ns <= now)
 		read_processes(s);
 	return next_step(s, active, ring);
 }

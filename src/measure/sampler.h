@@ -30,6 +30,43 @@ struct sampler_options {
 	const struct sensor *sensor;
 };
 
+/* Next due times. */
+struct sampler_due {
+	uint64_t tick_ns, poll_ns, drain_ns, anchor_ns, processes_ns;
+};
+
+/* The driver's power ring buffer: joins one read to the next. */
+struct sampler_ring {
+	struct power_sample entry[SAMPLER_RING];
+	int fetched;                            /* entries that are not processed yet ... */
+	uint64_t fetched_ns;                    /* ... and when they were read */
+	struct power_sample tail[SAMPLER_TAIL]; /* the newest processed entries, oldest first */
+	unsigned tail_count;
+	int64_t offset_ns; /* wall clock minus monotonic clock at the last drain */
+	bool offset_known;
+	bool broken;             /* it stopped answering */
+	uint64_t last_ns;        /* time of the newest sample, monotonic */
+	uint64_t covered_ns;     /* a sample with this timestamp covers the last edge ... */
+	uint64_t drain_until_ns; /* ... and is available by this time */
+};
+
+/* The energy counter. */
+struct sampler_counter {
+	struct sampler_device_counter first; /* reading by sampler_init(), if any */
+	uint64_t read_ns;                    /* last reading; 0: none */
+	uint64_t returned_ns;                /* when that reading returned */
+	bool due;                            /* a reading is due */
+	unsigned anchors;
+};
+
+/* Utilisation per process. */
+struct sampler_use {
+	struct process_use row[SAMPLER_USES];
+	int count;
+	uint64_t read_ns;
+	uint64_t newest_us; /* timestamp of the newest sample */
+};
+
 struct sampler {
 	struct sampler_device device;
 	struct sampler_options opt;
@@ -38,41 +75,18 @@ struct sampler {
 	void *arg;
 	struct report r;
 	_Atomic bool answers; /* the device answered the last read; waiting threads read it */
-	bool broken;          /* its ring stopped answering */
 	unsigned opened;
 	bool polled;       /* no ring: power comes from polling a quantity */
 	unsigned quantity; /* the polled quantity */
 	uint64_t poll_ns;  /* the polling period */
-	uint64_t tick_ns, poll_due_ns, drain_ns, anchor_due_ns,
-		processes_ns;    /* next due times */
-	uint64_t covered_ns;     /* a sample with this timestamp covers the last edge ... */
-	uint64_t drain_until_ns; /* ... and is available by this time */
-	bool active;             /* a window is open */
-	struct sampler_device_counter first; /* reading of the energy counter by init, if any */
-	uint64_t counter_ns;                 /* last reading of the energy counter; 0: none */
-	bool counter_due;                    /* a counter reading is due */
-	uint64_t counted_ns;                 /* when that reading returned */
-	unsigned anchors;
+	bool active;       /* a window is open */
+	struct sampler_due due;
+	struct sampler_ring ring;
+	struct sampler_counter counter;
+	struct sampler_use use;
+	struct usage_list usage;
 	double application_hz; /* application clock at the last edge or anchor; NAN: unknown */
 	uint64_t application_ns; /* when it was read */
-	/* Joins one read of the ring to the next. */
-	struct power_sample ring[SAMPLER_RING];
-	int fetched;         /* entries in it that are not processed yet ... */
-	uint64_t fetched_ns; /* ... and when they were read */
-	/* the newest processed entries, oldest first */
-	struct power_sample tail[SAMPLER_TAIL];
-	unsigned tail_count;
-	int64_t offset_ns; /* wall clock minus monotonic clock at the last drain */
-	bool offset_known;
-	uint64_t last_ns; /* time of the newest sample, monotonic */
-	uint64_t use_us;  /* timestamp of the newest process utilisation */
-	struct process_use use[SAMPLER_USES];
-	int use_count;
-	uint64_t use_ns; /* when they were read */
-	struct usage_list usage;
-	/* Its own cost. */
-	_Atomic uint64_t ticks, missed; /* read by a progress line */
-	uint64_t calls;
 };
 
 /* Reads the device and decides how to measure it. Returns 0 or -GW_E_NODEV. */

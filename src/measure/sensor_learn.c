@@ -23,7 +23,13 @@
 #define TRACES     3u
 #define COST_KINDS 3u
 
-int recorder_init(struct recorder *w, struct sampler_device *sd)
+static uint64_t recorder_ns(const struct recorder *w, double t_s)
+{
+	return w->zero_ns + (uint64_t)(int64_t)(t_s * 1e9);
+}
+
+/* Returns 0 or -GW_E_NOMEM. Call recorder_done() in any case. */
+static int recorder_init(struct recorder *w, struct sampler_device *sd)
 {
 	struct fit_point *p;
 	double *c;
@@ -50,13 +56,13 @@ int recorder_init(struct recorder *w, struct sampler_device *sd)
 	return 0;
 }
 
-void recorder_done(struct recorder *w)
+static void recorder_done(struct recorder *w)
 {
 	free(w->memory);
 	w->memory = NULL;
 }
 
-void recorder_clear_values(struct recorder *w)
+static void recorder_clear_values(struct recorder *w)
 {
 	w->instant.n = w->average.n = 0;
 	w->instant.last_w = w->average.last_w = NAN;
@@ -159,7 +165,8 @@ void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, do
 	*ret_t_s = recorder_s(w, ret->before_ns + (ret->after_ns - ret->before_ns) / 2);
 }
 
-uint64_t recorder_due(struct recorder *w)
+/* Does what is due now and returns the next due time. */
+static uint64_t recorder_due(struct recorder *w)
 {
 	uint64_t now = clock_mono_ns(w->clock);
 

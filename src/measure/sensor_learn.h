@@ -42,26 +42,13 @@ struct recorder {
 	void *memory;
 };
 
-/* Returns 0 or -GW_E_NOMEM. Call recorder_done() in any case. */
-int recorder_init(struct recorder *w, struct sampler_device *sd);
-void recorder_done(struct recorder *w);
-
 static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
 {
 	return (double)(int64_t)(mono_ns - w->zero_ns) * 1e-9;
 }
 
-static inline uint64_t recorder_ns(const struct recorder *w, double t_s)
-{
-	return w->zero_ns + (uint64_t)(int64_t)(t_s * 1e9);
-}
-
-/* Clears the traces, or only those of the two values; not the costs. */
+/* Clears the traces; not the costs. */
 void recorder_clear(struct recorder *w);
-void recorder_clear_values(struct recorder *w);
-
-/* Does what is due now and returns the next due time. */
-uint64_t recorder_due(struct recorder *w);
 
 /* Does what is due until then. */
 void recorder_until(struct recorder *w, uint64_t mono_ns);

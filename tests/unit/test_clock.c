@@ -23,24 +23,6 @@ TEST(real_time_does_not_go_back)
 	assert_true(clock_wall_ns(c) > UINT64_C(1700000000) * NS_PER_S);
 }
 
-/* A scaled reading lies between the scaled values of real readings before and after it. */
-TEST(scaled_time_runs_at_its_rate)
-{
-	const struct clock *real = clock_real();
-	uint64_t begin = clock_mono_ns(real), before, after, v, end;
-	struct clock_scaled c;
-
-	clock_scaled_init(&c, 1000.0);
-	end = clock_mono_ns(real);
-	do {
-		before = clock_mono_ns(real);
-		v = clock_mono_ns(&c.clock) - c.start_ns;
-		after = clock_mono_ns(real);
-	} while (before - end < NS_PER_MS);
-	assert_true(v + NS_PER_MS >= (before - end) * 1000);
-	assert_true(v <= (after - begin) * 1000 + NS_PER_MS);
-}
-
 TEST(wall_time_is_formatted_as_rfc_3339)
 {
 	static const struct {
