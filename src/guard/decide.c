@@ -4,8 +4,6 @@
  * that what follows from one scene is decided with that scene.  Numbers of rows are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#include <string.h>
-
 #define STEPS 16 /* more than any chain of changes is long */
 
 static void leave(struct guard *g, struct guard_worker *w)
