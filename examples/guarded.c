@@ -1,15 +1,15 @@
-/* A worker that leaves the GPU when somebody else needs it, and comes back by itself.
+/* A worker that leaves the GPU while another process needs it, and returns afterwards.
  *
  *	cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Holds so many MiB on the first GPU (through the CUDA driver, which is looked for when it runs) and
- * works on them ten times a second, for so many seconds (or until Ctrl-C).  Start another program on
- * the GPU that wants more than is left, and watch.
+ * Allocates this many MiB on the first GPU (through the CUDA driver, which it loads at run time) and
+ * works on them ten times a second, for a number of seconds (or until Ctrl-C).  Start another
+ * program on the GPU that needs more than is free, and watch.
  *
- * On a simulated card the memory is a number in the folder that the card follows:
+ * On a simulated GPU the memory is a number in the folder that the GPU follows:
  *	mkdir /tmp/held; printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
  *	LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60 /tmp/held
- * and another process that holds memory there: echo 12884901888 >/tmp/held/$(pidof firefox). */
+ * and another process with memory there: echo 12884901888 >/tmp/held/$(pidof firefox). */
 #define _POSIX_C_SOURCE 200809L
 #include <gpuward-guard.h>
 
@@ -26,11 +26,11 @@
 
 struct worker {
 	uint64_t bytes;
-	pthread_mutex_t lock; /* held while a step runs: who evicts waits for its end */
+	pthread_mutex_t lock; /* locked while a step runs: an eviction waits for its end */
 	int loaded;
 	unsigned steps;
-	const char *held; /* folder of a simulated card; NULL: CUDA */
-	/* Of CUDA's driver API, which has had these since 2010. */
+	const char *held; /* folder of a simulated GPU; NULL: CUDA */
+	/* CUDA's driver API; it has had these functions since 2010. */
 	void *context;
 	unsigned long long memory;
 	int (*set_current)(void *context);
@@ -48,7 +48,7 @@ static void on_signal(int number)
 	stop = 1;
 }
 
-/* ---- its memory */
+/* ---- memory ---- */
 
 static int open_cuda(struct worker *w)
 {
@@ -70,8 +70,8 @@ static int open_cuda(struct worker *w)
 	return init(0) || retain(&w->context, 0) ? -1 : 0;
 }
 
-/* What a process holds on a simulated card is a number in a file; a rename shows it whole. */
-static int tell(const struct worker *w, uint64_t bytes)
+/* The memory of a process on a simulated GPU is a number in a file; the rename is atomic. */
+static int write_held(const struct worker *w, uint64_t bytes)
 {
 	char path[512], part[520];
 	FILE *f;
@@ -89,7 +89,7 @@ static int tell(const struct worker *w, uint64_t bytes)
 
 static int load(struct worker *w)
 {
-	int err = w->held ? tell(w, w->bytes)
+	int err = w->held ? write_held(w, w->bytes)
 			  : w->set_current(w->context) || w->allocate(&w->memory, w->bytes);
 
 	w->loaded = !err;
@@ -98,13 +98,14 @@ static int load(struct worker *w)
 
 static int unload(struct worker *w)
 {
-	int err = w->held ? tell(w, 0) : w->set_current(w->context) || w->release(w->memory);
+	int err = w->held ? write_held(w, 0)
+			  : w->set_current(w->context) || w->release(w->memory);
 
 	w->loaded = w->loaded && err;
 	return err ? -1 : 0;
 }
 
-/* Stands for a request that is answered. */
+/* Stands for one request. */
 static void step(struct worker *w)
 {
 	const struct timespec tenth = { .tv_nsec = 100000000 };
@@ -116,14 +117,14 @@ static void step(struct worker *w)
 	nanosleep(&tenth, NULL);
 }
 
-/* ---- what the guard calls, on a thread of its own */
+/* ---- callbacks, on a thread of the guard ---- */
 
 static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct worker *w = arg;
 	int err = 0;
 
-	(void)deadline_ns; /* a step takes a tenth of a second: it is waited for */
+	(void)deadline_ns; /* a step takes a tenth of a second: wait for it */
 	pthread_mutex_lock(&w->lock);
 	if (w->loaded)
 		err = unload(w);
@@ -153,7 +154,7 @@ static void decided(void *arg, const struct gw_guard_decision *d)
 	printf("guard: %s\n", d->text);
 }
 
-/* ---- the worker */
+/* ---- the worker ---- */
 
 static void serve(struct worker *w, struct gw_guard *guard, double seconds)
 {
@@ -163,10 +164,10 @@ static void serve(struct worker *w, struct gw_guard *guard, double seconds)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	until = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + seconds;
 	do {
-		/* One atomic read while it may run. */
+		/* A single atomic read while the worker may run. */
 		if (gw_guard_wait(guard, SECOND / 5) == 0) {
 			pthread_mutex_lock(&w->lock);
-			if (w->loaded) /* it may have been told to leave in between */
+			if (w->loaded) /* it may have been evicted in between */
 				step(w);
 			pthread_mutex_unlock(&w->lock);
 		}
@@ -209,7 +210,8 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	pthread_mutex_init(&w.lock, NULL);
 	if ((!w.held && open_cuda(&w)) || load(&w)) {
-		fprintf(stderr, "guarded: no CUDA here, or no %llu MiB on the first GPU\n",
+		fprintf(stderr,
+			"guarded: there is no CUDA, or the first GPU has no %llu MiB free\n",
 			(unsigned long long)(w.bytes / MIB));
 		return 1;
 	}
@@ -222,7 +224,7 @@ int main(int argc, char **argv)
 	if (w.loaded)
 		unload(&w);
 	printf("%u steps\n", w.steps);
-	if (err == 0) /* else a callback or a driver call hangs, and still uses ctx */
+	if (err == 0) /* else a callback or a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

@@ -15,8 +15,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Stands for whatever keeps the GPU busy.  Wait for the GPU before the window is closed: calls
- * that start work return before it is done. */
+/* Stands for the work of the GPU.  Wait for the GPU before you close the window: calls that start
+ * work return before it is done. */
 static void work(double seconds)
 {
 	struct timespec t = { .tv_sec = (time_t)seconds,
@@ -42,7 +42,7 @@ static void show(const char *label, const struct gw_energy *e)
 			printf("\t%s: %s\n", gw_code_info(c)->key, gw_code_info(c)->sentence);
 }
 
-/* A simulator's figures must not be taken for real ones. */
+/* Values of the simulator must not be taken for real ones. */
 static void say_simulated(struct gw_ctx *ctx)
 {
 	struct gw_snapshot *s;
@@ -101,12 +101,12 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (gw_meter_device_count(meter) == 0) {
-		printf("no GPU here\n");
+		printf("this machine has no GPU\n");
 	} else {
 		say_simulated(ctx);
 		err = measure(meter, seconds);
 	}
-	if (gw_meter_stop(meter) == 0) /* else a driver call hangs, and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* else a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err;
 }

@@ -5,11 +5,11 @@
     infer.py fp16 --model-bytes          prints the size of W in that precision
 
 With PyTorch and a CUDA device the product runs there: fp32 without TF32, fp16, and int8 with int32
-sums (torch._int_mm).  Without, a small product in plain Python stands in, and says so: it shows how
-the example works, and nothing about the GPU.  FAST=1 makes everything small.
+sums (torch._int_mm).  Without them a small product in plain Python replaces it, with a message: it
+shows how the example works, and nothing about the GPU.  FAST=1 makes everything small.
 
-Marks tell `gpuward measure` what happens: the part `warm-up`, the part `inference`, and each
-iteration.  Without it they do nothing.
+Marks show `gpuward measure` what happens: the part `warm-up`, the part `inference`, and each
+iteration.  Without `gpuward measure` they do nothing.
 """
 import argparse
 import os
@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 try:
     import gpuward
 except ImportError:
-    sys.exit("infer.py: the module gpuward is not there; set PYTHONPATH to its folder")
+    sys.exit("infer.py: the module gpuward is missing; set PYTHONPATH to its folder")
 
 FAST = os.environ.get("FAST", "") not in ("", "0")
 SIZE = 512 if FAST else 8192  # W is SIZE x SIZE, and so is the batch
@@ -50,7 +50,7 @@ def on_gpu(torch, precision):
     w = torch.randn(SIZE, SIZE, device="cuda")
     if precision == "int8":
         x, w = ((t * 127 / t.abs().max()).round().to(torch.int8) for t in (x, w))
-        w = w.t().contiguous().t()  # column by column, as the int8 units want it
+        w = w.t().contiguous().t()  # column major, as the int8 units need it
         multiply = torch._int_mm
     else:
         kind = torch.float16 if precision == "fp16" else torch.float32
@@ -104,15 +104,15 @@ def main():
     options = argparse.ArgumentParser(description="One linear layer in three precisions.")
     options.add_argument("precision", choices=BYTES)
     options.add_argument("--iterations", type=int, default=100)
-    options.add_argument("--model-bytes", action="store_true", help="print the size of W and end")
+    options.add_argument("--model-bytes", action="store_true", help="print the size of W and exit")
     options = options.parse_args()
     if options.model_bytes:
         print(SIZE * SIZE * BYTES[options.precision])
         return
     torch = cuda()
     if torch is None:
-        print("infer.py: no PyTorch with a CUDA device here: a product in plain Python stands in "
-              "for it; the GPU does nothing of this", file=sys.stderr)
+        print("infer.py: there is no PyTorch with a CUDA device: a product in plain Python replaces it, "
+              "and the GPU stays idle", file=sys.stderr)
         once = stand_in(options.precision)
     else:
         once = on_gpu(torch, options.precision)

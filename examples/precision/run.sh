@@ -4,7 +4,7 @@
 #   examples/precision/run.sh --gpu cuda:0                 on a GPU; takes some minutes
 #   FAST=1 examples/precision/run.sh --simulate=idle-h200  seconds, without a GPU
 #
-# Words after the name go to `gpuward measure`.  From the environment:
+# Arguments are passed to `gpuward measure`.  From the environment:
 #   GPUWARD  the program (default: gpuward in $BUILD, in build of this tree, else in PATH)
 #   PYTHON   python3 with PyTorch (default: python3)
 #   OUT      folder for the results (default: precision-results)
@@ -19,13 +19,13 @@ for where in ${BUILD:+"$BUILD/"} "$here/../../build/" ""; do
 	[ -n "$gpuward" ] || gpuward=$(command -v "${where}gpuward" || true)
 done
 if ! command -v "$gpuward" >/dev/null; then
-	echo "$0: no gpuward: build it (make), or say where it is with BUILD=folder or GPUWARD=program" >&2
+	echo "$0: gpuward was not found: build it (make), or set BUILD=folder or GPUWARD=program" >&2
 	exit 127
 fi
 
-# Measured is the part that infer.py marks as `inference`, without loading and warming up.  The
-# sensor wants ten seconds of it; by their peak rates these last that long on an H200: look at Time,
-# and change them.
+# Only the part that infer.py marks as `inference` is measured, without loading and warm-up.  The
+# sensor needs ten seconds of it; these numbers last that long on an H200 at its peak rates.  For
+# another GPU look at Time and change them.
 declare -A iterations=([fp32]=700 [fp16]=8000 [int8]=8000)
 trials=${TRIALS:-5}
 warmup=1

@@ -29,6 +29,7 @@ struct jansson_error {
 	char source[80], text[160];
 };
 #define JANSSON_REJECT_DUPLICATES ((size_t)1)
+#define JANSSON_LENIENT           ((size_t)0x18) /* integers as doubles, NUL in texts */
 
 /* clang-format off */
 #define JANSSON_CALLS(C)                                                                      \
@@ -40,6 +41,8 @@ struct jansson_error {
 	C(const char *, string, "json_string_value", (const struct jansson_value *v))         \
 	C(double, number, "json_number_value", (const struct jansson_value *v))               \
 	C(long long, integer, "json_integer_value", (const struct jansson_value *v))          \
+	C(int, equal, "json_equal",                                                           \
+	  (const struct jansson_value *a, const struct jansson_value *b))                     \
 	C(size_t, length, "json_array_size", (const struct jansson_value *v))                 \
 	C(size_t, members, "json_object_size", (const struct jansson_value *v))               \
 	C(struct jansson_value *, at, "json_array_get", (const struct jansson_value *v, size_t i)) \
@@ -86,38 +89,58 @@ static struct jansson_value *json_doc_value(const struct json_doc *r, const char
 }
 
 static int json_doc_parse(const char *text, size_t n, size_t flags, struct json_doc **ret,
-			  char *message, size_t size)
+			  struct json_doc_error *error)
 {
 	struct jansson_error e = { .line = 0 };
 	struct jansson_value *v;
 
+	*error = (struct json_doc_error){ 1, 1, "" };
 	pthread_once(&jansson_once, jansson_load);
 	if (jansson.missing[0]) {
-		snprintf(message, size, "%s", jansson.missing);
+		snprintf(error->text, sizeof(error->text), "%s", jansson.missing);
 		return -GW_E_NOSUPPORT;
 	}
 	v = jansson.loadb(text, n, flags, &e);
 	if (!v) {
-		char text_clean[sizeof(e.text)]; /* it quotes the document */
-
-		utf8_clean(text_clean, sizeof(text_clean), e.text);
-		snprintf(message, size, "not JSON: line %d, column %d: %s", e.line, e.column,
-			 text_clean);
+		error->line = e.line > 0 ? e.line : 1;
+		error->column = e.column > 0 ? e.column : 1;
+		utf8_clean(error->text, sizeof(error->text),
+			   e.text); /* it quotes the document */
 		return -GW_E_PARSE;
 	}
 	*ret = (struct json_doc *)v;
 	return 0;
 }
 
+static int json_doc_parse_text(const char *text, size_t n, size_t flags, struct json_doc **ret,
+			       char *message, size_t size)
+{
+	struct json_doc_error e;
+	int err = json_doc_parse(text, n, flags, ret, &e);
+
+	if (err == -GW_E_PARSE)
+		snprintf(message, size, "not JSON: line %d, column %d: %s", e.line, e.column,
+			 e.text);
+	else if (err)
+		snprintf(message, size, "%s", e.text);
+	return err;
+}
+
 int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size)
 {
-	return json_doc_parse(text, n, 0, ret, message, size);
+	return json_doc_parse_text(text, n, 0, ret, message, size);
 }
 
 int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
 			size_t size)
 {
-	return json_doc_parse(text, n, JANSSON_REJECT_DUPLICATES, ret, message, size);
+	return json_doc_parse_text(text, n, JANSSON_REJECT_DUPLICATES, ret, message, size);
+}
+
+int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
+			 struct json_doc_error *error)
+{
+	return json_doc_parse(text, n, JANSSON_LENIENT, ret, error);
 }
 
 void json_doc_free(struct json_doc *r)
@@ -217,4 +240,9 @@ bool json_doc_next(const struct json_doc *r, void **iter, const char **ret_key,
 	*ret_key = jansson.key(*iter);
 	*ret_value = (const struct json_doc *)jansson.member(*iter);
 	return true;
+}
+
+bool json_doc_equal(const struct json_doc *a, const struct json_doc *b)
+{
+	return jansson.equal((const struct jansson_value *)a, (const struct jansson_value *)b);
 }

@@ -27,6 +27,14 @@ enum json_doc_type {
 int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size);
 int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
 			size_t size);
+/* For results, which other programs may have written: numbers of any size and texts with NUL are read, too,
+ * and an error has its place. */
+struct json_doc_error {
+	int line, column; /* from 1 */
+	char text[160];
+};
+int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
+			 struct json_doc_error *error);
 void json_doc_free(struct json_doc *r); /* only of a whole document; NULL is fine */
 
 /* A path is keys separated by dots; "" is r itself.  A value that is missing or has another type
@@ -42,6 +50,9 @@ double json_doc_number(const struct json_doc *r, const char *path);
 bool json_doc_true(const struct json_doc *r, const char *path);
 /* A number without fraction and exponent that fits; false: anything else. */
 bool json_doc_integer(const struct json_doc *r, const char *path, int64_t *ret);
+
+/* Are both the same in every value? */
+bool json_doc_equal(const struct json_doc *a, const struct json_doc *b);
 
 size_t json_doc_count(const struct json_doc *r, const char *path); /* of an array or object */
 const struct json_doc *json_doc_at(const struct json_doc *r, const char *path, size_t i);

@@ -20,23 +20,6 @@ static const char *const titles[] = {
 	[AB_EDP] = "energy x delay",
 };
 
-/* Writes four digits with a suitable unit prefix. */
-static const char *quantity_text(char out[static 32], double v, const char *unit)
-{
-	static const struct {
-		double scale;
-		const char *prefix;
-	} steps[] = { { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" }, { 1, "" }, { 1e-3, "m" } };
-	unsigned i = 0;
-
-	if (isnan(v))
-		return "unknown";
-	while (i < 4 && fabs(v) < steps[i].scale)
-		i++;
-	snprintf(out, 32, "%.4g %s%s", v / steps[i].scale, steps[i].prefix, unit);
-	return out;
-}
-
 /* Returns the number of decimals for a difference of that size in percent. */
 static int digits_of(double ratio)
 {
@@ -121,8 +104,6 @@ static void print_noise(const struct ab_report *r)
 	row("Noise", "%s", text);
 }
 
-/* ---- the table ---- */
-
 static void set_verdict(struct table *t, const struct ab_report *r, enum ab_metric m)
 {
 	static const char *const words[] = { "undecided", "better", "worse" };
@@ -156,9 +137,9 @@ static void print_table(const struct ab_report *r)
 		table_set(&t, 0, m == deciding_metric(r) ? TERM_BOLD : TERM_PLAIN, "%s",
 			  titles[m]);
 		table_set(&t, 1, TERM_PLAIN, "%s",
-			  quantity_text(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
+			  term_quantity(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
 		table_set(&t, 2, TERM_PLAIN, "%s",
-			  quantity_text(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
+			  term_quantity(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
 		table_set(&t, 3, TERM_PLAIN, "%.4f", e->ratio);
 		buf_init_fixed(&b, text, sizeof(text));
 		if (isnan(e->interval.low))
@@ -172,8 +153,6 @@ static void print_table(const struct ab_report *r)
 	table_done(&t);
 }
 
-/* ---- the lines below it ---- */
-
 static void print_iteration(const struct ab_report *r)
 {
 	char text[4][32];
@@ -181,10 +160,10 @@ static void print_iteration(const struct ab_report *r)
 	if (isnan(r->iterations))
 		return;
 	row("Iteration", "A %s in %s, B %s in %s",
-	    quantity_text(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
-	    quantity_text(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
-	    quantity_text(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
-	    quantity_text(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
+	    term_quantity(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
+	    term_quantity(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
+	    term_quantity(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
+	    term_quantity(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
 }
 
 static void print_gate(const struct ab_report *r)

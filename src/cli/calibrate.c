@@ -173,8 +173,6 @@ static double median_spacing(const struct calibrate_point *trace, size_t n)
 	return ret;
 }
 
-/* ---- the lag ---- */
-
 /* Returns the fewest points for a lag: a few points at the end of a trace may correlate by
  * chance. */
 static size_t least_points(const struct task *t)
@@ -236,8 +234,6 @@ static double find_lag(const struct task *t, size_t least)
 	free(r);
 	return refine_lag(t, best, step, least);
 }
-
-/* ---- the line ---- */
 
 /* Returns the residual of each point; 0 where the record has no reading.  NULL without
  * memory. */
@@ -413,8 +409,6 @@ static void drop_offset(struct calibrate_fit *f)
 	f->offset_u_w = SENSOR_OFFSET_U_W;
 	f->pivot_w = 0;
 }
-
-/* ---- the fit ---- */
 
 static int set_error(char *why, size_t size, const char *sentence)
 {

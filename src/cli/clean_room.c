@@ -57,8 +57,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* ---- the options ---- */
-
 static int wait_of(const struct clean_room_flags *f, uint64_t *ret_ns)
 {
 	return option_duration(f->wait, ret_ns) == 0 && *ret_ns && *ret_ns <= WAIT_MOST_NS ? 0
@@ -78,8 +76,6 @@ int clean_room_check(const struct clean_room_flags *f)
 			f->wait);
 	return EXIT_OK;
 }
-
-/* ---- a worker in the reply of the service ---- */
 
 static bool has_value(const struct json_doc *w, const char *key, const char *word)
 {
@@ -139,8 +135,6 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 			return json_doc_at(all, "workers", i);
 	return NULL;
 }
-
-/* ---- requests ---- */
 
 /* Returns 0 with a reply that lists the workers, or an error with a sentence. */
 static int request_workers(struct clean_room *r, char *message, size_t size)
@@ -223,8 +217,6 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	r->record.worker[i].held = true;
 	return 0;
 }
-
-/* ---- renewing the leases ---- */
 
 /* Records why the worker did not stay away; the first reason is kept. */
 static void set_broken(struct clean_room *r, unsigned i, const char *why)
@@ -337,8 +329,6 @@ static void stop_keeper(struct clean_room *r)
 	pthread_join(r->thread, NULL);
 	r->running = false;
 }
-
-/* ---- start ---- */
 
 static const char nothing[] = "nothing was measured";
 
@@ -621,8 +611,6 @@ int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct
 		clean_room_free(r);
 	return code;
 }
-
-/* ---- end ---- */
 
 static void print_broken(const struct clean_room *r)
 {

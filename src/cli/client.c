@@ -137,8 +137,6 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 	return err;
 }
 
-/* ---- the connection ---- */
-
 static int finish_connect(int fd, int result, struct deadline *wait)
 {
 	socklen_t n = sizeof(int);

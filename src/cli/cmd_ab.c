@@ -65,8 +65,6 @@ static void clear_line(const struct comparison *x)
 		progress_clear();
 }
 
-/* ---- one run ---- */
-
 static const struct gw_device *device_of(const struct comparison *x, unsigned i)
 {
 	return gw_snapshot_device(x->c->snap, gw_meter_device(x->runner.meter, i));
@@ -132,8 +130,6 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 		runner_run_done(run);
 	return code;
 }
-
-/* ---- progress ---- */
 
 static void describe_so_far(struct comparison *x, char *out, size_t size)
 {
@@ -232,8 +228,6 @@ static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts
 	cli_error("command %c marked %u parts '%s'; the first is used", letters[command], parts,
 		  x->o->part);
 }
-
-/* ---- the comparison ---- */
 
 static void keep_estimate(struct comparison *x)
 {
@@ -355,8 +349,6 @@ static int run_pairs(struct comparison *x)
 	return code;
 }
 
-/* ---- the result ---- */
-
 static void fill_report(struct comparison *x)
 {
 	struct ab_report *r = &x->report;
@@ -436,8 +428,6 @@ static int finish_report(struct comparison *x, int code)
 		saved = save_result(x);
 	return saved == EXIT_OK ? code : saved;
 }
-
-/* ---- start and end ---- */
 
 /* Every GPU must have an energy source: a sum with an unknown part is useless. */
 static int check_meters(const struct comparison *x)

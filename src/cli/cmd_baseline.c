@@ -63,8 +63,6 @@ static double age_s(const struct baseline *b)
 	return ((double)clock_wall_ns(clock_real()) - (double)b->wall_ns) * 1e-9;
 }
 
-/* ---- measuring ---- */
-
 static bool on_progress(void *ctx, double seconds, double power_w, double half_width_w)
 {
 	struct job *j = ctx;
@@ -240,8 +238,6 @@ static void measure_all(struct cli *c, struct jobs *all)
 	}
 }
 
-/* ---- output ---- */
-
 static void load_all(struct jobs *all, double ttl_s)
 {
 	for (unsigned i = 0; i < all->count; i++) {
@@ -368,8 +364,6 @@ static int print_json(const struct cli *c, const struct jobs *all)
 	json_object_end(&doc.json);
 	return cli_document_end(&doc);
 }
-
-/* ---- the command ---- */
 
 static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_kind kind)
 {

@@ -24,14 +24,11 @@ struct outcome {
 	char path[4096];   /* "": not saved         */
 };
 
-/* ---- measuring ---- */
-
 static void show_progress(void *ctx, const char *what, double done_ratio)
 {
 	const struct gw_device *d = ctx;
 
-	fprintf(stderr, "\r\033[KGPU %u: %s (%.0f %%)", d->index, what, 100 * done_ratio);
-	fflush(stderr);
+	progress_show("GPU %u: %s (%.0f %%)", d->index, what, 100 * done_ratio);
 }
 
 struct given {
@@ -39,11 +36,6 @@ struct given {
 };
 
 #define given(cli) ((const struct given *)(cli)->own)
-
-static bool shows_progress(const struct cli *c)
-{
-	return !c->quiet && isatty(STDERR_FILENO);
-}
 
 static int characterise_device(const struct cli *c, const struct gw_device *d,
 			       struct outcome *o)
@@ -66,12 +58,12 @@ static int characterise_device(const struct cli *c, const struct gw_device *d,
 	cuda_drive_init(&cuda, clock_real());
 	if (given(c)->active)
 		plan.drive = &cuda.drive;
-	if (shows_progress(c))
+	if (progress_possible(c->quiet))
 		plan.progress = show_progress;
 	err = sensor_characterise(c->ctx, o->device, &plan, &o->sensor, o->message,
 				  sizeof(o->message));
-	if (shows_progress(c))
-		fputs("\r\033[K", stderr);
+	if (progress_possible(c->quiet))
+		progress_clear();
 	if (err && !*o->message)
 		snprintf(o->message, sizeof(o->message), "%s", gw_strerror(err));
 	return err;
@@ -127,8 +119,6 @@ static void process_device(const struct cli *c, struct outcome *o)
 			save_outcome(o);
 	}
 }
-
-/* ---- output ---- */
 
 enum { SOURCE, EVERY, COVERS, LATE, COST, WORST, FROM };
 
@@ -305,8 +295,6 @@ static int print_json(const struct cli *c, const struct outcome *o, unsigned n)
 	free(l);
 	return code;
 }
-
-/* ---- the command ---- */
 
 static int exit_code(const struct outcome *o, unsigned n)
 {

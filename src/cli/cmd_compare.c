@@ -30,8 +30,6 @@ struct view {
 
 #define CELL 160
 
-/* ---- cells of text and Markdown ---- */
-
 static const char *unit_text(const char *unit)
 {
 	if (term_utf8() || strncmp(unit, "µ", 2) != 0)
@@ -74,8 +72,6 @@ static const char *row_state(const struct comparison_row *row)
 {
 	return row->validity ? row->validity : "no run";
 }
-
-/* ---- text ---- */
 
 enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
 
@@ -253,8 +249,6 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 	return code;
 }
 
-/* ---- Markdown ---- */
-
 static void markdown_text(struct buf *out, const char *s)
 {
 	char clean[1024];
@@ -319,8 +313,6 @@ static void write_markdown(const struct view *v, struct buf *out)
 	buf_addc(out, '\n');
 	comparison_notes(v->c, markdown_note, out);
 }
-
-/* ---- CSV and JSON: full precision ---- */
 
 static const char *const keys[METRICS] = { "latency_seconds", "power_mean_watts",
 					   "energy_per_iteration_joules",
@@ -499,8 +491,6 @@ static void write_json(const struct view *v, struct buf *out)
 	json_object_end(&j);
 	json_end(&j);
 }
-
-/* ---- the command ---- */
 
 static int choose_metrics(struct view *v, const struct option_list *metrics)
 {

@@ -48,8 +48,6 @@ static void print_brief(const char *help, const char *shell_eats)
 			putchar(help[i]);
 }
 
-/* ---- bash ---- */
-
 static void bash_names(const struct option *t)
 {
 	for (; t && t->name; t++)
@@ -136,8 +134,6 @@ static void print_bash(void)
 	       "complete -F _gpuward gpuward\n");
 }
 
-/* ---- zsh ---- */
-
 static void zsh_options(const struct option *t)
 {
 	for (; t && t->name; t++) {
@@ -198,8 +194,6 @@ static void print_zsh(void)
 	}
 	printf("help\\:\"the help\"))' '*::argument:_default'\n}\n_gpuward \"$@\"\n");
 }
-
-/* ---- fish ---- */
 
 /* Excludes the commands on which a common option has no effect. */
 static void fish_unless(const struct option *o)

@@ -38,10 +38,8 @@ struct privilege_check {
 		[PROC_VISIBILITY_TEXT]; /* what the packaged service cannot see; "": nothing */
 };
 
-static void set_result(struct render_privilege *p, bool have, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void set_result(struct render_privilege *p, bool have, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4)))
+set_result(struct render_privilege *p, bool have, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -55,8 +53,6 @@ static bool has_capability(const struct privilege_check *l, unsigned capability)
 {
 	return l->capabilities >> capability & 1;
 }
-
-/* ---- one function per permission ---- */
 
 static void check_companion(struct privilege_check *l, struct render_privilege *p)
 {
@@ -253,6 +249,7 @@ static unsigned privileges_check(const struct cli *c, struct render_privilege *r
 	return n;
 }
 
+#define FACT_COLUMN   10
 #define REMEDY_COLUMN 9
 
 static void print_finding(const struct cli *c, const struct gw_finding *f)
@@ -277,36 +274,23 @@ static void print_finding(const struct cli *c, const struct gw_finding *f)
 		term_wrap("", REMEDY_COLUMN, remedy, term_width());
 }
 
-static void print_fact(const char *key, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void print_fact(const char *key, const char *fmt, ...)
-{
-	char text[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	term_wrap(key, 10, text, term_width());
-}
-
 static void print_facts(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	print_fact("gpuward", "%s", gw_version());
-	print_fact("backend", "%s, %u GPU%s", s->backend, gw_snapshot_device_count(c->snap),
-		   gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
+	term_row(FACT_COLUMN, "gpuward", "%s", gw_version());
+	term_row(FACT_COLUMN, "backend", "%s, %u GPU%s", s->backend,
+		 gw_snapshot_device_count(c->snap),
+		 gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
 	if (s->library_path)
-		print_fact("library", "%s%s", s->library_path,
-			   s->simulated ? " (simulator)" : "");
+		term_row(FACT_COLUMN, "library", "%s%s", s->library_path,
+			 s->simulated ? " (simulator)" : "");
 	if (s->driver_version && (s->cuda_version || s->nvml_version))
-		print_fact("driver", "%s, CUDA up to %s, NVML %s", s->driver_version,
-			   s->cuda_version ? s->cuda_version : "-",
-			   s->nvml_version ? s->nvml_version : "-");
+		term_row(FACT_COLUMN, "driver", "%s, CUDA up to %s, NVML %s", s->driver_version,
+			 s->cuda_version ? s->cuda_version : "-",
+			 s->nvml_version ? s->nvml_version : "-");
 	else if (s->driver_version)
-		print_fact("driver", "%s", s->driver_version);
+		term_row(FACT_COLUMN, "driver", "%s", s->driver_version);
 	putchar('\n');
 }
 

@@ -28,7 +28,8 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
-		   "evict, hold, pause: for how long; learn: how long to watch (default: 1m)"),
+		   "evict, hold, pause, game: for how long; learn: how long to watch (default: "
+		   "1m)"),
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL, "hold, pause: until you release it"),
 	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
 		   "resume: do not wait for the quiet time, and also undo evict"),
@@ -41,8 +42,6 @@ static const struct option options[] = {
 	REMOTE_OPTIONS(remote),
 	{ .name = NULL },
 };
-
-/* ---- status and explain ---- */
 
 static const struct table_column columns[] = {
 	{ "WORKER", 0, false, false }, { "STATE", 0, false, false },
@@ -334,8 +333,6 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 	return EXIT_OK;
 }
 
-/* ---- requests ---- */
-
 static void write_request(struct buf *out, const struct given *g, const char *state)
 {
 	struct json j;
@@ -453,8 +450,6 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 		       level ? level : "unknown");
 	return EXIT_OK;
 }
-
-/* ---- subcommands ---- */
 
 /* Rejects options that have no effect on the subcommand, and wrong arguments. */
 static int check_arguments(const struct cli *c, const struct guard_verb *v)

@@ -100,8 +100,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* ---- on the sampler's thread ---- */
-
 /* Raises the priority if that is allowed: a tick takes a few hundred microseconds and cannot
  * wait. */
 static void raise_priority(void)
@@ -168,8 +166,6 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 	atomic_store(&s->slots, tick);
 	eventfd_write(run->wake, 1);
 }
-
-/* ---- writing ---- */
 
 /* Returns the time until which a slow reader is waited for. */
 static uint64_t write_deadline_ns(const struct log_run *run)
@@ -314,8 +310,6 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-/* ---- progress ---- */
-
 static unsigned long most_collected(const struct log_run *run, unsigned *ret_which)
 {
 	unsigned long most = 0;
@@ -367,8 +361,6 @@ static void draw_progress(struct log_run *run)
 	}
 	progress_show("%s%s", bar, text);
 }
-
-/* ---- the run ---- */
 
 static bool all_taken(const struct log_run *run)
 {
@@ -448,8 +440,6 @@ static void finish_window(struct log_run *run)
 	gw_meter_stop(run->meter);
 	write_rows(run); /* rows that arrived while the window closed */
 }
-
-/* ---- summary ---- */
 
 static void print_power(const struct source *s)
 {
@@ -585,8 +575,6 @@ static int print_results(const struct log_run *run)
 		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
-
-/* ---- the command ---- */
 
 static void unknown_field(const char *name)
 {

@@ -54,8 +54,6 @@ struct measurement {
 	struct run_calibration calibration;
 };
 
-/* ---- cooldown ---- */
-
 static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c)
 {
 	struct measurement *m = arg;
@@ -85,8 +83,6 @@ static void cool_down(struct measurement *m)
 			  "for this temperature",
 			  m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
 }
-
-/* ---- during a run ---- */
 
 /* Reads the values of the GPUs that the result contains.  Reading them from the driver takes 9
  * ms on an H200, too long before the command starts.  When this is called, the sampler has
@@ -371,8 +367,6 @@ static int run_all(struct measurement *m)
 	return code;
 }
 
-/* ---- the result ---- */
-
 static void fill_result(struct measurement *m, char *command, size_t size)
 {
 	struct measured *r = &m->result;
@@ -480,8 +474,6 @@ static int finish_result(struct measurement *m)
 	return m->status == 0 && (m->part_missing || m->count_missing || m->lost) ? EXIT_FAILED
 										  : m->status;
 }
-
-/* ---- start and end ---- */
 
 static void on_event(void *arg, unsigned i, const struct event *e)
 {

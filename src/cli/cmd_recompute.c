@@ -209,8 +209,6 @@ static int print_table(const char *dir, const struct output_to *how, struct bund
 	return err;
 }
 
-/* ---- calibration ---- */
-
 struct samples {
 	struct power_record record;
 	uint64_t first_ns;

@@ -55,8 +55,6 @@ static const char style[] =
 	"font-size:11pt}figure,tr{break-inside:avoid}h2,h3{break-after:avoid}.scroll{overflow:"
 	"visible}.wide{display:block}.narrow{display:none}table{font-size:9pt}}";
 
-/* ---- the comparison ---- */
-
 static const char *change_class(const struct compare_change *c, enum comparison_metric m)
 {
 	static const char *const classes[] = {
@@ -181,8 +179,6 @@ static void comparison_table(struct buf *out, const struct comparison *c)
 	buf_adds(out, "</ul>\n");
 }
 
-/* ---- energy as dots ---- */
-
 struct dots {
 	struct plot_dot *dots;
 	char (*texts)[64];
@@ -283,8 +279,6 @@ static void energy_figure(struct buf *out, const struct comparison *c)
 		 title);
 	dots_free(&d);
 }
-
-/* ---- the page ---- */
 
 static void page_title(struct buf *out, const char *title, const struct comparison *c)
 {

@@ -48,8 +48,6 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 	}
 }
 
-/* ---- values of one run ---- */
-
 static double iterations_of(const struct comparison_run *r)
 {
 	return r->run->iterations > 0 ? r->run->iterations : NAN;
@@ -134,8 +132,6 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 		u = larger_known(u, relative_u(&r->run->energy_per_token_j));
 	return is_measured_power(m) ? u : NAN;
 }
-
-/* ---- a row ---- */
 
 struct sums {
 	double *value; /* n of them */
@@ -303,8 +299,6 @@ static int row_changes(struct comparison_row *row, const struct comparison_row *
 	return 0;
 }
 
-/* ---- GPUs ---- */
-
 static void gpu_text(const struct result_run *run, struct buf *out)
 {
 	for (size_t i = 0; i < run->ndevices; i++) {
@@ -372,8 +366,6 @@ static bool same_scale(const struct comparison_row *a, const struct comparison_r
 	}
 	return true;
 }
-
-/* ---- rows ---- */
 
 /* Finds or adds the row of a label and a part.  Returns NULL without memory. */
 static struct comparison_row *row_of(struct comparison *c, const char *name, const char *part)
@@ -540,8 +532,6 @@ bool comparison_has(const struct comparison *c, enum comparison_metric m)
 	return false;
 }
 
-/* ---- clean rooms ---- */
-
 const char *comparison_room(const struct comparison_row *row)
 {
 	static const char *const words[] = { "none", "kept", "lost" };
@@ -565,8 +555,6 @@ bool comparison_has_rooms(const struct comparison *c)
 {
 	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
 }
-
-/* ---- formatting ---- */
 
 struct comparison_scale comparison_scale_of(double typical, const char *unit)
 {
@@ -663,8 +651,6 @@ void comparison_change_text(const struct compare_change *change, char *out, size
 			 decimals, 100 * change->change_low, decimals,
 			 100 * change->change_high);
 }
-
-/* ---- notes ---- */
 
 struct notes {
 	void (*say)(void *ctx, const char *sentence);

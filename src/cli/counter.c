@@ -145,8 +145,6 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 
 static const char space[] = " \t\r\n";
 
-/* ---- reading ---- */
-
 void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 {
 	va_list ap;
@@ -299,8 +297,6 @@ void counter_read(const struct counter_kind *kind, const char *text,
 	kind->read(text, stop, ret);
 	ret->after_ns = clock_mono_ns(clock_real());
 }
-
-/* ---- the difference of two readings ---- */
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {

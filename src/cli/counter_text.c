@@ -34,8 +34,6 @@ struct selector {
 	unsigned labels;
 };
 
-/* ---- names and labels ---- */
-
 static const char *skip_blank(const char *p)
 {
 	return p + strspn(p, " \t");
@@ -108,8 +106,6 @@ static bool parse_wanted(const char *what, struct selector *w)
 	}
 	return more == 0 && !*p;
 }
-
-/* ---- Prometheus' text ---- */
 
 /* Returns 1 if the labels at *p include all of the selector, else 0; -1 if they are malformed.
  * Moves *p after the labels. */
@@ -302,8 +298,6 @@ static void parse_known(const char *text, struct counter_reading *ret)
 			       "URL, as in URL#%s",
 			       known[0]);
 }
-
-/* ---- JSON ---- */
 
 /* Follows one step of a path: a key, or a position in an array. */
 static const struct json_doc *json_step(const struct json_doc *v, const char *key)

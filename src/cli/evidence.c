@@ -216,9 +216,8 @@ int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 	return err;
 }
 
-static void evidence_note(struct evidence *e, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void evidence_note(struct evidence *e, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3)))
+evidence_note(struct evidence *e, const char *fmt, ...)
 {
 	va_list ap;
 

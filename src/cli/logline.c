@@ -95,8 +95,6 @@ static double elapsed(const struct logline *l)
 	return round(l->elapsed_s * 1e6) / 1e6;
 }
 
-/* ---- CSV (RFC 4180) ---- */
-
 static void csv_text(struct buf *out, const char *s)
 {
 	if (!strpbrk(s, ",\"\r\n")) {
@@ -163,8 +161,6 @@ void logline_heading(const struct logline_format *f, struct buf *out)
 	if (!f->json)
 		buf_addc(out, '\n');
 }
-
-/* ---- JSON ---- */
 
 static void json_reasons(struct json *j, const char *key, double v)
 {

@@ -120,8 +120,6 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	return code == EXIT_OK ? check_gpus(t) : code;
 }
 
-/* ---- the window ---- */
-
 static void write_request(struct buf *out, const struct measure_remote *t, const char *label)
 {
 	char name[WINDOWS_LABEL];
@@ -219,8 +217,6 @@ void measure_remote_close(struct measure_remote *t)
 	free(t);
 }
 
-/* ---- the machine of the service ---- */
-
 /* Requests a document about the GPUs.  Returns false if there is none. */
 static bool request_for_gpus(struct measure_remote *t, const char *what)
 {
@@ -285,8 +281,6 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 	}
 	return n;
 }
-
-/* ---- the result ---- */
 
 static void mark_truncated(struct gw_energy *e)
 {

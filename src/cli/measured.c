@@ -110,8 +110,6 @@ void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gros
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
-/* ---- codes ---- */
-
 static void add_code(struct measured_run *r, unsigned code, enum gw_validity level, int device,
 		     const char *evidence)
 {
@@ -198,8 +196,6 @@ bool measured_shared(const struct measured_run *r)
 			return true;
 	return false;
 }
-
-/* ---- devices ---- */
 
 static void copy_identity(const struct gw_device *d, const struct gw_status *s,
 			  struct measured_device *ret)
@@ -306,8 +302,6 @@ static void add_remote_device(const struct measured_remote *remote, unsigned i,
 	measured_codes(r, i, evidence_remote, &of);
 }
 
-/* ---- sums over the devices ---- */
-
 static struct gw_interval
 sum_devices(const struct measured_run *r, bool alike,
 	    const struct gw_interval *(*of)(const struct measured_device *d))
@@ -370,8 +364,6 @@ void measured_add_up(struct measured_run *r)
 			d->energy.validity > r->validity ? d->energy.validity : r->validity;
 	}
 }
-
-/* ---- counts and parts ---- */
 
 /* Returns the given count, or the marked one.  For a part, marks come first, because the given
  * count may be that of the whole run. */

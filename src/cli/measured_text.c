@@ -23,50 +23,6 @@ static const char *plus_minus(void)
 	return term_utf8() ? "±" : "+-";
 }
 
-/* Chooses the SI prefix that reads best: whole numbers up to ten thousand. */
-static unsigned prefix_of(double v, double *ret_scale)
-{
-	static const double scales[] = { 1e9, 1e6, 1e3, 1, 1e-3, 1e-6 };
-	double size = fabs(v);
-	unsigned i = 0;
-
-	if (!(size >= 1e-9))
-		i = 3;
-	else
-		while (i < 5 && size < scales[i] * (i < 3 ? 10 : 1))
-			i++;
-	*ret_scale = scales[i];
-	return i;
-}
-
-static const char *prefix_text(unsigned step)
-{
-	static const char *const prefixes[] = { "G", "M", "k", "", "m", "µ" };
-
-	return term_plain(prefixes[step]);
-}
-
-/* "12.34 ms": four digits in a unit that fits. */
-static const char *quantity_text(char out[static 32], double v, const char *unit)
-{
-	double scale, size;
-	unsigned step = prefix_of(v, &scale);
-
-	size = fabs(v) / scale;
-	if (isnan(v))
-		snprintf(out, 32, "unknown");
-	else if (v == 0)
-		snprintf(out, 32, "0 %s", unit);
-	else
-		snprintf(out, 32, "%.*f %s%s",
-			 size >= 1000  ? 0
-			 : size >= 100 ? 1
-			 : size >= 10  ? 2
-				       : 3,
-			 v / scale, prefix_text(step), unit);
-	return out;
-}
-
 static double half_width(const struct gw_interval *v)
 {
 	return (v->high - v->low) / 2;
@@ -84,7 +40,7 @@ static int digits_of(double width)
 static const char *interval_text(char out[static 80], const struct gw_interval *v)
 {
 	double scale, width, best;
-	unsigned step = prefix_of(fmax(fabs(v->best), half_width(v)), &scale);
+	const char *prefix = term_prefix(fmax(fabs(v->best), half_width(v)), &scale);
 	int digits;
 
 	if (isnan(v->best))
@@ -95,19 +51,18 @@ static const char *interval_text(char out[static 80], const struct gw_interval *
 	if (fabs(best) < 0.5 * pow(10, -digits))
 		best = 0; /* not "-0" */
 	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, best, plus_minus(), digits, width,
-		 prefix_text(step));
+		 prefix);
 	return out;
 }
 
 static const char *width_text(char out[static 32], double joules)
 {
 	double scale;
-	unsigned step = prefix_of(joules, &scale);
+	const char *prefix = term_prefix(joules, &scale);
 
 	if (isnan(joules))
 		return "unknown";
-	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale,
-		 prefix_text(step));
+	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale, prefix);
 	return out;
 }
 
@@ -115,8 +70,6 @@ static enum term_style validity_style(enum gw_validity v)
 {
 	return v == GW_VALID ? TERM_GOOD : v == GW_SUSPECT ? TERM_WARN : TERM_BAD;
 }
-
-/* ---- one run ---- */
 
 static void print_energy(const struct measured_run *r)
 {
@@ -154,11 +107,11 @@ static void print_items(const struct measured_run *r)
 		bool spread = !isnan(r->latency_p50_s);
 
 		row("  iteration", "%s in %s%s%s%s%s (%.0f iterations)",
-		    interval_text(a, &r->iteration_joules), quantity_text(b, r->latency_s, "s"),
+		    interval_text(a, &r->iteration_joules), term_quantity(b, r->latency_s, "s"),
 		    spread ? ", p50 " : "",
-		    spread ? quantity_text(c, r->latency_p50_s, "s") : "",
+		    spread ? term_quantity(c, r->latency_p50_s, "s") : "",
 		    spread ? ", p95 " : "",
-		    spread ? quantity_text(d, r->latency_p95_s, "s") : "", r->iterations);
+		    spread ? term_quantity(d, r->latency_p95_s, "s") : "", r->iterations);
 	}
 	if (!isnan(r->tokens))
 		row("  token", "%s (%.0f tokens)", interval_text(a, &r->token_joules),
@@ -207,7 +160,7 @@ static void print_net(const struct measured_run *r)
 	}
 	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->net_joules), text,
 	    r->floored ? "; below idle, counted as " : "",
-	    r->floored ? quantity_text(b, r->adjusted_joules, "J") : "");
+	    r->floored ? term_quantity(b, r->adjusted_joules, "J") : "");
 }
 
 static const char *samples_text(char out[static 64], const struct gw_energy *e)
@@ -250,7 +203,7 @@ static void print_scale(const struct measured_device *d, bool several)
 		device_row(several, "Calibrated",
 			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
 			   d->sensor.gain, d->sensor.offset_w,
-			   quantity_text(a, d->energy.raw_joules, "J"));
+			   term_quantity(a, d->energy.raw_joules, "J"));
 }
 
 static void print_device(const struct measured_device *d, bool several)
@@ -302,7 +255,7 @@ static void print_calibration(const struct measured *m)
 		    c->points, c->lag_s, c->correlation, c->residual_w);
 	if (m->runs == 1 && m->run[0].devices == 1)
 		row("", "uncalibrated energy %s; the power figures are not calibrated",
-		    quantity_text(a, m->run[0].device[0].energy.raw_joules, "J"));
+		    term_quantity(a, m->run[0].device[0].energy.raw_joules, "J"));
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
 		row("", "%s", c->note[i]);
 }
@@ -329,7 +282,7 @@ static void print_host(const struct measured_run *r)
 
 	if (r->host.why == GW_HAVE)
 		row("Host", "%s (CPU packages and memory of the whole machine)",
-		    quantity_text(a, r->host.joules, "J"));
+		    term_quantity(a, r->host.joules, "J"));
 	else if (r->devices == 0)
 		row("Host", "unknown: %s%s%s",
 		    r->host.why == GW_ABSENT_NOT_PRESENT ||
@@ -356,7 +309,7 @@ static void print_part(const char *title, const struct measured_run *r,
 	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
 	char a[80], b[32];
 
-	quantity_text(b, w->seconds, "s");
+	term_quantity(b, w->seconds, "s");
 	if (isnan(joules.best))
 		row(title, "%s: %s%s; energy unknown: %s", w->label, b, ended,
 		    unknown_part(r, w));
@@ -380,10 +333,10 @@ static void print_window(const struct measured_run *r)
 	if (r->window_s >= r->seconds)
 		row("Window",
 		    "%s longer than the command, because of the requests to the service",
-		    quantity_text(a, r->window_s - r->seconds, "s"));
+		    term_quantity(a, r->window_s - r->seconds, "s"));
 	else if (r->window_s > 0)
 		row("Window", "only the first %s of the command",
-		    quantity_text(a, r->window_s, "s"));
+		    term_quantity(a, r->window_s, "s"));
 }
 
 /* m NULL: do not print what is common to all runs. */
@@ -400,7 +353,7 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 		print_calibration(m);
 	for (unsigned i = 0; m && !m->calibration && i < r->devices; i++)
 		print_scale(&r->device[i], i > 0);
-	row("Time", "%s", quantity_text(a, r->seconds, "s"));
+	row("Time", "%s", term_quantity(a, r->seconds, "s"));
 	print_window(r);
 	for (unsigned i = 0; i < r->devices; i++)
 		print_device(&r->device[i], r->devices > 1);
@@ -408,8 +361,6 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_windows(r);
 	print_codes(r);
 }
-
-/* ---- several runs ---- */
 
 static bool is_usable(const struct measured_run *r)
 {
@@ -509,11 +460,11 @@ static void print_mean(const struct measured *m, unsigned n)
 	snprintf(title, sizeof(title), "Mean of %u", n);
 	row(title, "%s (95 %%, including the sensor error); %s s.d. from run to run; in %s",
 	    interval_text(a, &all), width_text(b, sd),
-	    quantity_text(c, mean_value(m, seconds_of), "s"));
+	    term_quantity(c, mean_value(m, seconds_of), "s"));
 	all = mean_joules(m, iterations_of, &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
-		    quantity_text(b, mean_value(m, latency_of), "s"),
+		    term_quantity(b, mean_value(m, latency_of), "s"),
 		    mean_value(m, iterations_of));
 	all = mean_joules(m, tokens_of, &sd);
 	if (!isnan(all.best))
@@ -536,7 +487,7 @@ static void print_trials(const struct measured *m)
 
 		snprintf(title, sizeof(title), "Trial %u", r->trial);
 		row(title, "%s, %s, %s%s%s", interval_text(a, &r->joules),
-		    quantity_text(b, r->seconds, "s"), term_on(validity_style(r->validity)),
+		    term_quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
 		    gw_validity_name(r->validity), term_off());
 		used += is_usable(r);
 	}

@@ -54,8 +54,6 @@ const char *plot_style(void)
 	       ".plot .one{fill:none;stroke:var(--quiet)}";
 }
 
-/* ---- scales ---- */
-
 struct axis {
 	double from, to; /* values */
 	double at, size; /* pixels; size < 0: upwards */
@@ -122,8 +120,6 @@ static double tick_value(const struct axis *a, unsigned i)
 	return fabs(v) < a->step * 1e-6 ? 0 : v;
 }
 
-/* ---- elements ---- */
-
 static void begin_svg(struct buf *out, double width, double height, const char *title,
 		      const char *description)
 {
@@ -178,8 +174,6 @@ static void x_ticks(struct buf *out, const struct axis *x, double y, double scal
 	}
 	segment(out, "axis", x->at, y, x->at + x->size, y);
 }
-
-/* ---- thinned lines ---- */
 
 struct column {
 	long at;
@@ -276,8 +270,6 @@ static void draw_line(struct buf *out, const struct plot_line *l, const struct a
 	buf_adds(out, "\"/>");
 }
 
-/* ---- strips: throttling ---- */
-
 static const char *strip_class(const char *cause)
 {
 	return strstr(cause, "thermal") || strstr(cause, "brake") ? "hot" : "held";
@@ -325,8 +317,6 @@ static void draw_strip(struct buf *out, const struct plot_line *l, const struct 
 	if (cause)
 		strip_rect(out, cause, begin, end - begin, y);
 }
-
-/* ---- a chart over time ---- */
 
 void plot_range(const struct plot_line *lines, size_t n, double *from, double *to)
 {
@@ -667,8 +657,6 @@ void plot_time(struct buf *out, const struct plot_time *p)
 	text_at(out, x.at + x.size, below + 33, "end", "q", unit.words);
 	buf_adds(out, p->file ? "</svg>\n" : "</svg>");
 }
-
-/* ---- dots ---- */
 
 static void axis_widen(struct axis *a, double v)
 {

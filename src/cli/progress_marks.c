@@ -32,8 +32,6 @@ static void reject_line(struct progress_marks *m, const char *line, const char *
 	snprintf(m->reason, sizeof(m->reason), "'%s' %s", text, why);
 }
 
-/* ---- windows ---- */
-
 /* Copies the energy out of the window and frees it. */
 static void compute_window(struct progress_marks *m, struct progress_marks_window *w,
 			   uint64_t timeout_ns)
@@ -160,8 +158,6 @@ const struct progress_marks_window *progress_marks_find(const struct progress_ma
 	return first;
 }
 
-/* ---- iterations and tokens ---- */
-
 static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 {
 	double s = (double)(t_ns - m->last_ns) * 1e-9;
@@ -213,8 +209,6 @@ double progress_marks_latency(const struct progress_marks *m,
 	free(own);
 	return v > 0 ? v : NAN; /* 0: the marks arrived all at once */
 }
-
-/* ---- lines ---- */
 
 static bool parse_whole(const char *word, uint64_t *ret)
 {

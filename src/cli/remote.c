@@ -18,8 +18,6 @@
 #define TIMEOUT_NS      (20 * NS_PER_S)
 #define DEFAULT_ADDRESS "127.0.0.1:9490"
 
-/* ---- address and token ---- */
-
 static const char *choose_address(const struct config_list *l)
 {
 	const char *found = l->count ? l->item[0] : DEFAULT_ADDRESS;
@@ -141,8 +139,6 @@ void remote_close(struct remote *r)
 	buf_done(&r->body);
 	memset(r->token, 0, sizeof(r->token));
 }
-
-/* ---- requests ---- */
 
 static void describe_error(const struct remote *r, int err, char *message, size_t size)
 {

@@ -22,8 +22,6 @@ void report_badge(struct buf *out, const char *validity)
 	buf_adds(out, "</span>");
 }
 
-/* ---- numbers ---- */
-
 static void add_number(struct buf *out, double v, const char *unit)
 {
 	struct comparison_scale s = comparison_scale_of(fabs(v), unit);
@@ -57,8 +55,6 @@ static void add_plain(struct buf *out, int decimals, double v, const char *unit)
 	else
 		buf_addf(out, "%.*f%s%s", decimals, v, *unit ? " " : "", unit);
 }
-
-/* ---- how it was measured: one row per fact, one column per GPU ---- */
 
 static void write_gpu(struct buf *out, const struct result_device *d)
 {
@@ -237,8 +233,6 @@ static void write_provenance(struct buf *out, const struct result_run *run)
 	}
 	buf_adds(out, "</tbody></table></div>\n");
 }
-
-/* ---- a run ---- */
 
 static void draw_twice(struct buf *out, struct plot_time *p, unsigned height)
 {
@@ -442,8 +436,6 @@ static void run_section(struct buf *out, const struct result *file, size_t i)
 	run_windows(out, run);
 	write_provenance(out, run);
 }
-
-/* ---- a result ---- */
 
 static bool same_facts(const struct result_facts *a, const struct result_facts *b)
 {

@@ -1,13 +1,11 @@
-/* jansson has functions of the names of base/json.h (json_object, json_string, ...).  Ours are
- * hidden symbols, so each side calls its own; this file includes jansson's header alone, and the
- * two must not be linked statically into one program. */
 #include "result.h"
 
+#include "base/buf.h"
+#include "base/json_doc.h"
 #include "measure/sensor.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define RESULT_MAX ((size_t)1 << 30) /* bytes of a file: days of samples */
 
 /* ---- memory: everything of a result goes at once ---- */
 
@@ -24,7 +24,7 @@ struct block {
 };
 
 struct result_memory {
-	json_t *document; /* texts point into it */
+	struct json_doc *document; /* texts point into it */
 	struct block *blocks;
 };
 
@@ -81,95 +81,105 @@ struct field {
 	size_t offset;
 };
 
-static const char *type_word(const json_t *v)
+static const char *type_word(const struct json_doc *v)
 {
-	switch (json_typeof(v)) {
-	case JSON_OBJECT: return "an object";
-	case JSON_ARRAY: return "an array";
-	case JSON_STRING: return "a text";
-	case JSON_TRUE:
-	case JSON_FALSE: return "true or false";
-	case JSON_NULL: return "null";
-	default: return "a number";
+	switch (json_doc_type(v, "")) {
+	case JSON_DOC_OBJECT: return "an object";
+	case JSON_DOC_ARRAY: return "an array";
+	case JSON_DOC_STRING: return "a text";
+	case JSON_DOC_BOOL: return "true or false";
+	case JSON_DOC_NUMBER: return "a number";
+	case JSON_DOC_NULL:
+	case JSON_DOC_ABSENT: break;
 	}
+	return "null";
 }
 
-static void wrong_type(struct reader *rd, const char *key, const json_t *v, const char *wanted)
+static bool is(const struct json_doc *v, enum json_doc_type type)
+{
+	return json_doc_type(v, "") == type;
+}
+
+static void wrong_type(struct reader *rd, const char *key, const struct json_doc *v,
+		       const char *wanted)
 {
 	fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(v), wanted);
 }
 
-/* The member, NULL where it is absent or null. */
-static json_t *member(const json_t *o, const char *key)
+/* The member; NULL if it is missing or null. */
+static const struct json_doc *member(const struct json_doc *o, const char *key)
 {
-	json_t *v = json_object_get(o, key);
+	const struct json_doc *v = json_doc_get(o, key);
 
-	return v && !json_is_null(v) ? v : NULL;
+	return v && !is(v, JSON_DOC_NULL) ? v : NULL;
 }
 
-static double number(struct reader *rd, const json_t *o, const char *key)
+static double number(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const json_t *v = member(o, key);
+	const struct json_doc *v = member(o, key);
 
-	if (v && !json_is_number(v))
+	if (v && !is(v, JSON_DOC_NUMBER))
 		wrong_type(rd, key, v, "a number");
-	return v && json_is_number(v) ? json_number_value(v) : NAN;
+	return v && is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
 }
 
-static double number_or(struct reader *rd, const json_t *o, const char *key, double otherwise)
+static double number_or(struct reader *rd, const struct json_doc *o, const char *key,
+			double otherwise)
 {
 	double v = number(rd, o, key);
 
 	return isnan(v) ? otherwise : v;
 }
 
-static const char *text(struct reader *rd, const json_t *o, const char *key)
+static const char *text(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const json_t *v = member(o, key);
+	const struct json_doc *v = member(o, key);
 
-	if (v && !json_is_string(v))
+	if (v && !is(v, JSON_DOC_STRING))
 		wrong_type(rd, key, v, "a text");
-	return v && json_is_string(v) ? json_string_value(v) : NULL;
+	return v && is(v, JSON_DOC_STRING) ? json_doc_string(v, "") : NULL;
 }
 
-static bool truth(struct reader *rd, const json_t *o, const char *key)
+static bool truth(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const json_t *v = member(o, key);
+	const struct json_doc *v = member(o, key);
 
-	if (v && !json_is_boolean(v))
+	if (v && !is(v, JSON_DOC_BOOL))
 		wrong_type(rd, key, v, "true or false");
-	return v && json_is_true(v);
+	return v && json_doc_true(v, "");
 }
 
 /* The member as an object, or as an array; NULL where it is absent or null. */
-static json_t *object(struct reader *rd, const json_t *o, const char *key)
+static const struct json_doc *object(struct reader *rd, const struct json_doc *o,
+				     const char *key)
 {
-	json_t *v = member(o, key);
+	const struct json_doc *v = member(o, key);
 
-	if (v && !json_is_object(v))
+	if (v && !is(v, JSON_DOC_OBJECT))
 		wrong_type(rd, key, v, "an object");
-	return v && json_is_object(v) ? v : NULL;
+	return v && is(v, JSON_DOC_OBJECT) ? v : NULL;
 }
 
-static const json_t *array(struct reader *rd, const json_t *o, const char *key)
+static const struct json_doc *array(struct reader *rd, const struct json_doc *o,
+				    const char *key)
 {
-	const json_t *v = member(o, key);
+	const struct json_doc *v = member(o, key);
 
-	if (v && !json_is_array(v))
+	if (v && !is(v, JSON_DOC_ARRAY))
 		wrong_type(rd, key, v, "an array");
-	return v && json_is_array(v) ? v : NULL;
+	return v && is(v, JSON_DOC_ARRAY) ? v : NULL;
 }
 
-static struct gw_interval band(struct reader *rd, const json_t *o, const char *key)
+static struct gw_interval band(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const json_t *v = object(rd, o, key);
+	const struct json_doc *v = object(rd, o, key);
 
 	return (struct gw_interval){ number(rd, v, "low"), number(rd, v, "best"),
 				     number(rd, v, "high") };
 }
 
 /* One number per word of a list; '*' in the key stands for the word. */
-static void fill_list(struct reader *rd, const json_t *o, const char *key,
+static void fill_list(struct reader *rd, const struct json_doc *o, const char *key,
 		      const char *(*name)(unsigned), unsigned count, double *v)
 {
 	const char *star = strchr(key, '*');
@@ -184,12 +194,13 @@ static void fill_list(struct reader *rd, const json_t *o, const char *key,
 
 /* A key may have one dot: the member of an inner object.  o may be NULL: every field is then
  * absent. */
-static void fill(struct reader *rd, const json_t *o, const struct field *f, void *target)
+static void fill(struct reader *rd, const struct json_doc *o, const struct field *f,
+		 void *target)
 {
 	for (; f->key; f++) {
 		void *at = (char *)target + f->offset;
 		const char *dot = strchr(f->key, '.'), *key = dot ? dot + 1 : f->key;
-		const json_t *in = o;
+		const struct json_doc *in = o;
 		size_t length = strlen(rd->where);
 		char part[48];
 
@@ -317,52 +328,53 @@ static bool no_fact(const char *key)
 	return false;
 }
 
-static size_t count_facts(json_t *o, unsigned depth)
+static size_t count_facts(const struct json_doc *o, unsigned depth)
 {
 	const char *key;
-	json_t *v;
+	const struct json_doc *v;
+	void *iter = NULL;
 	size_t n = 0;
 
-	json_object_foreach(o, key, v)
-	{
+	while (json_doc_next(o, &iter, &key, &v)) {
 		if (no_fact(key))
 			continue;
-		if (json_is_object(v) && depth < FACTS_DEPTH)
+		if (is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
 			n += count_facts(v, depth + 1);
-		else if (json_is_string(v) || json_is_number(v) || json_is_boolean(v))
+		else if (is(v, JSON_DOC_STRING) || is(v, JSON_DOC_NUMBER) ||
+			 is(v, JSON_DOC_BOOL))
 			n++;
 	}
 	return n;
 }
 
-static const char *fact_text(struct reader *rd, const json_t *v)
+static const char *fact_text(struct reader *rd, const struct json_doc *v)
 {
 	char *s;
 
-	if (json_is_string(v))
-		return json_string_value(v);
-	if (json_is_boolean(v))
-		return json_is_true(v) ? "yes" : "no";
+	if (is(v, JSON_DOC_STRING))
+		return json_doc_string(v, "");
+	if (is(v, JSON_DOC_BOOL))
+		return json_doc_true(v, "") ? "yes" : "no";
 	s = take(rd, 32, 1);
 	if (s)
-		snprintf(s, 32, "%.10g", json_number_value(v));
+		snprintf(s, 32, "%.10g", json_doc_number(v, ""));
 	return s ? s : "";
 }
 
-static void add_facts(struct reader *rd, json_t *o, const char *prefix, unsigned depth,
-		      struct result_fact *facts, size_t *n)
+static void add_facts(struct reader *rd, const struct json_doc *o, const char *prefix,
+		      unsigned depth, struct result_fact *facts, size_t *n)
 {
 	const char *key;
-	json_t *v;
+	const struct json_doc *v;
+	void *iter = NULL;
 
-	json_object_foreach(o, key, v)
-	{
+	while (json_doc_next(o, &iter, &key, &v)) {
 		size_t size = strlen(prefix) + strlen(key) + 2;
 		char *name;
-		bool deeper = json_is_object(v) && depth < FACTS_DEPTH;
+		bool deeper = is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
 
-		if (no_fact(key) || (!deeper && !json_is_string(v) && !json_is_number(v) &&
-				     !json_is_boolean(v)))
+		if (no_fact(key) || (!deeper && !is(v, JSON_DOC_STRING) &&
+				     !is(v, JSON_DOC_NUMBER) && !is(v, JSON_DOC_BOOL)))
 			continue;
 		name = take(rd, size, 1);
 		if (!name)
@@ -375,9 +387,10 @@ static void add_facts(struct reader *rd, json_t *o, const char *prefix, unsigned
 	}
 }
 
-static struct result_facts facts_of(struct reader *rd, const json_t *o, const char *key)
+static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
+				    const char *key)
 {
-	json_t *v = object(rd, o, key);
+	const struct json_doc *v = object(rd, o, key);
 	struct result_facts ret = { NULL, 0 };
 	struct result_fact *facts = take(rd, count_facts(v, 0), sizeof(*facts));
 
@@ -390,27 +403,27 @@ static struct result_facts facts_of(struct reader *rd, const json_t *o, const ch
 /* ---- series ---- */
 
 /* n numbers of an array, NAN for what is not there; NULL where there is no such array. */
-static double *numbers(struct reader *rd, const json_t *o, const char *key, size_t n)
+static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
 {
-	const json_t *a = array(rd, o, key);
+	const struct json_doc *a = array(rd, o, key);
 	double *v = a ? take(rd, n, sizeof(*v)) : NULL;
 
 	for (size_t i = 0; v && i < n; i++) {
-		const json_t *e = json_array_get(a, i);
+		const struct json_doc *e = json_doc_at(a, "", i);
 
-		v[i] = json_is_number(e) ? json_number_value(e) : NAN;
+		v[i] = is(e, JSON_DOC_NUMBER) ? json_doc_number(e, "") : NAN;
 	}
 	return v;
 }
 
-static double begin_of(struct reader *rd, const json_t *o, double otherwise)
+static double begin_of(struct reader *rd, const struct json_doc *o, double otherwise)
 {
 	double begin = number(rd, o, "begin_seconds");
 
 	return isnan(begin) ? otherwise : begin;
 }
 
-static const double *times(struct reader *rd, const json_t *o, double begin, size_t n)
+static const double *times(struct reader *rd, const struct json_doc *o, double begin, size_t n)
 {
 	double *t = numbers(rd, o, "t_seconds", n);
 
@@ -419,13 +432,14 @@ static const double *times(struct reader *rd, const json_t *o, double begin, siz
 	return t;
 }
 
-static const char *const *words(struct reader *rd, const json_t *o, const char *key, size_t n)
+static const char *const *words(struct reader *rd, const struct json_doc *o, const char *key,
+				size_t n)
 {
-	const json_t *a = array(rd, o, key);
+	const struct json_doc *a = array(rd, o, key);
 	const char **v = a ? take(rd, n, sizeof(*v)) : NULL;
 
 	for (size_t i = 0; v && i < n; i++) {
-		const char *s = json_string_value(json_array_get(a, i));
+		const char *s = json_doc_string(json_doc_at(a, "", i), "");
 
 		v[i] = s && *s ? s : NULL;
 	}
@@ -434,18 +448,20 @@ static const char *const *words(struct reader *rd, const json_t *o, const char *
 
 /* t_seconds count from begin_seconds beside them (of ticks that have none, from that of the power), which counts from
  * the window's begin: readings before it have negative times. */
-static void read_series(struct reader *rd, const json_t *device, struct result_series *s)
+static void read_series(struct reader *rd, const struct json_doc *device,
+			struct result_series *s)
 {
-	const json_t *series = object(rd, device, "series");
-	const json_t *power = object(rd, series, "power"), *ticks = object(rd, series, "ticks");
+	const struct json_doc *series = object(rd, device, "series");
+	const struct json_doc *power = object(rd, series, "power"),
+			      *ticks = object(rd, series, "ticks");
 	double begin = begin_of(rd, power, 0);
 
-	s->power_n = json_array_size(array(rd, power, "t_seconds"));
+	s->power_n = json_doc_count(array(rd, power, "t_seconds"), "");
 	s->power_t = times(rd, power, begin, s->power_n);
 	s->power_w = numbers(rd, power, "watts", s->power_n);
 	if (!s->power_t || !s->power_w)
 		s->power_n = 0;
-	s->tick_n = json_array_size(array(rd, ticks, "t_seconds"));
+	s->tick_n = json_doc_count(array(rd, ticks, "t_seconds"), "");
 	s->tick_t = times(rd, ticks, begin_of(rd, ticks, begin), s->tick_n);
 	s->temperature_c = numbers(rd, ticks, "temperature_celsius", s->tick_n);
 	s->throttle = words(rd, ticks, "throttle", s->tick_n);
@@ -456,21 +472,21 @@ static void read_series(struct reader *rd, const json_t *device, struct result_s
 /* ---- the parts of a result ---- */
 
 /* Elements of an array of objects.  What stands before them in rd->where is the caller's. */
-typedef void read_one(struct reader *rd, const json_t *o, void *target);
+typedef void read_one(struct reader *rd, const struct json_doc *o, void *target);
 
-static const void *read_all(struct reader *rd, const json_t *o, const char *key, size_t size,
-			    read_one *one, size_t *ret_n)
+static const void *read_all(struct reader *rd, const struct json_doc *o, const char *key,
+			    size_t size, read_one *one, size_t *ret_n)
 {
-	const json_t *a = array(rd, o, key);
-	size_t n = json_array_size(a), length = strlen(rd->where);
+	const struct json_doc *a = array(rd, o, key);
+	size_t n = json_doc_count(a, ""), length = strlen(rd->where);
 	char *v = take(rd, n, size);
 
 	*ret_n = v ? n : 0;
 	for (size_t i = 0; v && i < n; i++) {
-		const json_t *e = json_array_get(a, i);
+		const struct json_doc *e = json_doc_at(a, "", i);
 
 		snprintf(rd->where + length, sizeof(rd->where) - length, "%s[%zu].", key, i);
-		if (!json_is_object(e))
+		if (!is(e, JSON_DOC_OBJECT))
 			fail(rd, "%s[%zu] is %s, not an object", key, i, type_word(e));
 		one(rd, e, v + i * size);
 		rd->where[length] = '\0';
@@ -478,19 +494,19 @@ static const void *read_all(struct reader *rd, const json_t *o, const char *key,
 	return v;
 }
 
-static void read_code(struct reader *rd, const json_t *o, void *target)
+static void read_code(struct reader *rd, const struct json_doc *o, void *target)
 {
 	fill(rd, o, code_fields, target);
 }
 
-static void read_worker(struct reader *rd, const json_t *o, void *target)
+static void read_worker(struct reader *rd, const struct json_doc *o, void *target)
 {
 	fill(rd, o, worker_fields, target);
 }
 
-static void read_room(struct reader *rd, const json_t *o)
+static void read_room(struct reader *rd, const struct json_doc *o)
 {
-	const json_t *room = object(rd, o, "clean_room");
+	const struct json_doc *room = object(rd, o, "clean_room");
 	struct result *r = rd->r;
 
 	if (!room)
@@ -504,7 +520,7 @@ static void read_room(struct reader *rd, const json_t *o)
 
 /* Where the power came from, by the rung that was used.  Instant power is polled, and the mean
  * where there is none. */
-static const char *source_of(struct reader *rd, const json_t *sensor, const char *rung)
+static const char *source_of(struct reader *rd, const struct json_doc *sensor, const char *rung)
 {
 	if (!rung)
 		return NULL;
@@ -515,10 +531,10 @@ static const char *source_of(struct reader *rd, const json_t *sensor, const char
 	return strstr(rung, "polled") || strcmp(rung, "mean") == 0 ? "average" : NULL;
 }
 
-static void read_sensor(struct reader *rd, const json_t *device, const char *rung,
+static void read_sensor(struct reader *rd, const struct json_doc *device, const char *rung,
 			struct result_sensor *s)
 {
-	const json_t *sensor = object(rd, device, "sensor"), *used;
+	const struct json_doc *sensor = object(rd, device, "sensor"), *used;
 
 	s->source = source_of(rd, sensor, rung);
 	used = s->source ? object(rd, sensor, s->source) : NULL;
@@ -534,7 +550,7 @@ static void read_sensor(struct reader *rd, const json_t *device, const char *run
 	s->pivot_w = number_or(rd, sensor, "pivot_watts", 0);
 }
 
-static void read_device(struct reader *rd, const json_t *o, void *target)
+static void read_device(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_device *d = target;
 
@@ -544,18 +560,18 @@ static void read_device(struct reader *rd, const json_t *o, void *target)
 	read_series(rd, o, &d->series);
 }
 
-static void read_window(struct reader *rd, const json_t *o, void *target)
+static void read_window(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_window *w = target;
-	const json_t *devices = array(rd, o, "devices");
-	double sum = json_array_size(devices) ? 0 : NAN;
+	const struct json_doc *devices = array(rd, o, "devices");
+	double sum = json_doc_count(devices, "") ? 0 : NAN;
 
 	w->label = text(rd, o, "label");
 	w->begin_s = number(rd, o, "begin_seconds");
 	w->seconds = number(rd, o, "seconds");
 	w->unfinished = truth(rd, o, "unfinished");
-	for (size_t i = 0; i < json_array_size(devices); i++)
-		sum += band(rd, json_array_get(devices, i), "energy_joules").best;
+	for (size_t i = 0; i < json_doc_count(devices, ""); i++)
+		sum += band(rd, json_doc_at(devices, "", i), "energy_joules").best;
 	w->energy_best_j = sum;
 }
 
@@ -577,10 +593,10 @@ static double part_begin(const struct result_run *run)
 	return first ? first->begin_s : 0;
 }
 
-static void read_run(struct reader *rd, const json_t *o, void *target)
+static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_run *run = target;
-	const json_t *host = object(rd, o, "host");
+	const struct json_doc *host = object(rd, o, "host");
 
 	fill(rd, o, run_fields, run);
 	if (isnan(run->iterations))
@@ -613,7 +629,7 @@ static const char *name_of_file(struct reader *rd)
 	return name ? name : path;
 }
 
-static void read_result(struct reader *rd, const json_t *o)
+static void read_result(struct reader *rd, const struct json_doc *o)
 {
 	struct result *r = rd->r;
 
@@ -629,21 +645,21 @@ static void read_result(struct reader *rd, const json_t *o)
 
 /* ---- files ---- */
 
-static bool is_ours(struct reader *rd, const json_t *o)
+static bool is_ours(struct reader *rd, const struct json_doc *o)
 {
-	const json_t *version = json_object_get(o, "schema_version");
-	const char *kind = json_string_value(json_object_get(o, "kind"));
+	const struct json_doc *version = json_doc_get(o, "schema_version");
+	const char *kind = json_doc_string(o, "kind");
 
-	if (!json_is_object(o) || !kind || !json_is_number(version))
+	if (!is(o, JSON_DOC_OBJECT) || !kind || !is(version, JSON_DOC_NUMBER))
 		fail(rd, "this is JSON, but no result of gpuward measure");
 	else if (strcmp(kind, "measurement") != 0)
 		fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
-	else if (json_number_value(version) > RESULT_SCHEMA_VERSION)
+	else if (json_doc_number(version, "") > RESULT_SCHEMA_VERSION)
 		fail(rd,
 		     "its schema_version is %.15g, and this gpuward reads up to %d: read it "
 		     "with "
 		     "a newer gpuward",
-		     json_number_value(version), RESULT_SCHEMA_VERSION);
+		     json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
 	return !rd->failed;
 }
 
@@ -659,69 +675,67 @@ static int open_path(const char *path)
 	return in;
 }
 
-static FILE *open_file(struct reader *rd)
+/* Adds the whole file to b. */
+static void read_file(struct reader *rd, struct buf *b)
 {
 	int fd = open_path(rd->r->path);
 	struct stat st;
-	FILE *f = NULL;
+	char part[65536];
+	ssize_t n;
 
-	if (fd < 0 || fstat(fd, &st) != 0)
+	if (fd < 0 || fstat(fd, &st) != 0) {
 		fail(rd, "%s", strerror(errno));
-	else if (S_ISDIR(st.st_mode))
+	} else if (S_ISDIR(st.st_mode)) {
 		fail(rd, "%s, and no bundle that was finished: there is no result.json in it",
 		     strerror(EISDIR));
-	else if (!(f = fdopen(fd, "r")))
-		fail(rd, "%s", strerror(errno));
-	if (fd >= 0 && !f)
+	} else {
+		while ((n = read(fd, part, sizeof(part))) > 0)
+			buf_add(b, part, (size_t)n);
+		if (n < 0)
+			fail(rd, "cannot be read");
+		else if (b->err)
+			fail(rd, "%s", gw_strerror(b->err));
+	}
+	if (fd >= 0)
 		close(fd);
-	return f;
 }
 
-/* Every number as a double: what is larger than 2^63 is then no error. */
-#define READING (JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL)
-
-static void not_whole(struct reader *rd, const json_error_t *e)
+static struct json_doc *parse(struct reader *rd, const char *text, size_t n)
 {
-	snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s", rd->r->path,
-		 e->line > 0 ? e->line : 1, e->column > 0 ? e->column : 1, e->text);
-	rd->failed = true;
+	struct json_doc *doc = NULL;
+	struct json_doc_error e;
+	int err = json_doc_new_lenient(text, n, &doc, &e);
+
+	if (err == -GW_E_NOSUPPORT)
+		fail(rd, "%s", e.text);
+	if (err == -GW_E_PARSE) {
+		snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s",
+			 rd->r->path, e.line, e.column, e.text);
+		rd->failed = true;
+	}
+	return doc;
 }
 
-static json_t *parse_file(struct reader *rd)
-{
-	FILE *f = open_file(rd);
-	json_error_t e;
-	json_t *o;
-	bool broken;
-
-	if (!f)
-		return NULL;
-	o = json_loadf(f, READING, &e);
-	broken = ferror(f);
-	fclose(f);
-	if (!o && broken)
-		fail(rd, "cannot be read");
-	else if (!o)
-		not_whole(rd, &e);
-	return o;
-}
-
-/* text: NULL: of the file. */
-static int take_document(struct result *ret, const char *path, const char *text, size_t n,
+/* text NULL: that of the file. */
+static int read_document(struct result *ret, const char *path, const char *text, size_t n,
 			 char *error, size_t size)
 {
 	struct reader rd = { .r = ret, .error = error, .size = size };
-	json_error_t e;
+	struct buf file;
 
+	buf_init(&file, RESULT_MAX);
 	*ret = (struct result){ .path = path };
 	ret->memory = calloc(1, sizeof(*ret->memory));
 	if (!ret->memory) {
 		fail(&rd, "out of memory");
 		return -1;
 	}
-	ret->memory->document = text ? json_loadb(text, n, READING, &e) : parse_file(&rd);
-	if (text && !ret->memory->document)
-		not_whole(&rd, &e);
+	if (!text)
+		read_file(&rd, &file);
+	if (!rd.failed)
+		ret->memory->document =
+			text ? parse(&rd, text, n) : parse(&rd, file.p, file.len);
+	buf_done(&file);
 	if (ret->memory->document && is_ours(&rd, ret->memory->document))
 		read_result(&rd, ret->memory->document);
 	if (!rd.failed)
@@ -732,13 +746,13 @@ static int take_document(struct result *ret, const char *path, const char *text,
 
 int result_load(struct result *ret, const char *path, char *error, size_t size)
 {
-	return take_document(ret, path, NULL, 0, error, size);
+	return read_document(ret, path, NULL, 0, error, size);
 }
 
 int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
 		size_t size)
 {
-	return take_document(ret, path, text, n, error, size);
+	return read_document(ret, path, text, n, error, size);
 }
 
 void result_free(struct result *r)
@@ -749,16 +763,16 @@ void result_free(struct result *r)
 		next = b->next;
 		free(b);
 	}
-	json_decref(r->memory->document);
+	json_doc_free(r->memory->document);
 	free(r->memory);
 	r->memory = NULL;
 }
 
 /* ---- any value ---- */
 
-static const json_t *value_at(const struct result *r, const char *path)
+static const struct json_doc *value_at(const struct result *r, const char *path)
 {
-	const json_t *v = r->memory->document;
+	const struct json_doc *v = r->memory->document;
 	char key[128];
 
 	while (v && *path) {
@@ -768,8 +782,8 @@ static const json_t *value_at(const struct result *r, const char *path)
 			return NULL;
 		memcpy(key, path, n);
 		key[n] = '\0';
-		v = json_is_array(v) ? json_array_get(v, (size_t)strtoul(key, NULL, 10))
-				     : json_object_get(v, key);
+		v = is(v, JSON_DOC_ARRAY) ? json_doc_at(v, "", (size_t)strtoul(key, NULL, 10))
+					  : json_doc_get(v, key);
 		path += n + (path[n] == '.');
 	}
 	return v;
@@ -778,40 +792,42 @@ static const json_t *value_at(const struct result *r, const char *path)
 const char *result_text(const struct result *r, const char *path,
 			char out[static RESULT_NUMBER_SIZE])
 {
-	const json_t *v = value_at(r, path);
+	const struct json_doc *v = value_at(r, path);
 
-	if (json_is_string(v))
-		return json_string_value(v);
-	if (json_is_boolean(v))
-		return json_is_true(v) ? "yes" : "no";
-	if (!json_is_number(v))
+	if (is(v, JSON_DOC_STRING))
+		return json_doc_string(v, "");
+	if (is(v, JSON_DOC_BOOL))
+		return json_doc_true(v, "") ? "yes" : "no";
+	if (!is(v, JSON_DOC_NUMBER))
 		return NULL;
-	snprintf(out, RESULT_NUMBER_SIZE, "%.10g", json_number_value(v));
+	snprintf(out, RESULT_NUMBER_SIZE, "%.10g", json_doc_number(v, ""));
 	return out;
 }
 
 double result_number(const struct result *r, const char *path)
 {
-	const json_t *v = value_at(r, path);
+	const struct json_doc *v = value_at(r, path);
 
-	return json_is_number(v) ? json_number_value(v) : NAN;
+	return is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
 }
 
 size_t result_count(const struct result *r, const char *path)
 {
-	return json_array_size(value_at(r, path));
+	const struct json_doc *v = value_at(r, path);
+
+	return is(v, JSON_DOC_ARRAY) ? json_doc_count(v, "") : 0;
 }
 
 bool result_holds(const struct result *r, const char *path)
 {
-	const json_t *v = value_at(r, path);
+	const struct json_doc *v = value_at(r, path);
 
-	return json_is_object(v) || json_is_array(v);
+	return is(v, JSON_DOC_OBJECT) || is(v, JSON_DOC_ARRAY);
 }
 
 bool result_same(const struct result *a, const struct result *b)
 {
-	return json_equal(a->memory->document, b->memory->document);
+	return json_doc_equal(a->memory->document, b->memory->document);
 }
 
 const char *result_level(const struct result_code *code)

@@ -21,13 +21,11 @@
 void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,
 		       bool quiet)
 {
-	const char *kind = getenv("TERM");
-
 	memset(p, 0, sizeof(*p));
 	p->meter = meter;
 	p->trial = p->trials = 1;
 	p->expected_s = p->iterations = NAN;
-	p->terminal = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+	p->terminal = progress_possible(false);
 	p->on = !quiet && (requested || p->terminal);
 }
 
@@ -89,25 +87,18 @@ static double share_done(const struct run_progress *p, const struct state *s,
 	return done > 1 ? 1 : done;
 }
 
-static void add_bar(struct buf *b, double done)
-{
-	unsigned full = (unsigned)(done * BAR + 0.5);
-
-	buf_addc(b, '[');
-	for (unsigned i = 0; i < BAR; i++)
-		buf_addc(b, i < full ? '#' : '.');
-	buf_addf(b, "] %3.0f %%  ", 100 * done);
-}
-
 static void format_state(const struct run_progress *p, const struct state *s,
 			 const struct progress_marks *marks, struct buf *b)
 {
 	double done = share_done(p, s, marks);
+	char bar[64];
 
 	if (p->trials > 1)
 		buf_addf(b, "run %u of %u  ", p->trial, p->trials);
-	if (!isnan(done))
-		add_bar(b, done);
+	if (!isnan(done)) {
+		progress_bar(bar, BAR + 2, done);
+		buf_addf(b, "%s %3.0f %%  ", bar, 100 * done);
+	}
 	buf_addf(b, "%.1f s", s->seconds);
 	if (gw_meter_device_count(p->meter) > 0)
 		buf_addf(b, "  %llu/%llu samples", (unsigned long long)s->samples,

@@ -23,8 +23,6 @@
 
 extern char **environ;
 
-/* ---- what the command inherits ---- */
-
 static bool was_open(const struct runner_inherit *in, int fd)
 {
 	return fd >= RUNNER_FDS || in->open[fd / 8] & 1u << fd % 8;
@@ -91,8 +89,6 @@ static char **with_mark(const char *variable)
 		memcpy(&env[keep], &variable, sizeof(char *));
 	return env;
 }
-
-/* ---- signals ---- */
 
 /* An ignored signal (nohup, a background job of sh) stays ignored, for us and for the
  * command. */
@@ -167,8 +163,6 @@ bool runner_sleep(struct runner *r, uint64_t until_ns)
 	} while (!r->interrupted && clock_mono_ns(clock_real()) < until_ns);
 	return r->interrupted != 0;
 }
-
-/* ---- a run ---- */
 
 static bool all_ready(struct runner *r)
 {

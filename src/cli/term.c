@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,6 +114,42 @@ const char *term_plain(const char *text)
 		if (strcmp(text, plain[i][0]) == 0)
 			return plain[i][1];
 	return text;
+}
+
+const char *term_prefix(double v, double *ret_scale)
+{
+	static const double scales[] = { 1e9, 1e6, 1e3, 1, 1e-3, 1e-6 };
+	static const char *const prefixes[] = { "G", "M", "k", "", "m", "µ" };
+	double size = fabs(v);
+	unsigned i = 0;
+
+	if (!(size >= 1e-9))
+		i = 3;
+	else
+		while (i < 5 && size < scales[i] * (i < 3 ? 10 : 1))
+			i++;
+	*ret_scale = scales[i];
+	return term_plain(prefixes[i]);
+}
+
+const char *term_quantity(char out[static 32], double v, const char *unit)
+{
+	double scale, size;
+	const char *prefix = term_prefix(v, &scale);
+
+	size = fabs(v) / scale;
+	if (isnan(v))
+		snprintf(out, 32, "unknown");
+	else if (v == 0)
+		snprintf(out, 32, "0 %s", unit);
+	else
+		snprintf(out, 32, "%.*f %s%s",
+			 size >= 1000  ? 0
+			 : size >= 100 ? 1
+			 : size >= 10  ? 2
+				       : 3,
+			 v / scale, prefix, unit);
+	return out;
 }
 
 const char *term_on(enum term_style style)

@@ -28,6 +28,13 @@ bool term_utf8(void);
 /* Returns the text, or its ASCII form if the terminal does not show UTF-8: "C" for "°C". */
 const char *term_plain(const char *text);
 
+/* Chooses the SI prefix of a number, so that it has up to four digits before the point;
+ * *ret_scale is its factor. */
+const char *term_prefix(double v, double *ret_scale);
+
+/* Writes a number with four digits and a suitable prefix, as "12.34 ms"; "unknown" for NAN. */
+const char *term_quantity(char out[static 32], double v, const char *unit);
+
 /* Return the escape sequence that starts a style, and the one that ends it; "" without
  * colour. */
 const char *term_on(enum term_style style);

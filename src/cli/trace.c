@@ -31,8 +31,6 @@ struct layout {
 	size_t column[WANTED];
 };
 
-/* ---- lines ---- */
-
 /* Copies field number k of a line without quotes and blanks around it.  Returns false if it is
  * missing or too long. */
 static bool get_field(const char *line, char separator, size_t k, char *out, size_t size)
@@ -135,8 +133,6 @@ static bool read_point(const char *line, const struct layout *l, struct calibrat
 	ret->w = number_parse(power, &end);
 	return end != power && is_watts(end) && isfinite(ret->w);
 }
-
-/* ---- the file ---- */
 
 static char *read_text(const char *path, size_t *ret_n, int *ret_err, char *why, size_t size)
 {

@@ -1,7 +1,11 @@
 #include "journal_record.h"
 
 #include "base/json.h"
+#include "base/json_doc.h"
 #include "base/root.h"
+
+#include <stdio.h>
+#include <string.h>
 
 void guard_record_boot(char out[static 64])
 {
@@ -48,7 +52,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 		json_array_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "boot", boot); /* in which processes have a meaning */
+	json_string(&j, "boot", boot); /* pids have a meaning in this boot alone */
 	json_array(&j, "put_away");
 	for (unsigned i = 0; i < r->put_away_count; i++)
 		add_process(&j, r->put_away[i].pid, r->put_away[i].start_ticks);
@@ -97,4 +101,161 @@ void guard_game_write(struct buf *out, const struct guard_game_record *r)
 	json_string(&j, "who", r->game.who);
 	json_object_end(&j);
 	json_end(&j);
+}
+
+/* ---- reading ---- */
+
+#define BYTES_MAX (INT64_C(1) << 60)
+#define NOBODY    INT64_MAX /* a start time that no process has */
+
+/* NULL: it is not JSON. */
+static struct json_doc *parse(const char *text)
+{
+	struct json_doc *o = NULL;
+	char message[160];
+
+	return json_doc_new(text, strlen(text), &o, message, sizeof(message)) == 0 ? o : NULL;
+}
+
+/* What a damaged file says instead of a number in its bounds is 0. */
+static uint64_t number(const struct json_doc *o, const char *key, int64_t max)
+{
+	int64_t n;
+
+	return json_doc_integer(o, key, &n) && n >= 0 && n <= max ? (uint64_t)n : 0;
+}
+
+/* Number i of an array. */
+static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
+{
+	return number(json_doc_at(list, "", i), "", max);
+}
+
+/* Is it from an earlier boot?  A process with that pid and start time is then another one. */
+static bool is_old(const struct json_doc *o)
+{
+	const char *boot = json_doc_string(o, "boot");
+	char now[64];
+
+	guard_record_boot(now);
+	return boot && boot[0] && now[0] && strcmp(boot, now) != 0;
+}
+
+static void read_put_away(const struct json_doc *list, bool old, struct guard_record *r)
+{
+	size_t n = json_doc_count(list, "");
+
+	for (size_t i = 0;
+	     i < n && r->put_away_count < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
+		const struct json_doc *pair = json_doc_at(list, "", i);
+		uint64_t pid = number_at(pair, 0, INT32_MAX);
+		uint64_t ticks = number_at(pair, 1, INT64_MAX);
+
+		if (pid <= 1 || !ticks)
+			continue;
+		r->put_away[r->put_away_count].pid = (int64_t)pid;
+		r->put_away[r->put_away_count++].start_ticks = old ? NOBODY : ticks;
+	}
+}
+
+static void read_roots(const struct json_doc *list, struct guard_record *r)
+{
+	size_t n = json_doc_count(list, "");
+
+	for (size_t i = 0; i < n && r->roots < GUARD_ROOTS; i++) {
+		const struct json_doc *pair = json_doc_at(list, "", i);
+		uint64_t pid = number_at(pair, 0, INT32_MAX);
+
+		if (pid <= 1)
+			continue;
+		r->root[r->roots].pid = (int64_t)pid;
+		r->root[r->roots++].start_ticks = number_at(pair, 1, INT64_MAX);
+	}
+}
+
+static void read_gpus(const struct json_doc *list, struct guard_record *r)
+{
+	size_t n = json_doc_count(list, "");
+
+	for (size_t i = 0; i < n && r->gpus < sizeof(r->gpu) / sizeof(r->gpu[0]); i++) {
+		const struct json_doc *pair = json_doc_at(list, "", i);
+		const char *uuid = json_doc_string(json_doc_at(pair, "", 0), "");
+
+		if (!uuid || !uuid[0])
+			continue;
+		snprintf(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", uuid);
+		r->gpu[r->gpus++].need_bytes = number_at(pair, 1, BYTES_MAX);
+	}
+}
+
+static void text_of(const struct json_doc *o, const char *key, char *out, size_t size)
+{
+	const char *said = json_doc_string(o, key);
+
+	snprintf(out, size, "%s", said ? said : "");
+}
+
+int guard_record_read(const char *text, struct guard_record *ret,
+		      struct guard_record_more *more)
+{
+	struct json_doc *o = parse(text);
+	const char *worker = json_doc_string(o, "worker");
+
+	if (!worker) {
+		json_doc_free(o);
+		return -GW_E_PARSE;
+	}
+	memset(ret, 0, sizeof(*ret));
+	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
+	ret->mask =
+		(uint32_t)number(o, "mask", UINT32_MAX) & ((UINT32_C(1) << GUARD_REASONS) - 1);
+	ret->level = (unsigned)number(o, "level", 6);
+	ret->evicted = json_doc_true(o, "evicted");
+	ret->need_bytes = number(o, "need_bytes", BYTES_MAX);
+	ret->hold = (enum guard_hold)number(o, "hold", HOLD_ACTIVE);
+	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns", INT64_MAX);
+	ret->wall_ns = number(o, "wall_ns", INT64_MAX);
+	read_gpus(json_doc_get(o, "gpus"), ret);
+	more->past = is_old(o);
+	read_put_away(json_doc_get(o, "put_away"), more->past, ret);
+	if (!more->past)
+		read_roots(json_doc_get(o, "roots"), ret);
+	text_of(o, "kind", more->kind, sizeof(more->kind));
+	text_of(o, "notes", more->notes, sizeof(more->notes));
+	json_doc_free(o);
+	return 0;
+}
+
+int guard_room_read(const char *text, struct guard_room_record *ret)
+{
+	struct json_doc *o = parse(text);
+	const char *gpu = json_doc_string(o, "gpu");
+
+	memset(ret, 0, sizeof(*ret));
+	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
+	ret->room.id = number(o, "id", INT64_MAX);
+	ret->room.bytes = number(o, "bytes", BYTES_MAX);
+	ret->room.pid = (int64_t)number(o, "pid", INT32_MAX);
+	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+	ret->until_wall_ns = number(o, "until_wall_ns", INT64_MAX);
+	json_doc_free(o);
+	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
+}
+
+int guard_game_read(const char *text, struct guard_game_record *ret)
+{
+	struct json_doc *o = parse(text);
+	bool good = o && !is_old(o);
+
+	memset(ret, 0, sizeof(*ret));
+	ret->game.pid = (int64_t)number(o, "pid", INT32_MAX);
+	if (!json_doc_integer(o, "uid", &ret->game.uid))
+		ret->game.uid = -1;
+	ret->game.since_ns = number(o, "since_ns", INT64_MAX);
+	ret->game.until_ns =
+		json_doc_get(o, "until_ns") ? number(o, "until_ns", INT64_MAX) : UINT64_MAX;
+	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
+	json_doc_free(o);
+	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;
 }

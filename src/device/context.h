@@ -39,9 +39,9 @@ struct slot {
 	unsigned proc_cap;
 	enum gw_absence usage_why;
 	int usage_error;
-	struct process_use *process_use; /* gpu_usage.c: utilisation per process (*) */
+	struct process_use *process_use; /* process_list.c: utilisation per process (*) */
 	int uses;
-	double listed_used_bytes; /* gpu_usage.c: memory in use when usage was listed (*) */
+	double listed_used_bytes; /* process_list.c: memory in use when usage was listed (*) */
 	uint64_t listed_ns, changed_ns;
 	struct manage_job *job; /* manage.c: a call that has not returned (*) */
 };

@@ -40,7 +40,7 @@ void guard_api_health_free(struct guard_api_health *h);
 /* Reads what is due of the GPUs of s.  A driver is asked: not under a lock. */
 void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns);
 /* Tells the guard what was read last. */
-void guard_api_health_tell(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
+void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
 
 /* ---- api_run.c: one round ---- */
 

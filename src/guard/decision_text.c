@@ -1,6 +1,4 @@
-/* guard_say: states, reasons and decisions in words.
- *
- * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
+/* Names of states, reasons and results, and the queue of decisions.  If it is not fetched, the oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>
@@ -83,6 +81,37 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
+/* What the worker's match looks for, when no process is found. */
+void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
+{
+	const struct policy_match *m = &w->policy->match;
+
+	if (m->unit)
+		text_fit(out, size, "no process is in unit %.80s", m->unit);
+	else if (m->container)
+		text_fit(out, size, "no process is in container %.80s", m->container);
+	else if (m->pidfile)
+		text_fit(out, size, "no process has the pid in %.120s", m->pidfile);
+	else if (m->port)
+		text_fit(out, size,
+			 "no process listens on port %u, or it is not visible: sockets of "
+			 "other users need root or CAP_SYS_PTRACE; match.unit needs neither",
+			 m->port);
+	else if (m->cgroup)
+		text_fit(out, size, "no process is in control group %.120s", m->cgroup);
+	else if (m->exe)
+		text_fit(out, size,
+			 "no process runs %.120s, or it is not visible: processes of other "
+			 "users need root or CAP_SYS_PTRACE",
+			 m->exe);
+	else if (m->name)
+		text_fit(out, size, "no process is called %.40s", m->name);
+	else if (m->command)
+		text_fit(out, size, "no command line matches %.120s", m->command);
+	else
+		text_fit(out, size, "no process was found");
+}
+
 static uint64_t later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
@@ -122,8 +151,8 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	}
 }
 
-/* The GPU that it is about; -1: none that is seen. */
-static int place(const struct guard *g, const struct guard_worker *w)
+/* The GPU that a decision is about; -1: none. */
+static int decision_gpu(const struct guard *g, const struct guard_worker *w)
 {
 	uint64_t set = w->observed.home ? w->observed.home : w->observed.gpus;
 
@@ -135,10 +164,10 @@ static int place(const struct guard *g, const struct guard_worker *w)
 	return -1;
 }
 
-static void say_where(const struct guard *g, const struct guard_worker *w,
-		      struct guard_decision *d)
+static void set_gpu(const struct guard *g, const struct guard_worker *w,
+		    struct guard_decision *d)
 {
-	int slot = place(g, w);
+	int slot = decision_gpu(g, w);
 	const struct guard_gpu *u = slot < 0 ? NULL : &g->gpu[slot];
 
 	d->temperature_c = (double)NAN;
@@ -173,7 +202,7 @@ static void report(struct guard *g, struct guard_worker *w, enum guard_state fro
 	d->mask = w->reasons.mask;
 	d->dry = w->dry || r->result == RESULT_WITHHELD;
 	d->next_ns = to == STATE_PRECHECK ? 0 : guard_next_change(g, w);
-	say_where(g, w, d);
+	set_gpu(g, w, d);
 	d->result = r->result;
 	d->level = r->level;
 	d->freed_bytes = r->freed_bytes;

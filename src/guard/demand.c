@@ -1,4 +1,4 @@
-/* demand: who needs a GPU, by the table of GUARD-MACHINE.md (Needs), and the small history it needs. */
+/* Which processes need a GPU, by the table of GUARD-MACHINE.md (Demand), and the small history that this takes. */
 #include "demand.h"
 
 #include "base/clock.h"
@@ -9,9 +9,8 @@
 #include <string.h>
 
 #define MIB         (UINT64_C(1) << 20)
-#define NEW_NS      (10 * NS_PER_S) /* how long somebody counts as new or grown          */
-#define GROWN_BYTES (16 * MIB)      /* less is the noise of a desktop program            */
-#define SMALL_BYTES (256 * MIB)     /* a program that never held more presses on nobody */
+#define NEW_NS      (10 * NS_PER_S) /* how long a contender counts as new or grown */
+#define SMALL_BYTES (256 * MIB)     /* a program that never held more exerts no pressure */
 #define SURE_LOOKS  3
 #define BUSY_SURE   NS_PER_S
 
@@ -48,190 +47,21 @@ uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes)
 	return part > k->headroom_bytes ? part : k->headroom_bytes;
 }
 
-/* FNV-1a */
-static uint64_t hash_on(uint64_t h, const char *text)
-{
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
-	return h;
-}
+/* ---- demand ---- */
 
-static uint64_t hash(const char *text)
-{
-	return hash_on(UINT64_C(14695981039346656037), text);
-}
-
-/* ---- programs ---- */
-
-/* What runs other programs is one of them by what it runs, not by itself. */
-static bool interprets(const char *file)
-{
-	static const char *const names[] = { "python", "pypy", "node",   "nodejs", "deno",
-					     "bun",    "java", "dotnet", "mono",   "sh",
-					     "bash",   "dash", "zsh",    "fish",   "perl",
-					     "ruby",   "php",  "lua",    "luajit", "julia",
-					     "R",      "wine", "proton" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-		char next = strncmp(file, names[i], n) == 0 ? file[n] : 'x';
-
-		/* python3.11, wine64-preloader */
-		if (!((next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z')))
-			return true;
-	}
-	return false;
-}
-
-/* Which program it is; 0: nobody can say. */
-static uint64_t program_of(const struct scene_process *p)
-{
-	const char *path = p->exe[0] ? p->exe : p->name, *slash = strrchr(path, '/');
-	uint64_t id = hash(path);
-
-	if (!interprets(slash ? slash + 1 : path))
-		return id;
-	return p->command[0] ? hash_on(id, p->command) : 0;
-}
-
-/* ---- history ---- */
-
-static struct demand_life *find(const struct demand *d, const struct scene_process *p,
-				uint64_t gpu)
-{
-	for (unsigned i = 0; i < d->lives; i++) {
-		const struct demand_life *l = &d->life[i];
-
-		if (l->pid == p->pid && l->start_ticks == p->start_ticks && l->gpu == gpu)
-			return (struct demand_life *)l;
-	}
-	return NULL;
-}
-
-static const struct demand_exe *known_exe(const struct demand *d, uint64_t exe)
-{
-	for (unsigned i = 0; exe && i < DEMAND_EXES; i++)
-		if (d->exe[i].used_ns && d->exe[i].exe == exe)
-			return &d->exe[i];
-	return NULL;
-}
-
-/* The oldest is forgotten. */
-static void remember(struct demand *d, const struct demand_life *l, uint64_t now_ns)
-{
-	struct demand_exe *e = (struct demand_exe *)known_exe(d, l->exe);
-
-	if (!l->exe)
-		return;
-	if (!e) {
-		e = &d->exe[0];
-		for (unsigned i = 1; i < DEMAND_EXES; i++)
-			if (d->exe[i].used_ns < e->used_ns)
-				e = &d->exe[i];
-		*e = (struct demand_exe){ .exe = l->exe };
-	}
-	if (l->peak_bytes > e->peak_bytes)
-		e->peak_bytes = l->peak_bytes;
-	e->used_ns = now_ns;
-}
-
-static struct demand_life *born(struct demand *d, const struct scene_process *p, uint64_t gpu,
-				uint64_t now_ns)
-{
-	if (d->lives == SCENE_PROCESSES)
-		return NULL;
-
-	struct demand_life *l = &d->life[d->lives++];
-
-	*l = (struct demand_life){ .pid = p->pid,
-				   .start_ticks = p->start_ticks,
-				   .gpu = gpu,
-				   .exe = program_of(p),
-				   .first_ns = d->begun ? now_ns : 0,
-				   .mark_bytes = p->bytes_known ? p->bytes : 0 };
-	return l;
-}
-
-static void live(struct demand_life *l, const struct scene_process *p, uint64_t now_ns)
-{
-	l->seen = true;
-	if (!isnan(p->sm_ratio)) {
-		l->busy_ratio = p->sm_ratio;
-		l->busy_ns = now_ns;
-	}
-	if (!p->bytes_known)
-		return;
-	if (p->bytes >= l->mark_bytes + GROWN_BYTES) {
-		l->grown_ns = now_ns;
-		l->mark_bytes = p->bytes;
-	}
-	if (p->bytes > l->peak_bytes)
-		l->peak_bytes = p->bytes;
-}
-
-/* Was its GPU read this time?  Who is missing from a reading that failed has not left. */
-static bool was_read(const struct scene *s, uint64_t gpu)
-{
-	for (unsigned i = 0; i < s->gpus; i++)
-		if (hash(s->gpu[i].uuid) == gpu)
-			return (s->gpu[i].health == SCENE_OK ||
-				s->gpu[i].health == SCENE_ASLEEP) &&
-			       !s->gpu[i].errors;
-	return false;
-}
-
-/* Those who are known, or those who are new. */
-static void meet(struct demand *d, const struct scene *s, const struct verdict *v, bool fresh)
-{
-	for (unsigned i = 0; i < s->processes; i++) {
-		const struct scene_process *p = &s->process[i];
-
-		if (v[i].class != CLASS_CONTENDER || p->gpu >= s->gpus)
-			continue;
-
-		uint64_t gpu = hash(s->gpu[p->gpu].uuid);
-		struct demand_life *l = find(d, p, gpu);
-
-		if (!l && fresh)
-			l = born(d, p, gpu, s->mono_ns);
-		if (l && !l->seen)
-			live(l, p, s->mono_ns);
-	}
-}
-
-void demand_look(struct demand *d, const struct scene *s, const struct verdict *v)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < d->lives; i++)
-		d->life[i].seen = false;
-	meet(d, s, v, false);
-	/* The dead make room before the new ones come. */
-	for (unsigned i = 0; i < d->lives; i++) {
-		if (d->life[i].seen || !was_read(s, d->life[i].gpu))
-			d->life[kept++] = d->life[i];
-		else
-			remember(d, &d->life[i], s->mono_ns);
-	}
-	d->lives = kept;
-	meet(d, s, v, true);
-	d->begun = true;
-}
-
-/* ---- judgement ---- */
-
-static bool recent(uint64_t then_ns, uint64_t now_ns, uint64_t span_ns)
+static bool is_recent(uint64_t then_ns, uint64_t now_ns, uint64_t span_ns)
 {
 	return then_ns && now_ns - then_ns <= span_ns;
 }
 
-static bool presses(const struct demand *d, const struct demand_life *l, uint64_t now_ns)
+static bool exerts_pressure(const struct demand *d, const struct demand_life *l,
+			    uint64_t now_ns)
 {
-	const struct demand_exe *e = known_exe(d, l->exe);
+	const struct demand_exe *e = demand_exe_find(d, l->exe);
 
-	if (!recent(l->first_ns, now_ns, NEW_NS) && !recent(l->grown_ns, now_ns, NEW_NS))
+	if (!is_recent(l->first_ns, now_ns, NEW_NS) && !is_recent(l->grown_ns, now_ns, NEW_NS))
 		return false;
-	/* What a program never did in a life that we saw whole, it is not expected to do. */
+	/* A program is not expected to take more than it took when it was observed from its start to its end. */
 	return !e || e->peak_bytes > SMALL_BYTES || l->peak_bytes > SMALL_BYTES;
 }
 
@@ -243,22 +73,22 @@ static enum demand_kind kind_of(const struct demand *d, const struct policy_knob
 		return DEMAND_NOW;
 	if (p->bytes_known && p->bytes >= k->min_vram_bytes)
 		return DEMAND_MEMORY;
-	if (l && recent(l->busy_ns, now_ns, k->util_ns) && l->busy_ratio >= k->util_ratio)
+	if (l && is_recent(l->busy_ns, now_ns, k->util_ns) && l->busy_ratio >= k->util_ratio)
 		return DEMAND_UTILISATION;
-	if (tight && l && presses(d, l, now_ns))
+	if (tight && l && exerts_pressure(d, l, now_ns))
 		return DEMAND_PRESSURE;
 	return DEMAND_NONE;
 }
 
-/* What it will still take if it does as it did before. */
-static uint64_t more_of(const struct demand *d, enum demand_kind kind,
-			const struct scene_process *p, const struct demand_life *l)
+/* What it will still allocate if it does as before. */
+static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
+			       const struct scene_process *p, const struct demand_life *l)
 {
-	const struct demand_exe *e = l ? known_exe(d, l->exe) : NULL;
+	const struct demand_exe *e = l ? demand_exe_find(d, l->exe) : NULL;
 
 	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
 		return UINT64_MAX;
-	/* Runs of one program differ by a little; one that takes more is at something else. */
+	/* Runs of one program differ a little; one that takes much more does something else. */
 	if (p->bytes > e->peak_bytes + e->peak_bytes / 10)
 		return UINT64_MAX;
 	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;
@@ -293,7 +123,7 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 		 (unsigned long long)(g->free_bytes / MIB));
 }
 
-static void consider(struct demand_case *c, enum demand_kind kind, const char *evidence)
+static void raise_case(struct demand_case *c, enum demand_kind kind, const char *evidence)
 {
 	c->more_bytes = UINT64_MAX;
 	c->urgent = c->urgent || kind == DEMAND_GAME;
@@ -306,7 +136,7 @@ static void consider(struct demand_case *c, enum demand_kind kind, const char *e
 	text_fit(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* Memory in use that no listed process holds; 0 where one does not tell how much it holds. */
+/* Memory in use that no listed process holds; 0 if the bytes of one are unknown. */
 static uint64_t unattributed(const struct scene *s, unsigned gpu)
 {
 	uint64_t known = 0;
@@ -321,41 +151,41 @@ static uint64_t unattributed(const struct scene *s, unsigned gpu)
 	return s->gpu[gpu].used_bytes > known ? s->gpu[gpu].used_bytes - known : 0;
 }
 
-static void judge_device(const struct policy *p, const struct scene *s, unsigned gpu,
-			 struct demand_case *c)
+static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gpu,
+		      struct demand_case *c)
 {
 	char text[160];
 
 	if (s->game_clients) {
-		text_fit(text, sizeof(text), "%u game%s told of", s->game_clients,
+		text_fit(text, sizeof(text), "%u game%s registered", s->game_clients,
 			 s->game_clients == 1 ? " is" : "s are");
-		consider(c, DEMAND_GAME, text);
+		raise_case(c, DEMAND_GAME, text);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&
 	    unattributed(s, gpu) > p->unattributed_bytes) {
-		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no process we see",
+		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no visible process",
 			 (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
-		consider(c, DEMAND_UNATTRIBUTED, text);
+		raise_case(c, DEMAND_UNATTRIBUTED, text);
 	}
 }
 
-/* Preset any counts whoever is neither ours nor ignored by a rule. */
-static bool anybody(const struct policy *p, const struct verdict *v)
+/* With demand = "any" every process counts that is neither the service's, a worker's nor ignored by a rule. */
+static bool counts_as_any(const struct policy *p, const struct verdict *v)
 {
 	return p->any && v->class != CLASS_SELF && v->class != CLASS_WORKER &&
 	       v->class != CLASS_IGNORED && v->class != CLASS_ORPHAN;
 }
 
-static enum demand_kind asks(const struct demand *d, const struct policy *p,
-			     const struct policy_knobs *k, const struct scene_process *q,
-			     const struct verdict *v, const struct demand_life *l, bool tight,
-			     uint64_t now_ns)
+static enum demand_kind judge_process(const struct demand *d, const struct policy *p,
+				      const struct policy_knobs *k,
+				      const struct scene_process *q, const struct verdict *v,
+				      const struct demand_life *l, bool tight, uint64_t now_ns)
 {
 	enum demand_kind kind = DEMAND_NONE;
 
 	if (v->class == CLASS_CONTENDER)
 		kind = kind_of(d, k, q, v, l, tight, now_ns);
-	return kind == DEMAND_NONE && anybody(p, v) ? DEMAND_ANY : kind;
+	return kind == DEMAND_NONE && counts_as_any(p, v) ? DEMAND_ANY : kind;
 }
 
 static bool is_tight(const struct policy_knobs *k, const struct scene_gpu *g)
@@ -369,11 +199,11 @@ enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 {
 	const struct scene_process *q = &s->process[process];
 	const struct scene_gpu *g = &s->gpu[q->gpu];
-	const struct demand_life *l = find(d, q, hash(g->uuid));
-	const struct demand_exe *e = l ? known_exe(d, l->exe) : NULL;
+	const struct demand_life *l = demand_life_find(d, q, demand_hash(g->uuid));
+	const struct demand_exe *e = l ? demand_exe_find(d, l->exe) : NULL;
 
 	*ret_most = !e ? UINT64_MAX : e->peak_bytes > q->bytes ? e->peak_bytes : q->bytes;
-	return asks(d, p, k, q, &v[process], l, is_tight(k, g), s->mono_ns);
+	return judge_process(d, p, k, q, &v[process], l, is_tight(k, g), s->mono_ns);
 }
 
 void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,
@@ -381,7 +211,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		  struct demand_case *ret)
 {
 	const struct scene_gpu *g = &s->gpu[gpu];
-	uint64_t id = hash(g->uuid);
+	uint64_t id = demand_hash(g->uuid);
 	bool tight = is_tight(k, g);
 
 	*ret = (struct demand_case){ .uid = -1 };
@@ -390,20 +220,22 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		const struct demand_life *l;
 		enum demand_kind kind;
 
-		if (q->gpu != gpu || (v[i].class != CLASS_CONTENDER && !anybody(p, &v[i])))
+		if (q->gpu != gpu ||
+		    (v[i].class != CLASS_CONTENDER && !counts_as_any(p, &v[i])))
 			continue;
-		l = find(d, q, id);
-		kind = asks(d, p, k, q, &v[i], l, tight, s->mono_ns);
+		l = demand_life_find(d, q, id);
+		kind = judge_process(d, p, k, q, &v[i], l, tight, s->mono_ns);
 		if (kind == DEMAND_NONE)
 			continue;
-		/* Under preset any it does not matter whether there is room for both. */
-		add_more(ret, anybody(p, &v[i]) ? UINT64_MAX : more_of(d, kind, q, l));
+		/* With demand = "any" it does not matter whether both fit. */
+		add_more(ret,
+			 counts_as_any(p, &v[i]) ? UINT64_MAX : expected_bytes(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||
 			      (kind != DEMAND_ANY && (q->type & GW_PROCESS_GRAPHICS));
 		if (kind > ret->kind)
 			describe(ret, kind, s, q, &v[i], l);
 	}
-	judge_device(p, s, gpu, ret);
+	judge_gpu(p, s, gpu, ret);
 }
 
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,

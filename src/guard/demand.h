@@ -1,8 +1,7 @@
-/* demand: does somebody need a GPU (GUARD-MACHINE.md, Needs)?  Pure, in a fixed amount of memory.
+/* demand: which processes need a GPU (GUARD-MACHINE.md, Demand).  Pure, in a fixed amount of memory.
  *
- * Remembers of each contender on each GPU when it came, when it last grew and how busy it was, and of
- * each program the most it ever held, from which its need is predicted when it comes again.  Whether
- * a worker must leave for it is for the guard to say. */
+ * It remembers when each contender came, when it last grew and how busy it was, and the most that each program ever held:
+ * that predicts its need when it comes again.  The guard decides whether a worker must leave for it. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 
@@ -15,25 +14,24 @@
 /* Weakest first. */
 enum demand_kind {
 	DEMAND_NONE,
-	DEMAND_ANY,          /* preset any: somebody is there       */
-	DEMAND_UNATTRIBUTED, /* memory that nobody owns             */
-	DEMAND_PRESSURE,     /* little is free and somebody is new  */
+	DEMAND_ANY,          /* demand = "any": a process is there */
+	DEMAND_UNATTRIBUTED, /* memory that no process owns */
+	DEMAND_PRESSURE,     /* little is free, and a contender is new or grew */
 	DEMAND_UTILISATION,
 	DEMAND_MEMORY,
-	DEMAND_GAME, /* GameMode has clients                */
-	DEMAND_NOW,  /* a rule says contend-now             */
+	DEMAND_GAME, /* a game is registered */
+	DEMAND_NOW,  /* a rule says contend-now */
 	DEMAND_KINDS
 };
 const char *demand_kind_name(unsigned k);
 
 struct demand_case {
 	enum demand_kind kind;
-	bool urgent; /* a rule's, a game's or a graphics client's: nothing damps it */
-	/* What the contenders are still expected to take; UINT64_MAX: not known, or not a matter of
-	 * memory. */
+	bool urgent; /* by a rule, a game or a graphics process: it is not damped */
+	/* What the contenders are still expected to allocate; UINT64_MAX: unknown, or not about memory. */
 	uint64_t more_bytes;
-	int64_t pid; /* of the strongest; 0: nobody's */
-	int64_t uid; /* likewise; -1: not known */
+	int64_t pid; /* of the strongest; 0: none */
+	int64_t uid; /* likewise; -1: unknown */
 	char rule[64];
 	char evidence[200];
 };
@@ -41,18 +39,18 @@ struct demand_case {
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks, gpu, exe;
-	uint64_t first_ns, grown_ns; /* 0: it was there before us */
+	uint64_t first_ns, grown_ns; /* 0: it was there before the first scene */
 	uint64_t mark_bytes;         /* growth is counted from here */
 	uint64_t peak_bytes;
 	double busy_ratio;
-	uint64_t busy_ns; /* when that was told; 0: never */
+	uint64_t busy_ns; /* time of that figure; 0: none yet */
 	bool seen;
 };
 
-/* A program by the hash of its path; of an interpreter also of the command line. */
+/* A program, by the hash of its path, and for an interpreter also of its command line. */
 struct demand_exe {
 	uint64_t exe;
-	uint64_t peak_bytes; /* of lives that ended */
+	uint64_t peak_bytes; /* of processes that ended */
 	uint64_t used_ns;
 };
 
@@ -63,28 +61,36 @@ struct demand {
 	struct demand_exe exe[DEMAND_EXES];
 };
 
-/* Takes a look into the history.  d begins zeroed. */
-void demand_look(struct demand *d, const struct scene *s, const struct verdict *v);
+/* ---- demand_history.c ---- */
 
-/* The strongest case on a GPU (position in the scene that was last looked at) by the numbers k, none
- * of which is left open. */
+uint64_t demand_hash(const char *text);
+/* gpu: demand_hash() of its UUID.  NULL: not known. */
+struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,
+				     uint64_t gpu);
+const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe);
+/* Adds a scene to the history.  d begins zeroed. */
+void demand_observe(struct demand *d, const struct scene *s, const struct verdict *v);
+
+/* ---- demand.c ---- */
+
+/* The strongest case on a GPU (position in the last scene), by the worker's numbers k. */
 void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
 
-/* What one process of the scene asks for, and the most that its program ever held (UINT64_MAX: not known). */
+/* What one process demands, and the most that its program ever held (UINT64_MAX: unknown). */
 enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* Debounce met, for a case that has held for `held_ns` in `samples` looks? */
+/* Has the case held long enough: for held_ns in `samples` scenes? */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned samples);
 
-/* max(bytes, ratio of the board) */
+/* The larger of bytes and ratio of the board. */
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes);
 
-/* Names of processes are the world's: this makes one printable. */
+/* Makes the name of a process printable. */
 void demand_name(char out[16], const char *name);
 
 #endif

@@ -35,9 +35,9 @@ struct economy_mean {
 
 struct economy { /* of one worker; begins zeroed */
 	uint64_t last_ns, peak_bytes;
-	struct economy_mean resident,
-		empty;   /* watts of its GPUs while it is idle; without it */
-	double reload_j; /* learned; 0: not yet */
+	struct economy_mean resident; /* watts of its GPUs while it is idle */
+	struct economy_mean empty;    /* watts of its GPUs without it */
+	double reload_j;              /* learned; 0: not yet */
 	/* While it loads. */
 	bool loading;
 	uint64_t load_ns;

@@ -1,15 +1,15 @@
-/* guard_rail: what the guard does not do though the rules say so (GUARD.md, Where it holds back).
+/* Evictions that the rules allow and that are limited (GUARD.md, Where it holds back).
  *
- * A GPU with a screen on it, where neither a threshold nor a rule tells the desktop from a contender, would
- * lose its workers to the desktop for ever: demand there is only told.  And one user cannot let workers
- * leave more often than so many times an hour. */
+ * On a GPU with a display, where neither a threshold nor a rule separates the desktop from a contender, demand is only
+ * reported: else the desktop would evict workers for ever.  A worker that was just moved stays for a while.  One user
+ * causes a limited number of evictions per hour. */
 #include "guard_internal.h"
 
 #include <math.h>
 
-/* ---- a screen ---- */
+/* ---- a display ---- */
 
-static bool ignores_somebody(const struct policy *p)
+static bool has_ignore_rule(const struct policy *p)
 {
 	for (unsigned i = 0; i < p->rules; i++)
 		if (p->rule[i].action == GUARD_IGNORE || p->rule[i].action == GUARD_WATCH)
@@ -17,33 +17,34 @@ static bool ignores_somebody(const struct policy *p)
 	return false;
 }
 
-static bool unsafe(const struct guard *g, const struct guard_worker *w, unsigned slot)
+static bool display_is_unsafe(const struct guard *g, const struct guard_worker *w,
+			      unsigned slot)
 {
 	const struct scene_gpu *u = g->gpu[slot].now;
 
 	return g->p->mode != GUARD_OBSERVE && u && u->display &&
-	       (g->p->any || !w->knobs.min_vram_bytes) && !ignores_somebody(g->p);
+	       (g->p->any || !w->knobs.min_vram_bytes) && !has_ignore_rule(g->p);
 }
 
-/* Somebody who is named by a rule, or says of itself that it plays, is not the desktop. */
+/* A process that a rule names, and a registered game, are not the desktop. */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c)
 {
-	return c->kind != DEMAND_NOW && c->kind != DEMAND_GAME && unsafe(g, w, slot);
+	return c->kind != DEMAND_NOW && c->kind != DEMAND_GAME && display_is_unsafe(g, w, slot);
 }
 
-static int unsafe_slot(const struct guard *g, const struct guard_worker *w)
+static int display_slot(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->observed.home | w->observed.gpus, i) && unsafe(g, w, i))
+		if (has(w->observed.home | w->observed.gpus, i) && display_is_unsafe(g, w, i))
 			return (int)i;
 	return -1;
 }
 
-static void screen_text(const struct guard *g, int slot, char *out, size_t size)
+static void display_text(const struct guard *g, int slot, char *out, size_t size)
 {
 	text_fit(out, size,
-		 "a screen is on %.48s and %s: who needs it is only told. Add ignore rules "
+		 "a display is on %.48s and %s: demand is only reported. Add ignore rules "
 		 "(gpuward guard learn proposes them)%s",
 		 g->gpu[slot].uuid,
 		 g->p->any ? "with demand = \"any\" the desktop counts"
@@ -54,7 +55,7 @@ static void screen_text(const struct guard *g, int slot, char *out, size_t size)
 static void report_display(struct guard *g, struct guard_worker *w)
 {
 	const bool reported = w->report.notices & NOTICE_DISPLAY;
-	int slot = unsafe_slot(g, w);
+	int slot = display_slot(g, w);
 	char text[240];
 
 	if ((slot >= 0) == reported)
@@ -62,12 +63,12 @@ static void report_display(struct guard *g, struct guard_worker *w)
 	w->report.notices ^= NOTICE_DISPLAY;
 	if (slot < 0)
 		return;
-	screen_text(g, slot, text, sizeof(text));
-	guard_report(g, w, "screen", "%s", text);
+	display_text(g, slot, text, sizeof(text));
+	guard_report(g, w, "display", "%s", text);
 }
 
-static void withheld(struct guard *g, struct guard_worker *w, const char *rule,
-		     const char *evidence)
+static void report_withheld(struct guard *g, struct guard_worker *w, const char *rule,
+			    const char *evidence)
 {
 	w->report.would_evict++;
 	w->report.result = RESULT_WITHHELD;
@@ -85,15 +86,61 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 	if (c && !(w->report.notices & NOTICE_WITHHELD) &&
 	    (s == STATE_ACTIVE || s == STATE_SUSPECT)) {
 		w->report.notices |= NOTICE_WITHHELD;
-		withheld(g, w, "screen", c->evidence);
+		report_withheld(g, w, "display", c->evidence);
 	}
 	if (d->unlimited_scenes >= CALM_LOOKS)
 		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
 }
 
+/* ---- just moved ---- */
+
+/* 0: a demand may move it now. */
+static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t until = w->backoff.resident_ns;
+
+	if (w->demand.strongest.urgent)
+		return 0;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && g->gpu[i].acted_ns &&
+		    g->gpu[i].acted_ns + w->knobs.post_ns > until)
+			until = g->gpu[i].acted_ns + w->knobs.post_ns;
+	return until > g->now_ns ? until : 0;
+}
+
+static void report_damped(struct guard *g, struct guard_worker *w, uint64_t until_ns)
+{
+	double left = (double)(until_ns - g->now_ns) * 1e-9;
+	double stays = (double)w->knobs.resident_ns * 1e-9;
+
+	if (until_ns == w->backoff.resident_ns)
+		guard_report(g, w, "damped",
+			     "returned %.0f s ago, stays for %.0f s (min_resident_s); %s",
+			     stays - left, stays, w->demand.strongest.evidence);
+	else
+		guard_report(g, w, "damped",
+			     "a worker on its GPU was moved just now (post_action_s), stays "
+			     "%.0f s more; %s",
+			     left, w->demand.strongest.evidence);
+}
+
+/* A demand that is not urgent waits until the worker has been back for min_resident_s, and post_action_s after an action
+ * on its GPUs: row 11. */
+bool guard_damped(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;
+
+	if (!until)
+		return false;
+	w->demand.damped_until_ns = until;
+	if (!before)
+		report_damped(g, w, until);
+	return true;
+}
+
 /* ---- one user ---- */
 
-/* May the demand that is against it not move it yet?  If it may, it is counted. */
+/* Must the user of the demand wait?  If not, an eviction is counted. */
 bool guard_limited(struct guard *g, struct guard_worker *w)
 {
 	int64_t uid = w->demand.strongest.uid;
@@ -107,20 +154,19 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->demand.limited_ns) {
 		text_fit(text, sizeof(text),
-			 "uid %lld moved workers %u times in an hour: not for %.0f s; %s",
+			 "uid %lld caused %u evictions in an hour: not for %.0f s; %s",
 			 (long long)uid, g->p->user_evictions,
 			 ceil((double)wait / (double)NS_PER_S), w->demand.strongest.evidence);
 		w->demand.limited_ns = g->now_ns + wait;
-		withheld(g, w, "user limit", text);
+		report_withheld(g, w, "user limit", text);
 	}
 	w->demand.limited_ns = g->now_ns + wait;
 	return true;
 }
 
-/* Whoever may not move workers now must not drown one who may: c becomes the case of the others, if they
- * have one. */
-void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
-		       struct demand_case *c)
+/* A user that must wait must not hide the demand of another user: c becomes the case of the others, if they have one. */
+void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+			    struct demand_case *c)
 {
 	struct demand_case other;
 
@@ -143,7 +189,7 @@ void guard_set_requester(struct guard *g, int64_t uid)
 	g->requester = uid;
 }
 
-/* Whose game is one more moves all who run, as one who asks for it would. */
+/* One more game counts as an eviction of every worker that runs. */
 void guard_set_games(struct guard *g, unsigned count)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
@@ -158,21 +204,20 @@ uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 	return rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns);
 }
 
-/* Of a wish that would move a worker: refused? */
+/* For a request that evicts a worker. */
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size)
 {
 	uint64_t wait = guard_user_wait_ns(g, g->requester, now_ns);
 
 	if (!wait)
 		return 0;
-	text_fit(message, size,
-		 "uid %lld moved workers %u times in an hour: ask again in %.0f s",
+	text_fit(message, size, "uid %lld caused %u evictions in an hour: try again in %.0f s",
 		 (long long)g->requester, g->p->user_evictions,
 		 ceil((double)wait / (double)NS_PER_S));
 	return -GW_E_PERM;
 }
 
-/* ---- how it stands ---- */
+/* ---- for the status ---- */
 
 static int foreign_slot(const struct guard *g, const struct guard_worker *w)
 {
@@ -185,19 +230,19 @@ static int foreign_slot(const struct guard *g, const struct guard_worker *w)
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size)
 {
-	int slot = unsafe_slot(g, w), other = foreign_slot(g, w);
+	int slot = display_slot(g, w), other = foreign_slot(g, w);
 
 	out[0] = '\0';
 	if (other >= 0)
 		text_fit(out, size,
-			 "%s guards %.48s: here it is only told what would be done. Stop "
+			 "%s acts on %.48s: this service only reports what it would do. Stop "
 			 "one of the two",
 			 g->gpu[other].foreign, g->gpu[other].uuid);
 	else if (slot >= 0)
-		screen_text(g, slot, out, size);
+		display_text(g, slot, out, size);
 	else if (w->demand.limited_ns > g->now_ns && w->demand.pressing)
 		text_fit(out, size,
-			 "uid %lld moved workers %u times in an hour (user_evictions): not "
+			 "uid %lld caused %u evictions in an hour (user_evictions): not "
 			 "for %.0f s",
 			 (long long)w->demand.strongest.uid, g->p->user_evictions,
 			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));

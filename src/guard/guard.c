@@ -1,4 +1,4 @@
-/* guard: what comes in and what is fetched; see guard_internal.h for the rest. */
+/* The guard's beginning and end, its input, and what is fetched.  guard_internal.h names the other files. */
 #include "guard_internal.h"
 
 #include <limits.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- begin and end ---- */
+/* ---- beginning and end ---- */
 
 static double ratio(double own, double standard)
 {
@@ -32,9 +32,9 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 }
 
 const char guard_must_resume_text[] =
-	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back";
+	"it was evicted, and this mode does nothing: it resumes with mode = \"enforce\"";
 
-/* What a reason of the last run needs to hold until it is found again, or not. */
+/* Reasons of the last run hold until the first scene shows otherwise. */
 static void restore_reasons(struct guard *g, struct guard_worker *w,
 			    const struct guard_record *r)
 {
@@ -125,7 +125,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	w->report.state = worker_state(w);
 }
 
-/* Lowest priority first; of equals the one that is named first. */
+/* Lowest priority first; of equals the first of the policy. */
 void guard_rank(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -161,7 +161,7 @@ void guard_free(struct guard *g)
 	free(g);
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
 static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 {
@@ -169,9 +169,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 	       strcmp(a->pci, b->pci) == 0;
 }
 
-/* All that a verdict is made of is as it was.  Most looks are so, and comparing is much cheaper than asking
- * every rule of every process. */
-static bool same_people(const struct scene *a, const struct scene *b)
+/* Nothing changed that a verdict depends on.  Most scenes are like that, and comparing is much cheaper than classifying. */
+static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
 		return false;
@@ -182,7 +181,7 @@ static bool same_people(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
-/* Of the arrays only what is used: a scene is large, a look is frequent. */
+/* Only the used part of each array: a scene is large and frequent. */
 static void copy_scene(struct scene *to, const struct scene *s)
 {
 	to->mono_ns = s->mono_ns;
@@ -200,8 +199,8 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Ends of holds are wall time in a record. */
-static void place_holds(struct guard *g)
+/* A record has the end of a hold as wall time. */
+static void convert_hold_ends(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
@@ -217,7 +216,7 @@ static void place_holds(struct guard *g)
 	}
 }
 
-/* A dry order is answered by the next look, as a quick worker would: those that waited when it began. */
+/* The next scene answers orders of a dry run, as a quick worker would. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -235,7 +234,7 @@ static void answer_dry(struct guard *g)
 
 void guard_observe(struct guard *g, const struct scene *s)
 {
-	const bool same = g->looked && same_people(&g->scene, s);
+	const bool same = g->looked && same_processes(&g->scene, s);
 
 	copy_scene(&g->scene, s);
 	g->scene.game_clients += g->games;
@@ -243,8 +242,8 @@ void guard_observe(struct guard *g, const struct scene *s)
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
-	demand_look(&g->demand, &g->scene, g->verdict);
-	place_holds(g);
+	demand_observe(&g->demand, &g->scene, g->verdict);
+	convert_hold_ends(g);
 	answer_dry(g);
 	g->looks++;
 	guard_read_scene(g);
@@ -261,7 +260,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->looks;
-		/* What its adapter noted is kept with its record. */
+		/* Its adapter may have noted something for its record. */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (o->ok && o->in_flight && w->order.what.verb == ORDER_DRAIN)
 			guard_order_failed(g, w, true, o->message);
@@ -367,7 +366,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 
 bool guard_next_record(struct guard *g, struct guard_record *ret)
 {
-	/* Before the first look the time of day is not known. */
+	/* The time of day is unknown before the first scene. */
 	for (unsigned i = 0; g->looked && i < g->workers; i++) {
 		if (!g->worker[i].record_due)
 			continue;

@@ -342,6 +342,8 @@ bool worker_is_moved(const struct guard_worker *w);   /* it is out or leaves, by
 bool worker_is_out(const struct guard_worker *w);     /* likewise, or is absent */
 bool worker_is_leaving(const struct guard_worker *w); /* what it holds will be free */
 bool worker_is_returning(const struct guard_worker *w);
+bool worker_is_coming_back(const struct guard_worker *w); /* GOAL_RETURN */
+bool worker_heeds_demand(const struct guard_worker *w);   /* no hold or request is stronger */
 bool worker_must_resume(
 	const struct guard_worker *w);          /* moved, and the mode forbids to resume it */
 bool worker_owes(const struct guard_worker *w); /* out, or its door closed, by the guard */
@@ -394,15 +396,29 @@ void guard_cause(const struct guard_worker *w, char text[240], const char **ret_
 		 const char **ret_evidence);
 
 /* ---- decide.c ---- */
+/* What a step led to. */
+enum step {
+	STEP_WAIT,  /* nothing is to be done now */
+	STEP_ORDER, /* the intent stays: its next order may be due */
+	STEP_AGAIN, /* something changed */
+};
 void guard_steps(struct guard *g);
+enum step guard_step_verify(struct guard *g, struct guard_worker *w);
+/* stuck: it holds its memory still.  calmed: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
+/* ---- return_check.c ---- */
+/* Set of guard_block of the checks that fail, with a text. */
+uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
+			    size_t size);
+
+/* ---- service_stop.c ---- */
+enum step guard_step_stop(struct guard *g, struct guard_worker *w);
+
 /* ---- orders.c ---- */
-unsigned guard_level_first(const struct guard_worker *w);
-unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
-void guard_level_fit(struct guard_worker *w);                            /* to another policy */
 uint64_t guard_evict_ns(const struct guard_worker *w);
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
@@ -420,13 +436,29 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w);
 uint64_t guard_freed_bytes(const struct guard_worker *w);
 bool guard_may_resume_stuck(const struct guard_worker *w);
 
+/* ---- eviction_level.c ---- */
+unsigned guard_level_first(const struct guard_worker *w);
+unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
+void guard_level_fit(struct guard_worker *w);                            /* to another policy */
+
+/* ---- backoff.c ---- */
+void guard_count_flap(struct guard *g, struct guard_worker *w);
+void guard_back_off(struct guard *g, struct guard_worker *w); /* a return failed */
+bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is out */
+void guard_loaded_again(struct guard *g, struct guard_worker *w);
+
+/* ---- order_targets.c ---- */
+void guard_name_targets(const struct guard *g, const struct guard_worker *w,
+			struct guard_order *o);
+
 /* ---- eviction_limit.c ---- */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+bool guard_damped(struct guard *g, struct guard_worker *w);
 bool guard_limited(struct guard *g, struct guard_worker *w);
-void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
-		       struct demand_case *c);
+void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
@@ -441,6 +473,7 @@ void guard_idle_scene(struct guard *g, struct guard_worker *w);
 bool guard_idle_wants(const struct guard *g);
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
 void guard_idle_begin(struct guard *g, struct guard_worker *w);
+bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
 /* ---- decision_text.c ---- */
@@ -450,12 +483,12 @@ void guard_report(struct guard *g, struct guard_worker *w, const char *rule, con
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
+void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
 
 /* ---- explain.c ---- */
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size);
-void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 
 /* ---- guard.c ---- */
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,

@@ -1,9 +1,9 @@
-/* guard_read: when to look again, and how a worker stands. */
+/* When the next scene is due, and the status of a worker. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* ---- when ---- */
+/* ---- the next scene ---- */
 
 static bool sleeps(const struct guard *g, const struct guard_worker *w)
 {
@@ -31,7 +31,7 @@ static uint64_t interval(const struct guard *g, const struct guard_worker *w)
 	return poll && poll < quick ? poll : quick;
 }
 
-/* +-10 %, so that looks do not beat with what they look at; the same for the same time. */
+/* +-10 %, so that scenes do not beat with what they observe.  The same for the same time. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -39,7 +39,7 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
-/* When a need has lasted long enough to be sure of it; UINT64_MAX: none is under way. */
+/* When a suspected demand becomes sure; UINT64_MAX: there is none. */
 static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t first = UINT64_MAX;
@@ -67,7 +67,7 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 	}
 	if (least == UINT64_MAX)
 		return least;
-	/* What was told is kept to. */
+	/* A configured interval is kept exactly. */
 	least = now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
 	return due < least ? due : least;
 }
@@ -80,7 +80,7 @@ bool guard_wants_utilisation(const struct guard *g)
 	return g->looked && guard_idle_wants(g);
 }
 
-/* ---- how it stands ---- */
+/* ---- status ---- */
 
 bool guard_blind(const struct guard *g, const char *gpu)
 {
@@ -90,7 +90,7 @@ bool guard_blind(const struct guard *g, const char *gpu)
 	return false;
 }
 
-static void explain(const struct guard_worker *w, struct guard_status *s)
+static void set_why(const struct guard_worker *w, struct guard_status *s)
 {
 	char masked[120];
 
@@ -135,7 +135,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		ret->quarantine = ret->quarantine || g->gpu[i].lost ||
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}
-	explain(w, ret);
+	set_why(w, ret);
 	guard_limit_text(g, w, ret->rail, sizeof(ret->rail));
 	return 0;
 }

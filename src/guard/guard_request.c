@@ -1,24 +1,25 @@
-/* guard_request: what people ask: holds with an end, eviction and return by hand.
+/* Requests of people: holds with an end, evict and resume.
  *
- * The two holds exclude each other, and a hold is ended by release or its time, not by another wish. */
+ * The two holds exclude each other.  A hold ends by release or when its time is over, not by another request. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* Would it have to leave? */
-static bool moves(const struct guard_worker *w, enum guard_request what)
+/* Would the request evict it? */
+static bool request_evicts(const struct guard_worker *w, enum guard_request what)
 {
 	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !worker_is_out(w);
 }
 
-static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_request what,
-		  uint64_t ttl_ns, uint64_t now_ns, char *message, size_t size)
+static int request_refused(const struct guard *g, const struct guard_worker *w,
+			   enum guard_request what, uint64_t ttl_ns, uint64_t now_ns,
+			   char *message, size_t size)
 {
 	bool hold = what == REQUEST_HOLD_ACTIVE || what == REQUEST_HOLD_EVICTED;
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
+		text_fit(message, size, "%s: a hold needs a duration, or for ever", name);
 		return -GW_E_ARG;
 	}
 	if (worker_is_held_active(w) &&
@@ -31,7 +32,7 @@ static int refuse(const struct guard *g, const struct guard_worker *w, enum guar
 		text_fit(message, size, "%s is held evicted: release it first", name);
 		return -GW_E_STATE;
 	}
-	if (moves(w, what))
+	if (request_evicts(w, what))
 		return guard_requester_may(g, now_ns, message, size);
 	return 0;
 }
@@ -63,8 +64,8 @@ static void resume_now(struct guard_worker *w, uint64_t now_ns)
 	w->backoff.check_ns = now_ns;
 }
 
-static void apply(struct guard *g, struct guard_worker *w, enum guard_request what,
-		  uint64_t ttl_ns)
+static void request_apply(struct guard *g, struct guard_worker *w, enum guard_request what,
+			  uint64_t ttl_ns)
 {
 	static const char *const rule[] = {
 		[REQUEST_EVICT] = "evict command",       [REQUEST_RESUME] = "resume command",
@@ -73,7 +74,7 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_request wh
 	};
 	char text[120] = "";
 
-	if (moves(w, what))
+	if (request_evicts(w, what))
 		rate_take(&g->rate, g->requester, g->now_ns);
 	switch (what) {
 	case REQUEST_EVICT:
@@ -99,7 +100,7 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_request wh
 		w->backoff.request = RESUME_REQUESTED; /* not now */
 	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
 	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
-			text[0] ? "what speaks against it: " : "", text);
+			text[0] ? "reasons: " : "", text);
 }
 
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
@@ -113,7 +114,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 		return -GW_E_NOENT;
 	}
 	for (unsigned i = first; i < end; i++) {
-		int r = refuse(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
+		int r = request_refused(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
 
 		if (r) {
 			g->requester = -1;
@@ -122,7 +123,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 	}
 	g->now_ns = now_ns;
 	for (unsigned i = first; i < end; i++)
-		apply(g, &g->worker[i], what, ttl_ns);
+		request_apply(g, &g->worker[i], what, ttl_ns);
 	g->requester = -1;
 	if (g->looked)
 		guard_steps(g);

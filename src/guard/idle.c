@@ -1,21 +1,22 @@
-/* guard_idle: models that idle are unloaded where that saves energy (GUARD.md, Models that idle).
+/* Workers that idle are unloaded where that saves energy (GUARD.md, Models that idle).
  *
- * Only workers that load again by themselves when somebody asks them: being asked is the end of it, and
- * is seen by their memory coming back.  No door is closed, no other level is tried, no unit is stopped. */
+ * Only workers that load again when a client requests them.  A request ends it, and is seen by their memory.  Their door
+ * stays open, only the first level is tried, and no unit is stopped. */
 #include "guard_internal.h"
 
 #include <math.h>
 
-#define UNSEEN_NS (15 * NS_PER_S) /* without a figure for as long nobody is said to idle */
-#define ASK_NS    (5 * NS_PER_S)  /* between questions, which are dear */
+#define UNSEEN_NS \
+	(15 * NS_PER_S) /* without a figure for this long a worker does not count as idle */
+#define FIGURE_NS (5 * NS_PER_S) /* between readings of utilisation, which are expensive */
 
-static bool takes_part(const struct guard_worker *w)
+static bool idle_economy(const struct guard_worker *w)
 {
 	return w->policy->idle_after_ns || w->policy->idle_economy;
 }
 
-/* 1 busy, 0 not, -1 nobody knows: a figure of one of its processes is missing. */
-static int busy(const struct guard *g, const struct guard_worker *w)
+/* 1 busy, 0 idle, -1 unknown: a figure of one of its processes is missing. */
+static int idle_busy(const struct guard *g, const struct guard_worker *w)
 {
 	int known = -1;
 
@@ -36,7 +37,7 @@ static int busy(const struct guard *g, const struct guard_worker *w)
 
 void guard_idle_scene(struct guard *g, struct guard_worker *w)
 {
-	int now = takes_part(w) ? busy(g, w) : -1;
+	int now = idle_economy(w) ? idle_busy(g, w) : -1;
 
 	w->idle.busy = now == 1;
 	if (now >= 0)
@@ -46,12 +47,12 @@ void guard_idle_scene(struct guard *g, struct guard_worker *w)
 	    g->now_ns - w->idle.figure_ns > UNSEEN_NS)
 		w->idle.since_ns = g->now_ns;
 	w->idle.bytes = w->observed.bytes;
-	/* What was wanted was asked for this look, whether it was told or not. */
+	/* This scene was to have a figure, whether it has one or not. */
 	if (w->idle.wants_figure)
 		w->idle.asked_ns = g->now_ns;
-	w->idle.wants_figure = takes_part(w) &&
+	w->idle.wants_figure = idle_economy(w) &&
 			       (w->observed.bytes || (w->intent.claim == CLAIM_DRY)) &&
-			       (!w->idle.asked_ns || g->now_ns - w->idle.asked_ns >= ASK_NS);
+			       (!w->idle.asked_ns || g->now_ns - w->idle.asked_ns >= FIGURE_NS);
 }
 
 bool guard_idle_wants(const struct guard *g)
@@ -64,7 +65,7 @@ bool guard_idle_wants(const struct guard *g)
 
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w)
 {
-	return takes_part(w) && w->observed.bytes && worker_state(w) == STATE_ACTIVE &&
+	return idle_economy(w) && w->observed.bytes && worker_state(w) == STATE_ACTIVE &&
 	       !w->demand.pressing && !worker_is_held_active(w) &&
 	       g->now_ns >= w->backoff.resident_ns && w->idle.after_ns != UINT64_MAX &&
 	       g->now_ns - w->idle.since_ns >= w->idle.after_ns;
@@ -99,7 +100,7 @@ void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns,
 {
 	struct guard_worker *w = &g->worker[worker];
 
-	if (worker >= g->workers || !takes_part(w))
+	if (worker >= g->workers || !idle_economy(w))
 		return;
 	w->idle.after_ns = after_ns;
 	w->idle.idle_w = idle_w;
@@ -108,7 +109,27 @@ void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns,
 
 uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 {
-	return worker < g->workers && takes_part(&g->worker[worker])
+	return worker < g->workers && idle_economy(&g->worker[worker])
 		       ? g->worker[worker].idle.since_ns
 		       : 0;
+}
+
+/* A client uses a worker that is out because it idled. */
+bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
+{
+	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
+	bool loaded = guard_is_loaded_again(w);
+
+	if (!w->idle.unload || (!loaded && !w->idle.busy))
+		return false;
+	guard_idle_end(g, w);
+	if (!loaded || worker_kept_out(w))
+		return false;
+	worker_set_running(g, w);
+	guard_report(g, w, "requested",
+		     "a client loaded %llu MiB; %.0f s out saved about %.0f J, loading not "
+		     "counted",
+		     (unsigned long long)(w->observed.bytes / MIB), out_s,
+		     out_s * w->idle.idle_w);
+	return true;
 }

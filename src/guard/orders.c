@@ -5,59 +5,6 @@
 
 #define DRAIN_RETRY_NS (250 * NS_PER_MS)
 
-/* ---- eviction levels (GUARD-MACHINE.md) ---- */
-
-/* The least that frees memory.  The kind allows it, whatever max_level says. */
-unsigned guard_level_first(const struct guard_worker *w)
-{
-	return policy_kind_level(w->policy->kind);
-}
-
-static bool level_is_allowed(const struct guard_worker *w, unsigned level)
-{
-	if (level > w->knobs.max_level)
-		return false;
-	switch (level) {
-	case 3: return guard_level_first(w) == 3;
-	case LEVEL_STOP: return w->policy->match.unit || w->policy->match.container;
-	case 5:
-	case 6: return w->knobs.allow_kill;
-	default: return true;
-	}
-}
-
-unsigned guard_level_next(const struct guard_worker *w, unsigned level)
-{
-	for (level++; level < GUARD_LEVELS; level++)
-		if (level_is_allowed(w, level))
-			return level;
-	return 0;
-}
-
-/* While it is out the level says how that was done, and stays. */
-void guard_level_fit(struct guard_worker *w)
-{
-	const unsigned first = guard_level_first(w), level = w->intent.level;
-	const enum guard_state s = worker_state(w);
-	const bool kept = s == STATE_RECONCILE || s == STATE_EVICTED || s == STATE_QUIET ||
-			  s == STATE_RESUME || s == STATE_VERIFY_UP;
-
-	if (!kept && level != first && (level < first || !level_is_allowed(w, level)))
-		w->intent.level = first;
-}
-
-unsigned guard_levels(const struct guard *g, unsigned worker)
-{
-	unsigned set = 0;
-
-	if (worker >= g->workers)
-		return 0;
-	for (unsigned l = guard_level_first(&g->worker[worker]); l;
-	     l = guard_level_next(&g->worker[worker], l))
-		set |= BIT(l);
-	return set;
-}
-
 /* ---- the next order ---- */
 
 /* A checkpoint writes 1 GB/s: a nanosecond per byte. */
@@ -76,170 +23,61 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-struct next_order {
-	bool none;
-	enum guard_verb verb;
-	uint64_t deadline_ns;
-};
-
-/* What the worker is to be told, by its intent, its door and its last order.  admit: it may take new work. */
-static struct next_order next_order(const struct guard_worker *w, bool admit, uint64_t now_ns)
+/* The next order by the worker's intent, its door and its last order; false: none is due.  admit: it may take new work. */
+static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
+		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
-	static const struct next_order none = { .none = true };
-	const bool closed = w->door == DOOR_CLOSED, early = now_ns < w->order.retry_ns;
-	const struct next_order close = { .verb = ORDER_CLOSE,
-					  .deadline_ns = now_ns + CALL_NS };
+	const bool closed = w->door == DOOR_CLOSED, due = now_ns >= w->order.retry_ns;
+	const bool idle = worker_is_idle_only(w), kept_out = worker_kept_out(w);
 
+	*ret_deadline_ns = now_ns + CALL_NS;
 	if (worker_has_order(w))
-		return none;
+		return false;
 	switch (w->intent.stage) {
 	case STAGE_NONE:
-		if (w->intent.goal == GOAL_RUN && (early || admit == (w->door == DOOR_OPEN)))
-			return none;
-		if (w->intent.goal == GOAL_RUN && admit)
-			return (struct next_order){ .verb = ORDER_OPEN,
-						    .deadline_ns = now_ns + CALL_NS };
-		if (w->intent.goal == GOAL_OUT &&
-		    (closed || !worker_is_present(w) || !worker_kept_out(w) ||
-		     worker_is_idle_only(w)))
-			return none;
-		return close;
+		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
+		if (w->intent.goal == GOAL_RUN)
+			return due && admit != (w->door == DOOR_OPEN);
+		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
-		if (!closed && !worker_is_idle_only(w))
-			return (struct next_order){ .verb = ORDER_CLOSE,
-						    .deadline_ns = w->intent.deadline_ns };
-		return early ? none
-			     : (struct next_order){ .verb = ORDER_DRAIN,
-						    .deadline_ns = w->intent.deadline_ns };
+		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
+		*ret_deadline_ns = w->intent.deadline_ns;
+		return due || *ret == ORDER_CLOSE;
 	case STAGE_UNLOAD:
-		if (early)
-			return none;
-		return w->backoff.storm && !closed
-			       ? close
-			       : (struct next_order){ .verb = ORDER_EVICT,
-						      .deadline_ns =
-							      unload_deadline(w, now_ns) };
+		*ret = w->backoff.storm && !closed ? ORDER_CLOSE : ORDER_EVICT;
+		if (*ret == ORDER_EVICT)
+			*ret_deadline_ns = unload_deadline(w, now_ns);
+		return due;
 	case STAGE_STUCK:
-		return early || !worker_kept_out(w)
-			       ? none
-			       : (struct next_order){ .verb = ORDER_EVICT,
-						      .deadline_ns =
-							      now_ns + guard_evict_ns(w) };
+		*ret = ORDER_EVICT;
+		*ret_deadline_ns = now_ns + guard_evict_ns(w);
+		return due && kept_out;
 	case STAGE_LOAD:
 		/* A worker that loads lazily needs an open door alone; one that was stopped must be started. */
-		return (struct next_order){ .verb = worker_loads_lazily(w) &&
-								    worker_is_present(w)
-							    ? ORDER_OPEN
-							    : ORDER_RESUME,
-					    .deadline_ns = now_ns + UP_NS };
-	default: return none;
+		*ret = worker_loads_lazily(w) && worker_is_present(w) ? ORDER_OPEN
+								      : ORDER_RESUME;
+		*ret_deadline_ns = now_ns + UP_NS;
+		return true;
+	default: return false;
 	}
 }
 
 void guard_give_order(struct guard *g, struct guard_worker *w)
 {
-	struct next_order next;
+	enum guard_verb verb;
+	uint64_t deadline_ns;
 	bool admit = true;
 
 	for (unsigned i = 0; !g->stopping && i < g->gpus; i++)
 		admit = admit && !(has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE);
-	next = next_order(w, admit, g->now_ns);
-	if (next.none)
+	if (!next_order(w, admit, g->now_ns, &verb, &deadline_ns))
 		return;
-	guard_issue(g, w, next.verb, next.deadline_ns);
+	guard_issue(g, w, verb, deadline_ns);
 	if (w->intent.stage == STAGE_STUCK)
 		w->order.retry_ns = g->now_ns + STUCK_NS;
 }
 
-/* ---- what an order names ---- */
-
-/* NULL: it has no start time and could be mistaken for another, it is there already, or the order is full. */
-static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
-{
-	if (!id.start_ticks)
-		return NULL;
-	for (unsigned i = 0; i < o->targets; i++)
-		if (o->target[i].pid == id.pid && o->target[i].start_ticks == id.start_ticks)
-			return NULL;
-	if (o->targets == GUARD_TARGETS) {
-		o->more = true;
-		return NULL;
-	}
-	o->target[o->targets].pid = id.pid;
-	o->target[o->targets].start_ticks = id.start_ticks;
-	return &o->target[o->targets++];
-}
-
-static bool is_below(const struct scene_process *p, int64_t pid)
-{
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == pid)
-			return true;
-	return false;
-}
-
-/* Is it the worker's by its ancestors, or by its own match? */
-static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
-			struct guard_target *t)
-{
-	t->itself = true;
-	for (unsigned i = 0; i < s->roots; i++) {
-		const struct scene_root *r = &s->root[i];
-
-		if (!scene_root_of(r, worker))
-			continue;
-		if (is_below(p, r->pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
-			t->itself = false;
-		if (scene_is(p, r))
-			t->print = r->print;
-	}
-}
-
-static void name_roots(const struct scene *s, struct guard_order *o)
-{
-	for (unsigned i = 0; i < s->roots && o->roots < GUARD_ROOTS; i++) {
-		if (!scene_root_of(&s->root[i], o->worker))
-			continue;
-		o->root[o->roots].pid = s->root[i].pid;
-		o->root[o->roots].print = s->root[i].print;
-		o->root[o->roots++].start_ticks = s->root[i].start_ticks;
-	}
-}
-
-static void name_targets(const struct guard *g, const struct guard_worker *w,
-			 struct guard_order *o)
-{
-	if (o->verb == ORDER_RESUME && w->intent.put_away_count) {
-		for (unsigned i = 0; i < w->intent.put_away_count; i++)
-			(void)add_target(o, w->intent.put_away[i]);
-		return;
-	}
-	for (unsigned i = 0; i < g->scene.processes; i++) {
-		const struct scene_process *p = &g->scene.process[i];
-		struct guard_target *t = NULL;
-
-		if (g->verdict[i].class == CLASS_WORKER &&
-		    g->verdict[i].worker == (int)o->worker && !p->orphan)
-			t = add_target(o, (struct proc_id){ p->pid, p->start_ticks });
-		if (t)
-			mark_target(&g->scene, o->worker, p, t);
-	}
-}
-
-static void name_gpus(const struct guard *g, const struct guard_worker *w,
-		      struct guard_order *o)
-{
-	size_t len = 0;
-
-	for (unsigned i = 0; i < g->gpus; i++) {
-		if (!has(w->observed.home, i) ||
-		    len + strlen(g->gpu[i].uuid) + 2 > sizeof(o->gpus))
-			continue;
-		text_fit(o->gpus + len, sizeof(o->gpus) - len, "%s%s", len ? "," : "",
-			 g->gpu[i].uuid);
-		len += strlen(o->gpus + len);
-	}
-}
+/* ---- giving it ---- */
 
 static void note_put_away(struct guard_worker *w)
 {
@@ -264,10 +102,8 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	o->deadline_ns = deadline_ns;
 	o->bytes = verb == ORDER_RESUME ? w->observed.need_bytes : w->observed.bytes;
 	o->start = verb == ORDER_RESUME && !worker_is_present(w);
-	name_gpus(g, w, o);
 	guard_mask_text(worker_kept_out(w), ", ", o->reason, sizeof(o->reason));
-	name_roots(&g->scene, o);
-	name_targets(g, w, o);
+	guard_name_targets(g, w, o);
 	if (verb == ORDER_EVICT && w->intent.level == 3)
 		note_put_away(w);
 	if (verb == ORDER_CLOSE) {
@@ -304,7 +140,8 @@ void guard_order_done(struct guard *g, struct guard_worker *w)
 		if (worker_state(w) != STATE_EVICT)
 			return;
 		worker_set_leaving(g, w, STAGE_VERIFY);
-		guard_report(g, w, "done", "level %u; is the memory free?", w->intent.level);
+		guard_report(g, w, "done", "level %u; waiting until its memory is free",
+			     w->intent.level);
 		return;
 	case ORDER_OPEN:
 		w->door = DOOR_OPEN;
@@ -318,7 +155,8 @@ void guard_order_done(struct guard *g, struct guard_worker *w)
 	if (!loading)
 		return;
 	worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
-	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done", "is it back?");
+	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done",
+		     "waiting for its memory");
 }
 
 static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,

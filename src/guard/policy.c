@@ -567,3 +567,50 @@ bool policy_in_schedule(const struct policy_worker *w, const struct tm *local)
 	}
 	return false;
 }
+
+static bool in_schedule_at(const struct policy_worker *w, int64_t local_s)
+{
+	time_t t = (time_t)local_s;
+	struct tm local;
+
+	return gmtime_r(&t, &local) && policy_in_schedule(w, &local);
+}
+
+int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s)
+{
+	const int64_t day_s = 86400, midnight = local_s - local_s % day_s;
+	int64_t first = INT64_MAX;
+
+	for (unsigned i = 0; i < w->schedules; i++)
+		for (int day = 0; day <= 7; day++) {
+			int64_t end =
+				midnight + day * day_s + 60 * (int64_t)w->schedule[i].to_min;
+
+			if (end > local_s && end < first && !in_schedule_at(w, end))
+				first = end;
+		}
+	return first == INT64_MAX ? -1 : first - local_s;
+}
+
+void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
+			  size_t size)
+{
+	static const char *const name[7] = { "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun" };
+	char on[40] = "";
+
+	out[0] = '\0';
+	for (unsigned i = 0; i < w->schedules; i++) {
+		const struct policy_span *s = &w->schedule[i];
+		struct policy_worker one = { .schedule = { *s }, .schedules = 1 };
+
+		if (!in_schedule_at(&one, local_s))
+			continue;
+		for (unsigned d = 0; s->days != ALL_DAYS && d < 7; d++)
+			if (s->days >> d & 1)
+				snprintf(on + strlen(on), sizeof(on) - strlen(on), "%s%s",
+					 *on ? "," : "", name[d]);
+		snprintf(out, size, "%s %02u:%02u-%02u:%02u", *on ? on : "daily",
+			 s->from_min / 60, s->from_min % 60, s->to_min / 60, s->to_min % 60);
+		return;
+	}
+}

@@ -74,19 +74,19 @@ enum policy_kind {
 
 /* Properties of a kind, in addition to its address and its level. */
 enum policy_trait {
-	KIND_LOADS_ON_REQUEST = 1, /* loads again with the next request                    */
+	KIND_LOADS_ON_REQUEST = 1, /* loads again with the next request */
 	KIND_CANNOT_LOAD = 1 << 1, /* has no request to load: there are no bytes to wait for */
-	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end its process, resuming starts it     */
-	KIND_UNIT = 1 << 3,          /* is a systemd unit                                    */
-	KIND_CONTAINER = 1 << 4,     /* is a container                                       */
-	KIND_COMMANDS = 1 << 5,      /* is moved by configured programs                      */
-	KIND_SIGNALS = 1 << 6,       /* is moved by configured signals                       */
-	KIND_LEVELS = 1 << 7,        /* can be evicted in several ways: policy_worker.level  */
-	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model    */
-	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host                */
-	KIND_DROPS_AT_2 = 1 << 10,   /* ... but policy_worker.level 2 drops it               */
-	KIND_ATOMIC = 1 << 11,       /* an interrupted order would break it                  */
-	KIND_SELF = 1 << 12,         /* is the process of the guard itself                   */
+	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end its process, resuming starts it */
+	KIND_UNIT = 1 << 3,          /* is a systemd unit */
+	KIND_CONTAINER = 1 << 4,     /* is a container */
+	KIND_COMMANDS = 1 << 5,      /* is moved by configured programs */
+	KIND_SIGNALS = 1 << 6,       /* is moved by configured signals */
+	KIND_LEVELS = 1 << 7,        /* can be evicted in several ways: policy_worker.level */
+	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
+	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
+	KIND_DROPS_AT_2 = 1 << 10,   /* ... but policy_worker.level 2 drops it */
+	KIND_ATOMIC = 1 << 11,       /* an interrupted order would break it */
+	KIND_SELF = 1 << 12,         /* is the process of the guard itself */
 	KIND_NEEDS_WAKE = 1 << 13, /* no request wakes it: RESUME_LAZY would leave it asleep */
 };
 
@@ -216,5 +216,10 @@ int policy_spans_read(const char *text, struct policy_span *span, unsigned n, ch
  * it both times. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
+/* At local time local_s (seconds): how long it is still in a span; -1: for more than a week. */
+int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
+/* The span that local_s is in: "Fri,Sat 18:00-23:00". */
+void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
+			  size_t size);
 
 #endif

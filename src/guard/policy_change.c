@@ -1,7 +1,7 @@
-/* guard_change_policy: another policy in the place of the one it has, with all that is known kept.
+/* Another policy takes the place of the present one; what is known of the workers stays.
  *
- * A worker is who it is by its name.  What was made of the old policy and borrows its texts is made anew of
- * the last scene, so that nothing points to a policy that is gone. */
+ * A worker is the same one if its name is.  Verdicts borrow texts of the old policy and are made again from the last
+ * scene. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* A dry eviction never was; a worker that is out for real stays so until something may be done again. */
+/* A dry eviction is undone.  A worker that was evicted for real stays out until the mode allows to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_dry dry = guard_is_dry(g, w);
@@ -59,11 +59,11 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		return;
 	}
 	guard_report(g, w, "mode",
-		     dry ? "nothing is done any more" : "what is decided is done");
+		     dry ? "from now on nothing is done" : "decisions are carried out");
 }
 
-/* Whom nobody was found to be is sought by something else from now on: what was said of it is no longer so. */
-static void seek_anew(struct guard *g, struct guard_worker *w)
+/* Its match changed: the report about a missing process names the new one. */
+static void match_changed(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];
 
@@ -74,7 +74,7 @@ static void seek_anew(struct guard *g, struct guard_worker *w)
 	guard_report(g, w, "not there", "%s", sought);
 }
 
-static void keep(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
+static void keep_worker(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
 {
 	bool same = policy_match_same(&w->policy->match, &p->match);
 
@@ -82,11 +82,11 @@ static void keep(struct guard *g, struct guard_worker *w, const struct policy_wo
 	guard_take_back(w);
 	change_mode(g, w);
 	if (!same)
-		seek_anew(g, w);
+		match_changed(g, w);
 	guard_level_fit(w);
 }
 
-static int find(const struct guard_worker *w, unsigned n, const char *name)
+static int find_worker(const struct guard_worker *w, unsigned n, const char *name)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (!strcmp(w[i].policy->name, name))
@@ -94,8 +94,8 @@ static int find(const struct guard_worker *w, unsigned n, const char *name)
 	return -1;
 }
 
-/* Of the last scene: roots name workers by position, verdicts have texts of the policy. */
-static void see_again(struct guard *g, const int *now)
+/* Roots of the last scene name workers by position, verdicts have texts of the policy. */
+static void classify_again(struct guard *g, const int *now)
 {
 	unsigned n = 0;
 
@@ -111,8 +111,8 @@ static void see_again(struct guard *g, const int *now)
 	classify(g->p, &g->scene, g->verdict);
 }
 
-/* What was decided and not fetched: of who is gone nobody could say the name. */
-static void rename_decisions(struct guard *g, const int *now)
+/* Decisions that were not fetched name workers by position, too; those of a removed worker are dropped. */
+static void renumber_decisions(struct guard *g, const int *now)
 {
 	unsigned n = 0;
 
@@ -148,11 +148,11 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		now[i] = -1;
 	for (unsigned i = 0; i < g->workers; i++) {
-		from[i] = find(old, workers, p->worker[i].name);
+		from[i] = find_worker(old, workers, p->worker[i].name);
 		if (from[i] >= 0)
 			now[from[i]] = (int)i;
 	}
-	rename_decisions(g, now);
+	renumber_decisions(g, now);
 	for (unsigned i = 0; i < g->workers; i++) {
 		if (from[i] < 0) {
 			guard_begin(g, i, &p->worker[i], records, n);
@@ -160,11 +160,11 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 		}
 		g->worker[i] = old[from[i]];
 		g->worker[i].order.what.worker = i;
-		keep(g, &g->worker[i], &p->worker[i]);
+		keep_worker(g, &g->worker[i], &p->worker[i]);
 	}
 	free(old);
 	guard_rank(g);
-	see_again(g, now);
+	classify_again(g, now);
 	if (g->looked)
 		guard_update_reasons(g);
 	return 0;

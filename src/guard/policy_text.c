@@ -36,7 +36,7 @@ static const struct {
 	{ "kind", kinds, old_kinds },
 };
 
-/* -1: this member is written as it is. */
+/* -1: this member is written as a number. */
 static int find_named(const char *member)
 {
 	for (unsigned i = 0; i < sizeof(named) / sizeof(named[0]); i++)
@@ -45,7 +45,7 @@ static int find_named(const char *member)
 	return -1;
 }
 
-/* By its C type: one that is not here does not compile. */
+/* By its C type: an unknown one does not compile. */
 #define TYPE(m) \
 	_Generic((m),                      \
 		const char *: TEXT,        \
@@ -68,7 +68,7 @@ struct put {
 	const char *prefix;
 };
 
-/* A user and a password before the host are nobody's business. */
+/* A user and a password in a URL are left out. */
 static void put_words(const struct put *w, const char *name, const char *text)
 {
 	const char *host = text ? strstr(text, "://") : NULL, *at;
@@ -81,7 +81,7 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	struct_text_add(w->out, &(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT }, text);
 }
 
-/* A text that is there has a mark before it, a command is one or none. */
+/* A text that is not NULL has '=' before it; a command is 1 or 0. */
 static void put(const struct put *w, const char *name, enum type type, unsigned size,
 		const void *at)
 {
@@ -138,13 +138,13 @@ void policy_text_write(struct buf *out, const char *prefix, const struct policy 
 /* ---- reading ---- */
 
 struct take {
-	struct policy *policy; /* that keeps the texts */
+	struct policy *policy; /* owns the texts */
 	const char *line;      /* the next */
 	int err;
 };
 
-/* The value of the next line, if it has this name; NULL: it has another. */
-static const char *next(struct take *r, const char *name, char value[static TEXT_MAX])
+/* The value of the next line, if it has this name; else NULL. */
+static const char *next_value(struct take *r, const char *name, char value[static TEXT_MAX])
 {
 	size_t n = strlen(name), len;
 
@@ -198,7 +198,7 @@ static void take(struct take *r, const char *name, enum type type, unsigned size
 {
 	static const char *const command[] = { "recorded", NULL };
 	char text[TEXT_MAX];
-	const char *value = next(r, name, text);
+	const char *value = next_value(r, name, text);
 
 	if (!value)
 		return;

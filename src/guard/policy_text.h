@@ -1,7 +1,6 @@
-/* policy_text: a policy as lines, for a recording: what is decided by it is decided again.
+/* policy_text: a policy as lines, so that a recording is replayed with the policy that it was decided by.
  *
- * Made of the same lists as the struct.  What nobody decides by is left out: where tokens are, and the arguments of commands.
- * Not a part of the library. */
+ * Made from the same lists as the struct.  What decides nothing is left out: paths of tokens, and arguments of commands. */
 #ifndef GW_GUARD_POLICY_TEXT_H
 #define GW_GUARD_POLICY_TEXT_H
 
@@ -9,11 +8,11 @@
 
 struct buf;
 
-/* A name and a value a line, each with the prefix. */
+/* One name and value per line, each with the prefix. */
 void policy_text_write(struct buf *out, const char *prefix, const struct policy *p);
 
-/* text: such lines without their prefix.  Members that have none are 0.  The caller ends *ret with policy_done(), also after
- * an error: 0, -GW_E_PARSE or -GW_E_NOMEM. */
+/* text: such lines without their prefix.  A member without a line is 0.  The caller calls policy_done() on *ret, also after
+ * an error.  0, -GW_E_PARSE or -GW_E_NOMEM. */
 int policy_text_read(const char *text, struct policy *ret);
 
 #endif

@@ -115,7 +115,7 @@ static void update_reasons(struct guard *g, struct guard_worker *w)
 		set_reason(w, REASON_SCHEDULE, text);
 	}
 	if (is_on_battery(g, w))
-		set_reason(w, REASON_BATTERY, "on battery, and the worker is for AC alone");
+		set_reason(w, REASON_BATTERY, "on battery, and ac_only is set");
 	if (w->reasons.reservations) {
 		guard_reservations_text(g, w, text, sizeof(text));
 		set_reason(w, REASON_RESERVED, text);
@@ -141,7 +141,7 @@ void guard_cause(const struct guard_worker *w, char text[240], const char **ret_
 	*ret_evidence = "";
 	if (past && mask == BIT(REASON_CONTENTION)) {
 		*ret_rule = "quiet time";
-		text_fit(text, 240, "nobody needs it now; before: %s",
+		text_fit(text, 240, "no demand now; before: %s",
 			 of->evidence[REASON_CONTENTION]);
 		*ret_evidence = text;
 		return;
@@ -205,7 +205,7 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 			continue;
 		demand_judge(&g->demand, g->p, &w->knobs, &g->scene, g->verdict,
 			     (unsigned)u->at, &c);
-		guard_hear_others(g, w, i, &c);
+		guard_demand_of_others(g, w, i, &c);
 		if (!is_in_the_way(g, w, i, &c))
 			continue;
 		if (guard_withholds(g, w, i, &c)) {

@@ -1,8 +1,7 @@
-/* guard_reserve: room for somebody.
+/* Reservations: memory that is kept free for a process.
  *
- * A reservation marks workers, lowest priority first, until what is free and what the marked ones will
- * free cover it and the headroom.  The marks stay until it ends.  It binds our workers alone:
- * strangers may still take the memory first. */
+ * A reservation marks workers, lowest priority first, until the free memory and what the marked workers hold cover it and
+ * the headroom.  The marks stay until it ends.  Only the guard's workers obey it: another process may take the memory. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ static bool is_of(const struct scene_process *p, int64_t pid)
 	return false;
 }
 
-/* What it has not taken yet. */
+/* What its owner has not allocated yet. */
 static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 {
 	uint64_t taken = 0;
@@ -74,8 +73,8 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks enough; r is the i-th.  The bytes promised before it are in u->promised. */
-static void mark(struct guard *g, struct reservation *r, unsigned i)
+/* Marks workers for r, the i-th.  u->promised has what earlier reservations take. */
+static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
 	unsigned slot = (unsigned)r->gpu;
@@ -85,7 +84,7 @@ static void mark(struct guard *g, struct reservation *r, unsigned i)
 	r->most_bytes -= r->most_bytes < u->promised ? r->most_bytes : u->promised;
 	u->promised = want;
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
-		return; /* nobody leaves for what cannot be */
+		return; /* no worker leaves for what is impossible */
 	want += headroom(g, slot);
 	for (unsigned k = 0; k < g->workers; k++)
 		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
@@ -100,7 +99,7 @@ static void mark(struct guard *g, struct reservation *r, unsigned i)
 	}
 }
 
-static void end(struct guard *g, unsigned i)
+static void reservation_end(struct guard *g, unsigned i)
 {
 	g->reservation[i].id = 0;
 	for (unsigned k = 0; k < g->workers; k++)
@@ -115,13 +114,13 @@ void guard_update_reservations(struct guard *g)
 		struct reservation *r = &g->reservation[i];
 
 		if (r->id && r->until_ns <= g->now_ns)
-			end(g, i);
+			reservation_end(g, i);
 		if (r->id)
-			mark(g, r, i);
+			reservation_mark(g, r, i);
 	}
 }
 
-static int roomiest(const struct guard *g)
+static int most_free_gpu(const struct guard *g)
 {
 	int best = -1;
 	uint64_t most = 0;
@@ -137,7 +136,7 @@ static int roomiest(const struct guard *g)
 	return best;
 }
 
-/* Is there not enough without anybody leaving? */
+/* Is there too little without an eviction? */
 static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 {
 	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
@@ -146,7 +145,7 @@ static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id)
 {
-	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : roomiest(g);
+	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : most_free_gpu(g);
 	struct reservation *r = NULL;
 	int64_t uid = g->requester;
 
@@ -177,7 +176,7 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 	return 0;
 }
 
-static struct reservation *find(struct guard *g, uint64_t id)
+static struct reservation *reservation_find(struct guard *g, uint64_t id)
 {
 	for (unsigned i = 0; id && i < GUARD_RESERVATIONS; i++)
 		if (g->reservation[i].id == id)
@@ -185,8 +184,8 @@ static struct reservation *find(struct guard *g, uint64_t id)
 	return NULL;
 }
 
-/* Somebody who was marked for it still holds memory. */
-static bool somebody_leaves(const struct guard *g, const struct reservation *r)
+/* A worker that is marked for it still holds memory. */
+static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));
 
@@ -202,10 +201,10 @@ static bool somebody_leaves(const struct guard *g, const struct reservation *r)
 
 int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size)
 {
-	const struct reservation *r = find((struct guard *)g, id); /* looked at */
+	const struct reservation *r = reservation_find((struct guard *)g, id);
 
 	if (!r) {
-		text_fit(message, size, "no such reservation: it ended or never was");
+		text_fit(message, size, "no such reservation: it ended or never existed");
 		return -GW_E_NOENT;
 	}
 
@@ -214,7 +213,7 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 	unsigned long long mib = want / MIB;
 
 	if (have >= want &&
-	    (have >= want + headroom(g, (unsigned)r->gpu) || !somebody_leaves(g, r))) {
+	    (have >= want + headroom(g, (unsigned)r->gpu) || !is_being_freed(g, r))) {
 		text_fit(message, size, "%llu MiB are free on %s",
 			 (unsigned long long)(have / MIB), u->uuid);
 		return 1;
@@ -227,18 +226,18 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 			 (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
 		return -GW_E_SIZE;
 	}
-	text_fit(message, size, "needs %llu MiB, %llu MiB are free on %s: workers leave", mib,
-		 (unsigned long long)(have / MIB), u->uuid);
+	text_fit(message, size, "needs %llu MiB, %llu MiB are free on %s: workers are leaving",
+		 mib, (unsigned long long)(have / MIB), u->uuid);
 	return 0;
 }
 
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
 {
-	struct reservation *r = find(g, id);
+	struct reservation *r = reservation_find(g, id);
 
 	if (!r)
 		return;
-	end(g, (unsigned)(r - g->reservation));
+	reservation_end(g, (unsigned)(r - g->reservation));
 	g->now_ns = now_ns;
 	guard_update_reservations(g);
 	guard_update_reasons(g);
@@ -272,7 +271,7 @@ int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
 		if (!g->reservation[i].id)
 			r = &g->reservation[i];
-	if (slot < 0 || !r || !room->id || find(g, room->id))
+	if (slot < 0 || !r || !room->id || reservation_find(g, room->id))
 		return -GW_E_STATE;
 	*r = (struct reservation){ .id = room->id,
 				   .gpu = slot,

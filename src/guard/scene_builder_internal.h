@@ -9,7 +9,7 @@
 #include "worker_finder.h"
 #include "process_cache.h"
 
-#include "device/gpu_usage.h"
+#include "device/process_list.h"
 #include "device/context.h"
 
 struct row { /* one line of a driver's process lists */

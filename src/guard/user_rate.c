@@ -6,7 +6,7 @@
 
 #define HOUR_NS (3600 * NS_PER_S)
 
-static struct rate_user *find(const struct rate *r, int64_t uid)
+static struct rate_user *rate_find(const struct rate *r, int64_t uid)
 {
 	for (unsigned i = 0; i < r->users; i++)
 		if (r->user[i].uid == uid)
@@ -21,7 +21,7 @@ static uint64_t last_ns(const struct rate_user *u)
 
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns)
 {
-	const struct rate_user *u = uid > 0 && most ? find(r, uid) : NULL;
+	const struct rate_user *u = uid > 0 && most ? rate_find(r, uid) : NULL;
 	uint64_t first;
 
 	most = most < RATE_MOST ? most : RATE_MOST;
@@ -31,8 +31,8 @@ uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t
 	return now_ns - first < HOUR_NS ? HOUR_NS - (now_ns - first) : 0;
 }
 
-/* Whoever was quiet longest makes room. */
-static struct rate_user *place(struct rate *r)
+/* The user with the oldest eviction is dropped. */
+static struct rate_user *rate_add(struct rate *r)
 {
 	struct rate_user *u = &r->user[0];
 
@@ -46,12 +46,12 @@ static struct rate_user *place(struct rate *r)
 
 void rate_take(struct rate *r, int64_t uid, uint64_t now_ns)
 {
-	struct rate_user *u = find(r, uid);
+	struct rate_user *u = rate_find(r, uid);
 
 	if (uid <= 0)
 		return;
 	if (!u) {
-		u = place(r);
+		u = rate_add(r);
 		memset(u, 0, sizeof(*u));
 		u->uid = uid;
 	}

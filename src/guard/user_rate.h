@@ -1,7 +1,7 @@
-/* guard_rate: how often one user's processes and wishes moved workers.  Pure, in a fixed amount of memory.
+/* user_rate: how often each user caused an eviction, by processes and requests.  Pure, in a fixed amount of memory.
  *
- * A program that comes and goes, or a script that asks again and again, must not let workers unload and
- * load all day.  Root is not limited, and neither is whose user is not known. */
+ * A program that comes and goes, or a script that repeats its request, must not make workers unload and load all day.
+ * Root is not limited, nor is an unknown user. */
 #ifndef GW_GUARD_USER_RATE_H
 #define GW_GUARD_USER_RATE_H
 
@@ -12,7 +12,7 @@
 
 struct rate_user {
 	int64_t uid;
-	uint64_t at_ns[RATE_MOST]; /* the latest, a ring */
+	uint64_t at_ns[RATE_MOST]; /* a ring of the latest */
 	unsigned count;
 };
 
@@ -21,9 +21,9 @@ struct rate { /* begins zeroed */
 	unsigned users;
 };
 
-/* Until this user may move a worker again, if `most` an hour are allowed; 0: now.  most 0: no limit. */
+/* Until this user may cause an eviction, if `most` per hour are allowed; 0: now.  most 0: no limit. */
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
-/* He did. */
+/* It caused one. */
 void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEGIN_NS (3600 * NS_PER_S) /* always the same, and so is what follows */
+#define BEGIN_NS (3600 * NS_PER_S) /* always the same: so are the decisions */
 
 struct what_if {
 	struct policy policy;
@@ -25,7 +25,7 @@ int what_if_new(const struct policy *p, const struct scene *before, const struct
 
 	if (!t)
 		return -GW_E_NOMEM;
-	t->policy = *p; /* texts stay p's */
+	t->policy = *p; /* texts are borrowed */
 	t->policy.mode = GUARD_DRY_RUN;
 	t->before = *before;
 	t->scene = *s;
@@ -46,8 +46,9 @@ void what_if_free(struct what_if *t)
 	free(t);
 }
 
-static void look(struct what_if *t, struct scene *s, uint64_t mono_ns, uint64_t begin_ns,
-		 void (*each)(void *arg, const struct guard_decision *d), void *arg)
+static void what_if_observe(struct what_if *t, struct scene *s, uint64_t mono_ns,
+			    uint64_t begin_ns,
+			    void (*each)(void *arg, const struct guard_decision *d), void *arg)
 {
 	struct guard_decision d;
 	struct guard_record record;
@@ -72,13 +73,13 @@ void what_if_run(struct what_if *t, uint64_t span_ns,
 {
 	uint64_t begin = BEGIN_NS, now = begin;
 
-	/* Long enough before that nothing of it is still fresh. */
-	look(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
+	/* Long enough before that no timer still runs. */
+	what_if_observe(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
 	for (; now - begin <= span_ns && t->looks < WHAT_IF_SCENES; t->looks++) {
 		uint64_t next;
 
 		t->span_ns = now - begin;
-		look(t, &t->scene, now, begin, each, arg);
+		what_if_observe(t, &t->scene, now, begin, each, arg);
 		next = guard_next_scene_ns(t->guard, now);
 		now = next == UINT64_MAX ? now + NS_PER_S : next;
 	}
@@ -99,7 +100,7 @@ uint64_t what_if_span_ns(const struct what_if *t)
 	return t->span_ns;
 }
 
-static void give_back(struct scene *s, const struct scene_process *p)
+static void free_memory(struct scene *s, const struct scene_process *p)
 {
 	struct scene_gpu *g = &s->gpu[p->gpu];
 	uint64_t bytes = p->bytes_known && p->bytes <= g->used_bytes ? p->bytes : 0;
@@ -121,7 +122,7 @@ void what_if_before(const struct policy *p, const struct scene *s, struct scene 
 		    v[i].class == CLASS_SYSTEM || v[i].class == CLASS_IGNORED)
 			out->process[kept++] = s->process[i];
 		else if (s->process[i].gpu < s->gpus)
-			give_back(out, &s->process[i]);
+			free_memory(out, &s->process[i]);
 	}
 	if (v)
 		out->processes = kept;

@@ -32,11 +32,11 @@ uint32_t worker_kept_out(const struct guard_worker *w)
 
 enum guard_hold worker_hold(const struct guard_worker *w)
 {
-	switch (w->reasons.person) {
-	case PERSON_HOLD_EVICTED: return HOLD_EVICTED;
-	case PERSON_HOLD_ACTIVE: return HOLD_ACTIVE;
-	default: return HOLD_NONE;
-	}
+	const enum worker_person p = w->reasons.person;
+
+	return p == PERSON_HOLD_EVICTED  ? HOLD_EVICTED
+	       : p == PERSON_HOLD_ACTIVE ? HOLD_ACTIVE
+					 : HOLD_NONE;
 }
 
 bool worker_is_held_active(const struct guard_worker *w)
@@ -88,6 +88,17 @@ bool worker_is_returning(const struct guard_worker *w)
 {
 	return (w->intent.goal == GOAL_RETURN && w->intent.from != FROM_RUN) ||
 	       (w->intent.goal == GOAL_LEAVE && w->intent.from == FROM_RETURN);
+}
+
+bool worker_is_coming_back(const struct guard_worker *w)
+{
+	return w->presence == PRESENCE_HERE && w->intent.goal == GOAL_RETURN &&
+	       !worker_must_resume(w);
+}
+
+bool worker_heeds_demand(const struct guard_worker *w)
+{
+	return w->backoff.request != RESUME_REQUESTED_NOW && !worker_is_held_active(w);
 }
 
 bool worker_must_resume(const struct guard_worker *w)

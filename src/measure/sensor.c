@@ -1,7 +1,11 @@
 #include "sensor.h"
 
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/toml_write.h"
 #include "device/sampler_device.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,16 +169,16 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	ret->offset_u_w = SENSOR_OFFSET_U_W;
 }
 
-const char *sensor_model_name(enum sensor_model m)
+const char *sensor_model_name(unsigned model)
 {
-	return m == SENSOR_LOWPASS ? "lowpass" : "boxcar";
+	return model == SENSOR_LOWPASS ? "lowpass" : "boxcar";
 }
 
-const char *sensor_origin_name(enum sensor_origin o)
+const char *sensor_origin_name(unsigned origin)
 {
 	static const char *const names[] = { "assumed", "passive", "active" };
 
-	return names[o];
+	return names[origin];
 }
 
 const char *sensor_source_note(const struct sensor_source *s)
@@ -258,4 +262,213 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
 	int err = sampler_device_init(&sd, ctx, position);
 
 	return err ? err : sensor_learn(&sd, plan, ret, message, size);
+}
+
+/* The file of a sensor, so that a card is characterised only once. Its first line is a hash of the
+ * rest: a file that was cut or edited, or that comes from a failing disk, is ignored. */
+#define FILE_MAX 16384
+
+#define TOP(kind, name)        TOML_FIELD(kind, "", #name, struct sensor, name)
+#define IN(s, kind, name)      TOML_FIELD(kind, #s, #name, struct sensor, s.name)
+#define RATE(section, i, name) TOML_FIELD(REAL, section, #name, struct sensor, rate[i].name)
+#define WHY(section, key, member) \
+	TOML_ENUM(section, key, struct sensor, member, gw_absence_key, GW_ABSENCES)
+#define SOURCE(s)                                                                 \
+	WHY(#s, "why", s.why),                                                    \
+		TOML_ENUM(#s, "model", struct sensor, s.model, sensor_model_name, \
+			  SENSOR_LOWPASS + 1),                                    \
+		IN(s, REAL, period_s), IN(s, REAL, window_s), IN(s, REAL, lag_s), \
+		IN(s, UINT, changes), IN(s, REAL, call_p50_s), IN(s, REAL, call_p99_s)
+#define RATES(s, i) RATE(s, i, every_s), RATE(s, i, counter_w), RATE(s, i, reference_w)
+
+static const struct toml_field fields[] = {
+	TOP(TEXT, uuid),
+	TOP(TEXT, driver),
+	TOP(TEXT, vbios),
+	TOML_ENUM("", "origin", struct sensor, origin, sensor_origin_name, SENSOR_ACTIVE + 1),
+	TOP(U64, wall_ns),
+	TOP(UINT, ring_entries),
+	TOP(REAL, ring_span_s),
+	TOP(REAL, ring_gap_p10_s),
+	TOP(REAL, ring_gap_p90_s),
+	TOP(BOOL, ring_wall),
+	WHY("", "counter", counter),
+	TOP(REAL, tick_s),
+	TOP(REAL, counter_lag_s),
+	TOP(REAL, counter_safe_s),
+	TOP(BOOL, counter_unsafe),
+	TOP(UINT, ticks),
+	TOP(REAL, counter_p50_s),
+	TOP(REAL, counter_p99_s),
+	TOP(BOOL, module_scope),
+	TOP(BOOL, calibrated),
+	TOP(REAL, gain),
+	TOP(REAL, offset_w),
+	TOP(REAL, gain_u),
+	TOP(REAL, offset_u_w),
+	TOML_OPTIONAL(REAL, "", "pivot_w", struct sensor, pivot_w),
+	TOML_OPTIONAL(REAL, "", "reference_u", struct sensor, reference_u),
+	SOURCE(ring),
+	SOURCE(instant),
+	SOURCE(average),
+	RATES("rate_1_hz", SENSOR_1_HZ),
+	RATES("rate_10_hz", SENSOR_10_HZ),
+	RATES("rate_100_hz", SENSOR_100_HZ),
+	RATES("rate_flat_out", SENSOR_FLAT_OUT),
+	RATES("rate_10_s", SENSOR_10_S),
+};
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+
+int sensor_directory(char *out, size_t size)
+{
+	return file_cache_directory("sensor", out, size);
+}
+
+int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
+{
+	char name[sizeof(s->uuid)];
+	uint64_t h = TOML_SUM_START;
+	size_t i;
+
+	if (!*s->uuid)
+		return -GW_E_NOSUPPORT;
+	for (i = 0; s->uuid[i]; i++) { /* a name that cannot leave the folder */
+		char c = s->uuid[i];
+		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+			     (c >= 'A' && c <= 'Z') || c == '-';
+
+		name[i] = plain ? c : '_';
+	}
+	name[i] = '\0';
+	h = toml_sum(h, s->uuid, strlen(s->uuid) + 1);
+	h = toml_sum(h, s->driver, strlen(s->driver) + 1);
+	h = toml_sum(h, s->vbios, strlen(s->vbios) + 1);
+	return snprintf(out, size, "%s/%s.%016" PRIx64 ".v%d.toml", dir, name, h,
+			SENSOR_SCHEMA) < (int)size
+		       ? 0
+		       : -GW_E_SIZE;
+}
+
+/* The whole text: the hash, then the text that it covers. */
+int sensor_compose(struct buf *b, const struct sensor *s)
+{
+	struct buf body;
+
+	buf_init(&body, FILE_MAX);
+	buf_addf(&body,
+		 "# What gpuward characterise learned.  Changed by hand, it is ignored.\n"
+		 "schema = %d\n",
+		 SENSOR_SCHEMA);
+	toml_write_fields(&body, fields, FIELDS, s);
+	buf_addf(b, "hash = \"%016" PRIx64 "\"\n", toml_sum(TOML_SUM_START, body.p, body.len));
+	buf_add(b, body.p, body.len);
+	buf_done(&body);
+	return body.err ? body.err : b->err;
+}
+
+int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size)
+{
+	char path[4096];
+	struct buf b;
+	int err = sensor_key(s, dir, path, sizeof(path));
+
+	if (err) {
+		snprintf(message, size, "%s",
+			 err == -GW_E_SIZE
+				 ? "the path of the cache is too long"
+				 : "the GPU reports no UUID, which the name of the file needs");
+		return err;
+	}
+	buf_init(&b, FILE_MAX + 64);
+	err = sensor_compose(&b, s);
+	if (err)
+		snprintf(message, size, "%s", gw_strerror(err));
+	else
+		err = file_make_directory(dir, message, size);
+	if (!err)
+		err = file_replace(path, b.p, b.len, message, size);
+	buf_done(&b);
+	return err;
+}
+
+static int read_fields(const struct toml_node *top, struct sensor *s, char *why, size_t size)
+{
+	const struct toml_node *schema = toml_get(top, "schema");
+	const struct toml_field *f;
+
+	if (!schema || schema->type != TOML_INTEGER || schema->v.integer != SENSOR_SCHEMA) {
+		snprintf(why, size, "it has another version");
+		return -GW_E_PARSE;
+	}
+	f = toml_read_fields(top, fields, FIELDS, s);
+	if (f) {
+		snprintf(why, size, "%s%s%s is missing or invalid", f->section,
+			 *f->section ? "." : "", f->key);
+		return -GW_E_PARSE;
+	}
+	return 0;
+}
+
+/* The text after the line with the hash, or NULL if the hash does not match. */
+static const char *checked_body(const char *text, size_t n)
+{
+	char line[64];
+	const char *body = memchr(text, '\n', n);
+
+	if (!body)
+		return NULL;
+	body++;
+	snprintf(line, sizeof(line), "hash = \"%016" PRIx64 "\"\n",
+		 toml_sum(TOML_SUM_START, body, n - (size_t)(body - text)));
+	if (strlen(line) != (size_t)(body - text) || memcmp(line, text, strlen(line)) != 0)
+		return NULL;
+	return body;
+}
+
+int sensor_parse(const char *text, size_t n, struct sensor *s, char *why, size_t size)
+{
+	const char *body = checked_body(text, n);
+	struct toml_error error;
+	struct toml *doc;
+	int err;
+
+	if (!body) {
+		snprintf(why, size, "its hash does not match its content");
+		return -GW_E_PARSE;
+	}
+	err = toml_parse(body, n - (size_t)(body - text), &doc, &error);
+	if (err) {
+		snprintf(why, size, "%s", err == -GW_E_PARSE ? error.text : gw_strerror(err));
+		return err;
+	}
+	err = read_fields(toml_top(doc), s, why, size);
+	toml_free(doc);
+	return err;
+}
+
+int sensor_load(struct sensor *s, const char *dir, char *message, size_t size)
+{
+	char path[4096], text[FILE_MAX + 64], why[256] = "";
+	struct sensor found;
+	ssize_t n;
+	int err = sensor_key(s, dir, path, sizeof(path));
+
+	if (err)
+		return -GW_E_NOENT;
+	n = file_read(path, text, sizeof(text), message, size);
+	if (n < 0)
+		return (int)n;
+	memset(&found, 0, sizeof(found));
+	err = sensor_parse(text, (size_t)n, &found, why, sizeof(why));
+	if (!err && (strcmp(found.uuid, s->uuid) != 0 || strcmp(found.driver, s->driver) != 0 ||
+		     strcmp(found.vbios, s->vbios) != 0)) {
+		snprintf(why, sizeof(why), "it belongs to another GPU or driver");
+		err = -GW_E_PARSE;
+	}
+	if (err) {
+		snprintf(message, size, "%s is ignored: %s", path, why);
+		return err;
+	}
+	*s = found;
+	return 0;
 }

@@ -106,8 +106,8 @@ unsigned sensor_average_quantity(const struct report *r);
 void sensor_calibrate(struct sensor *s, const struct sensor *from);
 
 /* "boxcar", "assumed": the names in files and JSON. */
-const char *sensor_model_name(enum sensor_model m);
-const char *sensor_origin_name(enum sensor_origin o);
+const char *sensor_model_name(unsigned model);
+const char *sensor_origin_name(unsigned origin);
 
 /* Why period_s is based on less than SENSOR_CHANGES changes; NULL if it is not. */
 #define SENSOR_CHANGES 100

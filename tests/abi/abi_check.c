@@ -1,9 +1,7 @@
-/* abi_check: our words for NVML's binary interface against NVIDIA's own header.
- *
- * Nothing here runs but a count: every row is an assertion of the compiler.  The script `run`
- * next to this finds the header and writes a list of the names in this file that the header does
- * not have, as ABSENT_name; a row about such a name asserts nothing, so that the check also
- * works with older and newer headers. */
+/* abi_check: compares our description of NVML's binary interface with NVIDIA's header. Every
+ * row is a compile-time assertion. The script `run` lists the names that the header does not
+ * have as ABSENT_name; a row about such a name asserts nothing, so that the check works with
+ * older and newer headers. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS /* a plain name is version 1, as in the library */
 #include <nvml.h>
 
@@ -37,7 +35,7 @@
 	(__builtin_types_compatible_p(__typeof__(symbol), nvmlReturn_t args), \
 	 #symbol " takes " #args)
 
-/* Rows that are no statements.  clang-format would fold them. */
+/* These rows are not statements; clang-format would join them. */
 /* clang-format off */
 
 /* ---- return codes ---- */
@@ -117,7 +115,7 @@ SAME(ABI_SCOPE_GPU, NVML_POWER_SCOPE_GPU)
 SAME(ABI_SCOPE_MODULE, NVML_POWER_SCOPE_MODULE)
 SAME(ABI_SCOPE_MEMORY, NVML_POWER_SCOPE_MEMORY)
 
-/* Numbers that stand in the tables of nvml_read.c and tables.c without a name. */
+/* Numbers without a name in the tables of nvml_read.c and tables.c. */
 SAME(0, NVML_TEMPERATURE_GPU)
 SAME(0, NVML_PCIE_UTIL_TX_BYTES)
 SAME(1, NVML_PCIE_UTIL_RX_BYTES)
@@ -176,8 +174,8 @@ SAME(ABI_FIELD_PCIE_SENT, NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
 SAME(ABI_FIELD_PCIE_RECEIVED, NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
 SAME(ABI_FIELD_RECOVERY_ACTION, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
 
-/* These three were numbered 251 to 253 in headers of CUDA 12.9 and 13.0, and have had their
- * present numbers since; either is the header's right. */
+/* Headers of CUDA 12.9 and 13.0 number these three 251 to 253; later headers have the
+ * numbers below. Both are accepted. */
 #define MOVED(ours, real)                                                             \
 	PRESENT(ABSENT_##real)                                                        \
 	((int)(ours) == (int)(real) || (int)(ours)-18 == (int)(real), #ours " is " #real)
@@ -408,7 +406,7 @@ AT(struct abi_accounting, reserved, nvmlAccountingStats_t, reserved)
 
 /* ---- functions ---- */
 
-/* Our table has void * for these: the entries' layout is found by looking. */
+/* Our table has void * for these, because the layout of the entries is detected at run time. */
 FUNCTION(nvmlDeviceGetComputeRunningProcesses,
 	 (nvmlDevice_t, unsigned *, nvmlProcessInfo_v1_t *))
 FUNCTION(nvmlDeviceGetComputeRunningProcesses_v2,
@@ -454,8 +452,8 @@ FUNCTION(nvmlDeviceGetConfComputeMemSizeInfo, (nvmlDevice_t, nvmlConfComputeMemS
 #endif
 }
 
-/* The whole table of calls, with our words replaced by the header's: then both have the same
- * types, or the compiler says where not.  Nothing may be included below this. */
+/* The whole table of calls with the header's names: the compiler reports every difference of
+ * types. Nothing may be included below this. */
 #define struct
 #define uint32_t       unsigned int
 #define uint64_t       unsigned long long

@@ -29,18 +29,24 @@ def seeded(request):
         support.chance.seed(os.environ[SEED] + request.node.nodeid)
 
 
-# Files that take longest, measured alone: a file is one worker's, and who gets one of these last is waited for.
-SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard_contention", "test_ab", "test_page_guard", "test_measure", "test_log",
-        "test_characterise", "test_guard_journal", "test_guard_reload", "test_baseline"]
+# Tests that take longest begin first, so that none of them is waited for at the end.
+SLOW = ["test_page", "test_page_guard", "test_characterise", "test_measure_clean", "test_guard_journal", "test_ab", "test_service",
+        "test_guard_adapters", "test_guard_contention", "test_log", "test_measure", "test_guard_commands", "test_baseline"]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    """Tests that share a fixture of their file stay together (--dist loadgroup); all others may run anywhere."""
     order = {name: i for i, name in enumerate(SLOW)}
     items.sort(key=lambda item: order.get(item.path.stem, len(SLOW)))
+    for item in items:
+        scopes = {d.scope for defs in item._fixtureinfo.name2fixturedefs.values() for d in defs}
+        if "module" in scopes:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_sessionstart(session):
-    # Who is started in the background of a script has it ignored, and so would all that is started here.
+    # A process that a script starts in the background ignores SIGINT, and so would all that is started here.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not support.PROGRAM.exists():
@@ -90,7 +96,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def world(tmp_path):
-    """A simulated card whose memory is what real processes say."""
+    """A simulated card; real processes say how much of its memory they hold."""
     return workers.World(tmp_path)
 
 

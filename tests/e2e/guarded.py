@@ -1,4 +1,4 @@
-"""A service whose guard acts on simulated GPUs, for tests.
+"""A service with a guard that acts on simulated GPUs, for tests.
 
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
@@ -244,7 +244,7 @@ def by_signal(pidfile):
 
 
 def held(world, kind, size, process=None, **kw):
-    """A fake worker whose models are memory of a process of its own: cheap, and for the driver it is real.
+    """A fake worker, and a process that holds the memory of its models: cheap, and for the driver it is real.
 
     kind: a row of fake_workers.KINDS.  Its server is a thread of the test, its process sleeps; in worker.py both are one tree.
     """

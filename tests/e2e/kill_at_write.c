@@ -3,8 +3,8 @@
  *     LD_PRELOAD=libkill_at_write.so KILL_AT=3 KILL_WHEN=before gpuward serve ...
  *
  * A record is known by a word that every one has and nothing else in the file.  KILL_WHEN is "before" the write,
- * "torn": half of it is written, or "after" the transaction, when its lock is let go and before anything is done
- * that it tells of.  KILL_WHEN=full kills nobody: from that write on the disk is full.  KILL_LOG names a
+ * "torn": half of it is written, or "after" the transaction, when its lock is released and before its order is
+ * carried out.  KILL_WHEN=full kills nothing: from that write on the disk is full.  KILL_LOG names a
  * file that gets a w for each such write and an s for each fdatasync. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

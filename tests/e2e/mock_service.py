@@ -73,7 +73,7 @@ class Model:
                 point["utilization_gpu_ratio"] = wave
             points.append((t, point))
 
-    def tell(self, kind, severity, text, uuid=None):
+    def report(self, kind, severity, text, uuid=None):
         event = {"id": next(self.ids), "time_utc": utc(time.time()), "kind": kind,
                  "uuid": uuid, "severity": severity, "text": text}
         self.events.append(event)
@@ -104,7 +104,7 @@ class Model:
                 if d["power_watts"] is not None:
                     self.energy[d["uuid"]] = self.energy.get(d["uuid"], 0.0) + d["power_watts"]
             if first:
-                self.tell("service", "info", "The service has started.")
+                self.report("service", "info", "The service has started.")
             self.push("tick", self.tick())
 
     def follow(self):

@@ -91,10 +91,14 @@ def wait(true, what="the condition", seconds=TIMEOUT, ignore=()):
 
 def until_caught(child, number):
     """Waits until child handles the signal or waits for it; before that it would just die of it."""
+    twice = [False]
+
     def caught():
         assert child.poll() is None, "it does not wait for the signal"
         status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
-        return any(int(mask, 16) >> number - 1 & 1 for mask in re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M))
+        masks = re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)
+        twice.append(any(int(mask, 16) >> number - 1 & 1 for mask in masks))
+        return all(twice[-2:])  # once may be while it starts a thread, which blocks all signals
     wait(caught, f"a handler of signal {number}")
 
 

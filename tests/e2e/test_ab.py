@@ -15,7 +15,7 @@ import pytest
 
 from support import CONSTANT, FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward
 
-GATE_FAILED, CANNOT_TELL, INVALID, SHARED = 10, 11, 12, 13
+GATE_FAILED, UNDECIDED, INVALID, SHARED = 10, 11, 12, 13
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
 A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # a busy machine takes some of the difference
@@ -29,7 +29,7 @@ def load(scenario):
 
 @pytest.fixture
 def ab(tmp_path):
-    """Runs `gpuward ab OPTIONS -- A -- B`; what came of it and the document, None without one."""
+    """Runs `gpuward ab OPTIONS -- A -- B`; the finished program and the document, or None."""
     out = tmp_path / "ab.json"
 
     def run(options, a, b, **kw):
@@ -73,17 +73,17 @@ def test_without_a_gate_a_finished_comparison_is_no_failure(ab, load):
     assert doc["ab"]["energy"]["verdict"] == "worse" and "worse" in done.stdout
 
 
-def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
+def test_a_threshold_inside_the_interval_is_undecided(ab, load, tmp_path):
     # The second run of every pair takes twice as long, and the order is balanced.
     n = tmp_path / "n"
     second = ["sh", "-c", f"echo >>{n}; sleep 0.0$((4 - 2 * ($(wc -l <{n}) % 2)))"]
     done, doc = ab([load, *QUICK, "--fail-if=time > +3%"], second, second)
-    assert done.returncode == CANNOT_TELL and doc["gate"]["outcome"] == "cannot-tell"
+    assert done.returncode == UNDECIDED and doc["gate"]["outcome"] == "cannot-tell"
     low, high = doc["ab"]["time"]["interval"].values()
     assert low < 1 < 1.03 < high
     assert doc["ending"] == "budget" and doc["planned_pairs"] > 6
-    told = " ".join(done.stdout.split())
-    assert "undecided" in told and "pairs would be needed" in told
+    said = " ".join(done.stdout.split())
+    assert "undecided" in said and "pairs would be needed" in said
 
 
 def test_a_command_is_no_better_than_itself_by_much(ab, load):
@@ -214,14 +214,14 @@ def test_a_command_that_says_a_lot_is_not_held_up(ab, load):
 # ---- what can go wrong
 
 
-@pytest.mark.parametrize("script, told", [
+@pytest.mark.parametrize("script, said", [
     ("for i in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 3", "ended with status 3"),
     ("kill -KILL $$", "was ended by signal 9"),
 ])
-def test_a_command_that_fails_ends_it(ab, load, script, told):
+def test_a_command_that_fails_ends_it(ab, load, script, said):
     done, doc = ab([load, *QUICK], A, ["sh", "-c", script])
     assert done.returncode == INVALID and done.stdout == ""
-    assert f"command B ('sh') {told}" in done.stderr
+    assert f"command B ('sh') {said}" in done.stderr
     assert doc["ending"] == "failed" and doc["failure"]["command"] == "b"
     if "line" in script:
         assert done.stderr.endswith("\n  line 3\n  line 4\n  line 5\n  line 6\n  line 7\n")
@@ -238,17 +238,17 @@ def test_one_that_fails_later_leaves_what_was_known(ab, load, tmp_path):
     assert "after 2 of at most 6 pairs: a run failed" in done.stdout
 
 
-@pytest.mark.parametrize("b, status, told", [
+@pytest.mark.parametrize("b, status, said", [
     ("no-such-command", 127, "command B ('no-such-command') cannot be started: No such file"),
     ("/etc/passwd", 126, "command B ('/etc/passwd') cannot be started: Permission denied"),
 ])
-def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, status, told):
+def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, status, said):
     done, doc = ab([load, *QUICK], A, [b])
-    assert done.returncode == status and told in done.stderr
+    assert done.returncode == status and said in done.stderr
     assert doc["runs"] == []
 
 
-def test_a_stranger_is_told_or_where_asked_ends_it(ab, scenario):
+def test_a_foreign_process_is_reported_or_ends_it_if_asked(ab, scenario):
     shared = scenario(CONSTANT + STRANGER)
     done, doc = ab([shared, *QUICK], A, MUCH_LONGER)
     assert done.returncode == OK and doc["ab"]["energy"]["verdict"] == "worse"
@@ -281,7 +281,7 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     assert done.returncode == NO_GPU and "its energy cannot be read" in done.stderr
 
 
-@pytest.mark.parametrize("words, told", [
+@pytest.mark.parametrize("words, said", [
     ([], "two commands are missing"),
     (["--", "sleep", "1"], "the second command is missing: put -- and B after '1'"),
     (["--", "true", "--"], "command B is empty"),
@@ -300,9 +300,9 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     (["--cooldown-to=40", "--no-cooldown", "--", "a", "--", "b"], "exclude each other"),
     (["--part=", "--", "a", "--", "b"], "--part: the name is empty"),
 ])
-def test_wrong_usage_runs_nothing(words, told):
+def test_wrong_usage_runs_nothing(words, said):
     done = gpuward("ab", "--simulate=idle-h200", *words)
-    assert done.returncode == USAGE and told in done.stderr
+    assert done.returncode == USAGE and said in done.stderr
     assert done.stdout == ""
 
 
@@ -313,7 +313,7 @@ def test_the_first_word_begins_the_first_command(load):
     assert [doc[k]["command"] for k in "ab"] == ["sh -c sleep 0.02", "sleep 0.01"]
 
 
-def test_a_result_that_could_not_be_written_is_told_before_anything_runs(load, tmp_path):
+def test_a_result_that_cannot_be_written_is_reported_before_anything_runs(load, tmp_path):
     ran = tmp_path / "ran"
     done = gpuward("ab", load, "-o", tmp_path / "no" / "r.json", "--", "touch", ran, "--", "true")
     assert done.returncode == FAILED and not ran.exists()

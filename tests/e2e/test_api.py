@@ -115,10 +115,17 @@ def test_a_window_gives_the_energy_of_its_parts(live):
                      json={"label": "run", "gpus": ["0"], "tags": {"model": "m"}})
     assert made.status_code == 201
     path = made.headers["Location"]
+
+    def more(samples=40):
+        """Waits until the window has so many samples more."""
+        def collected():
+            return live.get(path).json()["devices"][0]["samples"]["collected"]
+        before = collected()
+        live.wait(lambda: collected() >= before + samples)
     for label in ("prefill", "decode"):
-        time.sleep(1.5)
+        more()
         assert live.post(path + "/marks", token=True, json={"label": label}).status_code == 201
-    time.sleep(1.5)
+    more()
     doc = live.post(path + "/stop", token=True).json()
     assert doc["state"] == "ended" and doc["simulated"] and doc["tags"] == {"model": "m"}
     assert [p["label"] for p in doc["parts"]] == [None, "prefill", "decode"]
@@ -175,7 +182,7 @@ def test_a_window_too_large_for_its_parts_has_its_result():
         assert doc["energy_joules"]["best"] > 0 and len(doc["devices"]) == len(doc["details"]) == 64
 
 
-def test_a_window_that_was_open_at_kill_9_is_told():
+def test_a_window_that_was_open_at_kill_9_is_reported():
     with Service("two-gpus") as s:
         doc = s.post("/api/v1/windows", json={"label": "cut short"}).json()
         path = "/api/v1/windows/" + doc["id"]
@@ -189,8 +196,8 @@ def test_a_window_that_was_open_at_kill_9_is_told():
             assert [now[k] for k in ("label", "begin_time", "simulated")] == ["cut short", doc["begin_time"], True]
             assert now["end_time"] is None and now["seconds"] is None and now["energy_joules"] is None
             assert now in s.get("/api/v1/windows").json()["windows"]
-            told = [e for e in s.get("/api/v1/events").json()["events"] if "when the service crashed" in e["text"]]
-            assert len(told) == 1 and doc["id"] in told[0]["text"] and told[0]["severity"] == "warning"
+            said = [e for e in s.get("/api/v1/events").json()["events"] if "when the service crashed" in e["text"]]
+            assert len(said) == 1 and doc["id"] in said[0]["text"] and said[0]["severity"] == "warning"
 
 
 def test_a_window_ends_at_its_limit():
@@ -231,7 +238,7 @@ def messages(response):
             name = number = None
 
 
-def test_the_stream_tells_ticks_events_and_windows(live):
+def test_the_stream_has_ticks_events_and_windows(live):
     with live.get("/api/v1/events", headers={"Accept": "text/event-stream"}, stream=True) as r:
         assert r.headers["Content-Type"].startswith("text/event-stream")
         path = live.post("/api/v1/windows", token=True, json={"label": "seen"}).headers["Location"]

@@ -85,12 +85,12 @@ def test_a_selector_makes_no_sense_without_gpus_either(selector, bare):
 @pytest.mark.parametrize(
     "selector", ["2", "99999999999999999999999", "cuda:9", "GPU-ffff", "0000:ff:00.0"]
 )
-def test_a_gpu_that_is_not_there_is_told_so(selector):
+def test_a_gpu_that_does_not_exist_is_reported(selector):
     line = complaint("list", "--simulate", "--gpu", selector, code=NO_GPU)
     assert f"--gpu '{selector}': no such GPU (this machine has 2" in line
 
 
-def test_asking_for_a_gpu_where_there_is_none_is_told_so(bare):
+def test_a_gpu_on_a_machine_without_one_is_reported(bare):
     assert "(this machine has 0" in complaint("list", *bare, "--gpu=0", code=NO_GPU)
 
 
@@ -210,14 +210,14 @@ def test_a_simulator_named_as_the_library_is_marked():
     assert [d["provenance"] for d in doc["devices"]] == ["simulated"] * 2
 
 
-def test_simulator_that_cannot_be_found_is_told_of():
+def test_a_missing_simulator_is_reported():
     line = complaint(
         "list", "--simulate", code=FAILED, env=environment(GPUWARD_SIM_LIBRARY="/nowhere")
     )
     assert "GPUWARD_SIM_LIBRARY" in line
 
 
-def test_simulator_that_is_none_is_told_of():
+def test_a_library_that_is_no_simulator_is_reported():
     libm = "/lib/x86_64-linux-gnu/libm.so.6"
     line = complaint(
         "list", "--simulate", code=FAILED, env=environment(GPUWARD_SIM_LIBRARY=libm)

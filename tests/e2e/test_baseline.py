@@ -3,7 +3,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -41,14 +40,14 @@ def test_an_idle_gpu_has_one_and_it_is_kept(env):
     assert shown[1]["message"] == "none is stored"
 
 
-def test_runs_of_one_result_are_told_above_idle_as_one_mean(env, tmp_path):
+def test_runs_of_one_result_are_shown_above_idle_as_one_mean(env, tmp_path):
     document("baseline", IDLE, *SHORT, env=env)
     out = tmp_path / "r.json"
     done = gpuward("measure", IDLE, "--trials=3", "--no-cooldown", "-o", out, "--", "sleep", "0.3", env=env)
     net = [r["energy_net_joules"]["best"] for r in json.loads(out.read_text())["runs"]]
-    told = re.search(r"^Above idle +(-?[\d.]+) (?:±|\+-) ([\d.]+) J \(no-context baseline of", done.stderr, re.M)
-    assert done.returncode == OK and told, done.stderr
-    assert abs(float(told[1]) - sum(net) / 3) < 0.1 and float(told[2]) > 0
+    said = re.search(r"^Above idle +(-?[\d.]+) (?:±|\+-) ([\d.]+) J \(no-context baseline of", done.stderr, re.M)
+    assert done.returncode == OK and said, done.stderr
+    assert abs(float(said[1]) - sum(net) / 3) < 0.1 and float(said[2]) > 0
 
 
 def test_kinds_are_kept_apart(env):
@@ -129,7 +128,7 @@ def test_clear_forgets(env):
     assert kept(env) == []
 
 
-def test_a_folder_that_cannot_be_written_is_told(env):
+def test_a_folder_that_cannot_be_written_is_reported(env):
     env["XDG_CACHE_HOME"] = "/proc/none"
     done = gpuward("baseline", IDLE, *SHORT, env=env)
     assert done.returncode == FAILED
@@ -139,7 +138,6 @@ def test_a_folder_that_cannot_be_written_is_told(env):
 def test_ctrl_c_ends_it_and_keeps_nothing(env):
     p = subprocess.Popen([str(PROGRAM), "baseline", IDLE], env=env, stderr=subprocess.PIPE, text=True)
     until_caught(p, signal.SIGINT)
-    time.sleep(0.5)
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=TIMEOUT)
     assert p.returncode == FAILED
@@ -163,7 +161,7 @@ def test_wrong_usage(env, args):
     assert gpuward("baseline", IDLE, *args, env=env).returncode == USAGE
 
 
-def test_no_gpu_is_told(env, bare):
+def test_no_gpu_is_reported(env, bare):
     done = gpuward("baseline", *bare, env=env)
     assert done.returncode == NO_GPU
     assert "no GPU to measure" in done.stderr

@@ -33,6 +33,7 @@ def test_a_bundle_gives_the_same_joules_to_the_bit(tmp_path):
 
 def test_windows_that_a_program_marks_are_in_the_bundle(tmp_path):
     bundle = tmp_path / "run"
+    # The part that is measured takes 0.3 s.
     script = ("import os,time; f=os.fdopen(int(os.environ['GPUWARD_MARK_FD']),'w',1);"
               "print('begin part', file=f); time.sleep(.3); print('end part', file=f)")
     done = measure(bundle, command=("/usr/bin/python3", "-c", script))
@@ -60,7 +61,7 @@ def test_a_killed_measurement_keeps_what_was_read(tmp_path):
         assert w["energy_joules"]["best"] > 0
 
 
-def test_a_full_disk_is_told_and_the_summary_is_printed(tmp_path):
+def test_a_full_disk_is_reported_and_the_summary_is_printed(tmp_path):
     bundle = tmp_path / "run"
     bundle.mkdir()
     (bundle / "in the way").touch()
@@ -68,7 +69,7 @@ def test_a_full_disk_is_told_and_the_summary_is_printed(tmp_path):
     assert done.returncode == 1 and "not empty" in done.stderr
 
 
-def test_what_is_no_bundle_is_told(tmp_path):
+def test_a_folder_that_is_no_bundle_is_refused(tmp_path):
     for path, word in ((tmp_path, "manifest.toml"), (tmp_path / "none", "manifest.toml"),
                        ("/dev/null", "manifest.toml")):
         done = gpuward("recompute", str(path))

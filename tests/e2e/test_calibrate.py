@@ -29,7 +29,7 @@ points = [[0, 150], [0.9, 400], [1.7, 250], [2.9, 600], [3.6, 200], [4.3, 500]]
 period = 5
 """
 
-# The command that is measured: waits, and then writes what a faultless meter would have said so far.
+# The command that is measured: it takes its time, and then writes what a faultless meter would have shown so far.
 METER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -54,7 +54,7 @@ def true_power(bundle):
 
 
 def outside(bundle, every=0.25, lag=LAG, change=lambda w: w):
-    """Points (unix seconds, watts) of a meter that tells means, late."""
+    """Points (unix seconds, watts) of a meter that shows means, late."""
     power, ahead, points = true_power(bundle), clocks(bundle), []
     at = power[0][0]
     while at + every < power[-1][0]:
@@ -246,8 +246,8 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     head = write(tmp_path / "head.csv", points, head=("when", "outlet", "amperes"))
     assert "has no column for time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
     (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
-    told = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
-    assert "as 2026-01-31 12:00:00; name the column time_utc" in told and "RFC 3339" in told
+    said = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
+    assert "as 2026-01-31 12:00:00; name the column time_utc" in said and "RFC 3339" in said
     for word in ("312,5", "0.3 kW", "1,234", "300 VA"):
         (tmp_path / "comma.csv").write_text("time;watts\n" + "".join(f"{t:.3f};{word}\n" for t, _ in points))
         assert "with a decimal point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
@@ -268,7 +268,7 @@ def test_a_bad_head_is_refused_before_anything_is_measured(tmp_path):
         mark.unlink()
 
 
-def test_a_pipe_that_nobody_writes_to_keeps_nobody(tmp_path):
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     done = gpuward("measure", "--simulate=h200", "--calibrate", tmp_path / "pipe", "--", "sleep", "0.1")
     assert done.returncode == USAGE and "is not a regular file" in done.stderr
@@ -307,6 +307,7 @@ def test_points_that_scatter_give_the_offset_alone_and_another_reason(measured, 
     assert "compared with the scatter of the points, the power varied too little to determine the gain" in fit["notes"][0]
 
 
+# The command that is measured: what another meter shows every 0.1 s while it runs.
 STEADY = """
 import sys, time
 end, points = time.time() + 3.2, []

@@ -109,7 +109,7 @@ def test_a_file_that_was_changed_is_ignored_with_a_note(learned, place, world, c
     assert str(path) in d["message"] and "hash" in d["message"]
 
 
-def test_another_driver_starts_anew(learned, place, cache):
+def test_another_driver_is_learned_again(learned, place, cache):
     path = place / "newer.toml"
     path.write_text('[driver]\nversion = "590.1"\n' + WORLD)
     doc = document("characterise", "--show", f"--simulate={path}", env=cache)
@@ -147,7 +147,7 @@ def test_what_cannot_be_asked_has_its_reason(scenario):
     assert set(d["sensor"]["counter"]["absent"].values()) == {"not_supported"}
 
 
-def test_other_gpus_are_shown_beside_a_lost_one(scenario):
+def test_other_gpus_are_shown_next_to_a_lost_one(scenario):
     world = scenario('[time]\nbegin = 2\n[[gpu]]\ncount = 2\n'
                      '[[timeline]]\nat = 1\ndo = "lose"\ngpu = 1\n')
     done = gpuward("characterise", "--show", "--json", world)

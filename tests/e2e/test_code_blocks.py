@@ -1,6 +1,6 @@
 """Every code block of README.md and of the public headers compiles and runs as it is written.
 
-A block that no runner below takes fails: whoever adds a new form of block adds its runner.
+A block that no runner below takes fails: a new form of block needs a runner.
 """
 import re
 import shutil

@@ -1,10 +1,11 @@
-"""The companion: who is served, whom it touches, and that nothing which it is sent breaks it.  Real processes of real
-users; a libcuda.so.1 whose processes are files; a systemctl that writes down what it was asked."""
+"""The companion: which clients it serves, which processes it touches, and that no request breaks it.  Real processes of
+real users; a libcuda.so.1 with files for processes; a systemctl that records its calls."""
 import contextlib
 import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import pytest
 
 import service
 import support
+from support import wait
 from worker import GIB, World, ticks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: users other than our own")
@@ -28,13 +30,6 @@ CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
 NOBODY = 65534   # runs the guard
 OTHER = 65533    # a stranger
 OWNER = 65532    # owns the worker
-
-
-def wait(true, what, seconds=support.TIMEOUT):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def name(pid, shift=0):
@@ -176,10 +171,10 @@ def companion():
             c.stop()
 
 
-WORKER = """import signal, sys, time
+WORKER = """import signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: open(sys.argv[1], 'a').write('x'))
 open(sys.argv[1], 'a').close()
-while True: time.sleep(100)
+while True: signal.pause()
 """
 
 
@@ -205,7 +200,7 @@ EXE = os.path.realpath(sys.executable)
 # ---- who is served
 
 
-def test_a_stranger_is_told_which_line_would_allow_it(companion, worker):
+def test_a_refusal_names_the_line_that_would_allow_it(companion, worker):
     companion.allow(f"signal exe={EXE}")
     answer = companion.ask(f"signal 10 {name(worker.pid)}\n", uid=OTHER)
     assert answer.startswith("no 4 ") and f"{companion.file}: client {OTHER}" in answer
@@ -223,7 +218,7 @@ def test_nothing_is_allowed_without_a_file_or_in_one_that_others_can_write(compa
     assert not (companion.path / "units").exists()
 
 
-# ---- whom it touches
+# ---- which processes it touches
 
 
 def test_a_signal_reaches_an_allowed_process_and_no_other(companion, worker):
@@ -270,7 +265,7 @@ def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
     assert "is never touched" in companion.ask(f"signal 9 {name(companion.child.pid)}\n")
 
 
-def test_threads_and_the_kernels_own_are_told_apart(companion, worker):
+def test_threads_and_kernel_threads_are_refused(companion, worker):
     companion.allow("signal uid=0", f"signal uid={OWNER}")
     if pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n":
         assert "a kernel thread" in companion.ask(f"signal 10 {name(2)}\n", uid=0)
@@ -306,23 +301,23 @@ def test_units_are_stopped_and_started_where_a_line_names_them(companion):
 
 
 def test_the_unprivileged_guard_signals_another_users_worker(companion, worker):
-    told = dict(kind="signal", evict_signal=10, pid=worker.pid)
-    alone = companion.order("evict", companion=False, **told)
+    said = dict(kind="signal", evict_signal=10, pid=worker.pid)
+    alone = companion.order("evict", companion=False, **said)
     assert not alone["ok"] and "CAP_KILL or guard.companion" in alone["message"]
-    refused = companion.order("evict", **told)
+    refused = companion.order("evict", **said)
     assert not refused["ok"] and str(companion.file) in refused["message"]
     companion.allow(f"signal uid={OWNER}")
-    assert companion.order("evict", **told)["ok"]
+    assert companion.order("evict", **said)["ok"]
     wait(lambda: worker.said.read_text() == "x", "the signal")
-    assert companion.order("evict:6", allow_kill=1, **told)["ok"]
+    assert companion.order("evict:6", allow_kill=1, **said)["ok"]
     assert worker.wait(support.TIMEOUT) == -signal.SIGTERM
 
 
 def test_a_process_is_put_away_and_brought_back(companion, worker):
     companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
     companion.cuda_process(worker.pid)
-    told = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
-    out = companion.order("evict:3", **told)
+    said = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
+    out = companion.order("evict:3", **said)
     assert out["ok"], out
     assert companion.state(worker.pid) == 2
     assert companion.order("resume", notes=out["notes"], kind="checkpoint")["ok"]
@@ -343,33 +338,34 @@ def test_all_are_locked_before_one_is_put_away(companion, worker):
         second.kill()
 
 
-def test_a_checkpoint_goes_on_when_the_client_hangs_up_and_when_it_is_told_to_end(companion, worker):
+def test_a_checkpoint_goes_on_after_a_hangup_and_after_sigterm(companion, worker):
     companion.allow(f"checkpoint exe={EXE}")
     companion.cuda_process(worker.pid)
     hold = companion.cuda / "hold"
     hold.touch()
-    told = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
-    guard = companion.begin("evict:3", **told)
+    said = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
+    guard = companion.begin("evict:3", **said)
     wait(lambda: f"holding {worker.pid}" in companion.calls(), "it is under way")
     # Nobody else works on that process meanwhile, and others are served.
     assert "in use by another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
     guard.kill()
     guard.communicate()
     companion.child.terminate()
-    time.sleep(0.1)
+    status = pathlib.Path(f"/proc/{companion.child.pid}/status")  # the signal is taken, no longer pending
+    wait(lambda: not int(re.search(r"ShdPnd:\s*(\w+)", status.read_text())[1], 16), "the signal to be taken")
     assert companion.child.poll() is None
     hold.unlink()
     assert companion.child.wait(support.TIMEOUT) == 0
     assert companion.state(worker.pid) == 2
 
 
-def test_one_that_is_killed_half_way_is_told_and_what_it_began_is_undone(companion, worker):
+def test_a_checkpoint_that_is_killed_half_way_is_reported_and_undone(companion, worker):
     companion.allow(f"checkpoint exe={EXE}")
     companion.cuda_process(worker.pid)
     hold = companion.cuda / "hold"
     hold.touch()
-    told = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20, deadline_ms=30000)
-    guard = companion.begin("evict:3", **told)
+    said = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20, deadline_ms=30000)
+    guard = companion.begin("evict:3", **said)
     wait(lambda: f"holding {worker.pid}" in companion.calls(), "it is under way")
     for pid in companion.children():
         os.kill(pid, signal.SIGKILL)
@@ -377,7 +373,7 @@ def test_one_that_is_killed_half_way_is_told_and_what_it_began_is_undone(compani
     assert not outcome["ok"] and outcome["retry"] and "ended before it answered" in outcome["message"]
     assert companion.state(worker.pid) == 0  # not left locked
     hold.unlink()
-    assert companion.order("evict:3", **told)["ok"]
+    assert companion.order("evict:3", **said)["ok"]
     assert companion.state(worker.pid) == 2
 
 
@@ -449,7 +445,7 @@ def test_a_request_that_does_not_come_whole_is_given_up(companion):
     assert companion.ask("unit 1000 stop a.service\n") == "ok 1 "
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun(companion, worker):
+def test_a_request_without_a_client_is_not_begun(companion, worker):
     companion.allow("unit a.service", f"signal exe={EXE}", f"checkpoint exe={EXE}")
     companion.cuda_process(worker.pid)
     requests = ["unit 1000 stop a.service\n", f"signal 10 {name(worker.pid)}\n", f"checkpoint 1000 {name(worker.pid)}\n"]
@@ -597,7 +593,7 @@ def test_a_service_whose_companion_refuses_says_which_line_is_missing(companion,
         s.wait(lambda: s.state_of() == "active")
         s.post("/api/v1/guard/workers/w/evict", token=True, json={"ttl_s": 600})
         s.wait(lambda: f"{companion.file}: checkpoint " in s.get("/api/v1/guard?limit=128").text)
-        # Mended while it runs: it is tried again, and goes well.
+        # Fixed while it runs: it is tried again, and succeeds.
         companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
         s.wait(lambda: s.state_of() == "evicted")
 

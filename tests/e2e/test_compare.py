@@ -51,7 +51,7 @@ def log_moments(values):
 
 
 def expected_change(a, b, extra):
-    """Welch on logarithms, and beside it a part that more runs do not lessen.  One run scatters as the others do."""
+    """Welch on logarithms, and a part that more runs do not lessen.  One run scatters as the others do."""
     (ma, va), (mb, vb) = log_moments(a), log_moments(b)
     if len(b) == 1:
         u2, df = va * (1 + 1 / len(a)), len(a) - 1
@@ -684,15 +684,15 @@ def test_runs_with_and_without_a_clean_room_are_compared_with_a_warning(tmp_path
     assert [r["clean_room"] for r in table] == ["kept", "none"]
 
 
-def test_a_room_that_was_lost_is_told_with_the_reason_once(tmp_path):
+def test_a_clean_room_that_was_lost_is_reported_once_with_the_reason(tmp_path):
     lost = in_room(result("b", trials=2), broken="someone released it after 3 s")
     lost["runs"][1]["part"] = "decode"  # a row of its own, of the same file
     b = save(tmp_path, "b.json", lost)
     got, doc = rows(b)
     assert [r["clean_room"] for r in got.values()] == ["lost", "lost"]
-    told = [n for n in doc["notes"] if "clean room" in n]
-    assert len(told) == 1
-    assert told[0].endswith(
+    said = [n for n in doc["notes"] if "clean room" in n]
+    assert len(said) == 1
+    assert said[0].endswith(
         "b.json: the clean room was not kept: worker ollama: someone released it after 3 s")
     a = save(tmp_path, "a.json", in_room(result("a")))
     assert "(a: 1 of 1, b: 0 of 1, b (decode): 0 of 1)" in compare(a, b).stdout

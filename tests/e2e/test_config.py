@@ -47,13 +47,13 @@ def test_a_token_that_the_service_would_refuse_is_refused(config, text, mode, sa
     assert done.returncode == 78 and "service.token_file: " in done.stderr and says in done.stderr
 
 
-def test_a_token_of_a_worker_that_is_missing_is_told(config):
+def test_a_missing_token_of_a_worker_is_a_warning(config):
     path = config.write("[guard]\nmode = 'enforce'\n[[worker]]\nname = 'v'\nkind = 'vllm'\ntoken_file = '/absent'\n", config.top / "a.toml")
     done = config("check", path)
     assert done.returncode == OK and f"{path}:6:14: warning: cannot read token_file /absent" in done.stderr
 
 
-def test_check_tells_all_errors_and_exits_2(config):
+def test_check_prints_all_errors_and_exits_2(config):
     path = config.write("[service]\nlisen = 1\ninterval = 'soon'\n[lgo]\n", config.top / "bad.toml")
     done = config("check", path)
     assert done.returncode == USAGE
@@ -114,7 +114,7 @@ def test_what_is_printed_reads_back_to_the_same(config):
     assert a["values"]["device"]["require_nvml"] is True
 
 
-def test_print_tells_where_values_came_from(config):
+def test_print_shows_where_values_came_from(config):
     path = config.write("require_nvml = true\n", config.top / "a.toml")
     done = config("print", path, "--origin", GPUWARD_INTERVAL="2s")
     assert f"require_nvml = true  # {path}:1:1\n" in done.stdout
@@ -137,7 +137,7 @@ def test_print_of_a_bad_configuration_prints_none(config):
 
 @pytest.mark.parametrize("words", [[], ["chek"], ["check", "a", "b"], ["check", "--origin"],
                                    ["print", "--gpu", "0"]])
-def test_wrong_usage_is_told(config, words):
+def test_wrong_usage_is_refused(config, words):
     done = config(*words)
     assert done.returncode == USAGE
     assert done.stderr.startswith("gpuward: ")
@@ -178,7 +178,7 @@ def test_the_example_leaves_a_profile_its_say(config):
 GUARD = '[guard]\nprofile = "desktop"\n[[worker]]\nname = "a"\nkind = "ollama"\n'
 
 
-def test_a_profile_that_an_earlier_file_disarms_is_told(config):
+def test_a_profile_that_an_earlier_file_disarms_is_reported(config):
     first = config.write(config("print").stdout, config.etc / "gpuward.toml")
     line = first.read_text().splitlines().index('mode = "observe"') + 1
     second = config.write(GUARD, config.etc / "gpuward.d" / "guard.toml")
@@ -188,7 +188,7 @@ def test_a_profile_that_an_earlier_file_disarms_is_told(config):
         f'{first}:{line}:1: warning: mode = "observe" is set here, so the profile "desktop" '
         f"({second}) does not set it to enforce; remove it, or move it next to the profile\n")
     assert "require_nvml = false is set here" in done.stderr and done.stderr.count("\n") == 2
-    # Beside the profile, and later, it is meant.
+    # Next to the profile, or in a later file, it counts.
     first.unlink()
     second.write_text(GUARD.replace("[[", 'mode = "observe"\n[[', 1))
     assert config("check").stderr == ""

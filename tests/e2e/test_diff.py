@@ -1,4 +1,4 @@
-"""diff: what differs between two measurements is told, what is equal is not, and nothing readable is lost."""
+"""diff: it shows what differs between two measurements, and not what is equal."""
 import json
 import math
 import os
@@ -33,7 +33,7 @@ def rows(doc, section=None):
 
 
 def gpu(**more):
-    """What the environment tells of one GPU."""
+    """The environment of one GPU."""
     return {"index": 0, "uuid": "GPU-11111111-2222-3333-4444-555555555555", "name": "NVIDIA H200",
             "vbios_version": "96.00.A5.00.1A", "persistence_mode": True, "power_limit_watts": 700,
             "clock_sm_max_hertz": 1980000000, **more}
@@ -57,7 +57,7 @@ def bundle(folder, doc):
     return folder
 
 
-def test_every_kind_of_difference_is_told_and_nothing_else(tmp_path):
+def test_every_kind_of_difference_is_shown_and_nothing_else(tmp_path):
     first = ("runs", 0, "devices", 0)
     a = save(tmp_path, "a.json", measured(power=300))
     b = save(tmp_path, "b.json", measured([
@@ -127,7 +127,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
     # However far apart: of one run each nobody knows how runs scatter.
-    assert row["change_interval"]["low"] > 0 and "One run each: the variation between runs is unknown" in doc["sentence"]
+    assert row["change_interval"]["low"] > 0 and "One run each: how much runs scatter is not known" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 
 
@@ -177,13 +177,13 @@ def test_a_gpu_is_held_against_itself_and_goes_by_its_number(tmp_path):
         done = gpuward("measure", "--simulate=eight-gpus", *[f"--gpu={g}" for g in gpus], "-q",
                        "-o", tmp_path / f"{name}.json", "--", "sleep", "0.1")
         assert done.returncode == OK, done.stderr
-    told = rows(document(tmp_path / "a.json", tmp_path / "b.json", "--all"))
-    assert {device for device, _ in told} == {None, 1, 2}
-    assert told[(2, "uuid")]["state"] == "equal" and told[(1, "uuid")]["state"] == "differs"
-    assert told[(1, "foreign-process")]["a"] and told[(1, "foreign-process")]["b"], "both had one"
-    told = rows(document(tmp_path / "c.json", tmp_path / "b.json", "--all"))
-    assert {device for device, _ in told} == {None, 2, 3}
-    assert told[(3, "uuid")]["state"] == "equal" and told[(2, "uuid")]["a"] is None
+    said = rows(document(tmp_path / "a.json", tmp_path / "b.json", "--all"))
+    assert {device for device, _ in said} == {None, 1, 2}
+    assert said[(2, "uuid")]["state"] == "equal" and said[(1, "uuid")]["state"] == "differs"
+    assert said[(1, "foreign-process")]["a"] and said[(1, "foreign-process")]["b"], "both had one"
+    said = rows(document(tmp_path / "c.json", tmp_path / "b.json", "--all"))
+    assert {device for device, _ in said} == {None, 2, 3}
+    assert said[(3, "uuid")]["state"] == "equal" and said[(2, "uuid")]["a"] is None
 
 
 def test_calibrated_against_uncalibrated_the_gain_does_not_cancel(tmp_path):
@@ -308,7 +308,7 @@ def test_an_uncertainty_that_is_a_share_is_a_percentage(tmp_path):
 
 @pytest.mark.parametrize("width", [60, 200])
 def test_text_is_as_it_was(tmp_path, width):
-    """GPUWARD_GOLDEN=write writes it anew; read the difference before it is committed."""
+    """GPUWARD_GOLDEN=write writes it again; read the difference before you commit it."""
     path = TOP / "tests" / "golden" / f"diff-{width}.txt"
     bundle(tmp_path / "monday", measured(power=300, label="fp16"))
     bundle(tmp_path / "tuesday", measured(

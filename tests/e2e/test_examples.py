@@ -33,7 +33,7 @@ def window(*words, **changes):
                XDG_CACHE_HOME="/nonexistent", **changes)
 
 
-def test_the_window_example_tells_joules_with_an_interval():
+def test_the_window_example_prints_joules_with_an_interval():
     done = window("1.5", GPUWARD_SIM="h200")
     assert done.returncode == OK, done.stderr
     mark, *lines = [l for l in done.stdout.splitlines() if not l.startswith("\t")]
@@ -50,7 +50,7 @@ def test_the_window_example_tells_joules_with_an_interval():
 
 def test_the_window_example_bears_a_machine_without_a_gpu():
     done = window("0.1", GPUWARD_SIM="no-gpu")
-    assert (done.returncode, done.stdout) == (OK, "no GPU here\n")
+    assert (done.returncode, done.stdout) == (OK, "this machine has no GPU\n")
 
 
 # ---- precision
@@ -80,7 +80,7 @@ def test_the_precision_example_compares_three_results(tmp_path):
         assert result["model_size_bytes"] == 512 * 512 * WEIGHT_BYTES[precision]
         (once,) = result["runs"]
         assert once["latency_seconds"] == pytest.approx(once["seconds"] / 400)
-        # Marks that a busy machine reads many at a time tell no time of each.
+        # Marks that a busy machine reads many at a time have no times of their own.
         assert once["latency_p50_seconds"] is None or once["latency_p50_seconds"] > 0
         assert once["energy_joules"]["low"] < once["energy_joules"]["best"]
         assert [w["label"] for w in once["windows"]] == ["warm-up", "inference"]

@@ -1,6 +1,6 @@
 """Whole outputs as they were when someone last looked at them: tests/golden.
 
-GPUWARD_GOLDEN=write writes them anew; then read the difference before it is committed.
+GPUWARD_GOLDEN=write writes them again; read the difference before you commit it.
 The world stands still (stepped time) and the host is a fixture, so every byte is known.
 """
 import json

@@ -20,7 +20,7 @@ CONFIG = configure(table("w", "checkpoint", match_name="holder", max_level=3))
 
 
 class Driver:
-    """What it knows of each process stands in a file beside the library."""
+    """What it knows of each process is in a file next to the library."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -47,7 +47,7 @@ def driver(tmp_path):
 
 @contextlib.contextmanager
 def held(world, driver, tmp_path, size=4 * GIB):
-    """A process whose memory is on the card while it is not put away."""
+    """A process with memory on the card while it is not checkpointed."""
     over = threading.Event()
     program = tmp_path / "holder"
     if not program.exists():
@@ -103,7 +103,7 @@ def killed(world, driver, tmp_path):
         yield s, p
 
 
-def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_path):
+def test_a_process_that_a_killed_service_checkpointed_comes_back(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver)
         assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
@@ -114,7 +114,7 @@ def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_
         assert done.returncode == 0 and len(driver.calls()) == 4
 
 
-def test_one_that_is_known_by_its_pidfile_is_put_away_and_comes_back(world, driver, tmp_path):
+def test_a_worker_with_a_pidfile_is_checkpointed_and_comes_back(world, driver, tmp_path):
     pidfile = tmp_path / "pid"
     with held(world, driver, tmp_path) as p:
         pidfile.write_text(f"{p.pid}\n")
@@ -128,7 +128,7 @@ def test_one_that_is_known_by_its_pidfile_is_put_away_and_comes_back(world, driv
             assert driver.state(p.pid) == 0 and world.holds(p.pid) == 4 * GIB
 
 
-def test_a_mistake_in_the_configuration_keeps_nobody_put_away(world, driver, tmp_path):
+def test_a_mistake_in_the_configuration_does_not_keep_a_process_checkpointed(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver, more="[log]\nlevle = 3\n")
         assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
@@ -136,7 +136,7 @@ def test_a_mistake_in_the_configuration_keeps_nobody_put_away(world, driver, tmp
         assert "note: the configuration has a mistake" in done.stderr and 'no such key "levle"' in done.stderr
 
 
-def test_without_its_journal_nobody_is_said_to_be_back(world, driver, tmp_path):
+def test_without_its_journal_no_process_is_reported_as_restored(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver, more="[log\n")
         assert (done.returncode, done.stdout) == (2, "")
@@ -145,7 +145,7 @@ def test_without_its_journal_nobody_is_said_to_be_back(world, driver, tmp_path):
         assert recover(s, driver).returncode == 0
 
 
-def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):
+def test_without_free_memory_it_stays_checkpointed(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         with Contender(world, 21 * GIB):
             done = recover(s, driver, card=world)
@@ -159,7 +159,7 @@ def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):
             assert recover(s, driver, card=world).returncode == 0
 
 
-def test_one_that_is_back_makes_no_room_for_the_next(world, driver, tmp_path):
+def test_a_restored_process_makes_no_room_for_the_next(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p), Contender(world, 1 * GIB) as back, Contender(world, 21 * GIB):
         driver.knows(back.pid)
         record = journal(s)["w"]
@@ -183,7 +183,7 @@ def test_no_room_for_one_worker_is_no_reason_against_another(world, driver, tmp_
         assert driver.state(p.pid) != 0
 
 
-def test_who_was_put_away_before_the_machine_started_again_is_nobody_now(world, driver, tmp_path):
+def test_a_process_from_before_a_reboot_is_not_restored(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         record = journal(s)["w"]
         assert record["boot"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -204,7 +204,7 @@ def test_a_service_that_starts_again_brings_it_back_itself(world, driver, tmp_pa
         s.wait(lambda: s.now("w") == "active" and driver.state(p.pid) == 0)
 
 
-def test_where_no_driver_is_each_is_told_and_the_record_kept(world, driver, tmp_path):
+def test_without_a_driver_each_process_is_reported_and_the_record_kept(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         before = journal(s)
         done = recover(s)
@@ -216,7 +216,7 @@ def test_where_no_driver_is_each_is_told_and_the_record_kept(world, driver, tmp_
         assert driver.state(p.pid) == 0
 
 
-def test_one_that_the_driver_refuses_does_not_keep_the_others_back(world, driver, tmp_path):
+def test_a_process_that_the_driver_refuses_does_not_stop_the_others(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p), held(world, driver, tmp_path) as other:
         record = journal(s)["w"]
         ticks = int(pathlib.Path(f"/proc/{other.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
@@ -230,7 +230,7 @@ def test_one_that_the_driver_refuses_does_not_keep_the_others_back(world, driver
         assert driver.state(p.pid) == 0
 
 
-def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver, tmp_path):
+def test_a_process_that_ended_or_has_another_start_time_is_left_alone(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         record = journal(s)["w"]
         record["put_away"] = [[p.pid, record["put_away"][0][1] - 1], [2 ** 22 + 1, 5]]
@@ -242,10 +242,10 @@ def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver,
         assert driver.state(p.pid) == 2  # not the one that was meant
 
 
-def test_a_service_that_starts_with_a_wrong_match_keeps_who_is_put_away(world, driver, tmp_path):
+def test_a_service_that_starts_with_a_wrong_match_keeps_its_checkpoint(world, driver, tmp_path):
     other = shutil.copy("/bin/sleep", tmp_path / "another")
     with killed(world, driver, tmp_path) as (s, p), Contender(world, GIB, exe=other):
-        for name, said in (("nobody", "its process lives and is out"), ("another", "gpuward guard recover brings it back")):
+        for name, said in (("nobody", "its process still runs and is evicted"), ("another", "run gpuward guard recover")):
             with open(s.config, "w") as f:
                 f.write(CONFIG.replace('match.name = "holder"', f'match.name = "{name}"'))
             s.start()
@@ -256,7 +256,7 @@ def test_a_service_that_starts_with_a_wrong_match_keeps_who_is_put_away(world, d
         assert (done.returncode, driver.state(p.pid)) == (0, 0), done.stderr
 
 
-def test_one_that_went_from_the_configuration_is_still_brought_back(world, driver, tmp_path):
+def test_a_worker_that_was_removed_from_the_configuration_is_restored(world, driver, tmp_path):
     with held(world, driver, tmp_path) as p, Guarded(world, CONFIG, env=driver.env) as s:
         s.until("active", name="w")
         s.guard("hold", "evicted", "w", "--for", "1h")
@@ -279,10 +279,10 @@ def test_a_journal_that_cannot_be_read_is_not_taken_for_an_empty_one(world, driv
         assert done.returncode == 1 and "journal" in done.stderr, done.stdout + done.stderr
 
 
-# ---- what is never put away
+# ---- what is never checkpointed
 
 
-def test_a_client_of_mps_is_not_put_away(tmp_path, driver):
+def test_a_client_of_mps_is_not_checkpointed(tmp_path, driver):
     scenario = tmp_path / "mps.toml"
     scenario.write_text('[[gpu]]\nprofile = "h200"\npersistence = true\n'
                         '[[gpu.process]]\nname = "holder"\ntype = "mps"\nmemory = "10 GiB"\n')

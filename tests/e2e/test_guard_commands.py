@@ -137,7 +137,7 @@ def test_a_pause_leaves_a_worker_evicted_that_is_held_so(both):
 # ---- status and explain
 
 
-def test_status_and_explain_tell_it_all(s, world):
+def test_status_and_explain_show_state_reason_and_contender(s, world):
     with Contender(world, 8 * GIB) as c:
         s.until("evicted")
         shown = s.guard("status").stdout
@@ -178,7 +178,7 @@ def test_a_schedule_says_its_hours(world, worker):
     hours = '[[schedule]]\nworker = "ollama"\nevict = ["00:00-24:00"]\n'
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
-        assert reason(s, "schedule")["evidence"] == "in its quiet hours, daily 00:00-24:00"
+        assert reason(s, "schedule")["evidence"] == "in its schedule, daily 00:00-24:00"
         assert reason(s, "schedule")["clears"] == "when the span is over"
 
 
@@ -198,7 +198,7 @@ def test_of_an_absent_worker_it_is_said_what_was_looked_for(world):
         assert "no process is in unit vllm.service" in s.worker()["why"]
 
 
-def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker):
+def test_a_dry_run_says_would_be_and_shows_the_memory_that_is_held(world, worker):
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         said = s.guard("evict", "ollama").stdout
@@ -252,7 +252,7 @@ def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
 def test_without_workers_the_status_is_one_sentence(world):
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-        assert s.guard("status").stdout == "No [[worker]] is configured, so the guard has nothing to move.\n"
+        assert s.guard("status").stdout.splitlines()[-1] == "No [[worker]] is configured, so the guard has nothing to move."
 
 
 def test_learn_proposes_rules_that_then_hold(world, worker):
@@ -496,7 +496,7 @@ def test_a_user_with_the_token_in_an_own_file_may_do_it(served, home):
     assert never.stdout == "played\n" and "insufficient_vram" in never.stderr
     done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
     assert done.stdout.startswith("played on GPU-") and done.stderr == ""
-    told = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
-    assert "workers stay off the GPUs until" in told.stdout
-    told = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
-    assert told.stdout == f"the game of process {os.getpid()} has ended\n"
+    said = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
+    assert "workers stay off the GPUs until" in said.stdout
+    said = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
+    assert said.stdout == f"the game of process {os.getpid()} has ended\n"

@@ -104,7 +104,7 @@ def test_workers_leave_until_the_last_game_is_over(s, worker):
             s.guard("game", "start", "--pid", str(two.pid))  # again is not twice
             s.until("evicted")
             assert s.worker()["mask"] == ["contention"]
-            assert any("2 games are told of" in (d["evidence"] or "") or "1 game is" in (d["evidence"] or "")
+            assert any("2 games are registered" in (d["evidence"] or "") or "1 game is" in (d["evidence"] or "")
                        for d in s.decisions())
             games = s.get("/api/v1/guard/games").json()["games"]
             assert {g["pid"] for g in games} == {one.pid, two.pid} and all(g["until_seconds"] is None for g in games)
@@ -205,7 +205,7 @@ def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(worl
         s.wait(lambda: s.now() == "active" or s.worker()["evictions_total"] == 2)
         s.wait(lambda: s.worker()["evictions_total"] == 2 and s.now() == "evicted")
         rules = [d["rule"] for d in s.decisions()]
-        assert "asked for" in rules and "reload-storm" not in rules and "reloaded while evicted" not in rules
+        assert "requested" in rules and "reload-storm" not in rules and "reloaded while evicted" not in rules
 
 
 def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path):

@@ -77,7 +77,7 @@ def test_a_reservation_for_a_process_ends_with_it(s):
     ask = f"{support.PROGRAM} guard {{}} --address {s.url}"
     done = s.cli("run", "--vram", "20G", "--", "sh", "-c", ask.format("explain") + "; " + ask.format("status --json"))
     said = " ".join(done.stdout.split())
-    assert "Ends when it is given back, its process ends." in said and "at the earliest" not in said
+    assert "Ends when it is released, its process ends." in said and "at the earliest" not in said
     room, = json.loads(done.stdout[done.stdout.index("{"):])["reservations"]
     assert room["pid"] and room["until_utc"] is room["until_seconds"] is None
     assert s.post("/api/v1/guard/reservations", token=True, json={"bytes": GIB, "ttl_s": 0}).status_code == 400
@@ -147,7 +147,7 @@ def test_a_worker_that_a_wrong_configuration_does_not_find_returns_with_the_righ
             evicted(s, world, w)
             s.reload(right.replace(str(pidfile), f"{pidfile}-typo"))
             s.until("absent", name="w")
-            events = [e for e in s.get("/api/v1/events").json()["events"] if "lives and is out" in e["text"]]
+            events = [e for e in s.get("/api/v1/events").json()["events"] if "still runs and is evicted" in e["text"]]
             assert [e["severity"] for e in events] == ["warning"]
         s.reload(right)
         s.wait(lambda: signal.SIGUSR2 in w.signals())

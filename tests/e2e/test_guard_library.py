@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from support import BUILD, SIMULATOR, TIMEOUT, TOP, environment
+from support import BUILD, SIMULATOR, TIMEOUT, TOP, environment, wait
 from test_library import sanitized
 from worker import GIB, Contender
 
@@ -31,7 +31,7 @@ def until(what, seconds=30):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, g.status()
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks at the condition
 
 SIZE = 10 << 30
 options = dict(nvml_library=sys.argv[2], simulated=True, debounce=0.1, quiet=0.4, poll=0.05, name="chat")
@@ -205,7 +205,7 @@ begun = threading.Event()
 
 def evict(size, seconds):
     begun.set()
-    time.sleep(0.5)
+    time.sleep(0.5)  # it is slow
     hold(0)
     say("freed")
 
@@ -236,9 +236,7 @@ hold(0)
     with Program(world, code) as p:
         assert p.read() == ["ready"]
         with Contender(world, 12 * GIB):
-            while world.holds(p.pid):
-                assert p.child.poll() is None
-                time.sleep(0.01)
+            wait(lambda: p.child.poll() is not None or not world.holds(p.pid))
         rest, _ = p.ends()
     assert rest == [["left", True]]
 
@@ -248,7 +246,7 @@ def test_without_a_gpu_it_is_blind_and_says_why(world):
     world.scenario.write_text("[driver]\nversion = \"580.159.04\"\n")
     code = """
 with gpuward.guard(print, print, **options) as g:
-    until(lambda: g.status().looks)
+    until(lambda: g.status().observations)
     s = g.status()
     say(s.blind, s.allowed, s.why.split(":")[0])
 hold(0)

@@ -261,7 +261,7 @@ def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(wor
             s.until("active", name="b")
             was = s.decisions()
             s.wait(lambda: str(4 * GIB) in parts(trace)[1] and str(5 * GIB) in parts(trace)[1])
-            for text in orders:  # workers are told apart by name, not by their order
+            for text in orders:  # workers are known by name, not by their order
                 got = s.post("/api/v1/guard/simulate", token=True,
                               json={"trace": "\n".join(parts(trace)) + "\n", "policy": text, "seconds": 1}).json()
                 assert {w["name"]: w["need_bytes"] for w in got["workers"]} == {"a": 4 * GIB, "b": 5 * GIB}

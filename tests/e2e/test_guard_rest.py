@@ -70,7 +70,7 @@ def simulated(s, status=200, **body):
 # ---- documents
 
 
-def test_the_guard_tells_its_mode_and_its_workers(calm):
+def test_the_guard_shows_its_mode_and_its_workers(calm):
     doc = calm.get(GUARD).json()
     assert (doc["mode"], doc["journal"]) == ("enforce", "ok")
     assert [w["name"] for w in doc["workers"]] == ["ollama"]
@@ -112,7 +112,7 @@ def test_explain_says_rule_timers_and_overrides(calm):
     assert 400 < doc["hold_until_seconds"] <= 500
 
 
-def test_health_tells_level_and_margin(calm):
+def test_health_shows_level_and_margin(calm):
     doc = calm.get("/api/v1/health").json()
     gpu = calm.get("/api/v1/health/gpus/0").json()
     assert doc["level"] == gpu["level"] == "ok" and gpu["quarantine"] is False
@@ -141,7 +141,7 @@ def test_fit(calm, gib, fit, evict):
 # ---- requests and operations
 
 
-def test_a_hold_is_told_and_released(calm):
+def test_a_hold_is_shown_and_released(calm):
     got = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 0, "reason": "a demo"})
     assert got.status_code == 202 and got.json()["hold"] == "active"
     assert got.json()["hold_until_seconds"] is None  # without end
@@ -162,14 +162,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(calm, verb, body):
     assert (worker(calm)["hold"], worker(calm)["mask"]) == (before["hold"], before["mask"])
 
 
-def test_nobody_without_the_token_changes_anything(calm):
+def test_without_the_token_nothing_can_be_changed(calm):
     for verb in ("evict", "resume", "hold", "release"):
         assert calm.post(f"{OLLAMA}/{verb}", json={"ttl_s": 5}).status_code == 401
     assert calm.post(ROOMS, json={"bytes": 1}).status_code == 401
     assert worker(calm)["hold"] == "none" and calm.get(GUARD).json()["reservations"] == []
 
 
-def test_an_eviction_by_hand_is_begun_and_told(tmp_path):
+def test_an_eviction_by_hand_is_begun_and_counted(tmp_path):
     with guarded.leaving(tmp_path, 4 * GIB) as s:
         others = metric(s, "gpu_other_processes_count")
         assert others == 1  # Xorg, not the worker
@@ -209,7 +209,7 @@ def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tm
         assert s.get(where).status_code == 404
 
 
-def test_the_log_tells_at_what_temperature_workers_leave(tmp_path):
+def test_the_log_has_the_temperature_at_which_workers_leave(tmp_path):
     calls = ", ".join(f'"nvmlDeviceGet{c}"' for c in ("MarginTemperature", "TemperatureThreshold"))
     (tmp_path / "world.toml").write_text(f"[driver]\nmissing = [{calls}]\n" + guarded.WORLD.format(memory="4 GiB"))
     with Service(tmp_path / "world.toml", token=True, config=guarded.config()) as s:
@@ -221,7 +221,7 @@ def test_the_log_tells_at_what_temperature_workers_leave(tmp_path):
         assert "threshold=85" in line.split(), line
 
 
-def test_a_wish_that_another_takes_the_place_of_has_failed(live):
+def test_a_request_that_another_one_replaces_has_failed(live):
     first = live.post(OLLAMA + "/evict", token=True).headers["Location"]
     then = live.post(OLLAMA + "/release", token=True).json()["operation"]
     assert then["state"] == "done" and then["what"] == "release"
@@ -229,7 +229,7 @@ def test_a_wish_that_another_takes_the_place_of_has_failed(live):
     assert got["state"] == "failed" and then["id"] in got["message"]
 
 
-def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_nobody_and_the_remedy_is_told(tmp_path):
+def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
     scenario = tmp_path / "world.toml"
     scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
     with Service(scenario, token=True, config=guarded.config(more='demand = "any"')) as s:
@@ -239,15 +239,15 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_nobody_and_the_remedy_is
         assert (worker["state"], worker["evictions_total"]) == ("active", 0)
         assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
         said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-        assert any(x.startswith("Limit: a screen is on GPU-") for x in said), said
-        # Whom a person wants gone goes all the same.
+        assert any(x.startswith("Limit: a display is on GPU-") for x in said), said
+        # A worker that a person evicts leaves nevertheless.
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 
 
 # ---- reservations
 
 
-def test_room_that_is_there_is_given_at_once_and_given_back(calm):
+def test_free_memory_is_reserved_at_once_and_released(calm):
     got = calm.post(ROOMS, token=True, json={"gpu": 0, "bytes": GIB, "ttl_s": 50})
     assert got.status_code == 201, got.text
     room = got.json()
@@ -259,7 +259,7 @@ def test_room_that_is_there_is_given_at_once_and_given_back(calm):
     assert calm.get("/api/v1/capacity").json()["gpus"][0]["reserved_bytes"] == 0
 
 
-def test_room_that_cannot_be_is_told_with_numbers_and_nothing_stays(calm):
+def test_a_reservation_that_is_impossible_is_refused_with_numbers(calm):
     got = calm.post(ROOMS, token=True, json={"bytes": 90 * GIB})
     doc = got.json()
     assert got.status_code == 409 and doc["code"] == "insufficient_vram"
@@ -269,7 +269,7 @@ def test_room_that_cannot_be_is_told_with_numbers_and_nothing_stays(calm):
     assert calm.get(GUARD).json()["reservations"] == []
 
 
-def test_what_others_were_promised_is_not_available(calm):
+def test_memory_reserved_for_others_is_not_available(calm):
     first = calm.post(ROOMS, token=True, json={"bytes": 4 * GIB}).json()
     got = calm.post(ROOMS, token=True, json={"bytes": 23 * GIB, "wait_s": 0})
     doc = got.json()
@@ -279,7 +279,7 @@ def test_what_others_were_promised_is_not_available(calm):
     assert calm.ask("DELETE", ROOMS + "/" + first["id"], token=True).status_code == 204
 
 
-def test_room_for_a_process_that_the_service_cannot_see_is_refused_and_says_why(calm):
+def test_a_reservation_for_a_process_that_the_service_cannot_see_is_refused(calm):
     got = calm.post(ROOMS, token=True, json={"bytes": GIB, "pid": 2 ** 22 + 5})
     assert got.status_code == 400 and "namespace" in got.json()["detail"] and "pid" in got.json()["remedy"]
     assert calm.get(GUARD).json()["reservations"] == []
@@ -287,7 +287,7 @@ def test_room_for_a_process_that_the_service_cannot_see_is_refused_and_says_why(
 
 @pytest.mark.parametrize("body", [{}, {"bytes": 0}, {"bytes": 1, "ttl_s": 0}, {"bytes": 1, "wait_s": 61},
                                   {"bytes": 1, "pid": -1}, {"bytes": 1, "gpu": 99}, {"bytes": 1, "gpus": 0}])
-def test_room_that_makes_no_sense_is_refused(calm, body):
+def test_a_reservation_that_makes_no_sense_is_refused(calm, body):
     assert calm.post(ROOMS, token=True, json=body).status_code == 400
 
 
@@ -300,7 +300,7 @@ def test_the_answer_waits_until_the_worker_has_left(tmp_path):
         assert "reserved" in worker(s)["mask"]
 
 
-def test_who_only_observes_makes_no_room(tmp_path):
+def test_a_guard_that_only_observes_reserves_nothing(tmp_path):
     with guarded.service(tmp_path, memory="18 GiB", mode="dry-run") as s:
         guarded.looked(s)
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
@@ -308,7 +308,7 @@ def test_who_only_observes_makes_no_room(tmp_path):
         assert got.json()["retry_after_s"] is None and "Retry-After" not in got.headers
 
 
-def test_room_that_is_asked_for_again_with_its_key_is_the_same_room(live):
+def test_a_reservation_with_the_same_key_is_the_same(live):
     rooms, key = GUARD + "/reservations", {"Idempotency-Key": "render-7"}
     first = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
     again = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
@@ -317,12 +317,12 @@ def test_room_that_is_asked_for_again_with_its_key_is_the_same_room(live):
     assert live.post(rooms, token=True, headers=key, json={"bytes": 2 * GIB}).status_code == 422
     assert len(live.get(GUARD).json()["reservations"]) == 1
     assert live.ask("DELETE", first.headers["Location"], token=True).status_code == 204
-    anew = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
-    assert anew.status_code == 201
-    assert live.ask("DELETE", anew.headers["Location"], token=True).status_code == 204
+    third = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    assert third.status_code == 201
+    assert live.ask("DELETE", third.headers["Location"], token=True).status_code == 204
 
 
-def test_a_process_that_is_not_there_can_have_no_room(live):
+def test_a_reservation_for_a_process_that_does_not_exist_is_refused(live):
     got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": 2**31 - 1})
     assert got.status_code == 400 and "process" in got.json()["detail"]
 
@@ -343,7 +343,7 @@ def test_a_game_that_would_come_would_move_the_worker_and_nothing_happens(live):
     assert after["workers"][0]["state"] == "active"
 
 
-def test_a_world_of_its_own_is_judged_without_anybody_of_now(live):
+def test_a_simulated_world_is_judged_without_the_current_processes(live):
     gpus = [{"memory_total_bytes": 24 * GIB}]
     mine = {"name": "server", "worker": "ollama", "memory_bytes": 8 * GIB}
     small = {"name": "tool", "memory_bytes": 20 << 20, "uid": 1000, "types": ["compute", "graphics"]}

@@ -32,7 +32,7 @@ def rows(text):
 
 
 def accounted(lines):
-    """Ticks that the lines tell of: their own and those they say are missing."""
+    """Ticks of these lines: their own and those that they count as missed."""
     return len(lines) + sum(int(l["missed"]) for l in lines)
 
 
@@ -144,7 +144,7 @@ def test_only_the_selected_gpu_is_logged():
     assert "GPU 1: " in done.stderr and "GPU 0: " not in done.stderr
 
 
-def test_no_gpu_is_told(bare):
+def test_no_gpu_is_reported(bare):
     done = gpuward("log", *bare)
     assert (done.returncode, done.stdout) == (NO_GPU, "")
     assert "no GPU to log" in done.stderr
@@ -184,8 +184,8 @@ def test_quiet_says_nothing():
 def test_one_line_each_hundred_samples_where_there_is_no_terminal():
     done = gpuward("log", IDLE, "-i", "2ms", "-d", "600ms")
     collected = int(re.search(r"GPU 0: (\d+) of 300 samples", done.stderr)[1])
-    told = len(re.findall(r"^gpuward: \d+ of 300 samples", done.stderr, re.M))
-    assert collected // 100 - 1 <= told <= collected // 100, done.stderr
+    said = len(re.findall(r"^gpuward: \d+ of 300 samples", done.stderr, re.M))
+    assert collected // 100 - 1 <= said <= collected // 100, done.stderr
 
 
 def test_a_terminal_sees_a_bar_when_the_lines_go_elsewhere(tmp_path):
@@ -223,12 +223,12 @@ def test_append_adds_lines_without_a_second_heading(tmp_path):
     assert path.read_text() == text
 
 
-def test_a_file_that_cannot_be_opened_is_told(tmp_path):
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path):
     done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "no" / "log.csv")
     assert done.returncode == FAILED and "No such file" in done.stderr
 
 
-def test_a_full_disk_is_told(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     done = gpuward("log", IDLE, *BRIEF, "-o", "/dev/full", "--force")
     assert done.returncode == FAILED
     assert "cannot write /dev/full: No space left on device" in done.stderr
@@ -287,7 +287,7 @@ def test_a_slow_reader_costs_lines_and_not_samples():
     out = [p.stdout.readline()]
     while out[-1] == out[0] or rows(out[0] + out[-1])[0]["missed"] == "0":
         out.append(p.stdout.readline())
-    p.terminate()  # lines come again, and the first has told of those that are not there
+    p.terminate()  # lines come again, and the first counts those that are missing
     rest, err = p.stdout.read(), p.stderr.read()
     assert p.wait(TIMEOUT) == OK
     left_out = int(re.search(r"(\d+) lines dropped: the reader was too slow", err).group(1))

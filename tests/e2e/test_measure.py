@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
@@ -127,18 +126,18 @@ def test_trials_are_runs_of_one_result(measure, load):
         assert run["devices"][0]["series"]["power"]["begin_seconds"] >= -1
 
 
-def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
+def test_trials_are_shown_as_one_mean_with_an_interval(measure, load):
     options = [load, "--trials=3", "--iterations=10", "--tokens=20", "--no-cooldown"]
     done, doc = measure(options, "sleep", "0.2")
     mean = sum(r["energy_joules"]["best"] for r in doc["runs"]) / 3
-    told = re.search(r"Mean of 3 +([\d.]+) (?:±|\+-) ([\d.]+) J", done.stderr)
-    assert told, done.stderr
-    assert float(told[1]) == pytest.approx(mean, abs=float(told[2]) / 5)
+    said = re.search(r"Mean of 3 +([\d.]+) (?:±|\+-) ([\d.]+) J", done.stderr)
+    assert said, done.stderr
+    assert float(said[1]) == pytest.approx(mean, abs=float(said[2]) / 5)
     # What the sensor may be off by, 2.5 % and 2.5 W each as standard uncertainty, stays.
     least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
     # What the runs differ by, on a busy machine, comes to it: Student's t of two degrees of freedom.
     spread = 4.303 * statistics.stdev(r["energy_joules"]["best"] for r in doc["runs"]) / 3**0.5
-    assert 0.9 * least < float(told[2]) < 2 * (least + spread)
+    assert 0.9 * least < float(said[2]) < 2 * (least + spread)
     each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 iterations per run\)", done.stderr)
     assert float(each[1]) == pytest.approx(mean / 10, rel=0.1)
     assert "(20 tokens per run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
@@ -146,7 +145,7 @@ def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
     assert "Trial        2, 2 of 3" in verbose
 
 
-def test_what_a_paper_must_state_is_told(measure, load):
+def test_the_summary_has_what_a_paper_must_state(measure, load):
     done, _ = measure([load], "sleep", "1.2")
     assert re.search(r"Source +counter\+ring, sensor not characterised; typical delays used; power limit 700 W",
                      " ".join(done.stderr.split())), done.stderr
@@ -218,7 +217,7 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     assert net["best"] - net["low"] >= 0.999 * (gross["best"] - gross["low"])
 
 
-def test_a_baseline_that_does_not_fit_is_used_only_where_asked_for_and_told(measure, scenario, tmp_path):
+def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure, scenario, tmp_path):
     idle = '[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\nambient_c = {}\n'
     cool, warm = (scenario(idle.format(c), f"{c}.toml") for c in (25, 45))
     env = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
@@ -238,7 +237,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_where_asked_for_and_told(meas
     assert "baseline-stale" not in codes(doc["runs"][0])
 
 
-def test_another_number_of_iterations_than_is_marked_is_told(measure, load):
+def test_another_number_of_iterations_than_marked_is_reported(measure, load):
     done, doc = measure([load, "--iterations=7"], PYTHON, "-c", MARKS)
     assert doc["iterations"] == 7
     assert "--iterations is 7, but the command marked 5; the result uses 7" in done.stderr
@@ -264,6 +263,7 @@ def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
 
 # ---- marks
 
+# Programs that are measured: their sleeps are the work.
 MARKS = """
 import os, time
 f = os.fdopen(int(os.environ["GPUWARD_MARK_FD"]), "w", buffering=1)
@@ -342,14 +342,14 @@ def test_the_function_that_the_page_shows_marks_and_does_no_harm(measure, load, 
     assert [w["label"] for w in doc["runs"][0]["windows"]] == ["load"]
 
 
-def test_numbers_of_iterations_that_may_mean_how_many_are_told_once(measure, load):
+def test_ambiguous_numbers_of_iterations_are_reported_once(measure, load):
     twice = MARK + "m iteration 100; m iteration 100; m iteration 100"
     done, doc = measure([load, "--trials=2", "--no-cooldown"], "sh", "-c", twice)
     assert [r["iterations"] for r in doc["runs"]] == [3, 3]
-    told = "the command marked 'iteration 100' and then 'iteration 100': each line counts as one iteration"
-    assert done.stderr.count(told) == 1
+    said = "the command marked 'iteration 100' and then 'iteration 100': each line counts as one iteration"
+    assert done.stderr.count(said) == 1
     done, doc = measure([load, "--iterations=300"], "sh", "-c", twice)
-    assert doc["iterations"] == 300 and told not in done.stderr
+    assert doc["iterations"] == 300 and said not in done.stderr
 
 
 PARTS = """
@@ -398,7 +398,7 @@ def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name)
     assert f"did not mark the begin and end of a part '{name}'" in done.stderr and "Energy" in done.stderr
 
 
-def test_a_flood_of_marks_is_bounded_and_told(measure, load):
+def test_a_flood_of_marks_is_bounded_and_reported(measure, load):
     flood = 'i=0; while [ $i -lt 1500 ]; do echo "begin a"; echo "end a"; i=$((i+1)); done'
     done, doc = measure([load], "sh", "-c", f"({flood}) >&$GPUWARD_MARK_FD")
     assert done.returncode == 0
@@ -440,7 +440,7 @@ def test_the_command_finds_all_as_gpuward_found_it(load):
             # glibc's posix_spawn sets its own two, 32 and 33, to be ignored
             seen["ignored"] = int(seen["ignored"], 16) & 0x7FFFFFFF
         assert measured == bare
-        # Whoever ignores SIGPIPE hands that on.
+        # A parent that ignores SIGPIPE passes that on.
         ignored = look(PROGRAM, "measure", load, "--", restore_signals=False)
         assert int(ignored["ignored"], 16) & 1 << signal.SIGPIPE - 1
     finally:
@@ -463,32 +463,32 @@ def test_json_follows_the_output_of_the_command(load):
     assert json.loads(gpuward("measure", load, "-o", "-", "--", "true").stdout)
 
 
-@pytest.mark.parametrize("script, status, told", [
+@pytest.mark.parametrize("script, status, said", [
     ("exit 7", 7, "exit status 7"),
     ("kill -TERM $$", 128 + 15, "killed by signal 15"),
 ])
-def test_the_status_is_passed_on_and_the_result_kept(measure, load, script, status, told):
+def test_the_status_is_passed_on_and_the_result_kept(measure, load, script, status, said):
     done, doc = measure([load], "sh", "-c", f"sleep 0.1; {script}")
     assert done.returncode == status
     run = doc["runs"][0]
     assert (run["exit_status"], run["exit_signal"]) == ((7, None) if status == 7 else (None, 15))
     assert doc["validity"] == "invalid"
-    assert told in codes(run)["child-failed"]["evidence"]
+    assert said in codes(run)["child-failed"]["evidence"]
     assert run["energy_joules"]["best"] > 0
 
 
 # ---- what can go wrong
 
 
-@pytest.mark.parametrize("command, status, told", [
+@pytest.mark.parametrize("command, status, said", [
     ("no-such-command", 127, "no such command"),
     ("./no/such", 127, "No such file"),
     ("/etc/passwd", 126, "Permission denied"),
 ])
-def test_a_command_that_cannot_be_started_has_no_result(measure, load, command, status, told):
+def test_a_command_that_cannot_be_started_has_no_result(measure, load, command, status, said):
     done, doc = measure([load], command)
     assert done.returncode == status
-    assert told in done.stderr and "nothing was measured" in done.stderr
+    assert said in done.stderr and "nothing was measured" in done.stderr
     assert doc is None
 
 
@@ -499,18 +499,12 @@ def start(*words, **kw):
     )
 
 
-def ready(p):
-    """The command says so when it runs."""
-    assert p.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_gpuward_reaches_the_command_and_the_result_is_kept(load, tmp_path, number):
     out = tmp_path / "r.json"
-    trap = f"trap 'echo got; exit 9' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    trap = f"trap 'echo got; exit 9' {number.name[3:]}; sleep 0.3; echo ready; while :; do sleep 0.05; done"
     p = start(load, "--trials=3", "-o", out, "--", "sh", "-c", trap)
-    ready(p)
+    assert p.stdout.readline() == "ready\n"
     p.send_signal(number)
     stdout, stderr = p.communicate(timeout=TIMEOUT)
     assert stdout == "got\n"
@@ -611,7 +605,7 @@ def test_the_counter_of_a_new_driver_has_nothing_to_do_with_the_old_one(measure,
     assert run["energy_joules"]["low"] < WATTS * run["seconds"] < run["energy_joules"]["high"]
 
 
-def test_a_full_disk_is_told_and_the_summary_is_shown(load):
+def test_a_full_disk_is_reported_and_the_summary_is_shown(load):
     done = gpuward("measure", load, "-o", "/dev/full", "--", "sleep", "0.1")
     assert done.returncode == 1
     assert "/dev/full cannot be written: No space left on device" in done.stderr
@@ -625,7 +619,7 @@ def test_a_full_disk_is_told_and_the_summary_is_shown(load):
     assert "cannot write the output: No space left on device" in done.stderr
 
 
-def test_a_result_that_could_not_be_written_is_told_before_the_command_runs(load, tmp_path):
+def test_a_result_that_cannot_be_written_is_reported_before_the_command_runs(load, tmp_path):
     done = gpuward("measure", load, "-o", tmp_path / "no" / "r.json", "--", "echo", "ran")
     assert done.returncode == 1 and done.stdout == ""
     assert "No such file or directory" in done.stderr
@@ -667,7 +661,7 @@ def test_a_gpu_without_a_meter_has_no_joules(measure, scenario):
     assert run["codes"]
 
 
-def test_memory_that_the_driver_does_not_tell_is_not_0(measure):
+def test_memory_that_the_driver_does_not_know_is_not_0(measure):
     done, doc = measure(["--simulate=sentinels"], "sleep", "0.3")
     assert "no memory (pid 4000000), memory unknown" == codes(doc["runs"][0])["foreign-process"]["evidence"]
     words = " ".join(done.stderr.split())
@@ -698,7 +692,7 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     assert done.returncode == 0 and doc["validity"] == "valid"
 
 
-@pytest.mark.parametrize("words, told", [
+@pytest.mark.parametrize("words, said", [
     (["--trials=0", "--", "true"], "--trials takes a whole number from 1 to 1000, not '0'"),
     (["--iterations=1.5", "--", "true"], "--iterations takes a whole number"),
     (["--model-size=big", "--", "true"], "--model-size takes a size"),
@@ -717,9 +711,9 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--simulate", "--baseline", "new", "--", "true"], "to give it to --baseline, write --baseline=new"),
     (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51' is too short"),
 ])
-def test_wrong_usage_runs_nothing(words, told):
+def test_wrong_usage_runs_nothing(words, said):
     done = gpuward("measure", "--simulate=idle-h200", *words)
-    assert done.returncode == USAGE and told in done.stderr
+    assert done.returncode == USAGE and said in done.stderr
 
 
 @pytest.mark.parametrize("words", [
@@ -743,20 +737,20 @@ def test_ctrl_c_while_the_baseline_is_taken_starts_nothing(tmp_path):
     started = tmp_path / "started"
     p = subprocess.Popen([str(PROGRAM), "measure", "--simulate=idle-h200", "--baseline=new", "--", "touch",
                           str(started)], env=environment(), stderr=subprocess.PIPE, text=True)
+    assert "measuring the idle power" in p.stderr.readline()
     until_caught(p, signal.SIGINT)
-    time.sleep(0.7)
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=TIMEOUT)
     assert p.returncode == 130 and not started.exists()
 
 
-def test_quiet_tells_the_result_when_it_cannot_be_written(load):
+def test_quiet_prints_the_result_when_it_cannot_be_written(load):
     done = gpuward("measure", load, "-q", "-o", "/dev/full", "--", "sleep", "0.1")
     assert done.returncode == 1
     assert "cannot" in done.stderr and "Energy" in done.stderr
 
 
-def test_a_file_size_limit_is_told(load, tmp_path):
+def test_a_file_size_limit_is_reported(load, tmp_path):
     done = subprocess.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", str(PROGRAM), "measure", load, "-o",
                            str(tmp_path / "x.json"), "--", "sleep", "0.1"],
                           env=environment(), capture_output=True, text=True, timeout=60)
@@ -771,7 +765,7 @@ def test_an_empty_name_of_a_file_is_refused_before_the_run(load, tmp_path):
         assert done.returncode == 2 and not started.exists()
 
 
-def test_marks_that_come_all_at_once_tell_no_latency(measure, load):
+def test_marks_that_come_all_at_once_give_no_latency(measure, load):
     script = ("import os; f = os.fdopen(int(os.environ['GPUWARD_MARK_FD']), 'w');"
               "f.write('iteration\\n' * 50); f.flush()")
     _, doc = measure([load], "/usr/bin/python3", "-c", script)

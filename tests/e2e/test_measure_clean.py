@@ -61,7 +61,7 @@ def measure(s, *options, command=("true",), **kw):
 
 
 def start(s, *options, command=("sleep", "1000")):
-    """Runs it beside the test, until the command runs."""
+    """Starts it and waits until the command runs."""
     begun = s.path_of / "begun"
     argv = words(s, *options, command=["sh", "-c", f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec \"$@\"", "sh", *command])
     child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=support.environment(), stdin=subprocess.DEVNULL,
@@ -161,7 +161,7 @@ def test_where_the_hold_of_another_ends_meanwhile_ours_takes_its_place(s):
     back(s)
 
 
-def test_a_hold_that_somebody_else_took_over_is_theirs(s):
+def test_a_hold_that_another_request_replaced_is_left_alone(s):
     child = start(s)
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     child.terminate()
@@ -169,7 +169,7 @@ def test_a_hold_that_somebody_else_took_over_is_theirs(s):
     assert s.worker()["hold"] == "evicted" and s.worker()["hold_until_seconds"] > 3000
 
 
-def test_one_that_somebody_released_is_not_held_again(s):
+def test_a_worker_that_was_released_is_not_held_again(s):
     child = start(s, command=["sleep", "1000"])
     s.guard("release", "ollama")
     s.until("active")
@@ -192,8 +192,8 @@ def test_a_room_that_was_not_kept_shows_in_the_exit_status(s):
     child.communicate(timeout=support.TIMEOUT)
     assert child.returncode == SHARED
     if reader():
-        told = " ".join(support.gpuward("compare", s.path_of / "result.json").stdout.split())
-        assert "the clean room was not kept: worker ollama: someone released it" in told
+        said = " ".join(support.gpuward("compare", s.path_of / "result.json").stdout.split())
+        assert "the clean room was not kept: worker ollama: someone released it" in said
 
 
 def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
@@ -296,15 +296,15 @@ def test_without_a_service_or_workers_there_is_no_clean_room(tmp_path):
     assert done.returncode == support.FAILED and "the guard has no [[worker]] to hold off" in done.stderr
 
 
-@pytest.mark.parametrize("given, told", [
+@pytest.mark.parametrize("given, said", [
     (["--clean-room=soon"], "--clean-room takes a time such as 30s or 5m"),
     (["--clean-room=0"], "--clean-room takes a time such as 30s or 5m"),
     (["--address=localhost:1"], "--address needs --"),
     (["--token-file=x"], "--token-file needs --"),
 ])
-def test_wrong_usage_runs_nothing(given, told):
+def test_wrong_usage_runs_nothing(given, said):
     done = support.gpuward("measure", "--simulate=h200", *given, "--", "true")
-    assert done.returncode == support.USAGE and told in done.stderr
+    assert done.returncode == support.USAGE and said in done.stderr
 
 
 # ---- the one that was killed (it is last: its hold needs its time)

@@ -92,7 +92,7 @@ def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
     assert count["counter"] == NAME + what and count["series"] == (1 if what else 2)
 
 
-def test_a_series_that_appears_during_the_run_is_told(tmp_path, load):
+def test_a_series_that_appears_during_the_run_is_reported(tmp_path, load):
     with Counter(series(100), series(400, 150)) as server:
         done, doc = measure(tmp_path, load, server.url, command=["true"])
     count = doc["runs"][0]["count"]
@@ -160,21 +160,21 @@ def test_each_run_has_its_own_count(tmp_path, load):
     assert [run["tokens"] for run in doc["runs"]] == [10, 20]
 
 
-@pytest.mark.parametrize("after, told", [
+@pytest.mark.parametrize("after, said", [
     (f"{NAME} 7\n", "it went back from 100 to 7, as after a restart of the server"),
     (f"{NAME} 100\n", "it did not grow: 100 before and 100 after the run"),
     (f"{NAME} NaN\n", "its value is not a number (NaN), which is not a count"),
     ("other 5\n", f"the reply has no '{NAME}'"),
     (None, "does not speak HTTP"),
 ])
-def test_a_count_that_fails_at_the_end_is_null_and_the_run_is_kept(tmp_path, load, after, told):
+def test_a_count_that_fails_at_the_end_is_null_and_the_run_is_kept(tmp_path, load, after, said):
     with Counter(f"{NAME} 100\n", after) as server:
         done, doc = measure(tmp_path, load, f"{server.url}#{NAME}")
     run = doc["runs"][0]
     assert done.returncode == 1 and run["exit_status"] == 0
     assert run["tokens"] is None and run["energy_per_token_joules"] is None and run["energy_joules"]["best"] > 0
-    assert run["count"]["number"] is None and run["count"]["edge"] is None and told in run["count"]["absence"]
-    assert "--count-url: " in done.stderr and "the count is unknown" in done.stderr and told in done.stderr
+    assert run["count"]["number"] is None and run["count"]["edge"] is None and said in run["count"]["absence"]
+    assert "--count-url: " in done.stderr and "the count is unknown" in done.stderr and said in done.stderr
 
 
 def test_a_server_that_is_gone_at_the_end_leaves_the_run(tmp_path, load):
@@ -208,19 +208,19 @@ def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
     assert f"--count-url: no server listens on 127.0.0.1:{port}; nothing" in refused(tmp_path, load, f"http://127.0.0.1:{port}/m")
 
 
-@pytest.mark.parametrize("answer, status, what, told", [
+@pytest.mark.parametrize("answer, status, what, said", [
     (f"{NAME} 5\n", 404, "", "replied with status 404"),
     (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but '{NAME}'"),
     ("up 1\n", 200, "", f"no known token counter; give its name after the URL, as in URL#{NAME}"),
     (f"{NAME} NaN\n", 200, "", "its value is not a number (NaN)"),
     ("{}", 200, "", "the reply is JSON; give the path of the number after the URL"),
 ])
-def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, status, what, told):
+def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, status, what, said):
     with Counter(answer, status=status) as server:
-        assert told in refused(tmp_path, load, server.url + what)
+        assert said in refused(tmp_path, load, server.url + what)
 
 
-@pytest.mark.parametrize("words, told", [
+@pytest.mark.parametrize("words, said", [
     (["--count-url=https://localhost/metrics"], "https is not supported"),
     (["--count-url=localhost:8000/metrics"], "is not a URL such as http://localhost:8000/metrics"),
     (["--count-url=http://h/#n{a=~\"b\"}"], "is not a counter; give NAME, NAME{LABEL"),
@@ -229,9 +229,9 @@ def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, statu
     (["--count-url=http://h/", "--part=x"], "--count-url counts over the whole run"),
     (["--count-url=http://h/", "--count=iterations"], "give the name of the counter: URL#NAME"),
 ])
-def test_what_cannot_be_is_refused(words, told):
+def test_what_cannot_be_is_refused(words, said):
     done = gpuward("measure", "--simulate=idle-h200", *words, "--", "true")
-    assert done.returncode == USAGE and told in done.stderr
+    assert done.returncode == USAGE and said in done.stderr
 
 
 # ---- Ctrl-C while it is waited for

@@ -1,4 +1,4 @@
-"""gpuward measure --service: the service that runs already measures, and no driver is opened beside it."""
+"""gpuward measure --service: the running service measures, and no driver is opened by the command."""
 import http.server
 import json
 import pathlib
@@ -46,7 +46,7 @@ def measure(service, tmp_path, *options, command=("true",)):
 
 
 def start(service, tmp_path, *options, then="exit 0"):
-    """Runs it beside the test, until the command runs; the command ends when there is a file `go`."""
+    """Starts it and waits until the command runs, which ends when there is a file `go`."""
     script = f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; " \
              f"while ! [ -e {tmp_path}/go ]; do sleep 0.02; done; {then}"
     argv = words(service, tmp_path / "result.json", *options, command=["sh", "-c", script])
@@ -87,7 +87,7 @@ def test_it_measures_what_a_run_of_its_own_measures(s, tmp_path):
     assert "Measured by" in done.stderr and "longer than the command" in done.stderr
 
 
-def test_a_device_is_told_as_it_is_by_a_run_of_its_own(s, tmp_path):
+def test_a_device_is_described_as_by_a_run_without_the_service(s, tmp_path):
     doc = measure(s, tmp_path, "--gpu", "1", command=["sleep", "0.3"])[1]
     alone = json.loads(support.gpuward("measure", f"--simulate={s.scenario}", "--gpu", "1", "--json", "-q", "--",
                                        "sleep", "0.3").stdout)
@@ -98,7 +98,7 @@ def test_a_device_is_told_as_it_is_by_a_run_of_its_own(s, tmp_path):
     assert here["samples"]["collected"] > 10 and here["power_watts"]["mean"] == pytest.approx(WATTS, rel=0.03)
     assert here["series"]["power"]["watts"] == [] and len(there["series"]["power"]["watts"]) > 0
     evidence = {c["code"]: c["evidence"] for c in doc["runs"][0]["codes"]}
-    assert "s" in evidence["short"]  # a window of the service tells it too
+    assert "s" in evidence["short"]  # a window of the service has it too
     assert doc["environment"]["devices"][0]["uuid"] == here["uuid"] and len(doc["environment"]["devices"]) == 1
 
 
@@ -111,7 +111,7 @@ def test_what_a_slow_service_counts_too_much_is_in_the_interval(tmp_path):
         service.child.send_signal(signal.SIGSTOP)
         (tmp_path / "go").touch()
         Service.wait(lambda: not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
-        time.sleep(0.5)
+        time.sleep(0.5)  # for so long the window goes on after the command
         service.child.send_signal(signal.SIGCONT)
         status, errors, doc = end(child, tmp_path)
     run = doc["runs"][0]
@@ -282,7 +282,7 @@ def test_who_is_killed_leaves_a_window_that_ends_by_itself(tmp_path):
         assert windows(s)["windows"][0]["lease_seconds"] == 600
 
 
-def test_a_service_that_was_started_anew_does_not_know_it(tmp_path):
+def test_a_service_that_was_restarted_does_not_know_the_window(tmp_path):
     with Service("h200") as s:
         child = start(s, tmp_path)
         s.restart()
@@ -337,7 +337,7 @@ def test_what_it_cannot_do_is_refused_first(tmp_path, options):
     assert list(pathlib.Path(tmp_path).iterdir()) == []
 
 
-def test_an_address_is_somebodys():
+def test_an_address_needs_the_service():
     done = support.gpuward("measure", "--address", NOWHERE, "--", "true")
     assert done.returncode == USAGE and "--service or --clean-room" in done.stderr
 
@@ -347,7 +347,7 @@ def test_an_address_is_somebodys():
     ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "does not reply like gpuward; the energy of this run is lost"),
     ((201, {"id": "w1"}), (500, {"detail": "\x1b[31m"}), "the service replied 500: ?[31m; the energy of this run is lost"),
 ])
-def test_a_stranger_is_told_as_one_and_does_not_speak_to_the_terminal(tmp_path, begin, end, sentence):
+def test_a_foreign_server_is_reported_and_cannot_act_on_the_terminal(tmp_path, begin, end, sentence):
     class Stranger(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))

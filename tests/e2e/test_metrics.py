@@ -1,7 +1,7 @@
 """The metrics of every scenario, judged by the tools that will read them: promtool and both parsers
 of python3-prometheus-client; names against tests/golden; what packaging/ names against the names.
 
-GPUWARD_GOLDEN=write writes the list of names and the table of docs/METRICS.md anew: names are an
+GPUWARD_GOLDEN=write writes the list of names and the table of docs/METRICS.md again: names are an
 interface, so rows are only ever added.
 """
 import functools

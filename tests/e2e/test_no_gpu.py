@@ -51,9 +51,9 @@ def test_time_is_rfc_3339_in_utc_whatever_the_time_zone(command, bare):
     text = document(command, *bare, env=environment(TZ="Asia/Kathmandu"))["time_utc"]
     after = datetime.datetime.now(datetime.timezone.utc)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", text)
-    told = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    said = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     slack = datetime.timedelta(milliseconds=2)
-    assert before - slack <= told <= after + slack
+    assert before - slack <= said <= after + slack
 
 
 def test_snapshot_has_the_nine_flat_figures_and_reasons(bare):
@@ -69,7 +69,7 @@ def test_snapshot_has_the_nine_flat_figures_and_reasons(bare):
     assert doc["processes"] == []
 
 
-def test_snapshot_tells_of_the_host_without_a_gpu():
+def test_snapshot_shows_the_host_without_a_gpu():
     doc = document("snapshot", "--backend=none", "--settle", "300ms")
     assert 0 <= doc["host"]["cpu_utilization_ratio"] <= 1
     assert doc["host"]["cpu_online_cores"] >= 1

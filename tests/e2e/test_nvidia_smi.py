@@ -31,7 +31,7 @@ def test_it_can_be_asked_for(command):
     assert doc["source"]["backend"] == "nvidia-smi"
 
 
-def test_what_it_will_not_tell_is_null_with_a_reason():
+def test_a_missing_value_is_null_with_a_reason():
     first, second = document("snapshot", "--backend=nvidia-smi", env=with_fake())["devices"]
     assert first["power_watts"] == 75.34
     assert first["memory_total_bytes"] == 143771 * 2**20

@@ -417,7 +417,7 @@ def judge(document, operations, name, status, got):
     form = promised["content"].get(kind) or promised["content"]["*/*"]
     if kind.endswith("json"):
         openapi_check.validate(document, form["schema"], got.json(), f"{name} {status}")
-        if name != "getOpenapi":  # whose form is told elsewhere
+        if name != "getOpenapi":  # its form is described elsewhere
             assert list(openapi_check.unnamed(document, form["schema"], got.json())) == [], f"{name} {status}"
     if status >= 400:
         assert got.json()["status"] == status and len(got.json()["detail"]) > 10

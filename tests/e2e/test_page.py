@@ -16,6 +16,7 @@ import time
 import pytest
 
 import support
+from support import wait
 
 selenium = pytest.importorskip("selenium", reason="python3-selenium is not installed")
 from selenium import webdriver  # noqa: E402
@@ -37,16 +38,6 @@ high = 0.9
 period = 14
 """
 TOKEN = "a-token-for-this-test-of-some-length"
-
-
-def wait(condition, what, seconds=support.TIMEOUT):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    pytest.fail(f"waited {seconds} s in vain for: {what}")
 
 
 def free_port():
@@ -370,7 +361,7 @@ def test_a_young_service_says_since_when_it_keeps(page, service):
     wait(lambda: page.driver.execute_script(dots) > 8, "the lone point")
 
 
-def test_the_head_of_a_chart_tells_now(page, demo):
+def test_the_head_of_a_chart_shows_the_current_value(page, demo):
     page.open(demo.url).live()
     open_first(page)
     page.key("5")
@@ -535,16 +526,18 @@ def test_processes_can_be_sorted(page, demo):
     assert page.js(button + ".parentElement.ariaSort") == "ascending"
 
 
-def test_nothing_is_drawn_while_nobody_looks(page, demo):
+def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
     page.open(demo.url).live()
     hide = ("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
             "document.dispatchEvent(new Event('visibilitychange'))")
     page.driver.execute_script(hide, True)
     before = page.text("#rows")
-    time.sleep(3)
+    ticks = "fetch('/api/v1/self').then(r => r.json()).then(d => d.ticks)"
+    first = page.js(ticks)
+    wait(lambda: page.js(ticks) >= first + 3, "three more readings")
     assert page.text("#rows") == before
     page.driver.execute_script(hide, False)
-    wait(lambda: page.text("#rows") != before, "the figures of now")
+    wait(lambda: page.text("#rows") != before, "current figures")
 
 
 def test_the_page_is_small():
@@ -558,7 +551,10 @@ def test_the_page_is_small():
 def test_nothing_moves_when_figures_change(page, demo):
     page.open(demo.url).live()
     open_first(page)
-    time.sleep(3)  # fonts and the first figures
+    wait(lambda: page.js("document.fonts.status") == "loaded", "the fonts")
+    for _ in range(2):  # and the first figures
+        seen = page.text("#rows")
+        wait(lambda: page.text("#rows") != seen, "a figure to change")
     page.driver.execute_script(
         "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
         "window.shift += e.value)).observe({type: 'layout-shift'})")
@@ -575,7 +571,7 @@ def test_instances_of_a_split_board_are_shown(page, service):
     assert re.match(r"0: 3g\.71gb[\d.]+ of [\d.]+ GiB", page.text(".mig li"))
 
 
-def test_our_own_cost_is_told(page, demo):
+def test_our_own_cost_is_shown(page, demo):
     page.open(demo.url).live()
     cost = "[...document.querySelectorAll('#self dd')].map(e => e.textContent)"
     want = (r"\d+\.\d+ %", r"\d+\.\d MiB", r"\d+\.\d /s", r"[\d.]+ (µs|ms|s)", r"\d+")
@@ -614,7 +610,7 @@ def test_it_comes_back_by_itself(page, service):
     s.start()
     wait(lambda: page.text("#status-word") == "Live", "Live again")
     assert not page.shown("#problem")
-    assert page.js("window.same") is True, "the page was loaded anew"
+    assert page.js("window.same") is True, "the page was loaded again"
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a figure to change")
 
@@ -633,7 +629,7 @@ def test_retry_now_is_offered(page, service):
 EVENTS = "[...document.querySelectorAll('#events li')].map(li => li.dataset.id)"
 
 
-def test_events_go_on_when_the_service_counts_anew(page, service):
+def test_events_go_on_when_the_service_counts_from_1_again(page, service):
     s = service(mock=("--past", "60"))  # counts from 1 at each start
     page.open(s.url).live()
     wait(lambda: page.count("#events li"), "an event")
@@ -788,7 +784,7 @@ def test_parts_of_a_window_are_shown(page, service):
         "r.windows[0].id}/marks`, {method: 'POST', headers: {'Content-Type': 'application/json'},"
         "body: '{\"label\": \"decode\"}'}))")
     wait(lambda: re.search(r"decode: [\d.]+ k?J in [\d.]+ s, so far",
-                           page.text("#windows .parts") or ""), "the part of now")
+                           page.text("#windows .parts") or ""), "the current part")
     assert page.text("#windows summary") == "2 parts"
 
 

@@ -1,23 +1,15 @@
-"""The guard's panel in a real Chromium, of a real service whose worker is a real process tree on a simulated card."""
+"""The guard's panel in a real Chromium, with a real service and a worker that is a real process tree on a simulated card."""
 import re
-import time
 
 import pytest
 
 import service
-from guarded import Guarded, configure, held
-from test_page import Page, chromium, page, wait  # noqa: F401: fixtures
+from guarded import Guarded, configure, held, quick
+from support import wait
+from test_page import Page, chromium, page  # noqa: F401: fixtures
 from worker import GIB, Contender, Worker, World
 
-DEFAULTS = """
-[guard.defaults]
-quiet_s = 2
-min_resident_s = 0
-post_action_s = 0
-verify_s = 3
-drain_s = 1
-budget_s = 8
-"""
+DEFAULTS = quick(quiet_s=2, verify_s=3, budget_s=8)
 ROW = "#guard-workers tbody tr"
 
 
@@ -83,7 +75,8 @@ def test_there_is_no_panel_and_no_script_without_a_worker(page):  # noqa: F811
         page.open(s.url).live()
         asked = "performance.getEntriesByType('resource').map(e => e.name)"
         wait(lambda: any(u.endswith("/api/v1/guard") for u in page.js(asked)), "the question for a guard")
-        time.sleep(0.5)
+        before = page.text("#rows")
+        wait(lambda: page.text("#rows") != before, "a figure to change")
         assert not page.shown("#guard") and not page.shown("#guard-tile")
         assert not any("guard.js" in u for u in page.js(asked))
 
@@ -147,7 +140,7 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     panel.press("Evict")
     assert not panel.shown("#request-token")
     panel.find("#request button[value=cancel]").click()
-    time.sleep(0.3)
+    guarded.observes(0.3)
     assert not panel.shown("#guard-note") and guarded.now() == "active", "what was cancelled was done"
     panel.press("Evict")
     panel.confirm()
@@ -184,7 +177,7 @@ def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
     panel.press("Release")
     panel.confirm()
     wait(lambda: guarded.worker()["hold"] == "none", "the release")
-    wait(lambda: "Hold …" in panel.cell(7), "the button of before")
+    wait(lambda: "Hold …" in panel.cell(7), "the earlier button")
 
 
 def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
@@ -267,7 +260,8 @@ def test_nothing_moves_when_seconds_are_counted(panel, twelve):
     panel.open(twelve.url)
     wait(lambda: panel.count("#guard-processes tbody tr") >= 12, "the processes")
     panel.js("document.querySelector('#guard').scrollIntoView()")
-    time.sleep(1)
+    seen = panel.cell(2)
+    wait(lambda: panel.cell(2) != seen, "a second")
     panel.driver.execute_script(
         "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
         "window.shift += e.value)).observe({type: 'layout-shift'});"
@@ -321,9 +315,9 @@ def test_on_a_phone_every_process_is_whole(panel, guarded, world):
 def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
     """While work in flight keeps it from leaving, the last decision is that very reason."""
     world = World(tmp_path)
-    with held(world, "Comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
+    with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
         text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')
-        with Guarded(world, text + w.table("comfy", "comfy")) as s:
+        with Guarded(world, text + w.table("comfy")) as s:
             s.until("drain", name="comfy")
             panel.open(s.url).until("drain")
             assert panel.cell(3).count("no rule matches it") == 1

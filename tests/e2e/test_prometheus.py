@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,6 +13,7 @@ import urllib.request
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
+import support
 from support import PROGRAM, TIMEOUT, TOP, environment, gpuward
 from worker import Fault
 
@@ -35,17 +35,8 @@ def get(url, **headers):
 
 
 def eventually(look, what):
-    """The first answer of look() that is not None or empty; errors of the network are waited out."""
-    end = time.monotonic() + TIMEOUT
-    while time.monotonic() < end:
-        try:
-            found = look()
-            if found:
-                return found
-        except (OSError, urllib.error.URLError):
-            pass
-        time.sleep(0.1)
-    pytest.fail(f"{what} did not come within {TIMEOUT} s")
+    """The first answer of look() that is not None or empty; errors of the network mean: not yet."""
+    return support.wait(look, what, ignore=(OSError, urllib.error.URLError))
 
 
 def stop(process):

@@ -151,7 +151,7 @@ def test_a_library_that_is_not_there_is_named():
     assert "/nowhere/libgpuward.so" in last and "GPUWARD_LIBRARY" in last
 
 
-def test_one_beside_the_module_is_taken(tmp_path):
+def test_a_library_next_to_the_module_is_used(tmp_path):
     shutil.copytree(PYTHON / "gpuward", tmp_path / "gpuward",
                     ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(LIBRARY, tmp_path / "gpuward" / "libgpuward.so")
@@ -167,7 +167,7 @@ def test_an_installed_module_finds_the_installed_library(installed):  # noqa: F8
     assert pathlib.Path(got).is_relative_to(installed)
 
 
-SYSTEM = "/usr/bin/python3"  # whoever types python3 after make install
+SYSTEM = "/usr/bin/python3"  # what python3 means after make install
 
 
 @pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
@@ -226,6 +226,8 @@ def test_a_backend_that_does_not_exist_is_a_sentence():
 
 
 # ---- windows
+#
+# The sleeps in these programs are the work that is measured.
 
 SHOW = """
 def show(w):
@@ -408,7 +410,7 @@ def test_what_cannot_be_done_is_a_sentence(code, sentence):
 
 
 @pytest.mark.skipif(has_meter(), reason="the library has a meter")
-def test_a_library_without_a_meter_is_told():
+def test_a_library_without_a_meter_is_reported():
     done = python("gpuward.Meter(nvml_library=SIM).start()", rc=1)
     assert "has no gw_meter_start" in done.stderr.splitlines()[-1]
 

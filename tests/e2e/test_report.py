@@ -77,7 +77,7 @@ def test_the_page_is_whole_and_needs_nothing_else(tmp_path, pair):
 
 
 def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
-    """One run each tells nothing of how runs scatter, wide trials as little: no green."""
+    """One run each shows nothing about how runs scatter, and neither do wide trials: no green."""
     b = save(tmp_path, "b.json", result("fp16", power=300))
     for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
         page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
@@ -148,7 +148,7 @@ def test_a_part_is_what_is_shaded_and_begins_at_zero(tmp_path, zero):
     assert "load -3.500 s 3.000 s" in words and "inference 0.000 s 5.000 s" in words
 
 
-def test_charts_and_tables_speak_to_those_who_do_not_see_them(pair):
+def test_charts_and_tables_have_texts_for_screen_readers(pair):
     page = Page(run("report", *pair).stdout)
     svgs = [a for t, a in page.attrs if t == "svg"]
     # energy once, power and temperature for each of three runs, each for screen and phone
@@ -336,7 +336,7 @@ def test_a_report_of_long_runs_stays_small(tmp_path):
     assert len(run("report", save(tmp_path, "a.json", doc)).stdout) < 150000
 
 
-def test_the_page_says_who_was_held_off_and_whether_that_lasted(tmp_path):
+def test_the_page_says_which_workers_were_held_off_and_whether_that_lasted(tmp_path):
     def room(broken):
         return {"kept": broken is None, "waited_seconds": 1.0, "workers": [
             {"name": "ollama <1>", "state_before": "active", "hold_before": "none",

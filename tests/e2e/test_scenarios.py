@@ -114,7 +114,7 @@ def test_one_lost_gpu_is_partial_and_the_other_answers(scenario):
     assert "lost" not in only_good.stdout
 
 
-def test_no_gpu_that_answers_is_told_apart_from_no_gpu(scenario):
+def test_no_gpu_that_answers_differs_from_no_gpu(scenario):
     lost = scenario(
         '[[gpu]]\nprofile = "h100"\n[[timeline]]\nat = 0\ndo = "lose"\ngpu = 0\n'
     )

@@ -6,7 +6,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 
 import pytest
 import requests
@@ -61,7 +60,7 @@ def test_ctrl_c_ends_it_as_well():
         assert s.stop(signal.SIGINT) == 0
 
 
-def test_a_port_in_use_is_told_with_its_address():
+def test_a_port_in_use_is_reported_with_its_address():
     with Service() as s:
         port = s.url.rsplit(":", 1)[1]
         done = support.gpuward("serve", "--simulate", "--history", "none", "--listen", f"127.0.0.1:{port}")
@@ -136,7 +135,7 @@ def test_no_gpu_is_an_empty_list_and_not_ready(name):
 # ---- drivers that misbehave
 
 
-def test_a_call_that_hangs_harms_nobody_else(tmp_path):
+def test_a_call_that_hangs_delays_no_other_gpu(tmp_path):
     s = Service(scenario(tmp_path, HANG), config="[device]\ntimeout = '500ms'\n")
     with s:
         s.wait(lambda: s.get("/readyz").status_code == 503)
@@ -149,7 +148,7 @@ def test_a_call_that_hangs_harms_nobody_else(tmp_path):
         ticks = s.get("/api/v1/self").json()["ticks"]
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > ticks + 2)  # the other GPU is still read
         threads = s.get("/api/v1/self").json()["threads"]
-        time.sleep(1)
+        s.ticks()
         assert s.get("/api/v1/self").json()["threads"] == threads
         assert s.stop() == 0  # even so
 
@@ -164,7 +163,7 @@ def test_a_gpu_that_hangs_from_the_start_leaves_the_others_measured(tmp_path):
         assert s.post("/api/v1/windows", json={"label": "x", "gpus": ["0"]}).status_code == 201
 
 
-def test_a_lost_gpu_stays_listed_and_is_told():
+def test_a_lost_gpu_stays_listed_and_is_reported():
     with Service("lost-gpu") as s:
         s.wait(lambda: any(not d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
         gone = [d for d in s.get("/api/gpu/devices").json()["devices"] if not d["is_available"]]
@@ -261,7 +260,7 @@ def test_a_file_that_is_no_database_is_moved_aside(tmp_path):
         assert s.get("/api/v1/self").json()["store"]["state"] == "ok"
 
 
-def test_a_place_that_cannot_be_written_is_told_and_it_runs(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_and_it_runs(tmp_path):
     with Service(state="/proc/gpuward/history.db") as s:
         assert "/proc/gpuward" in s.messages()
         assert s.get("/api/v1/series?gpu=0&quantity=power_watts").status_code == 200
@@ -270,7 +269,7 @@ def test_a_place_that_cannot_be_written_is_told_and_it_runs(tmp_path):
 # ---- systemd
 
 
-def test_systemd_is_told(tmp_path):
+def test_systemd_is_notified(tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as n:
         n.bind(path)
@@ -435,7 +434,7 @@ def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
         assert last_event(s) > last
 
 
-def test_one_who_writes_to_the_database_hides_nothing():
+def test_another_writer_of_the_database_hides_nothing():
     with Service(config="[service]\ninterval = '100ms'\n") as s:
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
         before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
@@ -525,7 +524,7 @@ def test_ids_grow_when_the_disk_becomes_full_and_it_is_killed(small_disk):
         kept, first = metric(s, "gpuward_energy_joules_total"), last_event(s)
         fill()
         s.wait(lambda: "the disk is full" in state_of(s))
-        for what in ("let-go", "resume"):  # each is told
+        for what in ("let-go", "resume"):  # each is logged
             assert s.post(f"/api/v1/{what}", token=True).status_code == 200
         s.wait(lambda: last_event(s) > first)
         last = last_event(s)

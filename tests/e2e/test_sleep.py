@@ -31,7 +31,7 @@ def after_ticks(s, n):
     s.wait(lambda: ticks() >= first + n)
 
 
-def told(s):
+def reported(s):
     return [e["text"] for e in s.get("/api/v1/events").json()["events"]]
 
 
@@ -46,8 +46,8 @@ def test_the_drivers_are_let_go_before_it_sleeps_and_opened_after(bus):
             logind.signal(False)
             s.wait(lambda: not let_go(s) and logind.held() == 1)
             s.wait(lambda: s.get("/api/v1/snapshot").json()["devices"][0]["power_watts"] is not None)
-        assert told(s).count("the machine suspends; the drivers are released") == 2
-        assert told(s).count("the machine resumed; the drivers are opened again") == 2
+        assert reported(s).count("the machine suspends; the drivers are released") == 2
+        assert reported(s).count("the machine resumed; the drivers are opened again") == 2
 
 
 def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):
@@ -55,10 +55,10 @@ def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):
         s.wait(lambda: logind.held() == 1)
         logind.signal(True)
         logind.signal(False)  # logind did not wait for us
-        s.wait(lambda: any("the machine resumed" in t for t in told(s)))
+        s.wait(lambda: any("the machine resumed" in t for t in reported(s)))
         after_ticks(s, 3)
         assert logind.held() == 1 and not let_go(s)
-        assert not any("machine suspends" in t for t in told(s))
+        assert not any("suspends" in t for t in reported(s))
 
 
 def test_one_that_sleeps_again_while_the_drivers_are_opened_waits_for_them(bus):
@@ -85,7 +85,7 @@ def test_who_let_them_go_before_finds_them_so_after(bus):
         assert let_go(s)
 
 
-def test_nobody_else_can_say_that_it_sleeps(bus):
+def test_only_logind_can_say_that_it_sleeps(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         stranger = Client(bus)
@@ -94,7 +94,7 @@ def test_nobody_else_can_say_that_it_sleeps(bus):
         stranger.settle()
         logind.signal(False)  # after theirs; a new lock is asked for
         s.wait(lambda: len(logind.locks) == 2 and logind.held() == 1)
-        assert not let_go(s) and not any("the machine" in t for t in told(s))
+        assert not let_go(s) and not any("the machine" in t for t in reported(s))
 
 
 def test_a_logind_that_ends_while_it_sleeps_leaves_nothing_closed_and_the_next_is_asked(bus):
@@ -120,7 +120,7 @@ def test_a_bus_that_goes_away_while_it_sleeps_leaves_nothing_closed(bus):
         s.wait(lambda: not let_go(s))
 
 
-def test_no_bus_and_a_bus_of_garbage_hold_nobody_up(tmp_path):
+def test_no_bus_and_a_bus_of_garbage_delay_nothing(tmp_path):
     for address in (f"unix:path={tmp_path}/none", "tcp:host=localhost,port=1", "unix:path=" + "x" * 300, "garbage"):
         with Service("two-gpus", env={"DBUS_SYSTEM_BUS_ADDRESS": address}) as s:
             assert s.stop() == 0

@@ -174,7 +174,7 @@ def test_a_reader_that_leaves_early_is_no_trouble(args):
 
 
 @pytest.mark.parametrize("args", [[c] for c in COMMANDS] + [["list", "--json"], ["--help"], ["--version"]])
-def test_a_full_disk_is_told_of(args):
+def test_a_full_disk_is_reported(args):
     with open("/dev/full", "w") as full:
         done = gpuward(
             *args, "--simulate", capture_output=False, stdout=full, stderr=subprocess.PIPE
@@ -183,7 +183,7 @@ def test_a_full_disk_is_told_of(args):
     assert done.stderr == "gpuward: cannot write the output: No space left on device\n"
 
 
-def test_closed_standard_output_is_told_of():
+def test_closed_standard_output_is_reported():
     done = gpuward("list", "--simulate", preexec_fn=lambda: os.close(1), capture_output=False,
                    stderr=subprocess.PIPE)
     assert done.returncode == FAILED

@@ -56,7 +56,7 @@ def test_a_layer_knows_nothing_of_those_to_its_right(tree):
     assert "may not print, exit or install signal handlers" in done.stderr
 
 
-def test_the_guard_is_told_by_who_records_it_alone(tree):
+def test_only_the_recorder_may_change_the_guard(tree):
     own = '#include "guard_service_parts.h"\n'
     change(tree, "src/daemon/guard_service_request.c", own, own + '#include "guard/guard_input.h"\n')
     done = layers(tree)

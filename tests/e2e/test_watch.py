@@ -53,7 +53,7 @@ def test_watching_ends_quietly_when_its_reader_leaves(how):
     p.stderr.close()
 
 
-def test_watching_tells_of_a_full_disk():
+def test_watching_reports_a_full_disk():
     with open("/dev/full", "w") as full:
         done = gpuward("snapshot", "--simulate", "--json", "--watch=20ms",
                        capture_output=False, stdout=full, stderr=subprocess.PIPE)
@@ -90,7 +90,7 @@ def test_twenty_at_once_all_succeed():
 
 def test_no_descriptor_of_the_caller_is_inherited_by_nvidia_smi(tmp_path):
     fake = tmp_path / "nvidia-smi"
-    # Numbers tell nothing: a shell keeps its script open on 10 and what it redirects on 11.
+    # Numbers show nothing: a shell keeps its script open on 10 and what it redirects on 11.
     fake.write_text(f"#!/bin/sh\nls -l /proc/$$/fd >{tmp_path}/fds\nexit 9\n")
     fake.chmod(0o755)
     read, write = os.pipe()

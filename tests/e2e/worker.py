@@ -29,7 +29,7 @@ def ticks(pid):
 
 
 class World:
-    """A card of 24 GiB whose memory is what real processes say."""
+    """A card of 24 GiB; real processes say how much of its memory they hold."""
 
     def __init__(self, path, more="", gpu="", profile="rtx4090"):
         self.held = pathlib.Path(path) / "held"
@@ -131,7 +131,7 @@ class Worker(Process):
 
 
 def runner(args):
-    """Holds memory until it is told to end; below a process between, as runners are."""
+    """Holds memory until a signal ends it; with a process in between, as real runners have."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     if args.generations:
         argv = [sys.executable, str(HERE), "runner", "--world", args.world, "--bytes", str(args.bytes), "--server",
@@ -149,8 +149,8 @@ def runner(args):
     new = path.with_name("." + path.name)
     new.write_text(f"{args.bytes} compute {args.server}\n")
     new.rename(path)
-    while os.getppid() != 1:  # nobody is left behind when a test dies
-        time.sleep(0.2)
+    while os.getppid() != 1:
+        time.sleep(0.2)  # until a signal ends it, or the test has died
     leave()
 
 

@@ -1,4 +1,5 @@
-/* Whatever the system bus sends: no crash, no byte read past it; a message that is taken lies within what came. */
+/* Any bytes from the system bus: no crash and no read past the end; an accepted message lies
+ * within the input. */
 #include "daemon/bus_message.h"
 
 #include <stdint.h>

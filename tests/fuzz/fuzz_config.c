@@ -1,6 +1,5 @@
-/* Whatever bytes a configuration has: no crash, no leak; errors have a place and a sentence of one
- * line, and what was taken prints as a file that is taken again, prints the same and makes the same
- * policy. */
+/* Any bytes as a configuration: no crash and no leak; errors have a place and one line. An
+ * accepted configuration is printed and read again with the same result. */
 #include "daemon/config_read.h"
 #include "daemon/guard_config.h"
 
@@ -30,7 +29,7 @@ static void print(struct buf *out, const struct config *c)
 		abort();
 }
 
-/* What the guard would follow: of both readings the same. */
+/* Both readings must give the same policy. */
 static void check_policy(const struct config *c, const struct config *again)
 {
 	static struct guard_settings a, b;

@@ -1,5 +1,5 @@
-/* Whatever a server answers, its counter is read without a crash, and what is read is a count: a finite sum of its
- * series that is not below zero, or none with a reason. */
+/* Any reply of a server: no crash; the counter is a finite sum that is not negative, or
+ * absent with a reason. */
 #include "cli/counter_text.h"
 #include "cli/counter.h"
 
@@ -21,7 +21,7 @@ static void check_reading(const struct counter_reading *r)
 		abort();
 }
 
-/* The first line is what of it, and a URL too; the rest is the answer. */
+/* The first line is the selector and also a URL; the rest is the reply. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1), *rest, why[COUNTER_WHY];

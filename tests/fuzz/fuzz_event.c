@@ -1,5 +1,5 @@
-/* Whatever lines a bundle holds, the tracker neither crashes nor reports a negative or an
- * absurd energy, and what is read is written to the same bits. */
+/* Any lines of a bundle: the tracker neither crashes nor reports a negative or absurd
+ * energy, and events that were read are written identically. */
 #include "base/buf.h"
 #include "measure/window_tracker.h"
 

@@ -1,5 +1,5 @@
-/* Whatever a request says, its texts are read without a crash, and what is taken is what it should
- * be: a path without "..", a host that is one, a length that is written the same way back. */
+/* Any texts of a request: no crash; an accepted path has no "..", an accepted host is valid,
+ * and an accepted length is written the same way. */
 #include "serve/http_check.h"
 
 #include <stdio.h>

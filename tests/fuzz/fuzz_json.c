@@ -1,5 +1,5 @@
-/* Whatever bytes a text holds, the writer puts out valid UTF-8 without raw control
- * characters or a quote that is not its own. */
+/* Any bytes as a text: the writer emits valid UTF-8 without raw control characters or
+ * unescaped quotes. */
 #include "base/json.h"
 #include "base/utf8.h"
 

@@ -1,4 +1,4 @@
-/* Whatever nvidia-smi prints: no crash, and every figure is a number or has a reason. */
+/* Any output of nvidia-smi: no crash, and every figure is a number or has a reason. */
 #include "device/nvsmi.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A line of the program that stays: a reading has a stamp and watts or a reason. */
+/* A line of the stream: a reading has a timestamp, and watts or a reason. */
 static void try_line(const char *line, bool no_instant)
 {
 	struct nvsmi_stream s;

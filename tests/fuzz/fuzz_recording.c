@@ -1,4 +1,4 @@
-/* Whatever lines a recording of the guard holds: it is replayed, or refused. */
+/* Any lines of a recording: it is replayed or refused. */
 #include "daemon/recording.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Whatever lines a recording holds: what is taken is written again and reads back the same. */
+/* Any lines of a recording: an accepted scene is written and reads back the same. */
 #include "base/buf.h"
 #include "guard/scene.h"
 

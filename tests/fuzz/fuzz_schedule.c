@@ -1,5 +1,5 @@
-/* Whatever text hours are given as: no crash; what is refused is refused with a sentence, and what is taken
- * can be, reads back from its own words, and holds for as many minutes of a week as it says. */
+/* Any text as hours: no crash; a refusal has a message; an accepted schedule reads back from
+ * its text and applies to the stated minutes of a week. */
 #include "guard/policy.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Whatever bytes come in: no crash, no leak, and either a tree or an error with a place. */
+/* Any bytes: no crash and no leak, and either a tree or an error with a place. */
 #include "base/toml.h"
 
 #include <gpuward.h>

@@ -1,5 +1,5 @@
-/* Whatever a trace holds, its points ascend in time and are numbers, and a line that is fitted to them has a gain that a
- * sensor can have and uncertainties that are none below 0. */
+/* Any power trace: its points are numbers in time order; a fit has a plausible gain and no
+ * negative uncertainty. */
 #include "cli/trace.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Whatever is sent to the companion, or stands in its file: no crash; what is refused is refused with words; a
- * request that is taken names real numbers and is written back as it came; a file with a line that is not
- * understood allows nothing. */
+/* Any request to the companion and any content of its file: no crash; a refusal has a
+ * message; an accepted request is written identically; a file with an unknown line allows
+ * nothing. */
 #include "companion/allow.h"
 #include "guard/worker/wire.h"
 

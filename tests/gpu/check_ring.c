@@ -61,7 +61,7 @@ static int check_samples(struct device *d, unsigned seconds)
 
 	printf("first_drain %d\n", n);
 	memset(&t, 0, sizeof(t));
-	drain(d, &t); /* what was there before is not of this run */
+	drain(d, &t); /* earlier samples do not belong to this run */
 	t = (struct guard_counters){ .last_us = t.last_us };
 	for (unsigned i = 0; i < seconds; i++) {
 		sleep(1);

@@ -47,7 +47,7 @@ __global__ void spin(float *out, long long cycles)
 		out[0] = a;
 }
 
-static bool told_to_stop()
+static bool stop_requested()
 {
 	struct pollfd p = { 0, POLLIN, 0 };
 	char c;
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
 	printf("ready %.3f\n", now_s());
 	fflush(stdout);
 	end = now_s() + seconds;
-	while (now_s() < end && !told_to_stop()) {
+	while (now_s() < end && !stop_requested()) {
 		if (busy) {
 			spin<<<about.multiProcessorCount * 4, 512>>>((float *)memory, 40000000LL);
 			check(cudaGetLastError(), "spin");

@@ -1,5 +1,5 @@
-/* noring: the driver's library with its power ring (and its counter) taken away, so that gpuward polls on a card that
- * has one.  Linked with the real library, which answers everything else. */
+/* noring: the driver's library without its power ring (and its counter), so that gpuward
+ * polls. It is linked with the real library, which handles all other calls. */
 int nvmlDeviceGetSamples(void);
 int nvmlDeviceGetTotalEnergyConsumption(void);
 

@@ -69,7 +69,7 @@ static void line(const char *what, const struct gw_energy *e, double cpu_s)
 	fflush(stdout);
 }
 
-/* CPU time of this process so far, all threads. */
+/* CPU time of all threads of this process. */
 static double cpu(void)
 {
 	struct timespec t;
@@ -83,8 +83,8 @@ static void pause_for(double s)
 	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + (uint64_t)(s * 1e9));
 }
 
-/* Plan of the windows: how many, how long, and how far apart they begin (0: one after the other, with pauses
- * of up to a tenth of a second, so that they begin at any phase of the sensors). */
+/* Number, length and spacing of the windows (0: consecutive, with pauses of up to a tenth of
+ * a second, so that they begin at any phase of the sensors). */
 struct plan {
 	unsigned count;
 	double seconds, warm, every;
@@ -111,7 +111,7 @@ static void in_turn(struct gw_meter *m, const struct plan *p)
 	}
 }
 
-/* Each is ended when the one begins that comes so many later. */
+/* Each window ends when the one that is this many later begins. */
 static void overlapping(struct gw_meter *m, const struct plan *p)
 {
 	unsigned deep = (unsigned)lround(p->seconds / p->every);
@@ -154,7 +154,7 @@ static int windows(struct gw_ctx *ctx, const struct plan *p)
 	return 0;
 }
 
-/* A meter on which no window is open: samples and hardly anything else. */
+/* A meter without an open window does little more than sampling. */
 static int samples(struct gw_ctx *ctx, double seconds)
 {
 	struct gw_meter_options o = { .size = sizeof(o) };

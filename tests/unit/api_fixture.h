@@ -1,5 +1,5 @@
-/* api_fixture: a view over the simulator in stepped time, and a daemon that is not there, for tests of
- * what answers. */
+/* api_fixture: a view over the simulator in stepped time and a fake service, for tests of
+ * routes. */
 #ifndef TESTS_API_FIXTURE_H
 #define TESTS_API_FIXTURE_H
 
@@ -45,12 +45,12 @@ static struct {
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned logged, kept, forgotten, asked;
-	unsigned begun, done; /* kept and forgotten of those that are open */
+	unsigned begun, done; /* documents of open windows that were kept and forgotten */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
 	size_t kept_size;
 	int ask_answer, request_error;
-	bool ask_done; /* the engine does what it is asked, at the next look */
+	bool ask_done; /* the engine fulfils a request at the next reading */
 	enum view_request what;
 	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
@@ -218,9 +218,9 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define API_TEST(name) TEST_FIXTURE(name, NULL, end)
+#define API_TEST(name) TEST_WITH(name, NULL, end)
 
-/* Time goes on, the meter works, the engine takes its readings. */
+/* Lets time pass: the meter samples and the engine fulfils requests. */
 static inline void pass(uint64_t until_ns)
 {
 	if (t.api.view.meter)

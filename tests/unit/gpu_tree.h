@@ -1,4 +1,4 @@
-/* gpu_tree: a backend over a tree, for the tests of those that read /sys. */
+/* gpu_tree: a backend over a tree of files, for tests of backends that read /sys. */
 #ifndef GW_TEST_GPU_TREE_H
 #define GW_TEST_GPU_TREE_H
 
@@ -6,7 +6,7 @@
 
 #include "tree.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <sys/inotify.h>
 
@@ -87,7 +87,7 @@ static inline void assert_text(const struct report *report, enum gw_text t, cons
 	assert_string_equal(report->text[t], want);
 }
 
-/* Which files of some folders are opened from now on. */
+/* Records which files of some folders are opened from now on. */
 struct witness {
 	int fd;
 };
@@ -106,7 +106,7 @@ static inline void witness_watch(struct witness *eye, const struct tree *t, cons
 	assert_true(inotify_add_watch(eye->fd, path, IN_OPEN | IN_ACCESS) >= 0);
 }
 
-/* Fails on a file that was opened and is not among the allowed; returns how many were. */
+/* Fails if a file was opened that is not allowed; returns how many were opened. */
 static inline unsigned witness_ask(struct witness *eye, const char *const *allowed)
 {
 	_Alignas(struct inotify_event) char buf[8192];

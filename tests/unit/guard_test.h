@@ -66,7 +66,7 @@ static inline void ask_run(struct world *o, enum guard_request what, uint64_t tt
 	world_run(o, span_ns);
 }
 
-static inline void until_told_to_leave(struct world *o)
+static inline void until_ordered_to_leave(struct world *o)
 {
 	for (unsigned i = 0; !o->w[0].verbs[ORDER_EVICT]; i++) {
 		assert_true(i < 1000);

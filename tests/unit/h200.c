@@ -13,7 +13,7 @@
 
 #define TEXT_MAX (1u << 20)
 
-/* By these recordings: see test_sim_h200.c. */
+/* Fitted to these recordings: see test_sim_h200.c. */
 #define FITTED                                                                           \
 	{                                                                                \
 		.sample_ms = 20, .sample_s = 0.004, .filter_ms = 10, .counter_s = 0.021, \
@@ -39,8 +39,8 @@ FILE *open_data(const char *name, const char *suffix)
 	return fopen(path, "re");
 }
 
-/* The realtime stamp was taken after the row, the monotonic one before it, the field's own in
- * between; the smallest distance between the last two is that of the clocks. */
+/* The monotonic time was taken before the row and the field's own time during it; their
+ * smallest difference is the offset of the clocks. */
 bool load_recording(const char *name)
 {
 	FILE *f = open_data(name, ".csv");
@@ -133,8 +133,8 @@ void step_load(struct load *out)
 	for (int i = 0; i < n; i++) {
 		double l = i > 0 ? level[i - 1].watts : level[i].watts;
 		double r = i + 1 < n ? level[i + 1].watts : level[i].watts;
-		double share =
-			(r - level[i].watts) / (r - l); /* of the time on the left level */
+		double share = (r - level[i].watts) /
+			       (r - l); /* share of the time on the left level */
 
 		if (fabs(l - r) > 0.25 * fmax(l, r) && share > 0 && share < 1) {
 			add_point(out, level[i].at_s, l);
@@ -164,7 +164,7 @@ static int read_bursts(struct burst *out)
 	return n;
 }
 
-/* On time of the bursts in an interval. */
+/* The time that bursts are on in an interval. */
 static double on_time(const struct burst *b, int n, double from_s, double to_s)
 {
 	double sum = 0;
@@ -174,8 +174,8 @@ static double on_time(const struct burst *b, int n, double from_s, double to_s)
 	return sum;
 }
 
-/* On level of each tick: what the counter leaves for it when the rest is at the off level; one
- * that is far from the mean came from a late tick and is not believed. */
+/* The on level of each tick: the energy of the counter minus the off level. A level far from
+ * the mean comes from a late tick and is ignored. */
 static int on_levels(struct level *level, const struct burst *b, int n_bursts, double on_w,
 		     double off_w)
 {
@@ -220,9 +220,9 @@ bool burst_load(struct load *out, double on_w, double off_w)
 	return n_bursts > 0;
 }
 
-/* The driver renewed its values some time between the last read that gave the old ones and the
- * first that gave the new ones, 3 to 33 ms apart, and had looked at the sampler up to 10 ms
- * before.  These are the ends of that. */
+/* The driver renewed its values between the last read with the old ones and the first with
+ * the new ones, 3 to 33 ms apart, and had read the sampler up to 10 ms before. These are the
+ * bounds. */
 const struct timing USUAL = { 8, false };
 static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 #define N_WAYS (sizeof(WAYS) / sizeof(WAYS[0]))
@@ -230,7 +230,7 @@ static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 struct replay now_;
 static struct replay way_[N_WAYS];
 
-/* What the profile has by itself is not said again, so that a profile that is wrong shows. */
+/* Values of the profile are not repeated, so that a wrong profile is noticed. */
 static size_t other_sampler(char *out, size_t size)
 {
 	size_t at = 0;
@@ -275,7 +275,7 @@ static void go_to(double t_s)
 		sim_step(ns - now);
 }
 
-/* Reads where the recording did; `early`: power one row before its new value was seen. */
+/* Reads when the recording did; `early`: power one row before its new value was read. */
 static void replay(struct replay *out, const struct load *load, struct timing how)
 {
 	abi_device d = NULL;
@@ -368,7 +368,7 @@ struct range {
 	double low, high;
 };
 
-/* What the instant value may be, by the times that the recording leaves open. */
+/* The range of the instant value for all timings that the recording allows. */
 static struct range open_range(int i)
 {
 	struct range r = { now_.instant_w[i], now_.instant_w[i] };

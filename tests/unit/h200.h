@@ -1,9 +1,7 @@
-/* h200: recordings of a real H200, the loads that they show, and their replay.
- *
- * A recording is replayed in stepped time: a load is put on the simulator, power is read when the
- * real driver renewed it (the rows where its values changed), the counter whenever the recording
- * read it, and what comes back is compared tick by tick.  All times are of the recorder's clock.
- * One recording at a time: it, the model and the replays are of the file. */
+/* h200: recordings of a real H200 and their replay in stepped time. The simulator gets a
+ * load; power is read when the real driver renewed it, the counter whenever the recording
+ * read it, and the values are compared tick by tick. All times are of the recorder's clock.
+ * Only one recording is loaded at a time. */
 #ifndef TESTS_H200_H
 #define TESTS_H200_H
 
@@ -12,7 +10,7 @@
 
 #define ROWS_MAX 4096
 
-/* One row: when its reads began, when the counter had been read, what they gave. */
+/* One row: when its reads began, when the counter had been read, and the values. */
 struct row {
 	double begin_s, end_s;
 	double average_w, instant_w, counter_j;
@@ -25,7 +23,7 @@ struct recording {
 	double zero_s; /* recorder's clock at world time 0 */
 };
 
-/* Watts from then on, as the card drew them: the host's time of a burst is that of its load. */
+/* Watts from this time on; the host's time of a burst is the time of its load. */
 struct level {
 	double at_s, watts;
 };
@@ -35,16 +33,16 @@ struct load {
 	int n;
 };
 
-/* What the sensors are taken to be. */
+/* The assumed sensors. */
 struct model {
-	double sample_ms, sample_s; /* one sample each so often, at this phase; 0: boxcars */
+	double sample_ms, sample_s; /* sampling period and phase; 0: boxcars */
 	double filter_ms;           /* low-pass before it */
 	double counter_s;           /* phase of the counter's grid of 100 ms */
-	double counter_lag_s;       /* behind the host's idea of a burst */
+	double counter_lag_s;       /* lag behind the host's time of a burst */
 };
 
-/* How a value came out: the age of its sample when the driver looked, and whether that was at
- * the read that first gave it or at the one before. */
+/* Timing of a value: the age of its sample when the driver read it, and whether that was at
+ * the read that first returned it or at the one before. */
 struct timing {
 	double age_ms;
 	bool early;
@@ -60,7 +58,7 @@ extern struct model model;
 extern struct recording rec;
 extern struct replay now_; /* the last replay, by USUAL */
 
-/* Opens the simulator.  0, or -1 with a sentence on stderr. */
+/* Opens the simulator. 0, or -1 with a message on stderr. */
 int h200_open(void);
 
 FILE *open_data(const char *name, const char *suffix);
@@ -72,8 +70,8 @@ bool load_recording(const char *name);
 bool renewed(int i);
 bool ticked(int i);
 
-/* A tick that was seen long after its time on the grid: the driver was late, by an unknown part
- * of that, and gave the energy of that part to this tick and took it from the next. */
+/* A tick that was read long after its time on the grid: the driver was late and counted some
+ * energy of the next tick in this one. */
 bool late(int i);
 
 double tick_before(double t_s);
@@ -82,19 +80,19 @@ double tick_before(double t_s);
 void step_load(struct load *out);
 bool burst_load(struct load *out, double on_w, double off_w);
 
-/* Reads where the recording did, by each timing that it leaves open. */
+/* Replays with each timing that the recording allows. */
 void replay_load(const struct load *load);
 
-/* A replay by one timing alone, into now_. */
+/* A replay with one timing, into now_. */
 void replay_usual(const struct load *load);
 
-/* The driver looked at the sampler for row i between these. */
+/* The driver read the sampler for row i between these times. */
 void open_times(int i, double *from_s, double *to_s);
 
 /* What the newest sample shows at moments in rising order; those that are NAN are left out. */
 void replay_moments(const struct load *load, const double *at_s, double *ret_w);
 
-/* The timings that the recording leaves open say the same instant value within 5 %. */
+/* All timings that the recording allows give the same instant value within 5 %. */
 bool settled(int i);
 
 struct guard_counters {
@@ -109,16 +107,16 @@ void report(const struct guard_counters *t, const char *what);
 
 struct bounds {
 	double average, instant, edge, counter;
-	double share; /* of the settled instants that are within 5 %, at least */
+	double share; /* least share of the settled instant values within 5 % */
 };
 
 struct score {
 	struct guard_counters average, instant, counter, any;
-	int between, close; /* edges: recorded in what timing allows, by the bound, by 5 % */
+	int between, close; /* edges that timing allows: within the bound, within 5 % */
 };
 
-/* From `from_s` on, of what was replayed; `always`, unless NULL: rows that are compared even
- * where they are not settled now. */
+/* Compares the replay from `from_s` on. `always`, unless NULL: rows that are compared even
+ * if they are not settled. */
 struct score compare(double from_s, const bool *always, struct bounds bound);
 void expect(const struct score *s, struct bounds bound);
 

@@ -1,4 +1,4 @@
-/* here: what a test knows of the process that it runs in. */
+/* here: facts about the process of the test. */
 #ifndef GW_TEST_HERE_H
 #define GW_TEST_HERE_H
 

@@ -1,4 +1,4 @@
-/* http_fake: asks handlers as the HTTP layer does, without one.  The table is the real one. */
+/* http_fake: calls the handlers of the real table as the HTTP layer does. */
 #ifndef TESTS_HTTP_FAKE_H
 #define TESTS_HTTP_FAKE_H
 
@@ -22,7 +22,8 @@ struct fake_pairs {
 };
 
 static struct {
-	struct fake_pairs param, head, out; /* of the query, of the request, of the reply */
+	struct fake_pairs param, head,
+		out; /* query parameters, request headers, reply headers */
 	uint64_t again_ns, after;
 	unsigned topics;
 	struct stream *stream;
@@ -155,7 +156,7 @@ static inline bool fake_match(const char *pattern, const char *path, const char 
 static inline const struct route *fake_route(enum http_method method, const char *path,
 					     const char **arg)
 {
-	for (unsigned pass = 0; pass < 2; pass++) /* words before patterns */
+	for (unsigned pass = 0; pass < 2; pass++) /* exact paths before patterns */
 		for (unsigned i = 0; i < api_route_count; i++) {
 			const struct route *t = &api_routes[i];
 
@@ -182,8 +183,8 @@ static inline void fake_query(const char *text)
 	}
 }
 
-/* Headers are those in fake.head, which are forgotten afterwards.  pass: lets time pass until then;
- * called when a handler wants to be asked again.  r's body: buf_done() it. */
+/* Sends the headers in fake.head and clears them. A handler that wants another call gets it
+ * after pass(). The caller frees r's body with buf_done(). */
 static inline void fake_ask(struct api *a, enum http_method method, const char *target,
 			    const char *body, void (*pass)(uint64_t until_ns), struct reply *r)
 {

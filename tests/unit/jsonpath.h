@@ -1,9 +1,9 @@
-/* jsonpath: looks into a JSON text.  In a file of its own, because jansson's names are those of our
- * writer. */
+/* jsonpath: reads values of a JSON text. It is a separate file because jansson and our
+ * writer share names. */
 #ifndef TESTS_JSONPATH_H
 #define TESTS_JSONPATH_H
 
-/* The value at "devices.0.index" as compact JSON, or NULL: not there, or no JSON.  free() it. */
+/* The value at a path like "devices.0.index" as compact JSON, or NULL. The caller frees it. */
 char *json_at(const char *text, const char *path);
 
 #endif

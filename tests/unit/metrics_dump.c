@@ -69,7 +69,7 @@ static int look(struct api *a, const char *library, const char *scenario)
 	    gw_process_list_new(a->view.ctx, &list) != 0)
 		return fail("the simulator does not open");
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
-	usleep(20000); /* for what is a difference of two readings */
+	usleep(20000); /* for figures that need two readings */
 	gw_process_list_take(list);
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	a->view.snap = snap;

@@ -1,4 +1,4 @@
-/* metrics_stub: what metrics asks of the server, which is not there in these tests. */
+/* metrics_stub: replaces the server in tests of metrics. */
 #include "serve/http.h"
 
 void http_counts(const struct http *h, struct http_counts *ret)

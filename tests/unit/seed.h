@@ -3,11 +3,11 @@
 #ifndef GW_TEST_SEED_H
 #define GW_TEST_SEED_H
 
-#include "unit.h"
+#include "test.h"
 
 #include <time.h>
 
-/* Another one in each run. */
+/* A different seed in each run. */
 static inline uint64_t seed_of_run(void)
 {
 	const char *given = getenv("GPUWARD_TEST_SEED");

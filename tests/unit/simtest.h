@@ -6,7 +6,7 @@
 
 #include "device/context.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <unistd.h>
 
@@ -106,7 +106,7 @@ static inline void sim_start_scenario(const char *name)
 	sim_open();
 }
 
-/* After a failed test too: the next one begins without clients. */
+/* Runs after a failed test too, so that the next one starts without clients. */
 static inline int sim_teardown(void **state)
 {
 	sim_unhang();
@@ -114,7 +114,7 @@ static inline int sim_teardown(void **state)
 	return 0;
 }
 
-#define SIM_TEST(name) TEST_FIXTURE(name, NULL, sim_teardown)
+#define SIM_TEST(name) TEST_WITH(name, NULL, sim_teardown)
 
 static inline const struct gw_device *sim_take(unsigned tiers, unsigned device)
 {
@@ -139,7 +139,7 @@ static inline double sim_value(const struct gw_device *d, unsigned q)
 				    gw_absence_key(reason));                         \
 	} while (0)
 
-/* Of a meter without threads: does what is due in these seconds. */
+/* Runs a meter without threads for this time. */
 static inline void sim_run_for(struct gw_meter *m, double seconds)
 {
 	uint64_t until = clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9);

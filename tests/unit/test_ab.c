@@ -1,6 +1,6 @@
-/* The comparison as a whole, over simulated runs.  C11 and H10 of the acceptance list are here. */
+/* The whole comparison over simulated runs. */
 #include "here.h"
-#include "unit.h"
+#include "test.h"
 
 #include "measure/ab.h"
 
@@ -11,8 +11,7 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-/* Fewer experiments where a sanitizer makes each ten times as slow; what is asserted then has
- * the wider margin that fewer allow. */
+/* A sanitizer makes each experiment ten times as slow: run fewer and allow a wider margin. */
 #ifdef SLOW
 #define EXPERIMENTS 4000
 #define MARGIN      0.01
@@ -50,7 +49,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define AB_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 struct world {
 	struct random r;
@@ -93,7 +93,7 @@ static struct ab_run joules(double energy)
 	return (struct ab_run){ energy, 10, energy / 10, true, true };
 }
 
-/* Feeds runs whose pairs have exactly these energies: A 1000 J, B 1000 J times ratio[i], in A/B. */
+/* Adds runs with these energies per pair: A 1000 J, B 1000 J times ratio[i]. */
 static void feed(const double *ratio, size_t n)
 {
 	struct ab_step s;
@@ -109,7 +109,7 @@ static void feed(const double *ratio, size_t n)
 	}
 }
 
-AB_TEST(a_runs_against_itself_first_and_pairs_are_balanced_by_two)
+TEST(a_runs_against_itself_first_and_pairs_are_balanced_by_two)
 {
 	struct world w = { .effect = 1, .cv = 0.01 };
 	unsigned starts[2] = { 0 };
@@ -148,7 +148,7 @@ AB_TEST(a_runs_against_itself_first_and_pairs_are_balanced_by_two)
 	assert_true(starts[0] > 60 && starts[1] > 60);
 }
 
-AB_TEST(the_same_seed_and_runs_give_the_same_result)
+TEST(the_same_seed_and_runs_give_the_same_result)
 {
 	struct ab_result results[2];
 
@@ -170,7 +170,7 @@ AB_TEST(the_same_seed_and_runs_give_the_same_result)
 	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
 }
 
-AB_TEST(only_the_run_that_was_asked_for_is_taken)
+TEST(only_the_run_that_was_asked_for_is_taken)
 {
 	begin();
 	struct ab_run run = joules(1000);
@@ -187,7 +187,7 @@ AB_TEST(only_the_run_that_was_asked_for_is_taken)
 	ab_free(NULL);
 }
 
-AB_TEST(a_configuration_that_makes_no_sense_is_refused)
+TEST(a_configuration_that_makes_no_sense_is_refused)
 {
 #define REFUSE(field, value)                                  \
 	do {                                                  \
@@ -209,7 +209,7 @@ AB_TEST(a_configuration_that_makes_no_sense_is_refused)
 #undef REFUSE
 }
 
-AB_TEST(the_figures_are_those_of_the_paired_logarithms)
+TEST(the_figures_are_those_of_the_paired_logarithms)
 {
 	/* logarithms of the ratios: 0.01 0.02 0.03 0.02 0.02 0.02 */
 	static const double logs[] = { 0.01, 0.02, 0.03, 0.02, 0.02, 0.02 };
@@ -238,7 +238,7 @@ AB_TEST(the_figures_are_those_of_the_paired_logarithms)
 	assert_true(isnan(e->bca.low)); /* six pairs */
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
 	assert_true(fabs(r.planned_pairs - ceil(7.85 * pow(sd / log(1.01), 2))) < 1e-9);
-	/* ten seconds each: energy and power agree, and so does the product; time shows nothing */
+	/* ten seconds each: energy, power and their product change; time does not */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
 	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
@@ -247,7 +247,7 @@ AB_TEST(the_figures_are_those_of_the_paired_logarithms)
 	assert_int_equal(e->verdict, AB_WORSE);
 }
 
-AB_TEST(skewed_pairs_are_judged_by_t_and_bca_together)
+TEST(skewed_pairs_are_judged_by_t_and_bca_together)
 {
 	double ratio[10] = { 1.001, 0.999, 1.002, 0.998, 1.001, 0.999, 1.0, 1.0, 1.001, 1.05 };
 	struct ab_result r;
@@ -267,7 +267,7 @@ AB_TEST(skewed_pairs_are_judged_by_t_and_bca_together)
 	assert_true(r.ab[AB_ENERGY].t.low < r.ab[AB_ENERGY].bca.low);
 }
 
-AB_TEST(the_sensors_offset_widens_what_differs_in_power)
+TEST(an_offset_of_the_sensor_widens_the_interval_of_power)
 {
 	double ratio[6] = { 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 };
 	struct ab_result r;
@@ -285,7 +285,7 @@ AB_TEST(the_sensors_offset_widens_what_differs_in_power)
 	assert_true(r.ab[AB_ENERGY].t.low == r.ab[AB_ENERGY].t.high);
 }
 
-AB_TEST(before_any_pair_nothing_is_known_and_nothing_is_zero)
+TEST(before_the_first_pair_all_figures_are_unknown_not_zero)
 {
 	struct ab_result r;
 
@@ -303,7 +303,7 @@ AB_TEST(before_any_pair_nothing_is_known_and_nothing_is_zero)
 	assert_int_equal(r.outcome, AB_RUNNING);
 }
 
-AB_TEST(power_that_was_not_read_is_missing_and_not_zero)
+TEST(power_that_was_not_read_is_missing_not_zero)
 {
 	struct ab_result r;
 	struct ab_step s;
@@ -335,7 +335,7 @@ struct ending {
 	int code;
 };
 
-AB_TEST(the_exit_code_follows_the_gate)
+TEST(the_exit_code_follows_the_gate)
 {
 	static const struct ending rows[] = {
 		{ NULL, 1.1, AB_DECIDED, AB_WORSE, 0 },
@@ -345,7 +345,7 @@ AB_TEST(the_exit_code_follows_the_gate)
 		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
-		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* must not draw less */
+		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* B must not draw less */
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
 		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
@@ -377,7 +377,7 @@ AB_TEST(the_exit_code_follows_the_gate)
 }
 
 /* Ratios that are all the same have an interval without width: the edge itself. */
-AB_TEST(at_the_very_threshold_the_operator_decides)
+TEST(exactly_at_the_threshold_the_operator_decides)
 {
 	static const struct {
 		const char *gate;
@@ -401,7 +401,7 @@ AB_TEST(at_the_very_threshold_the_operator_decides)
 	}
 }
 
-AB_TEST(it_stops_when_the_interval_is_as_narrow_as_asked)
+TEST(it_stops_when_the_interval_is_as_narrow_as_asked)
 {
 	struct world w = { .effect = 1, .cv = 0.005 };
 	struct ab_result r;
@@ -420,7 +420,7 @@ AB_TEST(it_stops_when_the_interval_is_as_narrow_as_asked)
 	assert_true(fabs(r.mde_budget_ratio - 2.8 * r.aa[AB_ENERGY].sd_log / sqrt(40)) < 1e-12);
 }
 
-AB_TEST(it_stops_only_at_looks)
+TEST(it_stops_only_at_interim_analyses)
 {
 	static const struct {
 		unsigned pairs_max, looks[6];
@@ -455,7 +455,7 @@ AB_TEST(it_stops_only_at_looks)
 	}
 }
 
-AB_TEST(an_unfinished_comparison_has_no_verdict)
+TEST(an_unfinished_comparison_has_no_verdict)
 {
 	double ratio[8] = { 1.02, 0.98, 1.02, 0.98, 1.02, 0.98, 9, 9 };
 	struct ab_result r;
@@ -468,7 +468,7 @@ AB_TEST(an_unfinished_comparison_has_no_verdict)
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 }
 
-AB_TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
+TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
 {
 	struct ab_step s, again;
 	struct ab_result r;
@@ -496,7 +496,7 @@ AB_TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
 	assert_true(r.ab[AB_ENERGY].ratio == 1);
 }
 
-AB_TEST(figures_that_cannot_be_are_no_data)
+TEST(impossible_figures_are_not_used)
 {
 	static const double bad[] = { 0, -1, NAN, INFINITY };
 	struct ab_step s;
@@ -511,14 +511,14 @@ AB_TEST(figures_that_cannot_be_are_no_data)
 	}
 }
 
-/* Feeds runs of which every period-th is as given, until the end; how many were given. */
+/* Adds runs until the end; every period-th one has these flags. Returns how many were added. */
 static unsigned spoil(bool valid, bool exclusive, unsigned period)
 {
 	struct ab_step s;
 	unsigned given = 0;
 
 	while (ab_next(ab, &s)) {
-		/* +2 %, -2 %, ...: undecided for ever */
+		/* +2 %, -2 %, ...: never decided */
 		struct ab_run run =
 			joules((s.arm == AB_ARM_B) == (s.pair % 2 == 0) ? 1020 : 1000);
 
@@ -531,7 +531,7 @@ static unsigned spoil(bool valid, bool exclusive, unsigned period)
 	return given;
 }
 
-AB_TEST(too_many_invalid_runs_end_it)
+TEST(too_many_invalid_runs_end_it)
 {
 	struct ab_result r;
 
@@ -544,13 +544,13 @@ AB_TEST(too_many_invalid_runs_end_it)
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 
 	begin();
-	spoil(false, true, 5); /* now and then: ten in all */
+	spoil(false, true, 5); /* every fifth run: ten in total */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.repeats, 11);
 }
 
-AB_TEST(company_on_the_gpu_ends_it_with_its_own_code)
+TEST(another_process_on_the_gpu_ends_it_with_its_own_exit_code)
 {
 	begin();
 	assert_int_equal(spoil(true, false, 1), 4);
@@ -563,7 +563,7 @@ AB_TEST(company_on_the_gpu_ends_it_with_its_own_code)
 	assert_int_equal(ab_exit_code(ab), 13);
 }
 
-AB_TEST(an_interval_of_one_look_covers_95_of_100)
+TEST(the_interval_of_one_analysis_covers_95_of_100)
 {
 	unsigned covered = 0;
 	struct world w = { .effect = 1.03, .cv = 0.01 };
@@ -587,7 +587,7 @@ AB_TEST(an_interval_of_one_look_covers_95_of_100)
 	assert_true(share >= 0.94 - MARGIN && share <= 0.96 + MARGIN);
 }
 
-AB_TEST(a_against_itself_alarms_in_5_of_100)
+TEST(comparing_a_with_itself_alarms_in_5_of_100)
 {
 	unsigned alarms = 0;
 	struct world w = { .effect = 1, .cv = 0.01 };
@@ -631,7 +631,7 @@ static double false_verdicts(struct world *w, unsigned pairs_max, unsigned exper
 	return (double)wrong / experiments;
 }
 
-AB_TEST(all_looks_together_are_wrong_in_5_of_100)
+TEST(all_interim_analyses_together_are_wrong_in_5_of_100)
 {
 	static const unsigned budgets[] = { 40, 5, 7, 12, 27, 100 };
 
@@ -645,11 +645,11 @@ AB_TEST(all_looks_together_are_wrong_in_5_of_100)
 
 		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
 		assert_true(share <= 0.055 + margin);
-		assert_true(share >= 0.035 - margin); /* nor does it waste pairs */
+		assert_true(share >= 0.035 - margin); /* and it does not waste pairs */
 	}
 }
 
-AB_TEST(disturbed_runs_do_not_make_it_wrong_more_often)
+TEST(disturbed_runs_do_not_make_it_wrong_more_often)
 {
 	struct world w = { .effect = 1, .cv = 0.01, .outliers = 0.05, .outlier_size = 0.1 };
 
@@ -661,7 +661,7 @@ AB_TEST(disturbed_runs_do_not_make_it_wrong_more_often)
 }
 
 /* H10: B takes 3 % more, one run varies by 0.5 %, ten pairs at most. */
-AB_TEST(three_percent_are_seen_in_ten_pairs)
+TEST(a_difference_of_three_percent_is_found_in_ten_pairs)
 {
 	unsigned right = 0, covered = 0, n = EXPERIMENTS / 10;
 	struct world w = { .effect = 1.03, .cv = 0.005 };
@@ -684,7 +684,7 @@ AB_TEST(three_percent_are_seen_in_ten_pairs)
 	assert_true(covered >= n * 85 / 100);
 }
 
-AB_TEST(a_gate_is_read)
+TEST(a_gate_is_read)
 {
 	static const struct {
 		const char *text;
@@ -712,7 +712,7 @@ AB_TEST(a_gate_is_read)
 	assert_string_equal(ab_metric_name(AB_EDP), "edp");
 }
 
-AB_TEST(a_wrong_gate_is_refused_with_a_sentence_that_helps)
+TEST(a_wrong_gate_is_refused_with_a_helpful_message)
 {
 	static const char *const rows[][2] = {
 		{ "enrgy > 2%",
@@ -759,4 +759,4 @@ AB_TEST(a_wrong_gate_is_refused_with_a_sentence_that_helps)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

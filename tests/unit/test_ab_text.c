@@ -3,23 +3,17 @@
 #include "cli/clean_room.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-/* No report here has a room. */
+/* No report here has a clean room. */
 void clean_room_line(const struct measured_worker *w, char *out, size_t size)
 {
 	(void)w, (void)size;
 	*out = '\0';
 }
 
-/* One line, one blank between words: lines are wrapped where the terminal ends. */
+/* Makes one line with single blanks, because the report wraps at the terminal width. */
 static void join(char *text)
 {
 	char *to = text;
@@ -33,8 +27,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* What is printed of n runs with these residuals, two of a pair after each other, as one line;
- * the caller frees it. */
+/* The report of n runs with these residuals as one line; the two runs of a pair are
+ * adjacent. The caller frees it. */
 static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
@@ -66,62 +60,45 @@ static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 	return text;
 }
 
-static void the_ratio_says_of_which_means_it_is(void **state)
+TEST(the_ratio_names_the_means_it_compares)
 {
 	double residual[] = { 0, 0 };
 	char *text = summary_of(residual, 2, 0);
 
-	(void)state;
 	assert_non_null(strstr(
 		text, "B/A geometric mean over the pairs; A and B are arithmetic means"));
 	free(text);
 }
 
-static void meters_that_are_close_are_told_as_they_are(void **state)
+TEST(close_meters_are_reported_with_their_difference)
 {
 	double residual[] = { 0.01, -0.01, NAN, 0.012 };
 	char *text = summary_of(residual, 4, 0);
 
-	(void)state;
-	assert_non_null(
-		strstr(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 runs"));
+	assert_in(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 runs");
 	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 
-static void meters_that_are_apart_without_disagreeing_are_too_coarse(void **state)
+TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, 0);
 
-	(void)state;
-	assert_non_null(strstr(
-		text,
-		"the runs are too short to check the meters against each other: counter and "
-		"samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty"));
+	assert_in(text,
+		  "the runs are too short to check the meters against each other: counter and "
+		  "samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
 	free(text);
 }
 
-static void meters_that_disagree_are_never_called_coarse(void **state)
+TEST(meters_that_disagree_are_never_called_inconclusive)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
 
-	(void)state;
-	assert_non_null(
-		strstr(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs"));
+	assert_in(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs");
 	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_ratio_says_of_which_means_it_is),
-		cmocka_unit_test(meters_that_are_close_are_told_as_they_are),
-		cmocka_unit_test(meters_that_are_apart_without_disagreeing_are_too_coarse),
-		cmocka_unit_test(meters_that_disagree_are_never_called_coarse),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

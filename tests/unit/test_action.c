@@ -15,7 +15,7 @@
 
 #define TEST_SETUP    setup
 #define TEST_TEARDOWN teardown
-#include "unit.h"
+#include "test.h"
 
 #define WORKERS 12
 #define LONG_NS (60 * NS_PER_S) /* never waited for in full */
@@ -514,4 +514,4 @@ TEST(every_kind_can_be_evicted_and_resumed)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

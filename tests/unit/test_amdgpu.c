@@ -8,7 +8,8 @@ static int setup(void **state)
 	return 0;
 }
 
-#define AMDGPU_TEST(name) TEST_FIXTURE(name, setup, world_teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN world_teardown
 
 static const struct tree_row discrete[] = {
 	{ CARD "vendor", "0x1002\n" },
@@ -57,7 +58,7 @@ static void open_discrete(void)
 	world_open(1);
 }
 
-AMDGPU_TEST(reads_all_of_a_discrete_gpu)
+TEST(reads_all_of_a_discrete_gpu)
 {
 	world_fill(PCI, discrete);
 	world_put("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
@@ -108,7 +109,7 @@ AMDGPU_TEST(reads_all_of_a_discrete_gpu)
 	assert_int_equal(r->begin_ns, NS_PER_S);
 }
 
-AMDGPU_TEST(never_reads_the_file_that_sleeps)
+TEST(never_reads_the_file_that_takes_a_second)
 {
 	/* clang-format off */
 	static const char *const allowed[] = {
@@ -129,7 +130,7 @@ AMDGPU_TEST(never_reads_the_file_that_sleeps)
 	assert_true(witness_ask(&eye, allowed) > 10);
 }
 
-AMDGPU_TEST(keeps_an_apu_without_memory_files)
+TEST(keeps_an_apu_without_memory_files)
 {
 	static const struct tree_row apu[] = {
 		{ CARD "vendor", "0x1002\n" },
@@ -163,7 +164,7 @@ AMDGPU_TEST(keeps_an_apu_without_memory_files)
 	assert_absent(r, GW_Q_MEMORY_FREE, GW_ABSENT_NOT_SUPPORTED);
 }
 
-AMDGPU_TEST(loses_one_figure_at_a_time)
+TEST(one_bad_file_makes_one_figure_absent)
 {
 	static const struct {
 		const char *file, *text;
@@ -189,7 +190,8 @@ AMDGPU_TEST(loses_one_figure_at_a_time)
 		r = world_read(0, GW_TIERS_ALL);
 		assert_int_equal(r->state, GW_DEVICE_OK);
 		if (bad[i].q == GW_Q_TEMPERATURE_MEMORY) {
-			assert_value(r, GW_Q_TEMPERATURE_GPU, 55); /* the junction steps in */
+			assert_value(r, GW_Q_TEMPERATURE_GPU,
+				     55); /* the junction temperature is used instead */
 			assert_value(r, bad[i].q, 62);
 		} else {
 			assert_absent(r, bad[i].q, GW_ABSENT_INVALID);
@@ -198,7 +200,7 @@ AMDGPU_TEST(loses_one_figure_at_a_time)
 	}
 }
 
-AMDGPU_TEST(says_that_one_figure_may_not_be_read)
+TEST(a_file_without_permission_makes_its_figure_absent)
 {
 	open_discrete();
 	tree_forbid(&w->tree, PCI CARD "hwmon/hwmon4/power1_average");
@@ -209,7 +211,7 @@ AMDGPU_TEST(says_that_one_figure_may_not_be_read)
 	assert_value(r, GW_Q_TEMPERATURE_GPU, 45);
 }
 
-AMDGPU_TEST(says_that_nothing_may_be_read)
+TEST(a_gpu_without_any_readable_file_is_denied)
 {
 	static const struct tree_row closed[] = {
 		{ CARD "vendor", "0x1002\n" },
@@ -231,7 +233,7 @@ AMDGPU_TEST(says_that_nothing_may_be_read)
 	assert_int_equal(r->state, GW_DEVICE_OK);
 }
 
-AMDGPU_TEST(leaves_a_sleeping_gpu_alone)
+TEST(leaves_a_sleeping_gpu_alone)
 {
 	static const char *const allowed[] = { "vendor",         "device", "class",
 					       "runtime_status", "power",  NULL };
@@ -261,7 +263,7 @@ AMDGPU_TEST(leaves_a_sleeping_gpu_alone)
 		assert_absent(r, q, GW_ABSENT_ASLEEP);
 }
 
-AMDGPU_TEST(knows_a_gpu_again_that_wakes_and_sleeps)
+TEST(recognises_a_gpu_that_wakes_and_sleeps)
 {
 	world_fill(PCI, discrete);
 	world_put(PCI CARD "power/runtime_status", "suspended\n");
@@ -283,7 +285,7 @@ AMDGPU_TEST(knows_a_gpu_again_that_wakes_and_sleeps)
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
-AMDGPU_TEST(wakes_a_gpu_when_told_to)
+TEST(wakes_a_gpu_when_the_flag_is_set)
 {
 	world_fill(PCI, discrete);
 	world_put(PCI CARD "power/runtime_status", "suspended\n");
@@ -292,7 +294,7 @@ AMDGPU_TEST(wakes_a_gpu_when_told_to)
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }
 
-AMDGPU_TEST(sees_a_gpu_go_and_come_back)
+TEST(notices_a_gpu_that_disappears_and_returns)
 {
 	struct usage_list l = { 0 };
 	int err;
@@ -317,7 +319,7 @@ AMDGPU_TEST(sees_a_gpu_go_and_come_back)
 	assert_value(r, GW_Q_POWER, 87);
 }
 
-AMDGPU_TEST(asks_to_be_opened_again_for_a_gpu_that_is_back)
+TEST(asks_to_be_reopened_when_a_gpu_returns)
 {
 	open_discrete();
 	tree_remove(&w->tree, PCI CARD);
@@ -332,7 +334,7 @@ AMDGPU_TEST(asks_to_be_opened_again_for_a_gpu_that_is_back)
 	assert_int_equal(world_read(0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
 }
 
-AMDGPU_TEST(says_why_there_is_none)
+TEST(gives_the_reason_when_there_is_no_gpu)
 {
 	world_open(0);
 	assert_false(w->b.open);
@@ -344,7 +346,7 @@ AMDGPU_TEST(says_why_there_is_none)
 	assert_in(w->b.message, "vfio-pci");
 }
 
-AMDGPU_TEST(takes_the_slower_of_board_and_slot)
+TEST(uses_the_slower_link_of_board_and_slot)
 {
 	for (const struct tree_row *row = discrete; row->path; row++) {
 		char path[128];
@@ -363,7 +365,7 @@ AMDGPU_TEST(takes_the_slower_of_board_and_slot)
 	assert_value(r, GW_Q_PCIE_WIDTH_MAX, 16);
 }
 
-AMDGPU_TEST(puts_two_gpus_in_bus_order)
+TEST(puts_two_gpus_in_bus_order)
 {
 	char path[128];
 
@@ -392,7 +394,7 @@ static const struct tree_row people[] = {
 	{ "proc/100/fd/7", "-> /dev/dri/card1" },
 	{ "proc/100/fdinfo/7", PDEV "drm-client-id:\t8\ndrm-memory-vram:\t1 MiB\n"
 				    "drm-resident-vram:\t512 KiB\ndrm-total-vram:\t9 MiB\n" },
-	/* the same client number in another process is another's descriptor */
+	/* the same client number in another process is another client */
 	{ "proc/200/fd/3", "-> /dev/dri/renderD129" },
 	{ "proc/200/fdinfo/3", PDEV "drm-client-id:\t7\ndrm-total-vram:\t4096\n"
 				    "drm-memory-gtt:\t8 MiB\ndrm-engine-compute:\t55 ns\n" },
@@ -408,7 +410,7 @@ static const struct tree_row people[] = {
 	{ "proc/500/fdinfo/3", "pos:\t0\nflags:\t02\n" },
 	{ "proc/501/fd/3", "-> /dev/dri/card0" },
 	{ "proc/501/fdinfo/3", "pos:\t0\n" },
-	/* no node at all: its fdinfo is not looked at */
+	/* not a device node: its fdinfo is not read */
 	{ "proc/600/fd/3", "-> /tmp/renderD129" },
 	{ "proc/600/fdinfo/3", PDEV "drm-client-id:\t9\n" },
 	{ "proc/self/fd/3", "-> /dev/dri/renderD129" },
@@ -425,7 +427,7 @@ static const struct usage *find(const struct usage_list *l, int64_t pid)
 	return NULL;
 }
 
-AMDGPU_TEST(lists_each_process_once_with_its_clients_memory)
+TEST(lists_each_process_once_with_its_clients_memory)
 {
 	struct usage_list l = { 0 };
 	int err = 1;
@@ -448,7 +450,7 @@ AMDGPU_TEST(lists_each_process_once_with_its_clients_memory)
 	usage_done(&l);
 }
 
-AMDGPU_TEST(says_when_others_processes_are_hidden)
+TEST(reports_that_processes_of_other_users_are_hidden)
 {
 	struct usage_list l = { 0 };
 	enum gw_absence why;
@@ -466,4 +468,4 @@ AMDGPU_TEST(says_when_others_processes_are_hidden)
 	usage_done(&l);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

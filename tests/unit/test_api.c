@@ -1,7 +1,7 @@
-/* The answers, from the real table, over the simulator; the HTTP layer is left out. */
+/* The routes over the simulator, without the HTTP layer. */
 #include "api_fixture.h"
 
-API_TEST(devices_are_told_with_whole_numbers_and_the_fixed_names)
+API_TEST(devices_have_whole_numbers_and_fixed_keys)
 {
 	begin(TWO_GPUS);
 	get("/api/gpu/devices", 200);
@@ -93,7 +93,7 @@ API_TEST(one_gpu_is_found_by_each_of_its_names)
 	says(uuid);
 }
 
-API_TEST(a_snapshot_shows_whom_it_is_asked_for)
+API_TEST(a_snapshot_shows_only_the_requested_gpus)
 {
 	begin(TWO_GPUS);
 	get("/api/v1/snapshot", 200);
@@ -130,7 +130,7 @@ API_TEST(series_have_columns_of_equal_length)
 	at("series.0.quantity", "\"power_watts\"");
 	at("series.1.quantity", "\"clock_sm_hertz\"");
 	at("series.0.step_seconds", "10");
-	at("series.0.mean", "[100,102,103,104,105]"); /* one had no reading */
+	at("series.0.mean", "[100,102,103,104,105]"); /* one sample had no value */
 	at("series.0.min", "[90,90,90,90,90]");
 	assert_null(json_at(t.reply.body.p, "series.2"));
 	get("/api/v1/devices/1/series?from=-30d", 200);
@@ -138,7 +138,7 @@ API_TEST(series_have_columns_of_equal_length)
 	at("series.0.step_seconds", "3600"); /* 720 points, not 2.6 million */
 }
 
-API_TEST(series_refuse_what_makes_no_sense)
+API_TEST(series_refuse_invalid_parameters)
 {
 	static const struct {
 		const char *query, *says;
@@ -243,7 +243,7 @@ API_TEST(without_a_driver_only_readiness_is_red)
 	says("measuring is not possible");
 }
 
-API_TEST(letting_go_waits_until_it_is_done)
+API_TEST(releasing_the_driver_waits_until_it_is_done)
 {
 	begin(TWO_GPUS);
 	t.ask_done = true;
@@ -254,7 +254,7 @@ API_TEST(letting_go_waits_until_it_is_done)
 	at("let_go", "true");
 	assert_true(fake.flags & ROUTE_CHANGE);
 	assert_int_equal(fake.tries, 1);
-	post("/api/v1/let-go", "", 200); /* again: nothing is asked */
+	post("/api/v1/let-go", "", 200); /* again: no request is sent */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
 	says("released");
@@ -270,7 +270,7 @@ API_TEST(letting_go_waits_until_it_is_done)
 	post("/api/v1/let-go", "", 503);
 }
 
-API_TEST(files_are_handed_out_as_they_are)
+API_TEST(files_are_served_unchanged)
 {
 	begin(TWO_GPUS);
 	assert_string_equal(get("/", 200), "<html>");
@@ -331,7 +331,7 @@ API_TEST(a_window_measures_the_true_energy)
 	assert_true(number("energy_joules.low") < joules);
 	assert_true(fabs(number("seconds") - 12) < 0.01);
 	assert_int_equal(t.kept, 1);
-	assert_int_equal(pushed.count, 2); /* it began, it ended */
+	assert_int_equal(pushed.count, 2); /* its start and its end */
 	assert_int_equal(pushed.id, 102);
 	/* it was logged without its details */
 	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);
@@ -394,7 +394,7 @@ API_TEST(marks_cut_a_window_into_parts_that_add_up)
 	assert_true(number("windows.0.devices.0.energy_joules.best") > 0);
 }
 
-API_TEST(a_window_that_nobody_ends_ends_at_its_limit)
+API_TEST(a_window_without_an_end_request_ends_at_its_limit)
 {
 	begin(TWO_GPUS);
 	open_window("{\"limit_seconds\":5}");
@@ -409,7 +409,7 @@ API_TEST(a_window_that_nobody_ends_ends_at_its_limit)
 	assert_true(fabs(number("seconds") - 5) < 1e-6);
 }
 
-API_TEST(a_window_that_nobody_asks_for_ends_with_its_lease)
+API_TEST(a_window_without_requests_ends_with_its_lease)
 {
 	begin(TWO_GPUS);
 	open_window("{\"lease_seconds\":5}");
@@ -492,4 +492,4 @@ API_TEST(at_most_64_windows_are_open)
 	open_window("");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

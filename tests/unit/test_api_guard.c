@@ -1,5 +1,5 @@
-/* The guard's answers over a guard that a test feeds: what is unknown, what is waited for, and what is
- * refused.  tests/e2e/test_guard_rest.py asks the whole service. */
+/* The guard's routes over a guard with artificial scenes: unknown values, waiting and
+ * refusals. tests/e2e/test_guard_rest.py tests the whole service. */
 #include "api_fixture.h"
 
 #include "guard/guard_input.h"
@@ -18,7 +18,7 @@ static struct {
 	struct health *health[1];
 	struct capacity *capacity[1];
 	char who[256];
-	uint64_t leaves_ns; /* the worker lets go then; 0: never */
+	uint64_t leaves_ns; /* when the worker leaves the GPU; 0: never */
 	unsigned releases;
 	struct guard_operations operations;
 	uint64_t events;
@@ -118,7 +118,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
 }
 
-/* Time has gone on: the guard looks again first. */
+/* Time has passed: the guard observes a new scene first. */
 static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	world(NULL);
@@ -177,9 +177,9 @@ static int end_guard(void **state)
 	return end(state);
 }
 
-#define GUARD_TEST(name) TEST_FIXTURE(name, NULL, end_guard)
+#define TEST_TEARDOWN end_guard
 
-GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
+TEST(before_the_guard_starts_every_answer_is_503_with_a_remedy)
 {
 	static const char *const paths[] = { "guard",        "guard/gpus/0",
 					     "guard/events", "guard/workers/ollama",
@@ -200,7 +200,7 @@ GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 	at("word", "\"no-guard\"");
 }
 
-GUARD_TEST(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown)
+TEST(a_process_with_unknown_memory_leaves_the_rest_unknown)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/0", 200);
@@ -217,7 +217,7 @@ GUARD_TEST(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown)
 	at("margin_celsius", "null");
 }
 
-GUARD_TEST(a_gpu_that_was_not_looked_at_is_503)
+TEST(a_gpu_that_was_not_observed_is_503)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
@@ -225,7 +225,7 @@ GUARD_TEST(a_gpu_that_was_not_looked_at_is_503)
 	get("/api/v1/guard/gpus/7", 404);
 }
 
-GUARD_TEST(health_that_is_not_watched_is_null_with_a_reason)
+TEST(health_that_is_not_observed_is_null_with_a_reason)
 {
 	struct health_options o;
 
@@ -246,7 +246,7 @@ GUARD_TEST(health_that_is_not_watched_is_null_with_a_reason)
 	assert_true(number("gpus.0.xids_total") == 1);
 }
 
-GUARD_TEST(explain_names_the_contender_and_the_reason)
+TEST(explain_names_the_contender_and_the_reason)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/explain?worker=ollama", 200);
@@ -262,23 +262,23 @@ GUARD_TEST(explain_names_the_contender_and_the_reason)
 	says("Rule: memory, ");
 	says("Evidence: pid 200 game.exe 512 MiB");
 	at("workers.0.reasons.0.reason", "\"contention\"");
-	at("workers.0.reasons.0.clears", "\"30 s after the last need\"");
+	at("workers.0.reasons.0.clears", "\"30 s after the last demand\"");
 	assert_true(number("workers.0.reasons.0.since_seconds") > 0);
 	says("Last decision, ");
 	get("/api/v1/guard/explain?worker=none", 404);
 }
 
-GUARD_TEST(explain_says_that_nothing_is_done)
+TEST(explain_says_when_the_guard_only_observes)
 {
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
 	says("The mode is dry-run: decisions are logged, but nothing is done.");
 }
 
-GUARD_TEST(the_latest_decisions_come_oldest_first)
+TEST(the_latest_decisions_come_oldest_first)
 {
 	begin_guard(GUARD_ENFORCE);
-	/* A ring that has gone round: 3 is the oldest. */
+	/* A ring that wrapped: 3 is the oldest. */
 	for (unsigned i = 0; i < GUARD_VIEW_DECISIONS; i++) {
 		w.ring[i] = w.ring[0];
 		w.ring[i].id = i < 3 ? 1000 + i : i;
@@ -292,7 +292,7 @@ GUARD_TEST(the_latest_decisions_come_oldest_first)
 	at("decisions.0.id", "3");
 }
 
-GUARD_TEST(who_asks_and_why_is_handed_on)
+TEST(the_requester_and_the_reason_are_passed_on)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "{\"reason\":\"a film\",\"ttl_s\":60}", 202);
@@ -311,7 +311,7 @@ static void live_on(uint64_t ns)
 	}
 }
 
-GUARD_TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
+TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
@@ -333,7 +333,7 @@ GUARD_TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 	get("/api/v1/guard/operations/1x", 404);
 }
 
-GUARD_TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place)
+TEST(an_operation_fails_when_the_worker_is_stuck_or_replaced)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
@@ -342,7 +342,8 @@ GUARD_TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_plac
 	at("state", "\"failed\"");
 	says("MiB remain");
 	post("/api/v1/guard/workers/ollama/resume", "", 202);
-	at("operation.state", "\"running\""); /* it was told to leave, and is told to return */
+	at("operation.state",
+	   "\"running\""); /* it was asked to leave, and is now asked to return */
 	live_on(2 * NS_PER_S);
 	get("/api/v1/guard/operations/2", 200);
 	at("state", "\"done\"");
@@ -355,11 +356,11 @@ GUARD_TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_plac
 	get("/api/v1/guard/operations/3", 404);
 }
 
-GUARD_TEST(a_user_who_asks_too_often_is_told_when_to_ask_again)
+TEST(a_user_with_too_many_requests_gets_a_retry_time)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.policy.user_evictions = 1;
-	fake.who = "somebody, in whatever words"; /* what may be done goes by the number */
+	fake.who = "somebody, in whatever words"; /* permissions depend on the uid */
 	fake.uid = 1000;
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/release", "", 202);
@@ -367,15 +368,15 @@ GUARD_TEST(a_user_who_asks_too_often_is_told_when_to_ask_again)
 	get("/api/v1/guard/workers/ollama", 200);
 	at("state", "\"active\"");
 	post("/api/v1/guard/workers/ollama/evict", "", 429);
-	says("uid 1000 moved workers 1 times in an hour");
+	says("uid 1000 caused 1 evictions in an hour");
 	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
 	fake.who = "uid 1000";
-	fake.uid = 0; /* nobody's, as with the token */
+	fake.uid = 0; /* no user, as with the token */
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	fake.who = NULL;
 }
 
-GUARD_TEST(a_hold_without_end_has_no_time)
+TEST(a_hold_without_end_has_no_time)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":0}", 202);
@@ -388,7 +389,7 @@ GUARD_TEST(a_hold_without_end_has_no_time)
 	at("hold", "\"none\"");
 }
 
-GUARD_TEST(a_body_that_is_not_said_to_be_json_is_refused)
+TEST(a_body_without_a_json_content_type_is_refused)
 {
 	begin_guard(GUARD_ENFORCE);
 	request(HTTP_POST, "/api/v1/guard/workers/ollama/evict", "{}", 415);
@@ -396,7 +397,7 @@ GUARD_TEST(a_body_that_is_not_said_to_be_json_is_refused)
 	assert_string_equal(w.who, "");
 }
 
-GUARD_TEST(room_is_answered_when_the_worker_has_gone)
+TEST(a_reservation_is_answered_when_the_worker_has_left)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
@@ -413,7 +414,7 @@ GUARD_TEST(room_is_answered_when_the_worker_has_gone)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
 }
 
-GUARD_TEST(room_that_does_not_come_in_time_is_given_up)
+TEST(a_reservation_that_is_not_free_in_time_is_cancelled)
 {
 	uint64_t before;
 
@@ -431,7 +432,7 @@ GUARD_TEST(room_that_does_not_come_in_time_is_given_up)
 	at("reservations", "[]");
 }
 
-GUARD_TEST(room_where_nothing_is_done_is_refused_at_once)
+TEST(a_reservation_is_refused_while_the_guard_only_observes)
 {
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
@@ -440,7 +441,7 @@ GUARD_TEST(room_where_nothing_is_done_is_refused_at_once)
 	assert_int_equal(fake.tries, 0);
 }
 
-GUARD_TEST(room_that_no_card_has_is_never)
+TEST(a_reservation_larger_than_every_gpu_is_refused)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
@@ -450,7 +451,7 @@ GUARD_TEST(room_that_no_card_has_is_never)
 	assert_int_equal(fake.tries, 0);
 }
 
-GUARD_TEST(explain_names_the_game)
+TEST(explain_names_the_game)
 {
 	struct guard_view_game games[GUARD_VIEW_GAMES] = {
 		{ .pid = 4711, .since_ns = now(), .until_ns = UINT64_MAX, .who = "token" }
@@ -465,11 +466,11 @@ GUARD_TEST(explain_names_the_game)
 	}
 	get("/api/v1/guard/explain", 200);
 	says("Game: pid 4711, registered ");
-	says("1 game is told of");
+	says("1 game is registered");
 	w.view.games = NULL;
 }
 
-GUARD_TEST(what_is_promised_is_not_available)
+TEST(reserved_memory_is_not_available)
 {
 	double before;
 
@@ -483,4 +484,4 @@ GUARD_TEST(what_is_promised_is_not_available)
 	at("gpus.0.workers.0.name", "\"ollama\"");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,7 +1,7 @@
 /* The files of the page as tools/assets put them into the program. */
 #include "serve/asset.h"
 
-#include "unit.h"
+#include "test.h"
 
 static const struct asset *find(const char *path)
 {
@@ -11,7 +11,7 @@ static const struct asset *find(const char *path)
 	return NULL;
 }
 
-TEST(the_table_has_what_the_page_asks_for)
+TEST(the_table_has_every_file_the_page_loads)
 {
 	static const char *const paths[] = { "/",
 					     "/assets/app.js",
@@ -26,7 +26,7 @@ TEST(the_table_has_what_the_page_asks_for)
 		assert_non_null(find(paths[i]));
 }
 
-TEST(paths_are_in_order_and_none_is_there_twice)
+TEST(paths_are_sorted_and_unique)
 {
 	for (unsigned i = 1; i < asset_count; i++)
 		assert_true(strcmp(assets[i - 1].path, assets[i].path) < 0);
@@ -39,7 +39,7 @@ static size_t said_size(const struct asset *a)
 	return e[-4] | (size_t)e[-3] << 8 | (size_t)e[-2] << 16 | (size_t)e[-1] << 24;
 }
 
-TEST(every_file_is_gzipped_and_small_ones_are_plain_too)
+TEST(every_file_is_gzipped_and_small_files_are_plain_too)
 {
 	for (unsigned i = 0; i < asset_count; i++) {
 		const struct asset *a = &assets[i];
@@ -64,4 +64,4 @@ TEST(a_page_is_html_and_a_script_is_javascript)
 	assert_string_equal(script->type, "text/javascript; charset=utf-8");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

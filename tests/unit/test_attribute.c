@@ -1,18 +1,10 @@
-/* Energy of processes: every joule is somewhere, none twice. */
+/* Energy of processes: every joule is counted exactly once. */
 #include "seed.h"
 
 #include "measure/attribute.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define ROUNDS   2000
@@ -66,12 +58,11 @@ static double added_backwards(const struct attribute *a)
 	return sum;
 }
 
-TEST(one_alone_is_measured_above_idle)
+TEST(a_single_process_gets_the_energy_above_idle)
 {
 	struct attribute_use u = use(7, NAN);
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 78, 120);
 	assert_int_equal(attribute_add(&a, 700, 1, &u, 1, false), 0);
 	assert_int_equal(attribute_finish(&a, 700), 0);
@@ -84,12 +75,11 @@ TEST(one_alone_is_measured_above_idle)
 	assert_near(a.row[0].seconds, 1);
 }
 
-static void several_share_by_what_they_used(void **state)
+TEST(several_processes_share_by_utilisation)
 {
 	struct attribute_use u[] = { use(1, 0.6), use(2, 0.2), use(3, 0) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 520, 1, u, 3, false);
 	attribute_finish(&a, 520);
@@ -103,12 +93,11 @@ static void several_share_by_what_they_used(void **state)
 		assert_int_equal(a.row[i].how, ATTRIBUTE_MODELLED);
 }
 
-static void without_utilisation_it_is_split_equally(void **state)
+TEST(without_utilisation_energy_is_split_equally)
 {
 	struct attribute_use u[] = { use(1, NAN), use(2, NAN) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 100, NAN);
 	attribute_add(&a, 500, 1, u, 2, false);
 	attribute_finish(&a, 500);
@@ -118,12 +107,11 @@ static void without_utilisation_it_is_split_equally(void **state)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-static void one_unknown_among_known_ones_gets_an_equal_part(void **state)
+TEST(a_process_with_unknown_utilisation_gets_an_equal_part)
 {
 	struct attribute_use u[] = { use(1, 0.3), use(2, 0.1), use(3, NAN) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 300, 1, u, 3, false);
 	attribute_finish(&a, 300);
@@ -134,12 +122,11 @@ static void one_unknown_among_known_ones_gets_an_equal_part(void **state)
 		assert_int_equal(a.row[i].how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-static void what_idle_residents_did_not_use_is_nobodys(void **state)
+TEST(energy_that_idle_processes_did_not_use_is_unattributed)
 {
 	struct attribute_use u[] = { use(1, 0), use(2, 0) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 200, 1, u, 2, false);
 	attribute_finish(&a, 200);
@@ -149,11 +136,10 @@ static void what_idle_residents_did_not_use_is_nobodys(void **state)
 	assert_near(a.unattributed_joules, 80);
 }
 
-static void nobody_there_is_nobodys_energy(void **state)
+TEST(without_processes_all_energy_is_unattributed)
 {
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 100, 1, NULL, 0, false);
 	attribute_finish(&a, 100);
@@ -162,12 +148,11 @@ static void nobody_there_is_nobodys_energy(void **state)
 	assert_near(a.unattributed_joules, 22);
 }
 
-static void hidden_processes_leave_all_of_it_unattributed(void **state)
+TEST(hidden_processes_leave_all_of_it_unattributed)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 300, 1, &u, 1, true);
 	attribute_finish(&a, 300);
@@ -176,12 +161,11 @@ static void hidden_processes_leave_all_of_it_unattributed(void **state)
 	assert_true(a.unattributed_joules == 300);
 }
 
-static void an_unknown_idle_power_is_reported(void **state)
+TEST(an_unknown_idle_power_is_reported)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, NAN, 120);
 	assert_false(a.idle_known);
 	assert_false(a.context_known);
@@ -193,12 +177,11 @@ static void an_unknown_idle_power_is_reported(void **state)
 	assert_true(a.idle_known);
 }
 
-static void power_below_idle_leaves_nothing_to_share(void **state)
+TEST(power_below_idle_leaves_nothing_to_share)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 60, 1, u, 2, false);
 	attribute_add(&a, 90, 1, u, 2, false); /* below context idle: 12 J for two contexts */
@@ -208,12 +191,11 @@ static void power_below_idle_leaves_nothing_to_share(void **state)
 	assert_near(joules_of(&a, 2), 6);
 }
 
-static void a_context_power_below_idle_costs_nothing(void **state)
+TEST(a_context_power_below_idle_costs_nothing)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 100, 90);
 	attribute_add(&a, 200, 1, u, 2, false);
 	attribute_finish(&a, 200);
@@ -226,7 +208,6 @@ TEST(a_pid_used_again_is_another_process)
 	struct attribute_use first = use(5, NAN), second = use(5, NAN);
 	struct attribute a;
 
-	(void)state;
 	second.id.start_ticks = 2000;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, &first, 1, false);
@@ -238,12 +219,11 @@ TEST(a_pid_used_again_is_another_process)
 	assert_int_equal(a.row[0].id.start_ticks, 2000);
 }
 
-static void a_process_listed_twice_counts_once(void **state)
+TEST(a_process_listed_twice_counts_once)
 {
 	struct attribute_use u[] = { use(1, 0.25), use(1, NAN), use(2, 0.25), use(1, 0.25) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 0, 40);
 	attribute_add(&a, 240, 1, u, 4, false);
 	attribute_finish(&a, 240);
@@ -259,11 +239,10 @@ static void a_process_listed_twice_counts_once(void **state)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);
 }
 
-static void a_utilisation_that_cannot_be_is_not_known(void **state)
+TEST(an_impossible_utilisation_is_unknown)
 {
 	static const double bad[] = { 1.01, 100, -0.1, INFINITY, -INFINITY };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		struct attribute_use u[] = { use(1, bad[i]), use(2, 0.5) };
 		struct attribute a;
@@ -276,12 +255,11 @@ static void a_utilisation_that_cannot_be_is_not_known(void **state)
 	}
 }
 
-static void a_row_says_the_weakest_way_it_was_found(void **state)
+TEST(a_row_has_the_weakest_method_of_its_intervals)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, u, 1, false);
 	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_MEASURED);
@@ -293,12 +271,11 @@ static void a_row_says_the_weakest_way_it_was_found(void **state)
 	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-static void more_processes_than_rows_are_unattributed(void **state)
+TEST(more_processes_than_rows_are_unattributed)
 {
 	struct attribute_use u[ATTRIBUTE_ROWS + 36];
 	struct attribute a;
 
-	(void)state;
 	for (size_t i = 0; i < COUNT(u); i++)
 		u[i] = use((int64_t)i + 1, 0.01);
 	attribute_init(&a, 0, 0);
@@ -310,28 +287,26 @@ static void more_processes_than_rows_are_unattributed(void **state)
 	assert_near(joules_of(&a, 1), 10);
 }
 
-static void a_name_is_cut_not_overrun(void **state)
+TEST(a_long_name_is_cut)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
-	(void)state;
 	memset(u.name, 'x', sizeof(u.name)); /* no end */
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 1, 1, &u, 1, false);
 	assert_int_equal(strlen(a.row[0].name), sizeof(a.row[0].name) - 1);
 }
 
-static void each_way_has_a_name(void **state)
+TEST(each_method_has_a_name)
 {
-	(void)state;
 	assert_string_equal(attribute_how_name(ATTRIBUTE_MEASURED), "measured");
 	assert_string_equal(attribute_how_name(ATTRIBUTE_MODELLED), "modelled");
 	assert_string_equal(attribute_how_name(ATTRIBUTE_EQUAL_SPLIT), "equal-split");
 	assert_string_equal(attribute_how_name(99), "");
 }
 
-TEST(energy_that_cannot_be_changes_nothing)
+TEST(impossible_energy_changes_nothing)
 {
 	static const struct {
 		double joules, seconds;
@@ -340,7 +315,6 @@ TEST(energy_that_cannot_be_changes_nothing)
 	struct attribute_use u = use(1, 1);
 	struct attribute a, before;
 
-	(void)state;
 	attribute_init(&a, 10, 20);
 	attribute_add(&a, 100, 1, &u, 1, false);
 	before = a;
@@ -352,12 +326,11 @@ TEST(energy_that_cannot_be_changes_nothing)
 	assert_memory_equal(&a, &before, sizeof(a));
 }
 
-static void rows_follow_the_total_whatever_it_turned_out_to_be(void **state)
+TEST(rows_are_scaled_to_the_total)
 {
 	struct attribute_use u[] = { use(1, 0.75), use(2, 0.25) };
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 100, 100);
 	attribute_add(&a, 500, 1, u, 2, false);
 	attribute_finish(&a, 1000);
@@ -371,12 +344,11 @@ static void rows_follow_the_total_whatever_it_turned_out_to_be(void **state)
 	assert_true(added_up(&a) == 0);
 }
 
-static void a_total_that_no_interval_tells_of_is_unattributed(void **state)
+TEST(a_total_without_intervals_is_unattributed)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, 10, 20);
 	attribute_finish(&a, 42);
 	assert_true(a.unattributed_joules == 42);
@@ -445,7 +417,7 @@ static void feed_story(const struct story *t, struct attribute *a)
 	}
 }
 
-/* The rules once more, slowly: one table of who (0 to 7) for each interval. */
+/* The rules again by brute force: one table of processes (0 to 7) per interval. */
 struct slow {
 	long double joules[8], idle, unattributed;
 	int how[8]; /* -1: never there */
@@ -532,11 +504,10 @@ static void assert_as_slow(const struct attribute *a, const struct slow *s)
 	assert_int_equal(a->count, seen);
 }
 
-static void the_split_is_that_of_a_slow_and_plain_one(void **state)
+TEST(the_split_equals_a_brute_force_one)
 {
 	uint64_t seed = seed_of_run();
 
-	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct slow slow = { .how = { -1, -1, -1, -1, -1, -1, -1, -1 } };
 		struct story t;
@@ -550,11 +521,10 @@ static void the_split_is_that_of_a_slow_and_plain_one(void **state)
 	}
 }
 
-static void rows_always_add_up_and_are_never_negative(void **state)
+TEST(rows_always_add_up_and_are_never_negative)
 {
 	uint64_t seed = seed_of_run();
 
-	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		double total, known = 0;
 		struct story t;
@@ -578,9 +548,9 @@ static void rows_always_add_up_and_are_never_negative(void **state)
 	}
 }
 
-/* Added as they are, no last digit of the largest makes this sum exact: on the way each addition
- * rounds to an even digit. */
-static void a_sum_that_rounding_keeps_odd_is_exact_too(void **state)
+/* Correcting only the largest value cannot make this sum exact, because each addition rounds
+ * to an even digit. */
+TEST(the_sum_is_exact_despite_rounding)
 {
 	static const double joules[] = { 1.5914483197271085e-05, 1.0966415166195969e-05,
 					 8.5906939428616655e-06, 2.2600317928046517e-06,
@@ -589,7 +559,6 @@ static void a_sum_that_rounding_keeps_odd_is_exact_too(void **state)
 	double total = 0.00010282858492125932;
 	struct attribute a;
 
-	(void)state;
 	attribute_init(&a, NAN, NAN);
 	for (size_t i = 0; i < COUNT(joules); i++) {
 		struct attribute_use u = use((int64_t)i, NAN);
@@ -612,11 +581,10 @@ static void shuffle_uses(uint64_t *seed, struct interval *in)
 	}
 }
 
-static void the_order_in_which_it_is_told_does_not_matter(void **state)
+TEST(the_order_of_processes_does_not_matter)
 {
 	uint64_t seed = seed_of_run();
 
-	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct story t;
 		struct attribute a, b;
@@ -648,34 +616,4 @@ static void the_order_in_which_it_is_told_does_not_matter(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_alone_is_measured_above_idle),
-		cmocka_unit_test(several_share_by_what_they_used),
-		cmocka_unit_test(without_utilisation_it_is_split_equally),
-		cmocka_unit_test(one_unknown_among_known_ones_gets_an_equal_part),
-		cmocka_unit_test(what_idle_residents_did_not_use_is_nobodys),
-		cmocka_unit_test(nobody_there_is_nobodys_energy),
-		cmocka_unit_test(hidden_processes_leave_all_of_it_unattributed),
-		cmocka_unit_test(an_unknown_idle_power_is_reported),
-		cmocka_unit_test(power_below_idle_leaves_nothing_to_share),
-		cmocka_unit_test(a_context_power_below_idle_costs_nothing),
-		cmocka_unit_test(a_pid_used_again_is_another_process),
-		cmocka_unit_test(a_process_listed_twice_counts_once),
-		cmocka_unit_test(a_utilisation_that_cannot_be_is_not_known),
-		cmocka_unit_test(a_row_says_the_weakest_way_it_was_found),
-		cmocka_unit_test(more_processes_than_rows_are_unattributed),
-		cmocka_unit_test(a_name_is_cut_not_overrun),
-		cmocka_unit_test(each_way_has_a_name),
-		cmocka_unit_test(energy_that_cannot_be_changes_nothing),
-		cmocka_unit_test(rows_follow_the_total_whatever_it_turned_out_to_be),
-		cmocka_unit_test(a_total_that_no_interval_tells_of_is_unattributed),
-		cmocka_unit_test(the_split_is_that_of_a_slow_and_plain_one),
-		cmocka_unit_test(rows_always_add_up_and_are_never_negative),
-		cmocka_unit_test(a_sum_that_rounding_keeps_odd_is_exact_too),
-		cmocka_unit_test(the_order_in_which_it_is_told_does_not_matter),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

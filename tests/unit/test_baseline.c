@@ -1,5 +1,5 @@
-/* Baselines: the estimate against brute force, taken on the simulator in stepped time, kept in
- * files, and taken off energies. */
+/* Baselines: the estimate against brute force, measuring on the simulator, files, and net
+ * energy. */
 #include "simtest.h"
 
 #include "measure/baseline.h"
@@ -36,7 +36,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define BASELINE_STOP_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define BASELINE_STOP_TEST(name) TEST_WITH(name, NULL, stop)
 
 static bool goes_on(void *ctx, double seconds, double power_w, double half_width_w)
 {
@@ -114,7 +114,7 @@ TEST(one_second_has_no_error_yet)
 	assert_true(e.power_w == 80 && isnan(e.u_w) && isnan(e.half_width_w));
 }
 
-BASELINE_STOP_TEST(an_idle_gpu_is_taken_in_ten_seconds)
+BASELINE_STOP_TEST(an_idle_gpu_is_measured_in_ten_seconds)
 {
 	struct baseline b;
 	double joules;
@@ -138,7 +138,7 @@ BASELINE_STOP_TEST(an_idle_gpu_is_taken_in_ten_seconds)
 	assert_int_equal(b.wall_ns, sim_wall_ns());
 }
 
-BASELINE_STOP_TEST(an_unsteady_gpu_takes_all_the_time_it_may)
+BASELINE_STOP_TEST(an_unsteady_gpu_is_measured_for_the_maximum_time)
 {
 	struct baseline b;
 
@@ -152,7 +152,7 @@ BASELINE_STOP_TEST(an_unsteady_gpu_takes_all_the_time_it_may)
 	assert_true(b.u_w > 0.5);
 }
 
-BASELINE_STOP_TEST(a_process_on_the_gpu_spoils_it_at_once)
+BASELINE_STOP_TEST(a_process_on_the_gpu_makes_the_baseline_contended_at_once)
 {
 	struct baseline b;
 
@@ -166,7 +166,7 @@ BASELINE_STOP_TEST(a_process_on_the_gpu_spoils_it_at_once)
 	}
 }
 
-BASELINE_STOP_TEST(a_process_that_comes_later_spoils_it_too)
+BASELINE_STOP_TEST(a_process_that_starts_later_makes_it_contended_too)
 {
 	struct baseline b;
 
@@ -178,7 +178,7 @@ BASELINE_STOP_TEST(a_process_that_comes_later_spoils_it_too)
 	assert_true(b.seconds >= 4 && b.seconds <= 7);
 }
 
-BASELINE_STOP_TEST(our_own_context_is_what_context_idle_wants_and_no_context_not)
+BASELINE_STOP_TEST(our_own_context_is_required_with_and_contends_without_context)
 {
 	struct baseline b;
 
@@ -191,7 +191,7 @@ BASELINE_STOP_TEST(our_own_context_is_what_context_idle_wants_and_no_context_not
 	assert_true(contended(&b));
 }
 
-BASELINE_STOP_TEST(context_idle_without_a_context_is_none)
+BASELINE_STOP_TEST(context_idle_without_a_context_is_refused)
 {
 	struct baseline b;
 
@@ -211,7 +211,7 @@ BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
 	assert_in(b.evidence, "its utilisation was");
 }
 
-BASELINE_STOP_TEST(clocks_that_are_held_back_are_not_idle)
+BASELINE_STOP_TEST(a_gpu_with_throttled_clocks_is_not_idle)
 {
 	struct baseline b;
 
@@ -222,7 +222,7 @@ BASELINE_STOP_TEST(clocks_that_are_held_back_are_not_idle)
 	assert_string_equal(b.evidence, "its clocks were throttled (hw_thermal)");
 }
 
-BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
+BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
 {
 	struct baseline b;
 
@@ -235,7 +235,7 @@ BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
 	assert_in(b.evidence, "its processes are not visible");
 }
 
-BASELINE_STOP_TEST(its_owner_may_end_it)
+BASELINE_STOP_TEST(the_caller_may_end_it)
 {
 	struct baseline b = { .power_w = 7 };
 	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
@@ -248,7 +248,7 @@ BASELINE_STOP_TEST(its_owner_may_end_it)
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_ARG);
 }
 
-BASELINE_STOP_TEST(a_gpu_that_is_lost_meanwhile_has_none)
+BASELINE_STOP_TEST(a_gpu_that_is_lost_meanwhile_has_no_baseline)
 {
 	struct baseline b;
 
@@ -294,7 +294,7 @@ static int folder_teardown(void **state)
 	return 0;
 }
 
-#define ON_FILES(name) TEST_FIXTURE(name, folder_setup, folder_teardown)
+#define ON_FILES(name) TEST_WITH(name, folder_setup, folder_teardown)
 
 static const struct baseline good = {
 	.uuid = "GPU-1/\"2\"",
@@ -319,7 +319,8 @@ static void save(const struct baseline *b)
 		fail_msg("%s", message);
 }
 
-/* Looks for one in a state that differs from the good one, a second after it was taken. */
+/* Loads a baseline with a key that differs from the saved one, one second after it was
+ * measured. */
 static int look(struct baseline *key, double later_s, char why[static 256])
 {
 	why[0] = '\0';
@@ -328,7 +329,7 @@ static int look(struct baseline *key, double later_s, char why[static 256])
 			     256);
 }
 
-ON_FILES(what_was_kept_is_found_again)
+ON_FILES(a_saved_baseline_is_found_again)
 {
 	struct baseline key = good;
 	char why[256], name[1024];
@@ -346,7 +347,7 @@ ON_FILES(what_was_kept_is_found_again)
 	assert_string_equal(key.vbios, good.vbios);
 }
 
-ON_FILES(an_unknown_limit_is_kept_as_unknown)
+ON_FILES(an_unknown_limit_is_saved_as_unknown)
 {
 	struct baseline b = good, key;
 	char why[256];
@@ -401,7 +402,7 @@ ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 	}
 }
 
-ON_FILES(kinds_and_limits_are_kept_apart)
+ON_FILES(kinds_and_limits_have_separate_files)
 {
 	struct baseline b = good, key;
 	char why[256], name[1024];
@@ -450,7 +451,7 @@ ON_FILES(a_damaged_file_is_ignored_and_named)
 	}
 }
 
-ON_FILES(a_contended_one_is_not_kept)
+ON_FILES(a_contended_baseline_is_not_saved)
 {
 	struct baseline b = good;
 	char message[256], name[1024];
@@ -476,7 +477,7 @@ ON_FILES(clearing_forgets_one_gpu_or_all)
 	save(&good);
 	b.kind = BASELINE_HOT_IDLE;
 	save(&b);
-	strcpy(b.uuid, "GPU-1"); /* the beginning of the other's */
+	strcpy(b.uuid, "GPU-1"); /* a prefix of the other name */
 	save(&b);
 	assert_int_equal(baseline_clear("GPU-1", folder), 1);
 	assert_int_equal(look(&key, 1, why), 0);
@@ -485,7 +486,7 @@ ON_FILES(clearing_forgets_one_gpu_or_all)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 }
 
-TEST(the_folder_is_where_xdg_says)
+TEST(the_folder_follows_the_xdg_variables)
 {
 	char out[128], small[8];
 
@@ -504,7 +505,7 @@ TEST(the_folder_is_where_xdg_says)
 
 static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
 
-/* Ten thousand steps of a line from before to after. */
+/* The line from before to after in ten thousand steps. */
 static double integral(double before_w, double after_w, double s)
 {
 	double sum = 0;
@@ -541,7 +542,7 @@ TEST(net_is_gross_less_the_line_between_the_baselines)
 		assert_true(fabs(net.joules.best - expect) < 1e-6 * (1 + fabs(expect)));
 		assert_int_equal(net.floored, expect < 0);
 		assert_true(net.adjusted_joules == (expect < 0 ? 0 : net.joules.best));
-		/* The line's mean is half of each end. */
+		/* The mean of the line is half of each end. */
 		var = after ? (a.u_w * a.u_w + b.u_w * b.u_w) / 4 : a.u_w * a.u_w;
 		var += (end_w - a.power_w) * (end_w - a.power_w) / 4;
 		var = var * g.seconds * g.seconds + g.u_absolute * g.u_absolute;
@@ -550,7 +551,7 @@ TEST(net_is_gross_less_the_line_between_the_baselines)
 	}
 }
 
-TEST(net_of_the_unknown_is_unknown)
+TEST(net_energy_without_a_baseline_is_unknown)
 {
 	struct gw_energy g = { .seconds = 1, .joules = { NAN, NAN, NAN }, .u_absolute = NAN };
 	struct baseline b = { .power_w = 80, .u_w = 0.1 };
@@ -561,8 +562,8 @@ TEST(net_of_the_unknown_is_unknown)
 	assert_true(isnan(net.adjusted_joules) && !net.floored);
 }
 
-/* A run shorter than the sensor's period: its bounds are not made of its uncertainty alone. */
-TEST(net_reaches_as_far_as_gross)
+/* A run shorter than the sensor's period has wider bounds than its uncertainty alone. */
+TEST(net_energy_has_the_relative_bounds_of_gross_energy)
 {
 	struct gw_energy g = { .seconds = 0.005,
 			       .joules = { 0.32, 2.37, 2.49 },
@@ -576,4 +577,4 @@ TEST(net_reaches_as_far_as_gross)
 	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,6 +1,6 @@
-/* The generator and the intervals that are drawn with it. */
+/* The random generator and the bootstrap intervals. */
 #include "here.h"
-#include "unit.h"
+#include "test.h"
 
 #include "measure/stat.h"
 
@@ -20,7 +20,7 @@
 static double scratch[BOOTSTRAP_RESAMPLES];
 
 /* The authors' own first numbers. */
-TEST(the_generator_is_the_published_one)
+TEST(the_generator_equals_the_published_one)
 {
 	struct random r = { .s = { 1, 2, 3, 4 } };
 	uint64_t s = 1234567;
@@ -68,7 +68,7 @@ TEST(numbers_below_a_bound_are_evenly_spread)
 }
 
 /* A bound just above 2^31 is where a plain remainder would favour the lower half two to one. */
-TEST(a_large_bound_favours_no_half)
+TEST(a_large_bound_has_no_bias)
 {
 	uint32_t bound = 3u << 30;
 	unsigned low = 0;
@@ -101,7 +101,7 @@ static double gauss(struct random *r)
 }
 
 /* For three values all 27 resamples can be listed: the means and their shares are known. */
-TEST(the_percentile_interval_is_that_of_all_resamples)
+TEST(the_percentile_interval_equals_that_of_all_resamples)
 {
 	double x[] = { 0, 0, 3 }; /* the mean is 0, 1, 2, 3 in 8, 12, 6, 1 of 27 */
 	struct bootstrap b;
@@ -113,7 +113,7 @@ TEST(the_percentile_interval_is_that_of_all_resamples)
 	assert_true(b.percentile_low == 0 && b.percentile_high == 3);
 	/* below the mean: 8/27 and half of 12/27 */
 	assert_true(fabs(b.bias - normal_quantile(14.0 / 27)) < 0.03);
-	/* sum of cubes 1 + 1 - 8 turned round: 6 / (6 * 6^1.5) */
+	/* negated sum of cubes 1 + 1 - 8: 6 / (6 * 6^1.5) */
 	assert_true(fabs(b.acceleration - 1 / pow(6, 1.5)) < 1e-12);
 }
 
@@ -138,7 +138,7 @@ TEST(equal_values_have_an_interval_without_width)
 	assert_true(b.bca_low == 2 && b.bca_high == 2 && b.percentile_low == 2);
 }
 
-TEST(what_cannot_be_resampled_is_refused)
+TEST(values_that_cannot_be_resampled_are_refused)
 {
 	double x[] = { 1, 2, 3 };
 	struct bootstrap b;
@@ -189,7 +189,7 @@ TEST(bca_of_few_normal_values_covers_as_often_as_it_says)
 
 	assert_true(fabs((double)c40.bca / EXPERIMENTS - 0.95) < 0.005 + margin);
 	assert_true(fabs((double)c10.bca / EXPERIMENTS - 0.945) < 0.01 + margin);
-	/* what the widening is for: as is, ten values cover 90 % */
+	/* the reason for widening: without it, ten values cover 90 % */
 	assert_true((double)c10.percentile / EXPERIMENTS < 0.925);
 }
 
@@ -201,4 +201,4 @@ TEST(bca_of_skewed_values_covers_better_than_the_percentile_interval)
 	assert_true((double)c.bca / EXPERIMENTS > 0.91);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

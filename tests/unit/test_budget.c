@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define TEST_SETUP fresh
-#include "unit.h"
+#include "test.h"
 
 #define S NS_PER_S
 
@@ -119,4 +119,4 @@ TEST(without_caps_nothing_is_exceeded)
 	assert_false(after(100000, &none, 1e6));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

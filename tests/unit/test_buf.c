@@ -1,6 +1,6 @@
 #include "base/buf.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -35,7 +35,7 @@ TEST(adds_everything_in_order)
 	buf_done(&b);
 }
 
-TEST(never_passes_its_maximum)
+TEST(never_exceeds_its_maximum)
 {
 	buf_init(&b, 8);
 	buf_adds(&b, "1234567");
@@ -82,4 +82,4 @@ TEST(a_fixed_buffer_stays_in_the_callers_memory)
 	assert_string_equal(mem, "12345");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,4 +1,4 @@
-/* A measurement written down and worked out again. */
+/* A bundle is written and computed again. */
 #include "simtest.h"
 
 #include "base/buf.h"
@@ -32,7 +32,7 @@ static int gone(void **state)
 	return system(command) | sim_teardown(state);
 }
 
-#define BUNDLE_TEST(name) TEST_FIXTURE(name, made, gone)
+#define BUNDLE_TEST(name) TEST_WITH(name, made, gone)
 
 #define WORLD                                                                                 \
 	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
@@ -121,7 +121,7 @@ BUNDLE_TEST(the_same_joules_to_the_bit)
 	assert_int_equal(system(path), 0);
 }
 
-BUNDLE_TEST(what_was_cut_off_is_kept_and_said_so)
+BUNDLE_TEST(a_truncated_bundle_is_read_and_reported)
 {
 	struct bundle_summary sum;
 	struct gw_window *w;
@@ -130,7 +130,7 @@ BUNDLE_TEST(what_was_cut_off_is_kept_and_said_so)
 	measure(3, "first");
 	assert_int_equal(gw_window_open(meter, "killed", 0, &w), 0);
 	sim_run_for(meter, 4);
-	/* Nobody closes the bundle: kill -9.  The last line is there in part. */
+	/* The bundle is not closed, as after kill -9. Its last line is incomplete. */
 	snprintf(path, sizeof(path), "%s/gpu0.events", dir);
 	assert_int_equal(truncate(path, 20000), 0);
 	if (recompute(&sum) != 0)
@@ -166,10 +166,10 @@ BUNDLE_TEST(a_changed_file_is_named)
 	assert_false(sum.whole);
 	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
-	assert_int_equal(sum.same, 2); /* the figures still stand */
+	assert_int_equal(sum.same, 2); /* the result is still there */
 }
 
-BUNDLE_TEST(what_is_no_bundle_is_reported)
+BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
 {
 	struct bundle_summary sum;
 	struct bundle_about about = { 0 };
@@ -188,8 +188,8 @@ BUNDLE_TEST(what_is_no_bundle_is_reported)
 		-GW_E_IO);
 }
 
-/* Recorded on an H200 (40 ms on, 163 ms off): the golden figures of this release.  Where the engine
- * is changed on purpose, `gpuward recompute --json` gives the new ones for windows.tsv. */
+/* Recorded on an H200 (40 ms on, 163 ms off). If the engine changes on purpose, `gpuward
+ * recompute --json` gives the new values for windows.tsv. */
 TEST(a_recording_of_an_h200_gives_its_golden_joules)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");
@@ -206,7 +206,7 @@ TEST(a_recording_of_an_h200_gives_its_golden_joules)
 		    0.005);
 }
 
-TEST(sums_are_those_of_the_standard)
+TEST(checksums_equal_the_standard_vectors)
 {
 	struct sha256 s;
 	char out[65];
@@ -255,4 +255,4 @@ TEST(events_read_back_to_the_same_bits)
 	buf_done(&b);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

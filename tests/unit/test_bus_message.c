@@ -1,6 +1,6 @@
 #include "daemon/bus_message.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -49,7 +49,7 @@ TEST(a_signal_is_read_in_either_byte_order)
 	}
 }
 
-TEST(what_is_not_all_there_is_waited_for)
+TEST(an_incomplete_message_is_waited_for)
 {
 	struct bus_message m;
 
@@ -57,7 +57,7 @@ TEST(what_is_not_all_there_is_waited_for)
 		assert_int_equal(bus_read((const uint8_t *)little, n, &m), 0);
 }
 
-TEST(a_call_that_is_written_is_read_as_it_was_meant)
+TEST(a_written_call_reads_back)
 {
 	struct bus_message m;
 	char text[1024];
@@ -65,7 +65,7 @@ TEST(a_call_that_is_written_is_read_as_it_was_meant)
 	long n;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	buf_adds(&out, "xyz"); /* what stands before it does not shift it */
+	buf_adds(&out, "xyz"); /* earlier fields do not shift it */
 	bus_write(&out, 7, &lock, lock_args);
 	bus_write(&out, 8, &lock, lock_args);
 	assert_int_equal(out.err, 0);
@@ -85,7 +85,7 @@ TEST(a_call_that_is_written_is_read_as_it_was_meant)
 	assert_int_equal(m.serial, 8);
 }
 
-TEST(what_does_not_fit_is_an_error_and_no_half_call)
+TEST(a_call_that_does_not_fit_is_an_error)
 {
 	char text[64];
 	struct buf out;
@@ -95,14 +95,15 @@ TEST(what_does_not_fit_is_an_error_and_no_half_call)
 	assert_int_equal(out.err, -GW_E_SIZE);
 }
 
-/* One byte at a time: whatever it says then, it is read to its end and not past it, or refused. */
+/* Each byte is changed in turn: the message is read within its bounds or refused. */
 TEST(a_wrong_byte_is_refused_or_harmless)
 {
 	size_t size = sizeof(little) - 1;
 
 	for (size_t i = 0; i < size; i++)
 		for (int value = 0; value < 256; value++) {
-			uint8_t *copy = malloc(size); /* a sanitizer sees who reads past it */
+			uint8_t *copy =
+				malloc(size); /* a sanitizer detects reads past the end */
 			struct bus_message m;
 			bool going;
 			long n;
@@ -118,7 +119,7 @@ TEST(a_wrong_byte_is_refused_or_harmless)
 		}
 }
 
-TEST(a_truth_that_is_neither_is_refused)
+TEST(a_boolean_that_is_neither_0_nor_1_is_refused)
 {
 	struct bus_message m = { .signature = "b",
 				 .body = (const uint8_t *)"\2\0\0\0",
@@ -136,4 +137,4 @@ TEST(a_truth_that_is_neither_is_refused)
 	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,24 +1,25 @@
-/* An outside meter against a sensor whose faults are known. */
+/* Calibration with an external meter against a sensor with known errors. */
 #include "cli/calibrate.h"
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 #include <time.h>
 
 #define POINTS 4000
 
-/* What is true, and what both meters make of it: reading = (true - offset) / gain. */
+/* The true power and both meters' readings: reading = (true - offset) / gain. */
 struct world {
-	double gain, offset_w; /* that a fit is to find */
+	double gain, offset_w; /* that a fit must find */
 	double lag_s, spacing_s, rest_w;
-	/* What the outside meter errs by: s.d. from point to point, and of what neighbours have in common by rho: AR(1). */
+	/* Errors of the external meter: independent noise, and AR(1) noise with correlation
+	 * rho. */
 	double noise_w, alike_w, rho;
-	double last_w; /* of that, at the last point */
+	double last_w; /* the AR(1) error at the last point */
 	double seconds;
 	double low_w, high_w, hold_s; /* levels of the load, and how long it stays on one */
 	struct random random;
@@ -123,8 +124,8 @@ TEST(gain_offset_and_lag_are_found)
 	}
 }
 
-/* Uncertainties that are stated must hold what they say, or nearly. */
-TEST(nineteen_of_twenty_lines_hold_the_truth)
+/* Stated uncertainties must cover nearly as often as they claim. */
+TEST(nineteen_of_twenty_fits_cover_the_truth)
 {
 	uint64_t seed = any_seed();
 	unsigned held = 0, all = 0;
@@ -150,7 +151,7 @@ TEST(nineteen_of_twenty_lines_hold_the_truth)
 		    0.87 * all); /* 0.95 expected; of 200 five standard deviations off */
 }
 
-/* How many of 200 lines hold gain and power at the pivot. */
+/* How many of 200 fits cover the gain and the power at the pivot. */
 static void count_held(const struct world *like, unsigned *ret_gain, unsigned *ret_pivot)
 {
 	*ret_gain = *ret_pivot = 0;
@@ -170,8 +171,8 @@ static void count_held(const struct world *like, unsigned *ret_gain, unsigned *r
 	}
 }
 
-/* An outside meter that drifts: as if fewer points were there, and how many is seen in the residuals. */
-TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
+/* A drifting external meter has fewer effective points; the residuals show how many. */
+TEST(fits_cover_the_truth_with_correlated_errors)
 {
 	static const struct {
 		double alike_w, rho, noise_w, seconds;
@@ -180,7 +181,7 @@ TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
 		{ 8, 0, 0, 120, 180 },
 		{ 8, 0.5, 0, 120, 180 },
 		{ 8, 0.9, 0, 120, 180 },
-		{ 5, 0.9, 6, 300, 170 }, /* noise hides it from neighbours */
+		{ 5, 0.9, 6, 300, 170 }, /* noise hides the correlation of neighbours */
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -200,7 +201,7 @@ TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
 	}
 }
 
-TEST(power_that_stands_still_gives_the_offset_alone)
+TEST(constant_power_gives_only_the_offset)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
@@ -219,7 +220,7 @@ TEST(power_that_stands_still_gives_the_offset_alone)
 	free(w);
 }
 
-TEST(a_meter_of_the_whole_machine_gives_the_gain_alone)
+TEST(a_meter_of_the_whole_machine_gives_only_the_gain)
 {
 	struct world like = usual, *w;
 	struct calibrate_fit f;
@@ -229,13 +230,13 @@ TEST(a_meter_of_the_whole_machine_gives_the_gain_alone)
 	w = make(&like, 2);
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.wider && f.offset_w == 0 && f.pivot_w == 0 && f.offset_u_w == 2.5);
-	assert_true(f.gain_u >= 0.05); /* losses that follow the load are in the gain */
+	assert_true(f.gain_u >= 0.05); /* losses that follow the load are part of the gain */
 	assert_true(fabs(f.gain - 1.05) < 0.01);
 	assert_true(fabs(f.measured_offset_w - 218) < 5);
 	free(w);
 }
 
-TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
+TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *what, *word;
@@ -281,7 +282,7 @@ TEST(a_record_of_any_length_keeps_its_joules)
 
 	assert_non_null(r);
 	power_record_init(r);
-	for (unsigned i = 0; i <= 1000000; i++) /* five and a half hours of a ring */
+	for (unsigned i = 0; i <= 1000000; i++) /* five and a half hours of samples */
 		power_record_add(r, i * 0.02, 300 + 200 * sin(i * 0.001));
 	for (unsigned i = 1; i <= 1000000; i++)
 		sum += 0.01 * (600 + 200 * (sin(i * 0.001) + sin((i - 1) * 0.001)));
@@ -294,7 +295,7 @@ TEST(a_record_of_any_length_keeps_its_joules)
 	power_record_add(r, 20010, 300); /* and a hole */
 	power_record_add(r, 20011, 300);
 	assert_false(power_record_mean(r, 19999, 20005, &mean));
-	power_record_add(r, 20005, 900); /* not later: passed over */
+	power_record_add(r, 20005, 900); /* not later: ignored */
 	assert_true(r->last.t_s == 20011);
 	free(r);
 }
@@ -325,7 +326,7 @@ static void near(double a, double b)
 		fail_msg("%.15g is not %.15g", a, b);
 }
 
-TEST(energy_is_corrected_and_the_raw_one_kept)
+TEST(energy_is_corrected_and_the_raw_value_is_kept)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
@@ -336,7 +337,7 @@ TEST(energy_is_corrected_and_the_raw_one_kept)
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
 	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
-	/* The gain counts from 400 W on: 100 W above it for 10 s. */
+	/* The gain applies above 400 W: 100 W for 10 s. */
 	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
 	near(e.budget[GW_BUDGET_OFFSET], 5);
 	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));
@@ -361,7 +362,7 @@ TEST(a_second_calibration_replaces_the_first)
 	near(twice.raw_joules, 5000);
 }
 
-TEST(what_is_not_known_stays_so)
+TEST(unknown_values_stay_unknown)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
@@ -371,7 +372,7 @@ TEST(what_is_not_known_stays_so)
 	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
 }
 
-TEST(the_offset_cancels_in_what_is_above_the_baseline)
+TEST(the_offset_cancels_in_net_energy)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
@@ -383,9 +384,9 @@ TEST(the_offset_cancels_in_what_is_above_the_baseline)
 	near(net.joules.best, 1.04 * (5000 - 800));
 }
 
-/* 500 W that never varied, of a sensor that reads 4 % low: the offset that was fitted holds there, and says nothing of
- * the baseline 400 W below. */
-TEST(net_knows_the_gain_no_better_than_the_calibration)
+/* Constant 500 W on a sensor that reads 4 % low: the fitted offset is valid there, but not
+ * at the baseline 400 W below. */
+TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1, 20.8);
@@ -404,8 +405,8 @@ TEST(net_knows_the_gain_no_better_than_the_calibration)
 	assert_true(net.joules.high > truth);
 }
 
-/* A gain that is known from the middle of the points counts from the baseline on, once. */
-TEST(the_gain_counts_from_the_baseline_in_net)
+/* The uncertainty of the gain at the pivot counts once, from the baseline upwards. */
+TEST(in_net_energy_the_gain_applies_above_the_baseline)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6); /* pivot 400 W, u(gain) 0.002 */
@@ -420,4 +421,4 @@ TEST(the_gain_counts_from_the_baseline_in_net)
 	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,4 +1,4 @@
-/* What each NVML call costs, over the simulator. */
+/* The cost of each NVML call, over the simulator. */
 #include "simtest.h"
 
 #include "device/call_cost.h"
@@ -87,7 +87,7 @@ SIM_TEST(counts_outlive_a_driver_that_is_opened_again)
 	assert_true(of("nvmlDeviceGetPowerUsage")->count > before);
 }
 
-SIM_TEST(they_can_be_had_while_a_call_hangs)
+SIM_TEST(costs_can_be_read_while_a_call_hangs)
 {
 	const struct call_cost *c;
 
@@ -99,8 +99,8 @@ SIM_TEST(they_can_be_had_while_a_call_hangs)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_STALLED);
 	c = of("nvmlDeviceGetPowerUsage");
 	assert_non_null(c);
-	assert_int_equal(c->errors, 0); /* it has not returned: nothing is known of it */
-	/* The call comes back, so that the context can be closed. */
+	assert_int_equal(c->errors, 0); /* it has not returned: nothing is known yet */
+	/* Let the call return, so that the context can be closed. */
 	sim_unhang();
 	while (sim_take(GW_TIER_FAST, 0)->state == GW_DEVICE_STALLED)
 		;
@@ -113,4 +113,4 @@ SIM_TEST(codes_have_names)
 	assert_string_equal(call_cost_code_name(12345), "UNKNOWN");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,9 +1,9 @@
-/* A lane runs one thing at a time and never keeps its owner waiting for ever. */
+/* A call thread runs one function at a time and never blocks its owner for ever. */
 #include "device/call_thread.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <stdatomic.h>
 
@@ -39,7 +39,7 @@ static void wait_for_go(void *arg)
 	atomic_store(&j->ended, true);
 }
 
-TEST(runs_what_it_is_given)
+TEST(runs_the_given_function)
 {
 	struct job j = { .go = true };
 	struct call_thread *l = call_thread_new();
@@ -53,7 +53,7 @@ TEST(runs_what_it_is_given)
 	assert_true(call_thread_free(l));
 }
 
-TEST(a_busy_lane_takes_nothing_more_and_is_not_waited_for)
+TEST(a_busy_thread_refuses_work_without_waiting)
 {
 	struct job j = { 0 }, other = { .go = true };
 	struct call_thread *l = call_thread_new();
@@ -70,19 +70,19 @@ TEST(a_busy_lane_takes_nothing_more_and_is_not_waited_for)
 	assert_true(call_thread_free(l));
 }
 
-TEST(a_busy_lane_is_left_behind)
+TEST(a_busy_thread_is_abandoned)
 {
 	static struct job j; /* outlives this function, as the contract asks */
 	struct call_thread *l = call_thread_new();
 
 	assert_true(call_thread_post(l, wait_for_go, &j));
-	until(&j.started); /* what has not begun when its lane is left never does */
+	until(&j.started); /* work that has not started when its thread is abandoned never starts */
 	assert_false(call_thread_free(l));
 	atomic_store(&j.go, true);
 	until(&j.ended);
 }
 
-TEST(signals_are_not_for_it)
+TEST(the_thread_blocks_signals)
 {
 	struct job j = { .go = true };
 	struct call_thread *l = call_thread_new();
@@ -98,4 +98,4 @@ TEST(signals_are_not_for_it)
 	assert_true(call_thread_free(NULL));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

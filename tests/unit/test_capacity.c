@@ -5,12 +5,9 @@
 #include "measure/stat.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define S   NS_PER_S
 #define MIB UINT64_C(1048576)
@@ -346,7 +343,7 @@ static void evictions_are_enough_and_none_too_many(const struct capacity_gpu *g,
 		assert_true(a->evict[i] < g->workers);
 		assert_true(g->worker[a->evict[i]].movable);
 		assert_true(i == 0 || a->evict[i] > a->evict[i - 1]);
-		assert_non_null(strstr(a->why, g->worker[a->evict[i]].name));
+		assert_in(a->why, g->worker[a->evict[i]].name);
 		set |= 1u << a->evict[i];
 		seconds += g->worker[a->evict[i]].seconds;
 	}
@@ -472,9 +469,9 @@ TEST(reasons_are_listed)
 	assert_int_equal(capacity_place(g, 4, 8 * GIB, order, a), 2);
 	assert_int_equal(order[0], 2); /* the larger margin */
 	assert_int_equal(order[1], 3);
-	assert_non_null(strstr(a[0].why, "quarantine"));
-	assert_non_null(strstr(a[1].why, "8.00 GiB needed, 1.00 GiB available"));
-	assert_non_null(strstr(a[2].why, "12.00 GiB left over, thermal margin 31 C"));
+	assert_in(a[0].why, "quarantine");
+	assert_in(a[1].why, "8.00 GiB needed, 1.00 GiB available");
+	assert_in(a[2].why, "12.00 GiB left over, thermal margin 31 C");
 }
 
-UNIT_MAIN(seed, NULL)
+TEST_MAIN(seed, NULL)

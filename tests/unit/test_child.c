@@ -1,5 +1,5 @@
 #include "here.h"
-#include "unit.h"
+#include "test.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -27,7 +27,7 @@ static int count_before(void **state)
 	return 0;
 }
 
-/* Holds for every test: nothing is left open, and no child is left to wait for. */
+/* After every test: no descriptor is open and no child is left to wait for. */
 static int nothing_is_left(void **state)
 {
 	assert_int_equal(open_descriptors(), descriptors_before);
@@ -36,9 +36,9 @@ static int nothing_is_left(void **state)
 	return 0;
 }
 
-#define CHILD_TEST(name) TEST_FIXTURE(name, count_before, nothing_is_left)
+#define CHILD_TEST(name) TEST_WITH(name, count_before, nothing_is_left)
 
-CHILD_TEST(hands_out_lines)
+CHILD_TEST(returns_lines)
 {
 	struct child c;
 	const char *line;
@@ -55,7 +55,7 @@ CHILD_TEST(hands_out_lines)
 	child_stop(&c);
 }
 
-CHILD_TEST(passes_over_a_line_that_is_too_long)
+CHILD_TEST(skips_a_line_that_is_too_long)
 {
 	struct child c;
 	const char *line;
@@ -85,7 +85,7 @@ CHILD_TEST(a_line_waits_no_longer_than_its_deadline)
 	child_stop(&c);
 }
 
-CHILD_TEST(tells_how_it_ended)
+CHILD_TEST(returns_the_exit_status)
 {
 	struct child c;
 	int status = -1;
@@ -101,7 +101,7 @@ CHILD_TEST(tells_how_it_ended)
 			 128 + SIGTERM);
 }
 
-CHILD_TEST(says_when_it_cannot_be_started)
+CHILD_TEST(returns_an_error_when_it_cannot_be_started)
 {
 	struct child c;
 
@@ -114,7 +114,7 @@ CHILD_TEST(says_when_it_cannot_be_started)
 			 -GW_E_PERM);
 }
 
-CHILD_TEST(looks_in_the_path)
+CHILD_TEST(searches_the_path)
 {
 	char out[16];
 
@@ -149,7 +149,7 @@ static bool is_running(long pid)
 	return running;
 }
 
-/* The grandchild is not ours to wait for: init reaps it some moments after its death. */
+/* We cannot wait for the grandchild: init reaps it shortly after its end. */
 static void assert_is_gone(long pid)
 {
 	uint64_t deadline = in_s(10);
@@ -171,7 +171,7 @@ CHILD_TEST(a_deadline_ends_the_whole_group)
 	assert_is_gone(strtol(out, NULL, 10));
 }
 
-CHILD_TEST(a_grandchild_that_holds_the_pipe_keeps_nobody_waiting)
+CHILD_TEST(a_grandchild_that_holds_the_pipe_does_not_block)
 {
 	char out[64];
 
@@ -196,7 +196,7 @@ CHILD_TEST(endless_output_ends_at_the_deadline)
 	child_stop(&c);
 }
 
-CHILD_TEST(has_no_descriptors_of_ours)
+CHILD_TEST(inherits_no_descriptors)
 {
 	char out[256];
 	int leaky = fcntl(0, F_DUPFD, 57); /* without FD_CLOEXEC */
@@ -208,7 +208,8 @@ CHILD_TEST(has_no_descriptors_of_ours)
 		0);
 	close(leaky);
 	assert_in(out, "/dev/null\n");
-	*strchr(out, '\n') = '\0'; /* the list alone: times below it have such numbers too */
+	*strchr(out, '\n') =
+		'\0'; /* only the list: the times below it contain such numbers too */
 	assert_null(strstr(out, "57"));
 }
 
@@ -273,7 +274,7 @@ CHILD_TEST(works_in_a_program_that_ignores_its_children)
 	assert_string_equal(out, "hi\n");
 }
 
-TEST(tells_whether_a_program_exists_without_starting_it)
+TEST(finds_out_whether_a_program_exists_without_starting_it)
 {
 	assert_true(child_exists("sh"));
 	assert_true(child_exists("/bin/sh"));
@@ -281,4 +282,4 @@ TEST(tells_whether_a_program_exists_without_starting_it)
 	assert_false(child_exists("/no/such/program"));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

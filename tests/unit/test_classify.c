@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define TEST_SETUP setup
-#include "unit.h"
+#include "test.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -536,4 +536,4 @@ TEST(mps_counts_only_on_the_workers_gpu)
 	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,8 +1,8 @@
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
-TEST(stepped_time_stands_until_it_is_moved)
+TEST(stepped_time_stands_still_until_it_is_moved)
 {
 	struct clock_stepped c;
 
@@ -23,7 +23,7 @@ TEST(real_time_does_not_go_back)
 	assert_true(clock_wall_ns(c) > UINT64_C(1700000000) * NS_PER_S);
 }
 
-/* Between two real readings around it, a scaled reading lies between their scaled twins. */
+/* A scaled reading lies between the scaled values of real readings before and after it. */
 TEST(scaled_time_runs_at_its_rate)
 {
 	const struct clock *real = clock_real();
@@ -41,7 +41,7 @@ TEST(scaled_time_runs_at_its_rate)
 	assert_true(v <= (after - begin) * 1000 + NS_PER_MS);
 }
 
-TEST(wall_time_is_spelt_as_rfc_3339)
+TEST(wall_time_is_formatted_as_rfc_3339)
 {
 	static const struct {
 		uint64_t ns;
@@ -60,4 +60,4 @@ TEST(wall_time_is_spelt_as_rfc_3339)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

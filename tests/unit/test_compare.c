@@ -8,7 +8,7 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 static void assert_near(double have, double want, double within)
 {
@@ -53,7 +53,7 @@ TEST(single_values_are_compared_by_their_stated_uncertainties)
 	assert_near(c.change_high, 1.05 * exp(1.959963984540054 * 0.005) - 1, 1e-12);
 }
 
-TEST(one_run_is_taken_to_scatter_as_the_others_do)
+TEST(one_run_is_assumed_to_scatter_as_the_others)
 {
 	/* logarithms 0 1 2 3: mean 1.5, variance 5/3; of a run against them 5/3 (1 + 1/4) */
 	double a[] = { exp(0), exp(1), exp(2), exp(3) }, b = exp(4);
@@ -68,7 +68,7 @@ TEST(one_run_is_taken_to_scatter_as_the_others_do)
 	assert_near(log1p(c.change_low), 2.5 - reach, 1e-9);
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 
-	/* what the run and the sensor are unsure of comes with the normal factor, not Student's */
+	/* the stated uncertainty has the normal factor, not Student's */
 	row.u_ratio = 0.3;
 	reach = hypot(reach, 1.959963984540054 * 0.5);
 	assert_int_equal(compare_arms(&first, &row, 0.4, 0.05, &c), 0);
@@ -78,7 +78,7 @@ TEST(one_run_is_taken_to_scatter_as_the_others_do)
 }
 
 /* 43 to 72 J against 48.04 J: once -21 % [-22.8, -19.2]. */
-TEST(leaving_runs_out_makes_nothing_surer)
+TEST(leaving_runs_out_does_not_narrow_the_interval)
 {
 	double a[] = { 43, 58, 72, 71 }, b[] = { 48.04, 61, 52 };
 	struct compare_arm first = { a, 4, 0.009 }, row = { b, 3, 0.004 };
@@ -103,14 +103,14 @@ TEST(without_any_uncertainty_there_is_a_ratio_and_no_interval)
 	assert_near(c.ratio, 210.0 / 200, 1e-12);
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 
-	row.n = 2; /* what more runs would not lessen is not known: nor is the rest */
+	row.n = 2; /* the shared uncertainty is unknown, so the rest is unknown too */
 	assert_int_equal(compare_arms(&first, &row, NAN, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, sqrt(210.0 * 211.0) / 200, 1e-12);
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 }
 
-TEST(only_scatter_that_was_seen_gives_a_verdict)
+TEST(only_observed_scatter_gives_a_verdict)
 {
 	static const struct {
 		enum compare_basis basis;
@@ -168,7 +168,7 @@ TEST(equal_runs_make_an_interval_without_width)
 	assert_near(c.change_high, 1, 1e-12);
 }
 
-TEST(what_has_no_logarithm_is_refused)
+TEST(values_without_a_logarithm_are_refused)
 {
 	double good[] = { 1, 2 },
 	       bad[][2] = { { 1, 0 }, { 1, -1 }, { NAN, 1 }, { 1, INFINITY } };
@@ -188,7 +188,7 @@ TEST(what_has_no_logarithm_is_refused)
 	assert_int_equal(compare_arms(&first, &first, 0, 1, &c), -GW_E_ARG);
 }
 
-TEST(swapping_the_rows_turns_the_ratio_round)
+TEST(swapping_the_rows_inverts_the_ratio)
 {
 	uint64_t seed = 23;
 	struct random r;
@@ -214,8 +214,8 @@ TEST(swapping_the_rows_turns_the_ratio_round)
 	}
 }
 
-/* Arms of different spread and number, which a plain t test would get wrong.  (Welch's own
- * approximation is a point short of its level with four runs against twelve.) */
+/* Arms with different spread and size, for which a plain t test is wrong. (Welch's
+ * approximation misses its level by one point with four runs against twelve.) */
 TEST(the_interval_covers_as_often_as_it_says)
 {
 	unsigned covered = 0, rounds = 10000;
@@ -243,9 +243,9 @@ static double lognormal(struct random *r, double median, double sd)
 	return median * exp(sd * normal_quantile(random_unit(r) + 0x1p-54));
 }
 
-/* How many of the rounds, each of a seed of its own, have the true ratio, 1.03, in their interval: n
- * runs that scatter by 2 % against one.  `stated` of the scatter is the meter's, and the run says
- * so. */
+/* How many rounds, each with its own seed, cover the true ratio 1.03: n runs with 2 %
+ * scatter against one. `stated` is the part of the scatter that the run states as its
+ * uncertainty. */
 static unsigned covered_by_one_run(unsigned rounds, size_t n, double stated)
 {
 	unsigned covered = 0;
@@ -274,7 +274,8 @@ TEST(four_runs_against_one_cover_in_200_seeds)
 	assert_in_range(covered_by_one_run(200, 4, 0.3), 186, 200);
 }
 
-/* What the run states comes on top of a scatter that holds it: too wide at worst. */
+/* The stated uncertainty is added to scatter that already contains it, so the interval is at
+ * worst too wide. */
 TEST(a_few_runs_against_one_cover_as_often_as_they_say)
 {
 	static const double stated[] = { 0, 0.3, 1 };
@@ -287,4 +288,4 @@ TEST(a_few_runs_against_one_cover_as_often_as_they_say)
 					stated[i] == 0 ? rounds * 96 / 100 : rounds);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

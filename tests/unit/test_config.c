@@ -1,7 +1,7 @@
 #include "daemon/config_read.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include "cli/serve_options.h"
 
@@ -15,7 +15,7 @@ static struct place {
 	char message[8192];
 } place, *const p = &place;
 
-/* A world without files and variables of ours. */
+/* No files and no GPUWARD_ variables. */
 static int set_up(void **state)
 {
 	char home[100];
@@ -44,7 +44,8 @@ static int tear_down(void **state)
 	return 0;
 }
 
-#define CONFIG_TEST(name) TEST_FIXTURE(name, set_up, tear_down)
+#define TEST_SETUP    set_up
+#define TEST_TEARDOWN tear_down
 
 static int load_with(const struct config_flag *flags, unsigned n)
 {
@@ -78,7 +79,7 @@ static const char *said(void)
 	return p->message;
 }
 
-CONFIG_TEST(without_files_the_defaults_hold)
+TEST(without_files_the_defaults_apply)
 {
 	assert_int_equal(load(), 0);
 	assert_string_equal(p->message, "");
@@ -98,7 +99,7 @@ CONFIG_TEST(without_files_the_defaults_hold)
 	assert_true(p->c.guard_defaults_quiet_s == 30);
 }
 
-CONFIG_TEST(every_type_is_read_in_each_of_its_forms)
+TEST(every_type_is_read_in_each_of_its_forms)
 {
 	assert_int_equal(load_text("[service]\ninterval = \"500ms\"\nheader_timeout = 2\n"
 				   "body_timeout = 0.25\nidle_timeout = \"1.5m\"\n"
@@ -227,7 +228,7 @@ static const struct {
 	  "2:1: no such key \"require_nvm\" in [gpu]; did you mean \"require_nvml\"?" },
 };
 
-CONFIG_TEST(what_is_wrong_is_refused_where_it_stands)
+TEST(errors_have_their_line_and_column)
 {
 	for (size_t i = 0; i < COUNT_OF(refused); i++) {
 		size_t n = strcspn(refused[i].says, "\n");
@@ -240,7 +241,7 @@ CONFIG_TEST(what_is_wrong_is_refused_where_it_stands)
 	}
 }
 
-CONFIG_TEST(all_errors_are_told_each_on_its_line)
+TEST(all_errors_are_reported_one_per_line)
 {
 	setenv("GPUWARD_LOG_FORMAT", "xml", 1);
 	assert_int_equal(load_text("[service]\nfoo = 1\nlisten = [\"x\", \"y:1\", \"z\"]\n"
@@ -257,7 +258,7 @@ CONFIG_TEST(all_errors_are_told_each_on_its_line)
 		"unix:PATH");
 }
 
-CONFIG_TEST(too_many_errors_are_counted)
+TEST(too_many_errors_are_counted)
 {
 	struct buf b;
 	char small[200];
@@ -273,7 +274,7 @@ CONFIG_TEST(too_many_errors_are_counted)
 	buf_done(&b);
 }
 
-CONFIG_TEST(a_value_that_was_refused_is_not_judged_again)
+TEST(a_refused_value_is_reported_once)
 {
 	assert_int_equal(load_text("[service]\ntls_cert = \"c\"\ntls_key = 1\n"), -GW_E_PARSE);
 	assert_string_equal(said(), "3:11: tls_key must be a string, not an integer");
@@ -287,7 +288,7 @@ static const char *const flat = "enable_nvml = true\nrequire_nvml = true\n"
 				"temperature_threshold_celsius = 80\n"
 				"enable_capacity_tracking = false\n";
 
-CONFIG_TEST(the_original_keys_are_read_wherever_old_files_have_them)
+TEST(old_keys_are_read_in_every_old_place)
 {
 	static const char *const heads[] = { "", "[guard]\n", "[gpu]\n" };
 	char text[1000];
@@ -307,7 +308,7 @@ CONFIG_TEST(the_original_keys_are_read_wherever_old_files_have_them)
 	}
 }
 
-CONFIG_TEST(a_key_in_two_places_may_not_contradict_itself)
+TEST(two_places_of_a_key_must_agree)
 {
 	assert_int_equal(load_text("require_nvml = true\n[device]\nrequire_nvml = false\n"),
 			 -GW_E_PARSE);
@@ -325,7 +326,7 @@ CONFIG_TEST(a_key_in_two_places_may_not_contradict_itself)
 			 0);
 }
 
-CONFIG_TEST(later_layers_win)
+TEST(later_layers_win)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
 
@@ -351,7 +352,7 @@ CONFIG_TEST(later_layers_win)
 	assert_string_equal(p->c.log_level, "error");
 }
 
-CONFIG_TEST(a_named_file_stands_in_place_of_the_others)
+TEST(a_named_file_replaces_the_others)
 {
 	char path[200];
 
@@ -368,7 +369,7 @@ CONFIG_TEST(a_named_file_stands_in_place_of_the_others)
 	assert_in(p->message, "none.toml: ");
 }
 
-CONFIG_TEST(variables_are_read_and_named_when_wrong)
+TEST(variables_are_read_and_named_when_wrong)
 {
 	setenv("GPUWARD_LISTEN", "127.0.0.1:1,unix:/run/x.sock", 1);
 	setenv("GPUWARD_INTERVAL", "2", 1);
@@ -394,7 +395,7 @@ CONFIG_TEST(variables_are_read_and_named_when_wrong)
 		"[IPV6]:PORT or unix:PATH");
 }
 
-CONFIG_TEST(unknown_variables_warn_and_those_of_others_do_not)
+TEST(unknown_variables_warn_and_other_prefixes_do_not)
 {
 	setenv("GPUWARD_SIM", "demo", 1);
 	setenv("GPUWARD_TEST_DATA", "/", 1);
@@ -406,7 +407,7 @@ CONFIG_TEST(unknown_variables_warn_and_those_of_others_do_not)
 					"did you mean \"GPUWARD_LISTEN\"?");
 }
 
-CONFIG_TEST(flags_are_named_when_wrong_and_lists_go_on)
+TEST(wrong_flags_are_named_and_list_flags_accumulate)
 {
 	const struct config_flag good[] = { { "listen", "127.0.0.1:1" },
 					    { "listen", "127.0.0.1:2" },
@@ -432,7 +433,7 @@ CONFIG_TEST(flags_are_named_when_wrong_and_lists_go_on)
 		"none, not \"cuda\"");
 }
 
-CONFIG_TEST(a_file_that_everybody_may_write_warns)
+TEST(a_world_writable_file_warns)
 {
 	char path[200];
 
@@ -443,7 +444,7 @@ CONFIG_TEST(a_file_that_everybody_may_write_warns)
 	assert_in(p->message, ": warning: every user can write this file");
 }
 
-CONFIG_TEST(an_address_that_will_be_refused_warns)
+TEST(an_address_that_will_be_refused_warns)
 {
 	static const char *const exposed[] = { "0.0.0.0:1", "192.0.2.1:1", "[::]:1" };
 	static const char *const closed[] = { "127.0.0.2:1", "[::1]:1", "unix:/run/a",
@@ -468,7 +469,7 @@ CONFIG_TEST(an_address_that_will_be_refused_warns)
 	}
 }
 
-CONFIG_TEST(a_file_that_may_not_be_read_is_an_error)
+TEST(an_unreadable_file_is_an_error)
 {
 	int err;
 
@@ -480,7 +481,7 @@ CONFIG_TEST(a_file_that_may_not_be_read_is_an_error)
 	assert_in(p->message, ETC ": ");
 }
 
-CONFIG_TEST(addresses_are_checked)
+TEST(addresses_are_checked)
 {
 	static const char *const good[] = { "127.0.0.1:0",  "0.0.0.0:65535",    "localhost:80",
 					    "[::1]:9490",   "[fe80::1%eth0]:1", "unix:/run/a",
@@ -511,7 +512,7 @@ static bool same(const struct config *a, const struct config *b)
 	return true;
 }
 
-CONFIG_TEST(what_is_printed_reads_back_to_the_same)
+TEST(printed_configuration_reads_back_unchanged)
 {
 	static const char *const texts[] = {
 		"",
@@ -539,7 +540,7 @@ CONFIG_TEST(what_is_printed_reads_back_to_the_same)
 	}
 }
 
-CONFIG_TEST(the_origin_of_each_value_is_reported)
+TEST(the_origin_of_each_value_is_reported)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
 	struct buf out;
@@ -557,7 +558,7 @@ CONFIG_TEST(the_origin_of_each_value_is_reported)
 	buf_done(&out);
 }
 
-CONFIG_TEST(every_flag_of_the_table_is_an_option_of_serve)
+TEST(every_flag_of_the_table_is_an_option_of_serve)
 {
 	unsigned options = 0, flags = 0;
 
@@ -568,7 +569,7 @@ CONFIG_TEST(every_flag_of_the_table_is_an_option_of_serve)
 	assert_int_equal(options, flags + 1); /* and --config */
 }
 
-CONFIG_TEST(options_of_serve_become_flags)
+TEST(options_of_serve_become_flags)
 {
 	char words[] =
 		"serve\0--listen\0a:1,b:2\0--listen=c:3\0--insecure\0--log-level\0debug\0"
@@ -595,4 +596,4 @@ CONFIG_TEST(options_of_serve_become_flags)
 	assert_int_equal(serve_config_flags(&given, out, 2), 2);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

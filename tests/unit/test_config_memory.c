@@ -1,9 +1,8 @@
-/* The configuration where allocations fail, one after the other: it is refused with a code, nothing
- * leaks and nothing is used that is not there. */
+/* Each allocation of the configuration fails in turn: it returns an error and leaks nothing. */
 #include "daemon/guard_config.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -36,7 +35,7 @@ char *__wrap_strdup(const char *s)
 	return fails() ? NULL : __real_strdup(s);
 }
 
-/* How many allocations could fail before it was done; `expected` is what it returns at last. */
+/* Returns how many allocations it made; `expected` is the result when none fails. */
 static unsigned until_done(const char *path, int expected)
 {
 	const struct config_flag flags[] = { { "listen", "127.0.0.1:1" },
@@ -85,7 +84,7 @@ static const char guarded[] =
 	"[[rule]]\nmatch.name = \"x\"\naction = \"ignore\"\n"
 	"[[schedule]]\nworker = \"o\"\nevict = \"1:00-2:00\"\n";
 
-TEST(a_policy_without_memory_is_none)
+TEST(without_memory_there_is_no_policy)
 {
 	char path[200], message[4096];
 	struct guard_settings s;
@@ -117,4 +116,4 @@ TEST(a_policy_without_memory_is_none)
 	tree_done(&t);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

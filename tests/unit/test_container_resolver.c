@@ -1,12 +1,12 @@
 #include "daemon/container_resolver.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
 #define ID "f6314c57544c3922d67e8eaf377584780ef3820e06fcbb0423798fe9cdfd9371"
 
-TEST(an_answer_names_the_id_or_says_why_not)
+TEST(an_answer_has_the_id_or_the_reason)
 {
 	static const struct {
 		int err;
@@ -46,4 +46,4 @@ TEST(an_answer_names_the_id_or_says_why_not)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,10 +1,10 @@
-/* What is counted around a run. */
+/* Counters that are read before and after a run. */
 #include "cli/counter.h"
 #include "cli/counter_text.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 #include <math.h>
@@ -21,7 +21,7 @@ static void is(const struct counter_reading *r, double value, const char *why)
 		assert_true(fabs(r->value - value) < 1e-9);
 }
 
-TEST(a_command_tells_one_number)
+TEST(a_command_prints_one_number)
 {
 	static const struct {
 		const char *command;
@@ -66,7 +66,7 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 		const char *why;
 	} rows[] = {
 		{ vllm, "vllm:generation_tokens_total", 123, "" },
-		{ vllm, NULL, 123, "" }, /* as it is known */
+		{ vllm, NULL, 123, "" }, /* as the caller knows it */
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\"}", 103, "" },
 		{ vllm, "vllm:generation_tokens_total{}", 123, "" },
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\", model_name=\"a\"}", 100,
@@ -124,7 +124,7 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 	}
 }
 
-TEST(a_reading_says_what_was_counted)
+TEST(a_reading_names_what_was_counted)
 {
 	static const struct {
 		const char *text, *what, *name;
@@ -166,10 +166,10 @@ TEST(more_series_than_are_kept_are_refused)
 	is(&r, NAN, "it has more than 256 series; select some by their labels");
 }
 
-TEST(a_url_that_cannot_be_asked_is_refused_before_it_is)
+TEST(a_bad_url_is_refused_before_the_request)
 {
 	static const struct {
-		const char *url, *why; /* NULL: it is fine */
+		const char *url, *why; /* NULL: accepted */
 	} rows[] = {
 		{ "http://localhost:8000/metrics", NULL },
 		{ "http://[::1]/metrics?x=1#n{a=\"b\"}", NULL },
@@ -212,7 +212,7 @@ static struct counter_reading reading(double value, uint64_t before_ns, uint64_t
 	return r;
 }
 
-TEST(what_was_made_around_the_run_may_be_too_much)
+TEST(counts_around_the_run_widen_the_uncertainty)
 {
 	struct counter_reading first = reading(100, 9 * NS_PER_S, 10 * NS_PER_S);
 	struct counter_reading last = reading(1100, 18 * NS_PER_S, 19 * NS_PER_S);
@@ -243,8 +243,8 @@ TEST(a_count_that_does_not_grow_is_unknown)
 	assert_string_equal(c.why, "it ended");
 }
 
-/* Engine 0 was restarted, or went; engine 1 made more than it lost. */
-TEST(a_series_that_began_anew_is_not_hidden_by_another)
+/* Engine 0 was restarted or is gone; engine 1 added more than that lost. */
+TEST(a_series_that_restarted_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
 	static const struct {
@@ -274,8 +274,8 @@ TEST(a_series_that_began_anew_is_not_hidden_by_another)
 	}
 }
 
-/* Before, engine 0 alone; the first reading was taken at 1000 s. */
-TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
+/* Before: only engine 0; the first reading was taken at 1000 s. */
+TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
 	static const struct {
@@ -286,10 +286,10 @@ TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
 		bool assumed;
 		const char *why;
 	} rows[] = {
-		/* the server does not say when it began */
+		/* the server does not give its start time */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\nn_created{e=\"0\"} 500\n", 50, 1,
 		  30, true, "" },
-		/* it does: in the run */
+		/* it does: during the run */
 		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
 		  1, 30, false, "" },
 		/* one is reported, the other is not */
@@ -304,7 +304,7 @@ TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
 		/* restarted, and already further than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
 		  "it was restarted during the run; the count before (100) is lost" },
-		/* nothing new; a line that cannot be read says nothing */
+		/* nothing new; an unreadable line is ignored */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },
 	};
@@ -334,7 +334,7 @@ static bool yes(void *arg)
 	return true;
 }
 
-TEST(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end)
+TEST(an_interrupted_request_waits_a_moment_and_not_to_its_deadline)
 {
 	unsigned asked = 0;
 	struct deadline_stop stop = { yes, &asked, -1 };
@@ -350,13 +350,13 @@ TEST(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end)
 	assert_int_equal(asked, 1);
 	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it has arrived and is used */
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);
 	close(fds[1]);
 }
 
-TEST(a_name_is_looked_up_without_waiting_for_ever)
+TEST(a_name_lookup_has_a_deadline)
 {
 	struct addrinfo *list = NULL;
 	struct deadline p;
@@ -364,7 +364,7 @@ TEST(a_name_is_looked_up_without_waiting_for_ever)
 	deadline_init(&p, 0, NULL);
 	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0); /* takes no time */
 	freeaddrinfo(list);
-	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
+	for (unsigned i = 0; i < 8; i++) { /* in time or abandoned; both are allowed */
 		int err = client_resolve("localhost", "80", &p, &list);
 
 		assert_true(err == 0 || err == -GW_E_TIMEOUT);
@@ -376,4 +376,4 @@ TEST(a_name_is_looked_up_without_waiting_for_ever)
 	freeaddrinfo(list);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,9 +1,9 @@
-/* The load that goes through libcuda, on one that writes down what it is asked. */
+/* The load through libcuda, on a fake library that records its calls. */
 #include "fake_cuda/fake_cuda.h"
 
 #include "measure/cuda.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <dlfcn.h>
 
@@ -26,9 +26,9 @@ static int each(void **state)
 	return 0;
 }
 
-#define CUDA_TEST(name) TEST_FIXTURE(name, each, NULL)
+#define TEST_SETUP each
 
-CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
+TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 {
 	struct cuda_load *c;
 	char message[256] = "";
@@ -43,7 +43,7 @@ CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 	assert_int_equal(begin, 5 * NS_PER_S);
 	assert_int_equal(fake->for_ns, 70 * NS_PER_MS);
 	assert_int_equal(fake->blocks * fake->threads, 132 * 1024);
-	assert_int_equal(fake->running, 1); /* nobody waited for it */
+	assert_int_equal(fake->running, 1); /* the caller did not wait for it */
 	assert_int_equal(cuda_load_on(c, NS_PER_MS, &begin), 0);
 	assert_int_equal(fake->launches, 3);
 	assert_int_equal(cuda_load_idle(c), 0);
@@ -52,7 +52,7 @@ CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 	assert_int_equal(fake->contexts, 0);
 }
 
-CUDA_TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
+TEST(every_failed_call_gives_a_message_and_leaves_nothing_open)
 {
 	static const char *const calls[] = {
 		"cuInit",           "cuDeviceGetByPCIBusId", "cuCtxCreate_v2",
@@ -73,7 +73,7 @@ CUDA_TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
 	}
 }
 
-CUDA_TEST(a_drive_ends_when_it_was_told_to)
+TEST(a_load_ends_when_it_is_stopped)
 {
 	struct cuda_drive d;
 	char message[256] = "";
@@ -93,4 +93,4 @@ CUDA_TEST(a_drive_ends_when_it_was_told_to)
 	assert_int_equal(fake->contexts, 0);
 }
 
-UNIT_MAIN(setup, NULL)
+TEST_MAIN(setup, NULL)

@@ -1,6 +1,6 @@
 #include "device/cuda_visible.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define A "GPU-1aa00000-0000-0000-0000-000000000000"
 #define B "GPU-1ab00000-0000-0000-0000-000000000000"
@@ -32,7 +32,7 @@ static void check(const struct row *row, size_t rows, const char *last_name)
 
 #define CHECK(rows, name) check(rows, sizeof(rows) / sizeof((rows)[0]), name)
 
-TEST(numbers_equal_gpus_as_cuda_does)
+TEST(numbers_identical_gpus_as_cuda_does)
 {
 	static const struct row row[] = {
 		{ NULL, NULL, { 0, 1, 2 } },
@@ -75,7 +75,7 @@ TEST(hides_what_cuda_hides)
 	CHECK(row, "NVIDIA H200");
 }
 
-TEST(admits_that_it_cannot_know_the_order_of_unlike_gpus)
+TEST(the_order_of_different_gpus_is_unknown)
 {
 	static const struct row row[] = {
 		{ NULL, NULL, { -2, -2, -2 } },       { NULL, "FASTEST_FIRST", { -2, -2, -2 } },
@@ -90,7 +90,7 @@ TEST(admits_that_it_cannot_know_the_order_of_unlike_gpus)
 	CHECK(row, NULL);
 }
 
-TEST(knows_the_order_of_one_gpu_without_a_name)
+TEST(the_order_of_a_single_gpu_is_known)
 {
 	struct cuda_visible_gpu gpu = { 0 };
 
@@ -103,4 +103,4 @@ TEST(knows_the_order_of_one_gpu_without_a_name)
 	cuda_visible_resolve("0", NULL, NULL, 0);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

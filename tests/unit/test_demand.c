@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define S   NS_PER_S
 #define MS  NS_PER_MS
@@ -67,7 +67,7 @@ static struct demand_case look(struct place *o, uint64_t later_ns)
 
 	o->s.mono_ns += later_ns;
 	classify(&o->p, &o->s, o->v);
-	demand_look(&o->d, &o->s, o->v);
+	demand_observe(&o->d, &o->s, o->v);
 	demand_judge(&o->d, &o->p, &o->p.standard, &o->s, o->v, 0, &c);
 	return c;
 }
@@ -125,7 +125,7 @@ TEST(small_ones_press_while_they_are_new_or_grow_and_little_is_free)
 	free(o);
 }
 
-TEST(who_was_there_before_us_is_not_new)
+TEST(a_contender_that_was_there_before_the_guard_is_not_new)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
@@ -172,7 +172,7 @@ TEST(what_a_program_took_before_is_what_it_will_take)
 	free(o);
 }
 
-TEST(who_takes_more_than_ever_before_is_not_known_any_more)
+TEST(a_program_that_takes_more_than_ever_before_is_unknown)
 {
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 7 * GIB);
@@ -284,7 +284,7 @@ TEST(only_some_demand_is_urgent)
 	free(o);
 }
 
-TEST(debounce_is_looks_and_time)
+TEST(debounce_is_scenes_and_time)
 {
 	struct policy p;
 	const struct {
@@ -344,4 +344,4 @@ TEST(a_storm_of_processes_stays_in_its_bounds)
 	free(o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -6,7 +6,7 @@
 
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -19,7 +19,7 @@ static void assert_near(double have, double want, double relative)
 	fail();
 }
 
-TEST(students_quantile_is_right_to_ten_digits)
+TEST(student_quantiles_are_right_to_ten_digits)
 {
 	/* upper tail, degrees of freedom, t */
 	static const double rows[][3] = {
@@ -75,7 +75,7 @@ TEST(students_quantile_is_right_to_ten_digits)
 	}
 }
 
-TEST(students_tail_is_right_to_ten_digits)
+TEST(student_tails_are_right_to_ten_digits)
 {
 	/* t, degrees of freedom, upper tail */
 	static const double rows[][3] = {
@@ -138,7 +138,7 @@ TEST(the_incomplete_beta_function_is_right)
 	assert_true(incomplete_beta(1, 2, 3) == 1);
 }
 
-TEST(quantile_and_distribution_undo_each_other)
+TEST(quantile_and_distribution_are_inverse)
 {
 	uint64_t seed = 20240611;
 	struct random r;
@@ -154,17 +154,17 @@ TEST(quantile_and_distribution_undo_each_other)
 	}
 }
 
-TEST(many_degrees_of_freedom_are_the_normal_distribution)
+TEST(with_many_degrees_of_freedom_t_is_normal)
 {
 	assert_near(student_quantile(0.025, INFINITY), normal_quantile(0.025), 1e-15);
 	assert_near(student_quantile(0.025, 1e12), normal_quantile(0.025), 1e-11);
 	assert_near(student_cdf(-1.3, INFINITY), normal_cdf(-1.3), 1e-15);
-	/* where the expansion takes over there is no step */
+	/* no step where the series expansion begins */
 	assert_near(student_quantile(1e-4, 1e6 * (1 + 1e-9)), student_quantile(1e-4, 1e6),
 		    1e-11);
 }
 
-TEST(what_has_no_answer_is_not_a_number)
+TEST(undefined_results_are_nan)
 {
 	assert_true(isnan(normal_quantile(0)));
 	assert_true(isnan(normal_quantile(1)));
@@ -189,7 +189,7 @@ TEST(far_tails_neither_overflow_nor_stall)
 	assert_true(student_cdf(1e-200, 3) == 0.5);
 }
 
-/* Two arms of Welch's own kind: s1^2/n1 = 4/5, s2^2/n2 = 9/10. */
+/* Two arms with s1^2/n1 = 4/5 and s2^2/n2 = 9/10. */
 TEST(welch_and_satterthwaite_share_the_degrees_of_freedom)
 {
 	double u2[] = { 0.8, 0.9 }, df[] = { 4, 9 };
@@ -203,4 +203,4 @@ TEST(welch_and_satterthwaite_share_the_degrees_of_freedom)
 	assert_true(isnan(welch_df(u2, df, 2)));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "device/drm.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #define GPU(pci) "sys/bus/pci/devices/" pci
 
@@ -20,9 +20,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define DRM_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
-DRM_TEST(lists_nothing_without_a_pci_bus)
+TEST(lists_nothing_without_a_pci_bus)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[4];
@@ -45,7 +46,7 @@ static const struct tree_row nvidia_laptop[] = {
 	{ 0 },
 };
 
-DRM_TEST(tells_a_sleeping_gpu_from_its_sound_function)
+TEST(lists_a_sleeping_gpu_without_its_sound_function)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[4];
@@ -62,7 +63,7 @@ DRM_TEST(tells_a_sleeping_gpu_from_its_sound_function)
 	assert_false(gpu[0].asleep);
 }
 
-DRM_TEST(lists_in_bus_order_and_counts_past_the_array)
+TEST(lists_in_bus_order_and_counts_past_the_array)
 {
 	static const char *const id[] = { "0000:c1:00.0", "0000:01:00.0", "0001:01:00.0",
 					  "0000:41:00.0", "0000:81:00.0" };
@@ -86,7 +87,7 @@ DRM_TEST(lists_in_bus_order_and_counts_past_the_array)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_AMD, NULL, 0), 5);
 }
 
-DRM_TEST(leaves_out_what_it_cannot_read)
+TEST(leaves_out_unreadable_devices)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[2];
@@ -99,4 +100,4 @@ DRM_TEST(leaves_out_what_it_cannot_read)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_NVIDIA, gpu, 2), 0);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

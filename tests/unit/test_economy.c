@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define TEST_SETUP fresh
-#include "unit.h"
+#include "test.h"
 
 #define S   NS_PER_S
 #define GIB (UINT64_C(1) << 30)
@@ -143,4 +143,4 @@ TEST(a_gap_in_time_is_not_bridged)
 	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,9 +1,10 @@
-/* A sum of joules that only grows: counter readings, samples between them, and neither twice. */
+/* A growing sum of joules from counter readings and the samples between them, none counted
+ * twice. */
 #include "measure/energy_total.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define AT(ms) (100 * NS_PER_S + (uint64_t)(ms)*NS_PER_MS)
 
@@ -36,7 +37,7 @@ TEST(samples_alone_are_added_up)
 	assert_float_equal(t.measured_s, 10, 1e-9);
 }
 
-TEST(the_counter_replaces_what_samples_said)
+TEST(the_counter_replaces_the_samples)
 {
 	struct energy_total t;
 
@@ -61,7 +62,7 @@ TEST(samples_that_come_late_are_not_counted_twice)
 	assert_float_equal(energy_total_joules(&t), 3003 + 0.99 * 300, 1e-6);
 }
 
-TEST(it_never_falls)
+TEST(the_total_never_falls)
 {
 	struct energy_total t;
 
@@ -77,7 +78,7 @@ TEST(it_never_falls)
 	assert_float_equal(energy_total_joules(&t), 2970 + 400, 1e-6);
 }
 
-TEST(a_hole_is_not_bridged_but_the_counter_has_it)
+TEST(a_gap_is_not_bridged_but_the_counter_covers_it)
 {
 	struct energy_total t;
 
@@ -94,7 +95,7 @@ TEST(a_hole_is_not_bridged_but_the_counter_has_it)
 	assert_float_equal(energy_total_joules(&t), 1000, 1e-6);
 }
 
-TEST(what_is_no_power_is_left_out)
+TEST(invalid_power_is_left_out)
 {
 	struct energy_total t;
 
@@ -106,4 +107,4 @@ TEST(what_is_no_power_is_left_out)
 	assert_float_equal(energy_total_joules(&t), 2, 1e-9);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

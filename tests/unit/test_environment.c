@@ -1,7 +1,7 @@
 #include "device/environment.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 static struct tree t;
 static struct clock_stepped clock_at;
@@ -19,9 +19,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define ENVIRONMENT_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
-ENVIRONMENT_TEST(tells_containers_apart)
+TEST(recognises_containers)
 {
 	static const struct {
 		struct tree_row file[2];
@@ -56,7 +57,7 @@ ENVIRONMENT_TEST(tells_containers_apart)
 		{ { { "proc/self/mountinfo",
 		      "3 2 0:9 /proc/cpuinfo /proc/cpuinfo rw - fuse.lxcfs lxcfs rw\n" } },
 		  "lxc" },
-		/* the host of containers is none */
+		/* the host of containers is not a container */
 		{ { { "proc/self/mountinfo",
 		      "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 		      "3 1 0:4 / /var/lib/docker/overlay2/12/merged rw - overlay overlay "
@@ -88,7 +89,7 @@ ENVIRONMENT_TEST(tells_containers_apart)
 	}
 }
 
-ENVIRONMENT_TEST(asks_the_environment_of_the_first_process)
+TEST(reads_the_environment_of_the_first_process)
 {
 	static const char environ[] = "HOME=/\0container=lxc\0xcontainer=docker";
 	char out[32];
@@ -105,7 +106,7 @@ ENVIRONMENT_TEST(asks_the_environment_of_the_first_process)
 #define DMI(file) "sys/class/dmi/id/" file
 #define GUEST     "processor\t: 0\nflags\t\t: fpu sse hypervisor lahf_lm\n\nprocessor\t: 1\n"
 
-ENVIRONMENT_TEST(tells_virtual_machines_apart)
+TEST(recognises_virtual_machines)
 {
 	static const struct {
 		struct tree_row file[3];
@@ -238,7 +239,7 @@ static const struct tree_row machine[] = {
 	{ 0 },
 };
 
-ENVIRONMENT_TEST(collects_what_a_result_should_carry)
+TEST(collects_what_a_result_should_carry)
 {
 	struct gw_environment *env;
 
@@ -274,7 +275,7 @@ ENVIRONMENT_TEST(collects_what_a_result_should_carry)
 	gw_environment_free(env);
 }
 
-ENVIRONMENT_TEST(lists_every_fact_on_an_empty_machine)
+TEST(lists_every_fact_on_an_empty_machine)
 {
 	static const struct {
 		const char *section, *key;
@@ -313,7 +314,7 @@ ENVIRONMENT_TEST(lists_every_fact_on_an_empty_machine)
 	gw_environment_free(NULL);
 }
 
-ENVIRONMENT_TEST(knows_the_proprietary_module_and_mixed_governors)
+TEST(knows_the_proprietary_module_and_mixed_governors)
 {
 	struct gw_environment *env;
 
@@ -334,7 +335,7 @@ ENVIRONMENT_TEST(knows_the_proprietary_module_and_mixed_governors)
 	gw_environment_free(env);
 }
 
-ENVIRONMENT_TEST(collects_on_the_real_machine)
+TEST(collects_on_the_real_machine)
 {
 	struct gw_environment *env;
 	struct root real;
@@ -348,4 +349,4 @@ ENVIRONMENT_TEST(collects_on_the_real_machine)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

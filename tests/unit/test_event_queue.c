@@ -1,8 +1,8 @@
 #include "device/event_watch.h"
 
-#include "unit.h"
+#include "test.h"
 
-TEST(what_came_is_taken_in_its_order_and_once)
+TEST(events_are_taken_once_and_in_order)
 {
 	struct event_queue q;
 	struct event_batch b;
@@ -20,7 +20,7 @@ TEST(what_came_is_taken_in_its_order_and_once)
 	event_queue_done(&q);
 }
 
-TEST(what_does_not_fit_is_counted_and_xids_apart)
+TEST(lost_events_and_lost_xids_are_counted)
 {
 	struct event_queue q;
 	struct event_batch b;
@@ -40,4 +40,4 @@ TEST(what_does_not_fit_is_counted_and_xids_apart)
 	event_queue_done(&q);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -444,4 +444,4 @@ TEST(a_context_without_nvidia_has_no_watch)
 	assert_int_equal(event_watch_free(NULL), 0);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -10,7 +10,7 @@ static void orphans_and_the_ignored_are_no_demand(struct world *o)
 	assert_int_equal(o->orders, 0);
 }
 
-static void simulated_gpus_are_acted_on_only_when_told(struct world *o)
+static void simulated_gpus_are_acted_on_only_when_configured(struct world *o)
 {
 	for (unsigned told = 0; told < 2; told++) {
 		anew(o, 1, 1);
@@ -25,7 +25,7 @@ static void simulated_gpus_are_acted_on_only_when_told(struct world *o)
 
 /* Processes are seen ten times a second on the GPU, and looked for less often: who was stopped and is started is seen
  * there first, and then found by another number than before. */
-static void who_is_started_anew_does_not_end_when_it_is_found(struct world *o)
+static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct world *o)
 {
 	o->p.worker[0].kind = WORKER_SYSTEMD;
 	o->p.worker[0].match.name = "w0";
@@ -194,7 +194,7 @@ static void three(struct world *o)
 		o->p.worker[i].priority = (int)i;
 }
 
-static void who_is_unknown_gets_all_and_who_is_known_what_he_took_before(struct world *o)
+static void an_unknown_program_gets_all_and_a_known_one_what_it_took_before(struct world *o)
 {
 	three(o);
 	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
@@ -271,7 +271,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 	world_ask(o, -1, REQUEST_EVICT, 30 * S);
 	world_until(o, 90 * S); /* 18 GiB are free: 8 would fit, 16 do not */
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
-	assert_has(world_status(o, 1).why, "another comes first");
+	assert_has(world_status(o, 1).why, "another worker returns first");
 	world_until(o, 115 * S);
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
@@ -337,7 +337,7 @@ static void a_reservation_moves_as_few_as_it_takes_cheapest_first(struct world *
 	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
-static void nobody_returns_into_memory_that_is_promised(struct world *o)
+static void no_worker_returns_into_memory_that_is_promised(struct world *o)
 {
 	uint64_t id;
 
@@ -454,7 +454,7 @@ int main(void)
 {
 	static const struct guard_case cases[] = {
 		CASE(orphans_and_the_ignored_are_no_demand),
-		CASE(who_is_started_anew_does_not_end_when_it_is_found),
+		CASE(a_worker_that_is_started_again_does_not_end_when_it_is_found),
 		CASE(holds_need_a_time_and_exclude_each_other),
 		CASE(a_hold_active_brings_back_who_is_out_for_contention),
 		CASE(a_clock_that_is_set_moves_no_deadline),
@@ -462,17 +462,17 @@ int main(void)
 		CASE(quiet_hours_end_when_clocks_jump_over_their_end),
 		CASE(an_hour_that_comes_twice_counts_once),
 		CASE(a_worker_for_ac_alone_returns_ten_seconds_after_ac),
-		CASE(who_is_unknown_gets_all_and_who_is_known_what_he_took_before),
+		CASE(an_unknown_program_gets_all_and_a_known_one_what_it_took_before),
 		CASE(nobody_leaves_for_a_known_contender_that_fits),
 		CASE(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other),
 		CASE(they_return_dearest_first_one_at_a_time),
 		CASE(a_cheap_worker_does_not_take_the_room_of_a_dear_one),
-		CASE(nobody_returns_into_memory_that_is_promised),
+		CASE(no_worker_returns_into_memory_that_is_promised),
 		CASE(a_worker_on_two_gpus_moves_as_one),
 		CASE(a_reservation_moves_as_few_as_it_takes_cheapest_first),
 		CASE(a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is),
 		CASE(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner),
-		CASE(simulated_gpus_are_acted_on_only_when_told),
+		CASE(simulated_gpus_are_acted_on_only_when_configured),
 		CASE(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps),
 		CASE(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room),
 		CASE(utilisation_is_asked_for_only_while_somebody_is_there),

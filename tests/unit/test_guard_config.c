@@ -5,15 +5,9 @@
 #include <gpuward.h>
 
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SECOND   UINT64_C(1000000000)
@@ -40,6 +34,8 @@ static int tear_down(void **state)
 	free(p);
 	return 0;
 }
+
+#define GUARD_CONFIG_TEST(name) TEST_WITH(name, set_up, tear_down)
 
 static int load(struct place *p, const char *text)
 {
@@ -115,7 +111,7 @@ static const char everything[] =
 	"action = \"contend-now\"\n"
 	"[[rule]]\nmatch.exe = \"/usr/bin/x\"\naction = \"ignore\"\n";
 
-static void every_key_lands_in_its_place(void **state)
+GUARD_CONFIG_TEST(every_key_lands_in_its_place)
 {
 	const struct policy *y = good(*state, everything);
 	const struct guard_settings *s = &((struct place *)*state)->s;
@@ -147,7 +143,7 @@ static void every_key_lands_in_its_place(void **state)
 	assert_int_equal(y->rules, 2);
 }
 
-static void a_worker_has_what_its_table_says(void **state)
+GUARD_CONFIG_TEST(a_worker_has_what_its_table_says)
 {
 	const struct policy *y = good(*state, everything);
 	const struct policy_worker *w = &y->worker[1];
@@ -182,7 +178,7 @@ static void a_worker_has_what_its_table_says(void **state)
 	assert_memory_equal(w->text, "[[worker]] v.llm-1_ (g.toml:", 28);
 }
 
-static void kinds_have_what_is_their_own(void **state)
+GUARD_CONFIG_TEST(kinds_have_what_is_their_own)
 {
 	const struct policy *y = good(*state, everything);
 	const struct policy_worker *ollama = &y->worker[0], *e = &y->worker[2];
@@ -206,7 +202,7 @@ static void kinds_have_what_is_their_own(void **state)
 	assert_int_equal(y->worker[5].resume, RESUME_LAZY);
 }
 
-static void a_rule_has_what_its_table_says(void **state)
+GUARD_CONFIG_TEST(a_rule_has_what_its_table_says)
 {
 	const struct policy_rule *rule = good(*state, everything)->rule;
 
@@ -222,7 +218,7 @@ static void a_rule_has_what_its_table_says(void **state)
 	assert_memory_equal(rule[1].text, "rule 2 (g.toml:", 15);
 }
 
-static void xids_are_judged_as_the_file_says(void **state)
+GUARD_CONFIG_TEST(xids_are_judged_as_the_file_says)
 {
 	const struct health_options *o = &((struct place *)*state)->s.health;
 
@@ -233,7 +229,7 @@ static void xids_are_judged_as_the_file_says(void **state)
 	assert_int_equal(o->xid[1].class, XID_VENDOR);
 }
 
-static void without_tables_the_policy_is_the_standard_one(void **state)
+GUARD_CONFIG_TEST(without_tables_the_policy_is_the_standard_one)
 {
 	const struct policy *y = good(*state, "");
 	const struct guard_settings *s = &((struct place *)*state)->s;
@@ -254,11 +250,9 @@ static void without_tables_the_policy_is_the_standard_one(void **state)
 	assert_null(s->policy.companion);
 }
 
-/* ---- profiles and older files ---- */
-
 #define SOMEBODY "[[worker]]\nname = \"w\"\nkind = \"ollama\"\n"
 
-static void a_profile_sets_what_is_left_open(void **state)
+GUARD_CONFIG_TEST(a_profile_sets_what_is_left_open)
 {
 	struct place *p = *state;
 
@@ -278,7 +272,7 @@ static void a_profile_sets_what_is_left_open(void **state)
 	assert_false(p->c.device_require_nvml);
 }
 
-static void what_is_said_wins_over_the_profile(void **state)
+GUARD_CONFIG_TEST(what_is_said_wins_over_the_profile)
 {
 	struct place *p = *state;
 
@@ -291,7 +285,7 @@ static void what_is_said_wins_over_the_profile(void **state)
 	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
 }
 
-static void a_profile_may_contradict_what_is_said(void **state)
+GUARD_CONFIG_TEST(a_profile_may_contradict_what_is_said)
 {
 	struct place *p = *state;
 
@@ -301,7 +295,7 @@ static void a_profile_may_contradict_what_is_said(void **state)
 				     "exclude each other");
 }
 
-static void a_guard_without_workers_warns(void **state)
+GUARD_CONFIG_TEST(a_guard_without_workers_warns)
 {
 	struct place *p = *state;
 
@@ -311,13 +305,13 @@ static void a_guard_without_workers_warns(void **state)
 		"2:1: warning: mode is \"enforce\" but there is no [[worker]], so nothing is "
 		"ever moved; add workers as described in gpuward.toml(5)");
 	assert_int_equal(load(p, "[guard]\nmode = \"dry-run\"\n"), 0);
-	assert_non_null(strstr(said(p), "2:1: warning: mode is \"dry-run\" but there is no"));
+	assert_in(said(p), "2:1: warning: mode is \"dry-run\" but there is no");
 	/* The worker may be in what could not be read. */
 	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n[worker]\n"), -GW_E_PARSE);
 	assert_int_equal(p->faults.count, 1);
 }
 
-static void the_original_keys_mean_what_they_meant(void **state)
+GUARD_CONFIG_TEST(the_original_keys_mean_what_they_meant)
 {
 	struct place *p = *state;
 
@@ -335,8 +329,6 @@ static void the_original_keys_mean_what_they_meant(void **state)
 	good(p, "[guard]\nauto_evict_for_user_apps = false\n");
 	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
 }
-
-/* ---- no setting is forgotten ---- */
 
 static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
 {
@@ -378,7 +370,7 @@ static bool is_elsewhere(unsigned id)
 	       id == CONFIG_ID_guard_profile /* is other settings */;
 }
 
-static void every_setting_of_the_guard_changes_something(void **state)
+GUARD_CONFIG_TEST(every_setting_of_the_guard_changes_something)
 {
 	static const char *const sections[] = { "guard", CONFIG_DEFAULTS, "health",
 						"capacity" };
@@ -420,8 +412,6 @@ static void every_setting_of_the_guard_changes_something(void **state)
 	assert_true(n > 40);
 	guard_settings_done(&standard);
 }
-
-/* ---- refusals ---- */
 
 /* What a good worker has, on one line, so that the row's own text begins on line 2. */
 #define OLLAMA "guard = { mode = \"enforce\" }\n"
@@ -660,7 +650,7 @@ static const struct {
 	{ "[health]\nwarn_c = 3\n", "2:1: throttle_c (5) must not be more than warn_c (3)" },
 };
 
-static void what_cannot_be_is_refused_with_its_place(void **state)
+GUARD_CONFIG_TEST(what_cannot_be_is_refused_with_its_place)
 {
 	struct place *p = *state;
 
@@ -674,7 +664,7 @@ static void what_cannot_be_is_refused_with_its_place(void **state)
 }
 
 /* One mistake is one complaint: what follows from it is not complained of. */
-static void one_mistake_is_reported_once(void **state)
+GUARD_CONFIG_TEST(one_mistake_is_reported_once)
 {
 	static const char *const texts[] = {
 		OLLAMA "[[worker]]\nname = \"w\"\nkind = \"olama\"\n",
@@ -697,7 +687,7 @@ static void one_mistake_is_reported_once(void **state)
 	}
 }
 
-static void all_mistakes_are_reported(void **state)
+GUARD_CONFIG_TEST(all_mistakes_are_reported)
 {
 	struct place *p = *state;
 
@@ -736,7 +726,7 @@ static const char *const fine[] = {
 	"worker = []\n",
 };
 
-static void what_can_be_is_taken_without_a_word(void **state)
+GUARD_CONFIG_TEST(what_can_be_is_taken_without_a_word)
 {
 	for (unsigned i = 0; i < COUNT(fine); i++)
 		good(*state, fine[i]);
@@ -766,7 +756,7 @@ static const struct {
 	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: kind kobold does not report" },
 };
 
-static void what_is_odd_is_taken_with_a_warning(void **state)
+GUARD_CONFIG_TEST(what_is_odd_is_taken_with_a_warning)
 {
 	struct place *p = *state;
 
@@ -777,7 +767,7 @@ static void what_is_odd_is_taken_with_a_warning(void **state)
 	}
 }
 
-static void a_kind_that_stops_things_may_do_so_unless_forbidden(void **state)
+GUARD_CONFIG_TEST(a_kind_that_stops_things_may_do_so_unless_forbidden)
 {
 	const struct policy *y =
 		good(*state, OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\n"
@@ -790,7 +780,7 @@ static void a_kind_that_stops_things_may_do_so_unless_forbidden(void **state)
 	assert_int_equal(y->standard.max_level, 2);
 }
 
-static void there_are_limits_to_how_many(void **state)
+GUARD_CONFIG_TEST(there_are_limits_to_how_many)
 {
 	struct place *p = *state;
 	struct buf b;
@@ -813,9 +803,7 @@ static void there_are_limits_to_how_many(void **state)
 	buf_done(&b);
 }
 
-/* ---- back and forth ---- */
-
-static void what_is_printed_reads_back_to_the_same_policy(void **state)
+GUARD_CONFIG_TEST(what_is_printed_reads_back_to_the_same_policy)
 {
 	struct place *p = *state;
 	struct guard_settings first;
@@ -841,7 +829,7 @@ static void what_is_printed_reads_back_to_the_same_policy(void **state)
 	}
 }
 
-static void a_policy_outlives_the_configuration(void **state)
+GUARD_CONFIG_TEST(a_policy_outlives_the_configuration)
 {
 	struct place *p = *state;
 	struct guard_settings old;
@@ -856,7 +844,7 @@ static void a_policy_outlives_the_configuration(void **state)
 	guard_settings_done(&old);
 }
 
-static void as_json_keys_of_match_stand_together(void **state)
+GUARD_CONFIG_TEST(as_json_keys_of_match_stand_together)
 {
 	struct place *p = *state;
 	struct json j;
@@ -869,40 +857,10 @@ static void as_json_keys_of_match_stand_together(void **state)
 	config_json(&j, &p->c);
 	json_object_end(&j);
 	assert_int_equal(json_end(&j), 0);
-	assert_non_null(strstr(b.p, "\"workers\":[],\"rules\":[{\"match\":{\"name\":\"a\","
-				    "\"vram_ge\":1024},\"action\":\"watch\","
-				    "\"origin\":\"/etc/g.toml:1:1\"}],\"schedules\":[]"));
+	assert_in(b.p, "\"workers\":[],\"rules\":[{\"match\":{\"name\":\"a\","
+		       "\"vram_ge\":1024},\"action\":\"watch\","
+		       "\"origin\":\"/etc/g.toml:1:1\"}],\"schedules\":[]");
 	buf_done(&b);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(every_key_lands_in_its_place),
-		T(a_worker_has_what_its_table_says),
-		T(kinds_have_what_is_their_own),
-		T(a_rule_has_what_its_table_says),
-		T(xids_are_judged_as_the_file_says),
-		T(without_tables_the_policy_is_the_standard_one),
-		T(a_profile_sets_what_is_left_open),
-		T(what_is_said_wins_over_the_profile),
-		T(a_profile_may_contradict_what_is_said),
-		T(a_guard_without_workers_warns),
-		T(every_setting_of_the_guard_changes_something),
-		T(the_original_keys_mean_what_they_meant),
-		T(what_cannot_be_is_refused_with_its_place),
-		T(one_mistake_is_reported_once),
-		T(all_mistakes_are_reported),
-		T(what_can_be_is_taken_without_a_word),
-		T(what_is_odd_is_taken_with_a_warning),
-		T(a_kind_that_stops_things_may_do_so_unless_forbidden),
-		T(there_are_limits_to_how_many),
-		T(what_is_printed_reads_back_to_the_same_policy),
-		T(a_policy_outlives_the_configuration),
-		T(as_json_keys_of_match_stand_together),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

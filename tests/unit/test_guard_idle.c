@@ -3,7 +3,7 @@
 
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
-#include "unit.h"
+#include "test.h"
 
 static struct world o;
 
@@ -55,7 +55,7 @@ TEST(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open)
 	assert_non_null(strstr(world_last(&o, "idle")->evidence, "idle for 300 s"));
 }
 
-TEST(energy_decides_when_it_is_told)
+TEST(energy_decides_when_it_is_known)
 {
 	o.p.worker[0].idle_after_ns = 0;
 	o.p.worker[0].idle_economy = true;
@@ -83,7 +83,7 @@ TEST(work_now_and_then_keeps_it)
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
 }
 
-TEST(who_does_not_tell_its_work_never_idles)
+TEST(a_worker_without_utilisation_never_idles)
 {
 	o.w[0].tells = false;
 	world_begin(&o);
@@ -109,7 +109,7 @@ TEST(utilisation_is_asked_for_seldom)
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
-TEST(utilisation_that_is_never_told_is_asked_for_seldom_too)
+TEST(utilisation_that_is_never_reported_is_asked_for_seldom_too)
 {
 	o.w[0].tells = false;
 	assert_in_range(asked_in_100_s(), 15, 25);
@@ -129,8 +129,8 @@ TEST(being_asked_for_is_its_end_and_no_storm)
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	}
 	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "asked for"), 10);
-	assert_non_null(strstr(world_last(&o, "asked for")->evidence, "saved about"));
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "requested"), 10);
+	assert_non_null(strstr(world_last(&o, "requested")->evidence, "saved about"));
 }
 
 TEST(a_smaller_model_than_before_may_stay)
@@ -183,7 +183,7 @@ TEST(what_is_in_flight_is_not_cut_off)
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 }
 
-TEST(one_that_does_not_leave_is_let_be)
+TEST(a_worker_that_does_not_leave_is_let_be)
 {
 	o.w[0].lies = UINT_MAX;
 	o.p.worker[0].knobs.max_level = 4;
@@ -252,4 +252,4 @@ TEST(others_are_left_alone)
 	assert_false(guard_wants_utilisation(o.g));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

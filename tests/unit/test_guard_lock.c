@@ -11,7 +11,7 @@
 
 #define TEST_SETUP    setup
 #define TEST_TEARDOWN teardown
-#include "unit.h"
+#include "test.h"
 
 static char folder[64];
 
@@ -86,4 +86,4 @@ TEST(a_uuid_does_not_lead_out_of_the_folder)
 	close(fd);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "guard_world.h"
 
-#include "unit.h"
+#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -362,4 +362,4 @@ TEST(decisions_are_those_of_who_is_still_there)
 	end();
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -151,7 +151,7 @@ static void of_a_hook(struct world *o, const char *const *back)
 	o->p.worker[0].resume_argv = back;
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 60 * S);
-	until_told_to_leave(o);
+	until_ordered_to_leave(o);
 }
 
 static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(struct world *o)
@@ -209,7 +209,7 @@ static void put_out(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
+static void a_worker_that_is_out_and_is_found_again_comes_back(struct world *o)
 {
 	struct guard_record r;
 
@@ -218,7 +218,7 @@ static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
 	world_until(o, 15 * S);
 	assert_state(o, STATE_ABSENT);
 	assert_true(went_astray(o));
-	assert_has(world_status(o, 0).why, "lives and is out");
+	assert_has(world_status(o, 0).why, "still runs and is evicted");
 	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
 	world_until(o, 40 * S); /* the cause is gone, and still nobody finds it */
@@ -231,7 +231,7 @@ static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
 	assert_orders(o, 1, EVICT);
 }
 
-static void one_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
+static void a_worker_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
 {
 	struct guard_record r;
 
@@ -264,7 +264,7 @@ static void another_in_its_place_is_not_taken_for_out(struct world *o)
 	assert_orders(o, 0, RESUME);
 }
 
-static void one_that_runs_and_is_not_found_leaves_nothing(struct world *o)
+static void a_worker_that_runs_and_is_not_found_leaves_nothing(struct world *o)
 {
 	struct guard_record r;
 
@@ -307,10 +307,10 @@ int main(void)
 		ROW("38", a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
 		ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),
 		ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears),
-		ROW("38, 39", one_that_is_out_and_is_found_again_comes_back),
-		ROW("38", one_that_ends_while_it_is_not_found_is_forgotten),
+		ROW("38, 39", a_worker_that_is_out_and_is_found_again_comes_back),
+		ROW("38", a_worker_that_ends_while_it_is_not_found_is_forgotten),
 		ROW("39", another_in_its_place_is_not_taken_for_out),
-		ROW("38", one_that_runs_and_is_not_found_leaves_nothing),
+		ROW("38", a_worker_that_runs_and_is_not_found_leaves_nothing),
 		ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started),
 	};
 

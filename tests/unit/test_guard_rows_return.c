@@ -162,7 +162,7 @@ static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
 	}
 }
 
-static void a_worker_that_does_not_answer_is_asked_again_and_told_once(struct world *o)
+static void a_worker_that_does_not_answer_is_asked_again_and_reported_once(struct world *o)
 {
 	begin(o);
 	o->w[0].deaf = true;
@@ -212,7 +212,7 @@ static void a_lazy_worker_is_only_let_in_again(struct world *o)
 	assert_orders(o, 0, RESUME);
 }
 
-static void who_no_request_wakes_is_woken_however_lazy(struct world *o)
+static void a_worker_that_no_request_wakes_is_woken_however_lazy(struct world *o)
 {
 	static const enum policy_kind kind[] = { WORKER_VLLM, WORKER_SGLANG };
 
@@ -339,11 +339,11 @@ int main(void)
 		ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named),
 		ROW("32", nobody_comes_back_to_a_warm_gpu),
 		ROW("32", host_memory_is_asked_for_by_those_who_need_it),
-		ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_told_once),
+		ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_reported_once),
 		ROW("31", a_worker_that_does_not_answer_holds_up_no_other),
 		ROW("30, 32", resume_now_that_cannot_be_does_not_hide_contention_later),
 		ROW("33", a_lazy_worker_is_only_let_in_again),
-		ROW("33", who_no_request_wakes_is_woken_however_lazy),
+		ROW("33", a_worker_that_no_request_wakes_is_woken_however_lazy),
 		ROW("33", a_lazy_worker_that_was_stopped_is_started_again),
 		ROW("34", a_return_that_fails_waits_twice_as_long_each_time),
 		ROW("30, 34", resume_now_does_not_wait_after_a_failure),

@@ -10,7 +10,7 @@
 
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
-#include "unit.h"
+#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -293,4 +293,4 @@ TEST(who_clears_a_quarantine_ends_its_reason_and_no_other)
 			 -GW_E_NOENT);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "guard_world.h"
 
-#include "unit.h"
+#include "test.h"
 
 /* ---- the file ---- */
 
@@ -430,4 +430,4 @@ TEST(what_a_worker_did_that_is_gone_is_still_counted)
 	world_done(&o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "test.h"
 
 static struct {
 	int err;     /* that the next tries end with */
@@ -149,4 +149,4 @@ TEST(simulated_gpus_are_locked_only_where_a_folder_was_given)
 	guard_service_lock_close(&g);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -5,7 +5,7 @@
 
 #include "guard_world.h"
 
-#include "unit.h"
+#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -314,4 +314,4 @@ TEST(a_game_that_a_restart_forgets_is_told_of)
 	world_done(&o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -805,7 +805,7 @@ static struct health_status sim_seconds(unsigned gpu, unsigned n)
 	return s;
 }
 
-TEST_FIXTURE(a_healthy_gpu_is_ok, NULL, sim_done)
+TEST_WITH(a_healthy_gpu_is_ok, NULL, sim_done)
 {
 	struct health_status s;
 
@@ -819,7 +819,7 @@ TEST_FIXTURE(a_healthy_gpu_is_ok, NULL, sim_done)
 	}
 }
 
-TEST_FIXTURE(only_the_lost_gpu_is_quarantined, NULL, sim_done)
+TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 {
 	sim_scenario("lost-gpu");
 	sim_begin(2);
@@ -832,7 +832,7 @@ TEST_FIXTURE(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }
 
-TEST_FIXTURE(a_requested_recovery_action_is_found, NULL, sim_done)
+TEST_WITH(a_requested_recovery_action_is_found, NULL, sim_done)
 {
 	sim_scenario("xid-storm");
 	sim_begin(2);
@@ -842,7 +842,7 @@ TEST_FIXTURE(a_requested_recovery_action_is_found, NULL, sim_done)
 	assert_non_null(strstr(sim_second(1).worst.why, "drain and reset"));
 }
 
-TEST_FIXTURE(a_hot_gpu_is_evicted_once, NULL, sim_done)
+TEST_WITH(a_hot_gpu_is_evicted_once, NULL, sim_done)
 {
 	unsigned changes = 0;
 	bool before = false;
@@ -941,4 +941,4 @@ TEST(corrected_errors_warn_by_their_rate)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,7 +1,7 @@
 #include "device/host.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <locale.h>
 
@@ -19,7 +19,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define HOST_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 /* user, idle and waiting ticks; the other columns stay */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
@@ -49,7 +50,7 @@ static void assert_utilization_absent(struct host *h, enum gw_absence why)
 	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], why);
 }
 
-HOST_TEST(takes_utilization_from_two_readings)
+TEST(utilization_needs_two_readings)
 {
 	struct host h;
 
@@ -63,7 +64,7 @@ HOST_TEST(takes_utilization_from_two_readings)
 	assert_utilization(&h, 0);
 }
 
-HOST_TEST(waits_for_enough_ticks_and_then_uses_them_all)
+TEST(waits_for_enough_ticks_and_uses_all_of_them)
 {
 	struct host h;
 
@@ -76,7 +77,7 @@ HOST_TEST(waits_for_enough_ticks_and_then_uses_them_all)
 	assert_utilization(&h, 0.5);
 }
 
-HOST_TEST(starts_over_when_ticks_step_back)
+TEST(starts_over_when_ticks_step_back)
 {
 	struct host h;
 
@@ -90,7 +91,7 @@ HOST_TEST(starts_over_when_ticks_step_back)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 
-HOST_TEST(says_why_a_figure_is_missing)
+TEST(says_why_a_figure_is_missing)
 {
 	struct host h;
 	struct host_report r;
@@ -116,7 +117,7 @@ HOST_TEST(says_why_a_figure_is_missing)
 	assert_utilization(&h, 0.25);
 }
 
-HOST_TEST(reads_memory_load_and_cores)
+TEST(reads_memory_load_and_cores)
 {
 	struct host h;
 	struct host_report r;
@@ -140,7 +141,7 @@ HOST_TEST(reads_memory_load_and_cores)
 	assert_true(r.v[GW_H_CPU_COUNT] == 7);
 }
 
-HOST_TEST(reads_the_real_machine)
+TEST(reads_the_real_machine)
 {
 	struct root real;
 	struct host h;
@@ -156,4 +157,4 @@ HOST_TEST(reads_the_real_machine)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "serve/http_check.h"
 #include "serve/http_impl.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -120,7 +120,7 @@ TEST(lengths_are_digits_alone)
 	assert_true(check_length("18446744073709551615", &n) && n == UINT64_MAX);
 }
 
-TEST(accept_is_read_as_it_is_meant)
+TEST(accept_headers_are_parsed)
 {
 	static const struct {
 		const char *accept, *type;
@@ -334,7 +334,7 @@ TEST(ten_failures_slow_an_address_but_never_the_token)
 		assert_int_equal(auth_check(&a, "Bearer guess", 1, NS_PER_S + i), AUTH_WRONG);
 	assert_int_equal(auth_check(&a, "Bearer guess", 1, 2 * NS_PER_S), AUTH_BLOCKED);
 	assert_int_equal(auth_check(&a, good, 1, 2 * NS_PER_S), AUTH_GOOD);
-	/* What its owner does gives nobody else another ten. */
+	/* A correct token does not reset the count of other requests. */
 	assert_int_equal(auth_check(&a, "Bearer guess", 1, 2 * NS_PER_S), AUTH_BLOCKED);
 	assert_int_equal(auth_check(&a, "Bearer guess", 2, 2 * NS_PER_S), AUTH_WRONG);
 	assert_int_equal(auth_check(&a, "Bearer guess", 1, 12 * NS_PER_S), AUTH_WRONG);
@@ -347,7 +347,7 @@ static void keep_seconds(void *arg, const struct request *q, const struct reply 
 	*(double *)arg = seconds;
 }
 
-TEST(seconds_are_told_in_whole_microseconds)
+TEST(seconds_are_printed_in_whole_microseconds)
 {
 	double seconds = -1;
 	struct http h = { .log = keep_seconds, .arg = &seconds };
@@ -363,7 +363,7 @@ TEST(seconds_are_told_in_whole_microseconds)
 	assert_true(seconds == 1.234568);
 }
 
-TEST(a_problem_says_what_and_how_to_mend_it)
+TEST(a_problem_has_a_detail_and_a_remedy)
 {
 	struct reply_impl impl;
 	struct reply r;
@@ -430,7 +430,7 @@ TEST(an_entry_is_compressed_when_that_saves_something)
 	entry_free(NULL);
 }
 
-TEST(etags_tell_bodies_and_codings_apart)
+TEST(etags_differ_between_bodies_and_codings)
 {
 	struct entry *a = entry_of("the same again ", 100, ROUTE_TICK);
 	struct entry *b = entry_of("the same again ", 101, ROUTE_TICK);
@@ -453,8 +453,8 @@ TEST(etags_tell_bodies_and_codings_apart)
 	entry_free(live);
 }
 
-/* A body is there as long as somebody sends it. */
-TEST(a_reply_outlives_its_place_in_the_cache)
+/* A body exists while it is being sent. */
+TEST(a_reply_outlives_its_cache_entry)
 {
 	struct entry *e = entry_of("text", 200, ROUTE_TICK);
 	struct MHD_Response *m = entry_response(e, false, false, false, "id", NULL, false);
@@ -469,7 +469,7 @@ TEST(a_reply_outlives_its_place_in_the_cache)
 	MHD_destroy_response(m);
 }
 
-/* What is sent without copying has pages of its own; what is small is not worth them. */
+/* Large replies have their own pages and are sent without copying; small ones do not. */
 TEST(a_large_reply_has_pages_of_its_own)
 {
 	static const struct {
@@ -490,4 +490,4 @@ TEST(a_large_reply_has_pages_of_its_own)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -9,7 +9,8 @@ static int setup(void **state)
 	return 0;
 }
 
-#define INTEL_TEST(name) TEST_FIXTURE(name, setup, world_teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN world_teardown
 
 static const struct tree_row arc_i915[] = {
 	{ ARC "vendor", "0x8086\n" },
@@ -35,7 +36,7 @@ static const struct tree_row arc_i915[] = {
 	{ 0 },
 };
 
-INTEL_TEST(reads_an_arc_under_i915)
+TEST(reads_an_arc_under_i915)
 {
 	world_fill(PCI, arc_i915);
 	world_open(1);
@@ -59,7 +60,7 @@ INTEL_TEST(reads_an_arc_under_i915)
 	assert_absent(r, GW_Q_TEMPERATURE_MEMORY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-INTEL_TEST(takes_power_from_the_energy_between_two_readings)
+TEST(power_is_the_energy_between_two_readings)
 {
 	world_fill(PCI, arc_i915);
 	world_open(1);
@@ -69,7 +70,7 @@ INTEL_TEST(takes_power_from_the_energy_between_two_readings)
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
 	r = world_read(0, GW_TIER_FAST);
 	assert_value(r, GW_Q_POWER, 60);
-	/* too soon: the next reading has the longer time */
+	/* too soon: the next reading covers the longer time */
 	clock_step(&w->clock, NS_PER_MS);
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
@@ -91,7 +92,7 @@ INTEL_TEST(takes_power_from_the_energy_between_two_readings)
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
-INTEL_TEST(reads_a_battlemage_under_xe)
+TEST(reads_a_battlemage_under_xe)
 {
 	static const struct tree_row xe[] = {
 		{ ARC "vendor", "0x8086\n" },
@@ -141,20 +142,20 @@ static const struct tree_row integrated[] = {
 	{ 0 },
 };
 
-INTEL_TEST(keeps_an_integrated_gpu_without_sensors)
+TEST(keeps_an_integrated_gpu_without_sensors)
 {
 	world_fill(PCI, integrated);
 	world_open(1);
 	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
-	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* it is powered down, and says so */
+	assert_value(r, GW_Q_CLOCK_GRAPHICS, 0); /* powered down: 0 MHz is a value */
 	assert_absent(r, GW_Q_POWER, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_TEMPERATURE_GPU, GW_ABSENT_NOT_SUPPORTED);
 	assert_absent(r, GW_Q_MEMORY_TOTAL, GW_ABSENT_NOT_SUPPORTED);
 }
 
-INTEL_TEST(does_not_take_an_accelerator_with_another_driver)
+TEST(ignores_an_accelerator_with_another_driver)
 {
 	static const struct tree_row npu[] = {
 		{ "0000:00:0b.0/vendor", "0x8086\n" },
@@ -169,7 +170,7 @@ INTEL_TEST(does_not_take_an_accelerator_with_another_driver)
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:00:02.0");
 }
 
-INTEL_TEST(reads_one_gpu_while_the_other_sleeps)
+TEST(reads_one_gpu_while_the_other_sleeps)
 {
 	world_fill(PCI, integrated);
 	world_fill(PCI, arc_i915);
@@ -180,7 +181,7 @@ INTEL_TEST(reads_one_gpu_while_the_other_sleeps)
 	assert_int_equal(world_read(1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
 }
 
-INTEL_TEST(lists_processes_of_both_drivers)
+TEST(lists_processes_of_both_drivers)
 {
 	static const struct tree_row people[] = {
 		{ "proc/10/fd/3", "-> /dev/dri/renderD129" },
@@ -213,4 +214,4 @@ INTEL_TEST(lists_processes_of_both_drivers)
 	usage_done(&l);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "base/json.h"
 #include "base/number.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -25,7 +25,8 @@ static int finish(void **state)
 	return 0;
 }
 
-#define JSON_TEST(name) TEST_FIXTURE(name, start, finish)
+#define TEST_SETUP    start
+#define TEST_TEARDOWN finish
 
 static void assert_document(const char *want)
 {
@@ -33,7 +34,7 @@ static void assert_document(const char *want)
 	assert_string_equal(out.p, want);
 }
 
-JSON_TEST(commas_and_nesting_come_by_themselves)
+TEST(commas_and_nesting_are_added)
 {
 	json_object(&j, NULL);
 	json_int(&j, "a", -1);
@@ -50,7 +51,7 @@ JSON_TEST(commas_and_nesting_come_by_themselves)
 	assert_document("{\"a\":-1,\"b\":[18446744073709551615,{},[],true],\"c\":null}\n");
 }
 
-JSON_TEST(a_time_that_is_not_known_is_null)
+TEST(a_time_that_is_not_known_is_null)
 {
 	json_array(&j, NULL);
 	json_time(&j, NULL, UINT64_C(1767787200123) * 1000000);
@@ -59,7 +60,7 @@ JSON_TEST(a_time_that_is_not_known_is_null)
 	assert_document("[\"2026-01-07T12:00:00.123Z\",null]\n");
 }
 
-JSON_TEST(pretty_is_indented_by_two)
+TEST(pretty_is_indented_by_two)
 {
 	json_init(&j, &out, true);
 	json_object(&j, NULL);
@@ -73,7 +74,7 @@ JSON_TEST(pretty_is_indented_by_two)
 	assert_document("{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}\n");
 }
 
-JSON_TEST(texts_are_escaped)
+TEST(texts_are_escaped)
 {
 	json_array(&j, NULL);
 	json_string(&j, NULL, "\"\\/\b\f\n\r\t\x01\x1f\x7f");
@@ -85,7 +86,7 @@ JSON_TEST(texts_are_escaped)
 			"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\",\"\",null]\n");
 }
 
-JSON_TEST(each_bad_byte_becomes_a_replacement_character)
+TEST(each_bad_byte_becomes_a_replacement_character)
 {
 	json_object(&j, NULL);
 	json_string(&j, "k\xff", "a\xc3(\xed\xa0\x80");
@@ -95,7 +96,7 @@ JSON_TEST(each_bad_byte_becomes_a_replacement_character)
 		"\n");
 }
 
-JSON_TEST(doubles_are_short_and_exact)
+TEST(doubles_are_short_and_exact)
 {
 	static const struct {
 		double v;
@@ -123,8 +124,8 @@ JSON_TEST(doubles_are_short_and_exact)
 	}
 }
 
-/* Any bits that are a number come back as the same number. */
-JSON_TEST(every_double_reads_back)
+/* Every finite double reads back to the same value. */
+TEST(every_double_reads_back)
 {
 	uint64_t seed = 88172645463325252u;
 
@@ -145,7 +146,7 @@ JSON_TEST(every_double_reads_back)
 	}
 }
 
-JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing)
+TEST(a_locale_with_a_decimal_comma_changes_nothing)
 {
 	static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
 					     "es_ES.UTF-8", "pt_BR.UTF-8" };
@@ -169,7 +170,7 @@ JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing)
 	assert_document("0.5\n");
 }
 
-JSON_TEST(what_is_no_number_is_left_alone)
+TEST(a_value_that_is_not_a_number_is_refused)
 {
 	const char *text = "watts", *end = NULL;
 
@@ -179,7 +180,7 @@ JSON_TEST(what_is_no_number_is_left_alone)
 	assert_string_equal(end, " W");
 }
 
-JSON_TEST(a_document_that_does_not_fit_is_reported)
+TEST(a_document_that_does_not_fit_is_reported)
 {
 	char mem[16];
 	struct buf small;
@@ -193,7 +194,7 @@ JSON_TEST(a_document_that_does_not_fit_is_reported)
 	assert_int_equal(json_end(&j), -GW_E_SIZE);
 }
 
-JSON_TEST(nests_as_deep_as_it_says)
+TEST(nests_as_deep_as_documented)
 {
 	for (int i = 0; i < JSON_DEPTH; i++)
 		json_array(&j, NULL);
@@ -203,7 +204,7 @@ JSON_TEST(nests_as_deep_as_it_says)
 	assert_int_equal(out.len, 2 * JSON_DEPTH + 1);
 }
 
-JSON_TEST(what_is_json_already_is_taken_as_it_is)
+TEST(raw_json_is_inserted_unchanged)
 {
 	json_object(&j, NULL);
 	json_int(&j, "a", 1);
@@ -216,4 +217,4 @@ JSON_TEST(what_is_json_already_is_taken_as_it_is)
 	assert_document("{\"a\":1,\"b\":{\"c\":[1,2]},\"d\":[3,null]}\n");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

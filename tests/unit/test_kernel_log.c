@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "test.h"
 
 TEST(a_record_of_an_xid_is_parsed)
 {
@@ -163,7 +163,7 @@ static void adds(const char *text)
 	add(text, strlen(text));
 }
 
-TEST_FIXTURE(a_log_is_read_to_its_end_and_followed, make, unmake)
+TEST_WITH(a_log_is_read_to_its_end_and_followed, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -191,7 +191,7 @@ TEST_FIXTURE(a_log_is_read_to_its_end_and_followed, make, unmake)
 	root_close(&root);
 }
 
-TEST_FIXTURE(an_overlong_line_is_skipped, make, unmake)
+TEST_WITH(an_overlong_line_is_skipped, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -214,7 +214,7 @@ TEST_FIXTURE(an_overlong_line_is_skipped, make, unmake)
 	free(big);
 }
 
-TEST_FIXTURE(a_missing_log_is_reported, make, unmake)
+TEST_WITH(a_missing_log_is_reported, make, unmake)
 {
 	struct kernel_log *k;
 	struct root root;
@@ -227,4 +227,4 @@ TEST_FIXTURE(a_missing_log_is_reported, make, unmake)
 	kernel_log_close(NULL);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "base/root.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -20,9 +20,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define LINES_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
-LINES_TEST(gives_each_line_with_or_without_a_last_newline)
+TEST(gives_each_line_with_or_without_a_last_newline)
 {
 	tree_put(&t, "a", "one\n\nthree");
 	assert_int_equal(lines_open(&l, &t.root, "a"), 0);
@@ -39,7 +40,7 @@ LINES_TEST(gives_each_line_with_or_without_a_last_newline)
 	lines_close(&l);
 }
 
-LINES_TEST(cuts_a_long_line_and_goes_on_behind_it)
+TEST(cuts_a_long_line_and_continues_after_it)
 {
 	static const size_t length[] = { LINES_SIZE - 2, LINES_SIZE - 1,     LINES_SIZE,
 					 LINES_SIZE + 1, 2 * LINES_SIZE - 2, 3 * LINES_SIZE };
@@ -59,7 +60,7 @@ LINES_TEST(cuts_a_long_line_and_goes_on_behind_it)
 	}
 }
 
-LINES_TEST(walks_a_file_longer_than_its_buffer)
+TEST(walks_a_file_longer_than_its_buffer)
 {
 	static char text[64 * 1024];
 	size_t n = 0;
@@ -77,9 +78,9 @@ LINES_TEST(walks_a_file_longer_than_its_buffer)
 	lines_close(&l);
 }
 
-LINES_TEST(says_that_a_file_is_missing)
+TEST(says_that_a_file_is_missing)
 {
 	assert_int_equal(lines_open(&l, &t.root, "none"), -GW_E_NOENT);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/log.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -26,7 +26,7 @@ static int close_pipe(void **state)
 	return 0;
 }
 
-#define LOG_TEST(name) TEST_FIXTURE(name, open_pipe, close_pipe)
+#define LOG_TEST(name) TEST_WITH(name, open_pipe, close_pipe)
 
 static struct log logger(enum log_format format)
 {
@@ -118,7 +118,7 @@ LOG_TEST(a_line_that_does_not_fit_is_cut_and_says_so)
 	}
 }
 
-LOG_TEST(counts_lines_that_nobody_takes)
+LOG_TEST(counts_lines_that_cannot_be_written)
 {
 	struct log l = logger(LOG_LOGFMT);
 
@@ -127,7 +127,7 @@ LOG_TEST(counts_lines_that_nobody_takes)
 	assert_true(l.dropped > 0 && l.dropped < 10000);
 }
 
-TEST(a_latch_tells_each_change_once)
+TEST(a_latch_reports_each_change_once)
 {
 	struct log_latch latch = { 0 };
 
@@ -157,4 +157,4 @@ TEST(reads_levels_and_formats_by_name)
 	assert_int_equal(log_format_parse("", &format), -GW_E_ARG);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -25,7 +25,8 @@ static int tear_down(void **state)
 	return 0;
 }
 
-#define LOOP_TEST(name) TEST_FIXTURE(name, set_up, tear_down)
+#define TEST_SETUP    set_up
+#define TEST_TEARDOWN tear_down
 
 /* What happened, in order. */
 static char story[256];
@@ -64,7 +65,7 @@ static void stops(void *arg, uint64_t now_ns)
 	loop_stop(loop);
 }
 
-LOOP_TEST(tells_who_asked_about_a_descriptor)
+TEST(calls_the_watcher_of_a_descriptor)
 {
 	int fd = eventfd(0, EFD_NONBLOCK);
 	struct loop_source *s;
@@ -88,7 +89,7 @@ LOOP_TEST(tells_who_asked_about_a_descriptor)
 	close(fd);
 }
 
-LOOP_TEST(refuses_what_cannot_be_watched)
+TEST(refuses_descriptors_that_cannot_be_watched)
 {
 	struct loop_source *s = NULL;
 
@@ -98,7 +99,7 @@ LOOP_TEST(refuses_what_cannot_be_watched)
 }
 
 /* Times in the past are due at once and fire in their order. */
-LOOP_TEST(timers_fire_in_order_and_once)
+TEST(timers_fire_in_order_and_once)
 {
 	static char names[26][2];
 	struct loop_source *s[26];
@@ -109,7 +110,7 @@ LOOP_TEST(timers_fire_in_order_and_once)
 		assert_int_equal(loop_add_timer(loop, on_timer, names[i], &s[i]), 0);
 	}
 	for (unsigned i = 0; i < 26; i++) {
-		unsigned k = i * 7 % 26; /* every one, in another order */
+		unsigned k = i * 7 % 26; /* all of them, in another order */
 
 		loop_set_time(s[k], 1 + k);
 	}
@@ -123,7 +124,7 @@ LOOP_TEST(timers_fire_in_order_and_once)
 		loop_remove(s[i]);
 }
 
-LOOP_TEST(random_heap_of_timers_stays_in_order)
+TEST(random_heap_of_timers_stays_in_order)
 {
 	static struct loop_source *s[300];
 	static uint64_t at[300];
@@ -150,7 +151,7 @@ LOOP_TEST(random_heap_of_timers_stays_in_order)
 	loop_remove(due);
 }
 
-LOOP_TEST(a_timer_ends_the_wait)
+TEST(a_timer_ends_the_wait)
 {
 	struct loop_source *s;
 	uint64_t at = clock_mono_ns(clock_real()) + 5 * NS_PER_MS;
@@ -164,7 +165,7 @@ LOOP_TEST(a_timer_ends_the_wait)
 	loop_remove(s);
 }
 
-LOOP_TEST(what_was_removed_is_not_called_even_when_it_was_due)
+TEST(a_removed_timer_is_not_called_even_if_due)
 {
 	int a = eventfd(1, EFD_NONBLOCK), b = eventfd(1, EFD_NONBLOCK);
 	struct loop_source *first, *timer;
@@ -192,7 +193,7 @@ static void removes_itself(void *arg, uint64_t now_ns)
 	loop_remove(own);
 }
 
-LOOP_TEST(a_callback_may_remove_itself)
+TEST(a_callback_may_remove_itself)
 {
 	story[0] = '\0';
 	assert_int_equal(loop_add_timer(loop, removes_itself, TEXT("gone"), &own), 0);
@@ -208,7 +209,7 @@ static void restarts_itself(void *arg, uint64_t now_ns)
 	loop_set_time(own, 1);
 }
 
-LOOP_TEST(a_timer_that_restarts_itself_lets_others_in)
+TEST(a_timer_that_restarts_itself_does_not_starve_others)
 {
 	int fd = eventfd(1, EFD_NONBLOCK);
 	struct loop_source *s;
@@ -232,7 +233,7 @@ static void on_signal(void *arg, int signal)
 	note(signal == SIGUSR1 ? "one " : "two ");
 }
 
-LOOP_TEST(signals_come_as_calls)
+TEST(signals_become_calls)
 {
 	static const int signals[] = { SIGUSR1, SIGUSR2, 0 };
 	struct loop_source *s;
@@ -246,4 +247,4 @@ LOOP_TEST(signals_come_as_calls)
 	loop_remove(s);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

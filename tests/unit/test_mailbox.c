@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -111,4 +111,4 @@ TEST(a_thread_that_hangs_is_left_behind_and_cleans_up_later)
 	mailbox_unlock(&c.box);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

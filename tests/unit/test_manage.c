@@ -1,4 +1,4 @@
-/* Settings of simulated GPUs: changed, verified, put back, refused. */
+/* Settings of simulated GPUs: changed, verified, restored, refused. */
 #include "simtest.h"
 #include "tree.h"
 
@@ -89,7 +89,7 @@ SIM_TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 	assert_true(sim_true_watts(0) < 410);
 }
 
-SIM_TEST(what_is_set_already_is_not_set_again)
+SIM_TEST(a_value_that_is_already_set_is_not_set_again)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
@@ -133,7 +133,7 @@ SIM_TEST(modes_are_set)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 3);
 }
 
-SIM_TEST(locked_clocks_hold_and_are_not_said_to_be_verified)
+SIM_TEST(locked_clocks_apply_and_are_reported_as_unverified)
 {
 	struct manage_order o;
 
@@ -158,7 +158,7 @@ SIM_TEST(locked_clocks_hold_and_are_not_said_to_be_verified)
 	assert_int_equal(keeps, 2);
 }
 
-SIM_TEST(ecc_counts_since_load_are_cleared_and_those_of_ever_stay)
+SIM_TEST(volatile_ecc_counts_are_cleared_and_aggregate_ones_stay)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0);
@@ -170,7 +170,7 @@ SIM_TEST(ecc_counts_since_load_are_cleared_and_those_of_ever_stay)
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0); /* again */
 }
 
-SIM_TEST(a_driver_that_says_yes_and_does_nothing_is_found_out)
+SIM_TEST(a_setter_without_effect_is_detected)
 {
 	world(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 700000\n"
@@ -187,7 +187,7 @@ SIM_TEST(a_driver_that_says_yes_and_does_nothing_is_found_out)
 	assert_says("7 corrected and 2 uncorrected");
 }
 
-SIM_TEST(without_permission_it_says_who_may)
+SIM_TEST(without_permission_the_message_names_who_may)
 {
 	world("[driver]\nprivileged = false\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
@@ -197,7 +197,7 @@ SIM_TEST(without_permission_it_says_who_may)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST(who_may_is_read_from_the_kernel)
+TEST(the_required_user_is_read_from_the_kernel)
 {
 	struct tree t;
 
@@ -213,7 +213,7 @@ TEST(who_may_is_read_from_the_kernel)
 	tree_done(&t);
 }
 
-SIM_TEST(what_the_gpu_or_driver_lacks_is_not_supported)
+SIM_TEST(settings_that_gpu_or_driver_lack_are_not_supported)
 {
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\", "
 	      "\"nvmlDeviceSetPowerManagementLimit\"]\n" H200);
@@ -254,7 +254,7 @@ SIM_TEST(codes_of_setters_become_errors)
 	world(H200);
 }
 
-SIM_TEST(an_unknown_gpu_is_said_to_be_so)
+SIM_TEST(an_unknown_gpu_is_reported)
 {
 	struct manage_order o;
 
@@ -269,7 +269,7 @@ SIM_TEST(an_unknown_gpu_is_said_to_be_so)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }
 
-SIM_TEST(what_cannot_be_kept_is_not_changed)
+SIM_TEST(a_setting_is_not_changed_if_it_cannot_be_recorded)
 {
 	world(H200);
 	keep_answer = -GW_E_IO;
@@ -278,7 +278,7 @@ SIM_TEST(what_cannot_be_kept_is_not_changed)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-SIM_TEST(an_order_to_stay_is_not_kept)
+SIM_TEST(a_permanent_change_is_not_recorded)
 {
 	struct manage_order o;
 
@@ -290,7 +290,7 @@ SIM_TEST(an_order_to_stay_is_not_kept)
 	assert_true(got.changed);
 }
 
-SIM_TEST(the_old_value_is_put_back_unless_somebody_else_set_it)
+SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -304,12 +304,12 @@ SIM_TEST(the_old_value_is_put_back_unless_somebody_else_set_it)
 	assert_true(got.foreign && !got.changed);
 	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
-	/* A change of ours that was kept and then not made. */
+	/* A change that was recorded and then not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-SIM_TEST(without_a_kept_value_the_drivers_own_is_set)
+SIM_TEST(without_a_recorded_value_the_default_of_the_driver_is_set)
 {
 	struct manage_order o;
 
@@ -348,7 +348,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
-	assert_int_equal(sim_calls(NULL), calls); /* none behind it */
+	assert_int_equal(sim_calls(NULL), calls); /* no thread waits behind it */
 	/* The other GPU answers. */
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
@@ -360,7 +360,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_int_equal(got.error, 0);
 }
 
-SIM_TEST(an_order_given_up_while_it_waits_is_never_carried_out)
+SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 {
 	struct slot *s;
 
@@ -370,7 +370,7 @@ SIM_TEST(an_order_given_up_while_it_waits_is_never_carried_out)
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	s = sim.ctx->slot[0];
-	slot_take(s); /* as a sampler whose call hangs */
+	slot_take(s); /* as a sampler with a call that hangs */
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
@@ -380,14 +380,14 @@ SIM_TEST(an_order_given_up_while_it_waits_is_never_carried_out)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-/* The look is done; then a sampler's call hangs, before the setting is changed. */
+/* The reading is done; then a sampler's call hangs before the setting is changed. */
 static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
 {
 	slot_take(arg);
 	return keep(NULL, o, before);
 }
 
-SIM_TEST(an_order_given_up_between_its_steps_is_never_carried_out)
+SIM_TEST(an_order_cancelled_between_its_steps_is_never_carried_out)
 {
 	struct manage_keeper holding;
 	struct manage_order o;
@@ -410,7 +410,7 @@ SIM_TEST(an_order_given_up_between_its_steps_is_never_carried_out)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST(words_and_texts_belong_together)
+TEST(setting_names_and_texts_match)
 {
 	char text[64];
 
@@ -430,4 +430,4 @@ TEST(words_and_texts_belong_together)
 		manage_same(MANAGE_POWER_LIMIT, (double[]){ NAN, 0 }, (double[]){ 400, 0 }));
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -18,7 +18,7 @@ static struct {
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
-	int not_yet; /* managed() says so that often */
+	int not_yet; /* how often managed() has no result yet */
 	int manage_answer;
 } fake;
 
@@ -84,7 +84,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define JOURNAL_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define JOURNAL_TEST(name) TEST_WITH(name, NULL, stop)
 
 static const char *uuid(void)
 {
@@ -121,7 +121,7 @@ static int set(enum manage_what what, double a, double b)
 	return carry_out(&o);
 }
 
-/* Past the journal, as nvidia-smi would. */
+/* Without the journal, as nvidia-smi would. */
 static void somebody_else_sets(double watts)
 {
 	struct manage_order o = order(MANAGE_POWER_LIMIT, watts, NAN);
@@ -130,7 +130,7 @@ static void somebody_else_sets(double watts)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &r), 0);
 }
 
-/* As main does at its end, and at its start. */
+/* As the service does at its end and at its start. */
 static void put_all_back(void)
 {
 	struct manage_order out[16];
@@ -144,7 +144,7 @@ static void put_all_back(void)
 	}
 }
 
-/* The process dies; another begins with what the store has. */
+/* The process ends; a new one starts with the documents of the store. */
 static void crash(void)
 {
 	manage_journal_free(fake.journal);
@@ -167,7 +167,7 @@ static bool logged(const char *part)
 	return false;
 }
 
-JOURNAL_TEST(what_was_changed_is_put_back_at_the_end)
+JOURNAL_TEST(changes_are_restored_at_the_end)
 {
 	start(H200 "persistence = false\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -189,7 +189,7 @@ JOURNAL_TEST(what_was_changed_is_put_back_at_the_end)
 	assert_true(logged("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
-JOURNAL_TEST(what_was_changed_is_put_back_after_a_crash)
+JOURNAL_TEST(changes_are_restored_after_a_crash)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -206,7 +206,7 @@ JOURNAL_TEST(what_was_changed_is_put_back_after_a_crash)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-JOURNAL_TEST(changed_twice_the_first_value_comes_back)
+JOURNAL_TEST(after_two_changes_the_first_value_is_restored)
 {
 	start(H200);
 	somebody_else_sets(650);
@@ -218,7 +218,7 @@ JOURNAL_TEST(changed_twice_the_first_value_comes_back)
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-JOURNAL_TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
+JOURNAL_TEST(a_crash_between_recording_and_setting_is_not_a_foreign_change)
 {
 	struct manage_keeper keeper;
 	struct manage_order o;
@@ -228,13 +228,13 @@ JOURNAL_TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
 	keeper = manage_journal_keeper(fake.journal);
 	assert_int_equal(keeper.keep(keeper.arg, &o, (double[]){ 400, NAN }), 0);
-	crash(); /* 400 W are set, 500 W were to be */
+	crash(); /* 400 W are set, 500 W were requested */
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(fake.count, 0);
 }
 
-JOURNAL_TEST(what_somebody_else_set_is_left_alone)
+JOURNAL_TEST(a_foreign_change_is_left_unchanged)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -247,7 +247,7 @@ JOURNAL_TEST(what_somebody_else_set_is_left_alone)
 		       "it after gpuward set 400 W, so it is left unchanged"));
 }
 
-JOURNAL_TEST(after_somebody_else_theirs_is_the_old_value)
+JOURNAL_TEST(after_a_foreign_change_its_value_is_the_old_one)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -257,7 +257,7 @@ JOURNAL_TEST(after_somebody_else_theirs_is_the_old_value)
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 }
 
-JOURNAL_TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
+JOURNAL_TEST(a_value_restored_by_a_driver_reload_is_not_set_again)
 {
 	uint64_t calls;
 
@@ -271,14 +271,14 @@ JOURNAL_TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
 	assert_false(logged("warning"));
 }
 
-JOURNAL_TEST(an_order_to_stay_stays)
+JOURNAL_TEST(a_permanent_change_is_not_restored)
 {
 	struct manage_order o;
 
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
-	o.keep = true; /* set already: now it is to stay */
+	o.keep = true; /* already set: now it becomes permanent */
 	assert_int_equal(carry_out(&o), 0);
 	assert_false(fake.result.restored_on_exit);
 	assert_int_equal(fake.count, 0);
@@ -295,7 +295,7 @@ JOURNAL_TEST(setting_the_old_value_again_ends_the_entry)
 	assert_int_equal(fake.count, 0);
 }
 
-JOURNAL_TEST(what_was_refused_leaves_the_journal_as_it_was)
+JOURNAL_TEST(a_refused_order_leaves_the_journal_unchanged)
 {
 	char before[1024];
 
@@ -316,7 +316,7 @@ JOURNAL_TEST(what_was_refused_leaves_the_journal_as_it_was)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-JOURNAL_TEST(what_cannot_be_kept_is_not_changed)
+JOURNAL_TEST(a_setting_is_not_changed_if_it_cannot_be_recorded)
 {
 	start(H200);
 	fake.keep_answer = -GW_E_IO;
@@ -325,7 +325,7 @@ JOURNAL_TEST(what_cannot_be_kept_is_not_changed)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-JOURNAL_TEST(a_driver_that_set_something_else_is_put_back_too)
+JOURNAL_TEST(a_value_that_the_driver_changed_is_restored_too)
 {
 	start(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 450000\n"
@@ -339,7 +339,7 @@ JOURNAL_TEST(a_driver_that_set_something_else_is_put_back_too)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-JOURNAL_TEST(what_cannot_be_put_back_waits_for_the_next_start)
+JOURNAL_TEST(a_failed_restore_is_repeated_at_the_next_start)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -354,7 +354,7 @@ JOURNAL_TEST(what_cannot_be_put_back_waits_for_the_next_start)
 	assert_int_equal(fake.count, 0);
 }
 
-JOURNAL_TEST(a_setter_that_hung_is_put_back)
+JOURNAL_TEST(a_setting_whose_call_hung_is_restored)
 {
 	memset(&fake, 0, sizeof(fake));
 	sim_text(H200);
@@ -364,7 +364,7 @@ JOURNAL_TEST(a_setter_that_hung_is_put_back)
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", -1);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
-	sim_unhang(); /* it comes back late, and sets it */
+	sim_unhang(); /* it returns late and sets the limit */
 	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
@@ -373,7 +373,7 @@ JOURNAL_TEST(a_setter_that_hung_is_put_back)
 	assert_int_equal(fake.count, 0);
 }
 
-JOURNAL_TEST(documents_that_are_not_ours_are_told_and_left)
+JOURNAL_TEST(foreign_documents_are_reported_and_left_unchanged)
 {
 	static const char *const bad[][2] = {
 		{ "GPU-1/power-limit", "{" },
@@ -509,7 +509,7 @@ static const struct view_ops view_ops = { .emit = engine_log,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
 
-/* Asks until there is an answer; its status. */
+/* Calls the handler until it answers; returns the status. */
 static int ask(route_fn *fn, const char *gpu, const char *word, const char *text)
 {
 	request = (struct request){ .path = "/api/gpu/manage/...",
@@ -659,7 +659,7 @@ JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 	assert_int_equal(fake.count, 0);
 }
 
-JOURNAL_TEST(what_takes_no_body_refuses_one)
+JOURNAL_TEST(requests_without_a_body_refuse_one)
 {
 	static const char *const bad[] = { "garbage", "[]", "1", "{", "{\"watts\":1}" };
 
@@ -673,7 +673,7 @@ JOURNAL_TEST(what_takes_no_body_refuses_one)
 	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
-JOURNAL_TEST(errors_of_the_driver_have_their_status)
+JOURNAL_TEST(driver_errors_have_their_http_status)
 {
 	static const struct {
 		int code, status;
@@ -700,7 +700,7 @@ JOURNAL_TEST(errors_of_the_driver_have_their_status)
 	assert_in(problem, "too many");
 }
 
-JOURNAL_TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
+JOURNAL_TEST(a_missing_outcome_is_reported_as_unknown)
 {
 	serve(H200, true);
 	fake.not_yet = 1 << 30;
@@ -708,7 +708,7 @@ JOURNAL_TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
 	assert_in(problem, "unknown");
 }
 
-JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
+JOURNAL_TEST(a_mig_instance_does_not_select_its_gpu)
 {
 	const struct gw_device *d;
 
@@ -722,12 +722,12 @@ JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
 			 404);
 	assert_int_equal(fake.orders, 0);
-	/* Compute mode belongs to the parts. */
+	/* Compute mode is set per MIG instance. */
 	assert_int_equal(ask(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
 			 501);
 }
 
-JOURNAL_TEST(what_a_gpu_cannot_is_listed_with_the_reason)
+JOURNAL_TEST(unsupported_settings_are_listed_with_the_reason)
 {
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
@@ -739,4 +739,4 @@ JOURNAL_TEST(what_a_gpu_cannot_is_listed_with_the_reason)
 	assert_in(body, "\"value_absent\":\"the driver does not report locked clocks\"");
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

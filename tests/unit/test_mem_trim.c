@@ -2,7 +2,7 @@
 
 #include "base/mem_trim.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ static int open_library(void **state)
 	return 0;
 }
 
-/* Pages of the table that are in memory. */
+/* How many pages of the table are in memory. */
 static size_t resident(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
@@ -53,7 +53,7 @@ TEST(cleared_pages_go_and_read_as_zero)
 		assert_int_equal(*at(i), 0);
 }
 
-TEST(what_is_written_stays)
+TEST(written_pages_stay)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
@@ -71,7 +71,7 @@ TEST(what_is_written_stays)
 	assert_int_equal(*at(size() - 1), 9);
 }
 
-TEST(what_was_given_back_can_be_written)
+TEST(released_pages_can_be_written)
 {
 	start();
 	mem_trim_unused((const void *)(uintptr_t)start);
@@ -89,4 +89,4 @@ TEST(an_address_in_no_library_gives_nothing)
 	assert_int_equal(mem_trim_unused(NULL), 0);
 }
 
-UNIT_MAIN(open_library, NULL)
+TEST_MAIN(open_library, NULL)

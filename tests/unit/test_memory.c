@@ -1,6 +1,6 @@
 /* Every allocation of the readers fails once: 1, 2, 3, ... until none does.  The sources are
  * included with malloc() under another name, so that only theirs fail. */
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -36,7 +36,7 @@ static void *unreliable_realloc(void *p, size_t n)
 #undef calloc
 #undef realloc
 
-/* Enough of everything to need several blocks and a larger index. */
+/* Large enough for several blocks and a larger index. */
 static char *large_document(void)
 {
 	struct buf b;
@@ -71,7 +71,7 @@ TEST(toml_survives_every_failed_allocation)
 	free(text);
 }
 
-TEST(buf_keeps_its_text_when_memory_ends)
+TEST(buf_keeps_its_text_when_memory_runs_out)
 {
 	struct buf b;
 
@@ -92,4 +92,4 @@ TEST(buf_keeps_its_text_when_memory_ends)
 	buf_done(&b);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

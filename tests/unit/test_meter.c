@@ -1,4 +1,4 @@
-/* The whole way from the simulated sensor to joules, in stepped time, against true energy. */
+/* From the simulated sensor to joules in stepped time, compared with the true energy. */
 #include "simtest.h"
 
 #include "measure/meter.h"
@@ -29,7 +29,7 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-#define METER_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define TEST_TEARDOWN stop
 
 /* A world whose ring of samples is full. */
 static void open_world(const char *world)
@@ -126,21 +126,21 @@ static void learn_phase(unsigned windows)
 	}
 }
 
-METER_TEST(a_window_says_when_its_result_is_there)
+TEST(a_window_says_when_its_result_is_there)
 {
 	start(HALF_LOAD);
 	begin();
 	sim_run_for(meter, 2);
 	assert_false(window_done(window)); /* open */
 	assert_int_equal(gw_window_close(window, 0), 0);
-	assert_false(window_done(window)); /* the sample that covers its end is to come */
+	assert_false(window_done(window)); /* the sample that covers its end is still missing */
 	sim_run_for(meter, 2);
 	assert_true(window_done(window));
 	assert_int_equal(gw_window_wait(window, 0), 0);
 	assert_true(window_done(window));
 }
 
-METER_TEST(known_shapes_are_within_a_thousandth)
+TEST(known_shapes_are_within_a_thousandth)
 {
 	static const struct {
 		const char *name, *world;
@@ -185,7 +185,7 @@ static double square(double x)
 	return x * x;
 }
 
-/* 1000 windows: s.d. of what the bare ticks say, and of what we say, in ticks. */
+/* 1000 windows: s.d. of the raw counter and of our result, in ticks. */
 static void ticks(double tick_s, const char *world)
 {
 	double raw = 0, ours = 0, counter = 0;
@@ -232,7 +232,7 @@ static void ticks(double tick_s, const char *world)
 	assert_true(ours <= 0.10 * raw);
 }
 
-METER_TEST(edges_between_ticks_are_found)
+TEST(edges_between_ticks_are_found)
 {
 	ticks(0.1, WATTS("kind = \"constant\"\nlevel = 400\n"));
 	ticks(0.02,
@@ -240,7 +240,7 @@ METER_TEST(edges_between_ticks_are_found)
 		  "unit = \"watts\"\nlevel = 400\n"));
 }
 
-METER_TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
+TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
 {
 	static const struct {
 		const char *name;
@@ -282,14 +282,14 @@ METER_TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
 	}
 }
 
-METER_TEST(a_late_drain_leaves_a_hole_that_is_reported)
+TEST(a_late_read_leaves_a_gap_that_is_reported)
 {
 	start(ONE("noise = 0\n[gpu.sensor]\nno_counter = true\n[[gpu.load]]\nkind = "
 		  "\"constant\"\n"
 		  "unit = \"watts\"\nlevel = 400\n"));
 	begin();
 	sim_run_for(meter, 5);
-	sim_step(4 * NS_PER_S); /* the thread was put aside; the ring holds 2.36 s */
+	sim_step(4 * NS_PER_S); /* the thread did not run for 4 s; the ring holds 2.36 s */
 	sim_run_for(meter, 5);
 	end();
 	print("hole");
@@ -303,7 +303,7 @@ METER_TEST(a_late_drain_leaves_a_hole_that_is_reported)
 	assert_true(r->ticks_missed >= 38);
 }
 
-METER_TEST(setting_the_wall_clock_changes_nothing)
+TEST(setting_the_wall_clock_changes_nothing)
 {
 	double joules[3];
 	static const char *const steps[3] = { "", "step = 3600\n", "step = -3600\n" };
@@ -328,7 +328,7 @@ METER_TEST(setting_the_wall_clock_changes_nothing)
 	assert_true(fabs(joules[2] / joules[0] - 1) < 1e-6);
 }
 
-METER_TEST(a_ring_that_repeats_itself_is_read_once)
+TEST(a_ring_that_repeats_itself_is_read_once)
 {
 	sim_scenario("ring-repeats");
 	sim_step(3 * NS_PER_S);
@@ -342,7 +342,7 @@ METER_TEST(a_ring_that_repeats_itself_is_read_once)
 	assert_true(r->coverage_ratio > 0.99);
 }
 
-METER_TEST(a_window_below_the_period_is_an_interval)
+TEST(a_window_below_the_period_is_an_interval)
 {
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\nhigh = "
 		  "500\nlow = 100\n"
@@ -361,7 +361,7 @@ METER_TEST(a_window_below_the_period_is_an_interval)
 	}
 }
 
-METER_TEST(windows_nest_and_overlap)
+TEST(windows_nest_and_overlap)
 {
 	struct gw_window *outer, *a, *b;
 	double sum, j[3];
@@ -387,7 +387,7 @@ METER_TEST(windows_nest_and_overlap)
 	assert_string_equal(gw_window_label(b), "b");
 }
 
-METER_TEST(a_lost_gpu_keeps_what_was_measured)
+TEST(a_lost_gpu_keeps_what_was_measured)
 {
 	start(ONE(
 		"noise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel = 400\n"
@@ -401,7 +401,7 @@ METER_TEST(a_lost_gpu_keeps_what_was_measured)
 	assert_true(r->samples_joules > 1500 && r->samples_joules < 2100); /* five seconds */
 }
 
-METER_TEST(nothing_measured_is_no_zero)
+TEST(without_measurements_the_result_is_unknown_not_zero)
 {
 	start(ONE("[gpu.sensor]\nno_ring = true\nno_counter = true\nno_instant = "
 		  "true\nno_average = true\n"
@@ -415,7 +415,7 @@ METER_TEST(nothing_measured_is_no_zero)
 	assert_true(has_code(GW_CODE_NOT_SUPPORTED));
 }
 
-METER_TEST(a_trend_in_power_is_reported)
+TEST(a_trend_in_power_is_reported)
 {
 	static const struct {
 		const char *world;
@@ -434,10 +434,10 @@ METER_TEST(a_trend_in_power_is_reported)
 	}
 }
 
-METER_TEST(every_window_of_a_row_knows_its_throttling)
+TEST(each_of_several_consecutive_windows_has_its_throttling)
 {
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"));
-	for (unsigned i = 0; i < 5; i++) { /* one right after the other, as trials are */
+	for (unsigned i = 0; i < 5; i++) { /* consecutive, like trials */
 
 		measure(i < 3 ? 3 : 12);
 		printf("throttled %.2f of %.2f s, %s\n", r->throttle_seconds[GW_THROTTLE_POWER],
@@ -449,8 +449,8 @@ METER_TEST(every_window_of_a_row_knows_its_throttling)
 	}
 }
 
-/* An edge between two samples is on the line between them, which the s.d. holds. */
-METER_TEST(the_spread_of_power_fits_into_its_range)
+/* An edge between two samples is interpolated, and the s.d. must respect that. */
+TEST(the_standard_deviation_of_power_fits_its_range)
 {
 	start(WATTS("kind = \"square\"\nhigh = 600\nlow = 20\nperiod = 2\nduty = 0.5\n"));
 	for (unsigned i = 0; i < 60; i++) {
@@ -460,7 +460,7 @@ METER_TEST(the_spread_of_power_fits_into_its_range)
 	}
 }
 
-METER_TEST(an_end_set_late_takes_nothing_from_after_it)
+TEST(an_end_set_late_takes_nothing_from_after_it)
 {
 	uint64_t ended;
 
@@ -479,7 +479,7 @@ METER_TEST(an_end_set_late_takes_nothing_from_after_it)
 	assert_true(r->samples_collected <= 201);
 }
 
-METER_TEST(a_begin_set_late_still_has_its_counter)
+TEST(a_begin_set_late_still_has_its_counter)
 {
 	uint64_t began;
 
@@ -496,8 +496,9 @@ METER_TEST(a_begin_set_late_still_has_its_counter)
 	assert_true(off_by(r->joules.best, truth) < 0.01);
 }
 
-/* Few readings leave a stretch in which the tick may lie: no window may be a tick off unawares. */
-METER_TEST(a_tick_is_not_mistaken_for_its_neighbour)
+/* After few readings the phase of the counter is uncertain: no window may be wrong by a
+ * tick. */
+TEST(counter_ticks_are_not_off_by_one)
 {
 	unsigned off = 0, outside = 0, quarrels = 0;
 	const unsigned n = 300;
@@ -516,7 +517,7 @@ METER_TEST(a_tick_is_not_mistaken_for_its_neighbour)
 	assert_true(off <= n / 100 && outside <= n / 20 && quarrels <= n / 100);
 }
 
-METER_TEST(a_silent_ring_leaves_the_counter)
+TEST(a_silent_ring_leaves_the_counter)
 {
 	start(WATTS("kind = \"constant\"\nlevel = 400\n"));
 	begin();
@@ -532,7 +533,7 @@ METER_TEST(a_silent_ring_leaves_the_counter)
 	assert_true(r->joules.low < truth && truth < r->joules.high);
 }
 
-METER_TEST(a_gpu_that_hangs_from_the_start_hangs_nobody)
+TEST(a_gpu_that_hangs_from_the_start_blocks_no_other)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
@@ -563,7 +564,7 @@ METER_TEST(a_gpu_that_hangs_from_the_start_hangs_nobody)
 	while (gw_snapshot_device(sim.snap, 0)->state == GW_DEVICE_STALLED);
 }
 
-METER_TEST(nonsense_is_refused)
+TEST(nonsense_is_refused)
 {
 	start(ONE(""));
 	assert_int_equal(gw_meter_start(NULL, NULL, &meter), -GW_E_ARG);
@@ -573,7 +574,7 @@ METER_TEST(nonsense_is_refused)
 	assert_int_equal(gw_meter_stop(NULL), 0);
 }
 
-METER_TEST(every_sensor_finds_its_rung)
+TEST(every_sensor_gets_its_method)
 {
 	static const struct {
 		const char *profile, *sensor;
@@ -607,7 +608,7 @@ METER_TEST(every_sensor_finds_its_rung)
 	}
 }
 
-METER_TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
+TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 {
 	double worst = 0, worst_single = 0;
 
@@ -629,7 +630,7 @@ METER_TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 		assert_true(has_code(GW_CODE_ALIAS_SUSPECTED));
 		assert_true(truth_is_inside());
 		worst = fmax(worst, off_by(r->joules.best, truth));
-		/* What polling in step would have said. */
+		/* The result of polling in step with the load. */
 		for (unsigned k = 0; k < 8; k++) {
 			double w;
 
@@ -644,9 +645,9 @@ METER_TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 	assert_true(worst_single > 0.3);
 }
 
-/* The sensor of an H200 keeps its own time however it is polled: a load in step with it looks steady, is far from
- * the truth, and the interval must know. */
-METER_TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
+/* The sensor of an H200 samples at its own times. A load in step with it looks steady and
+ * its reading is far from the truth, so the interval must be wide. */
+TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
 {
 	double worst = 0;
 
@@ -672,8 +673,8 @@ METER_TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
 	assert_true(worst > 0.3);
 }
 
-/* Polls that fall out of step with the sensor see some of a load twice and some of it never. */
-METER_TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
+/* Polls out of step with the sensor read some samples twice and miss others. */
+TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 {
 	static const double period[] = { 0.15, 0.2, 0.25, 0.3 };
 
@@ -698,7 +699,7 @@ METER_TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 }
 
 /* A sample buffer hides less; without a counter nothing shows it. */
-METER_TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
+TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
 {
 	static const double periods[] = { 0.02, 0.1 };
 	double worst = 0;
@@ -725,7 +726,7 @@ METER_TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
 	assert_true(worst > 0.08);
 }
 
-METER_TEST(a_counter_that_readings_hurt_is_found_and_spared)
+TEST(a_counter_that_reading_disturbs_is_found_and_read_rarely)
 {
 	struct sensor sensor;
 	struct sensor_plan plan = { 0 };
@@ -744,7 +745,7 @@ METER_TEST(a_counter_that_readings_hurt_is_found_and_spared)
 	assert_true(off_by(r->joules.best, truth) <= 0.02);
 }
 
-METER_TEST(every_failing_call_costs_no_more_than_its_figures)
+TEST(every_failing_call_costs_no_more_than_its_figures)
 {
 	static const char *const calls[] = {
 		"nvmlDeviceGetTotalEnergyConsumption",
@@ -774,14 +775,14 @@ METER_TEST(every_failing_call_costs_no_more_than_its_figures)
 			assert_false(r->joules.best == 0);
 			assert_false(r->joules.low < 0);
 			assert_true(isnan(r->joules.best) || r->joules.best > 300);
-			/* The other GPU does not notice, unless the driver went as a whole. */
+			/* The other GPU is not affected unless the whole driver failed. */
 			r = gw_window_energy(window, 1);
 			if (codes[k] != 1 && codes[k] != 9)
 				assert_true(r->joules.best > 1500 && r->joules.best < 2100);
 		}
 }
 
-METER_TEST(shares_of_processes_close)
+TEST(shares_of_processes_add_up)
 {
 	const struct attribute *who;
 	double sum, share[2] = { 0, 0 };
@@ -811,7 +812,7 @@ METER_TEST(shares_of_processes_close)
 	assert_int_equal(who->row[0].how, ATTRIBUTE_MODELLED);
 	assert_true(fabs(sum / r->joules.best - 1) < 0.001);
 	assert_true(fabs(who->idle_joules / (80 * 12) - 1) < 0.01);
-	/* Half of 40 W each, the rest three to one. */
+	/* Half of 40 W each; the rest in the ratio three to one. */
 	assert_true(fabs(share[0] / (12 * (20 + 0.75 * 380)) - 1) < 0.05);
 	assert_true(fabs(share[1] / (12 * (20 + 0.25 * 380)) - 1) < 0.1);
 	assert_true(has_code(GW_CODE_FOREIGN_PROCESS));
@@ -836,7 +837,7 @@ static void *windows_of_a_thread(void *arg)
 	return NULL;
 }
 
-/* Real time, and a thread for each GPU. */
+/* Real time, and one thread per GPU. */
 static void start_threads(const char *world)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -854,7 +855,7 @@ static void start_threads(const char *world)
 	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
 }
 
-METER_TEST(threads_share_a_meter)
+TEST(threads_share_a_meter)
 {
 	pthread_t t[4];
 	void *failed;
@@ -872,8 +873,8 @@ METER_TEST(threads_share_a_meter)
 	}
 }
 
-/* Asked while the sampling thread finds it out: the thread sanitizer looks on. */
-METER_TEST(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile)
+/* Read while the sampling thread detects it: the thread sanitizer checks this. */
+TEST(a_missing_counter_is_visible_to_concurrent_callers)
 {
 	start_threads(TWO_GPUS "[[fault]]\ncall = \"nvmlDeviceGetTotalEnergyConsumption\"\n"
 			       "code = 3\n");
@@ -885,8 +886,8 @@ METER_TEST(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile)
 	assert_false(meter_setup(meter, 0).counter);
 }
 
-/* The drain of its beginning falls between its end and that of its end. */
-METER_TEST(a_short_window_is_known_soon_after_its_end)
+/* The samples of its begin are read after its end. */
+TEST(a_short_window_is_known_soon_after_its_end)
 {
 	start(HALF_LOAD);
 	for (unsigned ms = 1; ms < 120; ms += 7) {
@@ -897,14 +898,15 @@ METER_TEST(a_short_window_is_known_soon_after_its_end)
 		ended = clock_mono_ns(&sim.clock);
 		end();
 		assert_true(clock_mono_ns(&sim.clock) - ended < 200 * NS_PER_MS);
-		/* Nobody looked at the throttling within it: unknown, and no reason to refuse. */
+		/* Throttling was not read during it: unknown, and no reason for an invalid
+		 * result. */
 		assert_true(r->validity < GW_INVALID);
 		sim_run_for(meter, 0.013);
 	}
 }
 
 /* Reported for the window in which it happened, not for the ones before and after. */
-METER_TEST(clocks_set_inside_a_window_are_reported)
+TEST(clocks_set_inside_a_window_are_reported)
 {
 	static const bool changed[] = { false, true, false };
 
@@ -920,7 +922,8 @@ METER_TEST(clocks_set_inside_a_window_are_reported)
 	}
 }
 
-/* Time from its end until it is known: a hurried one shorter than a sample does with the nearest. */
+/* Seconds from its end until the result: a hurried window that is shorter than a sample uses
+ * the nearest one. */
 static double waited_s(unsigned ms, bool hurry, double *ret_off)
 {
 	uint64_t ended;
@@ -936,11 +939,11 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	assert_false(has_code(GW_CODE_TRUNCATED));
 	assert_true(r->joules.low <= truth && truth <= r->joules.high);
 	*ret_off = off_by(r->joules.best, truth);
-	sim_run_for(meter, 0.033); /* ever other phases of the samples */
+	sim_run_for(meter, 0.033); /* another phase of the samples each time */
 	return s;
 }
 
-METER_TEST(who_waits_for_a_window_shorter_than_a_sample_waits_less)
+TEST(a_hurried_wait_for_a_very_short_window_is_shorter)
 {
 	double patient = 0, hurried = 0, off;
 
@@ -956,8 +959,8 @@ METER_TEST(who_waits_for_a_window_shorter_than_a_sample_waits_less)
 	assert_true(fabs(waited_s(60, true, &off) - waited_s(60, false, &off)) < 0.021);
 }
 
-/* What takes milliseconds on a real GPU is asked when nobody waits for it. */
-METER_TEST(a_meter_starts_with_the_calls_it_needs)
+/* Calls that take milliseconds on a real GPU are made when no caller waits. */
+TEST(a_meter_starts_with_the_calls_it_needs)
 {
 	static const char *const late[] = {
 		"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMaxClockInfo",
@@ -982,8 +985,8 @@ METER_TEST(a_meter_starts_with_the_calls_it_needs)
 	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
 }
 
-/* In calls a second, of a window that lasts: figures once, the ring once, a tenth of the rest. */
-METER_TEST(an_open_window_costs_few_calls)
+/* Calls per second of a long window: figures once, the ring once, others a tenth. */
+TEST(an_open_window_costs_few_calls)
 {
 	static const struct {
 		const char *call;
@@ -1017,4 +1020,4 @@ METER_TEST(an_open_window_costs_few_calls)
 	}
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

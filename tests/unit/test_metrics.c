@@ -1,4 +1,4 @@
-/* The metrics of the simulator's GPUs, without the service around them. */
+/* The metrics of simulated GPUs, without the service. */
 #include "simtest.h"
 
 #include "serve/metrics_text.h"
@@ -61,9 +61,9 @@ static int teardown(void **state)
 	return sim_teardown(state);
 }
 
-#define METRICS_TEST(name) TEST_FIXTURE(name, NULL, teardown)
+#define TEST_TEARDOWN teardown
 
-/* Samples whose line begins with `name` and has `part`. */
+/* The number of samples with this name and `part` in their line. */
 static unsigned samples(const char *text, const char *name, const char *part)
 {
 	unsigned n = 0;
@@ -80,7 +80,7 @@ static unsigned samples(const char *text, const char *name, const char *part)
 	return n;
 }
 
-/* Value of the sample with this name and labels; NAN: there is none. */
+/* The value of the sample with this name and labels; NAN if there is none. */
 static double value(const char *text, const char *series)
 {
 	size_t n = strlen(series);
@@ -108,7 +108,7 @@ static double of(const char *text, const char *name, unsigned i, const char *mor
 			fail_msg("%s is %.17g, not %.17g", #v, v_, w_); \
 	} while (0)
 
-METRICS_TEST(figures_are_those_of_the_snapshot)
+TEST(figures_equal_the_snapshot)
 {
 	const char *text;
 
@@ -135,7 +135,7 @@ METRICS_TEST(figures_are_those_of_the_snapshot)
 	assert_int_equal(samples(text, "gpuward_host_ram_total_bytes ", ""), 1);
 }
 
-METRICS_TEST(every_figure_that_is_there_has_one_sample_a_gpu)
+TEST(every_known_figure_has_one_sample_per_gpu)
 {
 	const struct gw_device *d;
 	const char *text;
@@ -160,7 +160,7 @@ METRICS_TEST(every_figure_that_is_there_has_one_sample_a_gpu)
 	}
 }
 
-METRICS_TEST(words_are_series_of_which_one_is_set)
+TEST(enumerations_are_series_with_one_set)
 {
 	const char *text;
 	double sum = 0;
@@ -182,7 +182,7 @@ METRICS_TEST(words_are_series_of_which_one_is_set)
 	assert_value(sum, 1);
 }
 
-METRICS_TEST(the_bits_of_the_mask_are_its_reasons)
+TEST(the_bits_of_the_mask_are_its_reasons)
 {
 	uint64_t mask;
 	const char *text;
@@ -199,7 +199,7 @@ METRICS_TEST(the_bits_of_the_mask_are_its_reasons)
 		     (mask & 0x1u) != 0);
 }
 
-/* Nothing of GPU 1 but what is known without asking it. */
+/* Only the figures of GPU 1 that need no reading. */
 static void assert_silent(const char *text, const char *state)
 {
 	static const char *const gauges[] = {
@@ -225,7 +225,7 @@ static void assert_silent(const char *text, const char *state)
 		    of(text, "gpuward_gpu_last_seen_timestamp_seconds", 0, ""));
 }
 
-METRICS_TEST(a_lost_gpu_has_its_up_its_name_and_its_counts_alone)
+TEST(a_lost_gpu_has_only_up_its_name_and_its_counters)
 {
 	begin(TWO_GPUS, 0);
 	known[1].energy_joules = 123.456789;
@@ -237,7 +237,7 @@ METRICS_TEST(a_lost_gpu_has_its_up_its_name_and_its_counts_alone)
 	sim_fault(NULL, 1, 0);
 }
 
-METRICS_TEST(a_stalled_gpu_likewise)
+TEST(a_stalled_gpu_has_only_up_its_name_and_its_counters)
 {
 	begin(TWO_GPUS, 300 * NS_PER_MS);
 	known[1].energy_joules = 123.456789;
@@ -246,13 +246,13 @@ METRICS_TEST(a_stalled_gpu_likewise)
 	sim_step(NS_PER_S);
 	look(GW_TIERS_COMMON);
 	assert_silent(render(METRICS_PROMETHEUS), "stalled");
-	/* The call comes back, so that the context can be closed. */
+	/* Let the call return, so that the context can be closed. */
 	sim_unhang();
 	while (sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_STALLED)
 		;
 }
 
-METRICS_TEST(before_the_first_reading_there_is_no_gpu)
+TEST(before_the_first_reading_there_is_no_gpu)
 {
 	struct api empty = { .clock = clock_real(),
 			     .view = { .interval_ns = NS_PER_S, .self.counts_known = true } };
@@ -270,7 +270,7 @@ METRICS_TEST(before_the_first_reading_there_is_no_gpu)
 	assert_in(text, "gpuward_build_info{version=\"");
 }
 
-METRICS_TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
+TEST(counters_without_their_earlier_value_are_left_out)
 {
 	static const char *const names[] = {
 		"gpuward_energy_joules_total",      "gpuward_energy_measured_seconds_total",
@@ -292,7 +292,7 @@ METRICS_TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
 	}
 }
 
-METRICS_TEST(up_falls_when_the_reading_is_old)
+TEST(up_falls_when_the_reading_is_old)
 {
 	begin(TWO_GPUS, 0);
 	assert_value(value(render(METRICS_PROMETHEUS), "gpuward_up"), 1);
@@ -300,7 +300,7 @@ METRICS_TEST(up_falls_when_the_reading_is_old)
 	assert_value(value(render(METRICS_PROMETHEUS), "gpuward_up"), 0);
 }
 
-METRICS_TEST(energy_that_is_not_known_has_no_sample)
+TEST(energy_that_is_not_known_has_no_sample)
 {
 	const char *text;
 
@@ -315,7 +315,7 @@ METRICS_TEST(energy_that_is_not_known_has_no_sample)
 	assert_value(of(text, "gpuward_energy_measured_seconds_total", 1, ""), 5);
 }
 
-METRICS_TEST(known_errors_begin_at_0)
+TEST(known_errors_start_at_0)
 {
 	const char *text;
 
@@ -335,7 +335,7 @@ METRICS_TEST(known_errors_begin_at_0)
 	assert_value(value(render(METRICS_PROMETHEUS), "nvml_query_errors_total"), 5);
 }
 
-METRICS_TEST(calls_of_the_library_and_their_errors_are_there)
+TEST(calls_of_the_library_and_their_errors_are_there)
 {
 	const char *text;
 
@@ -353,7 +353,7 @@ METRICS_TEST(calls_of_the_library_and_their_errors_are_there)
 	assert_true(value(text, "gpuward_nvml_call_seconds_total{call=\"nvmlInit_v2\"}") > 0);
 }
 
-METRICS_TEST(instances_have_their_memory_and_the_board_its_energy_once)
+TEST(instances_have_memory_and_energy_is_counted_per_board)
 {
 	const struct gw_device *d;
 	const char *text;
@@ -375,7 +375,7 @@ METRICS_TEST(instances_have_their_memory_and_the_board_its_energy_once)
 	"[[gpu.process]]\nname = \"small\"\nmemory = 4096\n"              \
 	"[[gpu.process]]\nname = \"other\"\nmemory = 8192\n"
 
-METRICS_TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
+TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
 {
 	const char *text;
 
@@ -399,7 +399,7 @@ METRICS_TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
 	assert_int_equal(samples(text, "gpuward_process_memory_bytes{", ""), 4);
 }
 
-METRICS_TEST(both_forms_have_the_same_samples)
+TEST(both_forms_have_the_same_samples)
 {
 	const char *a, *b;
 	char *plain;
@@ -424,7 +424,7 @@ METRICS_TEST(both_forms_have_the_same_samples)
 	free(plain);
 }
 
-METRICS_TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
+TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
 {
 	const char *text;
 
@@ -440,7 +440,7 @@ METRICS_TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
 	assert_null(strstr(text, "# UNIT"));
 }
 
-METRICS_TEST(an_accept_header_chooses_the_form)
+TEST(an_accept_header_chooses_the_form)
 {
 	static const struct {
 		const char *accept;
@@ -473,7 +473,7 @@ METRICS_TEST(an_accept_header_chooses_the_form)
 			    "text/plain; version=0.0.4; charset=utf-8");
 }
 
-METRICS_TEST(labels_are_escaped_and_valid_utf8)
+TEST(labels_are_escaped_and_valid_utf8)
 {
 	struct labels l;
 
@@ -485,7 +485,7 @@ METRICS_TEST(labels_are_escaped_and_valid_utf8)
 				    "c=\"18446744073709551615\"");
 }
 
-METRICS_TEST(labels_that_do_not_fit_are_cut_between_characters)
+TEST(labels_that_do_not_fit_are_cut_between_characters)
 {
 	char longest[3 * METRIC_LABELS_SIZE];
 	struct labels l;
@@ -500,7 +500,7 @@ METRICS_TEST(labels_that_do_not_fit_are_cut_between_characters)
 		assert_int_equal(strlen(l.text), l.len);
 		assert_true(l.text[l.len - 1] == '"');
 		assert_true(l.text[l.len - 2] == '\xa4');
-		labels_add(&l, "more", "y"); /* and what has no room at all is left out */
+		labels_add(&l, "more", "y"); /* and a label without any space is left out */
 		assert_int_equal(strlen(l.text), l.len);
 	}
 }
@@ -517,7 +517,7 @@ static const char *number(double v)
 	return page.len ? strrchr(page.p, ' ') + 1 : "";
 }
 
-METRICS_TEST(numbers_are_the_shortest_that_read_back)
+TEST(numbers_are_the_shortest_that_read_back)
 {
 	static const struct {
 		double v;
@@ -543,7 +543,7 @@ METRICS_TEST(numbers_are_the_shortest_that_read_back)
 		assert_string_equal(number(rows[i].v), rows[i].text);
 }
 
-METRICS_TEST(any_number_reads_back)
+TEST(any_number_reads_back)
 {
 	unsigned seed = (unsigned)time(NULL);
 
@@ -561,7 +561,7 @@ METRICS_TEST(any_number_reads_back)
 	}
 }
 
-METRICS_TEST(a_page_that_does_not_fit_says_so)
+TEST(a_page_that_does_not_fit_says_so)
 {
 	char small[5000];
 	struct buf b;
@@ -573,13 +573,13 @@ METRICS_TEST(a_page_that_does_not_fit_says_so)
 	assert_true(b.len < sizeof(small));
 }
 
-METRICS_TEST(sixty_four_gpus_are_all_there)
+TEST(sixty_four_gpus_are_all_there)
 {
 	begin("sixty-four", 0);
 	assert_int_equal(samples(render(METRICS_PROMETHEUS), "gpuward_gpu_up{", ""), 64);
 }
 
-METRICS_TEST(names_are_well_formed_and_each_is_there_once)
+TEST(names_are_well_formed_and_each_is_there_once)
 {
 	struct metric m, n;
 
@@ -598,4 +598,4 @@ METRICS_TEST(names_are_well_formed_and_each_is_there_once)
 	}
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,6 +1,6 @@
 #include "daemon/notify.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -21,9 +21,9 @@ static int set_up(void **state)
 	return 0;
 }
 
-#define NOTIFY_TEST(name) TEST_FIXTURE(name, set_up, NULL)
+#define TEST_SETUP set_up
 
-/* A socket in systemd's stead; name begins with '@' or '/'. */
+/* A socket that replaces systemd's; its name begins with '@' or '/'. */
 static int manager(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -47,7 +47,7 @@ static const char *heard(int fd)
 	return text;
 }
 
-NOTIFY_TEST(says_everything_in_the_words_of_the_protocol)
+TEST(sends_every_message_of_the_protocol)
 {
 	char dir[] = "/tmp/gpuward-notify-XXXXXX", names[2][80];
 	struct notify n;
@@ -77,7 +77,7 @@ NOTIFY_TEST(says_everything_in_the_words_of_the_protocol)
 	rmdir(dir);
 }
 
-NOTIFY_TEST(without_a_manager_it_does_nothing)
+TEST(without_a_manager_it_does_nothing)
 {
 	struct notify n;
 
@@ -89,7 +89,7 @@ NOTIFY_TEST(without_a_manager_it_does_nothing)
 	notify_done(&n);
 }
 
-NOTIFY_TEST(a_manager_that_went_away_does_not_matter)
+TEST(a_manager_that_disappeared_does_not_matter)
 {
 	char name[80];
 	struct notify n;
@@ -101,7 +101,7 @@ NOTIFY_TEST(a_manager_that_went_away_does_not_matter)
 	notify_done(&n);
 }
 
-NOTIFY_TEST(names_that_are_none_are_refused_and_reported)
+TEST(invalid_addresses_are_refused_and_reported)
 {
 	static const char *const names[] = { "vsock:2:1", "relative", "/", "@" };
 	char long_name[200];
@@ -133,7 +133,7 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 		setenv("WATCHDOG_PID", pid, 1);
 	notify_init(&n, message, sizeof(message));
 	notify_done(&n);
-	/* Programs that we start must not speak for us. */
+	/* Programs that we start must not notify systemd. */
 	assert_null(getenv("NOTIFY_SOCKET"));
 	assert_null(getenv("WATCHDOG_USEC"));
 	assert_null(getenv("WATCHDOG_PID"));
@@ -141,7 +141,7 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 	return n.watchdog_ns;
 }
 
-NOTIFY_TEST(the_watchdog_is_ours_or_none)
+TEST(the_watchdog_must_name_our_pid)
 {
 	char name[80], pid[20];
 	struct notify n;
@@ -163,7 +163,7 @@ NOTIFY_TEST(the_watchdog_is_ours_or_none)
 	assert_int_equal(watchdog_of("99999999999999999999", NULL), 0);
 }
 
-NOTIFY_TEST(none_are_ours_when_they_are_for_another_process)
+TEST(sockets_for_another_process_are_ignored)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
 
@@ -185,7 +185,7 @@ static int sockets_with(const char *count, struct notify_socket *s)
 	return notify_sockets(s, message, sizeof(message));
 }
 
-/* In a child, where descriptors from 3 on can be what they must be. */
+/* In a child process, where the descriptors from 3 on are free. */
 static int child_takes_two(void)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
@@ -219,7 +219,7 @@ static int child_refuses(void)
 	close(3);
 	if (sockets_with("1", s) != -GW_E_ARG || !strstr(message, "descriptor 3"))
 		return 3;
-	dup2(0, 3); /* there, and no socket */
+	dup2(0, 3); /* a descriptor that is not a socket */
 	return sockets_with("1", s) == -GW_E_ARG ? 0 : 4;
 }
 
@@ -235,14 +235,14 @@ static void in_a_child(int (*body)(void))
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-NOTIFY_TEST(sockets_are_taken_with_their_names)
+TEST(sockets_are_taken_with_their_names)
 {
 	in_a_child(child_takes_two);
 }
 
-NOTIFY_TEST(what_is_no_socket_is_refused)
+TEST(descriptors_that_are_not_sockets_are_refused)
 {
 	in_a_child(child_refuses);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

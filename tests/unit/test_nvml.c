@@ -1,5 +1,5 @@
-/* The NVML backend over the simulator: what it reads, and what one refusal costs.  Loss, return
- * and hangs are in test_nvml_loss.c. */
+/* The NVML backend over the simulator: values, and the effect of a failing call. Loss,
+ * return and hangs are in test_nvml_loss.c. */
 #include "simtest.h"
 
 #include "device/nvml.h"
@@ -28,7 +28,7 @@ SIM_TEST(reads_what_an_h200_says)
 	assert_absent(d, GW_Q_FAN_SPEED, GW_ABSENT_NOT_SUPPORTED);
 }
 
-SIM_TEST(milliwatts_and_nanoseconds_have_no_rounding_dust)
+SIM_TEST(milliwatts_and_nanoseconds_are_exact)
 {
 	sim_start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
 		  "value = 111326\n");
@@ -98,7 +98,7 @@ SIM_TEST(a_refusal_is_remembered_until_the_driver_is_opened_again)
 	assert_int_equal(sim_calls("nvmlInit_v2"), 1);
 }
 
-SIM_TEST(placeholders_never_come_out_as_values)
+SIM_TEST(placeholder_values_are_absent)
 {
 	struct gw_process_list *l;
 
@@ -202,8 +202,8 @@ static bool concerns_all(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* Faulted device: what it has, it had before, and most of it is still there; a failing call must
- * not take more than its own figures.  The other device has all it had. */
+/* The failing device has no new figures and keeps most of them, because a failing call
+ * removes only its own. The other device keeps all. */
 static void check_fault(const struct have *was, const char *symbol, int code)
 {
 	struct have is;
@@ -218,7 +218,7 @@ static void check_fault(const struct have *was, const char *symbol, int code)
 	}
 	if (!concerns_all(code) && lost > 13 &&
 	    strcmp(symbol, nvml_symbol[CALL_by_index]) !=
-		    0) /* all the field values hang on one symbol */
+		    0) /* all field values need one symbol */
 		fail_msg("%s=%d took %u figures", symbol, code, lost);
 }
 
@@ -341,7 +341,7 @@ SIM_TEST(lists_of_any_length_are_read_whole)
 		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 		assert_int_equal(gw_process_list_take(l), 0);
 		assert_int_equal(gw_process_list_absence(l, 0), GW_HAVE);
-		/* The driver itself stops at 950 (nvml.md), the simulator may. */
+		/* The driver stops at 950 processes (nvml.md); the simulator does not. */
 		if (counts[i] <= 900)
 			assert_int_equal(gw_process_list_count(l), counts[i]);
 		else
@@ -382,7 +382,7 @@ static enum gw_absence list_absence(unsigned device)
 	return why;
 }
 
-SIM_TEST(a_list_that_cannot_be_had_says_why)
+SIM_TEST(a_list_that_cannot_be_read_has_a_reason)
 {
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
@@ -492,7 +492,7 @@ SIM_TEST(sixty_four_gpus_are_all_there)
 		assert_true(sim_value(gw_snapshot_device(sim.snap, i), GW_Q_POWER) > 0);
 }
 
-SIM_TEST(a_trimmed_library_says_what_it_said)
+SIM_TEST(a_trimmed_library_returns_the_same_values)
 {
 	double untrimmed;
 
@@ -505,7 +505,7 @@ SIM_TEST(a_trimmed_library_says_what_it_said)
 	assert_true(sim_value(d, GW_Q_MEMORY_USED) == untrimmed);
 }
 
-/* The last test: what it leaves open stays so. */
+/* Must be the last test: it leaves the library open. */
 SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 {
 	sim_scenario("idle-h200");
@@ -514,11 +514,11 @@ SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	sim_scenario("idle-h200");
 	sim_open_with(NULL, GW_OPEN_NO_SHUTDOWN, 0);
-	assert_int_equal(gw_ctx_release(sim.ctx), 0); /* who lets go does close it */
+	assert_int_equal(gw_ctx_release(sim.ctx), 0); /* a release closes it */
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_close();
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

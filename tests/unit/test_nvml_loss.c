@@ -46,7 +46,7 @@ SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_DRIVER);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 	inits = sim_calls("nvmlInit_v2");
-	for (int i = 0; i < 100; i++) /* no time passes: no further try */
+	for (int i = 0; i < 100; i++) /* no time passes: no retry */
 		sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(sim_calls("nvmlInit_v2"), inits);
 	for (int i = 0; i < 30; i++) {
@@ -73,7 +73,7 @@ SIM_TEST(a_driver_that_appears_later_is_found)
 	assert_in_range(sim_calls("nvmlInit_v2"), 3, 8);
 }
 
-SIM_TEST(let_go_closes_every_handle_until_resume)
+SIM_TEST(release_closes_every_handle_until_resume)
 {
 	uint64_t calls;
 
@@ -96,7 +96,7 @@ SIM_TEST(let_go_closes_every_handle_until_resume)
 }
 
 /* We must close it before another process gets it; we do not wait for its return. */
-SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once)
+SIM_TEST(an_unloaded_driver_is_closed_and_a_loaded_one_is_tried_at_once)
 {
 	uint64_t calls;
 
@@ -115,7 +115,7 @@ SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_on
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
 }
 
-SIM_TEST(a_driver_that_comes_is_not_waited_for)
+SIM_TEST(a_loaded_driver_is_not_waited_for)
 {
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlInit_v2", -1, 9);
@@ -132,7 +132,7 @@ SIM_TEST(a_driver_that_comes_is_not_waited_for)
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 }
 
-SIM_TEST(who_let_it_go_is_not_hurried)
+SIM_TEST(a_loaded_driver_does_not_end_a_release)
 {
 	sim_start(TWO_GPUS);
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);
@@ -141,7 +141,7 @@ SIM_TEST(who_let_it_go_is_not_hurried)
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
 }
 
-SIM_TEST(causes_are_told_apart)
+SIM_TEST(causes_are_distinguished)
 {
 	static const struct {
 		int code;
@@ -183,7 +183,7 @@ SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 	assert_int_equal(d->state, GW_DEVICE_OK);
 }
 
-SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
+SIM_TEST(a_gpu_that_was_lost_when_opened_stays_one_gpu)
 {
 	d = NULL;
 
@@ -208,7 +208,7 @@ SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 	}
 }
 
-SIM_TEST(a_device_that_only_errs_is_at_fault)
+SIM_TEST(a_device_with_only_errors_is_faulty)
 {
 	sim_start(TWO_GPUS);
 	sim_fault(NULL, 0, 999);
@@ -262,7 +262,7 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	d = gw_snapshot_device(sim.snap, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
+	for (int i = 0; i < 20; i++) /* no calls queue up behind it */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
@@ -270,7 +270,7 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
 }
 
-SIM_TEST(after_a_stall_what_is_asked_now_is_read)
+SIM_TEST(after_a_stall_the_current_request_is_read)
 {
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -282,7 +282,7 @@ SIM_TEST(after_a_stall_what_is_asked_now_is_read)
 	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
 }
 
-SIM_TEST(let_go_after_a_stall_leaves_no_figure)
+SIM_TEST(release_after_a_stall_leaves_no_figure)
 {
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -312,7 +312,7 @@ SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
 }
 
-SIM_TEST(an_open_that_came_late_is_let_go_and_closed)
+SIM_TEST(an_open_that_finishes_after_release_is_closed)
 {
 	for (int close = 0; close < 2; close++) {
 		sim_text(TWO_GPUS);
@@ -327,8 +327,8 @@ SIM_TEST(an_open_that_came_late_is_let_go_and_closed)
 	}
 }
 
-/* Under the thread sanitizer: nobody looks at what the stuck thread writes. */
-SIM_TEST(a_stuck_init_is_not_looked_into)
+/* For the thread sanitizer: nothing reads what the hanging thread writes. */
+SIM_TEST(state_of_a_hanging_init_is_not_read)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "auto",
@@ -345,7 +345,7 @@ SIM_TEST(a_stuck_init_is_not_looked_into)
 	wait_for(sim.ctx->opener[0]->thread);
 }
 
-SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
+SIM_TEST(a_gpu_that_hangs_on_its_name_hides_no_other)
 {
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
@@ -381,4 +381,4 @@ SIM_TEST(an_init_that_hangs_is_named)
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

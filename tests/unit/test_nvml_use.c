@@ -91,14 +91,14 @@ SIM_TEST(several_samples_of_a_process_become_their_mean)
 		assert_like(of(4100000, n), &first);
 		assert_like(of(4100001, n), &second);
 		assert_true(first.sm_ratio > 2.5 * second.sm_ratio);
-		/* Microseconds of the wall clock, and not old. */
+		/* Microseconds of the wall clock, and recent. */
 		assert_true(sim_wall_ns() / 1000 - first.wall_us < 170000);
 		since = first.wall_us;
 		sim_step(1100 * NS_PER_MS);
 	}
 }
 
-SIM_TEST(the_mean_is_that_of_the_load_and_not_its_peak)
+SIM_TEST(the_value_is_the_mean_of_the_load_not_its_peak)
 {
 	double sum = 0;
 	uint64_t since = 0;
@@ -127,7 +127,7 @@ SIM_TEST(rows_that_are_repeated_count_once)
 	assert_like(of(4100000, n), &want);
 }
 
-SIM_TEST(stamps_that_were_seen_are_stale)
+SIM_TEST(timestamps_that_were_already_read_are_stale)
 {
 	uint64_t seen;
 
@@ -141,7 +141,7 @@ SIM_TEST(stamps_that_were_seen_are_stale)
 	assert_true(use[0].wall_us > seen);
 }
 
-SIM_TEST(values_over_a_hundred_are_no_values)
+SIM_TEST(values_above_100_are_ignored)
 {
 	world(GPU SQUARE TWO "[[gpu.process]]\npid = 4100002\nsm_percent = 4294967\n"
 			     "[[gpu.process]]\npid = 4100003\nsm_percent = 101\n"
@@ -152,14 +152,14 @@ SIM_TEST(values_over_a_hundred_are_no_values)
 	assert_true(of(4100004, 3)->sm_ratio == 1);
 }
 
-SIM_TEST(a_process_in_no_list_is_told_under_its_number)
+SIM_TEST(an_unlisted_process_is_reported_by_its_pid)
 {
 	world(GPU SQUARE "[[gpu.process]]\npid = 4100000\ntype = \"unlisted\"\n");
 	assert_int_equal(ask(0), 1);
 	assert_int_equal(use[0].pid, 4100000);
 }
 
-SIM_TEST(a_number_that_is_used_again_is_one_row)
+SIM_TEST(a_reused_pid_is_one_row)
 {
 	world(HISTORY GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.2\nuntil = 2.5\n"
@@ -171,13 +171,13 @@ SIM_TEST(a_number_that_is_used_again_is_one_row)
 	assert_true(fabs(use[0].sm_ratio - 0.8) < 0.001);
 }
 
-SIM_TEST(nobody_active_is_an_empty_answer)
+SIM_TEST(without_active_processes_the_result_is_empty)
 {
 	world(GPU "[[gpu.process]]\npid = 4100000\n");
 	assert_int_equal(ask(0), 0);
 }
 
-SIM_TEST(room_is_found_and_kept)
+SIM_TEST(the_buffer_grows_once)
 {
 	uint64_t calls;
 
@@ -188,7 +188,7 @@ SIM_TEST(room_is_found_and_kept)
 	assert_int_equal(sim_calls("nvmlDeviceGetProcessUtilization"), calls + 1);
 }
 
-SIM_TEST(no_more_rows_than_there_is_room_for)
+SIM_TEST(rows_stop_at_the_size_of_the_buffer)
 {
 	struct device *d;
 
@@ -224,4 +224,4 @@ SIM_TEST(each_refusal_has_its_error)
 	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

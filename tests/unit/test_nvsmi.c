@@ -1,18 +1,18 @@
-/* The nvidia-smi backend against tests/fixtures/nvidia-smi, which stands first in PATH.  The
- * source is included for a deadline that a test can wait for. */
+/* The nvidia-smi backend with tests/fixtures/nvidia-smi first in PATH. The source is
+ * included to shorten its deadline. */
 #include "base/clock.h"
 
 #define DEADLINE_NS (500 * NS_PER_MS)
 #include "device/nvsmi.c"
 
-#include "unit.h"
+#include "test.h"
 
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The table of backends names them all; only one is tested here. */
+/* The table of backends refers to all of them; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
 
 static struct clock_stepped now;
@@ -66,7 +66,7 @@ static int finish(void **state)
 	return unlink(log_path);
 }
 
-#define NVSMI_TEST(name) TEST_FIXTURE(name, start, finish)
+#define NVSMI_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_ok(unsigned count)
 {
@@ -143,7 +143,7 @@ NVSMI_TEST(reads_figures_in_base_units)
 		assert_int_equal(d->r.tier_ns[i], 1000 * NS_PER_S);
 }
 
-NVSMI_TEST(what_is_missing_has_its_reason)
+NVSMI_TEST(missing_figures_have_a_reason)
 {
 	struct device *d;
 
@@ -156,12 +156,12 @@ NVSMI_TEST(what_is_missing_has_its_reason)
 	assert_why(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_ERROR);
 	assert_why(d, GW_Q_CLOCK_VIDEO, GW_ABSENT_INVALID);
 	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column has it */
-	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may pass 100 % */
+	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may exceed 100 % */
 	assert_value(d, GW_Q_COMPUTE_MODE, 3);
 	assert_int_equal(d->r.state, GW_DEVICE_OK);
 }
 
-NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more)
+NVSMI_TEST(queries_only_the_requested_tiers)
 {
 	char line[2048] = "";
 	FILE *f;
@@ -177,12 +177,12 @@ NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more)
 	assert_null(strstr(line, "vbios_version"));
 	assert_null(strstr(line, "fan.speed"));
 	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
-	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has nothing to say of these */
+	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has no such columns */
 	assert_int_equal(runs(), 2);
 	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-NVSMI_TEST(n_devices_cost_one_run)
+NVSMI_TEST(all_devices_cost_one_run)
 {
 	open_ok(2);
 	for (unsigned round = 0; round < 3; round++) {
@@ -191,10 +191,10 @@ NVSMI_TEST(n_devices_cost_one_run)
 		assert_int_equal(runs(), 2 + round);
 	}
 	b.ops->read(b.slot[0], GW_TIER_FAST);
-	clock_step(&now, NS_PER_S); /* too old for the other by now */
+	clock_step(&now, NS_PER_S); /* too old for the other device by now */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(runs(), 6);
-	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not ask it */
+	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not query it */
 	assert_int_equal(runs(), 7);
 }
 
@@ -218,7 +218,7 @@ NVSMI_TEST(devices_may_be_read_at_the_same_time)
 	assert_value(b.slot[1], GW_Q_CLOCK_SM, 1980e6);
 }
 
-NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows)
+NVSMI_TEST(an_old_driver_is_queried_for_the_columns_it_has)
 {
 	mood("old");
 	open_ok(2);
@@ -229,7 +229,7 @@ NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows)
 	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* under its older name */
 	assert_value(b.slot[0], GW_Q_POWER, 75.34);
 	assert_int_equal(runs(), 1 + 8);
-	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not asked again */
+	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not queried again */
 	assert_int_equal(runs(), 1 + 8 + 1);
 }
 
@@ -313,7 +313,7 @@ NVSMI_TEST(says_why_there_are_no_gpus)
 	}
 }
 
-NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again)
+NVSMI_TEST(a_driver_that_disappears_must_be_reopened)
 {
 	open_ok(2);
 	mood("no_driver");
@@ -324,7 +324,7 @@ NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again)
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 }
 
-NVSMI_TEST(a_hang_is_not_tried_again_at_once)
+NVSMI_TEST(a_hang_is_not_retried_at_once)
 {
 	struct usage_list l = { 0 };
 	int err;
@@ -370,7 +370,7 @@ NVSMI_TEST(lists_the_processes_of_each_device)
 	usage_done(&l);
 }
 
-NVSMI_TEST(starts_nothing_without_leave)
+NVSMI_TEST(starts_nothing_without_permission)
 {
 	env.flags = 0;
 	assert_int_equal(b.ops->open(&b), 0);
@@ -382,13 +382,13 @@ NVSMI_TEST(starts_nothing_without_leave)
 	assert_int_equal(runs(), 0);
 }
 
-NVSMI_TEST(says_when_there_is_no_such_program)
+NVSMI_TEST(reports_a_missing_program)
 {
 	char *path = strdup(getenv("PATH"));
 
 	if (access(programs[1], F_OK) == 0 || access(programs[2], F_OK) == 0) {
 		free(path);
-		skip(); /* this machine has it at a place where it is looked for */
+		skip(); /* this machine has the program in a searched folder */
 	}
 	setenv("PATH", "/gpuward-no-such-folder", 1);
 	assert_int_equal(b.ops->open(&b), 0);
@@ -415,7 +415,7 @@ static void put(const char *folder, const char *name, const char *text)
 	close(fd);
 }
 
-/* A tree that passes for the machine's own, with the first GPU in it. */
+/* A tree that looks like the real machine, with the first GPU in it. */
 NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 {
 	char folder[] = "/tmp/gpuward-asleep-XXXXXX";
@@ -438,7 +438,7 @@ NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 	b.ops->read(b.slot[0], GW_TIER_FAST);
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
-	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* it had its answer waiting */
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* its result was already there */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_CLOSED);
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_ASLEEP);
@@ -465,7 +465,7 @@ TEST(cuts_lines_of_csv)
 	assert_string_equal(f[0], "x");
 }
 
-TEST(words_in_place_of_a_value_are_understood)
+TEST(words_instead_of_a_value_are_understood)
 {
 	assert_int_equal(nvsmi_absence("12"), GW_HAVE);
 	assert_int_equal(nvsmi_absence("N/A"), GW_ABSENT_NOT_SUPPORTED);
@@ -499,4 +499,4 @@ static int put_fake_first(void **state)
 	return setenv("PATH", path, 1);
 }
 
-UNIT_MAIN(put_fake_first, NULL)
+TEST_MAIN(put_fake_first, NULL)

@@ -1,20 +1,19 @@
-/* Power samples of the nvidia-smi backend, from tests/fixtures/nvidia-smi, which stands first in
- * PATH.  The source is included for a deadline that a test can wait for, and to wait for its
- * child's output instead of sleeping. */
+/* Power samples of the nvidia-smi backend, with tests/fixtures/nvidia-smi first in PATH. The
+ * source is included to shorten its deadline and to wait for the output of its child. */
 #include "base/clock.h"
 
 #define DEADLINE_NS (500 * NS_PER_MS)
 #include "device/nvsmi.c"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The table of backends names them all; only one is tested here. */
+/* The table of backends refers to all of them; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
 
 static struct clock_stepped now;
@@ -58,7 +57,7 @@ static int finish(void **state)
 	return unlink(log_path);
 }
 
-#define STREAM_TEST(name) TEST_FIXTURE(name, start, finish)
+#define STREAM_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_two(void)
 {
@@ -84,7 +83,7 @@ static struct nvsmi_facts facts(void)
 	return f;
 }
 
-/* Waits until the child has printed so many lines more (or has ended) and takes them. */
+/* Waits until the child has printed this many more lines or has ended, and reads them. */
 static void hear(uint64_t lines)
 {
 	uint64_t want = facts().lines + facts().garbage + lines;
@@ -130,7 +129,7 @@ STREAM_TEST(lines_become_samples_with_the_stamps_they_carry)
 	assert_true(facts().child_cpu_ns > 0);
 }
 
-STREAM_TEST(without_an_instant_value_it_is_the_other)
+STREAM_TEST(without_instant_power_the_average_is_used)
 {
 	mood("no_instant");
 	open_two();
@@ -138,10 +137,10 @@ STREAM_TEST(without_an_instant_value_it_is_the_other)
 	hear(10);
 	assert_int_equal(ask(0, 0), 5);
 	assert_true(got[0].power_w == 75.34);
-	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither */
+	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither column */
 }
 
-STREAM_TEST(an_old_program_is_asked_for_less_at_once)
+STREAM_TEST(an_old_program_is_queried_with_fewer_columns)
 {
 	mood("old");
 	open_two();
@@ -184,7 +183,7 @@ STREAM_TEST(a_program_that_prints_local_time_is_understood)
 	}
 }
 
-STREAM_TEST(silence_ends_it_and_each_call_runs_a_program)
+STREAM_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 {
 	open_two();
 	ask(0, 0);
@@ -205,7 +204,7 @@ STREAM_TEST(silence_ends_it_and_each_call_runs_a_program)
 	assert_int_equal(facts().runs, 2);
 }
 
-STREAM_TEST(it_is_tried_again_and_later_each_time)
+STREAM_TEST(the_stream_is_retried_with_growing_delays)
 {
 	uint64_t waited_s[8];
 
@@ -231,7 +230,7 @@ STREAM_TEST(it_is_tried_again_and_later_each_time)
 	assert_int_equal(waited_s[2], 4);
 	assert_int_equal(waited_s[6], 60);
 	assert_int_equal(waited_s[7], 60);
-	/* Once it works for a while it is trusted again. */
+	/* After it has worked for a while it is trusted again. */
 	mood("dies");
 	setenv("FAKE_SMI_TICKS", "12", 1);
 	hear(UINT64_MAX / 2);
@@ -241,7 +240,7 @@ STREAM_TEST(it_is_tried_again_and_later_each_time)
 	assert_int_equal(stream()->retry_ns - clock_mono_ns(&now.clock), NS_PER_S);
 }
 
-STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life)
+STREAM_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
 {
 	mood("garbage");
 	open_two();
@@ -250,13 +249,13 @@ STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life)
 	assert_int_equal(facts().lines, 0);
 	assert_int_equal(facts().garbage, 4);
 	assert_int_equal(ask(0, 0), 0);
-	clock_step(&now, 501 * NS_PER_MS); /* the first line has the deadline's time */
+	clock_step(&now, 501 * NS_PER_MS); /* the first line may take until the deadline */
 	assert_int_equal(ask(0, 0), 1);
 	assert_int_equal(facts().stalls, 1);
 	assert_int_equal(facts().runs, 1);
 }
 
-STREAM_TEST(where_nothing_works_nothing_is_started_again)
+STREAM_TEST(a_stream_that_never_worked_is_not_restarted)
 {
 	open_two();
 	mood("never");
@@ -273,7 +272,7 @@ STREAM_TEST(where_nothing_works_nothing_is_started_again)
 	clock_step(&now, 100 * NS_PER_S);
 	assert_int_equal(ask(0, 0), 1); /* a single run works: */
 	ask(0, 0);
-	assert_int_equal(facts().starts, 2); /* so the other may */
+	assert_int_equal(facts().starts, 2); /* so the other may be tried */
 }
 
 STREAM_TEST(a_run_that_hangs_is_not_repeated)
@@ -289,7 +288,7 @@ STREAM_TEST(a_run_that_hangs_is_not_repeated)
 	assert_int_equal(facts().runs, 1);
 }
 
-STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on)
+STREAM_TEST(a_lost_gpu_is_reported_and_the_other_continues)
 {
 	mood("lost");
 	open_two();
@@ -299,7 +298,7 @@ STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on)
 	assert_int_equal(ask(1, 0), -GW_E_LOST);
 }
 
-STREAM_TEST(gpus_without_a_uuid_are_told_apart)
+STREAM_TEST(gpus_without_a_uuid_are_distinguished)
 {
 	mood("no_uuid");
 	open_two();
@@ -309,7 +308,7 @@ STREAM_TEST(gpus_without_a_uuid_are_told_apart)
 	assert_int_equal(ask(1, 0), 5);
 }
 
-STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest)
+STREAM_TEST(the_oldest_samples_leave_a_full_ring)
 {
 	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
 	open_two();
@@ -320,7 +319,7 @@ STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest)
 			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE
 		};
 		store_reading(&b, &r);
-		store_reading(&b, &r); /* the same stamp again is no second sample */
+		store_reading(&b, &r); /* a repeated timestamp is not a new sample */
 	}
 	assert_int_equal(ask(0, 0), RING_SIZE);
 	assert_int_equal(got[0].wall_us, 1000000000 + 44 * 100000);
@@ -400,7 +399,7 @@ static bool ended(pid_t pid)
 
 	snprintf(path, sizeof(path), "proc/%d/stat", (int)pid);
 	root_read(&root, path, text, sizeof(text));
-	state = strrchr(text, ')'); /* it may be a zombie that nobody reaps */
+	state = strrchr(text, ')'); /* it may be a zombie that is not reaped */
 	return !state || state[2] == 'Z' || state[2] == 'X';
 }
 
@@ -409,7 +408,7 @@ static pid_t child_pid(void)
 	return stream()->child.pid;
 }
 
-STREAM_TEST(it_ends_with_the_backend)
+STREAM_TEST(the_stream_ends_with_the_backend)
 {
 	pid_t pid;
 
@@ -423,9 +422,9 @@ STREAM_TEST(it_ends_with_the_backend)
 	assert_true(ended(pid));
 }
 
-/* A process that streams and is killed: the pipe has no reader any more, and the next line ends
- * the program. */
-STREAM_TEST(it_does_not_survive_us)
+/* When the process that reads the stream is killed, the pipe has no reader and the next line
+ * ends the program. */
+STREAM_TEST(the_stream_ends_with_our_process)
 {
 	int ends[2];
 	pid_t us, it = 0;
@@ -440,8 +439,8 @@ STREAM_TEST(it_does_not_survive_us)
 			_exit(1);
 		hear(2);
 		it = child_pid();
-		/* The fake's end is seen by the end of a pipe that it alone still holds; it was
-		 * started without ours, so its number is handed over. */
+		/* Only the fake program still holds the write end, so end of file on this
+		 * pipe shows that it ended. */
 		if (write(ends[1], &it, sizeof(it)) != sizeof(it))
 			_exit(1);
 		for (;;)
@@ -486,4 +485,4 @@ static int put_fake_first(void **state)
 	return setenv("PATH", path, 1);
 }
 
-UNIT_MAIN(put_fake_first, NULL)
+TEST_MAIN(put_fake_first, NULL)

@@ -1,5 +1,6 @@
-/* The description says what the table dispatches, and is JSON.  tests/e2e/openapi_check.py looks into
- * it further; GPUWARD_OPENAPI=FILE writes it to a file, GPUWARD_EXAMPLES=DIR writes the examples. */
+/* The OpenAPI document is JSON and describes every route of the table.
+ * tests/e2e/openapi_check.py checks more; GPUWARD_OPENAPI=FILE writes the document,
+ * GPUWARD_EXAMPLES=DIR the examples. */
 #include "api_fixture.h"
 
 #include "serve/openapi.h"
@@ -19,7 +20,7 @@ API_TEST(every_route_is_described_with_its_method)
 		size_t n = strcspn(path, "*");
 		char where[160], *got;
 
-		if (strchr(path, '.')) /* not a word of our paths */
+		if (strchr(path, '.')) /* none of our paths */
 			continue;
 		snprintf(where, sizeof(where), "paths.%.*s%s.%s.operationId", (int)n, path,
 			 path[n] ? "{file}" : "", methods[api_routes[i].method]);
@@ -30,7 +31,7 @@ API_TEST(every_route_is_described_with_its_method)
 	}
 }
 
-API_TEST(it_is_made_once)
+API_TEST(the_document_is_made_once)
 {
 	const void *first;
 
@@ -119,7 +120,7 @@ static void window_examples(const char *dir)
 	write_file(dir, "resume.json");
 }
 
-API_TEST(files_for_others)
+API_TEST(the_document_and_its_examples_are_written)
 {
 	const char *out = getenv("GPUWARD_OPENAPI"), *dir = getenv("GPUWARD_EXAMPLES");
 
@@ -136,4 +137,4 @@ API_TEST(files_for_others)
 	}
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

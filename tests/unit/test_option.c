@@ -1,6 +1,6 @@
 #include "cli/option.h"
 
-#include "unit.h"
+#include "test.h"
 
 struct target {
 	bool flag, other;
@@ -47,7 +47,7 @@ static int parse_line(const char *line, bool ahead)
 	memset(words, 0, sizeof(words));
 	error[0] = '\0';
 	count = 0;
-	words[count++] = copy; /* the program's name is not looked at */
+	words[count++] = copy; /* the program name is ignored */
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		words[count++] = strcmp(w, "_") == 0 ? w + 1 : w;
@@ -78,7 +78,7 @@ TEST(reads_times_in_every_unit)
 	}
 }
 
-TEST(refuses_what_is_no_time)
+TEST(refuses_invalid_times)
 {
 	static const char *const rows[] = { "",     "s",    "-1s", "nan", "inf",   "0x1s",
 					    "1sec", "1e99", "1hh", "ms1", "1e12h", "-inf" };
@@ -132,7 +132,7 @@ TEST(an_optional_value_stands_only_after_equals)
 	assert_string_equal(got.maybe, "given");
 }
 
-TEST(leaves_words_and_all_behind_two_dashes)
+TEST(leaves_arguments_and_everything_after_two_dashes)
 {
 	assert_int_equal(parse("one -f two - -- -o --nonsense"), 0);
 	assert_true(got.flag);
@@ -154,7 +154,7 @@ TEST(lists_grow_with_commas_and_repetition)
 		assert_int_equal(got_second.list.item[i][0], 'a' + (int)i);
 }
 
-TEST(a_list_has_a_stated_end)
+TEST(a_list_has_a_maximum_length)
 {
 	char line[256] = "--list=";
 
@@ -168,7 +168,7 @@ TEST(a_list_has_a_stated_end)
 	assert_string_equal(error, "--list: too many values");
 }
 
-TEST(refuses_with_a_sentence)
+TEST(refuses_with_a_message)
 {
 	static const struct {
 		const char *line, *sentence;
@@ -194,7 +194,7 @@ TEST(refuses_with_a_sentence)
 	}
 }
 
-TEST(names_the_option_whose_value_may_stand_elsewhere)
+TEST(suggests_the_option_that_takes_the_value)
 {
 	assert_int_equal(parse("--maybe word"), 0);
 	assert_ptr_equal(option_without_value(tables), &first[3]);
@@ -204,4 +204,4 @@ TEST(names_the_option_whose_value_may_stand_elsewhere)
 	assert_null(option_without_value(tables));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,8 +1,8 @@
-/* Which process a number means, and who may say that it plays. */
+/* Which process a pid of a peer means, and who may register it as a game. */
 #include "daemon/peer_process.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -55,18 +55,18 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 	return err;
 }
 
-TEST(a_number_means_what_it_means_where_the_asker_is)
+TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 {
 	const struct {
 		int64_t named, peer, is; /* is 0: refused */
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* next to us: another may be named */
+		{ 50, 60, 50, NULL }, /* in our namespace: another process may be named */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
-		  "another PID namespace" },          /* there is a 50 here, but not that one */
+		  "another PID namespace" }, /* there is a process 50 here, but another one */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */
 		{ 99, -1, 0, "sees no process 99" },
 		{ 7, -1, 0, "kernel thread" },
@@ -84,7 +84,7 @@ TEST(a_number_means_what_it_means_where_the_asker_is)
 	}
 }
 
-TEST(a_number_that_is_another_process_here_is_refused)
+TEST(a_pid_of_another_process_here_is_refused)
 {
 	uint64_t start;
 	int64_t pid;
@@ -108,7 +108,7 @@ static int plays(int64_t pid, int64_t uid)
 				 sizeof(message));
 }
 
-TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
+TEST(only_owner_root_and_token_may_register_a_game)
 {
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
@@ -117,11 +117,11 @@ TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
 	assert_int_equal(plays(60, -1), 0);
 }
 
-TEST(nobody_says_that_the_system_plays)
+TEST(system_processes_cannot_be_registered_as_games)
 {
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);
 	assert_in(message, "never exits");
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

@@ -10,7 +10,7 @@
 
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
-#include "unit.h"
+#include "test.h"
 
 static struct root root;
 static struct pidfd_set alive;
@@ -146,4 +146,4 @@ TEST(below_another_root_the_set_stays_empty)
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ getpid(), start }));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SECOND   UINT64_C(1000000000)
@@ -563,4 +563,4 @@ TEST(a_copy_borrows_no_text)
 	policy_done(&copy);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

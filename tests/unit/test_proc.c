@@ -1,7 +1,7 @@
 #include "device/proc.h"
 
 #include "tree.h"
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 #include <pthread.h>
@@ -24,7 +24,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define PROC_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 static const struct tree_row worker[] = {
 	{ "stat", "4242 (python3) S 4000 " TAIL "987654 1000 2000\n" },
@@ -38,7 +39,7 @@ static const struct tree_row worker[] = {
 	{ 0 },
 };
 
-PROC_TEST(tells_all_of_a_process)
+TEST(reads_every_field_of_a_process)
 {
 	struct proc p;
 
@@ -58,7 +59,7 @@ PROC_TEST(tells_all_of_a_process)
 	assert_string_equal(p.container, "0123456789ab");
 }
 
-PROC_TEST(maps_a_thread_to_its_process)
+TEST(maps_a_thread_to_its_process)
 {
 	struct proc p;
 
@@ -73,7 +74,7 @@ PROC_TEST(maps_a_thread_to_its_process)
 	assert_true(proc_in_tree(&t.root, 4250, 4242));
 }
 
-PROC_TEST(reads_names_that_look_like_the_rest_of_the_line)
+TEST(reads_names_that_look_like_the_rest_of_the_line)
 {
 	static const char *const name[] = { "a) R 1 (b", ") S 7", "two\nlines", "(", ")", " " };
 	char text[256];
@@ -93,7 +94,7 @@ PROC_TEST(reads_names_that_look_like_the_rest_of_the_line)
 	}
 }
 
-PROC_TEST(says_that_there_is_no_such_process)
+TEST(a_missing_process_is_an_error)
 {
 	struct proc p = { .pid = 77 };
 	uint64_t ticks = 5;
@@ -106,8 +107,8 @@ PROC_TEST(says_that_there_is_no_such_process)
 	assert_int_equal(ticks, 5);
 }
 
-/* One that waits to be reaped has ended; one whose first thread ended has not. */
-PROC_TEST(says_who_lives_and_what_cannot_be_read_says_nothing)
+/* A zombie has ended; a process with only its first thread ended still runs. */
+TEST(knows_which_processes_run_unless_they_are_unreadable)
 {
 	static const struct {
 		const char *text;
@@ -137,7 +138,7 @@ PROC_TEST(says_who_lives_and_what_cannot_be_read_says_nothing)
 	assert_true(p.incomplete);
 }
 
-PROC_TEST(refuses_a_start_time_it_cannot_read)
+TEST(refuses_a_start_time_it_cannot_read)
 {
 	static const char *const bad[] = {
 		"", "4242", "4242 (x", "4242 (x)", "4242 (x) S 1 2 3", ("4242 (x) S 1 " TAIL)
@@ -154,7 +155,7 @@ PROC_TEST(refuses_a_start_time_it_cannot_read)
 	assert_int_equal(ticks, 987654);
 }
 
-PROC_TEST(leaves_unknown_what_it_may_not_see)
+TEST(fields_without_permission_are_unknown)
 {
 	struct proc p;
 
@@ -176,7 +177,7 @@ PROC_TEST(leaves_unknown_what_it_may_not_see)
 	assert_int_equal(p.state, 0);
 }
 
-PROC_TEST(follows_parents_and_survives_a_loop)
+TEST(follows_parents_and_survives_a_loop)
 {
 	for (int i = 1; i <= 80; i++) {
 		char path[64], text[128];
@@ -200,7 +201,7 @@ PROC_TEST(follows_parents_and_survives_a_loop)
 	assert_false(proc_in_tree(&t.root, 80, 14));
 }
 
-PROC_TEST(takes_the_cgroup_that_says_most)
+TEST(uses_the_most_specific_cgroup)
 {
 	static const struct {
 		const char *text, *want;
@@ -225,7 +226,7 @@ PROC_TEST(takes_the_cgroup_that_says_most)
 	}
 }
 
-PROC_TEST(names_the_container_of_every_runtime)
+TEST(names_the_container_of_every_runtime)
 {
 	static const struct {
 		const char *path, *want;
@@ -274,7 +275,7 @@ PROC_TEST(names_the_container_of_every_runtime)
 	}
 }
 
-PROC_TEST(knows_which_groups_hold_which)
+TEST(knows_which_groups_hold_which)
 {
 	assert_true(proc_in_cgroup("/a/b", "/a/b"));
 	assert_true(proc_in_cgroup("/a/b/c", "/a/b"));
@@ -287,7 +288,7 @@ PROC_TEST(knows_which_groups_hold_which)
 	assert_false(proc_in_cgroup("/a", ""));
 }
 
-PROC_TEST(names_users_without_asking_nss)
+TEST(names_users_without_asking_nss)
 {
 	char out[16];
 
@@ -309,7 +310,7 @@ PROC_TEST(names_users_without_asking_nss)
 	assert_string_equal(out, "");
 }
 
-PROC_TEST(tells_a_child_pid_namespace)
+TEST(recognises_a_child_pid_namespace)
 {
 	assert_int_equal(proc_in_child_namespace(&t.root), -GW_E_NOSUPPORT);
 	tree_put(&t, "proc/self/ns/pid", "-> pid:[4026531836]");
@@ -331,7 +332,7 @@ static void *ask_by_thread_number(void *arg)
 	return NULL;
 }
 
-PROC_TEST(knows_itself_on_the_real_machine)
+TEST(knows_itself_on_the_real_machine)
 {
 	struct proc p;
 	struct root real;
@@ -351,4 +352,4 @@ PROC_TEST(knows_itself_on_the_real_machine)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

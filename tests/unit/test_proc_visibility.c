@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define TEST_SETUP setup
-#include "unit.h"
+#include "test.h"
 
 static struct policy policy;
 
@@ -65,4 +65,4 @@ TEST(the_sentence_names_some_and_counts_the_rest)
 	assert_false(proc_visibility_missing(&policy, PROC_VISIBILITY_ALL, text));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

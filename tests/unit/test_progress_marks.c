@@ -1,9 +1,9 @@
-/* What a command may write to its descriptor, and what it may not do with that. */
+/* Progress marks that a command writes to its descriptor, valid and invalid ones. */
 #include "cli/progress_marks.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -42,14 +42,15 @@ static int end(void **state)
 	return 0;
 }
 
-#define PROGRESS_MARKS_TEST(name) TEST_FIXTURE(name, begin, end)
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 
 static void feed(const char *text)
 {
 	progress_marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
 }
 
-/* "begin NAME T", so many seconds after the run began. */
+/* "begin NAME T" this many seconds after the start of the run. */
 static void feed_at(const char *mark, double seconds)
 {
 	char text[128];
@@ -59,7 +60,7 @@ static void feed_at(const char *mark, double seconds)
 	feed(text);
 }
 
-PROGRESS_MARKS_TEST(parts_have_the_times_that_were_given)
+TEST(parts_have_the_times_that_were_given)
 {
 	feed_at("begin outer", 1);
 	feed_at("begin inner", 2);
@@ -73,7 +74,7 @@ PROGRESS_MARKS_TEST(parts_have_the_times_that_were_given)
 	assert_int_equal(m.bad, 0);
 }
 
-PROGRESS_MARKS_TEST(the_last_of_one_name_ends_first)
+TEST(the_latest_part_of_a_name_ends_first)
 {
 	feed_at("begin a", 1);
 	feed_at("begin a", 2);
@@ -85,7 +86,7 @@ PROGRESS_MARKS_TEST(the_last_of_one_name_ends_first)
 	assert_true(m.window[0].unfinished);
 }
 
-PROGRESS_MARKS_TEST(lines_may_come_in_any_pieces)
+TEST(lines_may_arrive_in_pieces)
 {
 	static const char text[] = "tokens 12\niteration\n\ntokens 30\r\n";
 
@@ -96,12 +97,12 @@ PROGRESS_MARKS_TEST(lines_may_come_in_any_pieces)
 	assert_int_equal(m.bad, 0);
 }
 
-PROGRESS_MARKS_TEST(a_part_counts_its_own_iterations_and_tokens)
+TEST(a_part_counts_its_own_iterations_and_tokens)
 {
 	const struct progress_marks_window *w;
 	unsigned n;
 
-	for (unsigned i = 0; i < 4; i++) /* loading: slow ones, 1 s each */
+	for (unsigned i = 0; i < 4; i++) /* loading: slow iterations, 1 s each */
 		progress_marks_feed(&m, "iteration\ntokens 100\n", 21, begin_ns + i * NS_PER_S);
 	feed_at("begin work", 4);
 	for (unsigned i = 0; i < 11; i++)
@@ -118,7 +119,7 @@ PROGRESS_MARKS_TEST(a_part_counts_its_own_iterations_and_tokens)
 	assert_int_equal(n, 2);
 	assert_int_equal(w->iterations, 11);
 	assert_int_equal(w->tokens, 33);
-	/* the step from the last slow one into the part is not of the part */
+	/* the step from the last slow iteration into the part does not count */
 	assert_float_equal(progress_marks_latency(&m, w, 0.95), 10e-3, 1e-9);
 	assert_int_equal(m.window[1].iterations, 1);
 	assert_true(isnan(progress_marks_latency(&m, &m.window[1], 0.5)));
@@ -127,7 +128,7 @@ PROGRESS_MARKS_TEST(a_part_counts_its_own_iterations_and_tokens)
 	assert_null(progress_marks_find(&m, "other", &n));
 }
 
-PROGRESS_MARKS_TEST(times_between_iterations_are_the_latency)
+TEST(times_between_iterations_are_the_latency)
 {
 	assert_true(isnan(progress_marks_latency(&m, NULL, 0.5)));
 	for (unsigned i = 0; i <= 100; i++)
@@ -139,7 +140,7 @@ PROGRESS_MARKS_TEST(times_between_iterations_are_the_latency)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
 
-PROGRESS_MARKS_TEST(what_is_no_mark_is_counted_and_the_first_is_reported)
+TEST(bad_lines_are_counted_and_the_first_is_reported)
 {
 	static const char *const bad[] = {
 		"nonsense\n",
@@ -168,14 +169,14 @@ PROGRESS_MARKS_TEST(what_is_no_mark_is_counted_and_the_first_is_reported)
 	assert_int_equal(m.iterations, 0);
 }
 
-PROGRESS_MARKS_TEST(what_is_told_holds_no_control_characters)
+TEST(reported_lines_have_no_control_characters)
 {
 	feed("\x1b[2J\xff\n");
 	for (const char *p = m.reason; *p; p++)
 		assert_true(*p >= ' ' && *p < 127);
 }
 
-PROGRESS_MARKS_TEST(a_line_without_end_is_one_bad_line)
+TEST(a_line_without_end_is_one_bad_line)
 {
 	for (unsigned i = 0; i < 100000; i++)
 		feed("xxxxxxxxxx");
@@ -184,7 +185,7 @@ PROGRESS_MARKS_TEST(a_line_without_end_is_one_bad_line)
 	assert_int_equal(m.tokens, 1);
 }
 
-PROGRESS_MARKS_TEST(more_parts_than_there_is_room_for_are_counted)
+TEST(parts_beyond_the_limit_are_counted)
 {
 	for (unsigned i = 0; i < PROGRESS_MARKS_WINDOWS + 5; i++)
 		feed("begin a\nend a\n");
@@ -194,11 +195,11 @@ PROGRESS_MARKS_TEST(more_parts_than_there_is_room_for_are_counted)
 	assert_int_equal(m.bad, 0);
 }
 
-PROGRESS_MARKS_TEST(of_too_many_iterations_a_fair_share_is_kept)
+TEST(of_too_many_iterations_a_random_sample_is_kept)
 {
 	uint64_t t = begin_ns;
 
-	/* first short ones, then as many long ones */
+	/* short iterations first, then as many long ones */
 	for (unsigned i = 0; i <= 4 * PROGRESS_MARKS_LATENCIES; i++) {
 		t += i < 2 * PROGRESS_MARKS_LATENCIES ? NS_PER_MS : 3 * NS_PER_MS;
 		progress_marks_feed(&m, "iteration\n", 10, t);
@@ -208,7 +209,7 @@ PROGRESS_MARKS_TEST(of_too_many_iterations_a_fair_share_is_kept)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.55), 3e-3, 1e-9);
 }
 
-/* The first pair of numbers that do not follow each other, 0 and 0 for none. */
+/* The first two numbers that are not consecutive; 0 and 0 if there are none. */
 static void number(const char *text, uint64_t before, uint64_t after)
 {
 	progress_marks_done(&m);
@@ -219,14 +220,14 @@ static void number(const char *text, uint64_t before, uint64_t after)
 	assert_int_equal(m.odd_after, after);
 }
 
-PROGRESS_MARKS_TEST(numbers_that_do_not_count_up_are_noticed)
+TEST(numbers_that_do_not_count_up_are_noticed)
 {
 	number("iteration 0\niteration 1\niteration 2\n", 0, 0);
 	number("iteration 5000\niteration 5001\n", 0, 0);                     /* went on */
 	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
 	number("iteration 1\niteration\niteration 3\n", 0, 0);
 	number("iteration\niteration\n", 0, 0);
-	number("iteration 1\niteration 1\n", 0, 0); /* one each, whatever is meant */
+	number("iteration 1\niteration 1\n", 0, 0); /* one bad line each */
 	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
 	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
 	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",
@@ -234,4 +235,4 @@ PROGRESS_MARKS_TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

@@ -1,5 +1,5 @@
-/* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
-#include "unit.h"
+/* RAPL on small trees. The source is included to replace perf's counters by files. */
+#include "test.h"
 
 #define RAPL_PERF_OPEN fake_perf_open
 
@@ -60,7 +60,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define RAPL_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 
 #define ZONE(n) "sys/class/powercap/" n
 
@@ -84,7 +85,7 @@ static const struct tree_row two_packages[] = {
 	{ 0 },
 };
 
-RAPL_TEST(lists_energy_domains_once_each)
+TEST(lists_energy_domains_once_each)
 {
 	static const struct {
 		const char *name;
@@ -112,7 +113,7 @@ RAPL_TEST(lists_energy_domains_once_each)
 	assert_string_equal(d[1].name, "");
 }
 
-RAPL_TEST(keeps_a_mapped_domain_that_nothing_else_provides)
+TEST(keeps_a_mapped_domain_that_nothing_else_provides)
 {
 	struct rapl_domain d[2];
 
@@ -122,13 +123,13 @@ RAPL_TEST(keeps_a_mapped_domain_that_nothing_else_provides)
 	assert_int_equal(d[0].energy_uj, 5);
 }
 
-RAPL_TEST(lists_a_domain_that_it_cannot_read)
+TEST(lists_an_unreadable_domain)
 {
 	struct rapl_domain d[2];
 
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
-	/* what a container sees whose runtime hides the counters */
+	/* what a container sees if its runtime hides the counters */
 	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
 	assert_int_equal(rapl_list(&t.root, d, 2), 2);
 	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
@@ -136,7 +137,7 @@ RAPL_TEST(lists_a_domain_that_it_cannot_read)
 	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
 }
 
-RAPL_TEST(says_when_a_domain_may_not_be_read)
+TEST(a_domain_without_permission_has_its_reason)
 {
 	struct rapl_domain d;
 
@@ -149,7 +150,7 @@ RAPL_TEST(says_when_a_domain_may_not_be_read)
 	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
 }
 
-RAPL_TEST(finds_no_domains_on_a_machine_without)
+TEST(finds_no_domains_on_a_machine_without)
 {
 	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
 }
@@ -187,7 +188,7 @@ static void assert_joules(double want)
 
 #define RANGE UINT64_C(262143328850)
 
-RAPL_TEST(packages_and_memory_add_up_and_what_is_inside_does_not)
+TEST(packages_and_memory_are_added_and_subdomains_are_not)
 {
 	tree_fill(&t, "", two_packages);
 	put_zone("intel-rapl:0:1", "core\n", 50, RANGE);
@@ -208,7 +209,7 @@ RAPL_TEST(packages_and_memory_add_up_and_what_is_inside_does_not)
 	assert_int_equal(r.count, 7);
 }
 
-RAPL_TEST(a_counter_that_wraps_goes_on)
+TEST(a_counter_that_wraps_goes_on)
 {
 	unsigned seed = (unsigned)time(NULL);
 	double truth = 0;
@@ -230,7 +231,7 @@ RAPL_TEST(a_counter_that_wraps_goes_on)
 	assert_true(r.counter[0].wraps > 50);
 }
 
-RAPL_TEST(a_counter_that_goes_back_without_a_range_is_absent)
+TEST(a_counter_that_goes_back_without_a_range_is_absent)
 {
 	put_zone("intel-rapl:0", "package-0\n", 5000000, 0);
 	rapl_open(&r, &t.root);
@@ -241,12 +242,12 @@ RAPL_TEST(a_counter_that_goes_back_without_a_range_is_absent)
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 	assert_true(isnan(rapl_total(&r).joules));
-	put_uj("intel-rapl:0", 7000000); /* what was lost does not come back */
+	put_uj("intel-rapl:0", 7000000); /* lost energy is not recovered */
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-RAPL_TEST(a_counter_beyond_its_range_is_absent)
+TEST(a_counter_beyond_its_range_is_absent)
 {
 	put_zone("intel-rapl:0", "package-0\n", 9000, 5000);
 	rapl_open(&r, &t.root);
@@ -255,7 +256,7 @@ RAPL_TEST(a_counter_beyond_its_range_is_absent)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-RAPL_TEST(a_reading_that_fails_is_made_good_by_the_next)
+TEST(a_failed_reading_is_recovered_by_the_next)
 {
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	rapl_open(&r, &t.root);
@@ -269,7 +270,7 @@ RAPL_TEST(a_reading_that_fails_is_made_good_by_the_next)
 	assert_joules(3);
 }
 
-RAPL_TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
+TEST(an_unreadable_host_is_null_and_names_the_remedy)
 {
 	struct rapl_total total;
 
@@ -280,18 +281,18 @@ RAPL_TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
 	rapl_read(&r);
 	tree_allow();
 	total = rapl_total(&r);
-	assert_true(isnan(total.joules)); /* half a host is no host */
+	assert_true(isnan(total.joules)); /* a part of the host is not the host */
 	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
 	assert_in(total.remedy, "chmod");
 	assert_in(total.remedy, "udev");
 	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
 	assert_int_equal(r.counter[0].why, GW_HAVE);
-	rapl_read(&r); /* allowed too late: what was used before is not known */
+	rapl_read(&r); /* allowed too late: earlier energy is unknown */
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 }
 
-RAPL_TEST(memory_that_may_not_be_read_makes_the_whole_unknown)
+TEST(unreadable_memory_makes_the_total_unknown)
 {
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	put_zone("intel-rapl:0:0", "dram\n", 1000000, RANGE);
@@ -302,7 +303,7 @@ RAPL_TEST(memory_that_may_not_be_read_makes_the_whole_unknown)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NO_PERMISSION);
 }
 
-RAPL_TEST(without_memory_counters_the_packages_are_the_total)
+TEST(without_memory_counters_the_packages_are_the_total)
 {
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	rapl_open(&r, &t.root);
@@ -312,7 +313,7 @@ RAPL_TEST(without_memory_counters_the_packages_are_the_total)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
 }
 
-RAPL_TEST(a_machine_without_counters_says_so)
+TEST(a_machine_without_counters_says_so)
 {
 	struct rapl_total total;
 
@@ -327,7 +328,7 @@ RAPL_TEST(a_machine_without_counters_says_so)
 	assert_string_equal(total.missing, "");
 }
 
-RAPL_TEST(dies_that_show_one_counter_are_counted_once)
+TEST(dies_that_show_one_counter_are_counted_once)
 {
 	put_zone("intel-rapl:0", "package-0-die-0\n", 123456789, RANGE);
 	put_zone("intel-rapl:1", "package-0-die-1\n", 123456789, RANGE);
@@ -352,7 +353,7 @@ RAPL_TEST(dies_that_show_one_counter_are_counted_once)
 	assert_joules(1.000001 * 2 + 1 + 0.100001 + 0.100073 + 0.1);
 }
 
-RAPL_TEST(zones_of_one_name_are_counted_once)
+TEST(zones_of_one_name_are_counted_once)
 {
 	put_zone("intel-rapl:0", "package-0\n", 1000, RANGE);
 	put_zone("intel-rapl:1", "package-0\n", 5000, RANGE);
@@ -386,7 +387,7 @@ static void open_pmu(void)
 	t.root.real = true;
 }
 
-RAPL_TEST(the_power_pmu_is_read_where_powercap_is_not)
+TEST(the_power_pmu_is_read_where_powercap_is_not)
 {
 	open_pmu();
 	rapl_open(&r, &t.root);
@@ -403,7 +404,7 @@ RAPL_TEST(the_power_pmu_is_read_where_powercap_is_not)
 	assert_string_equal(r.counter[1].d.name, "package-1");
 }
 
-RAPL_TEST(powercap_goes_first)
+TEST(powercap_goes_first)
 {
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
@@ -412,7 +413,7 @@ RAPL_TEST(powercap_goes_first)
 	assert_int_equal(r.count, 1);
 }
 
-RAPL_TEST(what_powercap_refuses_perf_may_provide)
+TEST(perf_is_used_where_powercap_refuses)
 {
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
@@ -425,10 +426,10 @@ RAPL_TEST(what_powercap_refuses_perf_may_provide)
 	rapl_open(&r, &t.root);
 	tree_allow();
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
-	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier fix */
+	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier remedy */
 }
 
-RAPL_TEST(perf_alone_that_refuses_names_its_own_fix)
+TEST(perf_that_refuses_names_its_own_remedy)
 {
 	open_pmu();
 	perf_refusal = EACCES;
@@ -443,7 +444,7 @@ RAPL_TEST(perf_alone_that_refuses_names_its_own_fix)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_SUPPORTED);
 }
 
-RAPL_TEST(chiplets_of_one_package_are_one_counter_of_perf)
+TEST(chiplets_of_one_package_are_one_counter_of_perf)
 {
 	open_pmu();
 	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/physical_package_id", "0\n");
@@ -464,7 +465,7 @@ RAPL_TEST(chiplets_of_one_package_are_one_counter_of_perf)
 	assert_int_equal(perfs, 2);
 }
 
-RAPL_TEST(another_machines_files_open_no_counter_of_this_one)
+TEST(another_machines_files_open_no_counter_of_this_one)
 {
 	tree_fill(&t, "", pmu);
 	rapl_open(&r, &t.root);
@@ -472,7 +473,7 @@ RAPL_TEST(another_machines_files_open_no_counter_of_this_one)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-RAPL_TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
+TEST(invalid_pmu_values_are_absent_not_zero)
 {
 	static const struct tree_row bad[] = {
 		{ PMU "/events/energy-pkg", "umask=0x02\n" },
@@ -496,7 +497,7 @@ RAPL_TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-RAPL_TEST(the_real_machine_has_joules_or_a_reason)
+TEST(the_real_machine_has_joules_or_a_reason)
 {
 	struct rapl_total total;
 	struct root real;
@@ -514,4 +515,4 @@ RAPL_TEST(the_real_machine_has_joules_or_a_reason)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -4,14 +4,11 @@
 #include "guard_world.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SECOND   UINT64_C(1000000000)
@@ -36,7 +33,7 @@ static int feed(struct recording_reader *t, char *text)
 	return err;
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
@@ -46,7 +43,6 @@ static void what_is_written_is_read(void **state)
 	uint64_t wall_ns;
 	bool held = false;
 
-	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
 	recording_begin(&out, 0, GUARD_ENFORCE);
@@ -84,7 +80,7 @@ static void what_is_written_is_read(void **state)
 }
 
 /* The guard that wrote it had given numbers before; the one that reads it begins with 1. */
-static void numbers_of_a_later_run_are_those_of_its_own(void **state)
+TEST(numbers_of_a_later_run_are_those_of_its_own)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
@@ -92,7 +88,6 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 	struct guard_reservation room;
 	struct buf out;
 
-	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
 	recording_begin(&out, 100, GUARD_ENFORCE);
@@ -119,7 +114,7 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 }
 
 /* Of the second form, which named none when it was made. */
-static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
+TEST(numbers_of_a_run_of_the_second_form_are_counted)
 {
 	static const char *const lines[] = { "reserve\t3000000000\t1048576\t7\t0\t",
 					     "reserve\t3000000000\t2097152\t7\t0\t",
@@ -131,7 +126,6 @@ static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
 	struct guard_reservation room;
 	struct buf out;
 
-	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
 	buf_adds(&out, "begin\t2\t100\n");
@@ -155,7 +149,7 @@ static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
 	free(p);
 }
 
-static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
+TEST(what_a_run_begins_with_comes_before_the_first_scene)
 {
 	static const char *const lines[] = {
 		"begin\t3\t9\t2",
@@ -171,7 +165,6 @@ static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
 	struct guard_reservation room;
 	struct guard_gpu_inputs told;
 
-	(void)state;
 	make_policy(p);
 	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
 	assert_int_equal(recording_reader_new(p, false, &t), 0);
@@ -198,7 +191,7 @@ static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
 }
 
 /* One that the first configuration did not have begins with the second, with what was known of it. */
-static void a_worker_that_came_with_another_configuration_begins_there(void **state)
+TEST(a_worker_that_came_with_another_configuration_begins_there)
 {
 	static const char *const lines[] = {
 		"begin\t3\t0\t2", "worker\t0\tone", "ask\t5\t0\t2\t18446744073709551615",
@@ -209,7 +202,6 @@ static void a_worker_that_came_with_another_configuration_begins_there(void **st
 	struct guard_status s;
 	struct recording_reader *t;
 
-	(void)state;
 	make_policy(p);
 	p->worker[1] = p->worker[0];
 	p->worker[1].name = "two";
@@ -231,7 +223,7 @@ static void a_worker_that_came_with_another_configuration_begins_there(void **st
 	free(p);
 }
 
-static void lines_that_say_nothing_are_refused(void **state)
+TEST(lines_that_say_nothing_are_refused)
 {
 	static const char *const lines[] = {
 		"begin",
@@ -279,7 +271,6 @@ static void lines_that_say_nothing_are_refused(void **state)
 	struct policy *p = calloc(1, sizeof(*p));
 	struct recording_reader *t;
 
-	(void)state;
 	make_policy(p);
 	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	for (size_t i = 0; i < COUNT(lines); i++)
@@ -291,7 +282,7 @@ static void lines_that_say_nothing_are_refused(void **state)
 	free(p);
 }
 
-static void who_asked_too_often_is_refused_again(void **state)
+TEST(a_user_that_requested_too_often_is_refused_again)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct guard_decision d;
@@ -300,7 +291,6 @@ static void who_asked_too_often_is_refused_again(void **state)
 	uint64_t wall_ns;
 	unsigned evicted = 0;
 
-	(void)state;
 	make_policy(p);
 	p->user_evictions = 1;
 	buf_init(&out, 1 << 16);
@@ -320,14 +310,13 @@ static void who_asked_too_often_is_refused_again(void **state)
 	free(p);
 }
 
-static void a_worker_that_is_not_there_any_more_was_not_asked(void **state)
+TEST(a_worker_that_is_not_there_any_more_was_not_asked)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct recording_reader *t;
 	struct guard_decision d;
 	uint64_t wall_ns;
 
-	(void)state;
 	make_policy(p);
 	assert_int_equal(recording_reader_new(p, true, &t), 0);
 	assert_int_equal(recording_read(t, "ask\t5\t3\t0\t0"), 0);
@@ -337,7 +326,7 @@ static void a_worker_that_is_not_there_any_more_was_not_asked(void **state)
 }
 
 /* Runs of the first form name orders, and workers stand where they stand in the policy. */
-static void a_recording_of_the_first_form_is_read(void **state)
+TEST(a_recording_of_the_first_form_is_read)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
@@ -346,7 +335,6 @@ static void a_recording_of_the_first_form_is_read(void **state)
 	struct buf out;
 	uint64_t wall_ns;
 
-	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
 	buf_adds(&out, "begin\t1\t100\n");
@@ -369,14 +357,13 @@ static void a_recording_of_the_first_form_is_read(void **state)
 	free(p);
 }
 
-static void enums_are_written_by_name(void **state)
+TEST(enums_are_written_by_name)
 {
 	const struct guard_record record = { .mask = 1u << REASON_MANUAL | 1u << REASON_BUDGET,
 					     .hold = HOLD_ACTIVE };
 	struct policy *p = calloc(1, sizeof(*p));
 	struct buf out;
 
-	(void)state;
 	make_policy(p);
 	p->worker[0].kind = WORKER_VLLM;
 	p->mode = GUARD_ENFORCE;
@@ -401,7 +388,7 @@ static void enums_are_written_by_name(void **state)
 }
 
 /* A row that is inserted into kind.def must not change what an old recording means. */
-static void old_numbers_keep_their_meaning(void **state)
+TEST(old_numbers_keep_their_meaning)
 {
 	static const char *const kinds[] = {
 		"ollama", "llamacpp", "llamaswap",  "vllm",    "sglang",    "tabby", "kobold",
@@ -410,7 +397,6 @@ static void old_numbers_keep_their_meaning(void **state)
 	struct policy *p = calloc(1, sizeof(*p));
 	char text[200];
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(kinds); i++) {
 		snprintf(text, sizeof(text), "mode\t1\nworkers\t1\nname\t=one\nkind\t%u\n", i);
 		assert_int_equal(policy_text_read(text, p), 0);
@@ -530,12 +516,11 @@ static void assert_same_of(const struct world *o, unsigned worker, const struct 
 	}
 }
 
-static void a_recording_is_replayed_to_the_bit_wherever_its_workers_stand(void **state)
+TEST(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand)
 {
 	static struct world o;
 	static struct policy other;
 
-	(void)state;
 	for (unsigned turned = 0; turned < 2; turned++) {
 		struct guard_decision *again = calloc(4096, sizeof(*again));
 		struct recording_reader *t;
@@ -611,7 +596,7 @@ static void record_a_swap(struct world *o, struct buf *out)
 	recorded_run(o, out, 60 * S);
 }
 
-static void a_recording_goes_on_over_another_configuration_to_the_bit(void **state)
+TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
 {
 	static struct world o;
 	struct guard_decision *again = calloc(4096, sizeof(*again));
@@ -620,7 +605,6 @@ static void a_recording_goes_on_over_another_configuration_to_the_bit(void **sta
 	uint64_t wall_ns;
 	size_t n = 0;
 
-	(void)state;
 	buf_init(&out, 64 << 20);
 	record_a_swap(&o, &out);
 	assert_true(world_said(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
@@ -641,7 +625,7 @@ static void a_recording_goes_on_over_another_configuration_to_the_bit(void **sta
 	free(again);
 }
 
-static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **state)
+TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
 {
 	static const char *const lines[] = {
 		"begin\t2\t0",
@@ -652,7 +636,6 @@ static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **sta
 		"ask\t5\t0\t4\t0",
 	};
 
-	(void)state;
 	for (unsigned dry = 0; dry < 2; dry++) {
 		struct policy *p = calloc(1, sizeof(*p));
 		struct guard_status s;
@@ -677,13 +660,12 @@ static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **sta
 
 /* ---- by what was decided ---- */
 
-static void a_policy_is_read_as_it_was_written_but_for_secrets(void **state)
+TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 {
 	static const char *const leave[] = { "/usr/bin/leave", "--password=hush", NULL };
 	struct policy *p = calloc(1, sizeof(*p)), *back = calloc(1, sizeof(*back));
 	struct buf out;
 
-	(void)state;
 	make_policy(p);
 	p->standard.headroom_ratio = 1.0 / 3;
 	p->worker[0].match.command = "a\ttab, a \\ and\na line";
@@ -728,7 +710,7 @@ static void a_policy_is_read_as_it_was_written_but_for_secrets(void **state)
 }
 
 /* The same file by no policy, and lines that tell of what was known. */
-static void half_of_what_was_known_is_refused(void **state)
+TEST(half_of_what_was_known_is_refused)
 {
 	static const char *const bad[] = {
 		"state\tend",
@@ -746,7 +728,6 @@ static void half_of_what_was_known_is_refused(void **state)
 	struct recording_reader *t;
 	struct buf out;
 
-	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
 	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
@@ -766,26 +747,4 @@ static void half_of_what_was_known_is_refused(void **state)
 	free(p);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_policy_is_read_as_it_was_written_but_for_secrets),
-		cmocka_unit_test(half_of_what_was_known_is_refused),
-		cmocka_unit_test(numbers_of_a_run_of_the_second_form_are_counted),
-		cmocka_unit_test(what_a_run_begins_with_is_told_before_the_first_look),
-		cmocka_unit_test(a_worker_that_came_with_another_configuration_begins_there),
-		cmocka_unit_test(a_recording_goes_on_over_another_configuration_to_the_bit),
-		cmocka_unit_test(what_is_written_is_read),
-		cmocka_unit_test(numbers_of_a_later_run_are_those_of_its_own),
-		cmocka_unit_test(lines_that_say_nothing_are_refused),
-		cmocka_unit_test(who_asked_too_often_is_refused_again),
-		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
-		cmocka_unit_test(a_recording_of_the_first_form_is_read),
-		cmocka_unit_test(enums_are_written_by_name),
-		cmocka_unit_test(old_numbers_keep_their_meaning),
-		cmocka_unit_test(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand),
-		cmocka_unit_test(who_was_out_is_found_as_it_is_by_a_policy_that_only_tells),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

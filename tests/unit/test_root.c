@@ -1,6 +1,6 @@
 #include "base/root.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -46,7 +46,7 @@ static int remove_tree(void **state)
 	return rmdir(folder);
 }
 
-#define ROOT_TEST(name) TEST_FIXTURE(name, make_tree, remove_tree)
+#define ROOT_TEST(name) TEST_WITH(name, make_tree, remove_tree)
 
 ROOT_TEST(reads_a_file_whole_or_cut)
 {
@@ -132,7 +132,7 @@ ROOT_TEST(reads_links_and_their_last_name)
 	assert_string_equal(out, "");
 }
 
-ROOT_TEST(tells_what_exists)
+ROOT_TEST(finds_out_what_exists)
 {
 	assert_true(root_exists(&root, "sys/a"));
 	assert_true(root_exists(&root, "sys"));
@@ -164,4 +164,4 @@ TEST(the_real_root_has_proc)
 	root_close(&real);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,10 +1,10 @@
-/* The course of a run in bounded room: the extremes of brute force stay, and the order. */
+/* The trace of a run in bounded memory keeps the extremes and the order. */
 #include "measure/run_trace.h"
 
 #include "base/clock.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 #include <time.h>
@@ -78,7 +78,7 @@ TEST(long_runs_keep_every_extreme)
 			kept_high = fmax(kept_high, (double)c.power[i].w);
 			assert_true(i == 0 || c.power[i].t_ns > c.power[i - 1].t_ns);
 		}
-		/* figures are thinned evenly, and each stands at its own time */
+		/* figures are thinned evenly and keep their times */
 		for (size_t i = 0; i < c.ticks; i++) {
 			assert_true(c.tick[i].t_ns ==
 				    BEGIN + (uint64_t)c.tick[i].temperature_c * NS_PER_MS);
@@ -91,7 +91,7 @@ TEST(long_runs_keep_every_extreme)
 	}
 }
 
-TEST(waiting_for_a_run_takes_no_room)
+TEST(waiting_for_a_run_takes_no_memory)
 {
 	struct run_trace *s = run_trace_new(1);
 	struct run_trace_copy c;
@@ -106,4 +106,4 @@ TEST(waiting_for_a_run_takes_no_room)
 	run_trace_free(s);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "unit.h"
+#include "test.h"
 
 static struct scene a, b; /* too large for a stack */
 static uint64_t seed;
@@ -408,4 +408,4 @@ TEST(changes_that_say_nothing_are_refused)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

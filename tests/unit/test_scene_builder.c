@@ -1708,4 +1708,4 @@ TEST(a_machine_without_gpus_is_an_empty_scene)
 	scene_builder_free(NULL);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define LONGEST_NS (10 * NS_PER_S)
 
@@ -104,4 +104,4 @@ TEST(nobody_asks_and_there_is_one_look)
 	assert_int_equal(looks(false, NS_PER_S / 2), 1);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,5 +1,5 @@
-/* Which words of a user name a GPU. */
-#include "unit.h"
+/* Which words select a GPU. */
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -55,7 +55,7 @@ TEST(other_names_do_not)
 			fail_msg("%s", names[i]);
 }
 
-TEST(what_can_name_no_gpu_is_refused)
+TEST(names_that_cannot_be_a_gpu_are_refused)
 {
 	static const char *const names[] = {
 		"", "zz", "-1", "cuda:", "cuda:x", "first", "0x1"
@@ -67,4 +67,4 @@ TEST(what_can_name_no_gpu_is_refused)
 	assert_int_equal(gw_device_matches(&gpu, NULL), -GW_E_ARG);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

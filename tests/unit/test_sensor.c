@@ -1,5 +1,4 @@
-/* What is assumed of a sensor, kept in a file, and learned on simulated cards whose truth is
- * known. */
+/* Sensors: assumptions, files, and characterisation on simulated cards with known sensors. */
 #include "simtest.h"
 
 #include "measure/cuda.h"
@@ -31,7 +30,7 @@ static void card(struct report *r, const char *name, unsigned architecture, int 
 	report_set(r, GW_Q_POWER, 100);
 }
 
-TEST(what_is_assumed_follows_generation_and_driver)
+TEST(assumptions_follow_generation_and_driver)
 {
 	static const struct {
 		const char *name;
@@ -71,10 +70,10 @@ TEST(what_is_assumed_follows_generation_and_driver)
 		assert_int_equal(s.average.changes, 0);
 		assert_true(isnan(s.average.call_p50_s));
 		assert_int_equal(s.counter == GW_HAVE, rows[i].architecture >= 5);
-		/* Not read yet: all of the newer kinds have it. */
+		/* Not read yet: all newer kinds have it. */
 		assert_int_equal(s.instant.why,
 				 rows[i].architecture >= 9 ? GW_HAVE : GW_ABSENT_NOT_READ);
-		assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER stands in for it */
+		assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER is used instead */
 	}
 }
 
@@ -182,7 +181,7 @@ static void fill(struct sensor *s, unsigned *seed)
 		s->rate[i] = (struct sensor_rate){ odd(seed), odd(seed), NAN };
 }
 
-TEST(what_is_saved_comes_back_bit_by_bit)
+TEST(saved_values_read_back_exactly)
 {
 	unsigned seed = (unsigned)time(NULL);
 	struct sensor s, back;
@@ -215,7 +214,7 @@ static void spoil(const char *path, long at, const char *with, long cut)
 		assert_int_equal(truncate(path, cut), 0);
 }
 
-TEST(a_file_that_was_changed_is_ignored_and_said_so)
+TEST(a_modified_file_is_ignored_and_reported)
 {
 	unsigned seed = 1;
 	struct sensor s, back;
@@ -254,13 +253,13 @@ TEST(another_driver_or_vbios_has_a_file_of_its_own)
 	sensor_key(&s, folder, one, sizeof(one));
 	sensor_key(&other, folder, two, sizeof(two));
 	assert_string_not_equal(one, two);
-	assert_null(strchr(one + strlen(folder) + 1, '/')); /* whatever the uuid holds */
+	assert_null(strchr(one + strlen(folder) + 1, '/')); /* with any uuid */
 	other.uuid[0] = '\0';
 	assert_int_equal(sensor_save(&other, folder, message, sizeof(message)),
 			 -GW_E_NOSUPPORT);
 }
 
-TEST(a_folder_that_cannot_be_made_is_named)
+TEST(a_folder_that_cannot_be_created_is_named)
 {
 	unsigned seed = 3;
 	struct sensor s;
@@ -300,7 +299,7 @@ TEST(a_period_is_found_through_skips_and_jitter)
 	assert_int_equal(fit_period(t, 3, work, &f), -GW_E_NOSUPPORT);
 }
 
-/* What a sensor would say, summed in small steps and by no formula of the code under test. */
+/* What a sensor would read, summed in small steps without the formulas of the tested code. */
 static double brute(const struct fit_bursts *b, enum sensor_model m, double window, double t)
 {
 	double dt = 5e-5, sum = 0, from = m == SENSOR_BOXCAR ? t - window : 0;
@@ -408,8 +407,7 @@ static int learn(bool active, struct sensor *s, char *message)
 	return err;
 }
 
-/* A card whose power wanders every 7 ms at first, so that values change, and that is then left to
- * the drive. */
+/* A card with power that changes every 7 ms at first, then is driven by the load. */
 static void world(const char *profile, const char *sensor)
 {
 	static char text[16384];
@@ -522,15 +520,15 @@ SIM_TEST(ada_with_a_harmless_counter_is_learned)
 				     1000, 520, 20, 13.5, 17, 5, 2.6 });
 }
 
-/* The newest sample of a 20 ms grid is 8 to 28 ms old, and of a 10 ms low-pass. */
+/* The newest sample of a 20 ms grid is 8 to 28 ms old and has a 10 ms low-pass. */
 SIM_TEST(hopper_is_learned)
 {
 	check_truth(&(struct truth){ "h200", "", 100, SENSOR_LOWPASS, 10, 28, 1000, 518, 20,
 				     13.5, 17, 5, 10 });
 }
 
-/* Read every 101 ms, a sample of the 20 ms grid is of another age each time, and that looks like a
- * wider window; how late it is on the whole stays the same. */
+/* Read every 101 ms, a sample of the 20 ms grid has a different age each time. That looks
+ * like a wider window; the mean lag stays the same. */
 SIM_TEST(a_sampler_that_drifts_against_its_grid_is_still_as_late)
 {
 	struct sensor s;
@@ -585,7 +583,7 @@ SIM_TEST(a_ring_of_one_second_is_learned)
 				     100, 55, 1000, 13.5, 17, 5, 2.6 });
 }
 
-SIM_TEST(a_counter_hurt_by_reading_is_found)
+SIM_TEST(a_counter_that_reading_disturbs_is_found)
 {
 	struct sensor s;
 	char message[512] = "";
@@ -599,7 +597,7 @@ SIM_TEST(a_counter_hurt_by_reading_is_found)
 	assert_int_equal(s.origin, SENSOR_PASSIVE);
 }
 
-SIM_TEST(a_counter_that_bears_one_reading_in_ten_seconds_may_have_it)
+SIM_TEST(a_counter_may_be_read_as_often_as_it_tolerates)
 {
 	struct sensor s;
 	char message[512] = "";
@@ -632,7 +630,7 @@ SIM_TEST(a_card_that_repeats_its_values_gets_a_reason)
 	assert_int_equal(s.counter_p50_s >= 0, 1);
 }
 
-SIM_TEST(a_silent_card_is_told_apart)
+SIM_TEST(a_card_without_samples_is_recognised)
 {
 	struct sensor s;
 	char message[512] = "";
@@ -650,7 +648,7 @@ SIM_TEST(a_silent_card_is_told_apart)
 	sim_close();
 }
 
-SIM_TEST(a_card_lost_while_learning_teaches_nothing)
+SIM_TEST(a_card_lost_during_characterisation_gives_no_result)
 {
 	struct sensor s = { .ticks = 77 };
 	char message[512] = "";
@@ -661,7 +659,7 @@ SIM_TEST(a_card_lost_while_learning_teaches_nothing)
 	assert_int_equal(s.ticks, 77);
 }
 
-SIM_TEST(no_load_is_put_beside_another_process)
+SIM_TEST(no_load_is_started_next_to_another_process)
 {
 	struct sensor s = { .ticks = 77 };
 	char message[512] = "";
@@ -672,10 +670,10 @@ SIM_TEST(no_load_is_put_beside_another_process)
 	assert_int_equal(learn(true, &s, message), -GW_E_STATE);
 	assert_in(message, "4100000");
 	assert_int_equal(s.ticks, 77);
-	assert_true(sim_now_ns() - before < NS_PER_S); /* it is said at once */
+	assert_true(sim_now_ns() - before < NS_PER_S); /* reported at once */
 }
 
-TEST(a_load_that_cannot_be_had_says_why)
+TEST(a_load_that_cannot_start_gives_the_reason)
 {
 	struct cuda_load *c = NULL;
 	char message[512] = "";
@@ -686,7 +684,7 @@ TEST(a_load_that_cannot_be_had_says_why)
 	assert_non_null(strstr(message, "CUDA") ? message : strstr(message, "libcuda"));
 }
 
-SIM_TEST(what_was_learned_is_known_the_next_time)
+SIM_TEST(a_characterisation_is_found_the_next_time)
 {
 	struct sensor s, known;
 	char message[512] = "", path[512];
@@ -715,4 +713,4 @@ SIM_TEST(what_was_learned_is_known_the_next_time)
 	sim_close();
 }
 
-UNIT_MAIN(make_folder, remove_folder)
+TEST_MAIN(make_folder, remove_folder)

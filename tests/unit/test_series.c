@@ -1,4 +1,4 @@
-/* History: what was added comes back, at every age, in a fixed amount of memory. */
+/* History of any age in a fixed amount of memory. */
 #include "seed.h"
 
 #include "measure/series.h"
@@ -29,7 +29,7 @@ static void add(struct series *s, uint64_t t_ns, double value)
 	assert_int_equal(series_add(s, t_ns, &value), 0);
 }
 
-/* Within what a bucket keeps: float, and a mean to 1/131070 of the range. */
+/* Within the precision of a bucket: float, and a mean to 1/131070 of the range. */
 static void assert_close(double have, double want, double range)
 {
 	double most = 1.3e-7 * fabs(want) + range / 131070 * 1.01;
@@ -137,7 +137,7 @@ TEST(time_does_not_go_back)
 	struct series_point p[8];
 	double v = 9;
 
-	add(s, 0, 1); /* as good a time as any */
+	add(s, 0, 1); /* any other time is as good */
 	add(s, S, 2);
 	assert_int_equal(series_add(s, S, &v), -GW_E_ARG);
 	assert_int_equal(series_add(s, S - 1, &v), -GW_E_ARG);
@@ -156,7 +156,7 @@ static struct series *ten_minutes(void)
 	return s;
 }
 
-TEST(the_finest_tier_that_reaches_back_is_taken)
+TEST(the_finest_tier_that_reaches_back_is_used)
 {
 	static const struct {
 		unsigned back_s, resolution_ms;
@@ -195,7 +195,7 @@ TEST(the_finest_tier_that_reaches_back_is_taken)
 	series_free(s);
 }
 
-TEST(what_is_older_than_all_comes_from_the_tier_that_reaches_furthest)
+TEST(older_times_come_from_the_tier_that_reaches_furthest)
 {
 	struct series *s = make(1, 10, 60, 0, 0), *t = make(1, 10, 600, 0, 2);
 	struct series_point p[100];
@@ -231,7 +231,7 @@ TEST(a_small_buffer_gets_coarser_points)
 	series_free(s);
 }
 
-TEST(a_question_that_makes_no_sense_is_refused)
+TEST(invalid_queries_are_refused)
 {
 	struct series *s = make(2, 4, 4, 4, 4);
 	struct series_point p;
@@ -246,7 +246,7 @@ struct sample {
 	double value;
 };
 
-/* Every bucket that is asked for, from the list of all samples. */
+/* Every requested bucket, from the list of all samples. */
 static void assert_bucket(const struct sample *all, const struct series_point *p)
 {
 	double sum = 0, min = INFINITY, max = -INFINITY;
@@ -285,7 +285,7 @@ static unsigned buckets_expected(const struct sample *all, uint64_t from, uint64
 	return n;
 }
 
-TEST(buckets_are_those_of_a_slow_and_plain_count)
+TEST(buckets_equal_a_brute_force_count)
 {
 	static const uint64_t spans[] = { S, 10 * S, 60 * S };
 	struct sample *all = malloc(SAMPLES * sizeof(*all));
@@ -365,4 +365,4 @@ TEST(ten_million_samples_take_no_more_memory)
 	series_free(s);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "sim.h"
-#include "unit.h"
+#include "test.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -39,7 +39,7 @@ static int stop(void **state)
 	return 0;
 }
 
-#define SIM_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define TEST_TEARDOWN stop
 
 static abi_device device(unsigned index)
 {
@@ -49,7 +49,7 @@ static abi_device device(unsigned index)
 	return d;
 }
 
-/* Of the processor: what others do on the machine costs nothing. */
+/* CPU time, so that other programs on the machine do not matter. */
 static double seconds_now(void)
 {
 	struct timespec t;
@@ -58,7 +58,7 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-SIM_TEST(every_scenario_loads_and_says_what_it_is)
+TEST(every_scenario_loads_and_says_what_it_is)
 {
 	int n = 0;
 
@@ -74,7 +74,7 @@ SIM_TEST(every_scenario_loads_and_says_what_it_is)
 	assert_in(error, "nothing");
 }
 
-SIM_TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
+TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 {
 	static const struct {
 		const char *text, *expected;
@@ -113,7 +113,7 @@ SIM_TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 	}
 }
 
-SIM_TEST(symbols_are_missing_for_any_client_and_come_back)
+TEST(symbols_are_missing_for_any_client_and_come_back)
 {
 	assert_int_equal(sim_load("ancient-driver", error, sizeof(error)), 0);
 	assert_null(dlsym(sim_library, "nvmlDeviceGetMemoryInfo_v2"));
@@ -126,7 +126,7 @@ SIM_TEST(symbols_are_missing_for_any_client_and_come_back)
 	assert_ptr_equal(dlsym(sim_library, "nvmlGpmSampleGet"), *(void **)&nvml_gpm_get);
 }
 
-SIM_TEST(every_call_is_there_and_refuses_before_init)
+TEST(every_call_is_there_and_refuses_before_init)
 {
 	uint32_t v;
 
@@ -140,7 +140,7 @@ SIM_TEST(every_call_is_there_and_refuses_before_init)
 	assert_int_equal(nvml_power(device(0), NULL), ABI_INVALID_ARGUMENT);
 }
 
-SIM_TEST(every_plain_number_of_an_h200_answers)
+TEST(every_plain_number_of_an_h200_answers)
 {
 	abi_return (*const calls[])(abi_device, uint32_t *) = {
 		nvml_minor,           nvml_architecture,  nvml_cores,
@@ -159,7 +159,7 @@ SIM_TEST(every_plain_number_of_an_h200_answers)
 	assert_int_equal(nvml_pages_pending(device(0), &v), ABI_NOT_SUPPORTED);
 }
 
-SIM_TEST(memory_two_leaves_the_reserved_part_out)
+TEST(memory_two_leaves_the_reserved_part_out)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_memory old;
@@ -185,7 +185,7 @@ static uint32_t field_u32(abi_device d, unsigned id)
 	return v.value.u32;
 }
 
-SIM_TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
+TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
 {
 	abi_device d;
 	uint32_t first;
@@ -205,7 +205,7 @@ SIM_TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
 	assert_int_equal(field_u32(d, 185), 400000);
 }
 
-SIM_TEST(a_hopper_renews_power_in_its_own_time)
+TEST(a_hopper_renews_power_in_its_own_time)
 {
 	abi_device d;
 	uint32_t first;
@@ -216,13 +216,14 @@ SIM_TEST(a_hopper_renews_power_in_its_own_time)
 	d = device(0);
 	sim_step(1950 * MS);
 	first = field_u32(d, 186);
-	sim_step(149 * MS); /* read 149 ms later, it is of 2.0 s, and the load began then */
+	sim_step(149 *
+		 MS); /* read 149 ms later, the value is from 2.0 s, when the load began */
 	assert_int_equal(field_u32(d, 186), first);
 	sim_step(1 * MS);
 	assert_true(field_u32(d, 186) > first + 100000);
 }
 
-SIM_TEST(the_average_rises_straight_over_a_second)
+TEST(the_average_rises_straight_over_a_second)
 {
 	uint32_t half;
 
@@ -234,7 +235,7 @@ SIM_TEST(the_average_rises_straight_over_a_second)
 	assert_in_range(half, 285000, 315000);
 }
 
-SIM_TEST(the_counter_moves_on_its_grid)
+TEST(the_counter_moves_on_its_grid)
 {
 	uint64_t last = 0, now, moves = 0;
 	abi_device d;
@@ -257,7 +258,7 @@ SIM_TEST(the_counter_moves_on_its_grid)
 	assert_int_equal(moves, 20);
 }
 
-SIM_TEST(fast_reads_hurt_the_counter_of_a_4090)
+TEST(fast_reads_hurt_the_counter_of_a_4090)
 {
 	uint64_t before, after, slow;
 	abi_device d;
@@ -278,7 +279,7 @@ SIM_TEST(fast_reads_hurt_the_counter_of_a_4090)
 	assert_true((double)(slow - after) > 0.99 * 3e6);
 }
 
-SIM_TEST(the_ring_has_119_samples_and_none_twice)
+TEST(the_ring_has_119_samples_and_none_twice)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
@@ -310,7 +311,7 @@ SIM_TEST(the_ring_has_119_samples_and_none_twice)
 			 ABI_INVALID_ARGUMENT);
 }
 
-SIM_TEST(an_hour_passes_quickly_and_adds_up)
+TEST(an_hour_passes_quickly_and_adds_up)
 {
 	double began = seconds_now(), joules;
 
@@ -325,7 +326,7 @@ SIM_TEST(an_hour_passes_quickly_and_adds_up)
 	assert_true(seconds_now() - began < 5);
 }
 
-SIM_TEST(calls_are_cheap)
+TEST(calls_are_cheap)
 {
 	double began;
 	abi_device d;
@@ -341,7 +342,7 @@ SIM_TEST(calls_are_cheap)
 	assert_true(seconds_now() - began < 1);
 }
 
-SIM_TEST(the_limit_caps_power_and_says_so)
+TEST(the_limit_caps_power_and_says_so)
 {
 	uint64_t reasons;
 	abi_device d;
@@ -361,7 +362,7 @@ SIM_TEST(the_limit_caps_power_and_says_so)
 	assert_int_equal(field_u32(d, 190), 400000);
 }
 
-SIM_TEST(short_bursts_above_the_limit_are_let_be)
+TEST(short_bursts_above_the_limit_are_allowed)
 {
 	uint64_t reasons;
 
@@ -373,7 +374,7 @@ SIM_TEST(short_bursts_above_the_limit_are_let_be)
 	assert_true(sim_true_joules(0) > 4400);
 }
 
-SIM_TEST(heat_takes_the_clock_down)
+TEST(heat_takes_the_clock_down)
 {
 	struct abi_field_value v = { .field = ABI_FIELD_LIMITED_THERMAL_SOFTWARE };
 	uint32_t cold, hot, celsius;
@@ -395,7 +396,7 @@ SIM_TEST(heat_takes_the_clock_down)
 	assert_true(v.value.u64 > 10 * S);
 }
 
-SIM_TEST(fields_have_their_own_types_and_signs)
+TEST(fields_have_their_own_types_and_signs)
 {
 	struct abi_field_value v[5] = { { .field = 193 },
 					{ .field = 197 },
@@ -413,7 +414,7 @@ SIM_TEST(fields_have_their_own_types_and_signs)
 	assert_int_equal(v[4].code, ABI_NOT_SUPPORTED);
 }
 
-SIM_TEST(the_stride_of_version_three_is_the_drivers)
+TEST(the_stride_of_version_three_is_the_drivers)
 {
 	static const unsigned strides[] = { 16, 24, 32 };
 
@@ -436,7 +437,7 @@ SIM_TEST(the_stride_of_version_three_is_the_drivers)
 	}
 }
 
-SIM_TEST(a_list_can_grow_between_two_calls)
+TEST(a_list_can_grow_between_two_calls)
 {
 	struct abi_process_v2 out[256];
 	uint32_t n = 2, wanted;
@@ -451,7 +452,7 @@ SIM_TEST(a_list_can_grow_between_two_calls)
 	assert_int_equal(n, wanted + 6);
 }
 
-SIM_TEST(processes_come_grow_and_go)
+TEST(processes_come_grow_and_go)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
@@ -489,7 +490,7 @@ SIM_TEST(processes_come_grow_and_go)
 	assert_int_equal(n, 0);
 }
 
-SIM_TEST(an_instance_has_its_own_memory_and_list)
+TEST(an_instance_has_its_own_memory_and_list)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
@@ -517,7 +518,7 @@ SIM_TEST(an_instance_has_its_own_memory_and_list)
 	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
-SIM_TEST(a_fault_answers_and_leaves_the_output_alone)
+TEST(a_fault_answers_and_leaves_the_output_alone)
 {
 	uint32_t v = 12345;
 	abi_device d;
@@ -540,7 +541,7 @@ SIM_TEST(a_fault_answers_and_leaves_the_output_alone)
 	assert_int_equal(nvml_pstate(d, &v), 0);
 }
 
-SIM_TEST(a_fault_with_a_file_holds_while_that_is_there)
+TEST(a_fault_with_a_file_lasts_while_the_file_exists)
 {
 	char path[] = "/tmp/gpuward-fault-XXXXXX", text[256];
 	int fd = mkstemp(path);
@@ -559,7 +560,7 @@ SIM_TEST(a_fault_with_a_file_holds_while_that_is_there)
 	assert_int_equal(nvml_pstate(device(0), &v), 0);
 }
 
-SIM_TEST(a_sentinel_takes_the_place_of_a_number)
+TEST(a_sentinel_takes_the_place_of_a_number)
 {
 	struct abi_field_value v[2] = { { .field = 185 }, { .field = 186 } };
 	uint32_t w;
@@ -582,7 +583,7 @@ static void *read_list(void *argument)
 	return (void *)(intptr_t)nvml_compute_v3(argument, &n, NULL);
 }
 
-SIM_TEST(a_hang_holds_its_own_thread_only)
+TEST(a_hang_holds_its_own_thread_only)
 {
 	pthread_t thread;
 	void *code;
@@ -600,7 +601,7 @@ SIM_TEST(a_hang_holds_its_own_thread_only)
 	assert_int_equal((intptr_t)code, 0);
 }
 
-SIM_TEST(a_lost_gpu_answers_15_until_it_heals)
+TEST(a_lost_gpu_answers_15_until_it_heals)
 {
 	uint32_t v;
 
@@ -612,7 +613,7 @@ SIM_TEST(a_lost_gpu_answers_15_until_it_heals)
 	assert_int_equal(nvml_power(device(1), &v), 0);
 }
 
-SIM_TEST(a_reload_ends_handles_counters_and_versions)
+TEST(a_reload_ends_handles_counters_and_versions)
 {
 	uint64_t before, after;
 	char version[80];
@@ -637,7 +638,7 @@ SIM_TEST(a_reload_ends_handles_counters_and_versions)
 	assert_true(after < before);
 }
 
-SIM_TEST(init_answers_what_the_scenario_says)
+TEST(init_answers_what_the_scenario_says)
 {
 	assert_int_equal(sim_load("version-mismatch", error, sizeof(error)), 0);
 	assert_int_equal(nvml_init(), ABI_VERSION_MISMATCH);
@@ -645,7 +646,7 @@ SIM_TEST(init_answers_what_the_scenario_says)
 	assert_int_equal(nvml_init(), ABI_DRIVER_NOT_LOADED);
 }
 
-SIM_TEST(setters_ask_for_privilege)
+TEST(setters_ask_for_privilege)
 {
 	abi_device d;
 
@@ -656,7 +657,7 @@ SIM_TEST(setters_ask_for_privilege)
 	assert_int_equal(nvml_set_gpu_clocks(d, 210, 1000), ABI_NO_PERMISSION);
 }
 
-SIM_TEST(events_come_in_world_time_and_are_not_replayed)
+TEST(events_come_in_world_time_and_are_not_replayed)
 {
 	struct abi_event_data e;
 	abi_set set;
@@ -683,7 +684,7 @@ SIM_TEST(events_come_in_world_time_and_are_not_replayed)
 	assert_int_equal(nvml_event_set_free(set), ABI_INVALID_ARGUMENT);
 }
 
-SIM_TEST(clock_events_are_noise)
+TEST(clock_events_are_noise)
 {
 	struct abi_event_data e;
 	abi_set set;
@@ -699,7 +700,7 @@ SIM_TEST(clock_events_are_noise)
 	assert_int_equal(nvml_event_set_free(set), 0);
 }
 
-SIM_TEST(the_wall_clock_steps_and_the_world_does_not)
+TEST(the_wall_clock_steps_and_the_world_does_not)
 {
 	uint64_t mono, wall;
 
@@ -712,7 +713,7 @@ SIM_TEST(the_wall_clock_steps_and_the_world_does_not)
 	assert_int_equal((int64_t)(sim_wall_ns() - wall), -28 * (int64_t)S);
 }
 
-SIM_TEST(gpm_measures_between_two_samples)
+TEST(gpm_measures_between_two_samples)
 {
 	struct abi_gpm_metrics m = { .version = 1, .count = 2 };
 	struct abi_gpm_support support = { .version = 1 };
@@ -734,4 +735,4 @@ SIM_TEST(gpm_measures_between_two_samples)
 	nvml_gpm_free(m.second);
 }
 
-UNIT_MAIN(sim_library_setup, NULL)
+TEST_MAIN(sim_library_setup, NULL)

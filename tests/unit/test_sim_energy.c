@@ -1,9 +1,9 @@
-/* What the energy engine is tested on: sensors whose period, window and lag are known, and
- * counters and rings that go wrong on a schedule. */
+/* The simulated sensors have known period, window and lag, and faults of counters and rings
+ * follow a schedule. */
 #include <math.h>
 
 #include "sim.h"
-#include "unit.h"
+#include "test.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -40,7 +40,7 @@ static int stop(void **state)
 	return 0;
 }
 
-#define SIM_ENERGY_TEST(name) TEST_FIXTURE(name, NULL, stop)
+#define TEST_TEARDOWN stop
 
 static abi_device device(unsigned index)
 {
@@ -62,8 +62,8 @@ static uint64_t counter(unsigned index)
 	return mj;
 }
 
-/* One power reading, W; scope and field as of nvmlDeviceGetFieldValues, field 0: PowerUsage.  NAN
- * where it is not supported. */
+/* One power reading in W; scope and field as in nvmlDeviceGetFieldValues, field 0:
+ * PowerUsage. NAN if it is not supported. */
 static double watts(unsigned index, unsigned field)
 {
 	struct abi_field_value v = { .field = field };
@@ -75,7 +75,7 @@ static double watts(unsigned index, unsigned field)
 	return v.code == 0 ? v.value.u32 * 1e-3 : NAN;
 }
 
-SIM_ENERGY_TEST(every_counter_fault_of_the_scenario_shows)
+TEST(every_counter_fault_of_the_scenario_shows)
 {
 	uint64_t before[6], after[6];
 
@@ -97,10 +97,11 @@ SIM_ENERGY_TEST(every_counter_fault_of_the_scenario_shows)
 	sim_step(8 * S);
 	assert_int_equal(counter(2), after[2]);
 	sim_step(2 * S);
-	assert_in_range(counter(2), 20 * 400000, 21 * 400000); /* thawed: it had gone on */
+	assert_in_range(counter(2), 20 * 400000,
+			21 * 400000); /* no longer frozen: it had continued */
 }
 
-SIM_ENERGY_TEST(an_absent_counter_is_not_supported_in_each_form)
+TEST(an_absent_counter_is_not_supported_in_each_form)
 {
 	struct abi_field_value v[2] = { { .field = 83 }, { .field = 191 } };
 	uint64_t mj = 7;
@@ -113,7 +114,7 @@ SIM_ENERGY_TEST(an_absent_counter_is_not_supported_in_each_form)
 	assert_int_equal(v[1].code, ABI_NOT_SUPPORTED);
 }
 
-SIM_ENERGY_TEST(a_reset_leaves_nothing_of_offset_or_start)
+TEST(a_reset_leaves_nothing_of_offset_or_start)
 {
 	start("[[gpu]]\nnoise = 0\nsensor = { offset_w = 10, counter_start_mj = 123456789 "
 	      "}\n" FLAT_400_W "[[timeline]]\nat = 2\ndo = \"counter-reset\"\n");
@@ -125,7 +126,7 @@ SIM_ENERGY_TEST(a_reset_leaves_nothing_of_offset_or_start)
 	assert_in_range(counter(0), 405000, 410000);
 }
 
-SIM_ENERGY_TEST(a_step_below_the_beginning_stays_at_zero)
+TEST(a_step_below_the_beginning_stays_at_zero)
 {
 	start("[[gpu]]\nnoise = 0\n" FLAT_400_W
 	      "[[timeline]]\nat = 2\ndo = \"counter-step\"\njoules = -5000\n");
@@ -135,7 +136,7 @@ SIM_ENERGY_TEST(a_step_below_the_beginning_stays_at_zero)
 	assert_in_range(counter(0), 4150000, 4201000);
 }
 
-SIM_ENERGY_TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
+TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
 {
 	uint64_t before, slow, fast;
 
@@ -155,7 +156,7 @@ SIM_ENERGY_TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
 	assert_in_range(fast - slow, 2600000, 2750000); /* two thirds of 4 kJ */
 }
 
-SIM_ENERGY_TEST(the_tick_has_its_length_and_phase)
+TEST(the_tick_has_its_length_and_phase)
 {
 	static const struct {
 		unsigned tick, phase;
@@ -188,7 +189,7 @@ SIM_ENERGY_TEST(the_tick_has_its_length_and_phase)
 	}
 }
 
-/* Truths of docs/SIMULATOR.md.  window 0: the low-pass of 300 ms. */
+/* Values of docs/SIMULATOR.md. window 0: the low-pass of 300 ms. */
 static const struct make {
 	const char *profile;
 	unsigned field; /* 0: PowerUsage */
@@ -224,7 +225,7 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	if (!(fabs(got - want) < 0.002))
 		fail_msg("%s field %u after %u ms: %g W instead of %g", m->profile, m->field,
 			 after_ms, got, want);
-	/* Not renewed before its period is over, and then at once. */
+	/* Not renewed before its period has passed, and then at once. */
 	sim_step((uint64_t)(m->period_ms * 1e6) - 1 * MS);
 	assert_true(watts(0, m->field) == got);
 	sim_step(1 * MS);
@@ -233,7 +234,7 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	stop(NULL);
 }
 
-SIM_ENERGY_TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
+TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
 {
 	static const unsigned after_ms[] = { 0, 7, 12, 20, 30, 60, 110, 333, 700, 1000, 1500 };
 
@@ -247,7 +248,7 @@ SIM_ENERGY_TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
 	}
 }
 
-SIM_ENERGY_TEST(what_a_generation_lacks_is_not_supported)
+TEST(what_a_generation_lacks_is_not_supported)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
@@ -263,7 +264,7 @@ SIM_ENERGY_TEST(what_a_generation_lacks_is_not_supported)
 	assert_int_equal(nvml_samples(device(3), 0, 0, &type, &n, out), 0);
 }
 
-SIM_ENERGY_TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
+TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 {
 	start("[[gpu]]\nprofile = \"gh200\"\nnoise = 0\nsensor = { module_w = 90 "
 	      "}\n" FLAT_400_W);
@@ -274,7 +275,7 @@ SIM_ENERGY_TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 	assert_true(fabs(sim_true_watts(0) - 400) < 1e-9);
 }
 
-SIM_ENERGY_TEST(a_capped_gpu_without_noise_draws_a_constant)
+TEST(a_capped_gpu_without_noise_draws_a_constant)
 {
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n");
 	sim_step(2 * S);
@@ -295,7 +296,7 @@ static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 	return n;
 }
 
-SIM_ENERGY_TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
+TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
 {
 	struct abi_sample before[1024], after[1024];
 	uint32_t n, m;
@@ -314,7 +315,7 @@ SIM_ENERGY_TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
 	assert_memory_equal(before + 50, after, 50 * sizeof(after[0]));
 }
 
-SIM_ENERGY_TEST(a_ring_can_give_the_same_again)
+TEST(a_ring_can_give_the_same_again)
 {
 	struct abi_sample first[1024], again[1024];
 	uint32_t n;
@@ -328,7 +329,7 @@ SIM_ENERGY_TEST(a_ring_can_give_the_same_again)
 	assert_memory_equal(first, again, n * sizeof(first[0]));
 }
 
-SIM_ENERGY_TEST(stamps_of_a_ring_step_with_the_wall_clock)
+TEST(stamps_of_a_ring_step_with_the_wall_clock)
 {
 	struct abi_sample out[1024];
 	uint32_t n, steps = 0;
@@ -346,11 +347,12 @@ SIM_ENERGY_TEST(stamps_of_a_ring_step_with_the_wall_clock)
 	for (uint32_t i = 1; i < n; i++)
 		steps += out[i - 1].timestamp_us - out[i].timestamp_us == 3599980000;
 	assert_int_equal(steps, 2);
-	/* Who asks for what is newer than the last stamp before a step back gets nothing. */
+	/* After a step back, a request for samples newer than the last timestamp gets
+	 * nothing. */
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 
-SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
+TEST(two_makes_of_sensor_in_one_are_refused)
 {
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
@@ -358,4 +360,4 @@ SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 	assert_string_equal(error, "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
-UNIT_MAIN(sim_library_setup, NULL)
+TEST_MAIN(sim_library_setup, NULL)

@@ -1,41 +1,27 @@
-/* The simulated H200 against recordings of a real one: what it predicts.
+/* The simulated H200 against recordings of a real one.  h200.h explains replay and comparison.
  *
- * How a recording is replayed and compared is in h200.h.
+ * The load of a recording comes from the counter, which gives the mean power of each 100 ms:
+ *   step     that mean, with one edge between two very different levels;
+ *   squares  on and off times from the file next to the recording, one off level, and an on level
+ *            per tick from its increment;
+ *   ring     on and off times from that file, one level each.
+ * So the counter agrees almost by construction; average and instant are predictions.
  *
- * Where the load comes from.  Nobody knows what the GPU drew at each moment, but the counter's
- * increments give the mean of each 100 ms:
- *   step     that mean is the load; an increment between two very different levels is taken as
- *            one edge between them, placed so that its energy is right.
- *   squares  on and off as noted in the file next to the recording; one off level for all, the on
- *            level of each tick is what its increment leaves for it.
- * So the counter agrees nearly by construction, and average and instant are predictions.
- *   ring     on and off as written down, one level each: all is a prediction.
+ * Fitted once for all recordings: the sampler (low-pass 10 ms, one sample every 20 ms at 4 ms of
+ * the recorder's clock, available 8 ms later), the counter's grid (21 ms) and its lag (8 ms).
+ * Fitted per recording: the off level and the level of bursts that no tick shows.  As a check,
+ * phase and off level were fitted to every other tick: on the ticks between, the low-pass of 10 ms
+ * gave 23 of 36 within 5 % in sq0.02 and 7 of 15 in sq0.15, the best of eight.
  *
- * What was fitted, once for all recordings: the sampler (low-pass 10 ms, one sample each 20 ms
- * at 4 ms of the recorder's clock, out 8 ms later), the counter's grid (21 ms of that clock)
- * and its lag behind the host's idea of a burst (8 ms, launch included).  Each recording: the off
- * level and the level of bursts that no tick shows.  All of it was
- * chosen by looking at these recordings, out of some thousand settings.  As a check, phase and
- * off level were fitted to every other tick for each of eight low-passes: on the ticks between,
- * 10 ms gave 23 of 36 within 5 % in sq0.02 and 7 of 15 in sq0.15.
- *
- * What is left out, and how often is printed: averages whose second began before the recording
- * (11 a recording); counter ticks that the driver was late with (late(): 10 of 48 in sq0.15, 4
- * of 138 in step, none in sq0.02); of the instant value, edges: see settled().
- *
- * What is not matched within 5 %: the instant value.  It is within 5 % in 134 of 136 settled
- * ticks of step (worst 7 %), 21 of 36 of sq0.02 (worst 11 %) and 7 of 15 of sq0.15 (worst
- * 20 %).  The load that is fed knows the mean of 100 ms only.  A shape common to all bursts
- * did not help: of 5 and of 11 levels, fitted to half of the bursts of sq0.15, it was no better
- * on the other half (20 and 19 of 48 within 5 %) than a flat one (23).  A load that is inferred
- * from instant as well does help: test_sim_h200_load.c.  The phase of the sampler rests on
- * sq0.02 (5 ms off, and 4 of 36 are left within 5 %); sq0.15 hardly distinguishes one phase from
- * another. */
+ * Not compared: averages that began before the recording, late counter ticks (late()) and edges
+ * of the instant value (settled()); the test prints how many.  The instant value is within 5 % in
+ * 134 of 136 settled ticks of step, 21 of 36 of sq0.02 and 7 of 15 of sq0.15, because the load is
+ * known only as a mean of 100 ms; test_sim_h200_load.c infers a better load. */
 #include <math.h>
 
 #include "h200.h"
 #include "sim.h"
-#include "unit.h"
+#include "test.h"
 
 static struct load load;
 
@@ -74,8 +60,8 @@ TEST(bursts_of_10_ms_beat_with_the_sampler)
 	square("sq0.02", 780, 200, (struct bounds){ 0.05, 0.12, 0.05, 0.05, 0.58 });
 }
 
-/* The reason for the sampler: over bursts of 10 ms a true mean of one second hardly moves, and
- * the recorded one swings by a quarter. */
+/* The reason for the sampler: with bursts of 10 ms a true mean over one second hardly moves,
+ * but the recorded one varies by a quarter. */
 TEST(a_plain_moving_mean_would_not_explain_it)
 {
 	double worst = 0;
@@ -113,7 +99,8 @@ static int load_ring(struct level *out)
 	return n;
 }
 
-/* The simulated ring at one sample a ms, so that there is one at every recorded stamp. */
+/* The simulated ring has one sample per ms, so that there is one at every recorded
+ * timestamp. */
 static int drain_ring(struct abi_sample *out, int room, double to_s)
 {
 	uint64_t last_us = 0;
@@ -179,5 +166,5 @@ int main(int argc, char **argv)
 {
 	if (h200_open() != 0 || sim_library_open() != 0)
 		return 77;
-	return unit_run(argc, argv, NULL, NULL);
+	return test_run(argc, argv, NULL, NULL);
 }

@@ -1,40 +1,30 @@
 /* One load for three sensors: the simulated H200 against recordings of a real one.
  *
- * A recording shows two things about the load of each 100 ms: its mean (the counter's increment)
- * and what the sampler saw of it at one moment (the instant value).  Here one load is inferred
- * from both, and the simulator that is fed with it must give the recorded average, instant and
- * counter within 5 % at every tick, edges aside.  Left out is no more than with the load of the
- * counter alone (test_sim_h200.c): a tick that was compared there is compared here.
+ * One load is inferred from the counter (the mean of each 100 ms) and the instant value (one
+ * sample).  The simulator with this load must give the recorded average, instant and counter
+ * within 5 % at every tick that test_sim_h200.c compares.
  *
- * How it is inferred.  The load of the counter alone is cut into parts: the last 25 ms before
- * each sample, and what is left of each counter tick, on and off apart.  Each part has one
- * factor.  They are made to agree with one reading after the other, each time by the smallest
- * change (of relative power, squared, over time), and never leave what is plausible: SPREAD
- * about the on level and about the off level of the recording (in step, which has no one level,
- * about the mean of the tick).  On and off stay where the host wrote them down.  SPREAD is what
- * the load of the counter alone may have already; with 11 % one tick is 5.2 % off, and without
- * a limit the levels would go from -17 to +40 %.
+ * The load of the counter is cut into parts: the last 25 ms before each sample, and the rest of
+ * each counter tick, on and off separately.  Each part has one factor.  The factors are changed as
+ * little as possible (squared relative power over time) until all readings agree, and stay within
+ * SPREAD of the on and off levels of the recording.  With a SPREAD of 11 % one tick is 5.2 % off;
+ * without a limit the levels would range from -17 to +40 %.
  *
- * At an edge the recording leaves open which of two or three samples was out.  The one that is
- * nearest under the counter's load is taken, and the load must explain it too: the edges are
- * judged by it, apart from the others.  One of 34 it does not explain within 5 %: at 122.996 s of
- * sq0.15, 15 ms after a burst, the recorded value is 10 % above what the highest plausible
- * level leaves, as if that burst had ended 2 ms later than written down.
+ * At an edge, two or three samples may have been read; the nearest one is used and must be
+ * explained too.  One of 34 edges is not within 5 %: at 122.996 s of sq0.15, as if that burst had
+ * ended 2 ms later than recorded.
  *
- * What this shows and what not.  Counter and instant are what the load was made from: they
- * agree if there is any such load.  The average was not looked at and is predicted.  The last
- * test tries wrong sensors, for which no such load is found: a sampler 1 or 5 ms off, a low-pass
- * half or twice as long, plain means in its place, a counter 8 ms earlier or 12 ms later.  With a
- * wrong sampler (5 ms off, other low-pass, plain means) the average fails even where levels may
- * be anything; the counter's lag rests on SPREAD, and any from 3 to 11 ms would do. */
+ * The average is a prediction, because the load is made from counter and instant alone.  The last
+ * test tries wrong sensors (sampler 1 or 5 ms off, other low-passes, plain means, another lag of
+ * the counter) and finds no load for them; the lag of the counter is known only to 3 to 11 ms. */
 #include <math.h>
 
 #include "h200.h"
-#include "unit.h"
+#include "test.h"
 
 #define SPREAD       0.12
 #define SEEN_S       0.025 /* before a sample: nine tenths of what it shows */
-#define MEMORY_S     0.2   /* what a sample may know of at all */
+#define MEMORY_S     0.2   /* the longest time that a sample can show */
 #define ROUNDS       100
 #define PARTS_MAX    512
 #define READINGS_MAX 512
@@ -50,7 +40,7 @@ struct extent {
 struct subject {
 	const char *name;
 	double on_w, off_w; /* 0: the level of each tick is its own */
-	double from_s;      /* of the recorder's clock; what is before is not looked at */
+	double from_s;      /* of the recorder's clock; earlier rows are ignored */
 	double edge;        /* how near an edge must be */
 	int astray;         /* edges that are not within 5 % */
 };
@@ -65,12 +55,12 @@ struct part {
 	double seconds, factor, low, high;
 };
 
-/* What is known of the load: a mean over an interval, or a low-passed value at its end. */
+/* One reading of the load: a mean over an interval, or a low-passed value at its end. */
 struct reading {
 	bool counter;
 	double from_s, to_s;
 	double value;         /* J or W */
-	double of[PARTS_MAX]; /* how much of it is that part's, at a factor of 1 */
+	double of[PARTS_MAX]; /* the share of that part at a factor of 1 */
 };
 
 static struct load load;
@@ -122,8 +112,8 @@ static void add_reading(bool counter, double from_s, double to_s, double value)
 	reading[n_readings++] = (struct reading){ counter, from_s, to_s, value, { 0 } };
 }
 
-/* The counter from one tick that was on time to the next: what a late one took from the tick
- * after it is not known, but the sum of both is. */
+/* The counter from one punctual tick to the next: the energy that a late tick took from the
+ * tick after it is unknown, but the sum of both is known. */
 static void read_counter(double from_s)
 {
 	double last_s = 0, last_j = 0;
@@ -156,7 +146,7 @@ static void read_instants(void)
 	}
 }
 
-/* What a watt in that time adds to the reading. */
+/* How much one watt in that time adds to the reading. */
 static double weight(const struct reading *r, double from_s, double to_s)
 {
 	double a = fmax(from_s, r->from_s) - r->to_s, b = fmin(to_s, r->to_s) - r->to_s;
@@ -186,7 +176,7 @@ static double usual_moment(int i)
 	return model.sample_ms > 0 ? sample_before(t - 1e-3 * USUAL.age_ms) : t - BOXCAR_LAG_S;
 }
 
-/* What a sample would show of the load as it is. */
+/* The value that a sample of the current load would show. */
 static double shown_w(double at_s)
 {
 	struct reading r = { .from_s = at_s - MEMORY_S, .to_s = at_s };
@@ -215,7 +205,7 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* By the load of the counter alone, which has been replayed. */
+/* With the load of the counter alone, which was replayed before. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
@@ -226,7 +216,7 @@ static void find_moments(double from_s)
 	}
 }
 
-/* The sample that saw that moment, or the tick that it is the rest of. */
+/* The sample at that moment, or the tick that contains it. */
 static int key_of(double at_s, bool on)
 {
 	double tick = (at_s + model.counter_lag_s - model.counter_s - rec.zero_s) / 0.1;
@@ -249,13 +239,13 @@ static int find_part(int key)
 	return n_parts++;
 }
 
-/* In step the product took twice what divides it from idle. */
+/* In step, load power is twice as far from idle. */
 static bool is_on(const struct subject *s, double watts)
 {
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);
 }
 
-/* The level that a piece may leave by SPREAD. */
+/* The level from which a piece may differ by SPREAD. */
 static double level_of(const struct subject *s, double watts)
 {
 	if (s->on_w <= 0)
@@ -314,7 +304,7 @@ static void infer(const struct subject *s)
 		load.point[i].watts *= part[part_of[i]].factor;
 }
 
-/* Of the levels while something was compared, over those that they may leave by SPREAD. */
+/* The compared levels relative to those from which they may differ by SPREAD. */
 static struct extent extent_of(const struct subject *s, bool on)
 {
 	struct extent e = { INFINITY, 0 };
@@ -341,7 +331,7 @@ static struct score explain(const struct subject *s, struct bounds bound)
 	return compare(first_s(s), held, bound);
 }
 
-/* The edges, each at its moment. */
+/* The edges at their times. */
 static struct guard_counters judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
@@ -356,7 +346,7 @@ static struct guard_counters judge_edges(double bound)
 	return t;
 }
 
-/* The counter where a tick was late, from the one on time before it to the next. */
+/* Late ticks of the counter, from the punctual one before to the next. */
 static struct guard_counters judge_late(double from_s)
 {
 	struct guard_counters t = { 0 };
@@ -471,5 +461,5 @@ int main(int argc, char **argv)
 {
 	if (h200_open() != 0)
 		return 77;
-	return unit_run(argc, argv, NULL, NULL);
+	return test_run(argc, argv, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "measure/distribution.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -136,7 +136,7 @@ TEST(percentiles_of_time_are_within_half_a_bucket)
 		}
 		qsort(held, COUNT(held), sizeof(held[0]), by_value);
 		for (unsigned k = 1; k < 20; k++) {
-			/* not at a step of the staircase, where rounding may take either side */
+			/* not at a step, where rounding may go either way */
 			double p = k / 20.0 + 1e-7;
 
 			assert_near(histogram_percentile(&h, p),
@@ -167,7 +167,7 @@ TEST(the_buckets_span_the_stated_range)
 	assert_true(isnan(histogram_percentile(&h, 1.5)));
 }
 
-TEST(percentiles_equal_those_of_the_sorted_array)
+TEST(percentiles_equal_the_sorted_array)
 {
 	struct random r;
 
@@ -320,4 +320,4 @@ TEST(the_standard_errors_of_a_line_cover)
 	assert_in_range(covered, rounds * 94 / 100, rounds * 96 / 100);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

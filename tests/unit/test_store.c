@@ -1,7 +1,6 @@
-/* The store: what was committed is there afterwards, whatever happened in between.
- *
- * Disks that fail are made by a layer below SQLite (struct fault): it works for root and
- * everywhere.  Wall times are handed in; nothing waits. */
+/* The store: committed data survives every fault. A layer below SQLite (struct fault)
+ * simulates failing disks, which also works for root. Wall times are given by the test;
+ * nothing waits. */
 #include "daemon/store.h"
 
 #include "base/clock.h"
@@ -108,7 +107,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define STORE_TEST(name) TEST_FIXTURE(name, setup, teardown)
+#define STORE_TEST(name) TEST_WITH(name, setup, teardown)
 
 static int run_sql(const char *sql)
 {
@@ -146,12 +145,12 @@ STORE_TEST(counts_outlive_the_process_and_never_fall)
 	store_set_count(s, "energy", 11);
 	store_set_count(s, "errors", NAN);
 	commit();
-	store_set_count(s, "energy", 99); /* no batch took this */
+	store_set_count(s, "energy", 99); /* not part of a batch */
 	open_clean();
 	assert_true(store_count(s, "energy") == 12.5);
 	assert_true(store_count(s, "errors") == 3);
 	assert_true(store_count(s, "others") == 0);
-	store_set_count(s, "energy", 5); /* lower than what the file has */
+	store_set_count(s, "energy", 5); /* lower than the value in the file */
 	commit();
 	open_clean();
 	assert_true(store_count(s, "energy") == 12.5);
@@ -350,7 +349,7 @@ STORE_TEST(a_statement_is_prepared_once)
 	first = db_statement(db, "SELECT 1 UNION SELECT 2");
 	assert_int_equal(sqlite3_step(first), SQLITE_ROW);
 	second = db_statement(db, "SELECT 1 UNION SELECT 2");
-	assert_ptr_not_equal(first, second); /* that one is being read */
+	assert_ptr_not_equal(first, second); /* the first one is in use */
 	db_done(second);
 	db_done(first);
 	assert_ptr_not_equal(db_statement(db, "SELECT 3"), first);
@@ -358,7 +357,7 @@ STORE_TEST(a_statement_is_prepared_once)
 	assert_int_equal(sqlite3_step(second), SQLITE_ROW);
 	assert_int_equal(sqlite3_column_int(second, 0), 1);
 	assert_null(db_statement(db, "SELECT FROM"));
-	db_close(db); /* with all of them */
+	db_close(db); /* with all statements */
 }
 
 STORE_TEST(readings_come_back_as_they_went_in)
@@ -385,14 +384,14 @@ STORE_TEST(readings_come_back_as_they_went_in)
 	}
 }
 
-STORE_TEST(what_is_under_way_is_kept_when_it_is_saved)
+STORE_TEST(unfinished_rows_are_kept_when_saved)
 {
 	open_clean();
 	for (unsigned i = 0; i < 7300; i++) {
 		add(T0 + i * S, i);
 		if (i % 7 == 0)
 			store_commit(s);
-		if (i % 293 == 292) { /* at other seconds of a minute each time */
+		if (i % 293 == 292) { /* at another second of the minute each time */
 			store_save(s);
 			commit();
 			open_clean();
@@ -407,7 +406,7 @@ STORE_TEST(what_is_under_way_is_kept_when_it_is_saved)
 	assert_int_equal(points[2].count, 100);
 }
 
-STORE_TEST(a_row_under_way_is_continued_after_a_restart)
+STORE_TEST(an_unfinished_row_continues_after_a_restart)
 {
 	open_clean();
 	for (unsigned i = 0, restarts = 0; i < 4000; i++) {
@@ -416,7 +415,7 @@ STORE_TEST(a_row_under_way_is_continued_after_a_restart)
 			store_commit(s);
 		if (i / 491 > restarts) {
 			restarts = i / 491;
-			add(T0 + i * S, 1e9); /* not later: kept out */
+			add(T0 + i * S, 1e9); /* not later: refused */
 			commit();
 			open_clean();
 			i -= 15; /* entries that were not handed over are sent again */
@@ -438,7 +437,7 @@ STORE_TEST(a_row_under_way_is_continued_after_a_restart)
 	assert_int_equal(ask_sql("SELECT count(*) FROM history WHERE tier=1"), 2);
 }
 
-STORE_TEST(nothing_is_asked_that_makes_no_sense)
+STORE_TEST(invalid_history_queries_are_refused)
 {
 	uint64_t step;
 
@@ -503,7 +502,7 @@ static void assert_same(const struct view_point *want, unsigned n)
 	}
 }
 
-STORE_TEST(history_is_that_of_a_slow_and_plain_count)
+STORE_TEST(history_equals_a_brute_force_count)
 {
 	static const uint64_t steps[] = { 0, S, 7 * S, MIN, 90 * S, 5 * MIN, HOUR, 6 * HOUR };
 	enum { READINGS = 20000 };
@@ -527,7 +526,7 @@ STORE_TEST(history_is_that_of_a_slow_and_plain_count)
 		if (next(&seed) % 20 == 0)
 			store_commit(s);
 		if (next(&seed) % 500 == 0)
-			commit(); /* a batch that finds no room is dropped */
+			commit(); /* a batch that does not fit is dropped */
 		if (next(&seed) % 400)
 			continue;
 		uint64_t step = steps[next(&seed) % COUNT_OF(steps)];
@@ -563,7 +562,7 @@ static void write_until_killed(int fd)
 	}
 }
 
-/* A kill costs at most the readings of ten seconds and of the batch under way. */
+/* A kill loses at most the readings of ten seconds and of the current batch. */
 static void assert_all_there(uint64_t reported, unsigned kills)
 {
 	double n;
@@ -572,7 +571,7 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	n = store_count(s, "batches");
 	assert_true(n >= (double)reported);
 	assert_true(n <= (double)reported + 1);
-	assert_true(store_last_event(s) >= (uint64_t)n); /* ids ahead are not given again */
+	assert_true(store_last_event(s) >= (uint64_t)n); /* reserved ids are not used again */
 	events(0, UINT32_MAX);
 	assert_int_equal(seen.count, (uint64_t)n);
 	if (n > 2) {
@@ -585,7 +584,7 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	close_store();
 }
 
-STORE_TEST(killed_at_any_moment_it_has_all_that_was_committed)
+STORE_TEST(a_kill_at_any_moment_loses_nothing_committed)
 {
 	uint64_t seed = seed_of_run(), reported = 0;
 
@@ -614,13 +613,13 @@ STORE_TEST(killed_at_any_moment_it_has_all_that_was_committed)
 	}
 }
 
-/* The main file and the others have methods of their own. */
+/* The main file and the other files have separate methods. */
 static struct {
 	sqlite3_vfs vfs, *real;
 	sqlite3_io_methods methods[2];
 	int (*write[2])(sqlite3_file *f, const void *p, int n, sqlite3_int64 at);
 	int (*map)(sqlite3_file *f, int page, int size, int extend, void volatile **ret);
-	_Atomic int result;     /* of every write; 0: as it goes         */
+	_Atomic int result;     /* result of every write; 0: the real one */
 	_Atomic bool read_only; /* nothing can be opened for writing     */
 } fault;
 
@@ -684,9 +683,9 @@ static int fault_teardown(void **state)
 	return teardown(state);
 }
 
-#define STORE_FAULT_TEST(name) TEST_FIXTURE(name, fault_setup, fault_teardown)
+#define STORE_FAULT_TEST(name) TEST_WITH(name, fault_setup, fault_teardown)
 
-STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
+STORE_FAULT_TEST(data_that_cannot_be_written_is_kept_until_it_can)
 {
 	static const struct {
 		int result;
@@ -718,7 +717,7 @@ STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
 	assert_int_equal(events(0, 100), 2 * COUNT_OF(rows));
 }
 
-STORE_FAULT_TEST(what_is_no_file_is_never_opened)
+STORE_FAULT_TEST(a_path_that_is_not_a_file_is_never_opened)
 {
 	static const mode_t kinds[] = { S_IFDIR, S_IFIFO };
 	char at[sizeof(path) + 8], lock[sizeof(at) + 8];
@@ -783,7 +782,7 @@ STORE_FAULT_TEST(a_disk_that_stays_full_takes_no_more_memory)
 	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
 }
 
-STORE_FAULT_TEST(what_was_taken_is_written_and_what_was_not_is_said)
+STORE_FAULT_TEST(accepted_documents_are_written_and_refused_ones_are_reported)
 {
 	char *text = document_of(100000), id[16];
 	int taken = 0, refused = 0;
@@ -807,7 +806,7 @@ STORE_FAULT_TEST(what_was_taken_is_written_and_what_was_not_is_said)
 	free(text);
 }
 
-STORE_TEST(where_nothing_can_be_written_it_works_in_memory)
+STORE_TEST(without_a_writable_file_the_store_works_in_memory)
 {
 	tree_put(&tree, "state", "a file where a folder should be");
 	open_limited(LIMIT);
@@ -823,7 +822,7 @@ STORE_TEST(where_nothing_can_be_written_it_works_in_memory)
 	assert_int_equal(ask(T0, T0, 0), 1);
 }
 
-/* As one that was killed leaves it: all of it in the log. */
+/* As a killed process leaves it: everything is in the log. */
 static void leave_behind(void)
 {
 	pid_t child = fork();
@@ -843,8 +842,8 @@ static void leave_behind(void)
 	assert_int_equal(status, 0);
 }
 
-/* It is read though it cannot be written, and goes on when it can. */
-static void assert_is_read_and_goes_on(const char *why, void (*better)(void))
+/* The file is read while it cannot be written, and written as soon as it can. */
+static void assert_read_and_used_later(const char *why, void (*better)(void))
 {
 	uint64_t last;
 
@@ -879,21 +878,21 @@ static void assert_is_read_and_goes_on(const char *why, void (*better)(void))
 	assert_string_equal(seen.id[0], "b");
 }
 
-STORE_FAULT_TEST(on_a_full_disk_it_is_read_and_goes_on)
+STORE_FAULT_TEST(on_a_full_disk_the_file_is_read_and_used_later)
 {
 	leave_behind();
 	atomic_store(&fault.result, SQLITE_FULL);
-	assert_is_read_and_goes_on("the disk is full", no_fault);
+	assert_read_and_used_later("the disk is full", no_fault);
 }
 
-STORE_FAULT_TEST(a_read_only_file_is_read_and_goes_on)
+STORE_FAULT_TEST(a_read_only_file_is_read_and_used_later)
 {
 	leave_behind();
 	atomic_store(&fault.read_only, true);
-	assert_is_read_and_goes_on("read-only", no_fault);
+	assert_read_and_used_later("read-only", no_fault);
 }
 
-STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_goes_on)
+STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_used_later)
 {
 	static const char *const parts[] = { "state/gpuward.db-wal", "state/gpuward.db-shm" };
 
@@ -903,7 +902,7 @@ STORE_FAULT_TEST(a_read_only_file_without_a_log_is_read_and_goes_on)
 	for (unsigned i = 0; i < COUNT_OF(parts); i++)
 		tree_remove(&tree, parts[i]);
 	atomic_store(&fault.read_only, true);
-	assert_is_read_and_goes_on("read-only", no_fault);
+	assert_read_and_used_later("read-only", no_fault);
 }
 
 static sqlite3 *hold(void)
@@ -919,7 +918,7 @@ static sqlite3 *hold(void)
 	return db;
 }
 
-STORE_TEST(what_was_counted_while_it_was_locked_is_added)
+STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 {
 	sqlite3 *holder;
 
@@ -965,7 +964,7 @@ STORE_TEST(what_was_counted_while_it_was_locked_is_added)
 	assert_int_equal(store_last_event(s), 100000);
 }
 
-STORE_TEST(one_who_writes_does_not_hide_what_is_there)
+STORE_TEST(another_writer_does_not_hide_the_content)
 {
 	sqlite3 *writer = NULL;
 
@@ -1014,7 +1013,7 @@ STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 	last = store_last_event(s);
 	commit();
 	open_clean();
-	assert_int_equal(store_last_event(s), last); /* a good end leaves no gap */
+	assert_int_equal(store_last_event(s), last); /* a normal end leaves no gap */
 }
 
 STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
@@ -1077,7 +1076,7 @@ static void overwrite(off_t at, size_t n)
 	close(fd);
 }
 
-STORE_TEST(what_is_no_database_is_moved_aside)
+STORE_TEST(a_file_that_is_not_a_database_is_moved_aside)
 {
 	fill_file();
 	overwrite(0, 100000);
@@ -1092,7 +1091,7 @@ STORE_TEST(what_is_no_database_is_moved_aside)
 	assert_true(store_count(s, "n") == 1);
 }
 
-STORE_TEST(a_truncated_or_damaged_file_never_ends_us)
+STORE_TEST(a_truncated_or_damaged_file_never_crashes_the_store)
 {
 	struct stat st;
 
@@ -1134,7 +1133,7 @@ STORE_TEST(a_file_of_a_newer_version_is_left_alone)
 	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
 }
 
-STORE_TEST(two_never_share_a_file)
+STORE_TEST(two_stores_never_share_a_file)
 {
 	struct store *second;
 
@@ -1158,7 +1157,7 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	for (unsigned i = 0; i < 7200; i++, t += S)
 		add(t, 1);
 	commit();
-	for (unsigned i = 0; i < 30; i++) /* back a little: kept out until it catches up */
+	for (unsigned i = 0; i < 30; i++) /* back a little: refused until time catches up */
 		add(t - 20 * S + i * S, 2);
 	assert_int_equal(ask(T0, T0 + DAY, 0), 7200 + 10);
 	commit();
@@ -1175,12 +1174,12 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	}
 	assert_true(ask(t + HOUR, t + 2 * HOUR, 0) >= 540);
 	open_clean();
-	add(t + HOUR + 700 * S, 5); /* what lies ahead does not keep this out */
+	add(t + HOUR + 700 * S, 5); /* later rows do not block this one */
 	assert_int_equal(ask(t + HOUR + 700 * S, t + 2 * HOUR, 0), 1);
 	assert_true(points[0].mean == 5);
 }
 
-STORE_TEST(what_is_old_goes_and_is_rolled_up)
+STORE_TEST(old_rows_are_rolled_up_and_deleted)
 {
 	int n;
 
@@ -1223,7 +1222,7 @@ STORE_TEST(the_file_stays_below_its_limit)
 	assert_true(ask_sql("PRAGMA page_count") * 4096 <= (sqlite3_int64)limit);
 }
 
-STORE_TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
+STORE_TEST(blocks_read_back_exactly_and_junk_is_refused)
 {
 	float in[BLOCK_MOMENTS * 8], out[BLOCK_MOMENTS * 8];
 	struct block a = { .columns = 8, .value = in }, b = { .columns = 8, .value = out };
@@ -1255,8 +1254,8 @@ STORE_TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
 		assert_int_equal(block_decode(&b, data.p, next(&seed) % data.len), -GW_E_PARSE);
 		for (unsigned k = 0; k < 5; k++)
 			data.p[next(&seed) % data.len] = (char)next(&seed);
-		block_decode(&b, data.p, data.len); /* whatever it says */
+		block_decode(&b, data.p, data.len); /* any result is allowed */
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "serve/stream.h"
 #include "serve/view.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -26,7 +26,7 @@ static void push(struct stream *s, enum stream_topic topic, uint64_t id, const c
 	stream_push(s, topic, id ? "event" : "tick", id, json, strlen(json));
 }
 
-/* All that there is to read, in pieces of n bytes. */
+/* Reads everything in pieces of n bytes. */
 static const char *read_all(struct follower *f, size_t n)
 {
 	static char text[65536];
@@ -95,7 +95,7 @@ TEST(only_the_latest_tick_is_kept)
 	stream_free(s);
 }
 
-TEST(topics_that_were_not_asked_for_neither_wake_nor_send)
+TEST(topics_without_a_subscription_neither_wake_nor_send)
 {
 	struct stream *s = new_stream(200);
 	struct follower f;
@@ -112,7 +112,7 @@ TEST(topics_that_were_not_asked_for_neither_wake_nor_send)
 	stream_free(s);
 }
 
-TEST(one_who_lags_more_than_the_ring_is_told_of_the_gap)
+TEST(a_client_that_lags_more_than_the_ring_gets_a_gap_event)
 {
 	struct stream *s = new_stream(200);
 	struct follower f, late;
@@ -166,7 +166,7 @@ TEST(a_message_larger_than_the_ring_is_still_sent)
 	stream_free(s);
 }
 
-TEST(a_message_that_is_too_long_harms_nobody)
+TEST(a_message_that_is_too_long_is_dropped)
 {
 	struct stream *s = new_stream(1000);
 	char *much = malloc(VIEW_DOCUMENT_MAX + 2);
@@ -189,7 +189,7 @@ TEST(a_message_that_is_too_long_harms_nobody)
 	free(much);
 }
 
-TEST(a_beat_is_for_those_who_wait_alone)
+TEST(a_heartbeat_goes_only_to_waiting_clients)
 {
 	struct stream *s = new_stream(1000);
 	struct follower f;
@@ -207,7 +207,7 @@ TEST(a_beat_is_for_those_who_wait_alone)
 	stream_free(s);
 }
 
-TEST(the_end_of_a_stream_lets_all_go)
+TEST(the_end_of_a_stream_ends_all_clients)
 {
 	struct stream *s = new_stream(1000);
 	struct follower waits, busy;
@@ -227,4 +227,4 @@ TEST(the_end_of_a_stream_lets_all_go)
 	follower_stop(&busy);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

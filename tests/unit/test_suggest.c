@@ -1,6 +1,6 @@
 #include "base/suggest.h"
 
-#include "unit.h"
+#include "test.h"
 
 static const char *const words[] = { "listen",       "interval", "backend", NULL,
 				     "nvml-library", "history",  "gpu",     "deadline" };
@@ -10,7 +10,7 @@ static const char *near(const char *word)
 	return suggest(word, words, COUNT_OF(words), sizeof(words[0]));
 }
 
-TEST(mends_a_slip)
+TEST(corrects_a_typo)
 {
 	assert_string_equal(near("lisen"), "listen");   /* left out */
 	assert_string_equal(near("listten"), "listen"); /* doubled  */
@@ -36,7 +36,7 @@ TEST(a_word_that_was_not_finished_is_near)
 {
 	assert_string_equal(near("dea"), "deadline");
 	assert_string_equal(near("BACK"), "backend");
-	assert_null(near("de")); /* two letters say too little */
+	assert_null(near("de")); /* two letters are too few */
 }
 
 TEST(nothing_near_gives_nothing)
@@ -70,4 +70,4 @@ TEST(names_may_stand_in_a_table_of_structs)
 	assert_string_equal(suggest("gama", &table[0].name, 4, sizeof(table[0])), "gamma");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-#include "unit.h"
+#include "test.h"
 
 enum { NUMBER, NAME, STATE, NOTE };
 
@@ -201,4 +201,4 @@ TEST(a_word_is_left_whole_where_there_is_no_terminal)
 	free(out);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,9 +1,9 @@
-/* The last of what came, whatever the pieces that it came in. */
+/* The last lines of a stream that arrives in any pieces. */
 #include "cli/tail.h"
 
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ TEST(the_last_lines_are_those_that_came_last)
 	tail_close(&t);
 }
 
-TEST(what_is_too_much_goes_from_the_front)
+TEST(surplus_lines_are_dropped_from_the_front)
 {
 	const uint64_t seed = 20;
 	char all[200000], piece[8192];
@@ -70,4 +70,4 @@ TEST(what_is_too_much_goes_from_the_front)
 	tail_close(&t);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

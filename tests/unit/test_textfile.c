@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -71,17 +71,17 @@ TEST(the_file_is_replaced_whole_and_readable_by_others)
 	assert_string_equal(content(), "a 3\n");
 	assert_int_equal(stat(path, &second), 0);
 	assert_true(first.st_ino !=
-		    second.st_ino); /* who has the old one open reads on in it */
+		    second.st_ino); /* a reader of the old file continues to read it */
 	assert_int_equal(files(), 1);
 	assert_false(news);
 	textfile_done(&file);
 	assert_int_equal(files(), 0);
 }
 
-TEST(what_fails_is_news_once_and_so_is_its_end)
+TEST(a_failure_and_its_end_are_reported_once)
 {
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
-	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */
+	assert_int_equal(mkdir(path, 0755), 0); /* blocks the path, for root too */
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_true(news);
 	assert_in(message, path);
@@ -116,4 +116,4 @@ TEST(a_name_that_would_not_be_collected_is_refused)
 	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

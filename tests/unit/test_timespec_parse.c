@@ -1,9 +1,9 @@
-/* Times and lengths of time in a query. */
+/* Times and durations in a query. */
 #include "serve/timespec_parse.h"
 
 #include "base/clock.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -43,7 +43,7 @@ TEST(a_moment_may_be_written_in_many_ways)
 	}
 }
 
-TEST(what_is_no_moment_is_refused)
+TEST(invalid_times_are_refused)
 {
 	static const char *const rows[] = {
 		"",
@@ -79,7 +79,7 @@ TEST(what_is_no_moment_is_refused)
 	}
 }
 
-TEST(a_span_has_units_or_is_of_seconds)
+TEST(a_duration_has_a_unit_or_is_in_seconds)
 {
 	uint64_t ns;
 
@@ -96,4 +96,4 @@ TEST(a_span_has_units_or_is_of_seconds)
 	assert_int_equal(timespec_parse_span("inf", &ns), -GW_E_PARSE);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 #include "base/toml.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -154,7 +154,7 @@ TEST(members_keep_their_order_and_places)
 	assert_int_equal(z->column, 5);
 	assert_int_equal(z->key_column, 1);
 	assert_string_equal(t->key, "t");
-	assert_int_equal(u->line, 4); /* of the header's bracket */
+	assert_int_equal(u->line, 4); /* the position of the header's bracket */
 	assert_int_equal(u->column, 3);
 	assert_int_equal(u->key_column, 6);
 	assert_string_equal(list->key, "a");
@@ -173,7 +173,7 @@ TEST(members_keep_their_order_and_places)
 	toml_free(doc);
 }
 
-TEST(getting_from_what_is_no_table_gives_nothing)
+TEST(reading_from_a_value_that_is_not_a_table_gives_nothing)
 {
 	struct toml *doc = good("a = [1]\n'' = 2\n\"b\\u0000c\" = 3");
 
@@ -308,7 +308,7 @@ TEST(a_hostile_depth_is_refused_and_not_followed)
 	free(text);
 }
 
-/* Looking each key up among all before it would take hours here. */
+/* A linear search for each key would take hours here. */
 TEST(a_table_of_many_keys_is_read_in_linear_time)
 {
 	const unsigned n = 100000;
@@ -393,4 +393,4 @@ TEST(a_file_is_read_or_the_reason_is_reported)
 	rmdir(folder);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -2,7 +2,7 @@
  * tagged JSON next to it describes, every invalid one must be refused with a place. */
 #include "base/toml.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <gpuward.h>
 
@@ -329,7 +329,7 @@ static bool refuses(const char *name)
 	return ok;
 }
 
-/* Runs the check on every .toml that the list names below folder. */
+/* Runs the check on every .toml file of the list in this folder. */
 static void each_case(const char *folder, bool (*check)(const char *name), unsigned least)
 {
 	char path[4100], line[256];
@@ -364,4 +364,4 @@ TEST(every_invalid_document_is_refused_with_a_place)
 	each_case("invalid/", refuses, 499);
 }
 
-UNIT_MAIN(find_suite, NULL)
+TEST_MAIN(find_suite, NULL)

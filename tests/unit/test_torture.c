@@ -1,8 +1,6 @@
-/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once: the
- * right code comes back and nothing leaks.  And a warm snapshot allocates nothing at all.
- *
- * The linker puts these functions in place of malloc for our own objects (--wrap); the simulator
- * and libc keep theirs. */
+/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once:
+ * the right error is returned and nothing leaks. The linker replaces malloc in our own
+ * objects (--wrap); the simulator and libc keep theirs. */
 #include "simtest.h"
 #include "here.h"
 
@@ -70,7 +68,7 @@ void __wrap_free(void *p)
 static const char world[] = "[[gpu]]\nprofile = \"h200\"\ncount = 3\n"
 			    "[[gpu.process]]\nname = \"w\"\nmemory = \"1 GiB\"\ncount = 70\n";
 
-/* What a customer does; returns the first error. */
+/* Uses the library as a program would; returns the first error. */
 static int everything(uint64_t deadline_ns)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -165,4 +163,4 @@ SIM_TEST(a_warm_snapshot_allocates_nothing)
 	assert_int_equal(allocations, before);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

@@ -1,10 +1,10 @@
-/* The mean of several runs, checked against intervals that are drawn. */
+/* The mean of several runs, checked by simulation. */
 #include "cli/trials.h"
 
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -27,7 +27,7 @@ TEST(scatter_alone_gives_students_interval)
 	near(i.best - i.low, 4.302652729 / sqrt(3), 1e-6);
 }
 
-TEST(what_is_shared_does_not_become_less_with_more_runs)
+TEST(shared_uncertainty_does_not_shrink_with_more_runs)
 {
 	struct trials_value v[100];
 	double sd;
@@ -41,7 +41,7 @@ TEST(what_is_shared_does_not_become_less_with_more_runs)
 	}
 }
 
-TEST(what_is_not_known_stays_so)
+TEST(unknown_values_stay_unknown)
 {
 	static const struct trials_value v[] = { { 9, 0 }, { NAN, 0 }, { 11, NAN } };
 	struct gw_interval a = { 8, 10, 12 }, none = { NAN, NAN, NAN };
@@ -54,8 +54,8 @@ TEST(what_is_not_known_stays_so)
 	near(trials_shared(&a, &a), 0, 1e-12);
 }
 
-/* 4000 times: a sensor with a gain of its own, five runs that scatter, and is the truth inside? */
-TEST(the_interval_holds_the_truth_as_often_as_it_says)
+/* 4000 times: a sensor with its own gain, five runs with scatter; is the truth inside? */
+TEST(the_interval_covers_as_often_as_stated)
 {
 	uint64_t seed = 20240607;
 	struct random r;
@@ -76,4 +76,4 @@ TEST(the_interval_holds_the_truth_as_often_as_it_says)
 	assert_in_range(inside, 3740, 3900); /* 95 %: 3800 */
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 #include "base/number.h"
 #include "base/tsv.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -14,9 +14,9 @@ static int start(void **state)
 	return 0;
 }
 
-#define TSV_TEST(name) TEST_FIXTURE(name, start, NULL)
+#define TEST_SETUP start
 
-TSV_TEST(every_text_is_one_word_and_reads_back)
+TEST(every_text_is_one_word_and_reads_back)
 {
 	char text[256], back[256];
 
@@ -30,7 +30,7 @@ TSV_TEST(every_text_is_one_word_and_reads_back)
 	assert_false(tsv_text(line, back, sizeof(back) - 1));
 }
 
-TSV_TEST(an_empty_text_and_a_dash_are_told_apart)
+TEST(an_empty_text_and_a_dash_are_distinguished)
 {
 	char back[8] = "x";
 
@@ -44,7 +44,7 @@ TSV_TEST(an_empty_text_and_a_dash_are_told_apart)
 	assert_string_equal(back, "-");
 }
 
-TSV_TEST(where_a_dash_means_nothing_it_stays_and_empty_is_empty)
+TEST(a_dash_is_kept_where_it_has_no_meaning)
 {
 	static const char *const texts[] = { "", "-", "GPU-1a", "a\tb\\\n\x7f" };
 	const char *at = line;
@@ -64,7 +64,7 @@ TSV_TEST(where_a_dash_means_nothing_it_stays_and_empty_is_empty)
 	assert_false(tsv_unescape(&at, back, sizeof("GPU-1a") - 1));
 }
 
-TSV_TEST(what_nobody_wrote_is_refused)
+TEST(text_that_the_writer_cannot_produce_is_refused)
 {
 	static const char *const bad[] = { "\\", "\\2", "\\2g", "\\g2", "\\2D", "\\00", "a\\" };
 	char back[8];
@@ -73,7 +73,7 @@ TSV_TEST(what_nobody_wrote_is_refused)
 		assert_false(tsv_text(bad[i], back, sizeof(back)));
 }
 
-TSV_TEST(a_number_reads_back_to_its_bits)
+TEST(a_number_reads_back_to_its_bits)
 {
 	static const double numbers[] = { 0.0, -0.0, 0.1, -1e-300, 6.02214076e23 };
 	double back;
@@ -90,7 +90,7 @@ TSV_TEST(a_number_reads_back_to_its_bits)
 	assert_string_equal(line, "--");
 }
 
-TSV_TEST(words_are_taken_one_by_one)
+TEST(words_are_taken_one_by_one)
 {
 	const char *at = "one\ttwo\t\tthree";
 	char word[4];
@@ -107,4 +107,4 @@ TSV_TEST(words_are_taken_one_by_one)
 	assert_false(tsv_take(&at, word, sizeof(word)));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

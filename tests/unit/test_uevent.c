@@ -1,6 +1,6 @@
 #include "daemon/uevent.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define DEVICE "/devices/pci0000:00/0000:01:00.0"
 
@@ -8,7 +8,7 @@
 static enum uevent_news news(const char *text)
 {
 	size_t n = strlen(text) + 1;
-	char *copy = malloc(n); /* a sanitizer sees who reads past it */
+	char *copy = malloc(n); /* a sanitizer detects reads past the end */
 	enum uevent_news r;
 
 	assert_non_null(copy);
@@ -26,7 +26,7 @@ static enum uevent_news news(const char *text)
 		news, action "@" path "|ACTION=" action "|DEVPATH=" path "|SUBSYSTEM=" more \
 	}
 
-TEST(what_concerns_a_gpu_is_told_from_what_does_not)
+TEST(events_of_gpu_drivers_are_recognised)
 {
 	static const struct {
 		enum uevent_news news;
@@ -59,10 +59,10 @@ TEST(what_concerns_a_gpu_is_told_from_what_does_not)
 			fail_msg("row %zu: %s", i, rows[i].text);
 }
 
-TEST(what_has_no_end_is_nothing)
+TEST(an_event_without_an_end_is_ignored)
 {
 	assert_int_equal(uevent_read("ACTION=bind", 11), UEVENT_NOTHING);
 	assert_int_equal(uevent_read("", 0), UEVENT_NOTHING);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

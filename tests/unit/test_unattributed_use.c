@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define S   NS_PER_S
 #define GIB 1073741824.
@@ -67,4 +67,4 @@ TEST(unknown_or_hidden_use_is_not_reported)
 	assert_string_equal(why, "");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,8 +1,8 @@
 #include "base/utf8.h"
 
-#include "unit.h"
+#include "test.h"
 
-TEST(knows_a_sequence_from_what_is_none)
+TEST(recognises_valid_sequences)
 {
 	static const struct {
 		const char *text;
@@ -18,7 +18,7 @@ TEST(knows_a_sequence_from_what_is_none)
 		{ "\xef\xbf\xbf", 3 },
 		{ "\xf0\x90\x80\x80", 4 },
 		{ "\xf4\x8f\xbf\xbf", 4 },
-		{ "\x80", 0 },     /* a tail without a head */
+		{ "\x80", 0 },     /* a continuation byte without a start */
 		{ "\xc0\x80", 0 }, /* overlong              */
 		{ "\xc1\xbf", 0 },
 		{ "\xe0\x9f\xbf", 0 },
@@ -40,7 +40,7 @@ TEST(knows_a_sequence_from_what_is_none)
 			fail_msg("row %zu", i);
 }
 
-/* Under the address sanitizer a byte too far is an error. */
+/* The address sanitizer detects a read past the end. */
 TEST(reads_no_further_than_a_nul)
 {
 	static const char *const cut[] = { "", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xf0" };
@@ -54,7 +54,7 @@ TEST(reads_no_further_than_a_nul)
 	}
 }
 
-TEST(every_code_point_goes_there_and_back)
+TEST(every_code_point_reads_back)
 {
 	for (uint32_t code = 1; code <= 0x10FFFF + 10; code++) {
 		char text[5] = { 0 };
@@ -112,4 +112,4 @@ TEST(cuts_between_code_points)
 	assert_string_equal(out, "");
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -2,7 +2,7 @@
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 
-#include "unit.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -13,13 +13,13 @@ static double figure(void)
 	return next += 1.25;
 }
 
-/* Every double between two members, both included, gets a figure of its own. */
+/* Every double between two members, both included, gets a different value. */
 #define FIGURES(first, last)                          \
 	for (double *p = &(first); p <= &(last); p++) \
 	*p = figure()
 
-/* Every field of the table gets a value of its own, so that a field that is written and not read
- * back is noticed. */
+/* Every field of the table gets a different value, so that a field that is not read back is
+ * noticed. */
 static struct gw_energy an_energy(void)
 {
 	const struct gw_energy_field *f;
@@ -144,7 +144,7 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
-TEST(what_a_window_tells_of_a_device_returns)
+TEST(every_field_of_a_device_reads_back)
 {
 	struct measured_device d = { .index = 3,
 				     .uuid = "GPU-1",
@@ -178,7 +178,7 @@ TEST(what_a_window_tells_of_a_device_returns)
 	buf_done(&again);
 }
 
-TEST(what_is_not_told_is_not_known)
+TEST(missing_fields_are_unknown)
 {
 	static const char *const documents[] = {
 		"{\"devices\":[{\"index\":0}]}",
@@ -203,4 +203,4 @@ TEST(what_is_not_told_is_not_known)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

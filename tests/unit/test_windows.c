@@ -1,5 +1,5 @@
-/* Windows when the meter goes away, when there are many, and after a restart; and what a view says of
- * itself. */
+/* Windows when the meter stops, when there are many, and after a restart; and the service's
+ * view of itself. */
 #include "api_fixture.h"
 
 #include "serve/windows_impl.h"
@@ -29,7 +29,7 @@ static void show(struct windows_entry *e)
 	json_end(&j);
 }
 
-API_TEST(a_meter_that_leaves_ends_its_windows_with_what_is_known)
+API_TEST(a_meter_that_stops_ends_its_windows_with_the_known_result)
 {
 	struct windows_entry *e;
 
@@ -48,7 +48,7 @@ API_TEST(a_meter_that_leaves_ends_its_windows_with_what_is_known)
 	assert_int_equal(windows_open_count(t.api.windows), 0);
 }
 
-API_TEST(a_meter_that_left_without_a_word_leaves_no_result)
+API_TEST(a_meter_that_disappeared_leaves_no_result)
 {
 	struct windows_entry *e;
 
@@ -80,7 +80,7 @@ API_TEST(a_sample_that_never_comes_is_not_waited_for)
 	run_for(2);
 	now = clock_mono_ns(&sim.clock);
 	assert_false(windows_stop(t.api.windows, &t.api.view, e, now));
-	sim_step(2900 * NS_PER_MS); /* nobody reads the GPU */
+	sim_step(2900 * NS_PER_MS); /* the GPU is not read */
 	now = clock_mono_ns(&sim.clock);
 	assert_false(windows_stop(t.api.windows, &t.api.view, e, now));
 	sim_step(200 * NS_PER_MS);
@@ -91,7 +91,7 @@ API_TEST(a_sample_that_never_comes_is_not_waited_for)
 	assert_true(fabs(number("seconds") - 2) < 0.01);
 }
 
-API_TEST(the_oldest_that_ended_are_forgotten)
+API_TEST(the_oldest_ended_windows_are_forgotten)
 {
 	char first[32];
 
@@ -108,7 +108,7 @@ API_TEST(the_oldest_that_ended_are_forgotten)
 	assert_null(windows_find(t.api.windows, first));
 }
 
-API_TEST(what_was_kept_is_there_after_a_restart)
+API_TEST(kept_windows_are_there_after_a_restart)
 {
 	struct windows_entry *e;
 
@@ -143,7 +143,7 @@ API_TEST(parts_of_all_windows_are_bounded)
 	assert_int_equal(marks, WINDOWS_MARKS_MAX);
 }
 
-/* One that was cut as often as may be, and ended. */
+/* An ended window with the maximum number of marks. */
 static struct windows_entry *cut_and_ended(const char *world)
 {
 	struct windows_entry *e;
@@ -193,7 +193,7 @@ API_TEST(sixty_four_gpus_with_all_marks_keep_their_result)
 	assert_string_equal(t.logged_severity, "info");
 }
 
-TEST(of_no_device_nothing_is_valid)
+TEST(without_devices_nothing_is_valid)
 {
 	struct windows_entry e = { .state = WINDOWS_IS_OPEN };
 	struct windows_sum sum;
@@ -203,8 +203,8 @@ TEST(of_no_device_nothing_is_valid)
 	assert_true(isnan(sum.joules.best));
 }
 
-/* As where there was no memory for the document. */
-API_TEST(a_window_without_a_document_still_tells_its_sum)
+/* As if there was no memory for the document. */
+API_TEST(a_window_without_a_document_still_has_its_sum)
 {
 	struct windows_entry *e;
 	double joules;
@@ -225,7 +225,7 @@ API_TEST(a_window_without_a_document_still_tells_its_sum)
 	assert_true(joules > 0);
 }
 
-API_TEST(one_that_cannot_be_kept_is_reported)
+API_TEST(a_window_that_cannot_be_kept_is_reported)
 {
 	begin(TWO_GPUS);
 	opened("lost");
@@ -235,7 +235,7 @@ API_TEST(one_that_cannot_be_kept_is_reported)
 	assert_in(t.logged_text, "could not be stored");
 }
 
-API_TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
+API_TEST(a_window_that_was_open_at_a_crash_is_reported_at_the_next_start)
 {
 	struct windows_entry *e;
 	unsigned logged;
@@ -244,7 +244,7 @@ API_TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
 	e = opened("cut short");
 	assert_int_equal(t.begun, 1);
-	windows_free(t.api.windows); /* all that is left is what was kept */
+	windows_free(t.api.windows); /* only the kept document is left */
 	assert_int_equal(windows_new(&t.api.windows), 0);
 	logged = t.logged;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
@@ -270,7 +270,7 @@ API_TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
 	assert_int_equal(t.logged, logged + 1);
 }
 
-API_TEST(one_that_ended_or_was_forgotten_is_no_crash)
+API_TEST(a_window_that_ended_or_was_forgotten_is_not_reported)
 {
 	begin(TWO_GPUS);
 	opened("ends");
@@ -296,7 +296,7 @@ static int three_kept(void *engine, const char *kind, unsigned max,
 	return 3;
 }
 
-API_TEST(what_was_kept_is_listed_latest_first)
+API_TEST(kept_windows_are_listed_latest_first)
 {
 	struct view_ops mine = ops;
 
@@ -315,7 +315,7 @@ API_TEST(what_was_kept_is_listed_latest_first)
 	at("windows.1.id", "\"w3\"");
 }
 
-API_TEST(the_list_has_all_that_are_open)
+API_TEST(the_list_has_all_open_windows)
 {
 	begin(TWO_GPUS);
 	for (unsigned i = 0; i < 3; i++) {
@@ -363,4 +363,4 @@ TEST(columns_of_history_are_quantities)
 	assert_int_equal(view_history_quantity[VIEW_H_FAN_SPEED], GW_Q_FAN_SPEED);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

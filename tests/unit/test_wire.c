@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "test.h"
 
 static struct wire_request request;
 static struct allow allow;
@@ -266,4 +266,4 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	assert_int_equal(allow_load(&allow, "/", message, sizeof(message)), -GW_E_PERM);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define TEST_SETUP each
-#include "unit.h"
+#include "test.h"
 
 #define CHILDREN 3
 
@@ -305,4 +305,4 @@ TEST(a_past_deadline_is_not_an_unlimited_lock)
 	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is complete */
 }
 
-UNIT_MAIN(setup, teardown)
+TEST_MAIN(setup, teardown)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define TEST_SETUP each
-#include "unit.h"
+#include "test.h"
 
 static char text[64];
 static struct worker_call call = { .notes = text, .notes_size = sizeof(text) };
@@ -117,4 +117,4 @@ TEST(a_request_after_its_deadline_is_not_sent)
 	worker_http_free(NULL);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -7,7 +7,7 @@
 
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
-#include "unit.h"
+#include "test.h"
 
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 #define TCP_HEAD \
@@ -130,4 +130,4 @@ TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
 	assert_true(recheck_belongs(&call, &target));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

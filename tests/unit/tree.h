@@ -1,4 +1,4 @@
-/* tree: a small /proc and /sys for a test, in a temporary folder that is gone afterwards. */
+/* tree: a small /proc and /sys for a test in a temporary folder. */
 #ifndef GW_TEST_TREE_H
 #define GW_TEST_TREE_H
 
@@ -70,7 +70,7 @@ static inline void tree_put(const struct tree *t, const char *path, const char *
 		abort();
 }
 
-/* Rows up to one without a path; every path goes below prefix. */
+/* Creates the rows up to one without a path; prefix is put before every path. */
 static inline void tree_fill(const struct tree *t, const char *prefix,
 			     const struct tree_row *rows)
 {
@@ -82,7 +82,7 @@ static inline void tree_fill(const struct tree *t, const char *prefix,
 	}
 }
 
-/* A character device where one can be made, else a file: inotify sees both. */
+/* A character device if one can be created, else a file: inotify works with both. */
 static inline void tree_node(const struct tree *t, const char *path)
 {
 	tree_folders(t, path);
@@ -101,8 +101,7 @@ static inline bool tree_open(const struct tree *t, const char *path)
 	return fd >= 0;
 }
 
-/* Nobody may read path.  Where the test runs as root, which could all the same, it becomes
- * somebody else until tree_allow(). */
+/* Makes path unreadable. A test that runs as root becomes another user until tree_allow(). */
 static inline void tree_forbid(const struct tree *t, const char *path)
 {
 	if (fchmodat(t->root.fd, path, 0, 0) < 0 || (geteuid() == 0 && seteuid(65534) < 0))

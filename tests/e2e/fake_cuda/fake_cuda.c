@@ -1,5 +1,5 @@
 /* A libcuda.so.1 with the checkpoint calls whose processes outlive it: what each is stands in a file
- * beside the library, so that one program puts away what another brings back.
+ * next to the library, so that one program restores what another has checkpointed.
  *	PID     a number: running 0, locked 1, put away 2
  *	calls   what was called, a line each
  *	hold    while it is there, putting away does not end */

@@ -1,13 +1,11 @@
-/* gpu_usage: the processes that the driver lists on each GPU, the memory in use, and the
+/* process_list: the processes that the driver lists on each GPU, the memory in use, and the
  * utilisation per process; /proc is not read.
  *
- * Process lists are expensive: 250 us on an H200 at ten per second, memory only 70 us. A
- * process that arrives or leaves changes the memory in use, which is exact to the byte (it
- * stayed constant for minutes with three idle processes). So while memory does not change, the
- * previous list is reused, for at most half a second. Calls run on the call threads of the
- * context: a GPU that hangs delays nobody longer than the deadline. */
-#ifndef GW_DEVICE_GPU_USAGE_H
-#define GW_DEVICE_GPU_USAGE_H
+ * Lists are expensive: 250 us on an H200 at ten per second, memory only 70 us. A process that
+ * arrives or leaves changes the memory in use, so while that stays equal to the byte the previous
+ * list is reused, for at most half a second. Calls run on the call threads of the context. */
+#ifndef GW_DEVICE_PROCESS_LIST_H
+#define GW_DEVICE_PROCESS_LIST_H
 
 #include "backend.h"
 
