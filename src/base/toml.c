@@ -340,14 +340,17 @@ const struct toml_node *toml_top(const struct toml *doc)
 	return &doc->top;
 }
 
+bool toml_is_key(const struct toml_node *n, const char *key)
+{
+	return n->key_len == strlen(key) && memcmp(n->key, key, n->key_len) == 0;
+}
+
 const struct toml_node *toml_get(const struct toml_node *table, const char *key)
 {
-	size_t len = strlen(key);
-
 	if (!table || table->type != TOML_TABLE)
 		return NULL;
 	for (const struct toml_node *n = table->child; n; n = n->next)
-		if (n->key_len == len && memcmp(n->key, key, len) == 0)
+		if (toml_is_key(n, key))
 			return n;
 	return NULL;
 }

@@ -70,6 +70,7 @@ void toml_free(struct toml *doc);
 /* The top table; valid as long as doc. */
 const struct toml_node *toml_top(const struct toml *doc);
 
+bool toml_is_key(const struct toml_node *n, const char *key);
 /* A member of a table; NULL if missing, or if table is NULL or not a table. */
 const struct toml_node *toml_get(const struct toml_node *table, const char *key);
 

@@ -143,17 +143,11 @@ static void check_list(struct config_reader *r, enum config_id id,
 	}
 }
 
-/* A refused setting still has its old value; checks that use it would only confuse. */
-static bool both_valid(const struct config_reader *r, enum config_id a, enum config_id b)
-{
-	return !r->bad[a] && !r->bad[b];
-}
-
 static void check_tls(struct config_reader *r)
 {
 	const char *cert = r->c->service_tls_cert, *key = r->c->service_tls_key;
 
-	if (!both_valid(r, CONFIG_ID_service_tls_cert, CONFIG_ID_service_tls_key))
+	if (!config_both_valid(r, CONFIG_ID_service_tls_cert, CONFIG_ID_service_tls_key))
 		return;
 	if (cert && !key)
 		config_complain(r, place(r, CONFIG_ID_service_tls_cert),
@@ -206,7 +200,7 @@ static void check_streams(struct config_reader *r)
 	const struct config *c = r->c;
 
 	if (c->service_streams > c->service_connections &&
-	    both_valid(r, CONFIG_ID_service_streams, CONFIG_ID_service_connections))
+	    config_both_valid(r, CONFIG_ID_service_streams, CONFIG_ID_service_connections))
 		config_complain(r,
 				place(r, is_set(r, CONFIG_ID_service_streams)
 						 ? CONFIG_ID_service_streams
@@ -220,7 +214,7 @@ static void check_streams(struct config_reader *r)
 static void check_nvml(struct config_reader *r)
 {
 	if (r->c->device_require_nvml && !r->c->device_enable_nvml &&
-	    both_valid(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
+	    config_both_valid(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
 		config_complain(r, place(r, CONFIG_ID_device_require_nvml),
 				"require_nvml is true and enable_nvml is false; they exclude "
 				"each other");

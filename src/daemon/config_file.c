@@ -60,11 +60,6 @@ const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_S
 	return out;
 }
 
-static bool is_key(const struct toml_node *n, const char *name)
-{
-	return n->key_len == strlen(name) && memcmp(n->key, name, n->key_len) == 0;
-}
-
 static bool is_legacy(unsigned id)
 {
 	for (size_t i = 0; i < COUNT(legacy_keys); i++)
@@ -91,7 +86,7 @@ static bool has_row(const char *table, unsigned id)
 static const struct renamed *find_renamed(const char *table, const struct toml_node *n)
 {
 	for (size_t i = 0; i < COUNT(renamed); i++)
-		if (is_key(n, renamed[i].old.key) &&
+		if (toml_is_key(n, renamed[i].old.key) &&
 		    (is_legacy_table(table) || strcmp(renamed[i].old.section, table) == 0))
 			return &renamed[i];
 	return NULL;
@@ -100,7 +95,7 @@ static const struct renamed *find_renamed(const char *table, const struct toml_n
 static const struct config_row *find_row(const char *table, const struct toml_node *n)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
-		if (has_row(table, i) && is_key(n, config_rows[i].key))
+		if (has_row(table, i) && toml_is_key(n, config_rows[i].key))
 			return &config_rows[i];
 	return NULL;
 }
@@ -200,11 +195,11 @@ static bool has_key(const char *section, const struct toml_node *n)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
 		if (strcmp(config_rows[i].section, section) == 0 &&
-		    is_key(n, config_rows[i].key))
+		    toml_is_key(n, config_rows[i].key))
 			return true;
 	for (size_t i = 0; i < COUNT(renamed); i++)
 		if (strcmp(renamed[i].old.section, section) == 0 &&
-		    is_key(n, renamed[i].old.key))
+		    toml_is_key(n, renamed[i].old.key))
 			return true;
 	return false;
 }
@@ -236,7 +231,7 @@ static const struct {
 static const char *find_instead(const char *table, const struct toml_node *n)
 {
 	for (size_t i = 0; i < COUNT(instead); i++)
-		if (strcmp(instead[i].table, table) == 0 && is_key(n, instead[i].key))
+		if (strcmp(instead[i].table, table) == 0 && toml_is_key(n, instead[i].key))
 			return instead[i].instead;
 	return NULL;
 }
@@ -271,7 +266,7 @@ static void not_a_table(const struct file *f, const char *table, const struct to
 static void read_table(const struct file *f, const char *table, const struct toml_node *top)
 {
 	for (const struct toml_node *n = top->child; n; n = n->next) {
-		bool defaults = strcmp(table, "guard") == 0 && is_key(n, "defaults");
+		bool defaults = strcmp(table, "guard") == 0 && toml_is_key(n, "defaults");
 
 		if (defaults && n->type == TOML_TABLE)
 			read_table(f, CONFIG_DEFAULTS, n);
@@ -285,9 +280,9 @@ static void read_table(const struct file *f, const char *table, const struct tom
 static const char *find_section(const struct toml_node *n)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
-		if (is_key(n, config_rows[i].section))
+		if (toml_is_key(n, config_rows[i].section))
 			return config_rows[i].section;
-	return is_key(n, "gpu") ? "gpu" : NULL;
+	return toml_is_key(n, "gpu") ? "gpu" : NULL;
 }
 
 static void unknown_section(const struct file *f, const struct toml_node *n)

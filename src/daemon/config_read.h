@@ -51,6 +51,13 @@ struct config_reader {
 	bool bad[CONFIG_ROWS];                  /* refused: its value means nothing */
 };
 
+/* A refused setting still has its old value; checks that use it would only confuse. */
+static inline bool config_both_valid(const struct config_reader *r, enum config_id a,
+				     enum config_id b)
+{
+	return !r->bad[a] && !r->bad[b];
+}
+
 /* Copies a text for the lifetime of the configuration. NULL: out of memory, reported. */
 const char *config_keep(struct config_reader *r, const char *s, size_t n);
 

@@ -284,23 +284,18 @@ static unsigned entry_choice(const struct guard_entry *e, enum guard_key key, un
 	}
 }
 
-static const char *entry_text(const struct guard_entry *e, enum guard_key key)
-{
-	return e->given[key] ? e->value[key].text : NULL;
-}
-
 /* Borrows the texts of the entry; policy_copy() copies them later. */
 static void make_match(const struct guard_entry *e, struct policy_match *m)
 {
 	*m = (struct policy_match){
-		.name = entry_text(e, GUARD_KEY_match_name),
-		.exe = entry_text(e, GUARD_KEY_match_exe),
-		.command = entry_text(e, GUARD_KEY_match_command),
-		.cgroup = entry_text(e, GUARD_KEY_match_cgroup),
-		.container = entry_text(e, GUARD_KEY_match_container),
-		.pidfile = entry_text(e, GUARD_KEY_match_pidfile),
-		.unit = entry_text(e, GUARD_KEY_match_unit),
-		.gpu = entry_text(e, GUARD_KEY_match_gpu),
+		.name = guard_entry_text(e, GUARD_KEY_match_name),
+		.exe = guard_entry_text(e, GUARD_KEY_match_exe),
+		.command = guard_entry_text(e, GUARD_KEY_match_command),
+		.cgroup = guard_entry_text(e, GUARD_KEY_match_cgroup),
+		.container = guard_entry_text(e, GUARD_KEY_match_container),
+		.pidfile = guard_entry_text(e, GUARD_KEY_match_pidfile),
+		.unit = guard_entry_text(e, GUARD_KEY_match_unit),
+		.gpu = guard_entry_text(e, GUARD_KEY_match_gpu),
 		.uid = -1,
 		.vram_ge = e->value[GUARD_KEY_match_vram_ge].count,
 		.util_ge = e->value[GUARD_KEY_match_util_ge].number / 100,
@@ -356,17 +351,17 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	char what[100];
 
 	policy_worker_init(w);
-	w->name = entry_text(e, GUARD_KEY_name);
+	w->name = guard_entry_text(e, GUARD_KEY_name);
 	w->kind = (enum policy_kind)guard_entry_kind(e);
 	w->url = url ? make_url(p, url) : NULL;
-	w->token_file = entry_text(e, GUARD_KEY_token_file);
-	w->model = entry_text(e, GUARD_KEY_model);
+	w->token_file = guard_entry_text(e, GUARD_KEY_token_file);
+	w->model = guard_entry_text(e, GUARD_KEY_model);
 	w->evict_argv = entry_argv(e, GUARD_KEY_evict_command);
 	w->resume_argv = entry_argv(e, GUARD_KEY_resume_command);
 	if (e->given[GUARD_KEY_evict_signal])
-		w->evict_signal = guard_signal(entry_text(e, GUARD_KEY_evict_signal));
+		w->evict_signal = guard_signal(guard_entry_text(e, GUARD_KEY_evict_signal));
 	if (e->given[GUARD_KEY_resume_signal])
-		w->resume_signal = guard_signal(entry_text(e, GUARD_KEY_resume_signal));
+		w->resume_signal = guard_signal(guard_entry_text(e, GUARD_KEY_resume_signal));
 	for (; w->gpu_count < gpus->count && w->gpu_count < POLICY_GPUS; w->gpu_count++)
 		w->gpus[w->gpu_count] = gpus->item[w->gpu_count];
 	make_match(e, &w->match);
@@ -396,7 +391,7 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 static void make_schedule(struct policy *p, const struct guard_entry *e)
 {
 	const struct config_list *spans = &e->value[GUARD_KEY_evict].list;
-	const char *name = entry_text(e, GUARD_KEY_worker);
+	const char *name = guard_entry_text(e, GUARD_KEY_worker);
 	char message[200];
 
 	for (unsigned i = 0; i < p->workers; i++) {

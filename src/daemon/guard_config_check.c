@@ -16,11 +16,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static const char *entry_text(const struct guard_entry *e, enum guard_key key)
-{
-	return e->given[key] ? e->value[key].text : NULL;
-}
-
 static bool is_present(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] || e->refused[key];
@@ -102,7 +97,7 @@ static void check_idle(struct config_reader *r, const struct guard_entry *e, uns
 
 static bool resumes(const struct guard_entry *e)
 {
-	const char *resume = entry_text(e, GUARD_KEY_resume);
+	const char *resume = guard_entry_text(e, GUARD_KEY_resume);
 
 	return !e->refused[GUARD_KEY_resume] && (!resume || strcmp(resume, "restore") == 0);
 }
@@ -226,13 +221,13 @@ static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (keys[i] == GUARD_KEY_match_command
-			    ? regex_matches_all(entry_text(e, keys[i]))
-			    : matches_all(entry_text(e, keys[i])))
+			    ? regex_matches_all(guard_entry_text(e, keys[i]))
+			    : matches_all(guard_entry_text(e, keys[i])))
 			config_complain(
 				r, &e->place[keys[i]],
 				"%s = \"%s\" matches every process, and the guard would treat "
 				"all of them as this worker: be more specific",
-				key_name(keys[i]), entry_text(e, keys[i]));
+				key_name(keys[i]), guard_entry_text(e, keys[i]));
 }
 
 static void check_worker(struct config_reader *r, const struct guard_entry *e)
@@ -247,8 +242,8 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 		config_complain(r, &e->place[GUARD_KEY_priority],
 				"priority must be a whole number");
 	if (e->given[GUARD_KEY_managed] && e->value[GUARD_KEY_managed].yes &&
-	    entry_text(e, GUARD_KEY_resume) &&
-	    strcmp(entry_text(e, GUARD_KEY_resume), "never") == 0)
+	    guard_entry_text(e, GUARD_KEY_resume) &&
+	    strcmp(guard_entry_text(e, GUARD_KEY_resume), "never") == 0)
 		config_complain(r, &e->place[GUARD_KEY_managed],
 				"managed starts the worker but resume = \"never\" does not; "
 				"they exclude each other");
@@ -300,7 +295,8 @@ static bool is_pattern(unsigned key)
 static bool covers_key(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
 {
 	return same_value(a, b, key) ||
-	       (is_pattern(key) && pattern_covers(entry_text(a, key), entry_text(b, key), key));
+	       (is_pattern(key) &&
+		pattern_covers(guard_entry_text(a, key), guard_entry_text(b, key), key));
 }
 
 /* Does entry a match everything that entry b matches? Then b has every condition of a. */
@@ -351,12 +347,12 @@ static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
 static void check_worker_pair(struct config_reader *r, const struct guard_entry *a,
 			      const struct guard_entry *b)
 {
-	const char *name = entry_text(a, GUARD_KEY_name), *same = same_process(a, b);
+	const char *name = guard_entry_text(a, GUARD_KEY_name), *same = same_process(a, b);
 	char line[200];
 
 	line_of(a, b, line, sizeof(line));
-	if (name && entry_text(b, GUARD_KEY_name) &&
-	    strcmp(name, entry_text(b, GUARD_KEY_name)) == 0)
+	if (name && guard_entry_text(b, GUARD_KEY_name) &&
+	    strcmp(name, guard_entry_text(b, GUARD_KEY_name)) == 0)
 		config_complain(r, &b->place[GUARD_KEY_name],
 				"the worker name \"%s\" is already used in %s", name, line);
 	if (same)
@@ -412,14 +408,14 @@ static unsigned worker_names(const struct config_reader *r, const char *names[PO
 	unsigned n = 0;
 
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next)
-		if (e->table == GUARD_WORKER && entry_text(e, GUARD_KEY_name))
-			names[n++] = entry_text(e, GUARD_KEY_name);
+		if (e->table == GUARD_WORKER && guard_entry_text(e, GUARD_KEY_name))
+			names[n++] = guard_entry_text(e, GUARD_KEY_name);
 	return n;
 }
 
 static void check_schedule_worker(struct config_reader *r, struct guard_entry *e)
 {
-	const char *names[POLICY_WORKERS], *name = entry_text(e, GUARD_KEY_worker);
+	const char *names[POLICY_WORKERS], *name = guard_entry_text(e, GUARD_KEY_worker);
 	unsigned n = worker_names(r, names);
 	char meant[CONFIG_MEANT_MAX];
 
@@ -455,7 +451,7 @@ static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 
 static bool schedule_applies(const struct guard_entry *schedule, const char *worker)
 {
-	const char *name = entry_text(schedule, GUARD_KEY_worker);
+	const char *name = guard_entry_text(schedule, GUARD_KEY_worker);
 
 	return name && (strcmp(name, "*") == 0 || strcmp(name, worker) == 0);
 }
@@ -490,17 +486,12 @@ static void check_schedules(struct config_reader *r)
 
 /* ---- settings ---- */
 
-static bool both_valid(const struct config_reader *r, enum config_id a, enum config_id b)
-{
-	return !r->bad[a] && !r->bad[b];
-}
-
 static void check_order(struct config_reader *r, enum config_id larger, enum config_id smaller,
 			double a, double b)
 {
 	const struct config_place *at = &r->m->place[smaller];
 
-	if (a >= b || !both_valid(r, larger, smaller))
+	if (a >= b || !config_both_valid(r, larger, smaller))
 		return;
 	config_complain(r, at->from == CONFIG_STANDARD ? &r->m->place[larger] : at,
 			"%s (%g) must not be more than %s (%g): the stronger reaction comes "
@@ -595,8 +586,9 @@ void guard_config_check(struct config_reader *r)
 void guard_config_check_files(struct config_reader *r)
 {
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
-		const char *path =
-			e->table == GUARD_WORKER ? entry_text(e, GUARD_KEY_token_file) : NULL;
+		const char *path = e->table == GUARD_WORKER
+					   ? guard_entry_text(e, GUARD_KEY_token_file)
+					   : NULL;
 
 		if (path && access(path, R_OK) != 0)
 			config_warn(r, &e->place[GUARD_KEY_token_file],

@@ -12,11 +12,6 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define WRONG    200
 
-static const char *entry_text(const struct guard_entry *e, enum guard_key key)
-{
-	return e->given[key] ? e->value[key].text : NULL;
-}
-
 /* ---- formats: NULL, or what is wrong ---- */
 
 /* The name is used in URLs and file names. */
@@ -251,7 +246,7 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 /* The meaning of url depends on the kind. */
 static void check_url(struct config_reader *r, struct guard_entry *e)
 {
-	const char *value = entry_text(e, GUARD_KEY_url), *why;
+	const char *value = guard_entry_text(e, GUARD_KEY_url), *why;
 	int kind = guard_entry_kind(e);
 	char out[WRONG];
 
@@ -272,7 +267,7 @@ static void check_forms(struct config_reader *r, struct guard_entry *e)
 	char out[WRONG];
 
 	for (unsigned i = 0; i < COUNT(forms); i++) {
-		const char *value = entry_text(e, forms[i].key);
+		const char *value = guard_entry_text(e, forms[i].key);
 		const char *why = value ? forms[i].wrong(value, out) : NULL;
 
 		if (why)
@@ -334,13 +329,13 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 	for (unsigned i = 0; e->given[GUARD_KEY_gpus] && i < l->count; i++)
 		warn_gpu(r, e, GUARD_KEY_gpus, l->item[i]);
 	if (e->given[GUARD_KEY_match_gpu])
-		warn_gpu(r, e, GUARD_KEY_match_gpu, entry_text(e, GUARD_KEY_match_gpu));
+		warn_gpu(r, e, GUARD_KEY_match_gpu, guard_entry_text(e, GUARD_KEY_match_gpu));
 }
 
 /* The beginning of an id is enough, but a very short one matches many containers. */
 static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
-	const char *s = entry_text(e, GUARD_KEY_match_container);
+	const char *s = guard_entry_text(e, GUARD_KEY_match_container);
 
 	if (s && e->table == GUARD_RULE && !is_made_of(s, HEX))
 		config_warn(r, &e->place[GUARD_KEY_match_container],

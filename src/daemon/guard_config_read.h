@@ -50,6 +50,11 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 
 /* ---- guard_config.c ---- */
 /* Facts about an entry, for the checks and for the policy. */
+/* NULL: not given. */
+static inline const char *guard_entry_text(const struct guard_entry *e, enum guard_key key)
+{
+	return e->given[key] ? e->value[key].text : NULL;
+}
 int guard_entry_kind(const struct guard_entry *e);        /* negative: not known */
 const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
 /* the URL if it is HTTP; else NULL */

@@ -31,11 +31,6 @@ const struct guard_key_row guard_keys[GUARD_KEYS] = {
 
 /* ---- names ---- */
 
-static bool is_key(const struct toml_node *n, const char *name)
-{
-	return n->key_len == strlen(name) && memcmp(n->key, name, n->key_len) == 0;
-}
-
 static bool has_key(enum guard_table t, unsigned key)
 {
 	return guard_keys[key].of >> t & 1;
@@ -50,7 +45,7 @@ static bool is_named(unsigned key, bool in_match, const struct toml_node *n)
 	const char *name = guard_keys[key].row.key;
 	bool find_in_match = strncmp(name, match, MATCH) == 0;
 
-	return find_in_match == in_match && is_key(n, name + (in_match ? MATCH : 0));
+	return find_in_match == in_match && toml_is_key(n, name + (in_match ? MATCH : 0));
 }
 
 static int find_key(enum guard_table t, bool in_match, const struct toml_node *n)
@@ -169,7 +164,7 @@ static void read_keys(struct config_reader *r, struct guard_entry *e, bool in_ma
 
 		if (key >= 0)
 			read_key(r, e, (unsigned)key, n);
-		else if (in_match || !is_key(n, "match") || e->table == GUARD_SCHEDULE)
+		else if (in_match || !toml_is_key(n, "match") || e->table == GUARD_SCHEDULE)
 			unknown_key(r, e, in_match, &at, n);
 		else if (n->type == TOML_TABLE)
 			read_keys(r, e, true, n);
@@ -245,7 +240,7 @@ bool guard_config_array(struct config_reader *r, const char *file, const struct 
 	for (unsigned t = 0; t < GUARD_TABLES; t++) {
 		const char *name = guard_table_names[t];
 
-		if (!is_key(n, name))
+		if (!toml_is_key(n, name))
 			continue;
 		if (n->type == TOML_ARRAY)
 			read_array(r, t, file, n);

@@ -29,14 +29,6 @@ static void settings_free(struct guard_settings *s)
 
 /* ---- workers that leave the configuration ---- */
 
-static int find_worker(const struct policy *p, const char *name)
-{
-	for (unsigned i = 0; i < p->workers; i++)
-		if (strcmp(p->worker[i].name, name) == 0)
-			return (int)i;
-	return -1;
-}
-
 /* How a person can resume a worker that the guard no longer manages. kind < 0: unknown. */
 static const char *how_to_resume(int kind)
 {
@@ -96,7 +88,7 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 		const struct guard_record *one = &r->record[i];
 		int kind = policy_kind_find(r->more[i].kind);
 
-		if (!one->evicted || find_worker(&g->settings->policy, one->worker) >= 0)
+		if (!one->evicted || policy_find_worker(&g->settings->policy, one->worker) >= 0)
 			continue;
 		if (may_be_evicted(&root, one, &r->more[i], kind))
 			log_gone(g, one, kind);
@@ -118,7 +110,7 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	const struct policy *old = &g->settings->policy;
 
 	for (unsigned i = 0; i < old->workers; i++) {
-		if (find_worker(&g->next->policy, old->worker[i].name) >= 0 ||
+		if (policy_find_worker(&g->next->policy, old->worker[i].name) >= 0 ||
 		    guard_worker_record(g->guard, i, &l->record[l->count]) != 0)
 			continue;
 		l->kind[l->count++] = old->worker[i].kind;
@@ -219,10 +211,10 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		now[i] = i < old->policy.workers
-				 ? find_worker(&next->policy, old->policy.worker[i].name)
+				 ? policy_find_worker(&next->policy, old->policy.worker[i].name)
 				 : -1;
 	for (unsigned i = 0; i < next->policy.workers; i++) {
-		from[i] = find_worker(&old->policy, next->policy.worker[i].name);
+		from[i] = policy_find_worker(&old->policy, next->policy.worker[i].name);
 		fresh += from[i] < 0;
 	}
 	for (unsigned i = 0; i < old->policy.workers; i++)

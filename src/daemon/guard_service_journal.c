@@ -300,10 +300,10 @@ static void retry_unsaved(struct guard_service *g)
 static void keep_record(void *ctx, const struct guard_record *r)
 {
 	struct guard_service *g = ctx;
+	int worker = policy_find_worker(&g->settings->policy, r->worker);
 
-	for (unsigned i = 0; i < g->settings->policy.workers; i++)
-		if (strcmp(g->settings->policy.worker[i].name, r->worker) == 0)
-			save_record(g, i, r);
+	if (worker >= 0)
+		save_record(g, (unsigned)worker, r);
 }
 
 /* An eviction order that found out what to restore waits until these notes are stored, once,
@@ -485,21 +485,13 @@ struct loading {
 	unsigned others; /* of workers in no configuration */
 };
 
-static bool has_worker(const struct policy *p, const char *name)
-{
-	for (unsigned i = 0; i < p->workers; i++)
-		if (strcmp(p->worker[i].name, name) == 0)
-			return true;
-	return false;
-}
-
 /* Limits the records of removed workers, so that configured workers always have space. */
 static void load_record(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;
 	struct guard_service_records *to = l->to;
-	const bool named = has_worker(&l->g->settings->policy, id) ||
-			   (l->g->next && has_worker(&l->g->next->policy, id));
+	const bool named = policy_find_worker(&l->g->settings->policy, id) >= 0 ||
+			   (l->g->next && policy_find_worker(&l->g->next->policy, id) >= 0);
 
 	if (to->count == sizeof(to->record) / sizeof(to->record[0]) ||
 	    (!named && l->others == 2 * POLICY_WORKERS) ||

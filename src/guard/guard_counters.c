@@ -44,20 +44,12 @@ struct counters_worker *counters_worker(struct guard_counters *t, const char *na
 	return w;
 }
 
-static bool is_named(const struct policy *p, const char *name)
-{
-	for (unsigned i = 0; i < p->workers; i++)
-		if (strcmp(p->worker[i].name, name) == 0)
-			return true;
-	return false;
-}
-
 void counters_fit(struct guard_counters *t, const struct policy *p)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < t->workers; i++)
-		if (is_named(p, t->worker[i].name))
+		if (policy_find_worker(p, t->worker[i].name) >= 0)
 			t->worker[n++] = t->worker[i];
 	t->workers = n;
 }

@@ -235,6 +235,14 @@ static bool same(const struct member *m, const void *a, const void *b)
 	return m->size == 0;
 }
 
+int policy_find_worker(const struct policy *p, const char *name)
+{
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b)
 {
 	return same(match_members, a, b);

@@ -199,6 +199,7 @@ void policy_done(struct policy *p);
 /* Are they equal, apart from where they are configured (the members named text)? */
 bool policy_same(const struct policy *a, const struct policy *b);
 
+int policy_find_worker(const struct policy *p, const char *name); /* -1: none */
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b);
 
 /* The worker's value, or the standard one. */

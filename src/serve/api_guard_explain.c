@@ -337,8 +337,9 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 		say(j, "The mode is %s: decisions are logged, but nothing is done.",
 		    guard_doc_mode(g->policy->mode));
 	if (s->dry == DRY_FOREIGN) /* the limit below names it */
-		say(j, "Another service acts on its GPUs: decisions are logged, but nothing is "
-		       "done.");
+		say(j,
+		    "Another service controls its GPUs: decisions are logged, but nothing is "
+		    "done.");
 	if (s->dry == DRY_SIMULATED)
 		say(j, "Its GPUs are simulated: decisions are logged, but nothing is done (set "
 		       "simulated = true in [guard] to act).");

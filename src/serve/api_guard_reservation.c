@@ -79,7 +79,7 @@ static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
 		[DRY_MODE] = ", and the guard only observes: no worker leaves",
-		[DRY_FOREIGN] = ", and another service acts on the GPUs: this one moves no "
+		[DRY_FOREIGN] = ", and another service controls the GPUs: this one moves no "
 				"worker (gpuward guard status names it)",
 		[DRY_SIMULATED] = ", and the GPUs are simulated: no worker leaves (set "
 				  "simulated = true in [guard] to act)",

@@ -202,19 +202,19 @@ static bool worker(const struct json_doc *o, const struct policy *p,
 		   const struct scene_process *q, struct scene *s, const struct place *at)
 {
 	char name[64] = "";
+	int worker;
 
 	if (!text(o, "worker", name, sizeof(name), at))
 		return false;
 	if (!*name || s->roots == SCENE_ROOTS)
 		return true;
-	for (unsigned i = 0; i < p->workers; i++)
-		if (strcmp(p->worker[i].name, name) == 0) {
-			s->root[s->roots++] = (struct scene_root){
-				.worker = i, .pid = q->pid, .start_ticks = q->start_ticks
-			};
-			return true;
-		}
-	return wrong(at, "worker", "the name of a configured worker");
+	worker = policy_find_worker(p, name);
+	if (worker < 0)
+		return wrong(at, "worker", "the name of a configured worker");
+	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)worker,
+						   .pid = q->pid,
+						   .start_ticks = q->start_ticks };
+	return true;
 }
 
 static void take_memory(struct scene *s, const struct scene_process *q)

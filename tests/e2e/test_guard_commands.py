@@ -156,7 +156,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
     with Contender(world, 300 * MIB) as browser, subprocess.Popen(["/bin/sleep", "1000"]) as game:
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
-        explained(s, "Reason against it: contention", "Rule: GameMode", f"Game: pid {game.pid} plays",
+        explained(s, "Reason against it: contention", "Rule: GameMode", f"Game: pid {game.pid}, registered",
                   f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 
@@ -354,7 +354,7 @@ def test_a_token_that_belongs_to_another_service_does_no_harm(world, worker, tmp
             assert done.returncode == code, done.stdout + done.stderr
             return done
         assert "ollama" in ask(s.url, "status").stdout
-        assert "This service has no token" in ask(s.url, "evict", "ollama", code=support.FAILED).stderr
+        assert "this service has none" in ask(s.url, "evict", "ollama", code=support.FAILED).stderr
         assert ("(set token_file in [service], or use a UNIX socket as root)"
                 in ask(s.url, "evict", "ollama", code=support.FAILED, named=False).stderr)
         assert "requested hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout
