@@ -61,9 +61,7 @@ fuzz:
 
 ## make check     layers, formatting, the ABI where nvml.h is installed
 check:
-	@tools/check-layers
-	@tools/check-format
-	@tests/abi/run
+	@tools/test check
 
 ## make install   into PREFIX (default /usr/local), below DESTDIR
 install: deps

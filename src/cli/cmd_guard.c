@@ -28,7 +28,8 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
-		   "evict, hold, pause: for how long; learn: how long to watch (default: 1m)"),
+		   "evict, hold, pause, game: for how long; learn: how long to watch (default: "
+		   "1m)"),
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL, "hold, pause: until you release it"),
 	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
 		   "resume: do not wait for the quiet time, and also undo evict"),

@@ -1,7 +1,7 @@
-/* guarding_trace: alone may change the guard.  What it is told goes through here, and is written down where it is recorded:
- * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at.
+/* guard_recorder: the only file of the service that changes the guard.  Every input passes through it and is recorded, so
+ * that a recording has everything that its decisions follow from.
  *
- * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
+ * A file that has grown to its limit becomes FILE.1, and the next one begins with everything that the guard knows. */
 #include "guard_service_parts.h"
 
 #include "recording_file.h"
@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHOLE_LOOKS 600 /* then one is written in full: a part of the file can be read alone */
+#define WHOLE_SCENES 600 /* then one is written in full: a part of the file can be read alone */
 
 struct guard_recorder {
 	struct guard *guard;
 	struct recording_file file;
-	bool unmoved_told; /* that it cannot be moved */
+	bool rename_failed; /* and that was reported */
 	struct buf line;
-	struct scene last; /* that was recorded */
-	unsigned looks;    /* since one was written in full */
+	struct scene last; /* recorded */
+	unsigned scenes;   /* since one was written in full */
 };
 
 /* ---- the file ---- */
@@ -32,7 +32,7 @@ static bool recorded(const struct guard_service *g)
 	return g->teller->file.fd >= 0;
 }
 
-/* Adds what is in the line; a recording that cannot be written ends, the guard goes on. */
+/* Writes the line.  If that fails the recording ends, and the guard goes on. */
 static void record(struct guard_service *g)
 {
 	struct guard_recorder *t = g->teller;
@@ -49,7 +49,7 @@ static void record(struct guard_service *g)
 	buf_clear(&t->line);
 }
 
-/* Where it is recorded: WRITE adds a line of recording.h to the buffer that it is given. */
+/* While recording: calls a function of recording.h that adds a line. */
 #define RECORD(g, write, ...)                                   \
 	do {                                                    \
 		if (recorded(g)) {                              \
@@ -58,7 +58,7 @@ static void record(struct guard_service *g)
 		}                                               \
 	} while (0)
 
-/* Of a worker that was never looked at the guard knows what the journal said. */
+/* Before the first scene the guard knows what the journal says. */
 static const struct guard_record *record_of(const struct guard_service *g, const char *name,
 					    const struct guard_service_records *kept,
 					    struct guard_record *now)
@@ -75,7 +75,7 @@ static const struct guard_record *record_of(const struct guard_service *g, const
 	return NULL;
 }
 
-/* Who the workers are, and what was known of them. */
+/* The workers, and what is known of them. */
 static void write_workers(struct guard_service *g, const struct policy *p,
 			  const struct guard_service_records *kept)
 {
@@ -87,7 +87,7 @@ static void write_workers(struct guard_service *g, const struct policy *p,
 	}
 }
 
-static void write_told(struct buf *out, const struct guard_gpu_inputs *t, uint64_t now)
+static void write_gpu_inputs(struct buf *out, const struct guard_gpu_inputs *t, uint64_t now)
 {
 	for (unsigned r = 0; r < GUARD_REASONS; r++)
 		if (t->reasons >> r & 1)
@@ -99,18 +99,18 @@ static void write_told(struct buf *out, const struct guard_gpu_inputs *t, uint64
 		recording_foreign(out, t->gpu, t->foreign, now);
 }
 
-/* What it was told before it was recorded: a recording may begin while the guard runs. */
+/* Inputs that hold when a recording begins while the guard runs. */
 static void write_standing(struct guard_service *g, uint64_t now)
 {
 	struct buf *out = &g->teller->line;
 	struct guard_reservation room;
-	struct guard_gpu_inputs told;
+	struct guard_gpu_inputs in;
 
 	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id)
 			recording_reserve_restore(out, &room);
-	for (unsigned i = 0; guard_gpu_inputs(g->guard, i, &told); i++)
-		write_told(out, &told, now);
+	for (unsigned i = 0; guard_gpu_inputs(g->guard, i, &in); i++)
+		write_gpu_inputs(out, &in, now);
 	if (guard_game_count(g->guard))
 		recording_games(out, guard_game_count(g->guard), now);
 }
@@ -160,16 +160,16 @@ static void move_away(struct guard_service *g)
 
 	if (recording_file_move(&g->teller->file, path) == 0)
 		return;
-	if (!g->teller->unmoved_told)
+	if (!g->teller->rename_failed)
 		guard_service_log(
 			g, "warning",
 			"%.400s cannot be renamed, with .1 behind its name (%s): it is "
 			"begun anew, and what it had is lost",
 			path, strerror(errno));
-	g->teller->unmoved_told = true;
+	g->teller->rename_failed = true;
 }
 
-/* At a look, when all that was decided is told: what follows is decided by what the next file begins with. */
+/* Before a scene, when all decisions were fetched: the next file begins with everything that is known. */
 static void turn_over(struct guard_service *g)
 {
 	struct recording_file *f = &g->teller->file;
@@ -216,7 +216,7 @@ void guard_recorder_free(struct guard_service *g)
 	g->guard = NULL;
 }
 
-/* ---- what it is told ---- */
+/* ---- input ---- */
 
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r)
@@ -245,17 +245,17 @@ void guard_service_observe(struct guard_service *g, const struct scene *s)
 
 	turn_over(g);
 	if (recorded(g)) {
-		if (++t->looks >= WHOLE_LOOKS)
+		if (++t->scenes >= WHOLE_SCENES)
 			t->last.whole = false;
 		if (!t->last.whole)
-			t->looks = 0;
+			t->scenes = 0;
 		scene_write_change(&t->line, s, &t->last);
 		record(g);
 	}
 	guard_observe(t->guard, s);
 }
 
-/* -1: nobody waits for it any more. */
+/* -1: no worker waits for it any more. */
 static int worker_of(const struct guard_service *g, uint64_t order)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
@@ -364,7 +364,7 @@ void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t af
 	guard_set_idle_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
 }
 
-/* ---- what it says: fetching changes nothing that it decides ---- */
+/* ---- what was decided: fetching it decides nothing ---- */
 
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
 {

@@ -2,6 +2,8 @@
  * records are stored. If nothing can be stored, it refuses orders that cannot be undone. */
 #include "guard_service_parts.h"
 
+#include "guard/guard_pump.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -220,8 +222,9 @@ static uint64_t emit_decision(struct guard_service *g, const struct guard_decisi
 						    .pairs = line.pairs });
 }
 
-static void log_decision(struct guard_service *g, const struct guard_decision *d)
+static void log_decision(void *ctx, const struct guard_decision *d)
 {
+	struct guard_service *g = ctx;
 	const char *name = g->settings->policy.worker[d->worker].name;
 	struct guard_view_decision *r = next_in_ring(g);
 	char text[700];
@@ -294,15 +297,13 @@ static void retry_unsaved(struct guard_service *g)
 	}
 }
 
-static void save_records(struct guard_service *g)
+static void keep_record(void *ctx, const struct guard_record *r)
 {
-	struct guard_record r;
+	struct guard_service *g = ctx;
 
-	retry_unsaved(g);
-	while (guard_service_next_record(g, &r))
-		for (unsigned i = 0; i < g->settings->policy.workers; i++)
-			if (strcmp(g->settings->policy.worker[i].name, r.worker) == 0)
-				save_record(g, i, &r);
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (strcmp(g->settings->policy.worker[i].name, r->worker) == 0)
+			save_record(g, i, r);
 }
 
 /* An eviction order that found out what to restore waits until these notes are stored, once,
@@ -345,36 +346,15 @@ static void continue_learnt(struct guard_service *g)
 	g->learnt = 0;
 }
 
-/* A refused order still gets an outcome. */
-static void refuse_order(struct guard_service *g, const struct guard_order *o, const char *why)
+static const char *start_order(void *ctx, const struct guard_order *o)
 {
-	struct guard_outcome out = { .order = o->id };
+	struct guard_service *g = ctx;
+	int err = unrecorded(g, o) ? -GW_E_PERM : action_order(g->action, o);
 
-	snprintf(out.message, sizeof(out.message), "%s", why);
-	guard_service_outcome(g, &out);
-}
-
-static void start_order(struct guard_service *g, const struct guard_order *o)
-{
-	int err = action_order(g->action, o);
-
-	if (err == -GW_E_STATE)
-		refuse_order(g, o, "another order for this worker is under way");
-	else if (err)
-		refuse_order(g, o, "cannot start a thread (check LimitNPROC and memory)");
-}
-
-static void give_orders(struct guard_service *g)
-{
-	struct guard_order o;
-
-	continue_learnt(g);
-	while (!g->ending && !guard_reload_waits(g) && guard_service_next_order(g, &o)) {
-		if (unrecorded(g, &o))
-			refuse_order(g, &o, NOT_KEPT);
-		else
-			start_order(g, &o);
-	}
+	return !err                 ? NULL
+	       : err == -GW_E_PERM  ? NOT_KEPT
+	       : err == -GW_E_STATE ? "another order for this worker is under way"
+				    : "cannot start a thread (check LimitNPROC and memory)";
 }
 
 /* Are the records stored? */
@@ -391,6 +371,54 @@ static bool is_written(struct guard_service *g, uint64_t now_ns)
 	return true;
 }
 
+static enum guard_kept records_kept(void *ctx)
+{
+	struct guard_service *g = ctx;
+	enum guard_kept kept = KEPT_NOTHING_NEW;
+
+	save_learnt(g);
+	if (g->writing) {
+		store_commit(g->config.store);
+		kept = is_written(g, guard_service_time_ns(g)) ? KEPT_NOW : KEPT_PENDING;
+	}
+	if (kept != KEPT_PENDING)
+		continue_learnt(g);
+	return kept;
+}
+
+static bool next_decision(void *ctx, struct guard_decision *ret)
+{
+	return guard_service_next_decision(ctx, ret);
+}
+
+static bool next_record(void *ctx, struct guard_record *ret)
+{
+	return guard_service_next_record(ctx, ret);
+}
+
+static bool next_order(void *ctx, struct guard_order *ret)
+{
+	struct guard_service *g = ctx;
+
+	return !g->ending && !guard_reload_waits(g) && guard_service_next_order(g, ret);
+}
+
+static void take_outcome(void *ctx, const struct guard_outcome *o)
+{
+	guard_service_outcome(ctx, o);
+}
+
+static const struct guard_pump pump = {
+	.next_decision = next_decision,
+	.report = log_decision,
+	.next_record = next_record,
+	.keep = keep_record,
+	.kept = records_kept,
+	.next_order = next_order,
+	.start = start_order,
+	.outcome = take_outcome,
+};
+
 void guard_service_commit(struct guard_service *g)
 {
 	if (!g->writing)
@@ -403,7 +431,8 @@ void guard_service_written(struct guard_service *g, uint64_t now_ns)
 {
 	if (!g->writing || !is_written(g, now_ns))
 		return;
-	give_orders(g);
+	continue_learnt(g);
+	guard_pump_orders(&pump, g);
 	guard_service_pump(g);
 }
 
@@ -434,30 +463,15 @@ void guard_service_journal_view(struct guard_service *g)
 		       : "the journal cannot be written; evictions above level 2 are refused";
 }
 
-/* Orders wait until their records are stored. */
-static void pump_orders(struct guard_service *g)
-{
-	check_recovered(g);
-	do {
-		guard_service_log_decisions(g);
-		if (g->writing)
-			return;
-		save_records(g);
-		save_learnt(g);
-		if (!g->writing) {
-			give_orders(g);
-			return;
-		}
-		store_commit(g->config.store);
-		if (!is_written(g, guard_service_time_ns(g)))
-			return;
-		give_orders(g);
-	} while (true);
-}
-
 void guard_service_pump(struct guard_service *g)
 {
-	pump_orders(g);
+	check_recovered(g);
+	if (g->writing) { /* orders wait until their records are stored */
+		guard_service_log_decisions(g);
+	} else {
+		retry_unsaved(g);
+		guard_pump(&pump, g);
+	}
 	guard_service_journal_view(g);
 }
 

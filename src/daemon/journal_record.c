@@ -52,7 +52,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 		json_array_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "boot", boot); /* in which processes have a meaning */
+	json_string(&j, "boot", boot); /* pids have a meaning in this boot alone */
 	json_array(&j, "put_away");
 	for (unsigned i = 0; i < r->put_away_count; i++)
 		add_process(&j, r->put_away[i].pid, r->put_away[i].start_ticks);

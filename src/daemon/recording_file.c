@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int cut(struct recording_file *r, uint64_t size)
+static int truncate_to(struct recording_file *r, uint64_t size)
 {
 	if (!r->regular || ftruncate(r->fd, (off_t)size) != 0)
 		return -1;
@@ -20,7 +20,7 @@ static int cut(struct recording_file *r, uint64_t size)
 
 /* ---- beginning and end ---- */
 
-/* Where the last whole line ends; 0: there is none. */
+/* The end of the last whole line; 0: there is none. */
 static uint64_t whole_lines(int fd, uint64_t size)
 {
 	char tail[4096];
@@ -38,8 +38,8 @@ static uint64_t whole_lines(int fd, uint64_t size)
 	return size;
 }
 
-/* One that was killed may have left half a line.  Of a file that is no recording nothing is taken away. */
-static void mend_end(const char *path, struct recording_file *r)
+/* Removes half a line that a killed service left.  A file that is no recording stays as it is. */
+static void remove_half_line(const char *path, struct recording_file *r)
 {
 	char first[sizeof("begin\t") - 1];
 	int fd = r->regular && r->size ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -51,12 +51,12 @@ static void mend_end(const char *path, struct recording_file *r)
 	    memcmp(first, "begin\t", sizeof(first)) == 0) {
 		end = whole_lines(fd, r->size);
 		if (end && end != r->size)
-			(void)cut(r, end);
+			(void)truncate_to(r, end);
 	}
 	close(fd);
 }
 
-/* It tells who runs what on this machine: for its owner alone. */
+/* It shows which programs users run: readable by its owner alone. */
 int recording_file_open(struct recording_file *r, const char *path)
 {
 	struct stat st = { .st_size = 0 };
@@ -71,7 +71,7 @@ int recording_file_open(struct recording_file *r, const char *path)
 	}
 	*r = (struct recording_file){ fd, S_ISREG(st.st_mode), 0 };
 	r->size = r->regular ? (uint64_t)st.st_size : 0;
-	mend_end(path, r);
+	remove_half_line(path, r);
 	return 0;
 }
 
@@ -84,7 +84,7 @@ void recording_file_close(struct recording_file *r)
 
 /* ---- lines ---- */
 
-/* Half a line would spoil what another run adds. */
+/* Half a line would damage what another run adds. */
 int recording_file_add(struct recording_file *r, const char *text, size_t size)
 {
 	int err;
@@ -94,7 +94,7 @@ int recording_file_add(struct recording_file *r, const char *text, size_t size)
 		return 0;
 	}
 	err = errno;
-	(void)cut(r, r->size);
+	(void)truncate_to(r, r->size);
 	errno = err;
 	return -1;
 }
@@ -117,7 +117,7 @@ int recording_file_move(struct recording_file *r, const char *path)
 			return 0;
 		err = errno;
 	}
-	(void)cut(r, 0);
+	(void)truncate_to(r, 0);
 	errno = err;
 	return -1;
 }

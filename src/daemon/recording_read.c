@@ -1,4 +1,4 @@
-/* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
+/* The reading half of recording: each line is handed to a guard as the recorded guard received it. */
 #include "recording.h"
 
 #include "base/number.h"
@@ -15,13 +15,13 @@
 
 #define WORDS 10
 
-#define ROOMS 64 /* whose numbers are known: more than there can be at once */
+#define RESERVATIONS 64 /* more than there can be at once */
 
 struct recording_reader {
 	struct policy given;   /* no worker: none was given */
-	struct policy *own;    /* as recorded; NULL: it was not, or shall not count */
+	struct policy *own;    /* as recorded; NULL: none, or a dry replay */
 	struct policy *coming; /* likewise, between swap and swapped */
-	struct buf text;       /* of one that is being read */
+	struct buf text;       /* lines of a policy that is being read */
 	bool dry;
 	struct guard *guard;
 	struct scene scene;
@@ -29,22 +29,22 @@ struct recording_reader {
 	uint64_t last_id;          /* before this run */
 	unsigned form;
 	bool swapping; /* between swap and swapped */
-	bool knowing;  /* what it knew is being told */
+	bool in_state; /* state lines have begun and not ended */
 	struct guard_state_reader state;
-	uint32_t knew; /* workers of the policy that the run had before it */
-	/* Another policy gives other orders, and so other numbers: those of the recording, and ours. */
+	uint32_t known; /* workers of the policy that the run had before a swap */
+	/* Another policy gives other orders, and so other ids: those of the recording, and those of this replay. */
 	struct {
 		uint64_t theirs, ours;
-	} room[ROOMS];
-	unsigned rooms; /* ever: a ring */
-	/* From form 2 on: where those of the recording stand in the policy (-1: nowhere), and what was known. */
+	} reservation[RESERVATIONS];
+	unsigned reservations; /* so far: a ring */
+	/* From form 2 on: positions in the policy of the recording's workers (-1: none), and their records. */
 	int position[POLICY_WORKERS];
 	struct guard_record record[POLICY_WORKERS];
 	unsigned records;
 	struct recording_counts counts;
 };
 
-/* By what is decided; of those that are named next, by what will be. */
+/* The present policy; next_policy(): the one that lines which follow refer to. */
 static struct policy *policy(struct recording_reader *t)
 {
 	return t->own ? t->own : &t->given;
@@ -55,7 +55,7 @@ static struct policy *next_policy(struct recording_reader *t)
 	return t->coming ? t->coming : policy(t);
 }
 
-static void drop(struct policy **p)
+static void drop_policy(struct policy **p)
 {
 	if (*p)
 		policy_done(*p);
@@ -69,7 +69,7 @@ struct words {
 	unsigned count;
 };
 
-static int part(struct words *w, const char *line)
+static int split_words(struct words *w, const char *line)
 {
 	char *p = w->text;
 
@@ -86,7 +86,7 @@ static int part(struct words *w, const char *line)
 	return p ? -GW_E_PARSE : 0;
 }
 
-/* The whole numbers of a line, in the order of their words. */
+/* The words at these positions as numbers. */
 static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -151,19 +151,19 @@ static const char *const reasons[] = {
 
 /* ---- how a run begins ---- */
 
-/* The guard is made with the first line after those that say what it begins with. */
-static void begin(struct recording_reader *t, unsigned form, uint64_t last_id)
+/* The guard is made with the first line after those that it begins with. */
+static void run_begin(struct recording_reader *t, unsigned form, uint64_t last_id)
 {
 	guard_free(t->guard);
 	t->guard = NULL;
-	drop(&t->own);
-	drop(&t->coming);
+	drop_policy(&t->own);
+	drop_policy(&t->coming);
 	buf_clear(&t->text);
 	memset(&t->scene, 0, sizeof(t->scene));
 	t->form = form;
 	t->last_id = last_id;
-	t->records = t->rooms = 0;
-	t->swapping = t->knowing = false;
+	t->records = t->reservations = 0;
+	t->swapping = t->in_state = false;
 	for (int i = 0; i < POLICY_WORKERS; i++)
 		t->position[i] = form == 1 ? i : -1;
 }
@@ -203,11 +203,11 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	    (w->count > 2 && !number_u64(w->word[2], &last_id)) ||
 	    (w->count > 3 && !read_mode(t, (unsigned)form, w->word[3])))
 		return -GW_E_PARSE;
-	begin(t, (unsigned)form, last_id);
+	run_begin(t, (unsigned)form, last_id);
 	return 0;
 }
 
-/* Is it still said what the guard begins with? */
+/* May lines follow that a guard begins with? */
 static bool begins(const struct recording_reader *t)
 {
 	return !t->guard || t->swapping;
@@ -251,7 +251,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Of the record before it. */
+/* The record that the line adds to. */
 static struct guard_record *last_record(struct recording_reader *t)
 {
 	return !begins(t) || !t->records ? NULL : &t->record[t->records - 1];
@@ -298,7 +298,7 @@ static int read_record_root(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Where a worker of the recording stands now; -1: the policy has no such. */
+/* The present position of a worker of the recording; -1: the policy has no such worker. */
 static int position(const struct recording_reader *t, uint64_t worker)
 {
 	const struct policy *p = recording_reader_policy(t);
@@ -307,7 +307,7 @@ static int position(const struct recording_reader *t, uint64_t worker)
 	return at < (int)p->workers ? at : -1;
 }
 
-/* Workers of the policy that the recording has now: a set. */
+/* Workers of the policy that the recording has: a set. */
 static uint32_t known(const struct recording_reader *t)
 {
 	uint32_t set = 0;
@@ -322,7 +322,7 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 {
 	if (w->count != 1 || t->swapping)
 		return -GW_E_PARSE;
-	t->knew = known(t);
+	t->known = known(t);
 	t->swapping = true;
 	t->records = 0;
 	for (int i = 0; i < POLICY_WORKERS; i++)
@@ -330,8 +330,8 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Those that came with the other configuration begin with it, though our policy had them all along: it is taken without
- * them for a moment. */
+/* Workers that came with the other configuration begin there, although this policy always had them: the guard gets the
+ * policy without them for a moment. */
 static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)
 {
 	struct policy *p = malloc(sizeof(*p));
@@ -351,14 +351,14 @@ static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_n
 	return err;
 }
 
-/* As the one that was recorded did. */
+/* As the recorded guard did. */
 static int swap_to(struct recording_reader *t, uint64_t now_ns)
 {
 	int err = guard_change_policy(t->guard, t->coming, t->record, t->records, now_ns);
 
 	if (err)
 		return err;
-	drop(&t->own);
+	drop_policy(&t->own);
 	t->own = t->coming;
 	t->coming = NULL;
 	return 0;
@@ -373,11 +373,11 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	    !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
-	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->knew, now_ns);
-	if (err) { /* it may stand on a policy that is gone */
+	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->known, now_ns);
+	if (err) { /* the guard may borrow a policy that is freed */
 		guard_free(t->guard);
 		t->guard = NULL;
-		drop(&t->coming);
+		drop_policy(&t->coming);
 	}
 	return err;
 }
@@ -393,7 +393,7 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	if (w->count != n + 3 || !numbers(w, at, n, v) ||
 	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
-	if (first) /* it named the order */
+	if (first) /* the first form named the order */
 		o.order = who > t->last_id ? who - t->last_id : 0;
 	else if (position(t, who) >= 0)
 		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
@@ -479,8 +479,7 @@ static int read_trust(struct recording_reader *t, const struct words *w)
 
 	if (w->count != 3 || !numbers(w, at, 1, &now))
 		return -GW_E_PARSE;
-	(void)guard_trust_gpu(t->guard, w->word[2],
-			      now); /* where it was refused, it is again */
+	(void)guard_trust_gpu(t->guard, w->word[2], now); /* refused again, if it was refused */
 	return 0;
 }
 
@@ -496,21 +495,21 @@ static int read_heat(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* ---- rooms ---- */
+/* ---- reservations ---- */
 
-static void note_room(struct recording_reader *t, uint64_t theirs, uint64_t ours)
+static void note_reservation(struct recording_reader *t, uint64_t theirs, uint64_t ours)
 {
-	t->room[t->rooms % ROOMS].theirs = theirs;
-	t->room[t->rooms++ % ROOMS].ours = ours;
+	t->reservation[t->reservations % RESERVATIONS].theirs = theirs;
+	t->reservation[t->reservations++ % RESERVATIONS].ours = ours;
 }
 
-static uint64_t room_of(const struct recording_reader *t, uint64_t theirs)
+static uint64_t find_reservation(const struct recording_reader *t, uint64_t theirs)
 {
-	if (t->form < 3) /* it named none when it was made */
+	if (t->form < 3) /* the line that made it has no id */
 		return theirs > t->last_id ? theirs - t->last_id : 0;
-	for (unsigned i = 0; i < t->rooms && i < ROOMS; i++)
-		if (t->room[i].theirs == theirs)
-			return t->room[i].ours;
+	for (unsigned i = 0; i < t->reservations && i < RESERVATIONS; i++)
+		if (t->reservation[i].theirs == theirs)
+			return t->reservation[i].ours;
 	return 0;
 }
 
@@ -527,26 +526,26 @@ static int read_reserve(struct recording_reader *t, const struct words *w)
 	if (guard_reserve(t->guard, *gpu ? gpu : NULL, v[1], atoll(w->word[3]), v[2], v[0],
 			  &id) == 0 &&
 	    n == 4 && v[3])
-		note_room(t, v[3], id);
+		note_reservation(t, v[3], id);
 	return 0;
 }
 
-static int read_room(struct recording_reader *t, const struct words *w)
+static int read_reserve_restore(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 4 };
-	struct guard_reservation room = { .pid = 0 };
+	struct guard_reservation r = { .pid = 0 };
 	uint64_t v[3];
 
 	if (w->count != 6 || !numbers(w, at, 3, v))
 		return -GW_E_PARSE;
-	room.id = v[0];
-	room.bytes = v[1];
-	room.pid = atoll(w->word[3]);
-	room.until_ns = v[2];
-	snprintf(room.gpu, sizeof(room.gpu), "%s", w->word[5]);
-	if (guard_reserve_restore(t->guard, &room) != 0)
+	r.id = v[0];
+	r.bytes = v[1];
+	r.pid = atoll(w->word[3]);
+	r.until_ns = v[2];
+	snprintf(r.gpu, sizeof(r.gpu), "%s", w->word[5]);
+	if (guard_reserve_restore(t->guard, &r) != 0)
 		return -GW_E_PARSE;
-	note_room(t, room.id, room.id);
+	note_reservation(t, r.id, r.id);
 	return 0;
 }
 
@@ -557,7 +556,7 @@ static int read_release(struct recording_reader *t, const struct words *w)
 
 	if (w->count != 3 || !numbers(w, at, 2, v))
 		return -GW_E_PARSE;
-	guard_release(t->guard, room_of(t, v[1]), v[0]);
+	guard_release(t->guard, find_reservation(t, v[1]), v[0]);
 	return 0;
 }
 
@@ -585,7 +584,7 @@ static int read_economy(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* ---- by what is decided, and what was known ---- */
+/* ---- policy and state ---- */
 
 /* The last line of a policy. */
 static int take_policy(struct recording_reader *t)
@@ -595,10 +594,10 @@ static int take_policy(struct recording_reader *t)
 
 	buf_clear(&t->text);
 	if (err) {
-		drop(&p);
+		drop_policy(&p);
 		return err;
 	}
-	drop(t->swapping ? &t->coming : &t->own);
+	drop_policy(t->swapping ? &t->coming : &t->own);
 	*(t->swapping ? &t->coming : &t->own) = p;
 	return 0;
 }
@@ -616,7 +615,7 @@ static int read_policy(struct recording_reader *t, const char *line)
 	return 0;
 }
 
-/* By another policy it begins with whom it finds, as after a restart. */
+/* With another policy it begins with the workers as it finds them, as after a restart. */
 static int read_state(struct recording_reader *t, const char *line)
 {
 	const struct scene *s;
@@ -627,7 +626,7 @@ static int read_state(struct recording_reader *t, const char *line)
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
 	r = guard_state_read(&t->state, t->guard, line);
-	t->knowing = r <= 0; /* one of which half was told is of no use */
+	t->in_state = r <= 0; /* half of it is of no use */
 	if (r <= 0)
 		return r;
 	guard_verdicts(t->guard, &s);
@@ -638,7 +637,7 @@ static int read_state(struct recording_reader *t, const char *line)
 
 /* ---- scenes ---- */
 
-/* Who is whose by our policy.  The scene itself stays: the next line may say how it changed. */
+/* Roots by the positions of this policy.  The scene itself stays: the next line may be a change of it. */
 static void place_roots(struct recording_reader *t)
 {
 	unsigned n = 0;
@@ -679,7 +678,7 @@ static int read_words(struct recording_reader *t, const char *line)
 	static const struct {
 		const char *word;
 		int (*read)(struct recording_reader *t, const struct words *w);
-		bool before; /* it is about what the guard begins with */
+		bool before; /* a guard begins with it */
 	} kinds[] = {
 		{ "record", read_record, true },
 		{ "record-gpu", read_record_gpu, true },
@@ -690,7 +689,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "swap", read_swap, false },
 		{ "swapped", read_swapped, false },
 		{ "foreign", read_foreign, false },
-		{ "room", read_room, false },
+		{ "room", read_reserve_restore, false },
 		{ "outcome", read_outcome, false },
 		{ "ask", read_request, false },
 		{ "for", read_for, false },
@@ -704,7 +703,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "stop", read_stop, false },
 	};
 	struct words w;
-	int err = part(&w, line);
+	int err = split_words(&w, line);
 
 	for (size_t i = 0; !err && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (strcmp(w.word[0], kinds[i].word) != 0)
@@ -728,7 +727,7 @@ int recording_read(struct recording_reader *t, const char *line)
 		return read_policy(t, line + 6);
 	if (strncmp(line, "state\t", 6) == 0)
 		return read_state(t, line + 6);
-	if (t->knowing && strncmp(line, "begin\t", 6) != 0)
+	if (t->in_state && strncmp(line, "begin\t", 6) != 0)
 		return -GW_E_PARSE;
 	if (line[1] != '\t')
 		return read_words(t, line);
@@ -748,8 +747,8 @@ bool recording_next_decision(struct recording_reader *t, struct guard_decision *
 		*ret_wall_ns = t->wall_ns + (ret->mono_ns - t->mono_ns);
 		return true;
 	}
-	/* Orders are left with the guard: of those that have no outcome when another configuration comes the recorded guard had
-	 * given none out, and ours takes them back, too. */
+	/* Orders stay with the guard.  An order without an outcome at a change of policy was not fetched by the recorded guard
+	 * either, and is taken back by both. */
 	return false;
 }
 
@@ -763,7 +762,7 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 		t->given = *p;
 	t->dry = dry;
 	buf_init(&t->text, 1 << 20);
-	begin(t, 1, 0); /* a file whose beginning was cut off, or scenes alone */
+	run_begin(t, 1, 0); /* the file may lack its beginning, or have scenes alone */
 	*ret = t;
 	return 0;
 }
@@ -772,7 +771,7 @@ void recording_reader_free(struct recording_reader *t)
 {
 	if (!t)
 		return;
-	begin(t, 1, 0); /* frees what is of a run */
+	run_begin(t, 1, 0); /* frees what belongs to a run */
 	buf_done(&t->text);
 	free(t);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often a worker whose unit was started is asked whether it answers. */
+/* How often a worker that was just started is checked until it answers. */
 #define ALIVE_INTERVAL_NS (250 * NS_PER_MS)
 
 /* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */

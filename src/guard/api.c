@@ -194,7 +194,7 @@ static void wake(struct gw_guard *g)
 	eventfd_write(g->wake_fd, 1);
 }
 
-/* Tells the thread to end, and waits until it has. */
+/* Asks the thread to end, and waits until it has. */
 static bool end_thread(struct gw_guard *g, uint64_t until_ns)
 {
 	struct timespec until = moment(until_ns);

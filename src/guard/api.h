@@ -1,8 +1,8 @@
 /* api: a guard inside the program that is guarded: what is behind gw_guard_*.
  *
- * Joins what the service joins in daemon/guard_service.h, for one worker that is this process: looks, feeds
- * the machine, has callbacks called, and keeps one atomic number for the worker's loop.  Without a
- * journal: what lives in the process ends with it.  Only the files of it and its tests include this. */
+ * Its one worker is this process.  It makes scenes, drives the guard with guard_pump.h as the service does, calls the
+ * program's callbacks, and keeps one atomic number for the worker's loop.  It has no journal: what lives in the process
+ * ends with it. */
 #ifndef GW_GUARD_API_H
 #define GW_GUARD_API_H
 
@@ -18,7 +18,8 @@
 #include <stdatomic.h>
 
 #define API_EVERY_NS \
-	(5 * NS_PER_S) /* where nothing says when to look, and nobody tells of opens */
+	(5 *         \
+	 NS_PER_S) /* between scenes if no timer runs and opens of devices are not watched */
 
 /* ---- api_policy.c: options -> a policy ---- */
 
@@ -39,8 +40,8 @@ int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
 /* Reads what is due of the GPUs of s.  A driver is asked: not under a lock. */
 void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns);
-/* Tells the guard what was read last. */
-void guard_api_health_tell(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
+/* Hands the last readings to the guard. */
+void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
 
 /* ---- api_run.c: one round ---- */
 
@@ -84,7 +85,7 @@ int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 /* Without a thread, or after it has ended.  0, or -GW_E_STATE: a callback is under way. */
 int guard_api_free(struct gw_guard *g, uint64_t timeout_ns);
 
-/* Takes outcomes, looks where it is time to, decides, gives orders, tells.  When to come again
+/* Takes outcomes and a scene if one is due, decides, starts orders, reports decisions.  When to come again
  * (monotonic time of the context). */
 uint64_t guard_api_round(struct gw_guard *g);
 

@@ -1,4 +1,4 @@
-/* The health of the GPUs that a guarded program is on: read at its own pace, told as heat and reasons. */
+/* The health of the GPUs that a guarded program is on: read at its own pace, and handed to the guard as heat and reasons. */
 #include "api.h"
 
 #include "guard_input.h"
@@ -98,7 +98,7 @@ void guard_api_health_read(struct guard_api_health *h, const struct scene *s, ui
 			read_device(h, s->gpu[i].uuid, now_ns);
 }
 
-void guard_api_health_tell(struct guard_api_health *h, struct guard *g, uint64_t now_ns)
+void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < h->patients; i++) {
 		struct patient *p = &h->patient[i];

@@ -1,10 +1,11 @@
 /* One round of a guard inside a program, and the callbacks around those of the program.
  *
- * Three sections: what needs the driver, without the lock; what decides, with it; and what tells the
+ * Three sections: what needs the driver, without the lock; what decides, with it; and what reports to the
  * program, without it again. */
 #include "api.h"
 
 #include "guard_input.h"
+#include "guard_pump.h"
 #include "guard_query.h"
 
 #include "device/context.h"
@@ -18,7 +19,7 @@
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 
-#define TOLD 32 /* decisions told in one go */
+#define REPORTS 32 /* decisions that are reported in one go */
 
 static uint64_t now_ns(const struct gw_guard *g)
 {
@@ -103,31 +104,69 @@ static bool may_run(const struct gw_guard *g)
 	}
 }
 
-static void give_orders(struct gw_guard *g)
+/* Decisions are reported later, without the lock: report_decisions(). */
+static bool no_decision(void *ctx, struct guard_decision *ret)
 {
-	struct guard_record r;
-	struct guard_order o;
-
-	while (guard_next_record(g->guard, &r))
-		; /* its orders wait for it to be fetched; there is nowhere to keep it */
-	while (guard_next_order(g->guard, &o)) {
-		if (o.verb == ORDER_CLOSE || o.verb == ORDER_OPEN)
-			g->closed = o.verb == ORDER_CLOSE;
-		if (action_order(g->action, &o) == 0)
-			continue;
-		guard_outcome(g->guard,
-			      &(struct guard_outcome){
-				      .order = o.id, .message = "a callback has not returned" },
-			      now_ns(g));
-	}
+	(void)ctx;
+	(void)ret;
+	return false;
 }
 
-/* All that follows from what the guard was told. */
+static bool next_record(void *ctx, struct guard_record *ret)
+{
+	return guard_next_record(((struct gw_guard *)ctx)->guard, ret);
+}
+
+/* What lives in this process ends with it: there is no journal. */
+static void keep_nothing(void *ctx, const struct guard_record *r)
+{
+	(void)ctx;
+	(void)r;
+}
+
+static enum guard_kept nothing_kept(void *ctx)
+{
+	(void)ctx;
+	return KEPT_NOTHING_NEW;
+}
+
+static bool next_order(void *ctx, struct guard_order *ret)
+{
+	return guard_next_order(((struct gw_guard *)ctx)->guard, ret);
+}
+
+static const char *start_order(void *ctx, const struct guard_order *o)
+{
+	struct gw_guard *g = ctx;
+
+	if (o->verb == ORDER_CLOSE || o->verb == ORDER_OPEN)
+		g->closed = o->verb == ORDER_CLOSE;
+	return action_order(g->action, o) == 0 ? NULL : "a callback has not returned";
+}
+
+static void take_outcome(void *ctx, const struct guard_outcome *o)
+{
+	struct gw_guard *g = ctx;
+
+	guard_outcome(g->guard, o, now_ns(g));
+}
+
+static const struct guard_pump pump = {
+	.next_decision = no_decision,
+	.next_record = next_record,
+	.keep = keep_nothing,
+	.kept = nothing_kept,
+	.next_order = next_order,
+	.start = start_order,
+	.outcome = take_outcome,
+};
+
+/* Everything that follows from the last input. */
 static void settle(struct gw_guard *g)
 {
 	int may;
 
-	give_orders(g);
+	guard_pump(&pump, g);
 	may = may_run(g);
 	if (atomic_exchange(&g->allowed, may) != may)
 		pthread_cond_broadcast(&g->news);
@@ -153,7 +192,7 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 	g->looks++;
 	guard_observe(g->guard, g->scene);
 	if (g->health)
-		guard_api_health_tell(g->health, g->guard, now_ns(g));
+		guard_api_health_apply(g->health, g->guard, now_ns(g));
 }
 
 /* ---- looking, without the lock ---- */
@@ -212,9 +251,9 @@ static void look_now(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- telling, without the lock ---- */
+/* ---- reports, without the lock ---- */
 
-static void tell(struct gw_guard *g, const struct guard_decision *d)
+static void report_decision(struct gw_guard *g, const struct guard_decision *d)
 {
 	char text[700];
 
@@ -234,17 +273,17 @@ static void tell(struct gw_guard *g, const struct guard_decision *d)
 					   });
 }
 
-static void tell_all(struct gw_guard *g)
+static void report_decisions(struct gw_guard *g)
 {
 	struct guard_decision d;
 	bool more = true;
 
-	for (unsigned i = 0; more && i < TOLD; i++) {
+	for (unsigned i = 0; more && i < REPORTS; i++) {
 		pthread_mutex_lock(&g->lock);
 		more = guard_next_decision(g->guard, &d);
 		pthread_mutex_unlock(&g->lock);
 		if (more && g->options.decided)
-			tell(g, &d);
+			report_decision(g, &d);
 	}
 }
 
@@ -256,7 +295,7 @@ uint64_t guard_api_round(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 	if (look_is_due(g))
 		look_now(g);
-	tell_all(g);
+	report_decisions(g);
 	return g->due_ns;
 }
 

@@ -1,5 +1,5 @@
 /* classify: the class of each process of a scene: own, worker, contender, ...
- * (GUARD-MACHINE.md, Who is who).  Pure.
+ * (GUARD-MACHINE.md, Classes of processes).  Pure.
  *
  * The first that holds decides: this program, a worker, an orphan, a rule of the user, a
  * program of the desktop (system.def), the profile.  With policy.any every process that no rule

@@ -53,37 +53,6 @@ void guard_reservations_text(const struct guard *g, const struct guard_worker *w
 	}
 }
 
-/* What the worker's match looks for, when no process is found. */
-void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
-{
-	const struct policy_match *m = &w->policy->match;
-
-	if (m->unit)
-		text_fit(out, size, "no process is in unit %.80s", m->unit);
-	else if (m->container)
-		text_fit(out, size, "no process is in container %.80s", m->container);
-	else if (m->pidfile)
-		text_fit(out, size, "no process has the pid in %.120s", m->pidfile);
-	else if (m->port)
-		text_fit(out, size,
-			 "no process listens on port %u, or it is not visible: sockets of "
-			 "other users need root or CAP_SYS_PTRACE; match.unit needs neither",
-			 m->port);
-	else if (m->cgroup)
-		text_fit(out, size, "no process is in control group %.120s", m->cgroup);
-	else if (m->exe)
-		text_fit(out, size,
-			 "no process runs %.120s, or it is not visible: processes of other "
-			 "users need root or CAP_SYS_PTRACE",
-			 m->exe);
-	else if (m->name)
-		text_fit(out, size, "no process is called %.40s", m->name);
-	else if (m->command)
-		text_fit(out, size, "no command line matches %.120s", m->command);
-	else
-		text_fit(out, size, "no process was found");
-}
-
 /* ---- reasons ---- */
 
 static void set_rule(struct guard_explanation *e, const char *rule)

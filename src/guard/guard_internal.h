@@ -483,12 +483,12 @@ void guard_report(struct guard *g, struct guard_worker *w, const char *rule, con
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
+void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
 
 /* ---- explain.c ---- */
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size);
-void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 
 /* ---- guard.c ---- */
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,

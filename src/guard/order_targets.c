@@ -1,4 +1,4 @@
-/* Which processes and GPUs an order names.  Whoever carries it out touches no others. */
+/* Which processes and GPUs an order names.  No other process is touched when it is carried out. */
 #include "guard_internal.h"
 
 #include <string.h>

@@ -23,77 +23,56 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-struct next_order {
-	bool none;
-	enum guard_verb verb;
-	uint64_t deadline_ns;
-};
-
-/* What the worker is to be told, by its intent, its door and its last order.  admit: it may take new work. */
-static struct next_order next_order(const struct guard_worker *w, bool admit, uint64_t now_ns)
+/* The next order by the worker's intent, its door and its last order; false: none is due.  admit: it may take new work. */
+static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
+		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
-	static const struct next_order none = { .none = true };
-	const bool closed = w->door == DOOR_CLOSED, early = now_ns < w->order.retry_ns;
-	const struct next_order close = { .verb = ORDER_CLOSE,
-					  .deadline_ns = now_ns + CALL_NS };
+	const bool closed = w->door == DOOR_CLOSED, due = now_ns >= w->order.retry_ns;
+	const bool idle = worker_is_idle_only(w), kept_out = worker_kept_out(w);
 
+	*ret_deadline_ns = now_ns + CALL_NS;
 	if (worker_has_order(w))
-		return none;
+		return false;
 	switch (w->intent.stage) {
 	case STAGE_NONE:
-		if (w->intent.goal == GOAL_RUN && (early || admit == (w->door == DOOR_OPEN)))
-			return none;
-		if (w->intent.goal == GOAL_RUN && admit)
-			return (struct next_order){ .verb = ORDER_OPEN,
-						    .deadline_ns = now_ns + CALL_NS };
-		if (w->intent.goal == GOAL_OUT &&
-		    (closed || !worker_is_present(w) || !worker_kept_out(w) ||
-		     worker_is_idle_only(w)))
-			return none;
-		return close;
+		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
+		if (w->intent.goal == GOAL_RUN)
+			return due && admit != (w->door == DOOR_OPEN);
+		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
-		if (!closed && !worker_is_idle_only(w))
-			return (struct next_order){ .verb = ORDER_CLOSE,
-						    .deadline_ns = w->intent.deadline_ns };
-		return early ? none
-			     : (struct next_order){ .verb = ORDER_DRAIN,
-						    .deadline_ns = w->intent.deadline_ns };
+		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
+		*ret_deadline_ns = w->intent.deadline_ns;
+		return due || *ret == ORDER_CLOSE;
 	case STAGE_UNLOAD:
-		if (early)
-			return none;
-		return w->backoff.storm && !closed
-			       ? close
-			       : (struct next_order){ .verb = ORDER_EVICT,
-						      .deadline_ns =
-							      unload_deadline(w, now_ns) };
+		*ret = w->backoff.storm && !closed ? ORDER_CLOSE : ORDER_EVICT;
+		if (*ret == ORDER_EVICT)
+			*ret_deadline_ns = unload_deadline(w, now_ns);
+		return due;
 	case STAGE_STUCK:
-		return early || !worker_kept_out(w)
-			       ? none
-			       : (struct next_order){ .verb = ORDER_EVICT,
-						      .deadline_ns =
-							      now_ns + guard_evict_ns(w) };
+		*ret = ORDER_EVICT;
+		*ret_deadline_ns = now_ns + guard_evict_ns(w);
+		return due && kept_out;
 	case STAGE_LOAD:
 		/* A worker that loads lazily needs an open door alone; one that was stopped must be started. */
-		return (struct next_order){ .verb = worker_loads_lazily(w) &&
-								    worker_is_present(w)
-							    ? ORDER_OPEN
-							    : ORDER_RESUME,
-					    .deadline_ns = now_ns + UP_NS };
-	default: return none;
+		*ret = worker_loads_lazily(w) && worker_is_present(w) ? ORDER_OPEN
+								      : ORDER_RESUME;
+		*ret_deadline_ns = now_ns + UP_NS;
+		return true;
+	default: return false;
 	}
 }
 
 void guard_give_order(struct guard *g, struct guard_worker *w)
 {
-	struct next_order next;
+	enum guard_verb verb;
+	uint64_t deadline_ns;
 	bool admit = true;
 
 	for (unsigned i = 0; !g->stopping && i < g->gpus; i++)
 		admit = admit && !(has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE);
-	next = next_order(w, admit, g->now_ns);
-	if (next.none)
+	if (!next_order(w, admit, g->now_ns, &verb, &deadline_ns))
 		return;
-	guard_issue(g, w, next.verb, next.deadline_ns);
+	guard_issue(g, w, verb, deadline_ns);
 	if (w->intent.stage == STAGE_STUCK)
 		w->order.retry_ns = g->now_ns + STUCK_NS;
 }

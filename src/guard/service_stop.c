@@ -1,6 +1,6 @@
 /* The service ends: row 47 of docs/GUARD-MACHINE.md.
  *
- * Nothing new begins.  A worker that no reason keeps out may return, one whose door alone is closed gets it opened, and an
+ * Nothing new begins.  A worker that no reason keeps out may return, a worker that only admits no new work admits it again, and an
  * order that is under way is waited for first.  Heat is no longer watched. */
 #include "guard_internal.h"
 

@@ -32,11 +32,11 @@ uint32_t worker_kept_out(const struct guard_worker *w)
 
 enum guard_hold worker_hold(const struct guard_worker *w)
 {
-	switch (w->reasons.person) {
-	case PERSON_HOLD_EVICTED: return HOLD_EVICTED;
-	case PERSON_HOLD_ACTIVE: return HOLD_ACTIVE;
-	default: return HOLD_NONE;
-	}
+	const enum worker_person p = w->reasons.person;
+
+	return p == PERSON_HOLD_EVICTED  ? HOLD_EVICTED
+	       : p == PERSON_HOLD_ACTIVE ? HOLD_ACTIVE
+					 : HOLD_NONE;
 }
 
 bool worker_is_held_active(const struct guard_worker *w)

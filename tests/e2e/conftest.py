@@ -75,6 +75,12 @@ def scenario(tmp_path):
 
 
 @pytest.fixture
+def load(scenario):
+    """One GPU that draws WATTS and has no process on it."""
+    return scenario(support.CONSTANT)
+
+
+@pytest.fixture
 def config(tmp_path):
     """Runs `gpuward config` where there are no files but those below tmp_path."""
 

@@ -188,10 +188,10 @@ def leaving(directory, size, after=0, **kw):
         text = config(worker=table("ollama", "exec", match_pidfile=directory / "pid", resume_command=["/bin/true"],
                                    evict_command=["/bin/sh", "-c", leave]))
         with Service(world.scenario, token=True, config=text, **kw) as s:
-            yield looked(s)
+            yield ready(s)
 
 
-def looked(s):
+def ready(s):
     """Waits until the guard knows its workers."""
     def there():
         got = s.get("/api/v1/guard")

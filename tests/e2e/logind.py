@@ -1,4 +1,4 @@
-"""A system bus, and somebody on it in logind's stead: a real dbus-daemon, and the few messages that are needed.
+"""A system bus with a stand-in for logind: a real dbus-daemon, and the few messages that are needed.
 
     with Bus(tmp_path) as bus, Logind(bus) as logind:
         ... DBUS_SYSTEM_BUS_ADDRESS=bus.address ...
@@ -72,7 +72,7 @@ class Bus:
 
 
 class Client:
-    """Somebody on the bus who says what he likes."""
+    """A client of the bus that sends whatever a test wants."""
 
     def __init__(self, bus):
         self.socket = socket.socket(socket.AF_UNIX)

@@ -19,7 +19,7 @@ TOKEN = "a-token-for-the-tests-0123456789"
 
 
 class Service:
-    """args: more options; files: configuration text; token: who may change things may."""
+    """args: more options; config: text of its file; token: it has one, in a file."""
 
     def __init__(self, scenario="two-gpus", *args, config=None, token=False, state=None, env=None, listen="127.0.0.1:0",
                  simulate=True):

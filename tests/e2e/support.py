@@ -10,16 +10,23 @@ to wait for the state that it needs.  The head of the run shows the seed; GPUWAR
     GPUWARD_TEST_JITTER=1 pytest -n 8 tests/e2e/test_guard_contention.py
 """
 import contextlib
+import fcntl
 import functools
 import json
 import os
 import pathlib
+import pty
 import random
 import re
+import shutil
+import socket
+import struct
 import subprocess
+import termios
 import time
 
 import jsonschema
+import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GPUWARD_BUILD", TOP / "build")).resolve()
@@ -75,6 +82,66 @@ def gpuward(*args, env=None, program=PROGRAM, **kw):
         encoding="utf-8",
         **kw,
     )
+
+
+def started(*args, env=None, **kw):
+    """The program in the background, with pipes."""
+    kw = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **kw}
+    return subprocess.Popen([str(PROGRAM), *map(str, args)], env=env or environment(), **kw)
+
+
+class Terminal:
+    """The program on a terminal of its own, in a session of its own."""
+
+    def __init__(self, columns, *args, **env):
+        def lead():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.child = started(*args, env=environment(**env), preexec_fn=lead, stdin=slave, stdout=slave, stderr=slave, text=False)
+        os.close(slave)
+
+    def write(self, data):
+        os.write(self.master, data)
+
+    def read(self, until=None):
+        """What it prints until then, or until it ends."""
+        out = b""
+        with contextlib.suppress(OSError):  # EIO: the other side has closed
+            while until is None or until not in out:
+                out += os.read(self.master, 65536)
+        return out.decode().replace("\r\n", "\n")
+
+    def end(self):
+        """What it prints until it ends, and its exit code."""
+        out, code = self.read(), self.child.wait(TIMEOUT)
+        os.close(self.master)
+        return out, code
+
+
+def on_terminal(columns, *args, **env):
+    """What the program prints on a terminal so wide, and its exit code."""
+    return Terminal(columns, *args, **env).end()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def make_certificate(path):
+    """A certificate of localhost that it signed itself, and its key."""
+    if not shutil.which("certtool"):
+        pytest.skip("certtool is not installed")
+    cert, key, template = path / "cert.pem", path / "key.pem", path / "template"
+    template.write_text("cn = localhost\ndns_name = localhost\nip_address = 127.0.0.1\nexpiration_days = 2\n"
+                        "tls_www_server\nsigning_key\n")
+    for words in (["--generate-privkey", "--key-type=ecdsa", "--outfile", key],
+                  ["--generate-self-signed", "--load-privkey", key, "--template", template, "--outfile", cert]):
+        subprocess.run(["certtool", *words], check=True, capture_output=True)
+    return cert, key
 
 
 def wait(true, what="the condition", seconds=TIMEOUT, ignore=()):

@@ -2,29 +2,17 @@
 
 The load is constant, so a command that takes 50 % longer takes 50 % more energy.
 """
-import fcntl
 import json
-import os
-import pty
 import signal
-import struct
-import subprocess
-import termios
 
 import pytest
 
-from support import CONSTANT, FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward
+from support import CONSTANT, FAILED, NO_GPU, OK, TIMEOUT, USAGE, WATTS, check, gpuward, on_terminal, started
 
 GATE_FAILED, UNDECIDED, INVALID, SHARED = 10, 11, 12, 13
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
 A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # a busy machine takes some of the difference
-
-
-@pytest.fixture
-def load(scenario):
-    """One GPU that draws WATTS and has nobody on it."""
-    return scenario(CONSTANT)
 
 
 @pytest.fixture
@@ -324,17 +312,10 @@ def test_a_result_that_cannot_be_written_is_reported_before_anything_runs(load, 
 # ---- signals, heat, terminal
 
 
-def start(*words, **kw):
-    return subprocess.Popen(
-        [str(w) for w in (PROGRAM, "ab", *words)], env=environment(), text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw,
-    )
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_what_is_known(load, tmp_path, number):
     out = tmp_path / "r.json"
-    p = start(load, "--progress", "--aa-pairs=0", "--target=0.0001%", "--no-cooldown", "-o", out,
+    p = started("ab", load, "--progress", "--aa-pairs=0", "--target=0.0001%", "--no-cooldown", "-o", out,
               "--", *A, "--", *A)
     seen = ""
     while "pair 3 of at most 40" not in seen:
@@ -377,27 +358,8 @@ def test_a_gpu_that_stays_as_it_is_is_not_waited_for(ab, load):
 
 
 def test_a_terminal_shows_what_is_known_so_far(load):
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-
-    def lead():
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    p = subprocess.Popen(
-        [str(w) for w in (PROGRAM, "ab", load, *QUICK, "--", *A, "--", *LONGER)],
-        env=environment(), preexec_fn=lead, stdin=slave, stdout=slave, stderr=slave,
-    )
-    os.close(slave)
-    shown = b""
-    try:
-        while True:
-            shown += os.read(master, 65536)
-    except OSError:  # EIO: nobody has it open any more
-        pass
-    os.close(master)
-    shown = shown.decode()
-    assert p.wait(TIMEOUT) == OK
+    shown, code = on_terminal(100, "ab", load, *QUICK, "--", *A, "--", *LONGER)
+    assert code == OK
     assert "A/A pair 2 of 2: run of A" in shown
     assert "pair 4 of at most 6: run of " in shown and "energy of B so far +" in shown
     assert "\r\x1b[K" in shown

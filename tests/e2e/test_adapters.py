@@ -1,10 +1,8 @@
 """Each adapter against a server that speaks its worker's API, failures included."""
-import functools
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import ssl
@@ -199,15 +197,8 @@ def test_only_http_addresses_are_called(url):
 
 
 def test_a_self_signed_certificate_is_refused(tmp_path):
-    if not shutil.which("certtool"):
-        pytest.skip("needs certtool")
-    template, key, cert = tmp_path / "template", tmp_path / "key.pem", tmp_path / "cert.pem"
-    template.write_text("cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n")
-    run = functools.partial(subprocess.run, check=True, capture_output=True)
-    run(["certtool", "--generate-privkey", "--key-type=ecdsa", "--outfile", key])
-    run(["certtool", "--generate-self-signed", "--load-privkey", key, "--template", template, "--outfile", cert])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
+    context.load_cert_chain(*support.make_certificate(tmp_path))
     with fake.Ollama(models=["m"], context=context) as w:
         out = order("evict", kind="ollama", url=w.url.replace("127.0.0.1", "localhost"))
         assert not out["ok"] and "certificate" in out["message"], out
@@ -349,7 +340,7 @@ def test_vllm_without_dev_mode_says_how_to_start_it():
 def test_vllm_drains_by_pausing_and_says_what_is_still_in_flight():
     with fake.VLLM(busy=1) as w:
         out = order("drain", kind="vllm", url=w.url, deadline_ms=300)
-        assert out["ok"] and out["in_flight"] and w.paused
+        assert out["ok"] and out["in_flight"] and until(lambda: w.paused)
         w.drained.set()
         out = order("drain", kind="vllm", url=w.url)
         assert out["ok"] and not out["in_flight"]
@@ -785,7 +776,7 @@ def test_level_6_spares_the_signal_that_cannot_be_refused_where_asking_is_enough
     assert until(lambda: polite.poll() is not None) and polite.returncode == -15
 
 
-def test_a_process_of_another_user_is_said_so(process):
+def test_a_process_of_another_user_is_reported(process):
     if os.geteuid() != 0:
         out = order("evict:5", kind="ollama", allow_kill=1, pid=1)
         assert not out["ok"] or "0 processes" in out["message"]

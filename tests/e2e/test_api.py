@@ -256,7 +256,7 @@ def test_the_stream_has_ticks_events_and_windows(live):
     assert any("seen ended" in d["text"] for _, d in seen["event"])
 
 
-def test_who_comes_back_gets_what_was_missed(live):
+def test_a_client_that_comes_back_gets_what_it_missed(live):
     path = live.post("/api/v1/windows", token=True, json={"label": "missed"}).headers["Location"]
     live.post(path + "/stop", token=True)
     listed = live.get("/api/v1/events?limit=2").json()["events"]

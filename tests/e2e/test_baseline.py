@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from support import (FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward,
-                     until_caught)
-from test_terminal import on_terminal
+from support import (
+    FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward, on_terminal, until_caught,
+)
 
 IDLE = "--simulate=idle-h200"
 SHORT = ("--time", "2s")
@@ -59,7 +59,7 @@ def test_kinds_are_kept_apart(env):
     assert one["kind"] == "hot-idle" and one["kept"]
 
 
-def test_who_was_on_the_gpu_is_named_and_nothing_is_kept(env):
+def test_a_process_on_the_gpu_is_named_and_nothing_is_kept(env):
     done = gpuward("baseline", "--simulate", *SHORT, env=env)
     assert done.returncode == FAILED
     assert "GPU 0 has no no-context baseline: the GPU was not idle: python train.py (pid" in done.stderr

@@ -1,4 +1,4 @@
-"""--calibrate: the joules of a sensor whose faults are known, corrected by a meter that has none."""
+"""--calibrate: the joules of a sensor with known faults, corrected by a meter that has none."""
 import csv
 import datetime
 import hashlib

@@ -47,7 +47,7 @@ def only_file(place):
     return files[0]
 
 
-def test_nothing_learned_is_assumed_and_said_so(world, tmp_path):
+def test_without_learning_typical_values_are_used_and_marked(world, tmp_path):
     doc = document("characterise", "--show", world, env=environment(XDG_CACHE_HOME=tmp_path))
     d = doc["devices"][0]
     assert d["provenance"] == "simulated"

@@ -63,7 +63,7 @@ def as_packaged():
 
 
 def answer_of(s):
-    """All that comes; who has not read everything resets the connection after its answer."""
+    """All that comes; a peer that has not read everything resets the connection after its answer."""
     got = b""
     with contextlib.suppress(ConnectionResetError):
         while True:
@@ -180,7 +180,7 @@ while True: signal.pause()
 
 @pytest.fixture
 def worker(companion):
-    """A process of another user, who counts the signals that it gets."""
+    """A process of another user that counts its signals."""
     folder = companion.path / "worker"
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
@@ -197,7 +197,7 @@ def worker(companion):
 EXE = os.path.realpath(sys.executable)
 
 
-# ---- who is served
+# ---- which clients are served
 
 
 def test_a_refusal_names_the_line_that_would_allow_it(companion, worker):
@@ -313,7 +313,7 @@ def test_the_unprivileged_guard_signals_another_users_worker(companion, worker):
     assert worker.wait(support.TIMEOUT) == -signal.SIGTERM
 
 
-def test_a_process_is_put_away_and_brought_back(companion, worker):
+def test_a_process_is_checkpointed_and_restored(companion, worker):
     companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
     companion.cuda_process(worker.pid)
     said = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
@@ -326,7 +326,7 @@ def test_a_process_is_put_away_and_brought_back(companion, worker):
     assert f"uid {NOBODY}: checkpoint of {worker.pid}: done" in companion.log()
 
 
-def test_all_are_locked_before_one_is_put_away(companion, worker):
+def test_all_are_locked_before_one_is_checkpointed(companion, worker):
     companion.allow(f"checkpoint exe={EXE}", "checkpoint exe=" + os.path.realpath("/bin/sleep"))
     with subprocess.Popen(["/bin/sleep", "100"]) as second:
         pids = [worker.pid, second.pid]
@@ -587,7 +587,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
 
 
-def test_a_service_whose_companion_refuses_says_which_line_is_missing(companion, worker, world):
+def test_when_the_companion_refuses_the_service_says_which_line_is_missing(companion, worker, world):
     companion.cuda_process(worker.pid)
     with following(world, companion, worker.pid), Unprivileged(world, companion) as s:
         s.wait(lambda: s.state_of() == "active")

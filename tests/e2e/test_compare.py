@@ -253,7 +253,7 @@ def test_different_iterations_under_one_label_are_said(tmp_path):
     assert "different numbers of iterations" not in compare(a, same).stdout
 
 
-def test_invalid_runs_are_left_out_and_said_so(tmp_path):
+def test_invalid_runs_are_left_out_and_reported(tmp_path):
     good = result("a", trials=2, spread=0.01)
     bad = result("b", trials=3, codes=[(), ("throttle-power",), ("child-failed",)])
     bad["runs"][2]["energy_per_iteration_joules"]["best"] = 1e6  # must not count
@@ -345,7 +345,7 @@ def test_simulated_results_are_marked_in_every_format(tmp_path):
     assert rows(path)[0]["a"]["simulated"] is True
 
 
-def test_how_much_is_simulated_is_said(tmp_path):
+def test_simulated_results_are_marked(tmp_path):
     a = save(tmp_path, "a.json", result("a", simulated=True))
     b = save(tmp_path, "b.json", result("b", simulated=True))
     c = save(tmp_path, "c.json", result("c"))
@@ -516,7 +516,7 @@ def test_output_goes_to_a_file_and_never_over_an_input(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_or_a_place_that_is_not_there_is_said(tmp_path):
+def test_a_full_disk_or_a_missing_folder_is_reported(tmp_path):
     path = save(tmp_path, "a.json", result("a"))
     for out, why in (("/dev/full", "No space left"), (tmp_path / "no" / "x", "No such file"),
                      (tmp_path, "Is a directory")):

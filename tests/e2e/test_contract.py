@@ -4,9 +4,10 @@ Each is compared with a file in tests/golden/contract.  Only what must not chang
 stable values.  Sentences for people become "text", measured numbers "number", times "time"; a run of equal list items
 becomes one.  GPUWARD_GOLDEN=write writes the files again; read the difference before you commit it.
 
-The recordings in tests/golden/contract/recordings were made with poll_ms = 100 by a service on a simulated GPU.  They
-are never written again: a recording of an older version must replay to the same decisions.
+The recordings in tests/golden/contract/recordings (zcat shows them) were made by a service on a simulated GPU.  They are
+never written again: a recording of an older version must replay to the same decisions.
 """
+import gzip
 import json
 import os
 import re
@@ -25,20 +26,20 @@ from worker import GIB, Contender
 
 pytestmark = needs_reader
 GOLDEN = TOP / "tests" / "golden" / "contract"
-RECORDINGS = sorted((GOLDEN / "recordings").glob("*.trace"))
+RECORDINGS = sorted((GOLDEN / "recordings").glob("*.trace.gz"))
 SCENE = f"--simulate={TOP / 'tests' / 'golden' / 'still.toml'}"
 STILL = [SCENE, "--root", FIXTURES / "amd-discrete", "--backend=nvml"]
 
-# Keys whose values are sentences for people.
+# Keys with sentences for people.
 TEXT = set("""advice clears configured detail ghost driver_call dry_run_why error_message evidence help hint message next note notes remedy
     reset rule sentence sentences summary description text title value_absent
     what why""".split())
-# Keys whose values differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
+# Keys with values that differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
 VARIES = set("""aa_alarm change_basis change_verdict code codes ending files file how id nvml_library operation outcome path
     reservation source validity verdict version version_now version_then""".split())
-# Objects whose values, absent ones too, are facts of the machine.
+# Objects with facts of the machine, absent ones too.
 MACHINE = {"host", "cpu", "ram", "nvidia", "rapl"}
-# Keys whose numbers are no measurements.
+# Keys with numbers that are no measurements.
 NUMBERS = set("""backoff column device device_index exit_code exit_status index level line minimum maximum maxItems maxLength
     minItems minLength pairs priority runs schema_version status trial""".split())
 # Keys of what is measured or timed: null where there was too little time for it.
@@ -140,13 +141,15 @@ def place(tmp_path_factory):
     (top / "bad.toml").write_text(BAD)
     (top / "good.toml").write_text('[guard]\nmode = "enforce"\n' + TABLES + "".join(
         f'[[worker]]\nname = "{kind}"\nkind = "{kind}"\n{keys}' for kind, keys in WORKER_KEYS.items()))
+    for path in RECORDINGS:
+        (top / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
     for name, power in (("a", 300.0), ("b", 330.0)):
         save(top, f"{name}.json", result(label=name, power=power, seconds=12.5, iterations=1000))
     return top
 
 
 def home(place, **more):
-    """The environment of a user who has no configuration and an empty cache."""
+    """The environment of a user without configuration and with an empty cache."""
     return environment(HOME=place, XDG_CACHE_HOME=place / "cache", GPUWARD_CONFIG_ROOT=place / "none", **more)
 
 
@@ -259,7 +262,7 @@ CALLS = [  # what a call ends with, besides those that test_bad_input.py refuses
     ["guard", "evict", "--address=127.0.0.1:1"], ["guard", "hold", "active", "w", "--address=127.0.0.1:1"],
     ["guard", "hold", "sideways", "w", "--forever"], ["guard", "snooze"], ["guard", "snooze", "soon"], ["guard", "game", "start"],
     ["guard", "replay"], ["guard", "replay", "none"], ["guard", "replay", "constant.toml"], ["guard", "replay", "--for=1s", "none"],
-    ["guard", "replay", "--policy=bad.toml", RECORDINGS[0]], ["guard", "replay", RECORDINGS[0]], ["guard", "recover", "extra"],
+    ["guard", "replay", "--policy=bad.toml", "blind.trace"], ["guard", "replay", "blind.trace"], ["guard", "recover", "extra"],
     ["run", "--address=127.0.0.1:1"], ["run", "--address=127.0.0.1:1", "--reserve=1GiB", "--", "true"],
     ["completion"], ["completion", "bash"], ["completion", "zsh"], ["completion", "fish"], ["completion", "tcsh"],
     ["log", "--simulate", "-d", "50ms", "-i", "10ms"], ["log", "--simulate", "-i", "0"], ["log", "--backend=none", "-d", "10ms"],
@@ -277,7 +280,7 @@ def test_exit_codes(place):
 # ---- the guard's decisions
 
 
-@pytest.mark.parametrize("trace", RECORDINGS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("trace", [p.stem for p in RECORDINGS])
 def test_a_recording_replays_to_the_same_decisions(place, trace):
     """Rules are sentences with the names of files in them: R1, R2 ... say which decisions have the same."""
     rules = {None: None}
@@ -285,7 +288,7 @@ def test_a_recording_replays_to_the_same_decisions(place, trace):
     for d in decisions:
         d["rule"] = rules.setdefault(d["rule"], f"R{len(rules)}")
         d["evidence"] = d["evidence"] and "text"
-    compare(f"decisions/{trace.stem}.jsonl", lines(map(json.dumps, decisions)))
+    compare(f"decisions/{trace.removesuffix('.trace')}.jsonl", lines(map(json.dumps, decisions)))
 
 
 # ---- the service

@@ -91,8 +91,8 @@ def test_every_kind_of_difference_is_shown_and_nothing_else(tmp_path):
     assert doc["count"] == document("--all", a, b)["count"]
 
 
-def test_every_fact_that_is_looked_for_stands_in_a_result(tmp_path):
-    """A path that no result has would never be a row, and nobody would miss it."""
+def test_every_compared_fact_is_in_a_result(tmp_path):
+    """A path that no result has would never be a row, and no other test would notice."""
     device = "runs.0.devices.0."
     where = {"gpu": "environment.devices.0.", "figures": device, "throttles": device, "sensor": device + "sensor."}
     done = gpuward("measure", "--simulate", "-o", tmp_path / "r.json", "--", "sleep", "0.1")
@@ -126,7 +126,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         assert reach == pytest.approx(1.96 * math.sqrt(2 * 0.002**2 + offset**2), rel=1e-3)
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
-    # However far apart: of one run each nobody knows how runs scatter.
+    # However far apart: one run each does not show how runs scatter.
     assert row["change_interval"]["low"] > 0 and "One run each: the variation between runs is unknown" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 

@@ -1,4 +1,4 @@
-"""Whole outputs as they were when someone last looked at them: tests/golden.
+"""Whole outputs, compared with tests/golden.
 
 GPUWARD_GOLDEN=write writes them again; read the difference before you commit it.
 The world stands still (stepped time) and the host is a fixture, so every byte is known.

@@ -237,7 +237,7 @@ def killed_and_back(s, world, holds):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_whose_unloading_kills_the_service_comes_back(world, kind):
+def test_a_server_comes_back_after_its_unloading_killed_the_service(world, kind):
     """Its notes were in the journal before the call: the worker comes back as it was, whatever its kind."""
     victims = []
     w = held(world, kind, SIZE)
@@ -259,7 +259,7 @@ def test_a_server_whose_unloading_kills_the_service_comes_back(world, kind):
         assert not getattr(w, "garbage", False), "its weights are not the old ones"
 
 
-def test_a_process_whose_signal_kills_the_service_comes_back(world, tmp_path):
+def test_a_process_comes_back_after_its_signal_killed_the_service(world, tmp_path):
     victim, pidfile = tmp_path / "victim", tmp_path / "pid"
     with Process(world, [sys.executable, "-c", BY_SIGNAL, str(world.held), str(victim)], stdout=subprocess.PIPE) as w:
         w.child.stdout.readline()
@@ -428,7 +428,7 @@ def test_an_unknown_name_and_an_engine_that_is_missing_are_reported(world, conta
         assert "no process is in container lm" in s.worker()["why"]
 
 
-def test_an_engine_whose_answer_never_ends_is_given_up(world, container, tmp_path):
+def test_an_engine_with_an_endless_answer_is_given_up(world, container, tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "engine"))
         listener.listen()

@@ -161,7 +161,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
         game.kill()
 
 
-def test_a_reservation_and_a_hold_say_whose_they_are_and_until_when(s):
+def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     room = s.reserve(16 * GIB)
     s.until("evicted")
     why = reason(s, "reserved")
@@ -192,7 +192,7 @@ def test_a_contender_that_is_known_to_fit_is_explained(s, world, worker):
         assert s.now() == "active"
 
 
-def test_of_an_absent_worker_it_is_said_what_was_looked_for(world):
+def test_an_absent_worker_is_explained_by_its_match(world):
     with Guarded(world, configure(table("ollama", "vllm", url="http://127.0.0.1:9", match_unit="vllm.service"))) as s:
         s.until("absent")
         assert "no process is in unit vllm.service" in s.worker()["why"]
@@ -252,7 +252,7 @@ def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
 def test_without_workers_the_status_is_one_sentence(world):
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-        assert s.guard("status").stdout == "No [[worker]] is configured, so the guard has nothing to move.\n"
+        assert s.guard("status").stdout.splitlines()[-1] == "No [[worker]] is configured, so the guard has nothing to move."
 
 
 def test_learn_proposes_rules_that_then_hold(world, worker):
@@ -458,7 +458,7 @@ def served():
                        evict_command=["/bin/rm", "-f", str(world.held / str(model.pid))])
         try:
             with Service(world.scenario, token=True, config=guarded.config(worker=worker)) as s:
-                yield guarded.looked(s)
+                yield guarded.ready(s)
         finally:
             model.kill()
 

@@ -232,7 +232,7 @@ def test_the_journal_is_where_state_dir_says(tmp_path):
 @pytest.mark.parametrize("mistake", ["[log]\nlevle = 3\n", "[[worker]]\nname = 3\n"])
 def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path, mistake):
     with guarded.service(tmp_path) as s:
-        guarded.looked(s)
+        guarded.ready(s)
         etc = tmp_path / "etc" / "gpuward"
         etc.mkdir(parents=True)
         address = s.url.removeprefix("http://")
@@ -251,7 +251,7 @@ def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path,
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with guarded.service(tmp_path) as s:
-        guarded.looked(s)
+        guarded.ready(s)
         etc = tmp_path / "etc" / "gpuward"
         etc.mkdir(parents=True)
         (etc / "gpuward.toml").write_text(f'[service]\ntoken_file = "{s.token_file}"\n[log\n')

@@ -3,7 +3,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 
 import support
@@ -48,17 +47,11 @@ def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):
     assert {("config", "check"), ("doctor",)} <= done and any(d[0] == "run" for d in done)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
     part = TEXT.split("## Try it on a simulated card")[1].split("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", part, re.S)
     assert len(blocks) == 4
-    port = str(free_port())
+    port = str(support.free_port())
     script = "\necho -----\n".join(blocks).replace("/tmp/try-guard", str(tmp_path / "try")).replace("9495", port)
     states = iter(["active .*8.0 GiB", "evicted", "active .*is back"])  # what each sleep is for, however slow the machine
     script = re.sub(r"^sleep \d$", lambda m: f'until gpuward guard status --address 127.0.0.1:{port} 2>&1 | '

@@ -47,7 +47,7 @@ def test_a07_a_driver_that_is_loaded_again_moves_no_worker(tmp_path):
 
 @pytest.mark.parametrize("code, word", [(18, "different versions"), (999, "unknown error")])
 def test_a07_a_driver_that_fails_altogether_moves_no_worker(tmp_path, code, word):
-    """18: another version was installed; 999: a container whose device nodes are gone."""
+    """18: another version was installed; 999: a container without device nodes."""
     fault = Fault(tmp_path, f"code = {code}", "*", "nvmlInit_v2")
     world = World(tmp_path, more=fault.text)
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:

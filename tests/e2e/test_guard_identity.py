@@ -61,7 +61,7 @@ def test_explain_says_what_a_match_would_have_to_fit(world, worker):
         s.until("active")
 
 
-def test_a_reload_with_another_match_says_what_is_looked_for_now(s, worker):
+def test_a_reload_with_another_match_is_explained_by_that_match(s, worker):
     for match, why in (({"match_unit": "ollama.service"}, "no process is in unit ollama.service"),
                        ({"match_name": "no-such"}, "no process is called no-such"),
                        ({"match_command": "no-such-[0-9]"}, "no command line matches no-such-[0-9]")):

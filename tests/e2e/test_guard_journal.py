@@ -330,7 +330,7 @@ def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
             for how in (signal.SIGKILL, signal.SIGTERM):  # also of one that was lost before
                 restart_with(s, wrong, how)
                 s.wait(lambda: is_lost(s))
-            assert LOST in s.guard("explain", "w").stdout and LOST in s.messages()
+            assert LOST in " ".join(s.guard("explain", "w").stdout.split()) and LOST in s.messages()
             assert s.worker("w")["hold"] == "evicted" and w.resident() == 0
             s.reload(right)
             s.until("evicted", name="w")

@@ -20,20 +20,16 @@ from support import TIMEOUT
 from worker import GIB
 
 GUARD = "/api/v1/guard"
-
 OLLAMA = GUARD + "/workers/ollama"
-
 ROOMS = GUARD + "/reservations"
-
 SIMULATE = GUARD + "/simulate"
-
 FREED = {"worker": "ollama", "level": "2", "result": "freed"}
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
     with guarded.service(tmp_path_factory.mktemp("guard")) as s:
-        yield guarded.looked(s)
+        yield guarded.ready(s)
 
 
 @pytest.fixture
@@ -203,7 +199,7 @@ def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tm
                     "reason=manual", "state=evicted", "level=2", f"freed_bytes={4 * GIB}"):
             assert key in line, (key, line)
         s.restart()
-        guarded.looked(s)
+        guarded.ready(s)
         assert metric(s, "gpuward_guard_evictions_total", **FREED) == 1
         assert metric(s, "gpuward_guard_freed_bytes_total", worker="ollama") == 4 * GIB
         assert s.get(where).status_code == 404
@@ -213,7 +209,7 @@ def test_the_log_has_the_temperature_at_which_workers_leave(tmp_path):
     calls = ", ".join(f'"nvmlDeviceGet{c}"' for c in ("MarginTemperature", "TemperatureThreshold"))
     (tmp_path / "world.toml").write_text(f"[driver]\nmissing = [{calls}]\n" + guarded.WORLD.format(memory="4 GiB"))
     with Service(tmp_path / "world.toml", token=True, config=guarded.config()) as s:
-        guarded.looked(s)
+        guarded.ready(s)
         s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["margin_source"] == "fallback")
         s.post(OLLAMA + "/evict", token=True)
         s.wait(lambda: "reason=manual" in s.messages())
@@ -233,7 +229,7 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
     scenario = tmp_path / "world.toml"
     scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
     with Service(scenario, token=True, config=guarded.config(more='demand = "any"')) as s:
-        guarded.looked(s)
+        guarded.ready(s)
         s.wait(lambda: "result=withheld" in s.messages())
         worker = s.get(OLLAMA).json()
         assert (worker["state"], worker["evictions_total"]) == ("active", 0)
@@ -302,7 +298,7 @@ def test_the_answer_waits_until_the_worker_has_left(tmp_path):
 
 def test_a_guard_that_only_observes_reserves_nothing(tmp_path):
     with guarded.service(tmp_path, memory="18 GiB", mode="dry-run") as s:
-        guarded.looked(s)
+        guarded.ready(s)
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
         assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: no worker leaves")
         assert got.json()["retry_after_s"] is None and "Retry-After" not in got.headers
@@ -378,7 +374,7 @@ def test_a_scene_of_a_recording_is_a_world(tmp_path):
     scenario = tmp_path / "world.toml"
     scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
     with Service(scenario, token=True, config=guarded.config(more=f'record = "{record}"')) as s:
-        guarded.looked(s)
+        guarded.ready(s)
         s.wait(lambda: record.read_text().count("\n") > 10)
         lines = record.read_text()[:8000].rpartition("\n")[0]
         got = simulated(s, trace=lines, processes=[{"name": "game", "memory_bytes": 6 * GIB}])
@@ -434,7 +430,7 @@ def test_xids_are_counted_by_number_over_restarts_and_the_page_is_clean(tmp_path
     scenario.write_text(guarded.WORLD.format(memory="4 GiB")
                         + "".join(f'[[timeline]]\nat = {t}\ndo = "xid"\ndata = {x}\n' for t, x in ((2, 13), (3, 31), (3, 13))))
     with Service(scenario, token=True, config=guarded.config(), state=str(tmp_path / "state")) as s:
-        guarded.looked(s)
+        guarded.ready(s)
         s.wait(lambda: 'xid="31"' in s.get("/metrics").text and metric(s, "gpuward_gpu_xid_total", xid="13") >= 2)
         before = metric(s, "gpuward_gpu_xid_total", xid="13")
         text = s.get("/metrics").text
@@ -442,7 +438,7 @@ def test_xids_are_counted_by_number_over_restarts_and_the_page_is_clean(tmp_path
             got = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
             assert got.returncode == 0, got.stdout + got.stderr
         s.restart()
-        guarded.looked(s)
+        guarded.ready(s)
         assert metric(s, "gpuward_gpu_xid_total", xid="13") >= before
 
 

@@ -265,7 +265,7 @@ def test_request_ids(server):
 
 def test_an_answer_that_takes_time(server):
     assert server.ask("/later").json == {"tries": 3, "memory": "kept"}
-    for _ in range(20):  # and those who do not wait for it
+    for _ in range(20):  # and clients that do not wait for it
         server.raw(b"GET /later?tries=5 HTTP/1.1\r\nHost: localhost\r\n\r\n", read=False)
     assert server.ask("/later?tries=9").json["tries"] == 9
 
@@ -466,7 +466,7 @@ def test_huge_headers_are_refused(server):
     assert SANITIZED or server.rss_kib() - before < 4096
 
 
-# ---- who may
+# ---- rights
 
 
 def test_host_must_be_ours():
@@ -576,20 +576,7 @@ def test_a_unix_socket_knows_the_user_of_its_client(tmp_path):
 
 @pytest.fixture
 def certificate(tmp_path):
-    if not shutil.which("certtool"):
-        pytest.skip("certtool is not here")
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make_certificate(cert, key, tmp_path / "template")
-    return cert, key
-
-
-def make_certificate(cert, key, template):
-    template.write_text("cn = localhost\ndns_name = localhost\nip_address = 127.0.0.1\nexpiration_days = 2\n"
-                        "tls_www_server\nsigning_key\n")
-    quiet = {"check": True, "capture_output": True}
-    subprocess.run(["certtool", "--generate-privkey", "--key-type=ecdsa", "--outfile", key], **quiet)
-    subprocess.run(["certtool", "--generate-self-signed", "--load-privkey", key, "--template", template,
-                    "--outfile", cert], **quiet)
+    return support.make_certificate(tmp_path)
 
 
 def ask_tls(server, cert, request):
@@ -607,7 +594,7 @@ def test_tls(certificate, token):
         assert len(ask_tls(s, cert, request).body) == 1024
         got = s.raw(request)  # not TLS
         assert b"200" not in got
-        with s.connect():  # one who never shakes hands
+        with s.connect():  # a client without a handshake
             assert ask_tls(s, cert, request).status == 200
     with serving(listen="0.0.0.0:0", cert=cert, key=key, token=token) as s:
         assert ask_tls(s, cert, request).status == 200
@@ -619,7 +606,7 @@ def test_a_new_certificate_is_used_after_a_reload(certificate, tmp_path):
     old = tmp_path / "old.pem"
     shutil.copy(cert, old)
     with serving(cert=cert, key=key) as s, follow_tls(s, old):
-        make_certificate(cert, key, tmp_path / "template")
+        support.make_certificate(tmp_path)
         s.process.send_signal(signal.SIGHUP)
         assert s.process.stdout.readline().startswith("reload: 0")
         assert ask_tls(s, cert, request).status == 200

@@ -126,7 +126,7 @@ def test_install_brings_every_part(installed):
 
 
 def test_what_was_installed_can_be_removed(tmp_path):
-    """Another test may install from the same folder, whose log then is of that one: again."""
+    """Another test may install from the same folder, and the log is its log then: again."""
     if not shutil.which("meson") or not os.access(BUILD / "meson-logs", os.W_OK):
         pytest.skip("installing needs meson and a build folder that is ours")
     kept = tmp_path / "keep"

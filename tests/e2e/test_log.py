@@ -12,10 +12,8 @@ import time
 import jsonschema
 import pytest
 
-from support import (
-    FAILED, NO_GPU, OK, PARTIAL, PROGRAM, TIMEOUT, USAGE, environment, gpuward, validator,
-)
-from test_terminal import ESCAPE, on_terminal
+from support import FAILED, NO_GPU, OK, PARTIAL, PROGRAM, TIMEOUT, USAGE, environment, gpuward, on_terminal, validator
+from test_terminal import ESCAPE
 from worker import Fault
 
 IDLE = "--simulate=idle-h200"

@@ -2,30 +2,23 @@
 
 The load is simulated and runs in real time, so each command is short.
 """
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
 import statistics
-import struct
 import subprocess
 import sys
-import termios
 
 import pytest
 
-from support import CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, check, environment, gpuward, until_caught
+from support import (
+    CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, Terminal, check, environment, gpuward, on_terminal, started,
+    until_caught,
+)
 from worker import Fault
 
 PYTHON = sys.executable
-
-
-@pytest.fixture
-def load(scenario):
-    """One GPU that draws WATTS and has nobody on it."""
-    return scenario(CONSTANT)
 
 
 @pytest.fixture
@@ -492,18 +485,11 @@ def test_a_command_that_cannot_be_started_has_no_result(measure, load, command, 
     assert doc is None
 
 
-def start(*words, **kw):
-    return subprocess.Popen(
-        [str(w) for w in (PROGRAM, "measure", *words)], env=environment(), text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw,
-    )
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_gpuward_reaches_the_command_and_the_result_is_kept(load, tmp_path, number):
     out = tmp_path / "r.json"
     trap = f"trap 'echo got; exit 9' {number.name[3:]}; sleep 0.3; echo ready; while :; do sleep 0.05; done"
-    p = start(load, "--trials=3", "-o", out, "--", "sh", "-c", trap)
+    p = started("measure", load, "--trials=3", "-o", out, "--", "sh", "-c", trap)
     assert p.stdout.readline() == "ready\n"
     p.send_signal(number)
     stdout, stderr = p.communicate(timeout=TIMEOUT)
@@ -514,52 +500,22 @@ def test_a_signal_to_gpuward_reaches_the_command_and_the_result_is_kept(load, tm
     assert doc["runs"][0]["energy_joules"]["best"] > 0
 
 
-def on_terminal(*words):
-    """On a terminal of its own: the process and the other end."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-
-    def lead():
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    p = subprocess.Popen(
-        [str(w) for w in (PROGRAM, "measure", *words)], env=environment(), preexec_fn=lead,
-        stdin=slave, stdout=slave, stderr=slave,
-    )
-    os.close(slave)
-    return p, master
-
-
-def read_until(master, text=None):
-    out = b""
-    try:
-        while text is None or text not in out:
-            out += os.read(master, 65536)
-    except OSError:  # EIO: nobody has it open any more
-        pass
-    return out.decode()
-
-
 def test_ctrl_c_reaches_the_command_once(load, tmp_path):
     out = tmp_path / "r.json"
     trap = "trap 'echo got; n=$((n+1))' INT; n=0; i=0; echo ready; "
     trap += "while [ $n -eq 0 ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done; sleep 0.3; exit $((40+n))"
-    p, master = on_terminal(load, "-o", out, "--", "sh", "-c", trap)
-    read_until(master, b"ready")
-    os.write(master, b"\x03")
-    shown = read_until(master)
-    assert p.wait(TIMEOUT) == 41, shown
-    os.close(master)
+    terminal = Terminal(80, "measure", load, "-o", out, "--", "sh", "-c", trap)
+    terminal.read(b"ready")
+    terminal.write(b"\x03")
+    shown, code = terminal.end()
+    assert code == 41, shown
     assert shown.count("got") == 1
     assert json.loads(out.read_text())["runs"][0]["exit_status"] == 41
 
 
 def test_a_terminal_shows_how_far_it_is(load):
-    p, master = on_terminal(load, "--", "sleep", "1.2")
-    shown = read_until(master)
-    assert p.wait(TIMEOUT) == 0
-    os.close(master)
+    shown, code = on_terminal(80, "measure", load, "--", "sleep", "1.2")
+    assert code == 0
     assert " samples  400 W" in shown and "\r\x1b[K" in shown
     assert max(len(l) for part in shown.split("\x1b[K") for l in part.splitlines()) <= 100
 
@@ -686,7 +642,7 @@ def test_a_stranger_makes_it_suspect_or_where_asked_invalid(measure, scenario):
     assert "another process (pid 4000000) is using GPU 0" in done.stderr
 
 
-def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
+def test_a_process_of_the_command_is_not_foreign(measure, scenario):
     own = scenario(CONSTANT + '[[gpu.process]]\npid = "self"\nmemory = "3 GiB"\n')
     done, doc = measure([own, "--require-exclusive"], "sleep", "0.3")
     assert done.returncode == 0 and doc["validity"] == "valid"

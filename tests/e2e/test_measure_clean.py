@@ -37,7 +37,7 @@ def room(tmp_path_factory):
 
 @pytest.fixture
 def s(room, tmp_path):
-    """The worker is on its GPU, and nobody holds it."""
+    """The worker is on its GPU, and there is no hold."""
     room.path_of = tmp_path
     yield room
     if room.worker()["hold"] != "none" or room.worker()["mask"]:

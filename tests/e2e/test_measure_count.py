@@ -11,14 +11,9 @@ import time
 
 import pytest
 
-from support import CONSTANT, PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
+from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
 
 NAME = "vllm:generation_tokens_total"
-
-
-@pytest.fixture
-def load(scenario):
-    return scenario(CONSTANT)
 
 
 class Counter:

@@ -27,7 +27,7 @@ def s(tmp_path_factory):
 
 
 def environment(service):
-    """As of a user who has no driver: what would be opened is not there."""
+    """The environment of a user without a driver."""
     return support.environment(HOME=service.path, GPUWARD_NVML_LIBRARY="/nonexistent")
 
 
@@ -274,7 +274,7 @@ def test_a_service_that_is_killed_takes_the_energy_with_it(tmp_path, then, statu
     assert "no service listens" in errors and "the energy of this run is lost" in errors
 
 
-def test_who_is_killed_leaves_a_window_that_ends_by_itself(tmp_path):
+def test_a_killed_measurement_leaves_a_window_that_ends_with_its_lease(tmp_path):
     with Service("h200") as s:
         child = start(s, tmp_path)
         child.kill()

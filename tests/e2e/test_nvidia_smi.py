@@ -89,7 +89,7 @@ def test_one_run_answers_for_all_gpus(tmp_path):
 
 @NOT_HERE
 @pytest.mark.skipif(os.path.exists("/usr/bin/nvidia-smi"), reason="there is one here")
-def test_where_it_is_not_installed_that_is_said():
+def test_a_missing_nvidia_smi_is_reported():
     doc = document("list", "--backend=nvidia-smi", code=NO_GPU)
     assert doc["source"]["cause"] == "no_nvidia_smi"
 

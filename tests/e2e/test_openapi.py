@@ -66,7 +66,7 @@ def stuck(tmp_path_factory):
 def watched(tmp_path_factory):
     """There is a guard."""
     with guarded.service(tmp_path_factory.mktemp("guard")) as s:
-        yield guarded.looked(s)
+        yield guarded.ready(s)
 
 
 @pytest.fixture(scope="module")

@@ -40,12 +40,6 @@ period = 14
 TOKEN = "a-token-for-this-test-of-some-length"
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 # ---- the service
 
 
@@ -64,7 +58,7 @@ class Service:
     def __init__(self, folder, simulate, token=None, history=None, mock=()):
         self.folder, self.simulate, self.token = folder, simulate, token
         self.history, self.mock = history or str(folder / "history.db"), list(mock)
-        self.port = free_port()
+        self.port = support.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.child = None
         self.start()

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -21,12 +20,6 @@ PROMETHEUS = shutil.which("prometheus", path="/usr/bin:/bin")
 RULES = TOP / "packaging" / "prometheus"
 
 NAMES = TOP / "tests" / "golden" / "metric-names.txt"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def get(url, **headers):
@@ -53,7 +46,7 @@ def serving(home, scenario, *options):
     """`gpuward serve` over a scenario; its address."""
     if gpuward("serve", "--help").returncode != 0:
         pytest.skip("this gpuward has no serve")
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{support.free_port()}"
     with (home / "log").open("w") as log:
         process = subprocess.Popen(
             [PROGRAM, "serve", f"--simulate={scenario}", "--listen", address, "--history", "none",
@@ -90,7 +83,7 @@ scrape_configs:
   - job_name: gpuward
     static_configs: [{{targets: ["{service}"]}}]
 """)
-    port = free_port()
+    port = support.free_port()
     log = (home / "log").open("w")
     process = subprocess.Popen(
         [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}",
@@ -195,7 +188,7 @@ def test_the_page_is_clean_and_has_the_frozen_names(service):
     assert len(list(openmetrics.text_string_to_metric_families(strict))) > 100
 
 
-def test_a_gpu_whose_call_hangs_has_no_figures_and_the_other_has(tmp_path):
+def test_a_gpu_with_a_hanging_call_has_no_figures_and_the_other_has(tmp_path):
     def gpu(page, metric):
         return set(re.findall(rf'^{metric}{{.*gpu="(\d)".*}}', page, re.M))
 

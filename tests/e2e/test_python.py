@@ -321,7 +321,7 @@ print(json.dumps(out))
 
 
 @meter
-def test_a_forked_child_gets_a_meter_of_its_own():
+def test_a_forked_child_gets_its_own_meter():
     got = answer("""
 m = gpuward.Meter(nvml_library=SIM).start()
 w = m.window("parent").begin()

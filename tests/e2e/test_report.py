@@ -302,7 +302,7 @@ def test_throttling_is_a_strip_below(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["report", "plot"])
-def test_output_that_cannot_be_written_is_said(command, tmp_path, pair):
+def test_output_that_cannot_be_written_is_reported(command, tmp_path, pair):
     done = run(command, pair[0], "-o", "/dev/full", code=FAILED)
     assert done.stderr == "gpuward: /dev/full cannot be written: No space left on device\n"
     old = tmp_path / "old.html"
@@ -313,7 +313,7 @@ def test_output_that_cannot_be_written_is_said(command, tmp_path, pair):
     run(command, pair[0], "-o", pair[0], code=USAGE)
 
 
-def test_nothing_to_plot_is_said(tmp_path):
+def test_nothing_to_plot_is_reported(tmp_path):
     path = save(tmp_path, "a.json", result("a", series=False))
     assert "nothing to plot" in run("plot", path, code=FAILED).stderr
     assert "no samples over time" in Page(run("report", path).stdout).words()

@@ -74,7 +74,7 @@ def test_one_that_sleeps_again_while_the_drivers_are_opened_waits_for_them(bus):
         s.wait(lambda: not let_go(s) and logind.held() == 1)
 
 
-def test_who_let_them_go_before_finds_them_so_after(bus):
+def test_drivers_that_were_released_before_stay_released(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         assert s.post("/api/v1/let-go", token=True).status_code == 200

@@ -1,37 +1,14 @@
 """What people see: nothing wider than the terminal, colours only where they are wanted."""
-import fcntl
 import os
-import pty
 import re
-import struct
 import subprocess
-import termios
 import unicodedata
 
 import pytest
 
-from support import COMMANDS, FAILED, FIXTURES, OK, PROGRAM, TIMEOUT, environment, gpuward
+from support import COMMANDS, FAILED, OK, PROGRAM, TIMEOUT, environment, gpuward, on_terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-
-def on_terminal(columns, *args, **env):
-    """What the program prints on a terminal so wide, and its exit code."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    p = subprocess.Popen(
-        [str(PROGRAM), *map(str, args)],
-        stdin=slave, stdout=slave, stderr=slave, env=environment(**env),
-    )
-    os.close(slave)
-    out = b""
-    try:
-        while chunk := os.read(master, 65536):
-            out += chunk
-    except OSError:  # EIO: the other side has closed
-        pass
-    os.close(master)
-    return out.decode().replace("\r\n", "\n"), p.wait(TIMEOUT)
 
 
 def width(line):

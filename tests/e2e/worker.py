@@ -7,7 +7,7 @@ below it for each model that is loaded, which says in the simulated world what m
         w.resident()        # bytes that its runners hold
 
 The simulated world follows a folder (docs/SIMULATOR.md, `follow`): World makes it and the scenario.  Contender is a
-process that is nobody's worker.  Run as a program this file is the server, or a runner.
+process that is no worker.  Run as a program this file is the server, or a runner.
 """
 import argparse
 import json

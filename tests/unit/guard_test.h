@@ -24,7 +24,7 @@ static inline void assert_has(const char *text, const char *part)
 /* ---- how worlds begin ---- */
 
 /* Another one in its place. */
-static inline void anew(struct world *o, unsigned gpus, unsigned workers)
+static inline void world_again(struct world *o, unsigned gpus, unsigned workers)
 {
 	world_done(o);
 	world_init(o, gpus, workers);
@@ -66,7 +66,7 @@ static inline void ask_run(struct world *o, enum guard_request what, uint64_t tt
 	world_run(o, span_ns);
 }
 
-static inline void until_told_to_leave(struct world *o)
+static inline void until_ordered_to_leave(struct world *o)
 {
 	for (unsigned i = 0; !o->w[0].verbs[ORDER_EVICT]; i++) {
 		assert_true(i < 1000);
@@ -92,7 +92,7 @@ static inline bool next_order(struct world *o, struct guard_order *ret)
 	return guard_next_order(o->g, ret);
 }
 
-/* It does what it did before it was told to leave. */
+/* It does what it did before its eviction. */
 static inline void assert_awake(struct world *o)
 {
 	assert_state(o, STATE_ACTIVE);
@@ -128,7 +128,7 @@ static inline void case_test(void **state)
 
 #define CASES_MOST 64
 
-/* Names are told with their rows. */
+/* Names are printed with their rows. */
 static inline int cases_run(const struct guard_case *c, size_t n)
 {
 	struct CMUnitTest tests[CASES_MOST];

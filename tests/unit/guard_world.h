@@ -41,7 +41,7 @@ struct world_worker {
 	uint64_t load[WORLD_GPUS]; /* what it holds when it runs */
 	bool resident;
 	uint64_t residue; /* stays on its first GPU when evicted */
-	bool unknown;     /* its bytes are not told */
+	bool unknown;     /* its bytes are unknown */
 	/* How it takes orders. */
 	unsigned fails;      /* so many evictions fail                    */
 	unsigned lies;       /* so many say done and free nothing         */
@@ -52,8 +52,8 @@ struct world_worker {
 	bool deaf;           /* it does not answer when it is to return   */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
-	bool asleep; /* it said done to an eviction, and was not told to return since */
-	bool tells;  /* how busy it is, when that is asked */
+	bool asleep;       /* it reported an eviction as done, and was not resumed since */
+	bool reports_load; /* its utilisation is known when it is read */
 	double works;
 };
 
@@ -78,7 +78,7 @@ struct world {
 	bool adaptive;        /* time goes by guard_next_scene_ns() */
 	uint64_t step_ns;
 	bool on_battery;
-	bool no_memory, no_lists; /* the driver does not tell any more */
+	bool no_memory, no_lists; /* the driver does not report them any more */
 	unsigned games;
 	uint64_t host_free; /* 0: enough */
 	unsigned gpus;
@@ -212,7 +212,7 @@ static inline void world_see_workers(struct world *o)
 			world_process(o, o->p.worker[i].name, w->pid, w->start_ticks, k, bytes,
 				      NULL);
 			o->s.process[o->s.processes - 1].bytes_known = !w->unknown;
-			if (w->tells && guard_wants_utilisation(o->g))
+			if (w->reports_load && guard_wants_utilisation(o->g))
 				o->s.process[o->s.processes - 1].sm_ratio = w->works;
 		}
 	}

@@ -262,7 +262,7 @@ TEST(explain_names_the_contender_and_the_reason)
 	says("Rule: memory, ");
 	says("Evidence: pid 200 game.exe 512 MiB");
 	at("workers.0.reasons.0.reason", "\"contention\"");
-	at("workers.0.reasons.0.clears", "\"30 s after the last need\"");
+	at("workers.0.reasons.0.clears", "\"30 s after the last demand\"");
 	assert_true(number("workers.0.reasons.0.since_seconds") > 0);
 	says("Last decision, ");
 	get("/api/v1/guard/explain?worker=none", 404);
@@ -368,7 +368,7 @@ TEST(a_user_with_too_many_requests_gets_a_retry_time)
 	get("/api/v1/guard/workers/ollama", 200);
 	at("state", "\"active\"");
 	post("/api/v1/guard/workers/ollama/evict", "", 429);
-	says("uid 1000 moved workers 1 times in an hour");
+	says("uid 1000 caused 1 evictions in an hour");
 	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
 	fake.who = "uid 1000";
 	fake.uid = 0; /* no user, as with the token */
@@ -466,7 +466,7 @@ TEST(explain_names_the_game)
 	}
 	get("/api/v1/guard/explain", 200);
 	says("Game: pid 4711, registered ");
-	says("1 game is told of");
+	says("1 game is registered");
 	w.view.games = NULL;
 }
 

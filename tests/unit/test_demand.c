@@ -125,7 +125,7 @@ TEST(small_ones_press_while_they_are_new_or_grow_and_little_is_free)
 	free(o);
 }
 
-TEST(who_was_there_before_us_is_not_new)
+TEST(a_contender_that_was_there_before_the_guard_is_not_new)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
@@ -172,7 +172,7 @@ TEST(what_a_program_took_before_is_what_it_will_take)
 	free(o);
 }
 
-TEST(who_takes_more_than_ever_before_is_not_known_any_more)
+TEST(a_program_that_takes_more_than_ever_before_is_unknown)
 {
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 7 * GIB);
@@ -284,7 +284,7 @@ TEST(only_some_demand_is_urgent)
 	free(o);
 }
 
-TEST(debounce_is_looks_and_time)
+TEST(debounce_is_scenes_and_time)
 {
 	struct policy p;
 	const struct {

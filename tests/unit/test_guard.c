@@ -10,10 +10,10 @@ static void orphans_and_the_ignored_are_no_demand(struct world *o)
 	assert_int_equal(o->orders, 0);
 }
 
-static void simulated_gpus_are_acted_on_only_when_told(struct world *o)
+static void simulated_gpus_are_acted_on_only_when_configured(struct world *o)
 {
 	for (unsigned told = 0; told < 2; told++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->simulated = true;
 		o->p.simulated_too = told;
 		begin(o);
@@ -25,7 +25,7 @@ static void simulated_gpus_are_acted_on_only_when_told(struct world *o)
 
 /* Processes are seen ten times a second on the GPU, and looked for less often: who was stopped and is started is seen
  * there first, and then found by another number than before. */
-static void who_is_started_anew_does_not_end_when_it_is_found(struct world *o)
+static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct world *o)
 {
 	o->p.worker[0].kind = WORKER_SYSTEMD;
 	o->p.worker[0].match.name = "w0";
@@ -53,7 +53,7 @@ static void holds_need_a_time_and_exclude_each_other(struct world *o)
 {
 	char message[200];
 
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->total[0] = 24 * GIB;
 	begin(o);
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 0), -GW_E_ARG);
@@ -96,7 +96,7 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 	static const int64_t steps[] = { 3600, -3600 };
 
 	for (unsigned i = 0; i < 2; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		world_guest(o, "job", 0, 4 * GIB, 200 * S, 220 * S);
 		begin(o);
 		world_ask(o, 0, REQUEST_HOLD_EVICTED, 100 * S);
@@ -120,7 +120,7 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 
 static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->p.worker[0].schedule[0] = (struct policy_span){ 127, from_min, to_min };
 	o->p.worker[0].schedules = 1;
 	o->step_ns = 10 * S;
@@ -188,13 +188,13 @@ static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(struct world *o)
 /* Three workers of 8 GiB on a board of 40; the later ones are dearer. */
 static void three(struct world *o)
 {
-	anew(o, 1, 3);
+	world_again(o, 1, 3);
 	o->total[0] = 40 * GIB;
 	for (unsigned i = 0; i < 3; i++)
 		o->p.worker[i].priority = (int)i;
 }
 
-static void who_is_unknown_gets_all_and_who_is_known_what_he_took_before(struct world *o)
+static void an_unknown_program_gets_all_and_a_known_one_what_it_took_before(struct world *o)
 {
 	three(o);
 	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
@@ -283,7 +283,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 
 static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 {
-	anew(o, 3, 2);
+	world_again(o, 3, 2);
 	o->w[0].load[1] = 6 * GIB;
 	o->w[0].residue = 300 * MIB; /* on the first alone */
 	o->w[1].load[0] = 0;
@@ -337,7 +337,7 @@ static void a_reservation_moves_as_few_as_it_takes_cheapest_first(struct world *
 	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
-static void nobody_returns_into_memory_that_is_promised(struct world *o)
+static void no_worker_returns_into_memory_that_is_promised(struct world *o)
 {
 	uint64_t id;
 
@@ -454,7 +454,7 @@ int main(void)
 {
 	static const struct guard_case cases[] = {
 		CASE(orphans_and_the_ignored_are_no_demand),
-		CASE(who_is_started_anew_does_not_end_when_it_is_found),
+		CASE(a_worker_that_is_started_again_does_not_end_when_it_is_found),
 		CASE(holds_need_a_time_and_exclude_each_other),
 		CASE(a_hold_active_brings_back_who_is_out_for_contention),
 		CASE(a_clock_that_is_set_moves_no_deadline),
@@ -462,17 +462,17 @@ int main(void)
 		CASE(quiet_hours_end_when_clocks_jump_over_their_end),
 		CASE(an_hour_that_comes_twice_counts_once),
 		CASE(a_worker_for_ac_alone_returns_ten_seconds_after_ac),
-		CASE(who_is_unknown_gets_all_and_who_is_known_what_he_took_before),
+		CASE(an_unknown_program_gets_all_and_a_known_one_what_it_took_before),
 		CASE(nobody_leaves_for_a_known_contender_that_fits),
 		CASE(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other),
 		CASE(they_return_dearest_first_one_at_a_time),
 		CASE(a_cheap_worker_does_not_take_the_room_of_a_dear_one),
-		CASE(nobody_returns_into_memory_that_is_promised),
+		CASE(no_worker_returns_into_memory_that_is_promised),
 		CASE(a_worker_on_two_gpus_moves_as_one),
 		CASE(a_reservation_moves_as_few_as_it_takes_cheapest_first),
 		CASE(a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is),
 		CASE(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner),
-		CASE(simulated_gpus_are_acted_on_only_when_told),
+		CASE(simulated_gpus_are_acted_on_only_when_configured),
 		CASE(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps),
 		CASE(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room),
 		CASE(utilisation_is_asked_for_only_while_somebody_is_there),

@@ -241,7 +241,7 @@ TEST(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not)
 	}
 }
 
-TEST(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not)
+TEST(a11_a_guard_that_dies_after_any_scene_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
@@ -308,7 +308,7 @@ TEST(a11_a_hold_survives_with_its_end)
 	world_done(&o);
 }
 
-TEST(a11_a_record_comes_before_the_order_it_tells_of)
+TEST(a11_a_record_comes_before_its_order)
 {
 	struct world o;
 	struct guard_order d;
@@ -547,7 +547,7 @@ TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 
 /* ---- A10: what the machine makes of how a worker answers ---- */
 
-TEST(a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in)
+TEST(a10_a_kind_that_cannot_be_ordered_to_load_is_back_when_it_is_let_in)
 {
 	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
 	struct world o;
@@ -711,7 +711,7 @@ TEST(a15_noise_at_the_trip_moves_a_worker_once_each_way)
 	well_again(&o);
 }
 
-TEST(a_board_that_tells_thresholds_alone_is_throttled_too)
+TEST(a_board_that_reports_thresholds_alone_is_throttled_too)
 {
 	struct world o;
 

@@ -394,7 +394,7 @@ static void live(struct guard *g, unsigned looks)
 	}
 }
 
-TEST(a19_a_day_of_looks_takes_no_memory_and_no_files)
+TEST(a19_a_day_of_scenes_takes_no_memory_and_no_files)
 {
 	struct guard *g;
 	size_t memory;

@@ -37,7 +37,7 @@ static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(str
 	assert_false(guard_explain(o->g, 0, REASON_CONTENTION, &got));
 }
 
-static void a_reservation_is_told_with_its_number_size_owner_and_end(struct world *o)
+static void a_reservation_is_reported_with_its_number_size_owner_and_end(struct world *o)
 {
 	struct guard_explanation got;
 	uint64_t id;
@@ -55,7 +55,7 @@ static void a_reservation_is_told_with_its_number_size_owner_and_end(struct worl
 	assert_has(got.clears, "released, its process ends or its time is over");
 }
 
-static void a_schedule_is_told_with_its_span_and_its_end(struct world *o)
+static void a_schedule_is_reported_with_its_span_and_its_end(struct world *o)
 {
 	struct guard_explanation got;
 	char message[100];
@@ -87,7 +87,7 @@ static void spans_that_follow_one_another_end_with_the_last(struct world *o)
 	world_until(o, 30 * S);
 	assert_true(why(o, REASON_SCHEDULE).clears_ns > WORLD_START + 13 * 60 * MINUTE - 2 * S);
 	assert_true(why(o, REASON_SCHEDULE).clears_ns < WORLD_START + 13 * 60 * MINUTE + 2 * S);
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->p.worker[0].schedules = (unsigned)policy_spans_read(
 		"00:00-24:00", o->p.worker[0].schedule, 0, message, sizeof(message));
 	world_begin(o);
@@ -95,7 +95,7 @@ static void spans_that_follow_one_another_end_with_the_last(struct world *o)
 	assert_true(why(o, REASON_SCHEDULE).clears_ns == 0);
 }
 
-static void heat_is_told_with_its_gpu(struct world *o)
+static void heat_is_reported_with_its_gpu(struct world *o)
 {
 	struct guard_explanation got;
 
@@ -115,7 +115,7 @@ static void what_others_found_ends_as_they_say(struct world *o)
 {
 	struct guard_explanation got;
 
-	anew(o, 2, 1);
+	world_again(o, 2, 1);
 	o->w[0].load[1] = GIB;
 	world_begin(o);
 	world_until(o, 5 * S);
@@ -160,7 +160,7 @@ static void a_gpu_that_does_not_answer_must_answer_for_a_minute(struct world *o)
 	assert_string_equal(why(o, REASON_HEALTH).clears, "after 300 s");
 }
 
-static void a_hold_is_told_with_its_end_and_masks_what_it_masks(struct world *o)
+static void a_hold_is_reported_with_its_end_and_masks_what_it_masks(struct world *o)
 {
 	world_guest(o, "job", 0, 4 * GIB, 20 * S, 0);
 	world_begin(o);
@@ -202,7 +202,7 @@ one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct wor
 	assert_has(world_last(o, "quiet time")->evidence, "no demand now; before: pid");
 }
 
-static void who_is_damped_is_told_how_long(struct world *o)
+static void a_damped_worker_has_its_remaining_time(struct world *o)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_guest(o, "other", 0, 4 * GIB, 60 * S, 0);
@@ -212,7 +212,7 @@ static void who_is_damped_is_told_how_long(struct world *o)
 	assert_has(world_last(o, "damped")->evidence, "s ago, stays for 60 s (min_resident_s)");
 }
 
-static void who_is_known_to_fit_beside_the_worker_is_told_so(struct world *o)
+static void a_process_that_is_known_to_fit_is_explained(struct world *o)
 {
 	struct guard_relation b;
 
@@ -243,12 +243,12 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
 	assert_int_equal(world_status(o, 0).dry, DRY_MODE);
 	assert_true(world_status(o, 0).resident_bytes == 8 * GIB);
 	assert_has(world_last(o, "freed")->evidence, "8192 MiB would be free");
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->simulated = true;
 	world_begin(o);
 	world_until(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_SIMULATED);
-	anew(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
+	world_again(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
 	o->simulated = o->p.simulated_too = true;
 	world_begin(o);
 	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
@@ -260,7 +260,7 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
 	assert_int_equal(world_status(o, 0).dry, DRY_NOT);
 }
 
-static void what_is_sought_is_told_of_one_who_is_not_there(struct world *o)
+static void what_the_match_looks_for_is_reported_of_an_absent_worker(struct world *o)
 {
 	static const struct {
 		struct policy_match match;
@@ -273,7 +273,7 @@ static void what_is_sought_is_told_of_one_who_is_not_there(struct world *o)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].match = rows[i].match;
 		o->w[0].alive = false;
 		world_begin(o);
@@ -284,7 +284,7 @@ static void what_is_sought_is_told_of_one_who_is_not_there(struct world *o)
 }
 
 /* It let go of all, and somebody who is not listed took it meanwhile. */
-static void memory_that_does_not_come_free_is_told_by_how_much_free_rose(struct world *o)
+static void memory_that_does_not_come_free_is_reported_by_how_much_free_rose(struct world *o)
 {
 	world_begin(o);
 	world_until(o, 5 * S);
@@ -301,7 +301,7 @@ static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
 	struct guard_explanation why;
 
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		assert_false(guard_explain(o->g, 0, r, &why));
 		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
@@ -323,20 +323,20 @@ int main(void)
 	static const struct guard_case cases[] = {
 		CASE(every_reason_can_be_asked_why_and_how_it_ends),
 		CASE(contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends),
-		CASE(a_reservation_is_told_with_its_number_size_owner_and_end),
-		CASE(a_schedule_is_told_with_its_span_and_its_end),
+		CASE(a_reservation_is_reported_with_its_number_size_owner_and_end),
+		CASE(a_schedule_is_reported_with_its_span_and_its_end),
 		CASE(spans_that_follow_one_another_end_with_the_last),
-		CASE(heat_is_told_with_its_gpu),
+		CASE(heat_is_reported_with_its_gpu),
 		CASE(what_others_found_ends_as_they_say),
 		CASE(a_gpu_that_does_not_answer_must_answer_for_a_minute),
-		CASE(a_hold_is_told_with_its_end_and_masks_what_it_masks),
+		CASE(a_hold_is_reported_with_its_end_and_masks_what_it_masks),
 		CASE(an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone),
 		CASE(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now),
-		CASE(who_is_damped_is_told_how_long),
-		CASE(who_is_known_to_fit_beside_the_worker_is_told_so),
+		CASE(a_damped_worker_has_its_remaining_time),
+		CASE(a_process_that_is_known_to_fit_is_explained),
 		CASE(a_dry_eviction_leaves_the_bytes_where_they_are),
-		CASE(what_is_sought_is_told_of_one_who_is_not_there),
-		CASE(memory_that_does_not_come_free_is_told_by_how_much_free_rose),
+		CASE(what_the_match_looks_for_is_reported_of_an_absent_worker),
+		CASE(memory_that_does_not_come_free_is_reported_by_how_much_free_rose),
 	};
 
 	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));

@@ -15,7 +15,7 @@ static int fresh(void **state)
 	o.p.worker[0].idle_after_ns = 300 * S;
 	o.p.worker[0].idle_w = 43;
 	o.p.worker[0].reload_j = NAN;
-	o.w[0].tells = true;
+	o.w[0].reports_load = true;
 	return 0;
 }
 
@@ -55,7 +55,7 @@ TEST(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open)
 	assert_non_null(strstr(world_last(&o, "idle")->evidence, "idle for 300 s"));
 }
 
-TEST(energy_decides_when_it_is_told)
+TEST(energy_decides_when_it_is_known)
 {
 	o.p.worker[0].idle_after_ns = 0;
 	o.p.worker[0].idle_economy = true;
@@ -83,9 +83,9 @@ TEST(work_now_and_then_keeps_it)
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
 }
 
-TEST(who_does_not_tell_its_work_never_idles)
+TEST(a_worker_without_utilisation_never_idles)
 {
-	o.w[0].tells = false;
+	o.w[0].reports_load = false;
 	world_begin(&o);
 	world_run(&o, 3600 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -109,9 +109,9 @@ TEST(utilisation_is_asked_for_seldom)
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
-TEST(utilisation_that_is_never_told_is_asked_for_seldom_too)
+TEST(utilisation_that_is_never_reported_is_asked_for_seldom_too)
 {
-	o.w[0].tells = false;
+	o.w[0].reports_load = false;
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
@@ -183,7 +183,7 @@ TEST(what_is_in_flight_is_not_cut_off)
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 }
 
-TEST(one_that_does_not_leave_is_let_be)
+TEST(a_worker_that_does_not_leave_is_let_be)
 {
 	o.w[0].lies = UINT_MAX;
 	o.p.worker[0].knobs.max_level = 4;

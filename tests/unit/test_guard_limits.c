@@ -28,7 +28,7 @@ TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
 	assert_int_equal(rate_wait_ns(&r, 1000, 0, 11 * S), 0);
 }
 
-TEST(root_and_whom_nobody_knows_are_not_limited)
+TEST(root_and_unknown_users_are_not_limited)
 {
 	struct rate r = { .users = 0 };
 
@@ -94,7 +94,7 @@ TEST(one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going)
 	assert_true(evictions_of_a_flapper(0, 4, HOUR - 60 * S) > 4);
 }
 
-TEST(a_limited_demand_is_told_in_the_status_until_it_is_gone)
+TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
 {
 	struct world o;
 
@@ -201,7 +201,7 @@ static struct world *with_a_screen(struct world *o)
 	return o;
 }
 
-TEST(on_a_screen_without_threshold_and_rule_demand_is_only_told)
+TEST(on_a_display_without_threshold_and_rule_demand_is_only_reported)
 {
 	struct world o;
 	struct guard_status s;
@@ -342,7 +342,7 @@ TEST(every_cell_has_a_name_of_its_own)
 	assert_string_equal(a, "evictions/2/freed");
 }
 
-TEST(a_decision_says_where_and_beside_whom)
+TEST(a_decision_has_its_gpu_and_the_other_processes)
 {
 	const struct guard_decision *d;
 	struct world o;
@@ -401,7 +401,7 @@ TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
 	world_done(&o);
 }
 
-TEST(a_trial_is_never_longer_than_its_looks)
+TEST(a_what_if_has_a_limited_number_of_scenes)
 {
 	struct world o;
 	struct what_if *t;
@@ -465,7 +465,7 @@ TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
 	world_done(&o);
 }
 
-TEST(one_that_is_out_stays_out_where_another_service_acts)
+TEST(a_worker_that_is_out_stays_out_where_another_service_acts)
 {
 	struct world o;
 

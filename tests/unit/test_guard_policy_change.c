@@ -77,7 +77,7 @@ TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers)
 	end(&o);
 }
 
-TEST(a_new_worker_is_judged_by_the_next_look)
+TEST(a_new_worker_is_judged_by_the_next_scene)
 {
 	struct world o;
 	struct policy p;
@@ -98,7 +98,7 @@ TEST(a_new_worker_is_judged_by_the_next_look)
 	end(&o);
 }
 
-TEST(one_that_goes_leaves_a_record_and_comes_back_with_it)
+TEST(a_worker_that_goes_leaves_a_record_and_comes_back_with_it)
 {
 	char message[200];
 	struct guard_record r;
@@ -221,7 +221,7 @@ TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced)
 }
 
 /* The small world finds its workers whatever their match is: one that is not found any more is made to be gone. */
-TEST(one_that_is_sought_otherwise_has_not_ended)
+TEST(a_worker_with_another_match_has_not_ended)
 {
 	struct world o;
 	struct policy p;
@@ -260,7 +260,7 @@ static void restart_while_out(struct world *o)
 	world_restart(o);
 }
 
-TEST(one_that_is_not_found_after_a_restart_and_lives_is_still_out)
+TEST(a_worker_that_is_not_found_after_a_restart_and_lives_is_still_out)
 {
 	struct world o;
 
@@ -294,7 +294,7 @@ static void look_at_another(struct world *o)
 	o->now += o->step_ns;
 }
 
-TEST(one_that_was_put_away_is_not_given_up_for_another)
+TEST(a_worker_that_was_put_away_is_not_given_up_for_another)
 {
 	struct guard_record r;
 
@@ -327,7 +327,7 @@ TEST(one_that_was_put_away_is_not_given_up_for_another)
 }
 
 /* It becomes another program before it has left. */
-TEST(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
+TEST(a_worker_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
 {
 	struct world o;
 
@@ -344,7 +344,7 @@ TEST(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
 	end(&o);
 }
 
-TEST(one_that_ended_while_nobody_looked_is_not_waited_for)
+TEST(a_worker_that_ended_between_scenes_is_not_waited_for)
 {
 	struct guard_record r;
 	struct world o;
@@ -360,7 +360,7 @@ TEST(one_that_ended_while_nobody_looked_is_not_waited_for)
 }
 
 /* What it was told is not known of one that began anew meanwhile: it is let in as one that is out. */
-TEST(one_that_began_anew_while_nobody_looked_comes_back)
+TEST(a_worker_that_restarted_between_scenes_comes_back)
 {
 	struct world o;
 
@@ -374,7 +374,7 @@ TEST(one_that_began_anew_while_nobody_looked_comes_back)
 	end(&o);
 }
 
-TEST(one_that_is_out_for_real_waits_for_a_mode_that_acts)
+TEST(a_worker_that_is_out_for_real_waits_for_a_mode_that_acts)
 {
 	struct guard_record r;
 	struct world o;

@@ -261,7 +261,7 @@ static void tell_everything(void)
 	assert_int_equal(seen.told, 0);
 }
 
-TEST(whatever_it_is_told_is_decided_again_to_the_bit)
+TEST(every_input_is_decided_again_to_the_bit)
 {
 	tell_everything();
 	assert_int_equal(count(path, "begin\t"), 1);
@@ -313,7 +313,7 @@ TEST(a_file_that_is_turned_over_begins_with_all_that_was_known)
 	turn_over_during(come_and_go, 89);
 }
 
-TEST(one_that_cannot_be_moved_is_begun_anew)
+TEST(a_file_that_cannot_be_renamed_is_emptied)
 {
 	struct stat st;
 
@@ -374,7 +374,7 @@ TEST(of_a_file_that_is_no_recording_nothing_is_taken_away)
 	end();
 }
 
-TEST(most_looks_are_short_and_one_a_minute_is_whole)
+TEST(most_scenes_are_short_and_one_per_minute_is_whole)
 {
 	begin(path);
 	guard_service_record_open(&g);
@@ -386,7 +386,7 @@ TEST(most_looks_are_short_and_one_a_minute_is_whole)
 	end();
 }
 
-TEST(a_file_that_was_moved_away_is_begun_anew)
+TEST(a_file_that_was_moved_away_is_replaced)
 {
 	struct stat st;
 

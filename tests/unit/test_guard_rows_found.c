@@ -51,7 +51,7 @@ static void a_worker_found_out_without_a_record_is_lazy(struct world *o)
 static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
 {
 	for (unsigned other = 0; other < 2; other++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].kind = WORKER_CHECKPOINT;
 		o->w[0].resident = false;
 		record(o, CONTENTION, 3);
@@ -129,7 +129,7 @@ static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world 
 static void only_a_managed_worker_is_started(struct world *o)
 {
 	for (unsigned managed = 0; managed < 2; managed++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].managed = managed;
 		begin(o);
 		o->w[0].alive = o->w[0].resident = false;
@@ -146,12 +146,12 @@ static const char *const hook[] = { "/usr/bin/back", NULL };
 
 static void of_a_hook(struct world *o, const char *const *back)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	o->p.worker[0].kind = WORKER_EXEC;
 	o->p.worker[0].resume_argv = back;
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 60 * S);
-	until_told_to_leave(o);
+	until_ordered_to_leave(o);
 }
 
 static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(struct world *o)
@@ -209,7 +209,7 @@ static void put_out(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
+static void a_worker_that_is_out_and_is_found_again_comes_back(struct world *o)
 {
 	struct guard_record r;
 
@@ -231,7 +231,7 @@ static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
 	assert_orders(o, 1, EVICT);
 }
 
-static void one_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
+static void a_worker_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
 {
 	struct guard_record r;
 
@@ -264,7 +264,7 @@ static void another_in_its_place_is_not_taken_for_out(struct world *o)
 	assert_orders(o, 0, RESUME);
 }
 
-static void one_that_runs_and_is_not_found_leaves_nothing(struct world *o)
+static void a_worker_that_runs_and_is_not_found_leaves_nothing(struct world *o)
 {
 	struct guard_record r;
 
@@ -307,10 +307,10 @@ int main(void)
 		ROW("38", a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
 		ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),
 		ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears),
-		ROW("38, 39", one_that_is_out_and_is_found_again_comes_back),
-		ROW("38", one_that_ends_while_it_is_not_found_is_forgotten),
+		ROW("38, 39", a_worker_that_is_out_and_is_found_again_comes_back),
+		ROW("38", a_worker_that_ends_while_it_is_not_found_is_forgotten),
 		ROW("39", another_in_its_place_is_not_taken_for_out),
-		ROW("38", one_that_runs_and_is_not_found_leaves_nothing),
+		ROW("38", a_worker_that_runs_and_is_not_found_leaves_nothing),
 		ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started),
 	};
 

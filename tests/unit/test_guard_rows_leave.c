@@ -18,7 +18,7 @@ static void hard_reasons_drain_at_once(struct world *o)
 		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED ||
 		    r == REASON_IDLE)
 			continue;
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.worker[0].ac_only = true;
 		o->p.worker[0].schedule[0] = (struct policy_span){ 127, 0, 1439 };
@@ -51,7 +51,7 @@ static void a_demand_that_goes_at_once_is_a_near_miss(struct world *o)
 /* Evicted for one guest, returned, and there is the next one. */
 static void returned(struct world *o, const char *next, unsigned type)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_guest(o, next, 0, 4 * GIB, 60 * S, 0)->type = type;
 	world_begin(o);
@@ -59,7 +59,8 @@ static void returned(struct world *o, const char *next, unsigned type)
 	assert_int_equal(world_status(o, 0).resumes, 1);
 }
 
-static void who_just_returned_is_damped_for_compute_and_not_for_graphics(struct world *o)
+static void
+a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics(struct world *o)
 {
 	returned(o, "other", GW_PROCESS_COMPUTE);
 	assert_said(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
@@ -74,7 +75,7 @@ static void who_just_returned_is_damped_for_compute_and_not_for_graphics(struct 
 
 static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
 {
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->total[0] = 24 * GIB;
 	world_guest(o, "job", 0, 5 * GIB, 20 * S, 0);
 	world_begin(o);
@@ -86,7 +87,7 @@ static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void the_look_that_decides_comes_when_the_need_has_lasted(struct world *o)
+static void the_scene_that_decides_comes_when_the_need_has_lasted(struct world *o)
 {
 	uint64_t from;
 
@@ -119,7 +120,7 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct wor
 	assert_state(o, STATE_EVICTED);
 }
 
-static void one_that_is_held_is_suspected_no_more_until_it_is_released(struct world *o)
+static void a_worker_that_is_held_is_suspected_no_more_until_it_is_released(struct world *o)
 {
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -132,7 +133,7 @@ static void one_that_is_held_is_suspected_no_more_until_it_is_released(struct wo
 	assert_state(o, STATE_EVICTED);
 }
 
-static void every_reason_that_a_hold_masks_is_told_once(struct world *o)
+static void every_reason_that_a_hold_masks_is_reported_once(struct world *o)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
@@ -232,7 +233,7 @@ static void what_an_eviction_noted_is_kept_before_it_is_proven(struct world *o)
 	o->w[0].lies = UINT_MAX; /* so that the proof does not come */
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
-	until_told_to_leave(o);
+	until_ordered_to_leave(o);
 	writes = o->writes;
 	world_step(o); /* its outcome */
 	assert_state(o, STATE_VERIFY);
@@ -265,7 +266,7 @@ static void a_worker_that_fails_twice_is_evicted_at_the_third(struct world *o)
 
 static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct world *o)
 {
-	anew(o, 2, 2);
+	world_again(o, 2, 2);
 	on_gpu(o, 1, 1);
 	begin(o);
 	o->w[0].silent = true;
@@ -302,7 +303,7 @@ static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
 static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
 {
 	for (unsigned kill = 0; kill < 3; kill++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].knobs.max_level = kill == 0 ? 2 : 6;
 		o->p.worker[0].knobs.allow_kill = kill == 2;
 		o->w[0].fail_level = 5; /* a KILL alone helps */
@@ -337,7 +338,7 @@ static void a10_done_without_free_memory_is_never_evicted(struct world *o)
 /* It says done and frees next to nothing, as vLLM may: it is asleep, and its memory is there. */
 static void asleep(struct world *o, uint64_t guest_until_ns)
 {
-	anew(o, 1, 1);
+	world_again(o, 1, 1);
 	if (guest_until_ns)
 		world_guest(o, "game", 0, 2 * GIB, 2 * S, guest_until_ns);
 	o->w[0].lies = UINT_MAX;
@@ -380,7 +381,7 @@ static void a_worker_that_sleeps_without_freeing_is_woken_after_a_restart(struct
 	assert_awake(o);
 }
 
-static void who_sleeps_and_cannot_be_woken_is_not_called_active(struct world *o)
+static void a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active(struct world *o)
 {
 	asleep(o, 0);
 	o->w[0].wont_return = true;
@@ -395,11 +396,11 @@ static void who_sleeps_and_cannot_be_woken_is_not_called_active(struct world *o)
 }
 
 /* vLLM without its sleep mode knows neither call. */
-static void who_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o)
+static void a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o)
 {
 	/* It may; nobody may tell it; a hook would do it twice. */
 	for (unsigned i = 0; i < 3; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
 		o->p.worker[0].kind = i == 2 ? WORKER_EXEC : WORKER_VLLM;
 		o->w[0].fails = UINT_MAX;
@@ -419,7 +420,7 @@ static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
 {
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
-	until_told_to_leave(o);
+	until_ordered_to_leave(o);
 	/* The tree is gone, but the device still has it: bytes of an orphan that is not listed. */
 	o->total[0] = 4 * GIB;
 	world_run(o, 3 * S);
@@ -430,7 +431,7 @@ static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
 }
 
 /* Memory is read before the lists: a worker that took its own in between is in the lists alone. */
-static void a_look_that_crosses_with_a_worker_proves_all_the_same(struct world *o)
+static void a_scene_that_crosses_with_a_worker_proves_all_the_same(struct world *o)
 {
 	begin(o);
 	o->missed_bytes = 8 * GIB;
@@ -441,7 +442,7 @@ static void a_look_that_crosses_with_a_worker_proves_all_the_same(struct world *
 }
 
 /* Signals and callbacks say done before anything is loaded: told to leave in between, there is nothing to free. */
-static void who_is_told_to_leave_before_it_loaded_is_out(struct world *o)
+static void a_worker_that_must_leave_before_it_loaded_is_out(struct world *o)
 {
 	o->w[0].residue = GIB / 2;
 	begin(o);
@@ -453,7 +454,7 @@ static void who_is_told_to_leave_before_it_loaded_is_out(struct world *o)
 	assert_orders(o, 2, EVICT);
 }
 
-static void who_takes_more_while_it_leaves_must_free_that_too(struct world *o)
+static void a_worker_that_takes_more_while_it_leaves_must_free_that_too(struct world *o)
 {
 	o->w[0].load[0] = 2 * GIB;
 	o->w[0].busy = true;
@@ -477,7 +478,7 @@ static void what_others_took_meanwhile_is_no_fault_of_the_worker(struct world *o
 	assert_state(o, STATE_EVICTED);
 }
 
-static void bytes_that_are_not_told_are_judged_by_the_device(struct world *o)
+static void bytes_that_are_unknown_are_judged_by_the_device(struct world *o)
 {
 	o->w[0].unknown = true;
 	begin(o);
@@ -500,7 +501,7 @@ static void what_cannot_be_seen_is_never_proven(struct world *o)
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->w[0].unknown = !rows[i].bytes;
 		o->w[0].residue = GIB / 4; /* it stays on the list */
 		begin(o);
@@ -563,7 +564,7 @@ static void an_order_names_the_gpus_and_the_reasons_for_hooks(struct world *o)
 
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
-	until_told_to_leave(o);
+	until_ordered_to_leave(o);
 	world_run(o, S);
 	assert_state(o, STATE_EVICTED);
 	o->w[0].resident = true; /* it is evicted again, and this time we fetch the order */
@@ -618,12 +619,13 @@ int main(void)
 		ROW("8, 12", a_rule_that_says_now_waits_for_nothing),
 		ROW("9", hard_reasons_drain_at_once),
 		ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss),
-		ROW("11", who_just_returned_is_damped_for_compute_and_not_for_graphics),
+		ROW("11",
+		    a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics),
 		ROW("11", an_action_on_a_gpu_damps_the_next_one_there),
-		ROW("12", the_look_that_decides_comes_when_the_need_has_lasted),
+		ROW("12", the_scene_that_decides_comes_when_the_need_has_lasted),
 		ROW("13", a_hold_active_masks_contention_and_says_so_but_never_heat),
-		ROW("13", one_that_is_held_is_suspected_no_more_until_it_is_released),
-		ROW("13", every_reason_that_a_hold_masks_is_told_once),
+		ROW("13", a_worker_that_is_held_is_suspected_no_more_until_it_is_released),
+		ROW("13", every_reason_that_a_hold_masks_is_reported_once),
 		ROW("13", heat_closes_the_door_until_health_says_it_is_over),
 		ROW("15", a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
 		ROW("15", heat_does_not_wait_for_work_in_flight),
@@ -639,14 +641,14 @@ int main(void)
 		ROW("22, 24", a10_done_without_free_memory_is_never_evicted),
 		ROW("24", a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends),
 		ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart),
-		ROW("24, 34", who_sleeps_and_cannot_be_woken_is_not_called_active),
-		ROW("24, 34", who_refuses_to_leave_and_to_return_goes_on_as_it_was),
+		ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active),
+		ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was),
 		ROW("20", freed_bytes_must_be_seen_on_the_device_too),
-		ROW("20", a_look_that_crosses_with_a_worker_proves_all_the_same),
-		ROW("20, 37", who_is_told_to_leave_before_it_loaded_is_out),
-		ROW("14, 20", who_takes_more_while_it_leaves_must_free_that_too),
+		ROW("20", a_scene_that_crosses_with_a_worker_proves_all_the_same),
+		ROW("20, 37", a_worker_that_must_leave_before_it_loaded_is_out),
+		ROW("14, 20", a_worker_that_takes_more_while_it_leaves_must_free_that_too),
 		ROW("20", what_others_took_meanwhile_is_no_fault_of_the_worker),
-		ROW("20", bytes_that_are_not_told_are_judged_by_the_device),
+		ROW("20", bytes_that_are_unknown_are_judged_by_the_device),
 		ROW("20, 22", what_cannot_be_seen_is_never_proven),
 		ROW("orders", orders_name_the_processes_of_the_worker_and_nobody_else),
 		ROW("orders", an_order_says_who_is_the_worker_by_what_it_is),

@@ -151,7 +151,7 @@ static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
 	};
 
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].kind = row[i].kind;
 		o->p.worker[0].level = row[i].level;
 		o->host_free = 100 * MIB;
@@ -162,7 +162,7 @@ static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
 	}
 }
 
-static void a_worker_that_does_not_answer_is_asked_again_and_told_once(struct world *o)
+static void a_worker_that_does_not_answer_is_asked_again_and_reported_once(struct world *o)
 {
 	begin(o);
 	o->w[0].deaf = true;
@@ -178,7 +178,7 @@ static void a_worker_that_does_not_answer_is_asked_again_and_told_once(struct wo
 
 static void a_worker_that_does_not_answer_holds_up_no_other(struct world *o)
 {
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	o->w[1].deaf = true;
 	o->p.worker[1].priority = 9;
@@ -212,12 +212,12 @@ static void a_lazy_worker_is_only_let_in_again(struct world *o)
 	assert_orders(o, 0, RESUME);
 }
 
-static void who_no_request_wakes_is_woken_however_lazy(struct world *o)
+static void a_worker_that_no_request_wakes_is_woken_however_lazy(struct world *o)
 {
 	static const enum policy_kind kind[] = { WORKER_VLLM, WORKER_SGLANG };
 
 	for (unsigned i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].kind = kind[i];
 		o->p.worker[0].resume = RESUME_LAZY;
 		begin(o);
@@ -234,7 +234,7 @@ static void a_lazy_worker_that_was_stopped_is_started_again(struct world *o)
 	static const enum policy_kind kind[] = { WORKER_COMFY, WORKER_OLLAMA, WORKER_SYSTEMD };
 
 	for (unsigned i = 0; i < 3; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.worker[0].kind = kind[i];
 		o->p.worker[0].resume = RESUME_LAZY;
 		o->p.worker[0].match.unit = "w0.service";
@@ -311,7 +311,7 @@ static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(struct w
 static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct world *o)
 {
 	for (unsigned graphics = 0; graphics < 2; graphics++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->total[0] = 24 * GIB;
 		world_guest(o, "guest", 0, 3 * GIB, 60 * S, 0)->type =
 			graphics ? GW_PROCESS_GRAPHICS : GW_PROCESS_COMPUTE;
@@ -339,11 +339,11 @@ int main(void)
 		ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named),
 		ROW("32", nobody_comes_back_to_a_warm_gpu),
 		ROW("32", host_memory_is_asked_for_by_those_who_need_it),
-		ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_told_once),
+		ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_reported_once),
 		ROW("31", a_worker_that_does_not_answer_holds_up_no_other),
 		ROW("30, 32", resume_now_that_cannot_be_does_not_hide_contention_later),
 		ROW("33", a_lazy_worker_is_only_let_in_again),
-		ROW("33", who_no_request_wakes_is_woken_however_lazy),
+		ROW("33", a_worker_that_no_request_wakes_is_woken_however_lazy),
 		ROW("33", a_lazy_worker_that_was_stopped_is_started_again),
 		ROW("34", a_return_that_fails_waits_twice_as_long_each_time),
 		ROW("30, 34", resume_now_does_not_wait_after_a_failure),

@@ -31,7 +31,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	assert_state(o, STATE_EVICTED); /* and it guards again */
 }
 
-static void who_is_told_to_evicts_when_blind_and_proves_it_with_sight(struct world *o)
+static void on_blind_evict_is_verified_when_the_gpu_is_readable(struct world *o)
 {
 	o->p.evict_when_blind = true;
 	begin(o);
@@ -60,7 +60,7 @@ static void a_worker_is_blind_on_each_gpu_that_its_selectors_name(struct world *
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		anew(o, 2, 1);
+		world_again(o, 2, 1);
 		o->p.worker[0].gpus[0] = rows[i].selector;
 		o->p.worker[0].gpu_count = 1;
 		o->errors[1] = 11;
@@ -109,7 +109,7 @@ static void
 a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struct world *o)
 {
 	for (unsigned gone = 0; gone < 2; gone++) {
-		anew(o, 2, 2);
+		world_again(o, 2, 2);
 		on_gpu(o, 1, 1);
 		world_begin(o);
 		world_run(o, S);
@@ -148,7 +148,7 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 	for (unsigned i = 0; i < sizeof(selectors) / sizeof(selectors[0]); i++) {
 		bool bound = selectors[i];
 
-		anew(o, 2, 1);
+		world_again(o, 2, 1);
 		on_gpu(o, 0, 1);
 		if (bound) {
 			o->p.worker[0].gpus[0] = selectors[i];
@@ -171,10 +171,10 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 
 /* ---- the end ---- */
 
-static void at_the_end_workers_return_if_told_so_and_if_they_fit(struct world *o)
+static void at_the_end_workers_return_if_configured_and_if_they_fit(struct world *o)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		o->p.restore_on_stop = i > 0;
 		world_guest(o, "job", 0, 3 * GIB, 10 * S, i == 2 ? 0 : 20 * S);
 		world_begin(o);
@@ -194,7 +194,7 @@ static const struct {
 
 static void two_neighbours(struct world *o)
 {
-	anew(o, 1, 2);
+	world_again(o, 1, 2);
 	o->p.restore_on_stop = true;
 	o->p.worker[1].priority = 9;
 	o->total[0] = 16 * GIB;
@@ -240,7 +240,7 @@ static void at_the_end_who_is_on_the_way_back_has_its_room(struct world *o)
 	}
 }
 
-static void at_the_end_nobody_waits_for_what_is_only_told(struct world *o)
+static void at_the_end_a_dry_run_waits_for_nothing(struct world *o)
 {
 	o->p.mode = GUARD_DRY_RUN;
 	o->p.restore_on_stop = true;
@@ -279,7 +279,7 @@ static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
 static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
 		o->w[0].busy = true;
@@ -300,11 +300,11 @@ static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct world *o)
 {
 	for (unsigned holds = 0; holds < 2; holds++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
 		world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
-		until_told_to_leave(o);
+		until_ordered_to_leave(o);
 		assert_state(o, STATE_EVICT);
 		if (!holds)
 			o->guest[0].until_ns = o->now;
@@ -323,13 +323,13 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct world *o)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {
-		anew(o, 1, 1);
+		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
 		o->p.worker[0].kind = WORKER_EXEC;
 		o->w[0].fails = 1;
 		world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
-		until_told_to_leave(o);
+		until_ordered_to_leave(o);
 		o->guest[0].until_ns = o->now;
 		o->w[0].resident = !freed;
 		end_all(o);
@@ -359,16 +359,16 @@ int main(void)
 	static const struct guard_case cases[] = {
 		ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
 		ROW("41", a_worker_is_blind_on_each_gpu_that_its_selectors_name),
-		ROW("41, 42", who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
+		ROW("41, 42", on_blind_evict_is_verified_when_the_gpu_is_readable),
 		ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
 		ROW("45, 46", an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),
 		ROW("45, 46",
 		    a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		ROW("45", a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere),
-		ROW("47", at_the_end_workers_return_if_told_so_and_if_they_fit),
+		ROW("47", at_the_end_workers_return_if_configured_and_if_they_fit),
 		ROW("47", at_the_end_all_return_that_fit_together),
 		ROW("47", at_the_end_who_is_on_the_way_back_has_its_room),
-		ROW("47", at_the_end_nobody_waits_for_what_is_only_told),
+		ROW("47", at_the_end_a_dry_run_waits_for_nothing),
 		ROW("47", at_the_end_a_door_that_heat_closed_is_opened),
 		ROW("47", at_the_end_who_was_not_unloaded_takes_work_again),
 		ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone),

@@ -332,8 +332,8 @@ TEST(the_table_has_every_row_once_and_in_order)
 	     row[16];
 
 	assert_non_null(at);
-	assert_in(at, "\n## The ladder\n");
-	*strstr(at, "\n## The ladder\n") = '\0';
+	assert_in(at, "\n## Eviction levels\n");
+	*strstr(at, "\n## Eviction levels\n") = '\0';
 	for (unsigned i = 1; i <= 47; i++) {
 		snprintf(row, sizeof(row), "\n| %u | ", i);
 		at = strstr(at, row);

@@ -1,63 +1,13 @@
-/* Power samples of the nvidia-smi backend, with tests/fixtures/nvidia-smi first in PATH. The
- * source is included to shorten its deadline and to wait for the output of its child. */
-#include "base/clock.h"
-
-#define DEADLINE_NS (500 * NS_PER_MS)
-#include "device/nvsmi.c"
+/* Power samples of the nvidia-smi backend.  The tests wait for the output of its child. */
+#include "nvsmi_fake.h"
 
 #include "tree.h"
-#include "test.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-/* The table of backends refers to all of them; only one is tested here. */
-const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
-
-static struct clock_stepped now;
-static struct root root;
-static struct backend_env env;
-static struct backend b;
-static char log_path[64];
 static struct power_sample got[RING_SIZE];
-
-static void mood(const char *name)
-{
-	setenv("FAKE_SMI", name, 1);
-}
-
-static int start(void **state)
-{
-	int fd;
-
-	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
-	fd = mkstemp(log_path);
-	assert_true(fd >= 0);
-	close(fd);
-	setenv("FAKE_SMI_LOG", log_path, 1);
-	unsetenv("FAKE_SMI_TICKS");
-	unsetenv("FAKE_SMI_DAY");
-	mood("ok");
-	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S); /* 00:16:40 of 1970 */
-	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
-	memset(&b, 0, sizeof(b));
-	b.ops = &backend_nvsmi;
-	b.env = &env;
-	return 0;
-}
-
-static int finish(void **state)
-{
-	b.ops->close(&b);
-	backend_done(&b);
-	root_close(&root);
-	return unlink(log_path);
-}
-
-#define STREAM_TEST(name) TEST_WITH(name, start, finish)
 
 static void open_two(void)
 {
@@ -96,7 +46,7 @@ static void hear(uint64_t lines)
 	}
 }
 
-STREAM_TEST(the_first_call_starts_it_and_waits_for_nothing)
+NVSMI_TEST(the_first_call_starts_it_and_waits_for_nothing)
 {
 	mood("mute");
 	open_two();
@@ -109,7 +59,7 @@ STREAM_TEST(the_first_call_starts_it_and_waits_for_nothing)
 	assert_int_equal(facts().runs, 0);
 }
 
-STREAM_TEST(lines_become_samples_with_the_stamps_they_carry)
+NVSMI_TEST(lines_become_samples_with_the_stamps_they_carry)
 {
 	open_two();
 	ask(0, 0);
@@ -129,7 +79,7 @@ STREAM_TEST(lines_become_samples_with_the_stamps_they_carry)
 	assert_true(facts().child_cpu_ns > 0);
 }
 
-STREAM_TEST(without_instant_power_the_average_is_used)
+NVSMI_TEST(without_instant_power_the_average_is_used)
 {
 	mood("no_instant");
 	open_two();
@@ -140,7 +90,7 @@ STREAM_TEST(without_instant_power_the_average_is_used)
 	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither column */
 }
 
-STREAM_TEST(an_old_program_is_queried_with_fewer_columns)
+NVSMI_TEST(an_old_program_is_queried_with_fewer_columns)
 {
 	mood("old");
 	open_two();
@@ -155,7 +105,7 @@ STREAM_TEST(an_old_program_is_queried_with_fewer_columns)
 	assert_int_equal(facts().runs + facts().stalls + facts().ends, 0);
 }
 
-STREAM_TEST(a_program_that_prints_local_time_is_understood)
+NVSMI_TEST(a_program_that_prints_local_time_is_understood)
 {
 	static const struct {
 		const char *day;
@@ -183,7 +133,7 @@ STREAM_TEST(a_program_that_prints_local_time_is_understood)
 	}
 }
 
-STREAM_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
+NVSMI_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 {
 	open_two();
 	ask(0, 0);
@@ -204,7 +154,7 @@ STREAM_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 	assert_int_equal(facts().runs, 2);
 }
 
-STREAM_TEST(the_stream_is_retried_with_growing_delays)
+NVSMI_TEST(the_stream_is_retried_with_growing_delays)
 {
 	uint64_t waited_s[8];
 
@@ -240,7 +190,7 @@ STREAM_TEST(the_stream_is_retried_with_growing_delays)
 	assert_int_equal(stream()->retry_ns - clock_mono_ns(&now.clock), NS_PER_S);
 }
 
-STREAM_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
+NVSMI_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
 {
 	mood("garbage");
 	open_two();
@@ -255,7 +205,7 @@ STREAM_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
 	assert_int_equal(facts().runs, 1);
 }
 
-STREAM_TEST(a_stream_that_never_worked_is_not_restarted)
+NVSMI_TEST(a_stream_that_never_worked_is_not_restarted)
 {
 	open_two();
 	mood("never");
@@ -275,7 +225,7 @@ STREAM_TEST(a_stream_that_never_worked_is_not_restarted)
 	assert_int_equal(facts().starts, 2); /* so the other may be tried */
 }
 
-STREAM_TEST(a_run_that_hangs_is_not_repeated)
+NVSMI_TEST(a_run_that_hangs_is_not_repeated)
 {
 	open_two();
 	mood("mute");
@@ -288,7 +238,7 @@ STREAM_TEST(a_run_that_hangs_is_not_repeated)
 	assert_int_equal(facts().runs, 1);
 }
 
-STREAM_TEST(a_lost_gpu_is_reported_and_the_other_continues)
+NVSMI_TEST(a_lost_gpu_is_reported_and_the_other_continues)
 {
 	mood("lost");
 	open_two();
@@ -298,7 +248,7 @@ STREAM_TEST(a_lost_gpu_is_reported_and_the_other_continues)
 	assert_int_equal(ask(1, 0), -GW_E_LOST);
 }
 
-STREAM_TEST(gpus_without_a_uuid_are_distinguished)
+NVSMI_TEST(gpus_without_a_uuid_are_distinguished)
 {
 	mood("no_uuid");
 	open_two();
@@ -308,7 +258,7 @@ STREAM_TEST(gpus_without_a_uuid_are_distinguished)
 	assert_int_equal(ask(1, 0), 5);
 }
 
-STREAM_TEST(the_oldest_samples_leave_a_full_ring)
+NVSMI_TEST(the_oldest_samples_leave_a_full_ring)
 {
 	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
 	open_two();
@@ -408,7 +358,7 @@ static pid_t child_pid(void)
 	return stream()->child.pid;
 }
 
-STREAM_TEST(the_stream_ends_with_the_backend)
+NVSMI_TEST(the_stream_ends_with_the_backend)
 {
 	pid_t pid;
 
@@ -424,7 +374,7 @@ STREAM_TEST(the_stream_ends_with_the_backend)
 
 /* When the process that reads the stream is killed, the pipe has no reader and the next line
  * ends the program. */
-STREAM_TEST(the_stream_ends_with_our_process)
+NVSMI_TEST(the_stream_ends_with_our_process)
 {
 	int ends[2];
 	pid_t us, it = 0;
@@ -458,7 +408,7 @@ STREAM_TEST(the_stream_ends_with_our_process)
 	assert_true(ended(it));
 }
 
-STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples)
+NVSMI_TEST(a_sleeping_gpu_is_not_woken_by_samples)
 {
 	struct tree t;
 
@@ -473,16 +423,6 @@ STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples)
 	assert_int_equal(facts().starts, 1);
 	env.root = &root;
 	tree_done(&t);
-}
-
-static int put_fake_first(void **state)
-{
-	char path[8192];
-
-	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
-		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
-		 getenv("PATH"));
-	return setenv("PATH", path, 1);
 }
 
 TEST_MAIN(put_fake_first, NULL)

@@ -149,7 +149,7 @@ TEST(numbers_of_a_run_of_the_second_form_are_counted)
 	free(p);
 }
 
-TEST(what_a_run_begins_with_is_told_before_the_first_look)
+TEST(what_a_run_begins_with_comes_before_the_first_scene)
 {
 	static const char *const lines[] = {
 		"begin\t3\t9\t2",
@@ -282,7 +282,7 @@ TEST(lines_that_say_nothing_are_refused)
 	free(p);
 }
 
-TEST(who_asked_too_often_is_refused_again)
+TEST(a_user_that_requested_too_often_is_refused_again)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct guard_decision d;
@@ -625,7 +625,7 @@ TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
 	free(again);
 }
 
-TEST(who_was_out_is_found_as_it_is_by_a_policy_that_only_tells)
+TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
 {
 	static const char *const lines[] = {
 		"begin\t2\t0",

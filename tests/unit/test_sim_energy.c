@@ -1,54 +1,13 @@
 /* The simulated sensors have known period, window and lag, and faults of counters and rings
  * follow a schedule. */
+#include "sim_client.h"
+
 #include <math.h>
-
-#include "sim.h"
-#include "test.h"
-
-#define MS UINT64_C(1000000)
-#define S  UINT64_C(1000000000)
 
 #define STEP_AT_5_S                                                   \
 	"[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\npoints = " \
 	"[[0, 100], [5, 200]]\n"
 #define FLAT_400_W "[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel = 400\n"
-
-static char error[512];
-
-static void start(const char *text)
-{
-	char whole[4096];
-
-	snprintf(whole, sizeof(whole), "[time]\nmode = \"stepped\"\nwall = 1000000\n%s", text);
-	if (sim_load_text("test", whole, error, sizeof(error)) != 0)
-		fail_msg("%s", error);
-	assert_int_equal(nvml_init(), 0);
-}
-
-static void start_named(const char *name)
-{
-	if (sim_load(name, error, sizeof(error)) != 0)
-		fail_msg("%s", error);
-	sim_stepped();
-	assert_int_equal(nvml_init(), 0);
-}
-
-static int stop(void **state)
-{
-	while (nvml_shutdown() == 0)
-		;
-	return 0;
-}
-
-#define TEST_TEARDOWN stop
-
-static abi_device device(unsigned index)
-{
-	abi_device d = NULL;
-
-	assert_int_equal(nvml_by_index(index, &d), 0);
-	return d;
-}
 
 static uint64_t counter(unsigned index)
 {
