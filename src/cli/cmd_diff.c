@@ -1,4 +1,4 @@
-/* diff: why two measurements are different. */
+/* diff: shows in what two measurements differ. */
 #include "cli.h"
 #include "difference.h"
 #include "table.h"
@@ -21,7 +21,7 @@ static bool given_all(const struct cli *c)
 	return ((const struct given *)c->own)->all;
 }
 
-/* Is it worth a line?  What a bundle without a result cannot tell of the machine is told once, as a note. */
+/* Is the row shown?  A bundle without a result has no facts about the machine: one note says so for all of them. */
 static bool shown(const struct difference_row *row, const struct evidence *a,
 		  const struct evidence *b, bool all)
 {
@@ -64,7 +64,7 @@ static void number_text(const char *key, double v, char *out, size_t size)
 		snprintf(out, size, "%s", bytes);
 	} else if (strstr(key, "_hertz")) {
 		snprintf(out, size, "%.0f MHz", v / 1e6);
-	} else if (strstr(key, "_ratio") || ends(key, "_uncertainty")) { /* of a share */
+	} else if (strstr(key, "_ratio") || ends(key, "_uncertainty")) { /* of a ratio */
 		snprintf(out, size, "%.2f %%", 100 * v);
 	} else if (strstr(key, "_celsius")) {
 		snprintf(out, size, "%.3g %s", v, term_plain("°C"));
@@ -136,11 +136,11 @@ static void set_change(struct table *t, const struct difference_row *row)
 	comparison_change_text(&row->change, cell, sizeof(cell));
 	if (*cell) {
 		table_set(t, CHANGE, row->state == STATE_DIFFERS ? TERM_MARK : TERM_DIM, "%s%s",
-			  cell, row->state == STATE_OPEN ? ", cannot tell" : "");
+			  cell, row->state == STATE_OPEN ? ", inconclusive" : "");
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (ends(text, " %")) /* of two shares */
+		if (ends(text, " %")) /* a difference of two ratios */
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);
@@ -178,7 +178,7 @@ static void section_title(const struct difference_row *row, char *out, size_t si
 		snprintf(out, size, "%s of GPU %d", titles[row->section], row->device);
 }
 
-/* Columns that it takes to show the changes too; 0: they are shown. */
+/* Terminal width that the column of changes needs; 0: it is shown. */
 static unsigned room_for_changes(const struct table *t)
 {
 	bool left[TABLE_COLUMNS_MAX];
@@ -187,8 +187,8 @@ static unsigned room_for_changes(const struct table *t)
 	return width && left[CHANGE] ? width : 0;
 }
 
-/* The rows from `first` that are of one section and GPU; returns the row behind them.  *wide: the most columns that a
- * table so far would have taken. */
+/* Prints the rows from `first` that have the same section and GPU; returns the row after them.  *wide: the greatest
+ * terminal width that a table so far needs. */
 static size_t print_section(const struct difference *d, size_t first, const struct evidence *a,
 			    const struct evidence *b, bool all, unsigned *wide)
 {
@@ -232,7 +232,7 @@ static void print_side(const char *name, const struct evidence *e)
 
 	utf8_clean(path, sizeof(path), e->path);
 	utf8_clean(label, sizeof(label), e->result.label);
-	utf8_clean(when, sizeof(when), e->result.time ? e->result.time : "no time told");
+	utf8_clean(when, sizeof(when), e->result.time ? e->result.time : "time unknown");
 	term_row(3, name, "%s (%s, %s)", path, label, when);
 }
 
@@ -243,10 +243,10 @@ static void print_counts(const struct difference *d, bool all)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		 "%zu of %zu facts differ%s%.0zu%s; %zu %s told by one of them alone.%s",
-		 differ, differ + equal + open + one, open ? ", of " : "", open,
-		 open ? " it cannot be told" : "", one, one == 1 ? "is" : "are",
-		 all || !equal ? "" : " --all shows what is equal too.");
+		 "%zu of %zu facts differ%s%.0zu%s, %zu %s in only one of A and B.%s", differ,
+		 differ + equal + open + one, open ? ", " : "", open,
+		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
+		 all || !equal ? "" : " --all also shows the equal ones.");
 	say(NULL, text);
 }
 
@@ -282,8 +282,8 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 	printf("\n");
 	if (wide) {
 		snprintf(room, sizeof(room),
-			 "Some changes are left out for want of room: all are shown on %u "
-			 "columns.",
+			 "Some changes are hidden because the terminal is narrow: all of "
+			 "them need %u columns.",
 			 wide);
 		say(NULL, room);
 	}
@@ -422,7 +422,7 @@ static int compare(struct cli *c, const struct evidence *a, const struct evidenc
 	return code;
 }
 
-/* Both are opened in any case: what is wrong with each is told. */
+/* Opens both even if the first fails, so that the errors of both are reported. */
 static int run(struct cli *c)
 {
 	struct evidence *e = calloc(2, sizeof(*e));
@@ -430,7 +430,7 @@ static int run(struct cli *c)
 
 	if (c->argc != 2) {
 		cli_error(
-			"diff wants two bundles, or results of gpuward measure: gpuward diff A "
+			"diff needs two bundles or results of gpuward measure: gpuward diff A "
 			"B");
 		free(e);
 		return EXIT_USAGE;
@@ -453,7 +453,7 @@ static int run(struct cli *c)
 
 static const struct option options[] = {
 	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
-	  "show what is equal and what one of them does not tell, too", NULL, NULL },
+	  "also show what is equal and what only one of them has", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
@@ -462,12 +462,10 @@ const struct command command_diff = {
 	.summary = "why two measurements differ: settings, machine, sensor, figures",
 	.description =
 		"Compares two bundles (gpuward measure --bundle) or results (gpuward measure "
-		"-o), and shows in what they differ: the figures, with whether the energies "
-		"differ by more than is uncertain of them; codes that one of them has; "
-		"processes "
-		"on the GPUs; how they were measured; the machine, the GPUs and their sensors. "
-		"A "
-		"bundle that was cut off is compared as far as it goes.",
+		"-o) and shows in what they differ: the figures, and whether the energies "
+		"differ by more than their uncertainty; codes that only one of them has; "
+		"processes on the GPUs; the settings of the measurement; the machine, the GPUs "
+		"and their sensors. A truncated bundle is compared as far as it was written.",
 	.examples = "  gpuward diff monday tuesday\n"
 		    "  gpuward diff --all fp32.json fp16.json\n"
 		    "  gpuward diff --json a b | jq '.rows[] | select(.section == \"gpu\")'\n",

@@ -10,8 +10,8 @@ struct results {
 	size_t n;
 };
 
-/* Loads the files that the command line names, all or none.  `across`: those of different GPUs
- * are welcome.  An exit code, having said what is wrong with each; results_done() in any case. */
+/* Loads the files that the command line names, all or none.  `across`: they may come from different GPUs.  Returns an
+ * exit code after it printed the error of each file; call results_done() in any case. */
 int results_load(struct results *r, const struct cli *c, bool across);
 void results_done(struct results *r);
 

@@ -1,8 +1,7 @@
-/* scene: who is on the GPUs at one moment, and how much room there is: all that the guard decides on.
+/* scene: the GPUs, the processes on them and the workers' root processes at one moment.
  *
- * Plain data, made by whoever looked (guard/scene_builder.h) or read from a line of a recording: the same scenes
- * give the same decisions.  Sizes are fixed so that a storm of processes cannot grow it; what does
- * not fit is counted. */
+ * It is the only observation that the guard decides on, so the same scenes give the same decisions.  It is plain data
+ * from guard/scene_builder.h or from a recording.  All sizes are fixed; processes that do not fit are counted. */
 #ifndef GW_GUARD_SCENE_H
 #define GW_GUARD_SCENE_H
 
@@ -25,64 +24,65 @@ struct scene_gpu {
 	int cuda; /* CUDA's number for it; -1: unknown, or GW_CUDA_NOT_VISIBLE */
 	enum scene_health health;
 	bool simulated, display;
-	bool hidden; /* others may be there whom we cannot see (namespace) */
-	uint64_t total_bytes, used_bytes, free_bytes; /* v2: the reserve is not in used    */
+	bool hidden; /* it may have processes that we cannot see (pid namespace) */
+	uint64_t total_bytes, used_bytes,
+		free_bytes; /* used does not include the driver's reserve */
 	bool memory_known;
 	double temperature_c; /* NAN: unknown */
-	double margin_c;      /* as the driver tells it, for looking at; NAN: unknown */
-	unsigned errors;      /* readings in a row that failed */
+	double margin_c;      /* as the driver reports it; only shown; NAN: unknown */
+	unsigned errors;      /* consecutive failed readings */
 };
 
 struct scene_process {
 	int64_t pid;
-	uint64_t start_ticks; /* with pid the identity; 0: unknown */
+	uint64_t start_ticks; /* identifies the process together with pid; 0: unknown */
 	int64_t uid;          /* -1: unknown */
 	unsigned gpu;         /* position in scene.gpu */
 	unsigned type;        /* set of enum gw_process_type */
 	uint64_t bytes;
 	bool bytes_known;
-	double sm_ratio; /* over the last seconds; NAN: not asked or not told */
-	bool orphan;     /* the driver lists it, the kernel does not */
-	bool self;       /* of our own tree or cgroup */
-	bool veiled; /* its program is hidden from us, and so is who of its user a worker is */
+	double sm_ratio; /* over the last seconds; NAN: not requested or not reported */
+	bool orphan;     /* the driver lists it, but the kernel does not */
+	bool self;       /* in our own process tree or cgroup */
+	bool veiled; /* we cannot read its program, so it may be a worker of the same user */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends */
 };
 
 enum scene_how {
-	ROOT_FOUND,  /* by its port, pidfile, unit or name */
-	ROOT_KEPT,   /* it was below one that ended */
-	ROOT_FORMER, /* it was found, lives, and is not found any more: it is no worker's now */
+	ROOT_FOUND,  /* found by its port, pidfile, unit or name */
+	ROOT_KEPT,   /* a descendant of a root that ended */
+	ROOT_FORMER, /* still runs, but is not found any more: it belongs to no worker */
 };
 
-/* A process known to be a worker's, on a GPU or not. */
+/* A process that belongs to a worker, on a GPU or not. */
 struct scene_root {
 	unsigned worker; /* position in the policy */
 	enum scene_how how;
 	int64_t pid;
 	uint64_t start_ticks;
-	uint64_t
-		print; /* of a found one: process_cache_fingerprint(), for whoever acts; 0: unknown.  Not recorded */
+	/* process_cache_fingerprint() of a ROOT_FOUND, checked before an order; 0: unknown.  Not recorded. */
+	uint64_t print;
 };
 
 struct scene {
 	uint64_t mono_ns, wall_ns;
-	int utc_offset_s; /* of local time, then */
+	int utc_offset_s; /* of the local time at that moment */
 	bool on_battery;
 	uint64_t host_free_bytes;
 	struct scene_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
 	struct scene_process process[SCENE_PROCESSES];
 	unsigned processes;
-	unsigned left_out; /* that did not fit */
+	unsigned left_out; /* processes that did not fit */
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
-	unsigned game_clients; /* of GameMode; 0 also where it is not asked */
-	bool reading;          /* of scene_read(): its last line is still to come */
-	bool whole;            /* likewise, and of scene_write_change(): changes may follow */
+	unsigned game_clients; /* of GameMode; also 0 if GameMode is not queried */
+	bool reading;          /* scene_read(): the scene's last line is not read yet */
+	bool whole; /* scene_read(), scene_write_change(): complete, so changes may follow */
 };
 
-/* Does the selector name this GPU?  The rules are those of gw_device_matches(). */
+/* Does the selector name this GPU?  Same rules as gw_device_matches(). */
 bool scene_gpu_matches(const struct scene_gpu *g, const char *selector);
 
 static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
@@ -90,27 +90,27 @@ static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 	return r->worker == worker && r->how != ROOT_FORMER;
 }
 
-/* Is process p the one of this root? */
+/* Is p the process of this root? */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
 {
 	return p->pid == r->pid &&
 	       (p->start_ticks == r->start_ticks || !p->start_ticks || !r->start_ticks);
 }
 
-/* As lines of words parted by tabs (base/tsv.h): a scene, its GPUs, processes and roots,
- * and a line that ends it.  Numbers read back to the same bits (of NAN there is one: unknown), texts have
- * their tabs and line breaks escaped. */
+/* Writes the scene as lines of words separated by tabs (base/tsv.h): a head, one line per GPU, process and root, and
+ * an end line.  Numbers read back to the same bits (every NAN becomes the same NAN); tabs and line breaks in texts are
+ * escaped. */
 #define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
-/* Writes what is other than in last as one line, which is short: most looks are as the one before but for the time.
- * All of it where last->whole is not set, others are there, or too much changed for a line.  last becomes s; zeroed by
- * the caller before the first. */
+/* Writes the difference from last as one short line: most scenes differ from the one before only in time.  Writes the
+ * whole scene if last->whole is not set, if other GPUs, processes or roots are there, or if the changes do not fit on
+ * one line.  Then copies s to last; the caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
-/* Takes the next line without its newline; ret is zeroed by the caller before the first, and is left as it is between
- * scenes: a line of changes is about the one before.  1: the scene is whole; 0: more is to come; -GW_E_PARSE, and then
- * lines are refused until one begins a scene. */
+/* Reads the next line, without its newline.  The caller zeroes ret before the first line and does not change it between
+ * scenes, because a line of changes refers to the previous scene.  Returns 1 if the scene is complete, 0 if more lines
+ * follow, or -GW_E_PARSE; after an error every line is refused until one begins a scene. */
 int scene_read(struct scene *ret, const char *line);
 
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define HOLE_STEPS 3.0 /* as the energy engine has it */
+#define HOLE_STEPS 3.0 /* same as ENERGY_HOLE_STEPS */
 
 void energy_total_init(struct energy_total *t, double spacing_s)
 {
@@ -23,7 +23,7 @@ static void sample(struct energy_total *t, uint64_t t_ns, double w)
 	if (!(w >= 0) || (t->sampled && t_ns <= t->last_ns))
 		return;
 	if (t->sampled && dt <= HOLE_STEPS * t->spacing_s) {
-		/* The counter has what lies before its last reading. */
+		/* The counter covers the time before its last reading. */
 		uint64_t from =
 			t->read && t->reading_ns > t->last_ns ? t->reading_ns : t->last_ns;
 		double begin_w;
@@ -41,11 +41,11 @@ static void sample(struct energy_total *t, uint64_t t_ns, double w)
 static void reading(struct energy_total *t, uint64_t t_ns, double joules)
 {
 	if (t->read && joules >= t->reading_j) {
-		/* What the samples told since then is in the difference. */
+		/* The difference includes the energy of the samples since then. */
 		t->counted_j += joules - t->reading_j;
 		t->since_j = 0;
 	} else {
-		/* The first, or it began anew: what was there stays. */
+		/* The first reading, or the counter was reset: keep the sum so far. */
 		t->counted_j += t->since_j;
 		t->since_j = 0;
 	}

@@ -1,9 +1,8 @@
-/* total: the energy of one GPU for as long as it is watched, for a counter that only grows.
+/* energy_total: the energy of one GPU since it was opened, as a counter that never falls.
  *
- * Fed with a meter's events; pure.  Readings of the hardware counter make the sum, and power
- * samples fill in what came after the last of them; without a counter they are all of it.  A
- * hole between samples is not bridged: its joules come with the next reading of the counter, or
- * never; measured_s tells how much time the samples spoke of. */
+ * It gets the events of a meter.  The sum consists of the hardware counter up to its last reading and of the
+ * power samples after that; without a counter, only of samples.  A gap between samples is not
+ * bridged: the next counter reading adds its energy, or nothing does. */
 #ifndef GW_MEASURE_ENERGY_TOTAL_H
 #define GW_MEASURE_ENERGY_TOTAL_H
 
@@ -12,13 +11,13 @@
 #include <stdbool.h>
 
 struct energy_total {
-	double spacing_s;   /* of the samples, as planned; energy_setup.spacing_s */
+	double spacing_s;   /* planned time between samples; energy_setup.spacing_s */
 	double counted_j;   /* up to the last reading of the counter              */
-	double since_j;     /* from the samples after it                          */
-	double measured_s;  /* time of which samples spoke                        */
-	double shown_j;     /* what was told last: never less                     */
-	bool read, sampled; /* there was one                                      */
-	double reading_j;   /* of the counter, and when it was made               */
+	double since_j;     /* from the samples after that reading                */
+	double measured_s;  /* time that the samples cover                        */
+	double shown_j;     /* last value returned; the next is never less        */
+	bool read, sampled; /* there is a counter reading, a sample               */
+	double reading_j;   /* last reading of the counter                        */
 	uint64_t reading_ns;
 	double last_w; /* the last sample */
 	uint64_t last_ns;
@@ -26,7 +25,7 @@ struct energy_total {
 
 void energy_total_init(struct energy_total *t, double spacing_s);
 
-/* Any event of the device's meter; most are passed over. */
+/* Takes any event of the device's meter; ignores all but power and counter events. */
 void energy_total_feed(struct energy_total *t, const struct event *e);
 
 /* Joules so far.  Never falls. */

@@ -283,7 +283,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path):
         done = diff(RECORDED, tmp_path / path, code=FAILED)
         assert done.stdout == "" and word in done.stderr and done.stderr.count("\n") == 1
     for args in ((), (RECORDED,), (RECORDED, RECORDED, RECORDED)):
-        assert "wants two bundles" in diff(*args, code=USAGE).stderr
+        assert "needs two bundles" in diff(*args, code=USAGE).stderr
 
 
 def test_names_from_outside_do_not_speak_to_the_terminal(tmp_path):
