@@ -163,8 +163,8 @@ static void move_away(struct guard_service *g)
 	if (!g->teller->rename_failed)
 		guard_service_log(
 			g, "warning",
-			"%.400s cannot be renamed, with .1 behind its name (%s): it is "
-			"begun anew, and what it had is lost",
+			"%.400s cannot be renamed to the same name with .1 (%s); the "
+			"recording starts again and its earlier lines are lost",
 			path, strerror(errno));
 	g->teller->rename_failed = true;
 }
