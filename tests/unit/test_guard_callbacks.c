@@ -740,7 +740,7 @@ GUARD_TEST(others_may_ask_while_it_works)
 
 static void stop_on_decision(void *arg, const struct gw_guard_decision *d)
 {
-	sem_wait(&worker.go); /* until gw_guard_start() has told its guard */
+	sem_wait(&worker.go); /* until gw_guard_start() has returned the guard */
 	worker.stopped = gw_guard_stop(guard, 0);
 	sem_post(&worker.begun);
 	sem_post(&worker.go);
