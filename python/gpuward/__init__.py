@@ -1,4 +1,4 @@
-"""gpuward: energy of a stretch of code on the GPU, with its uncertainty.
+"""gpuward: measures the energy of a part of your code on the GPU, with its uncertainty.
 
     import gpuward
 
@@ -8,10 +8,10 @@
     print(w.joules, w.low, w.high, w.validity, w.codes)
     print(w.per(batch.size(0)))         # joules per item, with the interval
 
-A window takes no time of the program: the GPUs are read by threads of libgpuward, and the first
-figure that is asked for waits until the last sample has come.  Windows may be nested, may overlap
-and may be used in threads.  What is not known is None, never 0, and `codes` and `why` say why; on
-a machine without a GPU that is all there is.
+A window takes no time from the program: threads of libgpuward read the GPUs, and the first access
+to a figure waits for the last sample.  Windows may be nested, may overlap and may be used in
+threads.  An unknown figure is None, never 0, and `codes` and `why` say why.  On a machine without
+a GPU all figures are None.
 
     gpuward.Meter(gpus="0", interval=0.1)    your own meter: with Meter() as m: m.window("a")
     gpuward.snapshot()                       all figures of all GPUs now, as a dict
@@ -36,10 +36,10 @@ __all__ = [
 
 
 def library_version():
-    """Version of the library that runs, such as "1.2.3"."""
+    """Version of the loaded library, such as "1.2.3"."""
     return _library().version().decode()
 
 
 def library_path():
-    """The library that was loaded."""
+    """Path of the loaded library."""
     return _library().path

@@ -1,7 +1,7 @@
-"""The guard of this program: called back to leave the GPU when somebody else needs it.
+"""The guard of this program: it calls back when another process needs the GPU.
 
     def evict(size, seconds):           # on a thread of the library
-        with lock:                      # let the work under way finish
+        with lock:                      # wait for the running job
             model.to("cpu")
             torch.cuda.empty_cache()
 
@@ -32,10 +32,10 @@ REQUESTS = ("evict", "resume", "hold evicted", "hold active", "release", "resume
 HOLDS = (None, "evicted", "active")  # enum gw_worker_hold
 CALLS = (None, "evict", "resume")  # enum gw_worker_call
 FOR_EVER = (1 << 64) - 1  # UINT64_MAX
-DEADLINE_NS = 5 * 10**9  # of a driver call
+DEADLINE_NS = 5 * 10**9  # for one driver call
 STOP_SECONDS = 10.0
 
-_left = []  # guards with a callback that did not return: keep what it uses
+_left = []  # guards with a callback that did not return: it still uses them
 
 
 class GuardStatus:
@@ -89,7 +89,7 @@ def _left_seconds(deadline_ns):
 
 
 class _Running:
-    """A started guard, and what the library calls.  Knows no Guard, so that one can go away."""
+    """A started guard and its callbacks.  It has no reference to the Guard, so that a Guard can be deleted."""
 
     def __init__(self, evict, resume, decided, nvml_library, backend, options):
         self.pid = os.getpid()
@@ -118,8 +118,8 @@ class _Running:
             raise
 
     def _call(self, function, *arguments):
-        """0; False is "not now"; what it raises is a failure, kept and printed as Python prints
-        what nobody catches in a thread."""
+        """Returns 0, or -E_STATE if the callback returns False ("not now").  An exception is a failure: it is
+        stored and printed."""
         try:
             answer = function(*arguments)
         except Exception as e:  # noqa: B902 (it must not get into the library)
@@ -129,9 +129,9 @@ class _Running:
         return -_native.E_STATE if answer is False else 0
 
     def use(self, function, *arguments):
-        """Calls a function of the library on the guard; None where it has ended."""
+        """Calls a function of the library on the guard; None if the guard has ended."""
         if self.pid != os.getpid():
-            return None  # after fork() it is the parent's
+            return None  # after fork() it belongs to the parent
         with self.free:
             handle = self.handle
             if handle is None:
@@ -145,7 +145,7 @@ class _Running:
                 self.free.notify_all()
 
     def stop(self, seconds):
-        """True; False: a callback has not returned and stays in use."""
+        """True, or False if a callback has not returned: the guard then stays in use."""
         lib = _native.library()
         if self.pid != os.getpid():
             return True
@@ -188,7 +188,7 @@ class Guard:
     simulated             also act on simulated GPUs
     min_vram, headroom    bytes; debounce, quiet, resident, poll: seconds; None: the default
     ignore, contend_now, contend   names of processes, may have * and ?
-    nvml_library, backend          as of Meter
+    nvml_library, backend          as for Meter
 
     Both callbacks run on a thread of the library, one at a time.  An exception means failure: it is
     printed and kept as `error`, and the guard tries again.
@@ -200,7 +200,7 @@ class Guard:
                  quiet=None, resident=None, poll=None, ignore=None, contend_now=None,
                  contend=None, nvml_library=None, backend=None):
         if mode not in MODES:
-            raise ValueError("mode is %r and none of %s" % (mode, ", ".join(MODES)))
+            raise ValueError("mode is %r, but must be one of %s" % (mode, ", ".join(MODES)))
         given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
                      health=health, simulated=simulated)
         lists = [_names(v) for v in (gpus, ignore, contend_now, contend)]
@@ -217,7 +217,7 @@ class Guard:
         self._lock = threading.RLock()
         self._running = None
 
-    # ---- its time
+    # ---- start and stop
 
     def start(self):
         with self._lock:
@@ -228,7 +228,7 @@ class Guard:
         return self
 
     def stop(self, timeout=STOP_SECONDS):
-        """Ends it and calls nothing.  False: a callback has not returned in so many seconds."""
+        """Stops the guard without a callback.  False: a running callback did not return within the timeout in seconds."""
         with self._lock:
             running = self._running
             ended = running.stop(timeout) if running else True
@@ -249,7 +249,7 @@ class Guard:
             raise GpuwardError("the guard is not running")
         return result
 
-    # ---- what it says
+    # ---- status
 
     @property
     def allowed(self):
@@ -258,7 +258,7 @@ class Guard:
         return running is None or running.use(_native.library().guard_allowed) != 0
 
     def wait(self, timeout=None):
-        """Waits until it may; False: the timeout in seconds has passed."""
+        """Waits until the program may use the GPU.  False: the timeout in seconds has passed."""
         ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
         # In short steps, so that Ctrl-C works.
         until = time.monotonic() + ns * 1e-9
@@ -308,7 +308,7 @@ class Guard:
 
     def __repr__(self):
         return "<gpuward.Guard %r: %s>" % (
-            text(self._options.name), self.status() if self._running else "does not run")
+            text(self._options.name), self.status() if self._running else "not running")
 
 
 def guard(evict=None, resume=None, **options):

@@ -11,11 +11,11 @@ import time
 
 _VARIABLE = "GPUWARD_MARK_FD"
 _NAME_BYTES = 63
-_closed = False  # who read the marks is gone
+_closed = False  # the reader of the marks has ended
 
 
 def _write(line):
-    """One whole line or nothing.  Marks never stop the program that makes them."""
+    """Writes one whole line or nothing.  A failure never stops the program."""
     global _closed
     number = os.environ.get(_VARIABLE, "")
     if _closed or not number.isdigit():
@@ -34,7 +34,7 @@ def _write(line):
 
 
 def _word(name):
-    """A name as a single word of a line, cut to what a window's label holds."""
+    """The name as one word, cut to the length of a window's label."""
     word = "_".join(str(name).split())
     word = "".join(c if c.isprintable() else "?" for c in word)
     word = word.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore")
@@ -44,18 +44,18 @@ def _word(name):
 
 
 def begin(name):
-    """The part called name begins now."""
+    """Marks the begin of the part with this name."""
     _write("begin %s %d" % (_word(name), time.monotonic_ns()))
 
 
 def end(name):
-    """And ends."""
+    """Marks the end of the part with this name."""
     _write("end %s %d" % (_word(name), time.monotonic_ns()))
 
 
 @contextlib.contextmanager
 def mark(name):
-    """`with gpuward.mark("prefill"):` begins and ends a part."""
+    """`with gpuward.mark("prefill"):` marks the block as a part."""
     begin(name)
     try:
         yield
@@ -64,23 +64,23 @@ def mark(name):
 
 
 def iteration(n=None):
-    """One iteration is over.  n is its number, for people, and not how many there were: of a
-    batch call it once for each, or count by tokens().
+    """Marks the end of one iteration.  n is its number, not a count: for a batch, call it once per item,
+    or count with tokens().
     """
     _write("iteration" if n is None else "iteration %d" % _count(n))
 
 
 def tokens(n):
-    """So many tokens (images, requests, ...) more were done."""
+    """Adds n tokens (images, requests, ...) to the count."""
     _write("tokens %d" % _count(n))
 
 
 def _count(n):
     if int(n) != n or n < 0:
-        raise ValueError("%r is no count" % (n,))
+        raise ValueError("%r is not a count" % (n,))
     return int(n)
 
 
 def under_measure():
-    """True where somebody reads the marks."""
+    """True if the program runs under `gpuward measure`."""
     return not _closed and os.environ.get(_VARIABLE, "").isdigit()

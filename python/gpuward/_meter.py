@@ -1,4 +1,4 @@
-"""Meters and windows: see the package's own text."""
+"""Meters and windows; the package's docstring explains them."""
 import os
 import threading
 import time
@@ -9,7 +9,7 @@ from ctypes import byref, c_char_p, c_void_p, sizeof
 from . import _native
 from ._native import GpuwardError, number, text
 
-WAIT_SECONDS = 10.0  # a window's end is covered within a second or two on every driver known
+WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
 
 
 class Interval(namedtuple("Interval", "low best high")):
@@ -39,7 +39,7 @@ class Energy:
     joules, low, high     joules and the interval around them; `interval` has all three
     relative              the interval without the error of the board's sensor: to compare
                           runs on this board
-    watts                 mean power, the same as power_mean where samples were taken
+    watts                 mean power, the same as power_mean if there are samples
     validity, codes       "valid", "suspect", "invalid" or "no-result", and why; `why` has the
                           sentences
     meter, rung, verdict  the readings that it is based on
@@ -123,12 +123,12 @@ class Window:
         self._state = "new"
         self._begin = self._end = None  # for a machine without GPUs
 
-    # ---- its time
+    # ---- begin and end
 
     def begin(self):
         with self._lock:
             if self._state != "new":
-                raise GpuwardError("window %r has begun already" % self.label)
+                raise GpuwardError("window %r has already begun" % self.label)
             self._handle = self._meter._open_window(self)
             self._pid = os.getpid()
             self._begin = time.monotonic()
@@ -155,11 +155,11 @@ class Window:
         self.end()
         return False
 
-    # ---- its figures
+    # ---- figures
 
     def result(self, timeout=WAIT_SECONDS):
-        """All figures.  Waits until the samples that cover the end have come, for so many
-        seconds at most; what is then missing is coded."""
+        """All figures.  Waits at most timeout seconds for the samples that cover the end; `codes` name
+        what is missing then."""
         if self._result is None and self._pid is not None and self._pid != os.getpid():
             raise GpuwardError("window %r belongs to the parent process" % self.label)
         with self._lock:
@@ -170,7 +170,7 @@ class Window:
             return self._result
 
     def per(self, n):
-        """Joules for each of n items, with the interval; None when not known."""
+        """Joules per item for n items, with the interval; None if unknown."""
         if not n > 0:
             raise ValueError("a window of %r items has no energy per item" % (n,))
         whole = self.result().interval
@@ -235,14 +235,14 @@ class Window:
 
 
 class _Running:
-    """A started meter of one process, with the handles that its windows hold."""
+    """A started meter of one process, with the handles of its windows."""
 
     def __init__(self, meter):
         lib = _native.library()
         self.pid = os.getpid()
         self.stopped = False
         self.lock = threading.RLock()
-        self.live = weakref.WeakSet()  # windows whose figures are still in the library
+        self.live = weakref.WeakSet()  # windows with figures that are still in the library
         self.handles = set()
         self.ctx = _native.open_context(meter._nvml_library, meter._backend)
         self.handle = c_void_p()
@@ -294,13 +294,13 @@ class _Running:
 
 
 def _forget(running, handle):
-    """A window went away whose figures nobody asked for."""
+    """A window was deleted before its figures were read."""
     if running.pid == os.getpid():
         running.free_window(handle)
 
 
 def _abandon(running):
-    """A meter went away, or the program ends, without stop().  Nobody will ask for figures."""
+    """A meter was deleted, or the program ends, without stop()."""
     if running.pid == os.getpid():
         running.stop()
 
@@ -310,7 +310,7 @@ class Meter:
 
     gpus          selectors such as "0", "GPU-51d0" or "cuda:1", one or several; None: all
     interval      seconds between readings of clocks, temperature, ...; None: 0.1
-    nvml_library  path of libnvidia-ml.so.1; None: look for it
+    nvml_library  path of libnvidia-ml.so.1; None: search for it
     backend       "auto", "nvml", "amdgpu", ...; None: auto
 
     Windows may be nested, may overlap and may be used from several threads.  After fork() the
@@ -346,10 +346,10 @@ class Meter:
     def _selection(self):
         return "" if self._gpus is None else " on " + ", ".join(self._gpus)
 
-    # ---- its time
+    # ---- start and stop
 
     def _here(self):
-        """Makes it this process's own: what was started before fork() is the parent's."""
+        """Resets the meter in a forked child: what was started before fork() belongs to the parent."""
         if self._pid != os.getpid():
             self._lock = threading.RLock()
             self._running = None
@@ -368,7 +368,7 @@ class Meter:
             return self
 
     def stop(self):
-        """Ends it.  Windows that are still open end now; figures stay readable."""
+        """Stops the meter.  Open windows end now; their figures stay readable."""
         self._here()
         with self._lock:
             running, self._running = self._running, None
@@ -390,7 +390,7 @@ class Meter:
         return False
 
     def __len__(self):
-        """GPUs that it measures."""
+        """Number of GPUs that it measures."""
         return self.start()._running.count
 
     def __bool__(self):
@@ -425,10 +425,10 @@ class Meter:
 
     @staticmethod
     def _read(running, window, timeout):
-        """The figures; the window is given back.  The caller has the window's lock."""
+        """Reads the figures and frees the window.  The caller holds the window's lock."""
         lib = _native.library()
         if running.stopped:
-            raise GpuwardError("the meter was stopped before the figures were asked for")
+            raise GpuwardError("the meter was stopped before the figures were read")
         result = lib.window_wait(window._handle, int(max(0, timeout) * 1e9))
         if result < 0 and result != -_native.E_TIMEOUT:
             lib.check(result, "window %r has no result" % window.label, running.ctx)

@@ -6,8 +6,8 @@ from ctypes import byref, c_double, c_void_p, create_string_buffer
 from . import _native
 from ._native import text
 
-DEADLINE_NS = 5 * 10**9  # a driver that hangs costs one GPU its figures, not the caller its time
-NOT_READ = "not_read"  # its tier was not asked for: left out, as the program does
+DEADLINE_NS = 5 * 10**9  # a driver that hangs must not block the caller
+NOT_READ = "not_read"  # its tier was not requested: omitted, as in the program
 KIND_FLAG, KIND_ENUM, KIND_MASK = 2, 3, 4  # enum gw_kind
 
 
@@ -28,7 +28,7 @@ _open = {}
 def _fork():
     global _lock
     _lock = threading.Lock()  # another thread may have held it
-    _open.clear()  # what was opened before is the parent's
+    _open.clear()  # contexts from before fork() belong to the parent
 
 
 os.register_at_fork(after_in_child=_fork)
@@ -120,9 +120,9 @@ def _source(s):
 def snapshot(nvml_library=None, backend=None, energy=False):
     """A dict with `source` (what was opened, or why nothing was), `host` and `devices`.
 
-    Figures have the keys of gpuward-quantities(7).  One that is not there is None, and the
-    reason stands under its key in `absent`.  energy=True reads the energy counter too, which
-    costs milliseconds.
+    Figures have the keys of gpuward-quantities(7).  An unknown figure is None, and
+    `absent` has the reason under the same key.  energy=True also reads the energy counter, which
+    takes milliseconds.
     """
     lib = _native.library()
     key = (nvml_library and str(nvml_library), backend)

@@ -20,21 +20,21 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
-/* The same of a copy, as a bundle has one of what -o wrote. */
+/* The same for a copy: a bundle contains a copy of the file that -o wrote. */
 static bool is_copy(const struct results *r)
 {
 	const struct result *last = &r->v[r->n - 1];
 
 	for (size_t i = 0; i + 1 < r->n; i++)
 		if (result_same(&r->v[i], last)) {
-			cli_error("%s and %s are one measurement: a run counts once",
+			cli_error("%s and %s are the same measurement; give only one of them",
 				  r->v[i].path, last->path);
 			return true;
 		}
 	return false;
 }
 
-/* Sentences may quote what files hold, which must not speak to the terminal. */
+/* Messages may quote the content of files, which must not send control characters to the terminal. */
 static void complain(const char *sentence)
 {
 	char clean[4096];
@@ -76,7 +76,7 @@ int results_load(struct results *r, const struct cli *c, bool across)
 	}
 	for (int i = 0; i < c->argc; i++) {
 		if (given_twice(c, i)) {
-			cli_error("%s is given twice: a run counts once", c->argv[i]);
+			cli_error("%s is given twice; give it only once", c->argv[i]);
 			return EXIT_USAGE;
 		}
 		if (result_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {

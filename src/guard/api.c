@@ -1,4 +1,4 @@
-/* gw_guard_*: beginning, end, and what others may ask of a guard while its thread runs. */
+/* gw_guard_*: start, stop, and the calls of the program while the thread of the guard runs. */
 #include "api.h"
 
 #include "guard_input.h"
@@ -18,7 +18,7 @@
 	"gw_guard_options has an unknown size, mode or flag, an empty name or selector, or a " \
 	"poll_ns below 1 ms"
 
-/* The public words are the machine's own. */
+/* The public enums have the numbers of the internal ones. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
 SAME(GW_WORKER_RECONCILE, STATE_RECONCILE);
 SAME(GW_WORKER_ACTIVE, STATE_ACTIVE);
@@ -51,7 +51,7 @@ const char *gw_worker_reason_name(unsigned reason)
 	return guard_reason_name(reason);
 }
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static int init_locks(struct gw_guard *g)
 {
@@ -138,7 +138,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Its signals are the program's own threads'. */
+/* Blocks all signals in the thread: they are for the threads of the program. */
 static int start_thread(struct gw_guard *g)
 {
 	sigset_t all, before;
@@ -174,14 +174,14 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	return 0;
 }
 
-/* ---- the end ---- */
+/* ---- stop ---- */
 
 static struct timespec moment(uint64_t ns)
 {
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 }
 
-/* Monotonic, and never past the end of time. */
+/* On the monotonic clock, limited to what a timespec holds. */
 static uint64_t from_now(uint64_t ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -194,7 +194,7 @@ static void wake(struct gw_guard *g)
 	eventfd_write(g->wake_fd, 1);
 }
 
-/* Asks the thread to end, and waits until it has. */
+/* Stops the thread and waits for its end.  False: it still runs at until_ns. */
 static bool end_thread(struct gw_guard *g, uint64_t until_ns)
 {
 	struct timespec until = moment(until_ns);
@@ -241,7 +241,7 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 	if (guard_api_is_caller(g))
 		return context_fail(g->ctx, -GW_E_ARG,
 				    "a callback cannot stop the guard that calls it");
-	if (!end_thread(g, until)) /* it still uses all of this */
+	if (!end_thread(g, until)) /* the thread still uses g */
 		return context_fail(
 			g->ctx, -GW_E_STATE,
 			"a callback or a driver call has not returned, so its guard "
@@ -250,7 +250,7 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 	return guard_api_free(g, until > now ? until - now : 0);
 }
 
-/* ---- meanwhile ---- */
+/* ---- calls while it runs ---- */
 
 int gw_guard_allowed(const struct gw_guard *g)
 {

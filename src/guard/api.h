@@ -1,4 +1,4 @@
-/* api: a guard inside the program that is guarded: what is behind gw_guard_*.
+/* api: implements gw_guard_*, a guard inside the program that it guards.
  *
  * Its one worker is this process.  It makes scenes, drives the guard with guard_pump.h as the service does, calls the
  * program's callbacks, and keeps one atomic number for the worker's loop.  It has no journal: what lives in the process
@@ -17,28 +17,28 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define API_EVERY_NS \
-	(5 *         \
-	 NS_PER_S) /* between scenes if no timer runs and opens of devices are not watched */
+/* Time between scenes if no timer runs and opens of devices are not watched. */
+#define API_EVERY_NS (5 * NS_PER_S)
 
 /* ---- api_policy.c: options -> a policy ---- */
 
-/* Options as given, the rest as it is by default.  0 or -GW_E_ARG. */
+/* Copies the given options and sets defaults for the others.  0 or -GW_E_ARG. */
 int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret);
-/* *ret owns its texts: policy_done().  0, -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
+/* Free *ret with policy_done().  0, -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
 int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
 
-/* Takes out of the scene what is not on the GPUs that the worker names; nothing where it names none. */
+/* Removes from the scene the GPUs that the worker does not name, and their processes.  A worker that names no GPU
+ * keeps all. */
 void guard_api_narrow(struct scene *s, const struct policy_worker *w);
 
-/* ---- api_health.c: is a GPU of it too hot, or broken? ---- */
+/* ---- api_health.c: is one of its GPUs too hot or broken? ---- */
 
 struct guard_api_health;
 
 /* Borrows ctx.  0 or -GW_E_NOMEM. */
 int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
-/* Reads what is due of the GPUs of s.  A driver is asked: not under a lock. */
+/* Reads the GPUs of s that are due.  Calls the driver: do not hold a lock. */
 void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns);
 /* Hands the last readings to the guard. */
 void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
@@ -47,16 +47,16 @@ void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_
 
 struct gw_guard {
 	struct gw_ctx *ctx;
-	struct gw_guard_options options; /* its pointers to texts are the caller's: not used */
+	struct gw_guard_options options; /* its strings belong to the caller and are not used */
 	struct policy policy;
 	struct action *action;
-	int wake_fd; /* outcomes, wishes, the end */
+	int wake_fd; /* wakes the thread: outcomes, requests, stop */
 
-	/* The thread's own. */
+	/* Used by the thread only. */
 	struct scene_builder *look;
 	struct scene *scene;
-	struct gw_snapshot *snap;        /* for why there is no GPU */
-	struct guard_api_health *health; /* NULL: not asked for */
+	struct gw_snapshot *snap;        /* says why there is no GPU */
+	struct guard_api_health *health; /* NULL: not requested */
 	uint64_t due_ns, often_until_ns;
 	bool utilisation;
 
@@ -64,38 +64,38 @@ struct gw_guard {
 	bool started;
 	atomic_int allowed;
 
-	pthread_mutex_t
-		lock; /* what follows; never held while a driver or a callback is called */
+	/* Protects the members below; never held during a call of a driver or a callback. */
+	pthread_mutex_t lock;
 	pthread_cond_t news; /* allowed or gone has changed */
 	struct guard *guard;
 	bool stop, gone;
-	bool closed;    /* no new work, by order */
-	bool simulated; /* one of its GPUs */
+	bool closed;    /* an order forbids new work */
+	bool simulated; /* one of its GPUs is simulated */
 	bool look_now;
 	uint64_t looks;
-	char no_gpu[200]; /* why there is nothing to see; "": there is */
+	char no_gpu[200]; /* why no GPU is visible; "": one is */
 	enum gw_worker_call call;
 	uint64_t call_deadline_ns;
-	pthread_t caller; /* whose call it is */
+	pthread_t caller; /* the thread that runs the callback */
 };
 
-/* All of it but the thread.  0, or as gw_guard_start(). */
+/* Creates a guard without its thread.  Errors as gw_guard_start(). */
 int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		  struct gw_guard **ret);
-/* Without a thread, or after it has ended.  0, or -GW_E_STATE: a callback is under way. */
+/* Frees a guard without a running thread.  0, or -GW_E_STATE: a callback still runs. */
 int guard_api_free(struct gw_guard *g, uint64_t timeout_ns);
 
-/* Takes outcomes and a scene if one is due, decides, starts orders, reports decisions.  When to come again
- * (monotonic time of the context). */
+/* Takes outcomes and, if due, a scene; decides, starts orders, reports decisions.  Returns the time of the next call
+ * (monotonic clock of the context). */
 uint64_t guard_api_round(struct gw_guard *g);
 
-/* Waits for that moment, or until something happens. */
+/* Waits until that time, or until an event or a request. */
 void guard_api_wait(struct gw_guard *g, uint64_t due_ns);
 
-/* Is nothing done?  With the lock. */
+/* Are decisions not carried out?  The caller holds the lock. */
 bool guard_api_is_dry(const struct gw_guard *g);
 
-/* The callbacks that the action has; ctx is the struct gw_guard. */
+/* The callbacks for the action; ctx is the struct gw_guard. */
 extern const struct worker_callbacks guard_api_callbacks;
 
 /* Is this thread in one of the guard's callbacks? */

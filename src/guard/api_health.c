@@ -1,4 +1,4 @@
-/* The health of the GPUs that a guarded program is on: read at its own pace, and handed to the guard as heat and reasons. */
+/* Reads the health of a guarded program's GPUs at its own interval and passes it to the guard as heat and reasons. */
 #include "api.h"
 
 #include "guard_input.h"
@@ -44,7 +44,7 @@ void guard_api_health_free(struct guard_api_health *h)
 	free(h);
 }
 
-/* NULL: no place or no memory; it is tried again with the next look. */
+/* NULL: too many GPUs, or out of memory; the next scene tries again. */
 static struct patient *patient_of(struct guard_api_health *h, const char *uuid)
 {
 	struct patient *p;

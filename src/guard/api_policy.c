@@ -1,4 +1,4 @@
-/* What a program asks of its guard, as a policy of one worker; and the part of a scene that is of it. */
+/* Converts the options of a program to a policy with one worker, and selects its GPUs in a scene. */
 #include "api.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static void take_numbers(const struct gw_guard_options *o, struct policy_knobs *
 		if (row[i].given)
 			*row[i].knob = row[i].given;
 	if (o->headroom_bytes)
-		k->headroom_ratio = 0; /* so much, and not more on a large board */
+		k->headroom_ratio = 0; /* exactly this much, also on a large board */
 }
 
 static int take_gpus(const char *const *gpus, struct policy_worker *w)
@@ -103,7 +103,7 @@ static int fill(const struct gw_guard_options *o, struct policy *p)
 	p->evict_when_blind = o->flags & GW_GUARD_LEAVE_BLIND;
 	p->simulated_too = o->flags & GW_GUARD_SIMULATED;
 	p->restore_on_stop = false;
-	p->user_evictions = 0; /* whose demand it is does not matter inside one program */
+	p->user_evictions = 0; /* no limit per user: the program is the only worker */
 	p->poll_ns = o->poll_ns;
 	take_numbers(o, &p->standard);
 	policy_worker_init(w);

@@ -1,7 +1,7 @@
-/* One round of a guard inside a program, and the callbacks around those of the program.
+/* One round of a guard inside a program, and the calls of the program's callbacks.
  *
- * Three sections: what needs the driver, without the lock; what decides, with it; and what reports to the
- * program, without it again. */
+ * A round has three sections: driver calls without the lock, decisions with the lock, and reports to the program
+ * without the lock. */
 #include "api.h"
 
 #include "guard_input.h"
@@ -15,11 +15,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* An open comes 0.1 to 0.3 s before its process is in the driver's list: look often for a second. */
+/* The driver lists a process 0.1 to 0.3 s after it opens the device: observe often for a second. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 
-#define REPORTS 32 /* decisions that are reported in one go */
+#define REPORTS 32 /* decisions that are reported per round */
 
 static uint64_t now_ns(const struct gw_guard *g)
 {
@@ -44,7 +44,7 @@ static void leave(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Without one the worker leaves because it may not stay; the guard sees whether it did. */
+/* Without a callback the program polls gw_guard_allowed(); the next scenes show whether it left. */
 static int call_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct gw_guard *g = ctx;
@@ -97,7 +97,7 @@ static bool may_run(const struct gw_guard *g)
 		return true;
 	switch (s.state) {
 	case STATE_RECONCILE: return s.mask == 0;
-	case STATE_VERIFY_UP: return true; /* it may be for its own loop to load */
+	case STATE_VERIFY_UP: return true; /* its own loop may have to load the model */
 	case STATE_ACTIVE:
 	case STATE_SUSPECT: return !g->closed;
 	default: return false;
@@ -117,7 +117,7 @@ static bool next_record(void *ctx, struct guard_record *ret)
 	return guard_next_record(((struct gw_guard *)ctx)->guard, ret);
 }
 
-/* What lives in this process ends with it: there is no journal. */
+/* No journal: GPU memory of this process ends with it. */
 static void keep_nothing(void *ctx, const struct guard_record *r)
 {
 	(void)ctx;
@@ -195,9 +195,9 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 		guard_api_health_apply(g->health, g->guard, now_ns(g));
 }
 
-/* ---- looking, without the lock ---- */
+/* ---- observing, without the lock ---- */
 
-/* Why nothing can be seen; "" where something can. */
+/* Why no GPU is visible; "" if one is. */
 static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t size)
 {
 	const struct gw_status *s;
@@ -206,7 +206,7 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 	if (g->scene->gpus)
 		return;
 	if (seen) {
-		snprintf(out, size, "none of the GPUs that it is guarded on is here");
+		snprintf(out, size, "none of the GPUs that it is guarded on is present");
 		return;
 	}
 	s = gw_snapshot_take(g->snap, GW_TIER_STATIC) == 0 ? gw_snapshot_status(g->snap) : NULL;
@@ -232,7 +232,7 @@ static void look_now(struct gw_guard *g)
 	uint64_t now;
 
 	if (scene_builder_take(g->look, g->scene, g->utilisation) != 0) {
-		g->due_ns = now_ns(g) + NS_PER_S; /* no memory: later */
+		g->due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
 		return;
 	}
 	seen = g->scene->gpus;
@@ -291,7 +291,7 @@ uint64_t guard_api_round(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	take_outcomes(g);
-	settle(g); /* what was asked */
+	settle(g); /* requests */
 	pthread_mutex_unlock(&g->lock);
 	if (look_is_due(g))
 		look_now(g);

@@ -62,7 +62,7 @@ struct measured_count {
 	unsigned series; /* number of series in the sum; 0: unknown */
 	bool iterations; /* 1: iterations; 0: tokens */
 	double number;   /* NAN: unknown */
-	double edge;     /* at most this many of them were made outside the run */
+	double edge;     /* at most this many were counted outside the run */
 	unsigned fresh;  /* series that appeared during the run and count as a whole */
 	double fresh_number;
 	bool fresh_assumed; /* the server does not report when they began */
@@ -75,7 +75,7 @@ struct measured_count {
 struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
-	const char *part; /* the marked part of a command that the run is; NULL: all of it */
+	const char *part; /* the run is only this marked part; NULL: the whole command */
 	unsigned parts;   /* number of parts with that name; the run is the first one */
 	double seconds;
 	double window_s;              /* length of the energy window; 0: equal to seconds */
@@ -140,9 +140,8 @@ struct measured {
 	double model_size_bytes;
 	double iterations, tokens; /* as given; NAN: not given */
 	const char *command_name;
-	const char *command; /* NULL: not part of the result */
-	const char
-		*service; /* where the service listens that measured it; NULL: gpuward itself */
+	const char *command;     /* NULL: not part of the result */
+	const char *service;     /* address of the service that measured; NULL: no service */
 	const char *environment; /* as JSON, instead of env; NULL: env is used */
 	enum gw_validity validity;
 	const struct measured_room *room;

@@ -488,7 +488,7 @@ def test_the_same_file_twice_is_no_second_trial(tmp_path):
 
 def test_a_copy_is_no_second_trial(tmp_path):
     path, copy = (save(tmp_path, name, result("a")) for name in ("a.json", "b.json"))
-    assert f"{path} and {copy} are one measurement" in compare(path, copy, code=USAGE).stderr
+    assert f"{path} and {copy} are the same measurement" in compare(path, copy, code=USAGE).stderr
     save(tmp_path, "b.json", result("a", power=301))
     assert rows(path, copy)[0]["a"]["runs"] == 2
 
@@ -500,7 +500,7 @@ def test_a_bundle_is_read_by_the_name_of_its_folder(tmp_path):
     a = save(tmp_path, "a.json", result("a"))
     got, _ = rows(a, tmp_path / "run1")
     assert list(got) == ["a", "run1"] and got["run1"]["files"] == [str(tmp_path / "run1")]
-    assert "are one measurement" in compare(tmp_path / "run1", inside, code=USAGE).stderr
+    assert "are the same measurement" in compare(tmp_path / "run1", inside, code=USAGE).stderr
     before = inside.read_bytes()
     assert "would be overwritten" in compare(tmp_path / "run1", "-o", inside, code=USAGE).stderr
     assert inside.read_bytes() == before

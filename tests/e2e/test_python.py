@@ -398,7 +398,7 @@ print(json.dumps([w.seconds >= 0]))
     ("gpuward.Meter(nvml_library=SIM).window('w').begin().joules", "'w' has not ended"),
     ("gpuward.Meter(nvml_library=SIM).window('w').joules", "'w' has not ended"),
     ("gpuward.Meter(nvml_library=SIM).window('w').end()", "'w' has not begun"),
-    ("gpuward.Meter(nvml_library=SIM).window('w').begin().begin()", "has begun already"),
+    ("gpuward.Meter(nvml_library=SIM).window('w').begin().begin()", "has already begun"),
     ("m = gpuward.Meter(nvml_library=SIM); m.stop(); m.window().begin()", "was stopped"),
     ("gpuward.Meter(gpus=[])", "names no GPU"),
     ("gpuward.Meter(interval=-1)", "makes no sense"),

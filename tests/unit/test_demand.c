@@ -80,7 +80,7 @@ TEST(memory_counts_from_the_threshold_on)
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	p->bytes++;
 	assert_int_equal(look(o, S).kind, DEMAND_MEMORY);
-	p->bytes_known = false; /* not told is not much */
+	p->bytes_known = false; /* unknown memory does not count */
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	free(o);
 }
@@ -101,7 +101,7 @@ TEST(work_counts_for_as_long_as_it_is_fresh)
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_UTILISATION);
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_NONE);
 	p->sm_ratio = 0.5;
-	p->bytes_known = false; /* memory that is not told counts with work */
+	p->bytes_known = false; /* unknown memory counts if the process works */
 	assert_int_equal(look(o, S).kind, DEMAND_UTILISATION);
 	free(o);
 }

@@ -1,5 +1,5 @@
-/* The watch on the simulator.  World time is stepped by a thread of the test: waits for events
- * end in world time, so that a minute of the world takes a moment. */
+/* event_watch on the simulator.  A thread of the test steps the simulated time, and waits for events end in
+ * simulated time: a simulated minute takes a moment. */
 #define TEST_TEARDOWN end
 #include "simtest.h"
 
@@ -18,47 +18,47 @@ static struct {
 	pthread_mutex_t lock;
 	struct driver_event e[EVENTS_MAX];
 	unsigned count;
-} told = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} reported = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
 	pthread_t thread;
 	atomic_bool run;
 	bool started;
-	_Atomic uint64_t ns; /* of the world in a millisecond */
+	_Atomic uint64_t ns; /* simulated time per real millisecond */
 } stepper = { .ns = 20 * NS_PER_MS };
 
 static struct event_watch *watch;
 
 static void on_event(void *arg, const struct driver_event *e)
 {
-	assert_ptr_equal(arg, &told);
-	pthread_mutex_lock(&told.lock);
-	if (told.count < EVENTS_MAX)
-		told.e[told.count] = *e;
-	told.count++;
-	pthread_mutex_unlock(&told.lock);
+	assert_ptr_equal(arg, &reported);
+	pthread_mutex_lock(&reported.lock);
+	if (reported.count < EVENTS_MAX)
+		reported.e[reported.count] = *e;
+	reported.count++;
+	pthread_mutex_unlock(&reported.lock);
 }
 
-static unsigned told_count(void)
+static unsigned reported_count(void)
 {
 	unsigned n;
 
-	pthread_mutex_lock(&told.lock);
-	n = told.count;
-	pthread_mutex_unlock(&told.lock);
+	pthread_mutex_lock(&reported.lock);
+	n = reported.count;
+	pthread_mutex_unlock(&reported.lock);
 	return n;
 }
 
 /* Position of an event, or -1. */
-static int told_of(uint64_t type, uint64_t data)
+static int reported_at(uint64_t type, uint64_t data)
 {
 	int at = -1;
 
-	pthread_mutex_lock(&told.lock);
-	for (unsigned i = 0; i < told.count && i < EVENTS_MAX && at < 0; i++)
-		if (told.e[i].type == type && told.e[i].data == data)
+	pthread_mutex_lock(&reported.lock);
+	for (unsigned i = 0; i < reported.count && i < EVENTS_MAX && at < 0; i++)
+		if (reported.e[i].type == type && reported.e[i].data == data)
 			at = (int)i;
-	pthread_mutex_unlock(&told.lock);
+	pthread_mutex_unlock(&reported.lock);
 	return at;
 }
 
@@ -122,8 +122,8 @@ static unsigned opens(void)
 
 static void begin(unsigned gpus)
 {
-	told.count = 0;
-	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+	reported.count = 0;
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch), 0);
 	until(listening() == gpus && sim_calls("nvmlEventSetWait_v2") > 0);
 }
 
@@ -171,9 +171,9 @@ static unsigned threads(void)
 	return n;
 }
 
-/* ---- what is told ---- */
+/* ---- reported events ---- */
 
-TEST(every_event_of_a_storm_is_told_with_its_gpu_and_its_time)
+TEST(every_event_of_a_storm_is_reported_with_its_gpu_and_its_time)
 {
 	static const struct {
 		uint64_t type, data;
@@ -190,33 +190,33 @@ TEST(every_event_of_a_storm_is_told_with_its_gpu_and_its_time)
 	uuid = gw_device_text(sim_take(0, 1), GW_T_UUID);
 	begin(2);
 	time_runs();
-	until(told_count() == 6);
+	until(reported_count() == 6);
 	for (unsigned i = 0; i < 6; i++) {
-		assert_int_equal(told.e[i].type, expected[i].type);
-		assert_int_equal(told.e[i].data, expected[i].data);
-		assert_string_equal(told.e[i].uuid, uuid);
-		assert_true(told.e[i].mono_ns >= last);
-		assert_true(told.e[i].wall_ns > told.e[i].mono_ns);
-		last = told.e[i].mono_ns;
+		assert_int_equal(reported.e[i].type, expected[i].type);
+		assert_int_equal(reported.e[i].data, expected[i].data);
+		assert_string_equal(reported.e[i].uuid, uuid);
+		assert_true(reported.e[i].mono_ns >= last);
+		assert_true(reported.e[i].wall_ns > reported.e[i].mono_ns);
+		last = reported.e[i].mono_ns;
 	}
-	assert_true(told.e[0].mono_ns >=
-		    3 * NS_PER_S); /* at 2 s of a world that began at 1 s */
+	assert_true(reported.e[0].mono_ns >=
+		    3 * NS_PER_S); /* 2 s after the simulation began at 1 s */
 }
 
-TEST(nobody_is_told_of_clocks_and_p_states)
+TEST(changes_of_clocks_and_p_states_are_not_reported)
 {
 	sim_text(TWO_GPUS XID(6, 0, 13));
 	sim_open();
 	begin(2);
 	time_runs();
-	until(told_count() > 0);
-	assert_int_equal(told_count(), 1);
-	assert_int_equal(told.e[0].data, 13);
+	until(reported_count() > 0);
+	assert_int_equal(reported_count(), 1);
+	assert_int_equal(reported.e[0].data, 13);
 }
 
 /* ---- drivers and GPUs that go away ---- */
 
-TEST(a_driver_that_is_replaced_is_listened_to_again)
+TEST(a_driver_that_is_replaced_is_watched_again)
 {
 	load_with("driver-reload", XID(5, 0, 31) XID(1000, 0, 43));
 	sim_open();
@@ -224,28 +224,28 @@ TEST(a_driver_that_is_replaced_is_listened_to_again)
 	time_runs();
 	until(opens() == 2 && listening() == 1);
 	stepper.ns = FAST;
-	until(told_of(ABI_EVENT_XID, 43) >= 0);
-	assert_int_equal(told_of(ABI_EVENT_XID, 31), 0);
+	until(reported_at(ABI_EVENT_XID, 43) >= 0);
+	assert_int_equal(reported_at(ABI_EVENT_XID, 31), 0);
 }
 
-TEST(a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back)
+TEST(a_lost_gpu_hides_no_other_and_is_watched_again_when_it_is_back)
 {
 	load_with("lost-gpu", XID(15, 0, 31) XID(1000, 1, 13));
 	sim_open();
 	begin(2);
 	time_runs();
-	until(told_of(ABI_EVENT_XID, 79) >= 0);
+	until(reported_at(ABI_EVENT_XID, 79) >= 0);
 	stepper.ns = 4 * NS_PER_MS; /* it is lost for 20 s only */
 	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_LOST);
 	until(listening() == 1);
 	stepper.ns = 20 * NS_PER_MS;
-	until(told_of(ABI_EVENT_XID, 31) >= 0);
+	until(reported_at(ABI_EVENT_XID, 31) >= 0);
 	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_OK);
 	until(listening() == 2);
 	stepper.ns = FAST;
-	until(told_of(ABI_EVENT_XID, 13) >= 0);
-	assert_string_equal(told.e[told_of(ABI_EVENT_XID, 13)].uuid,
-			    told.e[told_of(ABI_EVENT_XID, 79)].uuid);
+	until(reported_at(ABI_EVENT_XID, 13) >= 0);
+	assert_string_equal(reported.e[reported_at(ABI_EVENT_XID, 13)].uuid,
+			    reported.e[reported_at(ABI_EVENT_XID, 79)].uuid);
 }
 
 /* NVML may answer a wait with "lost" for as long as a lost GPU is in the set. */
@@ -281,10 +281,10 @@ TEST(a_driver_is_let_go_while_we_wait_and_heard_again_after)
 	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	until(listening() == 2);
 	stepper.ns = FAST;
-	until(told_of(ABI_EVENT_XID, 31) >= 0);
+	until(reported_at(ABI_EVENT_XID, 31) >= 0);
 }
 
-TEST(threads_are_as_many_after_a_hundred_reopenings)
+TEST(a_hundred_reopenings_leave_no_thread_behind)
 {
 	unsigned before;
 
@@ -306,7 +306,7 @@ TEST(threads_are_as_many_after_a_hundred_reopenings)
 	assert_int_equal(threads(), before);
 }
 
-TEST(a_watch_can_be_had_again_and_again)
+TEST(a_watch_can_be_created_repeatedly)
 {
 	unsigned before;
 
@@ -315,8 +315,8 @@ TEST(a_watch_can_be_had_again_and_again)
 	time_runs();
 	before = threads();
 	for (unsigned i = 0; i < 20; i++) {
-		assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
-		if (i % 2) /* or ended before it has begun */
+		assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch), 0);
+		if (i % 2) /* otherwise it ends before it has begun */
 			until(listening() == 2);
 		assert_int_equal(event_watch_free(watch), 0);
 		watch = NULL;
@@ -333,19 +333,20 @@ TEST(a_library_without_event_calls_has_no_watch)
 
 	sim_text("[driver]\nmissing = [\"nvmlEventSetWait_v2\"]\n" TWO_GPUS);
 	sim_open();
-	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), -GW_E_NOSUPPORT);
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch),
+			 -GW_E_NOSUPPORT);
 	assert_null(watch);
 	assert_int_equal(threads(), before);
 }
 
-TEST(gpus_without_events_are_asked_seldom_and_the_status_says_so)
+TEST(gpus_without_events_are_queried_seldom_and_the_status_says_so)
 {
 	char why[200] = "";
 
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetSupportedEventTypes", -1, ABI_NOT_SUPPORTED);
 	sim_open();
-	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch), 0);
 	time_runs();
 	until(sim_calls("nvmlEventSetFree") > 0);
 	assert_int_equal(event_watch_status(watch, why, sizeof(why)), 0);
@@ -384,10 +385,10 @@ TEST(a_wait_that_hangs_is_left_behind_and_tells_nothing_more)
 	sim_unhang();
 	time_runs();
 	until(threads() == before + 1); /* the stepper */
-	assert_int_equal(told_count(), 0);
+	assert_int_equal(reported_count(), 0);
 }
 
-static struct gw_ctx *left_behind; /* reachable still, so that it is no leak */
+static struct gw_ctx *left_behind; /* still reachable, so that it is not reported as a leak */
 
 TEST(a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed)
 {
@@ -424,7 +425,7 @@ TEST(a_gpu_that_sleeps_is_not_woken)
 	assert_int_equal(system(cmd), 0);
 	sim_text("[[gpu]]\nprofile = \"laptop\"\n");
 	sim_open_with(root, 0, 0);
-	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch), 0);
 	time_runs();
 	until(listening() == 0 && event_watch_status(watch, why, sizeof(why)) == 0 &&
 	      strstr(why, "not open"));
@@ -439,8 +440,9 @@ TEST(a_context_without_nvidia_has_no_watch)
 	struct gw_options o = { .size = sizeof(o), .backend = "none" };
 
 	assert_int_equal(gw_open(&o, &sim.ctx), 0);
-	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), -GW_E_NOSUPPORT);
-	assert_int_equal(event_watch_new(NULL, on_event, &told, &watch), -GW_E_ARG);
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch),
+			 -GW_E_NOSUPPORT);
+	assert_int_equal(event_watch_new(NULL, on_event, &reported, &watch), -GW_E_ARG);
 	assert_int_equal(event_watch_free(NULL), 0);
 }
 

@@ -12,14 +12,14 @@ static void orphans_and_the_ignored_are_no_demand(struct world *o)
 
 static void simulated_gpus_are_acted_on_only_when_configured(struct world *o)
 {
-	for (unsigned told = 0; told < 2; told++) {
+	for (unsigned allowed = 0; allowed < 2; allowed++) {
 		world_again(o, 1, 1);
 		o->simulated = true;
-		o->p.simulated_too = told;
+		o->p.simulated_too = allowed;
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 0, 5 * S);
 		assert_state(o, STATE_EVICTED);
-		assert_int_equal(o->w[0].resident, !told);
+		assert_int_equal(o->w[0].resident, !allowed);
 	}
 }
 
@@ -41,7 +41,7 @@ static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct 
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_said(o, 0, ANY, STATE_ABSENT, NULL);
-	/* One that starts again by itself has forgotten what it was told. */
+	/* A worker that restarts without an order does not know its last order. */
 	o->w[0].pid++;
 	world_run(o, 5 * S);
 	assert_said(o, 1, ANY, STATE_ABSENT, NULL);

@@ -181,7 +181,7 @@ TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	}
 	assert_true(most == 32); /* 30 s x 32 is cut to 600 s */
 	assert_true(world_status(&o, 0).backoff <= 32);
-	world_run(&o, 40 * MINUTE); /* a while without: the next one begins anew */
+	world_run(&o, 40 * MINUTE); /* after a while without guests the backoff starts again */
 	o.guest[0].until_ns = o.now + S;
 	world_run(&o, 2 * S);
 	assert_true(world_status(&o, 0).backoff == 1);
@@ -211,7 +211,7 @@ static unsigned life(unsigned cut_at, bool written)
 	assert_false(o.w[0].closed);
 	world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	if (o.dead) {
-		bool lost = !written; /* it was never written, and nobody was told it was */
+		bool lost = !written; /* never written, and never reported as written */
 
 		world_restart(&o);
 		if (lost)
@@ -475,7 +475,7 @@ static void story(struct world *o)
 	t->off_ns = 50 * S;
 }
 
-static void tell(struct world *o)
+static void play_story(struct world *o)
 {
 	world_begin(o);
 	world_until(o, 120 * S);
@@ -494,13 +494,13 @@ TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 	static struct world live, dry;
 
 	story(&live);
-	tell(&live);
+	play_story(&live);
 	assert_true(live.orders > 10);
 	for (unsigned i = 0; i < 3; i++) {
 		story(&dry);
 		dry.p.mode = i == 0 ? GUARD_DRY_RUN : i == 1 ? GUARD_OBSERVE : GUARD_ENFORCE;
-		dry.simulated = i == 2; /* not told to act on simulated GPUs */
-		tell(&dry);
+		dry.simulated = i == 2; /* not configured to act on simulated GPUs */
+		play_story(&dry);
 		assert_int_equal(dry.orders, 0);
 		assert_int_equal(dry.says, live.says);
 		for (size_t k = 0; k < live.says; k++) {
@@ -533,9 +533,9 @@ TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 	static struct world a, b;
 
 	story(&a);
-	tell(&a);
+	play_story(&a);
 	story(&b);
-	tell(&b);
+	play_story(&b);
 	assert_int_equal(a.says, b.says);
 	assert_true(a.says > 40);
 	assert_memory_equal(a.said, b.said, a.says * sizeof(a.said[0]));
@@ -569,8 +569,8 @@ TEST(a10_a_kind_that_cannot_be_ordered_to_load_is_back_when_it_is_let_in)
 	}
 }
 
-/* The first order to leave; what comes before it is done. */
-static struct guard_order told_to_leave(struct world *o)
+/* The first order to evict; orders before it are carried out. */
+static struct guard_order first_evict_order(struct world *o)
 {
 	struct guard_order d = { .verb = ORDER_NOTIFY };
 	struct guard_record r;
@@ -606,7 +606,7 @@ TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 		assert_int_equal(guard_request(o.g, 0, REQUEST_EVICT, 0, o.now, message,
 					       sizeof(message)),
 				 0);
-		d = told_to_leave(&o);
+		d = first_evict_order(&o);
 		if (checkpoint)
 			assert_true(d.deadline_ns > o.now + 15 * S); /* 8 GiB, and 10 s */
 		else

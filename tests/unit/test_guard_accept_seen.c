@@ -126,8 +126,8 @@ TEST(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers)
 
 /* ---- A5: lists ---- */
 
-/* A worker that is C+G, one whose bytes nobody tells, and `many` small ones in a list that grows while it is
- * asked for. */
+/* A worker of type C+G, one with unknown memory, and `many` small ones in a list that grows while it is
+ * read. */
 static const char *const crowd =
 	"[driver]\nversion = \"%s\"\nprocess_bytes = %u\n"
 	"[[gpu]]\nprofile = \"a100\"\nlist_growth = 3\n"

@@ -428,7 +428,7 @@ GUARD_TEST(a_gpu_that_is_not_its_own_is_nobodys_business)
 	assert_int_equal(worker.evicted, 0);
 	assert_int_equal(gw_guard_allowed(guard), 1);
 	assert_int_equal(status().blind, 1);
-	assert_string_equal(status().why, "none of the GPUs that it is guarded on is here");
+	assert_string_equal(status().why, "none of the GPUs that it is guarded on is present");
 }
 
 GUARD_TEST(of_several_gpus_each_can_have_its_own_guard)
@@ -740,7 +740,7 @@ GUARD_TEST(others_may_ask_while_it_works)
 
 static void stop_on_decision(void *arg, const struct gw_guard_decision *d)
 {
-	sem_wait(&worker.go); /* until gw_guard_start() has told its guard */
+	sem_wait(&worker.go); /* until gw_guard_start() has returned the guard */
 	worker.stopped = gw_guard_stop(guard, 0);
 	sem_post(&worker.begun);
 	sem_post(&worker.go);

@@ -1,5 +1,5 @@
-/* Why a worker is kept out: each reason with what set it, since when and until when; and that evidence is
- * of now. */
+/* Why a worker stays evicted: each reason has the rule that set it, its begin and its end, and its evidence is
+ * current. */
 #include "guard_test.h"
 
 #include "guard/demand.h"
@@ -176,8 +176,9 @@ static void a_hold_is_reported_with_its_end_and_masks_what_it_masks(struct world
 	assert_true(why(o, REASON_CONTENTION).masked);
 }
 
-/* Whoever was there before is not evidence of what a person asks now. */
-static void an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone(struct world *o)
+/* An earlier contender is not evidence for a manual request. */
+static void
+a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender(struct world *o)
 {
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -307,7 +308,7 @@ static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
 		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
 		assert_true(guard_explain(o->g, 0, r, &why));
 		if (!why.rule[0] || !why.evidence[0] || !why.clears[0] || !why.since_ns)
-			fail_msg("%s is not told whole", guard_reason_name(r));
+			fail_msg("%s is incomplete", guard_reason_name(r));
 		assert_false(why.masked);
 		guard_set_reason(o->g, "GPU-0", r, false, NULL, o->now);
 		assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
@@ -330,7 +331,7 @@ int main(void)
 		CASE(what_others_found_ends_as_they_say),
 		CASE(a_gpu_that_does_not_answer_must_answer_for_a_minute),
 		CASE(a_hold_is_reported_with_its_end_and_masks_what_it_masks),
-		CASE(an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone),
+		CASE(a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender),
 		CASE(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now),
 		CASE(a_damped_worker_has_its_remaining_time),
 		CASE(a_process_that_is_known_to_fit_is_explained),

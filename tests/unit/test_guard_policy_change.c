@@ -250,7 +250,7 @@ TEST(a_worker_with_another_match_has_not_ended)
 	end(&o);
 }
 
-/* Out for a guest, and the guard begins anew. */
+/* The guard restarts while the worker is evicted for a guest. */
 static void restart_while_out(struct world *o)
 {
 	begin(o, 1);
@@ -359,7 +359,7 @@ TEST(a_worker_that_ended_between_scenes_is_not_waited_for)
 	end(&o);
 }
 
-/* What it was told is not known of one that began anew meanwhile: it is let in as one that is out. */
+/* The orders to a worker that restarted meanwhile are unknown: it is resumed like an evicted one. */
 TEST(a_worker_that_restarted_between_scenes_comes_back)
 {
 	struct world o;
@@ -492,8 +492,8 @@ TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet)
 	end(&o);
 }
 
-/* Workers come and go in any order while guests do: whoever is alone on the card in the end runs. */
-TEST(many_swaps_end_as_none_would)
+/* Workers and guests come and go in any order: a worker that is alone on the GPU in the end runs. */
+TEST(many_policy_changes_end_in_the_same_state_as_none)
 {
 	struct world o;
 	struct policy p;

@@ -1,4 +1,4 @@
-/* All that the guard is told is in its recording: what was decided is decided again, to the bit. */
+/* A recording has all inputs of the guard: a replay makes exactly the same decisions. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/recording.h"
@@ -16,7 +16,7 @@ static struct guard_settings settings, next;
 static char path[64], moved[80], turned[80];
 
 static struct {
-	unsigned told;
+	unsigned logged;
 	char text[700];
 	struct guard_decision said[4096];
 	size_t says, first;      /* first: of those that the last file is about */
@@ -37,7 +37,7 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
-	return ++seen.told;
+	return ++seen.logged;
 }
 
 static struct guard_record journal;
@@ -198,8 +198,8 @@ static void swap_settings(void)
 	free(r);
 }
 
-/* Everything that it can be told, once at least. */
-static void tell_everything(void)
+/* Every kind of input, at least once. */
+static void send_every_input(void)
 {
 	const struct guard_reservation room = {
 		.id = 7, .gpu = "GPU-0", .bytes = 5 * GIB, .until_ns = UINT64_MAX
@@ -258,12 +258,12 @@ static void tell_everything(void)
 	assert_true(guard_unsettled_count(g.guard) > 0);
 	fetch();
 	assert_true(seen.says > 30);
-	assert_int_equal(seen.told, 0);
+	assert_int_equal(seen.logged, 0);
 }
 
 TEST(every_input_is_decided_again_to_the_bit)
 {
-	tell_everything();
+	send_every_input();
 	assert_int_equal(count(path, "begin\t"), 1);
 	assert_int_equal(count(path, "swapped\t"), 1);
 	assert_int_equal(access(turned, F_OK), -1);
@@ -309,7 +309,7 @@ static void turn_over_during(void (*story)(void), unsigned step)
 
 TEST(a_file_that_is_turned_over_begins_with_all_that_was_known)
 {
-	turn_over_during(tell_everything, 149);
+	turn_over_during(send_every_input, 149);
 	turn_over_during(come_and_go, 89);
 }
 
@@ -328,7 +328,7 @@ TEST(a_file_that_cannot_be_renamed_is_emptied)
 		assert_int_equal(stat(path, &st), 0);
 		assert_true(st.st_size < 64 * 1024);
 	}
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	assert_non_null(strstr(seen.text, "cannot be renamed"));
 	assert_replayed(path, 1);
 	rmdir(turned);
@@ -409,14 +409,14 @@ TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
 	begin("/dev/full");
 	guard_service_record_open(&g);
 	run_for(60 * S);
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	assert_non_null(strstr(seen.text, "/dev/full cannot be written"));
 	assert_true(seen.says > 0);
 	end();
 	begin("/nowhere/at/all");
 	guard_service_record_open(&g);
 	run_for(S);
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	assert_non_null(strstr(seen.text, "nothing is recorded"));
 	end();
 }

@@ -12,7 +12,7 @@ static struct clock_stepped stepped;
 static struct {
 	bool idle, settled; /* the action; the looker's thread */
 	int change_err;
-	unsigned changes, freed, pumps, told, opened;
+	unsigned changes, freed, pumps, logged, opened;
 	char text[700];
 	char forgotten[64], kept[64];
 	const struct policy *looks_by, *acts_by;
@@ -131,7 +131,7 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
-	return ++seen.told;
+	return ++seen.logged;
 }
 
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *s,
@@ -232,13 +232,13 @@ TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
 	assert_true(guard_reload_waits(&g)); /* so that it comes to an end ... */
 	pass(14 * S);
 	assert_true(guard_reload_waits(&g));
-	assert_int_equal(seen.told, 0);
+	assert_int_equal(seen.logged, 0);
 	pass(S);
-	assert_false(guard_reload_waits(&g)); /* ... but somebody may need a GPU */
-	assert_int_equal(seen.told, 1);
+	assert_false(guard_reload_waits(&g)); /* ... but a contender may need a GPU */
+	assert_int_equal(seen.logged, 1);
 	assert_non_null(strstr(seen.text, "still uses the old configuration"));
 	pass(60 * S);
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	seen.idle = true;
 	g.writing = true; /* what was ordered is not in the file yet */
 	pass(S);
@@ -293,7 +293,7 @@ TEST(who_is_gone_while_it_is_out_is_kept_and_told_of)
 	assert_int_equal(seen.changes, 1);
 	assert_string_equal(seen.kept, "w0");
 	assert_string_equal(seen.forgotten, "");
-	assert_int_equal(seen.told, 2); /* and of the configuration */
+	assert_int_equal(seen.logged, 2); /* one more for the configuration */
 	end();
 }
 

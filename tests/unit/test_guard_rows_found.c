@@ -60,7 +60,7 @@ static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
 		o->disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
 		begin(o);
 		assert_said(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
-		/* Whoever has the number now is another worker: the reason is kept, no more. */
+		/* Another worker has that position now: only the reason is kept. */
 		assert_state(o, STATE_QUIET);
 		assert_int_equal(world_status(o, 0).mask, CONTENTION);
 		world_run(o, 32 * S);
@@ -249,7 +249,7 @@ static void a_worker_that_ends_while_it_is_not_found_is_forgotten(struct world *
 	o->w[0].start_ticks++;
 	world_until(o, 100 * S);
 	assert_state(o, STATE_ACTIVE);
-	assert_orders(o, 0, RESUME); /* nobody told the new one to leave */
+	assert_orders(o, 0, RESUME); /* the new process got no order to evict */
 }
 
 static void another_in_its_place_is_not_taken_for_out(struct world *o)

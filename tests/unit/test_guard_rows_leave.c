@@ -170,7 +170,7 @@ static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
 	assert_orders(o, 0, EVICT);
 }
 
-/* ---- told to leave ---- */
+/* ---- orders to evict ---- */
 
 static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct world *o)
 {
@@ -274,7 +274,7 @@ static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct wo
 	world_ask(o, -1, REQUEST_EVICT, 0);
 	world_run(o, 5 * S);
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
-	/* Whoever acts gives up by the deadline, the answer is lost. */
+	/* The action gives up at its deadline, and the outcome is lost. */
 	o->w[0].has_order = false;
 	for (unsigned i = 0; i < 1200; i++) {
 		world_step(o);
@@ -398,7 +398,7 @@ static void a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active(struct
 /* vLLM without its sleep mode knows neither call. */
 static void a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o)
 {
-	/* It may; nobody may tell it; a hook would do it twice. */
+	/* 0: may be resumed; 1: is never resumed; 2: a hook, which would run twice. */
 	for (unsigned i = 0; i < 3; i++) {
 		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
@@ -441,7 +441,7 @@ static void a_scene_that_crosses_with_a_worker_proves_all_the_same(struct world 
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Signals and callbacks say done before anything is loaded: told to leave in between, there is nothing to free. */
+/* Signals and callbacks report done before anything is loaded: an eviction in between has nothing to free. */
 static void a_worker_that_must_leave_before_it_loaded_is_out(struct world *o)
 {
 	o->w[0].residue = GIB / 2;
@@ -491,7 +491,7 @@ static void bytes_that_are_unknown_are_judged_by_the_device(struct world *o)
 static void what_cannot_be_seen_is_never_proven(struct world *o)
 {
 	static const struct {
-		bool memory, lists, bytes; /* are told */
+		bool memory, lists, bytes; /* are reported */
 		enum guard_state then;
 	} rows[] = {
 		{ false, true, true, STATE_EVICTED }, /* as where memory is the machine's own */

@@ -1,5 +1,5 @@
-/* What the service makes of the health of a GPU: a worker that leaves and returns, what people are told, what the guard
- * says of its end and the log of its limit.  The GPU is the test's own, the guard is real. */
+/* What the service does with the health of a GPU: it evicts and resumes a worker, emits events, and logs when a reason
+ * ends.  The GPU is the test's own, the guard is real. */
 #include "daemon/guard_service_parts.h"
 
 #include "guard_world.h"
@@ -24,7 +24,7 @@ static struct {
 	unsigned events;
 	char text[512];
 	const char *severity;
-} told;
+} emitted;
 
 /* ---- the rest of the service ---- */
 
@@ -75,13 +75,13 @@ void scene_thread_trigger(struct scene_thread *l)
 {
 }
 
-static uint64_t tell(void *arg, const struct view_event *e)
+static uint64_t record_event(void *arg, const struct view_event *e)
 {
 	assert_string_equal(e->kind, "health");
 	assert_string_equal(e->uuid, "GPU-0");
-	told.events++;
-	told.severity = e->severity;
-	snprintf(told.text, sizeof(told.text), "%s", e->text);
+	emitted.events++;
+	emitted.severity = e->severity;
+	snprintf(emitted.text, sizeof(emitted.text), "%s", e->text);
 	return 1;
 }
 
@@ -97,7 +97,7 @@ static int begin(void **state)
 {
 	memset(&g, 0, sizeof(g));
 	memset(&gpu, 0, sizeof(gpu));
-	memset(&told, 0, sizeof(told));
+	memset(&emitted, 0, sizeof(emitted));
 	memset(&settings, 0, sizeof(settings));
 	memset(gpu.why, GW_ABSENT_NOT_SUPPORTED, sizeof(gpu.why));
 	gpu.d = (struct gw_device){ .state = GW_DEVICE_OK,
@@ -115,7 +115,7 @@ static int begin(void **state)
 	health_options_init(&settings.health);
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.emit = tell;
+	g.config.emit = record_event;
 	snprintf(g.uuid[0], sizeof(g.uuid[0]), "GPU-0");
 	return 0;
 }
@@ -225,24 +225,24 @@ TEST(the_log_tells_the_temperature_at_which_workers_leave)
 		&g, &(struct guard_decision){ .gpu = "GPU-1", .mono_ns = o.now })));
 }
 
-TEST(people_are_told_once_for_each_level)
+TEST(each_level_emits_one_event)
 {
 	ticks(5);
-	assert_int_equal(told.events, 0);
+	assert_int_equal(emitted.events, 0);
 	set(GW_Q_ROWS_PENDING, 1);
 	ticks(5);
-	assert_int_equal(told.events, 1);
-	assert_string_equal(told.severity, "warning");
-	assert_non_null(strstr(told.text, "GPU is degraded: A memory row waits"));
-	assert_null(strstr(told.text, ".."));
+	assert_int_equal(emitted.events, 1);
+	assert_string_equal(emitted.severity, "warning");
+	assert_non_null(strstr(emitted.text, "GPU is degraded: A memory row waits"));
+	assert_null(strstr(emitted.text, ".."));
 	xid(79, false);
 	ticks(5);
-	assert_int_equal(told.events, 2);
-	assert_string_equal(told.severity, "error");
-	assert_non_null(strstr(told.text, "in quarantine: Xid 79"));
+	assert_int_equal(emitted.events, 2);
+	assert_string_equal(emitted.severity, "error");
+	assert_non_null(strstr(emitted.text, "in quarantine: Xid 79"));
 }
 
-TEST(an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing)
+TEST(an_earlier_xid_moves_no_worker_if_the_driver_requests_nothing)
 {
 	struct health_status s;
 

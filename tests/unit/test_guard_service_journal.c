@@ -15,7 +15,7 @@ static struct {
 	bool lags;        /* nor is the next, at once */
 	bool fails;       /* what was taken cannot be written */
 	char last[8192];  /* record */
-	/* An order that learns: its notes, and what came of it. */
+	/* An order that learns: its notes and its outcome. */
 	bool learns, learnt;
 	bool then_slow;        /* the disk, from then on */
 	unsigned then_full_at; /* ... or full, at this level */
@@ -23,7 +23,7 @@ static struct {
 	unsigned gone_on, turned_down;
 	bool kept_before; /* its notes were in the file when it went on */
 	unsigned forgot;  /* how often notes were dropped */
-	unsigned errors;  /* returns that failed, told as errors */
+	unsigned errors;  /* failed resumes, emitted as errors */
 } disk;
 
 #define NOTE "model of-the-test"
@@ -195,7 +195,7 @@ double guard_service_threshold_c(const struct guard_service *x, const struct gua
 	return (double)NAN;
 }
 
-static uint64_t tell(void *arg, const struct view_event *e)
+static uint64_t record_event(void *arg, const struct view_event *e)
 {
 	disk.errors += strcmp(e->severity, "error") == 0 && strstr(e->text, "resume failed");
 	return 1;
@@ -225,7 +225,7 @@ static void begin(unsigned level)
 	settings.policy = o.p;
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.emit = tell;
+	g.config.emit = record_event;
 	g.config.clock = &world_clock;
 	guard_counts_load(&g.tally, NULL, &o.p);
 }

@@ -1,4 +1,4 @@
-/* For which GPUs a service acts, in stepped time: locks are as the test says. */
+/* The GPUs that a service guards, in stepped time; the test decides which locks succeed. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/guard_lock.h"
@@ -11,12 +11,12 @@
 #include "test.h"
 
 static struct {
-	int err;     /* that the next tries end with */
-	int64_t pid; /* of who has it */
+	int err;     /* result of the next attempts */
+	int64_t pid; /* holder of the lock */
 	unsigned tries;
-	char foreign[2][64]; /* who else acts, as the guard was told last; of GPU-0 and GPU-1 */
-	unsigned told_foreign, told;
-	char text[700]; /* that people were told last */
+	char foreign[2][64]; /* the last holder reported to the guard, of GPU-0 and GPU-1 */
+	unsigned foreign_reports, logged;
+	char text[700]; /* last log line */
 } seen;
 
 static struct guard_service g;
@@ -39,7 +39,7 @@ void guard_service_foreign(struct guard_service *x, const char *uuid, const char
 	assert_ptr_equal(x, &g);
 	snprintf(seen.foreign[uuid[4] - '0'], sizeof(seen.foreign[0]), "%s",
 		 holder ? holder : "");
-	seen.told_foreign++;
+	seen.foreign_reports++;
 }
 
 uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
@@ -49,7 +49,7 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
-	return ++seen.told;
+	return ++seen.logged;
 }
 
 static void begin(unsigned gpus)
@@ -73,17 +73,17 @@ static void look_after(uint64_t ns)
 	guard_service_lock_look(&g, &scene);
 }
 
-TEST(who_has_the_lock_asks_for_it_no_more)
+TEST(a_lock_that_is_held_is_not_requested_again)
 {
 	begin(2);
 	for (unsigned i = 0; i < 20; i++)
 		look_after(NS_PER_S);
-	assert_int_equal(seen.tries, 2); /* one a GPU */
-	assert_int_equal(seen.told + seen.told_foreign, 0);
+	assert_int_equal(seen.tries, 2); /* one per GPU */
+	assert_int_equal(seen.logged + seen.foreign_reports, 0);
 	guard_service_lock_close(&g);
 }
 
-TEST(another_that_acts_is_told_of_once_and_asked_again_every_five_seconds)
+TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 {
 	begin(1);
 	seen.err = -GW_E_STATE;
@@ -97,31 +97,31 @@ TEST(another_that_acts_is_told_of_once_and_asked_again_every_five_seconds)
 	assert_int_equal(seen.tries, 1);
 	look_after(100 * NS_PER_MS);
 	assert_int_equal(seen.tries, 2);
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	seen.err = 0;
 	look_after(4 * NS_PER_S);
-	assert_int_equal(seen.told_foreign, 1);
+	assert_int_equal(seen.foreign_reports, 1);
 	look_after(NS_PER_S);
-	assert_int_equal(seen.told_foreign, 2);
+	assert_int_equal(seen.foreign_reports, 2);
 	assert_string_equal(seen.foreign[0], "");
 	assert_string_equal(seen.text,
 			    "no other gpuward guards GPU-0 any more; this one takes over");
 	guard_service_lock_close(&g);
 }
 
-TEST(where_no_lock_can_be_made_it_acts_and_says_so_once)
+TEST(if_no_lock_can_be_created_it_guards_and_logs_that_once)
 {
 	begin(2);
 	seen.err = -GW_E_PERM;
 	for (unsigned i = 0; i < 4; i++)
 		look_after(5 * NS_PER_S);
 	assert_int_equal(seen.tries, 8);
-	assert_int_equal(seen.told, 1);
-	assert_int_equal(seen.told_foreign, 0);
+	assert_int_equal(seen.logged, 1);
+	assert_int_equal(seen.foreign_reports, 0);
 	assert_non_null(strstr(seen.text, "cannot create a lock"));
 }
 
-TEST(who_only_observes_lets_go_of_what_it_has)
+TEST(a_service_that_only_observes_releases_its_locks)
 {
 	begin(1);
 	look_after(0);

@@ -1,4 +1,4 @@
-/* What people ask, in stepped time: who asks is who the guard hears of, and the answer says what is in the file. */
+/* Requests of users, in stepped time: the guard gets the uid of the client, and the response says what is stored. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/peer_process.h"
@@ -13,10 +13,10 @@ static struct guard_settings settings;
 static struct clock_stepped stepped;
 
 static struct {
-	int64_t uid;       /* for whom the guard was asked last */
-	int64_t asked_for; /* ... when it was */
-	unsigned pumps, told;
-	uint64_t hangs_ns; /* the disk, at each try */
+	int64_t uid;       /* user of the guard's current request; -1: none */
+	int64_t asked_for; /* user of the last request */
+	unsigned pumps, logged;
+	uint64_t hangs_ns; /* delay of the disk per attempt */
 	bool lasting;
 	char text[700];
 	int game_err;
@@ -87,7 +87,7 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
-	return ++seen.told;
+	return ++seen.logged;
 }
 
 void guard_service_room_made(struct guard_service *x, uint64_t id, int fd, uint64_t start_ticks)
@@ -137,7 +137,7 @@ int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 		      uint64_t ttl_ns, int64_t uid, const char *who, bool *ret_kept)
 {
 	*ret_kept = !seen.game_unkept;
-	assert_int_equal(seen.uid, uid); /* the guard heard for whom, before it is told */
+	assert_int_equal(seen.uid, uid); /* the guard gets the user before the game */
 	seen.game_uid = uid;
 	return seen.game_err;
 }
@@ -236,22 +236,22 @@ TEST(what_a_restart_forgets_is_said)
 	world_done(&o);
 }
 
-TEST(what_is_refused_is_neither_told_nor_followed)
+TEST(a_refused_request_is_neither_logged_nor_tracked)
 {
 	char message[200];
 
 	begin();
 	assert_int_equal(wish(REQUEST_HOLD_EVICTED, -1, message),
 			 -GW_E_ARG); /* without a time */
-	assert_int_equal(seen.told, 0);
+	assert_int_equal(seen.logged, 0);
 	assert_null(guard_operation_latest(&g.operations, "w0"));
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	assert_non_null(guard_operation_latest(&g.operations, "w0"));
 	world_done(&o);
 }
 
-TEST(room_is_wanted_for_who_asks)
+TEST(a_reservation_belongs_to_the_user_of_the_request)
 {
 	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";
@@ -261,7 +261,7 @@ TEST(room_is_wanted_for_who_asks)
 	assert_int_equal(
 		guard_service_ops.reserve(&g, "GPU-9", GIB, 0, 0, &by, &id, message, 200),
 		-GW_E_NODEV);
-	assert_int_equal(seen.told, 0);
+	assert_int_equal(seen.logged, 0);
 	assert_int_equal(guard_service_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200),
 			 0);
 	assert_int_equal(seen.asked_for, 1000);
@@ -269,8 +269,8 @@ TEST(room_is_wanted_for_who_asks)
 	world_done(&o);
 }
 
-/* A game that came to nothing must not be the reason for the next wish of somebody else. */
-TEST(a_game_is_its_users_and_the_next_wish_is_not)
+/* The user of a refused game must not be used for the next request. */
+TEST(a_game_belongs_to_its_user_and_the_next_request_does_not)
 {
 	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";
@@ -282,7 +282,7 @@ TEST(a_game_is_its_users_and_the_next_wish_is_not)
 	assert_int_equal(seen.game_uid, 1000);
 	assert_int_equal(seen.uid, -1);
 	assert_string_equal(message, "process 4711 has ended");
-	assert_int_equal(seen.told, 0);
+	assert_int_equal(seen.logged, 0);
 	seen.game_err = 0;
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_string_equal(seen.text,
@@ -293,7 +293,7 @@ TEST(a_game_is_its_users_and_the_next_wish_is_not)
 	world_done(&o);
 }
 
-TEST(a_game_that_a_restart_forgets_is_told_of)
+TEST(a_game_that_a_restart_loses_is_logged)
 {
 	const struct guard_client by = { "token", -1, -1, 0 };
 	char message[200] = "";
@@ -301,16 +301,16 @@ TEST(a_game_that_a_restart_forgets_is_told_of)
 
 	begin();
 	seen.lasting = true;
-	seen.hangs_ns = NS_PER_S; /* it takes its time, and is kept */
+	seen.hangs_ns = NS_PER_S; /* slow, but stored */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
-	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.logged, 1);
 	seen.game_unkept = true; /* the disk is full */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
-	assert_int_equal(seen.told, 3);
+	assert_int_equal(seen.logged, 3);
 	assert_non_null(strstr(seen.text, "game of process 4711 cannot be stored"));
 	seen.game_unkept = seen.lasting = false; /* there is no file */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
-	assert_int_equal(seen.told, 5);
+	assert_int_equal(seen.logged, 5);
 	world_done(&o);
 }
 

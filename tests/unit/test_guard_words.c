@@ -220,7 +220,7 @@ TEST(all_that_the_guard_knows_can_be_written_down)
 		    " reservation rate queue ");
 }
 
-/* One that is declared and not read would be accepted, and nothing would come of it. */
+/* A key that is declared but not read would be accepted without effect. */
 TEST(every_key_of_a_worker_is_read)
 {
 	char *def = whole("src/daemon/guard_config.def"),
@@ -275,7 +275,7 @@ TEST(nobody_but_an_adapter_asks_for_a_kind)
 	assert_true(files > 50);
 }
 
-/* A word in the first column of a table: alone, or beside another. */
+/* A word in the first column of a table: alone, or next to another. */
 static bool has_row(const char *text, const char *word)
 {
 	static const char *const around[][2] = { { "\n| ", " |" },
@@ -365,14 +365,14 @@ TEST(numbers_are_those_of_the_code)
 {
 	char *text = whole("docs/GUARD-MACHINE.md"),
 	     *source = whole("src/guard/guard_internal.h");
-	char name[32], told[32], is[32];
+	char name[32], documented[32], is[32];
 	unsigned rows = 0;
 
 	for (const char *at = strstr(text, "\n| `"); at; at = strstr(at + 1, "\n| `")) {
-		assert_int_equal(sscanf(at, "\n| `%31[A-Z_]` | %31[^|]", name, told), 2);
-		told[strcspn(told, "|") - 1] = '\0';
+		assert_int_equal(sscanf(at, "\n| `%31[A-Z_]` | %31[^|]", name, documented), 2);
+		documented[strcspn(documented, "|") - 1] = '\0';
 		defined(source, name, is, sizeof(is));
-		assert_string_equal(told, is);
+		assert_string_equal(documented, is);
 		rows++;
 	}
 	assert_int_equal(rows, 15);

@@ -163,7 +163,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	struct policy *p = calloc(1, sizeof(*p));
 	struct recording_reader *t;
 	struct guard_reservation room;
-	struct guard_gpu_inputs told;
+	struct guard_gpu_inputs inputs;
 
 	make_policy(p);
 	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
@@ -174,13 +174,13 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 7);
 	assert_int_equal(room.pid, 4711);
-	assert_true(guard_gpu_inputs(recording_reader_guard(t), 0, &told));
-	assert_string_equal(told.gpu, "GPU-1");
-	assert_string_equal(told.foreign, "another gpuward");
-	assert_string_equal(told.heat_why, "warm");
-	assert_int_equal(told.heat, HEAT_WARM);
-	assert_int_equal(told.reasons, 1u << REASON_THERMAL);
-	assert_string_equal(told.evidence[REASON_THERMAL], "hot");
+	assert_true(guard_gpu_inputs(recording_reader_guard(t), 0, &inputs));
+	assert_string_equal(inputs.gpu, "GPU-1");
+	assert_string_equal(inputs.foreign, "another gpuward");
+	assert_string_equal(inputs.heat_why, "warm");
+	assert_int_equal(inputs.heat, HEAT_WARM);
+	assert_int_equal(inputs.reasons, 1u << REASON_THERMAL);
+	assert_string_equal(inputs.evidence[REASON_THERMAL], "hot");
 	assert_int_equal(guard_game_count(recording_reader_guard(t)), 3);
 	assert_true(guard_movable(recording_reader_guard(t), 0)); /* only where it enforces */
 	assert_int_equal(recording_read(t, "release\t6\t7"), 0);
@@ -709,8 +709,8 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	free(p);
 }
 
-/* The same file by no policy, and lines that tell of what was known. */
-TEST(half_of_what_was_known_is_refused)
+/* The same file without a policy, and lines with only a part of the earlier state. */
+TEST(an_incomplete_earlier_state_is_refused)
 {
 	static const char *const bad[] = {
 		"state\tend",
