@@ -1,5 +1,5 @@
-/* Tests of the guard, in a table: each gets a fresh world of one worker of 8 GiB on a board of 12.  Those of the
- * rows of docs/GUARD-MACHINE.md name them. */
+/* Tests of the guard, in a table: each gets a new world with one worker of 8 GiB on a GPU of 12 GiB.  A test of
+ * rows in docs/GUARD-MACHINE.md names these rows. */
 #ifndef GUARD_TEST_H
 #define GUARD_TEST_H
 
@@ -10,9 +10,9 @@
 #define MANUAL     (1u << REASON_MANUAL)
 
 #define assert_state(o, state) assert_int_equal(world_state(o, 0), state)
-/* Of the first worker; from, to and rule as of world_said(). */
-#define assert_said(o, times, from, to, rule) \
-	assert_int_equal(world_said(o, 0, from, to, rule), times)
+/* For the first worker; from, to and rule as in world_decided(). */
+#define assert_decided(o, times, from, to, rule) \
+	assert_int_equal(world_decided(o, 0, from, to, rule), times)
 #define assert_orders(o, times, verb) assert_int_equal((o)->w[0].verbs[ORDER_##verb], times)
 
 static inline void assert_has(const char *text, const char *part)
@@ -21,16 +21,16 @@ static inline void assert_has(const char *text, const char *part)
 		fail_msg("'%s' is not in '%s'", part, text);
 }
 
-/* ---- how worlds begin ---- */
+/* ---- setup ---- */
 
-/* Another one in its place. */
+/* Replaces the world by a new one. */
 static inline void world_again(struct world *o, unsigned gpus, unsigned workers)
 {
 	world_done(o);
 	world_init(o, gpus, workers);
 }
 
-/* As it was made, looked at once. */
+/* Starts the guard and makes one observation. */
 static inline void begin(struct world *o)
 {
 	world_begin(o);
@@ -43,7 +43,7 @@ static inline void on_gpu(struct world *o, unsigned worker, unsigned gpu)
 	o->w[worker].load[gpu] = 8 * GIB;
 }
 
-/* What the last run left of the next worker. */
+/* Adds the record that an earlier run left for the next worker. */
 static inline struct guard_record *record(struct world *o, uint32_t mask, unsigned level)
 {
 	struct guard_record *r = &o->disk[o->on_disk++];
@@ -57,7 +57,7 @@ static inline struct guard_record *record(struct world *o, uint32_t mask, unsign
 	return r;
 }
 
-/* ---- what happens in them ---- */
+/* ---- actions ---- */
 
 static inline void ask_run(struct world *o, enum guard_request what, uint64_t ttl_ns,
 			   uint64_t span_ns)
@@ -74,7 +74,7 @@ static inline void until_ordered_to_leave(struct world *o)
 	}
 }
 
-/* Nothing is fetched yet. */
+/* Does not fetch orders and decisions. */
 static inline void ask_only(struct world *o, enum guard_request what)
 {
 	char message[200];
@@ -82,7 +82,7 @@ static inline void ask_only(struct world *o, enum guard_request what)
 	assert_int_equal(guard_request(o->g, 0, what, 0, o->now, message, sizeof(message)), 0);
 }
 
-/* After all records. */
+/* The next order, after all records were fetched. */
 static inline bool next_order(struct world *o, struct guard_order *ret)
 {
 	struct guard_record r;
@@ -92,7 +92,7 @@ static inline bool next_order(struct world *o, struct guard_order *ret)
 	return guard_next_order(o->g, ret);
 }
 
-/* It does what it did before its eviction. */
+/* The worker runs as before its eviction. */
 static inline void assert_awake(struct world *o)
 {
 	assert_state(o, STATE_ACTIVE);
@@ -104,7 +104,7 @@ static inline void assert_awake(struct world *o)
 /* ---- the table ---- */
 
 struct guard_case {
-	const char *rows, *name; /* rows NULL: of none */
+	const char *rows, *name; /* rows NULL: no row */
 	void (*test)(struct world *o);
 };
 #define ROW(rows, test)           \

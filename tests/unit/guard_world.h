@@ -1,5 +1,5 @@
-/* A small world for tests of the guard, in stepped time: GPUs with memory, workers that hold it and obey
- * orders or do not, guests that come and go on a timeline, and a disk for records. */
+/* A simulated world for tests of the guard, in stepped time: GPUs with memory, workers that hold memory and carry out
+ * orders or fail, guests that come and go at given times, and a disk for records. */
 #ifndef GUARD_WORLD_H
 #define GUARD_WORLD_H
 
@@ -34,22 +34,22 @@
 
 struct world_worker {
 	bool alive;
-	bool unfound; /* it lives, and nothing finds it */
-	bool unlisted; /* its process is on the GPU, and not yet among those that were looked for */
+	bool unfound;  /* it runs, but is not found */
+	bool unlisted; /* its process is on the GPU, but not yet among the roots */
 	int64_t pid;
 	uint64_t start_ticks;
-	uint64_t load[WORLD_GPUS]; /* what it holds when it runs */
+	uint64_t load[WORLD_GPUS]; /* memory that it holds when it runs */
 	bool resident;
 	uint64_t residue; /* stays on its first GPU when evicted */
 	bool unknown;     /* its bytes are unknown */
-	/* How it takes orders. */
-	unsigned fails;      /* so many evictions fail                    */
-	unsigned lies;       /* so many say done and free nothing         */
-	unsigned fail_level; /* orders up to this level fail              */
-	bool silent, busy;   /* never answers; something is in flight     */
-	bool wont_return;    /* resumes fail                              */
-	bool returns_empty;  /* resumes say done and load nothing         */
-	bool deaf;           /* it does not answer when it is to return   */
+	/* How it carries out orders. */
+	unsigned fails;      /* this many evictions fail                      */
+	unsigned lies;       /* this many evictions report done, free nothing */
+	unsigned fail_level; /* orders up to this level fail                  */
+	bool silent, busy;   /* never answers; has requests in flight         */
+	bool wont_return;    /* resumes fail                                  */
+	bool returns_empty;  /* resumes report done, but load nothing         */
+	bool deaf;           /* it does not answer an order to resume         */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
 	bool asleep;       /* it reported an eviction as done, and was not resumed since */
@@ -60,12 +60,12 @@ struct world_worker {
 struct world_guest {
 	const char *name;
 	unsigned gpu;
-	uint64_t bytes, from_ns, until_ns; /* until 0: for ever */
+	uint64_t bytes, from_ns, until_ns; /* until_ns 0: no end */
 	uint64_t on_ns, off_ns;            /* 0: always on */
 	unsigned type;
 	double sm_ratio;
 	bool unknown, orphan;
-	int64_t uid; /* 0: root's */
+	int64_t uid; /* 0: root */
 };
 
 struct world {
@@ -74,8 +74,8 @@ struct world {
 	struct scene s;
 	uint64_t now;
 	int utc_offset_s;
-	int64_t wall_step_ns; /* the clock on the wall was set */
-	bool adaptive;        /* time goes by guard_next_scene_ns() */
+	int64_t wall_step_ns; /* the wall clock was set by this much */
+	bool adaptive;        /* steps follow guard_next_scene_ns() */
 	uint64_t step_ns;
 	bool on_battery;
 	bool no_memory, no_lists; /* the driver does not report them any more */
@@ -87,8 +87,8 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
 	bool display[WORLD_GPUS];
-	uint64_t
-		missed_bytes; /* on GPU 0: taken between the reading of memory and of the lists */
+	/* Allocated on GPU 0 between the readings of memory and of the process lists. */
+	uint64_t missed_bytes;
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
 	unsigned guests;
@@ -97,7 +97,7 @@ struct world {
 	struct guard_record disk[WORLD_WORKERS];
 	unsigned on_disk, writes;
 	unsigned cut_at;  /* the machine dies at this write; 0: never */
-	bool cut_written; /* ... after it, else before it */
+	bool cut_written; /* true: after the write; false: before it */
 	bool dead;
 	struct guard_decision *said;
 	size_t says, room;
@@ -168,7 +168,7 @@ static inline struct world_guest *world_guest(struct world *o, const char *name,
 	return t;
 }
 
-/* ---- what is seen ---- */
+/* ---- scenes ---- */
 
 static inline void world_process(struct world *o, const char *name, int64_t pid, uint64_t start,
 				 unsigned gpu, uint64_t bytes, const struct world_guest *t)
@@ -278,7 +278,7 @@ static inline void world_scene(struct world *o)
 					       : 0;
 }
 
-/* ---- what is done ---- */
+/* ---- orders ---- */
 
 static inline bool world_evict(struct world_worker *w, const struct guard_order *d)
 {
@@ -376,7 +376,7 @@ static inline void world_fetch(struct world *o)
 	}
 }
 
-/* The guard dies; the machine and its workers live on. */
+/* The guard is killed and starts again; the machine and its workers continue. */
 static inline void world_restart(struct world *o)
 {
 	guard_free(o->g);
@@ -421,7 +421,7 @@ static inline void world_until(struct world *o, uint64_t ns)
 		world_step(o);
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
 static inline struct guard_status world_status(const struct world *o, unsigned worker)
 {
@@ -437,8 +437,9 @@ static inline enum guard_state world_state(const struct world *o, unsigned worke
 }
 
 /* How often a decision was made; NULL and GUARD_STATES: any. */
-static inline unsigned world_said(const struct world *o, unsigned worker, enum guard_state from,
-				  enum guard_state to, const char *rule)
+static inline unsigned world_decided(const struct world *o, unsigned worker,
+				     enum guard_state from, enum guard_state to,
+				     const char *rule)
 {
 	unsigned n = 0;
 

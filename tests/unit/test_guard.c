@@ -40,11 +40,11 @@ static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct 
 	o->w[0].unlisted = false;
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
-	assert_said(o, 0, ANY, STATE_ABSENT, NULL);
+	assert_decided(o, 0, ANY, STATE_ABSENT, NULL);
 	/* A worker that restarts without an order does not know its last order. */
 	o->w[0].pid++;
 	world_run(o, 5 * S);
-	assert_said(o, 1, ANY, STATE_ABSENT, NULL);
+	assert_decided(o, 1, ANY, STATE_ABSENT, NULL);
 }
 
 /* ---- holds ---- */
@@ -162,7 +162,7 @@ static void an_hour_that_comes_twice_counts_once(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 	o->utc_offset_s = 0; /* 13:59, then 13:00 again */
 	world_until(o, 150 * MINUTE);
-	assert_said(o, 0, STATE_ACTIVE, STATE_DRAIN, NULL);
+	assert_decided(o, 0, STATE_ACTIVE, STATE_DRAIN, NULL);
 	assert_int_equal(world_status(o, 0).evictions, 1);
 	assert_state(o, STATE_ACTIVE);
 	world_until(o, 25 * 60 * MINUTE + 10 * MINUTE); /* and tomorrow as ever */

@@ -50,7 +50,7 @@ TEST(a01_a_desktop_alone_never_evicts)
 		world_begin(&o);
 		world_run(&o, 10 * MINUTE);
 		assert_int_equal(o.orders, 0);
-		assert_int_equal(world_said(&o, 0, ANY, STATE_SUSPECT, NULL), 0);
+		assert_int_equal(world_decided(&o, 0, ANY, STATE_SUSPECT, NULL), 0);
 		world_done(&o);
 	}
 }
@@ -156,7 +156,7 @@ TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
 	/* At 60 s of quiet a guest who is away for 45 s at most keeps it out. */
 	assert_true(most == 2);
 	assert_int_equal(world_status(&o, 0).evictions, 3);
-	assert_int_equal(world_said(&o, 0, ANY, ANY, "flapping"), 1);
+	assert_int_equal(world_decided(&o, 0, ANY, ANY, "flapping"), 1);
 	assert_non_null(strstr(world_last(&o, "flapping")->evidence, "60 s"));
 	world_done(&o);
 }

@@ -69,7 +69,7 @@ static void a_schedule_is_reported_with_its_span_and_its_end(struct world *o)
 	world_until(o, 30 * S);
 	got = why(o, REASON_SCHEDULE);
 	assert_string_equal(got.evidence, "in its schedule, Mon,Wed 11:00-13:30");
-	assert_said(o, 1, ANY, STATE_DRAIN, "schedule");
+	assert_decided(o, 1, ANY, STATE_DRAIN, "schedule");
 	assert_has(world_last(o, "schedule")->evidence, "Mon,Wed 11:00-13:30");
 	assert_true(got.clears_ns > WORLD_START + 90 * MINUTE - 2 * S &&
 		    got.clears_ns < WORLD_START + 90 * MINUTE + 2 * S);
@@ -186,7 +186,7 @@ a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender(struct worl
 	assert_state(o, STATE_QUIET);
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	assert_state(o, STATE_EVICTED);
-	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, "manual");
+	assert_decided(o, 1, STATE_QUIET, STATE_EVICTED, "manual");
 	assert_null(strstr(o->said[o->says - 1].evidence, "job"));
 }
 
@@ -199,7 +199,7 @@ one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct wor
 	world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX);
 	assert_state(o, STATE_RESUME);
 	world_ask(o, 0, REQUEST_RELEASE, 0);
-	assert_said(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
+	assert_decided(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
 	assert_has(world_last(o, "quiet time")->evidence, "no demand now; before: pid");
 }
 

@@ -128,8 +128,8 @@ TEST(being_asked_for_is_its_end_and_no_storm)
 		world_run(&o, 330 * S);
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	}
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "requested"), 10);
+	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
+	assert_int_equal(world_decided(&o, 0, GUARD_STATES, STATE_ACTIVE, "requested"), 10);
 	assert_non_null(strstr(world_last(&o, "requested")->evidence, "saved about"));
 }
 
@@ -154,7 +154,7 @@ TEST(contention_that_comes_meanwhile_holds_it_out)
 	o.w[0].resident = true;                         /* a client asks: it must leave again */
 	world_run(&o, 5 * S);
 	assert_false(o.w[0].resident);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_EVICT, "reloaded"), 1);
+	assert_int_equal(world_decided(&o, 0, GUARD_STATES, STATE_EVICT, "reloaded"), 1);
 	world_run(&o, 120 * S);
 	/* It was asked for, so it does not idle any more: when the game is over it may come. */
 	assert_int_equal(mask(), 0);

@@ -78,7 +78,7 @@ static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span
 	world_until(&o, span_ns);
 	n = world_status(&o, 0).evictions;
 	if (most && uid > 0) {
-		assert_true(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "user limit") > 0);
+		assert_true(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "user limit") > 0);
 		assert_non_null(strstr(world_last(&o, "user limit")->evidence, "uid 1000"));
 		assert_int_equal(world_last(&o, "user limit")->result, RESULT_WITHHELD);
 		assert_true(world_last(&o, "user limit")->dry);
@@ -214,7 +214,7 @@ TEST(on_a_display_without_threshold_and_rule_demand_is_only_reported)
 	assert_int_equal(s.evictions, 0);
 	assert_int_equal(s.would_evict, 1);
 	assert_non_null(strstr(s.rail, "guard learn"));
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
+	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
 	assert_int_equal(world_last(&o, "display")->result, RESULT_WITHHELD);
 	/* what people want is done all the same */
 	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0);

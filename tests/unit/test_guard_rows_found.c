@@ -6,7 +6,7 @@
 static void a_worker_found_on_the_gpu_is_active_and_its_need_is_known(struct world *o)
 {
 	begin(o);
-	assert_said(o, 1, STATE_RECONCILE, STATE_ACTIVE, NULL);
+	assert_decided(o, 1, STATE_RECONCILE, STATE_ACTIVE, NULL);
 	assert_int_equal(world_status(o, 0).need_bytes, 8 * GIB);
 	assert_int_equal(o->orders, 0);
 }
@@ -16,7 +16,7 @@ static void a_worker_found_with_a_reason_against_it_is_drained(struct world *o)
 	record(o, MANUAL, 2);
 	o->disk[0].hold = HOLD_EVICTED;
 	begin(o);
-	assert_said(o, 1, STATE_RECONCILE, STATE_DRAIN, "manual");
+	assert_decided(o, 1, STATE_RECONCILE, STATE_DRAIN, "manual");
 	world_run(o, 2 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_orders(o, 1, EVICT);
@@ -29,7 +29,7 @@ static void a_worker_found_out_by_our_record_stays_out_until_it_may_return(struc
 	o->disk[0].hold = HOLD_EVICTED;
 	o->disk[0].hold_until_wall_ns = WORLD_WALL - S; /* over while nobody looked */
 	begin(o);
-	assert_said(o, 1, STATE_RECONCILE, STATE_EVICTED, NULL);
+	assert_decided(o, 1, STATE_RECONCILE, STATE_EVICTED, NULL);
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
 	world_run(o, 40 * S);
@@ -59,7 +59,7 @@ static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
 		o->disk[0].put_away[0].pid = o->w[0].pid;
 		o->disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
 		begin(o);
-		assert_said(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
+		assert_decided(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
 		/* Another worker has that position now: only the reason is kept. */
 		assert_state(o, STATE_QUIET);
 		assert_int_equal(world_status(o, 0).mask, CONTENTION);
@@ -94,7 +94,7 @@ static void a_worker_that_is_not_there_is_absent(struct world *o)
 	o->w[0].alive = false;
 	record(o, CONTENTION, 2);
 	begin(o);
-	assert_said(o, 1, STATE_RECONCILE, STATE_ABSENT, NULL);
+	assert_decided(o, 1, STATE_RECONCILE, STATE_ABSENT, NULL);
 	assert_false(o->disk[0].evicted); /* the entry is closed */
 }
 
@@ -117,11 +117,11 @@ static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world 
 	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
 	o->w[0].alive = false;
 	world_run(o, 3 * S);
-	assert_said(o, 1, STATE_EVICTED, STATE_ABSENT, NULL);
+	assert_decided(o, 1, STATE_EVICTED, STATE_ABSENT, NULL);
 	assert_int_equal(world_status(o, 0).mask, MANUAL);
 	o->w[0].alive = o->w[0].resident = true;
 	world_run(o, 3 * S);
-	assert_said(o, 1, STATE_ABSENT, STATE_RECONCILE, NULL);
+	assert_decided(o, 1, STATE_ABSENT, STATE_RECONCILE, NULL);
 	assert_state(o, STATE_EVICTED);
 	assert_false(o->w[0].resident);
 }

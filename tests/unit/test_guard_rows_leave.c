@@ -8,7 +8,7 @@ static void a_rule_that_says_now_waits_for_nothing(struct world *o)
 	world_guest(o, "now-game", 0, 20 * MIB, 10 * S, 0);
 	world_begin(o);
 	world_until(o, 10 * S + 100 * MS);
-	assert_said(o, 1, STATE_SUSPECT, STATE_DRAIN, "contend-now");
+	assert_decided(o, 1, STATE_SUSPECT, STATE_DRAIN, "contend-now");
 	assert_int_equal(world_last(o, "contend-now")->mono_ns, WORLD_START + 10 * S);
 }
 
@@ -30,7 +30,8 @@ static void hard_reasons_drain_at_once(struct world *o)
 			guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
 		world_step(o);
 		assert_int_equal(
-			world_said(o, 0, STATE_ACTIVE, STATE_DRAIN, guard_reason_name(r)), 1);
+			world_decided(o, 0, STATE_ACTIVE, STATE_DRAIN, guard_reason_name(r)),
+			1);
 		world_run(o, 3 * S);
 		assert_state(o, STATE_EVICTED);
 		assert_int_equal(world_status(o, 0).mask, 1u << r);
@@ -43,8 +44,8 @@ static void a_demand_that_goes_at_once_is_a_near_miss(struct world *o)
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 10 * S + 150 * MS);
 	world_begin(o);
 	world_until(o, 20 * S);
-	assert_said(o, 1, STATE_ACTIVE, STATE_SUSPECT, NULL);
-	assert_said(o, 1, STATE_SUSPECT, STATE_ACTIVE, "near miss");
+	assert_decided(o, 1, STATE_ACTIVE, STATE_SUSPECT, NULL);
+	assert_decided(o, 1, STATE_SUSPECT, STATE_ACTIVE, "near miss");
 	assert_int_equal(o->orders, 0);
 }
 
@@ -63,7 +64,7 @@ static void
 a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics(struct world *o)
 {
 	returned(o, "other", GW_PROCESS_COMPUTE);
-	assert_said(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
+	assert_decided(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
 	assert_state(o, STATE_SUSPECT);
 	assert_true(world_last(o, "damped")->next_ns > WORLD_START + 100 * S);
 	world_until(o, 120 * S);
@@ -82,7 +83,7 @@ static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
 	world_until(o, 15 * S);
 	world_ask(o, 1, REQUEST_EVICT, 0);
 	world_until(o, 22 * S);
-	assert_said(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
+	assert_decided(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
 	world_until(o, 32 * S);
 	assert_state(o, STATE_EVICTED);
 }
@@ -106,9 +107,9 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct wor
 	world_until(o, 5 * S);
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 3600 * S), 0);
 	world_until(o, 60 * S);
-	assert_said(o, 2, ANY, ANY, "hold active"); /* asked, masked */
+	assert_decided(o, 2, ANY, ANY, "hold active"); /* asked, masked */
 	assert_state(o, STATE_ACTIVE);
-	assert_said(o, 0, ANY, STATE_SUSPECT, NULL);
+	assert_decided(o, 0, ANY, STATE_SUSPECT, NULL);
 	assert_has(world_last(o, "hold active")->evidence, "masks contention");
 	assert_has(world_status(o, 0).why, "masks contention");
 	assert_int_equal(o->orders, 0);
@@ -138,19 +139,19 @@ static void every_reason_that_a_hold_masks_is_reported_once(struct world *o)
 	o->p.worker[0].ac_only = true;
 	begin(o);
 	ask_run(o, REQUEST_HOLD_ACTIVE, UINT64_MAX, 2 * S);
-	assert_said(o, 1, ANY, ANY, "hold active"); /* asked */
+	assert_decided(o, 1, ANY, ANY, "hold active"); /* asked */
 	o->on_battery = true;
 	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, true, "over 300 W", o->now);
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
-	assert_said(o, 3, ANY, ANY, "hold active");
+	assert_decided(o, 3, ANY, ANY, "hold active");
 	assert_string_equal(world_last(o, "hold active")->evidence,
 			    "masks battery: on battery, and ac_only is set");
 	o->on_battery = false;
 	world_run(o, 20 * S);
 	o->on_battery = true;
 	world_run(o, 5 * S); /* it began again */
-	assert_said(o, 4, ANY, ANY, "hold active");
+	assert_decided(o, 4, ANY, ANY, "hold active");
 }
 
 static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
@@ -166,7 +167,7 @@ static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
 	guard_set_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 2 * S);
 	assert_false(o->w[0].closed);
-	assert_said(o, 2, STATE_ACTIVE, STATE_ACTIVE, "throttled");
+	assert_decided(o, 2, STATE_ACTIVE, STATE_ACTIVE, "throttled");
 	assert_orders(o, 0, EVICT);
 }
 
@@ -181,7 +182,7 @@ static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct
 	assert_true(o->w[0].closed);
 	assert_orders(o, 0, EVICT);
 	world_run(o, 2 * S);
-	assert_said(o, 1, STATE_DRAIN, STATE_EVICT, "drain timeout");
+	assert_decided(o, 1, STATE_DRAIN, STATE_EVICT, "drain timeout");
 	assert_state(o, STATE_EVICTED);
 }
 
@@ -204,7 +205,7 @@ static void a_cause_that_ends_while_draining_opens_the_door_again(struct world *
 	assert_true(o->w[0].closed);
 	assert_true(o->disk[0].evicted);
 	world_until(o, 15 * S);
-	assert_said(o, 1, STATE_DRAIN, STATE_ACTIVE, "cause gone");
+	assert_decided(o, 1, STATE_DRAIN, STATE_ACTIVE, "cause gone");
 	assert_false(o->w[0].closed);
 	assert_false(o->disk[0].evicted);
 	assert_orders(o, 0, EVICT);
@@ -218,7 +219,7 @@ static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(struct wo
 	for (unsigned i = 0; i < 50 && world_state(o, 0) != STATE_EVICT; i++)
 		world_step(o);
 	ask_run(o, REQUEST_RELEASE, 0, 10 * S);
-	assert_said(o, 1, STATE_VERIFY, STATE_EVICTED, NULL);
+	assert_decided(o, 1, STATE_VERIFY, STATE_EVICTED, NULL);
 	assert_state(o, STATE_ACTIVE);
 	assert_true(o->w[0].resident);
 }
@@ -245,13 +246,13 @@ static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(struct
 	begin(o);
 	o->w[0].fails = 3;
 	ask_run(o, REQUEST_EVICT, 0, 10 * S);
-	assert_said(o, 2, STATE_EVICT, STATE_EVICT, "try again");
+	assert_decided(o, 2, STATE_EVICT, STATE_EVICT, "try again");
 	assert_state(o, STATE_STUCK);
 	assert_int_equal(o->w[0].levels[2], 3);
 	assert_orders(o, 1, NOTIFY);
 	assert_has(world_last(o, "stuck")->evidence, "8192 MiB remain");
 	world_run(o, 35 * S); /* row 23 */
-	assert_said(o, 1, STATE_STUCK, STATE_EVICTED, "freed");
+	assert_decided(o, 1, STATE_STUCK, STATE_EVICTED, "freed");
 	assert_int_equal(o->w[0].levels[2], 4);
 }
 
@@ -290,7 +291,7 @@ static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
 	begin(o);
 	o->w[0].lies = 1;
 	ask_run(o, REQUEST_EVICT, 0, 8 * S);
-	assert_said(o, 1, STATE_VERIFY, STATE_EVICT, "next level");
+	assert_decided(o, 1, STATE_VERIFY, STATE_EVICT, "next level");
 	assert_int_equal(o->w[0].levels[4], 1);
 	/* Its process is gone because it was stopped: it is out, not absent. */
 	world_run(o, 5 * S);
@@ -327,10 +328,10 @@ static void a10_done_without_free_memory_is_never_evicted(struct world *o)
 	assert_state(o, STATE_VERIFY);
 	world_run(o, 3 * S);
 	assert_state(o, STATE_STUCK);
-	assert_said(o, 0, ANY, STATE_EVICTED, NULL);
+	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
 	world_run(o, 60 * S); /* the reason ends: row 24, by the order that wakes it */
-	assert_said(o, 1, STATE_STUCK, STATE_PRECHECK, NULL);
-	assert_said(o, 1, STATE_RESUME, STATE_VERIFY_UP, NULL);
+	assert_decided(o, 1, STATE_STUCK, STATE_PRECHECK, NULL);
+	assert_decided(o, 1, STATE_RESUME, STATE_VERIFY_UP, NULL);
 	assert_state(o, STATE_ACTIVE);
 	assert_false(o->w[0].closed);
 }
@@ -387,7 +388,7 @@ static void a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active(struct
 	o->w[0].wont_return = true;
 	ask_run(o, REQUEST_RELEASE, 0, 300 * S);
 	assert_state(o, STATE_STUCK);
-	assert_said(o, 0, ANY, STATE_EVICTED, NULL);
+	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
 	assert_orders(o, 1, EVICT);                         /* nothing is against it any more */
 	o->w[0].wont_return = false;

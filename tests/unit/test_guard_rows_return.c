@@ -14,8 +14,8 @@ static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(stru
 		o->w[0].resident = true;
 		world_run(o, 5 * S);
 	}
-	assert_said(o, 2, STATE_EVICTED, STATE_EVICT, "reloaded");
-	assert_said(o, 1, STATE_EVICTED, STATE_EVICT, "reload-storm");
+	assert_decided(o, 2, STATE_EVICTED, STATE_EVICT, "reloaded");
+	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "reload-storm");
 	assert_has(world_last(o, "reload-storm")->evidence, "hold its clients back");
 	assert_true(world_status(o, 0).storm);
 	assert_int_equal(o->w[0].levels[2], 3);
@@ -50,8 +50,8 @@ static void a_reason_that_is_not_contention_needs_no_quiet(struct world *o)
 {
 	begin(o);
 	ask_run(o, REQUEST_EVICT, 20 * S, 22 * S);
-	assert_said(o, 0, ANY, STATE_QUIET, NULL);
-	assert_said(o, 1, STATE_EVICTED, STATE_PRECHECK, NULL);
+	assert_decided(o, 0, ANY, STATE_QUIET, NULL);
+	assert_decided(o, 1, STATE_EVICTED, STATE_PRECHECK, NULL);
 	assert_state(o, STATE_ACTIVE);
 }
 
@@ -63,7 +63,7 @@ static void demand_in_the_quiet_period_begins_it_again(struct world *o)
 	world_until(o, 30 * S);
 	assert_state(o, STATE_QUIET);
 	world_until(o, 41 * S);
-	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, "memory");
+	assert_decided(o, 1, STATE_QUIET, STATE_EVICTED, "memory");
 	world_until(o, 74 * S);
 	assert_state(o, STATE_QUIET);
 	world_until(o, 77 * S);
@@ -77,7 +77,7 @@ static void a_further_reason_ends_the_quiet_period(struct world *o)
 	world_until(o, 30 * S);
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_step(o);
-	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, NULL);
+	assert_decided(o, 1, STATE_QUIET, STATE_EVICTED, NULL);
 	world_until(o, 300 * S);
 	assert_state(o, STATE_EVICTED);
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
@@ -92,7 +92,7 @@ static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(struc
 	world_until(o, 22 * S);
 	assert_state(o, STATE_QUIET);
 	world_ask(o, 0, REQUEST_RESUME_NOW, 0);
-	assert_said(o, 1, STATE_QUIET, STATE_PRECHECK, NULL);
+	assert_decided(o, 1, STATE_QUIET, STATE_PRECHECK, NULL);
 	world_run(o, 2 * S);
 	assert_state(o, STATE_ACTIVE);
 	world_ask(o, 0, REQUEST_HOLD_EVICTED, UINT64_MAX);
@@ -114,7 +114,7 @@ static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct wor
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
 	world_until(o, 95 * S);
 	assert_state(o, STATE_EVICTED);
-	assert_said(o, 1, STATE_PRECHECK, STATE_EVICTED, "resume_blocked");
+	assert_decided(o, 1, STATE_PRECHECK, STATE_EVICTED, "resume_blocked");
 	assert_has(world_status(o, 0).why, "needs 10240 MiB with headroom");
 	assert_has(world_status(o, 0).why, "4096 MiB are free");
 	assert_orders(o, 0, RESUME);
@@ -158,7 +158,7 @@ static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 		assert_orders(o, row[i].back, RESUME);
-		assert_said(o, !row[i].back, STATE_PRECHECK, STATE_EVICTED, NULL);
+		assert_decided(o, !row[i].back, STATE_PRECHECK, STATE_EVICTED, NULL);
 	}
 }
 
@@ -167,9 +167,9 @@ static void a_worker_that_does_not_answer_is_asked_again_and_reported_once(struc
 	begin(o);
 	o->w[0].deaf = true;
 	ask_run(o, REQUEST_EVICT, 5 * S, 27 * S);
-	assert_said(o, 1, STATE_RESUME, STATE_EVICTED, "resume_blocked");
+	assert_decided(o, 1, STATE_RESUME, STATE_EVICTED, "resume_blocked");
 	assert_int_equal(world_last(o, "resume_blocked")->blocked, 1u << BLOCK_ENDPOINT);
-	assert_said(o, 1, ANY, STATE_RESUME, NULL);
+	assert_decided(o, 1, ANY, STATE_RESUME, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 4, 5);
 	o->w[0].deaf = false;
 	world_run(o, 6 * S);
@@ -275,7 +275,7 @@ static void a_return_that_fails_waits_twice_as_long_each_time(struct world *o)
 		want = want < 600 * S ? want : 600 * S;
 		assert_in_range(at[i] - at[i - 1], want, want + 6 * S);
 	}
-	assert_true(world_said(o, 0, STATE_RESUME, STATE_EVICTED, "resume failed") >= 6);
+	assert_true(world_decided(o, 0, STATE_RESUME, STATE_EVICTED, "resume failed") >= 6);
 	o->w[0].wont_return = false;
 	world_run(o, 601 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -299,7 +299,7 @@ static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(struct w
 	ask_run(o, REQUEST_EVICT, 10 * S, 120 * S);
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 15 * S);
-	assert_said(o, 1, STATE_VERIFY_UP, STATE_EVICT, "resume failed");
+	assert_decided(o, 1, STATE_VERIFY_UP, STATE_EVICT, "resume failed");
 	assert_state(o, STATE_EVICTED);
 	world_run(o, 50 * S);
 	assert_orders(o, 1, RESUME);
@@ -321,7 +321,7 @@ static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct worl
 		world_until(o, 59 * S);
 		assert_state(o, STATE_VERIFY_UP);
 		world_until(o, 65 * S);
-		assert_said(o, graphics, STATE_VERIFY_UP, STATE_DRAIN, NULL);
+		assert_decided(o, graphics, STATE_VERIFY_UP, STATE_DRAIN, NULL);
 		assert_state(o, graphics ? STATE_EVICTED : STATE_VERIFY_UP);
 	}
 }

@@ -18,7 +18,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	world_until(o, 30 * S);
 	assert_true(world_status(o, 0).blind);
 	assert_state(o, STATE_ACTIVE); /* the last decision is kept */
-	assert_said(o, 1, ANY, ANY, "GPU unreadable");
+	assert_decided(o, 1, ANY, ANY, "GPU unreadable");
 	assert_int_equal(o->orders, 0);
 	o->errors[0] = 0;
 	world_step(o);
@@ -26,7 +26,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	assert_true(world_status(o, 0).blind);
 	world_step(o);
 	assert_false(world_status(o, 0).blind);
-	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, "GPU readable");
+	assert_decided(o, 1, STATE_ACTIVE, STATE_RECONCILE, "GPU readable");
 	world_run(o, 2 * S);
 	assert_state(o, STATE_EVICTED); /* and it guards again */
 }
@@ -84,7 +84,7 @@ static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(struc
 	o->health[0] = SCENE_OK;
 	world_step(o);
 	assert_false(world_status(o, 0).hung);
-	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, NULL);
+	assert_decided(o, 1, STATE_ACTIVE, STATE_RECONCILE, NULL);
 	world_run(o, 2 * S);
 	assert_state(o, STATE_EVICTED);
 }
@@ -131,7 +131,7 @@ a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struc
 		world_run(o, 59 * S);
 		assert_int_equal(world_state(o, 1), STATE_EVICTED);
 		world_run(o, 5 * S);
-		assert_int_equal(world_said(o, 1, STATE_EVICTED, STATE_RECONCILE, NULL), 1);
+		assert_int_equal(world_decided(o, 1, STATE_EVICTED, STATE_RECONCILE, NULL), 1);
 		assert_int_equal(world_state(o, 1), STATE_ACTIVE);
 		assert_orders(o, 0, EVICT);
 	}
@@ -271,7 +271,7 @@ static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
 	end_all(o);
 	assert_false(o->w[0].closed);
 	assert_int_equal(guard_unsettled_count(o->g), 0);
-	assert_said(o, 1, STATE_ACTIVE, STATE_ACTIVE, "service ends");
+	assert_decided(o, 1, STATE_ACTIVE, STATE_ACTIVE, "service ends");
 	assert_false(o->disk[0].evicted);
 }
 
@@ -292,7 +292,7 @@ static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 		assert_false(o->w[0].closed);
 		assert_true(o->w[0].resident);
 		assert_orders(o, 0, EVICT);
-		assert_said(o, 1, STATE_DRAIN, STATE_ACTIVE, "service ends");
+		assert_decided(o, 1, STATE_DRAIN, STATE_ACTIVE, "service ends");
 		assert_false(o->disk[0].evicted);
 	}
 }
@@ -313,7 +313,7 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 		assert_int_equal(guard_stop(o->g, o->now), 1);
 		end_all(o);
 		assert_int_equal(guard_unsettled_count(o->g), 0);
-		assert_said(o, 1, STATE_VERIFY, STATE_EVICTED, "freed");
+		assert_decided(o, 1, STATE_VERIFY, STATE_EVICTED, "freed");
 		assert_int_equal(o->w[0].resident, !holds);
 		assert_orders(o, 1, EVICT);
 	}

@@ -530,9 +530,9 @@ TEST(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand)
 
 		buf_init(&out, 64 << 20);
 		record_a_world(&o, &out);
-		assert_true(world_said(&o, 1, STATE_RECONCILE, STATE_EVICTED, NULL) == 1);
-		assert_true(world_said(&o, 1, STATE_VERIFY_UP, STATE_ACTIVE, NULL) == 1);
-		assert_true(world_said(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
+		assert_true(world_decided(&o, 1, STATE_RECONCILE, STATE_EVICTED, NULL) == 1);
+		assert_true(world_decided(&o, 1, STATE_VERIFY_UP, STATE_ACTIVE, NULL) == 1);
+		assert_true(world_decided(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
 		other = o.p;
 		other.worker[0] = o.p.worker[turned];
 		other.worker[1] = o.p.worker[!turned];
@@ -607,8 +607,8 @@ TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
 
 	buf_init(&out, 64 << 20);
 	record_a_swap(&o, &out);
-	assert_true(world_said(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
-	assert_true(world_said(&o, 0, STATE_VERIFY_UP, STATE_ACTIVE, NULL) >= 1);
+	assert_true(world_decided(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
+	assert_true(world_decided(&o, 0, STATE_VERIFY_UP, STATE_ACTIVE, NULL) >= 1);
 	assert_int_equal(recording_reader_new(&o.p, false, &t), 0);
 	for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
 		if (recording_read(t, line) != 0)
