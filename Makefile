@@ -59,7 +59,7 @@ fuzz:
 	@tools/deps test
 	@tools/fuzz $(or $(SECONDS_EACH),60)
 
-## make check     layers, formatting, the ABI where nvml.h is installed
+## make check     layers, formatting, language, and the NVML ABI where nvml.h is installed
 check:
 	@tools/test check
 

@@ -89,7 +89,7 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 #define SENTENCE 8192 /* bytes; longer text is cut */
 
 /* The text may quote files and services: control characters must not reach the terminal. */
-static void print_error(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void print_error(const char *fmt, va_list ap)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
 

@@ -182,8 +182,9 @@ static void set_gpu(const struct guard *g, const struct guard_worker *w,
 			     g->verdict[i].class != CLASS_WORKER;
 }
 
-static void report(struct guard *g, struct guard_worker *w, enum guard_state from,
-		   enum guard_state to, const char *rule, const char *fmt, va_list ap)
+__attribute__((format(printf, 6, 0))) static void
+report(struct guard *g, struct guard_worker *w, enum guard_state from, enum guard_state to,
+       const char *rule, const char *fmt, va_list ap)
 {
 	struct guard_queue *q = &g->queue;
 	struct worker_report *r = &w->report;
