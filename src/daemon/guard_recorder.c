@@ -161,11 +161,10 @@ static void move_away(struct guard_service *g)
 	if (recording_file_move(&g->teller->file, path) == 0)
 		return;
 	if (!g->teller->rename_failed)
-		guard_service_log(
-			g, "warning",
-			"%.400s cannot be renamed to the same name with .1 (%s); the "
-			"recording starts again and its earlier lines are lost",
-			path, strerror(errno));
+		guard_service_log(g, "warning",
+				  "%.400s cannot be renamed to the same name with .1 (%s); the "
+				  "recording starts again and its earlier lines are lost",
+				  path, strerror(errno));
 	g->teller->rename_failed = true;
 }
 
