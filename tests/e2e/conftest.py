@@ -36,12 +36,15 @@ SLOW = ["test_page", "test_page_guard", "test_characterise", "test_measure_clean
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests that share a fixture of their file stay together (--dist loadgroup); all others may run anywhere."""
+    """Tests that share a fixture of their file stay together (--dist loadgroup), and so do those that install, because the
+    build folder has one log of what was installed; all others may run anywhere."""
     order = {name: i for i, name in enumerate(SLOW)}
     items.sort(key=lambda item: order.get(item.path.stem, len(SLOW)))
     for item in items:
         scopes = {d.scope for defs in item._fixtureinfo.name2fixturedefs.values() for d in defs}
-        if "module" in scopes:
+        if "installed" in item.fixturenames or "was_installed" in item.name:
+            item.add_marker(pytest.mark.xdist_group("install"))
+        elif "module" in scopes:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
