@@ -204,7 +204,18 @@ def ready(s):
 
 NOBODY = 65534  # the number of a user without rights
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-needs_root = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become another user")
+
+
+def why_not_another_user():
+    """Why this test run cannot start the program as another user; None if it can."""
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        return "needs root to become another user"
+    if subprocess.run([*AS_NOBODY, "test", "-x", str(support.PROGRAM)], check=False).returncode != 0:
+        return "another user cannot enter the folder of the program; make test uses a copy elsewhere"
+    return None
+
+
+needs_root = pytest.mark.skipif(why_not_another_user() is not None, reason=str(why_not_another_user()))
 
 
 # ---- workers that are processes (worker.py)

@@ -19,10 +19,11 @@ import pytest
 
 import service
 import support
+from guarded import needs_root
 from support import wait
 from worker import GIB, World, ticks
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: users other than our own")
+pytestmark = needs_root  # runs the program as users other than our own
 
 COMPANION = support.BUILD / "gpuward-companion"
 ADAPTER = support.BUILD / "tests" / "e2e" / "adapter"

@@ -27,6 +27,9 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 if not shutil.which("chromium") or not shutil.which("chromedriver"):
     pytest.skip("chromium and chromium-driver are not installed", allow_module_level=True)
+if '"/assets/uplot.js"' not in (support.BUILD / "web" / "assets.c").read_text():
+    pytest.skip("the page is built without charts: npm could not download its packages; run make build with a network",
+                allow_module_level=True)
 
 SIXTEEN = """
 [[gpu]]
