@@ -17,7 +17,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define POOL            (8 * 1024)      /* per connection: header of request and reply */
 #define LIBRARY_LIMIT   200000u         /* our own limit is lower */
 #define DESCRIPTORS     128             /* not used for connections */
 #define RUNS            4               /* of the library per round, then the loop continues */
@@ -148,7 +147,8 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 		MHD_OPTION_NOTIFY_COMPLETED, call_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
 		conn_notify, h, MHD_OPTION_CONNECTION_LIMIT, LIBRARY_LIMIT,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL, MHD_OPTION_UNESCAPE_CALLBACK,
-		leave_escapes, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
+		leave_escapes, NULL, MHD_OPTION_URI_LOG_CALLBACK, call_target, h,
+		MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
 		flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info;
 
@@ -322,7 +322,7 @@ static void settings_take(struct http *h, struct settings *s, const struct http_
 	h->connections = allowed_connections(config->connections);
 	h->streams = config->streams;
 	h->limit_ns[CONN_HEAD] = config->header_ns;
-	h->limit_ns[CONN_BUSY] = config->body_ns;
+	h->limit_ns[CONN_BODY] = h->limit_ns[CONN_BUSY] = config->body_ns;
 	h->limit_ns[CONN_IDLE] = config->idle_ns;
 	h->beat_ns = config->beat_ns ? config->beat_ns : BEAT_NS;
 	h->limit_ns[CONN_STREAM] = 2 * h->beat_ns + NS_PER_S;

@@ -274,19 +274,24 @@ static enum admitted check_client(struct conn *c)
 					   : "A token was sent, but this service has none."));
 }
 
+/* A web page of another origin can send a request without CORS; it must not change things. A
+ * sandboxed page has the origin "null", which is never ours. */
+static enum admitted check_origin(struct conn *c)
+{
+	const char *origin = c->heads.origin;
+
+	if (!origin || origin_is_own(&c->heads) || admit_listed(c->http->origins, origin))
+		return PASSED;
+	return answered(send_refusal(c, 403, "foreign-origin",
+				     "Add the origin to service.origins to allow it.",
+				     "Web pages of %.200s may not change anything.", origin));
+}
+
 static enum admitted check_change(struct conn *c)
 {
 	struct http *h = c->http;
 	struct call *k = c->call;
 
-	/* A web page of another origin can send a request without CORS; it must not change
-	 * things. */
-	if (c->heads.origin && !origin_is_own(&c->heads) &&
-	    !admit_listed(h->origins, c->heads.origin))
-		return answered(send_refusal(c, 403, "foreign-origin",
-					     "Add the origin to service.origins to allow it.",
-					     "Web pages of %.200s may not change anything.",
-					     c->heads.origin));
 	if (k->q.trusted)
 		return PASSED;
 	if (h->auth.token)
@@ -371,6 +376,15 @@ enum admitted admit_all(struct conn *c, const char *url, const char *method,
 	    (r = check_client(c)) != PASSED || (r = find_route(c, method)) != PASSED)
 		return r;
 	route = &c->http->route[k->route];
+	if (c->spare && !(route->flags & ROUTE_ALIVE)) {
+		c->closing = true;
+		return answered(send_refusal(
+			c, 503, "too-many-connections",
+			"Close connections that are not used, or raise service.connections.",
+			"All %u connections of the service are in use.", c->http->connections));
+	}
+	if (k->q.method != HTTP_GET && (r = check_origin(c)) != PASSED)
+		return r;
 	if ((route->flags & ROUTE_CHANGE) && (r = check_change(c)) != PASSED)
 		return r;
 	if ((route->flags & ROUTE_CHANGE) &&

@@ -126,6 +126,7 @@ static enum MHD_Result gather_header(void *arg, enum MHD_ValueKind kind, const c
 {
 	struct heads *heads = arg;
 
+	heads->lines++;
 	if (kind == MHD_GET_ARGUMENT_KIND) {
 		heads->params++;
 		heads->bad |= strlen(key) != key_size || (value && strlen(value) != size);
@@ -337,8 +338,8 @@ static struct entry *cached(struct conn *c, const char *url, const char *method)
 
 	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		return NULL;
-	if (heads->hosts != 1 || heads->params || heads->authorization || heads->origin ||
-	    heads->id || heads->bad)
+	if (c->spare || heads->hosts != 1 || heads->params || heads->authorization ||
+	    heads->origin || heads->id || heads->bad)
 		return NULL;
 	route = router_exact(h->router, url, HTTP_GET);
 	e = route < 0 ? NULL : cache_find(h, route, heads->accept);
@@ -357,7 +358,8 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 	*heads = (struct heads){ 0 };
 	if (c->http->in_place && size) {
 		heads->next = version + strlen(version) + 2;
-		heads->bad = url != method + strlen(method) + 1;
+		heads->bad = url != method + strlen(method) + 1 ||
+			     version != url + c->target_size + 1;
 	}
 	MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND,
 				    gather_header, heads);
@@ -366,15 +368,37 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 		heads->bad = true;
 }
 
+/* The library has no room left for a reply, so the client gets it directly. */
+static bool is_too_long(struct conn *c)
+{
+	static const char text[] = "HTTP/1.1 431 Request Header Fields Too Large\r\n"
+				   "Connection: close\r\nContent-Length: 0\r\n\r\n";
+	const union MHD_ConnectionInfo *size =
+		MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+
+	if (!size || size->header_size + c->heads.lines * HEAD_LINE_SIZE <= HEAD_MAX)
+		return false;
+	if (!c->from->tls)
+		send(c->fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	send_count(c, 431, 0);
+	return true;
+}
+
 /* With this library, a reply before the end of the request closes the connection; so a
  * request without a body is answered at the second call. */
 static enum MHD_Result first_call(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {
 	gather_headers(c, url, method, version);
+	if (is_too_long(c))
+		return MHD_NO;
 	if (!c->heads.lengths && !c->heads.transfers)
 		return MHD_YES;
-	return call_begin(c, url, method, version);
+	if (call_begin(c, url, method, version) != MHD_YES)
+		return MHD_NO;
+	if (!c->replied)
+		conn_set_state(c, CONN_BODY);
+	return MHD_YES;
 }
 
 static enum MHD_Result last_call(struct conn *c, const char *url, const char *method,
@@ -390,6 +414,17 @@ static enum MHD_Result last_call(struct conn *c, const char *url, const char *me
 	if (call_begin(c, url, method, version) != MHD_YES)
 		return MHD_NO;
 	return c->replied ? MHD_YES : dispatch(c);
+}
+
+void *call_target(void *arg, const char *target, struct MHD_Connection *mhd)
+{
+	struct conn *c = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+				 ->socket_context;
+
+	(void)arg;
+	if (c)
+		c->target_size = strlen(target);
+	return NULL; /* call_handle() sees a new request */
 }
 
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,

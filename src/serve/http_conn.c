@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define ACCEPT_BATCH 64 /* then existing connections are served */
+#define UNIX_PLACES  16 /* of the limit: only for clients of a UNIX socket */
+#define SPARE_PLACES 8  /* above the limit: only for ROUTE_ALIVE */
 
 /* ---- lists of connections */
 
@@ -135,6 +137,9 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		c->from = h->accepting;
 		c->tls = h->accepting->tls;
 		c->peer = h->peer_hash;
+		c->spare = h->accepting_spare;
+		h->spares += c->spare;
+		h->peer_count[c->peer % PEER_BUCKETS]++;
 		c->uid = h->peer_uid;
 		c->pid = h->peer_pid;
 		c->since_ns = h->now_ns;
@@ -148,6 +153,8 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		list_remove(&h->list[c->state], c);
 		h->shaking -= is_shaking(c);
 		h->cut -= c->cut;
+		h->spares -= c->spare;
+		h->peer_count[c->peer % PEER_BUCKETS]--;
 		h->counts.connections--;
 		free(c);
 	}
@@ -181,17 +188,48 @@ static void read_peer(struct http *h, int fd)
 	h->peer_pid = who.pid;
 }
 
-/* Makes space for one more: closes the oldest connection without a request. */
-static bool make_space(struct http *h)
+static uint64_t user_hash(uid_t uid)
 {
-	struct conn *oldest = h->list[CONN_HEAD].first;
+	return (uid + 1) * 1099511628211u;
+}
 
-	if (h->counts.connections - h->cut < h->connections)
-		return true;
-	if (!oldest || oldest->cut)
+/* Closes the connection that is needed least: the one that is idle longest, else the oldest one
+ * without a request, else the oldest one with half a body.
+ * bucket: only connections of these peers; PEER_BUCKETS: of all. */
+static bool close_unused(struct http *h, unsigned bucket, bool spare)
+{
+	static const enum conn_state order[] = { CONN_IDLE, CONN_HEAD, CONN_BODY };
+
+	for (unsigned i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		for (struct conn *c = h->list[order[i]].first; c; c = c->next)
+			if (!c->cut && c->spare == spare &&
+			    (bucket == PEER_BUCKETS || c->peer % PEER_BUCKETS == bucket)) {
+				conn_cut(c);
+				return true;
+			}
+	return false;
+}
+
+/* Makes space for one more connection. False: every place is in use.
+ * One peer gets half of the places (or all streams), so that it cannot take all of them, and a
+ * few are kept for UNIX sockets, so that the administrator of the machine can always connect. */
+static bool make_space(struct http *h, const struct listener *l)
+{
+	unsigned bucket = (unsigned)(h->peer_hash % PEER_BUCKETS);
+	unsigned share = h->connections / 2 > h->streams ? h->connections / 2 : h->streams;
+	unsigned kept = h->connections > 4 * UNIX_PLACES ? UNIX_PLACES : 0;
+	unsigned limit = l->unix_socket ? h->connections : h->connections - kept;
+	unsigned used = h->counts.connections - h->cut - h->spares;
+
+	if (h->peer_count[bucket] >= share && !close_unused(h, bucket, false))
 		return false;
-	conn_cut(oldest);
-	return true;
+	return used < limit || close_unused(h, PEER_BUCKETS, false);
+}
+
+/* A health check must be answered although every place is in use. */
+static bool make_spare(struct http *h)
+{
+	return h->spares < SPARE_PLACES || close_unused(h, PEER_BUCKETS, true);
 }
 
 static void refuse_connection(struct http *h, const struct listener *l, int fd)
@@ -210,13 +248,20 @@ static void add_connection(struct http *h, const struct listener *l, int fd,
 {
 	struct MHD_Daemon *d = l->tls ? h->tls : h->plain;
 
-	h->accepting = l;
-	h->accepting_fd = fd;
 	h->peer_hash = peer_hash(peer);
 	h->peer_uid = (uid_t)-1;
 	h->peer_pid = -1;
-	if (l->unix_socket)
+	if (l->unix_socket) {
 		read_peer(h, fd);
+		h->peer_hash = user_hash(h->peer_uid);
+	}
+	h->accepting = l;
+	h->accepting_fd = fd;
+	h->accepting_spare = !make_space(h, l);
+	if (h->accepting_spare && !make_spare(h)) {
+		refuse_connection(h, l, fd);
+		return;
+	}
 	/* On failure the library closes the socket. */
 	if (MHD_add_connection(d, fd, (const struct sockaddr *)peer, size) == MHD_YES)
 		h->counts.accepted++;
@@ -224,11 +269,10 @@ static void add_connection(struct http *h, const struct listener *l, int fd,
 		h->counts.refused++;
 }
 
-/* Out of descriptors: closes the oldest connection without a request and pauses accepting. */
+/* Out of descriptors: closes a connection that is not used and pauses accepting. */
 static void out_of_descriptors(struct http *h)
 {
-	if (h->list[CONN_HEAD].first)
-		conn_cut(h->list[CONN_HEAD].first);
+	close_unused(h, PEER_BUCKETS, false);
 	for (unsigned i = 0; i < h->listeners; i++)
 		loop_set_events(h->listener[i].source, 0);
 	loop_set_time(h->rest, clock_mono_ns(clock_real()) + 100 * NS_PER_MS);
@@ -264,10 +308,7 @@ void conn_accept(void *arg, int listener, uint32_t events)
 				continue;
 			break;
 		}
-		if (make_space(h))
-			add_connection(h, l, fd, &peer, size);
-		else
-			refuse_connection(h, l, fd);
+		add_connection(h, l, fd, &peer, size);
 	}
 	http_run(h);
 }

@@ -22,12 +22,16 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#define REPLY_HEADERS 8
-#define REPLY_MAX     (32 * 1024 * 1024)
-#define PARAMS        32
-#define GZIP_LEAST    512 /* smaller bodies save no packet */
-#define ID_SIZE       72
-#define ETAG_SIZE     48
+#define REPLY_HEADERS  8
+#define REPLY_MAX      (32 * 1024 * 1024)
+#define PARAMS         32
+#define GZIP_LEAST     512 /* smaller bodies save no packet */
+#define ID_SIZE        72
+#define ETAG_SIZE      48
+#define PEER_BUCKETS   256
+#define POOL           (12 * 1024) /* of the library, per connection: head of request and reply */
+#define HEAD_MAX       (9 * 1024) /* of a request in that pool; the rest is for the reply */
+#define HEAD_LINE_SIZE 64         /* the library's bookkeeping of a header or parameter */
 
 /* ---- listeners */
 
@@ -159,8 +163,9 @@ const char *status_title(int status);
 /* ---- connections */
 
 enum conn_state {
-	CONN_HEAD,   /* no request yet: closed first when there are too many */
-	CONN_BUSY,   /* reading or answering a request */
+	CONN_HEAD,   /* no request yet */
+	CONN_BODY,   /* reading the body of a request */
+	CONN_BUSY,   /* answering a request */
 	CONN_IDLE,   /* between requests */
 	CONN_STREAM, /* follows a stream */
 	CONN_PARKED, /* waits for reply_again() */
@@ -171,7 +176,7 @@ enum conn_state {
 struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
-	unsigned hosts, lengths, transfers, authorizations, params;
+	unsigned hosts, lengths, transfers, authorizations, params, lines;
 	const char *next; /* where the next line must begin; NULL: not checked */
 	bool bad;         /* invalid line, or a NUL */
 };
@@ -183,9 +188,10 @@ struct conn {
 	struct MHD_Connection *mhd;
 	const struct listener *from;
 	uint64_t since_ns;
-	uint64_t peer; /* hash of its address */
+	uint64_t peer; /* hash of its address or, on a UNIX socket, of its user */
 	struct call *call;
 	enum conn_state state;
+	bool spare; /* beyond the limit: only ROUTE_ALIVE is answered */
 	int fd;
 	uid_t uid;      /* of a client on a UNIX socket */
 	int64_t pid;    /* same, in our namespace; -1: unknown */
@@ -194,6 +200,7 @@ struct conn {
 	bool cut; /* we shut it down */
 	bool replied;
 	bool closing;       /* close after the reply: the next request's begin is uncertain */
+	size_t target_size; /* of the current request, up to the first NUL */
 	struct heads heads; /* of the current request */
 	struct follower follower; /* of CONN_STREAM */
 };
@@ -248,6 +255,8 @@ struct http {
 	uint64_t now_ns;                    /* time of this round */
 	unsigned connections, streams, cut; /* maximum; maximum; shut down and not closed yet */
 	unsigned shaking;                   /* in a TLS handshake */
+	unsigned spares;                    /* connections beyond the limit */
+	unsigned peer_count[PEER_BUCKETS];  /* connections, by hash of the peer */
 	struct auth auth;
 	char **hosts, **origins;
 	char *tls_cert, *tls_key; /* contents of the files */
@@ -256,6 +265,7 @@ struct http {
 	struct http_counts counts;
 	const struct listener *accepting; /* while a connection is added */
 	int accepting_fd;
+	bool accepting_spare;
 	uint64_t peer_hash;
 	uid_t peer_uid;
 	int64_t peer_pid;
@@ -312,7 +322,9 @@ void cache_drop(struct http *h, int route, bool all);
 
 /* ---- requests (http_call.c) */
 
-/* Called by the library for a request, its body and its end. */
+/* Called by the library for the target of a request as it was sent; for a request, its body and
+ * its end. */
+void *call_target(void *arg, const char *target, struct MHD_Connection *mhd);
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
 			    const char *method, const char *version, const char *upload,
 			    size_t *upload_size, void **request);

@@ -385,6 +385,28 @@ def test_a_head_that_comes_in_pieces_or_is_odd_but_right_is_read(server):
         assert drain(s).count(b"HTTP/1.1 200") == 6
 
 
+@pytest.mark.parametrize("target", [b"/tick\0/x", b"/tick\0", b"/\0tick", b"/tick\0?x=1", b"/tick?a\0b=1", b"/tick?a=1\0", b"/tick?a=1\0&b=2",
+                                    b"/echo/a?\0"])
+def test_a_nul_in_the_target_is_400(server, target):
+    got = server.raw(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n" + SMUGGLED)
+    assert parse(got).status == 400 and b"smuggled" not in got
+
+
+@pytest.mark.parametrize("target", ["/echo/a?", "/echo/a?&", "/echo/a?x=1&", "/echo/a?x", "/echo/a?x=", "/echo/a?&&x=1", "/echo/a?x==&=", "/echo/a?x+y=%20"])
+def test_an_odd_query_is_read(server, target):
+    assert server.ask(target).status == 200
+
+
+def test_a_head_of_every_length_gets_an_answer(server):
+    begin = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    for head in (b"X: ", b"X: y\r\n"):
+        seen = []
+        for n in range(200, 14000, 97):
+            fill = head + b"a" * (n - len(head)) + b"\r\n" if head == b"X: " else head * (n // len(head))
+            seen.append(parse(server.raw(begin + fill + b"\r\n")).status)
+        assert set(seen) == {200, 431} and seen == sorted(seen)
+
+
 def test_what_the_library_refuses_is_counted():
     with serving(tick_ms=0) as s:
         before = s.counts()
@@ -528,6 +550,16 @@ def test_guessing_tokens_is_slowed(token):
         assert s.ask("/change", "POST", bearer()).status == 200  # the owner is not locked out
         assert s.ask("/tick", headers=bearer("x" * 20)).status == 429
         assert s.ask("/tick").status == 200
+
+
+def test_a_page_of_another_origin_may_not_send_anything_but_get(server):
+    """Where no token is set, too: /open is a route that needs none."""
+    host, port = server.address
+    body, kind = b"{}", "Content-Type: application/json"
+    for origin, status in ((f"http://{host}:{port}", 200), ("null", 403), (f"http://{host}:{port + 1}", 403),
+                           (f"http://{host}", 403), ("https://evil.example", 403), ("", 403)):
+        assert server.ask("/open", "POST", [kind, f"Origin: {origin}"], body).status == status, origin
+    assert server.ask("/tick", headers=["Origin: null"]).status == 200
 
 
 def test_other_origins_may_not_change_anything(token):
@@ -747,28 +779,66 @@ def test_an_idle_connection_is_closed_and_a_slow_reader_is_cut():
             wait(lambda: s.counts()["connections"] == 1)
 
 
-def test_at_the_limit_those_without_a_request_go_first():
-    with serving(connections=50) as s:
-        silent = [s.connect() for _ in range(60)]
-        assert s.alive()
-        busy = []
-        for _ in range(50):
+IDLE = b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n"
+UNUSED = {  # bytes that leave a connection open without a use for it, and whether they are answered
+    "silent": (b"", False),
+    "half a head": (b"GET /tick HTTP/1.1\r\nHost: lo", False),
+    "half a body": (b"POST /open HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{", False),
+    "idle": (IDLE, True),
+}
+
+
+@pytest.mark.parametrize("unused", UNUSED)
+def test_connections_without_a_use_keep_nobody_out(unused, tmp_path):
+    text, answered = UNUSED[unused]
+    with serving(connections=50, streams=0) as s:
+        many = []
+        for _ in range(120):
             c = s.connect()
-            c.sendall(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert c.recv(4096)
-            busy.append(c)
-        assert parse(s.raw(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")).status == 503
-        for c in busy:
-            c.sendall(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert c.recv(4096).startswith(b"HTTP/1.1 200")
-        for c in silent + busy:
+            c.sendall(text)
+            assert not answered or c.recv(4096)
+            many.append(c)
+        for path in ("/alive", "/tick", "/echo/a"):
+            assert s.ask(path).status == 200
+        assert s.counts()["connections"] <= 50 + 8
+        for c in many:
             c.close()
-        end = time.monotonic() + TIMEOUT
-        while time.monotonic() < end:
-            with contextlib.suppress(AssertionError):
-                if s.alive():
-                    break
-        assert s.counts()["refused"] >= 1
+
+
+def test_the_connection_that_is_idle_longest_is_closed_first():
+    with serving(connections=10, streams=10) as s:
+        idle = [s.connect() for _ in range(10)]
+        for c in idle:
+            c.sendall(IDLE)
+            assert c.recv(4096)
+        idle[0].sendall(IDLE)  # used again: now the second is idle longest
+        assert idle[0].recv(4096)
+        assert s.ask("/tick").status == 200
+        assert idle[1].recv(4096) == b""
+        idle[0].sendall(IDLE)
+        assert idle[0].recv(4096).startswith(b"HTTP/1.1 200")
+        for c in idle:
+            c.close()
+
+
+def test_with_all_places_in_use_health_and_the_unix_socket_are_answered(tmp_path):
+    with serving(connections=100, streams=100, listen=f"127.0.0.1:0,unix:{tmp_path}/s") as s:
+        streams = [follow(s) for _ in range(84)]  # 16 places are kept for the UNIX socket
+        for c in streams:
+            events(c, b"retry")
+        refused = s.ask("/tick")
+        assert refused.status == 503 and "service.connections" in refused.json["remedy"]
+        for _ in range(20):
+            assert s.ask("/alive").status == 200
+        probes = [s.connect() for _ in range(30)]  # health checks that never ask
+        assert s.ask("/alive").status == 200
+        with socket.socket(socket.AF_UNIX) as local:
+            local.connect(str(tmp_path / "s"))
+            local.sendall(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert parse(drain(local)).status == 200
+        for c in streams + probes:
+            c.close()
+        wait(lambda: s.ask("/tick").status == 200)
 
 
 def test_three_thousand_connections():
