@@ -28,6 +28,7 @@
 #define GZIP_LEAST     512 /* smaller bodies save no packet */
 #define ID_SIZE        72
 #define ETAG_SIZE      48
+#define CACHE_NS       (100 * NS_PER_MS)
 #define PEER_BUCKETS   256
 #define POOL           (12 * 1024) /* of the library, per connection: head of request and reply */
 #define HEAD_MAX       (9 * 1024) /* of a request in that pool; the rest is for the reply */
@@ -126,11 +127,11 @@ struct reply_impl {
 void reply_init(struct reply *r, struct reply_impl *impl);
 void reply_done(struct reply *r);
 
-/* A finished reply: in the cache until the next tick, or for one request. */
+/* A finished reply: in the cache until the next tick, at most CACHE_NS; or for one request. */
 struct entry {
 	struct entry *next; /* of the same route for another Accept */
 	char *accept;       /* of ROUTE_TEXT: the Accept header; else NULL */
-	uint64_t tick;
+	uint64_t tick, made_ns;
 	int status;
 	struct reply_impl headers;
 	char type[96];

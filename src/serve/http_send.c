@@ -70,10 +70,17 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 	return queue(c, status, m);
 }
 
+/* Answers contain ages, and a driver call that hangs delays the next tick. */
+static bool is_current(const struct http *h, const struct entry *e)
+{
+	return (e->flags & ROUTE_STATIC) ||
+	       (e->tick == h->tick && h->now_ns - e->made_ns < CACHE_NS);
+}
+
 struct entry *cache_find(struct http *h, int route, const char *accept)
 {
 	for (struct entry *e = h->cache[route]; e; e = e->next) {
-		if (!(e->flags & ROUTE_STATIC) && e->tick != h->tick)
+		if (!is_current(h, e))
 			continue;
 		if (!e->accept || strcmp(e->accept, accept ? accept : "") == 0)
 			return e;
@@ -88,7 +95,7 @@ void cache_drop(struct http *h, int route, bool all)
 	while (*link) {
 		struct entry *e = *link;
 
-		if (all || (!(e->flags & ROUTE_STATIC) && e->tick != h->tick)) {
+		if (all || !is_current(h, e)) {
 			*link = e->next;
 			entry_free(e);
 		} else {
@@ -117,6 +124,7 @@ static bool cache_keep(struct http *h, const struct call *k, struct entry *e)
 		return false;
 	}
 	e->tick = h->tick;
+	e->made_ns = h->now_ns;
 	e->next = h->cache[k->route];
 	h->cache[k->route] = e;
 	return true;

@@ -94,6 +94,7 @@ static void page_init(struct page *p, struct buf *out, const struct api *a,
 	p->t = (struct metrics_text){ .out = out, .form = form };
 	p->a = a;
 	p->v = &a->view;
+	p->current = view_current(p->v, clock_mono_ns(p->a->clock));
 	p->gpus = p->v->snap ? gw_snapshot_device_count(p->v->snap) : 0;
 	if (p->gpus > PAGE_GPUS)
 		p->gpus = PAGE_GPUS;
@@ -132,14 +133,14 @@ double page_figure(const struct page *p, unsigned i, unsigned q)
 	const struct gw_device *d = page_gpu(p, i);
 	double v = NAN;
 
-	if (d->state == GW_DEVICE_OK)
+	if (page_responds(p, i))
 		gw_device_value(d, q, &v);
 	return v;
 }
 
 bool page_listed(const struct page *p, unsigned i)
 {
-	return page_gpu(p, i)->state == GW_DEVICE_OK && p->v->processes &&
+	return page_responds(p, i) && p->v->processes &&
 	       gw_process_list_absence(p->v->processes, i) == GW_HAVE;
 }
 

@@ -49,7 +49,7 @@ static void states(struct page *p)
 		put_info(p, i);
 	page_family(p, M_GPU_UP);
 	for (unsigned i = 0; i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL, page_gpu(p, i)->state == GW_DEVICE_OK);
+		metrics_sample(&p->t, p->base[i], NULL, page_responds(p, i));
 	page_family(p, M_GPU_STATE);
 	for (unsigned i = 0; i < p->gpus; i++)
 		for (unsigned s = GW_DEVICE_OK; s <= GW_DEVICE_CLOSED; s++)
@@ -209,7 +209,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 	const struct gw_device *d = page_gpu(p, i);
 	struct labels l;
 
-	for (unsigned k = 0; d->state == GW_DEVICE_OK && k < d->mig_count; k++) {
+	for (unsigned k = 0; page_responds(p, i) && k < d->mig_count; k++) {
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||

@@ -22,12 +22,19 @@ struct page {
 	const struct api *a;
 	const struct view *v;
 	unsigned gpus;                   /* 0: no snapshot */
+	bool current;                    /* the snapshot is at most two intervals old */
 	char base[PAGE_GPUS][PAGE_BASE]; /* labels of each GPU */
 };
 
 static inline const struct gw_device *page_gpu(const struct page *p, unsigned i)
 {
 	return gw_snapshot_device(p->v->snap, i);
+}
+
+/* Did the GPU respond in a reading that is current? */
+static inline bool page_responds(const struct page *p, unsigned i)
+{
+	return p->current && page_gpu(p, i)->state == GW_DEVICE_OK;
 }
 
 /* What the service knows about a GPU in addition to its readings; NULL: nothing yet. */
@@ -53,7 +60,7 @@ void page_labelled(struct page *p, const char *base, const char *name, const cha
 /* The family of a quantity; name NULL: none. */
 struct metric page_quantity(unsigned q, enum metric_how *ret_how);
 
-/* A value of a GPU that responds; NAN: none. */
+/* A current value of a GPU that responds; NAN: none. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
 
 /* Is the process list of this GPU current? */

@@ -207,7 +207,7 @@ void follower_start(struct follower *f, struct stream *s, uint64_t after, unsign
 		    void (*wake)(struct follower *f))
 {
 	*f = (struct follower){ .stream = s, .topics = topics, .wake = wake };
-	f->seen = s->numbers;
+	f->seen = f->seen_tick = s->numbers; /* the kept tick may be old: begin with the next */
 	if (after != UINT64_MAX) {
 		f->seen = lost_number(s, topics);
 		f->gap = after < s->lost_id;

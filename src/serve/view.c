@@ -50,6 +50,13 @@ static bool is_old(const struct view *v, uint64_t now_ns, double *ret_age_s)
 	return age_ns > 2 * v->interval_ns;
 }
 
+bool view_current(const struct view *v, uint64_t now_ns)
+{
+	double age_s;
+
+	return v->tick && v->snap && !v->let_go && !is_old(v, now_ns, &age_s);
+}
+
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size)
 {
 	const struct gw_device *d;

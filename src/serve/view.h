@@ -162,6 +162,9 @@ static inline bool view_request_done(const struct view *v, int number)
  * monotonic. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
+/* True if the latest reading is at most two intervals old. */
+bool view_current(const struct view *v, uint64_t now_ns);
+
 /* As view_stale(), and also not ready if no driver responds: /readyz. A machine with a driver
  * but no GPU, or configured to use none, is ready. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);

@@ -194,7 +194,8 @@ def test_a_gpu_with_a_hanging_call_has_no_figures_and_the_other_has(tmp_path):
 
     def stalled():
         page = metrics(address)
-        return page if re.search(r'^gpuward_gpu_up{.*gpu="1"} 0$', page, re.M) else None
+        up = dict(re.findall(r'^gpuward_gpu_up{.*gpu="(\d)"} (\d)$', page, re.M))
+        return page if up == {"0": "1", "1": "0"} else None
 
     hang = Fault(tmp_path, "gpu = 1\nhang = true", "nvmlDeviceGetComputeRunningProcesses_v3")
     world = tmp_path / "world.toml"

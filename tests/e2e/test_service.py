@@ -153,6 +153,29 @@ def test_a_call_that_hangs_delays_no_other_gpu(tmp_path):
         assert s.stop() == 0  # even so
 
 
+def test_while_a_call_hangs_ages_grow_and_no_gpu_counts_as_up(tmp_path):
+    s = Service(scenario(tmp_path, HANG), config="[device]\ntimeout = '60s'\n")
+    with s:
+        def ages():
+            return [d["seen_age_seconds"] for d in s.get("/api/v1/devices").json()["devices"]]
+        s.wait(lambda: min(ages()) > 2.5)  # no reading for two intervals, and the call has not timed out
+        assert set(metric(s, "gpuward_gpu_up").values()) == {0}
+        first = ages()
+        s.wait(lambda: all(b > a for a, b in zip(first, ages())))
+        s.stop(signal.SIGKILL)
+
+
+def test_a_stream_begins_with_a_current_tick():
+    with Service() as s:
+        def tick():
+            with s.get("/api/v1/events?topics=tick", headers={"Accept": "text/event-stream"}, stream=True) as r:
+                return json.loads(next(line for line in r.iter_lines() if line.startswith(b"data: "))[6:])["tick"]
+        first = tick()
+        s.ticks(3)  # without a follower
+        before = s.get("/api/v1/self").json()["ticks"]
+        assert first < before < tick() + 1
+
+
 def test_a_gpu_that_hangs_from_the_start_leaves_the_others_measured(tmp_path):
     text = HANG.replace("from = 1.0\n", "")
     with Service(scenario(tmp_path, text), config="[device]\ntimeout = '500ms'\n") as s:

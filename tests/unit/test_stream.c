@@ -79,7 +79,7 @@ TEST(pieces_of_any_size_make_the_same_text)
 	stream_free(s);
 }
 
-TEST(only_the_latest_tick_is_kept)
+TEST(a_stream_begins_with_the_next_tick_and_only_the_latest_is_kept)
 {
 	struct stream *s = new_stream(1000);
 	struct follower f;
@@ -87,7 +87,7 @@ TEST(only_the_latest_tick_is_kept)
 	push(s, STREAM_TICK, 0, "1");
 	push(s, STREAM_TICK, 0, "2");
 	follower_start(&f, s, UINT64_MAX, STREAM_TICK, wake);
-	assert_string_equal(read_all(&f, 100), "event: tick\ndata: 2\n\n");
+	assert_string_equal(read_all(&f, 100), ""); /* tick 2 may be minutes old */
 	push(s, STREAM_TICK, 0, "3");
 	push(s, STREAM_TICK, 0, "4");
 	assert_string_equal(read_all(&f, 100), "event: tick\ndata: 4\n\n");
