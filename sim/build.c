@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/suggest.h"
 #include "build.h"
 
@@ -92,9 +93,9 @@ static int read_file(struct rows *r, const struct toml_node *node, void *target)
 	else
 		snprintf(path, sizeof(path), "%s/%s", dirname(base), node->v.string.text);
 	free(base);
-	f = fopen(path, "re");
+	f = file_fopen(path);
 	if (f == NULL)
-		return rows_fail(r, node, "cannot read '%s': %s", path, strerror(errno));
+		return rows_fail(r, node, "cannot read '%s': %s", path, file_strerror(errno));
 	while (result == 0 && fgets(line, sizeof(line), f) != NULL) {
 		if (sscanf(line, "ON %lf %lf", &a, &b) == 2) {
 			result = add_point(r, node, &words->load, a - shift, 1);

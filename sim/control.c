@@ -10,6 +10,7 @@
 #include "hide.h"
 #include "scenario.h"
 
+#include "base/file.h"
 #include "base/suggest.h"
 
 #define FILE_MAX (1u << 20)
@@ -86,14 +87,16 @@ static void fail_unknown(const char *path, char *error, size_t size)
 
 static int load_file(const char *path, char *error, size_t size)
 {
-	FILE *f = fopen(path, "re");
+	FILE *f = file_fopen(path);
 	char *text = f != NULL ? malloc(FILE_MAX) : NULL;
 	struct world *w = NULL;
 	size_t n = 0;
 
 	if (text != NULL)
 		n = fread(text, 1, FILE_MAX, f);
-	if (text == NULL)
+	if (f == NULL && errno == ETIMEDOUT)
+		snprintf(error, size, "%s: %s", path, file_strerror(errno));
+	else if (text == NULL)
 		fail_unknown(path, error, size);
 	else if (ferror(f))
 		snprintf(error, size, "%s: cannot be read: %s", path, strerror(errno));

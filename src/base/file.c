@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,16 @@
 
 #define PATH_BYTES 4096
 
+const char *file_strerror(int e)
+{
+	return e == ETIMEDOUT ? "no program writes to this pipe" : strerror(e);
+}
+
 int file_failed(char *message, size_t size, const char *path, const char *what)
 {
 	int e = errno;
 
-	snprintf(message, size, "%s cannot be %s: %s", path, what, strerror(e));
+	snprintf(message, size, "%s cannot be %s: %s", path, what, file_strerror(e));
 	if (e == ENOENT)
 		return -GW_E_NOENT;
 	return e == EACCES || e == EPERM || e == EROFS ? -GW_E_PERM : -GW_E_IO;
@@ -164,9 +170,57 @@ int file_possible(const char *path, char *message, size_t size)
 	return file_failed(message, size, path, "written");
 }
 
+int file_open(const char *path)
+{
+	/* Without O_NONBLOCK open() waits until a program opens the pipe for writing. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct stat st;
+	int err = 0;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) != 0)
+		err = errno;
+	else if (S_ISFIFO(st.st_mode) && poll(&p, 1, FILE_PIPE_WAIT_MS) == 0)
+		err = ETIMEDOUT;
+	else if (fcntl(fd, F_SETFL, 0) != 0)
+		err = errno;
+	if (err) {
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	return fd;
+}
+
+FILE *file_fopen(const char *path)
+{
+	int fd = file_open(path);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (fd >= 0 && !f)
+		close(fd);
+	return f;
+}
+
+int file_read_line(FILE *f, struct buf *out)
+{
+	int c;
+
+	buf_clear(out);
+	while ((c = getc_unlocked(f)) != EOF && c != '\n' && !out->err)
+		buf_add(out, &(char){ (char)c }, 1);
+	if (out->err)
+		return out->err;
+	if (ferror(f))
+		return -GW_E_IO;
+	return c == '\n';
+}
+
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	int fd = file_open(path);
 	size_t used = 0;
 	ssize_t n = 1;
 

@@ -6,8 +6,11 @@
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H
 
+#include "base/buf.h"
+
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Replaces path by n bytes: writes a new file in the same folder, syncs and renames it; for a
@@ -22,8 +25,23 @@ int file_possible(const char *path, char *message, size_t size);
 /* Creates dir and its parents. Returns as file_replace(). */
 int file_make_directory(const char *dir, char *message, size_t size);
 
+#define FILE_PIPE_WAIT_MS 10000
+
+/* Opens a file that a user named, for reading. A named pipe to which no program writes is given
+ * up after FILE_PIPE_WAIT_MS with ETIMEDOUT, instead of blocking. Returns a descriptor, or -1
+ * with errno. */
+int file_open(const char *path);
+FILE *file_fopen(const char *path);
+
 /* Reads at most size bytes (adds no NUL). Returns the number, or an error as file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
+
+/* As strerror(), for an error of file_open() too. */
+const char *file_strerror(int e);
+
+/* Reads a line without its newline into out, which buf_init() gave its largest size. Returns 1;
+ * 0: at the end, or the last line has no newline; -GW_E_SIZE: too long; -GW_E_NOMEM or -GW_E_IO. */
+int file_read_line(FILE *f, struct buf *out);
 
 /* Writes all n bytes to fd. Returns 0, or -1 with errno. */
 int file_write_all(int fd, const char *p, size_t n);

@@ -1,5 +1,6 @@
 #include "toml_reader.h"
 
+#include "file.h"
 #include "utf8.h"
 
 #include <gpuward.h>
@@ -290,6 +291,7 @@ static int fail_errno(struct toml_error *err, int e)
 	case ENOTDIR: return fail_file(err, -GW_E_NOENT, "there is no such file");
 	case EACCES:
 	case EPERM: return fail_file(err, -GW_E_PERM, "this user may not read it");
+	case ETIMEDOUT: return fail_file(err, -GW_E_IO, "no program writes to this pipe");
 	case EISDIR: return fail_file(err, -GW_E_IO, "it is a directory");
 	default: return fail_file(err, -GW_E_IO, "reading it failed");
 	}
@@ -314,7 +316,7 @@ static ssize_t read_file(int fd, char *out, size_t size)
 
 int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+	int fd = file_open(path), rc;
 	char *text;
 	ssize_t n;
 

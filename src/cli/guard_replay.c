@@ -4,12 +4,15 @@
 #include "daemon/recording.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "guard/guard_query.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LINE_BYTES_MAX (16u << 20)
 
 struct replay {
 	const struct cli *cli;
@@ -99,22 +102,19 @@ static void print_decisions(struct replay *r)
 
 static int read_lines(struct replay *r, FILE *f)
 {
-	char *line = NULL;
-	size_t cap = 0;
-	ssize_t n;
+	struct buf line;
 	unsigned long number = 0;
-	int err = 0;
+	int err = 0, more;
 
-	while (!err && (n = getline(&line, &cap, f)) > 0) {
+	buf_init(&line, LINE_BYTES_MAX);
+	/* A last line without newline is incomplete: the service ended while writing it. */
+	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;
-		if (line[n - 1] != '\n')
-			break; /* incomplete: the service ended while writing it */
-		line[n - 1] = '\0';
-		err = recording_read(r->trace, line);
+		err = more < 0 ? more : recording_read(r->trace, line.p);
 		if (!err)
 			print_decisions(r);
 	}
-	free(line);
+	buf_done(&line);
 	if (err == -GW_E_NOENT)
 		cli_error("%s", r->missing);
 	else if (err)
@@ -122,7 +122,9 @@ static int read_lines(struct replay *r, FILE *f)
 			  err == -GW_E_PARSE       ? "this is not a line of a guard recording"
 			  : err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
 						     "replay it with that version"
-						   : gw_strerror(err));
+			  : err == -GW_E_SIZE ? "this line is longer than 16 MiB: it is not "
+						"a guard recording"
+					      : gw_strerror(err));
 	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -157,8 +159,8 @@ int guard_replay(const struct cli *c, const char *policy, const char *trace)
 	if (code == EXIT_OK &&
 	    recording_reader_new(&r.settings.policy, policy != NULL, &r.trace) != 0)
 		code = cli_no_memory();
-	if (code == EXIT_OK && !(f = fopen(trace, "re")))
-		code = cli_fail("cannot read %s: %s", trace, strerror(errno));
+	if (code == EXIT_OK && !(f = file_fopen(trace)))
+		code = cli_fail("cannot read %s: %s", trace, file_strerror(errno));
 	if (code == EXIT_OK)
 		code = read_lines(&r, f);
 	if (code == EXIT_OK && !c->quiet)

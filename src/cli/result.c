@@ -1,5 +1,6 @@
 #include "result.h"
 
+#include "base/file.h"
 #include "base/buf.h"
 #include "base/json_doc.h"
 #include "measure/sensor.h"
@@ -666,7 +667,7 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 /* Opens the file, or result.json of a bundle; a folder without one is opened as a folder. */
 static int open_path(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = file_open(path);
 	int in = fd < 0 ? -1 : openat(fd, "result.json", O_RDONLY | O_CLOEXEC);
 
 	if (in < 0)
@@ -681,15 +682,15 @@ static void read_file(struct reader *rd, struct buf *b)
 	int fd = open_path(rd->r->path);
 	struct stat st;
 	char part[65536];
-	ssize_t n;
+	ssize_t n = 0;
 
 	if (fd < 0 || fstat(fd, &st) != 0) {
-		fail(rd, "%s", strerror(errno));
+		fail(rd, "%s", file_strerror(errno));
 	} else if (S_ISDIR(st.st_mode)) {
 		fail(rd, "%s, and not a finished bundle: there is no result.json in it",
 		     strerror(EISDIR));
 	} else {
-		while ((n = read(fd, part, sizeof(part))) > 0)
+		while (!b->err && (n = read(fd, part, sizeof(part))) > 0)
 			buf_add(b, part, (size_t)n);
 		if (n < 0)
 			fail(rd, "cannot be read");

@@ -2,6 +2,8 @@
  * conflict. */
 #include "guard_config_read.h"
 
+#include "guard/classify.h"
+
 #include "guard/health.h"
 
 #include "base/suggest.h"
@@ -205,7 +207,8 @@ static bool regex_matches_all(const char *expression)
 	size_t found = 0, n = sizeof(texts) / sizeof(texts[0]);
 	regex_t re;
 
-	if (!expression || regcomp(&re, expression, REG_EXTENDED | REG_NOSUB) != 0)
+	if (!expression || !classify_pattern_is_bounded(expression) ||
+	    regcomp(&re, expression, REG_EXTENDED | REG_NOSUB) != 0)
 		return false;
 	while (found < n && regexec(&re, texts[found], 0, NULL, 0) == 0)
 		found++;

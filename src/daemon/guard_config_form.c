@@ -2,6 +2,8 @@
  * signals. */
 #include "guard_config_read.h"
 
+#include "guard/classify.h"
+
 #include <ctype.h>
 #include <regex.h>
 #include <signal.h>
@@ -170,6 +172,8 @@ static const char *check_regex(const char *s, char out[static WRONG])
 
 	if (is_too_complex(s))
 		return "it has too many repetitions, or more than 1000 bytes";
+	if (!classify_pattern_is_bounded(s))
+		return "it has a back-reference such as \\1, and matching one can take hours";
 	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
 	if (rc == 0) {
 		regfree(&re);

@@ -38,9 +38,28 @@ const char *guard_class_name(unsigned c)
 
 /* ---- regular expressions ---- */
 
+bool classify_pattern_is_bounded(const char *pattern)
+{
+	for (const char *p = pattern; *p; p++) {
+		if (*p == '[') { /* a backslash is an ordinary character in here */
+			p += p[1] == '^' ? 2 : 1;
+			p += *p == ']';
+			while (*p && *p != ']')
+				p++;
+			if (!*p)
+				break;
+		} else if (*p == '\\' && p[1]) {
+			p++;
+			if (*p >= '1' && *p <= '9')
+				return false;
+		}
+	}
+	return true;
+}
+
 static void compile(struct classifier *c, unsigned i, const char *pattern)
 {
-	if (pattern)
+	if (pattern && classify_pattern_is_bounded(pattern))
 		c->compiled[i] =
 			regcomp(&c->pattern[i], pattern, REG_EXTENDED | REG_NOSUB) == 0;
 }

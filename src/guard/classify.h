@@ -55,6 +55,10 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
+/* False if the extended regular expression has a back-reference: matching one can take hours. All
+ * others take a time that grows with the text. */
+bool classify_pattern_is_bounded(const char *pattern);
+
 /* One field of a match, with the wildcards * and ?.  The kernel keeps 15 bytes of a longer
  * name. */
 bool classify_name_fits(const char *pattern, const char *name);

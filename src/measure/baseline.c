@@ -416,7 +416,7 @@ static int read_file(const char *path, struct baseline *ret)
 	char text[FILE_BYTES], head[HEAD_BYTES + 1];
 	struct toml_error error;
 	struct toml *doc;
-	int err = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
+	int err = 0, fd = file_open(path);
 	ssize_t n;
 
 	if (fd < 0)

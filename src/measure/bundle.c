@@ -268,7 +268,7 @@ int bundle_sum(const char *path, char out[static 65])
 	struct sha256 s;
 	char part[65536];
 	ssize_t n;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = file_open(path);
 
 	if (fd < 0)
 		return -1;

@@ -281,8 +281,8 @@ static int each_event(struct bundle_reader *r,
 		      int (*fn)(struct bundle_reader *r, const struct event *e))
 {
 	char path[4096], line[EVENT_LINE_MAX];
-	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_EVENTS, (int)r->device),
-			 "re");
+	FILE *in = open_plain(
+		bundle_path(path, sizeof(path), r->dir, BUNDLE_EVENTS, (int)r->device));
 	int err = 0;
 
 	if (!in)

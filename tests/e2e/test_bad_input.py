@@ -1,11 +1,13 @@
 """Wrong input gets one sentence that names what is wrong, on the right stream (R6.3)."""
 import json
+import os
+import resource
 import shutil
 import subprocess
 
 import pytest
 
-from support import NO_GPU, OK, SIMULATOR, USAGE, FAILED, document, environment, gpuward
+from support import NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, FAILED, document, environment, gpuward
 
 
 def complaint(*args, code=USAGE, **kw):
@@ -265,3 +267,28 @@ for c in list compare plot; do offer $c; done
     assert "--json" in offered["compare"] and "--metric" in offered["compare"]
     assert not {"--gpu", "--simulate", "--wake"} & set(offered["compare"])
     assert not {"--gpu", "--json"} & set(offered["plot"]) and "--output" in offered["plot"]
+
+
+# ---- files that do not end, and pipes to which nothing is written
+
+READERS = [["compare", "{}"], ["diff", "{}", "{}"], ["report", "{}"], ["plot", "{}"], ["recompute", "{}"], ["replay", "{}"],
+           ["guard", "replay", "{}"], ["guard", "replay", "--policy", "{}", "{}"], ["config", "check", "--config", "{}"],
+           ["list", "--simulate={}"], ["measure", "--simulate=two-gpus", "--calibrate", "{}", "--", "true"],
+           ["serve", "--simulate=two-gpus", "--history", "none", "--listen", "127.0.0.1:0", "--token-file", "{}"]]
+
+
+def at_most_512_mib():
+    resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+
+
+@pytest.mark.skipif(b"__asan_init" in PROGRAM.read_bytes(), reason="a sanitizer reserves more address space")
+@pytest.mark.parametrize("args", READERS, ids=lambda a: "-".join(w for w in a if w[0] not in "{-1/"))
+@pytest.mark.parametrize("kind", ["endless", "pipe"])
+def test_a_file_that_does_not_end_is_refused(tmp_path, args, kind):
+    path = "/dev/zero"
+    if kind == "pipe":
+        path = str(tmp_path / "pipe")
+        os.mkfifo(path, 0o600)
+    done = gpuward(*(a.replace("{}", path) for a in args), preexec_fn=at_most_512_mib)
+    assert done.returncode not in (0, None) and done.returncode > 0
+    assert path in done.stderr and len(done.stderr.splitlines()) <= 4, done.stderr

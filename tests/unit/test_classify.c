@@ -85,6 +85,29 @@ static enum guard_class class_of(const struct scene_process *p)
 	return verdict[p - scene.process].class;
 }
 
+TEST(a_pattern_with_a_back_reference_matches_nothing)
+{
+	static const struct {
+		const char *pattern;
+		bool bounded;
+	} row[] = {
+		{ "(.*)(.*)\\1\\2z", false },
+		{ "(a)\\9", false },
+		{ "[[](a)\\1", false },
+		{ "[]a](b)\\1", false },
+		{ "[^]\\1](b)\\1", false },
+		{ "a\\.b", true },
+		{ "a\\\\1", true },
+		{ "[\\1]", true },
+		{ "[a", true },
+		{ "a\\", true },
+		{ "a{1,9}", true },
+	};
+
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		assert_int_equal(classify_pattern_is_bounded(row[i].pattern), row[i].bounded);
+}
+
 TEST(the_first_class_that_holds_wins)
 {
 	struct scene_process *p = process(1, "/usr/bin/gnome-shell");

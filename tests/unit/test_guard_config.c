@@ -546,6 +546,8 @@ static const struct {
 	  "4:14: match.name: \"0123456789abcdef\": the kernel keeps 15 bytes" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"a(\"\n",
 	  "4:17: match.command: \"a(\": not an extended regular expression: " },
+	{ WORKER "kind = \"ollama\"\nmatch.command = \"(.*)(.*)\\\\1\\\\2z\"\n",
+	  "it has a back-reference such as \\1, and matching one can take hours" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
 	  "it has too many repetitions" },
 	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
