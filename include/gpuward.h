@@ -213,6 +213,8 @@ enum gw_open_flag {
 	/* The process ends after gw_close(), which leaves the shutdown of NVML to the kernel (a
 	 * shutdown takes 4 ms). */
 	GW_OPEN_NO_SHUTDOWN = 1 << 3,
+	/* With backend "auto" or "all": neither NVML nor nvidia-smi, only other vendors. */
+	GW_OPEN_NO_NVML = 1 << 4,
 };
 
 struct gw_options {

@@ -22,7 +22,7 @@ static const enum config_id legacy_keys[] = {
 	CONFIG_ID_device_enable_nvml,
 	CONFIG_ID_device_require_nvml,
 };
-static const char *const legacy_tables[] = { "", "guard", "gpu" };
+static const char *const legacy_tables[] = { "", "guard", "gpu", "worker" };
 
 /* Renamed keys: how the old value converts to the setting that replaced it. */
 static const struct renamed {
@@ -298,10 +298,25 @@ static void unknown_section(const struct file *f, const struct toml_node *n)
 			*meant ? meant : guard_config_meant(name, meant));
 }
 
+/* The first version of the guard had its settings in [worker], which now, as [[worker]], is a
+ * server to move off the GPU. */
+static bool is_legacy_worker(const struct toml_node *n)
+{
+	bool known = n->type == TOML_TABLE && toml_is_key(n, "worker") && n->child;
+
+	for (const struct toml_node *k = known ? n->child : NULL; k; k = k->next)
+		known = known && (find_renamed("worker", k) || find_row("worker", k));
+	return known;
+}
+
 static void read_member(const struct file *f, const struct toml_node *n)
 {
 	const char *section = find_section(n);
 
+	if (is_legacy_worker(n)) {
+		read_table(f, "worker", n);
+		return;
+	}
 	if (guard_config_array(f->r, f->name, n))
 		return;
 	if (section && n->type == TOML_TABLE)

@@ -4,6 +4,8 @@
 #include "reader.h"
 #include "settings.h"
 
+#include "device/context.h"
+
 #include "base/clock.h"
 
 #include <dirent.h>
@@ -39,7 +41,8 @@ struct engine {
 	struct gpu_state *gpu;
 	struct metering *metering; /* the view's */
 	bool retiring;
-	enum gw_cause cause; /* of the last tick */
+	enum gw_cause cause;         /* of the last tick */
+	unsigned long init_failures; /* of the context, at the last tick */
 	uint64_t next_event;
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
@@ -111,9 +114,6 @@ static void emit_driver_state(struct engine *e, const struct gw_status *s)
 			     s->driver_version ? s->driver_version : "");
 		return;
 	}
-	if (s->cause != GW_CAUSE_LET_GO)
-		store_set_count(e->config.store, "init_failures",
-				(double)++e->view.init_failures);
 	engine_event(e, "driver", NULL, c->severity == GW_SEVERITY_ERROR ? "warning" : "info",
 		     "%s", *s->message ? s->message : c->sentence);
 }
@@ -132,6 +132,18 @@ static double count_load(struct engine *e, const char *what, const char *uuid, c
 
 	count_key(key, sizeof(key), what, uuid, more);
 	return store_count(e->config.store, key);
+}
+
+/* Failed attempts to initialise NVML: the context counts all of them, also between ticks. */
+static void count_init_failures(struct engine *e)
+{
+	unsigned long n = atomic_load(&e->view.ctx->init_failures);
+
+	if (n == e->init_failures)
+		return;
+	e->view.init_failures += n - e->init_failures;
+	e->init_failures = n;
+	store_set_count(e->config.store, "init_failures", (double)e->view.init_failures);
 }
 
 static void count_save(struct engine *e, const char *what, const char *uuid, const char *more,
@@ -442,6 +454,7 @@ static void engine_tick(void *arg, const struct reading *r)
 		v->devices = DEVICES_MAX;
 	if (store_news(e->config.store))
 		recall_late(e);
+	count_init_failures(e);
 	follow_driver(e);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);

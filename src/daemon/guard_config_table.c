@@ -245,7 +245,11 @@ bool guard_config_array(struct config_reader *r, const char *file, const struct 
 		if (n->type == TOML_ARRAY)
 			read_array(r, t, file, n);
 		else
-			config_complain(r, &at, "write [[%s]]: there may be several", name);
+			config_complain(
+				r, &at,
+				"write [[%s]], with two brackets: there may be several, "
+				"and docs/GUARD.md shows a file that works",
+				name);
 		return true;
 	}
 	return false;

@@ -463,11 +463,9 @@ static int open_engine(struct service *s)
 	struct guard_settings guard;
 	struct gw_options g = {
 		.size = sizeof(g),
-		.flags = GW_OPEN_EXEC | o->open_flags,
-		.backend = o->backend ? o->backend
-			   : c->device_enable_nvml || strcmp(c->device_backend, "auto") != 0
-				   ? c->device_backend
-				   : "none",
+		.flags = GW_OPEN_EXEC | o->open_flags |
+			 (c->device_enable_nvml ? 0 : (unsigned)GW_OPEN_NO_NVML),
+		.backend = o->backend ? o->backend : c->device_backend,
 		.nvml_library = o->nvml_library ? o->nvml_library : c->device_nvml_library,
 		.root = o->root,
 		.deadline_ns = o->deadline_ns ? o->deadline_ns : c->device_timeout,

@@ -22,6 +22,7 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	uint64_t deadline_ns;     /* as in gw_options; 0: none */
 	bool process_ends; /* the process ends: the kernel may clean up after the driver */
 	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
+	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
 };
 
 /* One process on one device as the driver lists it. */

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ALL_FLAGS        (GW_OPEN_EXEC | GW_OPEN_WAKE | GW_OPEN_TRIM | GW_OPEN_NO_SHUTDOWN)
+#define ALL_FLAGS \
+	(GW_OPEN_EXEC | GW_OPEN_WAKE | GW_OPEN_TRIM | GW_OPEN_NO_SHUTDOWN | GW_OPEN_NO_NVML)
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
@@ -68,7 +69,9 @@ static int choose_backends(struct gw_ctx *ctx, const char *name)
 	ctx->first_only = !name || strcmp(name, "auto") == 0;
 	if (ctx->first_only || strcmp(name, "all") == 0) {
 		for (unsigned i = 0; backend_table[i] && !err; i++)
-			err = add_opener(ctx, backend_table[i]);
+			if (!(ctx->env.flags & GW_OPEN_NO_NVML) ||
+			    backend_table[i]->vendor != GW_VENDOR_NVIDIA)
+				err = add_opener(ctx, backend_table[i]);
 		return err;
 	}
 	ops = backend_by_name(name);
@@ -648,7 +651,8 @@ static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 					 .nvml_library = ctx->nvml_library,
 					 .flags = o->flags,
 					 .deadline_ns = ctx->deadline_ns,
-					 .cost = &ctx->cost };
+					 .cost = &ctx->cost,
+					 .init_failures = &ctx->init_failures };
 	host_init(&ctx->host, &ctx->root);
 	err = choose_backends(ctx, o->backend);
 	return err ? err : context_refresh(ctx);

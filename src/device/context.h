@@ -85,6 +85,7 @@ struct gw_ctx {
 	struct host_report host_report;
 	uint64_t host_ns;
 	struct call_cost_table cost; /* NVML calls; atomic, not under the lock */
+	atomic_ulong init_failures;  /* of NVML; not under the lock */
 	/* For gw_ctx_error(), under a lock of its own: `lock` is held while a driver is called. */
 	pthread_mutex_t error_lock;
 	char error[CONTEXT_ERROR_SIZE];

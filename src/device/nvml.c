@@ -673,6 +673,8 @@ static int nvml_open(struct backend *b)
 	if (!b->priv)
 		return -GW_E_NOMEM;
 	err = open_library(b);
+	if (!((struct nvml *)b->priv)->initialised && b->cause != GW_CAUSE_ASLEEP)
+		atomic_fetch_add(b->env->init_failures, 1);
 	if (err || !b->open || b->cause != GW_CAUSE_NONE) {
 		char path[sizeof(b->library_path)];
 

@@ -115,6 +115,29 @@ def test_it_answers_before_the_driver_is_open():
 # ---- a machine without GPUs
 
 
+def test_enable_nvml_switches_off_nvml_alone(tmp_path):
+    off = "[device]\nenable_nvml = false\n"
+    with Service(None, "--root", support.FIXTURES / "amd-discrete", config=off, simulate=False) as s:
+        assert s.get("/api/v1/devices").json()["devices"][0]["vendor"] == "amd"
+    s = Service(None, config=off + f'nvml_library = "{support.SIMULATOR}"\n', simulate=False)
+    s.start(ready=False)
+    s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 1)
+    assert metric(s, "gpuward_gpus") == {"": 0} and metric(s, "nvml_init_failures_total") == {"": 0}
+    s.__exit__()
+
+
+@pytest.mark.parametrize("name, failures", [("no-gpu", False), ("two-gpus", False), ("no-driver", True), ("version-mismatch", True)])
+def test_failed_initialisations_are_counted_each_and_nothing_else(name, failures):
+    with Service(name, config="[service]\ninterval = '100ms'\n") as s:
+        count = lambda: s.get("/api/v1/self").json()["init_failures"]
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 3)
+        if failures:
+            s.wait(lambda: count() > 2)
+        else:
+            assert count() == 0
+        assert sum(metric(s, "nvml_init_failures_total").values()) == pytest.approx(count(), abs=2)
+
+
 @pytest.mark.parametrize("name", ["no-gpu", "no-driver"])
 def test_no_gpu_is_an_empty_list_and_not_ready(name):
     s = Service(name)

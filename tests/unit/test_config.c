@@ -290,10 +290,10 @@ static const char *const flat = "enable_nvml = true\nrequire_nvml = true\n"
 
 TEST(old_keys_are_read_in_every_old_place)
 {
-	static const char *const heads[] = { "", "[guard]\n", "[gpu]\n" };
+	static const char *const heads[] = { "", "[guard]\n", "[gpu]\n", "[worker]\n" };
 	char text[1000];
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		snprintf(text, sizeof(text), "%s%s", heads[i], flat);
 		assert_int_equal(load_text(text), 0);
 		assert_in(p->message, "there is no [[worker]]");

@@ -420,7 +420,10 @@ GUARD_CONFIG_TEST(every_setting_of_the_guard_changes_something)
 static const struct {
 	const char *text, *says;
 } refused[] = {
-	{ "[worker]\n", "1:2: write [[worker]]: there may be several" },
+	{ "[worker]\n", "1:2: write [[worker]], with two brackets: there may be several, and "
+			"docs/GUARD.md shows a file that works" },
+	{ "[worker]\nenable_nvml = true\nname = \"a\"\n",
+	  "1:2: write [[worker]], with two brackets" },
 	{ "worker = 3\n", "1:1: write [[worker]]" },
 	{ "rule = [3]\n", "1:9: \"rule\" must be tables ([[rule]])" },
 	{ "[[worker]]\n", "1:1: this [[worker]] needs name: " },
