@@ -3,7 +3,7 @@
 #define GW_CLI_CHART_H
 
 #include "plot.h"
-#include "result.h"
+#include "result_file.h"
 
 #define CHART_NAME 96
 

@@ -2,7 +2,7 @@
 #include "cli.h"
 #include "comparison.h"
 #include "output.h"
-#include "results.h"
+#include "result_set.h"
 #include "table.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* diff: shows in what two measurements differ. */
 #include "cli.h"
-#include "difference.h"
+#include "diff.h"
 #include "table.h"
 
 #include "base/clock.h"

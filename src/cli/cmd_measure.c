@@ -2,7 +2,7 @@
 #include "clean_room.h"
 #include "runner.h"
 #include "measure_plan.h"
-#include "measured.h"
+#include "run_result.h"
 #include "calibration.h"
 #include "run_progress.h"
 #include "measure_remote.h"

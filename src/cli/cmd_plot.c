@@ -2,7 +2,7 @@
 #include "chart.h"
 #include "cli.h"
 #include "output.h"
-#include "results.h"
+#include "result_set.h"
 
 #include <math.h>
 #include <stddef.h>

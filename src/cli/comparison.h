@@ -7,7 +7,7 @@
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
-#include "result.h"
+#include "result_file.h"
 
 #include "base/buf.h"
 #include "measure/compare.h"

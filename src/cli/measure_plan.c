@@ -1,7 +1,7 @@
 #include "measure_plan.h"
 
 #include "calibration.h"
-#include "measured.h"
+#include "run_result.h"
 #include "output.h"
 
 #include "base/clock.h"

@@ -9,7 +9,7 @@
 #include "cli.h"
 #include "counter.h"
 #include "option.h"
-#include "measured.h"
+#include "run_result.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 
 #include "cli.h"
 #include "runner.h"
-#include "measured.h"
+#include "run_result.h"
 #include "remote.h"
 
 struct measure_remote;

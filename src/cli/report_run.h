@@ -3,7 +3,7 @@
 #ifndef GW_CLI_REPORT_RUN_H
 #define GW_CLI_REPORT_RUN_H
 
-#include "result.h"
+#include "result_file.h"
 
 #include "base/buf.h"
 

@@ -1,4 +1,4 @@
-#include "result.h"
+#include "result_file.h"
 
 #include "base/buf.h"
 #include "base/json_doc.h"

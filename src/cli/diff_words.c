@@ -1,5 +1,5 @@
 /* The texts of diff: names of states and sections, the verdict, the notes. */
-#include "difference.h"
+#include "diff.h"
 
 #include <math.h>
 #include <stdio.h>

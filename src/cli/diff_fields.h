@@ -1,6 +1,6 @@
 /* difference_things: the fields that diff compares in two results: path, title and tolerance. */
-#ifndef GW_CLI_DIFFERENCE_THINGS_H
-#define GW_CLI_DIFFERENCE_THINGS_H
+#ifndef GW_CLI_DIFF_FIELDS_H
+#define GW_CLI_DIFF_FIELDS_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "results.h"
+#include "result_set.h"
 
 #include "comparison.h"
 

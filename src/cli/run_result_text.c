@@ -1,6 +1,6 @@
 /* Prints the result of a measurement, one screen on standard error: standard output belongs to
  * the command. */
-#include "measured.h"
+#include "run_result.h"
 
 #include "clean_room.h"
 #include "trials.h"

@@ -1,4 +1,4 @@
-#include "difference_things.h"
+#include "diff_fields.h"
 
 #include <stddef.h>
 

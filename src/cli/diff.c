@@ -1,6 +1,6 @@
-#include "difference.h"
+#include "diff.h"
 
-#include "difference_things.h"
+#include "diff_fields.h"
 
 #include "measure/distribution.h"
 #include "measure/stat.h"

@@ -1,4 +1,4 @@
-#include "measured.h"
+#include "run_result.h"
 
 #include "measure/energy.h"
 #include "measure/meter.h"

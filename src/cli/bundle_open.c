@@ -1,5 +1,5 @@
-#include "evidence.h"
-#include "measured.h"
+#include "bundle_open.h"
+#include "run_result.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>

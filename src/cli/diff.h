@@ -3,11 +3,11 @@
  * A row is one thing that a measurement has: a setting, a fact about the machine, a GPU or its sensor, a
  * figure, a process, a code.  difference_things.h lists them with their tolerances; comparison.h compares
  * energy, power and time. */
-#ifndef GW_CLI_DIFFERENCE_H
-#define GW_CLI_DIFFERENCE_H
+#ifndef GW_CLI_DIFF_H
+#define GW_CLI_DIFF_H
 
 #include "comparison.h"
-#include "evidence.h"
+#include "bundle_open.h"
 
 enum difference_section {
 	SECTION_FIGURES,

@@ -1,9 +1,9 @@
 /* results: the result files that compare, report and plot were given. */
-#ifndef GW_CLI_RESULTS_H
-#define GW_CLI_RESULTS_H
+#ifndef GW_CLI_RESULT_SET_H
+#define GW_CLI_RESULT_SET_H
 
 #include "cli.h"
-#include "result.h"
+#include "result_file.h"
 
 struct results {
 	struct result *v;

@@ -2,8 +2,8 @@
  *
  * Hides JSON.  What is missing or null in the file is NAN or NULL here; unknown keys are ignored, because a
  * newer gpuward may add some.  The schema is docs/schema/measure.json; every key may be missing or null. */
-#ifndef GW_CLI_RESULT_H
-#define GW_CLI_RESULT_H
+#ifndef GW_CLI_RESULT_FILE_H
+#define GW_CLI_RESULT_FILE_H
 
 #include <gpuward.h>
 

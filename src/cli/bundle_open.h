@@ -2,10 +2,10 @@
  *
  * A bundle is read as far as possible: its result.json, or, if that is missing or unreadable, a
  * result computed from its samples.  Problems are kept as sentences. */
-#ifndef GW_CLI_EVIDENCE_H
-#define GW_CLI_EVIDENCE_H
+#ifndef GW_CLI_BUNDLE_OPEN_H
+#define GW_CLI_BUNDLE_OPEN_H
 
-#include "result.h"
+#include "result_file.h"
 #include "base/buf.h"
 #include "measure/bundle.h"
 

@@ -1,6 +1,6 @@
 /* measured: turns a finished run into a result, with its baseline, and prints it. */
-#ifndef GW_CLI_MEASURED_H
-#define GW_CLI_MEASURED_H
+#ifndef GW_CLI_RUN_RESULT_H
+#define GW_CLI_RUN_RESULT_H
 
 #include "cli.h"
 #include "runner.h"
