@@ -549,7 +549,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 static int compare_run(struct cli *c)
 {
 	const struct given *g = given(c);
-	struct results results;
+	struct result_set results;
 	struct comparison comparison;
 	int code;
 
@@ -559,14 +559,14 @@ static int compare_run(struct cli *c)
 	code = output_spares(g->output, c->argv, c->argc);
 	if (code != EXIT_OK)
 		return code;
-	code = results_load(&results, c, g->across_gpus);
+	code = result_set_load(&results, c, g->across_gpus);
 	if (code == EXIT_OK && comparison_init(&comparison, results.v, results.n) != 0) {
 		code = cli_no_memory();
 	} else if (code == EXIT_OK) {
 		code = print_comparison(c, &comparison);
 		comparison_done(&comparison);
 	}
-	results_done(&results);
+	result_set_done(&results);
 	return code;
 }
 

@@ -22,16 +22,16 @@ static bool given_all(const struct cli *c)
 }
 
 /* Is the row shown?  A bundle without a result has no facts about the machine: one note says so for all of them. */
-static bool shown(const struct difference_row *row, const struct evidence *a,
-		  const struct evidence *b, bool all)
+static bool shown(const struct diff_row *row, const struct bundle_opened *a,
+		  const struct bundle_opened *b, bool all)
 {
 	if (all || row->headline || row->state == STATE_DIFFERS)
 		return true;
 	if (row->state != STATE_UNKNOWN)
 		return false;
 	if (row->section == SECTION_ENVIRONMENT || row->section == SECTION_GPU)
-		return result_holds(&a->result, "environment") &&
-		       result_holds(&b->result, "environment");
+		return result_file_holds(&a->result, "environment") &&
+		       result_file_holds(&b->result, "environment");
 	return !(a->bundle_rebuilt || b->bundle_rebuilt);
 }
 
@@ -80,7 +80,7 @@ static void number_text(const char *key, double v, char *out, size_t size)
 }
 
 /* "2083 J ±112"; with both ends where zero cut one of them off. */
-static void add_interval(const struct difference_row *row, const struct difference_value *v,
+static void add_interval(const struct diff_row *row, const struct diff_value *v,
 			 char out[static CELL])
 {
 	char low[32], high[32], half[32];
@@ -97,7 +97,7 @@ static void add_interval(const struct difference_row *row, const struct differen
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
 
-static void value_text(const struct difference_row *row, const struct difference_value *v,
+static void value_text(const struct diff_row *row, const struct diff_value *v,
 		       char out[static CELL])
 {
 	*out = '\0';
@@ -109,7 +109,7 @@ static void value_text(const struct difference_row *row, const struct difference
 		add_interval(row, v, out);
 }
 
-static const char *missing(const struct difference_row *row)
+static const char *missing(const struct diff_row *row)
 {
 	return row->section == SECTION_CODES       ? "no"
 	       : row->section == SECTION_PROCESSES ? "not there"
@@ -117,8 +117,8 @@ static const char *missing(const struct difference_row *row)
 						   : "not known";
 }
 
-static void set_value(struct table *t, unsigned column, const struct difference_row *row,
-		      const struct difference_value *v)
+static void set_value(struct table *t, unsigned column, const struct diff_row *row,
+		      const struct diff_value *v)
 {
 	char cell[CELL];
 
@@ -129,7 +129,7 @@ static void set_value(struct table *t, unsigned column, const struct difference_
 		table_set(t, column, TERM_DIM, "%s", missing(row));
 }
 
-static void set_change(struct table *t, const struct difference_row *row)
+static void set_change(struct table *t, const struct diff_row *row)
 {
 	char cell[96], text[CELL];
 
@@ -147,7 +147,7 @@ static void set_change(struct table *t, const struct difference_row *row)
 	}
 }
 
-static void add_row(struct table *t, const struct difference_row *row)
+static void add_row(struct table *t, const struct diff_row *row)
 {
 	char title[CELL];
 
@@ -161,7 +161,7 @@ static void add_row(struct table *t, const struct difference_row *row)
 	set_change(t, row);
 }
 
-static void section_title(const struct difference_row *row, char *out, size_t size)
+static void section_title(const struct diff_row *row, char *out, size_t size)
 {
 	static const char *const titles[SECTIONS] = {
 		[SECTION_FIGURES] = "Figures",     [SECTION_CODES] = "Codes",
@@ -189,10 +189,10 @@ static unsigned room_for_changes(const struct table *t)
 
 /* Prints the rows from `first` that have the same section and GPU; returns the row after them.  *wide: the greatest
  * terminal width that a table so far needs. */
-static size_t print_section(const struct difference *d, size_t first, const struct evidence *a,
-			    const struct evidence *b, bool all, unsigned *wide)
+static size_t print_section(const struct diff *d, size_t first, const struct bundle_opened *a,
+			    const struct bundle_opened *b, bool all, unsigned *wide)
 {
-	const struct difference_row *row = &d->rows[first];
+	const struct diff_row *row = &d->rows[first];
 	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
 	char title[48];
 	struct table t;
@@ -219,14 +219,14 @@ static size_t print_section(const struct difference *d, size_t first, const stru
 
 static void say(void *ctx, const char *sentence)
 {
-	char clean[EVIDENCE_NOTE];
+	char clean[BUNDLE_OPENED_NOTE];
 
 	(void)ctx;
 	utf8_clean(clean, sizeof(clean), sentence);
 	term_wrap("", 0, clean, term_width());
 }
 
-static void print_side(const char *name, const struct evidence *e)
+static void print_side(const char *name, const struct bundle_opened *e)
 {
 	char path[512], label[256], when[64];
 
@@ -236,7 +236,7 @@ static void print_side(const char *name, const struct evidence *e)
 	term_row(3, name, "%s (%s, %s)", path, label, when);
 }
 
-static void print_counts(const struct difference *d, bool all)
+static void print_counts(const struct diff *d, bool all)
 {
 	size_t differ = d->count[STATE_DIFFERS], equal = d->count[STATE_EQUAL];
 	size_t open = d->count[STATE_OPEN], one = d->count[STATE_UNKNOWN];
@@ -250,19 +250,19 @@ static void print_counts(const struct difference *d, bool all)
 	say(NULL, text);
 }
 
-static void print_notes(const struct difference *d, const struct evidence *a,
-			const struct evidence *b)
+static void print_notes(const struct diff *d, const struct bundle_opened *a,
+			const struct bundle_opened *b)
 {
-	const struct evidence *both[] = { a, b };
+	const struct bundle_opened *both[] = { a, b };
 
 	for (unsigned k = 0; k < 2; k++)
 		for (unsigned i = 0; i < both[k]->notes; i++)
 			say(NULL, both[k]->note[i]);
-	difference_notes(d, say, NULL);
+	diff_notes(d, say, NULL);
 }
 
-static int print_text(const struct cli *c, const struct difference *d, const struct evidence *a,
-		      const struct evidence *b)
+static int print_text(const struct cli *c, const struct diff *d, const struct bundle_opened *a,
+		      const struct bundle_opened *b)
 {
 	char verdict[300], room[96];
 	unsigned wide = 0;
@@ -275,7 +275,7 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 								  : "B");
 	print_side("A", a);
 	print_side("B", b);
-	difference_verdict(d, verdict, sizeof(verdict));
+	diff_verdict(d, verdict, sizeof(verdict));
 	say(NULL, verdict);
 	for (size_t i = 0; i < d->nrows;)
 		i = print_section(d, i, a, b, given_all(c), &wide);
@@ -295,7 +295,7 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 
 /* ---- for programs ---- */
 
-static void json_value(struct json *j, const char *key, const struct difference_value *v)
+static void json_value(struct json *j, const char *key, const struct diff_value *v)
 {
 	if (v->text)
 		json_string(j, key, v->text);
@@ -316,16 +316,16 @@ static void json_band(struct json *j, const char *key, double low, double best, 
 	json_object_end(j);
 }
 
-static void json_row(struct json *j, const struct difference_row *row)
+static void json_row(struct json *j, const struct diff_row *row)
 {
 	json_object(j, NULL);
-	json_string(j, "section", difference_section_name(row->section));
+	json_string(j, "section", diff_section_name(row->section));
 	if (row->device >= 0)
 		json_int(j, "device", row->device);
 	else
 		json_null(j, "device");
 	json_string(j, "key", row->key);
-	json_string(j, "state", difference_state_name(row->state));
+	json_string(j, "state", diff_state_name(row->state));
 	json_value(j, "a", &row->a);
 	json_value(j, "b", &row->b);
 	if (row->headline) {
@@ -339,7 +339,7 @@ static void json_row(struct json *j, const struct difference_row *row)
 	json_object_end(j);
 }
 
-static void json_side(struct json *j, const char *key, const struct evidence *e)
+static void json_side(struct json *j, const char *key, const struct bundle_opened *e)
 {
 	json_object(j, key);
 	json_string(j, "path", e->path);
@@ -361,15 +361,15 @@ static void json_note(void *ctx, const char *sentence)
 	json_string(ctx, NULL, sentence);
 }
 
-static int print_json(const struct cli *c, const struct difference *d, const struct evidence *a,
-		      const struct evidence *b)
+static int print_json(const struct cli *c, const struct diff *d, const struct bundle_opened *a,
+		      const struct bundle_opened *b)
 {
 	char time[CLOCK_RFC3339_SIZE], verdict[300];
 	struct cli_document doc;
 	struct json *j = &doc.json;
 
 	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
-	difference_verdict(d, verdict, sizeof(verdict));
+	diff_verdict(d, verdict, sizeof(verdict));
 	cli_document_begin(&doc, true);
 	json_object(j, NULL);
 	json_uint(j, "schema_version", RENDER_SCHEMA_VERSION);
@@ -377,11 +377,11 @@ static int print_json(const struct cli *c, const struct difference *d, const str
 	json_string(j, "time_utc", time);
 	json_side(j, "a", a);
 	json_side(j, "b", b);
-	json_string(j, "energy", difference_state_name(d->rows[0].state));
+	json_string(j, "energy", diff_state_name(d->rows[0].state));
 	json_string(j, "sentence", verdict);
 	json_object(j, "count");
 	for (unsigned s = 0; s <= STATE_UNKNOWN; s++)
-		json_uint(j, difference_state_name(s), d->count[s]);
+		json_uint(j, diff_state_name(s), d->count[s]);
 	json_object_end(j);
 	json_array(j, "rows");
 	for (size_t i = 0; i < d->nrows; i++)
@@ -389,7 +389,7 @@ static int print_json(const struct cli *c, const struct difference *d, const str
 			json_row(j, &d->rows[i]);
 	json_array_end(j);
 	json_array(j, "notes");
-	difference_notes(d, json_note, j);
+	diff_notes(d, json_note, j);
 	json_array_end(j);
 	json_object_end(j);
 	return cli_document_end(&doc);
@@ -397,35 +397,35 @@ static int print_json(const struct cli *c, const struct difference *d, const str
 
 /* ---- the command ---- */
 
-static int open_one(struct evidence *e, const char *path)
+static int open_one(struct bundle_opened *e, const char *path)
 {
-	char message[EVIDENCE_NOTE], clean[EVIDENCE_NOTE];
+	char message[BUNDLE_OPENED_NOTE], clean[BUNDLE_OPENED_NOTE];
 
-	if (evidence_open(e, path, message, sizeof(message)) == 0)
+	if (bundle_open(e, path, message, sizeof(message)) == 0)
 		return EXIT_OK;
 	utf8_clean(clean, sizeof(clean), message);
 	cli_error("%s", clean);
 	return EXIT_FAILED;
 }
 
-static int compare(struct cli *c, const struct evidence *a, const struct evidence *b)
+static int compare(struct cli *c, const struct bundle_opened *a, const struct bundle_opened *b)
 {
-	struct difference d;
+	struct diff d;
 	int code;
 
-	if (difference_init(&d, a, b) != 0) {
+	if (diff_init(&d, a, b) != 0) {
 		cli_error("%s", gw_strerror(-GW_E_NOMEM));
 		return EXIT_FAILED;
 	}
 	code = c->json ? print_json(c, &d, a, b) : print_text(c, &d, a, b);
-	difference_done(&d);
+	diff_done(&d);
 	return code;
 }
 
 /* Opens both even if the first fails, so that the errors of both are reported. */
 static int run(struct cli *c)
 {
-	struct evidence *e = calloc(2, sizeof(*e));
+	struct bundle_opened *e = calloc(2, sizeof(*e));
 	int code[2], ret;
 
 	if (c->argc != 2) {
@@ -446,7 +446,7 @@ static int run(struct cli *c)
 		ret = compare(c, &e[0], &e[1]);
 	for (unsigned i = 0; i < 2; i++)
 		if (code[i] == EXIT_OK)
-			evidence_close(&e[i]);
+			bundle_opened_done(&e[i]);
 	free(e);
 	return ret;
 }

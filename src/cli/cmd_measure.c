@@ -244,7 +244,7 @@ static const char *label_of(const struct measurement *m)
 
 /* Gets what the service measured.  Returns false if that is lost, and the run with it. */
 static bool take_remote_result(struct measurement *m, struct runner_run *run,
-			       struct measured_remote *ret)
+			       struct run_result_remote *ret)
 {
 	enum measure_remote_outcome outcome = measure_remote_end(m->remote, ret);
 
@@ -287,16 +287,16 @@ static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
 	struct measured_run *result = &m->result.run[m->result.runs];
-	struct measured_remote from_service;
+	struct run_result_remote from_service;
 	struct host_energy host;
-	struct measured_from from = { .c = m->c,
-				      .meter = m->runner.meter,
-				      .series = m->series,
-				      .baseline = m->baseline,
-				      .iterations = m->plan.iterations,
-				      .tokens = m->plan.tokens,
-				      .part = m->o->part,
-				      .remote = m->remote ? &from_service : NULL };
+	struct run_result_from from = { .c = m->c,
+					.meter = m->runner.meter,
+					.series = m->series,
+					.baseline = m->baseline,
+					.iterations = m->plan.iterations,
+					.tokens = m->plan.tokens,
+					.part = m->o->part,
+					.remote = m->remote ? &from_service : NULL };
 	int err = run_count_before(&m->count, m->result.runs > 0);
 
 	if (err)
@@ -312,7 +312,7 @@ static int run_once(struct measurement *m, unsigned number)
 		read_devices(m);
 	if (!run_count_take(&m->count, run, &from.count))
 		m->count_missing = true;
-	err = measured_run(&from, run, number, &host, result);
+	err = run_result_make(&from, run, number, &host, result);
 	if (err)
 		return cli_fail("cannot measure: %s", gw_strerror(err));
 	warn_part(m, result);
@@ -431,7 +431,7 @@ static void calibrate_result(struct measurement *m)
 		return;
 	}
 	for (unsigned i = 0; i < m->result.runs; i++) {
-		measured_calibrate(&m->result.run[i], &c->sensor, m->baseline);
+		run_result_calibrate(&m->result.run[i], &c->sensor, m->baseline);
 		run_calibration_marks(c, &m->run[i].marks);
 	}
 	if (m->bundle) /* bundle_close() reports errors */
@@ -454,13 +454,13 @@ static int finish_result(struct measurement *m)
 	calibrate_result(m);
 	fill_result(m, command, sizeof(command));
 	if (!m->c->quiet || !result_wanted(m))
-		measured_print(&m->result, m->c);
+		run_result_print(&m->result, m->c);
 	if (result_wanted(m))
 		code = save_result(m);
 	if (code != EXIT_OK && m->c->quiet) /* so that the result is not lost */
-		measured_print(&m->result, m->c);
+		run_result_print(&m->result, m->c);
 	for (unsigned i = 0; i < m->result.runs; i++)
-		shared = shared || measured_shared(&m->result.run[i]);
+		shared = shared || run_result_shared(&m->result.run[i]);
 	if (code != EXIT_OK)
 		return code;
 	if (shared && m->o->require_exclusive)
@@ -647,7 +647,7 @@ static int measure_runs(struct measurement *m)
 static void free_measurement(struct measurement *m)
 {
 	for (unsigned i = 0; m->result.run && i < m->result.runs; i++) {
-		measured_run_done(&m->result.run[i]);
+		run_result_done(&m->result.run[i]);
 		runner_run_done(&m->run[i]);
 	}
 	gw_meter_stop(m->runner.meter);

@@ -14,7 +14,7 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-static size_t count_lines(const struct results *r)
+static size_t count_lines(const struct result_set *r)
 {
 	size_t n = 0;
 
@@ -24,7 +24,7 @@ static size_t count_lines(const struct results *r)
 	return n;
 }
 
-static void add_lines(struct chart *chart, const struct cli *c, const struct results *r)
+static void add_lines(struct chart *chart, const struct cli *c, const struct result_set *r)
 {
 	for (size_t i = 0; i < r->n; i++) {
 		size_t before = chart->n;
@@ -41,7 +41,7 @@ struct simulated {
 	const char *mark, *words;
 };
 
-static struct simulated simulated_note(const struct results *r)
+static struct simulated simulated_note(const struct result_set *r)
 {
 	size_t n = 0;
 
@@ -54,7 +54,7 @@ static struct simulated simulated_note(const struct results *r)
 	return (struct simulated){ "PARTLY SIMULATED", "; partly simulated" };
 }
 
-static int draw_plot(const struct cli *c, const struct chart *chart, const struct results *r)
+static int draw_plot(const struct cli *c, const struct chart *chart, const struct result_set *r)
 {
 	char title[256], description[256];
 	struct simulated simulated = simulated_note(r);
@@ -91,13 +91,13 @@ static int draw_plot(const struct cli *c, const struct chart *chart, const struc
 
 static int plot_run(struct cli *c)
 {
-	struct results results;
+	struct result_set results;
 	struct chart chart;
 	int code = output_spares(given(c)->output, c->argv, c->argc);
 
 	if (code != EXIT_OK)
 		return code;
-	code = results_load(&results, c, true);
+	code = result_set_load(&results, c, true);
 	if (code == EXIT_OK && chart_init(&chart, count_lines(&results)) != 0) {
 		code = cli_no_memory();
 	} else if (code == EXIT_OK) {
@@ -110,7 +110,7 @@ static int plot_run(struct cli *c)
 		}
 		chart_done(&chart);
 	}
-	results_done(&results);
+	result_set_done(&results);
 	return code;
 }
 

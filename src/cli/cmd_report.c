@@ -212,7 +212,7 @@ static void dots_fill(const struct comparison *c, struct dots *d,
 		size_t n = 0;
 
 		for (size_t k = 0; k < row->nruns; k++)
-			if (result_usable(row->runs[k].run))
+			if (result_run_usable(row->runs[k].run))
 				each[n++] = run_energy(c, &row->runs[k]) * s->factor;
 		if (!isnan(f->mean))
 			snprintf(d->texts[i], sizeof(d->texts[i]), "%.*f %s", s->decimals,
@@ -310,7 +310,7 @@ static void page_head(struct buf *out, const char *title, const struct compariso
 	buf_adds(out, "</h1>\n");
 }
 
-static void page_summary(struct buf *out, const struct result *results, size_t n)
+static void page_summary(struct buf *out, const struct result_file *results, size_t n)
 {
 	char time[CLOCK_RFC3339_SIZE];
 	size_t runs = 0, simulated = 0;
@@ -335,7 +335,7 @@ static void page_summary(struct buf *out, const struct result *results, size_t n
 
 /* Writes the page.  title NULL: the labels are the title. */
 static void report_page(struct buf *out, const char *title, const struct comparison *c,
-			const struct result *results, size_t n)
+			const struct result_file *results, size_t n)
 {
 	page_head(out, title, c);
 	page_summary(out, results, n);
@@ -360,7 +360,7 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-static int write_page(const struct cli *c, const struct results *r)
+static int write_page(const struct cli *c, const struct result_set *r)
 {
 	struct comparison comparison;
 	struct buf out;
@@ -378,15 +378,15 @@ static int write_page(const struct cli *c, const struct results *r)
 
 static int report_run(struct cli *c)
 {
-	struct results results;
+	struct result_set results;
 	int code = output_spares(given(c)->output, c->argv, c->argc);
 
 	if (code != EXIT_OK)
 		return code;
-	code = results_load(&results, c, given(c)->across_gpus);
+	code = result_set_load(&results, c, given(c)->across_gpus);
 	if (code == EXIT_OK)
 		code = write_page(c, &results);
-	results_done(&results);
+	result_set_done(&results);
 	return code;
 }
 

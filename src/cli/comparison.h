@@ -31,7 +31,7 @@ struct comparison_figure {
 };
 
 struct comparison_run {
-	const struct result *file;
+	const struct result_file *file;
 	const struct result_run *run;
 };
 
@@ -58,12 +58,12 @@ struct comparison {
 
 /* Compares the results, which are borrowed until comparison_done().  Returns 0 or
  * -GW_E_NOMEM. */
-int comparison_init(struct comparison *c, const struct result *results, size_t n);
+int comparison_init(struct comparison *c, const struct result_file *results, size_t n);
 void comparison_done(struct comparison *c);
 
 /* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each
  * file. */
-bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *sentence);
+bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence);
 
 /* "latency", "power", "energy", "token", "size".  comparison_metric_find() returns METRICS if
  * unknown. */

@@ -27,26 +27,26 @@ struct gpu {
 };
 
 struct pair {
-	struct difference *d;
-	const struct evidence *a, *b;
+	struct diff *d;
+	const struct bundle_opened *a, *b;
 	struct gpu *gpu;
 	size_t gpus;
 };
 
-static const struct difference_value nothing = { NULL, NAN, NAN, NAN };
+static const struct diff_value nothing = { NULL, NAN, NAN, NAN };
 static const struct compare_change no_change = { .basis = COMPARE_NONE,
 						 .ratio = NAN,
 						 .change = NAN,
 						 .change_low = NAN,
 						 .change_high = NAN };
 
-static bool known(const struct difference_value *v)
+static bool known(const struct diff_value *v)
 {
 	return v->text || !isnan(v->number);
 }
 
-static bool equal(const struct difference_value *a, const struct difference_value *b,
-		  const struct thing *t)
+static bool equal(const struct diff_value *a, const struct diff_value *b,
+		  const struct diff_field *t)
 {
 	double apart = t->apart;
 
@@ -59,11 +59,11 @@ static bool equal(const struct difference_value *a, const struct difference_valu
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
 }
 
-static struct difference_row *push(struct difference *d)
+static struct diff_row *push(struct diff *d)
 {
 	if (d->nrows == d->room) {
 		size_t room = d->room ? 2 * d->room : 128;
-		struct difference_row *rows = realloc(d->rows, room * sizeof(*rows));
+		struct diff_row *rows = realloc(d->rows, room * sizeof(*rows));
 
 		if (!rows) {
 			d->error = -GW_E_NOMEM;
@@ -75,32 +75,31 @@ static struct difference_row *push(struct difference *d)
 	return &d->rows[d->nrows++];
 }
 
-static struct difference_row *add(struct difference *d, enum difference_section section,
-				  int device, const char *key, const char *title,
-				  const struct difference_value *a,
-				  const struct difference_value *b, enum difference_state state)
+static struct diff_row *add(struct diff *d, enum diff_section section, int device,
+			    const char *key, const char *title, const struct diff_value *a,
+			    const struct diff_value *b, enum diff_state state)
 {
-	struct difference_row *row = push(d);
+	struct diff_row *row = push(d);
 
 	if (!row)
 		return NULL;
-	*row = (struct difference_row){ .section = section,
-					.device = device,
-					.title = title,
-					.state = state,
-					.a = *a,
-					.b = *b,
-					.change = no_change };
+	*row = (struct diff_row){ .section = section,
+				  .device = device,
+				  .title = title,
+				  .state = state,
+				  .a = *a,
+				  .b = *b,
+				  .change = no_change };
 	snprintf(row->key, sizeof(row->key), "%s", key);
 	return row;
 }
 
 /* What both do not have is no row. */
-static void add_thing(struct difference *d, enum difference_section section, int device,
-		      const char *key, const struct thing *t, const struct difference_value *a,
-		      const struct difference_value *b)
+static void add_thing(struct diff *d, enum diff_section section, int device, const char *key,
+		      const struct diff_field *t, const struct diff_value *a,
+		      const struct diff_value *b)
 {
-	enum difference_state state = STATE_UNKNOWN;
+	enum diff_state state = STATE_UNKNOWN;
 
 	if (!known(a) && !known(b))
 		return;
@@ -122,20 +121,19 @@ static void path_of(char *out, size_t size, const char *fmt, ...)
 	va_end(ap);
 }
 
-static struct difference_value value_at(const struct result *r, const char *path)
+static struct diff_value value_at(const struct result_file *r, const char *path)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 	char number[RESULT_NUMBER_SIZE];
 
-	v.number = result_number(r, path);
+	v.number = result_file_number(r, path);
 	if (isnan(v.number))
-		v.text = result_text(r, path,
-				     number); /* not a number: the text belongs to the result */
+		v.text = result_file_text(
+			r, path, number); /* not a number: the text belongs to the result */
 	return v;
 }
 
-static struct difference_value below(const struct result *r, const char *where,
-				     const char *path)
+static struct diff_value below(const struct result_file *r, const char *where, const char *path)
 {
 	char whole[256];
 
@@ -143,23 +141,23 @@ static struct difference_value below(const struct result *r, const char *where,
 	return *where ? value_at(r, whole) : nothing;
 }
 
-static void add_things(const struct pair *p, enum difference_section section, int device,
-		       const struct thing *t, const char *where_a, const char *where_b)
+static void add_fields(const struct pair *p, enum diff_section section, int device,
+		       const struct diff_field *t, const char *where_a, const char *where_b)
 {
 	for (; t->path; t++) {
-		struct difference_value a = below(&p->a->result, where_a, t->path);
-		struct difference_value b = below(&p->b->result, where_b, t->path);
+		struct diff_value a = below(&p->a->result, where_a, t->path);
+		struct diff_value b = below(&p->b->result, where_b, t->path);
 
 		add_thing(p->d, section, device, t->path, t, &a, &b);
 	}
 }
 
-static void add_document(const struct pair *p, enum difference_section section,
-			 const struct thing *t)
+static void add_document(const struct pair *p, enum diff_section section,
+			 const struct diff_field *t)
 {
 	for (; t->path; t++) {
-		struct difference_value a = value_at(&p->a->result, t->path);
-		struct difference_value b = value_at(&p->b->result, t->path);
+		struct diff_value a = value_at(&p->a->result, t->path);
+		struct diff_value b = value_at(&p->b->result, t->path);
 		const char *key = t->path;
 
 		key += strncmp(key, "environment.", 12) == 0 ? 12 : 0;
@@ -180,7 +178,7 @@ static const char *fact(const struct result_facts *f, const char *key)
 
 static void add_tag(const struct pair *p, const char *key)
 {
-	struct difference_value a = nothing, b = nothing;
+	struct diff_value a = nothing, b = nothing;
 	char name[96];
 	bool same;
 
@@ -202,17 +200,17 @@ static void add_tags(const struct pair *p)
 			add_tag(p, b->v[i].key);
 }
 
-static struct difference_value number_of(double v)
+static struct diff_value number_of(double v)
 {
-	struct difference_value ret = nothing;
+	struct diff_value ret = nothing;
 
 	ret.number = v;
 	return ret;
 }
 
-static struct difference_value part_of(const struct result *r)
+static struct diff_value part_of(const struct result_file *r)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	if (r->nruns)
 		v.text = r->runs[0].part ? r->runs[0].part : "the whole run";
@@ -221,20 +219,20 @@ static struct difference_value part_of(const struct result *r)
 
 static void add_part(const struct pair *p)
 {
-	static const struct thing part = { "part", "what is measured", 0, false };
-	struct difference_value a = part_of(&p->a->result), b = part_of(&p->b->result);
+	static const struct diff_field part = { "part", "what is measured", 0, false };
+	struct diff_value a = part_of(&p->a->result), b = part_of(&p->b->result);
 
 	add_thing(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
 }
 
 static void add_settings(const struct pair *p)
 {
-	static const struct thing runs = { "runs", "runs", 0, false },
-				  interval = { "interval_seconds", "interval", 0, false };
-	struct difference_value a = number_of((double)p->a->result.nruns);
-	struct difference_value b = number_of((double)p->b->result.nruns);
+	static const struct diff_field runs = { "runs", "runs", 0, false },
+				       interval = { "interval_seconds", "interval", 0, false };
+	struct diff_value a = number_of((double)p->a->result.nruns);
+	struct diff_value b = number_of((double)p->b->result.nruns);
 
-	add_document(p, SECTION_SETTINGS, difference_settings);
+	add_document(p, SECTION_SETTINGS, diff_fields_settings);
 	add_part(p);
 	add_tags(p);
 	add_thing(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
@@ -246,12 +244,12 @@ static void add_settings(const struct pair *p)
 
 /* ---- GPUs ---- */
 
-static size_t devices_of(const struct result *r)
+static size_t devices_of(const struct result_file *r)
 {
 	return r->nruns ? r->runs[0].ndevices : 0;
 }
 
-static size_t place_of(const struct result *r, const char *uuid)
+static size_t place_of(const struct result_file *r, const char *uuid)
 {
 	for (size_t i = 0; uuid && i < devices_of(r); i++)
 		if (r->runs[0].devices[i].uuid && strcmp(r->runs[0].devices[i].uuid, uuid) == 0)
@@ -259,7 +257,7 @@ static size_t place_of(const struct result *r, const char *uuid)
 	return NONE;
 }
 
-static double index_of(const struct result *r, size_t i)
+static double index_of(const struct result_file *r, size_t i)
 {
 	double index = i < devices_of(r) ? r->runs[0].devices[i].index : NAN;
 
@@ -277,7 +275,7 @@ static bool is_taken(const struct pair *p, size_t b)
 /* A GPU that both have is compared with itself; the remaining GPUs are paired in their order. */
 static int pair_up(struct pair *p)
 {
-	const struct result *a = &p->a->result, *b = &p->b->result;
+	const struct result_file *a = &p->a->result, *b = &p->b->result;
 	size_t n = devices_of(a), m = devices_of(b), k = 0;
 
 	p->gpu = calloc(n + m + 1, sizeof(*p->gpu));
@@ -301,15 +299,15 @@ static int pair_up(struct pair *p)
 
 /* Path of GPU i of the runs in the environment, where it may have another position.  Without an
  * environment: the path in the run, which has fewer facts. */
-static void environment_of(const struct result *r, size_t i, char out[static 64])
+static void environment_of(const struct result_file *r, size_t i, char out[static 64])
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
 	char path[64], number[RESULT_NUMBER_SIZE];
 
 	*out = '\0';
-	for (size_t k = 0; uuid && k < result_count(r, "environment.devices"); k++) {
+	for (size_t k = 0; uuid && k < result_file_count(r, "environment.devices"); k++) {
 		path_of(path, sizeof(path), "environment.devices.%zu.uuid", k);
-		other = result_text(r, path, number);
+		other = result_file_text(r, path, number);
 		if (other && strcmp(other, uuid) == 0)
 			path_of(out, 64, "environment.devices.%zu", k);
 	}
@@ -318,18 +316,18 @@ static void environment_of(const struct result *r, size_t i, char out[static 64]
 }
 
 /* The mean over the usable runs; texts that differ between runs become one text that says so. */
-static struct difference_value over_runs(const struct result *r, size_t device,
-					 const char *path, bool per_second)
+static struct diff_value over_runs(const struct result_file *r, size_t device, const char *path,
+				   bool per_second)
 {
-	struct difference_value ret = nothing;
+	struct diff_value ret = nothing;
 	double sum = 0;
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->nruns; i++) {
-		struct difference_value v;
+		struct diff_value v;
 		char where[256];
 
-		if (!result_usable(&r->runs[i]) && r->nruns > 1)
+		if (!result_run_usable(&r->runs[i]) && r->nruns > 1)
 			continue;
 		path_of(where, sizeof(where), "runs.%zu.devices.%zu.%s", i, device, path);
 		v = value_at(r, where);
@@ -347,13 +345,13 @@ static struct difference_value over_runs(const struct result *r, size_t device,
 	return ret;
 }
 
-static void add_over_runs(const struct pair *p, const struct gpu *g, const struct thing *t,
+static void add_over_runs(const struct pair *p, const struct gpu *g, const struct diff_field *t,
 			  bool per_second)
 {
 	char key[96];
 
 	for (; t->path; t++) {
-		struct difference_value a, b;
+		struct diff_value a, b;
 		size_t n = strlen(t->path);
 
 		if (!t->title)
@@ -375,7 +373,7 @@ static bool is_process(const char *name)
 }
 
 /* Energy of the processes with this name, the mean over the runs; NAN: there was none. */
-static double joules_of(const struct result *r, size_t device, const char *name)
+static double joules_of(const struct result_file *r, size_t device, const char *name)
 {
 	double sum = 0;
 	bool found = false;
@@ -384,16 +382,16 @@ static double joules_of(const struct result *r, size_t device, const char *name)
 		char list[96], path[160], number[RESULT_NUMBER_SIZE];
 
 		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
-		for (size_t k = 0; k < result_count(r, list); k++) {
+		for (size_t k = 0; k < result_file_count(r, list); k++) {
 			const char *text;
 			double joules;
 
 			path_of(path, sizeof(path), "%s.%zu.name", list, k);
-			text = result_text(r, path, number);
+			text = result_file_text(r, path, number);
 			if (!text || strcmp(text, name) != 0)
 				continue;
 			path_of(path, sizeof(path), "%s.%zu.joules", list, k);
-			joules = result_number(r, path);
+			joules = result_file_number(r, path);
 			sum += isnan(joules) ? 0 : joules;
 			found = true;
 		}
@@ -401,7 +399,7 @@ static double joules_of(const struct result *r, size_t device, const char *name)
 	return found ? sum / (double)r->nruns : NAN;
 }
 
-static bool has_row(const struct difference *d, enum difference_section section, int device,
+static bool has_row(const struct diff *d, enum diff_section section, int device,
 		    const char *title)
 {
 	for (size_t i = 0; i < d->nrows; i++)
@@ -413,9 +411,9 @@ static bool has_row(const struct difference *d, enum difference_section section,
 
 static void add_process(const struct pair *p, const struct gpu *g, const char *name)
 {
-	static const struct thing joules = { "joules", "joules", 0.05, true };
-	struct difference_value a = number_of(joules_of(&p->a->result, g->a, name));
-	struct difference_value b = number_of(joules_of(&p->b->result, g->b, name));
+	static const struct diff_field joules = { "joules", "joules", 0.05, true };
+	struct diff_value a = number_of(joules_of(&p->a->result, g->a, name));
+	struct diff_value b = number_of(joules_of(&p->b->result, g->b, name));
 	bool same = known(&a) && known(&b) && equal(&a, &b, &joules);
 	char key[96];
 
@@ -426,18 +424,18 @@ static void add_process(const struct pair *p, const struct gpu *g, const char *n
 	    same ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-static void add_processes_of(const struct pair *p, const struct gpu *g, const struct result *r,
-			     size_t place)
+static void add_processes_of(const struct pair *p, const struct gpu *g,
+			     const struct result_file *r, size_t place)
 {
 	for (size_t i = 0; i < r->nruns; i++) {
 		char list[96], path[160], number[RESULT_NUMBER_SIZE];
 
 		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, place);
-		for (size_t k = 0; k < result_count(r, list); k++) {
+		for (size_t k = 0; k < result_file_count(r, list); k++) {
 			const char *name;
 
 			path_of(path, sizeof(path), "%s.%zu.name", list, k);
-			name = result_text(r, path, number);
+			name = result_file_text(r, path, number);
 			if (is_process(name) && name != number)
 				add_process(p, g, name);
 		}
@@ -450,19 +448,19 @@ static void add_gpu(const struct pair *p, const struct gpu *g)
 
 	environment_of(&p->a->result, g->a, a);
 	environment_of(&p->b->result, g->b, b);
-	add_things(p, SECTION_GPU, g->number, difference_gpu, a, b);
+	add_fields(p, SECTION_GPU, g->number, diff_fields_gpu, a, b);
 	path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", g->a);
 	path_of(b, sizeof(b), "runs.0.devices.%zu.sensor", g->b);
-	add_things(p, SECTION_SENSOR, g->number, difference_sensor, a, b);
-	add_over_runs(p, g, difference_figures, false);
-	add_over_runs(p, g, difference_throttles, true);
+	add_fields(p, SECTION_SENSOR, g->number, diff_fields_sensor, a, b);
+	add_over_runs(p, g, diff_fields_figures, false);
+	add_over_runs(p, g, diff_fields_throttles, true);
 	add_processes_of(p, g, &p->a->result, g->a);
 	add_processes_of(p, g, &p->b->result, g->b);
 }
 
 /* ---- codes ---- */
 
-static const struct result_code *code_in(const struct result *r, const char *code,
+static const struct result_code *code_in(const struct result_file *r, const char *code,
 					 double device)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -476,9 +474,9 @@ static const struct result_code *code_in(const struct result *r, const char *cod
 	return NULL;
 }
 
-static struct difference_value code_value(const struct result_code *c)
+static struct diff_value code_value(const struct result_code *c)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	if (c)
 		v.text = c->evidence ? c->evidence : c->sentence ? c->sentence : c->code;
@@ -491,7 +489,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 	double of_b = g ? index_of(&p->b->result, g->b) : NAN;
 	const struct result_code *a = code_in(&p->a->result, code, of_a);
 	const struct result_code *b = code_in(&p->b->result, code, of_b);
-	struct difference_value va = code_value(a), vb = code_value(b);
+	struct diff_value va = code_value(a), vb = code_value(b);
 	int number = g ? g->number : -1;
 
 	if ((a || b) && !has_row(p->d, SECTION_CODES, number, code))
@@ -500,7 +498,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 }
 
 /* For each GPU that has it, and for the whole run. */
-static void add_codes_of(const struct pair *p, const struct result *r)
+static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
 		for (size_t k = 0; k < r->runs[i].ncodes; k++) {
@@ -516,9 +514,9 @@ static void add_codes_of(const struct pair *p, const struct result *r)
 
 /* ---- energy, power and time ---- */
 
-static enum difference_state judge(const struct compare_change *c)
+static enum diff_state judge(const struct compare_change *c)
 {
-	static const enum difference_state states[] = {
+	static const enum diff_state states[] = {
 		[COMPARE_LESS] = STATE_DIFFERS,
 		[COMPARE_MORE] = STATE_DIFFERS,
 		[COMPARE_OPEN] = STATE_OPEN,
@@ -533,28 +531,27 @@ static enum difference_state judge(const struct compare_change *c)
 }
 
 /* All runs are invalid: the value of the first run.  It is shown, but nothing follows from it. */
-static struct difference_value spoilt_value(const struct result_run *run,
-					    enum comparison_metric m, bool each)
+static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
+				      bool each)
 {
 	const struct gw_interval energy = each ? run->energy_per_iteration_j : run->energy_j;
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	switch (m) {
 	case METRIC_TIME: v.number = each ? run->latency_s : run->seconds; break;
 	case METRIC_POWER: v.number = run->power_mean_w; break;
 	case METRIC_ENERGY:
-		v = (struct difference_value){ NULL, energy.best, energy.low, energy.high };
+		v = (struct diff_value){ NULL, energy.best, energy.low, energy.high };
 		break;
 	default: break;
 	}
 	return v;
 }
 
-static struct difference_value figure_value(const struct difference *d,
-					    const struct comparison_row *row,
-					    enum comparison_metric m)
+static struct diff_value figure_value(const struct diff *d, const struct comparison_row *row,
+				      enum comparison_metric m)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	if (row && row->nruns && !row->used)
 		return spoilt_value(row->runs[0].run, m, d->comparison.per_iteration);
@@ -566,13 +563,13 @@ static struct difference_value figure_value(const struct difference *d,
 	return v;
 }
 
-static void add_figure(struct difference *d, enum comparison_metric m, const char *key,
+static void add_figure(struct diff *d, enum comparison_metric m, const char *key,
 		       const char *title)
 {
-	struct difference_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
+	struct diff_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
 	struct compare_change change =
 		d->b && d->b != d->comparison.reference ? d->b->figure[m].change : no_change;
-	struct difference_row *row;
+	struct diff_row *row;
 
 	if (!known(&a) && !known(&b) && m != METRIC_ENERGY)
 		return;
@@ -598,7 +595,7 @@ static int net_take(struct net *net, const struct comparison_row *row)
 	for (size_t i = 0; net->run && row && i < row->nruns; i++) {
 		const struct gw_interval *band = &row->runs[i].run->energy_net_j;
 
-		if (!result_usable(row->runs[i].run) || isnan(band->best))
+		if (!result_run_usable(row->runs[i].run) || isnan(band->best))
 			continue;
 		net->run[net->n++] = band->best;
 		if (!(net->reach >= band->high - band->best) && !isnan(net->reach))
@@ -610,7 +607,7 @@ static int net_take(struct net *net, const struct comparison_row *row)
 
 /* The scale error and the baseline are the same in all runs: they are added to the variation of the
  * mean. */
-static struct difference_value net_value(const struct net *net)
+static struct diff_value net_value(const struct net *net)
 {
 	double n = (double)net->n, mean = moments_mean(&net->moments), reach = net->reach;
 
@@ -619,7 +616,7 @@ static struct difference_value net_value(const struct net *net)
 	if (net->n > 1)
 		reach = hypot(reach, student_factor(ALPHA, n - 1) *
 					     sqrt(moments_variance(&net->moments) / n));
-	return (struct difference_value){ NULL, mean, mean - reach, mean + reach };
+	return (struct diff_value){ NULL, mean, mean - reach, mean + reach };
 }
 
 /* Net energy includes the scale error and the uncertainty of the baseline.  They do not cancel as they do
@@ -637,11 +634,11 @@ static struct compare_change net_change(const struct net *a, const struct net *b
 	return change;
 }
 
-static void add_net_of(struct difference *d, const struct net *from, const struct net *to)
+static void add_net_of(struct diff *d, const struct net *from, const struct net *to)
 {
-	struct difference_value a = net_value(from), b = net_value(to);
+	struct diff_value a = net_value(from), b = net_value(to);
 	struct compare_change change = net_change(from, to);
-	struct difference_row *row;
+	struct diff_row *row;
 
 	if (!known(&a) && !known(&b))
 		return;
@@ -653,7 +650,7 @@ static void add_net_of(struct difference *d, const struct net *from, const struc
 	row->headline = true;
 }
 
-static void add_net(struct difference *d)
+static void add_net(struct diff *d)
 {
 	struct net a, b;
 	int err = net_take(&a, d->a);
@@ -677,7 +674,7 @@ static const struct comparison_row *row_named(const struct comparison *c, const 
 
 static int add_figures(const struct pair *p)
 {
-	struct difference *d = p->d;
+	struct diff *d = p->d;
 	bool each;
 
 	d->both[0] = p->a->result;
@@ -704,16 +701,16 @@ static int add_figures(const struct pair *p)
 
 /* ---- all of it ---- */
 
-static bool after(const struct difference_row *x, const struct difference_row *y)
+static bool after(const struct diff_row *x, const struct diff_row *y)
 {
 	return x->section != y->section ? x->section > y->section : x->device > y->device;
 }
 
 /* By section and GPU; rows of one stay in the order of the tables, which qsort() does not promise. */
-static void order(struct difference *d)
+static void order(struct diff *d)
 {
 	for (size_t i = 1; i < d->nrows; i++) {
-		struct difference_row row = d->rows[i];
+		struct diff_row row = d->rows[i];
 		size_t k = i;
 
 		for (; k > 0 && after(&d->rows[k - 1], &row); k--)
@@ -722,18 +719,18 @@ static void order(struct difference *d)
 	}
 }
 
-int difference_init(struct difference *d, const struct evidence *a, const struct evidence *b)
+int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle_opened *b)
 {
 	struct pair p = { d, a, b, NULL, 0 };
 	int err = pair_up(&p);
 
-	*d = (struct difference){ .rows = NULL };
+	*d = (struct diff){ .rows = NULL };
 	d->error = add_figures(&p);
 	d->error = d->error ? d->error : err;
 	add_codes_of(&p, &a->result);
 	add_codes_of(&p, &b->result);
 	add_settings(&p);
-	add_document(&p, SECTION_ENVIRONMENT, difference_environment);
+	add_document(&p, SECTION_ENVIRONMENT, diff_fields_environment);
 	for (size_t i = 0; i < p.gpus; i++)
 		add_gpu(&p, &p.gpu[i]);
 	free(p.gpu);
@@ -741,11 +738,11 @@ int difference_init(struct difference *d, const struct evidence *a, const struct
 	for (size_t i = 0; i < d->nrows; i++)
 		d->count[d->rows[i].state]++;
 	if (d->error)
-		difference_done(d);
+		diff_done(d);
 	return d->error;
 }
 
-void difference_done(struct difference *d)
+void diff_done(struct diff *d)
 {
 	comparison_done(&d->comparison);
 	free(d->rows);

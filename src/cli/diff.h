@@ -1,7 +1,7 @@
-/* difference: compares two measurements, row by row.
+/* diff: compares two measurements, row by row.
  *
  * A row is one thing that a measurement has: a setting, a fact about the machine, a GPU or its sensor, a
- * figure, a process, a code.  difference_things.h lists them with their tolerances; comparison.h compares
+ * figure, a process, a code.  diff_fields.h lists them with their tolerances; comparison.h compares
  * energy, power and time. */
 #ifndef GW_CLI_DIFF_H
 #define GW_CLI_DIFF_H
@@ -9,7 +9,7 @@
 #include "comparison.h"
 #include "bundle_open.h"
 
-enum difference_section {
+enum diff_section {
 	SECTION_FIGURES,
 	SECTION_CODES,
 	SECTION_PROCESSES,
@@ -21,38 +21,38 @@ enum difference_section {
 };
 
 /* "figures", ... for programs. */
-const char *difference_section_name(enum difference_section s);
+const char *diff_section_name(enum diff_section s);
 
-enum difference_state {
+enum diff_state {
 	STATE_EQUAL,
 	STATE_DIFFERS,
 	STATE_OPEN,    /* differs, perhaps only within the uncertainty */
 	STATE_UNKNOWN, /* one of them does not have it */
 };
-const char *difference_state_name(enum difference_state s);
+const char *diff_state_name(enum diff_state s);
 
-struct difference_value {
+struct diff_value {
 	const char *text; /* borrowed from the result; NULL: a number, or unknown */
 	double number;    /* NAN: a text, or unknown */
 	double low, high; /* 95 %; NAN: none */
 };
 
-struct difference_row {
-	enum difference_section section;
+struct diff_row {
+	enum diff_section section;
 	int device;        /* -1: not about one GPU */
 	char key[96];      /* ends with the unit of a figure */
 	const char *title; /* for people */
-	enum difference_state state;
+	enum diff_state state;
 	bool headline; /* always shown */
-	struct difference_value a, b;
+	struct diff_value a, b;
 	struct compare_change change; /* NAN: none */
 };
 
-struct difference {
-	struct difference_row *rows;
+struct diff {
+	struct diff_row *rows;
 	size_t nrows, room;
 	size_t count[STATE_UNKNOWN + 1];
-	struct result both[2]; /* under the names A and B */
+	struct result_file both[2]; /* under the names A and B */
 	struct comparison comparison;
 	const struct comparison_row *a, *b; /* in comparison; NULL: it has no run */
 	bool other_gpu, other_scale;
@@ -60,14 +60,14 @@ struct difference {
 };
 
 /* a and b must outlive it.  0 or -GW_E_NOMEM. */
-int difference_init(struct difference *d, const struct evidence *a, const struct evidence *b);
-void difference_done(struct difference *d);
+int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle_opened *b);
+void diff_done(struct diff *d);
 
 /* One sentence: is the energy different? */
-void difference_verdict(const struct difference *d, char *out, size_t size);
+void diff_verdict(const struct diff *d, char *out, size_t size);
 
 /* What a reader must know in addition to the rows: one sentence per call. */
-void difference_notes(const struct difference *d, void (*say)(void *ctx, const char *sentence),
+void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
 		      void *ctx);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 /* In the document. */
-const struct thing difference_settings[] = {
+const struct diff_field diff_fields_settings[] = {
 	{ "label", "label", 0, false },
 	{ "command_name", "command", 0, false },
 	{ "command", "command line", 0, false },
@@ -15,7 +15,7 @@ const struct thing difference_settings[] = {
 	{ "service", "measured by the service at", 0, false },
 	{ NULL, NULL, 0, false },
 };
-const struct thing difference_environment[] = {
+const struct diff_field diff_fields_environment[] = {
 	{ "tool.version", "gpuward version", 0, false },
 	{ "environment.host.hostname", "machine", 0, false },
 	{ "environment.host.os", "system", 0, false },
@@ -38,7 +38,7 @@ const struct thing difference_environment[] = {
 	{ NULL, NULL, 0, false },
 };
 /* In the environment of a GPU. */
-const struct thing difference_gpu[] = {
+const struct diff_field diff_fields_gpu[] = {
 	{ "name", "name", 0, false },
 	{ "uuid", "UUID", 0, false },
 	{ "pci_bus_id", "PCI id", 0, false },
@@ -63,7 +63,7 @@ const struct thing difference_gpu[] = {
 	{ NULL, NULL, 0, false },
 };
 /* In a GPU of a run; means over the usable runs. */
-const struct thing difference_figures[] = {
+const struct diff_field diff_fields_figures[] = {
 #define NO_DIFF                                         NULL, 0, false
 #define DIFF(title, tolerance)                          title, tolerance, false
 #define DIFF_RATIO(title, ratio)                        title, ratio, true
@@ -77,14 +77,14 @@ const struct thing difference_figures[] = {
 	{ NULL, NULL, 0, false },
 };
 /* The same, as parts of the run's time.  A hundredth raises a code. */
-const struct thing difference_throttles[] = {
+const struct diff_field diff_fields_throttles[] = {
 #define GW_THROTTLE(symbol, key, help) \
 	{ "throttle." key "_seconds", "throttled by " help, 0.01, false },
 #include <gpuward/words.def>
 	{ NULL, NULL, 0, false },
 };
 /* In the sensor of a GPU. */
-const struct thing difference_sensor[] = {
+const struct diff_field diff_fields_sensor[] = {
 	{ "origin", "origin", 0, false },
 	{ "vbios_version", "VBIOS", 0, false },
 	{ "scope", "scope", 0, false },

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-const char *difference_section_name(enum difference_section s)
+const char *diff_section_name(enum diff_section s)
 {
 	static const char *const names[SECTIONS] = {
 		[SECTION_FIGURES] = "figures",         [SECTION_CODES] = "codes",
@@ -16,7 +16,7 @@ const char *difference_section_name(enum difference_section s)
 	return names[s];
 }
 
-const char *difference_state_name(enum difference_state s)
+const char *diff_state_name(enum diff_state s)
 {
 	static const char *const names[] = { "equal", "differs", "cannot-tell", "unknown" };
 
@@ -30,9 +30,9 @@ static bool all_invalid(const struct comparison_row *row)
 	return row && row->nruns && !row->used;
 }
 
-void difference_verdict(const struct difference *d, char *out, size_t size)
+void diff_verdict(const struct diff *d, char *out, size_t size)
 {
-	const struct difference_row *energy = d->rows; /* the first of the figures */
+	const struct diff_row *energy = d->rows; /* the first of the figures */
 	double change = energy->change.change;
 	char text[96];
 
@@ -83,7 +83,7 @@ static void note_side(const struct comparison_row *row, const char *name,
 }
 
 /* How the change follows from the runs. */
-static void note_runs(const struct difference *d, const struct compare_change *energy,
+static void note_runs(const struct diff *d, const struct compare_change *energy,
 		      void (*say)(void *ctx, const char *sentence), void *ctx)
 {
 	bool first = d->a->figure[METRIC_ENERGY].n == 1;
@@ -99,8 +99,7 @@ static void note_runs(const struct difference *d, const struct compare_change *e
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
-void difference_notes(const struct difference *d, void (*say)(void *ctx, const char *sentence),
-		      void *ctx)
+void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence), void *ctx)
 {
 	const struct compare_change *energy = &d->rows[0].change;
 

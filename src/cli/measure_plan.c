@@ -179,8 +179,8 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 		double least, most, *ret;
 	} counts[] = {
 		{ "trial", o->trial, 1, 1e6, &first },
-		{ "trials", o->trials, 1, MEASURED_TRIALS, &trials },
-		{ "warmup", o->warmup, 0, MEASURED_TRIALS, &warmup },
+		{ "trials", o->trials, 1, RUN_RESULT_TRIALS, &trials },
+		{ "warmup", o->warmup, 0, RUN_RESULT_TRIALS, &warmup },
 		{ "iterations", o->iterations, 1, 1e15, &p->iterations },
 		{ "tokens", o->tokens, 1, 1e15, &p->tokens },
 	};

@@ -365,11 +365,11 @@ static void print_truncated(const struct measure_remote *t)
 }
 
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
-					       struct measured_remote *ret)
+					       struct run_result_remote *ret)
 {
 	int fd = t->stop_fd;
 
-	*ret = (struct measured_remote){ .evidence = write_evidence, .of = t };
+	*ret = (struct run_result_remote){ .evidence = write_evidence, .of = t };
 	t->stop_fd = -1;
 	t->truncated = false;
 	if (fd < 0 || remote_reply(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {

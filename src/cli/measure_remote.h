@@ -55,7 +55,7 @@ enum measure_remote_outcome {
 /* Reads the result of the window, and prints an error unless it is MEASURE_REMOTE_WHOLE.  *ret
  * borrows from t until the next window; it is empty if the result is lost. */
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
-					       struct measured_remote *ret);
+					       struct run_result_remote *ret);
 
 /* Returns true if the GPUs of the last window are simulated. */
 bool measure_remote_simulated(const struct measure_remote *t);

@@ -247,8 +247,8 @@ static void draw_twice(struct buf *out, struct plot_time *p, unsigned height)
 	buf_adds(out, "</div>");
 }
 
-static void draw_power(struct buf *out, const struct result *file, const struct chart *power,
-		       const struct chart *heat)
+static void draw_power(struct buf *out, const struct result_file *file,
+		       const struct chart *power, const struct chart *heat)
 {
 	char title[256];
 	double from, to, heat_from, heat_to;
@@ -297,7 +297,8 @@ static void write_caption(struct buf *out, const struct chart *power, const stru
 			   : "Throttling is unknown.");
 }
 
-static void run_figure(struct buf *out, const struct result *file, const struct result_run *run)
+static void run_figure(struct buf *out, const struct result_file *file,
+		       const struct result_run *run)
 {
 	struct chart power, heat;
 
@@ -336,7 +337,7 @@ static void run_codes(struct buf *out, const struct result_run *run)
 		buf_adds(out, "<li><strong>");
 		add_word(out, c->code);
 		buf_adds(out, "</strong> (");
-		markup_text(out, result_level(c));
+		markup_text(out, result_code_level(c));
 		if (!isnan(c->device))
 			buf_addf(out, ", GPU %.0f", c->device);
 		buf_adds(out, "): ");
@@ -414,7 +415,7 @@ static void run_windows(struct buf *out, const struct result_run *run)
 	buf_adds(out, "</tbody></table>\n");
 }
 
-static void run_section(struct buf *out, const struct result *file, size_t i)
+static void run_section(struct buf *out, const struct result_file *file, size_t i)
 {
 	const struct result_run *run = &file->runs[i];
 
@@ -448,7 +449,7 @@ static bool same_facts(const struct result_facts *a, const struct result_facts *
 	return true;
 }
 
-static void write_environment(struct buf *out, const struct result *results, size_t i)
+static void write_environment(struct buf *out, const struct result_file *results, size_t i)
 {
 	const struct result_facts *f = &results[i].environment;
 
@@ -475,7 +476,7 @@ static void write_environment(struct buf *out, const struct result *results, siz
 	buf_adds(out, "</tbody></table>\n");
 }
 
-static void write_about(struct buf *out, const struct result *r)
+static void write_about(struct buf *out, const struct result_file *r)
 {
 	const char *base = strrchr(r->path, '/');
 
@@ -519,7 +520,7 @@ static void write_room_worker(struct buf *out, const struct result_worker *w)
 	}
 }
 
-static void write_clean_room(struct buf *out, const struct result *r)
+static void write_clean_room(struct buf *out, const struct result_file *r)
 {
 	if (r->room == ROOM_NONE)
 		return;
@@ -532,9 +533,9 @@ static void write_clean_room(struct buf *out, const struct result *r)
 	buf_adds(out, r->nworkers ? ".</p>\n" : "no worker of the guard had to leave.</p>\n");
 }
 
-void report_result(struct buf *out, const struct result *results, size_t i)
+void report_result(struct buf *out, const struct result_file *results, size_t i)
 {
-	const struct result *r = &results[i];
+	const struct result_file *r = &results[i];
 
 	buf_adds(out, "<section>\n<h2>");
 	markup_text(out, r->label);

@@ -29,7 +29,7 @@ struct result_memory {
 };
 
 struct reader {
-	struct result *r;
+	struct result_file *r;
 	char where[160]; /* "runs[0].devices[1]." */
 	char *error;
 	size_t size;
@@ -224,7 +224,7 @@ static void fill(struct reader *rd, const struct json_doc *o, const struct field
 	}
 }
 
-#define R(member) offsetof(struct result, member)
+#define R(member) offsetof(struct result_file, member)
 static const struct field result_fields[] = {
 	{ "label", TEXT, R(label) },
 	{ "time", TEXT, R(time) },
@@ -507,7 +507,7 @@ static void read_worker(struct reader *rd, const struct json_doc *o, void *targe
 static void read_room(struct reader *rd, const struct json_doc *o)
 {
 	const struct json_doc *room = object(rd, o, "clean_room");
-	struct result *r = rd->r;
+	struct result_file *r = rd->r;
 
 	if (!room)
 		return;
@@ -631,7 +631,7 @@ static const char *name_of_file(struct reader *rd)
 
 static void read_result(struct reader *rd, const struct json_doc *o)
 {
-	struct result *r = rd->r;
+	struct result_file *r = rd->r;
 
 	fill(rd, o, result_fields, r);
 	if (!r->label || !*r->label)
@@ -717,14 +717,14 @@ static struct json_doc *parse(struct reader *rd, const char *text, size_t n)
 }
 
 /* text NULL: that of the file. */
-static int read_document(struct result *ret, const char *path, const char *text, size_t n,
+static int read_document(struct result_file *ret, const char *path, const char *text, size_t n,
 			 char *error, size_t size)
 {
 	struct reader rd = { .r = ret, .error = error, .size = size };
 	struct buf file;
 
 	buf_init(&file, RESULT_MAX);
-	*ret = (struct result){ .path = path };
+	*ret = (struct result_file){ .path = path };
 	ret->memory = calloc(1, sizeof(*ret->memory));
 	if (!ret->memory) {
 		fail(&rd, "out of memory");
@@ -740,22 +740,22 @@ static int read_document(struct result *ret, const char *path, const char *text,
 		read_result(&rd, ret->memory->document);
 	if (!rd.failed)
 		return 0;
-	result_free(ret);
+	result_file_free(ret);
 	return -1;
 }
 
-int result_load(struct result *ret, const char *path, char *error, size_t size)
+int result_file_load(struct result_file *ret, const char *path, char *error, size_t size)
 {
 	return read_document(ret, path, NULL, 0, error, size);
 }
 
-int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
-		size_t size)
+int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
+		     char *error, size_t size)
 {
 	return read_document(ret, path, text, n, error, size);
 }
 
-void result_free(struct result *r)
+void result_file_free(struct result_file *r)
 {
 	if (!r->memory)
 		return;
@@ -770,7 +770,7 @@ void result_free(struct result *r)
 
 /* ---- any value ---- */
 
-static const struct json_doc *value_at(const struct result *r, const char *path)
+static const struct json_doc *value_at(const struct result_file *r, const char *path)
 {
 	const struct json_doc *v = r->memory->document;
 	char key[128];
@@ -789,8 +789,8 @@ static const struct json_doc *value_at(const struct result *r, const char *path)
 	return v;
 }
 
-const char *result_text(const struct result *r, const char *path,
-			char out[static RESULT_NUMBER_SIZE])
+const char *result_file_text(const struct result_file *r, const char *path,
+			     char out[static RESULT_NUMBER_SIZE])
 {
 	const struct json_doc *v = value_at(r, path);
 
@@ -804,38 +804,38 @@ const char *result_text(const struct result *r, const char *path,
 	return out;
 }
 
-double result_number(const struct result *r, const char *path)
+double result_file_number(const struct result_file *r, const char *path)
 {
 	const struct json_doc *v = value_at(r, path);
 
 	return is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
 }
 
-size_t result_count(const struct result *r, const char *path)
+size_t result_file_count(const struct result_file *r, const char *path)
 {
 	const struct json_doc *v = value_at(r, path);
 
 	return is(v, JSON_DOC_ARRAY) ? json_doc_count(v, "") : 0;
 }
 
-bool result_holds(const struct result *r, const char *path)
+bool result_file_holds(const struct result_file *r, const char *path)
 {
 	const struct json_doc *v = value_at(r, path);
 
 	return is(v, JSON_DOC_OBJECT) || is(v, JSON_DOC_ARRAY);
 }
 
-bool result_same(const struct result *a, const struct result *b)
+bool result_file_same(const struct result_file *a, const struct result_file *b)
 {
 	return json_doc_equal(a->memory->document, b->memory->document);
 }
 
-const char *result_level(const struct result_code *code)
+const char *result_code_level(const struct result_code *code)
 {
 	return !code->level || strcmp(code->level, "valid") == 0 ? "note" : code->level;
 }
 
-bool result_usable(const struct result_run *run)
+bool result_run_usable(const struct result_run *run)
 {
 	return !run->validity || strcmp(run->validity, "invalid") != 0;
 }

@@ -21,12 +21,12 @@ static bool given_twice(const struct cli *c, int i)
 }
 
 /* The same for a copy: a bundle contains a copy of the file that -o wrote. */
-static bool is_copy(const struct results *r)
+static bool is_copy(const struct result_set *r)
 {
-	const struct result *last = &r->v[r->n - 1];
+	const struct result_file *last = &r->v[r->n - 1];
 
 	for (size_t i = 0; i + 1 < r->n; i++)
-		if (result_same(&r->v[i], last)) {
+		if (result_file_same(&r->v[i], last)) {
 			cli_error("%s and %s are the same measurement; give only one of them",
 				  r->v[i].path, last->path);
 			return true;
@@ -43,7 +43,7 @@ static void complain(const char *sentence)
 	cli_error("%s", clean);
 }
 
-static int refuse_mixture(const struct results *r)
+static int refuse_mixture(const struct result_set *r)
 {
 	struct buf b;
 	int code = EXIT_OK;
@@ -59,12 +59,12 @@ static int refuse_mixture(const struct results *r)
 	return code;
 }
 
-int results_load(struct results *r, const struct cli *c, bool across)
+int result_set_load(struct result_set *r, const struct cli *c, bool across)
 {
 	char error[512];
 	int code = EXIT_OK;
 
-	*r = (struct results){ .v = NULL };
+	*r = (struct result_set){ .v = NULL };
 	if (c->argc == 0) {
 		cli_error("name at least one result file, as gpuward measure writes them");
 		return EXIT_USAGE;
@@ -79,7 +79,7 @@ int results_load(struct results *r, const struct cli *c, bool across)
 			cli_error("%s is given twice; give it only once", c->argv[i]);
 			return EXIT_USAGE;
 		}
-		if (result_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
+		if (result_file_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
 			r->n++;
 			if (is_copy(r))
 				return EXIT_USAGE;
@@ -91,9 +91,9 @@ int results_load(struct results *r, const struct cli *c, bool across)
 	return code == EXIT_OK && !across ? refuse_mixture(r) : code;
 }
 
-void results_done(struct results *r)
+void result_set_done(struct result_set *r)
 {
 	for (size_t i = 0; i < r->n; i++)
-		result_free(&r->v[i]);
+		result_file_free(&r->v[i]);
 	free(r->v);
 }

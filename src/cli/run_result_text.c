@@ -305,7 +305,7 @@ static const char *unknown_part(const struct measured_run *r, const struct measu
 static void print_part(const char *title, const struct measured_run *r,
 		       const struct measured_window *w)
 {
-	struct gw_interval joules = measured_window_joules(r, w);
+	struct gw_interval joules = run_result_window_joules(r, w);
 	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
 	char a[80], b[32];
 
@@ -372,10 +372,10 @@ static struct gw_interval mean_joules(const struct measured *m,
 				      double (*of)(const struct measured_run *r),
 				      double *ret_sd)
 {
-	struct trials_value v[MEASURED_TRIALS];
+	struct trials_value v[RUN_RESULT_TRIALS];
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
+	for (unsigned i = 0; i < m->runs && n < RUN_RESULT_TRIALS; i++) {
 		const struct measured_run *r = &m->run[i];
 		double by = of ? of(r) : 1;
 
@@ -425,14 +425,14 @@ static double latency_of(const struct measured_run *r)
  * them. */
 static void print_mean_net(const struct measured *m)
 {
-	struct trials_value v[MEASURED_TRIALS];
+	struct trials_value v[RUN_RESULT_TRIALS];
 	const struct measured_run *first = NULL;
 	struct gw_interval mean;
 	char a[80], text[96];
 	unsigned n = 0;
 	double sd;
 
-	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
+	for (unsigned i = 0; i < m->runs && n < RUN_RESULT_TRIALS; i++) {
 		const struct measured_run *r = &m->run[i];
 
 		if (!is_usable(r))
@@ -536,7 +536,7 @@ static void print_clean_room(const struct measured_room *r)
 	}
 }
 
-void measured_print(const struct measured *m, const struct cli *c)
+void run_result_print(const struct measured *m, const struct cli *c)
 {
 	if (m->simulated)
 		term_print_simulated(stderr);
