@@ -9,6 +9,7 @@
 #include "output.h"
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "measure/bundle.h"
 #include "measure/host_energy.h"
 #include "measure/meter.h"
@@ -108,6 +109,27 @@ static bool all_sampled(const struct measurement *m)
 	return true;
 }
 
+/* Warns once, while the command runs, if another process is on a GPU. */
+static void warn_foreign(struct measurement *m, struct gw_window *window)
+{
+	struct window_activity now;
+	char name[sizeof(now.foreign_name)];
+
+	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
+		window_activity(window, i, &now);
+		if (!now.foreign || m->shared_reported)
+			continue;
+		utf8_clean(name, sizeof(name), now.foreign_name);
+		run_progress_clear(&m->progress);
+		cli_error("another process (%s%spid %lld) is using GPU %u; its energy is "
+			  "included",
+			  name, *name ? ", " : "", (long long)now.foreign,
+			  gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i))
+				  ->index);
+		m->shared_reported = true;
+	}
+}
+
 static void watch_run(void *arg, struct gw_window *window, const struct progress_marks *marks)
 {
 	struct measurement *m = arg;
@@ -123,18 +145,7 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 		host_meter_read(m->host, &host);
 		m->host_ns = clock_mono_ns(clock_real());
 	}
-	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
-		int64_t pid = window_foreign(window, i);
-
-		if (!pid || m->shared_reported)
-			continue;
-		run_progress_clear(&m->progress);
-		cli_error("another process (pid %lld) is using GPU %u; its energy is included",
-			  (long long)pid,
-			  gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i))
-				  ->index);
-		m->shared_reported = true;
-	}
+	warn_foreign(m, window);
 	run_progress_show(&m->progress, window, marks);
 }
 

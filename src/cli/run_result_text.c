@@ -209,6 +209,8 @@ static void print_scale(const struct measured_device *d, bool several)
 static void print_device(const struct measured_device *d, bool several)
 {
 	const struct gw_energy *e = &d->energy;
+	bool agree = e->verdict == GW_VERDICT_AGREE;
+	double apart = 100 * fabs(e->residual_ratio);
 	char title[32], a[80], n[64];
 
 	if (several) {
@@ -228,9 +230,11 @@ static void print_device(const struct measured_device *d, bool several)
 		device_row(several, "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
 			   gw_verdict_name(e->verdict), samples_text(n, e));
 	else
-		device_row(several, "Meter", "%s; two meters %s: %+.2f %% apart; %s",
-			   gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
-			   100 * e->residual_ratio, samples_text(n, e));
+		device_row(several, "Meter", "%s; meters %s: %.*f %% apart, %s; %s",
+			   gw_meter_kind_name(e->meter), agree ? "consistent" : "inconsistent",
+			   apart < 1 ? 2 : 1, apart,
+			   agree ? "within their uncertainty" : "beyond their uncertainty",
+			   samples_text(n, e));
 	print_source(d, several);
 	if (!isnan(e->temperature_max))
 		device_row(several, "Temperature", "%.0f to %.0f %s, highest %.0f %s",
