@@ -19,16 +19,11 @@ struct clean_room_flags {
 	const char *wait; /* NULL: no clean room */
 	struct remote_flags remote;
 };
-#define CLEAN_ROOM_OPTIONS(type, member)                                                       \
-	{ "clean-room",                                                                        \
-	  0,                                                                                   \
-	  OPTION_OPTIONAL,                                                                     \
-	  offsetof(type, member.wait),                                                         \
-	  "TIME",                                                                              \
-	  "let the guard of the service hold its workers off these GPUs; wait up to TIME for " \
-	  "them to leave (default: 1m)",                                                       \
-	  NULL,                                                                                \
-	  "1m" },                                                                              \
+#define CLEAN_ROOM_OPTIONS(type, member)                                               \
+	OPTION_OPTIONAL_ROW(0, "clean-room", offsetof(type, member.wait), "TIME",      \
+			    "let the guard of the service hold its workers off these " \
+			    "GPUs; wait up to TIME for them to leave (default: 1m)",   \
+			    "1m"),                                                     \
 		REMOTE_OPTIONS_OF(type, member.remote)
 
 struct clean_room;

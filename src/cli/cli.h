@@ -115,11 +115,6 @@ int cli_document_end(struct cli_document *doc);
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
-/* Parse values of options.  cli_count() leaves *ret unchanged if text is NULL (not given).
- * Return EXIT_OK or EXIT_USAGE. */
-int cli_count(const char *name, const char *text, double least, double most, double *ret);
-int cli_celsius(const char *name, const char *text, double *ret);
-
 /* Joins the words of a command with blanks, cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
 

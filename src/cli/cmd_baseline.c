@@ -517,10 +517,11 @@ static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", N
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "kind", 0, OPTION_CHOICE, AT(kind), "KIND",
-	  "no-context (the default: no program uses the GPU), context-idle (one program has a "
-	  "context and is idle) or hot-idle (right after a load)",
-	  kinds, NULL },
+	OPTION_CHOICE_ROW(
+		0, "kind", AT(kind), "KIND",
+		"no-context (the default: no program uses the GPU), context-idle (one "
+		"program has a context and is idle) or hot-idle (right after a load)",
+		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
 		   "measure at most this long (default: 30s); ends after 10 s or more when the "
 		   "mean is known within 1 W"),
@@ -532,7 +533,7 @@ static const struct option options[] = {
 		   "delete the stored baselines of the selected GPUs, or all"),
 	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
 		   "with --show: the maximum age (default: 1h)"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_baseline = {

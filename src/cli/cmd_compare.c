@@ -574,15 +574,13 @@ static const char *const formats[] = { "text", "markdown", "csv", "json", NULL }
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "format", 'f', OPTION_CHOICE, AT(format), "FORMAT",
-	  "text (default), markdown, csv or json", formats, NULL },
+	OPTION_CHOICE_ROW('f', "format", AT(format), "FORMAT",
+			  "text (default), markdown, csv or json", formats),
 	OPTION_ROW(LIST, 'm', "metric", AT(metric), "NAME",
 		   "only these metrics: latency, power, energy, token, size; repeatable"),
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
-	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
-		   "also compare results of different GPUs"),
-	{ .name = NULL },
+	OUTPUT_OPTION(AT(output)),
+	ACROSS_GPUS_OPTION(AT(across_gpus)),
+	OPTION_END,
 };
 
 const struct command command_compare = {

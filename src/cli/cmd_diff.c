@@ -452,9 +452,9 @@ static int run(struct cli *c)
 }
 
 static const struct option options[] = {
-	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
-	  "also show what is equal and what only one of them has", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 'a', "all", offsetof(struct given, all), NULL,
+		   "also show what is equal and what only one of them has"),
+	OPTION_END,
 };
 
 const struct command command_diff = {

@@ -40,7 +40,7 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
 		   "replay: decide by the [guard] section of this configuration, as a dry run"),
 	REMOTE_OPTIONS(remote),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 static const struct table_column columns[] = {

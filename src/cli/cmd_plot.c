@@ -116,11 +116,10 @@ static int plot_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
+	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT",
 		   "title of the picture, for screen readers"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_plot = {

@@ -392,12 +392,10 @@ static int report_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
+	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT", "heading of the page"),
-	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
-		   "also compare results of different GPUs"),
-	{ .name = NULL },
+	ACROSS_GPUS_OPTION(AT(across_gpus)),
+	OPTION_END,
 };
 
 const struct command command_report = {

@@ -45,7 +45,7 @@ static const struct option options[] = {
 		   "start the program even if no memory can be reserved, with a warning; for "
 		   "game launchers"),
 	REMOTE_OPTIONS(remote),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 /* Parses a size as in the configuration, but requires a unit: a bare number rarely means

@@ -67,7 +67,6 @@ void diff_done(struct diff *d);
 void diff_verdict(const struct diff *d, char *out, size_t size);
 
 /* What a reader must know in addition to the rows: one sentence per call. */
-void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
-		      void *ctx);
+void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence), void *ctx);
 
 #endif

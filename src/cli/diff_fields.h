@@ -15,9 +15,11 @@ struct diff_field {
 /* Each ends with a path of NULL. */
 extern const struct diff_field diff_fields_settings[]; /* of the document */
 extern const struct diff_field diff_fields_environment[];
-extern const struct diff_field diff_fields_gpu[];       /* of a GPU in the environment */
-extern const struct diff_field diff_fields_figures[];   /* of a GPU in a run: energy.def and more */
-extern const struct diff_field diff_fields_throttles[]; /* the same, as parts of the run's time */
-extern const struct diff_field diff_fields_sensor[];    /* of a GPU's sensor */
+extern const struct diff_field diff_fields_gpu[]; /* of a GPU in the environment */
+extern const struct diff_field
+	diff_fields_figures[]; /* of a GPU in a run: energy.def and more */
+extern const struct diff_field
+	diff_fields_throttles[];                     /* the same, as parts of the run's time */
+extern const struct diff_field diff_fields_sensor[]; /* of a GPU's sensor */
 
 #endif

@@ -144,8 +144,8 @@ struct result_file {
  * ends with result_file_free(); after -1 there is nothing to free. */
 int result_file_load(struct result_file *ret, const char *path, char *error, size_t size);
 /* Reads a text; path is only its name. */
-int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n, char *error,
-		size_t size);
+int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
+		     char *error, size_t size);
 void result_file_free(struct result_file *r);
 
 /* Any value of the document by its path: keys and array positions, separated by dots
@@ -153,7 +153,7 @@ void result_file_free(struct result_file *r);
  * written to out.  number: NAN if it is missing.  count: of an array, otherwise 0. */
 #define RESULT_NUMBER_SIZE 32
 const char *result_file_text(const struct result_file *r, const char *path,
-			char out[static RESULT_NUMBER_SIZE]);
+			     char out[static RESULT_NUMBER_SIZE]);
 double result_file_number(const struct result_file *r, const char *path);
 size_t result_file_count(const struct result_file *r, const char *path);
 /* Is it an object or an array? */

@@ -5,6 +5,10 @@
 #include "cli.h"
 #include "result_file.h"
 
+/* The row of --across-gpus in a table of options. */
+#define ACROSS_GPUS_OPTION(at) \
+	OPTION_ROW(FLAG, 0, "across-gpus", at, NULL, "also compare results of different GPUs")
+
 struct result_set {
 	struct result_file *v;
 	size_t n;

@@ -38,7 +38,7 @@ void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gros
 
 /* Writes the evidence for a code of device i; `of` is its argument. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
-			       unsigned code, char *out, size_t size);
+				 unsigned code, char *out, size_t size);
 
 /* The devices of a run that the service measured, without baselines and series. */
 struct run_result_remote {
@@ -58,29 +58,30 @@ struct run_result_from {
 	double iterations, tokens;           /* given; NAN: use the marks */
 	struct measured_count count;         /* ... or counted around the run */
 	const char *part; /* the marked part to report; NULL: the whole run */
-	const struct run_result_remote *remote; /* replaces the devices of the meter; NULL: no */
+	const struct run_result_remote
+		*remote; /* replaces the devices of the meter; NULL: no */
 };
 
 /* Makes a result of the run.  The run may be freed afterwards, except its marks: the result
  * borrows their energies.  host: energy of the machine during the run.  Returns 0 or
  * -GW_E_NOMEM; free the result with run_result_done(). */
 int run_result_make(const struct run_result_from *from, struct runner_run *run, unsigned trial,
-		 const struct host_energy *host, struct measured_run *ret);
+		    const struct host_energy *host, struct measured_run *ret);
 void run_result_done(struct measured_run *r);
 
 /* The steps of run_result_make(): adds the codes of device i with their evidence; then, with all
  * devices there, computes the sums over them. */
 void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *evidence,
-		    const void *of);
+		      const void *of);
 void run_result_sum(struct measured_run *r);
 
 /* Recomputes the run with the gain and offset of `to`; baseline as in run_result_from. */
 void run_result_calibrate(struct measured_run *r, const struct sensor *to,
-			const struct run_baseline *baseline);
+			  const struct run_baseline *baseline);
 
 /* Returns the energy of a part of the run on all its GPUs; NAN: unknown. */
 struct gw_interval run_result_window_joules(const struct measured_run *r,
-					  const struct measured_window *w);
+					    const struct measured_window *w);
 
 /* Returns true if another process was on one of its GPUs. */
 bool run_result_shared(const struct measured_run *r);
