@@ -3,7 +3,7 @@
 #include "guard_learn.h"
 #include "guard_recover.h"
 #include "guard_replay.h"
-#include "guard_verb.h"
+#include "guard_subcommand.h"
 #include "output.h"
 #include "remote.h"
 #include "table.h"

@@ -1,4 +1,4 @@
-#include "guard_verb.h"
+#include "guard_subcommand.h"
 
 #include "base/suggest.h"
 #include "cli.h"

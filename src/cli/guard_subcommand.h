@@ -2,8 +2,8 @@
  *
  * A row has the arguments, the options and the description; help and errors are made from
  * it. */
-#ifndef GW_CLI_GUARD_VERB_H
-#define GW_CLI_GUARD_VERB_H
+#ifndef GW_CLI_GUARD_SUBCOMMAND_H
+#define GW_CLI_GUARD_SUBCOMMAND_H
 
 #include "option.h"
 #include "cli.h"
