@@ -89,12 +89,15 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 #define SENTENCE 8192 /* bytes; longer text is cut */
 
 /* The text may quote files and services: control characters must not reach the terminal. */
-__attribute__((format(printf, 1, 0))) static void print_error(const char *fmt, va_list ap)
+void cli_error(const char *fmt, ...)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
+	va_list ap;
 
 	fflush(stdout);
+	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
 	fputs("gpuward: ", stderr);
 	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		*end = '\0';
@@ -103,40 +106,6 @@ __attribute__((format(printf, 1, 0))) static void print_error(const char *fmt, v
 	}
 	utf8_clean(clean, sizeof(clean), line);
 	fprintf(stderr, "%s\n", clean);
-}
-
-void cli_error(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_error(fmt, ap);
-	va_end(ap);
-}
-
-int cli_usage(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_error(fmt, ap);
-	va_end(ap);
-	return EXIT_USAGE;
-}
-
-int cli_fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_error(fmt, ap);
-	va_end(ap);
-	return EXIT_FAILED;
-}
-
-int cli_no_memory(void)
-{
-	return cli_fail("%s", gw_strerror(-GW_E_NOMEM));
 }
 
 static bool backend_is_named(const struct cli *c)

@@ -76,10 +76,10 @@ extern const struct command *const cli_commands[]; /* all of them, ending with N
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, and return EXIT_USAGE and EXIT_FAILED. */
-int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-int cli_no_memory(void); /* EXIT_FAILED */
+/* The same, with an exit code as the value. */
+#define cli_usage(...)  (cli_error(__VA_ARGS__), EXIT_USAGE)
+#define cli_fail(...)   (cli_error(__VA_ARGS__), EXIT_FAILED)
+#define cli_no_memory() cli_fail("%s", gw_strerror(-GW_E_NOMEM))
 
 /* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
  * an exit code (-1: the list of scenarios was printed). */

@@ -6,7 +6,6 @@
 #include "ab_text.h"
 #include "output.h"
 #include "session.h"
-#include "tail.h"
 
 #include "base/clock.h"
 

@@ -8,6 +8,7 @@
 #include "measure/distribution.h"
 #include "measure/cuda.h"
 #include "measure/meter.h"
+#include "serve/render_result.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -312,15 +313,6 @@ static void print_table(const struct cli *c, const struct jobs *all)
 	table_done(&t);
 }
 
-static void put_codes(struct json *out, uint64_t codes)
-{
-	json_array(out, "codes");
-	for (unsigned i = 0; i < GW_CODES; i++)
-		if (codes & UINT64_C(1) << i)
-			json_string(out, NULL, gw_code_info(i)->key);
-	json_array_end(out);
-}
-
 static void put_job(struct json *out, const struct job *j)
 {
 	const struct baseline *b = &j->b;
@@ -346,7 +338,7 @@ static void put_job(struct json *out, const struct job *j)
 		clock_format_rfc3339(b->wall_ns, taken);
 	json_string(out, "taken_utc", j->have ? taken : NULL);
 	json_double(out, "age_seconds", j->have ? age_s(b) : NAN);
-	put_codes(out, j->have ? b->codes : 0);
+	render_codes(out, j->have ? b->codes : 0);
 	json_object_end(out);
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/utf8.h"
+#include "serve/render_result.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -404,33 +405,23 @@ static void write_csv(const struct view *v, struct buf *out)
 	}
 }
 
-static void json_band(struct json *j, const char *key, double low, double best, double high)
-{
-	if (isnan(best)) {
-		json_null(j, key);
-		return;
-	}
-	json_object(j, key);
-	json_double(j, "low", low);
-	json_double(j, "best", best);
-	json_double(j, "high", high);
-	json_object_end(j);
-}
-
 static void json_figure(struct json *j, const struct comparison *c,
 			const struct comparison_row *row, enum comparison_metric m)
 {
 	static const char *const basis[] = { "trials", "one-side", "budget", "none" };
 	const struct comparison_figure *f = &row->figure[m];
+	struct gw_interval value = { f->low, f->mean, f->high },
+			   fair = { f->fair_low, f->mean, f->fair_high },
+			   change = { f->change.change_low, f->change.change,
+				      f->change.change_high };
 
 	json_object(j, key_of(c, m));
 	json_uint(j, "runs", f->n);
-	json_band(j, "value", f->low, f->mean, f->high);
-	json_band(j, "comparable", f->fair_low, f->mean, f->fair_high);
+	render_interval(j, "value", &value);
+	render_interval(j, "comparable", &fair);
 	if (m == METRIC_POWER)
 		json_double(j, "sd", row->power_sd_w);
-	json_band(j, "change_ratio", f->change.change_low, f->change.change,
-		  f->change.change_high);
+	render_interval(j, "change_ratio", &change);
 	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
 	json_string(j, "change_verdict", verdict_word(&f->change));
 	json_object_end(j);

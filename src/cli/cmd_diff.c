@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "serve/render_result.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -305,15 +306,9 @@ static void json_value(struct json *j, const char *key, const struct diff_value 
 
 static void json_band(struct json *j, const char *key, double low, double best, double high)
 {
-	if (isnan(best) || isnan(low)) {
-		json_null(j, key);
-		return;
-	}
-	json_object(j, key);
-	json_double(j, "low", low);
-	json_double(j, "best", best);
-	json_double(j, "high", high);
-	json_object_end(j);
+	struct gw_interval v = { low, isnan(low) ? NAN : best, high };
+
+	render_interval(j, key, &v);
 }
 
 static void json_row(struct json *j, const struct diff_row *row)

@@ -1,8 +1,5 @@
 /* guard: shows what the guard of the service does and why, and sends it requests. */
 #include "cli.h"
-#include "guard_learn.h"
-#include "guard_recover.h"
-#include "guard_replay.h"
 #include "guard_subcommand.h"
 #include "output.h"
 #include "remote.h"
@@ -452,29 +449,29 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 }
 
 /* Rejects options that have no effect on the subcommand, and wrong arguments. */
-static int check_arguments(const struct cli *c, const struct guard_verb *v)
+static int check_arguments(const struct cli *c, const struct guard_subcommand *v)
 {
 	const struct given *g = c->own;
 	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
-		if (option_given(o, g) && !guard_verb_takes(v, o->name))
+		if (option_given(o, g) && !guard_subcommand_takes(v, o->name))
 			return cli_usage("--%s has no effect on guard %s: leave it out",
 					 o->name, v->name);
 	if (c->argc - 1 < v->least || c->argc - 1 > v->most)
 		return cli_usage("usage: gpuward guard %s %s", v->name, v->usage);
-	if (v->form == VERB_GAME && strcmp(c->argv[1], "start") != 0 &&
+	if (v->form == FORM_GAME && strcmp(c->argv[1], "start") != 0 &&
 	    strcmp(c->argv[1], "end") != 0)
 		return cli_usage("guard game takes start or end, not '%s'", c->argv[1]);
-	if (v->form == VERB_GAME)
+	if (v->form == FORM_GAME)
 		return guard_game_pid(g->pid) > 0 ? EXIT_OK : EXIT_USAGE;
-	if (v->form == VERB_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
+	if (v->form == FORM_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
 	    strcmp(c->argv[1], "active") != 0)
 		return cli_usage("guard hold takes evicted or active, not '%s'", c->argv[1]);
-	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
+	if (v->form == FORM_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
 		return cli_usage("guard snooze takes a time such as 30m or 2h, not '%s'",
 				 c->argv[1]);
-	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever)
+	if ((v->form == FORM_HOLD || v->form == FORM_PAUSE) && !g->for_ns == !g->forever)
 		return cli_usage("guard %s needs an end: give --for TIME or --forever",
 				 v->name);
 	return EXIT_OK;
@@ -496,32 +493,32 @@ static int pause_workers(struct cli *c, struct remote *r, const char *name)
 	return code;
 }
 
-static int with_service(struct cli *c, const struct guard_verb *v)
+static int with_service(struct cli *c, const struct guard_subcommand *v)
 {
 	struct given *g = c->own;
 	const char *name =
-		c->argc > (v->form == VERB_SNOOZE ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
+		c->argc > (v->form == FORM_SNOOZE ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
 	struct remote r;
 	int code = remote_open(&r, &g->remote);
 
 	if (code != EXIT_OK)
 		;
-	else if (v->form == VERB_LEARN)
+	else if (v->form == FORM_LEARN)
 		code = guard_learn(c, &r, g->for_ns ? g->for_ns : 60 * NS_PER_S);
-	else if (v->form == VERB_GAME)
+	else if (v->form == FORM_GAME)
 		code = guard_game(c, &r, strcmp(name, "start") == 0, guard_game_pid(g->pid),
 				  g->for_ns, g->reason);
-	else if (v->form == VERB_CLEAR)
+	else if (v->form == FORM_CLEAR)
 		code = clear_gpu(c, &r, name);
-	else if (v->form == VERB_READ)
+	else if (v->form == FORM_READ)
 		code = strcmp(v->name, "status") == 0 ? print_status(c, &r, name)
 						      : print_explanation(c, &r, name);
-	else if (v->form == VERB_SNOOZE && option_duration(c->argv[1], &g->for_ns) != 0)
+	else if (v->form == FORM_SNOOZE && option_duration(c->argv[1], &g->for_ns) != 0)
 		code = EXIT_USAGE;
-	else if (v->form == VERB_PAUSE || v->form == VERB_SNOOZE)
+	else if (v->form == FORM_PAUSE || v->form == FORM_SNOOZE)
 		code = pause_workers(c, &r, name ? name : ALL);
 	else
-		code = request_workers(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
+		code = request_workers(c, &r, v->name, v->form == FORM_HOLD ? c->argv[1] : NULL,
 				       name ? name : ALL);
 	remote_close(&r);
 	return code;
@@ -530,21 +527,22 @@ static int with_service(struct cli *c, const struct guard_verb *v)
 static int guard_run(struct cli *c)
 {
 	const struct given *g = c->own;
-	const struct guard_verb *v = guard_verb_find(c->argc > 0 ? c->argv[0] : NULL);
+	const struct guard_subcommand *v =
+		guard_subcommand_find(c->argc > 0 ? c->argv[0] : NULL);
 	int code = v ? check_arguments(c, v) : EXIT_USAGE;
 
 	if (code != EXIT_OK)
 		return code;
-	if (v->form == VERB_REPLAY)
+	if (v->form == FORM_REPLAY)
 		return guard_replay(c, g->policy, c->argv[1]);
-	if (v->form == VERB_RECOVER)
+	if (v->form == FORM_RECOVER)
 		return guard_recover(c);
 	return with_service(c, v);
 }
 
 static bool guard_help(const char *word)
 {
-	return guard_verb_help(word, options);
+	return guard_subcommand_help(word, options);
 }
 
 const struct command command_guard = {

@@ -1,8 +1,8 @@
 /* serve: executes the service, which is a separate program because it needs libraries that no
  * other command needs.  It replaces this process, so that a service manager or a shell sees one
  * process. */
+#include "guard_subcommand.h"
 #include "cli.h"
-#include "guard_recover.h"
 #include "serve_options.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "guard_learn.h"
+#include "guard_subcommand.h"
 
 #include "base/clock.h"
 #include "base/toml_write.h"

@@ -1,4 +1,4 @@
-#include "guard_recover.h"
+#include "guard_subcommand.h"
 
 #include "daemon/journal_record.h"
 #include "daemon/service.h"
