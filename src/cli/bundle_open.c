@@ -276,7 +276,7 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	buf_init(&text, 256u << 20);
 	e->read = bundle_rebuild(e->path, &e->made, &text, samples, sizeof(samples)) == 0;
 	snprintf(e->file, sizeof(e->file), "%s/result.json", e->path);
-	err = result_file_load(&e->result, e->file, why, sizeof(why));
+	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
 	else if (err) /* this error is more useful than the missing result.json */
@@ -298,7 +298,7 @@ int bundle_open(struct bundle_opened *e, const char *path, char *message, size_t
 	e->bundle = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	if (e->bundle)
 		return open_bundle(e, message, size);
-	return result_file_load(&e->result, path, message, size);
+	return result_file_read(&e->result, path, NULL, 0, message, size);
 }
 
 void bundle_opened_done(struct bundle_opened *e)

@@ -4,6 +4,7 @@
 #include "table.h"
 
 #include "base/clock.h"
+#include "base/json_doc.h"
 #include "base/utf8.h"
 #include "serve/render_result.h"
 
@@ -22,6 +23,12 @@ static bool given_all(const struct cli *c)
 	return ((const struct given *)c->own)->all;
 }
 
+static bool has_environment(const struct bundle_opened *e)
+{
+	return json_doc_type(result_file_document(&e->result), "environment") ==
+	       JSON_DOC_OBJECT;
+}
+
 /* Is the row shown?  A bundle without a result has no facts about the machine: one note says so for all of them. */
 static bool shown(const struct diff_row *row, const struct bundle_opened *a,
 		  const struct bundle_opened *b, bool all)
@@ -31,9 +38,126 @@ static bool shown(const struct diff_row *row, const struct bundle_opened *a,
 	if (row->state != STATE_UNKNOWN)
 		return false;
 	if (row->section == SECTION_ENVIRONMENT || row->section == SECTION_GPU)
-		return result_file_holds(&a->result, "environment") &&
-		       result_file_holds(&b->result, "environment");
+		return has_environment(a) && has_environment(b);
 	return !(a->bundle_rebuilt || b->bundle_rebuilt);
+}
+
+static const char *diff_section_name(enum diff_section s)
+{
+	static const char *const names[SECTIONS] = {
+		[SECTION_FIGURES] = "figures",         [SECTION_CODES] = "codes",
+		[SECTION_PROCESSES] = "processes",     [SECTION_SETTINGS] = "settings",
+		[SECTION_ENVIRONMENT] = "environment", [SECTION_GPU] = "gpu",
+		[SECTION_SENSOR] = "sensor",
+	};
+
+	return names[s];
+}
+
+static const char *diff_state_name(enum diff_state s)
+{
+	static const char *const names[] = { "equal", "differs", "cannot-tell", "unknown" };
+
+	return names[s];
+}
+
+static bool all_invalid(const struct comparison_row *row)
+{
+	return row && row->nruns && !row->used;
+}
+
+/* One sentence: is the energy different? */
+static void diff_verdict(const struct diff *d, char *out, size_t size)
+{
+	const struct diff_row *energy = d->rows; /* the first of the figures */
+	double change = energy->change.change;
+	char text[96];
+
+	comparison_change_text(&energy->change, text, sizeof(text));
+	if (isnan(change))
+		snprintf(out, size, "The energies cannot be compared: %s.",
+			 all_invalid(d->a) || all_invalid(d->b) ? "no valid run"
+								: "one of them is unknown");
+	else if (isnan(energy->change.change_low))
+		snprintf(out, size, "B against A: energy %s. The uncertainty is unknown.",
+			 text);
+	else if (compare_verdict(&energy->change) == COMPARE_UNKNOWN)
+		snprintf(out, size,
+			 "B against A: energy %s. One run each: the variation between runs is "
+			 "unknown, "
+			 "so it is unknown whether they differ.",
+			 text);
+	else if (energy->state == STATE_DIFFERS)
+		snprintf(out, size,
+			 "B against A: energy %s. That is more than the uncertainty.", text);
+	else
+		snprintf(
+			out, size,
+			"B against A: energy %s. That is within the uncertainty: it is unknown "
+			"whether they differ.",
+			text);
+}
+
+static void note_side(const struct comparison_row *row, const char *name,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	char text[160];
+
+	if (!row || row->nruns == 0)
+		snprintf(text, sizeof(text), "%s has no run.", name);
+	else if (row->used == 0)
+		snprintf(text, sizeof(text),
+			 "%s has no valid run; its figures are shown, but nothing follows from "
+			 "them.",
+			 name);
+	else if (row->used < row->nruns)
+		snprintf(text, sizeof(text),
+			 "%s: %zu of %zu runs are invalid and not part of the figures.", name,
+			 row->nruns - row->used, row->nruns);
+	else
+		return;
+	say(ctx, text);
+}
+
+/* How the change follows from the runs. */
+static void note_runs(const struct diff *d, const struct compare_change *energy,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	bool first = d->a->figure[METRIC_ENERGY].n == 1;
+
+	if (energy->basis == COMPARE_BUDGET)
+		say(ctx, "One run shows how well it was measured, not how much runs vary: the "
+			 "interval of the change has the uncertainty of the meter only.");
+	if (energy->basis == COMPARE_ONE_SIDE)
+		say(ctx, first ? "A has one run; its variation is assumed to be that of B."
+			       : "B has one run; its variation is assumed to be that of A.");
+	if (!first || d->b->figure[METRIC_ENERGY].n > 1)
+		say(ctx,
+		    "Changes are ratios of geometric means; A and B are arithmetic means.");
+}
+
+/* What a reader must know in addition to the rows: one sentence per call. */
+static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
+		       void *ctx)
+{
+	const struct compare_change *energy = &d->rows[0].change;
+
+	note_side(d->a, "A", say, ctx);
+	note_side(d->b, "B", say, ctx);
+	if (d->other_gpu)
+		say(ctx,
+		    "A and B were measured on different GPUs or drivers: the scale error of "
+		    "their sensors does not cancel and is part of the intervals of the "
+		    "changes.");
+	else if (d->other_scale)
+		say(ctx, "A and B have different calibrations: the scale error of the sensor "
+			 "does not cancel and is part of the intervals of the changes.");
+	else if (!isnan(energy->change))
+		say(ctx,
+		    "Intervals are 95 %. Those of energies include the scale and zero error of "
+		    "the sensor; in changes on one GPU the scale error cancels.");
+	if (!isnan(energy->change))
+		note_runs(d, energy, say, ctx);
 }
 
 /* ---- for people ---- */
@@ -399,46 +523,40 @@ static int open_one(struct bundle_opened *e, const char *path)
 	if (bundle_open(e, path, message, sizeof(message)) == 0)
 		return EXIT_OK;
 	utf8_clean(clean, sizeof(clean), message);
-	cli_error("%s", clean);
-	return EXIT_FAILED;
+	return cli_fail("%s", clean);
 }
 
-static int compare(struct cli *c, const struct bundle_opened *a, const struct bundle_opened *b)
+static int diff_print(struct cli *c, const struct bundle_opened *a,
+		      const struct bundle_opened *b)
 {
 	struct diff d;
 	int code;
 
-	if (diff_init(&d, a, b) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (diff_init(&d, a, b) != 0)
+		return cli_no_memory();
 	code = c->json ? print_json(c, &d, a, b) : print_text(c, &d, a, b);
 	diff_done(&d);
 	return code;
 }
 
 /* Opens both even if the first fails, so that the errors of both are reported. */
-static int run(struct cli *c)
+static int diff_run(struct cli *c)
 {
-	struct bundle_opened *e = calloc(2, sizeof(*e));
+	struct bundle_opened *e;
 	int code[2], ret;
 
-	if (c->argc != 2) {
-		cli_error(
+	if (c->argc != 2)
+		return cli_usage(
 			"diff needs two bundles or results of gpuward measure: gpuward diff A "
 			"B");
-		free(e);
-		return EXIT_USAGE;
-	}
-	if (!e) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	e = calloc(2, sizeof(*e));
+	if (!e)
+		return cli_no_memory();
 	for (unsigned i = 0; i < 2; i++)
 		code[i] = open_one(&e[i], c->argv[i]);
 	ret = code[0] != EXIT_OK ? code[0] : code[1];
 	if (ret == EXIT_OK)
-		ret = compare(c, &e[0], &e[1]);
+		ret = diff_print(c, &e[0], &e[1]);
 	for (unsigned i = 0; i < 2; i++)
 		if (code[i] == EXIT_OK)
 			bundle_opened_done(&e[i]);
@@ -468,5 +586,5 @@ const struct command command_diff = {
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.run = run,
+	.run = diff_run,
 };

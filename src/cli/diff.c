@@ -2,13 +2,13 @@
 
 #include "diff_fields.h"
 
+#include "base/json_doc.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
 #include <gpuward.h>
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +40,13 @@ static const struct compare_change no_change = { .basis = COMPARE_NONE,
 						 .change_low = NAN,
 						 .change_high = NAN };
 
-static bool known(const struct diff_value *v)
+static bool value_known(const struct diff_value *v)
 {
 	return v->text || !isnan(v->number);
 }
 
-static bool equal(const struct diff_value *a, const struct diff_value *b,
-		  const struct diff_field *t)
+static bool value_equal(const struct diff_value *a, const struct diff_value *b,
+			const struct diff_field *t)
 {
 	double apart = t->apart;
 
@@ -59,7 +59,7 @@ static bool equal(const struct diff_value *a, const struct diff_value *b,
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
 }
 
-static struct diff_row *push(struct diff *d)
+static struct diff_row *diff_push(struct diff *d)
 {
 	if (d->nrows == d->room) {
 		size_t room = d->room ? 2 * d->room : 128;
@@ -75,11 +75,11 @@ static struct diff_row *push(struct diff *d)
 	return &d->rows[d->nrows++];
 }
 
-static struct diff_row *add(struct diff *d, enum diff_section section, int device,
-			    const char *key, const char *title, const struct diff_value *a,
-			    const struct diff_value *b, enum diff_state state)
+static struct diff_row *diff_add(struct diff *d, enum diff_section section, int device,
+				 const char *key, const char *title, const struct diff_value *a,
+				 const struct diff_value *b, enum diff_state state)
 {
-	struct diff_row *row = push(d);
+	struct diff_row *row = diff_push(d);
 
 	if (!row)
 		return NULL;
@@ -95,74 +95,72 @@ static struct diff_row *add(struct diff *d, enum diff_section section, int devic
 }
 
 /* What both do not have is no row. */
-static void add_thing(struct diff *d, enum diff_section section, int device, const char *key,
+static void add_field(struct diff *d, enum diff_section section, int device, const char *key,
 		      const struct diff_field *t, const struct diff_value *a,
 		      const struct diff_value *b)
 {
 	enum diff_state state = STATE_UNKNOWN;
 
-	if (!known(a) && !known(b))
+	if (!value_known(a) && !value_known(b))
 		return;
-	if (known(a) && known(b))
-		state = equal(a, b, t) ? STATE_EQUAL : STATE_DIFFERS;
-	add(d, section, device, key, t->title, a, b, state);
+	if (value_known(a) && value_known(b))
+		state = value_equal(a, b, t) ? STATE_EQUAL : STATE_DIFFERS;
+	diff_add(d, section, device, key, t->title, a, b, state);
 }
 
 /* ---- values of a document ---- */
 
-static void path_of(char *out, size_t size, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static void path_of(char *out, size_t size, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(out, size, fmt, ap);
-	va_end(ap);
-}
-
-static struct diff_value value_at(const struct result_file *r, const char *path)
+static struct diff_value value_at(const struct json_doc *o, const char *path)
 {
 	struct diff_value v = nothing;
-	char number[RESULT_NUMBER_SIZE];
 
-	v.number = result_file_number(r, path);
-	if (isnan(v.number))
-		v.text = result_file_text(
-			r, path, number); /* not a number: the text belongs to the result */
+	if (json_doc_is_number(o, path))
+		v.number = json_doc_number(o, path);
+	else if (json_doc_type(o, path) == JSON_DOC_BOOL)
+		v.text = json_doc_true(o, path) ? "yes" : "no";
+	else
+		v.text = json_doc_string(o, path);
 	return v;
 }
 
-static struct diff_value below(const struct result_file *r, const char *where, const char *path)
+static const struct json_doc *run_of(const struct result_file *r, size_t run)
 {
-	char whole[256];
+	return json_doc_at(result_file_document(r), "runs", run);
+}
 
-	path_of(whole, sizeof(whole), "%s.%s", where, path);
-	return *where ? value_at(r, whole) : nothing;
+static const struct json_doc *device_of(const struct result_file *r, size_t run, size_t device)
+{
+	return json_doc_at(run_of(r, run), "devices", device);
 }
 
 static void add_fields(const struct pair *p, enum diff_section section, int device,
-		       const struct diff_field *t, const char *where_a, const char *where_b)
+		       const struct diff_field *t, const struct json_doc *in_a,
+		       const struct json_doc *in_b)
 {
 	for (; t->path; t++) {
-		struct diff_value a = below(&p->a->result, where_a, t->path);
-		struct diff_value b = below(&p->b->result, where_b, t->path);
+		struct diff_value a = value_at(in_a, t->path), b = value_at(in_b, t->path);
 
-		add_thing(p->d, section, device, t->path, t, &a, &b);
+		add_field(p->d, section, device, t->path, t, &a, &b);
 	}
 }
 
 static void add_document(const struct pair *p, enum diff_section section,
 			 const struct diff_field *t)
 {
-	for (; t->path; t++) {
-		struct diff_value a = value_at(&p->a->result, t->path);
-		struct diff_value b = value_at(&p->b->result, t->path);
-		const char *key = t->path;
+	static const char environment[] = "environment.", first_run[] = "runs.0.";
 
-		key += strncmp(key, "environment.", 12) == 0 ? 12 : 0;
-		key += strncmp(key, "runs.0.", 7) == 0 ? 7 : 0;
-		add_thing(p->d, section, -1, key, t, &a, &b);
+	for (; t->path; t++) {
+		bool in_run = strncmp(t->path, first_run, strlen(first_run)) == 0;
+		const char *key = t->path + (in_run ? strlen(first_run) : 0);
+		const struct result_file *ra = &p->a->result, *rb = &p->b->result;
+		struct diff_value a =
+			value_at(in_run ? run_of(ra, 0) : result_file_document(ra), key);
+		struct diff_value b =
+			value_at(in_run ? run_of(rb, 0) : result_file_document(rb), key);
+
+		if (strncmp(key, environment, strlen(environment)) == 0)
+			key += strlen(environment);
+		add_field(p->d, section, -1, key, t, &a, &b);
 	}
 }
 
@@ -186,7 +184,8 @@ static void add_tag(const struct pair *p, const char *key)
 	b.text = fact(&p->b->result.tags, key);
 	same = a.text && b.text && strcmp(a.text, b.text) == 0;
 	snprintf(name, sizeof(name), "tags.%s", key);
-	add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b, same ? STATE_EQUAL : STATE_DIFFERS);
+	diff_add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b,
+		 same ? STATE_EQUAL : STATE_DIFFERS);
 }
 
 static void add_tags(const struct pair *p)
@@ -222,7 +221,7 @@ static void add_part(const struct pair *p)
 	static const struct diff_field part = { "part", "what is measured", 0, false };
 	struct diff_value a = part_of(&p->a->result), b = part_of(&p->b->result);
 
-	add_thing(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
+	add_field(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
 }
 
 static void add_settings(const struct pair *p)
@@ -235,11 +234,11 @@ static void add_settings(const struct pair *p)
 	add_document(p, SECTION_SETTINGS, diff_fields_settings);
 	add_part(p);
 	add_tags(p);
-	add_thing(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
+	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
 	/* Only the raw readings have it; 0: they do not. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
-	add_thing(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
+	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
 }
 
 /* ---- GPUs ---- */
@@ -297,22 +296,20 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* Path of GPU i of the runs in the environment, where it may have another position.  Without an
- * environment: the path in the run, which has fewer facts. */
-static void environment_of(const struct result_file *r, size_t i, char out[static 64])
+/* GPU i of the runs in the environment, where it may have another position.  Without an
+ * environment: the GPU in the run, which has fewer facts. */
+static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
-	char path[64], number[RESULT_NUMBER_SIZE];
+	const struct json_doc *all =
+		json_doc_get(result_file_document(r), "environment.devices");
 
-	*out = '\0';
-	for (size_t k = 0; uuid && k < result_file_count(r, "environment.devices"); k++) {
-		path_of(path, sizeof(path), "environment.devices.%zu.uuid", k);
-		other = result_file_text(r, path, number);
+	for (size_t k = 0; uuid && k < json_doc_count(all, ""); k++) {
+		other = json_doc_string(json_doc_at(all, "", k), "uuid");
 		if (other && strcmp(other, uuid) == 0)
-			path_of(out, 64, "environment.devices.%zu", k);
+			return json_doc_at(all, "", k);
 	}
-	if (!*out && i < devices_of(r))
-		path_of(out, 64, "runs.0.devices.%zu", i);
+	return device_of(r, 0, i);
 }
 
 /* The mean over the usable runs; texts that differ between runs become one text that says so. */
@@ -324,13 +321,10 @@ static struct diff_value over_runs(const struct result_file *r, size_t device, c
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->nruns; i++) {
-		struct diff_value v;
-		char where[256];
+		struct diff_value v = value_at(device_of(r, i, device), path);
 
 		if (!result_run_usable(&r->runs[i]) && r->nruns > 1)
 			continue;
-		path_of(where, sizeof(where), "runs.%zu.devices.%zu.%s", i, device, path);
-		v = value_at(r, where);
 		if (v.text)
 			ret.text = ret.text && strcmp(ret.text, v.text) != 0
 					   ? "not the same in all runs"
@@ -361,7 +355,7 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		snprintf(key, sizeof(key), "%s", t->path);
 		if (per_second && n > 8) /* "_seconds" become ratios */
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
-		add_thing(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
+		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
 	}
 }
 
@@ -379,20 +373,17 @@ static double joules_of(const struct result_file *r, size_t device, const char *
 	bool found = false;
 
 	for (size_t i = 0; i < r->nruns; i++) {
-		char list[96], path[160], number[RESULT_NUMBER_SIZE];
+		const struct json_doc *list =
+			json_doc_get(device_of(r, i, device), "processes");
 
-		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
-		for (size_t k = 0; k < result_file_count(r, list); k++) {
-			const char *text;
-			double joules;
+		for (size_t k = 0; k < json_doc_count(list, ""); k++) {
+			const struct json_doc *e = json_doc_at(list, "", k);
+			const char *own = json_doc_string(e, "name");
 
-			path_of(path, sizeof(path), "%s.%zu.name", list, k);
-			text = result_file_text(r, path, number);
-			if (!text || strcmp(text, name) != 0)
+			if (!own || strcmp(own, name) != 0)
 				continue;
-			path_of(path, sizeof(path), "%s.%zu.joules", list, k);
-			joules = result_file_number(r, path);
-			sum += isnan(joules) ? 0 : joules;
+			if (json_doc_is_number(e, "joules"))
+				sum += json_doc_number(e, "joules");
 			found = true;
 		}
 	}
@@ -414,29 +405,26 @@ static void add_process(const struct pair *p, const struct gpu *g, const char *n
 	static const struct diff_field joules = { "joules", "joules", 0.05, true };
 	struct diff_value a = number_of(joules_of(&p->a->result, g->a, name));
 	struct diff_value b = number_of(joules_of(&p->b->result, g->b, name));
-	bool same = known(&a) && known(&b) && equal(&a, &b, &joules);
+	bool same = value_known(&a) && value_known(&b) && value_equal(&a, &b, &joules);
 	char key[96];
 
 	if (has_row(p->d, SECTION_PROCESSES, g->number, name))
 		return;
 	snprintf(key, sizeof(key), "processes.%.70s_joules", name);
-	add(p->d, SECTION_PROCESSES, g->number, key, name, &a, &b,
-	    same ? STATE_EQUAL : STATE_DIFFERS);
+	diff_add(p->d, SECTION_PROCESSES, g->number, key, name, &a, &b,
+		 same ? STATE_EQUAL : STATE_DIFFERS);
 }
 
 static void add_processes_of(const struct pair *p, const struct gpu *g,
 			     const struct result_file *r, size_t place)
 {
 	for (size_t i = 0; i < r->nruns; i++) {
-		char list[96], path[160], number[RESULT_NUMBER_SIZE];
+		const struct json_doc *list = json_doc_get(device_of(r, i, place), "processes");
 
-		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, place);
-		for (size_t k = 0; k < result_file_count(r, list); k++) {
-			const char *name;
+		for (size_t k = 0; k < json_doc_count(list, ""); k++) {
+			const char *name = json_doc_string(json_doc_at(list, "", k), "name");
 
-			path_of(path, sizeof(path), "%s.%zu.name", list, k);
-			name = result_file_text(r, path, number);
-			if (is_process(name) && name != number)
+			if (is_process(name))
 				add_process(p, g, name);
 		}
 	}
@@ -444,18 +432,17 @@ static void add_processes_of(const struct pair *p, const struct gpu *g,
 
 static void add_gpu(const struct pair *p, const struct gpu *g)
 {
-	char a[64], b[64];
+	const struct result_file *a = &p->a->result, *b = &p->b->result;
 
-	environment_of(&p->a->result, g->a, a);
-	environment_of(&p->b->result, g->b, b);
-	add_fields(p, SECTION_GPU, g->number, diff_fields_gpu, a, b);
-	path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", g->a);
-	path_of(b, sizeof(b), "runs.0.devices.%zu.sensor", g->b);
-	add_fields(p, SECTION_SENSOR, g->number, diff_fields_sensor, a, b);
+	add_fields(p, SECTION_GPU, g->number, diff_fields_gpu, environment_of(a, g->a),
+		   environment_of(b, g->b));
+	add_fields(p, SECTION_SENSOR, g->number, diff_fields_sensor,
+		   json_doc_get(device_of(a, 0, g->a), "sensor"),
+		   json_doc_get(device_of(b, 0, g->b), "sensor"));
 	add_over_runs(p, g, diff_fields_figures, false);
 	add_over_runs(p, g, diff_fields_throttles, true);
-	add_processes_of(p, g, &p->a->result, g->a);
-	add_processes_of(p, g, &p->b->result, g->b);
+	add_processes_of(p, g, a, g->a);
+	add_processes_of(p, g, b, g->b);
 }
 
 /* ---- codes ---- */
@@ -493,8 +480,8 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 	int number = g ? g->number : -1;
 
 	if ((a || b) && !has_row(p->d, SECTION_CODES, number, code))
-		add(p->d, SECTION_CODES, number, code, code, &va, &vb,
-		    a && b ? STATE_EQUAL : STATE_DIFFERS);
+		diff_add(p->d, SECTION_CODES, number, code, code, &va, &vb,
+			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
 /* For each GPU that has it, and for the whole run. */
@@ -514,7 +501,7 @@ static void add_codes_of(const struct pair *p, const struct result_file *r)
 
 /* ---- energy, power and time ---- */
 
-static enum diff_state judge(const struct compare_change *c)
+static enum diff_state diff_judge(const struct compare_change *c)
 {
 	static const enum diff_state states[] = {
 		[COMPARE_LESS] = STATE_DIFFERS,
@@ -528,6 +515,19 @@ static enum diff_state judge(const struct compare_change *c)
 	if (c->change == 0 || (isnan(c->change_low) && fabs(c->change) <= NEAR))
 		return STATE_EQUAL;
 	return states[compare_verdict(c)];
+}
+
+static void add_headline(struct diff *d, const char *key, const char *title,
+			 const struct diff_value *a, const struct diff_value *b,
+			 const struct compare_change *change)
+{
+	struct diff_row *row =
+		diff_add(d, SECTION_FIGURES, -1, key, title, a, b, diff_judge(change));
+
+	if (!row)
+		return;
+	row->change = *change;
+	row->headline = true;
 }
 
 /* All runs are invalid: the value of the first run.  It is shown, but nothing follows from it. */
@@ -569,15 +569,9 @@ static void add_figure(struct diff *d, enum comparison_metric m, const char *key
 	struct diff_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
 	struct compare_change change =
 		d->b && d->b != d->comparison.reference ? d->b->figure[m].change : no_change;
-	struct diff_row *row;
 
-	if (!known(&a) && !known(&b) && m != METRIC_ENERGY)
-		return;
-	row = add(d, SECTION_FIGURES, -1, key, title, &a, &b, judge(&change));
-	if (!row)
-		return;
-	row->change = change;
-	row->headline = true;
+	if (value_known(&a) || value_known(&b) || m == METRIC_ENERGY)
+		add_headline(d, key, title, &a, &b, &change);
 }
 
 /* The net energy of A or B. */
@@ -638,16 +632,9 @@ static void add_net_of(struct diff *d, const struct net *from, const struct net 
 {
 	struct diff_value a = net_value(from), b = net_value(to);
 	struct compare_change change = net_change(from, to);
-	struct diff_row *row;
 
-	if (!known(&a) && !known(&b))
-		return;
-	row = add(d, SECTION_FIGURES, -1, "energy_net_joules", "Net energy", &a, &b,
-		  judge(&change));
-	if (!row)
-		return;
-	row->change = change;
-	row->headline = true;
+	if (value_known(&a) || value_known(&b))
+		add_headline(d, "energy_net_joules", "Net energy", &a, &b, &change);
 }
 
 static void add_net(struct diff *d)
@@ -707,7 +694,7 @@ static bool after(const struct diff_row *x, const struct diff_row *y)
 }
 
 /* By section and GPU; rows of one stay in the order of the tables, which qsort() does not promise. */
-static void order(struct diff *d)
+static void diff_order(struct diff *d)
 {
 	for (size_t i = 1; i < d->nrows; i++) {
 		struct diff_row row = d->rows[i];
@@ -734,7 +721,7 @@ int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle
 	for (size_t i = 0; i < p.gpus; i++)
 		add_gpu(&p, &p.gpu[i]);
 	free(p.gpu);
-	order(d);
+	diff_order(d);
 	for (size_t i = 0; i < d->nrows; i++)
 		d->count[d->rows[i].state]++;
 	if (d->error)

@@ -20,16 +20,12 @@ enum diff_section {
 	SECTIONS
 };
 
-/* "figures", ... for programs. */
-const char *diff_section_name(enum diff_section s);
-
 enum diff_state {
 	STATE_EQUAL,
 	STATE_DIFFERS,
 	STATE_OPEN,    /* differs, perhaps only within the uncertainty */
 	STATE_UNKNOWN, /* one of them does not have it */
 };
-const char *diff_state_name(enum diff_state s);
 
 struct diff_value {
 	const char *text; /* borrowed from the result; NULL: a number, or unknown */
@@ -62,11 +58,5 @@ struct diff {
 /* a and b must outlive it.  0 or -GW_E_NOMEM. */
 int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle_opened *b);
 void diff_done(struct diff *d);
-
-/* One sentence: is the energy different? */
-void diff_verdict(const struct diff *d, char *out, size_t size);
-
-/* What a reader must know in addition to the rows: one sentence per call. */
-void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence), void *ctx);
 
 #endif

@@ -81,9 +81,9 @@ struct field {
 	size_t offset;
 };
 
-static const char *type_word(const struct json_doc *v)
+static const char *type_word(enum json_doc_type type)
 {
-	switch (json_doc_type(v, "")) {
+	switch (type) {
 	case JSON_DOC_OBJECT: return "an object";
 	case JSON_DOC_ARRAY: return "an array";
 	case JSON_DOC_STRING: return "a text";
@@ -100,74 +100,49 @@ static bool is(const struct json_doc *v, enum json_doc_type type)
 	return json_doc_type(v, "") == type;
 }
 
-static void wrong_type(struct reader *rd, const char *key, const struct json_doc *v,
-		       const char *wanted)
-{
-	fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(v), wanted);
-}
-
-/* The member; NULL if it is missing or null. */
-static const struct json_doc *member(const struct json_doc *o, const char *key)
+/* The member if it has this type; NULL if it is missing or null.  Another type is an error. */
+static const struct json_doc *member(struct reader *rd, const struct json_doc *o,
+				     const char *key, enum json_doc_type type)
 {
 	const struct json_doc *v = json_doc_get(o, key);
 
-	return v && !is(v, JSON_DOC_NULL) ? v : NULL;
+	if (!v || is(v, JSON_DOC_NULL))
+		return NULL;
+	if (is(v, type))
+		return v;
+	fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(json_doc_type(v, "")),
+	     type_word(type));
+	return NULL;
 }
 
-static double number(struct reader *rd, const struct json_doc *o, const char *key)
-{
-	const struct json_doc *v = member(o, key);
-
-	if (v && !is(v, JSON_DOC_NUMBER))
-		wrong_type(rd, key, v, "a number");
-	return v && is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
-}
+#define object(rd, o, key) member(rd, o, key, JSON_DOC_OBJECT)
+#define array(rd, o, key)  member(rd, o, key, JSON_DOC_ARRAY)
 
 static double number_or(struct reader *rd, const struct json_doc *o, const char *key,
 			double otherwise)
 {
-	double v = number(rd, o, key);
+	const struct json_doc *v = member(rd, o, key, JSON_DOC_NUMBER);
 
-	return isnan(v) ? otherwise : v;
+	return v ? json_doc_number(v, "") : otherwise;
+}
+
+static double number(struct reader *rd, const struct json_doc *o, const char *key)
+{
+	return number_or(rd, o, key, NAN);
 }
 
 static const char *text(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const struct json_doc *v = member(o, key);
+	const struct json_doc *v = member(rd, o, key, JSON_DOC_STRING);
 
-	if (v && !is(v, JSON_DOC_STRING))
-		wrong_type(rd, key, v, "a text");
-	return v && is(v, JSON_DOC_STRING) ? json_doc_string(v, "") : NULL;
+	return v ? json_doc_string(v, "") : NULL;
 }
 
 static bool truth(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const struct json_doc *v = member(o, key);
+	const struct json_doc *v = member(rd, o, key, JSON_DOC_BOOL);
 
-	if (v && !is(v, JSON_DOC_BOOL))
-		wrong_type(rd, key, v, "true or false");
 	return v && json_doc_true(v, "");
-}
-
-/* The member as an object, or as an array; NULL if it is missing or null. */
-static const struct json_doc *object(struct reader *rd, const struct json_doc *o,
-				     const char *key)
-{
-	const struct json_doc *v = member(o, key);
-
-	if (v && !is(v, JSON_DOC_OBJECT))
-		wrong_type(rd, key, v, "an object");
-	return v && is(v, JSON_DOC_OBJECT) ? v : NULL;
-}
-
-static const struct json_doc *array(struct reader *rd, const struct json_doc *o,
-				    const char *key)
-{
-	const struct json_doc *v = member(o, key);
-
-	if (v && !is(v, JSON_DOC_ARRAY))
-		wrong_type(rd, key, v, "an array");
-	return v && is(v, JSON_DOC_ARRAY) ? v : NULL;
 }
 
 static struct gw_interval band(struct reader *rd, const struct json_doc *o, const char *key)
@@ -228,6 +203,7 @@ static void fill(struct reader *rd, const struct json_doc *o, const struct field
 static const struct field result_fields[] = {
 	{ "label", TEXT, R(label) },
 	{ "time", TEXT, R(time) },
+	{ "tool.version", TEXT, R(tool_version) },
 	{ "command_name", TEXT, R(command_name) },
 	{ "validity", TEXT, R(validity) },
 	{ "simulated", TRUTH, R(simulated) },
@@ -261,6 +237,8 @@ static const struct field run_fields[] = {
 	{ "latency_p95_seconds", NUMBER, N(latency_p95_s) },
 	{ "energy_per_iteration_joules", BAND, N(energy_per_iteration_j) },
 	{ "energy_per_token_joules", BAND, N(energy_per_token_j) },
+	{ "host.joules", NUMBER, N(host_j) },
+	{ "host.absence", TEXT, N(host_absence) },
 	{ NULL, 0, 0 },
 };
 
@@ -276,6 +254,15 @@ static const struct field worker_fields[] = {
 	{ "name", TEXT, W(name) },
 	{ "held_by", TEXT, W(held_by) },
 	{ "broken", TEXT, W(broken) },
+	{ NULL, 0, 0 },
+};
+
+#define P(member) offsetof(struct result_window, member)
+static const struct field window_fields[] = {
+	{ "label", TEXT, P(label) },
+	{ "begin_seconds", NUMBER, P(begin_s) },
+	{ "seconds", NUMBER, P(seconds) },
+	{ "unfinished", TRUTH, P(unfinished) },
 	{ NULL, 0, 0 },
 };
 
@@ -416,13 +403,6 @@ static double *numbers(struct reader *rd, const struct json_doc *o, const char *
 	return v;
 }
 
-static double begin_of(struct reader *rd, const struct json_doc *o, double otherwise)
-{
-	double begin = number(rd, o, "begin_seconds");
-
-	return isnan(begin) ? otherwise : begin;
-}
-
 static const double *times(struct reader *rd, const struct json_doc *o, double begin, size_t n)
 {
 	double *t = numbers(rd, o, "t_seconds", n);
@@ -454,7 +434,7 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 	const struct json_doc *series = object(rd, device, "series");
 	const struct json_doc *power = object(rd, series, "power"),
 			      *ticks = object(rd, series, "ticks");
-	double begin = begin_of(rd, power, 0);
+	double begin = number_or(rd, power, "begin_seconds", 0);
 
 	s->power_n = json_doc_count(array(rd, power, "t_seconds"), "");
 	s->power_t = times(rd, power, begin, s->power_n);
@@ -462,7 +442,7 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 	if (!s->power_t || !s->power_w)
 		s->power_n = 0;
 	s->tick_n = json_doc_count(array(rd, ticks, "t_seconds"), "");
-	s->tick_t = times(rd, ticks, begin_of(rd, ticks, begin), s->tick_n);
+	s->tick_t = times(rd, ticks, number_or(rd, ticks, "begin_seconds", begin), s->tick_n);
 	s->temperature_c = numbers(rd, ticks, "temperature_celsius", s->tick_n);
 	s->throttle = words(rd, ticks, "throttle", s->tick_n);
 	if (!s->tick_t)
@@ -471,11 +451,13 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 
 /* ---- the parts of a result ---- */
 
-/* Reads the elements of an array of objects; rd->where has the path of the array. */
-typedef void read_one(struct reader *rd, const struct json_doc *o, void *target);
+/* Reads the rest of an element of an array, after its fields. */
+typedef void read_rest(struct reader *rd, const struct json_doc *o, void *target);
 
+/* Reads the elements of an array of objects: the fields, then the rest (NULL: none). */
 static const void *read_all(struct reader *rd, const struct json_doc *o, const char *key,
-			    size_t size, read_one *one, size_t *ret_n)
+			    size_t size, const struct field *fields, read_rest *rest,
+			    size_t *ret_n)
 {
 	const struct json_doc *a = array(rd, o, key);
 	size_t n = json_doc_count(a, ""), length = strlen(rd->where);
@@ -487,21 +469,14 @@ static const void *read_all(struct reader *rd, const struct json_doc *o, const c
 
 		snprintf(rd->where + length, sizeof(rd->where) - length, "%s[%zu].", key, i);
 		if (!is(e, JSON_DOC_OBJECT))
-			fail(rd, "%s[%zu] is %s, not an object", key, i, type_word(e));
-		one(rd, e, v + i * size);
+			fail(rd, "%s[%zu] is %s, not an object", key, i,
+			     type_word(json_doc_type(e, "")));
+		fill(rd, e, fields, v + i * size);
+		if (rest)
+			rest(rd, e, v + i * size);
 		rd->where[length] = '\0';
 	}
 	return v;
-}
-
-static void read_code(struct reader *rd, const struct json_doc *o, void *target)
-{
-	fill(rd, o, code_fields, target);
-}
-
-static void read_worker(struct reader *rd, const struct json_doc *o, void *target)
-{
-	fill(rd, o, worker_fields, target);
 }
 
 static void read_room(struct reader *rd, const struct json_doc *o)
@@ -513,8 +488,8 @@ static void read_room(struct reader *rd, const struct json_doc *o)
 		return;
 	snprintf(rd->where, sizeof(rd->where), "clean_room.");
 	r->room = truth(rd, room, "kept") ? ROOM_KEPT : ROOM_LOST;
-	r->workers =
-		read_all(rd, room, "workers", sizeof(*r->workers), read_worker, &r->nworkers);
+	r->workers = read_all(rd, room, "workers", sizeof(*r->workers), worker_fields, NULL,
+			      &r->nworkers);
 	rd->where[0] = '\0';
 }
 
@@ -554,7 +529,6 @@ static void read_device(struct reader *rd, const struct json_doc *o, void *targe
 {
 	struct result_device *d = target;
 
-	fill(rd, o, device_fields, d);
 	fill(rd, o, energy_fields, d);
 	read_sensor(rd, o, d->energy.rung, &d->sensor);
 	read_series(rd, o, &d->series);
@@ -566,10 +540,6 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	const struct json_doc *devices = array(rd, o, "devices");
 	double sum = json_doc_count(devices, "") ? 0 : NAN;
 
-	w->label = text(rd, o, "label");
-	w->begin_s = number(rd, o, "begin_seconds");
-	w->seconds = number(rd, o, "seconds");
-	w->unfinished = truth(rd, o, "unfinished");
 	for (size_t i = 0; i < json_doc_count(devices, ""); i++)
 		sum += band(rd, json_doc_at(devices, "", i), "energy_joules").best;
 	w->energy_best_j = sum;
@@ -596,21 +566,18 @@ static double part_begin(const struct result_run *run)
 static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_run *run = target;
-	const struct json_doc *host = object(rd, o, "host");
 
-	fill(rd, o, run_fields, run);
 	if (isnan(run->iterations))
 		run->iterations = rd->r->iterations;
 	if (isnan(run->tokens))
 		run->tokens = rd->r->tokens;
-	run->host_j = number(rd, host, "joules");
-	run->host_absence = text(rd, host, "absence");
-	run->codes = read_all(rd, o, "codes", sizeof(*run->codes), read_code, &run->ncodes);
-	run->windows =
-		read_all(rd, o, "windows", sizeof(*run->windows), read_window, &run->nwindows);
+	run->codes =
+		read_all(rd, o, "codes", sizeof(*run->codes), code_fields, NULL, &run->ncodes);
+	run->windows = read_all(rd, o, "windows", sizeof(*run->windows), window_fields,
+				read_window, &run->nwindows);
 	rd->zero_s = run->zero_s = part_begin(run);
-	run->devices =
-		read_all(rd, o, "devices", sizeof(*run->devices), read_device, &run->ndevices);
+	run->devices = read_all(rd, o, "devices", sizeof(*run->devices), device_fields,
+				read_device, &run->ndevices);
 }
 
 /* "fp16" for "runs/fp16.json". */
@@ -636,11 +603,10 @@ static void read_result(struct reader *rd, const struct json_doc *o)
 	fill(rd, o, result_fields, r);
 	if (!r->label || !*r->label)
 		r->label = name_of_file(rd);
-	r->tool_version = text(rd, object(rd, o, "tool"), "version");
 	r->tags = facts_of(rd, o, "tags");
 	r->environment = facts_of(rd, o, "environment");
 	read_room(rd, o);
-	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), read_run, &r->nruns);
+	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), run_fields, read_run, &r->nruns);
 }
 
 /* ---- files ---- */
@@ -716,9 +682,8 @@ static struct json_doc *parse(struct reader *rd, const char *text, size_t n)
 	return doc;
 }
 
-/* text NULL: that of the file. */
-static int read_document(struct result_file *ret, const char *path, const char *text, size_t n,
-			 char *error, size_t size)
+int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
+		     char *error, size_t size)
 {
 	struct reader rd = { .r = ret, .error = error, .size = size };
 	struct buf file;
@@ -744,17 +709,6 @@ static int read_document(struct result_file *ret, const char *path, const char *
 	return -1;
 }
 
-int result_file_load(struct result_file *ret, const char *path, char *error, size_t size)
-{
-	return read_document(ret, path, NULL, 0, error, size);
-}
-
-int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
-		     char *error, size_t size)
-{
-	return read_document(ret, path, text, n, error, size);
-}
-
 void result_file_free(struct result_file *r)
 {
 	if (!r->memory)
@@ -768,61 +722,9 @@ void result_file_free(struct result_file *r)
 	r->memory = NULL;
 }
 
-/* ---- any value ---- */
-
-static const struct json_doc *value_at(const struct result_file *r, const char *path)
+const struct json_doc *result_file_document(const struct result_file *r)
 {
-	const struct json_doc *v = r->memory->document;
-	char key[128];
-
-	while (v && *path) {
-		size_t n = strcspn(path, ".");
-
-		if (n >= sizeof(key))
-			return NULL;
-		memcpy(key, path, n);
-		key[n] = '\0';
-		v = is(v, JSON_DOC_ARRAY) ? json_doc_at(v, "", (size_t)strtoul(key, NULL, 10))
-					  : json_doc_get(v, key);
-		path += n + (path[n] == '.');
-	}
-	return v;
-}
-
-const char *result_file_text(const struct result_file *r, const char *path,
-			     char out[static RESULT_NUMBER_SIZE])
-{
-	const struct json_doc *v = value_at(r, path);
-
-	if (is(v, JSON_DOC_STRING))
-		return json_doc_string(v, "");
-	if (is(v, JSON_DOC_BOOL))
-		return json_doc_true(v, "") ? "yes" : "no";
-	if (!is(v, JSON_DOC_NUMBER))
-		return NULL;
-	snprintf(out, RESULT_NUMBER_SIZE, "%.10g", json_doc_number(v, ""));
-	return out;
-}
-
-double result_file_number(const struct result_file *r, const char *path)
-{
-	const struct json_doc *v = value_at(r, path);
-
-	return is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
-}
-
-size_t result_file_count(const struct result_file *r, const char *path)
-{
-	const struct json_doc *v = value_at(r, path);
-
-	return is(v, JSON_DOC_ARRAY) ? json_doc_count(v, "") : 0;
-}
-
-bool result_file_holds(const struct result_file *r, const char *path)
-{
-	const struct json_doc *v = value_at(r, path);
-
-	return is(v, JSON_DOC_OBJECT) || is(v, JSON_DOC_ARRAY);
+	return r->memory->document;
 }
 
 bool result_file_same(const struct result_file *a, const struct result_file *b)

@@ -12,6 +12,8 @@
 
 #define RESULT_SCHEMA_VERSION 1
 
+struct json_doc;
+
 /* What was wrong with a run. */
 struct result_code {
 	const char *code, *level, *sentence, *evidence;
@@ -139,25 +141,16 @@ struct result_file {
 	struct result_memory *memory; /* owns everything */
 };
 
-/* Reads a file; path may also be the folder of a bundle.  0, or -1 with a sentence in error that begins
- * with the path (and with line and column, if the error has them).  path must outlive the result, which
- * ends with result_file_free(); after -1 there is nothing to free. */
-int result_file_load(struct result_file *ret, const char *path, char *error, size_t size);
-/* Reads a text; path is only its name. */
+/* Reads the text of a result, or the file at path if text is NULL; path may also be the folder of a
+ * bundle.  Returns 0, or -1 with a sentence in error that begins with the path (and with line and
+ * column, if the error has them).  path must outlive the result, which ends with result_file_free();
+ * after -1 there is nothing to free. */
 int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
 		     char *error, size_t size);
 void result_file_free(struct result_file *r);
 
-/* Any value of the document by its path: keys and array positions, separated by dots
- * ("runs.0.devices.1.sensor.origin").  text: NULL if it is missing, an object or an array; a number is
- * written to out.  number: NAN if it is missing.  count: of an array, otherwise 0. */
-#define RESULT_NUMBER_SIZE 32
-const char *result_file_text(const struct result_file *r, const char *path,
-			     char out[static RESULT_NUMBER_SIZE]);
-double result_file_number(const struct result_file *r, const char *path);
-size_t result_file_count(const struct result_file *r, const char *path);
-/* Is it an object or an array? */
-bool result_file_holds(const struct result_file *r, const char *path);
+/* Returns the whole document, for values that have no member here. */
+const struct json_doc *result_file_document(const struct result_file *r);
 
 /* Are both documents equal, as a result and a copy of it are? */
 bool result_file_same(const struct result_file *a, const struct result_file *b);

@@ -79,7 +79,8 @@ int result_set_load(struct result_set *r, const struct cli *c, bool across)
 			cli_error("%s is given twice; give it only once", c->argv[i]);
 			return EXIT_USAGE;
 		}
-		if (result_file_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
+		if (result_file_read(&r->v[r->n], c->argv[i], NULL, 0, error, sizeof(error)) ==
+		    0) {
 			r->n++;
 			if (is_copy(r))
 				return EXIT_USAGE;
