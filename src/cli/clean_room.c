@@ -674,10 +674,15 @@ const struct measured_room *clean_room_record(const struct clean_room *r)
 	return r ? &r->record : NULL;
 }
 
-void clean_room_line(const struct measured_worker *w, char *out, size_t size)
+void clean_room_print(const struct measured_room *r, unsigned indent)
 {
-	snprintf(out, size, "%s was held off%s%s%s", w->name,
-		 w->held ? "" : " by others already", *w->broken ? ", but " : "", w->broken);
+	for (unsigned i = 0; r && i < r->workers; i++) {
+		const struct measured_worker *w = &r->worker[i];
+
+		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", w->name,
+			 w->held ? "" : " by others already", *w->broken ? ", but " : "",
+			 w->broken);
+	}
 }
 
 void clean_room_free(struct clean_room *r)

@@ -44,8 +44,8 @@ void clean_room_end(struct clean_room *r);
  * may be NULL. */
 const struct measured_room *clean_room_record(const struct clean_room *r);
 
-/* Writes a line for a result: "ollama was held off". */
-void clean_room_line(const struct measured_worker *w, char *out, size_t size);
+/* Prints a row per worker: "ollama was held off".  r may be NULL; indent: as term_row(). */
+void clean_room_print(const struct measured_room *r, unsigned indent);
 
 void clean_room_free(struct clean_room *r); /* ends it; r may be NULL */
 

@@ -31,19 +31,12 @@ struct view {
 
 #define CELL 160
 
-static const char *unit_text(const char *unit)
-{
-	if (term_utf8() || strncmp(unit, "µ", 2) != 0)
-		return unit;
-	return unit[2] == 's' ? "us" : "uJ";
-}
-
 static void cell_value(const struct view *v, const struct comparison_row *row,
 		       enum comparison_metric m, char out[static CELL])
 {
 	const struct comparison_figure *f = &row->figure[m];
 	const struct comparison_scale *s = &v->scale[m];
-	const char *unit = unit_text(s->unit);
+	const char *unit = term_plain(s->unit);
 
 	*out = '\0';
 	if (isnan(f->mean))

@@ -3,7 +3,6 @@
 #include "run_result.h"
 #include "session.h"
 #include "calibration.h"
-#include "run_progress.h"
 #include "measure_remote.h"
 #include "output.h"
 

@@ -99,11 +99,7 @@ static void add_object(struct json *j, const struct bundle_found *f)
 	json_string(j, "meter", gw_meter_kind_name(f->energy.meter));
 	json_string(j, "verdict", gw_verdict_name(f->energy.verdict));
 	json_string(j, "validity", gw_validity_name(f->energy.validity));
-	json_array(j, "codes");
-	for (unsigned c = 0; c < GW_CODES; c++)
-		if (f->energy.codes >> c & 1)
-			json_string(j, NULL, gw_code_info(c)->key);
-	json_array_end(j);
+	render_codes(j, f->energy.codes);
 	json_object_end(j);
 }
 

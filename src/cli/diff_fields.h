@@ -1,8 +1,10 @@
-/* diff_fields: the fields that diff compares in two results: path, title and tolerance. */
+/* diff_fields: the fields that diff compares in two results: path, title and tolerance.
+ * Only diff.c includes it. */
 #ifndef GW_CLI_DIFF_FIELDS_H
 #define GW_CLI_DIFF_FIELDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* A field that is compared. */
 struct diff_field {
@@ -12,14 +14,116 @@ struct diff_field {
 	bool share;        /* apart is a part of the larger value */
 };
 
-/* Each ends with a path of NULL. */
-extern const struct diff_field diff_fields_settings[]; /* of the document */
-extern const struct diff_field diff_fields_environment[];
-extern const struct diff_field diff_fields_gpu[]; /* of a GPU in the environment */
-extern const struct diff_field
-	diff_fields_figures[]; /* of a GPU in a run: energy.def and more */
-extern const struct diff_field
-	diff_fields_throttles[];                     /* the same, as parts of the run's time */
-extern const struct diff_field diff_fields_sensor[]; /* of a GPU's sensor */
+/* Each table ends with a path of NULL. */
+
+/* In the document. */
+static const struct diff_field diff_fields_settings[] = {
+	{ "label", "label", 0, false },
+	{ "command_name", "command", 0, false },
+	{ "command", "command line", 0, false },
+	{ "model_size_bytes", "model size", 0, false },
+	{ "iterations", "iterations", 0, false },
+	{ "tokens", "tokens", 0, false },
+	{ "runs.0.baseline_kind", "baseline", 0, false },
+	{ "clean_room.kept", "clean room, kept", 0, false },
+	{ "service", "measured by the service at", 0, false },
+	{ NULL, NULL, 0, false },
+};
+static const struct diff_field diff_fields_environment[] = {
+	{ "tool.version", "gpuward version", 0, false },
+	{ "environment.host.hostname", "machine", 0, false },
+	{ "environment.host.os", "system", 0, false },
+	{ "environment.host.kernel", "kernel", 0, false },
+	{ "environment.host.architecture", "architecture", 0, false },
+	{ "environment.host.container", "container", 0, false },
+	{ "environment.host.virtual_machine", "virtual machine", 0, false },
+	{ "environment.host.wsl", "WSL", 0, false },
+	{ "environment.cpu.model", "CPU", 0, false },
+	{ "environment.cpu.sockets", "sockets", 0, false },
+	{ "environment.cpu.threads", "CPU threads", 0, false },
+	{ "environment.cpu.governor", "CPU governor", 0, false },
+	{ "environment.cpu.frequency_max_hertz", "CPU clock, maximum", 0, false },
+	{ "environment.ram.total_bytes", "memory", 0, false },
+	{ "environment.source.backend", "backend", 0, false },
+	{ "environment.source.driver_version", "driver", 0, false },
+	{ "environment.source.cuda_driver_version", "CUDA version of the driver", 0, false },
+	{ "environment.source.nvml_version", "NVML", 0, false },
+	{ "environment.nvidia.module_kind", "kernel module", 0, false },
+	{ NULL, NULL, 0, false },
+};
+/* In the environment of a GPU. */
+static const struct diff_field diff_fields_gpu[] = {
+	{ "name", "name", 0, false },
+	{ "uuid", "UUID", 0, false },
+	{ "pci_bus_id", "PCI id", 0, false },
+	{ "vbios_version", "VBIOS", 0, false },
+	{ "driver_version", "driver", 0, false },
+	{ "memory_total_bytes", "memory", 0, false },
+	{ "persistence_mode", "persistence mode", 0, false },
+	{ "compute_mode", "compute mode", 0, false },
+	{ "ecc_mode", "ECC", 0, false },
+	{ "mig_mode", "MIG", 0, false },
+	{ "virtualization_mode", "virtualization", 0, false },
+	{ "display_active", "display active", 0, false },
+	{ "power_limit_watts", "power limit", 0, false },
+	{ "power_limit_default_watts", "power limit, default", 0, false },
+	{ "power_limit_max_watts", "power limit, maximum", 0, false },
+	{ "clock_graphics_application_hertz", "application clock", 0, false },
+	{ "clock_sm_max_hertz", "SM clock, maximum", 0, false },
+	{ "clock_memory_max_hertz", "memory clock, maximum", 0, false },
+	{ "pcie_generation", "PCIe generation", 0, false },
+	{ "pcie_width_lanes", "PCIe lanes", 0, false },
+	{ "remapped_rows_uncorrectable", "remapped rows", 0, false },
+	{ NULL, NULL, 0, false },
+};
+/* In a GPU of a run; means over the usable runs. */
+static const struct diff_field diff_fields_figures[] = {
+#define NO_DIFF                                         NULL, 0, false
+#define DIFF(title, tolerance)                          title, tolerance, false
+#define DIFF_RATIO(title, ratio)                        title, ratio, true
+#define GW_FIELD(kind, member, key, help, diff)         { key, diff },
+#define GW_WORD(list, member, key, missing, help, diff) { key, diff },
+#define GW_LIST(list, member, key, help, diff)          { key, diff },
+#include <gpuward/energy.def>
+	{ "power_limit_watts", "power limit", 0, false },
+	{ "baseline.kind", "baseline", 0, false },
+	{ "baseline.power_watts", "idle power", 1, false },
+	{ NULL, NULL, 0, false },
+};
+/* The same, as parts of the run's time.  A hundredth raises a code. */
+static const struct diff_field diff_fields_throttles[] = {
+#define GW_THROTTLE(symbol, key, help) \
+	{ "throttle." key "_seconds", "throttled by " help, 0.01, false },
+#include <gpuward/words.def>
+	{ NULL, NULL, 0, false },
+};
+/* In the sensor of a GPU. */
+static const struct diff_field diff_fields_sensor[] = {
+	{ "origin", "origin", 0, false },
+	{ "vbios_version", "VBIOS", 0, false },
+	{ "scope", "scope", 0, false },
+	{ "ring.supported", "ring", 0, false },
+	{ "ring.model", "ring, model", 0, false },
+	{ "ring.entries", "ring, entries", 0, false },
+	{ "ring.period_seconds", "ring, period", 0.02, true },
+	{ "ring.window_seconds", "ring, window", 0.02, true },
+	{ "ring.lag_seconds", "ring, lag", 0.02, true },
+	{ "instant.supported", "instant", 0, false },
+	{ "instant.period_seconds", "instant, period", 0.02, true },
+	{ "instant.window_seconds", "instant, window", 0.02, true },
+	{ "average.period_seconds", "average, period", 0.02, true },
+	{ "average.window_seconds", "average, window", 0.02, true },
+	{ "counter.supported", "counter", 0, false },
+	{ "counter.tick_seconds", "counter, tick", 0.02, true },
+	{ "counter.safe_seconds", "counter, safe interval", 0, false },
+	{ "counter.unsafe", "counter, loses energy when read", 0, false },
+	{ "calibrated", "calibrated", 0, false },
+	{ "gain", "gain", 0, false },
+	{ "offset_watts", "offset", 0, false },
+	{ "gain_uncertainty", "gain uncertainty", 0, false },
+	{ "offset_uncertainty_watts", "offset uncertainty", 0, false },
+	{ "reference_uncertainty", "reference uncertainty", 0, false },
+	{ NULL, NULL, 0, false },
+};
 
 #endif

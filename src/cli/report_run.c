@@ -507,7 +507,7 @@ static void write_about(struct buf *out, const struct result_file *r)
 	buf_adds(out, "</p>\n");
 }
 
-/* The same text as clean_room_line(). */
+/* The same text as clean_room_print(). */
 static void write_room_worker(struct buf *out, const struct result_worker *w)
 {
 	bool others = w->held_by && strcmp(w->held_by, "others") == 0;

@@ -302,30 +302,15 @@ static void add_remote_device(const struct run_result_remote *remote, unsigned i
 	run_result_codes(r, i, evidence_remote, &of);
 }
 
-static struct gw_interval
-sum_devices(const struct measured_run *r, bool alike,
-	    const struct gw_interval *(*of)(const struct measured_device *d))
+/* Adds up an energy, given by its offset in struct measured_device. */
+static struct gw_interval sum_devices(const struct measured_run *r, bool alike, size_t energy)
 {
 	struct gw_interval all = { 0, 0, 0 };
 
 	for (unsigned i = 0; i < r->devices; i++)
-		energy_interval_add(&all, of(&r->device[i]), alike);
+		energy_interval_add(&all, (const void *)((const char *)&r->device[i] + energy),
+				    alike);
 	return r->devices == 0 || isnan(all.best) ? unknown : all;
-}
-
-static const struct gw_interval *joules_of(const struct measured_device *d)
-{
-	return &d->energy.joules;
-}
-
-static const struct gw_interval *relative_of(const struct measured_device *d)
-{
-	return &d->energy.relative;
-}
-
-static const struct gw_interval *net_of(const struct measured_device *d)
-{
-	return &d->baseline.net_joules;
 }
 
 struct gw_interval run_result_window_joules(const struct measured_run *r,
@@ -348,9 +333,11 @@ static struct gw_interval per_item(const struct gw_interval *v, double n, double
 
 void run_result_sum(struct measured_run *r)
 {
-	r->joules = sum_devices(r, true, joules_of);
-	r->relative_joules = sum_devices(r, false, relative_of);
-	r->net_joules = sum_devices(r, true, net_of);
+	r->joules = sum_devices(r, true, offsetof(struct measured_device, energy.joules));
+	r->relative_joules =
+		sum_devices(r, false, offsetof(struct measured_device, energy.relative));
+	r->net_joules =
+		sum_devices(r, true, offsetof(struct measured_device, baseline.net_joules));
 	r->adjusted_joules = r->power_mean_w = r->devices ? 0 : NAN;
 	r->power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
 	for (unsigned i = 0; i < r->devices; i++) {
