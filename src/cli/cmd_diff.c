@@ -30,8 +30,8 @@ static bool has_environment(const struct bundle_opened *e)
 }
 
 /* Is the row shown?  A bundle without a result has no facts about the machine: one note says so for all of them. */
-static bool shown(const struct diff_row *row, const struct bundle_opened *a,
-		  const struct bundle_opened *b, bool all)
+static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
+		     const struct bundle_opened *b, bool all)
 {
 	if (all || row->headline || row->state == STATE_DIFFERS)
 		return true;
@@ -145,17 +145,17 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
 	if (d->other_gpu)
-		say(ctx,
-		    "A and B were measured on different GPUs or drivers: the scale error of "
-		    "their sensors does not cancel and is part of the intervals of the "
-		    "changes.");
+		say(ctx, "A and B were measured on different GPUs or drivers: the scale error "
+			 "of "
+			 "their sensors does not cancel and is part of the intervals of the "
+			 "changes.");
 	else if (d->other_scale)
 		say(ctx, "A and B have different calibrations: the scale error of the sensor "
 			 "does not cancel and is part of the intervals of the changes.");
 	else if (!isnan(energy->change))
-		say(ctx,
-		    "Intervals are 95 %. Those of energies include the scale and zero error of "
-		    "the sensor; in changes on one GPU the scale error cancels.");
+		say(ctx, "Intervals are 95 %. Those of energies include the scale and "
+			 "zero error of "
+			 "the sensor; in changes on one GPU the scale error cancels.");
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);
 }
@@ -172,7 +172,7 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-static bool ends(const char *key, const char *with)
+static bool key_ends(const char *key, const char *with)
 {
 	size_t n = strlen(key), m = strlen(with);
 
@@ -189,15 +189,15 @@ static void number_text(const char *key, double v, char *out, size_t size)
 		snprintf(out, size, "%s", bytes);
 	} else if (strstr(key, "_hertz")) {
 		snprintf(out, size, "%.0f MHz", v / 1e6);
-	} else if (strstr(key, "_ratio") || ends(key, "_uncertainty")) { /* of a ratio */
+	} else if (strstr(key, "_ratio") || key_ends(key, "_uncertainty")) { /* of a ratio */
 		snprintf(out, size, "%.2f %%", 100 * v);
 	} else if (strstr(key, "_celsius")) {
 		snprintf(out, size, "%.3g %s", v, term_plain("°C"));
 	} else if (strstr(key, "_watts")) {
 		snprintf(out, size, "%.4g W", v);
-	} else if (ends(key, "seconds")) {
+	} else if (key_ends(key, "seconds")) {
 		snprintf(out, size, "%.4g s", v);
-	} else if (ends(key, "joules")) {
+	} else if (key_ends(key, "joules")) {
 		snprintf(out, size, "%.4g J", v);
 	} else {
 		snprintf(out, size, "%.8g", v);
@@ -234,7 +234,7 @@ static void value_text(const struct diff_row *row, const struct diff_value *v,
 		add_interval(row, v, out);
 }
 
-static const char *missing(const struct diff_row *row)
+static const char *missing_text(const struct diff_row *row)
 {
 	return row->section == SECTION_CODES       ? "no"
 	       : row->section == SECTION_PROCESSES ? "not there"
@@ -251,7 +251,7 @@ static void set_value(struct table *t, unsigned column, const struct diff_row *r
 	if (*cell)
 		table_set(t, column, TERM_PLAIN, "%s", cell);
 	else
-		table_set(t, column, TERM_DIM, "%s", missing(row));
+		table_set(t, column, TERM_DIM, "%s", missing_text(row));
 }
 
 static void set_change(struct table *t, const struct diff_row *row)
@@ -265,7 +265,7 @@ static void set_change(struct table *t, const struct diff_row *row)
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (ends(text, " %")) /* a difference of two ratios */
+		if (key_ends(text, " %")) /* a difference of two ratios */
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);
@@ -330,7 +330,7 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 	for (i = first; i < d->nrows && d->rows[i].section == row->section &&
 			d->rows[i].device == row->device;
 	     i++)
-		if (shown(&d->rows[i], a, b, all))
+		if (is_shown(&d->rows[i], a, b, all))
 			add_row(&t, &d->rows[i]);
 	if (t.rows && !t.error) {
 		printf("\n");
@@ -342,7 +342,7 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 	return i;
 }
 
-static void say(void *ctx, const char *sentence)
+static void print_sentence(void *ctx, const char *sentence)
 {
 	char clean[BUNDLE_OPENED_NOTE];
 
@@ -372,7 +372,7 @@ static void print_counts(const struct diff *d, bool all)
 		 differ + equal + open + one, open ? ", " : "", open,
 		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
 		 all || !equal ? "" : " --all also shows the equal ones.");
-	say(NULL, text);
+	print_sentence(NULL, text);
 }
 
 static void print_notes(const struct diff *d, const struct bundle_opened *a,
@@ -382,8 +382,8 @@ static void print_notes(const struct diff *d, const struct bundle_opened *a,
 
 	for (unsigned k = 0; k < 2; k++)
 		for (unsigned i = 0; i < both[k]->notes; i++)
-			say(NULL, both[k]->note[i]);
-	diff_notes(d, say, NULL);
+			print_sentence(NULL, both[k]->note[i]);
+	diff_notes(d, print_sentence, NULL);
 }
 
 static int print_text(const struct cli *c, const struct diff *d, const struct bundle_opened *a,
@@ -401,7 +401,7 @@ static int print_text(const struct cli *c, const struct diff *d, const struct bu
 	print_side("A", a);
 	print_side("B", b);
 	diff_verdict(d, verdict, sizeof(verdict));
-	say(NULL, verdict);
+	print_sentence(NULL, verdict);
 	for (size_t i = 0; i < d->nrows;)
 		i = print_section(d, i, a, b, given_all(c), &wide);
 	printf("\n");
@@ -410,7 +410,7 @@ static int print_text(const struct cli *c, const struct diff *d, const struct bu
 			 "Some changes are hidden because the terminal is narrow: all of "
 			 "them need %u columns.",
 			 wide);
-		say(NULL, room);
+		print_sentence(NULL, room);
 	}
 	print_counts(d, given_all(c));
 	if (!c->quiet)
@@ -504,7 +504,7 @@ static int print_json(const struct cli *c, const struct diff *d, const struct bu
 	json_object_end(j);
 	json_array(j, "rows");
 	for (size_t i = 0; i < d->nrows; i++)
-		if (shown(&d->rows[i], a, b, given_all(c)))
+		if (is_shown(&d->rows[i], a, b, given_all(c)))
 			json_row(j, &d->rows[i]);
 	json_array_end(j);
 	json_array(j, "notes");
@@ -518,12 +518,11 @@ static int print_json(const struct cli *c, const struct diff *d, const struct bu
 
 static int open_one(struct bundle_opened *e, const char *path)
 {
-	char message[BUNDLE_OPENED_NOTE], clean[BUNDLE_OPENED_NOTE];
+	char message[BUNDLE_OPENED_NOTE];
 
 	if (bundle_open(e, path, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	utf8_clean(clean, sizeof(clean), message);
-	return cli_fail("%s", clean);
+	return cli_fail("%s", message);
 }
 
 static int diff_print(struct cli *c, const struct bundle_opened *a,

@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALL "all"
+#define ALL     "all"
+#define WORKERS "/api/v1/guard/workers/"
 
 struct given {
 	struct remote_flags remote;
@@ -259,16 +260,18 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Requests one worker, so that the service rejects an unknown name with a suggestion. */
-static int check_worker_name(struct remote *r, const char *name)
+/* Sends a request whose path has a name in the middle.  Prints errors; returns an exit code. */
+static int request_named(struct remote *r, const char *method, const char *before,
+			 const char *name, const char *after, const char *body)
 {
 	struct buf path;
 	int code;
 
 	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard/workers/");
+	buf_adds(&path, before);
 	remote_escape(&path, name);
-	code = remote_request_ok(r, "GET", path.p, NULL);
+	buf_adds(&path, after);
+	code = remote_request_ok(r, method, path.p, body);
 	buf_done(&path);
 	return code;
 }
@@ -282,7 +285,8 @@ static void print_simulated(const struct json_doc *reply)
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	int code = one ? check_worker_name(r, name) : EXIT_OK;
+	/* The service rejects an unknown name with a suggestion. */
+	int code = one ? request_named(r, "GET", WORKERS, name, "", NULL) : EXIT_OK;
 
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
@@ -303,17 +307,11 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 
 static int print_explanation(struct cli *c, struct remote *r, const char *name)
 {
-	struct buf path;
-	int code;
+	bool one = name && strcmp(name, ALL) != 0;
+	int code = request_named(
+		r, "GET", one ? "/api/v1/guard/explain?worker=" : "/api/v1/guard/explain",
+		one ? name : "", "", NULL);
 
-	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard/explain");
-	if (name && strcmp(name, ALL) != 0) {
-		buf_adds(&path, "?worker=");
-		remote_escape(&path, name);
-	}
-	code = remote_request_ok(r, "GET", path.p, NULL);
-	buf_done(&path);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);
@@ -372,18 +370,14 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       const char *name)
 {
 	const struct given *g = c->own;
-	struct buf path, body;
-	char text[96], span[16];
+	struct buf body;
+	char text[96], span[16], after[32];
 	int code;
 
-	buf_init(&path, 1024);
 	buf_init(&body, 8192);
-	buf_adds(&path, "/api/v1/guard/workers/");
-	remote_escape(&path, name);
-	buf_addf(&path, "/%s", verb);
 	write_request(&body, g, state);
-	code = remote_request_ok(r, "POST", path.p, body.p);
-	buf_done(&path);
+	snprintf(after, sizeof(after), "/%s", verb);
+	code = request_named(r, "POST", WORKERS, name, after, body.p);
 	buf_done(&body);
 	if (code == EXIT_OK && c->json)
 		return print_body(r);
@@ -426,18 +420,13 @@ static int request_workers(struct cli *c, struct remote *r, const char *verb, co
 
 static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 {
-	struct buf path, body;
+	struct buf body;
 	const char *level;
 	int code;
 
-	buf_init(&path, 1024);
 	buf_init(&body, 8192);
-	buf_adds(&path, "/api/v1/health/gpus/");
-	remote_escape(&path, gpu);
-	buf_adds(&path, "/clear");
 	write_request(&body, c->own, NULL);
-	code = remote_request_ok(r, "POST", path.p, body.p);
-	buf_done(&path);
+	code = request_named(r, "POST", "/api/v1/health/gpus/", gpu, "/clear", body.p);
 	buf_done(&body);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;

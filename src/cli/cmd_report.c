@@ -192,15 +192,6 @@ static void dots_free(struct dots *d)
 	free(d->each);
 }
 
-static double run_energy(const struct comparison *c, const struct comparison_run *r)
-{
-	const struct gw_interval *stated = &r->run->energy_per_iteration_j;
-
-	if (!c->per_iteration)
-		return r->run->energy_j.best;
-	return isnan(stated->best) ? r->run->energy_j.best / r->run->iterations : stated->best;
-}
-
 static void dots_fill(const struct comparison *c, struct dots *d,
 		      const struct comparison_scale *s)
 {
@@ -213,7 +204,8 @@ static void dots_fill(const struct comparison *c, struct dots *d,
 
 		for (size_t k = 0; k < row->nruns; k++)
 			if (result_run_usable(row->runs[k].run))
-				each[n++] = run_energy(c, &row->runs[k]) * s->factor;
+				each[n++] = comparison_value(c, &row->runs[k], METRIC_ENERGY) *
+					    s->factor;
 		if (!isnan(f->mean))
 			snprintf(d->texts[i], sizeof(d->texts[i]), "%.*f %s", s->decimals,
 				 f->mean * s->factor, s->unit);

@@ -155,7 +155,8 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 }
 
 /* Repeats the request until the time is up, because other programs may free memory. */
-static int reserve(const struct cli *c, struct remote *r, struct reservation *reservation)
+static int reserve_memory(const struct cli *c, struct remote *r,
+			  struct reservation *reservation)
 {
 	const struct given *g = c->own;
 	uint64_t now = clock_mono_ns(clock_real()), end = now + g->wait_ns;
@@ -288,7 +289,7 @@ static int run_run(struct cli *c)
 				    : "memory is reserved on one GPU: give --gpu one GPU");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
-		code = reserve(c, &r, &reservation);
+		code = reserve_memory(c, &r, &reservation);
 	if (code == EXIT_OK) {
 		if (c->verbose)
 			fprintf(stderr, "gpuward: %s reserved on %s\n", g->vram,

@@ -328,7 +328,7 @@ static void sleep_until(uint64_t ns)
 	struct timespec ts = clock_timespec(ns);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR &&
-	       !screen_ended())
+	       !stop_requested())
 		;
 }
 
@@ -368,7 +368,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 		if (next < clock_mono_ns(clock_real())) /* do not catch up on missed ticks */
 			next = clock_mono_ns(clock_real());
 		sleep_until(next);
-		if (screen && screen_ended())
+		if (screen && stop_requested())
 			break;
 		code = take_snapshot(c, list);
 		if (code == EXIT_OK)

@@ -78,18 +78,18 @@ static double per_unit(const struct gw_interval *stated, double whole, double co
 	return isnan(stated->best) ? whole / count : stated->best;
 }
 
-static double value_of(const struct comparison_run *r, enum comparison_metric m,
-		       bool per_iteration)
+double comparison_value(const struct comparison *c, const struct comparison_run *r,
+			enum comparison_metric m)
 {
 	const struct result_run *run = r->run;
 
 	switch (m) {
-	case METRIC_TIME: return time_of(r, per_iteration);
+	case METRIC_TIME: return time_of(r, c->per_iteration);
 	case METRIC_POWER: return power_of(run);
 	case METRIC_ENERGY:
-		return per_iteration ? per_unit(&run->energy_per_iteration_j,
-						run->energy_j.best, iterations_of(r))
-				     : run->energy_j.best;
+		return c->per_iteration ? per_unit(&run->energy_per_iteration_j,
+						   run->energy_j.best, iterations_of(r))
+					: run->energy_j.best;
 	case METRIC_TOKEN:
 		return per_unit(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
 	default: return r->file->model_size_bytes;
@@ -141,15 +141,15 @@ struct sums {
 };
 
 /* Collects the values of the usable runs of a row; `value` has room for all of them. */
-static struct sums collect_values(const struct comparison_row *row, enum comparison_metric m,
-				  bool per_iteration, double *value)
+static struct sums collect_values(const struct comparison *c, const struct comparison_row *row,
+				  enum comparison_metric m, double *value)
 {
 	struct sums s = { .value = value, .variance = NAN };
 	double m2 = 0;
 
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct comparison_run *r = &row->runs[i];
-		double v = value_of(r, m, per_iteration), away = v - s.mean;
+		double v = comparison_value(c, r, m), away = v - s.mean;
 
 		if (!result_run_usable(r->run) || !isfinite(v))
 			continue;
@@ -266,14 +266,14 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 		row->figure[m].change = change;
 }
 
-static int row_figures(struct comparison_row *row, bool per_iteration)
+static int row_figures(const struct comparison *c, struct comparison_row *row)
 {
 	double *value = calloc(row->nruns + 1, sizeof(*value));
 
 	if (!value)
 		return -GW_E_NOMEM;
 	for (unsigned m = 0; m < METRICS; m++) {
-		struct sums s = collect_values(row, m, per_iteration, value);
+		struct sums s = collect_values(c, row, m, value);
 
 		figure_fill(&row->figure[m], &s, m);
 	}
@@ -281,17 +281,17 @@ static int row_figures(struct comparison_row *row, bool per_iteration)
 	return 0;
 }
 
-/* Call it after row_figures() of both rows. */
-static int row_changes(struct comparison_row *row, const struct comparison_row *first,
-		       bool per_iteration)
+/* Computes the changes relative to the reference, after row_figures() of all rows. */
+static int row_changes(const struct comparison *c, struct comparison_row *row)
 {
+	const struct comparison_row *first = c->reference;
 	double *value = calloc(first->nruns + row->nruns + 1, sizeof(*value));
 
 	if (!value)
 		return -GW_E_NOMEM;
 	for (unsigned m = 0; m < METRICS; m++) {
-		struct sums a = collect_values(first, m, per_iteration, value);
-		struct sums b = collect_values(row, m, per_iteration, value + first->nruns);
+		struct sums a = collect_values(c, first, m, value);
+		struct sums b = collect_values(c, row, m, value + first->nruns);
 
 		change_fill(row, first, &a, &b, m);
 	}
@@ -498,7 +498,7 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 	c->per_iteration = all_have_iterations(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
-		err = row_figures(&c->rows[i], c->per_iteration);
+		err = row_figures(c, &c->rows[i]);
 	}
 	c->reference = choose_reference(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
@@ -507,7 +507,7 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 		row->other_gpu = !same_gpus(row, c->reference);
 		row->other_scale = !same_scale(row, c->reference);
 		if (row != c->reference)
-			err = row_changes(row, c->reference, c->per_iteration);
+			err = row_changes(c, row);
 	}
 	if (err)
 		comparison_done(c);

@@ -74,6 +74,10 @@ enum comparison_metric comparison_metric_find(const char *name);
  * number in brackets, which is the variation of the load and not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
+/* Returns the value of one run, per iteration if all iterations are known; NAN: unknown. */
+double comparison_value(const struct comparison *c, const struct comparison_run *r,
+			enum comparison_metric m);
+
 /* Returns true if any row has a value. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 

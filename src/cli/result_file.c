@@ -37,8 +37,9 @@ struct reader {
 	double zero_s; /* of the run that is read, on the clock of its series */
 };
 
-static void fail(struct reader *rd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void fail(struct reader *rd, const char *fmt, ...)
+static void reader_fail(struct reader *rd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void reader_fail(struct reader *rd, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -55,7 +56,7 @@ static void fail(struct reader *rd, const char *fmt, ...)
 }
 
 /* Zeroed memory for count elements; NULL if count is 0 or after a failure. */
-static void *take(struct reader *rd, size_t count, size_t size)
+static void *reader_alloc(struct reader *rd, size_t count, size_t size)
 {
 	struct block *b;
 
@@ -63,7 +64,7 @@ static void *take(struct reader *rd, size_t count, size_t size)
 		return NULL;
 	b = calloc(1, sizeof(*b) + count * size);
 	if (!b) {
-		fail(rd, "out of memory");
+		reader_fail(rd, "out of memory");
 		return NULL;
 	}
 	b->next = rd->r->memory->blocks;
@@ -95,7 +96,7 @@ static const char *type_word(enum json_doc_type type)
 	return "null";
 }
 
-static bool is(const struct json_doc *v, enum json_doc_type type)
+static bool json_is(const struct json_doc *v, enum json_doc_type type)
 {
 	return json_doc_type(v, "") == type;
 }
@@ -106,12 +107,12 @@ static const struct json_doc *member(struct reader *rd, const struct json_doc *o
 {
 	const struct json_doc *v = json_doc_get(o, key);
 
-	if (!v || is(v, JSON_DOC_NULL))
+	if (!v || json_is(v, JSON_DOC_NULL))
 		return NULL;
-	if (is(v, type))
+	if (json_is(v, type))
 		return v;
-	fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(json_doc_type(v, "")),
-	     type_word(type));
+	reader_fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(json_doc_type(v, "")),
+		    type_word(type));
 	return NULL;
 }
 
@@ -169,8 +170,8 @@ static void fill_list(struct reader *rd, const struct json_doc *o, const char *k
 
 /* A key may have one dot: the member of an inner object.  o may be NULL: every field is then
  * absent. */
-static void fill(struct reader *rd, const struct json_doc *o, const struct field *f,
-		 void *target)
+static void reader_fill(struct reader *rd, const struct json_doc *o, const struct field *f,
+			void *target)
 {
 	for (; f->key; f++) {
 		void *at = (char *)target + f->offset;
@@ -325,10 +326,10 @@ static size_t count_facts(const struct json_doc *o, unsigned depth)
 	while (json_doc_next(o, &iter, &key, &v)) {
 		if (no_fact(key))
 			continue;
-		if (is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
+		if (json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
 			n += count_facts(v, depth + 1);
-		else if (is(v, JSON_DOC_STRING) || is(v, JSON_DOC_NUMBER) ||
-			 is(v, JSON_DOC_BOOL))
+		else if (json_is(v, JSON_DOC_STRING) || json_is(v, JSON_DOC_NUMBER) ||
+			 json_is(v, JSON_DOC_BOOL))
 			n++;
 	}
 	return n;
@@ -338,11 +339,11 @@ static const char *fact_text(struct reader *rd, const struct json_doc *v)
 {
 	char *s;
 
-	if (is(v, JSON_DOC_STRING))
+	if (json_is(v, JSON_DOC_STRING))
 		return json_doc_string(v, "");
-	if (is(v, JSON_DOC_BOOL))
+	if (json_is(v, JSON_DOC_BOOL))
 		return json_doc_true(v, "") ? "yes" : "no";
-	s = take(rd, 32, 1);
+	s = reader_alloc(rd, 32, 1);
 	if (s)
 		snprintf(s, 32, "%.10g", json_doc_number(v, ""));
 	return s ? s : "";
@@ -358,12 +359,13 @@ static void add_facts(struct reader *rd, const struct json_doc *o, const char *p
 	while (json_doc_next(o, &iter, &key, &v)) {
 		size_t size = strlen(prefix) + strlen(key) + 2;
 		char *name;
-		bool deeper = is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
+		bool deeper = json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
 
-		if (no_fact(key) || (!deeper && !is(v, JSON_DOC_STRING) &&
-				     !is(v, JSON_DOC_NUMBER) && !is(v, JSON_DOC_BOOL)))
+		if (no_fact(key) ||
+		    (!deeper && !json_is(v, JSON_DOC_STRING) && !json_is(v, JSON_DOC_NUMBER) &&
+		     !json_is(v, JSON_DOC_BOOL)))
 			continue;
-		name = take(rd, size, 1);
+		name = reader_alloc(rd, size, 1);
 		if (!name)
 			return;
 		snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
@@ -379,7 +381,7 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 {
 	const struct json_doc *v = object(rd, o, key);
 	struct result_facts ret = { NULL, 0 };
-	struct result_fact *facts = take(rd, count_facts(v, 0), sizeof(*facts));
+	struct result_fact *facts = reader_alloc(rd, count_facts(v, 0), sizeof(*facts));
 
 	if (facts)
 		add_facts(rd, v, "", 0, facts, &ret.n);
@@ -393,12 +395,12 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
-	double *v = a ? take(rd, n, sizeof(*v)) : NULL;
+	double *v = a ? reader_alloc(rd, n, sizeof(*v)) : NULL;
 
 	for (size_t i = 0; v && i < n; i++) {
 		const struct json_doc *e = json_doc_at(a, "", i);
 
-		v[i] = is(e, JSON_DOC_NUMBER) ? json_doc_number(e, "") : NAN;
+		v[i] = json_is(e, JSON_DOC_NUMBER) ? json_doc_number(e, "") : NAN;
 	}
 	return v;
 }
@@ -416,7 +418,7 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 				size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
-	const char **v = a ? take(rd, n, sizeof(*v)) : NULL;
+	const char **v = a ? reader_alloc(rd, n, sizeof(*v)) : NULL;
 
 	for (size_t i = 0; v && i < n; i++) {
 		const char *s = json_doc_string(json_doc_at(a, "", i), "");
@@ -461,17 +463,17 @@ static const void *read_all(struct reader *rd, const struct json_doc *o, const c
 {
 	const struct json_doc *a = array(rd, o, key);
 	size_t n = json_doc_count(a, ""), length = strlen(rd->where);
-	char *v = take(rd, n, size);
+	char *v = reader_alloc(rd, n, size);
 
 	*ret_n = v ? n : 0;
 	for (size_t i = 0; v && i < n; i++) {
 		const struct json_doc *e = json_doc_at(a, "", i);
 
 		snprintf(rd->where + length, sizeof(rd->where) - length, "%s[%zu].", key, i);
-		if (!is(e, JSON_DOC_OBJECT))
-			fail(rd, "%s[%zu] is %s, not an object", key, i,
-			     type_word(json_doc_type(e, "")));
-		fill(rd, e, fields, v + i * size);
+		if (!json_is(e, JSON_DOC_OBJECT))
+			reader_fail(rd, "%s[%zu] is %s, not an object", key, i,
+				    type_word(json_doc_type(e, "")));
+		reader_fill(rd, e, fields, v + i * size);
 		if (rest)
 			rest(rd, e, v + i * size);
 		rd->where[length] = '\0';
@@ -529,7 +531,7 @@ static void read_device(struct reader *rd, const struct json_doc *o, void *targe
 {
 	struct result_device *d = target;
 
-	fill(rd, o, energy_fields, d);
+	reader_fill(rd, o, energy_fields, d);
 	read_sensor(rd, o, d->energy.rung, &d->sensor);
 	read_series(rd, o, &d->series);
 }
@@ -584,7 +586,7 @@ static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 static const char *name_of_file(struct reader *rd)
 {
 	const char *path = rd->r->path, *base = strrchr(path, '/');
-	char *name = take(rd, strlen(path) + 1, 1);
+	char *name = reader_alloc(rd, strlen(path) + 1, 1);
 	size_t n;
 
 	base = base && base[1] ? base + 1 : path;
@@ -600,7 +602,7 @@ static void read_result(struct reader *rd, const struct json_doc *o)
 {
 	struct result_file *r = rd->r;
 
-	fill(rd, o, result_fields, r);
+	reader_fill(rd, o, result_fields, r);
 	if (!r->label || !*r->label)
 		r->label = name_of_file(rd);
 	r->tags = facts_of(rd, o, "tags");
@@ -616,16 +618,17 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 	const struct json_doc *version = json_doc_get(o, "schema_version");
 	const char *kind = json_doc_string(o, "kind");
 
-	if (!is(o, JSON_DOC_OBJECT) || !kind || !is(version, JSON_DOC_NUMBER))
-		fail(rd, "this is JSON, but not a result of gpuward measure");
+	if (!json_is(o, JSON_DOC_OBJECT) || !kind || !json_is(version, JSON_DOC_NUMBER))
+		reader_fail(rd, "this is JSON, but not a result of gpuward measure");
 	else if (strcmp(kind, "measurement") != 0)
-		fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
+		reader_fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
 	else if (json_doc_number(version, "") > RESULT_SCHEMA_VERSION)
-		fail(rd,
-		     "its schema_version is %.15g, and this gpuward reads up to %d: read it "
-		     "with "
-		     "a newer gpuward",
-		     json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
+		reader_fail(
+			rd,
+			"its schema_version is %.15g, and this gpuward reads up to %d: read it "
+			"with "
+			"a newer gpuward",
+			json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
 	return !rd->failed;
 }
 
@@ -650,30 +653,30 @@ static void read_file(struct reader *rd, struct buf *b)
 	ssize_t n;
 
 	if (fd < 0 || fstat(fd, &st) != 0) {
-		fail(rd, "%s", strerror(errno));
+		reader_fail(rd, "%s", strerror(errno));
 	} else if (S_ISDIR(st.st_mode)) {
-		fail(rd, "%s, and not a finished bundle: there is no result.json in it",
-		     strerror(EISDIR));
+		reader_fail(rd, "%s, and not a finished bundle: there is no result.json in it",
+			    strerror(EISDIR));
 	} else {
 		while ((n = read(fd, part, sizeof(part))) > 0)
 			buf_add(b, part, (size_t)n);
 		if (n < 0)
-			fail(rd, "cannot be read");
+			reader_fail(rd, "cannot be read");
 		else if (b->err)
-			fail(rd, "%s", gw_strerror(b->err));
+			reader_fail(rd, "%s", gw_strerror(b->err));
 	}
 	if (fd >= 0)
 		close(fd);
 }
 
-static struct json_doc *parse(struct reader *rd, const char *text, size_t n)
+static struct json_doc *reader_parse(struct reader *rd, const char *text, size_t n)
 {
 	struct json_doc *doc = NULL;
 	struct json_doc_error e;
 	int err = json_doc_new_lenient(text, n, &doc, &e);
 
 	if (err == -GW_E_NOSUPPORT)
-		fail(rd, "%s", e.text);
+		reader_fail(rd, "%s", e.text);
 	if (err == -GW_E_PARSE) {
 		snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s",
 			 rd->r->path, e.line, e.column, e.text);
@@ -692,14 +695,14 @@ int result_file_read(struct result_file *ret, const char *path, const char *text
 	*ret = (struct result_file){ .path = path };
 	ret->memory = calloc(1, sizeof(*ret->memory));
 	if (!ret->memory) {
-		fail(&rd, "out of memory");
+		reader_fail(&rd, "out of memory");
 		return -1;
 	}
 	if (!text)
 		read_file(&rd, &file);
 	if (!rd.failed)
 		ret->memory->document =
-			text ? parse(&rd, text, n) : parse(&rd, file.p, file.len);
+			text ? reader_parse(&rd, text, n) : reader_parse(&rd, file.p, file.len);
 	buf_done(&file);
 	if (ret->memory->document && is_ours(&rd, ret->memory->document))
 		read_result(&rd, ret->memory->document);

@@ -2,8 +2,6 @@
 
 #include "comparison.h"
 
-#include "base/utf8.h"
-
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -34,15 +32,6 @@ static bool is_copy(const struct result_set *r)
 	return false;
 }
 
-/* Messages may quote the content of files, which must not send control characters to the terminal. */
-static void complain(const char *sentence)
-{
-	char clean[4096];
-
-	utf8_clean(clean, sizeof(clean), sentence);
-	cli_error("%s", clean);
-}
-
 static int refuse_mixture(const struct result_set *r)
 {
 	struct buf b;
@@ -52,8 +41,7 @@ static int refuse_mixture(const struct result_set *r)
 	if (comparison_mixes_gpus(r->v, r->n, &b)) {
 		buf_adds(&b,
 			 ": results of different GPUs are compared only with --across-gpus");
-		complain(b.p);
-		code = EXIT_USAGE;
+		code = cli_usage("%s", b.p);
 	}
 	buf_done(&b);
 	return code;
@@ -65,28 +53,22 @@ int result_set_load(struct result_set *r, const struct cli *c, bool across)
 	int code = EXIT_OK;
 
 	*r = (struct result_set){ .v = NULL };
-	if (c->argc == 0) {
-		cli_error("name at least one result file, as gpuward measure writes them");
-		return EXIT_USAGE;
-	}
+	if (c->argc == 0)
+		return cli_usage(
+			"name at least one result file, as gpuward measure writes them");
 	r->v = calloc((size_t)c->argc, sizeof(*r->v));
-	if (!r->v) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r->v)
+		return cli_no_memory();
 	for (int i = 0; i < c->argc; i++) {
-		if (given_twice(c, i)) {
-			cli_error("%s is given twice; give it only once", c->argv[i]);
-			return EXIT_USAGE;
-		}
+		if (given_twice(c, i))
+			return cli_usage("%s is given twice; give it only once", c->argv[i]);
 		if (result_file_read(&r->v[r->n], c->argv[i], NULL, 0, error, sizeof(error)) ==
 		    0) {
 			r->n++;
 			if (is_copy(r))
 				return EXIT_USAGE;
 		} else {
-			complain(error);
-			code = EXIT_FAILED;
+			code = cli_fail("%s", error);
 		}
 	}
 	return code == EXIT_OK && !across ? refuse_mixture(r) : code;

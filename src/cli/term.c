@@ -254,28 +254,45 @@ static struct {
 	size_t size;
 } screen;
 
-static volatile sig_atomic_t screen_flag;
+static volatile sig_atomic_t stop_flag;
 
-static void on_screen_signal(int number)
+static void on_stop_signal(int number)
 {
 	(void)number;
-	screen_flag = 1;
+	stop_flag = 1;
 }
 
-bool screen_ended(void)
+static void catch_signals(int flags)
 {
-	return screen_flag;
+	struct sigaction act = { .sa_handler = on_stop_signal, .sa_flags = flags };
+
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+}
+
+void stop_catch(void)
+{
+	catch_signals((int)SA_RESETHAND);
+}
+
+bool stop_requested(void)
+{
+	return stop_flag;
+}
+
+/* Returns true if this is a terminal with a cursor. */
+static bool can_redraw(int fd)
+{
+	const char *kind = getenv("TERM");
+
+	return isatty(fd) && kind && strcmp(kind, "dumb") != 0;
 }
 
 bool screen_begin(void)
 {
-	struct sigaction act = { .sa_handler = on_screen_signal };
-	const char *kind = getenv("TERM");
-
-	if (!isatty(STDOUT_FILENO) || !kind || strcmp(kind, "dumb") == 0)
+	if (!can_redraw(STDOUT_FILENO))
 		return false;
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
+	catch_signals(0);
 	fputs("\033[?1049h\033[?25l", stdout);
 	return true;
 }
@@ -341,9 +358,7 @@ void screen_end(void)
 
 bool progress_possible(bool quiet)
 {
-	const char *kind = getenv("TERM");
-
-	return !quiet && isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+	return !quiet && can_redraw(STDERR_FILENO);
 }
 
 static unsigned progress_width(void)
@@ -385,25 +400,4 @@ void progress_bar(char out[static 64], unsigned columns, double share)
 	memset(out + 1 + full, '.', inner - full);
 	out[1 + inner] = ']';
 	out[2 + inner] = '\0';
-}
-
-static volatile sig_atomic_t stop_flag;
-
-static void on_stop_signal(int number)
-{
-	(void)number;
-	stop_flag = 1;
-}
-
-void stop_catch(void)
-{
-	struct sigaction act = { .sa_handler = on_stop_signal, .sa_flags = (int)SA_RESETHAND };
-
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
-}
-
-bool stop_requested(void)
-{
-	return stop_flag;
 }

@@ -52,16 +52,14 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A screen that is redrawn.  It uses the terminal's alternate screen, so the earlier content
- * comes back afterwards, and shows as many lines as fit.  Ctrl-C and SIGTERM end it; the last
- * frame is printed again.  screen_begin() returns false if standard output is not a suitable
+ * comes back afterwards, and shows as many lines as fit.  Ctrl-C and SIGTERM end it
+ * (stop_requested()); the last frame is printed again.  screen_begin() returns false if standard output is not a suitable
  * terminal. */
 bool screen_begin(void);
 
 /* What is printed between these two calls is one frame. */
 void screen_frame_begin(void);
 void screen_frame_end(void);
-
-bool screen_ended(void);
 
 void screen_end(void);
 
