@@ -37,6 +37,7 @@ struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
 	int64_t own_pid;
+	const char *dir; /* to save it; "": none */
 	struct gw_meter *meter;
 	pthread_t thread;
 	bool started, have, kept;
@@ -111,7 +112,7 @@ static void set_reason(struct job *j, int err)
 			 j->b.evidence);
 }
 
-static void measure_job(struct job *j, const char *dir)
+static void measure_job(struct job *j)
 {
 	struct cuda_load *load = make_context(j);
 	int err = baseline_take(j->meter, 0, &j->plan, &j->b);
@@ -123,26 +124,20 @@ static void measure_job(struct job *j, const char *dir)
 		return;
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
-	if (!*dir)
+	if (!*j->dir)
 		snprintf(j->message, sizeof(j->message), "it cannot be saved: HOME is not set");
 	else
-		j->kept = baseline_save(&j->b, dir, j->message, sizeof(j->message)) == 0;
+		j->kept = baseline_save(&j->b, j->dir, j->message, sizeof(j->message)) == 0;
 }
-
-struct work {
-	struct job *job;
-	const char *dir;
-};
 
 static void *run_job(void *arg)
 {
-	struct work *w = arg;
+	struct job *j = arg;
 
-	measure_job(w->job, w->dir);
-	pthread_mutex_lock(&w->job->lock);
-	w->job->done = true;
-	pthread_mutex_unlock(&w->job->lock);
-	free(w);
+	measure_job(j);
+	pthread_mutex_lock(&j->lock);
+	j->done = true;
+	pthread_mutex_unlock(&j->lock);
 	return NULL;
 }
 
@@ -160,9 +155,8 @@ static int start_meter(struct cli *c, struct job *j)
 	return gw_meter_start(c->ctx, &o, &j->meter);
 }
 
-static void start_job(struct cli *c, struct jobs *all, struct job *j)
+static void start_job(struct cli *c, struct job *j)
 {
-	struct work *w;
 	int err;
 
 	j->done = true;
@@ -171,20 +165,17 @@ static void start_job(struct cli *c, struct jobs *all, struct job *j)
 			 gw_device_state_name(j->device->state), j->device->message);
 		return;
 	}
-	w = malloc(sizeof(*w));
-	err = w ? start_meter(c, j) : -GW_E_NOMEM;
+	err = start_meter(c, j);
 	if (!err) {
-		*w = (struct work){ j, all->dir };
 		meter_set_own_process(j->meter, j->own_pid);
 		j->done = false;
-		if (pthread_create(&j->thread, NULL, run_job, w) == 0)
+		if (pthread_create(&j->thread, NULL, run_job, j) == 0)
 			j->started = true;
 		else
 			err = -GW_E_NOMEM;
 	}
 	if (err) {
 		j->done = true;
-		free(w);
 		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
 	}
 }
@@ -227,7 +218,7 @@ static void measure_all(struct cli *c, struct jobs *all)
 
 	stop_catch();
 	for (unsigned i = 0; i < all->count; i++)
-		start_job(c, all, &all->job[i]);
+		start_job(c, &all->job[i]);
 	while (draw_progress(all, show) > 0)
 		clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + DRAW_NS);
 	if (show)
@@ -400,6 +391,7 @@ static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
 		struct job *j = &all->job[i];
 
 		j->own_pid = own_pid;
+		j->dir = all->dir;
 		j->plan.max_s = most;
 		j->plan.min_s = LEAST_S;
 		j->plan.half_width_w = HALF_W;

@@ -275,7 +275,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	if (run->error)
 		return print_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, ret);
-	if (m->remote && measure_remote_elsewhere(m->remote))
+	if (m->remote && measure_remote_facts(m->remote)->elsewhere)
 		*ret = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 	return EXIT_OK;
 }
@@ -367,13 +367,14 @@ static int run_all(struct measurement *m)
 
 static void fill_result(struct measurement *m, char *command, size_t size)
 {
+	const struct measure_remote_facts *service =
+		m->remote ? measure_remote_facts(m->remote) : NULL;
 	struct measured *r = &m->result;
 
 	r->wall_ns = m->result.run[0].begin_wall_ns;
-	r->simulated = m->remote ? measure_remote_simulated(m->remote)
-				 : gw_snapshot_status(m->c->snap)->simulated;
-	r->service = m->remote ? measure_remote_address(m->remote) : NULL;
-	r->environment = m->remote ? measure_remote_environment(m->remote) : NULL;
+	r->simulated = service ? service->simulated : gw_snapshot_status(m->c->snap)->simulated;
+	r->service = service ? service->address : NULL;
+	r->environment = service ? service->environment : NULL;
 	r->label = m->o->label;
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;

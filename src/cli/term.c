@@ -179,25 +179,35 @@ static size_t shown_columns(const char *text)
 	return columns;
 }
 
-/* Returns the bytes and columns of the word at text, at most as much as fits into `most`
- * columns. */
-static size_t next_word(const char *text, size_t most, size_t *ret_columns)
+size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns)
 {
-	size_t bytes = 0, columns = 0;
+	size_t used = 0;
 
-	while (text[bytes] && text[bytes] != ' ') {
-		size_t n = utf8_length(text + bytes);
+	*ret_columns = 0;
+	while (used < bytes) {
+		size_t n = utf8_length(text + used), width;
 		char one[8];
 
 		n = n ? n : 1;
-		snprintf(one, sizeof(one), "%.*s", (int)n, text + bytes);
-		if (columns + utf8_columns(one) > most && bytes > 0)
+		snprintf(one, sizeof(one), "%.*s", (int)n, text + used);
+		width = utf8_columns(one);
+		if (*ret_columns + width > columns)
 			break;
-		columns += utf8_columns(one);
-		bytes += n;
+		*ret_columns += width;
+		used += n;
 	}
-	*ret_columns = columns;
-	return bytes;
+	return used;
+}
+
+/* Returns the bytes and columns of the word at text, cut to `most` columns, but at least one
+ * character. */
+static size_t next_word(const char *text, size_t most, size_t *ret_columns)
+{
+	size_t all = strcspn(text, " "), bytes = term_fit(text, all, most, ret_columns);
+
+	return bytes || !all ? bytes
+			     : term_fit(text, utf8_length(text) ? utf8_length(text) : 1,
+					SIZE_MAX, ret_columns);
 }
 
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width)

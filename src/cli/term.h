@@ -40,6 +40,10 @@ const char *term_quantity(char out[static 32], double v, const char *unit);
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
+/* Returns how many of the first `bytes` of text fit into `columns`; whole characters only.
+ * *ret_columns: what they take. */
+size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns);
+
 /* Prints `left`, which may contain styles, then text wrapped into the columns from `indent` to
  * width.  A word that is longer than a line is broken on a terminal only. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
