@@ -118,7 +118,17 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 	return code;
 }
 
-static void describe_so_far(struct comparison *x, char *out, size_t size)
+/* Writes "pair 3 of at most 40". */
+static void describe_pair(const struct comparison *x, const struct ab_step *step, char *out,
+			  size_t size)
+{
+	bool aa = step->phase == AB_PHASE_AA;
+
+	snprintf(out, size, "%s %u of %s%u", aa ? "A/A pair" : "pair", step->pair + 1,
+		 aa ? "" : "at most ", aa ? x->config.aa_pairs : x->config.pairs_max);
+}
+
+static void describe_so_far(const struct comparison *x, char *out, size_t size)
 {
 	enum ab_metric m = x->config.gated ? x->config.gate.metric : AB_ENERGY;
 	char change[80];
@@ -132,13 +142,12 @@ static void describe_so_far(struct comparison *x, char *out, size_t size)
 
 static void begin_line(struct comparison *x, const struct ab_step *step)
 {
-	bool aa = step->phase == AB_PHASE_AA;
-	char so_far[120];
+	char pair[64], so_far[120];
 
+	describe_pair(x, step, pair, sizeof(pair));
 	describe_so_far(x, so_far, sizeof(so_far));
-	snprintf(x->line, sizeof(x->line), "%s %u of %s%u: run of %c%s",
-		 aa ? "A/A pair" : "pair", step->pair + 1, aa ? "" : "at most ",
-		 aa ? x->config.aa_pairs : x->config.pairs_max, letters[step->command], so_far);
+	snprintf(x->line, sizeof(x->line), "%s: run of %c%s", pair, letters[step->command],
+		 so_far);
 	show_line(x, x->line);
 }
 
@@ -182,16 +191,15 @@ static void print_plan(struct comparison *x)
 	fprintf(stderr, "gpuward: %s\n", text);
 }
 
-static void print_pair(struct comparison *x, const struct ab_step *step)
+static void print_pair(const struct comparison *x, const struct ab_step *step)
 {
-	bool aa = step->phase == AB_PHASE_AA;
-	char so_far[120];
+	char pair[64], so_far[120];
 
 	if (!x->lines)
 		return;
+	describe_pair(x, step, pair, sizeof(pair));
 	describe_so_far(x, so_far, sizeof(so_far));
-	fprintf(stderr, "gpuward: %s %u of %s%u%s\n", aa ? "A/A pair" : "pair", step->pair + 1,
-		aa ? "" : "at most ", aa ? x->config.aa_pairs : x->config.pairs_max, so_far);
+	fprintf(stderr, "gpuward: %s%s\n", pair, so_far);
 }
 
 static void print_dropped(struct comparison *x, const struct ab_step *step)

@@ -165,8 +165,9 @@ struct text_out {
 	bool wrap; /* to the terminal */
 };
 
-static void text_sentence(const struct text_out *o, const char *sentence)
+static void text_sentence(void *ctx, const char *sentence)
 {
+	const struct text_out *o = ctx;
 	char clean[4096];
 
 	utf8_clean(clean, sizeof(clean), sentence);
@@ -176,12 +177,7 @@ static void text_sentence(const struct text_out *o, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-static void text_note(void *ctx, const char *sentence)
-{
-	text_sentence(ctx, sentence);
-}
-
-static void note_hidden(const struct table *t, unsigned width, const struct text_out *notes)
+static void note_hidden(const struct table *t, unsigned width, struct text_out *notes)
 {
 	bool hidden[TABLE_COLUMNS_MAX];
 	unsigned whole = table_hidden(t, width, hidden), n = 0;
@@ -239,7 +235,7 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 		note_hidden(&t, width, &notes);
 	table_done(&t);
 	if (!quiet)
-		comparison_notes(v->c, text_note, &notes);
+		comparison_notes(v->c, text_sentence, &notes);
 	return code;
 }
 
@@ -530,28 +526,26 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	return code ? code : check_usable(comparison);
 }
 
+static int compare_results(const struct cli *c, const struct result_set *r)
+{
+	struct comparison comparison;
+	int code;
+
+	if (comparison_init(&comparison, r->v, r->n) != 0)
+		return cli_no_memory();
+	code = print_comparison(c, &comparison);
+	comparison_done(&comparison);
+	return code;
+}
+
 static int compare_run(struct cli *c)
 {
 	const struct given *g = given(c);
-	struct result_set results;
-	struct comparison comparison;
-	int code;
 
 	if (c->json && g->format && strcmp(g->format, "json") != 0)
 		return cli_usage("--json and --format %s exclude each other: give one of them",
 				 g->format);
-	code = output_spares(g->output, c->argv, c->argc);
-	if (code != EXIT_OK)
-		return code;
-	code = result_set_load(&results, c, g->across_gpus);
-	if (code == EXIT_OK && comparison_init(&comparison, results.v, results.n) != 0) {
-		code = cli_no_memory();
-	} else if (code == EXIT_OK) {
-		code = print_comparison(c, &comparison);
-		comparison_done(&comparison);
-	}
-	result_set_done(&results);
-	return code;
+	return result_set_with(c, g->output, g->across_gpus, compare_results);
 }
 
 static const char *const formats[] = { "text", "markdown", "csv", "json", NULL };

@@ -667,7 +667,8 @@ static int open_service(struct measurement *m)
 				       m->c->gpu.count, &m->remote);
 
 	if (code == EXIT_OK &&
-	    m->o->session.warmup) { /* check that the service can measure before the warm-up */
+	    m->o->session.warmup >
+		    0) { /* check that the service can measure before the warm-up */
 		code = measure_remote_begin(m->remote, label_of(m));
 		if (code == EXIT_OK)
 			measure_remote_forget(m->remote);

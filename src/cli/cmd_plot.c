@@ -89,29 +89,23 @@ static int draw_plot(const struct cli *c, const struct chart *chart, const struc
 	return code;
 }
 
+static int plot_results(const struct cli *c, const struct result_set *r)
+{
+	struct chart chart;
+	int code;
+
+	if (chart_init(&chart, count_lines(r)) != 0)
+		return cli_no_memory();
+	add_lines(&chart, c, r);
+	code = chart.n ? draw_plot(c, &chart, r)
+		       : cli_fail("nothing to plot: the results contain no power samples");
+	chart_done(&chart);
+	return code;
+}
+
 static int plot_run(struct cli *c)
 {
-	struct result_set results;
-	struct chart chart;
-	int code = output_spares(given(c)->output, c->argv, c->argc);
-
-	if (code != EXIT_OK)
-		return code;
-	code = result_set_load(&results, c, true);
-	if (code == EXIT_OK && chart_init(&chart, count_lines(&results)) != 0) {
-		code = cli_no_memory();
-	} else if (code == EXIT_OK) {
-		add_lines(&chart, c, &results);
-		if (chart.n == 0) {
-			code = cli_fail(
-				"nothing to plot: the results contain no power samples");
-		} else {
-			code = draw_plot(c, &chart, &results);
-		}
-		chart_done(&chart);
-	}
-	result_set_done(&results);
-	return code;
+	return result_set_with(c, given(c)->output, true, plot_results);
 }
 
 #define AT(member) offsetof(struct given, member)

@@ -370,16 +370,7 @@ static int write_page(const struct cli *c, const struct result_set *r)
 
 static int report_run(struct cli *c)
 {
-	struct result_set results;
-	int code = output_spares(given(c)->output, c->argv, c->argc);
-
-	if (code != EXIT_OK)
-		return code;
-	code = result_set_load(&results, c, given(c)->across_gpus);
-	if (code == EXIT_OK)
-		code = write_page(c, &results);
-	result_set_done(&results);
-	return code;
+	return result_set_with(c, given(c)->output, given(c)->across_gpus, write_page);
 }
 
 #define AT(member) offsetof(struct given, member)

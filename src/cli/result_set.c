@@ -1,6 +1,7 @@
 #include "result_set.h"
 
 #include "comparison.h"
+#include "output.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -47,12 +48,11 @@ static int refuse_mixture(const struct result_set *r)
 	return code;
 }
 
-int result_set_load(struct result_set *r, const struct cli *c, bool across)
+static int result_set_load(struct result_set *r, const struct cli *c, bool across)
 {
 	char error[512];
 	int code = EXIT_OK;
 
-	*r = (struct result_set){ .v = NULL };
 	if (c->argc == 0)
 		return cli_usage(
 			"name at least one result file, as gpuward measure writes them");
@@ -74,9 +74,18 @@ int result_set_load(struct result_set *r, const struct cli *c, bool across)
 	return code == EXIT_OK && !across ? refuse_mixture(r) : code;
 }
 
-void result_set_done(struct result_set *r)
+int result_set_with(const struct cli *c, const char *output, bool across,
+		    int (*work)(const struct cli *c, const struct result_set *r))
 {
-	for (size_t i = 0; i < r->n; i++)
-		result_file_free(&r->v[i]);
-	free(r->v);
+	struct result_set r = { .v = NULL };
+	int code = output_spares(output, c->argv, c->argc);
+
+	if (code == EXIT_OK)
+		code = result_set_load(&r, c, across);
+	if (code == EXIT_OK)
+		code = work(c, &r);
+	for (size_t i = 0; i < r.n; i++)
+		result_file_free(&r.v[i]);
+	free(r.v);
+	return code;
 }

@@ -14,9 +14,11 @@ struct result_set {
 	size_t n;
 };
 
-/* Loads the files that the command line names, all or none.  `across`: they may come from different GPUs.  Returns an
- * exit code after it printed the error of each file; call result_set_done() in any case. */
-int result_set_load(struct result_set *r, const struct cli *c, bool across);
-void result_set_done(struct result_set *r);
+/* Loads the files that the command line names, all or none, and calls work() with them.
+ * `output`: the file that work() writes (NULL: none), which must not be one of them; `across`:
+ * they may come from different GPUs.  Returns the exit code of work(), or another one after the
+ * error of each file was printed. */
+int result_set_with(const struct cli *c, const char *output, bool across,
+		    int (*work)(const struct cli *c, const struct result_set *r));
 
 #endif

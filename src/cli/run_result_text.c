@@ -29,6 +29,11 @@ static double half_width(const struct gw_interval *v)
 	return (v->high - v->low) / 2;
 }
 
+static double standard_u(const struct gw_interval *v)
+{
+	return half_width(v) / normal_quantile(0.975);
+}
+
 /* Returns how many digits after the point show two digits of the width. */
 static int digits_of(double width)
 {
@@ -365,11 +370,6 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_host(r);
 	print_windows(r);
 	print_codes(r);
-}
-
-static double standard_u(const struct gw_interval *v)
-{
-	return (v->high - v->low) / 2 / normal_quantile(0.975);
 }
 
 double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative)
