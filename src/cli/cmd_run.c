@@ -144,11 +144,10 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 		return EXIT_NO_ROOM;
 	id = r->reply ? json_doc_string(r->reply, "id") : NULL;
 	gpu = r->reply ? json_doc_string(r->reply, "gpu") : NULL;
-	if (r->status == 401 || r->status == 403)
-		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-	if (r->status != 201 || !id)
-		return cli_fail("cannot reserve memory: the service replied %d: %s", r->status,
-				remote_why(r));
+	if (r->status != 201 || !id) {
+		remote_refusal(r, message, sizeof(message));
+		return cli_fail("cannot reserve memory: %s", message);
+	}
 	snprintf(reservation->id, sizeof(reservation->id), "%s", id);
 	snprintf(reservation->gpu, sizeof(reservation->gpu), "%s", gpu ? gpu : "");
 	return EXIT_OK;

@@ -49,16 +49,15 @@ static bool is_type(const struct remote *r, const char *word)
 static int print_refusal(const struct remote *r)
 {
 	static const char nothing[] = "nothing was measured";
+	char message[700];
 
-	if (r->status == 401 || r->status == 403)
-		cli_error("the service refuses: %s (%s); %s", remote_why(r), remote_hint(r),
-			  nothing);
-	else if (r->status == 429)
-		cli_error("the service replied 429: %s; try again when other measurements have "
-			  "ended, or leave out --service; %s",
-			  remote_why(r), nothing);
+	remote_refusal(r, message, sizeof(message));
+	if (r->status == 429)
+		cli_error("%s; try again when other measurements have ended, or leave out "
+			  "--service; %s",
+			  message, nothing);
 	else if (r->status >= 400)
-		cli_error("the service replied %d: %s; %s", r->status, remote_why(r), nothing);
+		cli_error("%s; %s", message, nothing);
 	else
 		cli_error("the server on %s does not reply like gpuward, or this gpuward was "
 			  "built without libjansson; %s",
