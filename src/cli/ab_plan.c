@@ -1,7 +1,5 @@
 #include "ab_plan.h"
 
-#include "cli.h"
-
 #include "base/clock.h"
 #include "base/number.h"
 #include "measure/stat.h"
@@ -13,48 +11,38 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WARMUP   1    /* each of A and B: fills caches, and finds a B that fails */
-#define TARGET   0.01 /* without a gate to decide */
+#define TARGET   0.01               /* without a gate to decide */
 #define SEED_MAX 9007199254740992.0 /* exact in every JSON reader */
 
 #define AT(member) offsetof(struct ab_options, member)
 const struct option ab_plan_options[] = {
-	OPTION_ROW(TEXT, 0, "pairs-max", AT(pairs_max), "N",
-		   "largest number of pairs (default: 40)"),
+	OPTION_COUNT_ROW("pairs-max", AT(pairs_max), "largest number of pairs", 2,
+			 AB_PAIRS_LIMIT, 40),
 	OPTION_ROW(TEXT, 0, "target", AT(target), "PERCENT",
 		   "stop when the ratio is known within PERCENT (default: 1%; with --fail-if: "
 		   "none)"),
 	OPTION_ROW(TEXT, 0, "fail-if", AT(fail_if), "RULE",
 		   "such as 'energy > +2%': exit status 10 if this is true for B, 0 if not, 11 "
 		   "if undecided; energy, time, power or edp"),
-	OPTION_ROW(TEXT, 0, "aa-pairs", AT(aa_pairs), "N",
-		   "first compare A with itself N times, to measure the noise (default: 4; 0: "
-		   "none)"),
-	OPTION_ROW(TEXT, 0, "iterations", AT(iterations), "N",
-		   "iterations per run, for energy and time per iteration"),
-	OPTION_ROW(TEXT, 0, "part", AT(part), "NAME",
-		   "compare this part, which both commands mark, instead of the whole run"),
-	OPTION_ROW(TEXT, 0, "warmup", AT(warmup), "N",
-		   "runs of each command before the measured ones (default: 1)"),
-	OPTION_ROW(TEXT, 0, "cooldown-to", AT(cooldown_to), "CELSIUS",
-		   "before each run, wait up to a minute until no GPU is warmer (default: 2 "
-		   "degrees above the first start)"),
-	OPTION_ROW(FLAG, 0, "no-cooldown", AT(no_cooldown), NULL,
-		   "do not wait until the GPUs are cool"),
-	OPTION_ROW(FLAG, 0, "require-exclusive", AT(require_exclusive), NULL,
-		   "another process on a GPU ends the comparison with exit status 13"),
-	CLEAN_ROOM_OPTIONS(struct ab_options, room),
-	OPTION_ROW(TEXT, 0, "seed", AT(seed), "N",
-		   "seed for the order and the bootstrap (default: a different one each time)"),
+	OPTION_COUNT_ROW("aa-pairs", AT(aa_pairs),
+			 "first compare A with itself N times, to measure the noise", 0,
+			 AB_PAIRS_LIMIT, 4),
+	SESSION_ITERATIONS(struct ab_options, session),
+	SESSION_PART(struct ab_options, session),
+	/* A warm-up fills caches, and finds a B that fails. */
+	SESSION_COOLDOWN(struct ab_options, session, 1),
+	SESSION_EXCLUSIVE(struct ab_options, session),
+	CLEAN_ROOM_OPTIONS(struct ab_options, session.room),
+	OPTION_COUNT_ROW("seed", AT(seed),
+			 "seed for the order and the bootstrap (default: a different one each "
+			 "time)",
+			 0, SEED_MAX, NAN),
 	OPTION_ROW(FLAG, 0, "show-output", AT(show_output), NULL,
 		   "show the output of the commands, which is discarded by default"),
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write the result to FILE; -: print it"),
-	OPTION_ROW(FLAG, 0, "keep-command", AT(keep_command), NULL,
-		   "store the whole command lines in the result, not only the program names"),
-	OPTION_ROW(FLAG, 0, "progress", AT(progress), NULL,
-		   "print one line per pair even if standard error is not a terminal"),
-	{ .name = NULL },
+	SESSION_OUTPUT(struct ab_options, session),
+	SESSION_KEEP_COMMAND(struct ab_options, session),
+	SESSION_PROGRESS(struct ab_options, session),
+	OPTION_END,
 };
 
 static int parse_target(const char *text, double *ret)
@@ -87,53 +75,25 @@ static double fresh_seed(void)
 	return (double)(splitmix64(&state) >> 32);
 }
 
-static int parse_counts(const struct ab_options *o, struct ab_plan *p)
+int ab_plan_parse(const struct ab_options *o, struct ab_config *c)
 {
-	double pairs = p->config.pairs_max, aa = p->config.aa_pairs;
-	double warmup = WARMUP, seed = fresh_seed();
-	const struct {
-		const char *name, *text;
-		double least, most, *ret;
-	} counts[] = {
-		{ "pairs-max", o->pairs_max, 2, AB_PAIRS_LIMIT, &pairs },
-		{ "aa-pairs", o->aa_pairs, 0, AB_PAIRS_LIMIT, &aa },
-		{ "iterations", o->iterations, 1, 1e15, &p->iterations },
-		{ "warmup", o->warmup, 0, 1000, &warmup },
-		{ "seed", o->seed, 0, SEED_MAX, &seed },
-	};
 	int code = EXIT_OK;
 
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && code == EXIT_OK; i++)
-		code = cli_count(counts[i].name, counts[i].text, counts[i].least,
-				 counts[i].most, counts[i].ret);
-	p->config.pairs_max = (unsigned)pairs;
-	p->config.aa_pairs = (unsigned)aa;
-	p->config.seed = (uint64_t)seed;
-	p->warmup = (unsigned)warmup;
-	return code;
-}
-
-int ab_plan_parse(const struct ab_options *o, struct ab_plan *p)
-{
-	int code;
-
-	*p = (struct ab_plan){ .iterations = NAN, .cooled = !o->no_cooldown, .cool_to_c = NAN };
-	ab_config_init(&p->config);
-	code = parse_counts(o, p);
-	p->config.require_exclusive = o->require_exclusive;
-	if (code == EXIT_OK && o->fail_if)
-		code = parse_gate(o->fail_if, &p->config);
-	p->config.target_ratio = p->config.gated ? 0 : TARGET;
+	ab_config_init(c);
+	c->pairs_max = (unsigned)o->pairs_max;
+	c->aa_pairs = (unsigned)o->aa_pairs;
+	c->seed = (uint64_t)(isnan(o->seed) ? fresh_seed() : o->seed);
+	c->require_exclusive = o->session.require_exclusive;
+	if (o->fail_if)
+		code = parse_gate(o->fail_if, c);
+	c->target_ratio = c->gated ? 0 : TARGET;
 	if (code == EXIT_OK && o->target)
-		code = parse_target(o->target, &p->config.target_ratio);
-	if (code == EXIT_OK && o->cooldown_to)
-		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_to_c);
-	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown)
-		code = cli_usage(
-			"--cooldown-to and --no-cooldown exclude each other: give one of them");
+		code = parse_target(o->target, &c->target_ratio);
 	if (code == EXIT_OK)
-		code = clean_room_check(&o->room);
-	if (code == EXIT_OK && o->part && !*o->part)
+		code = session_check(&o->session);
+	if (code == EXIT_OK)
+		code = clean_room_check(&o->session.room);
+	if (code == EXIT_OK && o->session.part && !*o->session.part)
 		code = cli_usage("--part: the name is empty");
 	return code;
 }
@@ -204,37 +164,26 @@ static void finish_sum(const struct sum *s, struct ab_record *r)
 	r->codes = s->codes;
 }
 
-static void add_whole_run(struct gw_meter *meter, const struct runner_run *run, struct sum *s,
-			  double *ret_seconds)
+/* Returns the energy of device i in the run, or in part w of it (NULL: the whole run). */
+static const struct gw_energy *energy_of(const struct runner_run *run,
+					 const struct progress_marks_window *w, unsigned i)
 {
-	for (unsigned i = 0; i < gw_meter_device_count(meter); i++)
-		add_energy(s, gw_window_energy(run->window, i));
-	*ret_seconds = run->seconds;
-}
-
-static void add_part(struct gw_meter *meter, const struct progress_marks_window *w,
-		     struct sum *s, double *ret_seconds)
-{
-	*ret_seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
-	for (unsigned i = 0; i < gw_meter_device_count(meter); i++)
-		add_energy(s, &w->energy[i]);
+	return w ? &w->energy[i] : gw_window_energy(run->window, i);
 }
 
 int ab_record_fill(struct gw_meter *meter, const char *part, const struct runner_run *run,
 		   struct ab_record *r)
 {
 	struct sum s = { .warmest_c = NAN };
-	const struct progress_marks_window *w;
 	unsigned found = 1;
+	const struct progress_marks_window *w =
+		part ? progress_marks_find(&run->marks, part, &found) : NULL;
 
-	if (!part) {
-		add_whole_run(meter, run, &s, &r->seconds);
-	} else {
-		w = progress_marks_find(&run->marks, part, &found);
-		if (!w)
-			return -GW_E_NOENT;
-		add_part(meter, w, &s, &r->seconds);
-	}
+	if (part && !w)
+		return -GW_E_NOENT;
+	for (unsigned i = 0; i < gw_meter_device_count(meter); i++)
+		add_energy(&s, energy_of(run, w, i));
+	r->seconds = w ? (double)(w->end_ns - w->begin_ns) * 1e-9 : run->seconds;
 	finish_sum(&s, r);
 	return (int)found;
 }
@@ -250,8 +199,7 @@ void ab_record_reason(struct gw_meter *meter, const char *part, const struct gw_
 
 	buf_init_fixed(&b, out, size);
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
-		const struct gw_energy *e =
-			w ? &w->energy[i] : gw_window_energy(run->window, i);
+		const struct gw_energy *e = energy_of(run, w, i);
 
 		for (unsigned c = 0; c < GW_CODES; c++) {
 			const struct gw_code_info *info = gw_code_info(c);

@@ -2,38 +2,28 @@
 #ifndef GW_CLI_AB_PLAN_H
 #define GW_CLI_AB_PLAN_H
 
-#include "clean_room.h"
-#include "option.h"
+#include "session.h"
 
 #include "measure/ab.h"
-#include "runner.h"
 #include "serve/render_ab.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct ab_options {
-	const char *pairs_max, *aa_pairs, *target, *fail_if, *iterations, *part, *warmup, *seed;
-	const char *cooldown_to, *output;
-	struct clean_room_flags room;
-	bool no_cooldown, require_exclusive, show_output, keep_command, progress;
+	struct session_options session;
+	double pairs_max, aa_pairs, seed; /* seed NAN: not given */
+	const char *target, *fail_if;
+	bool show_output;
 };
 
 extern const struct option ab_plan_options[];
 
-/* The parsed options. */
-struct ab_plan {
-	struct ab_config config;
-	double iterations; /* per run; NAN: not given            */
-	unsigned warmup;
-	bool cooled;
-	double cool_to_c; /* NAN: the temperature at the first start */
-};
+/* Checks the options and writes the configuration.  Returns an exit code. */
+int ab_plan_parse(const struct ab_options *o, struct ab_config *ret);
 
-/* Return exit codes. */
-int ab_plan_parse(const struct ab_options *o, struct ab_plan *ret);
-
-/* Splits argv at "--" into two commands, each ended by NULL.  Changes argv. */
+/* Splits argv at "--" into two commands, each ended by NULL.  Changes argv.  Returns an exit
+ * code. */
 int ab_plan_split(char **argv, int argc, char **ret[2]);
 
 /* Fills in the energy of one run, summed over its GPUs: of the whole run (part NULL), or of the

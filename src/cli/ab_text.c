@@ -279,16 +279,6 @@ static void print_codes(const struct ab_report *r)
 	}
 }
 
-static void print_clean_room(const struct measured_room *r)
-{
-	char line[400];
-
-	for (unsigned i = 0; r && i < r->workers; i++) {
-		clean_room_line(&r->worker[i], line, sizeof(line));
-		row(i ? "" : "Clean room", "%s", line);
-	}
-}
-
 void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
 {
 	if (r->simulated)
@@ -305,7 +295,7 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	print_noise(r);
 	print_interval(r);
 	print_meters(r);
-	print_clean_room(r->room);
+	clean_room_print(r->room, COLUMN);
 	if (!c->quiet)
 		print_codes(r);
 	row("Seed", "%llu", (unsigned long long)r->config->seed);

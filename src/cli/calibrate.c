@@ -410,49 +410,44 @@ static void drop_offset(struct calibrate_fit *f)
 	f->pivot_w = 0;
 }
 
-static int set_error(char *why, size_t size, const char *sentence)
-{
-	snprintf(why, size, "%s", sentence);
-	return -GW_E_PARSE;
-}
+/* Writes the sentence and returns -GW_E_PARSE. */
+#define calibrate_refuse(why, size, ...) (snprintf(why, size, __VA_ARGS__), -GW_E_PARSE)
 
 static int check_span(const struct task *t, char *why, size_t size)
 {
 	double from, to, first = t->trace[0].t_s, last = t->trace[t->n - 1].t_s;
 
 	if (!power_record_span(t->record, &from, &to))
-		return set_error(why, size, "the GPU reported no power to compare with");
-	if (last < from || first > to) {
-		snprintf(why, size,
-			 "the trace does not overlap the measurement: it %s %.0f s %s (are its "
-			 "times in UTC, or with their offset?)",
-			 last < from ? "ends" : "begins",
-			 last < from ? from - last : first - to,
-			 last < from ? "before the measurement begins"
-				     : "after the measurement ends");
-		return -GW_E_PARSE;
-	}
+		return calibrate_refuse(why, size, "the GPU reported no power to compare with");
+	if (last < from || first > to)
+		return calibrate_refuse(
+			why, size,
+			"the trace does not overlap the measurement: it %s %.0f s %s (are its "
+			"times in UTC, or with their offset?)",
+			last < from ? "ends" : "begins", last < from ? from - last : first - to,
+			last < from ? "before the measurement begins"
+				    : "after the measurement ends");
 	return 0;
 }
 
 static int set_too_few(size_t n, char *why, size_t size)
 {
-	snprintf(why, size,
-		 "%zu points of the trace are within the measurement, but %d are needed; "
-		 "measure longer, or let the external meter log more often",
-		 n, CALIBRATE_LEAST);
-	return -GW_E_PARSE;
+	return calibrate_refuse(
+		why, size,
+		"%zu points of the trace are within the measurement, but %d are needed; "
+		"measure longer, or let the external meter log more often",
+		n, CALIBRATE_LEAST);
 }
 
 static int check_line(const struct calibrate_fit *f, char *why, size_t size)
 {
 	if (f->gain > 0.5 && f->gain < 2)
 		return 0;
-	snprintf(why, size,
-		 "the external meter changes by %.3g W per watt of the GPU's sensor, which is "
-		 "impossible; is its unit watts, and does it measure this GPU only?",
-		 f->gain);
-	return -GW_E_PARSE;
+	return calibrate_refuse(
+		why, size,
+		"the external meter changes by %.3g W per watt of the GPU's sensor, which is "
+		"impossible; is its unit watts, and does it measure this GPU only?",
+		f->gain);
 }
 
 /* Returns the largest plausible offset of a board; an unknown gain adds to it. */
@@ -475,14 +470,13 @@ static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, si
 	}
 	if (err || fabs(f->measured_offset_w) <= likely_offset(f))
 		return err;
-	if (f->offset_alone) {
-		snprintf(why, size,
-			 "the external meter differs by %.0f W, more than any sensor error: it "
-			 "measures more than the GPU, and the power did not vary enough to "
-			 "separate the GPU's part",
-			 f->measured_offset_w);
-		return -GW_E_PARSE;
-	}
+	if (f->offset_alone)
+		return calibrate_refuse(
+			why, size,
+			"the external meter differs by %.0f W, more than any sensor error: it "
+			"measures more than the GPU, and the power did not vary enough to "
+			"separate the GPU's part",
+			f->measured_offset_w);
 	drop_offset(f);
 	return 0;
 }
@@ -511,15 +505,14 @@ int calibrate_fit(const struct power_record *record, const struct calibrate_poin
 		f.lag_s = find_lag(&t, least_points(&t));
 		s = add_up(&t, f.lag_s);
 		f.correlation = correlation(&s);
-		if (!(f.correlation >= CALIBRATE_ALIKE)) {
-			snprintf(why, size,
-				 "the trace does not follow the power of the GPU: the best "
-				 "correlation is %.2f, and %.1f is needed; does it belong to "
-				 "this GPU, and do the clocks agree within %.0f s?",
-				 isnan(f.correlation) ? 0 : f.correlation, CALIBRATE_ALIKE,
-				 CALIBRATE_LAG_S);
-			return -GW_E_PARSE;
-		}
+		if (!(f.correlation >= CALIBRATE_ALIKE))
+			return calibrate_refuse(
+				why, size,
+				"the trace does not follow the power of the GPU: the best "
+				"correlation is %.2f, and %.1f is needed; does it belong to "
+				"this GPU, and do the clocks agree within %.0f s?",
+				isnan(f.correlation) ? 0 : f.correlation, CALIBRATE_ALIKE,
+				CALIBRATE_LAG_S);
 	}
 	err = fit_line(&t, &f, why, size);
 	if (!err)

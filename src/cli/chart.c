@@ -28,7 +28,7 @@ void chart_done(struct chart *c)
 }
 
 /* The trials of a label on a GPU share one name and one colour. */
-static void name_line(char out[static CHART_NAME], const struct result *file,
+static void name_line(char out[static CHART_NAME], const struct result_file *file,
 		      const struct result_run *run, const struct result_device *d,
 		      enum chart_names names)
 {
@@ -59,9 +59,9 @@ static unsigned colour_of(const struct chart *c, const char *name)
 	return next;
 }
 
-static void add_line(struct chart *c, const struct plot_line *line, const struct result *file,
-		     const struct result_run *run, const struct result_device *d,
-		     enum chart_names names)
+static void add_line(struct chart *c, const struct plot_line *line,
+		     const struct result_file *file, const struct result_run *run,
+		     const struct result_device *d, enum chart_names names)
 {
 	struct plot_line *l = &c->lines[c->n];
 
@@ -73,8 +73,8 @@ static void add_line(struct chart *c, const struct plot_line *line, const struct
 	c->n++;
 }
 
-void chart_add_power(struct chart *c, const struct result *file, const struct result_run *run,
-		     enum chart_names names)
+void chart_add_power(struct chart *c, const struct result_file *file,
+		     const struct result_run *run, enum chart_names names)
 {
 	for (size_t i = 0; i < run->ndevices; i++) {
 		const struct result_series *s = &run->devices[i].series;
@@ -92,7 +92,7 @@ void chart_add_power(struct chart *c, const struct result *file, const struct re
 	}
 }
 
-void chart_add_temperature(struct chart *c, const struct result *file,
+void chart_add_temperature(struct chart *c, const struct result_file *file,
 			   const struct result_run *run, enum chart_names names)
 {
 	for (size_t i = 0; i < run->ndevices; i++) {

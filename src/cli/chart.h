@@ -3,7 +3,7 @@
 #define GW_CLI_CHART_H
 
 #include "plot.h"
-#include "result.h"
+#include "result_file.h"
 
 #define CHART_NAME 96
 
@@ -22,9 +22,9 @@ int chart_init(struct chart *c, size_t most);
 void chart_done(struct chart *c);
 
 /* Adds the lines of a run, one per GPU with power (or temperature) samples. */
-void chart_add_power(struct chart *c, const struct result *file, const struct result_run *run,
-		     enum chart_names names);
-void chart_add_temperature(struct chart *c, const struct result *file,
+void chart_add_power(struct chart *c, const struct result_file *file,
+		     const struct result_run *run, enum chart_names names);
+void chart_add_temperature(struct chart *c, const struct result_file *file,
 			   const struct result_run *run, enum chart_names names);
 
 #endif

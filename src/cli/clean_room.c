@@ -145,8 +145,7 @@ static int request_workers(struct clean_room *r, char *message, size_t size)
 	if (!err && r->remote.status == 200 && r->remote.reply)
 		return 0;
 	if (!err)
-		snprintf(message, size, "the service replied %d: %s", r->remote.status,
-			 remote_why(&r->remote));
+		remote_refusal(&r->remote, message, size);
 	return -GW_E_IO;
 }
 
@@ -194,11 +193,8 @@ static int request_verb(struct clean_room *r, const char *name, const char *verb
 	buf_done(&body);
 	if (!err && m->status == 202 && m->reply)
 		return 0;
-	if (!err && (m->status == 401 || m->status == 403))
-		snprintf(message, size, "the service refuses: %s (%s)", remote_why(m),
-			 remote_hint(m));
-	else if (!err)
-		snprintf(message, size, "the service replied %d: %s", m->status, remote_why(m));
+	if (!err)
+		remote_refusal(m, message, size);
 	return -GW_E_IO;
 }
 
@@ -674,10 +670,15 @@ const struct measured_room *clean_room_record(const struct clean_room *r)
 	return r ? &r->record : NULL;
 }
 
-void clean_room_line(const struct measured_worker *w, char *out, size_t size)
+void clean_room_print(const struct measured_room *r, unsigned indent)
 {
-	snprintf(out, size, "%s was held off%s%s%s", w->name,
-		 w->held ? "" : " by others already", *w->broken ? ", but " : "", w->broken);
+	for (unsigned i = 0; r && i < r->workers; i++) {
+		const struct measured_worker *w = &r->worker[i];
+
+		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", w->name,
+			 w->held ? "" : " by others already", *w->broken ? ", but " : "",
+			 w->broken);
+	}
 }
 
 void clean_room_free(struct clean_room *r)

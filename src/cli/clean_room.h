@@ -19,16 +19,11 @@ struct clean_room_flags {
 	const char *wait; /* NULL: no clean room */
 	struct remote_flags remote;
 };
-#define CLEAN_ROOM_OPTIONS(type, member)                                                       \
-	{ "clean-room",                                                                        \
-	  0,                                                                                   \
-	  OPTION_OPTIONAL,                                                                     \
-	  offsetof(type, member.wait),                                                         \
-	  "TIME",                                                                              \
-	  "let the guard of the service hold its workers off these GPUs; wait up to TIME for " \
-	  "them to leave (default: 1m)",                                                       \
-	  NULL,                                                                                \
-	  "1m" },                                                                              \
+#define CLEAN_ROOM_OPTIONS(type, member)                                               \
+	OPTION_OPTIONAL_ROW(0, "clean-room", offsetof(type, member.wait), "TIME",      \
+			    "let the guard of the service hold its workers off these " \
+			    "GPUs; wait up to TIME for them to leave (default: 1m)",   \
+			    "1m"),                                                     \
 		REMOTE_OPTIONS_OF(type, member.remote)
 
 struct clean_room;
@@ -49,8 +44,8 @@ void clean_room_end(struct clean_room *r);
  * may be NULL. */
 const struct measured_room *clean_room_record(const struct clean_room *r);
 
-/* Writes a line for a result: "ollama was held off". */
-void clean_room_line(const struct measured_worker *w, char *out, size_t size);
+/* Prints a row per worker: "ollama was held off".  r may be NULL; indent: as term_row(). */
+void clean_room_print(const struct measured_room *r, unsigned indent);
 
 void clean_room_free(struct clean_room *r); /* ends it; r may be NULL */
 

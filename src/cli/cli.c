@@ -36,26 +36,26 @@ const struct option cli_common_options[] = {
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
 	  "or none; auto uses the first that finds a GPU",
-	  backends, NULL },
+	  backends, NULL, 0, 0, 0 }, /* #include works only outside of a macro */
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),
-	{ "simulate", 0, OPTION_OPTIONAL, AT(simulate), "SCENARIO",
-	  "use simulated GPUs: a built-in scenario or a TOML file (default: demo; 'help' lists "
-	  "the scenarios)",
-	  NULL, "demo" },
+	OPTION_OPTIONAL_ROW(0, "simulate", AT(simulate), "SCENARIO",
+			    "use simulated GPUs: a built-in scenario or a TOML file (default: "
+			    "demo; 'help' lists the scenarios)",
+			    "demo"),
 	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
 		   "read GPUs that are asleep, too, which wakes them"),
 	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
 		   "give up on a driver call after this long (default: 10s)"),
 	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys below DIR"),
-	{ "color", 0, OPTION_CHOICE, AT(color), "WHEN", "auto, always or never", colors, NULL },
+	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
 		   "print only results and errors, no notes"),
 	OPTION_ROW(FLAG, 'v', "verbose", AT(verbose), NULL,
 		   "also show what is missing, and why"),
 	OPTION_ROW(FLAG, 'h', "help", AT(help), NULL, "show this help"),
 	OPTION_ROW(FLAG, 'V', "version", AT(version), NULL, "print the version"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_COMMON_MAX,
@@ -89,12 +89,15 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 #define SENTENCE 8192 /* bytes; longer text is cut */
 
 /* The text may quote files and services: control characters must not reach the terminal. */
-__attribute__((format(printf, 1, 0))) static void print_error(const char *fmt, va_list ap)
+void cli_error(const char *fmt, ...)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
+	va_list ap;
 
 	fflush(stdout);
+	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
 	fputs("gpuward: ", stderr);
 	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		*end = '\0';
@@ -103,40 +106,6 @@ __attribute__((format(printf, 1, 0))) static void print_error(const char *fmt, v
 	}
 	utf8_clean(clean, sizeof(clean), line);
 	fprintf(stderr, "%s\n", clean);
-}
-
-void cli_error(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_error(fmt, ap);
-	va_end(ap);
-}
-
-int cli_usage(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_error(fmt, ap);
-	va_end(ap);
-	return EXIT_USAGE;
-}
-
-int cli_fail(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_error(fmt, ap);
-	va_end(ap);
-	return EXIT_FAILED;
-}
-
-int cli_no_memory(void)
-{
-	return cli_fail("%s", gw_strerror(-GW_E_NOMEM));
 }
 
 static bool backend_is_named(const struct cli *c)
@@ -336,33 +305,6 @@ enum term_style cli_state_style(enum gw_device_state state)
 	case GW_DEVICE_CLOSED: return TERM_WARN;
 	default: return TERM_BAD;
 	}
-}
-
-int cli_count(const char *name, const char *text, double least, double most, double *ret)
-{
-	const char *end;
-	double v;
-
-	if (!text)
-		return EXIT_OK;
-	v = number_parse(text, &end);
-	if (end == text || *end || v != floor(v) || !(v >= least && v <= most))
-		return cli_usage("--%s takes a whole number from %.0f to %.0f, not '%s'", name,
-				 least, most, text);
-	*ret = v;
-	return EXIT_OK;
-}
-
-int cli_celsius(const char *name, const char *text, double *ret)
-{
-	const char *end;
-	double v = number_parse(text, &end);
-
-	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120))
-		return cli_usage("--%s takes degrees Celsius from 0 to 120, not '%s'", name,
-				 text);
-	*ret = v;
-	return EXIT_OK;
 }
 
 void cli_join(char *out, size_t size, char *const *argv)

@@ -76,10 +76,10 @@ extern const struct command *const cli_commands[]; /* all of them, ending with N
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, and return EXIT_USAGE and EXIT_FAILED. */
-int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-int cli_no_memory(void); /* EXIT_FAILED */
+/* The same, with an exit code as the value. */
+#define cli_usage(...)  (cli_error(__VA_ARGS__), EXIT_USAGE)
+#define cli_fail(...)   (cli_error(__VA_ARGS__), EXIT_FAILED)
+#define cli_no_memory() cli_fail("%s", gw_strerror(-GW_E_NOMEM))
 
 /* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
  * an exit code (-1: the list of scenarios was printed). */
@@ -114,11 +114,6 @@ int cli_document_end(struct cli_document *doc);
 
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
-
-/* Parse values of options.  cli_count() leaves *ret unchanged if text is NULL (not given).
- * Return EXIT_OK or EXIT_USAGE. */
-int cli_count(const char *name, const char *text, double least, double most, double *ret);
-int cli_celsius(const char *name, const char *text, double *ret);
 
 /* Joins the words of a command with blanks, cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);

@@ -4,14 +4,10 @@
  * file runs the commands one after the other and prints the results. */
 #include "ab_plan.h"
 #include "ab_text.h"
-#include "clean_room.h"
-#include "term.h"
-#include "runner.h"
 #include "output.h"
-#include "tail.h"
+#include "session.h"
 
 #include "base/clock.h"
-#include "measure/meter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WATCH_NS     (250 * NS_PER_MS)
 #define TAIL_LINES   5
 #define EXIT_INVALID 12
 
@@ -31,17 +26,14 @@ struct comparison {
 	const struct ab_options *o;
 	char **argv[2]; /* the commands */
 	char command[2][4096];
-	struct ab_plan plan;
+	struct ab_config config;
 	struct ab *ab;
 	struct ab_report report;
 	unsigned capacity; /* of report.run */
 	int half;          /* index of the first run of the current pair; -1: none */
 
-	struct runner_inherit inherit;
-	struct runner runner;
+	struct session s;
 	struct tail tail;
-	struct cooldown cool;
-	struct clean_room *room; /* NULL: none */
 	bool terminal,
 		lines; /* show progress as one line that is overwritten, or one line per pair */
 	uint64_t begin_ns;      /* of the run */
@@ -63,11 +55,6 @@ static void clear_line(const struct comparison *x)
 {
 	if (x->terminal)
 		progress_clear();
-}
-
-static const struct gw_device *device_of(const struct comparison *x, unsigned i)
-{
-	return gw_snapshot_device(x->c->snap, gw_meter_device(x->runner.meter, i));
 }
 
 /* Records that a command failed, and prints an error with the end of its standard error. */
@@ -118,12 +105,12 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 
 	tail_clear(&x->tail);
 	x->begin_ns = clock_mono_ns(clock_real());
-	err = runner_run(&x->runner, x->argv[arm], arm == AB_ARM_A ? "A" : "B", run);
+	err = runner_run(&x->s.runner, x->argv[arm], arm == AB_ARM_A ? "A" : "B", run);
 	if (err) {
 		clear_line(x);
 		return cli_fail("cannot measure: %s", gw_strerror(err));
 	}
-	if (x->runner.interrupted)
+	if (x->s.runner.interrupted)
 		return EXIT_OK;
 	code = check_run(x, arm, run);
 	if (code != EXIT_OK)
@@ -131,9 +118,19 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 	return code;
 }
 
-static void describe_so_far(struct comparison *x, char *out, size_t size)
+/* Writes "pair 3 of at most 40". */
+static void describe_pair(const struct comparison *x, const struct ab_step *step, char *out,
+			  size_t size)
 {
-	enum ab_metric m = x->plan.config.gated ? x->plan.config.gate.metric : AB_ENERGY;
+	bool aa = step->phase == AB_PHASE_AA;
+
+	snprintf(out, size, "%s %u of %s%u", aa ? "A/A pair" : "pair", step->pair + 1,
+		 aa ? "" : "at most ", aa ? x->config.aa_pairs : x->config.pairs_max);
+}
+
+static void describe_so_far(const struct comparison *x, char *out, size_t size)
+{
+	enum ab_metric m = x->config.gated ? x->config.gate.metric : AB_ENERGY;
 	char change[80];
 
 	out[0] = '\0';
@@ -145,14 +142,12 @@ static void describe_so_far(struct comparison *x, char *out, size_t size)
 
 static void begin_line(struct comparison *x, const struct ab_step *step)
 {
-	bool aa = step->phase == AB_PHASE_AA;
-	char so_far[120];
+	char pair[64], so_far[120];
 
+	describe_pair(x, step, pair, sizeof(pair));
 	describe_so_far(x, so_far, sizeof(so_far));
-	snprintf(x->line, sizeof(x->line), "%s %u of %s%u: run of %c%s",
-		 aa ? "A/A pair" : "pair", step->pair + 1, aa ? "" : "at most ",
-		 aa ? x->plan.config.aa_pairs : x->plan.config.pairs_max,
-		 letters[step->command], so_far);
+	snprintf(x->line, sizeof(x->line), "%s: run of %c%s", pair, letters[step->command],
+		 so_far);
 	show_line(x, x->line);
 }
 
@@ -196,17 +191,15 @@ static void print_plan(struct comparison *x)
 	fprintf(stderr, "gpuward: %s\n", text);
 }
 
-static void print_pair(struct comparison *x, const struct ab_step *step)
+static void print_pair(const struct comparison *x, const struct ab_step *step)
 {
-	bool aa = step->phase == AB_PHASE_AA;
-	char so_far[120];
+	char pair[64], so_far[120];
 
 	if (!x->lines)
 		return;
+	describe_pair(x, step, pair, sizeof(pair));
 	describe_so_far(x, so_far, sizeof(so_far));
-	fprintf(stderr, "gpuward: %s %u of %s%u%s\n", aa ? "A/A pair" : "pair", step->pair + 1,
-		aa ? "" : "at most ", aa ? x->plan.config.aa_pairs : x->plan.config.pairs_max,
-		so_far);
+	fprintf(stderr, "gpuward: %s%s\n", pair, so_far);
 }
 
 static void print_dropped(struct comparison *x, const struct ab_step *step)
@@ -226,7 +219,7 @@ static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts
 	x->parts_reported[command] = true;
 	clear_line(x);
 	cli_error("command %c marked %u parts '%s'; the first is used", letters[command], parts,
-		  x->o->part);
+		  x->o->session.part);
 }
 
 static void keep_estimate(struct comparison *x)
@@ -247,7 +240,7 @@ static void add_run(struct comparison *x, unsigned at)
 			      .seconds = r->seconds,
 			      .power_w = r->power_w,
 			      .valid = r->validity < GW_INVALID,
-			      .exclusive = !(foreign && x->plan.config.require_exclusive) };
+			      .exclusive = !(foreign && x->config.require_exclusive) };
 	int dropped = ab_add(x->ab, r->step.phase, r->step.arm, &run);
 
 	if (dropped) {
@@ -261,7 +254,7 @@ static void add_run(struct comparison *x, unsigned at)
 		keep_estimate(x);
 		ab_result(x->ab, &x->report.result);
 		print_pair(x, &r->step);
-		if (r->step.phase == AB_PHASE_AA && r->step.pair + 1 == x->plan.config.aa_pairs)
+		if (r->step.phase == AB_PHASE_AA && r->step.pair + 1 == x->config.aa_pairs)
 			print_plan(x);
 	}
 }
@@ -276,20 +269,21 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	if (code != EXIT_OK)
 		return code;
 	*r = (struct ab_record){ .step = *step, .begin_wall_ns = run.begin_wall_ns };
-	if (x->runner.interrupted) {
+	if (x->s.runner.interrupted) {
 		/* the run may be incomplete */
-	} else if ((parts = ab_record_fill(x->runner.meter, x->o->part, &run, r)) < 0) {
+	} else if ((parts = ab_record_fill(x->s.runner.meter, x->o->session.part, &run, r)) <
+		   0) {
 		set_failure(x, step->command, 0,
 			    "did not mark the begin and end of a part '%.60s'; see "
 			    "gpuward-measure(1)",
-			    x->o->part);
+			    x->o->session.part);
 		code = EXIT_INVALID;
 	} else {
 		if (isnan(r->temperature_c)) /* the run is shorter than the interval of temperature readings */
-			r->temperature_c = x->cool.now_c;
+			r->temperature_c = x->s.cool.now_c;
 		warn_parts(x, step->command, (unsigned)parts);
-		ab_record_reason(x->runner.meter, x->o->part, x->c->snap, &run, x->why,
-				 sizeof(x->why));
+		ab_record_reason(x->s.runner.meter, x->o->session.part, x->c->snap, &run,
+				 x->why, sizeof(x->why));
 		add_run(x, report->runs++);
 	}
 	runner_run_done(&run);
@@ -298,7 +292,7 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 
 static int warm_up(struct comparison *x)
 {
-	for (unsigned i = 0; i < 2 * x->plan.warmup; i++) {
+	for (unsigned i = 0; i < 2 * x->o->session.warmup; i++) {
 		enum ab_arm arm = i % 2 ? AB_ARM_B : AB_ARM_A;
 		struct runner_run run;
 		int code;
@@ -309,27 +303,10 @@ static int warm_up(struct comparison *x)
 		if (code != EXIT_OK)
 			return code;
 		runner_run_done(&run);
-		if (x->runner.interrupted)
+		if (x->s.runner.interrupted)
 			break;
 	}
 	return EXIT_OK;
-}
-
-/* Returns true if a signal asks to end. */
-static bool cool_down(struct comparison *x)
-{
-	bool ended;
-
-	if (!x->plan.cooled)
-		return false;
-	ended = cooldown_wait(&x->cool);
-	if (x->cool.late_gpu >= 0) {
-		clear_line(x);
-		cli_error("GPU %d did not cool below %.0f %s within a minute; later runs wait "
-			  "for this temperature",
-			  x->cool.late_gpu, x->cool.late_c, term_plain("°C"));
-	}
-	return ended;
 }
 
 static int run_pairs(struct comparison *x)
@@ -337,12 +314,14 @@ static int run_pairs(struct comparison *x)
 	struct ab_step step;
 	int code = warm_up(x);
 
-	while (code == EXIT_OK && !x->runner.interrupted && ab_next(x->ab, &step)) {
+	while (code == EXIT_OK && !x->s.runner.interrupted && ab_next(x->ab, &step)) {
 		if (x->report.runs == x->capacity) { /* a bug: ab.h bounds them */
 			return cli_fail("too many runs");
 		}
 		begin_line(x, &step);
-		if (!cool_down(x))
+		if (!x->o->session.no_cooldown)
+			session_cool_down(&x->s, x->terminal ? progress_clear : NULL);
+		if (!x->s.runner.interrupted)
 			code = run_step(x, &step);
 	}
 	clear_line(x);
@@ -351,26 +330,25 @@ static int run_pairs(struct comparison *x)
 
 static void fill_report(struct comparison *x)
 {
+	const struct session_options *o = &x->o->session;
 	struct ab_report *r = &x->report;
 
 	for (unsigned i = 0; i < 2; i++) {
-		const char *slash = strrchr(x->argv[i][0], '/');
-
-		r->side[i].name = slash && slash[1] ? slash + 1 : x->argv[i][0];
+		r->side[i].name = session_command_name(x->argv[i][0]);
 		cli_join(x->command[i], sizeof(x->command[i]), x->argv[i]);
-		r->side[i].command = x->o->keep_command ? x->command[i] : NULL;
+		r->side[i].command = x->o->session.keep_command ? x->command[i] : NULL;
 	}
-	r->iterations = x->plan.iterations;
-	r->warmup = x->plan.warmup;
-	r->cooled = x->plan.cooled;
-	r->cool_to_c = x->plan.cool_to_c;
+	r->iterations = o->iterations;
+	r->warmup = (unsigned)o->warmup;
+	r->cooled = !o->no_cooldown;
+	r->cool_to_c = o->cooldown_to_c;
 	r->simulated = gw_snapshot_status(x->c->snap)->simulated;
 	r->gate = x->o->fail_if;
-	r->part = x->o->part;
-	r->room = clean_room_record(x->room);
-	r->interrupted = x->runner.interrupted;
-	r->cool_s = x->cool.waited_s;
-	r->cool_late = x->cool.late;
+	r->part = x->o->session.part;
+	r->room = clean_room_record(x->s.room);
+	r->interrupted = x->s.runner.interrupted;
+	r->cool_s = x->s.cool.waited_s;
+	r->cool_late = x->s.cool.late;
 	ab_result(x->ab, &r->result);
 }
 
@@ -378,19 +356,12 @@ static int save_result(const struct comparison *x)
 {
 	struct gw_environment *env = NULL;
 	struct cli_document doc;
-	int err = gw_environment_new(x->c->ctx, &env), code = EXIT_FAILED;
+	int err = gw_environment_new(x->c->ctx, &env);
 
 	cli_document_begin(&doc, true);
 	render_ab(&doc.json, &x->report, env, x->c->snap, &x->c->filter);
 	gw_environment_free(env);
-	if (!err)
-		err = json_end(&doc.json);
-	if (err)
-		cli_error("cannot build the result: %s", gw_strerror(err));
-	else
-		code = output_result(x->o->output, x->c->json, &doc.buf);
-	buf_done(&doc.buf);
-	return code;
+	return session_write(&x->s, &doc, NULL, err);
 }
 
 static void print_ending(const struct comparison *x)
@@ -401,9 +372,9 @@ static void print_ending(const struct comparison *x)
 		break;
 	case AB_SHARED: cli_error("other processes used the GPUs: %s", x->why); break;
 	case AB_RUNNING:
-		if (x->runner.interrupted)
-			cli_error("interrupted by signal %d (%s)", x->runner.interrupted,
-				  strsignal(x->runner.interrupted));
+		if (x->s.runner.interrupted)
+			cli_error("interrupted by signal %d (%s)", x->s.runner.interrupted,
+				  strsignal(x->s.runner.interrupted));
 		break;
 	default: break;
 	}
@@ -411,20 +382,21 @@ static void print_ending(const struct comparison *x)
 
 static int finish_report(struct comparison *x, int code)
 {
-	bool print = x->c->json || (x->o->output && strcmp(x->o->output, "-") == 0);
+	bool print =
+		x->c->json || (x->o->session.output && strcmp(x->o->session.output, "-") == 0);
 	int saved = EXIT_OK;
 
 	fill_report(x);
 	if (code == EXIT_OK)
-		code = x->runner.interrupted ? 128 + x->runner.interrupted
-		       : x->room && !measured_room_kept(clean_room_record(x->room))
+		code = x->s.runner.interrupted ? 128 + x->s.runner.interrupted
+		       : x->s.room && !measured_room_kept(clean_room_record(x->s.room))
 			       ? EXIT_SHARED
 			       : ab_exit_code(x->ab);
 	x->report.exit_code = code;
 	print_ending(x);
 	if (!print && x->report.runs > 0)
 		ab_text_print(&x->report, x->command[0], x->command[1], x->c);
-	if (x->c->json || x->o->output)
+	if (x->c->json || x->o->session.output)
 		saved = save_result(x);
 	return saved == EXIT_OK ? code : saved;
 }
@@ -433,7 +405,7 @@ static int finish_report(struct comparison *x, int code)
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);
-	unsigned n = gw_meter_device_count(x->runner.meter);
+	unsigned n = gw_meter_device_count(x->s.runner.meter);
 
 	if (n == 0) {
 		cli_error("no GPU to compare the energy of: %s",
@@ -443,31 +415,17 @@ static int check_meters(const struct comparison *x)
 		return EXIT_NO_GPU;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		struct energy_setup set = meter_setup(x->runner.meter, i);
+		struct energy_setup set = meter_setup(x->s.runner.meter, i);
+		const struct gw_device *d = session_device(&x->s, i);
 
 		if (set.shape != SHAPE_NONE || set.counter)
 			continue;
 		cli_error("GPU %u is %s and its energy cannot be read; select other GPUs with "
 			  "--gpu, or see gpuward doctor",
-			  device_of(x, i)->index, gw_device_state_name(device_of(x, i)->state));
+			  d->index, gw_device_state_name(d->state));
 		return EXIT_NO_GPU;
 	}
 	return EXIT_OK;
-}
-
-static int start_meter(struct comparison *x)
-{
-	struct gw_meter_options o = { .size = sizeof(o),
-				      .gpus = x->c->gpu.count ? x->c->gpu.item : NULL,
-				      .flags = GW_METER_PROCESSES };
-	struct meter_config config = { .options = &o };
-	int err;
-
-	err = meter_start(x->c->ctx, &config, &x->runner.meter);
-	if (err)
-		return cli_fail("cannot measure: %s", gw_strerror(err));
-	meter_set_exclusive(x->runner.meter, x->o->require_exclusive);
-	return check_meters(x);
 }
 
 /* Returns the uncertainty of the power at 0 W.  Boards of one kind have the same error, so it
@@ -489,82 +447,73 @@ static double offset_u_w(const struct gw_meter *meter)
 
 static int start_comparison(struct comparison *x)
 {
-	const struct ab_config *c = &x->plan.config;
+	const struct ab_config *c = &x->config;
 	int err;
 
-	x->plan.config.offset_w = offset_u_w(x->runner.meter);
+	x->config.offset_w = offset_u_w(x->s.runner.meter);
 	x->report.config = c;
 	x->report.wall_ns = clock_wall_ns(clock_real());
 	x->capacity = 2 * (c->aa_pairs + c->pairs_max + c->repeats_max + 1);
 	x->report.run = calloc(x->capacity, sizeof(*x->report.run));
 	err = x->report.run ? ab_new(c, &x->ab) : -GW_E_NOMEM;
-	x->cool.to_c = x->plan.cool_to_c;
-	if (!err)
-		err = cooldown_init(&x->cool);
-	if (err)
-		cli_error("cannot compare: %s", gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+	return err ? cli_fail("cannot compare: %s", gw_strerror(err)) : EXIT_OK;
 }
 
 /* Standard input is empty; output is discarded unless --show-output is given, but the end of
  * standard error is kept for error messages. */
-static int start_runner(struct comparison *x)
+static int open_stdio(struct comparison *x)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct runner *r = &x->s.runner;
 
-	if (null < 0 || tail_open(&x->tail) != 0) {
+	r->stdio[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (r->stdio[0] < 0 || tail_open(&x->tail) != 0) {
 		cli_error("cannot start: %s", strerror(errno));
-		if (null >= 0)
-			close(null);
+		if (r->stdio[0] >= 0)
+			close(r->stdio[0]);
 		return EXIT_FAILED;
 	}
-	x->runner.stdio[0] = null;
 	if (!x->o->show_output) {
-		x->runner.stdio[1] = null;
-		x->runner.stdio[2] = x->tail.write_fd;
+		r->stdio[1] = r->stdio[0];
+		r->stdio[2] = x->tail.write_fd;
 	}
-	x->runner.drain = drain_stderr;
-	x->runner.drain_fd = x->tail.read_fd;
-	if (runner_begin(&x->runner) == 0)
-		return EXIT_OK;
-	cli_error("cannot watch for signals: %s", strerror(errno));
-	close(null);
-	tail_close(&x->tail);
-	return EXIT_FAILED;
+	r->drain = drain_stderr;
+	r->drain_fd = x->tail.read_fd;
+	return EXIT_OK;
 }
 
 static int run_started(struct comparison *x)
 {
-	int code = clean_room_new(x->c, &x->o->room, &x->runner, &x->room);
+	int code = session_begin(&x->s);
 
-	if (code == EXIT_OK) {
-		runner_ready(&x->runner);
-		code = run_pairs(x);
-		clean_room_end(x->room);
-		code = finish_report(x, code);
-	}
-	clean_room_free(x->room);
+	if (code != EXIT_OK)
+		return code;
+	runner_ready(&x->s.runner);
+	code = run_pairs(x);
+	clean_room_end(x->s.room);
+	code = finish_report(x, code);
+	session_end(&x->s);
 	return code;
 }
 
 static int run_open(struct comparison *x)
 {
-	int code = start_meter(x);
+	static const struct meter_config no_callbacks;
+	int code = session_start(&x->s, &no_callbacks, 0);
 
+	if (code == EXIT_OK)
+		code = check_meters(x);
 	if (code == EXIT_OK)
 		code = start_comparison(x);
 	if (code == EXIT_OK)
-		code = start_runner(x);
+		code = open_stdio(x);
 	if (code == EXIT_OK) {
 		code = run_started(x);
-		runner_end(&x->runner);
-		close(x->runner.stdio[0]);
+		close(x->s.runner.stdio[0]);
 		tail_close(&x->tail);
 	}
-	cooldown_done(&x->cool);
 	ab_free(x->ab);
 	free(x->report.run);
-	gw_meter_stop(x->runner.meter);
+	session_stop(&x->s);
 	return code;
 }
 
@@ -578,23 +527,18 @@ static int ab_run(struct cli *c)
 	x->c = c;
 	x->o = c->own;
 	x->half = -1;
-	runner_inherit(&x->inherit, c->pipe_ignored);
-	x->runner = (struct runner){
-		.inherit = &x->inherit, .watch = watch_run, .arg = x, .watch_ns = WATCH_NS
-	};
-	x->runner.part = x->o->part;
-	x->cool =
-		(struct cooldown){ .runner = &x->runner, .report = report_cooldown, .arg = x };
+	session_init(&x->s, c, &x->o->session, x);
+	x->s.runner.watch = watch_run;
+	x->s.cool.report = report_cooldown;
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
-	x->lines = x->o->progress && !x->terminal && !c->quiet;
-	code = ab_plan_parse(x->o, &x->plan);
+	x->lines = x->o->session.progress && !x->terminal && !c->quiet;
+	code = ab_plan_parse(x->o, &x->config);
 	if (code == EXIT_OK)
 		code = ab_plan_split(c->argv, c->argc, x->argv);
 	if (code == EXIT_OK)
-		code = output_possible(x->o->output);
+		code = output_possible(x->o->session.output);
 	if (code == EXIT_OK)
 		code = cli_open(c, GW_TIERS_COMMON);
-	x->cool.ctx = c->ctx;
 	if (code == EXIT_OK)
 		code = run_open(x);
 	free(x);

@@ -8,6 +8,7 @@
 #include "measure/distribution.h"
 #include "measure/cuda.h"
 #include "measure/meter.h"
+#include "serve/render_result.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -36,6 +37,7 @@ struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
 	int64_t own_pid;
+	const char *dir; /* to save it; "": none */
 	struct gw_meter *meter;
 	pthread_t thread;
 	bool started, have, kept;
@@ -110,7 +112,7 @@ static void set_reason(struct job *j, int err)
 			 j->b.evidence);
 }
 
-static void measure_job(struct job *j, const char *dir)
+static void measure_job(struct job *j)
 {
 	struct cuda_load *load = make_context(j);
 	int err = baseline_take(j->meter, 0, &j->plan, &j->b);
@@ -122,26 +124,20 @@ static void measure_job(struct job *j, const char *dir)
 		return;
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
-	if (!*dir)
+	if (!*j->dir)
 		snprintf(j->message, sizeof(j->message), "it cannot be saved: HOME is not set");
 	else
-		j->kept = baseline_save(&j->b, dir, j->message, sizeof(j->message)) == 0;
+		j->kept = baseline_save(&j->b, j->dir, j->message, sizeof(j->message)) == 0;
 }
-
-struct work {
-	struct job *job;
-	const char *dir;
-};
 
 static void *run_job(void *arg)
 {
-	struct work *w = arg;
+	struct job *j = arg;
 
-	measure_job(w->job, w->dir);
-	pthread_mutex_lock(&w->job->lock);
-	w->job->done = true;
-	pthread_mutex_unlock(&w->job->lock);
-	free(w);
+	measure_job(j);
+	pthread_mutex_lock(&j->lock);
+	j->done = true;
+	pthread_mutex_unlock(&j->lock);
 	return NULL;
 }
 
@@ -159,9 +155,8 @@ static int start_meter(struct cli *c, struct job *j)
 	return gw_meter_start(c->ctx, &o, &j->meter);
 }
 
-static void start_job(struct cli *c, struct jobs *all, struct job *j)
+static void start_job(struct cli *c, struct job *j)
 {
-	struct work *w;
 	int err;
 
 	j->done = true;
@@ -170,20 +165,17 @@ static void start_job(struct cli *c, struct jobs *all, struct job *j)
 			 gw_device_state_name(j->device->state), j->device->message);
 		return;
 	}
-	w = malloc(sizeof(*w));
-	err = w ? start_meter(c, j) : -GW_E_NOMEM;
+	err = start_meter(c, j);
 	if (!err) {
-		*w = (struct work){ j, all->dir };
 		meter_set_own_process(j->meter, j->own_pid);
 		j->done = false;
-		if (pthread_create(&j->thread, NULL, run_job, w) == 0)
+		if (pthread_create(&j->thread, NULL, run_job, j) == 0)
 			j->started = true;
 		else
 			err = -GW_E_NOMEM;
 	}
 	if (err) {
 		j->done = true;
-		free(w);
 		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
 	}
 }
@@ -226,7 +218,7 @@ static void measure_all(struct cli *c, struct jobs *all)
 
 	stop_catch();
 	for (unsigned i = 0; i < all->count; i++)
-		start_job(c, all, &all->job[i]);
+		start_job(c, &all->job[i]);
 	while (draw_progress(all, show) > 0)
 		clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + DRAW_NS);
 	if (show)
@@ -312,15 +304,6 @@ static void print_table(const struct cli *c, const struct jobs *all)
 	table_done(&t);
 }
 
-static void put_codes(struct json *out, uint64_t codes)
-{
-	json_array(out, "codes");
-	for (unsigned i = 0; i < GW_CODES; i++)
-		if (codes & UINT64_C(1) << i)
-			json_string(out, NULL, gw_code_info(i)->key);
-	json_array_end(out);
-}
-
 static void put_job(struct json *out, const struct job *j)
 {
 	const struct baseline *b = &j->b;
@@ -346,7 +329,7 @@ static void put_job(struct json *out, const struct job *j)
 		clock_format_rfc3339(b->wall_ns, taken);
 	json_string(out, "taken_utc", j->have ? taken : NULL);
 	json_double(out, "age_seconds", j->have ? age_s(b) : NAN);
-	put_codes(out, j->have ? b->codes : 0);
+	render_codes(out, j->have ? b->codes : 0);
 	json_object_end(out);
 }
 
@@ -408,6 +391,7 @@ static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
 		struct job *j = &all->job[i];
 
 		j->own_pid = own_pid;
+		j->dir = all->dir;
 		j->plan.max_s = most;
 		j->plan.min_s = LEAST_S;
 		j->plan.half_width_w = HALF_W;
@@ -517,10 +501,11 @@ static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", N
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "kind", 0, OPTION_CHOICE, AT(kind), "KIND",
-	  "no-context (the default: no program uses the GPU), context-idle (one program has a "
-	  "context and is idle) or hot-idle (right after a load)",
-	  kinds, NULL },
+	OPTION_CHOICE_ROW(
+		0, "kind", AT(kind), "KIND",
+		"no-context (the default: no program uses the GPU), context-idle (one "
+		"program has a context and is idle) or hot-idle (right after a load)",
+		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
 		   "measure at most this long (default: 30s); ends after 10 s or more when the "
 		   "mean is known within 1 W"),
@@ -532,7 +517,7 @@ static const struct option options[] = {
 		   "delete the stored baselines of the selected GPUs, or all"),
 	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
 		   "with --show: the maximum age (default: 1h)"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_baseline = {

@@ -341,7 +341,7 @@ static const struct option options[] = {
 		   "delays; no other process may use it"),
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL, "only show the saved or assumed values"),
 	OPTION_ROW(FLAG, 0, "no-save", AT(no_save), NULL, "do not save the values"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_characterise = {

@@ -2,12 +2,13 @@
 #include "cli.h"
 #include "comparison.h"
 #include "output.h"
-#include "results.h"
+#include "result_set.h"
 #include "table.h"
 
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/utf8.h"
+#include "serve/render_result.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -30,19 +31,12 @@ struct view {
 
 #define CELL 160
 
-static const char *unit_text(const char *unit)
-{
-	if (term_utf8() || strncmp(unit, "µ", 2) != 0)
-		return unit;
-	return unit[2] == 's' ? "us" : "uJ";
-}
-
 static void cell_value(const struct view *v, const struct comparison_row *row,
 		       enum comparison_metric m, char out[static CELL])
 {
 	const struct comparison_figure *f = &row->figure[m];
 	const struct comparison_scale *s = &v->scale[m];
-	const char *unit = unit_text(s->unit);
+	const char *unit = term_plain(s->unit);
 
 	*out = '\0';
 	if (isnan(f->mean))
@@ -171,8 +165,9 @@ struct text_out {
 	bool wrap; /* to the terminal */
 };
 
-static void text_sentence(const struct text_out *o, const char *sentence)
+static void text_sentence(void *ctx, const char *sentence)
 {
+	const struct text_out *o = ctx;
 	char clean[4096];
 
 	utf8_clean(clean, sizeof(clean), sentence);
@@ -182,12 +177,7 @@ static void text_sentence(const struct text_out *o, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-static void text_note(void *ctx, const char *sentence)
-{
-	text_sentence(ctx, sentence);
-}
-
-static void note_hidden(const struct table *t, unsigned width, const struct text_out *notes)
+static void note_hidden(const struct table *t, unsigned width, struct text_out *notes)
 {
 	bool hidden[TABLE_COLUMNS_MAX];
 	unsigned whole = table_hidden(t, width, hidden), n = 0;
@@ -245,7 +235,7 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 		note_hidden(&t, width, &notes);
 	table_done(&t);
 	if (!quiet)
-		comparison_notes(v->c, text_note, &notes);
+		comparison_notes(v->c, text_sentence, &notes);
 	return code;
 }
 
@@ -404,33 +394,23 @@ static void write_csv(const struct view *v, struct buf *out)
 	}
 }
 
-static void json_band(struct json *j, const char *key, double low, double best, double high)
-{
-	if (isnan(best)) {
-		json_null(j, key);
-		return;
-	}
-	json_object(j, key);
-	json_double(j, "low", low);
-	json_double(j, "best", best);
-	json_double(j, "high", high);
-	json_object_end(j);
-}
-
 static void json_figure(struct json *j, const struct comparison *c,
 			const struct comparison_row *row, enum comparison_metric m)
 {
 	static const char *const basis[] = { "trials", "one-side", "budget", "none" };
 	const struct comparison_figure *f = &row->figure[m];
+	struct gw_interval value = { f->low, f->mean, f->high },
+			   fair = { f->fair_low, f->mean, f->fair_high },
+			   change = { f->change.change_low, f->change.change,
+				      f->change.change_high };
 
 	json_object(j, key_of(c, m));
 	json_uint(j, "runs", f->n);
-	json_band(j, "value", f->low, f->mean, f->high);
-	json_band(j, "comparable", f->fair_low, f->mean, f->fair_high);
+	render_interval(j, "value", &value);
+	render_interval(j, "comparable", &fair);
 	if (m == METRIC_POWER)
 		json_double(j, "sd", row->power_sd_w);
-	json_band(j, "change_ratio", f->change.change_low, f->change.change,
-		  f->change.change_high);
+	render_interval(j, "change_ratio", &change);
 	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
 	json_string(j, "change_verdict", verdict_word(&f->change));
 	json_object_end(j);
@@ -546,43 +526,39 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	return code ? code : check_usable(comparison);
 }
 
+static int compare_results(const struct cli *c, const struct result_set *r)
+{
+	struct comparison comparison;
+	int code;
+
+	if (comparison_init(&comparison, r->v, r->n) != 0)
+		return cli_no_memory();
+	code = print_comparison(c, &comparison);
+	comparison_done(&comparison);
+	return code;
+}
+
 static int compare_run(struct cli *c)
 {
 	const struct given *g = given(c);
-	struct results results;
-	struct comparison comparison;
-	int code;
 
 	if (c->json && g->format && strcmp(g->format, "json") != 0)
 		return cli_usage("--json and --format %s exclude each other: give one of them",
 				 g->format);
-	code = output_spares(g->output, c->argv, c->argc);
-	if (code != EXIT_OK)
-		return code;
-	code = results_load(&results, c, g->across_gpus);
-	if (code == EXIT_OK && comparison_init(&comparison, results.v, results.n) != 0) {
-		code = cli_no_memory();
-	} else if (code == EXIT_OK) {
-		code = print_comparison(c, &comparison);
-		comparison_done(&comparison);
-	}
-	results_done(&results);
-	return code;
+	return result_set_with(c, g->output, g->across_gpus, compare_results);
 }
 
 static const char *const formats[] = { "text", "markdown", "csv", "json", NULL };
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "format", 'f', OPTION_CHOICE, AT(format), "FORMAT",
-	  "text (default), markdown, csv or json", formats, NULL },
+	OPTION_CHOICE_ROW('f', "format", AT(format), "FORMAT",
+			  "text (default), markdown, csv or json", formats),
 	OPTION_ROW(LIST, 'm', "metric", AT(metric), "NAME",
 		   "only these metrics: latency, power, energy, token, size; repeatable"),
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
-	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
-		   "also compare results of different GPUs"),
-	{ .name = NULL },
+	OUTPUT_OPTION(AT(output)),
+	ACROSS_GPUS_OPTION(AT(across_gpus)),
+	OPTION_END,
 };
 
 const struct command command_compare = {

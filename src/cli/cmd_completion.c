@@ -15,25 +15,35 @@ enum value { NOTHING, ANYTHING, WORDS, FILES, FOLDERS, GPUS, SCENARIO };
 
 static enum value value_of(const struct option *o)
 {
-	if (o->type == OPTION_FLAG)
-		return NOTHING;
-	if (o->choices)
-		return WORDS;
-	if (o->metavar && strcmp(o->metavar, "SEL") == 0)
-		return GPUS;
-	if (o->metavar && strcmp(o->metavar, "SCENARIO") == 0)
-		return SCENARIO;
-	if (o->metavar && strcmp(o->metavar, "DIR") == 0)
-		return FOLDERS;
-	if (o->metavar && (strcmp(o->metavar, "FILE") == 0 || strcmp(o->metavar, "PATH") == 0))
-		return FILES;
+	static const struct {
+		const char *metavar;
+		enum value value;
+	} rows[] = { { "SEL", GPUS },
+		     { "SCENARIO", SCENARIO },
+		     { "DIR", FOLDERS },
+		     { "FILE", FILES },
+		     { "PATH", FILES } };
+
+	if (o->type == OPTION_FLAG || o->choices)
+		return o->choices ? WORDS : NOTHING;
+	for (size_t i = 0; o->metavar && i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (strcmp(o->metavar, rows[i].metavar) == 0)
+			return rows[i].value;
 	return ANYTHING;
 }
 
-static void print_choices(const struct option *o, char between)
+/* Prints the choices of the option between two texts, or else the text for its value. */
+static void print_value(const struct option *o, const char *before, const char *after,
+			const char *const texts[])
 {
+	if (!o->choices) {
+		fputs(texts[value_of(o)], stdout);
+		return;
+	}
+	fputs(before, stdout);
 	for (unsigned i = 0; o->choices[i]; i++)
-		printf("%s%.1s", o->choices[i], o->choices[i + 1] ? &between : "");
+		printf("%s%s", i ? " " : "", o->choices[i]);
+	fputs(after, stdout);
 }
 
 /* Prints the first clause of a help text without characters that are special to the shell. */
@@ -56,29 +66,19 @@ static void bash_names(const struct option *t)
 
 static void bash_value(const struct option *o)
 {
-	enum value v = value_of(o);
+	static const char *const texts[] = {
+		[ANYTHING] = ":",
+		[FILES] = "compgen -f -- \"$cur\"",
+		[FOLDERS] = "compgen -d -- \"$cur\"",
+		[GPUS] = "compgen -W \"visible $(\"${COMP_WORDS[0]}\" " UUIDS ")\" -- \"$cur\"",
+		[SCENARIO] = "compgen -W \"help $(\"${COMP_WORDS[0]}\" " SCENARIOS
+			     ")\" -- \"$cur\"; compgen -f -X '!*.toml' -- \"$cur\"",
+	};
 
-	if (v == NOTHING)
+	if (value_of(o) == NOTHING)
 		return;
 	printf("\t--%s)\n\t\tmapfile -t COMPREPLY < <(", o->name);
-	switch (v) {
-	case WORDS:
-		printf("compgen -W \"");
-		print_choices(o, ' ');
-		printf("\" -- \"$cur\"");
-		break;
-	case FILES: printf("compgen -f -- \"$cur\""); break;
-	case FOLDERS: printf("compgen -d -- \"$cur\""); break;
-	case GPUS:
-		printf("compgen -W \"visible $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"", UUIDS);
-		break;
-	case SCENARIO:
-		printf("compgen -W \"help $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"; compgen -f "
-		       "-X '!*.toml' -- \"$cur\"",
-		       SCENARIOS);
-		break;
-	default: printf(":"); break;
-	}
+	print_value(o, "compgen -W \"", "\" -- \"$cur\"", texts);
 	printf(")\n\t\treturn ;;\n");
 }
 
@@ -136,6 +136,12 @@ static void print_bash(void)
 
 static void zsh_options(const struct option *t)
 {
+	static const char *const texts[] = {
+		[NOTHING] = "",           [ANYTHING] = "",
+		[FILES] = "_files",       [FOLDERS] = "_files -/",
+		[GPUS] = "_gpuward_gpus", [SCENARIO] = "_gpuward_scenarios",
+	};
+
 	for (; t && t->name; t++) {
 		printf("\t\t'%s", t->type == OPTION_LIST ? "*" : "");
 		if (t->letter)
@@ -149,18 +155,7 @@ static void zsh_options(const struct option *t)
 		if (value_of(t) != NOTHING)
 			printf("%s:%s:", t->type == OPTION_OPTIONAL ? ":" : "",
 			       t->metavar ? t->metavar : "value");
-		switch (value_of(t)) {
-		case WORDS:
-			putchar('(');
-			print_choices(t, ' ');
-			putchar(')');
-			break;
-		case FILES: printf("_files"); break;
-		case FOLDERS: printf("_files -/"); break;
-		case GPUS: printf("_gpuward_gpus"); break;
-		case SCENARIO: printf("_gpuward_scenarios"); break;
-		default: break;
-		}
+		print_value(t, "(", ")", texts);
 		printf("'\n");
 	}
 }
@@ -213,6 +208,15 @@ static void fish_unless(const struct option *o)
 
 static void fish_options(const struct option *t, const char *command)
 {
+	static const char *const texts[] = {
+		[NOTHING] = "",
+		[ANYTHING] = " -x",
+		[FILES] = " -r -F",
+		[FOLDERS] = " -x -a '(__fish_complete_directories)'",
+		[GPUS] = " -x -a \"visible ($uuids)\"",
+		[SCENARIO] = " -a \"help ($scenarios)\"",
+	};
+
 	for (; t && t->name; t++) {
 		printf("complete -c gpuward");
 		if (command)
@@ -222,19 +226,8 @@ static void fish_options(const struct option *t, const char *command)
 		if (t->letter)
 			printf(" -s %c", t->letter);
 		printf(" -l %s", t->name);
-		switch (value_of(t)) {
-		case NOTHING: break;
-		case WORDS:
-			printf(" -x -a '");
-			print_choices(t, ' ');
-			putchar('\'');
-			break;
-		case FILES: printf(" -r -F"); break;
-		case FOLDERS: printf(" -x -a '(__fish_complete_directories)'"); break;
-		case GPUS: printf(" -x -a \"visible ($uuids)\""); break;
-		case SCENARIO: printf(" -a \"help ($scenarios)\""); break;
-		case ANYTHING: printf(t->type == OPTION_OPTIONAL ? "" : " -x"); break;
-		}
+		if (value_of(t) != ANYTHING || t->type != OPTION_OPTIONAL)
+			print_value(t, " -x -a '", "'", texts);
 		printf(" -d '");
 		print_brief(t->help, "'\\");
 		printf("'\n");

@@ -21,7 +21,7 @@ static const struct option options[] = {
 		   "print: write the defaults as comments, as a start for a new file"),
 	OPTION_ROW(TEXT, 0, "config", AT(config), "FILE",
 		   "the same as the argument FILE; spelled as in gpuward serve"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 struct reading {

@@ -1,10 +1,12 @@
 /* diff: shows in what two measurements differ. */
 #include "cli.h"
-#include "difference.h"
+#include "diff.h"
 #include "table.h"
 
 #include "base/clock.h"
+#include "base/json_doc.h"
 #include "base/utf8.h"
+#include "serve/render_result.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -21,18 +23,141 @@ static bool given_all(const struct cli *c)
 	return ((const struct given *)c->own)->all;
 }
 
+static bool has_environment(const struct bundle_opened *e)
+{
+	return json_doc_type(result_file_document(&e->result), "environment") ==
+	       JSON_DOC_OBJECT;
+}
+
 /* Is the row shown?  A bundle without a result has no facts about the machine: one note says so for all of them. */
-static bool shown(const struct difference_row *row, const struct evidence *a,
-		  const struct evidence *b, bool all)
+static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
+		     const struct bundle_opened *b, bool all)
 {
 	if (all || row->headline || row->state == STATE_DIFFERS)
 		return true;
 	if (row->state != STATE_UNKNOWN)
 		return false;
 	if (row->section == SECTION_ENVIRONMENT || row->section == SECTION_GPU)
-		return result_holds(&a->result, "environment") &&
-		       result_holds(&b->result, "environment");
+		return has_environment(a) && has_environment(b);
 	return !(a->bundle_rebuilt || b->bundle_rebuilt);
+}
+
+static const char *diff_section_name(enum diff_section s)
+{
+	static const char *const names[SECTIONS] = {
+		[SECTION_FIGURES] = "figures",         [SECTION_CODES] = "codes",
+		[SECTION_PROCESSES] = "processes",     [SECTION_SETTINGS] = "settings",
+		[SECTION_ENVIRONMENT] = "environment", [SECTION_GPU] = "gpu",
+		[SECTION_SENSOR] = "sensor",
+	};
+
+	return names[s];
+}
+
+static const char *diff_state_name(enum diff_state s)
+{
+	static const char *const names[] = { "equal", "differs", "cannot-tell", "unknown" };
+
+	return names[s];
+}
+
+static bool all_invalid(const struct comparison_row *row)
+{
+	return row && row->nruns && !row->used;
+}
+
+/* One sentence: is the energy different? */
+static void diff_verdict(const struct diff *d, char *out, size_t size)
+{
+	const struct diff_row *energy = d->rows; /* the first of the figures */
+	double change = energy->change.change;
+	char text[96];
+
+	comparison_change_text(&energy->change, text, sizeof(text));
+	if (isnan(change))
+		snprintf(out, size, "The energies cannot be compared: %s.",
+			 all_invalid(d->a) || all_invalid(d->b) ? "no valid run"
+								: "one of them is unknown");
+	else if (isnan(energy->change.change_low))
+		snprintf(out, size, "B against A: energy %s. The uncertainty is unknown.",
+			 text);
+	else if (compare_verdict(&energy->change) == COMPARE_UNKNOWN)
+		snprintf(out, size,
+			 "B against A: energy %s. One run each: the variation between runs is "
+			 "unknown, "
+			 "so it is unknown whether they differ.",
+			 text);
+	else if (energy->state == STATE_DIFFERS)
+		snprintf(out, size,
+			 "B against A: energy %s. That is more than the uncertainty.", text);
+	else
+		snprintf(
+			out, size,
+			"B against A: energy %s. That is within the uncertainty: it is unknown "
+			"whether they differ.",
+			text);
+}
+
+static void note_side(const struct comparison_row *row, const char *name,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	char text[160];
+
+	if (!row || row->nruns == 0)
+		snprintf(text, sizeof(text), "%s has no run.", name);
+	else if (row->used == 0)
+		snprintf(text, sizeof(text),
+			 "%s has no valid run; its figures are shown, but nothing follows from "
+			 "them.",
+			 name);
+	else if (row->used < row->nruns)
+		snprintf(text, sizeof(text),
+			 "%s: %zu of %zu runs are invalid and not part of the figures.", name,
+			 row->nruns - row->used, row->nruns);
+	else
+		return;
+	say(ctx, text);
+}
+
+/* How the change follows from the runs. */
+static void note_runs(const struct diff *d, const struct compare_change *energy,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	bool first = d->a->figure[METRIC_ENERGY].n == 1;
+
+	if (energy->basis == COMPARE_BUDGET)
+		say(ctx, "One run shows how well it was measured, not how much runs vary: the "
+			 "interval of the change has the uncertainty of the meter only.");
+	if (energy->basis == COMPARE_ONE_SIDE)
+		say(ctx, first ? "A has one run; its variation is assumed to be that of B."
+			       : "B has one run; its variation is assumed to be that of A.");
+	if (!first || d->b->figure[METRIC_ENERGY].n > 1)
+		say(ctx,
+		    "Changes are ratios of geometric means; A and B are arithmetic means.");
+}
+
+/* What a reader must know in addition to the rows: one sentence per call. */
+static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
+		       void *ctx)
+{
+	const struct compare_change *energy = &d->rows[0].change;
+
+	note_side(d->a, "A", say, ctx);
+	note_side(d->b, "B", say, ctx);
+	if (d->other_gpu)
+		say(ctx, "A and B were measured on different GPUs or drivers: the scale error "
+			 "of "
+			 "their sensors does not cancel and is part of the intervals of the "
+			 "changes.");
+	else if (d->other_scale)
+		say(ctx, "A and B have different calibrations: the scale error of the sensor "
+			 "does not cancel and is part of the intervals of the changes.");
+	else if (!isnan(energy->change))
+		say(ctx, "Intervals are 95 %. Those of energies include the scale and "
+			 "zero error of "
+			 "the sensor; in changes on one GPU the scale error cancels.");
+	if (!isnan(energy->change))
+		note_runs(d, energy, say, ctx);
 }
 
 /* ---- for people ---- */
@@ -47,7 +172,7 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-static bool ends(const char *key, const char *with)
+static bool key_ends(const char *key, const char *with)
 {
 	size_t n = strlen(key), m = strlen(with);
 
@@ -64,15 +189,15 @@ static void number_text(const char *key, double v, char *out, size_t size)
 		snprintf(out, size, "%s", bytes);
 	} else if (strstr(key, "_hertz")) {
 		snprintf(out, size, "%.0f MHz", v / 1e6);
-	} else if (strstr(key, "_ratio") || ends(key, "_uncertainty")) { /* of a ratio */
+	} else if (strstr(key, "_ratio") || key_ends(key, "_uncertainty")) { /* of a ratio */
 		snprintf(out, size, "%.2f %%", 100 * v);
 	} else if (strstr(key, "_celsius")) {
 		snprintf(out, size, "%.3g %s", v, term_plain("°C"));
 	} else if (strstr(key, "_watts")) {
 		snprintf(out, size, "%.4g W", v);
-	} else if (ends(key, "seconds")) {
+	} else if (key_ends(key, "seconds")) {
 		snprintf(out, size, "%.4g s", v);
-	} else if (ends(key, "joules")) {
+	} else if (key_ends(key, "joules")) {
 		snprintf(out, size, "%.4g J", v);
 	} else {
 		snprintf(out, size, "%.8g", v);
@@ -80,7 +205,7 @@ static void number_text(const char *key, double v, char *out, size_t size)
 }
 
 /* "2083 J ±112"; with both ends where zero cut one of them off. */
-static void add_interval(const struct difference_row *row, const struct difference_value *v,
+static void add_interval(const struct diff_row *row, const struct diff_value *v,
 			 char out[static CELL])
 {
 	char low[32], high[32], half[32];
@@ -97,7 +222,7 @@ static void add_interval(const struct difference_row *row, const struct differen
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
 
-static void value_text(const struct difference_row *row, const struct difference_value *v,
+static void value_text(const struct diff_row *row, const struct diff_value *v,
 		       char out[static CELL])
 {
 	*out = '\0';
@@ -109,7 +234,7 @@ static void value_text(const struct difference_row *row, const struct difference
 		add_interval(row, v, out);
 }
 
-static const char *missing(const struct difference_row *row)
+static const char *missing_text(const struct diff_row *row)
 {
 	return row->section == SECTION_CODES       ? "no"
 	       : row->section == SECTION_PROCESSES ? "not there"
@@ -117,8 +242,8 @@ static const char *missing(const struct difference_row *row)
 						   : "not known";
 }
 
-static void set_value(struct table *t, unsigned column, const struct difference_row *row,
-		      const struct difference_value *v)
+static void set_value(struct table *t, unsigned column, const struct diff_row *row,
+		      const struct diff_value *v)
 {
 	char cell[CELL];
 
@@ -126,10 +251,10 @@ static void set_value(struct table *t, unsigned column, const struct difference_
 	if (*cell)
 		table_set(t, column, TERM_PLAIN, "%s", cell);
 	else
-		table_set(t, column, TERM_DIM, "%s", missing(row));
+		table_set(t, column, TERM_DIM, "%s", missing_text(row));
 }
 
-static void set_change(struct table *t, const struct difference_row *row)
+static void set_change(struct table *t, const struct diff_row *row)
 {
 	char cell[96], text[CELL];
 
@@ -140,14 +265,14 @@ static void set_change(struct table *t, const struct difference_row *row)
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (ends(text, " %")) /* a difference of two ratios */
+		if (key_ends(text, " %")) /* a difference of two ratios */
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);
 	}
 }
 
-static void add_row(struct table *t, const struct difference_row *row)
+static void add_row(struct table *t, const struct diff_row *row)
 {
 	char title[CELL];
 
@@ -161,7 +286,7 @@ static void add_row(struct table *t, const struct difference_row *row)
 	set_change(t, row);
 }
 
-static void section_title(const struct difference_row *row, char *out, size_t size)
+static void section_title(const struct diff_row *row, char *out, size_t size)
 {
 	static const char *const titles[SECTIONS] = {
 		[SECTION_FIGURES] = "Figures",     [SECTION_CODES] = "Codes",
@@ -189,10 +314,10 @@ static unsigned room_for_changes(const struct table *t)
 
 /* Prints the rows from `first` that have the same section and GPU; returns the row after them.  *wide: the greatest
  * terminal width that a table so far needs. */
-static size_t print_section(const struct difference *d, size_t first, const struct evidence *a,
-			    const struct evidence *b, bool all, unsigned *wide)
+static size_t print_section(const struct diff *d, size_t first, const struct bundle_opened *a,
+			    const struct bundle_opened *b, bool all, unsigned *wide)
 {
-	const struct difference_row *row = &d->rows[first];
+	const struct diff_row *row = &d->rows[first];
 	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
 	char title[48];
 	struct table t;
@@ -205,7 +330,7 @@ static size_t print_section(const struct difference *d, size_t first, const stru
 	for (i = first; i < d->nrows && d->rows[i].section == row->section &&
 			d->rows[i].device == row->device;
 	     i++)
-		if (shown(&d->rows[i], a, b, all))
+		if (is_shown(&d->rows[i], a, b, all))
 			add_row(&t, &d->rows[i]);
 	if (t.rows && !t.error) {
 		printf("\n");
@@ -217,16 +342,16 @@ static size_t print_section(const struct difference *d, size_t first, const stru
 	return i;
 }
 
-static void say(void *ctx, const char *sentence)
+static void print_sentence(void *ctx, const char *sentence)
 {
-	char clean[EVIDENCE_NOTE];
+	char clean[BUNDLE_OPENED_NOTE];
 
 	(void)ctx;
 	utf8_clean(clean, sizeof(clean), sentence);
 	term_wrap("", 0, clean, term_width());
 }
 
-static void print_side(const char *name, const struct evidence *e)
+static void print_side(const char *name, const struct bundle_opened *e)
 {
 	char path[512], label[256], when[64];
 
@@ -236,7 +361,7 @@ static void print_side(const char *name, const struct evidence *e)
 	term_row(3, name, "%s (%s, %s)", path, label, when);
 }
 
-static void print_counts(const struct difference *d, bool all)
+static void print_counts(const struct diff *d, bool all)
 {
 	size_t differ = d->count[STATE_DIFFERS], equal = d->count[STATE_EQUAL];
 	size_t open = d->count[STATE_OPEN], one = d->count[STATE_UNKNOWN];
@@ -247,22 +372,22 @@ static void print_counts(const struct difference *d, bool all)
 		 differ + equal + open + one, open ? ", " : "", open,
 		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
 		 all || !equal ? "" : " --all also shows the equal ones.");
-	say(NULL, text);
+	print_sentence(NULL, text);
 }
 
-static void print_notes(const struct difference *d, const struct evidence *a,
-			const struct evidence *b)
+static void print_notes(const struct diff *d, const struct bundle_opened *a,
+			const struct bundle_opened *b)
 {
-	const struct evidence *both[] = { a, b };
+	const struct bundle_opened *both[] = { a, b };
 
 	for (unsigned k = 0; k < 2; k++)
 		for (unsigned i = 0; i < both[k]->notes; i++)
-			say(NULL, both[k]->note[i]);
-	difference_notes(d, say, NULL);
+			print_sentence(NULL, both[k]->note[i]);
+	diff_notes(d, print_sentence, NULL);
 }
 
-static int print_text(const struct cli *c, const struct difference *d, const struct evidence *a,
-		      const struct evidence *b)
+static int print_text(const struct cli *c, const struct diff *d, const struct bundle_opened *a,
+		      const struct bundle_opened *b)
 {
 	char verdict[300], room[96];
 	unsigned wide = 0;
@@ -275,8 +400,8 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 								  : "B");
 	print_side("A", a);
 	print_side("B", b);
-	difference_verdict(d, verdict, sizeof(verdict));
-	say(NULL, verdict);
+	diff_verdict(d, verdict, sizeof(verdict));
+	print_sentence(NULL, verdict);
 	for (size_t i = 0; i < d->nrows;)
 		i = print_section(d, i, a, b, given_all(c), &wide);
 	printf("\n");
@@ -285,7 +410,7 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 			 "Some changes are hidden because the terminal is narrow: all of "
 			 "them need %u columns.",
 			 wide);
-		say(NULL, room);
+		print_sentence(NULL, room);
 	}
 	print_counts(d, given_all(c));
 	if (!c->quiet)
@@ -295,7 +420,7 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 
 /* ---- for programs ---- */
 
-static void json_value(struct json *j, const char *key, const struct difference_value *v)
+static void json_value(struct json *j, const char *key, const struct diff_value *v)
 {
 	if (v->text)
 		json_string(j, key, v->text);
@@ -305,27 +430,21 @@ static void json_value(struct json *j, const char *key, const struct difference_
 
 static void json_band(struct json *j, const char *key, double low, double best, double high)
 {
-	if (isnan(best) || isnan(low)) {
-		json_null(j, key);
-		return;
-	}
-	json_object(j, key);
-	json_double(j, "low", low);
-	json_double(j, "best", best);
-	json_double(j, "high", high);
-	json_object_end(j);
+	struct gw_interval v = { low, isnan(low) ? NAN : best, high };
+
+	render_interval(j, key, &v);
 }
 
-static void json_row(struct json *j, const struct difference_row *row)
+static void json_row(struct json *j, const struct diff_row *row)
 {
 	json_object(j, NULL);
-	json_string(j, "section", difference_section_name(row->section));
+	json_string(j, "section", diff_section_name(row->section));
 	if (row->device >= 0)
 		json_int(j, "device", row->device);
 	else
 		json_null(j, "device");
 	json_string(j, "key", row->key);
-	json_string(j, "state", difference_state_name(row->state));
+	json_string(j, "state", diff_state_name(row->state));
 	json_value(j, "a", &row->a);
 	json_value(j, "b", &row->b);
 	if (row->headline) {
@@ -339,7 +458,7 @@ static void json_row(struct json *j, const struct difference_row *row)
 	json_object_end(j);
 }
 
-static void json_side(struct json *j, const char *key, const struct evidence *e)
+static void json_side(struct json *j, const char *key, const struct bundle_opened *e)
 {
 	json_object(j, key);
 	json_string(j, "path", e->path);
@@ -361,15 +480,15 @@ static void json_note(void *ctx, const char *sentence)
 	json_string(ctx, NULL, sentence);
 }
 
-static int print_json(const struct cli *c, const struct difference *d, const struct evidence *a,
-		      const struct evidence *b)
+static int print_json(const struct cli *c, const struct diff *d, const struct bundle_opened *a,
+		      const struct bundle_opened *b)
 {
 	char time[CLOCK_RFC3339_SIZE], verdict[300];
 	struct cli_document doc;
 	struct json *j = &doc.json;
 
 	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
-	difference_verdict(d, verdict, sizeof(verdict));
+	diff_verdict(d, verdict, sizeof(verdict));
 	cli_document_begin(&doc, true);
 	json_object(j, NULL);
 	json_uint(j, "schema_version", RENDER_SCHEMA_VERSION);
@@ -377,19 +496,19 @@ static int print_json(const struct cli *c, const struct difference *d, const str
 	json_string(j, "time_utc", time);
 	json_side(j, "a", a);
 	json_side(j, "b", b);
-	json_string(j, "energy", difference_state_name(d->rows[0].state));
+	json_string(j, "energy", diff_state_name(d->rows[0].state));
 	json_string(j, "sentence", verdict);
 	json_object(j, "count");
 	for (unsigned s = 0; s <= STATE_UNKNOWN; s++)
-		json_uint(j, difference_state_name(s), d->count[s]);
+		json_uint(j, diff_state_name(s), d->count[s]);
 	json_object_end(j);
 	json_array(j, "rows");
 	for (size_t i = 0; i < d->nrows; i++)
-		if (shown(&d->rows[i], a, b, given_all(c)))
+		if (is_shown(&d->rows[i], a, b, given_all(c)))
 			json_row(j, &d->rows[i]);
 	json_array_end(j);
 	json_array(j, "notes");
-	difference_notes(d, json_note, j);
+	diff_notes(d, json_note, j);
 	json_array_end(j);
 	json_object_end(j);
 	return cli_document_end(&doc);
@@ -397,64 +516,57 @@ static int print_json(const struct cli *c, const struct difference *d, const str
 
 /* ---- the command ---- */
 
-static int open_one(struct evidence *e, const char *path)
+static int open_one(struct bundle_opened *e, const char *path)
 {
-	char message[EVIDENCE_NOTE], clean[EVIDENCE_NOTE];
+	char message[BUNDLE_OPENED_NOTE];
 
-	if (evidence_open(e, path, message, sizeof(message)) == 0)
+	if (bundle_open(e, path, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	utf8_clean(clean, sizeof(clean), message);
-	cli_error("%s", clean);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
-static int compare(struct cli *c, const struct evidence *a, const struct evidence *b)
+static int diff_print(struct cli *c, const struct bundle_opened *a,
+		      const struct bundle_opened *b)
 {
-	struct difference d;
+	struct diff d;
 	int code;
 
-	if (difference_init(&d, a, b) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (diff_init(&d, a, b) != 0)
+		return cli_no_memory();
 	code = c->json ? print_json(c, &d, a, b) : print_text(c, &d, a, b);
-	difference_done(&d);
+	diff_done(&d);
 	return code;
 }
 
 /* Opens both even if the first fails, so that the errors of both are reported. */
-static int run(struct cli *c)
+static int diff_run(struct cli *c)
 {
-	struct evidence *e = calloc(2, sizeof(*e));
+	struct bundle_opened *e;
 	int code[2], ret;
 
-	if (c->argc != 2) {
-		cli_error(
+	if (c->argc != 2)
+		return cli_usage(
 			"diff needs two bundles or results of gpuward measure: gpuward diff A "
 			"B");
-		free(e);
-		return EXIT_USAGE;
-	}
-	if (!e) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	e = calloc(2, sizeof(*e));
+	if (!e)
+		return cli_no_memory();
 	for (unsigned i = 0; i < 2; i++)
 		code[i] = open_one(&e[i], c->argv[i]);
 	ret = code[0] != EXIT_OK ? code[0] : code[1];
 	if (ret == EXIT_OK)
-		ret = compare(c, &e[0], &e[1]);
+		ret = diff_print(c, &e[0], &e[1]);
 	for (unsigned i = 0; i < 2; i++)
 		if (code[i] == EXIT_OK)
-			evidence_close(&e[i]);
+			bundle_opened_done(&e[i]);
 	free(e);
 	return ret;
 }
 
 static const struct option options[] = {
-	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
-	  "also show what is equal and what only one of them has", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 'a', "all", offsetof(struct given, all), NULL,
+		   "also show what is equal and what only one of them has"),
+	OPTION_END,
 };
 
 const struct command command_diff = {
@@ -473,5 +585,5 @@ const struct command command_diff = {
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.run = run,
+	.run = diff_run,
 };

@@ -1,9 +1,6 @@
 /* guard: shows what the guard of the service does and why, and sends it requests. */
 #include "cli.h"
-#include "guard_learn.h"
-#include "guard_recover.h"
-#include "guard_replay.h"
-#include "guard_verb.h"
+#include "guard_subcommand.h"
 #include "output.h"
 #include "remote.h"
 #include "table.h"
@@ -16,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALL "all"
+#define ALL     "all"
+#define WORKERS "/api/v1/guard/workers/"
 
 struct given {
 	struct remote_flags remote;
@@ -40,7 +38,7 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
 		   "replay: decide by the [guard] section of this configuration, as a dry run"),
 	REMOTE_OPTIONS(remote),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 static const struct table_column columns[] = {
@@ -262,16 +260,18 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Requests one worker, so that the service rejects an unknown name with a suggestion. */
-static int check_worker_name(struct remote *r, const char *name)
+/* Sends a request whose path has a name in the middle.  Prints errors; returns an exit code. */
+static int request_named(struct remote *r, const char *method, const char *before,
+			 const char *name, const char *after, const char *body)
 {
 	struct buf path;
 	int code;
 
 	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard/workers/");
+	buf_adds(&path, before);
 	remote_escape(&path, name);
-	code = remote_request_ok(r, "GET", path.p, NULL);
+	buf_adds(&path, after);
+	code = remote_request_ok(r, method, path.p, body);
 	buf_done(&path);
 	return code;
 }
@@ -285,7 +285,8 @@ static void print_simulated(const struct json_doc *reply)
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	int code = one ? check_worker_name(r, name) : EXIT_OK;
+	/* The service rejects an unknown name with a suggestion. */
+	int code = one ? request_named(r, "GET", WORKERS, name, "", NULL) : EXIT_OK;
 
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
@@ -306,17 +307,11 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 
 static int print_explanation(struct cli *c, struct remote *r, const char *name)
 {
-	struct buf path;
-	int code;
+	bool one = name && strcmp(name, ALL) != 0;
+	int code = request_named(
+		r, "GET", one ? "/api/v1/guard/explain?worker=" : "/api/v1/guard/explain",
+		one ? name : "", "", NULL);
 
-	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard/explain");
-	if (name && strcmp(name, ALL) != 0) {
-		buf_adds(&path, "?worker=");
-		remote_escape(&path, name);
-	}
-	code = remote_request_ok(r, "GET", path.p, NULL);
-	buf_done(&path);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);
@@ -375,18 +370,14 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       const char *name)
 {
 	const struct given *g = c->own;
-	struct buf path, body;
-	char text[96], span[16];
+	struct buf body;
+	char text[96], span[16], after[32];
 	int code;
 
-	buf_init(&path, 1024);
 	buf_init(&body, 8192);
-	buf_adds(&path, "/api/v1/guard/workers/");
-	remote_escape(&path, name);
-	buf_addf(&path, "/%s", verb);
 	write_request(&body, g, state);
-	code = remote_request_ok(r, "POST", path.p, body.p);
-	buf_done(&path);
+	snprintf(after, sizeof(after), "/%s", verb);
+	code = request_named(r, "POST", WORKERS, name, after, body.p);
 	buf_done(&body);
 	if (code == EXIT_OK && c->json)
 		return print_body(r);
@@ -429,18 +420,13 @@ static int request_workers(struct cli *c, struct remote *r, const char *verb, co
 
 static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 {
-	struct buf path, body;
+	struct buf body;
 	const char *level;
 	int code;
 
-	buf_init(&path, 1024);
 	buf_init(&body, 8192);
-	buf_adds(&path, "/api/v1/health/gpus/");
-	remote_escape(&path, gpu);
-	buf_adds(&path, "/clear");
 	write_request(&body, c->own, NULL);
-	code = remote_request_ok(r, "POST", path.p, body.p);
-	buf_done(&path);
+	code = request_named(r, "POST", "/api/v1/health/gpus/", gpu, "/clear", body.p);
 	buf_done(&body);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
@@ -452,29 +438,29 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 }
 
 /* Rejects options that have no effect on the subcommand, and wrong arguments. */
-static int check_arguments(const struct cli *c, const struct guard_verb *v)
+static int check_arguments(const struct cli *c, const struct guard_subcommand *v)
 {
 	const struct given *g = c->own;
 	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
-		if (option_given(o, g) && !guard_verb_takes(v, o->name))
+		if (option_given(o, g) && !guard_subcommand_takes(v, o->name))
 			return cli_usage("--%s has no effect on guard %s: leave it out",
 					 o->name, v->name);
 	if (c->argc - 1 < v->least || c->argc - 1 > v->most)
 		return cli_usage("usage: gpuward guard %s %s", v->name, v->usage);
-	if (v->form == VERB_GAME && strcmp(c->argv[1], "start") != 0 &&
+	if (v->form == FORM_GAME && strcmp(c->argv[1], "start") != 0 &&
 	    strcmp(c->argv[1], "end") != 0)
 		return cli_usage("guard game takes start or end, not '%s'", c->argv[1]);
-	if (v->form == VERB_GAME)
+	if (v->form == FORM_GAME)
 		return guard_game_pid(g->pid) > 0 ? EXIT_OK : EXIT_USAGE;
-	if (v->form == VERB_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
+	if (v->form == FORM_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
 	    strcmp(c->argv[1], "active") != 0)
 		return cli_usage("guard hold takes evicted or active, not '%s'", c->argv[1]);
-	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
+	if (v->form == FORM_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
 		return cli_usage("guard snooze takes a time such as 30m or 2h, not '%s'",
 				 c->argv[1]);
-	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever)
+	if ((v->form == FORM_HOLD || v->form == FORM_PAUSE) && !g->for_ns == !g->forever)
 		return cli_usage("guard %s needs an end: give --for TIME or --forever",
 				 v->name);
 	return EXIT_OK;
@@ -496,32 +482,32 @@ static int pause_workers(struct cli *c, struct remote *r, const char *name)
 	return code;
 }
 
-static int with_service(struct cli *c, const struct guard_verb *v)
+static int with_service(struct cli *c, const struct guard_subcommand *v)
 {
 	struct given *g = c->own;
 	const char *name =
-		c->argc > (v->form == VERB_SNOOZE ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
+		c->argc > (v->form == FORM_SNOOZE ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
 	struct remote r;
 	int code = remote_open(&r, &g->remote);
 
 	if (code != EXIT_OK)
 		;
-	else if (v->form == VERB_LEARN)
+	else if (v->form == FORM_LEARN)
 		code = guard_learn(c, &r, g->for_ns ? g->for_ns : 60 * NS_PER_S);
-	else if (v->form == VERB_GAME)
+	else if (v->form == FORM_GAME)
 		code = guard_game(c, &r, strcmp(name, "start") == 0, guard_game_pid(g->pid),
 				  g->for_ns, g->reason);
-	else if (v->form == VERB_CLEAR)
+	else if (v->form == FORM_CLEAR)
 		code = clear_gpu(c, &r, name);
-	else if (v->form == VERB_READ)
+	else if (v->form == FORM_READ)
 		code = strcmp(v->name, "status") == 0 ? print_status(c, &r, name)
 						      : print_explanation(c, &r, name);
-	else if (v->form == VERB_SNOOZE && option_duration(c->argv[1], &g->for_ns) != 0)
+	else if (v->form == FORM_SNOOZE && option_duration(c->argv[1], &g->for_ns) != 0)
 		code = EXIT_USAGE;
-	else if (v->form == VERB_PAUSE || v->form == VERB_SNOOZE)
+	else if (v->form == FORM_PAUSE || v->form == FORM_SNOOZE)
 		code = pause_workers(c, &r, name ? name : ALL);
 	else
-		code = request_workers(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
+		code = request_workers(c, &r, v->name, v->form == FORM_HOLD ? c->argv[1] : NULL,
 				       name ? name : ALL);
 	remote_close(&r);
 	return code;
@@ -530,21 +516,22 @@ static int with_service(struct cli *c, const struct guard_verb *v)
 static int guard_run(struct cli *c)
 {
 	const struct given *g = c->own;
-	const struct guard_verb *v = guard_verb_find(c->argc > 0 ? c->argv[0] : NULL);
+	const struct guard_subcommand *v =
+		guard_subcommand_find(c->argc > 0 ? c->argv[0] : NULL);
 	int code = v ? check_arguments(c, v) : EXIT_USAGE;
 
 	if (code != EXIT_OK)
 		return code;
-	if (v->form == VERB_REPLAY)
+	if (v->form == FORM_REPLAY)
 		return guard_replay(c, g->policy, c->argv[1]);
-	if (v->form == VERB_RECOVER)
+	if (v->form == FORM_RECOVER)
 		return guard_recover(c);
 	return with_service(c, v);
 }
 
 static bool guard_help(const char *word)
 {
-	return guard_verb_help(word, options);
+	return guard_subcommand_help(word, options);
 }
 
 const struct command command_guard = {

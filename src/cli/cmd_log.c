@@ -812,11 +812,11 @@ static const struct option options[] = {
 		   "write to FILE, which must not exist, instead of standard output"),
 	OPTION_ROW(FLAG, 0, "force", AT(force), NULL, "replace FILE if it exists"),
 	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
-	{ "format", 0, OPTION_CHOICE, AT(format), "FORMAT",
-	  "csv (the default) or jsonl, one JSON object per line", formats, NULL },
+	OPTION_CHOICE_ROW(0, "format", AT(format), "FORMAT",
+			  "csv (the default) or jsonl, one JSON object per line", formats),
 	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
 		   "write these fields in this order; a wrong name lists all fields"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_log = {

@@ -1,17 +1,14 @@
 /* measure: measures the energy of a command. */
-#include "clean_room.h"
-#include "runner.h"
 #include "measure_plan.h"
-#include "measured.h"
+#include "run_result.h"
+#include "session.h"
 #include "calibration.h"
-#include "run_progress.h"
 #include "measure_remote.h"
 #include "output.h"
 
 #include "base/clock.h"
-#include "measure/bundle.h"
+#include "base/utf8.h"
 #include "measure/host_energy.h"
-#include "measure/meter.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,26 +18,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WATCH_NS (250 * NS_PER_MS)
-
 struct measurement {
 	struct cli *c;
 	const struct measure_options *o;
 	struct measure_plan plan;
-	struct runner_inherit inherit;
-	struct runner runner;
+	struct session s;
 	struct run_trace *series;
 	struct host_meter *host;
 	uint64_t host_ns;              /* time of its last reading during the run */
 	struct run_baseline *baseline; /* one per device         */
 	struct run_progress progress;
-	struct cooldown cool;
 	bool cooldown_reported;        /* for this wait                           */
 	bool numbers_reported;         /* iterations are not numbered one by one  */
 	bool shared_reported;          /* another process is on a GPU             */
 	bool known;                    /* static values of the GPUs were read     */
 	struct bundle *bundle;         /* NULL: none                              */
-	struct clean_room *room;       /* NULL: none                              */
 	struct measure_remote *remote; /* the service measures; NULL: this process does */
 	struct gw_environment *env;    /* for the result; NULL: not read yet      */
 	struct measured result;        /* the runs of the result ...              */
@@ -74,14 +66,11 @@ static unsigned read_temperatures(void *arg, struct cooldown_gpu ret[static COOL
 /* Waits before each of several runs, or if --cooldown-to is given. */
 static void cool_down(struct measurement *m)
 {
-	if (m->o->no_cooldown || (m->plan.trials == 1 && isnan(m->plan.cool_c)))
-		return;
+	const struct session_options *o = &m->o->session;
+
 	m->cooldown_reported = false;
-	cooldown_wait(&m->cool);
-	if (m->cool.late_gpu >= 0)
-		cli_error("GPU %d did not cool below %.0f %s within a minute; later runs wait "
-			  "for this temperature",
-			  m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
+	if (!o->no_cooldown && (m->o->trials > 1 || !isnan(o->cooldown_to_c)))
+		session_cool_down(&m->s, NULL);
 }
 
 /* Reads the values of the GPUs that the result contains.  Reading them from the driver takes 9
@@ -100,12 +89,32 @@ static bool all_sampled(const struct measurement *m)
 {
 	struct meter_progress p;
 
-	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
-		meter_progress(m->runner.meter, i, &p);
+	for (unsigned i = 0; i < gw_meter_device_count(m->s.runner.meter); i++) {
+		meter_progress(m->s.runner.meter, i, &p);
 		if (p.ticks < 2)
 			return false;
 	}
 	return true;
+}
+
+/* Warns once, while the command runs, if another process is on a GPU. */
+static void warn_foreign(struct measurement *m, struct gw_window *window)
+{
+	struct window_activity now;
+	char name[sizeof(now.foreign_name)];
+
+	for (unsigned i = 0; i < gw_meter_device_count(m->s.runner.meter); i++) {
+		window_activity(window, i, &now);
+		if (!now.foreign || m->shared_reported)
+			continue;
+		utf8_clean(name, sizeof(name), now.foreign_name);
+		run_progress_clear(&m->progress);
+		cli_error("another process (%s%spid %lld) is using GPU %u; its energy is "
+			  "included",
+			  name, *name ? ", " : "", (long long)now.foreign,
+			  session_device(&m->s, i)->index);
+		m->shared_reported = true;
+	}
 }
 
 static void watch_run(void *arg, struct gw_window *window, const struct progress_marks *marks)
@@ -123,24 +132,13 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 		host_meter_read(m->host, &host);
 		m->host_ns = clock_mono_ns(clock_real());
 	}
-	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
-		int64_t pid = window_foreign(window, i);
-
-		if (!pid || m->shared_reported)
-			continue;
-		run_progress_clear(&m->progress);
-		cli_error("another process (pid %lld) is using GPU %u; its energy is included",
-			  (long long)pid,
-			  gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i))
-				  ->index);
-		m->shared_reported = true;
-	}
+	warn_foreign(m, window);
 	run_progress_show(&m->progress, window, marks);
 }
 
 static bool result_wanted(const struct measurement *m)
 {
-	return m->c->json || m->o->output || m->bundle;
+	return m->c->json || m->o->session.output || m->bundle;
 }
 
 /* Called while the last sample is awaited, about 30 ms: time to read the environment. */
@@ -173,9 +171,9 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 	const struct progress_marks_window *w =
 		r->part ? progress_marks_find(k, r->part, &n) : NULL;
 
-	warn_count("iterations", m->plan.iterations, w ? w->iterations : k->iterations,
+	warn_count("iterations", m->o->session.iterations, w ? w->iterations : k->iterations,
 		   r->iterations);
-	warn_count("tokens", m->plan.tokens, w ? w->tokens : k->tokens, r->tokens);
+	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->tokens);
 }
 
 /* Warns if the numbers of iteration lines suggest that one line stands for several
@@ -183,7 +181,7 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
 {
-	if (!k->odd_after || m->numbers_reported || !isnan(m->plan.iterations) ||
+	if (!k->odd_after || m->numbers_reported || !isnan(m->o->session.iterations) ||
 	    (r->count.source && r->count.iterations))
 		return;
 	m->numbers_reported = true;
@@ -224,16 +222,16 @@ static int print_not_started(const char *name, const struct runner_run *run)
 
 static void warn_part(struct measurement *m, const struct measured_run *r)
 {
-	if (!m->o->part)
+	if (!m->o->session.part)
 		return;
 	if (!r->part) {
 		cli_error("the command did not mark the begin and end of a part '%s'; the "
 			  "result is about the whole run",
-			  m->o->part);
+			  m->o->session.part);
 		m->part_missing = true;
 	} else if (r->parts > 1) {
 		cli_error("the command marked %u parts '%s'; the result is about the first",
-			  r->parts, m->o->part);
+			  r->parts, m->o->session.part);
 	}
 }
 
@@ -244,7 +242,7 @@ static const char *label_of(const struct measurement *m)
 
 /* Gets what the service measured.  Returns false if that is lost, and the run with it. */
 static bool take_remote_result(struct measurement *m, struct runner_run *run,
-			       struct measured_remote *ret)
+			       struct run_result_remote *ret)
 {
 	enum measure_remote_outcome outcome = measure_remote_end(m->remote, ret);
 
@@ -268,7 +266,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	if (err)
 		return err;
 	m->counting = true;
-	err = runner_run(&m->runner, m->c->argv, label_of(m), run);
+	err = runner_run(&m->s.runner, m->c->argv, label_of(m), run);
 	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
@@ -277,7 +275,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	if (run->error)
 		return print_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, ret);
-	if (m->remote && measure_remote_elsewhere(m->remote))
+	if (m->remote && measure_remote_facts(m->remote)->elsewhere)
 		*ret = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 	return EXIT_OK;
 }
@@ -287,21 +285,21 @@ static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
 	struct measured_run *result = &m->result.run[m->result.runs];
-	struct measured_remote from_service;
+	struct run_result_remote from_service;
 	struct host_energy host;
-	struct measured_from from = { .c = m->c,
-				      .meter = m->runner.meter,
-				      .series = m->series,
-				      .baseline = m->baseline,
-				      .iterations = m->plan.iterations,
-				      .tokens = m->plan.tokens,
-				      .part = m->o->part,
-				      .remote = m->remote ? &from_service : NULL };
+	struct run_result_from from = { .c = m->c,
+					.meter = m->s.runner.meter,
+					.series = m->series,
+					.baseline = m->baseline,
+					.iterations = m->o->session.iterations,
+					.tokens = m->o->tokens,
+					.part = m->o->session.part,
+					.remote = m->remote ? &from_service : NULL };
 	int err = run_count_before(&m->count, m->result.runs > 0);
 
 	if (err)
 		return err;
-	m->progress.trial = number - m->plan.first + 1;
+	m->progress.trial = number - (unsigned)m->o->trial + 1;
 	run_progress_begin(&m->progress);
 	err = run_command(m, run, &host);
 	if (err)
@@ -312,7 +310,7 @@ static int run_once(struct measurement *m, unsigned number)
 		read_devices(m);
 	if (!run_count_take(&m->count, run, &from.count))
 		m->count_missing = true;
-	err = measured_run(&from, run, number, &host, result);
+	err = run_result_make(&from, run, number, &host, result);
 	if (err)
 		return cli_fail("cannot measure: %s", gw_strerror(err));
 	warn_part(m, result);
@@ -328,12 +326,12 @@ static int run_once(struct measurement *m, unsigned number)
 
 static int warm_up(struct measurement *m)
 {
-	for (unsigned i = 0; i < m->plan.warmup && !m->runner.interrupted; i++) {
+	for (unsigned i = 0; i < m->o->session.warmup && !m->s.runner.interrupted; i++) {
 		struct runner_run run;
 		int err;
 
 		run_progress_begin(&m->progress);
-		err = runner_run(&m->runner, m->c->argv, "warm-up", &run);
+		err = runner_run(&m->s.runner, m->c->argv, "warm-up", &run);
 		run_progress_clear(&m->progress);
 		if (err)
 			return cli_fail("cannot run: %s", gw_strerror(err));
@@ -354,38 +352,38 @@ static int run_all(struct measurement *m)
 {
 	int code = warm_up(m);
 
-	for (unsigned i = 0; i < m->plan.trials && code == EXIT_OK; i++) {
+	for (unsigned i = 0; i < m->o->trials && code == EXIT_OK; i++) {
 		cool_down(m);
-		if (m->runner.interrupted)
+		if (m->s.runner.interrupted)
 			break;
-		code = run_once(m, m->plan.first + i);
+		code = run_once(m, (unsigned)m->o->trial + i);
 		if (code == EXIT_OK && (m->status != 0 || m->lost))
 			break; /* a command that fails is not repeated */
 	}
-	if (m->result.runs && m->result.runs < m->plan.trials)
-		cli_error("only %u of %u runs were made", m->result.runs, m->plan.trials);
+	if (m->result.runs && m->result.runs < m->o->trials)
+		cli_error("only %u of %.0f runs were made", m->result.runs, m->o->trials);
 	return code;
 }
 
 static void fill_result(struct measurement *m, char *command, size_t size)
 {
+	const struct measure_remote_facts *service =
+		m->remote ? measure_remote_facts(m->remote) : NULL;
 	struct measured *r = &m->result;
-	const char *slash = strrchr(m->c->argv[0], '/');
 
 	r->wall_ns = m->result.run[0].begin_wall_ns;
-	r->simulated = m->remote ? measure_remote_simulated(m->remote)
-				 : gw_snapshot_status(m->c->snap)->simulated;
-	r->service = m->remote ? measure_remote_address(m->remote) : NULL;
-	r->environment = m->remote ? measure_remote_environment(m->remote) : NULL;
+	r->simulated = service ? service->simulated : gw_snapshot_status(m->c->snap)->simulated;
+	r->service = service ? service->address : NULL;
+	r->environment = service ? service->environment : NULL;
 	r->label = m->o->label;
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;
 	r->model_size_bytes = m->plan.model_bytes;
 	r->iterations = r->run[0].iterations;
 	r->tokens = r->run[0].tokens;
-	r->room = clean_room_record(m->room);
-	r->command_name = slash && slash[1] ? slash + 1 : m->c->argv[0];
-	if (m->o->keep_command) {
+	r->room = clean_room_record(m->s.room);
+	r->command_name = session_command_name(m->c->argv[0]);
+	if (m->o->session.keep_command) {
 		cli_join(command, size, m->c->argv);
 		r->command = command;
 	}
@@ -398,22 +396,10 @@ static int save_result(struct measurement *m)
 {
 	struct cli_document doc;
 	int err = m->env || m->remote ? 0 : gw_environment_new(m->c->ctx, &m->env);
-	int code = EXIT_FAILED;
-	char message[512];
 
 	cli_document_begin(&doc, true);
 	render_result(&doc.json, &m->result, m->env, m->c->snap, &m->c->filter);
-	if (!err)
-		err = json_end(&doc.json);
-	if (err)
-		cli_error("cannot build the result: %s", gw_strerror(err));
-	else
-		code = output_result(m->o->output, m->c->json, &doc.buf);
-	if (m->bundle && !err)
-		bundle_file(m->bundle, "result.json", doc.buf.p, doc.buf.len, message,
-			    sizeof(message));
-	buf_done(&doc.buf);
-	return code;
+	return session_write(&m->s, &doc, m->bundle, err);
 }
 
 /* Called after the last run, because the trace covers all runs. */
@@ -431,7 +417,7 @@ static void calibrate_result(struct measurement *m)
 		return;
 	}
 	for (unsigned i = 0; i < m->result.runs; i++) {
-		measured_calibrate(&m->result.run[i], &c->sensor, m->baseline);
+		run_result_calibrate(&m->result.run[i], &c->sensor, m->baseline);
 		run_calibration_marks(c, &m->run[i].marks);
 	}
 	if (m->bundle) /* bundle_close() reports errors */
@@ -450,25 +436,25 @@ static int finish_result(struct measurement *m)
 	if (m->result.runs == 0 && m->lost && m->status)
 		return m->status;
 	if (m->result.runs == 0)
-		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
+		return m->s.runner.interrupted ? 128 + m->s.runner.interrupted : EXIT_FAILED;
 	calibrate_result(m);
 	fill_result(m, command, sizeof(command));
 	if (!m->c->quiet || !result_wanted(m))
-		measured_print(&m->result, m->c);
+		run_result_print(&m->result, m->c);
 	if (result_wanted(m))
 		code = save_result(m);
 	if (code != EXIT_OK && m->c->quiet) /* so that the result is not lost */
-		measured_print(&m->result, m->c);
+		run_result_print(&m->result, m->c);
 	for (unsigned i = 0; i < m->result.runs; i++)
-		shared = shared || measured_shared(&m->result.run[i]);
+		shared = shared || run_result_shared(&m->result.run[i]);
 	if (code != EXIT_OK)
 		return code;
-	if (shared && m->o->require_exclusive)
+	if (shared && m->o->session.require_exclusive)
 		return EXIT_SHARED;
-	if (m->room && !measured_room_kept(clean_room_record(m->room)))
+	if (m->s.room && !measured_room_kept(clean_room_record(m->s.room)))
 		return EXIT_SHARED;
-	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
-		return 128 + m->runner.interrupted;
+	if (m->status == 0 && m->s.runner.interrupted && m->result.runs < m->o->trials)
+		return 128 + m->s.runner.interrupted;
 	if (m->status == 0 && m->calibration.record && !m->calibration.fitted)
 		return EXIT_FAILED;
 	return m->status == 0 && (m->part_missing || m->count_missing || m->lost) ? EXIT_FAILED
@@ -524,7 +510,7 @@ static int open_bundle(struct measurement *m)
 
 	if (!m->o->bundle)
 		return EXIT_OK;
-	if (m->o->keep_command) {
+	if (m->o->session.keep_command) {
 		cli_join(joined, sizeof(joined), m->c->argv);
 		what.command = joined;
 	}
@@ -543,43 +529,28 @@ static int close_bundle(struct measurement *m)
 	return cli_fail("the bundle is incomplete: %s", message);
 }
 
+/* Returns an exit code. */
 static int start_meter(struct measurement *m)
 {
-	struct gw_meter_options o = { .size = sizeof(o),
-				      .interval_ns = m->o->interval_ns,
-				      .gpus = m->c->gpu.count ? m->c->gpu.item : NULL,
-				      .flags = GW_METER_PROCESSES };
-	struct meter_config config = { .options = &o,
-				       .on_setup = on_device,
+	struct meter_config config = { .on_setup = on_device,
 				       .on_event = on_event,
 				       .on_result = window_result,
 				       .describe = true,
 				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
-	int err;
+	size_t trials = (size_t)m->o->trials;
 
 	m->series = run_trace_new(n);
 	m->baseline = calloc(n + 1, sizeof(*m->baseline));
 	m->host = host_meter_new(m->c->ctx);
-	m->run = calloc(m->plan.trials, sizeof(*m->run));
-	m->result.run = calloc(m->plan.trials, sizeof(*m->result.run));
-	if (!m->series || !m->baseline || !m->host || !m->run || !m->result.run)
-		return -GW_E_NOMEM;
-	err = run_calibration_init(&m->calibration, m->o->calibrate, m->plan.accuracy);
-	if (err)
-		return err;
-	m->cool = (struct cooldown){ .ctx = m->c->ctx,
-				     .runner = &m->runner,
-				     .to_c = m->plan.cool_c,
-				     .read = m->remote ? read_temperatures : NULL,
-				     .report = report_cooldown,
-				     .arg = m };
-	err = cooldown_init(&m->cool);
-	if (!err)
-		err = meter_start(m->c->ctx, &config, &m->runner.meter);
-	if (!err)
-		meter_set_exclusive(m->runner.meter, m->o->require_exclusive);
-	return err;
+	m->run = calloc(trials, sizeof(*m->run));
+	m->result.run = calloc(trials, sizeof(*m->result.run));
+	if (!m->series || !m->baseline || !m->host || !m->run || !m->result.run ||
+	    run_calibration_init(&m->calibration, m->o->calibrate, m->plan.accuracy) != 0)
+		return cli_fail("cannot measure: %s", gw_strerror(-GW_E_NOMEM));
+	m->s.runner.series = m->series;
+	m->s.cool.read = m->remote ? read_temperatures : NULL;
+	return session_start(&m->s, &config, m->o->interval_ns);
 }
 
 /* Returns true if a stored baseline may be used, which depends on the state of its GPU. */
@@ -590,12 +561,9 @@ static bool state_matters(const struct measurement *m)
 
 	if (m->plan.baseline != RUN_BASELINE_KEPT && m->plan.baseline != RUN_BASELINE_OLD)
 		return m->plan.baseline != RUN_BASELINE_NONE;
-	for (unsigned i = 0; kept && i < gw_meter_device_count(m->runner.meter); i++)
-		any |= baseline_kept(
-			gw_device_text(gw_snapshot_device(m->c->snap,
-							  gw_meter_device(m->runner.meter, i)),
-				       GW_T_UUID),
-			BASELINE_NO_CONTEXT, dir);
+	for (unsigned i = 0; kept && i < gw_meter_device_count(m->s.runner.meter); i++)
+		any |= baseline_kept(gw_device_text(session_device(&m->s, i), GW_T_UUID),
+				     BASELINE_NO_CONTEXT, dir);
 	return any;
 }
 
@@ -604,14 +572,13 @@ static void get_baselines(struct measurement *m)
 	if (state_matters(m)) /* on error no baseline is used */
 		(void)gw_snapshot_take(m->c->snap,
 				       GW_TIER_FAST | GW_TIER_HEALTH | GW_TIER_LIMITS);
-	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
-		const struct gw_device *d =
-			gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i));
+	for (unsigned i = 0; i < gw_meter_device_count(m->s.runner.meter); i++) {
+		const struct gw_device *d = session_device(&m->s, i);
 
 		if (m->plan.baseline == RUN_BASELINE_NEW && !m->c->quiet)
 			fprintf(stderr, "gpuward: measuring the idle power of GPU %u\n",
 				d->index);
-		run_baseline_get(&m->runner, i, d, m->plan.baseline, &m->baseline[i]);
+		run_baseline_get(&m->s.runner, i, d, m->plan.baseline, &m->baseline[i]);
 		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
 			cli_error("GPU %u has no %sbaseline: %s%s", d->index,
 				  m->baseline[i].stale ? "suitable " : "", m->baseline[i].why,
@@ -621,37 +588,32 @@ static void get_baselines(struct measurement *m)
 
 static int measure_runs(struct measurement *m)
 {
-	int code;
+	int code = session_begin(&m->s);
 
-	if (runner_begin(&m->runner) != 0)
-		return cli_fail("cannot watch for signals: %s", strerror(errno));
-	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
-	m->progress.trials = m->plan.trials;
-	m->progress.iterations = m->plan.iterations;
-	code = clean_room_new(m->c, &m->o->room, &m->runner, &m->room);
-	if (code == EXIT_OK) {
-		get_baselines(m);
-		runner_ready(&m->runner);
-		code = m->runner.interrupted ? 128 + m->runner.interrupted : run_all(m);
-	}
-	clean_room_end(m->room);
+	if (code != EXIT_OK)
+		return code;
+	run_progress_init(&m->progress, m->s.runner.meter, m->o->session.progress, m->c->quiet);
+	m->progress.trials = (unsigned)m->o->trials;
+	m->progress.iterations = m->o->session.iterations;
+	get_baselines(m);
+	runner_ready(&m->s.runner);
+	code = m->s.runner.interrupted ? 128 + m->s.runner.interrupted : run_all(m);
+	clean_room_end(m->s.room);
 	if (code == EXIT_OK)
 		code = finish_result(m);
 	else if (m->result.runs) /* keep the runs before the error */
 		(void)finish_result(m);
-	clean_room_free(m->room);
-	runner_end(&m->runner);
+	session_end(&m->s);
 	return code;
 }
 
 static void free_measurement(struct measurement *m)
 {
 	for (unsigned i = 0; m->result.run && i < m->result.runs; i++) {
-		measured_run_done(&m->result.run[i]);
+		run_result_done(&m->result.run[i]);
 		runner_run_done(&m->run[i]);
 	}
-	gw_meter_stop(m->runner.meter);
-	cooldown_done(&m->cool);
+	session_stop(&m->s);
 	gw_environment_free(m->env);
 	free(m->result.run);
 	free(m->run);
@@ -665,7 +627,7 @@ static void free_measurement(struct measurement *m)
  * there. */
 static int check_calibration(const struct measurement *m)
 {
-	unsigned n = gw_meter_device_count(m->runner.meter);
+	unsigned n = gw_meter_device_count(m->s.runner.meter);
 	struct stat st;
 
 	if (!m->o->calibrate)
@@ -684,16 +646,13 @@ static int check_calibration(const struct measurement *m)
 /* Measures after the options are checked and the GPUs are open. */
 static int run_open(struct measurement *m)
 {
-	int err, code = open_bundle(m), closed;
+	int code = open_bundle(m), closed;
 
 	if (code != EXIT_OK)
 		return code;
-	err = start_meter(m);
-	m->runner.series = m->series;
-	m->runner.part = m->o->part;
-	if (err)
-		cli_error("cannot measure: %s", gw_strerror(err));
-	code = err ? EXIT_FAILED : check_calibration(m);
+	code = start_meter(m);
+	if (code == EXIT_OK)
+		code = check_calibration(m);
 	if (code == EXIT_OK)
 		code = measure_runs(m);
 	free_measurement(m);
@@ -704,11 +663,12 @@ static int run_open(struct measurement *m)
 /* The service measures the GPUs: opens a context without GPUs for the counters of the host. */
 static int open_service(struct measurement *m)
 {
-	int code = measure_remote_open(&m->o->room.remote, m->c->gpu.item, m->c->gpu.count,
-				       &m->remote);
+	int code = measure_remote_open(&m->o->session.room.remote, m->c->gpu.item,
+				       m->c->gpu.count, &m->remote);
 
 	if (code == EXIT_OK &&
-	    m->plan.warmup) { /* check that the service can measure before the warm-up */
+	    m->o->session.warmup >
+		    0) { /* check that the service can measure before the warm-up */
 		code = measure_remote_begin(m->remote, label_of(m));
 		if (code == EXIT_OK)
 			measure_remote_forget(m->remote);
@@ -727,18 +687,16 @@ static int measure_run(struct cli *c)
 		return cli_no_memory();
 	m->c = c;
 	m->o = c->own;
-	runner_inherit(&m->inherit, c->pipe_ignored);
-	m->runner = (struct runner){ .inherit = &m->inherit,
-				     .watch = watch_run,
-				     .meanwhile = after_run,
-				     .arg = m,
-				     .watch_ns = WATCH_NS };
+	session_init(&m->s, c, &m->o->session, m);
+	m->s.runner.watch = watch_run;
+	m->s.runner.meanwhile = after_run;
+	m->s.cool.report = report_cooldown;
 	term_to_stderr(true);
 	code = measure_plan_make(c, &m->plan);
 	m->count = (struct run_count){ .kind = m->plan.count,
 				       .by = m->plan.count_by,
 				       .iterations = m->plan.counts_iterations,
-				       .runner = &m->runner };
+				       .runner = &m->s.runner };
 	if (code == EXIT_OK)
 		code = m->o->service ? open_service(m) : cli_open(c, 0);
 	if (code == EXIT_OK)

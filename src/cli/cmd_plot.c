@@ -2,7 +2,7 @@
 #include "chart.h"
 #include "cli.h"
 #include "output.h"
-#include "results.h"
+#include "result_set.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-static size_t count_lines(const struct results *r)
+static size_t count_lines(const struct result_set *r)
 {
 	size_t n = 0;
 
@@ -24,7 +24,7 @@ static size_t count_lines(const struct results *r)
 	return n;
 }
 
-static void add_lines(struct chart *chart, const struct cli *c, const struct results *r)
+static void add_lines(struct chart *chart, const struct cli *c, const struct result_set *r)
 {
 	for (size_t i = 0; i < r->n; i++) {
 		size_t before = chart->n;
@@ -41,7 +41,7 @@ struct simulated {
 	const char *mark, *words;
 };
 
-static struct simulated simulated_note(const struct results *r)
+static struct simulated simulated_note(const struct result_set *r)
 {
 	size_t n = 0;
 
@@ -54,7 +54,7 @@ static struct simulated simulated_note(const struct results *r)
 	return (struct simulated){ "PARTLY SIMULATED", "; partly simulated" };
 }
 
-static int draw_plot(const struct cli *c, const struct chart *chart, const struct results *r)
+static int draw_plot(const struct cli *c, const struct chart *chart, const struct result_set *r)
 {
 	char title[256], description[256];
 	struct simulated simulated = simulated_note(r);
@@ -89,38 +89,31 @@ static int draw_plot(const struct cli *c, const struct chart *chart, const struc
 	return code;
 }
 
+static int plot_results(const struct cli *c, const struct result_set *r)
+{
+	struct chart chart;
+	int code;
+
+	if (chart_init(&chart, count_lines(r)) != 0)
+		return cli_no_memory();
+	add_lines(&chart, c, r);
+	code = chart.n ? draw_plot(c, &chart, r)
+		       : cli_fail("nothing to plot: the results contain no power samples");
+	chart_done(&chart);
+	return code;
+}
+
 static int plot_run(struct cli *c)
 {
-	struct results results;
-	struct chart chart;
-	int code = output_spares(given(c)->output, c->argv, c->argc);
-
-	if (code != EXIT_OK)
-		return code;
-	code = results_load(&results, c, true);
-	if (code == EXIT_OK && chart_init(&chart, count_lines(&results)) != 0) {
-		code = cli_no_memory();
-	} else if (code == EXIT_OK) {
-		add_lines(&chart, c, &results);
-		if (chart.n == 0) {
-			code = cli_fail(
-				"nothing to plot: the results contain no power samples");
-		} else {
-			code = draw_plot(c, &chart, &results);
-		}
-		chart_done(&chart);
-	}
-	results_done(&results);
-	return code;
+	return result_set_with(c, given(c)->output, true, plot_results);
 }
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
+	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT",
 		   "title of the picture, for screen readers"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_plot = {

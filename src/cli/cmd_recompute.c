@@ -14,7 +14,8 @@
 #include <string.h>
 
 struct given {
-	const char *calibrate, *accuracy, *device;
+	const char *calibrate, *accuracy;
+	double device; /* NAN: not given */
 };
 
 enum { GPU, WINDOW, THEN, NOW, CHANGE, METER, VALIDITY };
@@ -98,11 +99,7 @@ static void add_object(struct json *j, const struct bundle_found *f)
 	json_string(j, "meter", gw_meter_kind_name(f->energy.meter));
 	json_string(j, "verdict", gw_verdict_name(f->energy.verdict));
 	json_string(j, "validity", gw_validity_name(f->energy.validity));
-	json_array(j, "codes");
-	for (unsigned c = 0; c < GW_CODES; c++)
-		if (f->energy.codes >> c & 1)
-			json_string(j, NULL, gw_code_info(c)->key);
-	json_array_end(j);
+	render_codes(j, f->energy.codes);
 	json_object_end(j);
 }
 
@@ -236,15 +233,12 @@ static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 
 static int choose_device(const struct given *g, const struct bundle_summary *sum, unsigned *ret)
 {
-	double device = 0;
-	int code = cli_count("device", g->device, 0, 63, &device);
-
-	*ret = (unsigned)device;
-	if (code == EXIT_OK && !g->device && sum->devices != 1)
-		code = cli_usage("--calibrate works with one GPU, but the bundle has %u; "
+	*ret = isnan(g->device) ? 0 : (unsigned)g->device;
+	if (isnan(g->device) && sum->devices != 1)
+		return cli_usage("--calibrate works with one GPU, but the bundle has %u; "
 				 "select one with --device",
 				 sum->devices);
-	return code;
+	return EXIT_OK;
 }
 
 static int make_calibration(const struct given *g, const char *dir, struct calibration *c,
@@ -302,9 +296,9 @@ static int recompute_run(struct cli *c)
 
 	if (c->argc != 1)
 		return cli_usage("give the folder of one bundle: gpuward recompute BUNDLE");
-	if (!g->calibrate && (g->accuracy || g->device))
+	if (!g->calibrate && (g->accuracy || !isnan(g->device)))
 		return cli_usage("--%s needs --calibrate",
-				 g->device ? "device" : "calibrate-accuracy");
+				 !isnan(g->device) ? "device" : "calibrate-accuracy");
 	if (!g->calibrate)
 		return print_bundle(c, &how);
 	code = make_calibration(g, c->argv[0], &calibration, &how.device);
@@ -318,14 +312,10 @@ static int recompute_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 0, "calibrate", AT(calibrate), "TRACE",
-		   "calibrate the GPU's power sensor by an external power meter: a CSV file "
-		   "with time and watts over the same time span"),
-	OPTION_ROW(TEXT, 0, "calibrate-accuracy", AT(accuracy), "PERCENT",
-		   "accuracy of that meter, 95 % (default: 1)"),
-	OPTION_ROW(TEXT, 0, "device", AT(device), "N",
-		   "the GPU to calibrate, if the bundle has several"),
-	{ .name = NULL },
+	CALIBRATION_OPTIONS(AT(calibrate), AT(accuracy), ""),
+	OPTION_COUNT_ROW("device", AT(device),
+			 "the GPU to calibrate, if the bundle has several", 0, 63, NAN),
+	OPTION_END,
 };
 
 const struct command command_recompute = {

@@ -13,16 +13,16 @@
 #include <string.h>
 
 struct given {
-	const char *output, *device;
+	const char *output;
+	double device; /* NAN: all */
 };
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
-	OPTION_ROW(TEXT, 0, "device", AT(device), "N",
-		   "only this GPU of the bundle, from 0 (default: all)"),
-	{ .name = NULL },
+	OUTPUT_OPTION(AT(output)),
+	OPTION_COUNT_ROW("device", AT(device),
+			 "only this GPU of the bundle, from 0 (default: all)", 0, 63, NAN),
+	OPTION_END,
 };
 
 /* Simulator profiles by a part of the card's name; the first match is used. */
@@ -105,25 +105,18 @@ static int add_all(struct buf *out, const char *dir, char *message, size_t size)
 static int replay_run(struct cli *c)
 {
 	const struct given *g = c->own;
-	char message[5000], *end = NULL;
-	unsigned long n = g->device ? strtoul(g->device, &end, 10) : 0;
+	char message[5000];
 	struct buf out;
 	int err, code;
 
 	if (c->argc != 1)
 		return cli_usage("give the folder of one bundle: gpuward replay BUNDLE");
-	if (g->device && (*g->device < '0' || *g->device > '9' || *end || n > 63))
-		return cli_usage("--device takes the number of a GPU in the bundle, not '%s'",
-				 g->device);
 	buf_init(&out, 256 << 20);
 	buf_adds(&out, "# Power of a bundle, for gpuward --simulate=FILE\n");
-	err = g->device ? add_gpu(&out, c->argv[0], (unsigned)n, message, sizeof(message))
-			: add_all(&out, c->argv[0], message, sizeof(message));
-	if (err) {
-		code = cli_fail("%s", message);
-	} else {
-		code = output_write(g->output, &out);
-	}
+	err = isnan(g->device) ? add_all(&out, c->argv[0], message, sizeof(message))
+			       : add_gpu(&out, c->argv[0], (unsigned)g->device, message,
+					 sizeof(message));
+	code = err ? cli_fail("%s", message) : output_write(g->output, &out);
 	buf_done(&out);
 	return code;
 }

@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "comparison.h"
 #include "output.h"
-#include "results.h"
+#include "result_set.h"
 #include "chart.h"
 #include "plot.h"
 #include "report_run.h"
@@ -192,15 +192,6 @@ static void dots_free(struct dots *d)
 	free(d->each);
 }
 
-static double run_energy(const struct comparison *c, const struct comparison_run *r)
-{
-	const struct gw_interval *stated = &r->run->energy_per_iteration_j;
-
-	if (!c->per_iteration)
-		return r->run->energy_j.best;
-	return isnan(stated->best) ? r->run->energy_j.best / r->run->iterations : stated->best;
-}
-
 static void dots_fill(const struct comparison *c, struct dots *d,
 		      const struct comparison_scale *s)
 {
@@ -212,8 +203,9 @@ static void dots_fill(const struct comparison *c, struct dots *d,
 		size_t n = 0;
 
 		for (size_t k = 0; k < row->nruns; k++)
-			if (result_usable(row->runs[k].run))
-				each[n++] = run_energy(c, &row->runs[k]) * s->factor;
+			if (result_run_usable(row->runs[k].run))
+				each[n++] = comparison_value(c, &row->runs[k], METRIC_ENERGY) *
+					    s->factor;
 		if (!isnan(f->mean))
 			snprintf(d->texts[i], sizeof(d->texts[i]), "%.*f %s", s->decimals,
 				 f->mean * s->factor, s->unit);
@@ -310,7 +302,7 @@ static void page_head(struct buf *out, const char *title, const struct compariso
 	buf_adds(out, "</h1>\n");
 }
 
-static void page_summary(struct buf *out, const struct result *results, size_t n)
+static void page_summary(struct buf *out, const struct result_file *results, size_t n)
 {
 	char time[CLOCK_RFC3339_SIZE];
 	size_t runs = 0, simulated = 0;
@@ -335,7 +327,7 @@ static void page_summary(struct buf *out, const struct result *results, size_t n
 
 /* Writes the page.  title NULL: the labels are the title. */
 static void report_page(struct buf *out, const char *title, const struct comparison *c,
-			const struct result *results, size_t n)
+			const struct result_file *results, size_t n)
 {
 	page_head(out, title, c);
 	page_summary(out, results, n);
@@ -360,7 +352,7 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-static int write_page(const struct cli *c, const struct results *r)
+static int write_page(const struct cli *c, const struct result_set *r)
 {
 	struct comparison comparison;
 	struct buf out;
@@ -378,26 +370,15 @@ static int write_page(const struct cli *c, const struct results *r)
 
 static int report_run(struct cli *c)
 {
-	struct results results;
-	int code = output_spares(given(c)->output, c->argv, c->argc);
-
-	if (code != EXIT_OK)
-		return code;
-	code = results_load(&results, c, given(c)->across_gpus);
-	if (code == EXIT_OK)
-		code = write_page(c, &results);
-	results_done(&results);
-	return code;
+	return result_set_with(c, given(c)->output, given(c)->across_gpus, write_page);
 }
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE instead of standard output"),
+	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT", "heading of the page"),
-	OPTION_ROW(FLAG, 0, "across-gpus", AT(across_gpus), NULL,
-		   "also compare results of different GPUs"),
-	{ .name = NULL },
+	ACROSS_GPUS_OPTION(AT(across_gpus)),
+	OPTION_END,
 };
 
 const struct command command_report = {

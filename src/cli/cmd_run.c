@@ -45,7 +45,7 @@ static const struct option options[] = {
 		   "start the program even if no memory can be reserved, with a warning; for "
 		   "game launchers"),
 	REMOTE_OPTIONS(remote),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 /* Parses a size as in the configuration, but requires a unit: a bare number rarely means
@@ -144,18 +144,18 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 		return EXIT_NO_ROOM;
 	id = r->reply ? json_doc_string(r->reply, "id") : NULL;
 	gpu = r->reply ? json_doc_string(r->reply, "gpu") : NULL;
-	if (r->status == 401 || r->status == 403)
-		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-	if (r->status != 201 || !id)
-		return cli_fail("cannot reserve memory: the service replied %d: %s", r->status,
-				remote_why(r));
+	if (r->status != 201 || !id) {
+		remote_refusal(r, message, sizeof(message));
+		return cli_fail("cannot reserve memory: %s", message);
+	}
 	snprintf(reservation->id, sizeof(reservation->id), "%s", id);
 	snprintf(reservation->gpu, sizeof(reservation->gpu), "%s", gpu ? gpu : "");
 	return EXIT_OK;
 }
 
 /* Repeats the request until the time is up, because other programs may free memory. */
-static int reserve(const struct cli *c, struct remote *r, struct reservation *reservation)
+static int reserve_memory(const struct cli *c, struct remote *r,
+			  struct reservation *reservation)
 {
 	const struct given *g = c->own;
 	uint64_t now = clock_mono_ns(clock_real()), end = now + g->wait_ns;
@@ -288,7 +288,7 @@ static int run_run(struct cli *c)
 				    : "memory is reserved on one GPU: give --gpu one GPU");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
-		code = reserve(c, &r, &reservation);
+		code = reserve_memory(c, &r, &reservation);
 	if (code == EXIT_OK) {
 		if (c->verbose)
 			fprintf(stderr, "gpuward: %s reserved on %s\n", g->vram,

@@ -1,8 +1,8 @@
 /* serve: executes the service, which is a separate program because it needs libraries that no
  * other command needs.  It replaces this process, so that a service manager or a shell sees one
  * process. */
+#include "guard_subcommand.h"
 #include "cli.h"
-#include "guard_recover.h"
 #include "serve_options.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static const char *find_service(char *out, size_t size)
 }
 
 /* Returns an exit code only if it cannot execute the service. */
-static int serve_exec(const struct cli *c)
+static int serve_run(struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
@@ -43,15 +43,10 @@ static int serve_exec(const struct cli *c)
 	return cli_fail("cannot start %s: %s", path, strerror(errno));
 }
 
-static int serve_run(struct cli *c)
-{
-	return serve_exec(c);
-}
-
 /* Reading the journal needs the libraries of the service. */
 int guard_recover(struct cli *c)
 {
-	return serve_exec(c);
+	return serve_run(c);
 }
 
 #include "cmd_serve.h"

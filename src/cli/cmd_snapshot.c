@@ -328,7 +328,7 @@ static void sleep_until(uint64_t ns)
 	struct timespec ts = clock_timespec(ns);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR &&
-	       !screen_ended())
+	       !stop_requested())
 		;
 }
 
@@ -368,7 +368,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 		if (next < clock_mono_ns(clock_real())) /* do not catch up on missed ticks */
 			next = clock_mono_ns(clock_real());
 		sleep_until(next);
-		if (screen && screen_ended())
+		if (screen && stop_requested())
 			break;
 		code = take_snapshot(c, list);
 		if (code == EXIT_OK)
@@ -436,15 +436,17 @@ static int snapshot_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "watch", 'w', OPTION_OPTIONAL, AT(watch), "TIME",
-	  "repeat every TIME (default: 1s); JSON is then one line per snapshot", NULL, "1s" },
+	OPTION_OPTIONAL_ROW('w', "watch", AT(watch), "TIME",
+			    "repeat every TIME (default: 1s); JSON is then one line per "
+			    "snapshot",
+			    "1s"),
 	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
 		   "time between the two CPU readings"),
 	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
 		   "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes "
 		   "0.2 s)"),
 	OPTION_ROW(FLAG, 0, "no-processes", AT(no_processes), NULL, "do not list processes"),
-	{ .name = NULL },
+	OPTION_END,
 };
 
 const struct command command_snapshot = {

@@ -78,18 +78,18 @@ static double per_unit(const struct gw_interval *stated, double whole, double co
 	return isnan(stated->best) ? whole / count : stated->best;
 }
 
-static double value_of(const struct comparison_run *r, enum comparison_metric m,
-		       bool per_iteration)
+double comparison_value(const struct comparison *c, const struct comparison_run *r,
+			enum comparison_metric m)
 {
 	const struct result_run *run = r->run;
 
 	switch (m) {
-	case METRIC_TIME: return time_of(r, per_iteration);
+	case METRIC_TIME: return time_of(r, c->per_iteration);
 	case METRIC_POWER: return power_of(run);
 	case METRIC_ENERGY:
-		return per_iteration ? per_unit(&run->energy_per_iteration_j,
-						run->energy_j.best, iterations_of(r))
-				     : run->energy_j.best;
+		return c->per_iteration ? per_unit(&run->energy_per_iteration_j,
+						   run->energy_j.best, iterations_of(r))
+					: run->energy_j.best;
 	case METRIC_TOKEN:
 		return per_unit(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
 	default: return r->file->model_size_bytes;
@@ -141,17 +141,17 @@ struct sums {
 };
 
 /* Collects the values of the usable runs of a row; `value` has room for all of them. */
-static struct sums collect_values(const struct comparison_row *row, enum comparison_metric m,
-				  bool per_iteration, double *value)
+static struct sums collect_values(const struct comparison *c, const struct comparison_row *row,
+				  enum comparison_metric m, double *value)
 {
 	struct sums s = { .value = value, .variance = NAN };
 	double m2 = 0;
 
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct comparison_run *r = &row->runs[i];
-		double v = value_of(r, m, per_iteration), away = v - s.mean;
+		double v = comparison_value(c, r, m), away = v - s.mean;
 
-		if (!result_usable(r->run) || !isfinite(v))
+		if (!result_run_usable(r->run) || !isfinite(v))
 			continue;
 		value[s.n++] = v;
 		s.mean += away / (double)s.n;
@@ -220,7 +220,7 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 static const struct result_run *first_used(const struct comparison_row *row)
 {
 	for (size_t i = 0; i < row->nruns; i++)
-		if (result_usable(row->runs[i].run) && row->runs[i].run->ndevices > 0)
+		if (result_run_usable(row->runs[i].run) && row->runs[i].run->ndevices > 0)
 			return row->runs[i].run;
 	return NULL;
 }
@@ -266,14 +266,14 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 		row->figure[m].change = change;
 }
 
-static int row_figures(struct comparison_row *row, bool per_iteration)
+static int row_figures(const struct comparison *c, struct comparison_row *row)
 {
 	double *value = calloc(row->nruns + 1, sizeof(*value));
 
 	if (!value)
 		return -GW_E_NOMEM;
 	for (unsigned m = 0; m < METRICS; m++) {
-		struct sums s = collect_values(row, m, per_iteration, value);
+		struct sums s = collect_values(c, row, m, value);
 
 		figure_fill(&row->figure[m], &s, m);
 	}
@@ -281,17 +281,17 @@ static int row_figures(struct comparison_row *row, bool per_iteration)
 	return 0;
 }
 
-/* Call it after row_figures() of both rows. */
-static int row_changes(struct comparison_row *row, const struct comparison_row *first,
-		       bool per_iteration)
+/* Computes the changes relative to the reference, after row_figures() of all rows. */
+static int row_changes(const struct comparison *c, struct comparison_row *row)
 {
+	const struct comparison_row *first = c->reference;
 	double *value = calloc(first->nruns + row->nruns + 1, sizeof(*value));
 
 	if (!value)
 		return -GW_E_NOMEM;
 	for (unsigned m = 0; m < METRICS; m++) {
-		struct sums a = collect_values(first, m, per_iteration, value);
-		struct sums b = collect_values(row, m, per_iteration, value + first->nruns);
+		struct sums a = collect_values(c, first, m, value);
+		struct sums b = collect_values(c, row, m, value + first->nruns);
 
 		change_fill(row, first, &a, &b, m);
 	}
@@ -319,7 +319,7 @@ static void gpu_clean(const struct result_run *run, char out[static 1024])
 	gpu_text(run, &b);
 }
 
-bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *sentence)
+bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence)
 {
 	char first[1024] = "", other[1024], before[1024] = "";
 	size_t named = 0;
@@ -397,7 +397,7 @@ static int validity_rank(const char *validity)
 	return 1; /* an unknown word counts as suspect */
 }
 
-static int row_add(struct comparison_row *row, const struct result *file,
+static int row_add(struct comparison_row *row, const struct result_file *file,
 		   const struct result_run *run)
 {
 	const char *validity = run->validity ? run->validity : "unknown";
@@ -407,11 +407,11 @@ static int row_add(struct comparison_row *row, const struct result *file,
 		return -GW_E_NOMEM;
 	row->runs = runs;
 	row->runs[row->nruns++] = (struct comparison_run){ file, run };
-	if (!result_usable(run) && row->used > 0)
+	if (!result_run_usable(run) && row->used > 0)
 		return 0;
-	if (result_usable(run))
+	if (result_run_usable(run))
 		row->rooms[file->room]++;
-	if (result_usable(run) && row->used++ == 0)
+	if (result_run_usable(run) && row->used++ == 0)
 		row->validity = NULL; /* the earlier runs were invalid and are not used */
 	if (!row->validity || validity_rank(validity) > validity_rank(row->validity))
 		row->validity = validity;
@@ -419,7 +419,7 @@ static int row_add(struct comparison_row *row, const struct result *file,
 }
 
 /* Adds every run to its row; a result without runs gets a row, too. */
-static int add_file(struct comparison *c, const struct result *file)
+static int add_file(struct comparison *c, const struct result_file *file)
 {
 	for (size_t i = 0; i < file->nruns || i == 0; i++) {
 		const struct result_run *run = file->nruns ? &file->runs[i] : NULL;
@@ -432,7 +432,7 @@ static int add_file(struct comparison *c, const struct result *file)
 	return 0;
 }
 
-static size_t most_rows(const struct result *results, size_t n)
+static size_t most_rows(const struct result_file *results, size_t n)
 {
 	size_t most = 0;
 
@@ -450,7 +450,7 @@ static double load_sd(const struct comparison_row *row)
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct result_run *run = row->runs[i].run;
 
-		if (!result_usable(run) || isnan(run->power_sd_w))
+		if (!result_run_usable(run) || isnan(run->power_sd_w))
 			continue;
 		sum += run->power_sd_w * run->power_sd_w;
 		n++;
@@ -464,7 +464,7 @@ static bool all_have_iterations(const struct comparison *c)
 
 	for (size_t i = 0; i < c->nrows; i++) {
 		for (size_t k = 0; k < c->rows[i].nruns; k++) {
-			if (!result_usable(c->rows[i].runs[k].run))
+			if (!result_run_usable(c->rows[i].runs[k].run))
 				continue;
 			used++;
 			if (!has_iterations(&c->rows[i].runs[k]))
@@ -486,7 +486,7 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-int comparison_init(struct comparison *c, const struct result *results, size_t n)
+int comparison_init(struct comparison *c, const struct result_file *results, size_t n)
 {
 	int err = 0;
 
@@ -498,7 +498,7 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 	c->per_iteration = all_have_iterations(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
-		err = row_figures(&c->rows[i], c->per_iteration);
+		err = row_figures(c, &c->rows[i]);
 	}
 	c->reference = choose_reference(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
@@ -507,7 +507,7 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 		row->other_gpu = !same_gpus(row, c->reference);
 		row->other_scale = !same_scale(row, c->reference);
 		if (row != c->reference)
-			err = row_changes(row, c->reference, c->per_iteration);
+			err = row_changes(c, row);
 	}
 	if (err)
 		comparison_done(c);
@@ -691,7 +691,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 		count++;
 	}
 	note_begin(n);
-	buf_addf(&n->b, "%s: %s: %s", row->label, result_level(code), code->code);
+	buf_addf(&n->b, "%s: %s: %s", row->label, result_code_level(code), code->code);
 	if (row->nruns > 1)
 		buf_addf(&n->b, " in %zu of %zu runs", count, row->nruns);
 	if (code->sentence)
@@ -709,7 +709,7 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	for (size_t i = 0; i < row->nruns; i++) {
 		double v = row->runs[i].run->iterations;
 
-		if (!result_usable(row->runs[i].run) || isnan(v))
+		if (!result_run_usable(row->runs[i].run) || isnan(v))
 			continue;
 		least = fmin(least, v);
 		most = fmax(most, v);
@@ -760,7 +760,7 @@ static bool first_of_file(const struct comparison *c, const struct comparison_ro
 	return true;
 }
 
-static void note_lost_room(struct notes *n, const struct result *file)
+static void note_lost_room(struct notes *n, const struct result_file *file)
 {
 	size_t listed = 0;
 

@@ -7,7 +7,7 @@
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
-#include "result.h"
+#include "result_file.h"
 
 #include "base/buf.h"
 #include "measure/compare.h"
@@ -31,7 +31,7 @@ struct comparison_figure {
 };
 
 struct comparison_run {
-	const struct result *file;
+	const struct result_file *file;
 	const struct result_run *run;
 };
 
@@ -58,12 +58,12 @@ struct comparison {
 
 /* Compares the results, which are borrowed until comparison_done().  Returns 0 or
  * -GW_E_NOMEM. */
-int comparison_init(struct comparison *c, const struct result *results, size_t n);
+int comparison_init(struct comparison *c, const struct result_file *results, size_t n);
 void comparison_done(struct comparison *c);
 
 /* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each
  * file. */
-bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *sentence);
+bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence);
 
 /* "latency", "power", "energy", "token", "size".  comparison_metric_find() returns METRICS if
  * unknown. */
@@ -73,6 +73,10 @@ enum comparison_metric comparison_metric_find(const char *name);
 /* Returns a title such as "Latency" or "Energy per inference".  The title of power explains the
  * number in brackets, which is the variation of the load and not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
+
+/* Returns the value of one run, per iteration if all iterations are known; NAN: unknown. */
+double comparison_value(const struct comparison *c, const struct comparison_run *r,
+			enum comparison_metric m);
 
 /* Returns true if any row has a value. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);

@@ -1,4 +1,4 @@
-#include "guard_learn.h"
+#include "guard_subcommand.h"
 
 #include "base/clock.h"
 #include "base/toml_write.h"
@@ -61,7 +61,7 @@ static void learn_read_exe(struct candidate *s, long long pid)
 }
 
 /* Returns true if the process computes and has as much memory as a model: not a browser. */
-static bool computes(const struct json_doc *p)
+static bool is_computing(const struct json_doc *p)
 {
 	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {
 		const char *type = json_doc_string(json_doc_at(p, "types", i), "");
@@ -81,7 +81,7 @@ static const char *possible_worker(const struct learning *l, const struct json_d
 	for (unsigned i = 0; i < l->absent_count; i++)
 		if (strcasestr(name, l->absent[i].name) || strcasestr(name, l->absent[i].kind))
 			return l->absent[i].name;
-	return l->absent_count && (json_doc_true(p, "may_be_worker") || computes(p))
+	return l->absent_count && (json_doc_true(p, "may_be_worker") || is_computing(p))
 		       ? l->absent[0].name
 		       : "";
 }

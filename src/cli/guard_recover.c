@@ -1,4 +1,4 @@
-#include "guard_recover.h"
+#include "guard_subcommand.h"
 
 #include "daemon/journal_record.h"
 #include "daemon/service.h"
@@ -87,19 +87,14 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 
 static int read_journal(struct recovering *r)
 {
-	char path[4096], message[2000] = "";
+	char path[4096];
 	const char *where;
 	struct config c;
-	int code = EXIT_OK, err = config_load_rest(&c, message, sizeof(message));
-
-	if (err == -GW_E_NOMEM)
-		return cli_fail("%s", message);
 	/* A mistake in a configuration file must not prevent the restore. */
-	r->unsure = err != 0;
-	if (err)
-		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
-			  "see gpuward config check",
-			  message);
+	int code = remote_config(&c, &r->unsure);
+
+	if (code != EXIT_OK)
+		return code;
 	snprintf(r->companion, sizeof(r->companion), "%s",
 		 c.guard_companion ? c.guard_companion : "");
 	where = service_store_path(&c, false, path, sizeof(path));

@@ -1,4 +1,4 @@
-#include "guard_replay.h"
+#include "guard_subcommand.h"
 
 #include "daemon/guard_config.h"
 #include "daemon/recording.h"

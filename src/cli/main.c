@@ -173,15 +173,17 @@ static void finish_output(void)
 		output_error = errno;
 }
 
-/* Allocates zeroed memory for the command's own options, unless that is done already. */
+/* Allocates the command's own options with their defaults, unless that is done already.
+ * Returns an exit code. */
 static int alloc_own_options(struct cli *c, const struct command *cmd)
 {
 	if (c->own || cmd->options_size == 0)
-		return 0;
+		return EXIT_OK;
 	c->own = calloc(1, cmd->options_size);
 	if (!c->own)
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-	return c->own ? 0 : -1;
+		return cli_no_memory();
+	option_defaults(cmd->options, c->own);
+	return EXIT_OK;
 }
 
 static int parse_options(int *argc, char **argv, const struct option_table *tables, bool ahead,
@@ -202,7 +204,7 @@ static int run_without_command(struct cli *c, const struct option_table *tables)
 	(void)tables;
 #ifndef GPUWARD_SERVICE
 	if (c->simulate && strcmp(c->simulate, "help") == 0 &&
-	    alloc_own_options(c, &command_list) == 0)
+	    alloc_own_options(c, &command_list) == EXIT_OK)
 		return run_command(&command_list, c, tables); /* it will list the scenarios */
 #endif
 	return cli_usage("a command is missing; gpuward --help lists the commands");
@@ -239,7 +241,7 @@ static int dispatch(struct cli *c, int argc, char **argv)
 	cmd = find_command(argv[1]);
 	if (!cmd)
 		return unknown_command(argv[1]);
-	if (alloc_own_options(c, cmd) != 0)
+	if (alloc_own_options(c, cmd) != EXIT_OK)
 		return EXIT_FAILED;
 	tables[1] = (struct option_table){ cmd->options, c->own };
 	argv++;

@@ -1,7 +1,7 @@
 #include "measure_plan.h"
 
 #include "calibration.h"
-#include "measured.h"
+#include "run_result.h"
 #include "output.h"
 
 #include "base/clock.h"
@@ -17,11 +17,12 @@ static const char *const count_choices[] = { "tokens", "iterations", NULL };
 const struct option measure_plan_options[] = {
 	OPTION_ROW(TEXT, 0, "label", AT(label), "NAME",
 		   "name of the result: fp16, batch-8, ..."),
-	OPTION_ROW(TEXT, 0, "trial", AT(trial), "N", "number of the first run (default: 1)"),
-	OPTION_ROW(TEXT, 0, "trials", AT(trials), "N", "run the command N times (default: 1)"),
-	OPTION_ROW(TEXT, 0, "iterations", AT(iterations), "N",
-		   "iterations per run, for latency and energy per iteration"),
-	OPTION_ROW(TEXT, 0, "tokens", AT(tokens), "N", "tokens per run, for energy per token"),
+	OPTION_COUNT_ROW("trial", AT(trial), "number of the first run", 1, 1e6, 1),
+	OPTION_COUNT_ROW("trials", AT(trials), "run the command N times", 1, RUN_RESULT_TRIALS,
+			 1),
+	SESSION_ITERATIONS(struct measure_options, session),
+	OPTION_COUNT_ROW("tokens", AT(tokens), "tokens per run, for energy per token", 1, 1e15,
+			 NAN),
 	OPTION_ROW(TEXT, 0, "count-cmd", AT(count_by[COUNTER_CMD]), "COMMAND",
 		   "a shell command that prints the current count; it runs before and after "
 		   "each run"),
@@ -29,51 +30,37 @@ const struct option measure_plan_options[] = {
 		   "a counter of a server, read before and after each run: "
 		   "http://HOST:PORT/metrics#NAME; NAME may have labels; vLLM, llama.cpp, "
 		   "SGLang and TGI need no NAME"),
-	{ "count", 0, OPTION_CHOICE, AT(count), "WHAT",
-	  "what --count-cmd or --count-url counts: tokens (the default) or iterations",
-	  count_choices, NULL },
+	OPTION_CHOICE_ROW(0, "count", AT(count), "WHAT",
+			  "what --count-cmd or --count-url counts: tokens (the default) or "
+			  "iterations",
+			  count_choices),
 	OPTION_ROW(TEXT, 0, "model-size", AT(model_size), "SIZE",
 		   "size of the model, for the result: 128MB (10^6), 128MiB (2^20), ..."),
-	OPTION_ROW(TEXT, 0, "part", AT(part), "NAME",
-		   "report this part, which the command marks, instead of the whole run with "
-		   "its loading; if several parts have this name, the first"),
+	SESSION_PART(struct measure_options, session),
 	OPTION_ROW(LIST, 0, "tag", AT(tag), "KEY=VALUE", "add a tag to the result; repeatable"),
 	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
 		   "time between readings of clocks, temperature, memory (default: 100ms); "
 		   "power is read as fast as the sensor updates"),
-	{ "baseline", 0, OPTION_OPTIONAL, AT(baseline), "WHICH",
-	  "energy above idle: auto measures the idle power first (up to 30 s) unless a stored "
-	  "value fits; new always measures it; kept uses the stored value even if it is old or "
-	  "from another temperature, with a warning; none; default: use a stored value if it "
-	  "fits",
-	  NULL, "auto" },
-	OPTION_ROW(FLAG, 0, "require-exclusive", AT(require_exclusive), NULL,
-		   "another process on a GPU makes the result invalid and the exit status 13"),
+	OPTION_OPTIONAL_ROW(
+		0, "baseline", AT(baseline), "WHICH",
+		"energy above idle: auto measures the idle power first (up to 30 s) unless a "
+		"stored value fits; new always measures it; kept uses the stored value even if "
+		"it is old or from another temperature, with a warning; none; default: use a "
+		"stored value if it fits",
+		"auto"),
+	SESSION_EXCLUSIVE(struct measure_options, session),
 	OPTION_ROW(FLAG, 0, "service", AT(service), NULL,
 		   "let the running service measure; this command does not open the driver"),
-	CLEAN_ROOM_OPTIONS(struct measure_options, room),
-	OPTION_ROW(TEXT, 0, "warmup", AT(warmup), "N",
-		   "number of runs before the measured ones"),
-	OPTION_ROW(TEXT, 0, "cooldown-to", AT(cooldown_to), "CELSIUS",
-		   "before each run, wait up to a minute until no GPU is warmer (default with "
-		   "--trials: as at the first start)"),
-	OPTION_ROW(FLAG, 0, "no-cooldown", AT(no_cooldown), NULL,
-		   "do not wait until the GPUs are cool"),
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write the result to FILE; -: print it"),
+	CLEAN_ROOM_OPTIONS(struct measure_options, session.room),
+	SESSION_COOLDOWN(struct measure_options, session, 0),
+	SESSION_OUTPUT(struct measure_options, session),
 	OPTION_ROW(TEXT, 0, "bundle", AT(bundle), "DIR", "keep all raw samples in this folder"),
-	OPTION_ROW(FLAG, 0, "keep-command", AT(keep_command), NULL,
-		   "store the whole command line in the result, not only the program name"),
-	OPTION_ROW(TEXT, 0, "calibrate", AT(calibrate), "TRACE",
-		   "calibrate the GPU's power sensor by an external power meter: a CSV file "
-		   "with time and watts over the same time span, read after the last run"),
-	OPTION_ROW(TEXT, 0, "calibrate-accuracy", AT(calibrate_accuracy), "PERCENT",
-		   "accuracy of that meter, 95 % (default: 1)"),
+	SESSION_KEEP_COMMAND(struct measure_options, session),
+	CALIBRATION_OPTIONS(AT(calibrate), AT(calibrate_accuracy), "; read after the last run"),
 	OPTION_ROW(FLAG, 0, "calibrate-keep", AT(calibrate_keep), NULL,
 		   "also use this calibration for later measurements of this GPU"),
-	OPTION_ROW(FLAG, 0, "progress", AT(progress), NULL,
-		   "show progress even if standard error is not a terminal"),
-	{ .name = NULL },
+	SESSION_PROGRESS(struct measure_options, session),
+	OPTION_END,
 };
 
 static int parse_size(const char *text, double *ret)
@@ -151,14 +138,14 @@ static int check_count(const struct measure_options *o, struct measure_plan *p)
 		return EXIT_OK;
 	if (!p->count)
 		cli_error("--count needs --count-cmd or --count-url");
-	else if (o->part)
+	else if (o->session.part)
 		cli_error("--%s counts over the whole run and cannot be used with --part; let "
 			  "the command mark tokens instead",
 			  p->count->option);
 	else if (second < COUNTER_KINDS)
 		cli_error("--%s and --%s exclude each other: give one of them",
 			  p->count->option, counter_kinds[second].option);
-	else if (p->counts_iterations ? o->iterations : o->tokens)
+	else if (!isnan(p->counts_iterations ? o->session.iterations : o->tokens))
 		cli_error("--%s and --%s exclude each other: give one of them",
 			  p->count->option, name);
 	else if (p->counts_iterations && url && !strchr(url, '#'))
@@ -173,35 +160,13 @@ static int check_count(const struct measure_options *o, struct measure_plan *p)
 
 static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 {
-	double first = 1, trials = 1, warmup = 0;
-	const struct {
-		const char *name, *text;
-		double least, most, *ret;
-	} counts[] = {
-		{ "trial", o->trial, 1, 1e6, &first },
-		{ "trials", o->trials, 1, MEASURED_TRIALS, &trials },
-		{ "warmup", o->warmup, 0, MEASURED_TRIALS, &warmup },
-		{ "iterations", o->iterations, 1, 1e15, &p->iterations },
-		{ "tokens", o->tokens, 1, 1e15, &p->tokens },
-	};
 	int code = check_tags(&o->tag);
 
-	*p = (struct measure_plan){ .iterations = NAN,
-				    .tokens = NAN,
-				    .model_bytes = NAN,
-				    .cool_c = NAN,
-				    .baseline = RUN_BASELINE_KEPT };
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && code == EXIT_OK; i++)
-		if (counts[i].text)
-			code = cli_count(counts[i].name, counts[i].text, counts[i].least,
-					 counts[i].most, counts[i].ret);
+	*p = (struct measure_plan){ .model_bytes = NAN, .baseline = RUN_BASELINE_KEPT };
 	if (code == EXIT_OK && o->model_size)
 		code = parse_size(o->model_size, &p->model_bytes);
-	if (code == EXIT_OK && o->cooldown_to)
-		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_c);
-	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown)
-		code = cli_usage(
-			"--cooldown-to and --no-cooldown exclude each other: give one of them");
+	if (code == EXIT_OK)
+		code = session_check(&o->session);
 	if (code == EXIT_OK)
 		code = check_count(o, p);
 	if (code == EXIT_OK)
@@ -213,9 +178,6 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 		code = parse_baseline(o->baseline, &p->baseline);
 	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS)
 		code = cli_usage("--interval must be at least 1ms");
-	p->first = (unsigned)first;
-	p->trials = (unsigned)trials;
-	p->warmup = (unsigned)warmup;
 	return code;
 }
 
@@ -238,16 +200,16 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 		{ "root", c->root != NULL, opens, "" },
 		{ "bundle", o->bundle != NULL, readings, "" },
 		{ "calibrate", o->calibrate != NULL, readings, "" },
-		{ "part", o->part != NULL, readings, "" },
-		{ "progress", o->progress, readings, "" },
+		{ "part", o->session.part != NULL, readings, "" },
+		{ "progress", o->session.progress, readings, "" },
 		{ "interval", o->interval_ns != 0, "is a setting of the service", "" },
 		{ "baseline", o->baseline && p->baseline != RUN_BASELINE_NONE,
 		  "needs the state of the GPU", "" },
-		{ "require-exclusive", o->require_exclusive,
+		{ "require-exclusive", o->session.require_exclusive,
 		  "needs to know which processes belong to the command, and the service does "
 		  "not",
 		  "" },
-		{ "clean-room", o->room.wait != NULL, opens,
+		{ "clean-room", o->session.room.wait != NULL, opens,
 		  "hold the workers with gpuward guard hold, or " },
 	};
 
@@ -261,14 +223,14 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 /* --address and --token-file need an option that sends requests to the service. */
 static int check_remote(const struct measure_options *o)
 {
-	const struct remote_flags *f = &o->room.remote;
+	const struct remote_flags *f = &o->session.room.remote;
 
 	if (o->service)
 		return EXIT_OK;
-	if (!o->room.wait && (f->address || f->token_file))
+	if (!o->session.room.wait && (f->address || f->token_file))
 		return cli_usage("--%s needs --service or --clean-room",
 				 f->address ? "address" : "token-file");
-	return clean_room_check(&o->room);
+	return clean_room_check(&o->session.room);
 }
 
 static int check_options(const struct cli *c, const struct measure_options *o,
@@ -278,14 +240,15 @@ static int check_options(const struct cli *c, const struct measure_options *o,
 
 	if (c->argc == 0)
 		return cli_usage("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
-	if ((o->output && !*o->output) || (o->bundle && !*o->bundle))
+	if ((o->session.output && !*o->session.output) || (o->bundle && !*o->bundle))
 		return cli_usage("--%s: the name is empty",
-				 o->output && !*o->output ? "output" : "bundle");
+				 o->session.output && !*o->session.output ? "output"
+									  : "bundle");
 	if (check_service(c, o, p) != EXIT_OK || check_remote(o) != EXIT_OK)
 		return EXIT_USAGE;
 	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0)
 		return cli_fail("--calibrate: %s; nothing was measured", why);
-	return output_possible(o->output);
+	return output_possible(o->session.output);
 }
 
 int measure_plan_make(const struct cli *c, struct measure_plan *ret)

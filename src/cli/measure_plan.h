@@ -5,32 +5,29 @@
 #ifndef GW_CLI_MEASURE_PLAN_H
 #define GW_CLI_MEASURE_PLAN_H
 
-#include "clean_room.h"
-#include "cli.h"
 #include "counter.h"
-#include "option.h"
-#include "measured.h"
+#include "run_result.h"
+#include "session.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct measure_options {
-	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
-	const char *warmup, *cooldown_to, *output, *bundle, *part, *count;
+	struct session_options session;
+	const char *label, *model_size, *baseline, *bundle, *count;
 	const char *count_by[COUNTER_KINDS];
-	struct clean_room_flags room;
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
+	double trial, trials, tokens; /* tokens NAN: not given */
 	uint64_t interval_ns;
-	bool require_exclusive, progress, keep_command, no_cooldown, calibrate_keep, service;
+	bool calibrate_keep, service;
 };
 
 extern const struct option measure_plan_options[];
 
-/* The parsed options. */
+/* What follows from the options. */
 struct measure_plan {
-	unsigned first, trials, warmup;
-	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
+	double model_bytes; /* NAN: not given */
 	enum run_baseline_mode baseline;
 	const struct counter_kind *count; /* how tokens or iterations are counted; NULL: not */
 	const char *count_by;             /* its command or URL */

@@ -22,37 +22,21 @@ struct measure_remote {
 	struct remote remote;
 	const char *const *gpu; /* selectors; none: all */
 	unsigned gpus;
-	char *environment; /* NULL: unknown */
-	bool elsewhere;    /* the service runs on another machine */
+	struct measure_remote_facts facts;
+	char *environment; /* owned; facts.environment */
 	char id[32];       /* of the window; "": none */
 	uint64_t lease_ns; /* when the lease was last renewed */
 	int stop_fd;       /* for the reply to the stop request; -1: none */
 	char why[700];
-	bool simulated;
 	/* The last window that ended, from remote.reply: */
 	struct measured_device *device;
 	unsigned devices;
 	bool truncated;
 };
 
-const char *measure_remote_address(const struct measure_remote *t)
+const struct measure_remote_facts *measure_remote_facts(const struct measure_remote *t)
 {
-	return t->remote.address;
-}
-
-const char *measure_remote_environment(const struct measure_remote *t)
-{
-	return t->environment;
-}
-
-bool measure_remote_elsewhere(const struct measure_remote *t)
-{
-	return t->elsewhere;
-}
-
-bool measure_remote_simulated(const struct measure_remote *t)
-{
-	return t->simulated;
+	return &t->facts;
 }
 
 static bool is_type(const struct remote *r, const char *word)
@@ -65,16 +49,15 @@ static bool is_type(const struct remote *r, const char *word)
 static int print_refusal(const struct remote *r)
 {
 	static const char nothing[] = "nothing was measured";
+	char message[700];
 
-	if (r->status == 401 || r->status == 403)
-		cli_error("the service refuses: %s (%s); %s", remote_why(r), remote_hint(r),
-			  nothing);
-	else if (r->status == 429)
-		cli_error("the service replied 429: %s; try again when other measurements have "
-			  "ended, or leave out --service; %s",
-			  remote_why(r), nothing);
+	remote_refusal(r, message, sizeof(message));
+	if (r->status == 429)
+		cli_error("%s; try again when other measurements have ended, or leave out "
+			  "--service; %s",
+			  message, nothing);
 	else if (r->status >= 400)
-		cli_error("the service replied %d: %s; %s", r->status, remote_why(r), nothing);
+		cli_error("%s; %s", message, nothing);
 	else
 		cli_error("the server on %s does not reply like gpuward, or this gpuward was "
 			  "built without libjansson; %s",
@@ -117,6 +100,7 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	t->gpus = gpus;
 	t->stop_fd = -1;
 	code = remote_open(&t->remote, flags);
+	t->facts.address = t->remote.address;
 	return code == EXIT_OK ? check_gpus(t) : code;
 }
 
@@ -164,34 +148,36 @@ int measure_remote_begin(struct measure_remote *t, const char *label)
 	if (!id || strlen(id) >= sizeof(t->id))
 		return print_refusal(&t->remote);
 	snprintf(t->id, sizeof(t->id), "%s", id);
-	t->simulated = json_doc_true(t->remote.reply, "simulated");
+	t->facts.simulated = json_doc_true(t->remote.reply, "simulated");
 	t->lease_ns = clock_mono_ns(clock_real());
 	return EXIT_OK;
+}
+
+/* Sends a request about the window and ignores the reply. */
+static void request_window(struct measure_remote *t, const char *method)
+{
+	char path[80], ignored[700];
+
+	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
+	(void)remote_request(&t->remote, method, path, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 }
 
 void measure_remote_renew(struct measure_remote *t)
 {
 	uint64_t now = clock_mono_ns(clock_real());
-	char path[80], ignored[700];
 
 	if (!*t->id || now - t->lease_ns < RENEW_NS)
 		return;
 	t->lease_ns = now;
-	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
-	(void)remote_request(&t->remote, "GET", path, NULL, FORGET_NS, ignored,
-			     sizeof(ignored));
+	request_window(t, "GET");
 }
 
 void measure_remote_forget(struct measure_remote *t)
 {
-	char path[80], ignored[700];
-
-	if (!*t->id)
-		return;
-	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
+	if (*t->id)
+		request_window(t, "DELETE");
 	t->id[0] = '\0';
-	(void)remote_request(&t->remote, "DELETE", path, NULL, FORGET_NS, ignored,
-			     sizeof(ignored));
 }
 
 void measure_remote_stop(struct measure_remote *t)
@@ -258,9 +244,10 @@ void measure_remote_describe(struct measure_remote *t)
 	t->environment = strdup(t->remote.body.p);
 	if (!t->environment)
 		return;
-	t->elsewhere = !same_boot(t->remote.reply);
+	t->facts.elsewhere = !same_boot(t->remote.reply);
 	for (size_t n = strlen(t->environment); n && t->environment[n - 1] == '\n'; n--)
 		t->environment[n - 1] = '\0';
+	t->facts.environment = t->environment;
 }
 
 unsigned measure_remote_temperatures(struct measure_remote *t,
@@ -365,11 +352,11 @@ static void print_truncated(const struct measure_remote *t)
 }
 
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
-					       struct measured_remote *ret)
+					       struct run_result_remote *ret)
 {
 	int fd = t->stop_fd;
 
-	*ret = (struct measured_remote){ .evidence = write_evidence, .of = t };
+	*ret = (struct run_result_remote){ .evidence = write_evidence, .of = t };
 	t->stop_fd = -1;
 	t->truncated = false;
 	if (fd < 0 || remote_reply(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {

@@ -8,7 +8,7 @@
 
 #include "cli.h"
 #include "runner.h"
-#include "measured.h"
+#include "run_result.h"
 #include "remote.h"
 
 struct measure_remote;
@@ -19,7 +19,14 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 			struct measure_remote **ret);
 void measure_remote_close(struct measure_remote *t); /* t may be NULL */
 
-const char *measure_remote_address(const struct measure_remote *t);
+/* What is known about the service. */
+struct measure_remote_facts {
+	const char *address;
+	const char *environment; /* as `gpuward env --json`; NULL: unknown */
+	bool elsewhere;          /* it runs on another machine */
+	bool simulated;          /* the GPUs of the last window are simulated */
+};
+const struct measure_remote_facts *measure_remote_facts(const struct measure_remote *t);
 
 /* Reads the temperatures of the service's GPUs and returns the number of GPUs; 0: unknown. */
 unsigned measure_remote_temperatures(struct measure_remote *t,
@@ -41,10 +48,6 @@ void measure_remote_stop(struct measure_remote *t);
 /* Reads the environment of the service once; call it between measure_remote_stop() and
  * _end(). */
 void measure_remote_describe(struct measure_remote *t);
-const char *measure_remote_environment(
-	const struct measure_remote *t); /* as `gpuward env --json`; NULL: unknown */
-bool measure_remote_elsewhere(
-	const struct measure_remote *t); /* the service runs on another machine */
 
 enum measure_remote_outcome {
 	MEASURE_REMOTE_WHOLE,
@@ -55,9 +58,6 @@ enum measure_remote_outcome {
 /* Reads the result of the window, and prints an error unless it is MEASURE_REMOTE_WHOLE.  *ret
  * borrows from t until the next window; it is empty if the result is lost. */
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
-					       struct measured_remote *ret);
-
-/* Returns true if the GPUs of the last window are simulated. */
-bool measure_remote_simulated(const struct measure_remote *t);
+					       struct run_result_remote *ret);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "term.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,29 @@ static int add_items(const struct parser *p, struct option_match f, const char *
 	}
 }
 
+static int set_number(const struct parser *p, struct option_match f, const char *value)
+{
+	const struct option *o = f.option;
+	const char *end;
+	double v = number_parse(value, &end);
+
+	if (o->type == OPTION_COUNT &&
+	    (end == value || *end || v != floor(v) || !(v >= o->least && v <= o->most))) {
+		snprintf(p->error, p->size,
+			 "--%s takes a whole number from %.0f to %.0f, not '%s'", o->name,
+			 o->least, o->most, value);
+		return -1;
+	}
+	if (o->type == OPTION_CELSIUS &&
+	    (end == value || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120))) {
+		snprintf(p->error, p->size,
+			 "--%s takes degrees Celsius from 0 to 120, not '%s'", o->name, value);
+		return -1;
+	}
+	memcpy(f.at, &v, sizeof(v));
+	return 0;
+}
+
 static int option_set(const struct parser *p, struct option_match f, const char *value)
 {
 	uint64_t ns;
@@ -124,6 +148,8 @@ static int option_set(const struct parser *p, struct option_match f, const char 
 	case OPTION_OPTIONAL: memcpy(f.at, &value, sizeof(value)); return 0;
 	case OPTION_CHOICE: return set_choice(p, f, value);
 	case OPTION_LIST: return add_items(p, f, value);
+	case OPTION_COUNT:
+	case OPTION_CELSIUS: return set_number(p, f, value);
 	case OPTION_DURATION:
 		if (option_duration(value, &ns) != 0 || ns == 0) {
 			snprintf(p->error, p->size,
@@ -227,16 +253,29 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, bool
 	return 0;
 }
 
+void option_defaults(const struct option *table, void *target)
+{
+	for (const struct option *o = table; o->name; o++) {
+		double v = o->type == OPTION_COUNT ? o->otherwise : NAN;
+
+		if (o->type == OPTION_COUNT || o->type == OPTION_CELSIUS)
+			memcpy((char *)target + o->offset, &v, sizeof(v));
+	}
+}
+
 bool option_given(const struct option *o, const void *target)
 {
 	const char *at = (const char *)target + o->offset;
 	const char *text;
 	uint64_t ns;
+	double v;
 
 	switch (o->type) {
 	case OPTION_FLAG: return *(const bool *)at;
 	case OPTION_LIST: return ((const struct option_list *)(const void *)at)->count > 0;
 	case OPTION_DURATION: memcpy(&ns, at, sizeof(ns)); return ns != 0;
+	case OPTION_COUNT:
+	case OPTION_CELSIUS: memcpy(&v, at, sizeof(v)); return !isnan(v) && v != o->otherwise;
 	default: memcpy(&text, at, sizeof(text)); return text != NULL;
 	}
 }
@@ -260,7 +299,7 @@ const struct option *option_without_value(const struct option_table *tables)
 void option_help(const struct option *table, unsigned width)
 {
 	for (const struct option *o = table; o->name; o++) {
-		char left[64], letter[8] = "   ";
+		char left[64], letter[8] = "   ", help[512];
 		const char *open = o->type == OPTION_OPTIONAL ? "[=" : " ";
 
 		if (o->letter)
@@ -268,6 +307,10 @@ void option_help(const struct option *table, unsigned width)
 		snprintf(left, sizeof(left), "  %s --%s%s%s%s", letter, o->name,
 			 o->metavar ? open : "", o->metavar ? o->metavar : "",
 			 o->type == OPTION_OPTIONAL ? "]" : "");
-		term_wrap(left, 30, o->help, width);
+		snprintf(help, sizeof(help), "%s", o->help);
+		if (o->type == OPTION_COUNT && !isnan(o->otherwise))
+			snprintf(help, sizeof(help), "%s (default: %.0f)", o->help,
+				 o->otherwise);
+		term_wrap(left, 30, help, width);
 	}
 }

@@ -16,6 +16,8 @@ enum option_type {
 	OPTION_DURATION, /* uint64_t ns: "100ms", "5s", "2m", "1h", a number is seconds */
 	OPTION_CHOICE,   /* const char *: one of `choices`                              */
 	OPTION_LIST,     /* struct option_list: repeated, or separated by commas     */
+	OPTION_COUNT,    /* double: a whole number from `least` to `most`; else `otherwise` */
+	OPTION_CELSIUS,  /* double: degrees from 0 to 120; NAN if it is not given      */
 };
 
 #define OPTION_LIST_MAX 64
@@ -35,12 +37,30 @@ struct option {
 	const char *help;
 	const char *const *choices; /* NULL-terminated             */
 	const char *fallback;
+	double least, most, otherwise; /* of OPTION_COUNT; NAN: no default */
 };
 
-/* A row without choices and fallback. */
-#define OPTION_ROW(type, letter, name, offset, metavar, help)                  \
-	{                                                                      \
-		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL \
+/* One row of a table; the types below need one more fact. */
+#define OPTION_ROW(type, letter, name, offset, metavar, help)                           \
+	{                                                                               \
+		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL, 0, 0, 0 \
+	}
+#define OPTION_CHOICE_ROW(letter, name, offset, metavar, help, choices)                    \
+	{                                                                                  \
+		name, letter, OPTION_CHOICE, offset, metavar, help, choices, NULL, 0, 0, 0 \
+	}
+#define OPTION_OPTIONAL_ROW(letter, name, offset, metavar, help, fallback)                    \
+	{                                                                                     \
+		name, letter, OPTION_OPTIONAL, offset, metavar, help, NULL, fallback, 0, 0, 0 \
+	}
+/* The help ends with the default. */
+#define OPTION_COUNT_ROW(name, offset, help, least, most, otherwise)                         \
+	{                                                                                    \
+		name, 0, OPTION_COUNT, offset, "N", help, NULL, NULL, least, most, otherwise \
+	}
+#define OPTION_END           \
+	{                    \
+		.name = NULL \
 	}
 
 /* A table, and the struct that its offsets refer to. */
@@ -48,6 +68,9 @@ struct option_table {
 	const struct option *options; /* NULL ends an array of tables */
 	void *target;
 };
+
+/* Writes the defaults of the options that have one other than zero. */
+void option_defaults(const struct option *table, void *target);
 
 /* Parses argv[1..] into the targets.  Leaves arguments, and everything after "--", in argv[1..]
  * and their count in *argc.  ahead: parsing stops at the first argument, because the rest

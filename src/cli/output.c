@@ -201,19 +201,12 @@ void markup_text(struct buf *out, const char *s)
 void markup_cut(struct buf *out, const char *s, size_t columns)
 {
 	bool whole = utf8_columns(s) <= columns;
-	size_t used = 0;
+	size_t used, n = strlen(s);
+	const char *end;
 
-	while (*s) {
-		char one[8] = "";
-		size_t n = utf8_length(s), width;
-
-		memcpy(one, s, n ? n : 1);
-		width = utf8_columns(one);
-		if (!whole && used + width + 1 > columns) {
-			buf_adds(out, "…");
-			return;
-		}
-		used += width;
+	if (!whole)
+		n = term_fit(s, n, columns ? columns - 1 : 0, &used);
+	for (end = s + n; s < end;)
 		s += add_character(out, s);
-	}
+	buf_adds(out, whole ? "" : "…");
 }

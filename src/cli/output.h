@@ -3,10 +3,16 @@
 #ifndef GW_CLI_OUTPUT_H
 #define GW_CLI_OUTPUT_H
 
+#include "option.h"
+
 #include "base/buf.h"
 
 #include <gpuward.h>
 #include <stdbool.h>
+
+/* The row of --output in a table of options. */
+#define OUTPUT_OPTION(at) \
+	OPTION_ROW(TEXT, 'o', "output", at, "FILE", "write to FILE instead of standard output")
 
 /* Writes text to path; NULL or "-" is standard output.  A regular file is replaced in one step,
  * so a full disk leaves the old file unchanged.  Returns an exit code. */

@@ -610,11 +610,6 @@ static void draw_mark(struct buf *out, const char *mark, double right)
 	text_at(out, right - width / 2, 15.5, "middle", "mark", mark);
 }
 
-static void begin_file(struct buf *out)
-{
-	buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-}
-
 void plot_time(struct buf *out, const struct plot_time *p)
 {
 	const struct plot_line *strips[COLOURS];
@@ -638,7 +633,7 @@ void plot_time(struct buf *out, const struct plot_time *p)
 	below = y.at + strips_height(nstrips);
 
 	if (p->file)
-		begin_file(out);
+		buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
 	begin_svg(out, p->width, below + 40, p->title, p->description);
 	if (p->file)
 		buf_addf(out, "<style>%s.plot{background:var(--paper)}</style>", plot_style());

@@ -57,21 +57,30 @@ static int read_token(struct remote *r, const char *path, bool must)
 	return EXIT_OK;
 }
 
-/* Reads both from the configuration; the user may not be allowed to read the token.  Mistakes
- * elsewhere in the configuration are ignored: a running service continues with what it read
- * before. */
-static int read_config(struct remote *r, bool address, bool token)
+int remote_config(struct config *ret, bool *ret_mistake)
 {
-	struct config c;
 	char message[2000];
-	int err = config_load_rest(&c, message, sizeof(message));
+	int err = config_load_rest(ret, message, sizeof(message));
 
+	*ret_mistake = err != 0;
 	if (err == -GW_E_NOMEM)
 		return cli_fail("%s", message);
 	if (err)
 		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
 			  "see gpuward config check",
 			  message);
+	return EXIT_OK;
+}
+
+/* Reads both from the configuration; the user may not be allowed to read the token. */
+static int read_config(struct remote *r, bool address, bool token)
+{
+	struct config c;
+	bool mistake;
+	int code = remote_config(&c, &mistake);
+
+	if (code != EXIT_OK)
+		return code;
 	if (address && c.service_tls_cert &&
 	    strncmp(choose_address(&c.service_listen), "unix:", 5) != 0) {
 		cli_error("the service uses TLS, which this command does not support; let it "
@@ -239,7 +248,8 @@ const char *remote_why(const struct remote *r)
 	return "no reason given";
 }
 
-const char *remote_hint(const struct remote *r)
+/* Returns what to do about a refusal. */
+static const char *remote_hint(const struct remote *r)
 {
 	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
 
@@ -251,17 +261,25 @@ const char *remote_hint(const struct remote *r)
 	return "give its token with --token-file, or put it into ~/.config/gpuward/token";
 }
 
+void remote_refusal(const struct remote *r, char *out, size_t size)
+{
+	if (r->status == 401 || r->status == 403)
+		snprintf(out, size, "the service refuses: %s (%s)", remote_why(r),
+			 remote_hint(r));
+	else
+		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));
+}
+
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body)
 {
 	char message[700];
 
 	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
 		return cli_fail("%s", message);
-	if (r->status == 401 || r->status == 403)
-		return cli_fail("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
-	if (r->status >= 400)
-		return cli_fail("the service replied %d: %s", r->status, remote_why(r));
-	return EXIT_OK;
+	if (r->status < 400)
+		return EXIT_OK;
+	remote_refusal(r, message, sizeof(message));
+	return cli_fail("%s", message);
 }
 
 void remote_escape(struct buf *out, const char *s)

@@ -60,8 +60,15 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 /* Returns the error message in the reply. */
 const char *remote_why(const struct remote *r);
 
-/* Returns what to do about a refusal (401, 403). */
-const char *remote_hint(const struct remote *r);
+/* Writes a sentence about a reply that is a refusal or an error: what the service replied, why,
+ * and what to do about a refusal (401, 403). */
+void remote_refusal(const struct remote *r, char *out, size_t size);
+
+/* Loads the configuration of the service as far as it can be read: a running service continues
+ * with what it read before.  A mistake is printed as a note.  Returns an exit code; after
+ * EXIT_OK call config_done(). */
+struct config;
+int remote_config(struct config *ret, bool *ret_mistake);
 
 /* Adds s, escaped as a part of a path. */
 void remote_escape(struct buf *out, const char *s);

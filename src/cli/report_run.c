@@ -8,6 +8,7 @@
 #include <gpuward.h>
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +46,15 @@ static void add_band(struct buf *out, const struct gw_interval *b, const char *u
 static void add_word(struct buf *out, const char *s)
 {
 	markup_text(out, s && *s ? s : "–");
+}
+
+/* Adds a text from the result after our words, if there is one. */
+static void add_clause(struct buf *out, const char *before, const char *text)
+{
+	if (!text)
+		return;
+	buf_adds(out, before);
+	markup_text(out, text);
 }
 
 /* Without a prefix: "52 °C", "98.0 %". */
@@ -247,8 +257,8 @@ static void draw_twice(struct buf *out, struct plot_time *p, unsigned height)
 	buf_adds(out, "</div>");
 }
 
-static void draw_power(struct buf *out, const struct result *file, const struct chart *power,
-		       const struct chart *heat)
+static void draw_power(struct buf *out, const struct result_file *file,
+		       const struct chart *power, const struct chart *heat)
 {
 	char title[256];
 	double from, to, heat_from, heat_to;
@@ -297,7 +307,8 @@ static void write_caption(struct buf *out, const struct chart *power, const stru
 			   : "Throttling is unknown.");
 }
 
-static void run_figure(struct buf *out, const struct result *file, const struct result_run *run)
+static void run_figure(struct buf *out, const struct result_file *file,
+		       const struct result_run *run)
 {
 	struct chart power, heat;
 
@@ -336,55 +347,56 @@ static void run_codes(struct buf *out, const struct result_run *run)
 		buf_adds(out, "<li><strong>");
 		add_word(out, c->code);
 		buf_adds(out, "</strong> (");
-		markup_text(out, result_level(c));
+		markup_text(out, result_code_level(c));
 		if (!isnan(c->device))
 			buf_addf(out, ", GPU %.0f", c->device);
 		buf_adds(out, "): ");
 		add_word(out, c->sentence);
-		if (c->evidence) {
-			buf_adds(out, "; ");
-			markup_text(out, c->evidence);
-		}
+		add_clause(out, "; ", c->evidence);
 		buf_adds(out, "</li>\n");
 	}
 	buf_adds(out, "</ul>\n");
 }
 
-static void fact_band(struct buf *out, const char *title, const struct gw_interval *b)
-{
-	if (isnan(b->best))
-		return;
-	buf_addf(out, "<tr><th scope=\"row\">%s</th><td>", title);
-	add_band(out, b, "J");
-	buf_adds(out, "</td></tr>\n");
-}
-
-static void fact_number(struct buf *out, const char *title, double v, const char *unit)
-{
-	if (isnan(v))
-		return;
-	buf_addf(out, "<tr><th scope=\"row\">%s</th><td>", title);
-	add_number(out, v, unit);
-	buf_adds(out, "</td></tr>\n");
-}
-
 static void run_figures(struct buf *out, const struct result_run *run)
 {
+#define R(member) offsetof(struct result_run, member)
+	static const struct {
+		const char *title;
+		size_t at;
+		const char *unit; /* NULL: an interval in J */
+	} rows[] = {
+		{ "Time", R(seconds), "s" },
+		{ "Latency", R(latency_s), "s" },
+		{ "Latency, median", R(latency_p50_s), "s" },
+		{ "Latency, 95th percentile", R(latency_p95_s), "s" },
+		{ "Power, mean", R(power_mean_w), "W" },
+		{ "Power, s.d. of the load", R(power_sd_w), "W" },
+		{ "Energy", R(energy_j), NULL },
+		{ "Energy per inference", R(energy_per_iteration_j), NULL },
+		{ "Energy per token", R(energy_per_token_j), NULL },
+		{ "Energy above the baseline", R(energy_net_j), NULL },
+		{ "CPU and memory", R(host_j), "J" },
+	};
+
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
-	fact_number(out, "Time", run->seconds, "s");
-	fact_number(out, "Latency", run->latency_s, "s");
-	fact_number(out, "Latency, median", run->latency_p50_s, "s");
-	fact_number(out, "Latency, 95th percentile", run->latency_p95_s, "s");
-	fact_number(out, "Power, mean", run->power_mean_w, "W");
-	fact_number(out, "Power, s.d. of the load", run->power_sd_w, "W");
-	fact_band(out, "Energy", &run->energy_j);
-	fact_band(out, "Energy per inference", &run->energy_per_iteration_j);
-	fact_band(out, "Energy per token", &run->energy_per_token_j);
-	fact_band(out, "Energy above the baseline", &run->energy_net_j);
-	if (run->energy_adjusted_was_floored)
-		buf_adds(out, "<tr><th scope=\"row\">Adjusted energy</th><td>0 J: the energy "
-			      "is below the baseline</td></tr>\n");
-	fact_number(out, "CPU and memory", run->host_j, "J");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const void *at = (const char *)run + rows[i].at;
+		double v = rows[i].unit ? *(const double *)at
+					: ((const struct gw_interval *)at)->best;
+
+		if (rows[i].at == R(host_j) && run->energy_adjusted_was_floored)
+			buf_adds(out, "<tr><th scope=\"row\">Adjusted energy</th><td>0 J: the "
+				      "energy is below the baseline</td></tr>\n");
+		if (isnan(v))
+			continue;
+		buf_addf(out, "<tr><th scope=\"row\">%s</th><td>", rows[i].title);
+		if (rows[i].unit)
+			add_number(out, v, rows[i].unit);
+		else
+			add_band(out, at, "J");
+		buf_adds(out, "</td></tr>\n");
+	}
 	buf_adds(out, "</tbody></table>\n");
 }
 
@@ -414,7 +426,7 @@ static void run_windows(struct buf *out, const struct result_run *run)
 	buf_adds(out, "</tbody></table>\n");
 }
 
-static void run_section(struct buf *out, const struct result *file, size_t i)
+static void run_section(struct buf *out, const struct result_file *file, size_t i)
 {
 	const struct result_run *run = &file->runs[i];
 
@@ -448,7 +460,7 @@ static bool same_facts(const struct result_facts *a, const struct result_facts *
 	return true;
 }
 
-static void write_environment(struct buf *out, const struct result *results, size_t i)
+static void write_environment(struct buf *out, const struct result_file *results, size_t i)
 {
 	const struct result_facts *f = &results[i].environment;
 
@@ -475,51 +487,37 @@ static void write_environment(struct buf *out, const struct result *results, siz
 	buf_adds(out, "</tbody></table>\n");
 }
 
-static void write_about(struct buf *out, const struct result *r)
+static void write_about(struct buf *out, const struct result_file *r)
 {
 	const char *base = strrchr(r->path, '/');
 
 	buf_adds(out, "<p class=\"quiet\">");
 	markup_text(out, base ? base + 1 : r->path);
-	if (r->time) {
-		buf_adds(out, ", measured ");
-		markup_text(out, r->time);
-	}
-	if (r->command_name) {
-		buf_adds(out, ", command ");
-		markup_text(out, r->command_name);
-	}
+	add_clause(out, ", measured ", r->time);
+	add_clause(out, ", command ", r->command_name);
 	if (r->iterations > 0)
 		buf_addf(out, ", %.0f iterations", r->iterations);
 	if (r->tokens > 0)
 		buf_addf(out, ", %.0f tokens", r->tokens);
 	for (size_t i = 0; i < r->tags.n; i++) {
-		buf_adds(out, ", ");
-		markup_text(out, r->tags.v[i].key);
-		buf_adds(out, "=");
-		markup_text(out, r->tags.v[i].text);
+		add_clause(out, ", ", r->tags.v[i].key);
+		add_clause(out, "=", r->tags.v[i].text);
 	}
-	if (r->tool_version) {
-		buf_adds(out, ", gpuward ");
-		markup_text(out, r->tool_version);
-	}
+	add_clause(out, ", gpuward ", r->tool_version);
 	buf_adds(out, "</p>\n");
 }
 
-/* The same text as clean_room_line(). */
+/* The same text as clean_room_print(). */
 static void write_room_worker(struct buf *out, const struct result_worker *w)
 {
 	bool others = w->held_by && strcmp(w->held_by, "others") == 0;
 
 	add_word(out, w->name);
 	buf_addf(out, " was held off%s", others ? " by others already" : "");
-	if (w->broken) {
-		buf_adds(out, ", but ");
-		markup_text(out, w->broken);
-	}
+	add_clause(out, ", but ", w->broken);
 }
 
-static void write_clean_room(struct buf *out, const struct result *r)
+static void write_clean_room(struct buf *out, const struct result_file *r)
 {
 	if (r->room == ROOM_NONE)
 		return;
@@ -532,9 +530,9 @@ static void write_clean_room(struct buf *out, const struct result *r)
 	buf_adds(out, r->nworkers ? ".</p>\n" : "no worker of the guard had to leave.</p>\n");
 }
 
-void report_result(struct buf *out, const struct result *results, size_t i)
+void report_result(struct buf *out, const struct result_file *results, size_t i)
 {
-	const struct result *r = &results[i];
+	const struct result_file *r = &results[i];
 
 	buf_adds(out, "<section>\n<h2>");
 	markup_text(out, r->label);

@@ -3,7 +3,7 @@
 #ifndef GW_CLI_REPORT_RUN_H
 #define GW_CLI_REPORT_RUN_H
 
-#include "result.h"
+#include "result_file.h"
 
 #include "base/buf.h"
 
@@ -13,7 +13,7 @@
 #define REPORT_NARROW 360
 
 /* Writes the section of results[i]; it may refer to the results before it. */
-void report_result(struct buf *out, const struct result *results, size_t i);
+void report_result(struct buf *out, const struct result_file *results, size_t i);
 
 /* Writes the validity as a small coloured word. */
 void report_badge(struct buf *out, const char *validity);

@@ -3,14 +3,14 @@
 #include <stddef.h>
 
 /* config_load() parses the values, because it knows types and ranges: here they are texts. */
-#define OPTION_OF_BOOL     OPTION_FLAG
-#define OPTION_OF_COUNT    OPTION_TEXT
-#define OPTION_OF_NUMBER   OPTION_TEXT
-#define OPTION_OF_DURATION OPTION_TEXT
-#define OPTION_OF_BYTES    OPTION_TEXT
-#define OPTION_OF_TEXT     OPTION_TEXT
-#define OPTION_OF_CHOICE   OPTION_TEXT
-#define OPTION_OF_LIST     OPTION_LIST
+#define ROW_OF_BOOL(flag, at, metavar, help) OPTION_ROW(FLAG, 0, flag, at, metavar, help)
+#define ROW_OF_TEXT(flag, at, metavar, help) OPTION_ROW(TEXT, 0, flag, at, metavar, help)
+#define ROW_OF_LIST(flag, at, metavar, help) OPTION_ROW(LIST, 0, flag, at, metavar, help)
+#define ROW_OF_COUNT                         ROW_OF_TEXT
+#define ROW_OF_NUMBER                        ROW_OF_TEXT
+#define ROW_OF_DURATION                      ROW_OF_TEXT
+#define ROW_OF_BYTES                         ROW_OF_TEXT
+#define ROW_OF_CHOICE                        ROW_OF_TEXT
 
 #define METAVAR_BOOL(choices)     NULL
 #define METAVAR_COUNT(choices)    "N"
@@ -22,21 +22,15 @@
 #define METAVAR_LIST(choices)     "ADDRESS"
 
 const struct option serve_options[] = {
-	{ "config", 'c', OPTION_TEXT, offsetof(struct serve_flags, config), "FILE",
-	  "read this file instead of the files in the usual places", NULL, NULL },
+	OPTION_ROW(TEXT, 'c', "config", offsetof(struct serve_flags, config), "FILE",
+		   "read this file instead of the files in the usual places"),
 #define O(section, key, type, standard, least, most, choices, flag, help)
-#define F(section, key, type, standard, least, most, choices, flag, help) \
-	{ flag,                                                           \
-	  0,                                                              \
-	  OPTION_OF_##type,                                               \
-	  offsetof(struct serve_flags, section##_##key),                  \
-	  METAVAR_##type(choices),                                        \
-	  help,                                                           \
-	  NULL,                                                           \
-	  NULL },
+#define F(section, key, type, standard, least, most, choices, flag, help)  \
+	ROW_OF_##type(flag, offsetof(struct serve_flags, section##_##key), \
+		      METAVAR_##type(choices), help),
 #include "daemon/config.def"
 #undef O
-	{ .name = NULL },
+	OPTION_END,
 };
 
 static unsigned add_list(const struct option *o, const struct option_list *l,

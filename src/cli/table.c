@@ -138,25 +138,12 @@ static void layout_fit(const struct table *t, struct layout *l, size_t width)
 /* Shortens text to so many columns; a mark shows where text is missing. */
 static void cut_text(char *out, size_t size, const char *text, size_t columns)
 {
-	const char *mark = term_utf8() ? "…" : "~";
-	size_t used = 0, seen = 0;
+	bool whole = utf8_columns(text) <= columns;
+	size_t all = strlen(text), used;
 
-	if (utf8_columns(text) <= columns) {
-		snprintf(out, size, "%s", text);
-		return;
-	}
-	while (text[used]) {
-		size_t n = utf8_length(text + used);
-		char one[8];
-
-		n = n ? n : 1;
-		snprintf(one, sizeof(one), "%.*s", (int)n, text + used);
-		if (seen + utf8_columns(one) + 1 > columns || used + n + 4 > size)
-			break;
-		seen += utf8_columns(one);
-		used += n;
-	}
-	snprintf(out, size, "%.*s%s", (int)used, text, mark);
+	if (!whole)
+		all = term_fit(text, all, columns ? columns - 1 : 0, &used);
+	snprintf(out, size, "%.*s%s", (int)all, text, whole ? "" : term_utf8() ? "…" : "~");
 }
 
 static void add_spaces(struct buf *out, size_t columns)

@@ -179,25 +179,35 @@ static size_t shown_columns(const char *text)
 	return columns;
 }
 
-/* Returns the bytes and columns of the word at text, at most as much as fits into `most`
- * columns. */
-static size_t next_word(const char *text, size_t most, size_t *ret_columns)
+size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns)
 {
-	size_t bytes = 0, columns = 0;
+	size_t used = 0;
 
-	while (text[bytes] && text[bytes] != ' ') {
-		size_t n = utf8_length(text + bytes);
+	*ret_columns = 0;
+	while (used < bytes) {
+		size_t n = utf8_length(text + used), width;
 		char one[8];
 
 		n = n ? n : 1;
-		snprintf(one, sizeof(one), "%.*s", (int)n, text + bytes);
-		if (columns + utf8_columns(one) > most && bytes > 0)
+		snprintf(one, sizeof(one), "%.*s", (int)n, text + used);
+		width = utf8_columns(one);
+		if (*ret_columns + width > columns)
 			break;
-		columns += utf8_columns(one);
-		bytes += n;
+		*ret_columns += width;
+		used += n;
 	}
-	*ret_columns = columns;
-	return bytes;
+	return used;
+}
+
+/* Returns the bytes and columns of the word at text, cut to `most` columns, but at least one
+ * character. */
+static size_t next_word(const char *text, size_t most, size_t *ret_columns)
+{
+	size_t all = strcspn(text, " "), bytes = term_fit(text, all, most, ret_columns);
+
+	return bytes || !all ? bytes
+			     : term_fit(text, utf8_length(text) ? utf8_length(text) : 1,
+					SIZE_MAX, ret_columns);
 }
 
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width)
@@ -254,28 +264,45 @@ static struct {
 	size_t size;
 } screen;
 
-static volatile sig_atomic_t screen_flag;
+static volatile sig_atomic_t stop_flag;
 
-static void on_screen_signal(int number)
+static void on_stop_signal(int number)
 {
 	(void)number;
-	screen_flag = 1;
+	stop_flag = 1;
 }
 
-bool screen_ended(void)
+static void catch_signals(int flags)
 {
-	return screen_flag;
+	struct sigaction act = { .sa_handler = on_stop_signal, .sa_flags = flags };
+
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+}
+
+void stop_catch(void)
+{
+	catch_signals((int)SA_RESETHAND);
+}
+
+bool stop_requested(void)
+{
+	return stop_flag;
+}
+
+/* Returns true if this is a terminal with a cursor. */
+static bool can_redraw(int fd)
+{
+	const char *kind = getenv("TERM");
+
+	return isatty(fd) && kind && strcmp(kind, "dumb") != 0;
 }
 
 bool screen_begin(void)
 {
-	struct sigaction act = { .sa_handler = on_screen_signal };
-	const char *kind = getenv("TERM");
-
-	if (!isatty(STDOUT_FILENO) || !kind || strcmp(kind, "dumb") == 0)
+	if (!can_redraw(STDOUT_FILENO))
 		return false;
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
+	catch_signals(0);
 	fputs("\033[?1049h\033[?25l", stdout);
 	return true;
 }
@@ -341,9 +368,7 @@ void screen_end(void)
 
 bool progress_possible(bool quiet)
 {
-	const char *kind = getenv("TERM");
-
-	return !quiet && isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+	return !quiet && can_redraw(STDERR_FILENO);
 }
 
 static unsigned progress_width(void)
@@ -385,25 +410,4 @@ void progress_bar(char out[static 64], unsigned columns, double share)
 	memset(out + 1 + full, '.', inner - full);
 	out[1 + inner] = ']';
 	out[2 + inner] = '\0';
-}
-
-static volatile sig_atomic_t stop_flag;
-
-static void on_stop_signal(int number)
-{
-	(void)number;
-	stop_flag = 1;
-}
-
-void stop_catch(void)
-{
-	struct sigaction act = { .sa_handler = on_stop_signal, .sa_flags = (int)SA_RESETHAND };
-
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
-}
-
-bool stop_requested(void)
-{
-	return stop_flag;
 }

@@ -40,6 +40,10 @@ const char *term_quantity(char out[static 32], double v, const char *unit);
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
+/* Returns how many of the first `bytes` of text fit into `columns`; whole characters only.
+ * *ret_columns: what they take. */
+size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns);
+
 /* Prints `left`, which may contain styles, then text wrapped into the columns from `indent` to
  * width.  A word that is longer than a line is broken on a terminal only. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
@@ -52,16 +56,14 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A screen that is redrawn.  It uses the terminal's alternate screen, so the earlier content
- * comes back afterwards, and shows as many lines as fit.  Ctrl-C and SIGTERM end it; the last
- * frame is printed again.  screen_begin() returns false if standard output is not a suitable
+ * comes back afterwards, and shows as many lines as fit.  Ctrl-C and SIGTERM end it
+ * (stop_requested()); the last frame is printed again.  screen_begin() returns false if standard output is not a suitable
  * terminal. */
 bool screen_begin(void);
 
 /* What is printed between these two calls is one frame. */
 void screen_frame_begin(void);
 void screen_frame_end(void);
-
-bool screen_ended(void);
 
 void screen_end(void);
 

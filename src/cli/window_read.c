@@ -40,7 +40,7 @@ static void text(const struct json_doc *o, const char *path, char *out, size_t s
 	snprintf(out, size, "%s", s ? s : "");
 }
 
-static void fill(const struct json_doc *o, const struct field *f, size_t n, void *target)
+static void fill_fields(const struct json_doc *o, const struct field *f, size_t n, void *target)
 {
 	for (; n > 0; n--, f++) {
 		void *at = (char *)target + f->offset;
@@ -83,7 +83,7 @@ static uint64_t read_codes(const struct json_doc *o, const char *path)
 	return codes;
 }
 
-static double below(const struct json_doc *o, const char *path, const char *key)
+static double number_below(const struct json_doc *o, const char *path, const char *key)
 {
 	char whole[96];
 
@@ -115,8 +115,9 @@ static void read_field(const struct json_doc *o, const struct gw_energy_field *f
 	case GW_FIELD_NUMBER: *(double *)at = number(o, f->key); break;
 	case GW_FIELD_INTERVAL:
 		*(struct gw_interval *)at =
-			(struct gw_interval){ below(o, f->key, "low"), below(o, f->key, "best"),
-					      below(o, f->key, "high") };
+			(struct gw_interval){ number_below(o, f->key, "low"),
+					      number_below(o, f->key, "best"),
+					      number_below(o, f->key, "high") };
 		break;
 	case GW_FIELD_WORD:
 		*(unsigned *)at = word(o, f->key, f->name, f->count, f->missing);
@@ -217,7 +218,7 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 	const char *scope = json_doc_string(o, "scope");
 	const char *learned = json_doc_string(o, "learned_utc");
 
-	fill(o, sensor_fields, LENGTH(sensor_fields), s);
+	fill_fields(o, sensor_fields, LENGTH(sensor_fields), s);
 	s->origin = word(o, "origin", origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
 	s->ring.model = word(o, "ring.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
 	s->instant.model =
@@ -262,7 +263,7 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 	if (!json_doc_is_number(o, "pid")) {
 		read_remainder(o, a);
 	} else if (a->count < ATTRIBUTE_ROWS) {
-		fill(o, process_fields, LENGTH(process_fields), r);
+		fill_fields(o, process_fields, LENGTH(process_fields), r);
 		r->id.pid = (int64_t)count(o, "pid");
 		text(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
@@ -301,8 +302,8 @@ bool window_read_device(const struct json_doc *window, size_t i, struct measured
 	bool measured = json_doc_string(o, "validity") != NULL;
 
 	memset(ret, 0, sizeof(*ret));
-	fill(o, device_fields, LENGTH(device_fields), ret);
-	fill(detail, detail_fields, LENGTH(detail_fields), ret);
+	fill_fields(o, device_fields, LENGTH(device_fields), ret);
+	fill_fields(detail, detail_fields, LENGTH(detail_fields), ret);
 	ret->provenance = word(o, "provenance", gw_provenance_name, GW_FROM_SIMULATOR + 1,
 			       GW_FROM_DRIVER);
 	read_energy(o, &ret->energy);

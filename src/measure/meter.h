@@ -96,7 +96,4 @@ struct window_activity {
 };
 void window_activity(struct gw_window *w, unsigned device, struct window_activity *ret);
 
-/* pid of a foreign process on device i in this (open) window, or 0. */
-int64_t window_foreign(struct gw_window *w, unsigned device);
-
 #endif

@@ -266,17 +266,6 @@ const struct attribute *window_processes(const struct gw_window *w, unsigned i)
 	return &w->tracked[i].shares;
 }
 
-int64_t window_foreign(struct gw_window *w, unsigned i)
-{
-	struct meter_device *d = w->meter->device[i];
-	int64_t pid;
-
-	pthread_mutex_lock(&d->lock);
-	pid = w->tracked[i].foreign_pid;
-	pthread_mutex_unlock(&d->lock);
-	return pid;
-}
-
 unsigned window_id(const struct gw_window *w)
 {
 	return w->id;

@@ -98,7 +98,7 @@ def test_every_compared_fact_is_in_a_result(tmp_path):
     done = gpuward("measure", "--simulate", "-o", tmp_path / "r.json", "--", "sleep", "0.1")
     assert done.returncode == OK, done.stderr
     doc = json.loads((tmp_path / "r.json").read_text())
-    tables = re.findall(r"difference_(\w+)\[\] = \{(.*?)\n\};", (TOP / "src/cli/difference_things.c").read_text(), re.S)
+    tables = re.findall(r"diff_fields_(\w+)\[\] = \{(.*?)\n\};", (TOP / "src/cli/diff_fields.h").read_text(), re.S)
     paths = [where.get(name, "") + path for name, rows in tables for path in re.findall(r'\{ "([^"]+)",', rows)]
     energy = (TOP / "include/gpuward/energy.def").read_text()
     paths += [device + key for key, title in re.findall(

@@ -639,7 +639,7 @@ def test_a_stranger_makes_it_suspect_or_where_asked_invalid(measure, scenario):
     assert done.stdout == "ran\n" and done.returncode == 13
     assert doc["validity"] == "invalid"
     assert codes(doc["runs"][0])["foreign-process"]["level"] == "invalid"
-    assert "another process (pid 4000000) is using GPU 0" in done.stderr
+    assert "another process (stranger, pid 4000000) is using GPU 0; its energy is included" in done.stderr
 
 
 def test_a_process_of_the_command_is_not_foreign(measure, scenario):

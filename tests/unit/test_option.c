@@ -2,28 +2,33 @@
 
 #include "test.h"
 
+#include <math.h>
+
 struct target {
 	bool flag, other;
 	const char *text, *maybe, *choice;
 	uint64_t time_ns;
 	struct option_list list;
+	double count, heat_c;
 };
 
 static const char *const colours[] = { "red", "green", "blue", NULL };
 
 #define AT(member) offsetof(struct target, member)
 static const struct option first[] = {
-	{ "flag", 'f', OPTION_FLAG, AT(flag), NULL, "", NULL, NULL },
-	{ "other", 'o', OPTION_FLAG, AT(other), NULL, "", NULL, NULL },
-	{ "text", 't', OPTION_TEXT, AT(text), "TEXT", "", NULL, NULL },
-	{ "maybe", 'm', OPTION_OPTIONAL, AT(maybe), "WORD", "", NULL, "given" },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 'f', "flag", AT(flag), NULL, ""),
+	OPTION_ROW(FLAG, 'o', "other", AT(other), NULL, ""),
+	OPTION_ROW(TEXT, 't', "text", AT(text), "TEXT", ""),
+	OPTION_OPTIONAL_ROW('m', "maybe", AT(maybe), "WORD", "", "given"),
+	OPTION_END,
 };
 static const struct option second[] = {
-	{ "choice", 0, OPTION_CHOICE, AT(choice), "COLOUR", "", colours, NULL },
-	{ "time", 'i', OPTION_DURATION, AT(time_ns), "TIME", "", NULL, NULL },
-	{ "list", 'l', OPTION_LIST, AT(list), "ITEM", "", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_CHOICE_ROW(0, "choice", AT(choice), "COLOUR", "", colours),
+	OPTION_ROW(DURATION, 'i', "time", AT(time_ns), "TIME", ""),
+	OPTION_ROW(LIST, 'l', "list", AT(list), "ITEM", ""),
+	OPTION_COUNT_ROW("count", AT(count), "", 2, 40, 3),
+	OPTION_ROW(CELSIUS, 0, "heat", AT(heat_c), "CELSIUS", ""),
+	OPTION_END,
 };
 static struct target got, got_second;
 static const struct option_table tables[] = {
@@ -44,6 +49,7 @@ static int parse_line(const char *line, bool ahead)
 
 	memset(&got, 0, sizeof(got));
 	memset(&got_second, 0, sizeof(got_second));
+	option_defaults(second, &got_second);
 	memset(words, 0, sizeof(words));
 	error[0] = '\0';
 	count = 0;
@@ -57,6 +63,35 @@ static int parse_line(const char *line, bool ahead)
 static int parse(const char *line)
 {
 	return parse_line(line, false);
+}
+
+TEST(reads_whole_numbers_in_their_range_and_degrees)
+{
+	static const char *const wrong[] = { "--count=1", "--count=41", "--count=2.5",
+					     "--count=x", "--count=",   "--heat=121C",
+					     "--heat=-1", "--heat=4F" };
+
+	assert_int_equal(parse("--count 2 --heat 55C"), 0);
+	assert_true(got_second.count == 2 && got_second.heat_c == 55);
+	assert_int_equal(parse("--heat=0"), 0);
+	assert_true(got_second.heat_c == 0);
+	for (size_t i = 0; i < COUNT_OF(wrong); i++)
+		assert_int_equal(parse(wrong[i]), -1);
+	assert_int_equal(parse("--count=41"), -1);
+	assert_string_equal(error, "--count takes a whole number from 2 to 40, not '41'");
+	assert_int_equal(parse("--heat=121C"), -1);
+	assert_string_equal(error, "--heat takes degrees Celsius from 0 to 120, not '121C'");
+}
+
+TEST(an_option_that_is_not_given_has_its_default)
+{
+	assert_int_equal(parse(""), 0);
+	assert_true(got_second.count == 3 && isnan(got_second.heat_c));
+	assert_false(option_given(&second[3], &got_second));
+	assert_false(option_given(&second[4], &got_second));
+	assert_int_equal(parse("--count 4 --heat 40"), 0);
+	assert_true(option_given(&second[3], &got_second));
+	assert_true(option_given(&second[4], &got_second));
 }
 
 TEST(reads_times_in_every_unit)

@@ -1,5 +1,5 @@
 /* The last lines of a stream that arrives in any pieces. */
-#include "cli/tail.h"
+#include "cli/runner.h"
 
 #include "measure/stat.h"
 

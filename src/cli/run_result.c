@@ -1,4 +1,4 @@
-#include "measured.h"
+#include "run_result.h"
 
 #include "measure/energy.h"
 #include "measure/meter.h"
@@ -137,8 +137,8 @@ static void evidence_local(const void *of, unsigned i, const struct gw_energy *e
 	window_evidence(of, i, e, code, out, size);
 }
 
-void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence_for,
-		    const void *of)
+void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *evidence_for,
+		      const void *of)
 {
 	const struct gw_energy *e = &r->device[i].energy;
 	enum gw_validity worst = energy_validity(e->codes);
@@ -189,7 +189,7 @@ static void run_codes(struct measured_run *r, const struct cli *c)
 	}
 }
 
-bool measured_shared(const struct measured_run *r)
+bool run_result_shared(const struct measured_run *r)
 {
 	for (unsigned i = 0; i < r->devices; i++)
 		if (r->device[i].energy.codes & UINT64_C(1) << GW_CODE_FOREIGN_PROCESS)
@@ -231,7 +231,7 @@ static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 }
 
 /* part NULL: the whole run. */
-static int take_device(const struct measured_from *from, const struct runner_run *run,
+static int take_device(const struct run_result_from *from, const struct runner_run *run,
 		       const struct progress_marks_window *part, unsigned i,
 		       struct measured_device *ret)
 {
@@ -259,7 +259,7 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	return err;
 }
 
-static int add_device(const struct measured_from *from, const struct runner_run *run,
+static int add_device(const struct run_result_from *from, const struct runner_run *run,
 		      const struct progress_marks_window *part, unsigned i,
 		      struct measured_run *r)
 {
@@ -267,13 +267,13 @@ static int add_device(const struct measured_from *from, const struct runner_run 
 
 	r->devices++;
 	err = take_device(from, run, part, i, &r->device[i]);
-	measured_codes(r, i, evidence_local, run->window);
+	run_result_codes(r, i, evidence_local, run->window);
 	baseline_code(r, &from->baseline[i], (int)i);
 	return err;
 }
 
 struct remote_evidence {
-	const struct measured_remote *remote;
+	const struct run_result_remote *remote;
 	double late_s; /* how much longer than the run the window is */
 };
 
@@ -289,7 +289,7 @@ static void evidence_remote(const void *of, unsigned i, const struct gw_energy *
 }
 
 /* The same for a device that the service measured: it has no baseline. */
-static void add_remote_device(const struct measured_remote *remote, unsigned i,
+static void add_remote_device(const struct run_result_remote *remote, unsigned i,
 			      struct measured_run *r)
 {
 	static const struct run_baseline none;
@@ -299,37 +299,22 @@ static void add_remote_device(const struct measured_remote *remote, unsigned i,
 	*d = remote->device[i];
 	energy_late(&d->energy, of.late_s);
 	run_baseline_net(&none, &d->energy, &d->sensor, &d->baseline);
-	measured_codes(r, i, evidence_remote, &of);
+	run_result_codes(r, i, evidence_remote, &of);
 }
 
-static struct gw_interval
-sum_devices(const struct measured_run *r, bool alike,
-	    const struct gw_interval *(*of)(const struct measured_device *d))
+/* Adds up an energy, given by its offset in struct measured_device. */
+static struct gw_interval sum_devices(const struct measured_run *r, bool alike, size_t energy)
 {
 	struct gw_interval all = { 0, 0, 0 };
 
 	for (unsigned i = 0; i < r->devices; i++)
-		energy_interval_add(&all, of(&r->device[i]), alike);
+		energy_interval_add(&all, (const void *)((const char *)&r->device[i] + energy),
+				    alike);
 	return r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-static const struct gw_interval *joules_of(const struct measured_device *d)
-{
-	return &d->energy.joules;
-}
-
-static const struct gw_interval *relative_of(const struct measured_device *d)
-{
-	return &d->energy.relative;
-}
-
-static const struct gw_interval *net_of(const struct measured_device *d)
-{
-	return &d->baseline.net_joules;
-}
-
-struct gw_interval measured_window_joules(const struct measured_run *r,
-					  const struct measured_window *w)
+struct gw_interval run_result_window_joules(const struct measured_run *r,
+					    const struct measured_window *w)
 {
 	struct gw_interval all = { 0, 0, 0 };
 
@@ -346,11 +331,13 @@ static struct gw_interval per_item(const struct gw_interval *v, double n, double
 								  v->high / (n - too_many) };
 }
 
-void measured_add_up(struct measured_run *r)
+void run_result_sum(struct measured_run *r)
 {
-	r->joules = sum_devices(r, true, joules_of);
-	r->relative_joules = sum_devices(r, false, relative_of);
-	r->net_joules = sum_devices(r, true, net_of);
+	r->joules = sum_devices(r, true, offsetof(struct measured_device, energy.joules));
+	r->relative_joules =
+		sum_devices(r, false, offsetof(struct measured_device, energy.relative));
+	r->net_joules =
+		sum_devices(r, true, offsetof(struct measured_device, baseline.net_joules));
 	r->adjusted_joules = r->power_mean_w = r->devices ? 0 : NAN;
 	r->power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
 	for (unsigned i = 0; i < r->devices; i++) {
@@ -374,7 +361,7 @@ static double count_of(double given, uint64_t whole, bool in_part, uint64_t part
 	return isnan(given) && whole ? (double)whole : given;
 }
 
-static void take_counts(const struct measured_from *from, const struct progress_marks *m,
+static void take_counts(const struct run_result_from *from, const struct progress_marks *m,
 			const struct progress_marks_window *part, struct measured_run *r)
 {
 	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
@@ -421,8 +408,8 @@ static void narrow_to_part(struct measured_run *r, const struct progress_marks_w
 	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 }
 
-int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
-		 const struct host_energy *host, struct measured_run *ret)
+int run_result_make(const struct run_result_from *from, struct runner_run *run, unsigned trial,
+		    const struct host_energy *host, struct measured_run *ret)
 {
 	struct measured_run r = { .trial = trial,
 				  .begin_ns = run->begin_ns,
@@ -448,7 +435,7 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 			add_remote_device(from->remote, i, &r);
 		else
 			err = add_device(from, run, part, i, &r);
-	measured_add_up(&r);
+	run_result_sum(&r);
 	run_codes(&r, from->c);
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
@@ -457,7 +444,7 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 		per_item(&r.joules, r.iterations, r.count.iterations ? r.count.edge : 0);
 	r.token_joules = per_item(&r.joules, r.tokens, r.count.iterations ? 0 : r.count.edge);
 	if (err)
-		measured_run_done(&r);
+		run_result_done(&r);
 	else
 		*ret = r;
 	return err;
@@ -484,20 +471,20 @@ static void calibrate_device(struct measured_device *d, const struct sensor *to,
 	run_baseline_net(baseline, &d->energy, &d->sensor, &d->baseline);
 }
 
-void measured_calibrate(struct measured_run *r, const struct sensor *to,
-			const struct run_baseline *baseline)
+void run_result_calibrate(struct measured_run *r, const struct sensor *to,
+			  const struct run_baseline *baseline)
 {
 	const struct gw_interval before = r->joules;
 
 	for (unsigned i = 0; i < r->devices; i++)
 		calibrate_device(&r->device[i], to, &baseline[i]);
 	r->floored = false;
-	measured_add_up(r);
+	run_result_sum(r);
 	rescale_per_item(&r->iteration_joules, &before, &r->joules);
 	rescale_per_item(&r->token_joules, &before, &r->joules);
 }
 
-void measured_run_done(struct measured_run *r)
+void run_result_done(struct measured_run *r)
 {
 	for (unsigned i = 0; i < r->devices; i++)
 		run_trace_copy_done(&r->device[i].series);

@@ -1,4 +1,4 @@
-#include "result.h"
+#include "result_file.h"
 
 #include "base/file.h"
 #include "base/buf.h"
@@ -30,7 +30,7 @@ struct result_memory {
 };
 
 struct reader {
-	struct result *r;
+	struct result_file *r;
 	char where[160]; /* "runs[0].devices[1]." */
 	char *error;
 	size_t size;
@@ -38,8 +38,9 @@ struct reader {
 	double zero_s; /* of the run that is read, on the clock of its series */
 };
 
-static void fail(struct reader *rd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void fail(struct reader *rd, const char *fmt, ...)
+static void reader_fail(struct reader *rd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void reader_fail(struct reader *rd, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -56,7 +57,7 @@ static void fail(struct reader *rd, const char *fmt, ...)
 }
 
 /* Zeroed memory for count elements; NULL if count is 0 or after a failure. */
-static void *take(struct reader *rd, size_t count, size_t size)
+static void *reader_alloc(struct reader *rd, size_t count, size_t size)
 {
 	struct block *b;
 
@@ -64,7 +65,7 @@ static void *take(struct reader *rd, size_t count, size_t size)
 		return NULL;
 	b = calloc(1, sizeof(*b) + count * size);
 	if (!b) {
-		fail(rd, "out of memory");
+		reader_fail(rd, "out of memory");
 		return NULL;
 	}
 	b->next = rd->r->memory->blocks;
@@ -82,9 +83,9 @@ struct field {
 	size_t offset;
 };
 
-static const char *type_word(const struct json_doc *v)
+static const char *type_word(enum json_doc_type type)
 {
-	switch (json_doc_type(v, "")) {
+	switch (type) {
 	case JSON_DOC_OBJECT: return "an object";
 	case JSON_DOC_ARRAY: return "an array";
 	case JSON_DOC_STRING: return "a text";
@@ -96,79 +97,54 @@ static const char *type_word(const struct json_doc *v)
 	return "null";
 }
 
-static bool is(const struct json_doc *v, enum json_doc_type type)
+static bool json_is(const struct json_doc *v, enum json_doc_type type)
 {
 	return json_doc_type(v, "") == type;
 }
 
-static void wrong_type(struct reader *rd, const char *key, const struct json_doc *v,
-		       const char *wanted)
-{
-	fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(v), wanted);
-}
-
-/* The member; NULL if it is missing or null. */
-static const struct json_doc *member(const struct json_doc *o, const char *key)
+/* The member if it has this type; NULL if it is missing or null.  Another type is an error. */
+static const struct json_doc *member(struct reader *rd, const struct json_doc *o,
+				     const char *key, enum json_doc_type type)
 {
 	const struct json_doc *v = json_doc_get(o, key);
 
-	return v && !is(v, JSON_DOC_NULL) ? v : NULL;
+	if (!v || json_is(v, JSON_DOC_NULL))
+		return NULL;
+	if (json_is(v, type))
+		return v;
+	reader_fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(json_doc_type(v, "")),
+		    type_word(type));
+	return NULL;
 }
 
-static double number(struct reader *rd, const struct json_doc *o, const char *key)
-{
-	const struct json_doc *v = member(o, key);
-
-	if (v && !is(v, JSON_DOC_NUMBER))
-		wrong_type(rd, key, v, "a number");
-	return v && is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
-}
+#define object(rd, o, key) member(rd, o, key, JSON_DOC_OBJECT)
+#define array(rd, o, key)  member(rd, o, key, JSON_DOC_ARRAY)
 
 static double number_or(struct reader *rd, const struct json_doc *o, const char *key,
 			double otherwise)
 {
-	double v = number(rd, o, key);
+	const struct json_doc *v = member(rd, o, key, JSON_DOC_NUMBER);
 
-	return isnan(v) ? otherwise : v;
+	return v ? json_doc_number(v, "") : otherwise;
+}
+
+static double number(struct reader *rd, const struct json_doc *o, const char *key)
+{
+	return number_or(rd, o, key, NAN);
 }
 
 static const char *text(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const struct json_doc *v = member(o, key);
+	const struct json_doc *v = member(rd, o, key, JSON_DOC_STRING);
 
-	if (v && !is(v, JSON_DOC_STRING))
-		wrong_type(rd, key, v, "a text");
-	return v && is(v, JSON_DOC_STRING) ? json_doc_string(v, "") : NULL;
+	return v ? json_doc_string(v, "") : NULL;
 }
 
 static bool truth(struct reader *rd, const struct json_doc *o, const char *key)
 {
-	const struct json_doc *v = member(o, key);
+	const struct json_doc *v = member(rd, o, key, JSON_DOC_BOOL);
 
-	if (v && !is(v, JSON_DOC_BOOL))
-		wrong_type(rd, key, v, "true or false");
 	return v && json_doc_true(v, "");
-}
-
-/* The member as an object, or as an array; NULL if it is missing or null. */
-static const struct json_doc *object(struct reader *rd, const struct json_doc *o,
-				     const char *key)
-{
-	const struct json_doc *v = member(o, key);
-
-	if (v && !is(v, JSON_DOC_OBJECT))
-		wrong_type(rd, key, v, "an object");
-	return v && is(v, JSON_DOC_OBJECT) ? v : NULL;
-}
-
-static const struct json_doc *array(struct reader *rd, const struct json_doc *o,
-				    const char *key)
-{
-	const struct json_doc *v = member(o, key);
-
-	if (v && !is(v, JSON_DOC_ARRAY))
-		wrong_type(rd, key, v, "an array");
-	return v && is(v, JSON_DOC_ARRAY) ? v : NULL;
 }
 
 static struct gw_interval band(struct reader *rd, const struct json_doc *o, const char *key)
@@ -195,8 +171,8 @@ static void fill_list(struct reader *rd, const struct json_doc *o, const char *k
 
 /* A key may have one dot: the member of an inner object.  o may be NULL: every field is then
  * absent. */
-static void fill(struct reader *rd, const struct json_doc *o, const struct field *f,
-		 void *target)
+static void reader_fill(struct reader *rd, const struct json_doc *o, const struct field *f,
+			void *target)
 {
 	for (; f->key; f++) {
 		void *at = (char *)target + f->offset;
@@ -225,10 +201,11 @@ static void fill(struct reader *rd, const struct json_doc *o, const struct field
 	}
 }
 
-#define R(member) offsetof(struct result, member)
+#define R(member) offsetof(struct result_file, member)
 static const struct field result_fields[] = {
 	{ "label", TEXT, R(label) },
 	{ "time", TEXT, R(time) },
+	{ "tool.version", TEXT, R(tool_version) },
 	{ "command_name", TEXT, R(command_name) },
 	{ "validity", TEXT, R(validity) },
 	{ "simulated", TRUTH, R(simulated) },
@@ -262,6 +239,8 @@ static const struct field run_fields[] = {
 	{ "latency_p95_seconds", NUMBER, N(latency_p95_s) },
 	{ "energy_per_iteration_joules", BAND, N(energy_per_iteration_j) },
 	{ "energy_per_token_joules", BAND, N(energy_per_token_j) },
+	{ "host.joules", NUMBER, N(host_j) },
+	{ "host.absence", TEXT, N(host_absence) },
 	{ NULL, 0, 0 },
 };
 
@@ -277,6 +256,15 @@ static const struct field worker_fields[] = {
 	{ "name", TEXT, W(name) },
 	{ "held_by", TEXT, W(held_by) },
 	{ "broken", TEXT, W(broken) },
+	{ NULL, 0, 0 },
+};
+
+#define P(member) offsetof(struct result_window, member)
+static const struct field window_fields[] = {
+	{ "label", TEXT, P(label) },
+	{ "begin_seconds", NUMBER, P(begin_s) },
+	{ "seconds", NUMBER, P(seconds) },
+	{ "unfinished", TRUTH, P(unfinished) },
 	{ NULL, 0, 0 },
 };
 
@@ -339,10 +327,10 @@ static size_t count_facts(const struct json_doc *o, unsigned depth)
 	while (json_doc_next(o, &iter, &key, &v)) {
 		if (no_fact(key))
 			continue;
-		if (is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
+		if (json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
 			n += count_facts(v, depth + 1);
-		else if (is(v, JSON_DOC_STRING) || is(v, JSON_DOC_NUMBER) ||
-			 is(v, JSON_DOC_BOOL))
+		else if (json_is(v, JSON_DOC_STRING) || json_is(v, JSON_DOC_NUMBER) ||
+			 json_is(v, JSON_DOC_BOOL))
 			n++;
 	}
 	return n;
@@ -352,11 +340,11 @@ static const char *fact_text(struct reader *rd, const struct json_doc *v)
 {
 	char *s;
 
-	if (is(v, JSON_DOC_STRING))
+	if (json_is(v, JSON_DOC_STRING))
 		return json_doc_string(v, "");
-	if (is(v, JSON_DOC_BOOL))
+	if (json_is(v, JSON_DOC_BOOL))
 		return json_doc_true(v, "") ? "yes" : "no";
-	s = take(rd, 32, 1);
+	s = reader_alloc(rd, 32, 1);
 	if (s)
 		snprintf(s, 32, "%.10g", json_doc_number(v, ""));
 	return s ? s : "";
@@ -372,12 +360,13 @@ static void add_facts(struct reader *rd, const struct json_doc *o, const char *p
 	while (json_doc_next(o, &iter, &key, &v)) {
 		size_t size = strlen(prefix) + strlen(key) + 2;
 		char *name;
-		bool deeper = is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
+		bool deeper = json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
 
-		if (no_fact(key) || (!deeper && !is(v, JSON_DOC_STRING) &&
-				     !is(v, JSON_DOC_NUMBER) && !is(v, JSON_DOC_BOOL)))
+		if (no_fact(key) ||
+		    (!deeper && !json_is(v, JSON_DOC_STRING) && !json_is(v, JSON_DOC_NUMBER) &&
+		     !json_is(v, JSON_DOC_BOOL)))
 			continue;
-		name = take(rd, size, 1);
+		name = reader_alloc(rd, size, 1);
 		if (!name)
 			return;
 		snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
@@ -393,7 +382,7 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 {
 	const struct json_doc *v = object(rd, o, key);
 	struct result_facts ret = { NULL, 0 };
-	struct result_fact *facts = take(rd, count_facts(v, 0), sizeof(*facts));
+	struct result_fact *facts = reader_alloc(rd, count_facts(v, 0), sizeof(*facts));
 
 	if (facts)
 		add_facts(rd, v, "", 0, facts, &ret.n);
@@ -407,21 +396,14 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
-	double *v = a ? take(rd, n, sizeof(*v)) : NULL;
+	double *v = a ? reader_alloc(rd, n, sizeof(*v)) : NULL;
 
 	for (size_t i = 0; v && i < n; i++) {
 		const struct json_doc *e = json_doc_at(a, "", i);
 
-		v[i] = is(e, JSON_DOC_NUMBER) ? json_doc_number(e, "") : NAN;
+		v[i] = json_is(e, JSON_DOC_NUMBER) ? json_doc_number(e, "") : NAN;
 	}
 	return v;
-}
-
-static double begin_of(struct reader *rd, const struct json_doc *o, double otherwise)
-{
-	double begin = number(rd, o, "begin_seconds");
-
-	return isnan(begin) ? otherwise : begin;
 }
 
 static const double *times(struct reader *rd, const struct json_doc *o, double begin, size_t n)
@@ -437,7 +419,7 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 				size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
-	const char **v = a ? take(rd, n, sizeof(*v)) : NULL;
+	const char **v = a ? reader_alloc(rd, n, sizeof(*v)) : NULL;
 
 	for (size_t i = 0; v && i < n; i++) {
 		const char *s = json_doc_string(json_doc_at(a, "", i), "");
@@ -455,7 +437,7 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 	const struct json_doc *series = object(rd, device, "series");
 	const struct json_doc *power = object(rd, series, "power"),
 			      *ticks = object(rd, series, "ticks");
-	double begin = begin_of(rd, power, 0);
+	double begin = number_or(rd, power, "begin_seconds", 0);
 
 	s->power_n = json_doc_count(array(rd, power, "t_seconds"), "");
 	s->power_t = times(rd, power, begin, s->power_n);
@@ -463,7 +445,7 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 	if (!s->power_t || !s->power_w)
 		s->power_n = 0;
 	s->tick_n = json_doc_count(array(rd, ticks, "t_seconds"), "");
-	s->tick_t = times(rd, ticks, begin_of(rd, ticks, begin), s->tick_n);
+	s->tick_t = times(rd, ticks, number_or(rd, ticks, "begin_seconds", begin), s->tick_n);
 	s->temperature_c = numbers(rd, ticks, "temperature_celsius", s->tick_n);
 	s->throttle = words(rd, ticks, "throttle", s->tick_n);
 	if (!s->tick_t)
@@ -472,50 +454,45 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 
 /* ---- the parts of a result ---- */
 
-/* Reads the elements of an array of objects; rd->where has the path of the array. */
-typedef void read_one(struct reader *rd, const struct json_doc *o, void *target);
+/* Reads the rest of an element of an array, after its fields. */
+typedef void read_rest(struct reader *rd, const struct json_doc *o, void *target);
 
+/* Reads the elements of an array of objects: the fields, then the rest (NULL: none). */
 static const void *read_all(struct reader *rd, const struct json_doc *o, const char *key,
-			    size_t size, read_one *one, size_t *ret_n)
+			    size_t size, const struct field *fields, read_rest *rest,
+			    size_t *ret_n)
 {
 	const struct json_doc *a = array(rd, o, key);
 	size_t n = json_doc_count(a, ""), length = strlen(rd->where);
-	char *v = take(rd, n, size);
+	char *v = reader_alloc(rd, n, size);
 
 	*ret_n = v ? n : 0;
 	for (size_t i = 0; v && i < n; i++) {
 		const struct json_doc *e = json_doc_at(a, "", i);
 
 		snprintf(rd->where + length, sizeof(rd->where) - length, "%s[%zu].", key, i);
-		if (!is(e, JSON_DOC_OBJECT))
-			fail(rd, "%s[%zu] is %s, not an object", key, i, type_word(e));
-		one(rd, e, v + i * size);
+		if (!json_is(e, JSON_DOC_OBJECT))
+			reader_fail(rd, "%s[%zu] is %s, not an object", key, i,
+				    type_word(json_doc_type(e, "")));
+		reader_fill(rd, e, fields, v + i * size);
+		if (rest)
+			rest(rd, e, v + i * size);
 		rd->where[length] = '\0';
 	}
 	return v;
 }
 
-static void read_code(struct reader *rd, const struct json_doc *o, void *target)
-{
-	fill(rd, o, code_fields, target);
-}
-
-static void read_worker(struct reader *rd, const struct json_doc *o, void *target)
-{
-	fill(rd, o, worker_fields, target);
-}
-
 static void read_room(struct reader *rd, const struct json_doc *o)
 {
 	const struct json_doc *room = object(rd, o, "clean_room");
-	struct result *r = rd->r;
+	struct result_file *r = rd->r;
 
 	if (!room)
 		return;
 	snprintf(rd->where, sizeof(rd->where), "clean_room.");
 	r->room = truth(rd, room, "kept") ? ROOM_KEPT : ROOM_LOST;
-	r->workers =
-		read_all(rd, room, "workers", sizeof(*r->workers), read_worker, &r->nworkers);
+	r->workers = read_all(rd, room, "workers", sizeof(*r->workers), worker_fields, NULL,
+			      &r->nworkers);
 	rd->where[0] = '\0';
 }
 
@@ -555,8 +532,7 @@ static void read_device(struct reader *rd, const struct json_doc *o, void *targe
 {
 	struct result_device *d = target;
 
-	fill(rd, o, device_fields, d);
-	fill(rd, o, energy_fields, d);
+	reader_fill(rd, o, energy_fields, d);
 	read_sensor(rd, o, d->energy.rung, &d->sensor);
 	read_series(rd, o, &d->series);
 }
@@ -567,10 +543,6 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	const struct json_doc *devices = array(rd, o, "devices");
 	double sum = json_doc_count(devices, "") ? 0 : NAN;
 
-	w->label = text(rd, o, "label");
-	w->begin_s = number(rd, o, "begin_seconds");
-	w->seconds = number(rd, o, "seconds");
-	w->unfinished = truth(rd, o, "unfinished");
 	for (size_t i = 0; i < json_doc_count(devices, ""); i++)
 		sum += band(rd, json_doc_at(devices, "", i), "energy_joules").best;
 	w->energy_best_j = sum;
@@ -597,28 +569,25 @@ static double part_begin(const struct result_run *run)
 static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_run *run = target;
-	const struct json_doc *host = object(rd, o, "host");
 
-	fill(rd, o, run_fields, run);
 	if (isnan(run->iterations))
 		run->iterations = rd->r->iterations;
 	if (isnan(run->tokens))
 		run->tokens = rd->r->tokens;
-	run->host_j = number(rd, host, "joules");
-	run->host_absence = text(rd, host, "absence");
-	run->codes = read_all(rd, o, "codes", sizeof(*run->codes), read_code, &run->ncodes);
-	run->windows =
-		read_all(rd, o, "windows", sizeof(*run->windows), read_window, &run->nwindows);
+	run->codes =
+		read_all(rd, o, "codes", sizeof(*run->codes), code_fields, NULL, &run->ncodes);
+	run->windows = read_all(rd, o, "windows", sizeof(*run->windows), window_fields,
+				read_window, &run->nwindows);
 	rd->zero_s = run->zero_s = part_begin(run);
-	run->devices =
-		read_all(rd, o, "devices", sizeof(*run->devices), read_device, &run->ndevices);
+	run->devices = read_all(rd, o, "devices", sizeof(*run->devices), device_fields,
+				read_device, &run->ndevices);
 }
 
 /* "fp16" for "runs/fp16.json". */
 static const char *name_of_file(struct reader *rd)
 {
 	const char *path = rd->r->path, *base = strrchr(path, '/');
-	char *name = take(rd, strlen(path) + 1, 1);
+	char *name = reader_alloc(rd, strlen(path) + 1, 1);
 	size_t n;
 
 	base = base && base[1] ? base + 1 : path;
@@ -632,16 +601,15 @@ static const char *name_of_file(struct reader *rd)
 
 static void read_result(struct reader *rd, const struct json_doc *o)
 {
-	struct result *r = rd->r;
+	struct result_file *r = rd->r;
 
-	fill(rd, o, result_fields, r);
+	reader_fill(rd, o, result_fields, r);
 	if (!r->label || !*r->label)
 		r->label = name_of_file(rd);
-	r->tool_version = text(rd, object(rd, o, "tool"), "version");
 	r->tags = facts_of(rd, o, "tags");
 	r->environment = facts_of(rd, o, "environment");
 	read_room(rd, o);
-	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), read_run, &r->nruns);
+	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), run_fields, read_run, &r->nruns);
 }
 
 /* ---- files ---- */
@@ -651,16 +619,17 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 	const struct json_doc *version = json_doc_get(o, "schema_version");
 	const char *kind = json_doc_string(o, "kind");
 
-	if (!is(o, JSON_DOC_OBJECT) || !kind || !is(version, JSON_DOC_NUMBER))
-		fail(rd, "this is JSON, but not a result of gpuward measure");
+	if (!json_is(o, JSON_DOC_OBJECT) || !kind || !json_is(version, JSON_DOC_NUMBER))
+		reader_fail(rd, "this is JSON, but not a result of gpuward measure");
 	else if (strcmp(kind, "measurement") != 0)
-		fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
+		reader_fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
 	else if (json_doc_number(version, "") > RESULT_SCHEMA_VERSION)
-		fail(rd,
-		     "its schema_version is %.15g, and this gpuward reads up to %d: read it "
-		     "with "
-		     "a newer gpuward",
-		     json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
+		reader_fail(
+			rd,
+			"its schema_version is %.15g, and this gpuward reads up to %d: read it "
+			"with "
+			"a newer gpuward",
+			json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
 	return !rd->failed;
 }
 
@@ -685,30 +654,30 @@ static void read_file(struct reader *rd, struct buf *b)
 	ssize_t n = 0;
 
 	if (fd < 0 || fstat(fd, &st) != 0) {
-		fail(rd, "%s", file_strerror(errno));
+		reader_fail(rd, "%s", file_strerror(errno));
 	} else if (S_ISDIR(st.st_mode)) {
-		fail(rd, "%s, and not a finished bundle: there is no result.json in it",
-		     strerror(EISDIR));
+		reader_fail(rd, "%s, and not a finished bundle: there is no result.json in it",
+			    strerror(EISDIR));
 	} else {
 		while (!b->err && (n = read(fd, part, sizeof(part))) > 0)
 			buf_add(b, part, (size_t)n);
 		if (n < 0)
-			fail(rd, "cannot be read");
+			reader_fail(rd, "cannot be read");
 		else if (b->err)
-			fail(rd, "%s", gw_strerror(b->err));
+			reader_fail(rd, "%s", gw_strerror(b->err));
 	}
 	if (fd >= 0)
 		close(fd);
 }
 
-static struct json_doc *parse(struct reader *rd, const char *text, size_t n)
+static struct json_doc *reader_parse(struct reader *rd, const char *text, size_t n)
 {
 	struct json_doc *doc = NULL;
 	struct json_doc_error e;
 	int err = json_doc_new_lenient(text, n, &doc, &e);
 
 	if (err == -GW_E_NOSUPPORT)
-		fail(rd, "%s", e.text);
+		reader_fail(rd, "%s", e.text);
 	if (err == -GW_E_PARSE) {
 		snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s",
 			 rd->r->path, e.line, e.column, e.text);
@@ -717,46 +686,34 @@ static struct json_doc *parse(struct reader *rd, const char *text, size_t n)
 	return doc;
 }
 
-/* text NULL: that of the file. */
-static int read_document(struct result *ret, const char *path, const char *text, size_t n,
-			 char *error, size_t size)
+int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
+		     char *error, size_t size)
 {
 	struct reader rd = { .r = ret, .error = error, .size = size };
 	struct buf file;
 
 	buf_init(&file, RESULT_MAX);
-	*ret = (struct result){ .path = path };
+	*ret = (struct result_file){ .path = path };
 	ret->memory = calloc(1, sizeof(*ret->memory));
 	if (!ret->memory) {
-		fail(&rd, "out of memory");
+		reader_fail(&rd, "out of memory");
 		return -1;
 	}
 	if (!text)
 		read_file(&rd, &file);
 	if (!rd.failed)
 		ret->memory->document =
-			text ? parse(&rd, text, n) : parse(&rd, file.p, file.len);
+			text ? reader_parse(&rd, text, n) : reader_parse(&rd, file.p, file.len);
 	buf_done(&file);
 	if (ret->memory->document && is_ours(&rd, ret->memory->document))
 		read_result(&rd, ret->memory->document);
 	if (!rd.failed)
 		return 0;
-	result_free(ret);
+	result_file_free(ret);
 	return -1;
 }
 
-int result_load(struct result *ret, const char *path, char *error, size_t size)
-{
-	return read_document(ret, path, NULL, 0, error, size);
-}
-
-int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
-		size_t size)
-{
-	return read_document(ret, path, text, n, error, size);
-}
-
-void result_free(struct result *r)
+void result_file_free(struct result_file *r)
 {
 	if (!r->memory)
 		return;
@@ -769,74 +726,22 @@ void result_free(struct result *r)
 	r->memory = NULL;
 }
 
-/* ---- any value ---- */
-
-static const struct json_doc *value_at(const struct result *r, const char *path)
+const struct json_doc *result_file_document(const struct result_file *r)
 {
-	const struct json_doc *v = r->memory->document;
-	char key[128];
-
-	while (v && *path) {
-		size_t n = strcspn(path, ".");
-
-		if (n >= sizeof(key))
-			return NULL;
-		memcpy(key, path, n);
-		key[n] = '\0';
-		v = is(v, JSON_DOC_ARRAY) ? json_doc_at(v, "", (size_t)strtoul(key, NULL, 10))
-					  : json_doc_get(v, key);
-		path += n + (path[n] == '.');
-	}
-	return v;
+	return r->memory->document;
 }
 
-const char *result_text(const struct result *r, const char *path,
-			char out[static RESULT_NUMBER_SIZE])
-{
-	const struct json_doc *v = value_at(r, path);
-
-	if (is(v, JSON_DOC_STRING))
-		return json_doc_string(v, "");
-	if (is(v, JSON_DOC_BOOL))
-		return json_doc_true(v, "") ? "yes" : "no";
-	if (!is(v, JSON_DOC_NUMBER))
-		return NULL;
-	snprintf(out, RESULT_NUMBER_SIZE, "%.10g", json_doc_number(v, ""));
-	return out;
-}
-
-double result_number(const struct result *r, const char *path)
-{
-	const struct json_doc *v = value_at(r, path);
-
-	return is(v, JSON_DOC_NUMBER) ? json_doc_number(v, "") : NAN;
-}
-
-size_t result_count(const struct result *r, const char *path)
-{
-	const struct json_doc *v = value_at(r, path);
-
-	return is(v, JSON_DOC_ARRAY) ? json_doc_count(v, "") : 0;
-}
-
-bool result_holds(const struct result *r, const char *path)
-{
-	const struct json_doc *v = value_at(r, path);
-
-	return is(v, JSON_DOC_OBJECT) || is(v, JSON_DOC_ARRAY);
-}
-
-bool result_same(const struct result *a, const struct result *b)
+bool result_file_same(const struct result_file *a, const struct result_file *b)
 {
 	return json_doc_equal(a->memory->document, b->memory->document);
 }
 
-const char *result_level(const struct result_code *code)
+const char *result_code_level(const struct result_code *code)
 {
 	return !code->level || strcmp(code->level, "valid") == 0 ? "note" : code->level;
 }
 
-bool result_usable(const struct result_run *run)
+bool result_run_usable(const struct result_run *run)
 {
 	return !run->validity || strcmp(run->validity, "invalid") != 0;
 }

@@ -1,6 +1,6 @@
-/* measured: turns a finished run into a result, with its baseline, and prints it. */
-#ifndef GW_CLI_MEASURED_H
-#define GW_CLI_MEASURED_H
+/* run_result: turns a finished run into a result, with its baseline, and prints it. */
+#ifndef GW_CLI_RUN_RESULT_H
+#define GW_CLI_RUN_RESULT_H
 
 #include "cli.h"
 #include "runner.h"
@@ -34,23 +34,23 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
 		      const struct sensor *sensor, struct measured_baseline *ret);
 
-#define MEASURED_TRIALS 1000 /* runs per result */
+#define RUN_RESULT_TRIALS 1000 /* runs per result */
 
 /* Writes the evidence for a code of device i; `of` is its argument. */
-typedef void measured_evidence(const void *of, unsigned i, const struct gw_energy *e,
-			       unsigned code, char *out, size_t size);
+typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
+				 unsigned code, char *out, size_t size);
 
 /* The devices of a run that the service measured, without baselines and series. */
-struct measured_remote {
+struct run_result_remote {
 	const struct measured_device *device;
 	unsigned devices;
 	double seconds; /* length of the measured window */
-	measured_evidence *evidence;
+	run_result_evidence *evidence;
 	const void *of;
 };
 
 /* The inputs of a result. */
-struct measured_from {
+struct run_result_from {
 	const struct cli *c;
 	struct gw_meter *meter;
 	struct run_trace *series;
@@ -58,35 +58,50 @@ struct measured_from {
 	double iterations, tokens;           /* given; NAN: use the marks */
 	struct measured_count count;         /* ... or counted around the run */
 	const char *part; /* the marked part to report; NULL: the whole run */
-	const struct measured_remote *remote; /* replaces the devices of the meter; NULL: no */
+	const struct run_result_remote
+		*remote; /* replaces the devices of the meter; NULL: no */
 };
 
 /* Makes a result of the run.  The run may be freed afterwards, except its marks: the result
  * borrows their energies.  host: energy of the machine during the run.  Returns 0 or
- * -GW_E_NOMEM; free the result with measured_run_done(). */
-int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
-		 const struct host_energy *host, struct measured_run *ret);
-void measured_run_done(struct measured_run *r);
+ * -GW_E_NOMEM; free the result with run_result_done(). */
+int run_result_make(const struct run_result_from *from, struct runner_run *run, unsigned trial,
+		    const struct host_energy *host, struct measured_run *ret);
+void run_result_done(struct measured_run *r);
 
-/* The steps of measured_run(): adds the codes of device i with their evidence; then, with all
+/* The steps of run_result_make(): adds the codes of device i with their evidence; then, with all
  * devices there, computes the sums over them. */
-void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence,
-		    const void *of);
-void measured_add_up(struct measured_run *r);
+void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *evidence,
+		      const void *of);
+void run_result_sum(struct measured_run *r);
 
-/* Recomputes the run with the gain and offset of `to`; baseline as in measured_from. */
-void measured_calibrate(struct measured_run *r, const struct sensor *to,
-			const struct run_baseline *baseline);
+/* Recomputes the run with the gain and offset of `to`; baseline as in run_result_from. */
+void run_result_calibrate(struct measured_run *r, const struct sensor *to,
+			  const struct run_baseline *baseline);
 
 /* Returns the energy of a part of the run on all its GPUs; NAN: unknown. */
-struct gw_interval measured_window_joules(const struct measured_run *r,
-					  const struct measured_window *w);
+struct gw_interval run_result_window_joules(const struct measured_run *r,
+					    const struct measured_window *w);
 
 /* Returns true if another process was on one of its GPUs. */
-bool measured_shared(const struct measured_run *r);
+bool run_result_shared(const struct measured_run *r);
 
 /* Prints the result on standard error. */
-void measured_print(const struct measured *m, const struct cli *c);
+void run_result_print(const struct measured *m, const struct cli *c);
+
+/* The value of one run, and the standard uncertainty that it shares with the other runs. */
+struct trials_value {
+	double value, u_shared;
+};
+
+/* Returns the mean and its 95 % interval: Student's t for the scatter of the runs, combined
+ * with the shared part.  The scatter averages out; the error of the sensor is the same in all
+ * runs and does not. *ret_sd: standard deviation of one run.  NAN: fewer than two runs, or an
+ * unknown value. */
+struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd);
+
+/* Returns the shared uncertainty of a run: the absolute one without the relative one. */
+double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative);
 
 /* run_counter: reads a counter before and after each run (--count-cmd, --count-url), and
  * reports what is unknown or assumed. */

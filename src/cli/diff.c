@@ -1,14 +1,14 @@
-#include "difference.h"
+#include "diff.h"
 
-#include "difference_things.h"
+#include "diff_fields.h"
 
+#include "base/json_doc.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
 #include <gpuward.h>
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,26 +27,26 @@ struct gpu {
 };
 
 struct pair {
-	struct difference *d;
-	const struct evidence *a, *b;
+	struct diff *d;
+	const struct bundle_opened *a, *b;
 	struct gpu *gpu;
 	size_t gpus;
 };
 
-static const struct difference_value nothing = { NULL, NAN, NAN, NAN };
+static const struct diff_value nothing = { NULL, NAN, NAN, NAN };
 static const struct compare_change no_change = { .basis = COMPARE_NONE,
 						 .ratio = NAN,
 						 .change = NAN,
 						 .change_low = NAN,
 						 .change_high = NAN };
 
-static bool known(const struct difference_value *v)
+static bool value_known(const struct diff_value *v)
 {
 	return v->text || !isnan(v->number);
 }
 
-static bool equal(const struct difference_value *a, const struct difference_value *b,
-		  const struct thing *t)
+static bool value_equal(const struct diff_value *a, const struct diff_value *b,
+			const struct diff_field *t)
 {
 	double apart = t->apart;
 
@@ -59,11 +59,11 @@ static bool equal(const struct difference_value *a, const struct difference_valu
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
 }
 
-static struct difference_row *push(struct difference *d)
+static struct diff_row *diff_push(struct diff *d)
 {
 	if (d->nrows == d->room) {
 		size_t room = d->room ? 2 * d->room : 128;
-		struct difference_row *rows = realloc(d->rows, room * sizeof(*rows));
+		struct diff_row *rows = realloc(d->rows, room * sizeof(*rows));
 
 		if (!rows) {
 			d->error = -GW_E_NOMEM;
@@ -75,96 +75,92 @@ static struct difference_row *push(struct difference *d)
 	return &d->rows[d->nrows++];
 }
 
-static struct difference_row *add(struct difference *d, enum difference_section section,
-				  int device, const char *key, const char *title,
-				  const struct difference_value *a,
-				  const struct difference_value *b, enum difference_state state)
+static struct diff_row *diff_add(struct diff *d, enum diff_section section, int device,
+				 const char *key, const char *title, const struct diff_value *a,
+				 const struct diff_value *b, enum diff_state state)
 {
-	struct difference_row *row = push(d);
+	struct diff_row *row = diff_push(d);
 
 	if (!row)
 		return NULL;
-	*row = (struct difference_row){ .section = section,
-					.device = device,
-					.title = title,
-					.state = state,
-					.a = *a,
-					.b = *b,
-					.change = no_change };
+	*row = (struct diff_row){ .section = section,
+				  .device = device,
+				  .title = title,
+				  .state = state,
+				  .a = *a,
+				  .b = *b,
+				  .change = no_change };
 	snprintf(row->key, sizeof(row->key), "%s", key);
 	return row;
 }
 
 /* What both do not have is no row. */
-static void add_thing(struct difference *d, enum difference_section section, int device,
-		      const char *key, const struct thing *t, const struct difference_value *a,
-		      const struct difference_value *b)
+static void add_field(struct diff *d, enum diff_section section, int device, const char *key,
+		      const struct diff_field *t, const struct diff_value *a,
+		      const struct diff_value *b)
 {
-	enum difference_state state = STATE_UNKNOWN;
+	enum diff_state state = STATE_UNKNOWN;
 
-	if (!known(a) && !known(b))
+	if (!value_known(a) && !value_known(b))
 		return;
-	if (known(a) && known(b))
-		state = equal(a, b, t) ? STATE_EQUAL : STATE_DIFFERS;
-	add(d, section, device, key, t->title, a, b, state);
+	if (value_known(a) && value_known(b))
+		state = value_equal(a, b, t) ? STATE_EQUAL : STATE_DIFFERS;
+	diff_add(d, section, device, key, t->title, a, b, state);
 }
 
 /* ---- values of a document ---- */
 
-static void path_of(char *out, size_t size, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static void path_of(char *out, size_t size, const char *fmt, ...)
+static struct diff_value value_at(const struct json_doc *o, const char *path)
 {
-	va_list ap;
+	struct diff_value v = nothing;
 
-	va_start(ap, fmt);
-	vsnprintf(out, size, fmt, ap);
-	va_end(ap);
-}
-
-static struct difference_value value_at(const struct result *r, const char *path)
-{
-	struct difference_value v = nothing;
-	char number[RESULT_NUMBER_SIZE];
-
-	v.number = result_number(r, path);
-	if (isnan(v.number))
-		v.text = result_text(r, path,
-				     number); /* not a number: the text belongs to the result */
+	if (json_doc_is_number(o, path))
+		v.number = json_doc_number(o, path);
+	else if (json_doc_type(o, path) == JSON_DOC_BOOL)
+		v.text = json_doc_true(o, path) ? "yes" : "no";
+	else
+		v.text = json_doc_string(o, path);
 	return v;
 }
 
-static struct difference_value below(const struct result *r, const char *where,
-				     const char *path)
+static const struct json_doc *run_of(const struct result_file *r, size_t run)
 {
-	char whole[256];
-
-	path_of(whole, sizeof(whole), "%s.%s", where, path);
-	return *where ? value_at(r, whole) : nothing;
+	return json_doc_at(result_file_document(r), "runs", run);
 }
 
-static void add_things(const struct pair *p, enum difference_section section, int device,
-		       const struct thing *t, const char *where_a, const char *where_b)
+static const struct json_doc *device_of(const struct result_file *r, size_t run, size_t device)
+{
+	return json_doc_at(run_of(r, run), "devices", device);
+}
+
+static void add_fields(const struct pair *p, enum diff_section section, int device,
+		       const struct diff_field *t, const struct json_doc *in_a,
+		       const struct json_doc *in_b)
 {
 	for (; t->path; t++) {
-		struct difference_value a = below(&p->a->result, where_a, t->path);
-		struct difference_value b = below(&p->b->result, where_b, t->path);
+		struct diff_value a = value_at(in_a, t->path), b = value_at(in_b, t->path);
 
-		add_thing(p->d, section, device, t->path, t, &a, &b);
+		add_field(p->d, section, device, t->path, t, &a, &b);
 	}
 }
 
-static void add_document(const struct pair *p, enum difference_section section,
-			 const struct thing *t)
+static void add_document(const struct pair *p, enum diff_section section,
+			 const struct diff_field *t)
 {
-	for (; t->path; t++) {
-		struct difference_value a = value_at(&p->a->result, t->path);
-		struct difference_value b = value_at(&p->b->result, t->path);
-		const char *key = t->path;
+	static const char environment[] = "environment.", first_run[] = "runs.0.";
 
-		key += strncmp(key, "environment.", 12) == 0 ? 12 : 0;
-		key += strncmp(key, "runs.0.", 7) == 0 ? 7 : 0;
-		add_thing(p->d, section, -1, key, t, &a, &b);
+	for (; t->path; t++) {
+		bool in_run = strncmp(t->path, first_run, strlen(first_run)) == 0;
+		const char *key = t->path + (in_run ? strlen(first_run) : 0);
+		const struct result_file *ra = &p->a->result, *rb = &p->b->result;
+		struct diff_value a =
+			value_at(in_run ? run_of(ra, 0) : result_file_document(ra), key);
+		struct diff_value b =
+			value_at(in_run ? run_of(rb, 0) : result_file_document(rb), key);
+
+		if (strncmp(key, environment, strlen(environment)) == 0)
+			key += strlen(environment);
+		add_field(p->d, section, -1, key, t, &a, &b);
 	}
 }
 
@@ -180,7 +176,7 @@ static const char *fact(const struct result_facts *f, const char *key)
 
 static void add_tag(const struct pair *p, const char *key)
 {
-	struct difference_value a = nothing, b = nothing;
+	struct diff_value a = nothing, b = nothing;
 	char name[96];
 	bool same;
 
@@ -188,7 +184,8 @@ static void add_tag(const struct pair *p, const char *key)
 	b.text = fact(&p->b->result.tags, key);
 	same = a.text && b.text && strcmp(a.text, b.text) == 0;
 	snprintf(name, sizeof(name), "tags.%s", key);
-	add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b, same ? STATE_EQUAL : STATE_DIFFERS);
+	diff_add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b,
+		 same ? STATE_EQUAL : STATE_DIFFERS);
 }
 
 static void add_tags(const struct pair *p)
@@ -202,17 +199,17 @@ static void add_tags(const struct pair *p)
 			add_tag(p, b->v[i].key);
 }
 
-static struct difference_value number_of(double v)
+static struct diff_value number_of(double v)
 {
-	struct difference_value ret = nothing;
+	struct diff_value ret = nothing;
 
 	ret.number = v;
 	return ret;
 }
 
-static struct difference_value part_of(const struct result *r)
+static struct diff_value part_of(const struct result_file *r)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	if (r->nruns)
 		v.text = r->runs[0].part ? r->runs[0].part : "the whole run";
@@ -221,37 +218,37 @@ static struct difference_value part_of(const struct result *r)
 
 static void add_part(const struct pair *p)
 {
-	static const struct thing part = { "part", "what is measured", 0, false };
-	struct difference_value a = part_of(&p->a->result), b = part_of(&p->b->result);
+	static const struct diff_field part = { "part", "what is measured", 0, false };
+	struct diff_value a = part_of(&p->a->result), b = part_of(&p->b->result);
 
-	add_thing(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
+	add_field(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
 }
 
 static void add_settings(const struct pair *p)
 {
-	static const struct thing runs = { "runs", "runs", 0, false },
-				  interval = { "interval_seconds", "interval", 0, false };
-	struct difference_value a = number_of((double)p->a->result.nruns);
-	struct difference_value b = number_of((double)p->b->result.nruns);
+	static const struct diff_field runs = { "runs", "runs", 0, false },
+				       interval = { "interval_seconds", "interval", 0, false };
+	struct diff_value a = number_of((double)p->a->result.nruns);
+	struct diff_value b = number_of((double)p->b->result.nruns);
 
-	add_document(p, SECTION_SETTINGS, difference_settings);
+	add_document(p, SECTION_SETTINGS, diff_fields_settings);
 	add_part(p);
 	add_tags(p);
-	add_thing(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
+	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
 	/* Only the raw readings have it; 0: they do not. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
-	add_thing(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
+	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
 }
 
 /* ---- GPUs ---- */
 
-static size_t devices_of(const struct result *r)
+static size_t devices_of(const struct result_file *r)
 {
 	return r->nruns ? r->runs[0].ndevices : 0;
 }
 
-static size_t place_of(const struct result *r, const char *uuid)
+static size_t place_of(const struct result_file *r, const char *uuid)
 {
 	for (size_t i = 0; uuid && i < devices_of(r); i++)
 		if (r->runs[0].devices[i].uuid && strcmp(r->runs[0].devices[i].uuid, uuid) == 0)
@@ -259,7 +256,7 @@ static size_t place_of(const struct result *r, const char *uuid)
 	return NONE;
 }
 
-static double index_of(const struct result *r, size_t i)
+static double index_of(const struct result_file *r, size_t i)
 {
 	double index = i < devices_of(r) ? r->runs[0].devices[i].index : NAN;
 
@@ -277,7 +274,7 @@ static bool is_taken(const struct pair *p, size_t b)
 /* A GPU that both have is compared with itself; the remaining GPUs are paired in their order. */
 static int pair_up(struct pair *p)
 {
-	const struct result *a = &p->a->result, *b = &p->b->result;
+	const struct result_file *a = &p->a->result, *b = &p->b->result;
 	size_t n = devices_of(a), m = devices_of(b), k = 0;
 
 	p->gpu = calloc(n + m + 1, sizeof(*p->gpu));
@@ -299,40 +296,35 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* Path of GPU i of the runs in the environment, where it may have another position.  Without an
- * environment: the path in the run, which has fewer facts. */
-static void environment_of(const struct result *r, size_t i, char out[static 64])
+/* GPU i of the runs in the environment, where it may have another position.  Without an
+ * environment: the GPU in the run, which has fewer facts. */
+static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
-	char path[64], number[RESULT_NUMBER_SIZE];
+	const struct json_doc *all =
+		json_doc_get(result_file_document(r), "environment.devices");
 
-	*out = '\0';
-	for (size_t k = 0; uuid && k < result_count(r, "environment.devices"); k++) {
-		path_of(path, sizeof(path), "environment.devices.%zu.uuid", k);
-		other = result_text(r, path, number);
+	for (size_t k = 0; uuid && k < json_doc_count(all, ""); k++) {
+		other = json_doc_string(json_doc_at(all, "", k), "uuid");
 		if (other && strcmp(other, uuid) == 0)
-			path_of(out, 64, "environment.devices.%zu", k);
+			return json_doc_at(all, "", k);
 	}
-	if (!*out && i < devices_of(r))
-		path_of(out, 64, "runs.0.devices.%zu", i);
+	return device_of(r, 0, i);
 }
 
 /* The mean over the usable runs; texts that differ between runs become one text that says so. */
-static struct difference_value over_runs(const struct result *r, size_t device,
-					 const char *path, bool per_second)
+static struct diff_value over_runs(const struct result_file *r, size_t device, const char *path,
+				   bool per_second)
 {
-	struct difference_value ret = nothing;
+	struct diff_value ret = nothing;
 	double sum = 0;
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->nruns; i++) {
-		struct difference_value v;
-		char where[256];
+		struct diff_value v = value_at(device_of(r, i, device), path);
 
-		if (!result_usable(&r->runs[i]) && r->nruns > 1)
+		if (!result_run_usable(&r->runs[i]) && r->nruns > 1)
 			continue;
-		path_of(where, sizeof(where), "runs.%zu.devices.%zu.%s", i, device, path);
-		v = value_at(r, where);
 		if (v.text)
 			ret.text = ret.text && strcmp(ret.text, v.text) != 0
 					   ? "not the same in all runs"
@@ -347,13 +339,13 @@ static struct difference_value over_runs(const struct result *r, size_t device,
 	return ret;
 }
 
-static void add_over_runs(const struct pair *p, const struct gpu *g, const struct thing *t,
+static void add_over_runs(const struct pair *p, const struct gpu *g, const struct diff_field *t,
 			  bool per_second)
 {
 	char key[96];
 
 	for (; t->path; t++) {
-		struct difference_value a, b;
+		struct diff_value a, b;
 		size_t n = strlen(t->path);
 
 		if (!t->title)
@@ -363,7 +355,7 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		snprintf(key, sizeof(key), "%s", t->path);
 		if (per_second && n > 8) /* "_seconds" become ratios */
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
-		add_thing(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
+		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
 	}
 }
 
@@ -375,33 +367,30 @@ static bool is_process(const char *name)
 }
 
 /* Energy of the processes with this name, the mean over the runs; NAN: there was none. */
-static double joules_of(const struct result *r, size_t device, const char *name)
+static double joules_of(const struct result_file *r, size_t device, const char *name)
 {
 	double sum = 0;
 	bool found = false;
 
 	for (size_t i = 0; i < r->nruns; i++) {
-		char list[96], path[160], number[RESULT_NUMBER_SIZE];
+		const struct json_doc *list =
+			json_doc_get(device_of(r, i, device), "processes");
 
-		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
-		for (size_t k = 0; k < result_count(r, list); k++) {
-			const char *text;
-			double joules;
+		for (size_t k = 0; k < json_doc_count(list, ""); k++) {
+			const struct json_doc *e = json_doc_at(list, "", k);
+			const char *own = json_doc_string(e, "name");
 
-			path_of(path, sizeof(path), "%s.%zu.name", list, k);
-			text = result_text(r, path, number);
-			if (!text || strcmp(text, name) != 0)
+			if (!own || strcmp(own, name) != 0)
 				continue;
-			path_of(path, sizeof(path), "%s.%zu.joules", list, k);
-			joules = result_number(r, path);
-			sum += isnan(joules) ? 0 : joules;
+			if (json_doc_is_number(e, "joules"))
+				sum += json_doc_number(e, "joules");
 			found = true;
 		}
 	}
 	return found ? sum / (double)r->nruns : NAN;
 }
 
-static bool has_row(const struct difference *d, enum difference_section section, int device,
+static bool has_row(const struct diff *d, enum diff_section section, int device,
 		    const char *title)
 {
 	for (size_t i = 0; i < d->nrows; i++)
@@ -413,32 +402,29 @@ static bool has_row(const struct difference *d, enum difference_section section,
 
 static void add_process(const struct pair *p, const struct gpu *g, const char *name)
 {
-	static const struct thing joules = { "joules", "joules", 0.05, true };
-	struct difference_value a = number_of(joules_of(&p->a->result, g->a, name));
-	struct difference_value b = number_of(joules_of(&p->b->result, g->b, name));
-	bool same = known(&a) && known(&b) && equal(&a, &b, &joules);
+	static const struct diff_field joules = { "joules", "joules", 0.05, true };
+	struct diff_value a = number_of(joules_of(&p->a->result, g->a, name));
+	struct diff_value b = number_of(joules_of(&p->b->result, g->b, name));
+	bool same = value_known(&a) && value_known(&b) && value_equal(&a, &b, &joules);
 	char key[96];
 
 	if (has_row(p->d, SECTION_PROCESSES, g->number, name))
 		return;
 	snprintf(key, sizeof(key), "processes.%.70s_joules", name);
-	add(p->d, SECTION_PROCESSES, g->number, key, name, &a, &b,
-	    same ? STATE_EQUAL : STATE_DIFFERS);
+	diff_add(p->d, SECTION_PROCESSES, g->number, key, name, &a, &b,
+		 same ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-static void add_processes_of(const struct pair *p, const struct gpu *g, const struct result *r,
-			     size_t place)
+static void add_processes_of(const struct pair *p, const struct gpu *g,
+			     const struct result_file *r, size_t place)
 {
 	for (size_t i = 0; i < r->nruns; i++) {
-		char list[96], path[160], number[RESULT_NUMBER_SIZE];
+		const struct json_doc *list = json_doc_get(device_of(r, i, place), "processes");
 
-		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, place);
-		for (size_t k = 0; k < result_count(r, list); k++) {
-			const char *name;
+		for (size_t k = 0; k < json_doc_count(list, ""); k++) {
+			const char *name = json_doc_string(json_doc_at(list, "", k), "name");
 
-			path_of(path, sizeof(path), "%s.%zu.name", list, k);
-			name = result_text(r, path, number);
-			if (is_process(name) && name != number)
+			if (is_process(name))
 				add_process(p, g, name);
 		}
 	}
@@ -446,23 +432,22 @@ static void add_processes_of(const struct pair *p, const struct gpu *g, const st
 
 static void add_gpu(const struct pair *p, const struct gpu *g)
 {
-	char a[64], b[64];
+	const struct result_file *a = &p->a->result, *b = &p->b->result;
 
-	environment_of(&p->a->result, g->a, a);
-	environment_of(&p->b->result, g->b, b);
-	add_things(p, SECTION_GPU, g->number, difference_gpu, a, b);
-	path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", g->a);
-	path_of(b, sizeof(b), "runs.0.devices.%zu.sensor", g->b);
-	add_things(p, SECTION_SENSOR, g->number, difference_sensor, a, b);
-	add_over_runs(p, g, difference_figures, false);
-	add_over_runs(p, g, difference_throttles, true);
-	add_processes_of(p, g, &p->a->result, g->a);
-	add_processes_of(p, g, &p->b->result, g->b);
+	add_fields(p, SECTION_GPU, g->number, diff_fields_gpu, environment_of(a, g->a),
+		   environment_of(b, g->b));
+	add_fields(p, SECTION_SENSOR, g->number, diff_fields_sensor,
+		   json_doc_get(device_of(a, 0, g->a), "sensor"),
+		   json_doc_get(device_of(b, 0, g->b), "sensor"));
+	add_over_runs(p, g, diff_fields_figures, false);
+	add_over_runs(p, g, diff_fields_throttles, true);
+	add_processes_of(p, g, a, g->a);
+	add_processes_of(p, g, b, g->b);
 }
 
 /* ---- codes ---- */
 
-static const struct result_code *code_in(const struct result *r, const char *code,
+static const struct result_code *code_in(const struct result_file *r, const char *code,
 					 double device)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -476,9 +461,9 @@ static const struct result_code *code_in(const struct result *r, const char *cod
 	return NULL;
 }
 
-static struct difference_value code_value(const struct result_code *c)
+static struct diff_value code_value(const struct result_code *c)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	if (c)
 		v.text = c->evidence ? c->evidence : c->sentence ? c->sentence : c->code;
@@ -491,16 +476,16 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 	double of_b = g ? index_of(&p->b->result, g->b) : NAN;
 	const struct result_code *a = code_in(&p->a->result, code, of_a);
 	const struct result_code *b = code_in(&p->b->result, code, of_b);
-	struct difference_value va = code_value(a), vb = code_value(b);
+	struct diff_value va = code_value(a), vb = code_value(b);
 	int number = g ? g->number : -1;
 
 	if ((a || b) && !has_row(p->d, SECTION_CODES, number, code))
-		add(p->d, SECTION_CODES, number, code, code, &va, &vb,
-		    a && b ? STATE_EQUAL : STATE_DIFFERS);
+		diff_add(p->d, SECTION_CODES, number, code, code, &va, &vb,
+			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
 /* For each GPU that has it, and for the whole run. */
-static void add_codes_of(const struct pair *p, const struct result *r)
+static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
 		for (size_t k = 0; k < r->runs[i].ncodes; k++) {
@@ -516,9 +501,9 @@ static void add_codes_of(const struct pair *p, const struct result *r)
 
 /* ---- energy, power and time ---- */
 
-static enum difference_state judge(const struct compare_change *c)
+static enum diff_state diff_judge(const struct compare_change *c)
 {
-	static const enum difference_state states[] = {
+	static const enum diff_state states[] = {
 		[COMPARE_LESS] = STATE_DIFFERS,
 		[COMPARE_MORE] = STATE_DIFFERS,
 		[COMPARE_OPEN] = STATE_OPEN,
@@ -532,29 +517,41 @@ static enum difference_state judge(const struct compare_change *c)
 	return states[compare_verdict(c)];
 }
 
+static void add_headline(struct diff *d, const char *key, const char *title,
+			 const struct diff_value *a, const struct diff_value *b,
+			 const struct compare_change *change)
+{
+	struct diff_row *row =
+		diff_add(d, SECTION_FIGURES, -1, key, title, a, b, diff_judge(change));
+
+	if (!row)
+		return;
+	row->change = *change;
+	row->headline = true;
+}
+
 /* All runs are invalid: the value of the first run.  It is shown, but nothing follows from it. */
-static struct difference_value spoilt_value(const struct result_run *run,
-					    enum comparison_metric m, bool each)
+static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
+				      bool each)
 {
 	const struct gw_interval energy = each ? run->energy_per_iteration_j : run->energy_j;
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	switch (m) {
 	case METRIC_TIME: v.number = each ? run->latency_s : run->seconds; break;
 	case METRIC_POWER: v.number = run->power_mean_w; break;
 	case METRIC_ENERGY:
-		v = (struct difference_value){ NULL, energy.best, energy.low, energy.high };
+		v = (struct diff_value){ NULL, energy.best, energy.low, energy.high };
 		break;
 	default: break;
 	}
 	return v;
 }
 
-static struct difference_value figure_value(const struct difference *d,
-					    const struct comparison_row *row,
-					    enum comparison_metric m)
+static struct diff_value figure_value(const struct diff *d, const struct comparison_row *row,
+				      enum comparison_metric m)
 {
-	struct difference_value v = nothing;
+	struct diff_value v = nothing;
 
 	if (row && row->nruns && !row->used)
 		return spoilt_value(row->runs[0].run, m, d->comparison.per_iteration);
@@ -566,21 +563,15 @@ static struct difference_value figure_value(const struct difference *d,
 	return v;
 }
 
-static void add_figure(struct difference *d, enum comparison_metric m, const char *key,
+static void add_figure(struct diff *d, enum comparison_metric m, const char *key,
 		       const char *title)
 {
-	struct difference_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
+	struct diff_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
 	struct compare_change change =
 		d->b && d->b != d->comparison.reference ? d->b->figure[m].change : no_change;
-	struct difference_row *row;
 
-	if (!known(&a) && !known(&b) && m != METRIC_ENERGY)
-		return;
-	row = add(d, SECTION_FIGURES, -1, key, title, &a, &b, judge(&change));
-	if (!row)
-		return;
-	row->change = change;
-	row->headline = true;
+	if (value_known(&a) || value_known(&b) || m == METRIC_ENERGY)
+		add_headline(d, key, title, &a, &b, &change);
 }
 
 /* The net energy of A or B. */
@@ -598,7 +589,7 @@ static int net_take(struct net *net, const struct comparison_row *row)
 	for (size_t i = 0; net->run && row && i < row->nruns; i++) {
 		const struct gw_interval *band = &row->runs[i].run->energy_net_j;
 
-		if (!result_usable(row->runs[i].run) || isnan(band->best))
+		if (!result_run_usable(row->runs[i].run) || isnan(band->best))
 			continue;
 		net->run[net->n++] = band->best;
 		if (!(net->reach >= band->high - band->best) && !isnan(net->reach))
@@ -610,7 +601,7 @@ static int net_take(struct net *net, const struct comparison_row *row)
 
 /* The scale error and the baseline are the same in all runs: they are added to the variation of the
  * mean. */
-static struct difference_value net_value(const struct net *net)
+static struct diff_value net_value(const struct net *net)
 {
 	double n = (double)net->n, mean = moments_mean(&net->moments), reach = net->reach;
 
@@ -619,7 +610,7 @@ static struct difference_value net_value(const struct net *net)
 	if (net->n > 1)
 		reach = hypot(reach, student_factor(ALPHA, n - 1) *
 					     sqrt(moments_variance(&net->moments) / n));
-	return (struct difference_value){ NULL, mean, mean - reach, mean + reach };
+	return (struct diff_value){ NULL, mean, mean - reach, mean + reach };
 }
 
 /* Net energy includes the scale error and the uncertainty of the baseline.  They do not cancel as they do
@@ -637,23 +628,16 @@ static struct compare_change net_change(const struct net *a, const struct net *b
 	return change;
 }
 
-static void add_net_of(struct difference *d, const struct net *from, const struct net *to)
+static void add_net_of(struct diff *d, const struct net *from, const struct net *to)
 {
-	struct difference_value a = net_value(from), b = net_value(to);
+	struct diff_value a = net_value(from), b = net_value(to);
 	struct compare_change change = net_change(from, to);
-	struct difference_row *row;
 
-	if (!known(&a) && !known(&b))
-		return;
-	row = add(d, SECTION_FIGURES, -1, "energy_net_joules", "Net energy", &a, &b,
-		  judge(&change));
-	if (!row)
-		return;
-	row->change = change;
-	row->headline = true;
+	if (value_known(&a) || value_known(&b))
+		add_headline(d, "energy_net_joules", "Net energy", &a, &b, &change);
 }
 
-static void add_net(struct difference *d)
+static void add_net(struct diff *d)
 {
 	struct net a, b;
 	int err = net_take(&a, d->a);
@@ -677,7 +661,7 @@ static const struct comparison_row *row_named(const struct comparison *c, const 
 
 static int add_figures(const struct pair *p)
 {
-	struct difference *d = p->d;
+	struct diff *d = p->d;
 	bool each;
 
 	d->both[0] = p->a->result;
@@ -704,16 +688,16 @@ static int add_figures(const struct pair *p)
 
 /* ---- all of it ---- */
 
-static bool after(const struct difference_row *x, const struct difference_row *y)
+static bool after(const struct diff_row *x, const struct diff_row *y)
 {
 	return x->section != y->section ? x->section > y->section : x->device > y->device;
 }
 
 /* By section and GPU; rows of one stay in the order of the tables, which qsort() does not promise. */
-static void order(struct difference *d)
+static void diff_order(struct diff *d)
 {
 	for (size_t i = 1; i < d->nrows; i++) {
-		struct difference_row row = d->rows[i];
+		struct diff_row row = d->rows[i];
 		size_t k = i;
 
 		for (; k > 0 && after(&d->rows[k - 1], &row); k--)
@@ -722,30 +706,30 @@ static void order(struct difference *d)
 	}
 }
 
-int difference_init(struct difference *d, const struct evidence *a, const struct evidence *b)
+int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle_opened *b)
 {
 	struct pair p = { d, a, b, NULL, 0 };
 	int err = pair_up(&p);
 
-	*d = (struct difference){ .rows = NULL };
+	*d = (struct diff){ .rows = NULL };
 	d->error = add_figures(&p);
 	d->error = d->error ? d->error : err;
 	add_codes_of(&p, &a->result);
 	add_codes_of(&p, &b->result);
 	add_settings(&p);
-	add_document(&p, SECTION_ENVIRONMENT, difference_environment);
+	add_document(&p, SECTION_ENVIRONMENT, diff_fields_environment);
 	for (size_t i = 0; i < p.gpus; i++)
 		add_gpu(&p, &p.gpu[i]);
 	free(p.gpu);
-	order(d);
+	diff_order(d);
 	for (size_t i = 0; i < d->nrows; i++)
 		d->count[d->rows[i].state]++;
 	if (d->error)
-		difference_done(d);
+		diff_done(d);
 	return d->error;
 }
 
-void difference_done(struct difference *d)
+void diff_done(struct diff *d)
 {
 	comparison_done(&d->comparison);
 	free(d->rows);

@@ -1,8 +1,7 @@
-#include "results.h"
+#include "result_set.h"
 
 #include "comparison.h"
-
-#include "base/utf8.h"
+#include "output.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,12 +20,12 @@ static bool given_twice(const struct cli *c, int i)
 }
 
 /* The same for a copy: a bundle contains a copy of the file that -o wrote. */
-static bool is_copy(const struct results *r)
+static bool is_copy(const struct result_set *r)
 {
-	const struct result *last = &r->v[r->n - 1];
+	const struct result_file *last = &r->v[r->n - 1];
 
 	for (size_t i = 0; i + 1 < r->n; i++)
-		if (result_same(&r->v[i], last)) {
+		if (result_file_same(&r->v[i], last)) {
 			cli_error("%s and %s are the same measurement; give only one of them",
 				  r->v[i].path, last->path);
 			return true;
@@ -34,16 +33,7 @@ static bool is_copy(const struct results *r)
 	return false;
 }
 
-/* Messages may quote the content of files, which must not send control characters to the terminal. */
-static void complain(const char *sentence)
-{
-	char clean[4096];
-
-	utf8_clean(clean, sizeof(clean), sentence);
-	cli_error("%s", clean);
-}
-
-static int refuse_mixture(const struct results *r)
+static int refuse_mixture(const struct result_set *r)
 {
 	struct buf b;
 	int code = EXIT_OK;
@@ -52,48 +42,50 @@ static int refuse_mixture(const struct results *r)
 	if (comparison_mixes_gpus(r->v, r->n, &b)) {
 		buf_adds(&b,
 			 ": results of different GPUs are compared only with --across-gpus");
-		complain(b.p);
-		code = EXIT_USAGE;
+		code = cli_usage("%s", b.p);
 	}
 	buf_done(&b);
 	return code;
 }
 
-int results_load(struct results *r, const struct cli *c, bool across)
+static int result_set_load(struct result_set *r, const struct cli *c, bool across)
 {
 	char error[512];
 	int code = EXIT_OK;
 
-	*r = (struct results){ .v = NULL };
-	if (c->argc == 0) {
-		cli_error("name at least one result file, as gpuward measure writes them");
-		return EXIT_USAGE;
-	}
+	if (c->argc == 0)
+		return cli_usage(
+			"name at least one result file, as gpuward measure writes them");
 	r->v = calloc((size_t)c->argc, sizeof(*r->v));
-	if (!r->v) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r->v)
+		return cli_no_memory();
 	for (int i = 0; i < c->argc; i++) {
-		if (given_twice(c, i)) {
-			cli_error("%s is given twice; give it only once", c->argv[i]);
-			return EXIT_USAGE;
-		}
-		if (result_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
+		if (given_twice(c, i))
+			return cli_usage("%s is given twice; give it only once", c->argv[i]);
+		if (result_file_read(&r->v[r->n], c->argv[i], NULL, 0, error, sizeof(error)) ==
+		    0) {
 			r->n++;
 			if (is_copy(r))
 				return EXIT_USAGE;
 		} else {
-			complain(error);
-			code = EXIT_FAILED;
+			code = cli_fail("%s", error);
 		}
 	}
 	return code == EXIT_OK && !across ? refuse_mixture(r) : code;
 }
 
-void results_done(struct results *r)
+int result_set_with(const struct cli *c, const char *output, bool across,
+		    int (*work)(const struct cli *c, const struct result_set *r))
 {
-	for (size_t i = 0; i < r->n; i++)
-		result_free(&r->v[i]);
-	free(r->v);
+	struct result_set r = { .v = NULL };
+	int code = output_spares(output, c->argv, c->argc);
+
+	if (code == EXIT_OK)
+		code = result_set_load(&r, c, across);
+	if (code == EXIT_OK)
+		code = work(c, &r);
+	for (size_t i = 0; i < r.n; i++)
+		result_file_free(&r.v[i]);
+	free(r.v);
+	return code;
 }

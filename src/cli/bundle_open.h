@@ -1,11 +1,11 @@
-/* evidence: opens a bundle or a result file for reading.
+/* bundle_open: opens a bundle or a result file for reading.
  *
  * A bundle is read as far as possible: its result.json, or, if that is missing or unreadable, a
  * result computed from its samples.  Problems are kept as sentences. */
-#ifndef GW_CLI_EVIDENCE_H
-#define GW_CLI_EVIDENCE_H
+#ifndef GW_CLI_BUNDLE_OPEN_H
+#define GW_CLI_BUNDLE_OPEN_H
 
-#include "result.h"
+#include "result_file.h"
 #include "base/buf.h"
 #include "measure/bundle.h"
 
@@ -23,23 +23,23 @@ struct bundle_rebuilt {
 int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
 		   size_t size);
 
-#define EVIDENCE_NOTES 6
-#define EVIDENCE_NOTE  5200
+#define BUNDLE_OPENED_NOTES 6
+#define BUNDLE_OPENED_NOTE  5200
 
-struct evidence {
+struct bundle_opened {
 	const char *path; /* borrowed */
-	struct result result;
+	struct result_file result;
 	bool bundle;         /* a folder; else a result file                        */
 	bool read;           /* the samples are readable: `made` is their result     */
 	bool bundle_rebuilt; /* `result` is computed from them: no result.json       */
 	struct bundle_rebuilt made;
 	char file[4200]; /* result.json of a bundle */
-	char note[EVIDENCE_NOTES][EVIDENCE_NOTE];
+	char note[BUNDLE_OPENED_NOTES][BUNDLE_OPENED_NOTE];
 	unsigned notes;
 };
 
-/* Returns 0, then call evidence_close(); or -1 with a sentence in message. */
-int evidence_open(struct evidence *e, const char *path, char *message, size_t size);
-void evidence_close(struct evidence *e);
+/* Returns 0, then call bundle_opened_done(); or -1 with a sentence in message. */
+int bundle_open(struct bundle_opened *e, const char *path, char *message, size_t size);
+void bundle_opened_done(struct bundle_opened *e);
 
 #endif

@@ -1,9 +1,9 @@
-/* result: a result file of `gpuward measure` as plain structs.
+/* result_file: a result file of `gpuward measure` as plain structs.
  *
  * Hides JSON.  What is missing or null in the file is NAN or NULL here; unknown keys are ignored, because a
  * newer gpuward may add some.  The schema is docs/schema/measure.json; every key may be missing or null. */
-#ifndef GW_CLI_RESULT_H
-#define GW_CLI_RESULT_H
+#ifndef GW_CLI_RESULT_FILE_H
+#define GW_CLI_RESULT_FILE_H
 
 #include <gpuward.h>
 
@@ -11,6 +11,8 @@
 #include <stddef.h>
 
 #define RESULT_SCHEMA_VERSION 1
+
+struct json_doc;
 
 /* What was wrong with a run. */
 struct result_code {
@@ -124,7 +126,7 @@ struct result_worker {
 	const char *broken;  /* why it was not off all the time; NULL: it was */
 };
 
-struct result {
+struct result_file {
 	const char *path;  /* as given */
 	const char *label; /* never NULL: the name of the file if it has none */
 	const char *time, *tool_version, *command_name, *validity;
@@ -139,33 +141,24 @@ struct result {
 	struct result_memory *memory; /* owns everything */
 };
 
-/* Reads a file; path may also be the folder of a bundle.  0, or -1 with a sentence in error that begins
- * with the path (and with line and column, if the error has them).  path must outlive the result, which
- * ends with result_free(); after -1 there is nothing to free. */
-int result_load(struct result *ret, const char *path, char *error, size_t size);
-/* Reads a text; path is only its name. */
-int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
-		size_t size);
-void result_free(struct result *r);
+/* Reads the text of a result, or the file at path if text is NULL; path may also be the folder of a
+ * bundle.  Returns 0, or -1 with a sentence in error that begins with the path (and with line and
+ * column, if the error has them).  path must outlive the result, which ends with result_file_free();
+ * after -1 there is nothing to free. */
+int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
+		     char *error, size_t size);
+void result_file_free(struct result_file *r);
 
-/* Any value of the document by its path: keys and array positions, separated by dots
- * ("runs.0.devices.1.sensor.origin").  text: NULL if it is missing, an object or an array; a number is
- * written to out.  number: NAN if it is missing.  count: of an array, otherwise 0. */
-#define RESULT_NUMBER_SIZE 32
-const char *result_text(const struct result *r, const char *path,
-			char out[static RESULT_NUMBER_SIZE]);
-double result_number(const struct result *r, const char *path);
-size_t result_count(const struct result *r, const char *path);
-/* Is it an object or an array? */
-bool result_holds(const struct result *r, const char *path);
+/* Returns the whole document, for values that have no member here. */
+const struct json_doc *result_file_document(const struct result_file *r);
 
 /* Are both documents equal, as a result and a copy of it are? */
-bool result_same(const struct result *a, const struct result *b);
+bool result_file_same(const struct result_file *a, const struct result_file *b);
 
 /* What the code means for its run: "suspect", "invalid", or "note" without a consequence. */
-const char *result_level(const struct result_code *code);
+const char *result_code_level(const struct result_code *code);
 
 /* May the run enter statistics?  (It is not "invalid".) */
-bool result_usable(const struct result_run *run);
+bool result_run_usable(const struct result_run *run);
 
 #endif

@@ -1,11 +1,12 @@
 /* Prints the result of a measurement, one screen on standard error: standard output belongs to
  * the command. */
-#include "measured.h"
+#include "run_result.h"
 
 #include "clean_room.h"
-#include "trials.h"
 
 #include "base/utf8.h"
+#include "measure/distribution.h"
+#include "measure/stat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +27,11 @@ static const char *plus_minus(void)
 static double half_width(const struct gw_interval *v)
 {
 	return (v->high - v->low) / 2;
+}
+
+static double standard_u(const struct gw_interval *v)
+{
+	return half_width(v) / normal_quantile(0.975);
 }
 
 /* Returns how many digits after the point show two digits of the width. */
@@ -209,6 +215,8 @@ static void print_scale(const struct measured_device *d, bool several)
 static void print_device(const struct measured_device *d, bool several)
 {
 	const struct gw_energy *e = &d->energy;
+	bool agree = e->verdict == GW_VERDICT_AGREE;
+	double apart = 100 * fabs(e->residual_ratio);
 	char title[32], a[80], n[64];
 
 	if (several) {
@@ -228,9 +236,11 @@ static void print_device(const struct measured_device *d, bool several)
 		device_row(several, "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
 			   gw_verdict_name(e->verdict), samples_text(n, e));
 	else
-		device_row(several, "Meter", "%s; two meters %s: %+.2f %% apart; %s",
-			   gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
-			   100 * e->residual_ratio, samples_text(n, e));
+		device_row(several, "Meter", "%s; meters %s: %.*f %% apart, %s; %s",
+			   gw_meter_kind_name(e->meter), agree ? "consistent" : "inconsistent",
+			   apart < 1 ? 2 : 1, apart,
+			   agree ? "within their uncertainty" : "beyond their uncertainty",
+			   samples_text(n, e));
 	print_source(d, several);
 	if (!isnan(e->temperature_max))
 		device_row(several, "Temperature", "%.0f to %.0f %s, highest %.0f %s",
@@ -305,7 +315,7 @@ static const char *unknown_part(const struct measured_run *r, const struct measu
 static void print_part(const char *title, const struct measured_run *r,
 		       const struct measured_window *w)
 {
-	struct gw_interval joules = measured_window_joules(r, w);
+	struct gw_interval joules = run_result_window_joules(r, w);
 	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
 	char a[80], b[32];
 
@@ -362,114 +372,120 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_codes(r);
 }
 
+double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative)
+{
+	double all = standard_u(absolute), own = standard_u(relative);
+
+	return isnan(all) || isnan(own) ? NAN : sqrt(fmax(all * all - own * own, 0));
+}
+
+struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd)
+{
+	struct moments m;
+	double u2[2], df[2] = { (double)n - 1, INFINITY }, shared = 0, sum, half;
+
+	moments_init(&m);
+	for (unsigned i = 0; i < n; i++) {
+		moments_add(&m, v[i].value);
+		shared += v[i].u_shared / n;
+	}
+	*ret_sd = NAN;
+	if (n < 2 || !isfinite(moments_mean(&m)) || isnan(shared))
+		return (struct gw_interval){ NAN, NAN, NAN };
+	*ret_sd = sqrt(moments_variance(&m));
+	u2[0] = moments_variance(&m) / n;
+	u2[1] = shared * shared;
+	sum = u2[0] + u2[1];
+	half = sum > 0 ? student_factor(0.05, welch_df(u2, df, 2)) * sqrt(sum) : 0;
+	return (struct gw_interval){ moments_mean(&m) - half, moments_mean(&m),
+				     moments_mean(&m) + half };
+}
+
 static bool is_usable(const struct measured_run *r)
 {
 	return !isnan(r->joules.best) && r->validity < GW_INVALID;
 }
 
-/* Returns the mean of energy / of(run) over the usable runs; of NULL: the mean energy. */
-static struct gw_interval mean_joules(const struct measured *m,
-				      double (*of)(const struct measured_run *r),
+#define RUN(member) offsetof(struct measured_run, member)
+
+static const void *member_of(const struct measured_run *r, size_t offset)
+{
+	return (const char *)r + offset;
+}
+
+/* Returns the mean of an energy over the usable runs, divided by a member of the run (0: none).
+ * The uncertainty of the baseline is common to all runs, as that of the sensor. */
+static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t by,
 				      double *ret_sd)
 {
-	struct trials_value v[MEASURED_TRIALS];
+	struct trials_value v[RUN_RESULT_TRIALS];
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
+	for (unsigned i = 0; i < m->runs && n < RUN_RESULT_TRIALS; i++) {
 		const struct measured_run *r = &m->run[i];
-		double by = of ? of(r) : 1;
+		const struct gw_interval *joules = member_of(r, energy);
+		double count = by ? *(const double *)member_of(r, by) : 1;
 
 		if (is_usable(r))
 			v[n++] = (struct trials_value){
-				r->joules.best / by,
-				trials_shared(&r->joules, &r->relative_joules) / by
+				joules->best / count,
+				trials_shared(joules, &r->relative_joules) / count
 			};
 	}
 	return trials_mean(v, n, ret_sd);
 }
 
-static double mean_value(const struct measured *m, double (*of)(const struct measured_run *r))
+static double mean_value(const struct measured *m, size_t member)
 {
 	double sum = 0;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < m->runs; i++)
 		if (is_usable(&m->run[i])) {
-			sum += of(&m->run[i]);
+			sum += *(const double *)member_of(&m->run[i], member);
 			n++;
 		}
 	return n ? sum / n : NAN;
 }
 
-static double iterations_of(const struct measured_run *r)
-{
-	return r->iterations;
-}
-
-static double tokens_of(const struct measured_run *r)
-{
-	return r->tokens;
-}
-
-static double seconds_of(const struct measured_run *r)
-{
-	return r->seconds;
-}
-
-static double latency_of(const struct measured_run *r)
-{
-	return r->latency_s;
-}
-
-/* Prints the mean over the usable runs; the uncertainty of the baseline is common to all of
- * them. */
 static void print_mean_net(const struct measured *m)
 {
-	struct trials_value v[MEASURED_TRIALS];
-	const struct measured_run *first = NULL;
+	const struct measured_run *first = m->run;
 	struct gw_interval mean;
 	char a[80], text[96];
-	unsigned n = 0;
 	double sd;
 
-	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
-		const struct measured_run *r = &m->run[i];
-
-		if (!is_usable(r))
-			continue;
-		first = first ? first : r;
-		v[n++] = (struct trials_value){
-			r->net_joules.best, trials_shared(&r->net_joules, &r->relative_joules)
-		};
-	}
-	if (!first || !first->baseline_kind)
+	while (!is_usable(first))
+		first++;
+	if (!first->baseline_kind)
 		return;
-	mean = trials_mean(v, n, &sd);
+	mean = mean_joules(m, RUN(net_joules), 0, &sd);
 	if (!baseline_text(text, first))
 		row("Above idle", "%s", no_baseline);
 	else
 		row("Above idle", "%s (%s)", interval_text(a, &mean), text);
 }
 
+/* n: how many runs are usable. */
 static void print_mean(const struct measured *m, unsigned n)
 {
 	double sd;
-	struct gw_interval all = mean_joules(m, NULL, &sd);
+	struct gw_interval all = mean_joules(m, RUN(joules), 0, &sd);
 	char a[80], b[32], c[32], title[32];
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
 	row(title, "%s (95 %%, including the sensor error); %s s.d. from run to run; in %s",
 	    interval_text(a, &all), width_text(b, sd),
-	    term_quantity(c, mean_value(m, seconds_of), "s"));
-	all = mean_joules(m, iterations_of, &sd);
+	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
+	all = mean_joules(m, RUN(joules), RUN(iterations), &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
-		    term_quantity(b, mean_value(m, latency_of), "s"),
-		    mean_value(m, iterations_of));
-	all = mean_joules(m, tokens_of, &sd);
+		    term_quantity(b, mean_value(m, RUN(latency_s)), "s"),
+		    mean_value(m, RUN(iterations)));
+	all = mean_joules(m, RUN(joules), RUN(tokens), &sd);
 	if (!isnan(all.best))
 		row("  token", "%s (%.0f tokens per run)", interval_text(a, &all),
-		    mean_value(m, tokens_of));
+		    mean_value(m, RUN(tokens)));
 	print_counted(&m->run[0].count);
 	print_mean_net(m);
 }
@@ -526,17 +542,7 @@ static void print_all_codes(const struct measured *m)
 	}
 }
 
-static void print_clean_room(const struct measured_room *r)
-{
-	char line[400];
-
-	for (unsigned i = 0; r && i < r->workers; i++) {
-		clean_room_line(&r->worker[i], line, sizeof(line));
-		row(i ? "" : "Clean room", "%s", line);
-	}
-}
-
-void measured_print(const struct measured *m, const struct cli *c)
+void run_result_print(const struct measured *m, const struct cli *c)
 {
 	if (m->simulated)
 		term_print_simulated(stderr);
@@ -544,7 +550,7 @@ void measured_print(const struct measured *m, const struct cli *c)
 		row("Label", "%s", m->label);
 	if (m->service)
 		row("Measured by", "the service on %s", m->service);
-	print_clean_room(m->room);
+	clean_room_print(m->room, COLUMN);
 	if (m->runs == 1) {
 		print_run(&m->run[0], m);
 		return;

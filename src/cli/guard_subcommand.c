@@ -1,4 +1,4 @@
-#include "guard_verb.h"
+#include "guard_subcommand.h"
 
 #include "base/suggest.h"
 #include "cli.h"
@@ -11,56 +11,57 @@
 
 #define OPTIONS_MAX 16
 
-static const struct guard_verb verbs[] = {
-	{ "status", VERB_READ, 0, 1, "", "[WORKER]",
+static const struct guard_subcommand subcommands[] = {
+	{ "status", FORM_READ, 0, 1, "", "[WORKER]",
 	  "shows state, reasons, hold, memory and timers of each worker" },
-	{ "explain", VERB_READ, 0, 1, "", "[WORKER]",
+	{ "explain", FORM_READ, 0, 1, "", "[WORKER]",
 	  "explains the state: rule, evidence, other processes, and what can change it and "
 	  "when" },
-	{ "evict", VERB_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
+	{ "evict", FORM_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
 	  "moves the worker off its GPU now, until resume or for TIME" },
-	{ "resume", VERB_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
+	{ "resume", FORM_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
 	  "lets the worker return: after the quiet time, or immediately with --now" },
-	{ "hold", VERB_HOLD, 2, 2, "for forever reason",
+	{ "hold", FORM_HOLD, 2, 2, "for forever reason",
 	  "evicted|active WORKER|all --for TIME|--forever",
 	  "keeps the worker off its GPU, or on it even if other programs need the GPU" },
-	{ "pause", VERB_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
+	{ "pause", FORM_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
 	  "holds all workers active: only heat and faults move them" },
-	{ "snooze", VERB_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
+	{ "snooze", FORM_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
 	  "pauses for TIME: 30s, 30m, 2h; a bare number is seconds" },
-	{ "release", VERB_REQUEST, 0, 1, "reason", "[WORKER]",
+	{ "release", FORM_REQUEST, 0, 1, "reason", "[WORKER]",
 	  "ends holds, also those of pause and snooze" },
-	{ "game", VERB_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
+	{ "game", FORM_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
 	  "reports that a game runs: workers leave until you report its end or the process "
 	  "ends" },
-	{ "clear", VERB_CLEAR, 1, 1, "reason", "GPU",
+	{ "clear", FORM_CLEAR, 1, 1, "reason", "GPU",
 	  "ends the quarantine of a GPU (index or UUID) after its fault is fixed" },
-	{ "learn", VERB_LEARN, 0, 0, "for", "[--for TIME]",
+	{ "learn", FORM_LEARN, 0, 0, "for", "[--for TIME]",
 	  "watches an idle machine and proposes rules that ignore the processes that always "
 	  "run" },
-	{ "replay", VERB_REPLAY, 1, 1, "policy", "[--policy FILE] TRACE",
+	{ "replay", FORM_REPLAY, 1, 1, "policy", "[--policy FILE] TRACE",
 	  "decides again on a recording, without a service" },
-	{ "recover", VERB_RECOVER, 0, 0, "", "",
+	{ "recover", FORM_RECOVER, 0, 0, "", "",
 	  "restores checkpointed processes after a crash of the service" },
 };
-#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
+#define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
-static const struct guard_verb *verb_named(const char *word)
+static const struct guard_subcommand *subcommand_named(const char *word)
 {
-	for (size_t i = 0; word && i < VERBS; i++)
-		if (strcmp(verbs[i].name, word) == 0)
-			return &verbs[i];
+	for (size_t i = 0; word && i < SUBCOMMANDS; i++)
+		if (strcmp(subcommands[i].name, word) == 0)
+			return &subcommands[i];
 	return NULL;
 }
 
-const struct guard_verb *guard_verb_find(const char *word)
+const struct guard_subcommand *guard_subcommand_find(const char *word)
 {
-	const struct guard_verb *v = verb_named(word);
+	const struct guard_subcommand *v = subcommand_named(word);
 	const char *near;
 
 	if (v)
 		return v;
-	near = word ? suggest(word, &verbs[0].name, VERBS, sizeof(verbs[0])) : NULL;
+	near = word ? suggest(word, &subcommands[0].name, SUBCOMMANDS, sizeof(subcommands[0]))
+		    : NULL;
 	if (near)
 		cli_error("unknown subcommand 'guard %s' (did you mean '%s'?)", word, near);
 	else
@@ -81,38 +82,39 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-bool guard_verb_takes(const struct guard_verb *v, const char *option)
+bool guard_subcommand_takes(const struct guard_subcommand *v, const char *option)
 {
-	bool remote = v->form != VERB_REPLAY && v->form != VERB_RECOVER;
+	bool remote = v->form != FORM_REPLAY && v->form != FORM_RECOVER;
 
 	return has_word(v->options, option) ||
 	       (remote && has_word("address token-file", option));
 }
 
-static void print_verbs(void)
+static void print_subcommands(void)
 {
-	for (size_t i = 0; i < VERBS; i++) {
-		printf("  %s%s%s\n", verbs[i].name, *verbs[i].usage ? " " : "", verbs[i].usage);
-		term_wrap("", 6, verbs[i].description, term_width());
+	for (size_t i = 0; i < SUBCOMMANDS; i++) {
+		printf("  %s%s%s\n", subcommands[i].name, *subcommands[i].usage ? " " : "",
+		       subcommands[i].usage);
+		term_wrap("", 6, subcommands[i].description, term_width());
 	}
 }
 
-bool guard_verb_help(const char *word, const struct option *options)
+bool guard_subcommand_help(const char *word, const struct option *options)
 {
-	const struct guard_verb *v = verb_named(word);
+	const struct guard_subcommand *v = subcommand_named(word);
 	struct option own[OPTIONS_MAX] = { { .name = NULL } };
 	char title[200];
 	unsigned n = 0;
 
 	if (!word)
-		print_verbs();
+		print_subcommands();
 	if (!v)
 		return !word;
 	snprintf(title, sizeof(title), "gpuward guard %s: %s", v->name, v->description);
 	term_wrap("", 0, title, term_width());
 	printf("\nUsage: gpuward guard %s%s%s\n", v->name, *v->usage ? " " : "", v->usage);
 	for (const struct option *o = options; o->name && n < OPTIONS_MAX - 1; o++)
-		if (guard_verb_takes(v, o->name))
+		if (guard_subcommand_takes(v, o->name))
 			own[n++] = *o;
 	if (n) {
 		printf("\nOptions:\n");

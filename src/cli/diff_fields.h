@@ -1,9 +1,23 @@
-#include "difference_things.h"
+/* diff_fields: the fields that diff compares in two results: path, title and tolerance.
+ * Only diff.c includes it. */
+#ifndef GW_CLI_DIFF_FIELDS_H
+#define GW_CLI_DIFF_FIELDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+/* A field that is compared. */
+struct diff_field {
+	const char *path;  /* in the document, the environment, a device or a sensor */
+	const char *title; /* NULL: this field is not compared */
+	double apart;      /* values that are no further apart are equal */
+	bool share;        /* apart is a part of the larger value */
+};
+
+/* Each table ends with a path of NULL. */
+
 /* In the document. */
-const struct thing difference_settings[] = {
+static const struct diff_field diff_fields_settings[] = {
 	{ "label", "label", 0, false },
 	{ "command_name", "command", 0, false },
 	{ "command", "command line", 0, false },
@@ -15,7 +29,7 @@ const struct thing difference_settings[] = {
 	{ "service", "measured by the service at", 0, false },
 	{ NULL, NULL, 0, false },
 };
-const struct thing difference_environment[] = {
+static const struct diff_field diff_fields_environment[] = {
 	{ "tool.version", "gpuward version", 0, false },
 	{ "environment.host.hostname", "machine", 0, false },
 	{ "environment.host.os", "system", 0, false },
@@ -38,7 +52,7 @@ const struct thing difference_environment[] = {
 	{ NULL, NULL, 0, false },
 };
 /* In the environment of a GPU. */
-const struct thing difference_gpu[] = {
+static const struct diff_field diff_fields_gpu[] = {
 	{ "name", "name", 0, false },
 	{ "uuid", "UUID", 0, false },
 	{ "pci_bus_id", "PCI id", 0, false },
@@ -63,7 +77,7 @@ const struct thing difference_gpu[] = {
 	{ NULL, NULL, 0, false },
 };
 /* In a GPU of a run; means over the usable runs. */
-const struct thing difference_figures[] = {
+static const struct diff_field diff_fields_figures[] = {
 #define NO_DIFF                                         NULL, 0, false
 #define DIFF(title, tolerance)                          title, tolerance, false
 #define DIFF_RATIO(title, ratio)                        title, ratio, true
@@ -77,14 +91,14 @@ const struct thing difference_figures[] = {
 	{ NULL, NULL, 0, false },
 };
 /* The same, as parts of the run's time.  A hundredth raises a code. */
-const struct thing difference_throttles[] = {
+static const struct diff_field diff_fields_throttles[] = {
 #define GW_THROTTLE(symbol, key, help) \
 	{ "throttle." key "_seconds", "throttled by " help, 0.01, false },
 #include <gpuward/words.def>
 	{ NULL, NULL, 0, false },
 };
 /* In the sensor of a GPU. */
-const struct thing difference_sensor[] = {
+static const struct diff_field diff_fields_sensor[] = {
 	{ "origin", "origin", 0, false },
 	{ "vbios_version", "VBIOS", 0, false },
 	{ "scope", "scope", 0, false },
@@ -111,3 +125,5 @@ const struct thing difference_sensor[] = {
 	{ "reference_uncertainty", "reference uncertainty", 0, false },
 	{ NULL, NULL, 0, false },
 };
+
+#endif

@@ -1,5 +1,5 @@
-#include "evidence.h"
-#include "measured.h"
+#include "bundle_open.h"
+#include "run_result.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>
@@ -114,7 +114,7 @@ static int make_run(const struct rebuild *p, const struct rebuilt_window *first,
 		r->device[r->devices] = s->d;
 		r->device[r->devices].provenance =
 			p->made->sum.simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
-		measured_codes(r, r->devices++, write_evidence, of);
+		run_result_codes(r, r->devices++, write_evidence, of);
 	}
 	r->trial = p->made->runs + 1;
 	r->begin_ns = first->d.energy.begin_ns;
@@ -123,7 +123,7 @@ static int make_run(const struct rebuild *p, const struct rebuilt_window *first,
 	r->iterations = r->tokens = r->latency_s = r->latency_p50_s = r->latency_p95_s = NAN;
 	r->iteration_joules = r->token_joules = unknown;
 	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
-	measured_add_up(r);
+	run_result_sum(r);
 	return 0;
 }
 
@@ -193,7 +193,7 @@ static int write_result(struct rebuild *p, struct buf *out)
 	if (!err)
 		err = json_end(&j);
 	for (unsigned i = 0; i < m.runs; i++)
-		measured_run_done(&m.run[i]);
+		run_result_done(&m.run[i]);
 	free(m.run);
 	return err;
 }
@@ -217,79 +217,79 @@ int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 }
 
 static void __attribute__((format(printf, 2, 3)))
-evidence_note(struct evidence *e, const char *fmt, ...)
+bundle_opened_note(struct bundle_opened *e, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (e->notes == EVIDENCE_NOTES)
+	if (e->notes == BUNDLE_OPENED_NOTES)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(e->note[e->notes++], EVIDENCE_NOTE, fmt, ap);
+	vsnprintf(e->note[e->notes++], BUNDLE_OPENED_NOTE, fmt, ap);
 	va_end(ap);
 }
 
-static void note_problems(struct evidence *e)
+static void note_problems(struct bundle_opened *e)
 {
 	const struct bundle_summary *s = &e->made.sum;
 
 	if (!s->sums)
-		evidence_note(e, "%s is incomplete: it has no SHA256SUMS", e->path);
+		bundle_opened_note(e, "%s is incomplete: it has no SHA256SUMS", e->path);
 	else if (!s->whole)
-		evidence_note(e, "%s/%s was changed after it was written", e->path,
-			      s->changed_file);
+		bundle_opened_note(e, "%s/%s was changed after it was written", e->path,
+				   s->changed_file);
 	if (s->bad_lines)
-		evidence_note(e, "%s: %llu lines of samples could not be read", e->path,
-			      (unsigned long long)s->bad_lines);
+		bundle_opened_note(e, "%s: %llu lines of samples could not be read", e->path,
+				   (unsigned long long)s->bad_lines);
 	if (s->cut)
-		evidence_note(e,
-			      "%s: %u of %u windows are truncated; their values cover the "
-			      "existing samples only",
-			      e->path, s->cut, s->windows);
+		bundle_opened_note(e,
+				   "%s: %u of %u windows are truncated; their values cover the "
+				   "existing samples only",
+				   e->path, s->cut, s->windows);
 }
 
 /* Uses the result of the samples, because result.json cannot be used. */
-static int use_samples(struct evidence *e, const struct buf *text, const char *why,
+static int use_samples(struct bundle_opened *e, const struct buf *text, const char *why,
 		       char *message, size_t size)
 {
-	if (result_read(&e->result, e->path, text->p, text->len, message, size) != 0)
+	if (result_file_read(&e->result, e->path, text->p, text->len, message, size) != 0)
 		return -1;
 	e->bundle_rebuilt = true;
 	if (access(e->file, F_OK) != 0)
-		evidence_note(e,
-			      "%s has no result.json; its values are computed from its "
-			      "samples, and its environment is unknown",
-			      e->path);
+		bundle_opened_note(e,
+				   "%s has no result.json; its values are computed from its "
+				   "samples, and its environment is unknown",
+				   e->path);
 	else
-		evidence_note(e,
-			      "%s; its values are computed from its samples, and its "
-			      "environment is unknown",
-			      why);
+		bundle_opened_note(e,
+				   "%s; its values are computed from its samples, and its "
+				   "environment is unknown",
+				   why);
 	return 0;
 }
 
-static int open_bundle(struct evidence *e, char *message, size_t size)
+static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 {
-	char why[EVIDENCE_NOTE - 200] = "", samples[4900] = "";
+	char why[BUNDLE_OPENED_NOTE - 200] = "", samples[4900] = "";
 	struct buf text;
 	int err;
 
 	buf_init(&text, 256u << 20);
 	e->read = bundle_rebuild(e->path, &e->made, &text, samples, sizeof(samples)) == 0;
 	snprintf(e->file, sizeof(e->file), "%s/result.json", e->path);
-	err = result_load(&e->result, e->file, why, sizeof(why));
+	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
 	else if (err) /* this error is more useful than the missing result.json */
 		snprintf(message, size, "%s", samples);
 	else if (!e->read)
-		evidence_note(e, "the samples are not used: %s", samples);
+		bundle_opened_note(e, "the samples are not used: %s", samples);
 	if (!err && e->read)
 		note_problems(e);
 	buf_done(&text);
 	return err;
 }
 
-int evidence_open(struct evidence *e, const char *path, char *message, size_t size)
+int bundle_open(struct bundle_opened *e, const char *path, char *message, size_t size)
 {
 	struct stat st;
 
@@ -298,10 +298,10 @@ int evidence_open(struct evidence *e, const char *path, char *message, size_t si
 	e->bundle = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	if (e->bundle)
 		return open_bundle(e, message, size);
-	return result_load(&e->result, path, message, size);
+	return result_file_read(&e->result, path, NULL, 0, message, size);
 }
 
-void evidence_close(struct evidence *e)
+void bundle_opened_done(struct bundle_opened *e)
 {
-	result_free(&e->result);
+	result_file_free(&e->result);
 }

@@ -1,0 +1,62 @@
+/* diff: compares two measurements, row by row.
+ *
+ * A row is one thing that a measurement has: a setting, a fact about the machine, a GPU or its sensor, a
+ * figure, a process, a code.  diff_fields.h lists them with their tolerances; comparison.h compares
+ * energy, power and time. */
+#ifndef GW_CLI_DIFF_H
+#define GW_CLI_DIFF_H
+
+#include "comparison.h"
+#include "bundle_open.h"
+
+enum diff_section {
+	SECTION_FIGURES,
+	SECTION_CODES,
+	SECTION_PROCESSES,
+	SECTION_SETTINGS,
+	SECTION_ENVIRONMENT,
+	SECTION_GPU,
+	SECTION_SENSOR,
+	SECTIONS
+};
+
+enum diff_state {
+	STATE_EQUAL,
+	STATE_DIFFERS,
+	STATE_OPEN,    /* differs, perhaps only within the uncertainty */
+	STATE_UNKNOWN, /* one of them does not have it */
+};
+
+struct diff_value {
+	const char *text; /* borrowed from the result; NULL: a number, or unknown */
+	double number;    /* NAN: a text, or unknown */
+	double low, high; /* 95 %; NAN: none */
+};
+
+struct diff_row {
+	enum diff_section section;
+	int device;        /* -1: not about one GPU */
+	char key[96];      /* ends with the unit of a figure */
+	const char *title; /* for people */
+	enum diff_state state;
+	bool headline; /* always shown */
+	struct diff_value a, b;
+	struct compare_change change; /* NAN: none */
+};
+
+struct diff {
+	struct diff_row *rows;
+	size_t nrows, room;
+	size_t count[STATE_UNKNOWN + 1];
+	struct result_file both[2]; /* under the names A and B */
+	struct comparison comparison;
+	const struct comparison_row *a, *b; /* in comparison; NULL: it has no run */
+	bool other_gpu, other_scale;
+	int error;
+};
+
+/* a and b must outlive it.  0 or -GW_E_NOMEM. */
+int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle_opened *b);
+void diff_done(struct diff *d);
+
+#endif

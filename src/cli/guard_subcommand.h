@@ -1,0 +1,63 @@
+/* guard_subcommand: the table of the subcommands of `gpuward guard`, and the larger subcommands.
+ *
+ * A row has the arguments, the options and the description; help and errors are made from
+ * it.  guard_learn.c, guard_replay.c and guard_recover.c have the subcommands of their names. */
+#ifndef GW_CLI_GUARD_SUBCOMMAND_H
+#define GW_CLI_GUARD_SUBCOMMAND_H
+
+#include "cli.h"
+#include "remote.h"
+
+enum guard_form {
+	FORM_READ,
+	FORM_REQUEST,
+	FORM_HOLD,
+	FORM_PAUSE,
+	FORM_SNOOZE,
+	FORM_GAME,
+	FORM_CLEAR,
+	FORM_LEARN,
+	FORM_REPLAY,
+	FORM_RECOVER
+};
+
+struct guard_subcommand {
+	const char *name;
+	enum guard_form form;
+	int least, most;     /* number of arguments */
+	const char *options; /* the options that it takes, separated by blanks */
+	const char *usage, *description;
+};
+
+/* Returns NULL, after printing an error, if there is no such subcommand. */
+const struct guard_subcommand *guard_subcommand_find(const char *word);
+
+/* Returns true if the subcommand takes the option of this name. */
+bool guard_subcommand_takes(const struct guard_subcommand *v, const char *option);
+
+/* For --help: prints one subcommand and its options, or the list of all (word NULL).  Returns
+ * false if there is no such subcommand. */
+bool guard_subcommand_help(const char *word, const struct option *options);
+
+/* gpuward guard game start|end.  guard_game_pid() parses --pid; it returns -1 if that is wrong,
+ * after printing an error. */
+int64_t guard_game_pid(const char *text);
+
+/* for_ns 0: until the process ends.  Returns an exit code. */
+int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
+	       const char *reason);
+
+/* Watches an idle machine for this long, then prints rules that ignore the processes that
+ * always run.  Returns an exit code. */
+int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns);
+
+/* Decides again on a recording, without a service or a GPU.  trace: a file written by [guard]
+ * record.  policy: a configuration to decide by, as a dry run; NULL: the policy of the
+ * recording, or else of the service, with the recorded outcomes.  Returns an exit code. */
+int guard_replay(const struct cli *c, const char *policy, const char *trace);
+
+/* Restores checkpointed processes after the service crashed before it could: reads the journal
+ * of the service and prints what was done.  Returns an exit code. */
+int guard_recover(struct cli *c);
+
+#endif

@@ -1,0 +1,130 @@
+/* session: what `measure` and `ab` share: their common options, the meter, the runner with its
+ * signals, cooldown, clean room, and writing the result.
+ *
+ * Order: session_init(), open the GPUs, session_start(), session_begin(), runs,
+ * clean_room_end(), write the result, session_end(), session_stop(). */
+#ifndef GW_CLI_SESSION_H
+#define GW_CLI_SESSION_H
+
+#include "clean_room.h"
+#include "cli.h"
+#include "runner.h"
+
+#include "measure/bundle.h"
+#include "measure/meter.h"
+
+#include <math.h>
+
+struct session_options {
+	const char *part, *output;
+	double iterations, warmup, cooldown_to_c; /* NAN: not given */
+	struct clean_room_flags room;
+	bool no_cooldown, require_exclusive, keep_command, progress;
+};
+
+/* Rows for a table of options; type.member is a struct session_options. */
+#define SESSION_ITERATIONS(type, member)                                                   \
+	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                  \
+			 "iterations per run, for energy and time per iteration", 1, 1e15, \
+			 NAN)
+#define SESSION_PART(type, member)                                                     \
+	OPTION_ROW(TEXT, 0, "part", offsetof(type, member.part), "NAME",               \
+		   "use this part, which the command marks, instead of the whole run " \
+		   "with its loading; if several parts have this name, the first")
+#define SESSION_EXCLUSIVE(type, member)                                                    \
+	OPTION_ROW(FLAG, 0, "require-exclusive", offsetof(type, member.require_exclusive), \
+		   NULL,                                                                   \
+		   "another process on a GPU makes the result invalid and the exit "       \
+		   "status 13")
+#define SESSION_COOLDOWN(type, member, warmup_runs)                                          \
+	OPTION_COUNT_ROW("warmup", offsetof(type, member.warmup),                            \
+			 "runs of each command before the measured ones", 0, 1000,           \
+			 warmup_runs),                                                       \
+		OPTION_ROW(CELSIUS, 0, "cooldown-to", offsetof(type, member.cooldown_to_c),  \
+			   "CELSIUS",                                                        \
+			   "before each run, wait up to a minute until no GPU is warmer "    \
+			   "(default with several runs: 2 degrees above the first "          \
+			   "start)"),                                                        \
+		OPTION_ROW(FLAG, 0, "no-cooldown", offsetof(type, member.no_cooldown), NULL, \
+			   "do not wait until the GPUs are cool")
+#define SESSION_OUTPUT(type, member)                                           \
+	OPTION_ROW(TEXT, 'o', "output", offsetof(type, member.output), "FILE", \
+		   "write the result to FILE; -: print it")
+#define SESSION_KEEP_COMMAND(type, member)                                             \
+	OPTION_ROW(FLAG, 0, "keep-command", offsetof(type, member.keep_command), NULL, \
+		   "store whole command lines in the result, not only the program names")
+#define SESSION_PROGRESS(type, member)                                         \
+	OPTION_ROW(FLAG, 0, "progress", offsetof(type, member.progress), NULL, \
+		   "show progress even if standard error is not a terminal")
+
+struct session {
+	struct cli *c;
+	const struct session_options *o;
+	struct runner runner; /* with the meter */
+	struct cooldown cool;
+	struct clean_room *room; /* NULL: none */
+	struct runner_inherit inherit;
+};
+
+/* Checks that the options fit together.  Returns EXIT_OK or EXIT_USAGE. */
+int session_check(const struct session_options *o);
+
+/* Call it before anything is opened; then set the callbacks of s->runner and s->cool.  arg is
+ * their argument. */
+void session_init(struct session *s, struct cli *c, const struct session_options *o, void *arg);
+
+/* Starts the meter.  config: its callbacks.  Returns an exit code; call session_stop() in any
+ * case. */
+int session_start(struct session *s, const struct meter_config *config, uint64_t interval_ns);
+void session_stop(struct session *s);
+
+/* Blocks the signals and holds the workers.  Returns an exit code; after EXIT_OK call
+ * session_end(). */
+int session_begin(struct session *s);
+void session_end(struct session *s);
+
+/* Waits until the GPUs are cool, and warns if one stays too warm.  A signal ends the wait
+ * (s->runner.interrupted).  clear: called before the warning; NULL: nothing to clear. */
+void session_cool_down(struct session *s, void (*clear)(void));
+
+/* Returns device i of the meter in the snapshot. */
+const struct gw_device *session_device(const struct session *s, unsigned i);
+
+/* Returns the program name of a command: "train" for "/opt/bin/train". */
+const char *session_command_name(const char *command);
+
+/* Ends the document and writes it as -o and --json ask, and to the bundle (NULL: none).  err:
+ * an error before.  Returns an exit code. */
+int session_write(const struct session *s, struct cli_document *doc, struct bundle *bundle,
+		  int err);
+
+/* Progress of a run on standard error.  On a terminal it is one line that is overwritten, and is
+ * not drawn while the command uses the terminal in a raw mode.  Elsewhere it is one line per
+ * hundred samples, if requested. */
+
+struct run_progress {
+	struct gw_meter *meter;
+	unsigned trial, trials; /* 1 of 3                                       */
+	double expected_s;      /* duration of the previous run; NAN: unknown   */
+	double iterations;      /* that the command will mark; NAN: unknown     */
+	/* Private: */
+	bool on, terminal, shown;
+	uint64_t begin_ns;
+	uint64_t samples, lines; /* samples at the start of the run; lines so far */
+};
+
+/* requested: --progress is given; quiet: show nothing. */
+void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,
+		       bool quiet);
+
+/* Call it when a run begins. */
+void run_progress_begin(struct run_progress *p);
+
+/* Call it during the run: draws if it is time. */
+void run_progress_show(struct run_progress *p, struct gw_window *window,
+		       const struct progress_marks *marks);
+
+/* Removes the line; call it at the end and before anything else is printed. */
+void run_progress_clear(struct run_progress *p);
+
+#endif
