@@ -446,16 +446,16 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 {
 	struct manage_job *job;
 	struct slot *s;
-	bool let_go;
+	bool released;
 
 	*ret = (struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
 	if ((unsigned)o->what >= MANAGE_WHATS)
 		return manage_fail(ret, -GW_E_ARG, NULL, "there is no such setting");
 	pthread_mutex_lock(&ctx->lock);
 	s = find_slot(ctx, o->uuid);
-	let_go = ctx->let_go;
+	released = ctx->released;
 	pthread_mutex_unlock(&ctx->lock);
-	if (let_go)
+	if (released)
 		return manage_fail(ret, -GW_E_STATE, "resume first",
 				   "the drivers are released");
 	if (!s)

@@ -284,9 +284,10 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
-	double from_pivot = raw - sensor->pivot_w * s, from_base = raw - base_w * s;
+	double from_pivot = raw - sensor->calibration.pivot_w * s, from_base = raw - base_w * s;
 
-	return sensor->gain_u * sqrt(fmax(0, from_base * from_base - from_pivot * from_pivot));
+	return sensor->calibration.gain_u *
+	       sqrt(fmax(0, from_base * from_base - from_pivot * from_pivot));
 }
 
 void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,

@@ -60,8 +60,7 @@ void energy_find_phase(struct energy *e);
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 
 /* The reading for an edge, and the integral at its tick. */
-void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_read *read,
-		      struct energy_point *tick, bool *known, double *slope_w);
+void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge);
 
 /* ---- windows ---- */
 

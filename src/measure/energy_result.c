@@ -84,7 +84,7 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 static void power_range(const struct energy *e, const struct energy_window *w,
 			struct gw_energy *r)
 {
-	bool hole = w->end.hole_s > w->begin.hole_s;
+	bool hole = w->end.point.hole_s > w->begin.point.hole_s;
 	double begin_w = hole ? NAN : w->begin_w;
 	double end_w = hole ? NAN : energy_watts(e, w->end_ns);
 
@@ -94,8 +94,8 @@ static void power_range(const struct energy *e, const struct energy_window *w,
 
 static void power_figures(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
-	double seen = r->seconds - (w->end.hole_s - w->begin.hole_s);
-	double joules = w->end.joules - w->begin.joules;
+	double seen = r->seconds - (w->end.point.hole_s - w->begin.point.hole_s);
+	double joules = w->end.point.joules - w->begin.point.joules;
 	double expected = r->seconds / e->set.spacing_s;
 
 	r->coverage_ratio = fmax(0, fmin(1, seen / r->seconds));
@@ -103,13 +103,13 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->sample_spacing_seconds = e->set.spacing_s;
 	r->samples_collected = w->collected;
 	r->samples_expected = (uint64_t)llround(expected);
-	r->samples_missed =
-		(uint64_t)llround((w->end.hole_s - w->begin.hole_s) / e->set.spacing_s);
+	r->samples_missed = (uint64_t)llround((w->end.point.hole_s - w->begin.point.hole_s) /
+					      e->set.spacing_s);
 	if (!(seen > 0))
 		return;
 	r->power_mean = joules / seen;
-	r->power_sd =
-		sqrt(fmax(0, (w->end.square - w->begin.square) / seen - sq(r->power_mean)));
+	r->power_sd = sqrt(fmax(0, (w->end.point.square - w->begin.point.square) / seen -
+					   sq(r->power_mean)));
 	power_range(e, w, r);
 	r->power_p5 = percentile(w, 0.05);
 	r->power_p50 = percentile(w, 0.5);
@@ -168,13 +168,13 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 	return ratio;
 }
 
-static double edge_u(const struct energy *e, const struct energy_read *r, bool phase_known,
-		     double slope_w, double watts)
+static double edge_u(const struct energy *e, const struct energy_edge *edge, double watts)
 {
-	double width = span_s(r->before_ns, r->after_ns) / sqrt(12) * watts;
+	double width = span_s(edge->read.before_ns, edge->read.after_ns) / sqrt(12) * watts;
 	double tick = e->set.sensor.tick_s;
-	double phase = phase_known ? hypot(slope_w * tick / sqrt(12), watts * e->phase_u_s)
-				   : watts * tick / sqrt(12);
+	double phase = edge->tick_known ? hypot(edge->tick_slope_w * tick / sqrt(12),
+						watts * e->phase_u_s)
+					: watts * tick / sqrt(12);
 
 	return hypot(width, phase);
 }
@@ -187,26 +187,29 @@ static double lateness_u(const struct energy *e, const struct energy_window *w)
 	return isnan(change) ? 0 : change * LAG_U_S;
 }
 
+/* Energy between the tick of the reading and the edge, by the samples. */
+static double tail_j(const struct energy_edge *edge)
+{
+	return edge->point.joules - edge->tick.joules + edge->point.hole_j - edge->tick.hole_j;
+}
+
 /* Energy by the counter; samples fill the time between ticks and edges. */
 static void counter_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
 {
-	const struct energy_read *a = &w->begin_read, *b = &w->end_read;
+	const struct energy_read *a = &w->begin.read, *b = &w->end.read;
 	double tail_a, tail_b, watts;
 
 	if (!e->set.counter || !a->before_ns || !b->before_ns || a->epoch != b->epoch ||
 	    b->before_ns <= a->before_ns)
 		return;
-	tail_a =
-		w->begin.joules - w->begin_tick.joules + w->begin.hole_j - w->begin_tick.hole_j;
-	tail_b = w->end.joules - w->end_tick.joules + w->end.hole_j - w->end_tick.hole_j;
+	tail_a = tail_j(&w->begin);
+	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
 	/* With the power at each edge, which may be above the mean. */
-	m->edges_counter = hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w,
-					fmax(watts, w->begin_w)),
-				 edge_u(e, b, w->end_tick_known, w->end_tick_slope_w,
-					fmax(watts, energy_watts(e, w->end_ns))));
+	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
+				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
 	/* Readings shared with other windows are not at the edge; samples fill the time, with their
 	 * own error. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
@@ -236,8 +239,9 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
  * and the interval includes the possible energy. */
 static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 {
-	r->gap_joules =
-		r->coverage_ratio >= COVERAGE_FILL ? w->end.hole_j - w->begin.hole_j : 0;
+	r->gap_joules = r->coverage_ratio >= COVERAGE_FILL
+				? w->end.point.hole_j - w->begin.point.hole_j
+				: 0;
 }
 
 /* The error of a sum of samples comes from changes at the sampling rate; this part of them passes the
@@ -256,14 +260,15 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 {
 	double reach = energy_reach_s(e), n = fmax(1, (double)w->collected), sampling;
 
-	if (!w->begun || !(r->coverage_ratio > 0))
+	if (!w->begin.known || !(r->coverage_ratio > 0))
 		return;
-	m->samples_j = w->end.joules - w->begin.joules;
-	m->edges_samples = hypot(hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12),
+	m->samples_j = w->end.point.joules - w->begin.point.joules;
+	m->edges_samples = hypot(hypot(w->begin.slope_w, w->end.slope_w) * reach / sqrt(12),
 				 lateness_u(e, w));
-	m->gaps = sqrt(fmax(0, w->end.hole_var - w->begin.hole_var));
+	m->gaps = sqrt(fmax(0, w->end.point.hole_var - w->begin.point.hole_var));
 	if (r->coverage_ratio < COVERAGE_FILL)
-		m->gaps = fmax(m->gaps, (w->end.hole_j - w->begin.hole_j) / sqrt(3));
+		m->gaps =
+			fmax(m->gaps, (w->end.point.hole_j - w->begin.point.hole_j) / sqrt(3));
 	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
@@ -355,8 +360,8 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 {
 	double best = r->joules.best;
 
-	r->budget[GW_BUDGET_GAIN] = e->set.sensor.gain_u * best;
-	r->budget[GW_BUDGET_OFFSET] = e->set.sensor.offset_u_w * r->seconds;
+	r->budget[GW_BUDGET_GAIN] = e->set.sensor.calibration.gain_u * best;
+	r->budget[GW_BUDGET_OFFSET] = e->set.sensor.calibration.offset_u_w * r->seconds;
 	r->u_relative = r->u_absolute = 0;
 	for (unsigned i = 0; i < GW_BUDGETS; i++) {
 		r->u_absolute = hypot(r->u_absolute, r->budget[i]);
@@ -378,8 +383,9 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
 			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
 		return;
-	watts = w->begun && w->ended && r->seconds > 0
-			? (w->end.joules - w->begin.joules + r->gap_joules) / r->seconds
+	watts = w->begin.known && w->end.known && r->seconds > 0
+			? (w->end.point.joules - w->begin.point.joules + r->gap_joules) /
+				  r->seconds
 			: energy_watts(e, w->begin_ns);
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
@@ -401,32 +407,32 @@ static double back(const struct gw_energy *r, double joules)
 	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
 }
 
-void energy_calibrate(struct gw_energy *r, const struct sensor *s)
+void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c)
 {
 	double raw = r->calibrated ? r->raw_joules : r->joules.best;
-	double scale = s->gain / (r->calibrated ? r->gain : 1), more = s->offset_w * r->seconds;
+	double scale = c->gain / (r->calibrated ? r->gain : 1), more = c->offset_w * r->seconds;
 	double *u = r->budget;
 
 	if (isnan(raw))
 		return;
-	r->relative = (struct gw_interval){ fmax(0, s->gain * back(r, r->relative.low) + more),
-					    fmax(0, s->gain * raw + more),
-					    s->gain * back(r, r->relative.high) + more };
+	r->relative = (struct gw_interval){ fmax(0, c->gain * back(r, r->relative.low) + more),
+					    fmax(0, c->gain * raw + more),
+					    c->gain * back(r, r->relative.high) + more };
 	r->raw_joules = raw;
 	r->u_relative *= scale;
 	for (unsigned i = 0; i < GW_BUDGETS; i++)
 		u[i] *= scale;
-	u[GW_BUDGET_GAIN] = hypot(s->gain_u * (raw - s->pivot_w * r->seconds),
-				  s->reference_u * r->relative.best);
-	u[GW_BUDGET_OFFSET] = s->offset_u_w * r->seconds;
+	u[GW_BUDGET_GAIN] = hypot(c->gain_u * (raw - c->pivot_w * r->seconds),
+				  c->reference_u * r->relative.best);
+	u[GW_BUDGET_OFFSET] = c->offset_u_w * r->seconds;
 	r->u_absolute = hypot(r->u_relative, hypot(u[GW_BUDGET_GAIN], u[GW_BUDGET_OFFSET]));
 	r->joules = (struct gw_interval){
 		fmin(r->relative.low, fmax(0, r->relative.best - K95 * r->u_absolute)),
 		r->relative.best, fmax(r->relative.high, r->relative.best + K95 * r->u_absolute)
 	};
-	r->calibrated = s->calibrated;
-	r->gain = s->gain;
-	r->offset_watts = s->offset_w;
+	r->calibrated = c->done;
+	r->gain = c->gain;
+	r->offset_watts = c->offset_w;
 }
 
 static void widen(struct gw_interval *v, double more)
@@ -567,10 +573,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	notes_inside(e, w, r);
 	if (!(r->seconds > 0))
 		return;
-	if (w->begun && w->ended) {
-		energy_take_read(e, w->end_ns, &w->end_read, &w->end_tick, &w->end_tick_known,
-				 &w->end_tick_slope_w);
-		w->end_slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
+	if (w->begin.known && w->end.known) {
+		energy_take_read(e, w->end_ns, &w->end);
+		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
 		fill_gaps(w, r);
 		w->period_s = energy_period(e, w);
@@ -592,8 +597,8 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 			sum_up(e, r);
 	}
 	r->raw_joules = r->joules.best;
-	if (e->set.sensor.calibrated)
-		energy_calibrate(r, &e->set.sensor);
+	if (e->set.sensor.calibration.done)
+		energy_calibrate(r, &e->set.sensor.calibration);
 	judge(e, w, r);
 	if (isnan(r->joules.best))
 		code(r, why_none(e));

@@ -61,38 +61,38 @@ static void take_sample(const struct energy *e, struct energy_window *w, uint64_
 /* The window was closed at a time before processed samples: process what is kept of it again. */
 static void start_over(const struct energy *e, struct energy_window *w)
 {
-	if (!w->end_ns || !w->begun || w->next == 0 || w->begin.number < energy_oldest(e) ||
+	if (!w->end_ns || !w->begin.known || w->next == 0 ||
+	    w->begin.point.number < energy_oldest(e) ||
 	    energy_number(e, w->next - 1)->t_ns <= w->end_ns)
 		return;
 	memset(w->bucket, 0, sizeof(w->bucket));
 	w->collected = 0;
 	w->longest_s = w->seen_s = w->noise_square = 0;
 	w->min_w = w->max_w = NAN;
-	w->next = w->begin.number;
+	w->next = w->begin.point.number;
 }
 
 bool energy_follow(const struct energy *e, struct energy_window *w)
 {
-	bool first = !w->begun;
+	bool first = !w->begin.known;
 	uint64_t n;
 
-	if (w->ended)
+	if (w->end.known)
 		return true;
 	start_over(e, w);
-	if (!w->begun) {
-		if (energy_at(e, w->begin_ns, &w->begin) != 0)
+	if (!w->begin.known) {
+		if (energy_at(e, w->begin_ns, &w->begin.point) != 0)
 			return false;
-		w->begun = true;
-		w->next = w->begin.number;
-		w->begin_slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
+		w->begin.known = true;
+		w->next = w->begin.point.number;
+		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
 	/* Readings near the edge may come after it; later ones are not nearer. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))
-		energy_take_read(e, w->begin_ns, &w->begin_read, &w->begin_tick,
-				 &w->begin_tick_known, &w->begin_tick_slope_w);
+		energy_take_read(e, w->begin_ns, &w->begin);
 	if (w->next < energy_oldest(e))
 		w->next = energy_oldest(e);
 	for (n = w->next; n < e->samples; n++) {
@@ -101,9 +101,9 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 			break;
 	}
 	w->next = n;
-	if (!w->end_ns || energy_at(e, w->end_ns, &w->end) != 0)
+	if (!w->end_ns || energy_at(e, w->end_ns, &w->end.point) != 0)
 		return false;
-	w->ended = true;
+	w->end.known = true;
 	return true;
 }
 
@@ -133,10 +133,10 @@ bool energy_end_near(const struct energy *e, struct energy_window *w)
 		return false;
 	if (energy_follow(e, w))
 		return true;
-	if (!w->begun)
-		held(e, w->begin_ns, &w->begin);
-	held(e, w->end_ns, &w->end);
-	w->begun = w->ended = true;
+	if (!w->begin.known)
+		held(e, w->begin_ns, &w->begin.point);
+	held(e, w->end_ns, &w->end.point);
+	w->begin.known = w->end.known = true;
 	return true;
 }
 
@@ -148,16 +148,16 @@ void energy_cut(const struct energy *e, struct energy_window *w)
 	if (energy_follow(e, w) || e->samples == 0)
 		return;
 	last = energy_number(e, e->samples - 1);
-	if (!w->begun) { /* it began after the last sample */
-		energy_at_sample(last, e->samples - 1, &w->begin);
-		w->begun = true;
+	if (!w->begin.known) { /* it began after the last sample */
+		energy_at_sample(last, e->samples - 1, &w->begin.point);
+		w->begin.known = true;
 	}
-	energy_at_sample(last, e->samples - 1, &w->end);
+	energy_at_sample(last, e->samples - 1, &w->end.point);
 	missing = span_s(last->t_ns > w->begin_ns ? last->t_ns : w->begin_ns, w->end_ns);
-	w->end.hole_s += missing;
-	w->end.hole_j += missing * last->w;
-	w->end.hole_var += sq(missing * last->w) / 12;
+	w->end.point.hole_s += missing;
+	w->end.point.hole_j += missing * last->w;
+	w->end.point.hole_var += sq(missing * last->w) / 12;
 	if (missing > w->longest_s)
 		w->longest_s = missing;
-	w->ended = w->cut = true;
+	w->end.known = w->cut = true;
 }

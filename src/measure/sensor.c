@@ -164,9 +164,9 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	assume_ring(ret, g, r);
 	assume_counter(ret, r);
 	ret->module_scope = strstr(r->text[GW_T_NAME], "GH200") != NULL;
-	ret->gain = 1;
-	ret->gain_u = SENSOR_GAIN_U;
-	ret->offset_u_w = SENSOR_OFFSET_U_W;
+	ret->calibration = (struct sensor_calibration){ .gain = 1,
+							.gain_u = SENSOR_GAIN_U,
+							.offset_u_w = SENSOR_OFFSET_U_W };
 }
 
 const char *sensor_model_name(unsigned model)
@@ -200,17 +200,6 @@ void sensor_note_ring(struct sensor *s, int n)
 	s->ring_entries = 0;
 }
 
-void sensor_calibrate(struct sensor *s, const struct sensor *from)
-{
-	s->calibrated = from->calibrated;
-	s->gain = from->gain;
-	s->offset_w = from->offset_w;
-	s->gain_u = from->gain_u;
-	s->offset_u_w = from->offset_u_w;
-	s->pivot_w = from->pivot_w;
-	s->reference_u = from->reference_u;
-}
-
 int sensor_known_device(struct sampler_device *sd, const char *dir, struct sensor *ret,
 			char *note, size_t size)
 {
@@ -230,7 +219,7 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		sensor_calibrate(ret, &kept); /* what we assume now may be better */
+		ret->calibration = kept.calibration; /* what we assume now may be better */
 	else if (!err)
 		*ret = kept;
 	if (err == -GW_E_NOENT && size)
@@ -268,8 +257,10 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
  * rest: a file that was cut or edited, or that comes from a failing disk, is ignored. */
 #define FILE_MAX 16384
 
-#define TOP(kind, name)        TOML_FIELD(kind, "", #name, struct sensor, name)
-#define IN(s, kind, name)      TOML_FIELD(kind, #s, #name, struct sensor, s.name)
+#define TOP(kind, name)   TOML_FIELD(kind, "", #name, struct sensor, name)
+#define IN(s, kind, name) TOML_FIELD(kind, #s, #name, struct sensor, s.name)
+#define CALIBRATION(row, kind, key, name) \
+	TOML_##row(kind, "", key, struct sensor, calibration.name)
 #define RATE(section, i, name) TOML_FIELD(REAL, section, #name, struct sensor, rate[i].name)
 #define WHY(section, key, member) \
 	TOML_ENUM(section, key, struct sensor, member, gw_absence_key, GW_ABSENCES)
@@ -301,13 +292,13 @@ static const struct toml_field fields[] = {
 	TOP(REAL, counter_p50_s),
 	TOP(REAL, counter_p99_s),
 	TOP(BOOL, module_scope),
-	TOP(BOOL, calibrated),
-	TOP(REAL, gain),
-	TOP(REAL, offset_w),
-	TOP(REAL, gain_u),
-	TOP(REAL, offset_u_w),
-	TOML_OPTIONAL(REAL, "", "pivot_w", struct sensor, pivot_w),
-	TOML_OPTIONAL(REAL, "", "reference_u", struct sensor, reference_u),
+	CALIBRATION(FIELD, BOOL, "calibrated", done),
+	CALIBRATION(FIELD, REAL, "gain", gain),
+	CALIBRATION(FIELD, REAL, "offset_w", offset_w),
+	CALIBRATION(FIELD, REAL, "gain_u", gain_u),
+	CALIBRATION(FIELD, REAL, "offset_u_w", offset_u_w),
+	CALIBRATION(OPTIONAL, REAL, "pivot_w", pivot_w),
+	CALIBRATION(OPTIONAL, REAL, "reference_u", reference_u),
 	SOURCE(ring),
 	SOURCE(instant),
 	SOURCE(average),
