@@ -86,8 +86,8 @@ abi_return nvmlDeviceRegisterEvents(abi_device h, uint64_t mask, abi_set handle)
 	supported = c.d->p.traits & TRAIT_ROWS ? 0xFF9F : 0x1F;
 	if (mask & ~supported)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	s->on[c.d->index].mask |= mask;
-	s->on[c.d->index].since_ns = c.now_ns;
+	s->on[c.d->id.index].mask |= mask;
+	s->on[c.d->id.index].since_ns = c.now_ns;
 	s->next_clock_ns = c.now_ns;
 	return abi_leave(&c, ABI_SUCCESS);
 }

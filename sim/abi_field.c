@@ -20,8 +20,9 @@ static double limited(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	if (id >= ABI_FIELD_LIMITED_THERMAL_SOFTWARE)
-		return (double)c->d->limited_ns[high[id - ABI_FIELD_LIMITED_THERMAL_SOFTWARE]];
-	return (double)c->d->limited_ns[low[id - ABI_FIELD_LIMITED_POWER]];
+		return (double)
+			c->d->control.limited_ns[high[id - ABI_FIELD_LIMITED_THERMAL_SOFTWARE]];
+	return (double)c->d->control.limited_ns[low[id - ABI_FIELD_LIMITED_POWER]];
 }
 
 static double zero(struct ctx *c, unsigned scope, unsigned id)
@@ -50,7 +51,7 @@ static double memory_mw(const struct device *d)
 {
 	double load = history_mean_load(&d->history, d->now_ns, 1000000000);
 
-	return 1e3 * ((d->reasons & ABI_REASON_IDLE ? 45 : 62) + 60 * load);
+	return 1e3 * ((d->control.reasons & ABI_REASON_IDLE ? 45 : 62) + 60 * load);
 }
 
 static double average_mw(struct ctx *c, unsigned scope, unsigned id)
@@ -81,10 +82,10 @@ static double limit_mw(struct ctx *c, unsigned scope, unsigned id)
 	if (scope != 0 || d->p.traits & TRAIT_NO_LIMIT)
 		return NAN;
 	if (id == ABI_FIELD_POWER_MIN)
-		return d->p.limit_min_w * 1e3;
+		return d->p.limit.min_w * 1e3;
 	if (id == ABI_FIELD_POWER_MAX)
-		return d->p.limit_max_w * 1e3;
-	return (id == ABI_FIELD_POWER_DEFAULT ? d->p.limit_w : d->limit_w) * 1e3;
+		return d->p.limit.max_w * 1e3;
+	return (id == ABI_FIELD_POWER_DEFAULT ? d->p.limit.default_w : d->set.limit_w) * 1e3;
 }
 
 static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
@@ -93,8 +94,8 @@ static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	if (id == ABI_FIELD_TLIMIT_SHUTDOWN)
-		return p->gpu_max_c - p->shutdown_c;
-	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->gpu_max_c - p->slowdown_c : 0;
+		return p->heat.gpu_max_c - p->heat.shutdown_c;
+	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->heat.gpu_max_c - p->heat.slowdown_c : 0;
 }
 
 /* Bytes since the start; the field has the low 32 bits, so it wraps at 4 GiB. */
@@ -114,11 +115,11 @@ static double health(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	switch (id) {
-	case ABI_FIELD_PCIE_REPLAYS: return d->replays;
-	case ABI_FIELD_REMAPPED_UNCORRECTABLE: return d->remapped;
-	case ABI_FIELD_REMAPPED_PENDING: return d->remap_pending;
-	case ABI_FIELD_REMAPPED_FAILURE: return d->remap_failed;
-	case ABI_FIELD_RECOVERY_ACTION: return d->recovery_action;
+	case ABI_FIELD_PCIE_REPLAYS: return d->errors.replays;
+	case ABI_FIELD_REMAPPED_UNCORRECTABLE: return d->errors.remapped;
+	case ABI_FIELD_REMAPPED_PENDING: return d->errors.remap_pending;
+	case ABI_FIELD_REMAPPED_FAILURE: return d->errors.remap_failed;
+	case ABI_FIELD_RECOVERY_ACTION: return d->errors.recovery_action;
 	default: return 0;
 	}
 }
@@ -259,8 +260,8 @@ static void stored_range(const struct ctx *c, unsigned type, uint64_t *first, ui
 
 	if (type == ABI_SAMPLE_POWER) {
 		*end = sensor_ring_count(s, c->now_ns);
-		entries = s->p.ring_entries;
-		gap_ns = s->p.ring_gap_ms * 1e6;
+		entries = s->p.ring.entries;
+		gap_ns = s->p.ring.gap_ms * 1e6;
 	} else {
 		*end = c->now_ns / SLOW_GAP_NS + 1;
 	}
@@ -300,11 +301,11 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 	if (type == ABI_SAMPLE_POWER) {
 		const struct sensor_params *p = &c.d->sensor.p;
 
-		copies = p->ring_copies > 1 ? p->ring_copies : 1;
-		last_us = p->ring_ignores_since ? 0 : last_us;
+		copies = p->ring.copies > 1 ? p->ring.copies : 1;
+		last_us = p->ring.ignores_since ? 0 : last_us;
 	}
 	if (out == NULL) {
-		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries * copies + 1
+		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring.entries * copies + 1
 						  : SLOW_ENTRIES + 1;
 		return abi_leave(&c, ABI_SUCCESS);
 	}

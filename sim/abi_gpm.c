@@ -83,7 +83,7 @@ static abi_return take_sample(enum call call, abi_device h, abi_gpm_sample sampl
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (!(c.d->p.traits & TRAIT_GPM))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*s = (struct gpm_sample){ true, c.d->index, c.now_ns,
+	*s = (struct gpm_sample){ true, c.d->id.index, c.now_ns,
 				  history_busy_s(&c.d->history, c.now_ns) };
 	return abi_leave(&c, ABI_SUCCESS);
 }

@@ -114,7 +114,7 @@ abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (list->version != ABI_TAG(struct abi_process_detail_list, 1))
 		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
-	if (c.d->p.architecture < 9 || list->mode > 2)
+	if (c.d->p.chip.architecture < 9 || list->mode > 2)
 		return abi_leave(&c, list->mode > 2 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
 	l.out = (char *)list->processes;
 	l.capacity = list->count;
@@ -206,7 +206,7 @@ abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_util
 		*out = value;                                             \
 		return abi_leave(&c, ABI_SUCCESS);                        \
 	}
-ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c.d->accounting)
+ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c.d->set.accounting)
 ACCOUNTING_CALL(nvmlDeviceGetAccountingBufferSize, ACCOUNTING_ENTRIES)
 
 abi_return nvmlDeviceSetAccountingMode(abi_device h, uint32_t mode)
@@ -220,8 +220,8 @@ abi_return nvmlDeviceSetAccountingMode(abi_device h, uint32_t mode)
 		return abi_leave(&c, ABI_NO_PERMISSION);
 	if (mode > 1 || c.d->mig_enabled)
 		return abi_leave(&c, mode > 1 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
-	c.d->accounting = mode != 0;
-	c.d->accounting_ns = c.now_ns;
+	c.d->set.accounting = mode != 0;
+	c.d->set.accounting_ns = c.now_ns;
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -234,7 +234,7 @@ abi_return nvmlDeviceClearAccountingPids(abi_device h)
 		return code;
 	if (!c.w->privileged)
 		return abi_leave(&c, ABI_NO_PERMISSION);
-	c.d->accounting_ns = c.now_ns;
+	c.d->set.accounting_ns = c.now_ns;
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -242,7 +242,7 @@ abi_return nvmlDeviceClearAccountingPids(abi_device h)
 static bool accounted(const struct ctx *c, const struct process *p)
 {
 	return c->now_ns >= p->from_ns && !p->hidden &&
-	       (p->until_ns == 0 || p->until_ns > c->d->accounting_ns);
+	       (p->until_ns == 0 || p->until_ns > c->d->set.accounting_ns);
 }
 
 abi_return nvmlDeviceGetAccountingPids(abi_device h, uint32_t *count, uint32_t *pids)
@@ -255,7 +255,7 @@ abi_return nvmlDeviceGetAccountingPids(abi_device h, uint32_t *count, uint32_t *
 		return code;
 	if (count == NULL || (*count != 0 && pids == NULL))
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!c.d->accounting)
+	if (!c.d->set.accounting)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
 	for (size_t i = 0; i < c.d->n_processes; i++) {
 		if (!accounted(&c, &c.d->processes[i]))
@@ -293,7 +293,7 @@ abi_return nvmlDeviceGetAccountingStats(abi_device h, uint32_t pid, struct abi_a
 		return code;
 	if (out == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!c.d->accounting)
+	if (!c.d->set.accounting)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
 	for (size_t i = 0; i < c.d->n_processes; i++) {
 		const struct process *p = &c.d->processes[i];

@@ -49,20 +49,20 @@ static double pcie_generation(const struct device *d)
 
 #define LIMITS !HAS(TRAIT_NO_LIMIT)
 
-U32_CALL(nvmlDeviceGetIndex, true, c.d->index)
-U32_CALL(nvmlDeviceGetMinorNumber, true, c.d->minor)
-U32_CALL(nvmlDeviceGetArchitecture, true, c.d->p.architecture)
-U32_CALL(nvmlDeviceGetNumGpuCores, true, c.d->p.cores)
+U32_CALL(nvmlDeviceGetIndex, true, c.d->id.index)
+U32_CALL(nvmlDeviceGetMinorNumber, true, c.d->id.minor)
+U32_CALL(nvmlDeviceGetArchitecture, true, c.d->p.chip.architecture)
+U32_CALL(nvmlDeviceGetNumGpuCores, true, c.d->p.chip.cores)
 U32_CALL(nvmlDeviceGetBrand, true, HAS(TRAIT_ECC) ? 14 : 5)
 U32_CALL(nvmlDeviceGetVirtualizationMode, true, c.d->p.virtualization)
-U32_CALL(nvmlDeviceGetPersistenceMode, true, c.d->persistence)
-U32_CALL(nvmlDeviceGetComputeMode, true, c.d->compute_mode)
+U32_CALL(nvmlDeviceGetPersistenceMode, true, c.d->set.persistence)
+U32_CALL(nvmlDeviceGetComputeMode, true, c.d->set.compute_mode)
 U32_CALL(nvmlDeviceGetDisplayActive, true, HAS(TRAIT_DISPLAY) != 0)
 U32_CALL(nvmlDeviceGetDisplayMode, true, HAS(TRAIT_DISPLAY) != 0)
 U32_CALL(nvmlDeviceGetPowerUsage, true, milliwatts(c.d))
-U32_CALL(nvmlDeviceGetEnforcedPowerLimit, LIMITS, c.d->limit_w * 1e3)
-U32_CALL(nvmlDeviceGetPowerManagementLimit, LIMITS, c.d->limit_w * 1e3)
-U32_CALL(nvmlDeviceGetPowerManagementDefaultLimit, LIMITS, c.d->p.limit_w * 1e3)
+U32_CALL(nvmlDeviceGetEnforcedPowerLimit, LIMITS, c.d->set.limit_w * 1e3)
+U32_CALL(nvmlDeviceGetPowerManagementLimit, LIMITS, c.d->set.limit_w * 1e3)
+U32_CALL(nvmlDeviceGetPowerManagementDefaultLimit, LIMITS, c.d->p.limit.default_w * 1e3)
 U32_CALL(nvmlDeviceGetPowerManagementMode, LIMITS, 1)
 U32_CALL(nvmlDeviceGetPerformanceState, true, device_pstate(c.d))
 U32_CALL(nvmlDeviceGetPowerState, true, device_pstate(c.d))
@@ -72,7 +72,7 @@ U32_CALL(nvmlDeviceGetCurrPcieLinkGeneration, true, pcie_generation(c.d))
 U32_CALL(nvmlDeviceGetCurrPcieLinkWidth, true, c.d->p.pcie_width)
 U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c.d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c.d->p.pcie_width)
-U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c.d->replays)
+U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c.d->errors.replays)
 U32_CALL(nvmlDeviceGetRetiredPagesPendingStatus, HAS(TRAIT_ECC) && !HAS(TRAIT_ROWS), 0)
 U32_CALL(nvmlDeviceGetMaxMigDeviceCount, true, HAS(TRAIT_MIG) ? 7 : 0)
 U32_CALL(nvmlDeviceGetGpuInstanceId, c.mig != NULL, c.mig->gpu_instance)
@@ -85,8 +85,8 @@ U32_CALL(nvmlDeviceIsMigDeviceHandle, true, c.mig != NULL)
 	 ABI_REASON_HW_THERMAL | ABI_REASON_POWER_BRAKE | ABI_REASON_DISPLAY)
 
 U64_CALL(nvmlDeviceGetTotalEnergyConsumption, !c.d->sensor.p.no_counter, device_counter_mj(c.d))
-U64_CALL(nvmlDeviceGetCurrentClocksEventReasons, true, c.d->reasons)
-U64_CALL(nvmlDeviceGetCurrentClocksThrottleReasons, true, c.d->reasons)
+U64_CALL(nvmlDeviceGetCurrentClocksEventReasons, true, c.d->control.reasons)
+U64_CALL(nvmlDeviceGetCurrentClocksThrottleReasons, true, c.d->control.reasons)
 U64_CALL(nvmlDeviceGetSupportedClocksEventReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedClocksThrottleReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F)
@@ -104,8 +104,8 @@ abi_return nvmlDeviceGetPowerManagementLimitConstraints(abi_device h, uint32_t *
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (HAS(TRAIT_NO_LIMIT))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*min = abi_u32(&c, c.d->p.limit_min_w * 1e3);
-	*max = abi_u32(&c, c.d->p.limit_max_w * 1e3);
+	*min = abi_u32(&c, c.d->p.limit.min_w * 1e3);
+	*max = abi_u32(&c, c.d->p.limit.max_w * 1e3);
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -201,15 +201,15 @@ static double clock_mhz(const struct device *d, uint32_t kind)
 	double sm = history_at(&d->history, d->now_ns)->clock;
 
 	if (kind == ABI_CLOCK_MEMORY)
-		return d->p.memory_mhz > 0 ? device_memory_mhz(d) : (double)NAN;
-	return kind == ABI_CLOCK_VIDEO ? sm * d->p.video_mhz / d->p.sm_mhz : sm;
+		return d->p.mhz.memory > 0 ? device_memory_mhz(d) : (double)NAN;
+	return kind == ABI_CLOCK_VIDEO ? sm * d->p.mhz.video / d->p.mhz.sm : sm;
 }
 
 static double max_clock_mhz(const struct device *d, uint32_t kind)
 {
 	if (kind == ABI_CLOCK_MEMORY)
-		return d->p.memory_mhz > 0 ? d->p.memory_mhz : (double)NAN;
-	return kind == ABI_CLOCK_VIDEO ? d->p.video_mhz : d->p.sm_mhz;
+		return d->p.mhz.memory > 0 ? d->p.mhz.memory : (double)NAN;
+	return kind == ABI_CLOCK_VIDEO ? d->p.mhz.video : d->p.mhz.sm;
 }
 
 /* GeForce has none. */
@@ -226,8 +226,8 @@ static double die_c(const struct device *d, uint32_t kind)
 
 static double threshold_c(const struct device *d, uint32_t kind)
 {
-	int celsius[8] = { d->p.shutdown_c, d->p.slowdown_c, d->p.memory_max_c,
-			   d->p.gpu_max_c };
+	int celsius[8] = { d->p.heat.shutdown_c, d->p.heat.slowdown_c, d->p.heat.memory_max_c,
+			   d->p.heat.gpu_max_c };
 
 	return celsius[kind] != 0 ? celsius[kind] : (double)NAN;
 }
@@ -301,7 +301,7 @@ abi_return nvmlDeviceGetPcieThroughput(abi_device h, uint32_t kind, uint32_t *ou
 TAGGED_CALL(nvmlDeviceGetTemperatureV, struct abi_temperature, 1, out->sensor == 0,
 	    out->celsius = (int32_t)abi_u32(&c, die_c(c.d, 0)))
 TAGGED_CALL(nvmlDeviceGetMarginTemperature, struct abi_margin, 1, HAS(TRAIT_TLIMIT),
-	    out->celsius = c.d->p.gpu_max_c - (int32_t)die_c(c.d, 0))
+	    out->celsius = c.d->p.heat.gpu_max_c - (int32_t)die_c(c.d, 0))
 TAGGED_CALL(nvmlDeviceGetFanSpeedRPM, struct abi_fan_rpm, 1, out->fan < c.d->p.fans,
 	    out->rpm = abi_u32(&c, fan_percent(c.d) * 30))
 TAGGED_CALL(nvmlDeviceGetRepairStatus, struct abi_repair, 1, HAS(TRAIT_ROWS),
@@ -386,8 +386,9 @@ abi_return nvmlDeviceGetTotalEccErrors(abi_device h, uint32_t kind, uint32_t cou
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (!HAS(TRAIT_ECC))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*out = abi_u64(&c, (kind == 0 ? c.d->ecc_corrected : c.d->ecc_uncorrected) -
-				   c.d->ecc_cleared[counter][kind]);
+	*out = abi_u64(&c,
+		       (kind == 0 ? c.d->errors.ecc_corrected : c.d->errors.ecc_uncorrected) -
+			       c.d->errors.ecc_cleared[counter][kind]);
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -405,9 +406,9 @@ abi_return nvmlDeviceGetRemappedRows(abi_device h, uint32_t *correctable,
 	if (!HAS(TRAIT_ROWS) || c.d->mig_enabled)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
 	*correctable = abi_u32(&c, 0);
-	*uncorrectable = abi_u32(&c, c.d->remapped);
-	*pending = abi_u32(&c, c.d->remap_pending);
-	*failed = abi_u32(&c, c.d->remap_failed);
+	*uncorrectable = abi_u32(&c, c.d->errors.remapped);
+	*pending = abi_u32(&c, c.d->errors.remap_pending);
+	*failed = abi_u32(&c, c.d->errors.remap_failed);
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -422,7 +423,8 @@ abi_return nvmlDeviceGetRowRemapperHistogram(abi_device h, struct abi_row_histog
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (!HAS(TRAIT_ROWS))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*out = (struct abi_row_histogram){ .max = 3072 - c.d->remapped, .high = c.d->remapped };
+	*out = (struct abi_row_histogram){ .max = 3072 - c.d->errors.remapped,
+					   .high = c.d->errors.remapped };
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -444,6 +446,6 @@ abi_return nvmlDeviceGetViolationStatus(abi_device h, uint32_t kind, struct abi_
 		return code;
 	if (out == NULL || kind > 2)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	*out = (struct abi_violation){ abi_us(&c, c.now_ns), c.d->limited_ns[kind] };
+	*out = (struct abi_violation){ abi_us(&c, c.now_ns), c.d->control.limited_ns[kind] };
 	return abi_leave(&c, ABI_SUCCESS);
 }

@@ -26,9 +26,9 @@ static abi_return set_limit(struct ctx *c, uint32_t milliwatts)
 
 	if (c->d->p.traits & TRAIT_NO_LIMIT)
 		return abi_leave(c, ABI_NOT_SUPPORTED);
-	if (watts < c->d->p.limit_min_w || watts > c->d->p.limit_max_w)
+	if (watts < c->d->p.limit.min_w || watts > c->d->p.limit.max_w)
 		return abi_leave(c, ABI_INVALID_ARGUMENT);
-	c->d->limit_w = abi_u32(c, milliwatts) * 1e-3;
+	c->d->set.limit_w = abi_u32(c, milliwatts) * 1e-3;
 	return finish_change(c);
 }
 
@@ -65,7 +65,7 @@ abi_return nvmlDeviceSetPersistenceMode(abi_device h, uint32_t mode)
 		return code;
 	if (mode > 1)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	c.d->persistence = abi_u32(&c, mode) != 0;
+	c.d->set.persistence = abi_u32(&c, mode) != 0;
 	return finish_change(&c);
 }
 
@@ -80,7 +80,7 @@ abi_return nvmlDeviceSetComputeMode(abi_device h, uint32_t mode)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (c.d->mig_enabled)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	c.d->compute_mode = abi_u32(&c, mode);
+	c.d->set.compute_mode = abi_u32(&c, mode);
 	return finish_change(&c);
 }
 
@@ -96,8 +96,8 @@ abi_return nvmlDeviceClearEccErrorCounts(abi_device h, uint32_t counter)
 	if (!(c.d->p.traits & TRAIT_ECC))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
 	if (!c.fault.has_value) {
-		c.d->ecc_cleared[counter][0] = c.d->ecc_corrected;
-		c.d->ecc_cleared[counter][1] = c.d->ecc_uncorrected;
+		c.d->errors.ecc_cleared[counter][0] = c.d->errors.ecc_corrected;
+		c.d->errors.ecc_cleared[counter][1] = c.d->errors.ecc_uncorrected;
 	}
 	return finish_change(&c);
 }
@@ -121,9 +121,9 @@ abi_return nvmlDeviceSetGpuLockedClocks(abi_device h, uint32_t min, uint32_t max
 
 	if (code != ABI_SUCCESS)
 		return code;
-	if (c.d->p.architecture < 5)
+	if (c.d->p.chip.architecture < 5)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	return lock_clocks(&c, c.d->lock_sm_mhz, min, max, c.d->p.sm_mhz);
+	return lock_clocks(&c, c.d->set.lock_sm_mhz, min, max, c.d->p.mhz.sm);
 }
 
 abi_return nvmlDeviceSetMemoryLockedClocks(abi_device h, uint32_t min, uint32_t max)
@@ -133,9 +133,9 @@ abi_return nvmlDeviceSetMemoryLockedClocks(abi_device h, uint32_t min, uint32_t 
 
 	if (code != ABI_SUCCESS)
 		return code;
-	if (c.d->p.architecture < 7)
+	if (c.d->p.chip.architecture < 7)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	return lock_clocks(&c, c.d->lock_memory_mhz, min, max, c.d->p.memory_mhz);
+	return lock_clocks(&c, c.d->set.lock_memory_mhz, min, max, c.d->p.mhz.memory);
 }
 
 abi_return nvmlDeviceResetGpuLockedClocks(abi_device h)
@@ -145,7 +145,7 @@ abi_return nvmlDeviceResetGpuLockedClocks(abi_device h)
 
 	if (code != ABI_SUCCESS)
 		return code;
-	memset(c.d->lock_sm_mhz, 0, sizeof(c.d->lock_sm_mhz));
+	memset(c.d->set.lock_sm_mhz, 0, sizeof(c.d->set.lock_sm_mhz));
 	return finish_change(&c);
 }
 
@@ -156,6 +156,6 @@ abi_return nvmlDeviceResetMemoryLockedClocks(abi_device h)
 
 	if (code != ABI_SUCCESS)
 		return code;
-	memset(c.d->lock_memory_mhz, 0, sizeof(c.d->lock_memory_mhz));
+	memset(c.d->set.lock_memory_mhz, 0, sizeof(c.d->set.lock_memory_mhz));
 	return finish_change(&c);
 }

@@ -223,7 +223,7 @@ abi_return nvmlDeviceGetHandleByIndex(uint32_t index, abi_device *out)
 
 static void bus_id(const struct device *d, char out[static 32])
 {
-	snprintf(out, 32, "%08X:%02X:%02X.0", d->domain, d->bus, d->slot);
+	snprintf(out, 32, "%08X:%02X:%02X.0", d->id.domain, d->id.bus, d->id.slot);
 }
 
 /* Two PCI ids are equal regardless of the width of the domain and the case of letters. */
@@ -236,7 +236,7 @@ static bool same_bus(const struct device *d, const char *text)
 		if (sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)
 			return false;
 	}
-	return domain == d->domain && bus == d->bus && slot == d->slot;
+	return domain == d->id.domain && bus == d->id.bus && slot == d->id.slot;
 }
 
 static abi_return by_text(enum call call, const char *text, abi_device *out)
@@ -252,9 +252,9 @@ static abi_return by_text(enum call call, const char *text, abi_device *out)
 		struct device *d = &c.w->devices[i];
 
 		device_advance(c.w, d, c.now_ns);
-		if (call == CALL_nvmlDeviceGetHandleByUUID && strcmp(d->uuid, text) == 0)
+		if (call == CALL_nvmlDeviceGetHandleByUUID && strcmp(d->id.uuid, text) == 0)
 			return return_handle(&c, i, 0, out);
-		if (call == CALL_nvmlDeviceGetHandleBySerial && strcmp(d->serial, text) == 0)
+		if (call == CALL_nvmlDeviceGetHandleBySerial && strcmp(d->id.serial, text) == 0)
 			return return_handle(&c, i, 0, out);
 		if (call == CALL_nvmlDeviceGetHandleByPciBusId_v2 && same_bus(d, text))
 			return return_handle(&c, i, 0, out);
@@ -300,14 +300,14 @@ abi_return nvmlDeviceGetHandleByPciBusId(const char *text, abi_device *out)
 static const char *device_name(const struct ctx *c, char full[static 128])
 {
 	if (c->mig == NULL)
-		return c->d->name;
-	snprintf(full, 128, "%s MIG %s", c->d->name, c->mig->profile);
+		return c->d->id.name;
+	snprintf(full, 128, "%s MIG %s", c->d->id.name, c->mig->profile);
 	return full;
 }
 
 STRING_CALL(nvmlDeviceGetName, device_name(&c, (char[128]){ 0 }))
-STRING_CALL(nvmlDeviceGetUUID, c.mig != NULL ? c.mig->uuid : c.d->uuid)
-STRING_CALL(nvmlDeviceGetSerial, c.d->p.traits &TRAIT_ECC ? c.d->serial : NULL)
+STRING_CALL(nvmlDeviceGetUUID, c.mig != NULL ? c.mig->uuid : c.d->id.uuid)
+STRING_CALL(nvmlDeviceGetSerial, c.d->p.traits &TRAIT_ECC ? c.d->id.serial : NULL)
 STRING_CALL(nvmlDeviceGetVbiosVersion, c.d->p.vbios)
 STRING_CALL(nvmlDeviceGetBoardPartNumber, c.d->p.part)
 
@@ -320,14 +320,14 @@ static abi_return get_pci(enum call call, abi_device h, struct abi_pci *out)
 		return code;
 	if (out == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	*out = (struct abi_pci){ .domain = c.d->domain,
-				 .bus = c.d->bus,
-				 .device = c.d->slot,
+	*out = (struct abi_pci){ .domain = c.d->id.domain,
+				 .bus = c.d->id.bus,
+				 .device = c.d->id.slot,
 				 .device_id = c.d->p.device_id,
 				 .subsystem_id = c.d->p.subsystem_id };
 	bus_id(c.d, out->bus_id);
 	snprintf(out->bus_id_legacy, sizeof(out->bus_id_legacy), "%04X:%02X:%02X.0",
-		 c.d->domain & 0xffff, c.d->bus & 0xff, c.d->slot & 0x1f);
+		 c.d->id.domain & 0xffff, c.d->id.bus & 0xff, c.d->id.slot & 0x1f);
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -350,8 +350,8 @@ abi_return nvmlDeviceGetCudaComputeCapability(abi_device h, int *major, int *min
 		return code;
 	if (major == NULL || minor == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	*major = (int)c.d->p.major;
-	*minor = (int)c.d->p.minor;
+	*major = (int)c.d->p.chip.major;
+	*minor = (int)c.d->p.chip.minor;
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
@@ -383,7 +383,7 @@ abi_return nvmlDeviceGetMigDeviceHandleByIndex(abi_device h, uint32_t index, abi
 				 c.d->p.traits & TRAIT_MIG ? ABI_NOT_FOUND : ABI_NOT_SUPPORTED);
 	for (unsigned i = 0; i < c.d->n_migs; i++)
 		if (c.d->migs[i].index == index)
-			return return_handle(&c, c.d->index, i + 1, out);
+			return return_handle(&c, c.d->id.index, i + 1, out);
 	return abi_leave(&c, ABI_NOT_FOUND);
 }
 
@@ -397,7 +397,7 @@ abi_return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(abi_device h, abi_device
 		return code;
 	if (c.mig == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	return return_handle(&c, c.d->index, 0, out);
+	return return_handle(&c, c.d->id.index, 0, out);
 }
 
 abi_return nvmlDeviceGetAttributes_v2(abi_device h, struct abi_mig_attributes *out)

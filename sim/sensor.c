@@ -50,14 +50,15 @@ static void refresh_low_pass(struct sensor *s, const struct history *h, uint64_t
 
 static void refresh_samples(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	uint64_t at_ns = grid_before(before(now_ns, s->p.sample_age_ms), s->p.sample_ms,
-				     s->p.sample_phase_ms);
-	unsigned n = (unsigned)(s->p.average_ms / s->p.sample_ms + 0.5);
+	uint64_t at_ns = grid_before(before(now_ns, s->p.sample.age_ms), s->p.sample.gap_ms,
+				     s->p.sample.phase_ms);
+	unsigned n = (unsigned)(s->p.average_ms / s->p.sample.gap_ms + 0.5);
 	double sum = 0;
 
 	s->instant_w = history_filtered_w(h, FILTER_READING, at_ns);
 	for (unsigned i = 0; i < n; i++)
-		sum += history_filtered_w(h, FILTER_READING, before(at_ns, i * s->p.sample_ms));
+		sum += history_filtered_w(h, FILTER_READING,
+					  before(at_ns, i * s->p.sample.gap_ms));
 	s->average_w = n > 0 ? sum / n : s->instant_w;
 }
 
@@ -71,7 +72,7 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 	s->refreshed_ns = now_ns;
 	if (s->p.low_pass_ms > 0)
 		refresh_low_pass(s, h, now_ns);
-	else if (s->p.sample_ms > 0)
+	else if (s->p.sample.gap_ms > 0)
 		refresh_samples(s, h, now_ns);
 	else
 		refresh_boxcars(s, h, now_ns);
@@ -137,17 +138,17 @@ static double stable_jitter(uint64_t k)
 
 static uint64_t ring_at_ns(const struct sensor *s, uint64_t k)
 {
-	double ms = s->p.ring_phase_ms + (double)k * s->p.ring_gap_ms;
+	double ms = s->p.ring.phase_ms + (double)k * s->p.ring.gap_ms;
 
 	if (k != 0)
-		ms += 0.5 * s->p.ring_jitter_ms * stable_jitter(k);
+		ms += 0.5 * s->p.ring.jitter_ms * stable_jitter(k);
 	return ms_to_ns(ms);
 }
 
 uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 {
-	uint64_t ready_ns = before(now_ns, s->p.ring_age_ms);
-	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring_gap_ms * 1e6)) + 2;
+	uint64_t ready_ns = before(now_ns, s->p.ring.age_ms);
+	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring.gap_ms * 1e6)) + 2;
 
 	/* Too high by a few if there is a phase or jitter: both are below one gap. */
 	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
@@ -159,7 +160,7 @@ struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct his
 					uint64_t k)
 {
 	uint64_t at_ns = ring_at_ns(s, k);
-	double w = history_filtered_w(h, FILTER_RING, before(at_ns, s->p.ring_delay_ms));
+	double w = history_filtered_w(h, FILTER_RING, before(at_ns, s->p.ring.delay_ms));
 
 	return (struct sensor_sample){ at_ns, calibrated(s, w) };
 }

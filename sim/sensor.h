@@ -27,9 +27,10 @@ struct sensor_params {
 	bool own_time; /* updated on a fixed grid, else by the first reader after the period */
 	double average_ms, average_lag_ms; /* boxcar that ends lag before the read */
 	double instant_ms, instant_lag_ms;
-	/* 0: boxcars, else the means are computed from samples with this spacing */
-	double sample_ms;
-	double sample_phase_ms, sample_age_ms, sample_filter_ms;
+	struct {
+		double gap_ms; /* 0: boxcars, else the means are made from samples this far apart */
+		double phase_ms, age_ms, filter_ms;
+	} sample;
 	double low_pass_ms; /* 0: no; else both are low-passed power, lag before the read */
 	double gain, offset_w;
 	double module_w; /* power of the module's other parts: in instant and counter */
@@ -40,12 +41,13 @@ struct sensor_params {
 	double read_safe_ms; /* reads with this distance lose nothing; 0: all lose */
 	uint64_t counter_start_mj;
 	unsigned counter_bits; /* it wraps at 2^bits; 0: 64 */
-	double ring_gap_ms, ring_phase_ms, ring_age_ms, ring_jitter_ms, ring_delay_ms,
-		ring_filter_ms;
-	unsigned ring_entries;
-	unsigned ring_copies;    /* each entry is returned so often; 0: once */
-	bool ring_ignores_since; /* returns old entries again */
-	bool power_is_instant;   /* nvmlDeviceGetPowerUsage returns the instant value */
+	struct {
+		double gap_ms, phase_ms, age_ms, jitter_ms, delay_ms, filter_ms;
+		unsigned entries;
+		unsigned copies;    /* each entry is returned so often; 0: once */
+		bool ignores_since; /* returns old entries again */
+	} ring;
+	bool power_is_instant; /* nvmlDeviceGetPowerUsage returns the instant value */
 	bool no_average, no_instant, no_counter, no_ring;
 };
 

@@ -53,19 +53,19 @@ void world_free(struct world *w)
 
 static void describe(struct device *d, const struct profile *p, unsigned index)
 {
-	*d = (struct device){ .p = *p, .index = index, .minor = index };
-	snprintf(d->name, sizeof(d->name), "%s", p->name);
-	snprintf(d->uuid, sizeof(d->uuid), "GPU-%08x-51d0-4000-8000-%012x",
+	*d = (struct device){ .p = *p, .id.index = index, .id.minor = index };
+	snprintf(d->id.name, sizeof(d->id.name), "%s", p->name);
+	snprintf(d->id.uuid, sizeof(d->id.uuid), "GPU-%08x-51d0-4000-8000-%012x",
 		 0x51000000u + index * 0x01010101u, index + 1);
-	snprintf(d->serial, sizeof(d->serial), "13%011u", 24000000u + index);
-	d->bus = 0x06 + index * 4;
-	if (d->bus > 0xff) {
-		d->domain = d->bus >> 8;
-		d->bus &= 0xff;
+	snprintf(d->id.serial, sizeof(d->id.serial), "13%011u", 24000000u + index);
+	d->id.bus = 0x06 + index * 4;
+	if (d->id.bus > 0xff) {
+		d->id.domain = d->id.bus >> 8;
+		d->id.bus &= 0xff;
 	}
 	d->noise = 0.004;
-	d->persistence = true;
-	d->limit_w = p->limit_w;
+	d->set.persistence = true;
+	d->set.limit_w = p->limit.default_w;
 }
 
 struct device *world_add(struct world *w, const struct profile *p, unsigned n)
@@ -98,13 +98,13 @@ static int start_device(struct world *w, struct device *d)
 	d->sensor.counter_epoch_mj = d->sensor.p.counter_start_mj;
 	d->history.filter_s[FILTER_READING] =
 		(d->sensor.p.low_pass_ms > 0 ? d->sensor.p.low_pass_ms
-					     : d->sensor.p.sample_filter_ms) *
+					     : d->sensor.p.sample.filter_ms) *
 		1e-3;
-	d->history.filter_s[FILTER_RING] = d->sensor.p.ring_filter_ms * 1e-3;
-	d->history.ambient_c = d->p.ambient_c;
-	d->history.c_per_w = d->p.c_per_w;
-	d->history.thermal_s = d->p.thermal_s;
-	d->thermal_factor = 1;
+	d->history.filter_s[FILTER_RING] = d->sensor.p.ring.filter_ms * 1e-3;
+	d->history.ambient_c = d->p.heat.ambient_c;
+	d->history.c_per_w = d->p.heat.c_per_w;
+	d->history.thermal_s = d->p.heat.constant_s;
+	d->control.thermal_factor = 1;
 	if (history_init(&d->history, d->p.idle_w) != 0)
 		return -1;
 	device_advance(w, d, 0);

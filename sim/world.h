@@ -60,19 +60,43 @@ enum limited {
 	N_LIMITED,
 };
 
-struct device {
-	struct profile p; /* a copy, with the changes of the scenario */
+struct identity {
 	unsigned index, minor;
 	char name[96], uuid[64], serial[32];
-	unsigned domain, bus, slot;
+	unsigned domain, bus, slot; /* PCI */
+};
+
+struct errors { /* counts and flags of the hardware's health */
+	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
+	unsigned ecc_cleared[2][2]; /* cleared counts, volatile and aggregate */
+	unsigned replays, recovery_action;
+};
+
+struct settings { /* what the setters change */
+	double limit_w;
+	bool persistence;
+	unsigned compute_mode;
+	double lock_sm_mhz[2], lock_memory_mhz[2]; /* 0: none */
+	bool accounting;
+	uint64_t accounting_ns; /* start time */
+};
+
+struct control { /* how the board limits its power */
+	bool capping;
+	double thermal_factor;
+	uint64_t reasons;
+	uint64_t limited_ns[N_LIMITED];
+};
+
+struct device {
+	struct profile p; /* a copy, with the changes of the scenario */
+	struct identity id;
 	double noise;        /* share of power that varies */
 	uint64_t base_bytes; /* used by no listed process */
 	char follow[256];    /* folder with the memory of real processes; "": none */
 	/* additional entries after each refused list; total so far */
 	unsigned list_growth, grown;
-	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	unsigned ecc_cleared[2][2]; /* cleared counts, volatile and aggregate */
-	unsigned replays, recovery_action;
+	struct errors errors;
 
 	struct load *loads;
 	size_t n_loads;
@@ -88,18 +112,13 @@ struct device {
 	struct sensor sensor;
 	uint64_t now_ns, change_ns;
 	size_t next_action;
-	bool lost, counter_frozen;
-	uint64_t frozen_mj;
-	double limit_w;
-	bool persistence;
-	unsigned compute_mode;
-	double lock_sm_mhz[2], lock_memory_mhz[2]; /* 0: none */
-	bool accounting;
-	uint64_t accounting_ns; /* start time */
-	bool capping;
-	double thermal_factor;
-	uint64_t reasons;
-	uint64_t limited_ns[N_LIMITED];
+	bool lost;
+	struct {
+		bool frozen;
+		uint64_t frozen_mj;
+	} counter;
+	struct settings set;
+	struct control control;
 };
 
 enum action_kind {
