@@ -288,6 +288,15 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
 	return code == ABI_SUCCESS ? code : abi_leave(c, code);
 }
 
+abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle)
+{
+	abi_return code = abi_enter_device(c, call, handle);
+
+	if (code == ABI_SUCCESS && !c->w->privileged)
+		return abi_leave(c, ABI_NO_PERMISSION);
+	return code;
+}
+
 abi_return abi_init_add(struct ctx *c)
 {
 	bool gap;

@@ -202,18 +202,13 @@ static void fill_field(struct ctx *c, struct abi_field_value *v)
 			fault.has_value ? (uint32_t)fault.value : (uint32_t)llround(value);
 }
 
-abi_return nvmlDeviceGetFieldValues(abi_device h, int n, struct abi_field_value *values)
+DEVICE_CALL(nvmlDeviceGetFieldValues, (int n, struct abi_field_value *values), n, values)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetFieldValues, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (n <= 0 || values == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	for (int i = 0; i < n; i++)
-		fill_field(&c, &values[i]);
-	return abi_leave(&c, ABI_SUCCESS);
+		fill_field(c, &values[i]);
+	return ABI_SUCCESS;
 }
 
 /* Buffers. Power is the sensor's ring; utilisation and clocks are stored every 200 ms. */
@@ -282,40 +277,39 @@ static abi_return samples_refused(const struct ctx *c, unsigned type, uint32_t *
 	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
-				uint32_t *value_type, uint32_t *count, struct abi_sample *out)
+DEVICE_CALL(nvmlDeviceGetSamples,
+	    (uint32_t type, uint64_t last_us, uint32_t *value_type, uint32_t *count,
+	     struct abi_sample *out),
+	    type, last_us, value_type, count, out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetSamples, h);
+	abi_return code;
 	uint64_t first, end;
 	uint32_t n = 0;
 	unsigned copies = 1;
 
+	code = samples_refused(c, type, value_type, count);
 	if (code != ABI_SUCCESS)
 		return code;
-	code = samples_refused(&c, type, value_type, count);
-	if (code != ABI_SUCCESS)
-		return abi_leave(&c, code);
 	*value_type = ABI_VALUE_U32;
-	stored_range(&c, type, &first, &end);
+	stored_range(c, type, &first, &end);
 	if (type == ABI_SAMPLE_POWER) {
-		const struct sensor_params *p = &c.d->sensor.p;
+		const struct sensor_params *p = &c->d->sensor.p;
 
 		copies = p->ring.copies > 1 ? p->ring.copies : 1;
 		last_us = p->ring.ignores_since ? 0 : last_us;
 	}
 	if (out == NULL) {
-		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring.entries * copies + 1
+		*count = type == ABI_SAMPLE_POWER ? c->d->sensor.p.ring.entries * copies + 1
 						  : SLOW_ENTRIES + 1;
-		return abi_leave(&c, ABI_SUCCESS);
+		return ABI_SUCCESS;
 	}
 	for (uint64_t k = first; k < end && n < *count; k++) {
-		struct abi_sample s = buffer_sample(&c, type, k);
+		struct abi_sample s = buffer_sample(c, type, k);
 
 		for (unsigned i = 0; i < copies && n < *count; i++)
 			if (s.timestamp_us > last_us)
 				out[n++] = s;
 	}
 	*count = n;
-	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
+	return n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND;
 }

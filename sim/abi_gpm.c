@@ -32,71 +32,51 @@ static const struct {
 	{ 21, 1300, "pcie_rx_per_sec", "MiB/s" },
 };
 
-abi_return nvmlGpmQueryDeviceSupport(abi_device h, struct abi_gpm_support *out)
+DEVICE_CALL(nvmlGpmQueryDeviceSupport, (struct abi_gpm_support * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlGpmQueryDeviceSupport, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (out->version != 1)
-		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
-	out->supported = (c.d->p.traits & TRAIT_GPM) != 0;
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_ARGUMENT_VERSION_MISMATCH;
+	out->supported = (c->d->p.traits & TRAIT_GPM) != 0;
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlGpmSampleAlloc(abi_gpm_sample *out)
+SYSTEM_CALL(nvmlGpmSampleAlloc, (abi_gpm_sample * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter(&c, CALL_nvmlGpmSampleAlloc);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	*out = calloc(1, sizeof(struct gpm_sample));
-	return abi_leave(&c, *out != NULL ? ABI_SUCCESS : ABI_MEMORY);
+	return *out != NULL ? ABI_SUCCESS : ABI_MEMORY;
 }
 
-abi_return nvmlGpmSampleFree(abi_gpm_sample sample)
+INIT_CALL(nvmlGpmSampleFree, (abi_gpm_sample sample), sample)
 {
-	struct ctx c;
-	abi_return code = abi_enter_init(&c, CALL_nvmlGpmSampleFree);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	free(sample);
-	return abi_leave(&c, sample != NULL ? ABI_SUCCESS : ABI_INVALID_ARGUMENT);
+	return sample != NULL ? ABI_SUCCESS : ABI_INVALID_ARGUMENT;
 }
 
-static abi_return take_sample(enum call call, abi_device h, abi_gpm_sample sample)
+static abi_return gpm_take(const struct ctx *c, struct gpm_sample *s)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, call, h);
-	struct gpm_sample *s = sample;
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (s == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!(c.d->p.traits & TRAIT_GPM))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*s = (struct gpm_sample){ true, c.d->id.index, c.now_ns,
-				  history_busy_s(&c.d->history, c.now_ns) };
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	if (!(c->d->p.traits & TRAIT_GPM))
+		return ABI_NOT_SUPPORTED;
+	*s = (struct gpm_sample){ true, c->d->id.index, c->now_ns,
+				  history_busy_s(&c->d->history, c->now_ns) };
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlGpmSampleGet(abi_device h, abi_gpm_sample sample)
+DEVICE_CALL(nvmlGpmSampleGet, (abi_gpm_sample sample), sample)
 {
-	return take_sample(CALL_nvmlGpmSampleGet, h, sample);
+	return gpm_take(c, sample);
 }
 
-abi_return nvmlGpmMigSampleGet(abi_device h, uint32_t gpu_instance, abi_gpm_sample sample)
+DEVICE_CALL(nvmlGpmMigSampleGet, (uint32_t gpu_instance, abi_gpm_sample sample), gpu_instance,
+	    sample)
 {
 	(void)gpu_instance;
-	return take_sample(CALL_nvmlGpmMigSampleGet, h, sample);
+	return gpm_take(c, sample);
 }
 
 static void fill_metric(struct abi_gpm_metric_value *m, double share)
@@ -112,25 +92,21 @@ static void fill_metric(struct abi_gpm_metric_value *m, double share)
 	}
 }
 
-abi_return nvmlGpmMetricsGet(struct abi_gpm_metrics *m)
+SYSTEM_CALL(nvmlGpmMetricsGet, (struct abi_gpm_metrics * m), m)
 {
-	struct ctx c;
-	abi_return code = abi_enter(&c, CALL_nvmlGpmMetricsGet);
 	const struct gpm_sample *a, *b;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (m == NULL || m->count > ABI_GPM_METRICS_MAX)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (m->version != 1)
-		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
+		return ABI_ARGUMENT_VERSION_MISMATCH;
 	a = m->first;
 	b = m->second;
 	if (a == NULL || b == NULL || !a->taken || !b->taken || a->device != b->device ||
 	    a->at_ns >= b->at_ns)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	for (uint32_t i = 0; i < m->count; i++)
 		fill_metric(&m->metric[i],
 			    (b->busy_s - a->busy_s) / ((double)(b->at_ns - a->at_ns) * 1e-9));
-	return abi_leave(&c, ABI_SUCCESS);
+	return ABI_SUCCESS;
 }
