@@ -151,8 +151,8 @@ static struct fault find_fault(const struct ctx *c, unsigned field)
 
 	if (is_lifecycle(call) && call != CALL_nvmlShutdown)
 		call = CALL_nvmlInit_v2;
-	return fault_find(c->w->faults, c->w->n_faults, (int)call, is_lifecycle(call),
-			  c->d != NULL ? (int)c->d->id.index : -1, field, c->now_ns);
+	return world_fault(c->w, (int)call, is_lifecycle(call),
+			   c->d != NULL ? (int)c->d->id.index : -1, field, c->now_ns);
 }
 
 /* When a hang may end without gpuward_sim_unhang(); files are polled. */

@@ -148,8 +148,7 @@ SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), 
 /* Handles. A lost GPU can still be found; the next call reports that it is lost. */
 static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
-	struct fault f = fault_find(c->w->faults, c->w->n_faults, (int)c->call, false,
-				    (int)device, 0, c->now_ns);
+	struct fault f = world_fault(c->w, (int)c->call, false, (int)device, 0, c->now_ns);
 
 	if (out == NULL)
 		return ABI_INVALID_ARGUMENT;

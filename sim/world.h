@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fault.h"
 #include "history.h"
 #include "load.h"
 #include "profile.h"
@@ -146,6 +145,20 @@ struct action {
 	char version[32], nvml[32];
 };
 
+/* What goes wrong with a call: a return code, a delay, a hang, a placeholder value. */
+struct fault {
+	int call;                   /* -1: every call except init and shutdown */
+	int device;                 /* -1: all                              */
+	unsigned field;             /* of nvmlDeviceGetFieldValues; 0: the call itself */
+	uint64_t from_ns, until_ns; /* until 0: no end */
+	char file[256];             /* only while this file exists; "": always */
+	bool has_code, hang, has_value;
+	bool by_hand; /* set by gpuward_sim_fault() or gpuward_sim_hang() */
+	int code;
+	uint64_t delay_ns;
+	uint64_t value; /* written to the outputs instead */
+};
+
 struct world {
 	enum time_mode mode;
 	double rate;
@@ -192,6 +205,11 @@ uint64_t world_wall_ns(const struct world *w, uint64_t t_ns);
 /* How often the driver was reloaded by t, whether it is absent at t, and its versions at t. */
 unsigned world_boots(const struct world *w, uint64_t t_ns, bool *gap);
 const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml);
+
+/* Combines all faults of a call at t (field 0: the call itself): any hang, the longest delay, the first code, the first value.
+ */
+struct fault world_fault(const struct world *w, int call, bool lifecycle, int device,
+			 unsigned field, uint64_t t_ns);
 
 /* Advances a device to t. All queries below are about that time. */
 void device_advance(struct world *w, struct device *d, uint64_t t_ns);

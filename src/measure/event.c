@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+const unsigned event_quantity[FIGURES] = {
+#define F(q) GW_Q_##q,
+	EVENT_FIGURES(F)
+#undef F
+};
+
 enum kind { END, U64, I64, REAL, UINT, INT, CODE, TEXT32, TEXT64 };
 
 struct field {
