@@ -2,17 +2,7 @@
  *
  * It has a moving mean ("average") and a short mean ("instant"), both updated at most once per
  * period and only when read; an energy counter that advances on a fixed grid; and a ring of
- * low-passed samples with wall-clock timestamps.
- *
- * The two means come in three kinds. The plain one is a boxcar, as published for most chips.
- * Kepler and Maxwell have one first-order low-pass for everything. Recordings of an H200 show a
- * third: power passes a low-pass of about 10 ms and is sampled every 20 ms on a fixed grid;
- * instant is the newest sample, average the mean of the last fifty. For a slow load this looks
- * like boxcars of 25 ms and 1 s; a load with a period near 20 ms beats with the grid, and then
- * even the average is wrong.
- *
- * Gain and offset simulate the calibration of the board and affect everything. On a module
- * (GH200) the instant value and the counter include its other parts. */
+ * low-passed samples with wall-clock timestamps. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -22,6 +12,15 @@
 
 #include "history.h"
 
+/* The two means come in three kinds. The plain one is a boxcar, as published for most chips.
+ * Kepler and Maxwell have one first-order low-pass for everything. Recordings of an H200 show a
+ * third: power passes a low-pass of about 10 ms and is sampled every 20 ms on a fixed grid;
+ * instant is the newest sample, average the mean of the last fifty. For a slow load this looks
+ * like boxcars of 25 ms and 1 s; a load with a period near 20 ms beats with the grid, and then
+ * even the average is wrong.
+ *
+ * Gain and offset simulate the calibration of the board and affect everything. On a module
+ * (GH200) the instant value and the counter include its other parts. */
 struct sensor_params {
 	double period_ms; /* of average and instant */
 	bool own_time; /* updated on a fixed grid, else by the first reader after the period */

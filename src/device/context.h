@@ -4,8 +4,7 @@
  * One mutex guards everything except the devices; each device is used by one thread at a time
  * (slot.in_use), so the sampler of one GPU never waits for another GPU. With a deadline every
  * vendor call runs on a call thread: one per device, and one that the backends share to open
- * and close. Nobody else touches what a busy call thread works on; older readings stay
- * available. */
+ * and close. Only a busy call thread touches what it works on; older readings stay available. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 

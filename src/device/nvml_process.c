@@ -1,11 +1,8 @@
-/* nvml_process: the driver's process lists, in any of their layouts.
+/* nvml_process: the driver's process lists in any of their layouts, and utilisation per process.
  *
  * Under the same symbol an entry has had 16, 24 and 32 bytes (drivers 535.43 to 535.98, and
  * 550.127 in a container). So the length is measured: the array is filled with a pattern first,
- * and what the driver overwrote shows the length.
- *
- * Utilisation per process comes as samples. The driver repeats some, invents others (values far
- * over 100) and returns old ones; the valid ones are averaged here. */
+ * and what the driver overwrote shows the length. */
 #include "nvml.h"
 
 #include <stdlib.h>
@@ -205,6 +202,8 @@ static abi_return query_use(struct device *d, uint64_t since_us, uint32_t *ret_n
 	return code;
 }
 
+/* The driver repeats some samples of utilisation, invents others (values far over 100) and returns
+ * old ones; the valid ones are averaged. */
 static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 {
 	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;

@@ -1,13 +1,10 @@
 /* energy: joules of a window from power samples and counter readings.
  *
- * Pure: the caller adds readings with their times and gets the energy of windows.  Power samples form an
- * integral I(t): straight lines between samples, shifted by the lag of the sensor; a gap longer than a few
- * samples is counted, not bridged.  A counter reading contains whole ticks only; I gives what is between the
- * last tick and the edge of a window.  Both meters get a standard uncertainty; the meter with the smaller one
- * gives the result, the other one verifies it.
- *
- * The engine keeps the last ENERGY_SAMPLES samples.  A window may have any length, because it keeps what it
- * needs of the past.  Nothing is allocated. */
+ * Pure: the caller adds readings with their times and gets the energy of windows of any length;
+ * nothing is allocated.  Power samples form an integral I(t), and I gives what a counter, which
+ * contains whole ticks only, lacks between its last tick and the edge of a window.  Both meters get
+ * a standard uncertainty; the meter with the smaller one gives the result, the other one verifies
+ * it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -120,7 +117,9 @@ void energy_init(struct energy *e, const struct energy_setup *set);
 /* The GPU has no counter.  Call it before the first reading. */
 void energy_no_counter(struct energy *e, enum gw_absence why);
 
-/* Adds a power sample with its time on the monotonic clock.  0, or -GW_E_ARG: it is not later than the
+/* Adds a power sample with its time on the monotonic clock.  I(t) is made of straight lines between
+ * samples, shifted by the lag of the sensor; a gap longer than a few samples is counted, not
+ * bridged.  0, or -GW_E_ARG: it is not later than the
  * previous sample, or its power is impossible; it is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
