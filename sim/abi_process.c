@@ -207,7 +207,7 @@ RESET_CALL(nvmlDeviceClearAccountingPids)
 }
 
 /* Is p accounted? It ran at or after the start of accounting. */
-static bool accounted(const struct ctx *c, const struct process *p)
+static bool process_accounted(const struct ctx *c, const struct process *p)
 {
 	return c->now_ns >= p->from_ns && !p->hidden &&
 	       (p->until_ns == 0 || p->until_ns > c->d->set.accounting_ns);
@@ -223,7 +223,7 @@ DEVICE_CALL(nvmlDeviceGetAccountingPids, (uint32_t * count, uint32_t *pids), cou
 	if (!c->d->set.accounting)
 		return ABI_NOT_SUPPORTED;
 	for (size_t i = 0; i < c->d->n_processes; i++) {
-		if (!accounted(c, &c->d->processes[i]))
+		if (!process_accounted(c, &c->d->processes[i]))
 			continue;
 		if (n < *count)
 			pids[n] = c->d->processes[i].pid;
@@ -258,7 +258,7 @@ DEVICE_CALL(nvmlDeviceGetAccountingStats, (uint32_t pid, struct abi_accounting *
 	for (size_t i = 0; i < c->d->n_processes; i++) {
 		const struct process *p = &c->d->processes[i];
 
-		if (p->pid != pid || !accounted(c, p))
+		if (p->pid != pid || !process_accounted(c, p))
 			continue;
 		*out = process_stats(c, p);
 		return ABI_SUCCESS;

@@ -23,7 +23,7 @@
 #define U32_CALL(symbol, can, value) NUMBER_CALL(symbol, uint32_t, abi_u32, can, value)
 #define U64_CALL(symbol, can, value) NUMBER_CALL(symbol, uint64_t, abi_u64, can, value)
 
-static double milliwatts(struct device *d)
+static double device_milliwatts(struct device *d)
 {
 	sensor_refresh(&d->sensor, &d->history, d->now_ns);
 	return 1e3 * (d->sensor.p.power_is_instant ? d->sensor.instant_w : d->sensor.average_w);
@@ -54,7 +54,7 @@ U32_CALL(nvmlDeviceGetPersistenceMode, true, c->d->set.persistence)
 U32_CALL(nvmlDeviceGetComputeMode, true, c->d->set.compute_mode)
 U32_CALL(nvmlDeviceGetDisplayActive, true, HAS(TRAIT_DISPLAY) != 0)
 U32_CALL(nvmlDeviceGetDisplayMode, true, HAS(TRAIT_DISPLAY) != 0)
-U32_CALL(nvmlDeviceGetPowerUsage, true, milliwatts(c->d))
+U32_CALL(nvmlDeviceGetPowerUsage, true, device_milliwatts(c->d))
 U32_CALL(nvmlDeviceGetEnforcedPowerLimit, LIMITS, c->d->set.limit_w * 1e3)
 U32_CALL(nvmlDeviceGetPowerManagementLimit, LIMITS, c->d->set.limit_w * 1e3)
 U32_CALL(nvmlDeviceGetPowerManagementDefaultLimit, LIMITS, c->d->p.limit.default_w * 1e3)

@@ -163,7 +163,7 @@ static double clock_at(const struct device *d, const struct demand *q, double sh
 }
 
 /* Computes power, clock and reasons from t on; returns how long they are valid. */
-static uint64_t evaluate(struct device *d, uint64_t t_ns)
+static uint64_t device_evaluate(struct device *d, uint64_t t_ns)
 {
 	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;
 	struct demand q = demand_at(d, t_ns, &until);
@@ -192,7 +192,7 @@ static uint64_t evaluate(struct device *d, uint64_t t_ns)
 	return until;
 }
 
-static void account(struct device *d, uint64_t ns)
+static void device_account(struct device *d, uint64_t ns)
 {
 	static const struct {
 		uint64_t reason;
@@ -211,7 +211,7 @@ static void account(struct device *d, uint64_t ns)
 			d->control.limited_ns[map[i].counter] += ns;
 }
 
-static void restart(struct device *d)
+static void device_restart(struct device *d)
 {
 	sensor_restart(&d->sensor, &d->history, d->now_ns);
 	memset(d->control.limited_ns, 0, sizeof(d->control.limited_ns));
@@ -227,7 +227,7 @@ static void execute_action(struct device *d, const struct action *a)
 	switch (a->kind) {
 	case ACTION_LOSE: d->lost = true; break;
 	case ACTION_HEAL: d->lost = false; break;
-	case ACTION_RELOAD: restart(d); break;
+	case ACTION_RELOAD: device_restart(d); break;
 	case ACTION_COUNTER: d->sensor.lost_j -= a->step_j; break;
 	case ACTION_RESET: sensor_counter_reset(&d->sensor, &d->history, d->now_ns); break;
 	case ACTION_FREEZE:
@@ -275,13 +275,13 @@ void device_advance(struct world *w, struct device *d, uint64_t t_ns)
 		if (d->change_ns <= d->now_ns) {
 			uint64_t action_ns = execute_due_actions(w, d);
 
-			d->change_ns = evaluate(d, d->now_ns);
+			d->change_ns = device_evaluate(d, d->now_ns);
 			min_time(&d->change_ns, action_ns);
 		}
 		if (d->now_ns >= t_ns)
 			return;
 		to_ns = d->change_ns < t_ns ? d->change_ns : t_ns;
-		account(d, to_ns - d->now_ns);
+		device_account(d, to_ns - d->now_ns);
 		d->now_ns = to_ns;
 	}
 }

@@ -52,7 +52,7 @@ void world_free(struct world *w)
 	free(w);
 }
 
-static void describe(struct device *d, const struct profile *p, unsigned index)
+static void device_describe(struct device *d, const struct profile *p, unsigned index)
 {
 	*d = (struct device){ .p = *p, .id.index = index, .id.minor = index };
 	snprintf(d->id.name, sizeof(d->id.name), "%s", p->name);
@@ -81,7 +81,7 @@ struct device *world_add(struct world *w, const struct profile *p, unsigned n)
 		return NULL;
 	w->devices = grown;
 	for (unsigned i = 0; i < n; i++)
-		describe(&grown[first + i], p, first + i);
+		device_describe(&grown[first + i], p, first + i);
 	w->n_devices = first + n;
 	return &grown[first];
 }

@@ -37,7 +37,7 @@ void log_init(struct log *l, int fd, enum log_level level, enum log_format forma
 	atomic_init(&l->dropped, 0);
 }
 
-static size_t room(const struct line *l)
+static size_t log_room(const struct line *l)
 {
 	size_t keep = TAIL_SIZE + 1;
 
@@ -62,7 +62,7 @@ static void put_text(struct line *l, const char *s)
 
 	if (quote)
 		buf_addc(&l->b, '"');
-	while (*s && room(l) > JSON_ESCAPE_MAX + 1)
+	while (*s && log_room(l) > JSON_ESCAPE_MAX + 1)
 		s += json_escape(&l->b, s);
 	l->cut |= *s != '\0';
 	if (quote)
@@ -72,7 +72,7 @@ static void put_text(struct line *l, const char *s)
 /* Writes the key; false if there is no space for it and a number. */
 static bool put_key(struct line *l, const char *key)
 {
-	if (room(l) < strlen(key) + 8 + NUMBER_SIZE) {
+	if (log_room(l) < strlen(key) + 8 + NUMBER_SIZE) {
 		l->cut = true;
 		return false;
 	}

@@ -179,7 +179,7 @@ static bool mig_matches(const struct gw_device *d, const char *selector)
 }
 
 /* Could this select a GPU on some machine, perhaps not on this one? */
-static bool plausible(const char *s)
+static bool selector_plausible(const char *s)
 {
 	size_t n = strlen(s);
 
@@ -208,5 +208,5 @@ int gw_device_matches(const struct gw_device *d, const char *selector)
 		return pci && strcmp(pci, id) == 0;
 	if ((uuid && uuid_matches(uuid, selector)) || mig_matches(d, selector))
 		return 1;
-	return plausible(selector) ? 0 : -GW_E_ARG;
+	return selector_plausible(selector) ? 0 : -GW_E_ARG;
 }

@@ -35,7 +35,8 @@ static const struct field fields[] = {
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 /* Stores a number from the driver in its quantity, unless it is a placeholder. */
-static void store(struct device *d, const struct nvml_reader *row, unsigned i, double raw)
+static void store_number(struct device *d, const struct nvml_reader *row, unsigned i,
+			 double raw)
 {
 	if (i >= row->count)
 		return;
@@ -50,7 +51,7 @@ static void store_u32(struct device *d, const struct nvml_reader *row, unsigned 
 	if (i < row->count && raw == ABI_NO_U32)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		store(d, row, i, raw);
+		store_number(d, row, i, raw);
 }
 
 static void store_u64(struct device *d, const struct nvml_reader *row, unsigned i, uint64_t raw)
@@ -60,7 +61,7 @@ static void store_u64(struct device *d, const struct nvml_reader *row, unsigned 
 	if (i < row->count && raw > UINT64_MAX / 2)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		store(d, row, i, (double)raw);
+		store_number(d, row, i, (double)raw);
 }
 
 /* Calls through the pointer that the row selects; `type` is the function type of the shape. */
@@ -208,7 +209,7 @@ static void store_member(struct device *d, const struct nvml_reader *row, unsign
 	if (kind == STRUCT_U32) {
 		store_u32(d, row, i, u32);
 	} else if (kind == STRUCT_I32) {
-		store(d, row, i, (int32_t)u32);
+		store_number(d, row, i, (int32_t)u32);
 	} else {
 		memcpy(&u64, at, sizeof(u64));
 		store_u64(d, row, i, u64);
@@ -247,7 +248,7 @@ static abi_return read_temperature_old(struct device *d, const struct nvml_reade
 	abi_return code = NVML(d, temperature, nvml_device_of(d)->handle, 0, &v);
 
 	if (code == ABI_SUCCESS)
-		store(d, row, 0, v == ABI_NO_U32 ? INT32_MAX : (int32_t)v);
+		store_number(d, row, 0, v == ABI_NO_U32 ? INT32_MAX : (int32_t)v);
 	return code;
 }
 
@@ -257,8 +258,8 @@ static abi_return read_capability(struct device *d, const struct nvml_reader *ro
 	abi_return code = NVML(d, capability, nvml_device_of(d)->handle, &major, &minor);
 
 	if (code == ABI_SUCCESS) {
-		store(d, row, 0, major < 0 ? 1e9 : major);
-		store(d, row, 1, minor < 0 ? 1e9 : minor);
+		store_number(d, row, 0, major < 0 ? 1e9 : major);
+		store_number(d, row, 1, minor < 0 ? 1e9 : minor);
 	}
 	return code;
 }

@@ -160,7 +160,7 @@ unsigned nvsmi_column_tiers(unsigned c)
 }
 
 /* The quoted field at p, the opening quote; its text is moved over the quotes. */
-static char *unquote(char *p, char **ret_field)
+static char *nvsmi_unquote(char *p, char **ret_field)
 {
 	char *out = p;
 
@@ -197,7 +197,7 @@ unsigned nvsmi_split(char *line, char **fields, unsigned cap)
 
 	while (line) {
 		line += strspn(line, " \t");
-		line = *line == '"' ? unquote(line, &field) : cut_field(line, &field);
+		line = *line == '"' ? nvsmi_unquote(line, &field) : cut_field(line, &field);
 		if (n < cap)
 			fields[n] = field;
 		n++;

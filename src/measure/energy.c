@@ -115,8 +115,8 @@ void energy_at_sample(const struct energy_sample *s, uint64_t number, struct ene
 }
 
 /* Interpolates between two samples. */
-static void between(const struct energy_sample *a, const struct energy_sample *b, uint64_t t_ns,
-		    struct energy_point *ret)
+static void sample_between(const struct energy_sample *a, const struct energy_sample *b,
+			   uint64_t t_ns, struct energy_point *ret)
 {
 	double whole = span_s(a->t_ns, b->t_ns), dt = span_s(a->t_ns, t_ns);
 	double part = dt / whole;
@@ -168,7 +168,7 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 		}
 		return 0;
 	}
-	between(energy_number(e, n - 1), s, t_ns, ret);
+	sample_between(energy_number(e, n - 1), s, t_ns, ret);
 	return 0;
 }
 

@@ -43,12 +43,12 @@ enum gw_validity energy_validity(uint64_t codes)
 	return worst;
 }
 
-static void code(struct gw_energy *r, unsigned c)
+static void energy_code(struct gw_energy *r, unsigned c)
 {
 	r->codes |= UINT64_C(1) << c;
 }
 
-static double percentile(const struct energy_window *w, double share)
+static double energy_percentile(const struct energy_window *w, double share)
 {
 	double want = share * w->seen_s, sum = 0;
 
@@ -76,7 +76,7 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 	for (uint64_t i = 0; i < n; i++)
 		if (e->note[i].t_ns >= w->begin_ns &&
 		    (!w->end_ns || e->note[i].t_ns <= r->end_ns + NS_PER_S))
-			code(r, e->note[i].code);
+			energy_code(r, e->note[i].code);
 }
 
 /* An edge is between two samples, and mean and deviation include the line between them.  So minimum and maximum
@@ -111,9 +111,9 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_sd = sqrt(fmax(0, (w->end.point.square - w->begin.point.square) / seen -
 					   sq(r->power_mean)));
 	power_range(e, w, r);
-	r->power_p5 = percentile(w, 0.05);
-	r->power_p50 = percentile(w, 0.5);
-	r->power_p95 = percentile(w, 0.95);
+	r->power_p5 = energy_percentile(w, 0.05);
+	r->power_p50 = energy_percentile(w, 0.5);
+	r->power_p95 = energy_percentile(w, 0.95);
 }
 
 /* Counter / samples over the anchors around the window, or over the nearest ones before it. */
@@ -246,7 +246,7 @@ static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 
 /* The error of a sum of samples comes from changes at the sampling rate; this part of them passes the
  * filter of the sensor. */
-static double leak(const struct energy *e)
+static double energy_leak(const struct energy *e)
 {
 	double x = e->set.window_s / e->set.spacing_s;
 
@@ -269,7 +269,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	if (r->coverage_ratio < COVERAGE_FILL)
 		m->gaps =
 			fmax(m->gaps, (w->end.point.hole_j - w->begin.point.hole_j) / sqrt(3));
-	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
+	sampling = energy_leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
@@ -307,8 +307,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 
 /* The meter with the smaller uncertainty gives the result.  The counter wins if they are equal or
  * disagree: it is used only if it is safe and monotonic. */
-static void choose(const struct energy *e, const struct energy_window *w, struct gw_energy *r,
-		   struct meters *m)
+static void energy_choose(const struct energy *e, const struct energy_window *w,
+			  struct gw_energy *r, struct meters *m)
 {
 	bool counter = !isnan(m->counter_j), samples = !isnan(m->samples_j);
 	double filled = samples ? m->samples_j + r->gap_joules : NAN;
@@ -323,7 +323,7 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 			r->verdict = GW_VERDICT_AGREE;
 		} else {
 			r->verdict = GW_VERDICT_DISAGREE;
-			code(r, GW_CODE_METERS_DISAGREE);
+			energy_code(r, GW_CODE_METERS_DISAGREE);
 		}
 		if (fabs(m->counter_j - filled) > 2 * sigma * m->counter_j)
 			r->budget[GW_BUDGET_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
@@ -379,7 +379,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 {
 	double floor_w, ceiling_w, watts;
 
-	code(r, GW_CODE_SUB_PERIOD);
+	energy_code(r, GW_CODE_SUB_PERIOD);
 	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
 			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
 		return;
@@ -402,7 +402,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 }
 
 /* Undoes an earlier calibration, exactly except for the last bits, and applies that of s. */
-static double back(const struct gw_energy *r, double joules)
+static double uncalibrated(const struct gw_energy *r, double joules)
 {
 	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
 }
@@ -415,9 +415,11 @@ void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c)
 
 	if (isnan(raw))
 		return;
-	r->relative = (struct gw_interval){ fmax(0, c->gain * back(r, r->relative.low) + more),
-					    fmax(0, c->gain * raw + more),
-					    c->gain * back(r, r->relative.high) + more };
+	r->relative =
+		(struct gw_interval){ fmax(0,
+					   c->gain * uncalibrated(r, r->relative.low) + more),
+				      fmax(0, c->gain * raw + more),
+				      c->gain * uncalibrated(r, r->relative.high) + more };
 	r->raw_joules = raw;
 	r->u_relative *= scale;
 	for (unsigned i = 0; i < GW_BUDGETS; i++)
@@ -435,7 +437,7 @@ void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c)
 	r->offset_watts = c->offset_w;
 }
 
-static void widen(struct gw_interval *v, double more)
+static void interval_widen(struct gw_interval *v, double more)
 {
 	*v = (struct gw_interval){ fmax(0, v->best - hypot(v->best - v->low, more)), v->best,
 				   v->best + hypot(v->high - v->best, more) };
@@ -448,11 +450,11 @@ void energy_late(struct gw_energy *r, double seconds)
 	if (!(more > 0) || isnan(r->joules.best))
 		return;
 	if (more > r->relative.best - r->relative.low) {
-		code(r, GW_CODE_LATE_EDGES);
+		energy_code(r, GW_CODE_LATE_EDGES);
 		r->validity = r->validity > GW_SUSPECT ? r->validity : GW_SUSPECT;
 	}
-	widen(&r->relative, more);
-	widen(&r->joules, more);
+	interval_widen(&r->relative, more);
+	interval_widen(&r->joules, more);
 	r->budget[GW_BUDGET_EDGES] = hypot(r->budget[GW_BUDGET_EDGES], more / K95);
 	r->u_relative = hypot(r->u_relative, more / K95);
 	r->u_absolute = hypot(r->u_absolute, more / K95);
@@ -470,7 +472,8 @@ static void energy_begin(struct gw_energy *r)
 }
 
 /* Did the counter stay constant although the samples show energy? */
-static bool frozen(const struct energy *e, const struct energy_window *w, uint64_t end_ns)
+static bool counter_is_frozen(const struct energy *e, const struct energy_window *w,
+			      uint64_t end_ns)
 {
 	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
 
@@ -492,8 +495,8 @@ static bool frozen(const struct energy *e, const struct energy_window *w, uint64
 
 /* Does power have a relevant trend?  Mann-Kendall test on means of one second over the part of the window
  * that is kept. */
-static bool drifting(const struct energy *e, const struct energy_window *w,
-		     const struct gw_energy *r)
+static bool energy_drifts(const struct energy *e, const struct energy_window *w,
+			  const struct gw_energy *r)
 {
 	double mean[STEADY_MEANS], first = 0, last = 0;
 	struct trend trend;
@@ -515,26 +518,26 @@ static bool drifting(const struct energy *e, const struct energy_window *w,
 	return fabs(last - first) > STEADY_RATIO * r->power_mean;
 }
 
-static void judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
+static void energy_judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	if (e->set.shape == SHAPE_NONE)
 		r->coverage_ratio = NAN; /* no samples are expected */
 	if (r->coverage_ratio < COVERAGE_LOW)
-		code(r, GW_CODE_LOW_COVERAGE);
+		energy_code(r, GW_CODE_LOW_COVERAGE);
 	if (w->cut)
-		code(r, GW_CODE_TRUNCATED);
+		energy_code(r, GW_CODE_TRUNCATED);
 	if (energy_alias(e, w, r))
-		code(r, GW_CODE_ALIAS_SUSPECTED);
-	if (drifting(e, w, r))
-		code(r, GW_CODE_NOT_STEADY);
+		energy_code(r, GW_CODE_ALIAS_SUSPECTED);
+	if (energy_drifts(e, w, r))
+		energy_code(r, GW_CODE_NOT_STEADY);
 	if (e->set.mig)
-		code(r, GW_CODE_MIG_WHOLE_BOARD);
+		energy_code(r, GW_CODE_MIG_WHOLE_BOARD);
 	if (e->set.sensor.module_scope)
-		code(r, GW_CODE_MODULE_SCOPE);
+		energy_code(r, GW_CODE_MODULE_SCOPE);
 	if (e->set.sensor.counter == GW_HAVE && e->set.sensor.counter_unsafe)
-		code(r, GW_CODE_COUNTER_RATE_UNSAFE);
+		energy_code(r, GW_CODE_COUNTER_RATE_UNSAFE);
 	if (e->set.sensor.counter == GW_ABSENT_INVALID)
-		code(r, GW_CODE_COUNTER_INVALID);
+		energy_code(r, GW_CODE_COUNTER_INVALID);
 }
 
 /* Why there is no energy. */
@@ -585,21 +588,21 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	}
 	if (isnan(m.counter_j)) /* no samples at its edges */
 		bare_counter(e, w, r, &m);
-	if (!isnan(m.counter_j) && frozen(e, w, r->end_ns)) {
-		code(r, GW_CODE_COUNTER_FROZEN);
+	if (!isnan(m.counter_j) && counter_is_frozen(e, w, r->end_ns)) {
+		energy_code(r, GW_CODE_COUNTER_FROZEN);
 		m.counter_j = NAN;
 	}
 	if (e->samples && r->seconds < e->set.spacing_s) {
 		below_period(e, w, r);
 	} else {
-		choose(e, w, r, &m);
+		energy_choose(e, w, r, &m);
 		if (!isnan(r->joules.best))
 			sum_up(e, r);
 	}
 	r->raw_joules = r->joules.best;
 	if (e->set.sensor.calibration.done)
 		energy_calibrate(r, &e->set.sensor.calibration);
-	judge(e, w, r);
+	energy_judge(e, w, r);
 	if (isnan(r->joules.best))
-		code(r, why_none(e));
+		energy_code(r, why_none(e));
 }

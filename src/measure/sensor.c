@@ -60,16 +60,16 @@ static const struct generation {
 #define RING_ENTRIES  119
 #define TICK_S        0.1
 
-static double number(const struct report *r, unsigned q)
+static double sensor_number(const struct report *r, unsigned q)
 {
 	return report_has(r, q) ? r->v[q] : 0;
 }
 
 static const struct generation *generation_of(const struct report *r)
 {
-	unsigned architecture = (unsigned)number(r, GW_Q_ARCHITECTURE);
-	int capability = (int)(10 * number(r, GW_Q_COMPUTE_CAPABILITY_MAJOR) +
-			       number(r, GW_Q_COMPUTE_CAPABILITY_MINOR));
+	unsigned architecture = (unsigned)sensor_number(r, GW_Q_ARCHITECTURE);
+	int capability = (int)(10 * sensor_number(r, GW_Q_COMPUTE_CAPABILITY_MAJOR) +
+			       sensor_number(r, GW_Q_COMPUTE_CAPABILITY_MINOR));
 	int driver = atoi(r->text[GW_T_DRIVER]);
 	const struct generation *g = generations;
 
@@ -105,7 +105,7 @@ static bool has_nvml(const struct report *r)
 /* Do all cards of this kind have every power value, so that none must be read to know it? */
 static bool kind_has_power(const struct report *r)
 {
-	return has_nvml(r) && number(r, GW_Q_ARCHITECTURE) >= HOPPER;
+	return has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
 /* Does the value exist? If it was not read yet: yes, if cards of its kind have it. */
@@ -133,7 +133,7 @@ static void assume_ring(struct sensor *s, const struct generation *g, const stru
 
 static void assume_counter(struct sensor *s, const struct report *r)
 {
-	bool volta = has_nvml(r) && number(r, GW_Q_ARCHITECTURE) >= VOLTA;
+	bool volta = has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= VOLTA;
 
 	s->counter = (enum gw_absence)r->why[GW_Q_ENERGY];
 	if (s->counter == GW_ABSENT_NOT_READ && volta)

@@ -29,7 +29,7 @@ static const enum gw_code throttle_code[GW_THROTTLES] = {
 	[GW_THROTTLE_BRAKE] = GW_CODE_THROTTLE_BRAKE,
 };
 
-static double seconds(uint64_t a_ns, uint64_t b_ns)
+static double tracker_seconds(uint64_t a_ns, uint64_t b_ns)
 {
 	return b_ns > a_ns ? (double)(b_ns - a_ns) * 1e-9 : 0;
 }
@@ -79,7 +79,7 @@ static void open_window(struct window_tracker *t, const struct event *e,
 	t->open = w;
 }
 
-static bool covers(const struct tracked_window *w, uint64_t t_ns)
+static bool tracker_covers(const struct tracked_window *w, uint64_t t_ns)
 {
 	return t_ns >= w->e.begin_ns && (!w->e.end_ns || t_ns <= w->e.end_ns);
 }
@@ -138,7 +138,7 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 	w->utilization_max = max_known(w->utilization_max, f[FIGURE_UTILIZATION_GPU]);
 	if (!isnan(f[FIGURE_CLOCK_REASONS]))
 		throttling_add(&w->throttling, (uint64_t)f[FIGURE_CLOCK_REASONS],
-			       seconds(from, e->t_ns), f[FIGURE_POWER]);
+			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
 }
 
 /* The first reading at or after an edge belongs to the edge. */
@@ -176,7 +176,7 @@ static void tracker_process(struct window_tracker *t, const struct event *e)
 		t->processes.hidden = true;
 	}
 	for (struct tracked_window *w = t->open; w; w = w->next) {
-		if (!covers(w, e->t_ns))
+		if (!tracker_covers(w, e->t_ns))
 			continue;
 		tracker_note_process(&w->first, e);
 		if (e->u.process.own)
@@ -205,7 +205,7 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 		w->shared_to = w->e.begin.point;
 	attribute_add(&w->shares,
 		      p.joules + p.hole_j - w->shared_to.joules - w->shared_to.hole_j,
-		      seconds(from, to_ns), list->use, list->count, list->hidden);
+		      tracker_seconds(from, to_ns), list->use, list->count, list->hidden);
 	w->shared_to = p;
 	w->shared_ns = to_ns;
 }
@@ -217,7 +217,7 @@ static void tracker_process_list(struct window_tracker *t, const struct event *e
 	t->processes.t_ns = e->t_ns;
 	t->processes.hidden |= e->u.process_list.hidden;
 	for (struct tracked_window *w = t->open; w; w = w->next)
-		w->hidden |= covers(w, e->t_ns) && e->u.process_list.hidden;
+		w->hidden |= tracker_covers(w, e->t_ns) && e->u.process_list.hidden;
 	if (t->has_previous)
 		for (struct tracked_window *w = t->open; w; w = w->next)
 			share_until(t, w, t->previous.t_ns, &t->previous);
@@ -255,13 +255,13 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
 				    e->u.counter.joules);
 		for (w = t->open; code >= 0 && w; w = w->next)
-			if (covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns))
 				w->codes |= code_bit((unsigned)code);
 		break;
 	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
-			if (covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns))
 				tracker_tick(w, e);
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
@@ -277,7 +277,7 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	case EVENT_NOTE:
 		energy_note(&t->energy, e->t_ns, e->u.code);
 		for (w = t->open; w; w = w->next)
-			if (covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns))
 				w->codes |= code_bit(e->u.code);
 		break;
 	case EVENT_PROCESS: tracker_process(t, e); break;
