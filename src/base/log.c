@@ -4,6 +4,8 @@
 #include "json.h"
 #include "number.h"
 
+#include "array.h"
+
 #include <gpuward.h>
 
 #include <errno.h>
@@ -163,7 +165,7 @@ static int find_name(const char *text, const char *const *names, int n)
 
 int log_level_parse(const char *text, enum log_level *ret)
 {
-	int i = find_name(text, level_names, sizeof(level_names) / sizeof(level_names[0]));
+	int i = find_name(text, level_names, COUNT(level_names));
 
 	if (i < 0)
 		return i;
@@ -173,7 +175,7 @@ int log_level_parse(const char *text, enum log_level *ret)
 
 int log_format_parse(const char *text, enum log_format *ret)
 {
-	int i = find_name(text, format_names, sizeof(format_names) / sizeof(format_names[0]));
+	int i = find_name(text, format_names, COUNT(format_names));
 
 	if (i < 0)
 		return i;

@@ -5,6 +5,8 @@
  * CPU included. */
 #include "drm.h"
 
+#include "base/array.h"
+
 static const struct drm_row rows[] = {
 	/* FAST */
 	{ GW_Q_POWER, DRM_HWMON, "power1_average", NULL, DRM_NUMBER, 1e-6, 1e10 },
@@ -119,8 +121,7 @@ static const struct drm_vendor amd = {
 	.derive = derive_amd,
 };
 
-_Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
-	       "one channel per row");
+_Static_assert(COUNT(rows) <= sizeof(((struct drm_device *)0)->channel), "one channel per row");
 
 const struct backend_ops backend_amdgpu = {
 	.name = "amdgpu",

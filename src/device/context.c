@@ -4,6 +4,8 @@
 #include "environment.h"
 #include "cuda_visible.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -298,15 +300,9 @@ static int add_slot(struct gw_ctx *ctx, struct device *d)
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d == d)
 			return 0;
-	if (ctx->slots == ctx->slots_cap) {
-		unsigned cap = ctx->slots_cap ? 2 * ctx->slots_cap : 4;
-		struct slot **p = realloc(ctx->slot, cap * sizeof(struct slot *));
-
-		if (!p)
-			return -GW_E_NOMEM;
-		ctx->slot = p;
-		ctx->slots_cap = cap;
-	}
+	if (array_reserve(&ctx->slot, &ctx->slots_cap, ctx->slots + 1, sizeof(struct slot *)) !=
+	    0)
+		return -GW_E_NOMEM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -GW_E_NOMEM;

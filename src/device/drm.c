@@ -1,5 +1,7 @@
 #include "drm.h"
 
+#include "base/array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +86,7 @@ static int parse_speed(const char *text, double *ret)
 	/* Kernels before 5.0 omit the ".0". */
 	if (n > 2 && strncmp(text + n - 2, ".0", 2) == 0)
 		n -= 2;
-	for (unsigned i = 0; i < sizeof(speed) / sizeof(speed[0]); i++) {
+	for (unsigned i = 0; i < COUNT(speed); i++) {
 		if (strlen(speed[i]) != n || strncmp(text, speed[i], n) != 0)
 			continue;
 		*ret = i + 1;
@@ -203,7 +205,7 @@ static void limit_by_slot(struct device *d)
 	char text[64];
 	double v;
 
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+	for (unsigned i = 0; i < COUNT(row); i++)
 		if (report_has(&d->r, row[i].q) &&
 		    read_line(d, DRM_PCI, row[i].file, text, sizeof(text)) > 0 &&
 		    parse_value(row[i].form, text, &v) == 0 && v > 0 && v < d->r.v[row[i].q])

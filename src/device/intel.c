@@ -4,6 +4,8 @@
  * Engine utilisation needs privileged performance counters, so it is absent. */
 #include "drm.h"
 
+#include "base/array.h"
+
 static const struct drm_row rows[] = {
 	/* FAST */
 	{ GW_Q_MEMORY_TOTAL, DRM_CARD, "lmem_total_bytes", NULL, DRM_NUMBER, 1, 1e15 },
@@ -128,8 +130,7 @@ static const struct drm_vendor intel = {
 	.derive = derive_intel,
 };
 
-_Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
-	       "one channel per row");
+_Static_assert(COUNT(rows) <= sizeof(((struct drm_device *)0)->channel), "one channel per row");
 
 const struct backend_ops backend_intel = {
 	.name = "intel",

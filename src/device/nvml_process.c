@@ -5,6 +5,8 @@
  * and what the driver overwrote shows the length. */
 #include "nvml.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +35,7 @@ static unsigned stride_of(const unsigned char *p, unsigned n)
 
 	while (end > 0 && p[end - 1] == PATTERN)
 		end--;
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < COUNT(known); i++)
 		if (end <= (size_t)n * known[i])
 			return known[i];
 	return STRIDE_MAX;
@@ -41,16 +43,7 @@ static unsigned stride_of(const unsigned char *p, unsigned n)
 
 static int grow_scratch(struct nvml_device *nd, unsigned cap)
 {
-	unsigned char *p;
-
-	if (cap <= nd->processes_cap)
-		return 0;
-	p = realloc(nd->processes, (size_t)cap * STRIDE_MAX);
-	if (!p)
-		return -GW_E_NOMEM;
-	nd->processes = p;
-	nd->processes_cap = cap;
-	return 0;
+	return array_reserve(&nd->processes, &nd->processes_cap, cap, STRIDE_MAX);
 }
 
 /* Retries with more memory, because the list may grow between two calls. */
@@ -146,7 +139,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	l->partial = false;
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return device_absence(d->r.state, d->r.cause);
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+	for (size_t i = 0; i < COUNT(lists); i++) {
 		enum nvml_call call = newest_call(nvml_of(d), lists[i].newest_first);
 		abi_return code;
 

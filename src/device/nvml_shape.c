@@ -3,6 +3,8 @@
  * profiler (Hopper and later). */
 #include "nvml_reader.h"
 
+#include "base/array.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -32,7 +34,7 @@ static const struct field fields[] = {
 #include "nvml_readers.def"
 #undef FIELD
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define FIELDS COUNT(fields)
 
 /* Stores a number from the driver in its quantity, unless it is a placeholder. */
 static void store_number(struct device *d, const struct nvml_reader *row, unsigned i,
@@ -347,7 +349,7 @@ static const struct {
 #include "nvml_readers.def"
 #undef GPM
 };
-#define GPM_METRICS (sizeof(gpm_metrics) / sizeof(gpm_metrics[0]))
+#define GPM_METRICS COUNT(gpm_metrics)
 
 static void gpm_absent(struct device *d, enum gw_absence why)
 {

@@ -1,5 +1,6 @@
 #include "nvsmi.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include <math.h>
@@ -7,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 #define MIB              1048576.0
 #define MHZ              1e6

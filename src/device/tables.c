@@ -2,13 +2,12 @@
  */
 #include <gpuward.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static const struct gw_quantity_info quantities[] = {
 #define Q(symbol, key, kind, tier, help) { key, help, GW_KIND_##kind, GW_TIER_##tier },

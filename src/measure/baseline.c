@@ -4,6 +4,7 @@
 #include "meter.h"
 #include "stat.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -378,7 +379,7 @@ static const struct toml_field fields[] = {
 	FIELD(U64, "taken_unix_ns", wall_ns),
 	FIELD(U64, "codes", codes),
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define FIELDS COUNT(fields)
 
 int baseline_save(const struct baseline *v, const char *dir, char *message, size_t size)
 {

@@ -1,5 +1,6 @@
 #include "sensor.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/toml_write.h"
@@ -308,7 +309,7 @@ static const struct toml_field fields[] = {
 	RATES("rate_flat_out", SENSOR_FLAT_OUT),
 	RATES("rate_10_s", SENSOR_10_S),
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define FIELDS COUNT(fields)
 
 int sensor_directory(char *out, size_t size)
 {

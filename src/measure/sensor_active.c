@@ -1,6 +1,8 @@
 /* Learns windows and lags under our own load. */
 #include "sensor_learn.h"
 
+#include "base/array.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +118,7 @@ static int active_waves(struct active *a, double period_s)
 	};
 	int err = 0;
 
-	for (unsigned i = 0; i < sizeof(ratio) / sizeof(ratio[0]) && !err; i++) {
+	for (unsigned i = 0; i < COUNT(ratio) && !err; i++) {
 		double half = period_s * ratio[i] / 2;
 
 		learn_progress(a->l, "measuring under square waves");
