@@ -184,12 +184,6 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }
 
-int build_loads(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_load);
-}
-
 static int read_pid(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct process *p = target;
@@ -292,12 +286,6 @@ static int read_process(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-int build_processes(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_process);
-}
-
 #define MIG(member) offsetof(struct mig, member)
 /* clang-format off */
 static const struct key mig_keys[] = {
@@ -334,12 +322,6 @@ static int read_mig(struct rows *r, const struct toml_node *table)
 	d->mig_enabled = true;
 	d->n_migs++;
 	return 0;
-}
-
-int build_migs(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_mig);
 }
 
 #define SENSOR(member) offsetof(struct sensor_params, member)
@@ -477,9 +459,9 @@ static const struct key gpu_keys[] = {
 	{ .name = "persistence", .kind = KEY_BOOL, .offset = GPU(set.persistence) },
 	{ .name = "accounting", .kind = KEY_BOOL, .offset = GPU(set.accounting) },
 	{ .name = "sensor", .kind = KEY_READ, .read = read_sensor },
-	{ .name = "load", .kind = KEY_READ, .read = build_loads },
-	{ .name = "process", .kind = KEY_READ, .read = build_processes },
-	{ .name = "mig", .kind = KEY_READ, .read = build_migs },
+	{ .name = "load", .kind = KEY_EACH, .each = read_load },
+	{ .name = "process", .kind = KEY_EACH, .each = read_process },
+	{ .name = "mig", .kind = KEY_EACH, .each = read_mig },
 };
 /* clang-format on */
 
@@ -508,7 +490,7 @@ static const struct key gpu_head_keys[] = {
 };
 /* clang-format on */
 
-static int read_gpu(struct rows *r, const struct toml_node *table)
+int build_gpu(struct rows *r, const struct toml_node *table)
 {
 	struct build *b = building(r);
 	struct gpu_head head = { "h200", 1 };
@@ -539,10 +521,4 @@ static int read_gpu(struct rows *r, const struct toml_node *table)
 		share_out(b->d);
 	}
 	return 0;
-}
-
-int build_gpus(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_gpu);
 }

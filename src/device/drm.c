@@ -212,6 +212,20 @@ static void limit_by_slot(struct device *d)
 			report_set(&d->r, row[i].q, v);
 }
 
+/* Used memory from the free one, or the reverse: the driver has no file for it. */
+static void derive_memory(struct report *r, unsigned wanted)
+{
+	unsigned known = wanted == GW_Q_MEMORY_USED ? GW_Q_MEMORY_FREE : GW_Q_MEMORY_USED;
+	unsigned missing = report_has(r, GW_Q_MEMORY_TOTAL) ? known : GW_Q_MEMORY_TOTAL;
+
+	if (!report_has(r, missing))
+		report_miss(r, wanted, (enum gw_absence)r->why[missing]);
+	else if (r->v[known] > r->v[GW_Q_MEMORY_TOTAL])
+		report_miss(r, wanted, GW_ABSENT_INVALID);
+	else
+		report_set(r, wanted, r->v[GW_Q_MEMORY_TOTAL] - r->v[known]);
+}
+
 static void name_device(struct device *d)
 {
 	const struct drm_device *dd = drm_of(d);
@@ -425,8 +439,11 @@ void drm_read(struct device *d, unsigned tiers)
 		report_state(&d->r, GW_DEVICE_DENIED, GW_CAUSE_NO_PERMISSION, dd->gpu.pci);
 	if (tiers & GW_TIER_STATIC)
 		limit_by_slot(d);
-	if (dd->vendor->derive)
-		dd->vendor->derive(d, tiers);
+	if (tiers & GW_TIER_FAST) {
+		derive_memory(&d->r, dd->vendor->derived_memory);
+		if (dd->vendor->derive)
+			dd->vendor->derive(d);
+	}
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {
 		d->r.begin_ns = begin;
