@@ -4,9 +4,9 @@
 
 #include "abi.h"
 
-/* A field: its value, the traits it needs, and its type. */
+/* Fields with consecutive ids: their value, the traits they need, and their type. */
 struct field {
-	unsigned id;
+	unsigned first, last;
 	enum abi_value_type type;
 	unsigned needs;                                              /* traits */
 	double (*value)(struct ctx *c, unsigned scope, unsigned id); /* NAN: code 3 */
@@ -126,46 +126,27 @@ static double health(struct ctx *c, unsigned scope, unsigned id)
 }
 
 static const struct field fields[] = {
-	{ 74, ABI_VALUE_U64, 0, limited },
-	{ 75, ABI_VALUE_U64, 0, limited },
-	{ 76, ABI_VALUE_U64, 0, limited },
-	{ 77, ABI_VALUE_U64, 0, zero },
-	{ 78, ABI_VALUE_U64, 0, zero },
-	{ 79, ABI_VALUE_U64, 0, zero },
-	{ 80, ABI_VALUE_U64, 0, zero },
-	{ 81, ABI_VALUE_U64, 0, zero },
-	{ 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
-	{ 83, ABI_VALUE_U64, 0, has_energy },
-	{ 94, ABI_VALUE_U32, 0, health },
-	{ 95, ABI_VALUE_U32, 0, health },
-	{ 142, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 143, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 144, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 145, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 185, ABI_VALUE_U32, 0, average_mw },
-	{ 186, ABI_VALUE_U32, 0, instant_mw },
-	{ 187, ABI_VALUE_U32, 0, limit_mw },
-	{ 188, ABI_VALUE_U32, 0, limit_mw },
-	{ 189, ABI_VALUE_U32, 0, limit_mw },
-	{ 190, ABI_VALUE_U32, 0, limit_mw },
-	{ 191, ABI_VALUE_U64, 0, has_energy },
-	{ 192, ABI_VALUE_U32, 0, limit_mw },
-	{ 193, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 194, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 195, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 196, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 197, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
-	{ 198, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
-	{ 230, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 269, ABI_VALUE_U64, 0, limited },
-	{ 270, ABI_VALUE_U64, 0, limited },
-	{ 271, ABI_VALUE_U64, 0, limited },
+	{ 74, 76, ABI_VALUE_U64, 0, limited },
+	{ 77, 81, ABI_VALUE_U64, 0, zero },
+	{ 82, 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
+	{ 83, 83, ABI_VALUE_U64, 0, has_energy },
+	{ 94, 95, ABI_VALUE_U32, 0, health },
+	{ 142, 145, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 185, 185, ABI_VALUE_U32, 0, average_mw },
+	{ 186, 186, ABI_VALUE_U32, 0, instant_mw },
+	{ 187, 190, ABI_VALUE_U32, 0, limit_mw },
+	{ 191, 191, ABI_VALUE_U64, 0, has_energy },
+	{ 192, 192, ABI_VALUE_U32, 0, limit_mw },
+	{ 193, 196, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
+	{ 197, 198, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
+	{ 230, 230, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 269, 271, ABI_VALUE_U64, 0, limited },
 };
 
 static const struct field *find_field(unsigned id)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (fields[i].id == id)
+		if (id >= fields[i].first && id <= fields[i].last)
 			return &fields[i];
 	return NULL;
 }

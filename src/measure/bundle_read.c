@@ -27,7 +27,7 @@ const char *bundle_shape_name(unsigned shape)
 	return shape < SHAPES ? shapes[shape] : "none";
 }
 
-int bundle_shape_find(const char *name)
+static int bundle_shape_find(const char *name)
 {
 	for (unsigned i = 0; i < SHAPES; i++)
 		if (strcmp(shapes[i], name) == 0)

@@ -108,7 +108,8 @@ uint64_t energy_find(const struct energy *e, uint64_t t_ns)
 	return low;
 }
 
-void energy_at_sample(const struct energy_sample *s, uint64_t number, struct energy_point *ret)
+static void energy_at_sample(const struct energy_sample *s, uint64_t number,
+			     struct energy_point *ret)
 {
 	*ret = (struct energy_point){ s->joules, s->square,   s->hole_s,
 				      s->hole_j, s->hole_var, number };

@@ -35,8 +35,6 @@ uint64_t energy_oldest(const struct energy *e);
 /* Number of the first sample at or after t; e->samples: none. */
 uint64_t energy_find(const struct energy *e, uint64_t t_ns);
 
-void energy_at_sample(const struct energy_sample *s, uint64_t number, struct energy_point *ret);
-
 /* Lowest and highest sample in [from, to]; false: none. */
 bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, double *min,
 		     double *max);
