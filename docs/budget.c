@@ -102,8 +102,8 @@ static void budget_measure(struct energy *e, struct energy_window *outer,
 
 	set.sensor.ring.model = SENSOR_LOWPASS;
 	set.sensor.tick_s = TICK_S;
-	set.sensor.gain_u = SENSOR_GAIN_U;
-	set.sensor.offset_u_w = SENSOR_OFFSET_U_W;
+	set.sensor.calibration.gain_u = SENSOR_GAIN_U;
+	set.sensor.calibration.offset_u_w = SENSOR_OFFSET_U_W;
 	energy_init(e, &set);
 	while (w.t_s < end + AFTER_S) {
 		world_advance(&w);

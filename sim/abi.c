@@ -63,7 +63,7 @@ int call_find(const char *symbol)
 }
 
 /* The generation of a handle depends on the loaded world and the driver's last start. */
-static unsigned generation(uint64_t now_ns, bool *gap)
+static unsigned abi_generation(uint64_t now_ns, bool *gap)
 {
 	return (sim.generation + world_boots(sim.world, now_ns, gap)) & 0xffff;
 }
@@ -71,7 +71,7 @@ static unsigned generation(uint64_t now_ns, bool *gap)
 abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1)
 {
 	bool gap;
-	uintptr_t g = generation(c->now_ns, &gap);
+	uintptr_t g = abi_generation(c->now_ns, &gap);
 	uintptr_t instance = 0;
 
 	if (mig_plus_1 != 0)
@@ -151,8 +151,8 @@ static struct fault find_fault(const struct ctx *c, unsigned field)
 
 	if (is_lifecycle(call) && call != CALL_nvmlShutdown)
 		call = CALL_nvmlInit_v2;
-	return fault_find(c->w->faults, c->w->n_faults, (int)call, is_lifecycle(call),
-			  c->d != NULL ? (int)c->d->index : -1, field, c->now_ns);
+	return world_fault(c->w, (int)call, is_lifecycle(call),
+			   c->d != NULL ? (int)c->d->id.index : -1, field, c->now_ns);
 }
 
 /* When a hang may end without gpuward_sim_unhang(); files are polled. */
@@ -171,7 +171,7 @@ static uint64_t hang_until(const struct ctx *c)
 }
 
 /* Hangs until the fault ends or gpuward_sim_unhang() is called. */
-static void hang(struct ctx *c, abi_device handle)
+static void abi_hang(struct ctx *c, abi_device handle)
 {
 	uint64_t round = sim.hang_round;
 
@@ -198,7 +198,7 @@ static void apply_faults(struct ctx *c, abi_device handle)
 	if (c->w->measured_latency && latency_us[c->call] * NS_PER_US > delay_ns)
 		delay_ns = latency_us[c->call] * NS_PER_US;
 	if (c->fault.hang)
-		hang(c, handle);
+		abi_hang(c, handle);
 	if (delay_ns != 0) {
 		if (c->w->mode == TIME_SCALED)
 			delay_ns = (uint64_t)((double)delay_ns / c->w->rate);
@@ -222,7 +222,7 @@ static void begin_call(struct ctx *c, enum call call)
 abi_return abi_ready(const struct ctx *c)
 {
 	bool gap;
-	unsigned g = generation(c->now_ns, &gap);
+	unsigned g = abi_generation(c->now_ns, &gap);
 
 	if (sim.inits == 0)
 		return ABI_UNINITIALIZED;
@@ -288,10 +288,19 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
 	return code == ABI_SUCCESS ? code : abi_leave(c, code);
 }
 
+abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle)
+{
+	abi_return code = abi_enter_device(c, call, handle);
+
+	if (code == ABI_SUCCESS && !c->w->privileged)
+		return abi_leave(c, ABI_NO_PERMISSION);
+	return code;
+}
+
 abi_return abi_init_add(struct ctx *c)
 {
 	bool gap;
-	unsigned g = generation(c->now_ns, &gap);
+	unsigned g = abi_generation(c->now_ns, &gap);
 
 	if (sim.error[0] != 0)
 		return ABI_UNKNOWN;

@@ -1,8 +1,8 @@
 /* abi: how an NVML function accesses the world.
  *
- * Every function starts with one of the enter calls, which count it, apply the scenario's
- * faults and resolve the handle, and ends with abi_leave(), which releases the lock. The lock
- * is never held while a call waits, sleeps or hangs. */
+ * Every function is defined by one of the ..._CALL macros below. They count the call, apply the
+ * scenario's faults, resolve the handle and hold the lock while the body runs. The lock is never
+ * held while a call waits, sleeps or hangs. */
 #ifndef SIM_ABI_H
 #define SIM_ABI_H
 
@@ -78,7 +78,41 @@ int call_find(const char *symbol);
 abi_return abi_enter(struct ctx *c, enum call call);
 abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
+abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle);
 abi_return abi_leave(struct ctx *c, abi_return code);
+
+/* Defines the exported function `symbol`. The block after the macro is its body: it runs with the
+ * lock held, finds the world, the device and the time in c, and returns the code of the call.
+ * params are the parameters after the handle, in parentheses; their names follow. */
+/* clang-format off */
+#define SIM_UNPACK(...) __VA_ARGS__
+#define SIM_CALL(enter, symbol, outer, inner, ...)                                            \
+	static abi_return symbol##_locked inner;                                              \
+	abi_return symbol outer                                                               \
+	{                                                                                     \
+		struct ctx c;                                                                 \
+		abi_return code = enter;                                                      \
+                                                                                              \
+		return code == ABI_SUCCESS ? abi_leave(&c, symbol##_locked(__VA_ARGS__))      \
+					   : code;                                            \
+	}                                                                                     \
+	static abi_return symbol##_locked inner
+#define SIM_CTX __attribute__((unused)) struct ctx *c
+#define DEVICE_CALL(symbol, params, ...)                                                      \
+	SIM_CALL(abi_enter_device(&c, CALL_##symbol, h), symbol,                              \
+		 (abi_device h, SIM_UNPACK params), (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
+#define SET_CALL(symbol, params, ...)                                                         \
+	SIM_CALL(abi_enter_setter(&c, CALL_##symbol, h), symbol,                              \
+		 (abi_device h, SIM_UNPACK params), (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
+#define RESET_CALL(symbol) /* a setter without parameters */                                  \
+	SIM_CALL(abi_enter_setter(&c, CALL_##symbol, h), symbol, (abi_device h), (SIM_CTX), &c)
+#define SYSTEM_CALL(symbol, params, ...)                                                      \
+	SIM_CALL(abi_enter(&c, CALL_##symbol), symbol, params,                                \
+		 (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
+#define INIT_CALL(symbol, params, ...) /* works without nvmlInit */                           \
+	SIM_CALL(abi_enter_init(&c, CALL_##symbol), symbol, params,                           \
+		 (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
+/* clang-format on */
 
 /* Needs the lock. Returns 0, or why no call can be answered now. */
 abi_return abi_ready(const struct ctx *c);

@@ -36,60 +36,47 @@ static struct set *set_of(abi_set handle)
 	return NULL;
 }
 
-abi_return nvmlEventSetCreate(abi_set *out)
+SYSTEM_CALL(nvmlEventSetCreate, (abi_set * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter(&c, CALL_nvmlEventSetCreate);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < SETS_MAX; i++) {
 		if (sets[i].used)
 			continue;
 		sets[i] = (struct set){ .used = true, .generation = sim.init_generation };
 		*out = handle_of(&sets[i]);
-		return abi_leave(&c, ABI_SUCCESS);
+		return ABI_SUCCESS;
 	}
-	return abi_leave(&c, ABI_INSUFFICIENT_RESOURCES);
+	return ABI_INSUFFICIENT_RESOURCES;
 }
 
-abi_return nvmlEventSetFree(abi_set handle)
+INIT_CALL(nvmlEventSetFree, (abi_set handle), handle)
 {
-	struct ctx c;
-	abi_return code = abi_enter_init(&c, CALL_nvmlEventSetFree);
 	struct set *s;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	s = set_of(handle);
 	if (s == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	s->used = false;
 	pthread_cond_broadcast(&sim.moved);
-	return abi_leave(&c, ABI_SUCCESS);
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceRegisterEvents(abi_device h, uint64_t mask, abi_set handle)
+DEVICE_CALL(nvmlDeviceRegisterEvents, (uint64_t mask, abi_set handle), mask, handle)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceRegisterEvents, h);
 	uint64_t supported;
 	struct set *s;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	s = set_of(handle);
 	if (s == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	supported = c.d->p.traits & TRAIT_ROWS ? 0xFF9F : 0x1F;
+		return ABI_INVALID_ARGUMENT;
+	supported = c->d->p.traits & TRAIT_ROWS ? 0xFF9F : 0x1F;
 	if (mask & ~supported)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	s->on[c.d->index].mask |= mask;
-	s->on[c.d->index].since_ns = c.now_ns;
-	s->next_clock_ns = c.now_ns;
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_NOT_SUPPORTED;
+	s->on[c->d->id.index].mask |= mask;
+	s->on[c->d->id.index].since_ns = c->now_ns;
+	s->next_clock_ns = c->now_ns;
+	return ABI_SUCCESS;
 }
 
 /* The first device that is registered for the event of a; n_devices: none. */
@@ -141,48 +128,44 @@ static bool next_event(struct ctx *c, struct set *s, struct abi_event_data *out,
 	return false;
 }
 
-static abi_return wait_event(enum call call, abi_set handle, struct abi_event_data *out,
+static abi_return wait_event(struct ctx *c, abi_set handle, struct abi_event_data *out,
 			     uint32_t ms)
 {
-	struct ctx c;
-	abi_return code = abi_enter(&c, call);
-	uint64_t end_ns, when_ns;
+	uint64_t when_ns, end_ns = c->now_ns + ms * UINT64_C(1000000);
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	end_ns = c.now_ns + ms * UINT64_C(1000000);
+		return ABI_INVALID_ARGUMENT;
 	for (;;) {
 		/* The lock was released: the set, the world and the driver may have changed. */
 		struct set *s = set_of(handle);
+		abi_return code;
 
 		if (s == NULL || s->generation != sim.init_generation)
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);
-		code = abi_ready(&c);
+			return ABI_INVALID_ARGUMENT;
+		code = abi_ready(c);
 		if (code != ABI_SUCCESS)
-			return abi_leave(&c, code);
-		if (next_event(&c, s, out, &when_ns))
-			return abi_leave(&c, ABI_SUCCESS);
-		if (c.now_ns >= end_ns)
-			return abi_leave(&c, ABI_TIMEOUT);
+			return code;
+		if (next_event(c, s, out, &when_ns))
+			return ABI_SUCCESS;
+		if (c->now_ns >= end_ns)
+			return ABI_TIMEOUT;
 		abi_wait(when_ns < end_ns ? when_ns : end_ns);
-		c.w = sim.world;
-		c.now_ns = world_now_ns(c.w);
+		c->w = sim.world;
+		c->now_ns = world_now_ns(c->w);
 	}
 }
 
-abi_return nvmlEventSetWait_v2(abi_set set, struct abi_event_data *out, uint32_t ms)
+SYSTEM_CALL(nvmlEventSetWait_v2, (abi_set set, struct abi_event_data *out, uint32_t ms), set,
+	    out, ms)
 {
-	return wait_event(CALL_nvmlEventSetWait_v2, set, out, ms);
+	return wait_event(c, set, out, ms);
 }
 
 /* Version 1 has no instance ids. */
-abi_return nvmlEventSetWait(abi_set set, void *out, uint32_t ms)
+SYSTEM_CALL(nvmlEventSetWait, (abi_set set, void *out, uint32_t ms), set, out, ms)
 {
 	struct abi_event_data data;
-	abi_return code =
-		wait_event(CALL_nvmlEventSetWait, set, out != NULL ? &data : NULL, ms);
+	abi_return code = wait_event(c, set, out != NULL ? &data : NULL, ms);
 	struct {
 		abi_device device;
 		uint64_t type, data;

@@ -1,11 +1,12 @@
-/* NVML field values, and the driver's sample buffers. */
+/* NVML field values, the driver's sample buffers, and GPM: metrics between two samples. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "abi.h"
 
-/* A field: its value, the traits it needs, and its type. */
+/* Fields with consecutive ids: their value, the traits they need, and their type. */
 struct field {
-	unsigned id;
+	unsigned first, last;
 	enum abi_value_type type;
 	unsigned needs;                                              /* traits */
 	double (*value)(struct ctx *c, unsigned scope, unsigned id); /* NAN: code 3 */
@@ -20,8 +21,9 @@ static double limited(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	if (id >= ABI_FIELD_LIMITED_THERMAL_SOFTWARE)
-		return (double)c->d->limited_ns[high[id - ABI_FIELD_LIMITED_THERMAL_SOFTWARE]];
-	return (double)c->d->limited_ns[low[id - ABI_FIELD_LIMITED_POWER]];
+		return (double)
+			c->d->control.limited_ns[high[id - ABI_FIELD_LIMITED_THERMAL_SOFTWARE]];
+	return (double)c->d->control.limited_ns[low[id - ABI_FIELD_LIMITED_POWER]];
 }
 
 static double zero(struct ctx *c, unsigned scope, unsigned id)
@@ -50,7 +52,7 @@ static double memory_mw(const struct device *d)
 {
 	double load = history_mean_load(&d->history, d->now_ns, 1000000000);
 
-	return 1e3 * ((d->reasons & ABI_REASON_IDLE ? 45 : 62) + 60 * load);
+	return 1e3 * ((d->control.reasons & ABI_REASON_IDLE ? 45 : 62) + 60 * load);
 }
 
 static double average_mw(struct ctx *c, unsigned scope, unsigned id)
@@ -81,10 +83,10 @@ static double limit_mw(struct ctx *c, unsigned scope, unsigned id)
 	if (scope != 0 || d->p.traits & TRAIT_NO_LIMIT)
 		return NAN;
 	if (id == ABI_FIELD_POWER_MIN)
-		return d->p.limit_min_w * 1e3;
+		return d->p.limit.min_w * 1e3;
 	if (id == ABI_FIELD_POWER_MAX)
-		return d->p.limit_max_w * 1e3;
-	return (id == ABI_FIELD_POWER_DEFAULT ? d->p.limit_w : d->limit_w) * 1e3;
+		return d->p.limit.max_w * 1e3;
+	return (id == ABI_FIELD_POWER_DEFAULT ? d->p.limit.default_w : d->set.limit_w) * 1e3;
 }
 
 static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
@@ -93,8 +95,8 @@ static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	if (id == ABI_FIELD_TLIMIT_SHUTDOWN)
-		return p->gpu_max_c - p->shutdown_c;
-	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->gpu_max_c - p->slowdown_c : 0;
+		return p->heat.gpu_max_c - p->heat.shutdown_c;
+	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->heat.gpu_max_c - p->heat.slowdown_c : 0;
 }
 
 /* Bytes since the start; the field has the low 32 bits, so it wraps at 4 GiB. */
@@ -114,56 +116,37 @@ static double health(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	switch (id) {
-	case ABI_FIELD_PCIE_REPLAYS: return d->replays;
-	case ABI_FIELD_REMAPPED_UNCORRECTABLE: return d->remapped;
-	case ABI_FIELD_REMAPPED_PENDING: return d->remap_pending;
-	case ABI_FIELD_REMAPPED_FAILURE: return d->remap_failed;
-	case ABI_FIELD_RECOVERY_ACTION: return d->recovery_action;
+	case ABI_FIELD_PCIE_REPLAYS: return d->errors.replays;
+	case ABI_FIELD_REMAPPED_UNCORRECTABLE: return d->errors.remapped;
+	case ABI_FIELD_REMAPPED_PENDING: return d->errors.remap_pending;
+	case ABI_FIELD_REMAPPED_FAILURE: return d->errors.remap_failed;
+	case ABI_FIELD_RECOVERY_ACTION: return d->errors.recovery_action;
 	default: return 0;
 	}
 }
 
 static const struct field fields[] = {
-	{ 74, ABI_VALUE_U64, 0, limited },
-	{ 75, ABI_VALUE_U64, 0, limited },
-	{ 76, ABI_VALUE_U64, 0, limited },
-	{ 77, ABI_VALUE_U64, 0, zero },
-	{ 78, ABI_VALUE_U64, 0, zero },
-	{ 79, ABI_VALUE_U64, 0, zero },
-	{ 80, ABI_VALUE_U64, 0, zero },
-	{ 81, ABI_VALUE_U64, 0, zero },
-	{ 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
-	{ 83, ABI_VALUE_U64, 0, has_energy },
-	{ 94, ABI_VALUE_U32, 0, health },
-	{ 95, ABI_VALUE_U32, 0, health },
-	{ 142, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 143, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 144, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 145, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 185, ABI_VALUE_U32, 0, average_mw },
-	{ 186, ABI_VALUE_U32, 0, instant_mw },
-	{ 187, ABI_VALUE_U32, 0, limit_mw },
-	{ 188, ABI_VALUE_U32, 0, limit_mw },
-	{ 189, ABI_VALUE_U32, 0, limit_mw },
-	{ 190, ABI_VALUE_U32, 0, limit_mw },
-	{ 191, ABI_VALUE_U64, 0, has_energy },
-	{ 192, ABI_VALUE_U32, 0, limit_mw },
-	{ 193, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 194, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 195, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 196, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
-	{ 197, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
-	{ 198, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
-	{ 230, ABI_VALUE_U32, TRAIT_ROWS, health },
-	{ 269, ABI_VALUE_U64, 0, limited },
-	{ 270, ABI_VALUE_U64, 0, limited },
-	{ 271, ABI_VALUE_U64, 0, limited },
+	{ 74, 76, ABI_VALUE_U64, 0, limited },
+	{ 77, 81, ABI_VALUE_U64, 0, zero },
+	{ 82, 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
+	{ 83, 83, ABI_VALUE_U64, 0, has_energy },
+	{ 94, 95, ABI_VALUE_U32, 0, health },
+	{ 142, 145, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 185, 185, ABI_VALUE_U32, 0, average_mw },
+	{ 186, 186, ABI_VALUE_U32, 0, instant_mw },
+	{ 187, 190, ABI_VALUE_U32, 0, limit_mw },
+	{ 191, 191, ABI_VALUE_U64, 0, has_energy },
+	{ 192, 192, ABI_VALUE_U32, 0, limit_mw },
+	{ 193, 196, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
+	{ 197, 198, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
+	{ 230, 230, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 269, 271, ABI_VALUE_U64, 0, limited },
 };
 
 static const struct field *find_field(unsigned id)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (fields[i].id == id)
+		if (id >= fields[i].first && id <= fields[i].last)
 			return &fields[i];
 	return NULL;
 }
@@ -201,18 +184,13 @@ static void fill_field(struct ctx *c, struct abi_field_value *v)
 			fault.has_value ? (uint32_t)fault.value : (uint32_t)llround(value);
 }
 
-abi_return nvmlDeviceGetFieldValues(abi_device h, int n, struct abi_field_value *values)
+DEVICE_CALL(nvmlDeviceGetFieldValues, (int n, struct abi_field_value *values), n, values)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetFieldValues, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (n <= 0 || values == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	for (int i = 0; i < n; i++)
-		fill_field(&c, &values[i]);
-	return abi_leave(&c, ABI_SUCCESS);
+		fill_field(c, &values[i]);
+	return ABI_SUCCESS;
 }
 
 /* Buffers. Power is the sensor's ring; utilisation and clocks are stored every 200 ms. */
@@ -259,8 +237,8 @@ static void stored_range(const struct ctx *c, unsigned type, uint64_t *first, ui
 
 	if (type == ABI_SAMPLE_POWER) {
 		*end = sensor_ring_count(s, c->now_ns);
-		entries = s->p.ring_entries;
-		gap_ns = s->p.ring_gap_ms * 1e6;
+		entries = s->p.ring.entries;
+		gap_ns = s->p.ring.gap_ms * 1e6;
 	} else {
 		*end = c->now_ns / SLOW_GAP_NS + 1;
 	}
@@ -281,40 +259,147 @@ static abi_return samples_refused(const struct ctx *c, unsigned type, uint32_t *
 	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
-				uint32_t *value_type, uint32_t *count, struct abi_sample *out)
+DEVICE_CALL(nvmlDeviceGetSamples,
+	    (uint32_t type, uint64_t last_us, uint32_t *value_type, uint32_t *count,
+	     struct abi_sample *out),
+	    type, last_us, value_type, count, out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetSamples, h);
+	abi_return code;
 	uint64_t first, end;
 	uint32_t n = 0;
 	unsigned copies = 1;
 
+	code = samples_refused(c, type, value_type, count);
 	if (code != ABI_SUCCESS)
 		return code;
-	code = samples_refused(&c, type, value_type, count);
-	if (code != ABI_SUCCESS)
-		return abi_leave(&c, code);
 	*value_type = ABI_VALUE_U32;
-	stored_range(&c, type, &first, &end);
+	stored_range(c, type, &first, &end);
 	if (type == ABI_SAMPLE_POWER) {
-		const struct sensor_params *p = &c.d->sensor.p;
+		const struct sensor_params *p = &c->d->sensor.p;
 
-		copies = p->ring_copies > 1 ? p->ring_copies : 1;
-		last_us = p->ring_ignores_since ? 0 : last_us;
+		copies = p->ring.copies > 1 ? p->ring.copies : 1;
+		last_us = p->ring.ignores_since ? 0 : last_us;
 	}
 	if (out == NULL) {
-		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries * copies + 1
+		*count = type == ABI_SAMPLE_POWER ? c->d->sensor.p.ring.entries * copies + 1
 						  : SLOW_ENTRIES + 1;
-		return abi_leave(&c, ABI_SUCCESS);
+		return ABI_SUCCESS;
 	}
 	for (uint64_t k = first; k < end && n < *count; k++) {
-		struct abi_sample s = buffer_sample(&c, type, k);
+		struct abi_sample s = buffer_sample(c, type, k);
 
 		for (unsigned i = 0; i < copies && n < *count; i++)
 			if (s.timestamp_us > last_us)
 				out[n++] = s;
 	}
 	*count = n;
-	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
+	return n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND;
+}
+
+struct gpm_sample {
+	bool taken;
+	unsigned device;
+	uint64_t at_ns;
+	double busy_s;
+};
+
+/* Values under full load: roughly a matrix product on an H200. */
+static const struct {
+	unsigned id;
+	double percent;
+	const char *name, *unit;
+} gpm_metrics[] = {
+	{ 1, 100, "graphics_util", "%" },
+	{ 2, 98, "sm_util", "%" },
+	{ 3, 42, "sm_occupancy", "%" },
+	{ 4, 8, "integer_util", "%" },
+	{ 5, 81, "any_tensor_util", "%" },
+	{ 6, 0, "dfma_tensor_util", "%" },
+	{ 7, 81, "hmma_tensor_util", "%" },
+	{ 9, 0, "imma_tensor_util", "%" },
+	{ 10, 55, "dram_bw_util", "%" },
+	{ 11, 0, "fp64_util", "%" },
+	{ 12, 11, "fp32_util", "%" },
+	{ 13, 3, "fp16_util", "%" },
+	{ 20, 190, "pcie_tx_per_sec", "MiB/s" },
+	{ 21, 1300, "pcie_rx_per_sec", "MiB/s" },
+};
+
+DEVICE_CALL(nvmlGpmQueryDeviceSupport, (struct abi_gpm_support * out), out)
+{
+	if (out == NULL)
+		return ABI_INVALID_ARGUMENT;
+	if (out->version != 1)
+		return ABI_ARGUMENT_VERSION_MISMATCH;
+	out->supported = (c->d->p.traits & TRAIT_GPM) != 0;
+	return ABI_SUCCESS;
+}
+
+SYSTEM_CALL(nvmlGpmSampleAlloc, (abi_gpm_sample * out), out)
+{
+	if (out == NULL)
+		return ABI_INVALID_ARGUMENT;
+	*out = calloc(1, sizeof(struct gpm_sample));
+	return *out != NULL ? ABI_SUCCESS : ABI_MEMORY;
+}
+
+INIT_CALL(nvmlGpmSampleFree, (abi_gpm_sample sample), sample)
+{
+	free(sample);
+	return sample != NULL ? ABI_SUCCESS : ABI_INVALID_ARGUMENT;
+}
+
+static abi_return gpm_take(const struct ctx *c, struct gpm_sample *s)
+{
+	if (s == NULL)
+		return ABI_INVALID_ARGUMENT;
+	if (!(c->d->p.traits & TRAIT_GPM))
+		return ABI_NOT_SUPPORTED;
+	*s = (struct gpm_sample){ true, c->d->id.index, c->now_ns,
+				  history_busy_s(&c->d->history, c->now_ns) };
+	return ABI_SUCCESS;
+}
+
+DEVICE_CALL(nvmlGpmSampleGet, (abi_gpm_sample sample), sample)
+{
+	return gpm_take(c, sample);
+}
+
+DEVICE_CALL(nvmlGpmMigSampleGet, (uint32_t gpu_instance, abi_gpm_sample sample), gpu_instance,
+	    sample)
+{
+	(void)gpu_instance;
+	return gpm_take(c, sample);
+}
+
+static void gpm_fill(struct abi_gpm_metric_value *m, double share)
+{
+	m->code = ABI_NOT_SUPPORTED;
+	for (size_t i = 0; i < sizeof(gpm_metrics) / sizeof(gpm_metrics[0]); i++) {
+		if (gpm_metrics[i].id != m->id)
+			continue;
+		m->code = ABI_SUCCESS;
+		m->value = gpm_metrics[i].percent * share;
+		m->short_name = m->long_name = gpm_metrics[i].name;
+		m->unit = gpm_metrics[i].unit;
+	}
+}
+
+SYSTEM_CALL(nvmlGpmMetricsGet, (struct abi_gpm_metrics * m), m)
+{
+	const struct gpm_sample *a, *b;
+
+	if (m == NULL || m->count > ABI_GPM_METRICS_MAX)
+		return ABI_INVALID_ARGUMENT;
+	if (m->version != 1)
+		return ABI_ARGUMENT_VERSION_MISMATCH;
+	a = m->first;
+	b = m->second;
+	if (a == NULL || b == NULL || !a->taken || !b->taken || a->device != b->device ||
+	    a->at_ns >= b->at_ns)
+		return ABI_INVALID_ARGUMENT;
+	for (uint32_t i = 0; i < m->count; i++)
+		gpm_fill(&m->metric[i],
+			 (b->busy_s - a->busy_s) / ((double)(b->at_ns - a->at_ns) * 1e-9));
+	return ABI_SUCCESS;
 }

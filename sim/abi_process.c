@@ -67,27 +67,21 @@ static abi_return return_list(const struct ctx *c, struct list *l, unsigned whic
 	return ABI_INSUFFICIENT_SIZE;
 }
 
-static abi_return list_processes(enum call call, abi_device h, uint32_t *count, void *out,
+static abi_return list_processes(const struct ctx *c, uint32_t *count, void *out,
 				 unsigned which, size_t stride)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, call, h);
-	struct list l = { out, stride, 0, 0 };
+	struct list l = { out, stride != 0 ? stride : c->w->stride, 0, 0 };
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (count == NULL || (*count != 0 && out == NULL))
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (stride == 0)
-		l.stride = c.w->stride;
+		return ABI_INVALID_ARGUMENT;
 	l.capacity = *count;
-	return abi_leave(&c, return_list(&c, &l, which, count));
+	return return_list(c, &l, which, count);
 }
 
-#define LIST_CALL(symbol, which, stride)                                            \
-	abi_return symbol(abi_device h, uint32_t *count, void *out)                 \
-	{                                                                           \
-		return list_processes(CALL_##symbol, h, count, out, which, stride); \
+#define LIST_CALL(symbol, which, stride)                               \
+	DEVICE_CALL(symbol, (uint32_t * count, void *out), count, out) \
+	{                                                              \
+		return list_processes(c, count, out, which, stride);   \
 	}
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v3, LIST_COMPUTE, 0)
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v2, LIST_COMPUTE, sizeof(struct abi_process_v2))
@@ -100,25 +94,21 @@ LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, LIST_MPS, 0)
 LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, LIST_MPS, sizeof(struct abi_process_v2))
 LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS, sizeof(struct abi_process_v1))
 
-abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
-						 struct abi_process_detail_list *list)
+DEVICE_CALL(nvmlDeviceGetRunningProcessDetailList, (struct abi_process_detail_list * list),
+	    list)
 {
 	static const unsigned which[] = { LIST_COMPUTE, LIST_GRAPHICS, LIST_MPS };
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetRunningProcessDetailList, h);
 	struct list l = { NULL, sizeof(struct abi_process_detail), 0, 0 };
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (list == NULL || (list->count != 0 && list->processes == NULL))
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (list->version != ABI_TAG(struct abi_process_detail_list, 1))
-		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
-	if (c.d->p.architecture < 9 || list->mode > 2)
-		return abi_leave(&c, list->mode > 2 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
+		return ABI_ARGUMENT_VERSION_MISMATCH;
+	if (c->d->p.chip.architecture < 9 || list->mode > 2)
+		return list->mode > 2 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED;
 	l.out = (char *)list->processes;
 	l.capacity = list->count;
-	return abi_leave(&c, return_list(&c, &l, which[list->mode], &list->count));
+	return return_list(c, &l, which[list->mode], &list->count);
 }
 
 /* The driver samples every sixth of a second. */
@@ -164,109 +154,84 @@ static void add_uses(const struct ctx *c, struct use_list *l)
 			add_use(c, l, &c->d->processes[i], k * SAMPLE_NS);
 }
 
-abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_utilization *out,
-					   uint32_t *count, uint64_t last_us)
+DEVICE_CALL(nvmlDeviceGetProcessUtilization,
+	    (struct abi_process_utilization * out, uint32_t *count, uint64_t last_us), out,
+	    count, last_us)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetProcessUtilization, h);
 	struct use_list l = { .out = out, .last_us = last_us };
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (count == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (c.d->mig_enabled)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
+		return ABI_INVALID_ARGUMENT;
+	if (c->d->mig_enabled)
+		return ABI_NOT_SUPPORTED;
 	/* It requires space for its whole buffer, however little it contains. */
-	if (out == NULL || *count < c.w->utilization_entries) {
-		*count = c.w->utilization_entries;
-		return abi_leave(&c, ABI_INSUFFICIENT_SIZE);
+	if (out == NULL || *count < c->w->utilization_entries) {
+		*count = c->w->utilization_entries;
+		return ABI_INSUFFICIENT_SIZE;
 	}
-	if (c.w->utilization_ignores_since)
+	if (c->w->utilization_ignores_since)
 		l.last_us = 0;
 	l.capacity = *count;
-	add_uses(&c, &l);
+	add_uses(c, &l);
 	*count = l.n;
-	return abi_leave(&c, l.n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
+	return l.n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND;
 }
 
 /* Accounting: while it is on, every process that ran is remembered. */
 #define ACCOUNTING_ENTRIES 4000
 
-#define ACCOUNTING_CALL(symbol, value)                                    \
-	abi_return symbol(abi_device h, uint32_t *out)                    \
-	{                                                                 \
-		struct ctx c;                                             \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
-                                                                          \
-		if (code != ABI_SUCCESS)                                  \
-			return code;                                      \
-		if (out == NULL)                                          \
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);       \
-		*out = value;                                             \
-		return abi_leave(&c, ABI_SUCCESS);                        \
+#define ACCOUNTING_CALL(symbol, value)               \
+	DEVICE_CALL(symbol, (uint32_t * out), out)   \
+	{                                            \
+		if (out == NULL)                     \
+			return ABI_INVALID_ARGUMENT; \
+		*out = value;                        \
+		return ABI_SUCCESS;                  \
 	}
-ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c.d->accounting)
+ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c->d->set.accounting)
 ACCOUNTING_CALL(nvmlDeviceGetAccountingBufferSize, ACCOUNTING_ENTRIES)
 
-abi_return nvmlDeviceSetAccountingMode(abi_device h, uint32_t mode)
+SET_CALL(nvmlDeviceSetAccountingMode, (uint32_t mode), mode)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceSetAccountingMode, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (!c.w->privileged)
-		return abi_leave(&c, ABI_NO_PERMISSION);
-	if (mode > 1 || c.d->mig_enabled)
-		return abi_leave(&c, mode > 1 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
-	c.d->accounting = mode != 0;
-	c.d->accounting_ns = c.now_ns;
-	return abi_leave(&c, ABI_SUCCESS);
+	if (mode > 1 || c->d->mig_enabled)
+		return mode > 1 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED;
+	c->d->set.accounting = mode != 0;
+	c->d->set.accounting_ns = c->now_ns;
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceClearAccountingPids(abi_device h)
+RESET_CALL(nvmlDeviceClearAccountingPids)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceClearAccountingPids, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (!c.w->privileged)
-		return abi_leave(&c, ABI_NO_PERMISSION);
-	c.d->accounting_ns = c.now_ns;
-	return abi_leave(&c, ABI_SUCCESS);
+	c->d->set.accounting_ns = c->now_ns;
+	return ABI_SUCCESS;
 }
 
 /* Is p accounted? It ran at or after the start of accounting. */
-static bool accounted(const struct ctx *c, const struct process *p)
+static bool process_accounted(const struct ctx *c, const struct process *p)
 {
 	return c->now_ns >= p->from_ns && !p->hidden &&
-	       (p->until_ns == 0 || p->until_ns > c->d->accounting_ns);
+	       (p->until_ns == 0 || p->until_ns > c->d->set.accounting_ns);
 }
 
-abi_return nvmlDeviceGetAccountingPids(abi_device h, uint32_t *count, uint32_t *pids)
+DEVICE_CALL(nvmlDeviceGetAccountingPids, (uint32_t * count, uint32_t *pids), count, pids)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetAccountingPids, h);
+	abi_return code;
 	uint32_t n = 0;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (count == NULL || (*count != 0 && pids == NULL))
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!c.d->accounting)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	for (size_t i = 0; i < c.d->n_processes; i++) {
-		if (!accounted(&c, &c.d->processes[i]))
+		return ABI_INVALID_ARGUMENT;
+	if (!c->d->set.accounting)
+		return ABI_NOT_SUPPORTED;
+	for (size_t i = 0; i < c->d->n_processes; i++) {
+		if (!process_accounted(c, &c->d->processes[i]))
 			continue;
 		if (n < *count)
-			pids[n] = c.d->processes[i].pid;
+			pids[n] = c->d->processes[i].pid;
 		n++;
 	}
 	code = n <= *count ? ABI_SUCCESS : ABI_INSUFFICIENT_SIZE;
 	*count = n;
-	return abi_leave(&c, code);
+	return code;
 }
 
 static struct abi_accounting process_stats(const struct ctx *c, const struct process *p)
@@ -284,24 +249,19 @@ static struct abi_accounting process_stats(const struct ctx *c, const struct pro
 	};
 }
 
-abi_return nvmlDeviceGetAccountingStats(abi_device h, uint32_t pid, struct abi_accounting *out)
+DEVICE_CALL(nvmlDeviceGetAccountingStats, (uint32_t pid, struct abi_accounting *out), pid, out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetAccountingStats, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!c.d->accounting)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	for (size_t i = 0; i < c.d->n_processes; i++) {
-		const struct process *p = &c.d->processes[i];
+		return ABI_INVALID_ARGUMENT;
+	if (!c->d->set.accounting)
+		return ABI_NOT_SUPPORTED;
+	for (size_t i = 0; i < c->d->n_processes; i++) {
+		const struct process *p = &c->d->processes[i];
 
-		if (p->pid != pid || !accounted(&c, p))
+		if (p->pid != pid || !process_accounted(c, p))
 			continue;
-		*out = process_stats(&c, p);
-		return abi_leave(&c, ABI_SUCCESS);
+		*out = process_stats(c, p);
+		return ABI_SUCCESS;
 	}
-	return abi_leave(&c, ABI_NOT_FOUND);
+	return ABI_NOT_FOUND;
 }

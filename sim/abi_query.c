@@ -4,31 +4,26 @@
 
 #include "abi.h"
 
-#define HAS(trait) (c.d->p.traits & (trait))
+#define HAS(trait) (c->d->p.traits & (trait))
 
 /* The time over which the driver computes utilisation. */
 #define UTILIZATION_NS UINT64_C(1000000000)
 
 /* A call that returns one number. `can` false: code 3. */
-#define NUMBER_CALL(symbol, type, convert, can, value)                    \
-	abi_return symbol(abi_device h, type *out)                        \
-	{                                                                 \
-		struct ctx c;                                             \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
-                                                                          \
-		if (code != ABI_SUCCESS)                                  \
-			return code;                                      \
-		if (out == NULL)                                          \
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);       \
-		if (!(can))                                               \
-			return abi_leave(&c, ABI_NOT_SUPPORTED);          \
-		*out = convert(&c, value);                                \
-		return abi_leave(&c, ABI_SUCCESS);                        \
+#define NUMBER_CALL(symbol, type, convert, can, value) \
+	DEVICE_CALL(symbol, (type * out), out)         \
+	{                                              \
+		if (out == NULL)                       \
+			return ABI_INVALID_ARGUMENT;   \
+		if (!(can))                            \
+			return ABI_NOT_SUPPORTED;      \
+		*out = convert(c, value);              \
+		return ABI_SUCCESS;                    \
 	}
 #define U32_CALL(symbol, can, value) NUMBER_CALL(symbol, uint32_t, abi_u32, can, value)
 #define U64_CALL(symbol, can, value) NUMBER_CALL(symbol, uint64_t, abi_u64, can, value)
 
-static double milliwatts(struct device *d)
+static double device_milliwatts(struct device *d)
 {
 	sensor_refresh(&d->sensor, &d->history, d->now_ns);
 	return 1e3 * (d->sensor.p.power_is_instant ? d->sensor.instant_w : d->sensor.average_w);
@@ -49,64 +44,59 @@ static double pcie_generation(const struct device *d)
 
 #define LIMITS !HAS(TRAIT_NO_LIMIT)
 
-U32_CALL(nvmlDeviceGetIndex, true, c.d->index)
-U32_CALL(nvmlDeviceGetMinorNumber, true, c.d->minor)
-U32_CALL(nvmlDeviceGetArchitecture, true, c.d->p.architecture)
-U32_CALL(nvmlDeviceGetNumGpuCores, true, c.d->p.cores)
+U32_CALL(nvmlDeviceGetIndex, true, c->d->id.index)
+U32_CALL(nvmlDeviceGetMinorNumber, true, c->d->id.minor)
+U32_CALL(nvmlDeviceGetArchitecture, true, c->d->p.chip.architecture)
+U32_CALL(nvmlDeviceGetNumGpuCores, true, c->d->p.chip.cores)
 U32_CALL(nvmlDeviceGetBrand, true, HAS(TRAIT_ECC) ? 14 : 5)
-U32_CALL(nvmlDeviceGetVirtualizationMode, true, c.d->p.virtualization)
-U32_CALL(nvmlDeviceGetPersistenceMode, true, c.d->persistence)
-U32_CALL(nvmlDeviceGetComputeMode, true, c.d->compute_mode)
+U32_CALL(nvmlDeviceGetVirtualizationMode, true, c->d->p.virtualization)
+U32_CALL(nvmlDeviceGetPersistenceMode, true, c->d->set.persistence)
+U32_CALL(nvmlDeviceGetComputeMode, true, c->d->set.compute_mode)
 U32_CALL(nvmlDeviceGetDisplayActive, true, HAS(TRAIT_DISPLAY) != 0)
 U32_CALL(nvmlDeviceGetDisplayMode, true, HAS(TRAIT_DISPLAY) != 0)
-U32_CALL(nvmlDeviceGetPowerUsage, true, milliwatts(c.d))
-U32_CALL(nvmlDeviceGetEnforcedPowerLimit, LIMITS, c.d->limit_w * 1e3)
-U32_CALL(nvmlDeviceGetPowerManagementLimit, LIMITS, c.d->limit_w * 1e3)
-U32_CALL(nvmlDeviceGetPowerManagementDefaultLimit, LIMITS, c.d->p.limit_w * 1e3)
+U32_CALL(nvmlDeviceGetPowerUsage, true, device_milliwatts(c->d))
+U32_CALL(nvmlDeviceGetEnforcedPowerLimit, LIMITS, c->d->set.limit_w * 1e3)
+U32_CALL(nvmlDeviceGetPowerManagementLimit, LIMITS, c->d->set.limit_w * 1e3)
+U32_CALL(nvmlDeviceGetPowerManagementDefaultLimit, LIMITS, c->d->p.limit.default_w * 1e3)
 U32_CALL(nvmlDeviceGetPowerManagementMode, LIMITS, 1)
-U32_CALL(nvmlDeviceGetPerformanceState, true, device_pstate(c.d))
-U32_CALL(nvmlDeviceGetPowerState, true, device_pstate(c.d))
-U32_CALL(nvmlDeviceGetNumFans, c.d->p.fans != 0, c.d->p.fans)
-U32_CALL(nvmlDeviceGetFanSpeed, c.d->p.fans != 0, fan_percent(c.d))
-U32_CALL(nvmlDeviceGetCurrPcieLinkGeneration, true, pcie_generation(c.d))
-U32_CALL(nvmlDeviceGetCurrPcieLinkWidth, true, c.d->p.pcie_width)
-U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c.d->p.pcie_generation)
-U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c.d->p.pcie_width)
-U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c.d->replays)
+U32_CALL(nvmlDeviceGetPerformanceState, true, device_pstate(c->d))
+U32_CALL(nvmlDeviceGetPowerState, true, device_pstate(c->d))
+U32_CALL(nvmlDeviceGetNumFans, c->d->p.fans != 0, c->d->p.fans)
+U32_CALL(nvmlDeviceGetFanSpeed, c->d->p.fans != 0, fan_percent(c->d))
+U32_CALL(nvmlDeviceGetCurrPcieLinkGeneration, true, pcie_generation(c->d))
+U32_CALL(nvmlDeviceGetCurrPcieLinkWidth, true, c->d->p.pcie_width)
+U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
+U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c->d->p.pcie_width)
+U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c->d->errors.replays)
 U32_CALL(nvmlDeviceGetRetiredPagesPendingStatus, HAS(TRAIT_ECC) && !HAS(TRAIT_ROWS), 0)
 U32_CALL(nvmlDeviceGetMaxMigDeviceCount, true, HAS(TRAIT_MIG) ? 7 : 0)
-U32_CALL(nvmlDeviceGetGpuInstanceId, c.mig != NULL, c.mig->gpu_instance)
-U32_CALL(nvmlDeviceGetComputeInstanceId, c.mig != NULL, c.mig->compute_instance)
-U32_CALL(nvmlDeviceIsMigDeviceHandle, true, c.mig != NULL)
+U32_CALL(nvmlDeviceGetGpuInstanceId, c->mig != NULL, c->mig->gpu_instance)
+U32_CALL(nvmlDeviceGetComputeInstanceId, c->mig != NULL, c->mig->compute_instance)
+U32_CALL(nvmlDeviceIsMigDeviceHandle, true, c->mig != NULL)
 
 #define REASONS                                                                      \
 	(ABI_REASON_IDLE | ABI_REASON_APPLICATION_CLOCKS | ABI_REASON_SW_POWER_CAP | \
 	 ABI_REASON_HW_SLOWDOWN | ABI_REASON_SYNC_BOOST | ABI_REASON_SW_THERMAL |    \
 	 ABI_REASON_HW_THERMAL | ABI_REASON_POWER_BRAKE | ABI_REASON_DISPLAY)
 
-U64_CALL(nvmlDeviceGetTotalEnergyConsumption, !c.d->sensor.p.no_counter, device_counter_mj(c.d))
-U64_CALL(nvmlDeviceGetCurrentClocksEventReasons, true, c.d->reasons)
-U64_CALL(nvmlDeviceGetCurrentClocksThrottleReasons, true, c.d->reasons)
+U64_CALL(nvmlDeviceGetTotalEnergyConsumption, !c->d->sensor.p.no_counter,
+	 device_counter_mj(c->d))
+U64_CALL(nvmlDeviceGetCurrentClocksEventReasons, true, c->d->control.reasons)
+U64_CALL(nvmlDeviceGetCurrentClocksThrottleReasons, true, c->d->control.reasons)
 U64_CALL(nvmlDeviceGetSupportedClocksEventReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedClocksThrottleReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F)
 
-abi_return nvmlDeviceGetPowerManagementLimitConstraints(abi_device h, uint32_t *min,
-							uint32_t *max)
+DEVICE_CALL(nvmlDeviceGetPowerManagementLimitConstraints, (uint32_t * min, uint32_t *max), min,
+	    max)
 {
-	struct ctx c;
-	abi_return code =
-		abi_enter_device(&c, CALL_nvmlDeviceGetPowerManagementLimitConstraints, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (min == NULL || max == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (HAS(TRAIT_NO_LIMIT))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*min = abi_u32(&c, c.d->p.limit_min_w * 1e3);
-	*max = abi_u32(&c, c.d->p.limit_max_w * 1e3);
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_NOT_SUPPORTED;
+	*min = abi_u32(c, c->d->p.limit.min_w * 1e3);
+	*max = abi_u32(c, c->d->p.limit.max_w * 1e3);
+	return ABI_SUCCESS;
 }
 
 /* The parent of MIG instances shows its totals only to privileged callers. */
@@ -115,85 +105,53 @@ static bool is_forbidden(const struct ctx *c)
 	return c->d->mig_enabled && c->mig == NULL && !c->w->privileged;
 }
 
-abi_return nvmlDeviceGetMemoryInfo_v2(abi_device h, struct abi_memory_v2 *out)
+DEVICE_CALL(nvmlDeviceGetMemoryInfo_v2, (struct abi_memory_v2 * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetMemoryInfo_v2, h);
 	uint64_t total, reserved;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (out->version != ABI_TAG(struct abi_memory_v2, 2))
-		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
-	if (HAS(TRAIT_SHARED_MEMORY) || is_forbidden(&c))
-		return abi_leave(&c, HAS(TRAIT_SHARED_MEMORY) ? ABI_NOT_SUPPORTED
-							      : ABI_NO_PERMISSION);
-	total = c.mig != NULL ? c.mig->bytes : device_total_bytes(c.d);
-	reserved = c.mig != NULL ? 0 : device_reserved_bytes(c.d);
-	out->used = abi_u64(&c, device_used_bytes(c.d, c.mig));
-	out->total = abi_u64(&c, total);
-	out->reserved = abi_u64(&c, reserved);
-	out->free = abi_u64(&c, total - reserved - out->used);
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_ARGUMENT_VERSION_MISMATCH;
+	if (HAS(TRAIT_SHARED_MEMORY) || is_forbidden(c))
+		return HAS(TRAIT_SHARED_MEMORY) ? ABI_NOT_SUPPORTED : ABI_NO_PERMISSION;
+	total = c->mig != NULL ? c->mig->bytes : device_total_bytes(c->d);
+	reserved = c->mig != NULL ? 0 : device_reserved_bytes(c->d);
+	out->used = abi_u64(c, device_used_bytes(c->d, c->mig));
+	out->total = abi_u64(c, total);
+	out->reserved = abi_u64(c, reserved);
+	out->free = abi_u64(c, total - reserved - out->used);
+	return ABI_SUCCESS;
 }
 
 /* Version 1 counts reserved memory as used. */
-abi_return nvmlDeviceGetMemoryInfo(abi_device h, struct abi_memory *out)
+DEVICE_CALL(nvmlDeviceGetMemoryInfo, (struct abi_memory * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetMemoryInfo, h);
 	uint64_t total, used;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (HAS(TRAIT_SHARED_MEMORY) || is_forbidden(&c))
-		return abi_leave(&c, HAS(TRAIT_SHARED_MEMORY) ? ABI_NOT_SUPPORTED
-							      : ABI_NO_PERMISSION);
-	total = c.mig != NULL ? c.mig->bytes : device_total_bytes(c.d);
-	used = device_used_bytes(c.d, c.mig) + (c.mig != NULL ? 0 : device_reserved_bytes(c.d));
-	*out = (struct abi_memory){ abi_u64(&c, total), abi_u64(&c, total - used),
-				    abi_u64(&c, used) };
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	if (HAS(TRAIT_SHARED_MEMORY) || is_forbidden(c))
+		return HAS(TRAIT_SHARED_MEMORY) ? ABI_NOT_SUPPORTED : ABI_NO_PERMISSION;
+	total = c->mig != NULL ? c->mig->bytes : device_total_bytes(c->d);
+	used = device_used_bytes(c->d, c->mig) +
+	       (c->mig != NULL ? 0 : device_reserved_bytes(c->d));
+	*out = (struct abi_memory){ abi_u64(c, total), abi_u64(c, total - used),
+				    abi_u64(c, used) };
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetBAR1MemoryInfo(abi_device h, struct abi_bar1 *out)
+DEVICE_CALL(nvmlDeviceGetBAR1MemoryInfo, (struct abi_bar1 * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetBAR1MemoryInfo, h);
 	uint64_t total;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (c.d->p.bar1_mib == 0)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	total = c.d->p.bar1_mib << 20;
+		return ABI_INVALID_ARGUMENT;
+	if (c->d->p.bar1_mib == 0)
+		return ABI_NOT_SUPPORTED;
+	total = c->d->p.bar1_mib << 20;
 	*out = (struct abi_bar1){ total, total - (UINT64_C(1) << 20), UINT64_C(1) << 20 };
-	return abi_leave(&c, ABI_SUCCESS);
-}
-
-/* A call with an enum argument below `limit` that returns one number; NAN: code 3. */
-static abi_return by_kind(enum call call, abi_device h, uint32_t kind, uint32_t limit,
-			  uint32_t *out, double (*value)(const struct device *d, uint32_t kind))
-{
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, call, h);
-	double v;
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (out == NULL || kind >= limit)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	v = value(c.d, kind);
-	if (isnan(v))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*out = abi_u32(&c, v);
-	return abi_leave(&c, ABI_SUCCESS);
+	return ABI_SUCCESS;
 }
 
 static double clock_mhz(const struct device *d, uint32_t kind)
@@ -201,15 +159,15 @@ static double clock_mhz(const struct device *d, uint32_t kind)
 	double sm = history_at(&d->history, d->now_ns)->clock;
 
 	if (kind == ABI_CLOCK_MEMORY)
-		return d->p.memory_mhz > 0 ? device_memory_mhz(d) : (double)NAN;
-	return kind == ABI_CLOCK_VIDEO ? sm * d->p.video_mhz / d->p.sm_mhz : sm;
+		return d->p.mhz.memory > 0 ? device_memory_mhz(d) : (double)NAN;
+	return kind == ABI_CLOCK_VIDEO ? sm * d->p.mhz.video / d->p.mhz.sm : sm;
 }
 
 static double max_clock_mhz(const struct device *d, uint32_t kind)
 {
 	if (kind == ABI_CLOCK_MEMORY)
-		return d->p.memory_mhz > 0 ? d->p.memory_mhz : (double)NAN;
-	return kind == ABI_CLOCK_VIDEO ? d->p.video_mhz : d->p.sm_mhz;
+		return d->p.mhz.memory > 0 ? d->p.mhz.memory : (double)NAN;
+	return kind == ABI_CLOCK_VIDEO ? d->p.mhz.video : d->p.mhz.sm;
 }
 
 /* GeForce has none. */
@@ -226,8 +184,8 @@ static double die_c(const struct device *d, uint32_t kind)
 
 static double threshold_c(const struct device *d, uint32_t kind)
 {
-	int celsius[8] = { d->p.shutdown_c, d->p.slowdown_c, d->p.memory_max_c,
-			   d->p.gpu_max_c };
+	int celsius[8] = { d->p.heat.shutdown_c, d->p.heat.slowdown_c, d->p.heat.memory_max_c,
+			   d->p.heat.gpu_max_c };
 
 	return celsius[kind] != 0 ? celsius[kind] : (double)NAN;
 }
@@ -244,114 +202,94 @@ static double pcie_kb(const struct device *d, uint32_t kind)
 			     history_mean_load(&d->history, d->now_ns, 20000000);
 }
 
-abi_return nvmlDeviceGetClockInfo(abi_device h, uint32_t kind, uint32_t *out)
+/* A call with an enum argument below `limit` that returns one number; NAN: code 3. */
+static abi_return by_kind(const struct ctx *c, uint32_t kind, uint32_t limit, uint32_t *out,
+			  double (*value)(const struct device *d, uint32_t kind))
 {
-	return by_kind(CALL_nvmlDeviceGetClockInfo, h, kind, 4, out, clock_mhz);
+	double v;
+
+	if (out == NULL || kind >= limit)
+		return ABI_INVALID_ARGUMENT;
+	v = value(c->d, kind);
+	if (isnan(v))
+		return ABI_NOT_SUPPORTED;
+	*out = abi_u32(c, v);
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetMaxClockInfo(abi_device h, uint32_t kind, uint32_t *out)
-{
-	return by_kind(CALL_nvmlDeviceGetMaxClockInfo, h, kind, 4, out, max_clock_mhz);
-}
-
-abi_return nvmlDeviceGetApplicationsClock(abi_device h, uint32_t kind, uint32_t *out)
-{
-	return by_kind(CALL_nvmlDeviceGetApplicationsClock, h, kind, 4, out, given_clock_mhz);
-}
-
-abi_return nvmlDeviceGetTemperature(abi_device h, uint32_t kind, uint32_t *out)
-{
-	return by_kind(CALL_nvmlDeviceGetTemperature, h, kind, 1, out, die_c);
-}
-
-abi_return nvmlDeviceGetTemperatureThreshold(abi_device h, uint32_t kind, uint32_t *out)
-{
-	return by_kind(CALL_nvmlDeviceGetTemperatureThreshold, h, kind, 8, out, threshold_c);
-}
-
-abi_return nvmlDeviceGetFanSpeed_v2(abi_device h, uint32_t fan, uint32_t *out)
-{
-	return by_kind(CALL_nvmlDeviceGetFanSpeed_v2, h, fan, 16, out, fan_of);
-}
-
-abi_return nvmlDeviceGetPcieThroughput(abi_device h, uint32_t kind, uint32_t *out)
-{
-	return by_kind(CALL_nvmlDeviceGetPcieThroughput, h, kind, 2, out, pcie_kb);
-}
+#define KIND_CALL(symbol, limit, value)                                 \
+	DEVICE_CALL(symbol, (uint32_t kind, uint32_t * out), kind, out) \
+	{                                                               \
+		return by_kind(c, kind, limit, out, value);             \
+	}
+KIND_CALL(nvmlDeviceGetClockInfo, 4, clock_mhz)
+KIND_CALL(nvmlDeviceGetMaxClockInfo, 4, max_clock_mhz)
+KIND_CALL(nvmlDeviceGetApplicationsClock, 4, given_clock_mhz)
+KIND_CALL(nvmlDeviceGetTemperature, 1, die_c)
+KIND_CALL(nvmlDeviceGetTemperatureThreshold, 8, threshold_c)
+KIND_CALL(nvmlDeviceGetFanSpeed_v2, 16, fan_of)
+KIND_CALL(nvmlDeviceGetPcieThroughput, 2, pcie_kb)
 
 /* A struct that starts with a version tag. */
-#define TAGGED_CALL(symbol, type, number, can, fill)                         \
-	abi_return symbol(abi_device h, type *out)                           \
-	{                                                                    \
-		struct ctx c;                                                \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h);    \
-                                                                             \
-		if (code != ABI_SUCCESS)                                     \
-			return code;                                         \
-		if (out == NULL)                                             \
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);          \
-		if (out->version != ABI_TAG(type, number))                   \
-			return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH); \
-		if (!(can))                                                  \
-			return abi_leave(&c, ABI_NOT_SUPPORTED);             \
-		fill;                                                        \
-		return abi_leave(&c, ABI_SUCCESS);                           \
+#define TAGGED_CALL(symbol, type, number, can, fill)          \
+	DEVICE_CALL(symbol, (type * out), out)                \
+	{                                                     \
+		if (out == NULL)                              \
+			return ABI_INVALID_ARGUMENT;          \
+		if (out->version != ABI_TAG(type, number))    \
+			return ABI_ARGUMENT_VERSION_MISMATCH; \
+		if (!(can))                                   \
+			return ABI_NOT_SUPPORTED;             \
+		fill;                                         \
+		return ABI_SUCCESS;                           \
 	}
 
 TAGGED_CALL(nvmlDeviceGetTemperatureV, struct abi_temperature, 1, out->sensor == 0,
-	    out->celsius = (int32_t)abi_u32(&c, die_c(c.d, 0)))
+	    out->celsius = (int32_t)abi_u32(c, die_c(c->d, 0)))
 TAGGED_CALL(nvmlDeviceGetMarginTemperature, struct abi_margin, 1, HAS(TRAIT_TLIMIT),
-	    out->celsius = c.d->p.gpu_max_c - (int32_t)die_c(c.d, 0))
-TAGGED_CALL(nvmlDeviceGetFanSpeedRPM, struct abi_fan_rpm, 1, out->fan < c.d->p.fans,
-	    out->rpm = abi_u32(&c, fan_percent(c.d) * 30))
+	    out->celsius = c->d->p.heat.gpu_max_c - (int32_t)die_c(c->d, 0))
+TAGGED_CALL(nvmlDeviceGetFanSpeedRPM, struct abi_fan_rpm, 1, out->fan < c->d->p.fans,
+	    out->rpm = abi_u32(c, fan_percent(c->d) * 30))
 TAGGED_CALL(nvmlDeviceGetRepairStatus, struct abi_repair, 1, HAS(TRAIT_ROWS),
 	    (out->channel = 0, out->tpc = 0))
 TAGGED_CALL(nvmlDeviceGetSramEccErrorStatus, struct abi_sram_status, 1, HAS(TRAIT_ROWS),
 	    (memset(out->counter, 0, sizeof(out->counter)), out->threshold_exceeded = 0))
 
-abi_return nvmlDeviceGetUtilizationRates(abi_device h, struct abi_utilization *out)
+DEVICE_CALL(nvmlDeviceGetUtilizationRates, (struct abi_utilization * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetUtilizationRates, h);
 	double share;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (c.d->mig_enabled)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	share = history_mean_load(&c.d->history, c.d->now_ns, UTILIZATION_NS);
-	out->gpu = abi_u32(&c, 100 * share);
-	out->memory = abi_u32(&c, 55 * share);
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	if (c->d->mig_enabled)
+		return ABI_NOT_SUPPORTED;
+	share = history_mean_load(&c->d->history, c->d->now_ns, UTILIZATION_NS);
+	out->gpu = abi_u32(c, 100 * share);
+	out->memory = abi_u32(c, 55 * share);
+	return ABI_SUCCESS;
 }
 
-static abi_return engine_utilization(enum call call, abi_device h, uint32_t *percent,
+static abi_return engine_utilization(const struct ctx *c, uint32_t *percent,
 				     uint32_t *period_us, size_t member)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, call, h);
 	double sum = 0;
 
-	if (code != ABI_SUCCESS)
-		return code;
 	if (percent == NULL || period_us == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (c.d->mig_enabled)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	for (size_t i = 0; member != 0 && i < c.d->n_processes; i++)
-		if (process_alive(&c.d->processes[i], c.d->now_ns))
-			sum += *(const double *)((const char *)&c.d->processes[i] + member);
-	*percent = abi_u32(&c, fmin(100 * sum, 100));
+		return ABI_INVALID_ARGUMENT;
+	if (c->d->mig_enabled)
+		return ABI_NOT_SUPPORTED;
+	for (size_t i = 0; member != 0 && i < c->d->n_processes; i++)
+		if (process_alive(&c->d->processes[i], c->d->now_ns))
+			sum += *(const double *)((const char *)&c->d->processes[i] + member);
+	*percent = abi_u32(c, fmin(100 * sum, 100));
 	*period_us = 167000;
-	return abi_leave(&c, ABI_SUCCESS);
+	return ABI_SUCCESS;
 }
 
-#define ENGINE_CALL(symbol, member)                                                      \
-	abi_return symbol(abi_device h, uint32_t *percent, uint32_t *period_us)          \
-	{                                                                                \
-		return engine_utilization(CALL_##symbol, h, percent, period_us, member); \
+#define ENGINE_CALL(symbol, member)                                                         \
+	DEVICE_CALL(symbol, (uint32_t * percent, uint32_t * period_us), percent, period_us) \
+	{                                                                                   \
+		return engine_utilization(c, percent, period_us, member);                   \
 	}
 ENGINE_CALL(nvmlDeviceGetEncoderUtilization, offsetof(struct process, encoder))
 ENGINE_CALL(nvmlDeviceGetDecoderUtilization, offsetof(struct process, decoder))
@@ -359,91 +297,66 @@ ENGINE_CALL(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_CALL(nvmlDeviceGetOfaUtilization, 0)
 
 /* Health. */
-abi_return nvmlDeviceGetEccMode(abi_device h, uint32_t *current, uint32_t *pending)
+DEVICE_CALL(nvmlDeviceGetEccMode, (uint32_t * current, uint32_t *pending), current, pending)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetEccMode, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (current == NULL || pending == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (!HAS(TRAIT_ECC))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
+		return ABI_NOT_SUPPORTED;
 	*current = *pending = 1;
-	return abi_leave(&c, ABI_SUCCESS);
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetTotalEccErrors(abi_device h, uint32_t kind, uint32_t counter,
-				       uint64_t *out)
+DEVICE_CALL(nvmlDeviceGetTotalEccErrors, (uint32_t kind, uint32_t counter, uint64_t *out), kind,
+	    counter, out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetTotalEccErrors, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL || kind > 1 || counter > 1)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (!HAS(TRAIT_ECC))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*out = abi_u64(&c, (kind == 0 ? c.d->ecc_corrected : c.d->ecc_uncorrected) -
-				   c.d->ecc_cleared[counter][kind]);
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_NOT_SUPPORTED;
+	*out = abi_u64(c,
+		       (kind == 0 ? c->d->errors.ecc_corrected : c->d->errors.ecc_uncorrected) -
+			       c->d->errors.ecc_cleared[counter][kind]);
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetRemappedRows(abi_device h, uint32_t *correctable,
-				     uint32_t *uncorrectable, uint32_t *pending,
-				     uint32_t *failed)
+DEVICE_CALL(nvmlDeviceGetRemappedRows,
+	    (uint32_t * correctable, uint32_t *uncorrectable, uint32_t *pending,
+	     uint32_t *failed),
+	    correctable, uncorrectable, pending, failed)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetRemappedRows, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (!correctable || !uncorrectable || !pending || !failed)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!HAS(TRAIT_ROWS) || c.d->mig_enabled)
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*correctable = abi_u32(&c, 0);
-	*uncorrectable = abi_u32(&c, c.d->remapped);
-	*pending = abi_u32(&c, c.d->remap_pending);
-	*failed = abi_u32(&c, c.d->remap_failed);
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	if (!HAS(TRAIT_ROWS) || c->d->mig_enabled)
+		return ABI_NOT_SUPPORTED;
+	*correctable = abi_u32(c, 0);
+	*uncorrectable = abi_u32(c, c->d->errors.remapped);
+	*pending = abi_u32(c, c->d->errors.remap_pending);
+	*failed = abi_u32(c, c->d->errors.remap_failed);
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetRowRemapperHistogram(abi_device h, struct abi_row_histogram *out)
+DEVICE_CALL(nvmlDeviceGetRowRemapperHistogram, (struct abi_row_histogram * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetRowRemapperHistogram, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (!HAS(TRAIT_ROWS))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*out = (struct abi_row_histogram){ .max = 3072 - c.d->remapped, .high = c.d->remapped };
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_NOT_SUPPORTED;
+	*out = (struct abi_row_histogram){ .max = 3072 - c->d->errors.remapped,
+					   .high = c->d->errors.remapped };
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetConfComputeMemSizeInfo(abi_device h, void *out)
+DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetConfComputeMemSizeInfo, h);
-
 	(void)out;
-	return code != ABI_SUCCESS ? code : abi_leave(&c, ABI_NOT_SUPPORTED);
+	return ABI_NOT_SUPPORTED;
 }
 
-abi_return nvmlDeviceGetViolationStatus(abi_device h, uint32_t kind, struct abi_violation *out)
+DEVICE_CALL(nvmlDeviceGetViolationStatus, (uint32_t kind, struct abi_violation *out), kind, out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetViolationStatus, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL || kind > 2)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	*out = (struct abi_violation){ abi_us(&c, c.now_ns), c.d->limited_ns[kind] };
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	*out = (struct abi_violation){ abi_us(c, c->now_ns), c->d->control.limited_ns[kind] };
+	return ABI_SUCCESS;
 }

@@ -108,123 +108,64 @@ abi_return nvmlShutdown(void)
 	return code != ABI_SUCCESS ? code : abi_leave(&c, abi_init_drop());
 }
 
-static abi_return get_version(enum call call, char *out, uint32_t size)
+SYSTEM_CALL(nvmlSystemGetDriverVersion, (char *out, uint32_t size), out, size)
 {
-	struct ctx c;
-	bool nvml = call == CALL_nvmlSystemGetNVMLVersion;
-	/* The library knows its version without a driver. */
-	abi_return code = nvml ? abi_enter_init(&c, call) : abi_enter(&c, call);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	return abi_leave(&c, abi_string(world_driver(c.w, c.now_ns, nvml), out, size));
+	return abi_string(world_driver(c->w, c->now_ns, false), out, size);
 }
 
-abi_return nvmlSystemGetDriverVersion(char *out, uint32_t size)
+/* The library knows its version without a driver. */
+INIT_CALL(nvmlSystemGetNVMLVersion, (char *out, uint32_t size), out, size)
 {
-	return get_version(CALL_nvmlSystemGetDriverVersion, out, size);
+	return abi_string(world_driver(c->w, c->now_ns, true), out, size);
 }
 
-abi_return nvmlSystemGetNVMLVersion(char *out, uint32_t size)
+/* One number of the system. */
+#define SYSTEM_NUMBER(symbol, type, value)           \
+	SYSTEM_CALL(symbol, (type * out), out)       \
+	{                                            \
+		if (out == NULL)                     \
+			return ABI_INVALID_ARGUMENT; \
+		*out = (type)abi_u32(c, value);      \
+		return ABI_SUCCESS;                  \
+	}
+SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion, int, c->w->cuda)
+SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, int, c->w->cuda)
+SYSTEM_NUMBER(nvmlDeviceGetCount_v2, uint32_t, c->w->n_devices)
+SYSTEM_NUMBER(nvmlDeviceGetCount, uint32_t, c->w->n_devices)
+
+SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), pid, out, size)
 {
-	return get_version(CALL_nvmlSystemGetNVMLVersion, out, size);
-}
-
-/* One u32 of the system. */
-static abi_return get_number(enum call call, uint32_t *out)
-{
-	struct ctx c;
-	abi_return code = abi_enter(&c, call);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (call == CALL_nvmlDeviceGetCount_v2 || call == CALL_nvmlDeviceGetCount)
-		*out = abi_u32(&c, c.w->n_devices);
-	else
-		*out = abi_u32(&c, c.w->cuda);
-	return abi_leave(&c, ABI_SUCCESS);
-}
-
-abi_return nvmlSystemGetCudaDriverVersion(int *out)
-{
-	return get_number(CALL_nvmlSystemGetCudaDriverVersion, (uint32_t *)out);
-}
-
-abi_return nvmlSystemGetCudaDriverVersion_v2(int *out)
-{
-	return get_number(CALL_nvmlSystemGetCudaDriverVersion_v2, (uint32_t *)out);
-}
-
-abi_return nvmlDeviceGetCount_v2(uint32_t *out)
-{
-	return get_number(CALL_nvmlDeviceGetCount_v2, out);
-}
-
-abi_return nvmlDeviceGetCount(uint32_t *out)
-{
-	return get_number(CALL_nvmlDeviceGetCount, out);
-}
-
-abi_return nvmlSystemGetProcessName(uint32_t pid, char *out, uint32_t size)
-{
-	struct ctx c;
-	abi_return code = abi_enter(&c, CALL_nvmlSystemGetProcessName);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	for (unsigned i = 0; i < c.w->n_devices; i++) {
-		const struct device *d = &c.w->devices[i];
+	for (unsigned i = 0; i < c->w->n_devices; i++) {
+		const struct device *d = &c->w->devices[i];
 
 		for (size_t k = 0; k < d->n_processes; k++)
 			if (d->processes[k].pid == pid)
-				return abi_leave(&c,
-						 abi_string(d->processes[k].name, out, size));
+				return abi_string(d->processes[k].name, out, size);
 	}
-	return abi_leave(&c, ABI_NOT_FOUND);
+	return ABI_NOT_FOUND;
 }
 
 /* Handles. A lost GPU can still be found; the next call reports that it is lost. */
 static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
-	struct fault f = fault_find(c->w->faults, c->w->n_faults, (int)c->call, false,
-				    (int)device, 0, c->now_ns);
+	struct fault f = world_fault(c->w, (int)c->call, false, (int)device, 0, c->now_ns);
 
 	if (out == NULL)
-		return abi_leave(c, ABI_INVALID_ARGUMENT);
+		return ABI_INVALID_ARGUMENT;
 	if (f.has_code)
-		return abi_leave(c, f.code);
+		return f.code;
 	*out = abi_handle(c, device, mig);
-	return abi_leave(c, ABI_SUCCESS);
+	return ABI_SUCCESS;
 }
 
-static abi_return by_index(enum call call, uint32_t index, abi_device *out)
-{
-	struct ctx c;
-	abi_return code = abi_enter(&c, call);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (index >= c.w->n_devices)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	return return_handle(&c, index, 0, out);
-}
-
-abi_return nvmlDeviceGetHandleByIndex_v2(uint32_t index, abi_device *out)
-{
-	return by_index(CALL_nvmlDeviceGetHandleByIndex_v2, index, out);
-}
-
-abi_return nvmlDeviceGetHandleByIndex(uint32_t index, abi_device *out)
-{
-	return by_index(CALL_nvmlDeviceGetHandleByIndex, index, out);
-}
-
-static void bus_id(const struct device *d, char out[static 32])
-{
-	snprintf(out, 32, "%08X:%02X:%02X.0", d->domain, d->bus, d->slot);
-}
+#define HANDLE_BY_INDEX(symbol)                                                  \
+	SYSTEM_CALL(symbol, (uint32_t index, abi_device * out), index, out)      \
+	{                                                                        \
+		return index < c->w->n_devices ? return_handle(c, index, 0, out) \
+					       : ABI_INVALID_ARGUMENT;           \
+	}
+HANDLE_BY_INDEX(nvmlDeviceGetHandleByIndex_v2)
+HANDLE_BY_INDEX(nvmlDeviceGetHandleByIndex)
 
 /* Two PCI ids are equal regardless of the width of the domain and the case of letters. */
 static bool same_bus(const struct device *d, const char *text)
@@ -236,183 +177,139 @@ static bool same_bus(const struct device *d, const char *text)
 		if (sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)
 			return false;
 	}
-	return domain == d->domain && bus == d->bus && slot == d->slot;
+	return domain == d->id.domain && bus == d->id.bus && slot == d->id.slot;
 }
 
-static abi_return by_text(enum call call, const char *text, abi_device *out)
+static bool same_uuid(const struct device *d, const char *text)
 {
-	struct ctx c;
-	abi_return code = abi_enter(&c, call);
+	return strcmp(d->id.uuid, text) == 0;
+}
 
-	if (code != ABI_SUCCESS)
-		return code;
+static bool same_serial(const struct device *d, const char *text)
+{
+	return strcmp(d->id.serial, text) == 0;
+}
+
+static abi_return by_text(struct ctx *c, const char *text, abi_device *out,
+			  bool (*same)(const struct device *d, const char *text))
+{
 	if (text == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	for (unsigned i = 0; i < c.w->n_devices; i++) {
-		struct device *d = &c.w->devices[i];
+		return ABI_INVALID_ARGUMENT;
+	for (unsigned i = 0; i < c->w->n_devices; i++) {
+		struct device *d = &c->w->devices[i];
 
-		device_advance(c.w, d, c.now_ns);
-		if (call == CALL_nvmlDeviceGetHandleByUUID && strcmp(d->uuid, text) == 0)
-			return return_handle(&c, i, 0, out);
-		if (call == CALL_nvmlDeviceGetHandleBySerial && strcmp(d->serial, text) == 0)
-			return return_handle(&c, i, 0, out);
-		if (call == CALL_nvmlDeviceGetHandleByPciBusId_v2 && same_bus(d, text))
-			return return_handle(&c, i, 0, out);
+		device_advance(c->w, d, c->now_ns);
+		if (same(d, text))
+			return return_handle(c, i, 0, out);
 		for (unsigned k = 0; d->mig_enabled && k < d->n_migs; k++)
 			if (strcmp(d->migs[k].uuid, text) == 0)
-				return return_handle(&c, i, k + 1, out);
+				return return_handle(c, i, k + 1, out);
 	}
-	return abi_leave(&c, ABI_NOT_FOUND);
+	return ABI_NOT_FOUND;
 }
 
-abi_return nvmlDeviceGetHandleByUUID(const char *text, abi_device *out)
-{
-	return by_text(CALL_nvmlDeviceGetHandleByUUID, text, out);
-}
-
-abi_return nvmlDeviceGetHandleBySerial(const char *text, abi_device *out)
-{
-	return by_text(CALL_nvmlDeviceGetHandleBySerial, text, out);
-}
-
-abi_return nvmlDeviceGetHandleByPciBusId_v2(const char *text, abi_device *out)
-{
-	return by_text(CALL_nvmlDeviceGetHandleByPciBusId_v2, text, out);
-}
-
-abi_return nvmlDeviceGetHandleByPciBusId(const char *text, abi_device *out)
-{
-	return by_text(CALL_nvmlDeviceGetHandleByPciBusId_v2, text, out);
-}
+#define HANDLE_BY_TEXT(symbol, same)                                        \
+	SYSTEM_CALL(symbol, (const char *text, abi_device *out), text, out) \
+	{                                                                   \
+		return by_text(c, text, out, same);                         \
+	}
+HANDLE_BY_TEXT(nvmlDeviceGetHandleByUUID, same_uuid)
+HANDLE_BY_TEXT(nvmlDeviceGetHandleBySerial, same_serial)
+HANDLE_BY_TEXT(nvmlDeviceGetHandleByPciBusId_v2, same_bus)
+HANDLE_BY_TEXT(nvmlDeviceGetHandleByPciBusId, same_bus)
 
 /* Texts of a device. */
-#define STRING_CALL(symbol, text)                                         \
-	abi_return symbol(abi_device h, char *out, uint32_t size)         \
-	{                                                                 \
-		struct ctx c;                                             \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
-                                                                          \
-		if (code != ABI_SUCCESS)                                  \
-			return code;                                      \
-		return abi_leave(&c, abi_string(text, out, size));        \
+#define STRING_CALL(symbol, text)                                  \
+	DEVICE_CALL(symbol, (char *out, uint32_t size), out, size) \
+	{                                                          \
+		return abi_string(text, out, size);                \
 	}
 
 static const char *device_name(const struct ctx *c, char full[static 128])
 {
 	if (c->mig == NULL)
-		return c->d->name;
-	snprintf(full, 128, "%s MIG %s", c->d->name, c->mig->profile);
+		return c->d->id.name;
+	snprintf(full, 128, "%s MIG %s", c->d->id.name, c->mig->profile);
 	return full;
 }
 
-STRING_CALL(nvmlDeviceGetName, device_name(&c, (char[128]){ 0 }))
-STRING_CALL(nvmlDeviceGetUUID, c.mig != NULL ? c.mig->uuid : c.d->uuid)
-STRING_CALL(nvmlDeviceGetSerial, c.d->p.traits &TRAIT_ECC ? c.d->serial : NULL)
-STRING_CALL(nvmlDeviceGetVbiosVersion, c.d->p.vbios)
-STRING_CALL(nvmlDeviceGetBoardPartNumber, c.d->p.part)
+STRING_CALL(nvmlDeviceGetName, device_name(c, (char[128]){ 0 }))
+STRING_CALL(nvmlDeviceGetUUID, c->mig != NULL ? c->mig->uuid : c->d->id.uuid)
+STRING_CALL(nvmlDeviceGetSerial, c->d->p.traits &TRAIT_ECC ? c->d->id.serial : NULL)
+STRING_CALL(nvmlDeviceGetVbiosVersion, c->d->p.vbios)
+STRING_CALL(nvmlDeviceGetBoardPartNumber, c->d->p.part)
 
-static abi_return get_pci(enum call call, abi_device h, struct abi_pci *out)
+static abi_return get_pci(const struct device *d, struct abi_pci *out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, call, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (out == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	*out = (struct abi_pci){ .domain = c.d->domain,
-				 .bus = c.d->bus,
-				 .device = c.d->slot,
-				 .device_id = c.d->p.device_id,
-				 .subsystem_id = c.d->p.subsystem_id };
-	bus_id(c.d, out->bus_id);
+		return ABI_INVALID_ARGUMENT;
+	*out = (struct abi_pci){ .domain = d->id.domain,
+				 .bus = d->id.bus,
+				 .device = d->id.slot,
+				 .device_id = d->p.device_id,
+				 .subsystem_id = d->p.subsystem_id };
+	snprintf(out->bus_id, sizeof(out->bus_id), "%08X:%02X:%02X.0", d->id.domain, d->id.bus,
+		 d->id.slot);
 	snprintf(out->bus_id_legacy, sizeof(out->bus_id_legacy), "%04X:%02X:%02X.0",
-		 c.d->domain & 0xffff, c.d->bus & 0xff, c.d->slot & 0x1f);
-	return abi_leave(&c, ABI_SUCCESS);
+		 d->id.domain & 0xffff, d->id.bus & 0xff, d->id.slot & 0x1f);
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetPciInfo_v3(abi_device h, struct abi_pci *out)
+DEVICE_CALL(nvmlDeviceGetPciInfo_v3, (struct abi_pci * out), out)
 {
-	return get_pci(CALL_nvmlDeviceGetPciInfo_v3, h, out);
+	return get_pci(c->d, out);
 }
 
-abi_return nvmlDeviceGetPciInfo_v2(abi_device h, struct abi_pci *out)
+DEVICE_CALL(nvmlDeviceGetPciInfo_v2, (struct abi_pci * out), out)
 {
-	return get_pci(CALL_nvmlDeviceGetPciInfo_v2, h, out);
+	return get_pci(c->d, out);
 }
 
-abi_return nvmlDeviceGetCudaComputeCapability(abi_device h, int *major, int *minor)
+DEVICE_CALL(nvmlDeviceGetCudaComputeCapability, (int *major, int *minor), major, minor)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetCudaComputeCapability, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (major == NULL || minor == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	*major = (int)c.d->p.major;
-	*minor = (int)c.d->p.minor;
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	*major = (int)c->d->p.chip.major;
+	*minor = (int)c->d->p.chip.minor;
+	return ABI_SUCCESS;
 }
 
 /* MIG. */
-abi_return nvmlDeviceGetMigMode(abi_device h, uint32_t *current, uint32_t *pending)
+DEVICE_CALL(nvmlDeviceGetMigMode, (uint32_t * current, uint32_t *pending), current, pending)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetMigMode, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
 	if (current == NULL || pending == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	if (!(c.d->p.traits & TRAIT_MIG))
-		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*current = *pending = c.d->mig_enabled;
-	return abi_leave(&c, ABI_SUCCESS);
+		return ABI_INVALID_ARGUMENT;
+	if (!(c->d->p.traits & TRAIT_MIG))
+		return ABI_NOT_SUPPORTED;
+	*current = *pending = c->d->mig_enabled;
+	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetMigDeviceHandleByIndex(abi_device h, uint32_t index, abi_device *out)
+DEVICE_CALL(nvmlDeviceGetMigDeviceHandleByIndex, (uint32_t index, abi_device *out), index, out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetMigDeviceHandleByIndex, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (!c.d->mig_enabled)
-		return abi_leave(&c,
-				 c.d->p.traits & TRAIT_MIG ? ABI_NOT_FOUND : ABI_NOT_SUPPORTED);
-	for (unsigned i = 0; i < c.d->n_migs; i++)
-		if (c.d->migs[i].index == index)
-			return return_handle(&c, c.d->index, i + 1, out);
-	return abi_leave(&c, ABI_NOT_FOUND);
+	if (!c->d->mig_enabled)
+		return c->d->p.traits & TRAIT_MIG ? ABI_NOT_FOUND : ABI_NOT_SUPPORTED;
+	for (unsigned i = 0; i < c->d->n_migs; i++)
+		if (c->d->migs[i].index == index)
+			return return_handle(c, c->d->id.index, i + 1, out);
+	return ABI_NOT_FOUND;
 }
 
-abi_return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(abi_device h, abi_device *out)
+DEVICE_CALL(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device * out), out)
 {
-	struct ctx c;
-	abi_return code =
-		abi_enter_device(&c, CALL_nvmlDeviceGetDeviceHandleFromMigDeviceHandle, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (c.mig == NULL)
-		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	return return_handle(&c, c.d->index, 0, out);
+	if (c->mig == NULL)
+		return ABI_INVALID_ARGUMENT;
+	return return_handle(c, c->d->id.index, 0, out);
 }
 
-abi_return nvmlDeviceGetAttributes_v2(abi_device h, struct abi_mig_attributes *out)
+DEVICE_CALL(nvmlDeviceGetAttributes_v2, (struct abi_mig_attributes * out), out)
 {
-	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetAttributes_v2, h);
-
-	if (code != ABI_SUCCESS)
-		return code;
-	if (out == NULL || c.mig == NULL)
-		return abi_leave(&c, out == NULL ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
-	*out = (struct abi_mig_attributes){ .multiprocessors = c.mig->slices * 16,
-					    .copy_engines = c.mig->slices,
-					    .gpu_instance_slices = c.mig->slices,
-					    .compute_instance_slices = c.mig->slices,
-					    .memory_mb = c.mig->bytes >> 20 };
-	return abi_leave(&c, ABI_SUCCESS);
+	if (out == NULL || c->mig == NULL)
+		return out == NULL ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED;
+	*out = (struct abi_mig_attributes){ .multiprocessors = c->mig->slices * 16,
+					    .copy_engines = c->mig->slices,
+					    .gpu_instance_slices = c->mig->slices,
+					    .compute_instance_slices = c->mig->slices,
+					    .memory_mb = c->mig->bytes >> 20 };
+	return ABI_SUCCESS;
 }

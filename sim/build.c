@@ -185,12 +185,6 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }
 
-int build_loads(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_load);
-}
-
 static int read_pid(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct process *p = target;
@@ -293,12 +287,6 @@ static int read_process(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-int build_processes(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_process);
-}
-
 #define MIG(member) offsetof(struct mig, member)
 /* clang-format off */
 static const struct key mig_keys[] = {
@@ -326,7 +314,7 @@ static int read_mig(struct rows *r, const struct toml_node *table)
 			   .slices = 1,
 			   .bytes = d->p.memory_mib / 8 << 20 };
 	snprintf(m->uuid, sizeof(m->uuid), "MIG-%08x-51d0-5000-8000-%012x",
-		 0x51000000u + d->index * 0x01010101u, d->n_migs + 1);
+		 0x51000000u + d->id.index * 0x01010101u, d->n_migs + 1);
 	if (rows_table(r, table, mig_keys, N_ROWS(mig_keys), m) != 0)
 		return -1;
 	if (m->profile[0] == 0)
@@ -337,16 +325,15 @@ static int read_mig(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-int build_migs(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_mig);
-}
-
 #define SENSOR(member) offsetof(struct sensor_params, member)
 #define SENSOR_MS(member)                                                                 \
 	{                                                                                 \
 		.name = #member, .kind = KEY_NUMBER, .offset = SENSOR(member), .max = 1e5 \
+	}
+#define SENSOR_PART_MS(part, member)                                                          \
+	{                                                                                     \
+		.name = #part "_" #member, .kind = KEY_NUMBER, .offset = SENSOR(part.member), \
+		.max = 1e5                                                                    \
 	}
 #define SENSOR_BOOL(member)                                                 \
 	{                                                                   \
@@ -359,10 +346,10 @@ static const struct key sensor_keys[] = {
 	SENSOR_MS(average_lag_ms),
 	SENSOR_MS(instant_ms),
 	SENSOR_MS(instant_lag_ms),
-	SENSOR_MS(sample_ms),
-	SENSOR_MS(sample_phase_ms),
-	SENSOR_MS(sample_age_ms),
-	SENSOR_MS(sample_filter_ms),
+	{ .name = "sample_ms", .kind = KEY_NUMBER, .offset = SENSOR(sample.gap_ms), .max = 1e5 },
+	SENSOR_PART_MS(sample, phase_ms),
+	SENSOR_PART_MS(sample, age_ms),
+	SENSOR_PART_MS(sample, filter_ms),
 	SENSOR_MS(low_pass_ms),
 	{ .name = "gain", .kind = KEY_NUMBER, .offset = SENSOR(gain), .min = 0.1, .max = 10 },
 	{ .name = "offset_w", .kind = KEY_NUMBER, .offset = SENSOR(offset_w),
@@ -376,18 +363,18 @@ static const struct key sensor_keys[] = {
 	{ .name = "counter_start_mj", .kind = KEY_BITS, .offset = SENSOR(counter_start_mj) },
 	{ .name = "counter_bits", .kind = KEY_UINT, .offset = SENSOR(counter_bits),
 	  .min = 8, .max = 64 },
-	{ .name = "ring_gap_ms", .kind = KEY_NUMBER, .offset = SENSOR(ring_gap_ms),
+	{ .name = "ring_gap_ms", .kind = KEY_NUMBER, .offset = SENSOR(ring.gap_ms),
 	  .min = 1, .max = 1e5 },
-	SENSOR_MS(ring_phase_ms),
-	SENSOR_MS(ring_age_ms),
-	SENSOR_MS(ring_jitter_ms),
-	SENSOR_MS(ring_delay_ms),
-	SENSOR_MS(ring_filter_ms),
-	{ .name = "ring_entries", .kind = KEY_UINT, .offset = SENSOR(ring_entries),
+	SENSOR_PART_MS(ring, phase_ms),
+	SENSOR_PART_MS(ring, age_ms),
+	SENSOR_PART_MS(ring, jitter_ms),
+	SENSOR_PART_MS(ring, delay_ms),
+	SENSOR_PART_MS(ring, filter_ms),
+	{ .name = "ring_entries", .kind = KEY_UINT, .offset = SENSOR(ring.entries),
 	  .min = 1, .max = 1000 },
-	{ .name = "ring_copies", .kind = KEY_UINT, .offset = SENSOR(ring_copies),
+	{ .name = "ring_copies", .kind = KEY_UINT, .offset = SENSOR(ring.copies),
 	  .min = 1, .max = 10 },
-	SENSOR_BOOL(ring_ignores_since),
+	{ .name = "ring_ignores_since", .kind = KEY_BOOL, .offset = SENSOR(ring.ignores_since) },
 	SENSOR_BOOL(power_is_instant),
 	SENSOR_BOOL(own_time),
 	SENSOR_BOOL(no_average),
@@ -404,9 +391,9 @@ static int read_sensor(struct rows *r, const struct toml_node *node, void *targe
 
 	if (rows_table(r, node, sensor_keys, N_ROWS(sensor_keys), s) != 0)
 		return -1;
-	if (s->low_pass_ms > 0 && s->sample_ms > 0)
+	if (s->low_pass_ms > 0 && s->sample.gap_ms > 0)
 		return rows_fail(r, node, "'low_pass_ms' and 'sample_ms' exclude each other");
-	if (s->ring_jitter_ms >= s->ring_gap_ms)
+	if (s->ring.jitter_ms >= s->ring.gap_ms)
 		return rows_fail(r, node, "'ring_jitter_ms' must be below 'ring_gap_ms'");
 	return 0;
 }
@@ -441,41 +428,41 @@ static int read_memory(struct rows *r, const struct toml_node *node, void *targe
 static const struct key gpu_keys[] = {
 	{ .name = "profile", .kind = KEY_SKIP },
 	{ .name = "count", .kind = KEY_SKIP },
-	{ .name = "name", .kind = KEY_TEXT, .offset = GPU(name), .max = 96 },
-	{ .name = "uuid", .kind = KEY_TEXT, .offset = GPU(uuid), .max = 64 },
-	{ .name = "serial", .kind = KEY_TEXT, .offset = GPU(serial), .max = 30 },
+	{ .name = "name", .kind = KEY_TEXT, .offset = GPU(id.name), .max = 96 },
+	{ .name = "uuid", .kind = KEY_TEXT, .offset = GPU(id.uuid), .max = 64 },
+	{ .name = "serial", .kind = KEY_TEXT, .offset = GPU(id.serial), .max = 30 },
 	{ .name = "memory", .kind = KEY_READ, .read = read_memory },
 	{ .name = "used", .kind = KEY_BYTES, .offset = GPU(base_bytes) },
 	{ .name = "follow", .kind = KEY_TEXT, .offset = GPU(follow), .max = 256 },
-	GPU_UINT("minor", minor, 255),
-	GPU_UINT("domain", domain, 0xffff),
-	GPU_UINT("bus", bus, 255),
-	GPU_UINT("slot", slot, 31),
+	GPU_UINT("minor", id.minor, 255),
+	GPU_UINT("domain", id.domain, 0xffff),
+	GPU_UINT("bus", id.bus, 255),
+	GPU_UINT("slot", id.slot, 31),
 	GPU_NUMBER("noise", noise, 0, 1),
 	GPU_NUMBER("idle_w", p.idle_w, 0, 1e4),
 	GPU_NUMBER("context_w", p.context_w, 0, 1e4),
 	GPU_NUMBER("max_w", p.max_w, 1, 1e4),
-	GPU_NUMBER("limit_w", p.limit_w, 1, 1e4),
-	GPU_NUMBER("limit_min_w", p.limit_min_w, 0, 1e4),
-	GPU_NUMBER("limit_max_w", p.limit_max_w, 1, 1e4),
-	GPU_NUMBER("ambient_c", p.ambient_c, -40, 120),
-	GPU_NUMBER("c_per_w", p.c_per_w, 0, 10),
-	GPU_NUMBER("thermal_s", p.thermal_s, 0, 1e4),
+	GPU_NUMBER("limit_w", p.limit.default_w, 1, 1e4),
+	GPU_NUMBER("limit_min_w", p.limit.min_w, 0, 1e4),
+	GPU_NUMBER("limit_max_w", p.limit.max_w, 1, 1e4),
+	GPU_NUMBER("ambient_c", p.heat.ambient_c, -40, 120),
+	GPU_NUMBER("c_per_w", p.heat.c_per_w, 0, 10),
+	GPU_NUMBER("thermal_s", p.heat.constant_s, 0, 1e4),
 	GPU_UINT("fans", p.fans, 8),
-	GPU_UINT("ecc_corrected", ecc_corrected, 1e9),
-	GPU_UINT("ecc_uncorrected", ecc_uncorrected, 1e9),
-	GPU_UINT("remapped", remapped, 3072),
-	GPU_UINT("remap_pending", remap_pending, 1),
-	GPU_UINT("remap_failed", remap_failed, 1),
-	GPU_UINT("replays", replays, 1e9),
-	GPU_UINT("recovery_action", recovery_action, 100),
+	GPU_UINT("ecc_corrected", errors.ecc_corrected, 1e9),
+	GPU_UINT("ecc_uncorrected", errors.ecc_uncorrected, 1e9),
+	GPU_UINT("remapped", errors.remapped, 3072),
+	GPU_UINT("remap_pending", errors.remap_pending, 1),
+	GPU_UINT("remap_failed", errors.remap_failed, 1),
+	GPU_UINT("replays", errors.replays, 1e9),
+	GPU_UINT("recovery_action", errors.recovery_action, 100),
 	GPU_UINT("list_growth", list_growth, 1000),
-	{ .name = "persistence", .kind = KEY_BOOL, .offset = GPU(persistence) },
-	{ .name = "accounting", .kind = KEY_BOOL, .offset = GPU(accounting) },
+	{ .name = "persistence", .kind = KEY_BOOL, .offset = GPU(set.persistence) },
+	{ .name = "accounting", .kind = KEY_BOOL, .offset = GPU(set.accounting) },
 	{ .name = "sensor", .kind = KEY_READ, .read = read_sensor },
-	{ .name = "load", .kind = KEY_READ, .read = build_loads },
-	{ .name = "process", .kind = KEY_READ, .read = build_processes },
-	{ .name = "mig", .kind = KEY_READ, .read = build_migs },
+	{ .name = "load", .kind = KEY_EACH, .each = read_load },
+	{ .name = "process", .kind = KEY_EACH, .each = read_process },
+	{ .name = "mig", .kind = KEY_EACH, .each = read_mig },
 };
 /* clang-format on */
 
@@ -504,7 +491,7 @@ static const struct key gpu_head_keys[] = {
 };
 /* clang-format on */
 
-static int read_gpu(struct rows *r, const struct toml_node *table)
+int build_gpu(struct rows *r, const struct toml_node *table)
 {
 	struct build *b = building(r);
 	struct gpu_head head = { "h200", 1 };
@@ -531,14 +518,8 @@ static int read_gpu(struct rows *r, const struct toml_node *table)
 		b->d = &b->w->devices[first + i];
 		if (rows_table(r, table, gpu_keys, N_ROWS(gpu_keys), b->d) != 0)
 			return -1;
-		b->d->limit_w = b->d->p.limit_w;
+		b->d->set.limit_w = b->d->p.limit.default_w;
 		share_out(b->d);
 	}
 	return 0;
-}
-
-int build_gpus(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_gpu);
 }

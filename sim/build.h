@@ -22,15 +22,9 @@ static inline struct build *building(struct rows *r)
 /* Adds one zeroed element to the array that `array` points to; NULL: out of memory. */
 void *build_grow(void *array, size_t *n, size_t size);
 
-/* Calls `one` for each table of an array of tables. */
-int build_each(struct rows *r, const struct toml_node *list,
-	       int (*one)(struct rows *r, const struct toml_node *table));
 int build_no_memory(struct rows *r, const struct toml_node *node);
 
-/* [[gpu.load]], [[gpu.process]], [[gpu.mig]] of the current device; [[gpu]]. */
-int build_loads(struct rows *r, const struct toml_node *node, void *target);
-int build_processes(struct rows *r, const struct toml_node *node, void *target);
-int build_migs(struct rows *r, const struct toml_node *node, void *target);
-int build_gpus(struct rows *r, const struct toml_node *node, void *target);
+/* Reads one [[gpu]] with its loads, processes and MIG instances. */
+int build_gpu(struct rows *r, const struct toml_node *table);
 
 #endif

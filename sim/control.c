@@ -35,12 +35,12 @@ extern __typeof__(gpuward_sim_process) gpuward_sim_process SIM_EXPORT;
 
 const char gpuward_simulator[] = "gpuward-sim " GPUWARD_VERSION;
 
-static void lock(void)
+static void sim_lock(void)
 {
 	pthread_mutex_lock(&sim.lock);
 }
 
-static void unlock(void)
+static void sim_unlock(void)
 {
 	pthread_mutex_unlock(&sim.lock);
 }
@@ -51,7 +51,7 @@ static void replace_world(struct world *w)
 	struct world *old;
 	bool gap;
 
-	lock();
+	sim_lock();
 	old = sim.world;
 	sim.generation += 1 + (old != NULL ? world_boots(old, world_now_ns(old), &gap) : 0);
 	sim.world = w;
@@ -59,7 +59,7 @@ static void replace_world(struct world *w)
 	memset(sim.calls, 0, sizeof(sim.calls));
 	hide_symbols(w->missing, w->n_missing);
 	pthread_cond_broadcast(&sim.moved);
-	unlock();
+	sim_unlock();
 	world_free(old);
 }
 
@@ -186,11 +186,11 @@ __attribute__((destructor)) static void sim_end(void)
 
 	/* A program may end while other threads still call us: they find a world without GPUs
 	 * and without clients. */
-	lock();
+	sim_lock();
 	old = sim.world;
 	sim.world = &nothing;
 	sim.inits = 0;
-	unlock();
+	sim_unlock();
 	world_free(old);
 }
 
@@ -198,9 +198,9 @@ uint64_t gpuward_sim_now_ns(void)
 {
 	uint64_t now_ns;
 
-	lock();
+	sim_lock();
 	now_ns = world_now_ns(sim.world);
-	unlock();
+	sim_unlock();
 	return now_ns;
 }
 
@@ -208,38 +208,38 @@ uint64_t gpuward_sim_wall_ns(void)
 {
 	uint64_t wall_ns;
 
-	lock();
+	sim_lock();
 	wall_ns = world_wall_ns(sim.world, world_now_ns(sim.world));
-	unlock();
+	sim_unlock();
 	return wall_ns;
 }
 
 void gpuward_sim_stepped(void)
 {
-	lock();
+	sim_lock();
 	sim.world->stepped_ns = world_now_ns(sim.world);
 	sim.world->mode = TIME_STEPPED;
 	pthread_cond_broadcast(&sim.moved);
-	unlock();
+	sim_unlock();
 }
 
 void gpuward_sim_step(uint64_t ns)
 {
-	lock();
+	sim_lock();
 	sim.world->stepped_ns += ns;
 	pthread_cond_broadcast(&sim.moved);
-	unlock();
+	sim_unlock();
 }
 
 uint64_t gpuward_sim_calls(const char *symbol)
 {
 	uint64_t n = 0;
 
-	lock();
+	sim_lock();
 	for (int i = 0; i < N_CALLS; i++)
 		if (symbol == NULL || strcmp(symbol, call_symbols[i]) == 0)
 			n += sim.calls[i];
-	unlock();
+	sim_unlock();
 	return n;
 }
 
@@ -260,7 +260,7 @@ static void remove_faults(bool (*gone)(const struct fault *f, int call, int devi
 	w->n_faults = kept;
 }
 
-static bool hangs(const struct fault *f, int call, int device)
+static bool fault_hangs(const struct fault *f, int call, int device)
 {
 	(void)call, (void)device;
 	return f->hang;
@@ -275,7 +275,7 @@ static void add_fault(const char *symbol, struct fault f)
 	f.call = symbol != NULL ? call_find(symbol) : -1;
 	if (symbol != NULL && f.call < 0)
 		return;
-	lock();
+	sim_lock();
 	w = sim.world;
 	remove_faults(is_same_fault, f.call, f.device);
 	if (f.hang || f.code != 0) {
@@ -289,7 +289,7 @@ static void add_fault(const char *symbol, struct fault f)
 		}
 	}
 	pthread_cond_broadcast(&sim.moved);
-	unlock();
+	sim_unlock();
 }
 
 void gpuward_sim_fault(const char *symbol, int device, int code)
@@ -304,11 +304,11 @@ void gpuward_sim_hang(const char *symbol, int device)
 
 void gpuward_sim_unhang(void)
 {
-	lock();
-	remove_faults(hangs, 0, 0);
+	sim_lock();
+	remove_faults(fault_hangs, 0, 0);
 	sim.hang_round++;
 	pthread_cond_broadcast(&sim.moved);
-	unlock();
+	sim_unlock();
 }
 
 /* A device at the current time, or NULL; returns with the lock held. */
@@ -316,7 +316,7 @@ static struct device *current_device(unsigned index)
 {
 	struct device *d;
 
-	lock();
+	sim_lock();
 	if (index >= sim.world->n_devices)
 		return NULL;
 	d = &sim.world->devices[index];
@@ -329,7 +329,7 @@ double gpuward_sim_true_watts(unsigned device)
 	const struct device *d = current_device(device);
 	double watts = d != NULL ? history_last(&d->history)->watts : 0;
 
-	unlock();
+	sim_unlock();
 	return watts;
 }
 
@@ -338,7 +338,7 @@ double gpuward_sim_true_joules(unsigned device)
 	const struct device *d = current_device(device);
 	double joules = d != NULL ? history_joules(&d->history, d->now_ns) : 0;
 
-	unlock();
+	sim_unlock();
 	return joules;
 }
 
@@ -347,6 +347,6 @@ int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graph
 	struct device *d = current_device(device);
 	int result = d != NULL ? device_set_process(d, pid, bytes, graphics != 0) : -1;
 
-	unlock();
+	sim_unlock();
 	return result;
 }

@@ -1,7 +1,12 @@
 /* What happens on one GPU over time. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "device/nvml_abi.h"
@@ -123,7 +128,7 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 		q.watts = d->p.context_w + q.load * range;
 	else
 		q.watts = q.open ? d->p.context_w : d->p.idle_w;
-	q.watts *= 1 + d->noise * stable_noise(d->index, t_ns / CONTROL_NS);
+	q.watts *= 1 + d->noise * stable_noise(d->id.index, t_ns / CONTROL_NS);
 	return q;
 }
 
@@ -135,30 +140,30 @@ static void control_step(struct device *d, const struct demand *q, uint64_t t_ns
 	double celsius = history_celsius(&d->history, t_ns);
 	double mean_w = history_mean_w(&d->history, t_ns, CAPPED_NS);
 
-	d->capping = q->watts > d->limit_w && mean_w > 0.97 * d->limit_w;
-	if (celsius >= d->p.slowdown_c + 3)
-		d->thermal_factor = 0.5;
-	else if (celsius >= d->p.slowdown_c)
-		d->thermal_factor = fmax(d->thermal_factor * 0.97, 0.3);
-	else if (celsius < d->p.slowdown_c - 2)
-		d->thermal_factor = fmin(d->thermal_factor * 1.01, 1);
+	d->control.capping = q->watts > d->set.limit_w && mean_w > 0.97 * d->set.limit_w;
+	if (celsius >= d->p.heat.slowdown_c + 3)
+		d->control.thermal_factor = 0.5;
+	else if (celsius >= d->p.heat.slowdown_c)
+		d->control.thermal_factor = fmax(d->control.thermal_factor * 0.97, 0.3);
+	else if (celsius < d->p.heat.slowdown_c - 2)
+		d->control.thermal_factor = fmin(d->control.thermal_factor * 1.01, 1);
 }
 
 static double clock_at(const struct device *d, const struct demand *q, double share)
 {
-	double mhz = d->p.sm_mhz;
+	double mhz = d->p.mhz.sm;
 
 	if (!q->open && q->load <= 0)
-		mhz = d->p.idle_sm_mhz;
+		mhz = d->p.mhz.idle_sm;
 	else
 		mhz *= cbrt(share);
-	if (d->lock_sm_mhz[1] > 0)
-		mhz = fmin(fmax(mhz, d->lock_sm_mhz[0]), d->lock_sm_mhz[1]);
+	if (d->set.lock_sm_mhz[1] > 0)
+		mhz = fmin(fmax(mhz, d->set.lock_sm_mhz[0]), d->set.lock_sm_mhz[1]);
 	return round(mhz / 15) * 15;
 }
 
 /* Computes power, clock and reasons from t on; returns how long they are valid. */
-static uint64_t evaluate(struct device *d, uint64_t t_ns)
+static uint64_t device_evaluate(struct device *d, uint64_t t_ns)
 {
 	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;
 	struct demand q = demand_at(d, t_ns, &until);
@@ -166,28 +171,28 @@ static uint64_t evaluate(struct device *d, uint64_t t_ns)
 
 	if (t_ns % CONTROL_NS == 0)
 		control_step(d, &q, t_ns);
-	d->reasons = !q.open && q.load <= 0 ? ABI_REASON_IDLE : 0;
-	if (!q.forced && d->thermal_factor < 1) {
-		watts = fmin(watts, d->p.context_w +
-					    d->thermal_factor * (d->p.max_w - d->p.context_w));
+	d->control.reasons = !q.open && q.load <= 0 ? ABI_REASON_IDLE : 0;
+	if (!q.forced && d->control.thermal_factor < 1) {
+		watts = fmin(watts, d->p.context_w + d->control.thermal_factor *
+							     (d->p.max_w - d->p.context_w));
 		if (watts < q.watts)
-			d->reasons |= ABI_REASON_SW_THERMAL;
-		if (history_celsius(&d->history, t_ns) >= d->p.slowdown_c + 3)
-			d->reasons |= ABI_REASON_HW_THERMAL | ABI_REASON_HW_SLOWDOWN;
+			d->control.reasons |= ABI_REASON_SW_THERMAL;
+		if (history_celsius(&d->history, t_ns) >= d->p.heat.slowdown_c + 3)
+			d->control.reasons |= ABI_REASON_HW_THERMAL | ABI_REASON_HW_SLOWDOWN;
 	}
-	if (!q.forced && d->lock_sm_mhz[1] > 0)
-		watts = fmin(watts, q.watts * fmin(d->lock_sm_mhz[1] / d->p.sm_mhz, 1));
-	if (!q.forced && d->capping && watts > d->limit_w) {
-		watts = d->limit_w *
-			(1 - 0.01 + d->noise * stable_noise(d->index, t_ns / CONTROL_NS));
-		d->reasons |= ABI_REASON_SW_POWER_CAP;
+	if (!q.forced && d->set.lock_sm_mhz[1] > 0)
+		watts = fmin(watts, q.watts * fmin(d->set.lock_sm_mhz[1] / d->p.mhz.sm, 1));
+	if (!q.forced && d->control.capping && watts > d->set.limit_w) {
+		watts = d->set.limit_w *
+			(1 - 0.01 + d->noise * stable_noise(d->id.index, t_ns / CONTROL_NS));
+		d->control.reasons |= ABI_REASON_SW_POWER_CAP;
 	}
 	share = q.watts > 0 ? watts / q.watts : 1;
 	history_add(&d->history, t_ns, watts, q.load, clock_at(d, &q, share));
 	return until;
 }
 
-static void account(struct device *d, uint64_t ns)
+static void device_account(struct device *d, uint64_t ns)
 {
 	static const struct {
 		uint64_t reason;
@@ -202,19 +207,19 @@ static void account(struct device *d, uint64_t ns)
 	};
 
 	for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
-		if (d->reasons & map[i].reason)
-			d->limited_ns[map[i].counter] += ns;
+		if (d->control.reasons & map[i].reason)
+			d->control.limited_ns[map[i].counter] += ns;
 }
 
-static void restart(struct device *d)
+static void device_restart(struct device *d)
 {
 	sensor_restart(&d->sensor, &d->history, d->now_ns);
-	memset(d->limited_ns, 0, sizeof(d->limited_ns));
-	d->limit_w = d->p.limit_w;
-	d->compute_mode = 0;
-	d->counter_frozen = false;
-	memset(d->lock_sm_mhz, 0, sizeof(d->lock_sm_mhz));
-	memset(d->lock_memory_mhz, 0, sizeof(d->lock_memory_mhz));
+	memset(d->control.limited_ns, 0, sizeof(d->control.limited_ns));
+	d->set.limit_w = d->p.limit.default_w;
+	d->set.compute_mode = 0;
+	d->counter.frozen = false;
+	memset(d->set.lock_sm_mhz, 0, sizeof(d->set.lock_sm_mhz));
+	memset(d->set.lock_memory_mhz, 0, sizeof(d->set.lock_memory_mhz));
 }
 
 static void execute_action(struct device *d, const struct action *a)
@@ -222,26 +227,26 @@ static void execute_action(struct device *d, const struct action *a)
 	switch (a->kind) {
 	case ACTION_LOSE: d->lost = true; break;
 	case ACTION_HEAL: d->lost = false; break;
-	case ACTION_RELOAD: restart(d); break;
+	case ACTION_RELOAD: device_restart(d); break;
 	case ACTION_COUNTER: d->sensor.lost_j -= a->step_j; break;
 	case ACTION_RESET: sensor_counter_reset(&d->sensor, &d->history, d->now_ns); break;
 	case ACTION_FREEZE:
-		d->frozen_mj = sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
-		d->counter_frozen = true;
+		d->counter.frozen_mj = sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
+		d->counter.frozen = true;
 		break;
-	case ACTION_THAW: d->counter_frozen = false; break;
+	case ACTION_THAW: d->counter.frozen = false; break;
 	case ACTION_ECC:
 		if (a->type == ABI_EVENT_ECC_DOUBLE)
-			d->ecc_uncorrected += (unsigned)a->data;
+			d->errors.ecc_uncorrected += (unsigned)a->data;
 		else
-			d->ecc_corrected += (unsigned)a->data;
+			d->errors.ecc_corrected += (unsigned)a->data;
 		break;
 	case ACTION_MIG:
 		d->mig_generation++;
 		if (a->data != 0 && a->data < d->n_migs)
 			d->n_migs = (unsigned)a->data;
 		break;
-	case ACTION_RECOVERY: d->recovery_action = (unsigned)a->data; break;
+	case ACTION_RECOVERY: d->errors.recovery_action = (unsigned)a->data; break;
 	case ACTION_EVENT:
 	case ACTION_WALL: break;
 	}
@@ -255,7 +260,7 @@ static uint64_t execute_due_actions(struct world *w, struct device *d)
 
 		if (a->at_ns > d->now_ns)
 			return a->at_ns;
-		if (a->device < 0 || (unsigned)a->device == d->index)
+		if (a->device < 0 || (unsigned)a->device == d->id.index)
 			execute_action(d, a);
 		d->next_action++;
 	}
@@ -270,13 +275,13 @@ void device_advance(struct world *w, struct device *d, uint64_t t_ns)
 		if (d->change_ns <= d->now_ns) {
 			uint64_t action_ns = execute_due_actions(w, d);
 
-			d->change_ns = evaluate(d, d->now_ns);
+			d->change_ns = device_evaluate(d, d->now_ns);
 			min_time(&d->change_ns, action_ns);
 		}
 		if (d->now_ns >= t_ns)
 			return;
 		to_ns = d->change_ns < t_ns ? d->change_ns : t_ns;
-		account(d, to_ns - d->now_ns);
+		device_account(d, to_ns - d->now_ns);
 		d->now_ns = to_ns;
 	}
 }
@@ -288,24 +293,24 @@ void device_changed(struct device *d)
 
 uint64_t device_counter_mj(struct device *d)
 {
-	if (d->counter_frozen)
-		return d->frozen_mj;
+	if (d->counter.frozen)
+		return d->counter.frozen_mj;
 	return sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
 }
 
 unsigned device_pstate(const struct device *d)
 {
-	return d->reasons & ABI_REASON_IDLE ? d->p.idle_pstate : 0;
+	return d->control.reasons & ABI_REASON_IDLE ? d->p.idle_pstate : 0;
 }
 
 double device_memory_mhz(const struct device *d)
 {
-	double mhz = d->p.memory_mhz;
+	double mhz = d->p.mhz.memory;
 
 	if (device_pstate(d) >= 8)
 		mhz = fmin(mhz, 405);
-	if (d->lock_memory_mhz[1] > 0)
-		mhz = fmin(mhz, d->lock_memory_mhz[1]);
+	if (d->set.lock_memory_mhz[1] > 0)
+		mhz = fmin(mhz, d->set.lock_memory_mhz[1]);
 	return mhz;
 }
 
@@ -341,4 +346,94 @@ int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool grap
 		*p = d->processes[--d->n_processes];
 	device_changed(d);
 	return 0;
+}
+
+/* [[gpu]] follow: real processes report their GPU memory, each in a file named by its pid. */
+#define FOLLOWED_MAX 256
+
+struct followed {
+	uint32_t pid;
+	uint64_t bytes;
+	bool graphics, hidden;
+};
+
+/* A file that is being written may be empty: ignore it. The driver drops processes that died.
+ */
+static bool followed_read(int dir, const char *name, struct followed *ret)
+{
+	char text[64], *end;
+	unsigned long long pid = strtoull(name, &end, 10);
+	int fd;
+	ssize_t n;
+
+	if (end == name || *end || pid == 0 || pid > INT32_MAX)
+		return false;
+	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0 || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+		return false;
+	text[n] = 0;
+	ret->pid = (uint32_t)pid;
+	ret->bytes = strtoull(text, &end, 10);
+	ret->graphics = strstr(end, "graphics") != NULL;
+	ret->hidden = strstr(end, "hidden") != NULL;
+	return end != text;
+}
+
+static unsigned followed_list(const char *path, struct followed *found)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *e;
+	unsigned n = 0;
+
+	while (dir != NULL && n < FOLLOWED_MAX && (e = readdir(dir)) != NULL)
+		if (followed_read(dirfd(dir), e->d_name, &found[n]))
+			n++;
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
+static struct process *followed_process(struct device *d, uint32_t pid)
+{
+	for (size_t i = 0; i < d->n_processes; i++)
+		if (d->processes[i].followed && d->processes[i].pid == pid)
+			return &d->processes[i];
+	return NULL;
+}
+
+static bool followed_has(const struct followed *found, unsigned n, uint32_t pid)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (found[i].pid == pid && found[i].bytes != 0)
+			return true;
+	return false;
+}
+
+void device_follow(struct device *d)
+{
+	struct followed found[FOLLOWED_MAX];
+	unsigned n;
+
+	if (d->follow[0] == 0)
+		return;
+	n = followed_list(d->follow, found);
+	for (size_t i = d->n_processes; i-- > 0;)
+		if (d->processes[i].followed && !followed_has(found, n, d->processes[i].pid))
+			device_set_process(d, d->processes[i].pid, 0, false);
+	for (unsigned i = 0; i < n; i++) {
+		struct process *p = followed_process(d, found[i].pid);
+
+		if (found[i].bytes == 0 || (p != NULL && p->bytes == found[i].bytes))
+			continue;
+		if (device_set_process(d, found[i].pid, found[i].bytes, found[i].graphics) == 0)
+			for (size_t k = 0; k < d->n_processes; k++)
+				if (d->processes[k].pid == found[i].pid) {
+					d->processes[k].followed = true;
+					d->processes[k].hidden = found[i].hidden;
+				}
+	}
 }

@@ -1,12 +1,12 @@
-/* gpuward-sim: how a test controls the simulated NVML library.
+/* gpuward-sim: how a test controls the simulated NVML library, a libnvidia-ml.so.1.
  *
- * The simulator is a libnvidia-ml.so.1. Any program that uses NVML can run on it:
+ * Any program that uses NVML can run on it; GPUWARD_SIM is a built-in scenario (default: "demo") or
+ * the path of a TOML file:
  *
  *     GPUWARD_SIM=two-gpus LD_LIBRARY_PATH=build/sim nvml-program
  *
- * GPUWARD_SIM is a built-in scenario or the path of a TOML file; default: "demo". For more control
- * a program opens the library with dlopen() and finds these functions with dlsym(). They may be
- * called from any thread and before nvmlInit. */
+ * For more control a program opens the library with dlopen() and finds these functions with
+ * dlsym(). They may be called from any thread and before nvmlInit. */
 #ifndef GPUWARD_SIM_H
 #define GPUWARD_SIM_H
 

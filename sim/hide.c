@@ -87,7 +87,7 @@ static int find_table(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
-static int protect(const struct table *t, int protection)
+static int table_protect(const struct table *t, int protection)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t first = (uintptr_t)t->symbols & ~(page - 1);
@@ -119,7 +119,7 @@ void hide_symbols(char *const *names, size_t n)
 		return;
 	dl_iterate_phdr(find_table, &t);
 	if (t.symbols == NULL || t.strings == NULL || t.n == 0 ||
-	    protect(&t, PROT_READ | PROT_WRITE) != 0)
+	    table_protect(&t, PROT_READ | PROT_WRITE) != 0)
 		return;
 	while (n_hidden > 0) {
 		n_hidden--;
@@ -127,5 +127,5 @@ void hide_symbols(char *const *names, size_t n)
 	}
 	for (size_t i = 0; i < n; i++)
 		hide_symbol(&t, names[i]);
-	protect(&t, PROT_READ);
+	table_protect(&t, PROT_READ);
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static struct piece *slot(const struct history *h, uint64_t i)
+static struct piece *history_slot(const struct history *h, uint64_t i)
 {
 	return &h->piece[i % HISTORY_PIECES];
 }
@@ -30,7 +30,7 @@ void history_done(struct history *h)
 
 const struct piece *history_last(const struct history *h)
 {
-	return slot(h, h->n - 1);
+	return history_slot(h, h->n - 1);
 }
 
 /* Seconds from the start of p to t; negative before the oldest piece. */
@@ -40,7 +40,7 @@ static double seconds_since(const struct piece *p, uint64_t t_ns)
 				: -(double)(p->at_ns - t_ns) * 1e-9;
 }
 
-static double approach(double from, double to, double seconds, double constant_s)
+static double history_approach(double from, double to, double seconds, double constant_s)
 {
 	if (constant_s <= 0)
 		return to;
@@ -55,17 +55,17 @@ const struct piece *history_at(const struct history *h, uint64_t t_ns)
 	uint64_t low = first, high = h->n;
 
 	/* Most queries are about the present. */
-	if (slot(h, h->n - 1)->at_ns <= t_ns)
-		return slot(h, h->n - 1);
+	if (history_slot(h, h->n - 1)->at_ns <= t_ns)
+		return history_slot(h, h->n - 1);
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
-		if (slot(h, middle)->at_ns <= t_ns)
+		if (history_slot(h, middle)->at_ns <= t_ns)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return slot(h, low == first ? first : low - 1);
+	return history_slot(h, low == first ? first : low - 1);
 }
 
 void history_add(struct history *h, uint64_t t_ns, double watts, double load, double clock)
@@ -85,7 +85,7 @@ void history_add(struct history *h, uint64_t t_ns, double watts, double load, do
 		next.filtered_w[i] = history_filtered_w(h, (enum history_filter)i, t_ns);
 	if (last->at_ns == t_ns)
 		h->n--;
-	*slot(h, h->n) = next;
+	*history_slot(h, h->n) = next;
 	h->n++;
 }
 
@@ -107,16 +107,16 @@ double history_filtered_w(const struct history *h, enum history_filter filter, u
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return approach(p->filtered_w[filter], p->watts, seconds_since(p, t_ns),
-			h->filter_s[filter]);
+	return history_approach(p->filtered_w[filter], p->watts, seconds_since(p, t_ns),
+				h->filter_s[filter]);
 }
 
 double history_celsius(const struct history *h, uint64_t t_ns)
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return approach(p->celsius, h->ambient_c + h->c_per_w * p->watts,
-			seconds_since(p, t_ns), h->thermal_s);
+	return history_approach(p->celsius, h->ambient_c + h->c_per_w * p->watts,
+				seconds_since(p, t_ns), h->thermal_s);
 }
 
 /* The part of a window before the start of the world is filled with the first piece. */

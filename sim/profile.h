@@ -26,15 +26,23 @@ enum profile_trait {
 struct profile {
 	const char *key, *name, *part, *vbios;
 	unsigned traits;
-	unsigned architecture, major, minor, cores;
+	struct {
+		unsigned architecture, major, minor, cores;
+	} chip;
 	uint32_t device_id, subsystem_id;
 	uint64_t memory_mib, reserved_kib, bar1_mib;
 	double idle_w, context_w, max_w; /* idle, with an open context, fully busy */
-	double limit_min_w, limit_max_w, limit_w;
-	double idle_sm_mhz, sm_mhz, memory_mhz, video_mhz;
+	struct {
+		double min_w, max_w, default_w;
+	} limit;
+	struct {
+		double idle_sm, sm, memory, video;
+	} mhz;
 	unsigned fans, pcie_generation, pcie_width, idle_pstate, virtualization;
-	double ambient_c, c_per_w, thermal_s;
-	int shutdown_c, slowdown_c, memory_max_c, gpu_max_c;
+	struct {
+		double ambient_c, c_per_w, constant_s;
+		int shutdown_c, slowdown_c, memory_max_c, gpu_max_c;
+	} heat;
 	struct sensor_params sensor;
 };
 

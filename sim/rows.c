@@ -154,6 +154,26 @@ static int read_number(struct rows *r, const struct toml_node *node, const struc
 	return 0;
 }
 
+static int read_each(struct rows *r, const struct toml_node *list,
+		     int (*each)(struct rows *r, const struct toml_node *table))
+{
+	if (list->type != TOML_ARRAY)
+		return rows_want(r, list, "a list of tables");
+	for (const struct toml_node *c = list->child; c != NULL; c = c->next)
+		if (each(r, c) != 0)
+			return -1;
+	return 0;
+}
+
+static size_t count_keys(const struct key *k)
+{
+	size_t n = 0;
+
+	while (k[n].name != NULL)
+		n++;
+	return n;
+}
+
 static int read_value(struct rows *r, const struct toml_node *node, const struct key *k,
 		      void *target)
 {
@@ -174,6 +194,8 @@ static int read_value(struct rows *r, const struct toml_node *node, const struct
 	case KEY_TEXT: return read_text(r, node, k, at);
 	case KEY_CHOICE: return read_choice(r, node, k, at);
 	case KEY_READ: return k->read(r, node, target);
+	case KEY_EACH: return read_each(r, node, k->each);
+	case KEY_TABLE: return rows_table(r, node, k->table, count_keys(k->table), target);
 	case KEY_SKIP: return 0;
 	default: return read_number(r, node, k, at);
 	}

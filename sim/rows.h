@@ -26,6 +26,8 @@ enum key_kind {
 	KEY_TEXT,    /* char[max]                                                  */
 	KEY_CHOICE,  /* unsigned; index of the name in `words` */
 	KEY_READ,    /* `read` reads it */
+	KEY_TABLE,   /* a table of the same struct, with the rows `table` */
+	KEY_EACH,    /* a list of tables; `each` reads one */
 	KEY_SKIP,    /* read elsewhere */
 };
 
@@ -36,6 +38,8 @@ struct key {
 	double min, max;
 	const char *const *words; /* NULL-terminated */
 	int (*read)(struct rows *r, const struct toml_node *node, void *target);
+	int (*each)(struct rows *r, const struct toml_node *table);
+	const struct key *table; /* ends with a NULL name */
 };
 
 /* Fails with "NAME:LINE:COLUMN: sentence". */

@@ -23,17 +23,6 @@ void *build_grow(void *array, size_t *n, size_t size)
 	return grown + (*n)++ * size;
 }
 
-int build_each(struct rows *r, const struct toml_node *list,
-	       int (*one)(struct rows *r, const struct toml_node *table))
-{
-	if (list->type != TOML_ARRAY)
-		return rows_want(r, list, "a list of tables");
-	for (const struct toml_node *c = list->child; c != NULL; c = c->next)
-		if (one(r, c) != 0)
-			return -1;
-	return 0;
-}
-
 int build_no_memory(struct rows *r, const struct toml_node *node)
 {
 	return rows_fail(r, node, "out of memory");
@@ -128,12 +117,6 @@ static int read_fault(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-static int read_faults(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_fault);
-}
-
 /* The actions of a timeline, what they do and which event they send. */
 static const struct {
 	const char *word;
@@ -211,12 +194,6 @@ static int read_action(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-static int read_timeline(struct rows *r, const struct toml_node *node, void *target)
-{
-	(void)target;
-	return build_each(r, node, read_action);
-}
-
 static int read_missing(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct world *w = target;
@@ -266,6 +243,7 @@ static const struct key driver_keys[] = {
 	{ .name = "utilization_ignores_since", .kind = KEY_BOOL,
 	  .offset = WORLD(utilization_ignores_since) },
 	{ .name = "missing", .kind = KEY_READ, .read = read_missing },
+	{ .name = NULL },
 };
 /* clang-format on */
 
@@ -277,26 +255,17 @@ static const struct key time_keys[] = {
 	  .min = 0.001, .max = 100000 },
 	{ .name = "wall", .kind = KEY_SECONDS, .offset = WORLD(wall_ns), .max = 9e9 },
 	{ .name = "begin", .kind = KEY_SECONDS, .offset = WORLD(begin_ns), .max = 1e6 },
+	{ .name = NULL },
 };
 /* clang-format on */
 
-static int read_driver(struct rows *r, const struct toml_node *node, void *target)
-{
-	return rows_table(r, node, driver_keys, N_ROWS(driver_keys), target);
-}
-
-static int read_time(struct rows *r, const struct toml_node *node, void *target)
-{
-	return rows_table(r, node, time_keys, N_ROWS(time_keys), target);
-}
-
 /* clang-format off */
 static const struct key top_keys[] = {
-	{ .name = "time", .kind = KEY_READ, .read = read_time },
-	{ .name = "driver", .kind = KEY_READ, .read = read_driver },
-	{ .name = "gpu", .kind = KEY_READ, .read = build_gpus },
-	{ .name = "fault", .kind = KEY_READ, .read = read_faults },
-	{ .name = "timeline", .kind = KEY_READ, .read = read_timeline },
+	{ .name = "time", .kind = KEY_TABLE, .table = time_keys },
+	{ .name = "driver", .kind = KEY_TABLE, .table = driver_keys },
+	{ .name = "gpu", .kind = KEY_EACH, .each = build_gpu },
+	{ .name = "fault", .kind = KEY_EACH, .each = read_fault },
+	{ .name = "timeline", .kind = KEY_EACH, .each = read_action },
 };
 /* clang-format on */
 

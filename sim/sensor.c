@@ -7,14 +7,14 @@ static uint64_t ms_to_ns(double ms)
 	return ms <= 0 ? 0 : (uint64_t)(ms * 1e6 + 0.5);
 }
 
-static uint64_t before(uint64_t t_ns, double ms)
+static uint64_t sensor_before(uint64_t t_ns, double ms)
 {
 	uint64_t d = ms_to_ns(ms);
 
 	return t_ns > d ? t_ns - d : 0;
 }
 
-static double calibrated(const struct sensor *s, double watts)
+static double sensor_calibrated(const struct sensor *s, double watts)
 {
 	double w = watts * s->p.gain + s->p.offset_w;
 
@@ -34,30 +34,31 @@ static uint64_t grid_before(uint64_t t_ns, double gap_ms, double phase_ms)
 
 static void refresh_boxcars(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	s->average_w = history_mean_w(h, before(now_ns, s->p.average_lag_ms),
+	s->average_w = history_mean_w(h, sensor_before(now_ns, s->p.average_lag_ms),
 				      ms_to_ns(s->p.average_ms));
-	s->instant_w = history_mean_w(h, before(now_ns, s->p.instant_lag_ms),
+	s->instant_w = history_mean_w(h, sensor_before(now_ns, s->p.instant_lag_ms),
 				      ms_to_ns(s->p.instant_ms));
 }
 
 static void refresh_low_pass(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	s->average_w =
-		history_filtered_w(h, FILTER_READING, before(now_ns, s->p.average_lag_ms));
-	s->instant_w =
-		history_filtered_w(h, FILTER_READING, before(now_ns, s->p.instant_lag_ms));
+	s->average_w = history_filtered_w(h, FILTER_READING,
+					  sensor_before(now_ns, s->p.average_lag_ms));
+	s->instant_w = history_filtered_w(h, FILTER_READING,
+					  sensor_before(now_ns, s->p.instant_lag_ms));
 }
 
 static void refresh_samples(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	uint64_t at_ns = grid_before(before(now_ns, s->p.sample_age_ms), s->p.sample_ms,
-				     s->p.sample_phase_ms);
-	unsigned n = (unsigned)(s->p.average_ms / s->p.sample_ms + 0.5);
+	uint64_t at_ns = grid_before(sensor_before(now_ns, s->p.sample.age_ms),
+				     s->p.sample.gap_ms, s->p.sample.phase_ms);
+	unsigned n = (unsigned)(s->p.average_ms / s->p.sample.gap_ms + 0.5);
 	double sum = 0;
 
 	s->instant_w = history_filtered_w(h, FILTER_READING, at_ns);
 	for (unsigned i = 0; i < n; i++)
-		sum += history_filtered_w(h, FILTER_READING, before(at_ns, i * s->p.sample_ms));
+		sum += history_filtered_w(h, FILTER_READING,
+					  sensor_before(at_ns, i * s->p.sample.gap_ms));
 	s->average_w = n > 0 ? sum / n : s->instant_w;
 }
 
@@ -71,12 +72,12 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 	s->refreshed_ns = now_ns;
 	if (s->p.low_pass_ms > 0)
 		refresh_low_pass(s, h, now_ns);
-	else if (s->p.sample_ms > 0)
+	else if (s->p.sample.gap_ms > 0)
 		refresh_samples(s, h, now_ns);
 	else
 		refresh_boxcars(s, h, now_ns);
-	s->average_w = calibrated(s, s->average_w);
-	s->instant_w = calibrated(s, s->instant_w + s->p.module_w);
+	s->average_w = sensor_calibrated(s, s->average_w);
+	s->instant_w = sensor_calibrated(s, s->instant_w + s->p.module_w);
 }
 
 /* The energy that a read removes from the counter because it follows another read too soon. */
@@ -91,7 +92,7 @@ static void apply_read_loss(struct sensor *s, double joules, uint64_t now_ns)
 		     (joules - s->counter_read_j);
 }
 
-static uint64_t wrapped(const struct sensor *s, double joules)
+static uint64_t sensor_wrapped(const struct sensor *s, double joules)
 {
 	uint64_t start = s->counter_epoch_mj, mj = (uint64_t)(fabs(joules) * 1e3);
 	uint64_t sum = start + mj;
@@ -106,7 +107,7 @@ static uint64_t wrapped(const struct sensor *s, double joules)
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
 	uint64_t grid_ns = grid_before(now_ns, s->p.tick_ms, s->p.tick_phase_ms);
-	uint64_t tick_ns = before(grid_ns, s->p.tick_lag_ms);
+	uint64_t tick_ns = sensor_before(grid_ns, s->p.tick_lag_ms);
 	double joules, epoch_s;
 
 	if (tick_ns < s->counter_epoch_ns)
@@ -120,7 +121,7 @@ uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t n
 	epoch_s = (double)(tick_ns - s->counter_epoch_ns) * 1e-9;
 	joules = (joules - s->lost_j + s->p.module_w * epoch_s) * s->p.gain +
 		 s->p.offset_w * epoch_s;
-	return wrapped(s, joules);
+	return sensor_wrapped(s, joules);
 }
 
 /* A stable number in -1..1 for sample k, so that the jitter does not change between two reads.
@@ -137,17 +138,17 @@ static double stable_jitter(uint64_t k)
 
 static uint64_t ring_at_ns(const struct sensor *s, uint64_t k)
 {
-	double ms = s->p.ring_phase_ms + (double)k * s->p.ring_gap_ms;
+	double ms = s->p.ring.phase_ms + (double)k * s->p.ring.gap_ms;
 
 	if (k != 0)
-		ms += 0.5 * s->p.ring_jitter_ms * stable_jitter(k);
+		ms += 0.5 * s->p.ring.jitter_ms * stable_jitter(k);
 	return ms_to_ns(ms);
 }
 
 uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 {
-	uint64_t ready_ns = before(now_ns, s->p.ring_age_ms);
-	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring_gap_ms * 1e6)) + 2;
+	uint64_t ready_ns = sensor_before(now_ns, s->p.ring.age_ms);
+	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring.gap_ms * 1e6)) + 2;
 
 	/* Too high by a few if there is a phase or jitter: both are below one gap. */
 	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
@@ -159,9 +160,9 @@ struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct his
 					uint64_t k)
 {
 	uint64_t at_ns = ring_at_ns(s, k);
-	double w = history_filtered_w(h, FILTER_RING, before(at_ns, s->p.ring_delay_ms));
+	double w = history_filtered_w(h, FILTER_RING, sensor_before(at_ns, s->p.ring.delay_ms));
 
-	return (struct sensor_sample){ at_ns, calibrated(s, w) };
+	return (struct sensor_sample){ at_ns, sensor_calibrated(s, w) };
 }
 
 void sensor_counter_reset(struct sensor *s, const struct history *h, uint64_t now_ns)

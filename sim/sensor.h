@@ -2,17 +2,7 @@
  *
  * It has a moving mean ("average") and a short mean ("instant"), both updated at most once per
  * period and only when read; an energy counter that advances on a fixed grid; and a ring of
- * low-passed samples with wall-clock timestamps.
- *
- * The two means come in three kinds. The plain one is a boxcar, as published for most chips.
- * Kepler and Maxwell have one first-order low-pass for everything. Recordings of an H200 show a
- * third: power passes a low-pass of about 10 ms and is sampled every 20 ms on a fixed grid;
- * instant is the newest sample, average the mean of the last fifty. For a slow load this looks
- * like boxcars of 25 ms and 1 s; a load with a period near 20 ms beats with the grid, and then
- * even the average is wrong.
- *
- * Gain and offset simulate the calibration of the board and affect everything. On a module
- * (GH200) the instant value and the counter include its other parts. */
+ * low-passed samples with wall-clock timestamps. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -22,14 +12,24 @@
 
 #include "history.h"
 
+/* The two means come in three kinds. The plain one is a boxcar, as published for most chips.
+ * Kepler and Maxwell have one first-order low-pass for everything. Recordings of an H200 show a
+ * third: power passes a low-pass of about 10 ms and is sampled every 20 ms on a fixed grid;
+ * instant is the newest sample, average the mean of the last fifty. For a slow load this looks
+ * like boxcars of 25 ms and 1 s; a load with a period near 20 ms beats with the grid, and then
+ * even the average is wrong.
+ *
+ * Gain and offset simulate the calibration of the board and affect everything. On a module
+ * (GH200) the instant value and the counter include its other parts. */
 struct sensor_params {
 	double period_ms; /* of average and instant */
 	bool own_time; /* updated on a fixed grid, else by the first reader after the period */
 	double average_ms, average_lag_ms; /* boxcar that ends lag before the read */
 	double instant_ms, instant_lag_ms;
-	/* 0: boxcars, else the means are computed from samples with this spacing */
-	double sample_ms;
-	double sample_phase_ms, sample_age_ms, sample_filter_ms;
+	struct {
+		double gap_ms; /* 0: boxcars, else the means are made from samples this far apart */
+		double phase_ms, age_ms, filter_ms;
+	} sample;
 	double low_pass_ms; /* 0: no; else both are low-passed power, lag before the read */
 	double gain, offset_w;
 	double module_w; /* power of the module's other parts: in instant and counter */
@@ -40,12 +40,13 @@ struct sensor_params {
 	double read_safe_ms; /* reads with this distance lose nothing; 0: all lose */
 	uint64_t counter_start_mj;
 	unsigned counter_bits; /* it wraps at 2^bits; 0: 64 */
-	double ring_gap_ms, ring_phase_ms, ring_age_ms, ring_jitter_ms, ring_delay_ms,
-		ring_filter_ms;
-	unsigned ring_entries;
-	unsigned ring_copies;    /* each entry is returned so often; 0: once */
-	bool ring_ignores_since; /* returns old entries again */
-	bool power_is_instant;   /* nvmlDeviceGetPowerUsage returns the instant value */
+	struct {
+		double gap_ms, phase_ms, age_ms, jitter_ms, delay_ms, filter_ms;
+		unsigned entries;
+		unsigned copies;    /* each entry is returned so often; 0: once */
+		bool ignores_since; /* returns old entries again */
+	} ring;
+	bool power_is_instant; /* nvmlDeviceGetPowerUsage returns the instant value */
 	bool no_average, no_instant, no_counter, no_ring;
 };
 

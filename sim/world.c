@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -51,21 +52,21 @@ void world_free(struct world *w)
 	free(w);
 }
 
-static void describe(struct device *d, const struct profile *p, unsigned index)
+static void device_describe(struct device *d, const struct profile *p, unsigned index)
 {
-	*d = (struct device){ .p = *p, .index = index, .minor = index };
-	snprintf(d->name, sizeof(d->name), "%s", p->name);
-	snprintf(d->uuid, sizeof(d->uuid), "GPU-%08x-51d0-4000-8000-%012x",
+	*d = (struct device){ .p = *p, .id.index = index, .id.minor = index };
+	snprintf(d->id.name, sizeof(d->id.name), "%s", p->name);
+	snprintf(d->id.uuid, sizeof(d->id.uuid), "GPU-%08x-51d0-4000-8000-%012x",
 		 0x51000000u + index * 0x01010101u, index + 1);
-	snprintf(d->serial, sizeof(d->serial), "13%011u", 24000000u + index);
-	d->bus = 0x06 + index * 4;
-	if (d->bus > 0xff) {
-		d->domain = d->bus >> 8;
-		d->bus &= 0xff;
+	snprintf(d->id.serial, sizeof(d->id.serial), "13%011u", 24000000u + index);
+	d->id.bus = 0x06 + index * 4;
+	if (d->id.bus > 0xff) {
+		d->id.domain = d->id.bus >> 8;
+		d->id.bus &= 0xff;
 	}
 	d->noise = 0.004;
-	d->persistence = true;
-	d->limit_w = p->limit_w;
+	d->set.persistence = true;
+	d->set.limit_w = p->limit.default_w;
 }
 
 struct device *world_add(struct world *w, const struct profile *p, unsigned n)
@@ -80,7 +81,7 @@ struct device *world_add(struct world *w, const struct profile *p, unsigned n)
 		return NULL;
 	w->devices = grown;
 	for (unsigned i = 0; i < n; i++)
-		describe(&grown[first + i], p, first + i);
+		device_describe(&grown[first + i], p, first + i);
 	w->n_devices = first + n;
 	return &grown[first];
 }
@@ -98,13 +99,13 @@ static int start_device(struct world *w, struct device *d)
 	d->sensor.counter_epoch_mj = d->sensor.p.counter_start_mj;
 	d->history.filter_s[FILTER_READING] =
 		(d->sensor.p.low_pass_ms > 0 ? d->sensor.p.low_pass_ms
-					     : d->sensor.p.sample_filter_ms) *
+					     : d->sensor.p.sample.filter_ms) *
 		1e-3;
-	d->history.filter_s[FILTER_RING] = d->sensor.p.ring_filter_ms * 1e-3;
-	d->history.ambient_c = d->p.ambient_c;
-	d->history.c_per_w = d->p.c_per_w;
-	d->history.thermal_s = d->p.thermal_s;
-	d->thermal_factor = 1;
+	d->history.filter_s[FILTER_RING] = d->sensor.p.ring.filter_ms * 1e-3;
+	d->history.ambient_c = d->p.heat.ambient_c;
+	d->history.c_per_w = d->p.heat.c_per_w;
+	d->history.thermal_s = d->p.heat.constant_s;
+	d->control.thermal_factor = 1;
 	if (history_init(&d->history, d->p.idle_w) != 0)
 		return -1;
 	device_advance(w, d, 0);
@@ -171,4 +172,43 @@ const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml)
 			version = nvml ? a->nvml : a->version;
 	}
 	return version;
+}
+
+static bool fault_applies(const struct fault *f, int call, bool lifecycle, int device,
+			  unsigned field, uint64_t t_ns)
+{
+	if (f->call < 0 ? lifecycle : f->call != call)
+		return false;
+	if (f->device >= 0 && f->device != device)
+		return false;
+	if (f->field != field)
+		return false;
+	if (t_ns < f->from_ns || (f->until_ns != 0 && t_ns >= f->until_ns))
+		return false;
+	return f->file[0] == 0 || access(f->file, F_OK) == 0;
+}
+
+struct fault world_fault(const struct world *w, int call, bool lifecycle, int device,
+			 unsigned field, uint64_t t_ns)
+{
+	struct fault all = { .call = call, .device = device, .field = field };
+
+	for (size_t i = 0; i < w->n_faults; i++) {
+		const struct fault *f = &w->faults[i];
+
+		if (!fault_applies(f, call, lifecycle, device, field, t_ns))
+			continue;
+		all.hang = all.hang || f->hang;
+		if (f->delay_ns > all.delay_ns)
+			all.delay_ns = f->delay_ns;
+		if (f->has_code && !all.has_code) {
+			all.has_code = true;
+			all.code = f->code;
+		}
+		if (f->has_value && !all.has_value) {
+			all.has_value = true;
+			all.value = f->value;
+		}
+	}
+	return all;
 }

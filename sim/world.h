@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fault.h"
 #include "history.h"
 #include "load.h"
 #include "profile.h"
@@ -60,19 +59,43 @@ enum limited {
 	N_LIMITED,
 };
 
-struct device {
-	struct profile p; /* a copy, with the changes of the scenario */
+struct identity {
 	unsigned index, minor;
 	char name[96], uuid[64], serial[32];
-	unsigned domain, bus, slot;
+	unsigned domain, bus, slot; /* PCI */
+};
+
+struct errors { /* counts and flags of the hardware's health */
+	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
+	unsigned ecc_cleared[2][2]; /* cleared counts, volatile and aggregate */
+	unsigned replays, recovery_action;
+};
+
+struct settings { /* what the setters change */
+	double limit_w;
+	bool persistence;
+	unsigned compute_mode;
+	double lock_sm_mhz[2], lock_memory_mhz[2]; /* 0: none */
+	bool accounting;
+	uint64_t accounting_ns; /* start time */
+};
+
+struct control { /* how the board limits its power */
+	bool capping;
+	double thermal_factor;
+	uint64_t reasons;
+	uint64_t limited_ns[N_LIMITED];
+};
+
+struct device {
+	struct profile p; /* a copy, with the changes of the scenario */
+	struct identity id;
 	double noise;        /* share of power that varies */
 	uint64_t base_bytes; /* used by no listed process */
 	char follow[256];    /* folder with the memory of real processes; "": none */
 	/* additional entries after each refused list; total so far */
 	unsigned list_growth, grown;
-	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	unsigned ecc_cleared[2][2]; /* cleared counts, volatile and aggregate */
-	unsigned replays, recovery_action;
+	struct errors errors;
 
 	struct load *loads;
 	size_t n_loads;
@@ -88,18 +111,13 @@ struct device {
 	struct sensor sensor;
 	uint64_t now_ns, change_ns;
 	size_t next_action;
-	bool lost, counter_frozen;
-	uint64_t frozen_mj;
-	double limit_w;
-	bool persistence;
-	unsigned compute_mode;
-	double lock_sm_mhz[2], lock_memory_mhz[2]; /* 0: none */
-	bool accounting;
-	uint64_t accounting_ns; /* start time */
-	bool capping;
-	double thermal_factor;
-	uint64_t reasons;
-	uint64_t limited_ns[N_LIMITED];
+	bool lost;
+	struct {
+		bool frozen;
+		uint64_t frozen_mj;
+	} counter;
+	struct settings set;
+	struct control control;
 };
 
 enum action_kind {
@@ -125,6 +143,20 @@ struct action {
 	int64_t step_ns;
 	double step_j;
 	char version[32], nvml[32];
+};
+
+/* What goes wrong with a call: a return code, a delay, a hang, a placeholder value. */
+struct fault {
+	int call;                   /* -1: every call except init and shutdown */
+	int device;                 /* -1: all                              */
+	unsigned field;             /* of nvmlDeviceGetFieldValues; 0: the call itself */
+	uint64_t from_ns, until_ns; /* until 0: no end */
+	char file[256];             /* only while this file exists; "": always */
+	bool has_code, hang, has_value;
+	bool by_hand; /* set by gpuward_sim_fault() or gpuward_sim_hang() */
+	int code;
+	uint64_t delay_ns;
+	uint64_t value; /* written to the outputs instead */
 };
 
 struct world {
@@ -173,6 +205,11 @@ uint64_t world_wall_ns(const struct world *w, uint64_t t_ns);
 /* How often the driver was reloaded by t, whether it is absent at t, and its versions at t. */
 unsigned world_boots(const struct world *w, uint64_t t_ns, bool *gap);
 const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml);
+
+/* Combines all faults of a call at t (field 0: the call itself): any hang, the longest delay, the first code, the first value.
+ */
+struct fault world_fault(const struct world *w, int call, bool lifecycle, int device,
+			 unsigned field, uint64_t t_ns);
 
 /* Advances a device to t. All queries below are about that time. */
 void device_advance(struct world *w, struct device *d, uint64_t t_ns);

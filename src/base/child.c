@@ -38,7 +38,7 @@ static int error_of(int e)
 }
 
 /* Does one of extra ("NAME=value") set the same variable as entry? */
-static bool overridden(const char *entry, const char *const extra[])
+static bool child_overrides(const char *entry, const char *const extra[])
 {
 	size_t n = strcspn(entry, "=");
 
@@ -63,7 +63,7 @@ static char **environ_new(const char *const extra[])
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < ours; i++)
-		if (!overridden(environ[i], extra))
+		if (!child_overrides(environ[i], extra))
 			env[n++] = environ[i];
 	for (size_t i = 0; i < more; i++)
 		env[n++] = (char *)(uintptr_t)extra[i];
@@ -170,7 +170,7 @@ static bool has_ended(const struct child *c, int *ret_status)
 	return true;
 }
 
-static bool expired(uint64_t deadline_ns)
+static bool child_expired(uint64_t deadline_ns)
 {
 	return clock_mono_ns(clock_real()) >= deadline_ns;
 }
@@ -284,7 +284,7 @@ int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
 		if (n == 0) {
 			close(c->out_fd);
 			c->out_fd = -1;
-		} else if (expired(deadline_ns) && !memchr(c->line, '\n', c->fill)) {
+		} else if (child_expired(deadline_ns) && !memchr(c->line, '\n', c->fill)) {
 			return -GW_E_TIMEOUT;
 		}
 	}
@@ -322,7 +322,7 @@ static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t si
 			n = child_read(c, deadline_ns, rest, sizeof(rest));
 		if (n > 0 && used < size - 1)
 			used += (size_t)n;
-	} while (n > 0 && !expired(deadline_ns));
+	} while (n > 0 && !child_expired(deadline_ns));
 	out[used] = '\0';
 	return n > 0 ? -GW_E_TIMEOUT : n;
 }

@@ -1,9 +1,8 @@
-/* json: writes JSON to a buf.
+/* json: writes JSON to a buf: commas, nesting of at most JSON_DEPTH levels, and escaping.
  *
- * Commas, nesting and escaping are done here; invalid UTF-8 becomes valid, each bad byte as
- * U+FFFD. Numbers are the shortest text that reads back to the same double; a number that is
- * not finite becomes null. The maximum depth is JSON_DEPTH. Wrong use (a key outside an object)
- * is an assertion. */
+ * Invalid UTF-8 becomes valid, each bad byte as U+FFFD. Numbers are the shortest text that reads
+ * back to the same double; a number that is not finite becomes null. Wrong use (a key outside an
+ * object) is an assertion. */
 #ifndef GW_BASE_JSON_H
 #define GW_BASE_JSON_H
 

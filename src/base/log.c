@@ -4,6 +4,8 @@
 #include "json.h"
 #include "number.h"
 
+#include "array.h"
+
 #include <gpuward.h>
 
 #include <errno.h>
@@ -37,7 +39,7 @@ void log_init(struct log *l, int fd, enum log_level level, enum log_format forma
 	atomic_init(&l->dropped, 0);
 }
 
-static size_t room(const struct line *l)
+static size_t log_room(const struct line *l)
 {
 	size_t keep = TAIL_SIZE + 1;
 
@@ -62,7 +64,7 @@ static void put_text(struct line *l, const char *s)
 
 	if (quote)
 		buf_addc(&l->b, '"');
-	while (*s && room(l) > JSON_ESCAPE_MAX + 1)
+	while (*s && log_room(l) > JSON_ESCAPE_MAX + 1)
 		s += json_escape(&l->b, s);
 	l->cut |= *s != '\0';
 	if (quote)
@@ -72,7 +74,7 @@ static void put_text(struct line *l, const char *s)
 /* Writes the key; false if there is no space for it and a number. */
 static bool put_key(struct line *l, const char *key)
 {
-	if (room(l) < strlen(key) + 8 + NUMBER_SIZE) {
+	if (log_room(l) < strlen(key) + 8 + NUMBER_SIZE) {
 		l->cut = true;
 		return false;
 	}
@@ -163,7 +165,7 @@ static int find_name(const char *text, const char *const *names, int n)
 
 int log_level_parse(const char *text, enum log_level *ret)
 {
-	int i = find_name(text, level_names, sizeof(level_names) / sizeof(level_names[0]));
+	int i = find_name(text, level_names, COUNT(level_names));
 
 	if (i < 0)
 		return i;
@@ -173,7 +175,7 @@ int log_level_parse(const char *text, enum log_level *ret)
 
 int log_format_parse(const char *text, enum log_format *ret)
 {
-	int i = find_name(text, format_names, sizeof(format_names) / sizeof(format_names[0]));
+	int i = find_name(text, format_names, COUNT(format_names));
 
 	if (i < 0)
 		return i;

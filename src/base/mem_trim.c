@@ -48,7 +48,7 @@ static void trim_pages(struct search *s, uintptr_t from, size_t pages)
 	return_pages(s, run, at);
 }
 
-static bool contains(const struct dl_phdr_info *o, uintptr_t address)
+static bool mem_trim_contains(const struct dl_phdr_info *o, uintptr_t address)
 {
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
@@ -64,7 +64,7 @@ static int trim_library(struct dl_phdr_info *o, size_t size, void *arg)
 	struct search *s = arg;
 
 	(void)size;
-	if (!contains(o, s->inside))
+	if (!mem_trim_contains(o, s->inside))
 		return 0;
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];

@@ -214,7 +214,7 @@ void lines_close(struct lines *l)
 }
 
 /* Moves the rest to the front and reads more, leaving one byte for a NUL. */
-static void refill(struct lines *l)
+static void lines_refill(struct lines *l)
 {
 	ssize_t n;
 
@@ -237,7 +237,7 @@ static void skip_rest(struct lines *l)
 		char *newline;
 
 		l->at = l->used;
-		refill(l);
+		lines_refill(l);
 		newline = memchr(l->buf, '\n', l->used);
 		if (newline) {
 			l->at = (size_t)(newline - l->buf) + 1;
@@ -263,7 +263,7 @@ char *lines_next(struct lines *l)
 		}
 		if (l->end || l->used - l->at == sizeof(l->buf) - 1)
 			break;
-		refill(l);
+		lines_refill(l);
 	}
 	if (l->at == l->used)
 		return NULL;

@@ -1,8 +1,8 @@
 /* root: reads small files of /proc and /sys below a root directory.
  *
  * Normally the root is "/"; a test uses a fixture tree, and a user can pass a copy of another
- * machine's /proc and /sys. Paths are relative, without a leading slash. Absolute symbolic links
- * are not resolved here; nothing leaves the tree on purpose. Only root_opendir() allocates. */
+ * machine's /proc and /sys. Paths are relative, without a leading slash, and absolute symbolic
+ * links are not resolved. Only root_opendir() allocates. */
 #ifndef GW_BASE_ROOT_H
 #define GW_BASE_ROOT_H
 

@@ -17,7 +17,7 @@ static const uint32_t k[64] = {
 	0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t x, unsigned n)
+static uint32_t sha256_rotate(uint32_t x, unsigned n)
 {
 	return x >> n | x << (32 - n);
 }
@@ -30,15 +30,19 @@ static void mix_block(struct sha256 *s)
 		w[i] = (uint32_t)s->block[4 * i] << 24 | (uint32_t)s->block[4 * i + 1] << 16 |
 		       (uint32_t)s->block[4 * i + 2] << 8 | s->block[4 * i + 3];
 	for (unsigned i = 16; i < 64; i++) {
-		uint32_t a = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
-		uint32_t b = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+		uint32_t a = sha256_rotate(w[i - 15], 7) ^ sha256_rotate(w[i - 15], 18) ^
+			     w[i - 15] >> 3;
+		uint32_t b = sha256_rotate(w[i - 2], 17) ^ sha256_rotate(w[i - 2], 19) ^
+			     w[i - 2] >> 10;
 
 		w[i] = w[i - 16] + a + w[i - 7] + b;
 	}
 	memcpy(v, s->h, sizeof(v));
 	for (unsigned i = 0; i < 64; i++) {
-		uint32_t e = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
-		uint32_t a = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
+		uint32_t e = sha256_rotate(v[4], 6) ^ sha256_rotate(v[4], 11) ^
+			     sha256_rotate(v[4], 25);
+		uint32_t a = sha256_rotate(v[0], 2) ^ sha256_rotate(v[0], 13) ^
+			     sha256_rotate(v[0], 22);
 		uint32_t t = v[7] + e + ((v[4] & v[5]) ^ (~v[4] & v[6])) + k[i] + w[i];
 		uint32_t u = a + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
 

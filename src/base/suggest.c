@@ -5,19 +5,19 @@
 
 #define WORD_MAX 64 /* no name is longer */
 
-static char letter(const char *s, size_t i)
+static char suggest_letter(const char *s, size_t i)
 {
 	return s[i] == '_' ? '-' : (char)tolower((unsigned char)s[i]);
 }
 
-static unsigned smaller(unsigned a, unsigned b)
+static unsigned suggest_smaller(unsigned a, unsigned b)
 {
 	return a < b ? a : b;
 }
 
 /* Number of edits from a to b, a swap of neighbours counts as one; the usual table row by row,
  * of which a swap needs the last two. */
-static unsigned edits(const char *a, size_t na, const char *b, size_t nb)
+static unsigned suggest_edits(const char *a, size_t na, const char *b, size_t nb)
 {
 	unsigned rows[3][WORD_MAX + 1];
 	unsigned *before = rows[0], *above = rows[1], *row = rows[2];
@@ -29,12 +29,13 @@ static unsigned edits(const char *a, size_t na, const char *b, size_t nb)
 
 		row[0] = (unsigned)i;
 		for (size_t j = 1; j <= nb; j++) {
-			char x = letter(a, i - 1), y = letter(b, j - 1);
+			char x = suggest_letter(a, i - 1), y = suggest_letter(b, j - 1);
 
-			row[j] = smaller(above[j - 1] + (x != y),
-					 smaller(above[j], row[j - 1]) + 1);
-			if (i > 1 && j > 1 && x == letter(b, j - 2) && y == letter(a, i - 2))
-				row[j] = smaller(row[j], before[j - 2] + 1);
+			row[j] = suggest_smaller(above[j - 1] + (x != y),
+						 suggest_smaller(above[j], row[j - 1]) + 1);
+			if (i > 1 && j > 1 && x == suggest_letter(b, j - 2) &&
+			    y == suggest_letter(a, i - 2))
+				row[j] = suggest_smaller(row[j], before[j - 2] + 1);
 		}
 		before = above;
 		above = row;
@@ -44,12 +45,12 @@ static unsigned edits(const char *a, size_t na, const char *b, size_t nb)
 }
 
 /* The distance from word to name; an unfinished word is one edit away. */
-static unsigned distance(const char *word, size_t n, const char *name, size_t m)
+static unsigned suggest_distance(const char *word, size_t n, const char *name, size_t m)
 {
-	unsigned d = edits(word, n, name, m);
+	unsigned d = suggest_edits(word, n, name, m);
 
-	if (n >= 3 && n < m && edits(word, n, name, n) == 0)
-		d = smaller(d, 1);
+	if (n >= 3 && n < m && suggest_edits(word, n, name, n) == 0)
+		d = suggest_smaller(d, 1);
 	return d;
 }
 
@@ -68,7 +69,7 @@ const char *suggest(const char *word, const char *const *first, size_t n, size_t
 
 		if (m == 0 || m > WORD_MAX)
 			continue;
-		d = distance(word, len, name, m);
+		d = suggest_distance(word, len, name, m);
 		if (d <= (limit ? limit : 1) && (!best || d < best_d)) {
 			best = name;
 			best_d = d;

@@ -3,6 +3,8 @@
 #include "file.h"
 #include "utf8.h"
 
+#include "array.h"
+
 #include <gpuward.h>
 
 #include <errno.h>
@@ -367,5 +369,5 @@ const char *toml_type_name(enum toml_type type)
 		[TOML_LOCAL_DATE] = "local date", [TOML_LOCAL_TIME] = "local time",
 	};
 
-	return (unsigned)type < sizeof(names) / sizeof(names[0]) ? names[type] : "unknown";
+	return (unsigned)type < COUNT(names) ? names[type] : "unknown";
 }

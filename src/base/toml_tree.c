@@ -183,8 +183,7 @@ static bool index_add(struct toml_reader *r, const struct toml_node *table,
 	return true;
 }
 
-static struct toml_node *append_node(struct toml_reader *r, struct toml_node *parent,
-				     const char *at)
+struct toml_node *tree_element(struct toml_reader *r, struct toml_node *parent, const char *at)
 {
 	struct toml_node *node = reader_alloc(r, sizeof(*node));
 
@@ -201,15 +200,10 @@ static struct toml_node *append_node(struct toml_reader *r, struct toml_node *pa
 	return node;
 }
 
-struct toml_node *tree_element(struct toml_reader *r, struct toml_node *array, const char *at)
-{
-	return append_node(r, array, at);
-}
-
 static struct toml_node *add_member(struct toml_reader *r, struct toml_node *table,
 				    const struct key *key, enum toml_type type, unsigned flags)
 {
-	struct toml_node *node = append_node(r, table, key->at);
+	struct toml_node *node = tree_element(r, table, key->at);
 
 	if (!node)
 		return NULL;
@@ -231,6 +225,13 @@ static bool enter_table(struct toml_reader *r, struct place *place, struct toml_
 	place->depth += levels;
 	return place->depth <= TOML_DEPTH ||
 	       reader_fail(r, key->at, "nested deeper than %d levels", TOML_DEPTH);
+}
+
+static bool enter_new_table(struct toml_reader *r, struct place *place, const struct key *key,
+			    unsigned flags)
+{
+	return enter_table(r, place, add_member(r, place->table, key, TOML_TABLE, flags), key,
+			   1);
 }
 
 static bool fail_twice(struct toml_reader *r, const struct key *key,
@@ -263,9 +264,7 @@ bool tree_step_header(struct toml_reader *r, struct place *place, const struct k
 	struct toml_node *there = find_member(r, place->table, key);
 
 	if (!there)
-		return enter_table(r, place,
-				   add_member(r, place->table, key, TOML_TABLE, BY_PATH), key,
-				   1);
+		return enter_new_table(r, place, key, BY_PATH);
 	if (there->flags & BY_ROWS)
 		return enter_table(r, place, there->last, key, 2);
 	if (there->type != TOML_TABLE || there->flags & CLOSED)
@@ -278,9 +277,7 @@ bool tree_step_dotted(struct toml_reader *r, struct place *place, const struct k
 	struct toml_node *there = find_member(r, place->table, key);
 
 	if (!there)
-		return enter_table(r, place,
-				   add_member(r, place->table, key, TOML_TABLE, BY_DOTS), key,
-				   1);
+		return enter_new_table(r, place, key, BY_DOTS);
 	if (there->type != TOML_TABLE || there->flags & (BY_HEADER | CLOSED))
 		return fail_step(r, key, there);
 	there->flags = BY_DOTS;
@@ -314,7 +311,7 @@ bool tree_define_row(struct toml_reader *r, struct place *place, const struct ke
 		there = add_member(r, place->table, key, TOML_ARRAY, BY_ROWS);
 	if (!there)
 		return false;
-	row = append_node(r, there, key->at);
+	row = tree_element(r, there, key->at);
 	if (!enter_table(r, place, row, key, 2))
 		return false;
 	row->type = TOML_TABLE;

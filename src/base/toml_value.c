@@ -3,6 +3,8 @@
 #include "number.h"
 #include "utf8.h"
 
+#include "array.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -311,7 +313,7 @@ static bool value_number(struct toml_reader *r, struct toml_node *node, char *te
 	} prefix[] = { { 'x', 16 }, { 'o', 8 }, { 'b', 2 } };
 	const char *first = text + (*text == '+' || *text == '-'), *p;
 
-	for (size_t i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
+	for (size_t i = 0; i < COUNT(prefix); i++) {
 		if (text[0] != '0' || text[1] != prefix[i].letter)
 			continue;
 		p = skip_digits(text + 2, prefix[i].base);
@@ -343,7 +345,7 @@ static bool value_keyword(struct toml_node *node, const char *text)
 		{ "+nan", TOML_FLOAT, NAN },     { "-nan", TOML_FLOAT, NAN },
 	};
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < COUNT(words); i++) {
 		if (strcmp(text, words[i].word) != 0)
 			continue;
 		node->type = words[i].type;

@@ -52,8 +52,8 @@ static void fill_device(struct measured_device *d, const struct bundle_found *f)
 	snprintf(d->driver, sizeof(d->driver), "%s", f->driver);
 	d->energy = f->energy;
 	d->sensor = f->setup->sensor;
-	d->power_limit_w =
-		f->window->limits_begun ? f->window->limit_begin_w : f->setup->limit_w;
+	d->power_limit_w = f->window->begin_limits.known ? f->window->begin_limits.limit_w
+							 : f->setup->limit_w;
 	d->who = f->window->shares;
 	d->processes = d->who.count > 0;
 	d->baseline.net_joules = unknown;

@@ -103,13 +103,13 @@ void calibration_apply(const struct calibration *c, struct sensor *s)
 {
 	const struct measured_calibration *t = &c->summary;
 
-	s->calibrated = true;
-	s->gain = t->gain;
-	s->gain_u = t->gain_u;
-	s->offset_w = t->offset_w;
-	s->offset_u_w = t->offset_u_w;
-	s->pivot_w = t->pivot_w;
-	s->reference_u = t->reference_u;
+	s->calibration = (struct sensor_calibration){ .done = true,
+						      .gain = t->gain,
+						      .gain_u = t->gain_u,
+						      .offset_w = t->offset_w,
+						      .offset_u_w = t->offset_u_w,
+						      .pivot_w = t->pivot_w,
+						      .reference_u = t->reference_u };
 }
 
 int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio)
@@ -168,7 +168,7 @@ void run_calibration_marks(const struct run_calibration *c, struct progress_mark
 {
 	for (unsigned i = 0; i < m->count; i++)
 		if (m->window[i].energy)
-			energy_calibrate(&m->window[i].energy[0], &c->sensor);
+			energy_calibrate(&m->window[i].energy[0], &c->sensor.calibration);
 }
 
 int run_calibration_keep(struct run_calibration *c)

@@ -437,10 +437,9 @@ static double offset_u_w(const struct gw_meter *meter)
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
 		struct sensor s = meter_setup(meter, i).sensor;
 
-		sum += hypot(
-			s.offset_u_w,
-			s.gain_u *
-				s.pivot_w); /* a calibrated line is known best at its pivot */
+		/* A calibrated line is known best at its pivot. */
+		sum += hypot(s.calibration.offset_u_w,
+			     s.calibration.gain_u * s.calibration.pivot_w);
 	}
 	return sum;
 }

@@ -75,8 +75,8 @@ static int save_sensor(struct sensor *s, const char *dir, char *message, size_t 
 	struct sensor before = *s;
 	char unused[512];
 
-	if (sensor_load(&before, dir, unused, sizeof(unused)) == 0 && before.calibrated)
-		sensor_calibrate(s, &before);
+	if (sensor_load(&before, dir, unused, sizeof(unused)) == 0 && before.calibration.done)
+		s->calibration = before.calibration;
 	return sensor_save(s, dir, message, size);
 }
 
@@ -249,9 +249,9 @@ static void print_sensor(const struct sensor *s)
 	print_rates(s);
 	figure_line("power is that of", "%s",
 		    s->module_scope ? "the module, CPU included" : "the board");
-	if (s->calibrated)
+	if (s->calibration.done)
 		figure_line("calibrated", "gain %.4f, offset %+.1f W, by an external meter",
-			    s->gain, s->offset_w);
+			    s->calibration.gain, s->calibration.offset_w);
 	if (!active)
 		figure_line("covers, delay",
 			    "assumed; --active measures them with its own load");

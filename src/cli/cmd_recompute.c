@@ -111,7 +111,7 @@ static void add_window(void *arg, const struct bundle_found *f)
 
 	if (s->calibration && f->device == s->device) {
 		calibration_apply(s->calibration, &sensor);
-		energy_calibrate(&shown.energy, &sensor);
+		energy_calibrate(&shown.energy, &sensor.calibration);
 	}
 	if (s->json)
 		add_object(s->json, &shown);

@@ -464,8 +464,8 @@ static void rescale_per_item(struct gw_interval *v, const struct gw_interval *be
 static void calibrate_device(struct measured_device *d, const struct sensor *to,
 			     const struct run_baseline *baseline)
 {
-	energy_calibrate(&d->energy, to);
-	sensor_calibrate(&d->sensor, to);
+	energy_calibrate(&d->energy, &to->calibration);
+	d->sensor.calibration = to->calibration;
 	if (d->processes && !isnan(d->energy.joules.best))
 		(void)attribute_finish(&d->who, d->energy.joules.best);
 	run_baseline_net(baseline, &d->energy, &d->sensor, &d->baseline);

@@ -208,7 +208,7 @@ static void print_scale(const struct measured_device *d, bool several)
 	if (d->energy.calibrated)
 		device_row(several, "Calibrated",
 			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
-			   d->sensor.gain, d->sensor.offset_w,
+			   d->sensor.calibration.gain, d->sensor.calibration.offset_w,
 			   term_quantity(a, d->energy.raw_joules, "J"));
 }
 

@@ -167,13 +167,13 @@ static const struct field sensor_fields[] = {
 	{ "counter.safe_seconds", NUMBER, S(counter_safe_s) },
 	{ "counter.call_p50_seconds", NUMBER, S(counter_p50_s) },
 	{ "counter.call_p99_seconds", NUMBER, S(counter_p99_s) },
-	{ "calibrated", TRUTH, S(calibrated) },
-	{ "gain", NUMBER, S(gain) },
-	{ "offset_watts", NUMBER, S(offset_w) },
-	{ "gain_uncertainty", NUMBER, S(gain_u) },
-	{ "offset_uncertainty_watts", NUMBER, S(offset_u_w) },
-	{ "pivot_watts", NUMBER, S(pivot_w) },
-	{ "reference_uncertainty", NUMBER, S(reference_u) },
+	{ "calibrated", TRUTH, S(calibration.done) },
+	{ "gain", NUMBER, S(calibration.gain) },
+	{ "offset_watts", NUMBER, S(calibration.offset_w) },
+	{ "gain_uncertainty", NUMBER, S(calibration.gain_u) },
+	{ "offset_uncertainty_watts", NUMBER, S(calibration.offset_u_w) },
+	{ "pivot_watts", NUMBER, S(calibration.pivot_w) },
+	{ "reference_uncertainty", NUMBER, S(calibration.reference_u) },
 };
 
 static const char *origin_name(unsigned i)
@@ -311,9 +311,9 @@ bool window_read_device(const struct json_doc *window, size_t i, struct measured
 		ret->energy.codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 	ret->energy.seconds = number(window, "seconds");
 	read_sensor(json_doc_get(detail, "sensor"), &ret->sensor);
-	ret->energy.calibrated = ret->sensor.calibrated;
-	ret->energy.gain = ret->sensor.gain;
-	ret->energy.offset_watts = ret->sensor.offset_w;
+	ret->energy.calibrated = ret->sensor.calibration.done;
+	ret->energy.gain = ret->sensor.calibration.gain;
+	ret->energy.offset_watts = ret->sensor.calibration.offset_w;
 	read_processes(detail, ret);
 	return measured;
 }

@@ -89,23 +89,6 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-static void derive_amd(struct device *d, unsigned tiers)
-{
-	struct report *r = &d->r;
-
-	if (!(tiers & GW_TIER_FAST))
-		return;
-	if (!report_has(r, GW_Q_MEMORY_TOTAL))
-		report_miss(r, GW_Q_MEMORY_FREE, (enum gw_absence)r->why[GW_Q_MEMORY_TOTAL]);
-	else if (!report_has(r, GW_Q_MEMORY_USED))
-		report_miss(r, GW_Q_MEMORY_FREE, (enum gw_absence)r->why[GW_Q_MEMORY_USED]);
-	else if (r->v[GW_Q_MEMORY_USED] > r->v[GW_Q_MEMORY_TOTAL])
-		report_miss(r, GW_Q_MEMORY_FREE, GW_ABSENT_INVALID);
-	else
-		report_set(r, GW_Q_MEMORY_FREE,
-			   r->v[GW_Q_MEMORY_TOTAL] - r->v[GW_Q_MEMORY_USED]);
-}
-
 static const char *const drivers[] = { "amdgpu", NULL };
 
 static const struct drm_vendor amd = {
@@ -116,19 +99,7 @@ static const struct drm_vendor amd = {
 	.text = texts,
 	.name = names,
 	.unique_id = "unique_id",
-	.derive = derive_amd,
+	.derived_memory = GW_Q_MEMORY_FREE,
 };
 
-_Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
-	       "one channel per row");
-
-const struct backend_ops backend_amdgpu = {
-	.name = "amdgpu",
-	.vendor = GW_VENDOR_AMD,
-	.tables = &amd,
-	.present = drm_present,
-	.open = drm_open,
-	.close = drm_close,
-	.read = drm_read,
-	.processes = drm_processes,
-};
+DRM_BACKEND(amdgpu, GW_VENDOR_AMD, &amd, rows);

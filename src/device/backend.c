@@ -1,6 +1,7 @@
 /* What all backends share: their table, device slots, process rows and selectors. */
 #include "backend.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <ctype.h>
@@ -29,15 +30,8 @@ static struct device *slot_new(struct backend *b)
 {
 	struct device *d;
 
-	if (b->count == b->cap) {
-		unsigned cap = b->cap ? 2 * b->cap : 4;
-		struct device **slot = realloc(b->slot, cap * sizeof(*slot));
-
-		if (!slot)
-			return NULL;
-		b->slot = slot;
-		b->cap = cap;
-	}
+	if (array_reserve(&b->slot, &b->cap, b->count + 1, sizeof(struct device *)) != 0)
+		return NULL;
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return NULL;
@@ -113,15 +107,8 @@ int usage_add(struct usage_list *l, const struct usage *u)
 		}
 		return 0;
 	}
-	if (l->count == l->cap) {
-		unsigned cap = l->cap ? 2 * l->cap : 64;
-		struct usage *p = realloc(l->p, cap * sizeof(*p));
-
-		if (!p)
-			return -GW_E_NOMEM;
-		l->p = p;
-		l->cap = cap;
-	}
+	if (array_reserve(&l->p, &l->cap, l->count + 1, sizeof(*l->p)) != 0)
+		return -GW_E_NOMEM;
 	l->p[l->count++] = *u;
 	return 0;
 }
@@ -179,7 +166,7 @@ static bool mig_matches(const struct gw_device *d, const char *selector)
 }
 
 /* Could this select a GPU on some machine, perhaps not on this one? */
-static bool plausible(const char *s)
+static bool selector_plausible(const char *s)
 {
 	size_t n = strlen(s);
 
@@ -208,5 +195,5 @@ int gw_device_matches(const struct gw_device *d, const char *selector)
 		return pci && strcmp(pci, id) == 0;
 	if ((uuid && uuid_matches(uuid, selector)) || mig_matches(d, selector))
 		return 1;
-	return plausible(selector) ? 0 : -GW_E_ARG;
+	return selector_plausible(selector) ? 0 : -GW_E_ARG;
 }

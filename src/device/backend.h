@@ -1,8 +1,8 @@
 /* backend: the interface between the ways to reach a GPU and everything above.
  *
- * A backend is one row of the table in backend.c. It finds its GPUs, keeps its handles, reads
- * values and lists processes. It never logs, never exits, and reports reasons instead of zeros.
- * A new vendor is one file and one row. */
+ * A backend finds its GPUs, keeps its handles, reads values and lists processes. It never logs,
+ * never exits, and reports reasons instead of zeros. A new vendor is one file and one row of
+ * backend.def. */
 #ifndef GW_DEVICE_BACKEND_H
 #define GW_DEVICE_BACKEND_H
 

@@ -4,6 +4,8 @@
 #include "environment.h"
 #include "cuda_visible.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,9 +105,9 @@ int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 		memcpy(open_error, text, sizeof(text));
 		return error;
 	}
-	pthread_mutex_lock(&ctx->error_lock);
-	memcpy(ctx->error, text, sizeof(text));
-	pthread_mutex_unlock(&ctx->error_lock);
+	pthread_mutex_lock(&ctx->error.lock);
+	memcpy(ctx->error.text, text, sizeof(text));
+	pthread_mutex_unlock(&ctx->error.lock);
 	return error;
 }
 
@@ -115,9 +117,9 @@ const char *gw_ctx_error(struct gw_ctx *ctx)
 
 	if (!ctx)
 		return open_error;
-	pthread_mutex_lock(&ctx->error_lock);
-	memcpy(text, ctx->error, sizeof(text));
-	pthread_mutex_unlock(&ctx->error_lock);
+	pthread_mutex_lock(&ctx->error.lock);
+	memcpy(text, ctx->error.text, sizeof(text));
+	pthread_mutex_unlock(&ctx->error.lock);
 	return text;
 }
 
@@ -301,15 +303,9 @@ static int add_slot(struct gw_ctx *ctx, struct device *d)
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d == d)
 			return 0;
-	if (ctx->slots == ctx->slots_cap) {
-		unsigned cap = ctx->slots_cap ? 2 * ctx->slots_cap : 4;
-		struct slot **p = realloc(ctx->slot, cap * sizeof(struct slot *));
-
-		if (!p)
-			return -GW_E_NOMEM;
-		ctx->slot = p;
-		ctx->slots_cap = cap;
-	}
+	if (array_reserve(&ctx->slot, &ctx->slots_cap, ctx->slots + 1, sizeof(struct slot *)) !=
+	    0)
+		return -GW_E_NOMEM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -GW_E_NOMEM;
@@ -458,7 +454,7 @@ int context_refresh(struct gw_ctx *ctx)
 {
 	int err = 0;
 
-	for (unsigned i = 0; i < ctx->openers && !err && !ctx->let_go; i++) {
+	for (unsigned i = 0; i < ctx->openers && !err && !ctx->released; i++) {
 		struct opener *o = ctx->opener[i];
 		bool gone = atomic_load(&o->b.reopen);
 
@@ -544,7 +540,7 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 	const struct opener *best = NULL;
 
 	out[0] = '\0';
-	if (ctx->let_go)
+	if (ctx->released)
 		return cause_text(out, size, GW_CAUSE_LET_GO, "");
 	if (ctx->openers == 0)
 		return cause_text(out, size, GW_CAUSE_NO_GPU,
@@ -619,7 +615,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	free(ctx->nvml_library);
 	root_close(&ctx->root);
 	pthread_mutex_destroy(&ctx->lock);
-	pthread_mutex_destroy(&ctx->error_lock);
+	pthread_mutex_destroy(&ctx->error.lock);
 	free(ctx);
 }
 
@@ -679,7 +675,7 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	if (!ctx)
 		return context_fail(NULL, -GW_E_NOMEM, NULL);
 	pthread_mutex_init(&ctx->lock, NULL);
-	pthread_mutex_init(&ctx->error_lock, NULL);
+	pthread_mutex_init(&ctx->error.lock, NULL);
 	ctx->root.fd = -1;
 	ctx->owner = getpid();
 	ctx->clock = clock;
@@ -738,7 +734,7 @@ int gw_ctx_release(struct gw_ctx *ctx)
 					   o->b.ops->name);
 	}
 	if (!err) {
-		ctx->let_go = true;
+		ctx->released = true;
 		ctx->generation++;
 	}
 	pthread_mutex_unlock(&ctx->lock);
@@ -769,7 +765,7 @@ int gw_ctx_reopen(struct gw_ctx *ctx)
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
-	ctx->let_go = false;
+	ctx->released = false;
 	retry_now(ctx);
 	ctx->generation++;
 	err = context_refresh(ctx);

@@ -4,8 +4,7 @@
  * One mutex guards everything except the devices; each device is used by one thread at a time
  * (slot.in_use), so the sampler of one GPU never waits for another GPU. With a deadline every
  * vendor call runs on a call thread: one per device, and one that the backends share to open
- * and close. Nobody else touches what a busy call thread works on; older readings stay
- * available. */
+ * and close. Only a busy call thread touches what it works on; older readings stay available. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 
@@ -62,6 +61,13 @@ struct opener { /* a backend and when to try it */
 	bool events_taken; /* by us, to open or close */
 };
 
+/* The text for gw_ctx_error(), under a lock of its own: gw_ctx.lock is held while a driver is
+ * called. */
+struct context_error {
+	pthread_mutex_t lock;
+	char text[CONTEXT_ERROR_SIZE];
+};
+
 struct gw_ctx {
 	pthread_mutex_t lock;
 	pid_t owner;
@@ -69,9 +75,9 @@ struct gw_ctx {
 	struct root root;
 	struct backend_env env;
 	char *nvml_library;
-	uint64_t deadline_ns; /* 0: no call threads */
-	bool first_only;      /* "auto": stop at the first backend with devices */
-	bool let_go;
+	uint64_t deadline_ns;      /* 0: no call threads */
+	bool first_only;           /* "auto": stop at the first backend with devices */
+	bool released;             /* by gw_ctx_release() */
 	struct call_thread *spare; /* the call thread that no opener uses */
 	struct opener *opener[BACKENDS];
 	unsigned openers;
@@ -82,13 +88,11 @@ struct gw_ctx {
 	bool fresh;             /* devices were opened; their names are not read yet */
 	unsigned cuda_numbered; /* generation for which the CUDA ordinals were computed */
 	struct host host;
-	struct host_report host_report;
+	struct host_report host_report; /* read at host_ns */
 	uint64_t host_ns;
 	struct call_cost_table cost; /* NVML calls; atomic, not under the lock */
 	atomic_ulong init_failures;  /* of NVML; not under the lock */
-	/* For gw_ctx_error(), under a lock of its own: `lock` is held while a driver is called. */
-	pthread_mutex_t error_lock;
-	char error[CONTEXT_ERROR_SIZE];
+	struct context_error error;
 };
 
 /* Records the sentence for gw_ctx_error() and returns error; fmt NULL: the phrase of the code.  ctx

@@ -16,12 +16,12 @@ struct entry {
 	size_t n;
 };
 
-static bool starts(struct entry e, const char *prefix)
+static bool cuda_starts(struct entry e, const char *prefix)
 {
 	return e.n >= strlen(prefix) && strncmp(e.p, prefix, strlen(prefix)) == 0;
 }
 
-static bool equals(struct entry e, const char *text)
+static bool cuda_equals(struct entry e, const char *text)
 {
 	return text && strlen(text) == e.n && strncmp(e.p, text, e.n) == 0;
 }
@@ -73,13 +73,14 @@ static size_t find_mig(struct entry e, const struct cuda_visible_gpu *gpu, size_
 
 	for (size_t i = 0; i < n; i++)
 		for (const char *const *m = gpu[i].mig; m && *m; m++)
-			if (equals(e, *m))
+			if (cuda_equals(e, *m))
 				return i;
-	if (!starts(e, "MIG-GPU-") || !slash)
+	if (!cuda_starts(e, "MIG-GPU-") || !slash)
 		return NO_GPU;
 	for (size_t i = 0; i < n; i++)
 		if (gpu[i].mig && gpu[i].mig[0] &&
-		    equals((struct entry){ e.p + 4, (size_t)(slash - e.p) - 4 }, gpu[i].uuid))
+		    cuda_equals((struct entry){ e.p + 4, (size_t)(slash - e.p) - 4 },
+				gpu[i].uuid))
 			return i;
 	return NO_GPU;
 }
@@ -88,9 +89,9 @@ static size_t find_gpu(struct entry e, const struct cuda_visible_gpu *gpu, size_
 {
 	if (e.n == 0)
 		return NO_GPU;
-	if (starts(e, "GPU-"))
+	if (cuda_starts(e, "GPU-"))
 		return find_uuid(e, gpu, n);
-	if (starts(e, "MIG-"))
+	if (cuda_starts(e, "MIG-"))
 		return find_mig(e, gpu, n);
 	return find_index(e, n, known);
 }
@@ -148,7 +149,7 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			unknown = true;
 		} else if (gpu[i].ordinal == HIDDEN) {
 			gpu[i].ordinal = ordinal;
-		} else if (!starts(e, "MIG-")) {
+		} else if (!cuda_starts(e, "MIG-")) {
 			/* Several instances of one GPU may be listed, but a GPU only once. */
 			set_all(gpu, n, HIDDEN);
 			return;

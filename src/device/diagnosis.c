@@ -4,6 +4,8 @@
 #include "proc.h"
 #include "rapl.h"
 
+#include "base/array.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +53,7 @@ static const struct {
 
 static void check_health(struct gw_diagnosis *g, const struct gw_device *d, int at)
 {
-	for (size_t i = 0; i < sizeof(zeroes) / sizeof(zeroes[0]); i++) {
+	for (size_t i = 0; i < COUNT(zeroes); i++) {
 		const struct gw_cause_info *c = gw_cause_info(zeroes[i].cause);
 		char word[64] = "";
 		double v;

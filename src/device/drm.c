@@ -1,5 +1,7 @@
 #include "drm.h"
 
+#include "base/array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +86,7 @@ static int parse_speed(const char *text, double *ret)
 	/* Kernels before 5.0 omit the ".0". */
 	if (n > 2 && strncmp(text + n - 2, ".0", 2) == 0)
 		n -= 2;
-	for (unsigned i = 0; i < sizeof(speed) / sizeof(speed[0]); i++) {
+	for (unsigned i = 0; i < COUNT(speed); i++) {
 		if (strlen(speed[i]) != n || strncmp(text, speed[i], n) != 0)
 			continue;
 		*ret = i + 1;
@@ -203,11 +205,25 @@ static void limit_by_slot(struct device *d)
 	char text[64];
 	double v;
 
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+	for (unsigned i = 0; i < COUNT(row); i++)
 		if (report_has(&d->r, row[i].q) &&
 		    read_line(d, DRM_PCI, row[i].file, text, sizeof(text)) > 0 &&
 		    parse_value(row[i].form, text, &v) == 0 && v > 0 && v < d->r.v[row[i].q])
 			report_set(&d->r, row[i].q, v);
+}
+
+/* Used memory from the free one, or the reverse: the driver has no file for it. */
+static void derive_memory(struct report *r, unsigned wanted)
+{
+	unsigned known = wanted == GW_Q_MEMORY_USED ? GW_Q_MEMORY_FREE : GW_Q_MEMORY_USED;
+	unsigned missing = report_has(r, GW_Q_MEMORY_TOTAL) ? known : GW_Q_MEMORY_TOTAL;
+
+	if (!report_has(r, missing))
+		report_miss(r, wanted, (enum gw_absence)r->why[missing]);
+	else if (r->v[known] > r->v[GW_Q_MEMORY_TOTAL])
+		report_miss(r, wanted, GW_ABSENT_INVALID);
+	else
+		report_set(r, wanted, r->v[GW_Q_MEMORY_TOTAL] - r->v[known]);
 }
 
 static void name_device(struct device *d)
@@ -423,8 +439,11 @@ void drm_read(struct device *d, unsigned tiers)
 		report_state(&d->r, GW_DEVICE_DENIED, GW_CAUSE_NO_PERMISSION, dd->gpu.pci);
 	if (tiers & GW_TIER_STATIC)
 		limit_by_slot(d);
-	if (dd->vendor->derive)
-		dd->vendor->derive(d, tiers);
+	if (tiers & GW_TIER_FAST) {
+		derive_memory(&d->r, dd->vendor->derived_memory);
+		if (dd->vendor->derive)
+			dd->vendor->derive(d);
+	}
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {
 		d->r.begin_ns = begin;

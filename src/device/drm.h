@@ -8,6 +8,7 @@
 
 #include "backend.h"
 
+#include "base/array.h"
 #include "base/root.h"
 
 #include <stdbool.h>
@@ -82,8 +83,24 @@ struct drm_vendor {
 	const struct drm_text *text; /* ends with a NULL file                         */
 	const struct drm_name *name; /* ends with a NULL name                         */
 	const char *unique_id;       /* file with the board's unique number, or NULL */
-	void (*derive)(struct device *d, unsigned tiers); /* called after the rows, or NULL */
+	unsigned derived_memory;     /* GW_Q_MEMORY_USED or _FREE: computed from the others */
+	void (*derive)(struct device *d); /* called after the rows of FAST, or NULL */
 };
+
+/* Defines backend_NAME over the struct drm_vendor `tables` and its array `rows`. */
+#define DRM_BACKEND(backend, vendor_, tables_, rows)                             \
+	_Static_assert(COUNT(rows) <= sizeof(((struct drm_device *)0)->channel), \
+		       "one channel per row");                                   \
+	const struct backend_ops backend_##backend = {                           \
+		.name = #backend,                                                \
+		.vendor = vendor_,                                               \
+		.tables = tables_,                                               \
+		.present = drm_present,                                          \
+		.open = drm_open,                                                \
+		.close = drm_close,                                              \
+		.read = drm_read,                                                \
+		.processes = drm_processes,                                      \
+	}
 
 /* priv of a device */
 struct drm_device {

@@ -31,7 +31,7 @@ struct holder { /* one process on one GPU */
 	bool found, kfd;
 };
 
-static bool starts(const char *s, const char *prefix)
+static bool drm_starts(const char *s, const char *prefix)
 {
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
@@ -39,7 +39,7 @@ static bool starts(const char *s, const char *prefix)
 /* Regions of the board's own memory: "vram" (amdgpu), "vram0" (xe), "local0" (i915). */
 static bool is_local_region(const char *region)
 {
-	return starts(region, "vram") || starts(region, "local");
+	return drm_starts(region, "vram") || drm_starts(region, "local");
 }
 
 static uint64_t parse_bytes(const char *value)
@@ -48,16 +48,17 @@ static uint64_t parse_bytes(const char *value)
 	uint64_t v = strtoull(value, &end, 10);
 
 	end += strspn(end, " \t");
-	return starts(end, "KiB") ? v << 10 : starts(end, "MiB") ? v << 20 : v;
+	return drm_starts(end, "KiB") ? v << 10 : drm_starts(end, "MiB") ? v << 20 : v;
 }
 
 /* Copy engines say nothing about the type of a process; all others do. */
 static void note_engine(struct client *c, const char *engine, const char *value)
 {
-	if (strtoull(value, NULL, 10) == 0 || starts(engine, "copy") || starts(engine, "dma") ||
-	    starts(engine, "bcs") || starts(engine, "capacity-"))
+	if (strtoull(value, NULL, 10) == 0 || drm_starts(engine, "copy") ||
+	    drm_starts(engine, "dma") || drm_starts(engine, "bcs") ||
+	    drm_starts(engine, "capacity-"))
 		return;
-	if (starts(engine, "compute") || starts(engine, "ccs"))
+	if (drm_starts(engine, "compute") || drm_starts(engine, "ccs"))
 		c->busy_compute = true;
 	else
 		c->busy_other = true;
@@ -69,12 +70,12 @@ static void parse_line(struct client *c, const char *key, const char *value)
 		snprintf(c->pdev, sizeof(c->pdev), "%.15s", value);
 	else if (strcmp(key, "drm-client-id") == 0)
 		c->has_id = (c->id = strtoull(value, NULL, 10)) > 0;
-	else if (starts(key, "drm-engine-"))
+	else if (drm_starts(key, "drm-engine-"))
 		note_engine(c, key + strlen("drm-engine-"), value);
-	else if (starts(key, "drm-cycles-"))
+	else if (drm_starts(key, "drm-cycles-"))
 		note_engine(c, key + strlen("drm-cycles-"), value);
 	for (unsigned w = 0; w < KEYS; w++) {
-		if (!starts(key, keys[w]) || !is_local_region(key + strlen(keys[w])))
+		if (!drm_starts(key, keys[w]) || !is_local_region(key + strlen(keys[w])))
 			continue;
 		c->has[w] = true;
 		c->bytes[w] += parse_bytes(value);
@@ -161,7 +162,7 @@ static bool scan_process(const struct device *d, struct holder *h, const char *p
 			continue;
 		root_path(path, sizeof(path), "proc/%.12s/fd/%.12s", pid, e->d_name);
 		root_readlink(root, path, link, sizeof(link));
-		if (starts(link, "/dev/dri/"))
+		if (drm_starts(link, "/dev/dri/"))
 			read_descriptor(d, h, pid, e->d_name, link + strlen("/dev/dri/"));
 		else if (strcmp(link, "/dev/kfd") == 0)
 			h->kfd = true;

@@ -3,6 +3,7 @@
 #include "host.h"
 #include "rapl.h"
 
+#include "base/array.h"
 #include "base/root.h"
 #include "base/utf8.h"
 
@@ -17,7 +18,6 @@
 #define FACTS_FIXED 32 /* more than the fixed rows below, without RAPL */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
-#define COUNT(a)    (sizeof(a) / sizeof((a)[0]))
 
 struct row {
 	struct gw_fact fact;

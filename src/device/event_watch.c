@@ -160,7 +160,8 @@ static void report_event(struct event_watch *w, const struct device_event *e)
 }
 
 /* The driver may report a timeout at once, again and again: wait longer each time. */
-static void pace(struct event_watch *w, int watched_gpu, uint64_t waited_ns, uint64_t asked_ns)
+static void event_watch_pace(struct event_watch *w, int watched_gpu, uint64_t waited_ns,
+			     uint64_t asked_ns)
 {
 	if (watched_gpu) {
 		w->pause_ns = 0;
@@ -193,7 +194,7 @@ static bool wait_once(struct event_watch *w)
 		report_event(w, &e);
 	if (r < 0)
 		return false;
-	pace(w, r, now - began, ns);
+	event_watch_pace(w, r, now - began, ns);
 	return now - w->refreshed_ns < REFRESH_NS || add_all(w);
 }
 

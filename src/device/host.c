@@ -1,5 +1,7 @@
 #include "host.h"
 
+#include "base/array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +161,7 @@ static void read_memory(const struct root *root, struct host_report *r)
 	char text[4096];
 	long n = root_read(root, "proc/meminfo", text, sizeof(text));
 
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (unsigned i = 0; i < COUNT(row); i++) {
 		double v;
 
 		if (meminfo_bytes(text, row[i].key, &v))

@@ -64,11 +64,6 @@ static const struct drm_name names[] = {
 /* Over a shorter time the steps of the counter dominate the power. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
-static int read_energy(struct device *d, int64_t *ret)
-{
-	return drm_read_number(d, DRM_HWMON, "energy1_input", ret);
-}
-
 /* Mean power since the previous reading. */
 static void derive_power(struct device *d)
 {
@@ -76,7 +71,7 @@ static void derive_power(struct device *d)
 	uint64_t now = clock_mono_ns(d->backend->env->clock);
 	int64_t energy_uj;
 	uint64_t uj;
-	int err = read_energy(d, &energy_uj);
+	int err = drm_read_number(d, DRM_HWMON, "energy1_input", &energy_uj);
 
 	if (err < 0) {
 		report_miss(&d->r, GW_Q_POWER, drm_absence(err));
@@ -94,28 +89,6 @@ static void derive_power(struct device *d)
 	dd->energy_ns = now;
 }
 
-static void derive_memory(struct report *r)
-{
-	unsigned missing =
-		report_has(r, GW_Q_MEMORY_TOTAL) ? GW_Q_MEMORY_FREE : GW_Q_MEMORY_TOTAL;
-
-	if (!report_has(r, missing))
-		report_miss(r, GW_Q_MEMORY_USED, (enum gw_absence)r->why[missing]);
-	else if (r->v[GW_Q_MEMORY_FREE] > r->v[GW_Q_MEMORY_TOTAL])
-		report_miss(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID);
-	else
-		report_set(r, GW_Q_MEMORY_USED,
-			   r->v[GW_Q_MEMORY_TOTAL] - r->v[GW_Q_MEMORY_FREE]);
-}
-
-static void derive_intel(struct device *d, unsigned tiers)
-{
-	if (!(tiers & GW_TIER_FAST))
-		return;
-	derive_power(d);
-	derive_memory(&d->r);
-}
-
 static const char *const drivers[] = { "i915", "xe", NULL };
 
 static const struct drm_vendor intel = {
@@ -125,19 +98,8 @@ static const struct drm_vendor intel = {
 	.row = rows,
 	.text = texts,
 	.name = names,
-	.derive = derive_intel,
+	.derived_memory = GW_Q_MEMORY_USED,
+	.derive = derive_power,
 };
 
-_Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
-	       "one channel per row");
-
-const struct backend_ops backend_intel = {
-	.name = "intel",
-	.vendor = GW_VENDOR_INTEL,
-	.tables = &intel,
-	.present = drm_present,
-	.open = drm_open,
-	.close = drm_close,
-	.read = drm_read,
-	.processes = drm_processes,
-};
+DRM_BACKEND(intel, GW_VENDOR_INTEL, &intel, rows);

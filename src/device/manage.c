@@ -169,7 +169,7 @@ static bool check_device(struct manage_job *job, struct device *d)
 	return job->r.error == 0;
 }
 
-static double bound(const struct device *d, unsigned quantity)
+static double manage_bound(const struct device *d, unsigned quantity)
 {
 	return quantity != NONE && report_has(&d->r, quantity) ? d->r.v[quantity] : NAN;
 }
@@ -191,7 +191,7 @@ static void refuse_bounds(struct manage_job *job, double low, double high)
 static void check_value(struct manage_job *job, const struct device *d)
 {
 	const struct manage_info *i = &infos[job->o.what];
-	double low = bound(d, i->lowest), high = bound(d, i->highest);
+	double low = manage_bound(d, i->lowest), high = manage_bound(d, i->highest);
 	const double *v = job->target;
 
 	if (i->values == 2 && isnan(low))
@@ -253,7 +253,7 @@ static void choose_restored(struct manage_job *job, const struct device *d)
 		return;
 	}
 	job->target[1] = NAN;
-	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : bound(d, i->standard);
+	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : manage_bound(d, i->standard);
 	job->nothing = i->readable && isnan(job->target[0]); /* the driver has no default */
 }
 
@@ -446,16 +446,16 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 {
 	struct manage_job *job;
 	struct slot *s;
-	bool let_go;
+	bool released;
 
 	*ret = (struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
 	if ((unsigned)o->what >= MANAGE_WHATS)
 		return manage_fail(ret, -GW_E_ARG, NULL, "there is no such setting");
 	pthread_mutex_lock(&ctx->lock);
 	s = find_slot(ctx, o->uuid);
-	let_go = ctx->let_go;
+	released = ctx->released;
 	pthread_mutex_unlock(&ctx->lock);
-	if (let_go)
+	if (released)
 		return manage_fail(ret, -GW_E_STATE, "resume first",
 				   "the drivers are released");
 	if (!s)

@@ -7,6 +7,7 @@
 #include "drm.h"
 #include "environment.h"
 
+#include "base/array.h"
 #include "base/mem_trim.h"
 #include "base/utf8.h"
 
@@ -18,7 +19,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define COUNT(a)         (sizeof(a) / sizeof((a)[0]))
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 

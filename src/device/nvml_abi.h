@@ -1,11 +1,9 @@
 /* nvml_abi: the part of NVML's binary interface that we use, in our own words.
  *
  * Written from NVIDIA's published API (version 13), so that no NVIDIA header is needed to
- * build.  Every size is asserted here; tests/abi compiles the same facts against a real nvml.h
- * where one is installed.  Names are those of the library, in lower case with our prefix, so
- * that both headers can be included together.
- *
- * The simulator implements this file, the backend calls it. */
+ * build.  The simulator implements this file and the backend calls it.  Every size is asserted
+ * here; tests/abi compares the same facts with a real nvml.h where one is installed, so names
+ * are those of the library in lower case with our prefix. */
 #ifndef GW_DEVICE_NVML_ABI_H
 #define GW_DEVICE_NVML_ABI_H
 

@@ -1,12 +1,11 @@
-/* nvml_process: the driver's process lists, in any of their layouts.
+/* nvml_process: the driver's process lists in any of their layouts, and utilisation per process.
  *
  * Under the same symbol an entry has had 16, 24 and 32 bytes (drivers 535.43 to 535.98, and
  * 550.127 in a container). So the length is measured: the array is filled with a pattern first,
- * and what the driver overwrote shows the length.
- *
- * Utilisation per process comes as samples. The driver repeats some, invents others (values far
- * over 100) and returns old ones; the valid ones are averaged here. */
+ * and what the driver overwrote shows the length. */
 #include "nvml.h"
+
+#include "base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +35,7 @@ static unsigned stride_of(const unsigned char *p, unsigned n)
 
 	while (end > 0 && p[end - 1] == PATTERN)
 		end--;
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < COUNT(known); i++)
 		if (end <= (size_t)n * known[i])
 			return known[i];
 	return STRIDE_MAX;
@@ -44,16 +43,7 @@ static unsigned stride_of(const unsigned char *p, unsigned n)
 
 static int grow_scratch(struct nvml_device *nd, unsigned cap)
 {
-	unsigned char *p;
-
-	if (cap <= nd->processes_cap)
-		return 0;
-	p = realloc(nd->processes, (size_t)cap * STRIDE_MAX);
-	if (!p)
-		return -GW_E_NOMEM;
-	nd->processes = p;
-	nd->processes_cap = cap;
-	return 0;
+	return array_reserve(&nd->processes, &nd->processes_cap, cap, STRIDE_MAX);
 }
 
 /* Retries with more memory, because the list may grow between two calls. */
@@ -149,7 +139,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	l->partial = false;
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return device_absence(d->r.state, d->r.cause);
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+	for (size_t i = 0; i < COUNT(lists); i++) {
 		enum nvml_call call = newest_call(nvml_of(d), lists[i].newest_first);
 		abi_return code;
 
@@ -205,6 +195,8 @@ static abi_return query_use(struct device *d, uint64_t since_us, uint32_t *ret_n
 	return code;
 }
 
+/* The driver repeats some samples of utilisation, invents others (values far over 100) and returns
+ * old ones; the valid ones are averaged. */
 static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 {
 	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;

@@ -5,6 +5,8 @@
  * driver is opened again. */
 #include "nvml_reader.h"
 
+#include "base/array.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ static const struct nvml_reader readers[] = {
 #include "nvml_readers.def"
 #undef READ
 };
-#define READERS (sizeof(readers) / sizeof(readers[0]))
+#define READERS COUNT(readers)
 _Static_assert(READERS <= NVML_READERS_MAX, "a plan must hold every row");
 
 static unsigned tier_bit(enum gw_tier tier)

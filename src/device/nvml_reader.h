@@ -6,23 +6,16 @@
 
 /* The arguments of a call, after the device. */
 enum nvml_shape {
-	SHAPE_U32,      /* (u32 *)                                  */
-	SHAPE_U32_OF,   /* (u32 which, u32 *)                       */
-	SHAPE_U32_PAIR, /* (u32 *, u32 *)                           */
-	SHAPE_U64,      /* (u64 *)                                  */
-	SHAPE_ECC,      /* (u32 kind, u32 since, u64 *)             */
-	SHAPE_ROWS,     /* four u32 *                               */
-	SHAPE_MEMORY,   /* each has its own struct */
-	SHAPE_BAR1,
-	SHAPE_UTILIZATION,
-	SHAPE_TEMPERATURE,
-	SHAPE_MARGIN,
-	SHAPE_FAN_RPM,
-	SHAPE_REPAIR,
-	SHAPE_SRAM,
-	SHAPE_CAPABILITY,
-	SHAPE_FIELDS, /* all field rows of the tier in one call */
-	SHAPE_GPM,    /* the difference of two samples              */
+	SHAPE_U32,        /* (u32 *)                                  */
+	SHAPE_U32_OF,     /* (u32 which, u32 *)                       */
+	SHAPE_U32_PAIR,   /* (u32 *, u32 *)                           */
+	SHAPE_U64,        /* (u64 *)                                  */
+	SHAPE_ECC,        /* (u32 kind, u32 since, u64 *)             */
+	SHAPE_ROWS,       /* four u32 *                               */
+	SHAPE_STRUCT,     /* (struct *): nvml_shape.c knows the members */
+	SHAPE_CAPABILITY, /* (int *, int *) */
+	SHAPE_FIELDS,     /* all field rows of the tier in one call */
+	SHAPE_GPM,        /* the difference of two samples              */
 };
 
 #define NO        GW_QUANTITIES /* no quantity */

@@ -1,8 +1,8 @@
-/* nvml_set: reads and writes the settings of one device.
+/* nvml_set: reads and writes the settings of one device; all calls need root.
  *
- * Code that measures never calls this. All calls need root. The driver keeps a power limit and
- * locked clocks until it is unloaded, and the modes until the next boot. A clock lock can be
- * set and removed but not read. */
+ * Code that measures never calls this. The driver keeps a power limit and locked clocks until it
+ * is unloaded, and the modes until the next boot. A clock lock can be set and removed but not
+ * read. */
 #include "nvml.h"
 
 #include <math.h>
@@ -151,7 +151,7 @@ static abi_return set_power_limit(struct device *d, double watts, enum nvml_call
 	return NVML(d, set_power_limit, h, mw);
 }
 
-static uint32_t mhz(double hertz)
+static uint32_t nvml_mhz(double hertz)
 {
 	return (uint32_t)lround(hertz / HZ_PER_MHZ);
 }
@@ -165,8 +165,10 @@ static abi_return set_value(struct device *d, enum manage_what what, const doubl
 	case MANAGE_PERSISTENCE: return NVML(d, set_persistence, h, v[0] != 0);
 	case MANAGE_POWER_LIMIT: return set_power_limit(d, v[0], call);
 	case MANAGE_COMPUTE_MODE: return NVML(d, set_compute_mode, h, (uint32_t)v[0]);
-	case MANAGE_GPU_CLOCKS: return NVML(d, set_gpu_clocks, h, mhz(v[0]), mhz(v[1]));
-	case MANAGE_MEMORY_CLOCKS: return NVML(d, set_memory_clocks, h, mhz(v[0]), mhz(v[1]));
+	case MANAGE_GPU_CLOCKS:
+		return NVML(d, set_gpu_clocks, h, nvml_mhz(v[0]), nvml_mhz(v[1]));
+	case MANAGE_MEMORY_CLOCKS:
+		return NVML(d, set_memory_clocks, h, nvml_mhz(v[0]), nvml_mhz(v[1]));
 	default: return NVML(d, clear_ecc, h, VOLATILE);
 	}
 }

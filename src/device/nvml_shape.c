@@ -1,7 +1,11 @@
-/* nvml_shape: one function per shape of call: makes the call, rejects placeholders, scales. At
- * the end, GPM: profiling metrics without a profiler (Hopper and later). */
+/* nvml_shape: one function per shape of call: makes the call, rejects placeholders, scales. A call
+ * that fills a struct is a row in `layouts`. At the end, GPM: profiling metrics without a
+ * profiler (Hopper and later). */
 #include "nvml_reader.h"
 
+#include "base/array.h"
+
+#include <stddef.h>
 #include <string.h>
 
 enum {
@@ -30,10 +34,11 @@ static const struct field fields[] = {
 #include "nvml_readers.def"
 #undef FIELD
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define FIELDS COUNT(fields)
 
 /* Stores a number from the driver in its quantity, unless it is a placeholder. */
-static void store(struct device *d, const struct nvml_reader *row, unsigned i, double raw)
+static void store_number(struct device *d, const struct nvml_reader *row, unsigned i,
+			 double raw)
 {
 	if (i >= row->count)
 		return;
@@ -48,7 +53,7 @@ static void store_u32(struct device *d, const struct nvml_reader *row, unsigned 
 	if (i < row->count && raw == ABI_NO_U32)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		store(d, row, i, raw);
+		store_number(d, row, i, raw);
 }
 
 static void store_u64(struct device *d, const struct nvml_reader *row, unsigned i, uint64_t raw)
@@ -58,7 +63,7 @@ static void store_u64(struct device *d, const struct nvml_reader *row, unsigned 
 	if (i < row->count && raw > UINT64_MAX / 2)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		store(d, row, i, (double)raw);
+		store_number(d, row, i, (double)raw);
 }
 
 /* Calls through the pointer that the row selects; `type` is the function type of the shape. */
@@ -142,123 +147,110 @@ static abi_return read_rows(struct device *d, const struct nvml_reader *row)
 	return code;
 }
 
-static abi_return read_memory(struct device *d, const struct nvml_reader *row,
+/* The calls that fill a struct: where it holds the numbers of the row, in the order of its
+ * quantities. */
+enum struct_kind { STRUCT_U32, STRUCT_I32, STRUCT_U64 };
+#define STRUCT_MAX       104
+#define NO_MEMBER        0xFF
+#define AT(type, member) offsetof(struct abi_##type, member)
+#define TAG(type, n)     ABI_TAG(struct abi_##type, n)
+
+static const struct layout {
+	enum nvml_call call;
+	enum struct_kind kind;
+	uint32_t tag; /* its first member; 0: it has no version */
+	uint8_t at[4];
+} layouts[] = {
+	{ CALL_memory_v2,
+	  STRUCT_U64,
+	  TAG(memory_v2, 2),
+	  { AT(memory_v2, total), AT(memory_v2, reserved), AT(memory_v2, used),
+	    AT(memory_v2, free) } },
+	/* The old call counts reserved memory as used and does not report it. */
+	{ CALL_memory,
+	  STRUCT_U64,
+	  0,
+	  { AT(memory, total), NO_MEMBER, AT(memory, used), AT(memory, free) } },
+	{ CALL_bar1, STRUCT_U64, 0, { AT(bar1, total), AT(bar1, used) } },
+	{ CALL_utilization, STRUCT_U32, 0, { AT(utilization, gpu), AT(utilization, memory) } },
+	{ CALL_temperature_v, STRUCT_I32, TAG(temperature, 1), { AT(temperature, celsius) } },
+	{ CALL_margin, STRUCT_I32, TAG(margin, 1), { AT(margin, celsius) } },
+	{ CALL_fan_rpm, STRUCT_U32, TAG(fan_rpm, 1), { AT(fan_rpm, rpm) } },
+	{ CALL_repair, STRUCT_U32, TAG(repair, 1), { AT(repair, channel), AT(repair, tpc) } },
+	{ CALL_sram_status,
+	  STRUCT_U32,
+	  TAG(sram_status, 1),
+	  { AT(sram_status, threshold_exceeded) } },
+};
+
+static abi_return call_with_struct(struct device *d, enum nvml_call call, void *s)
+{
+	abi_device h = nvml_device_of(d)->handle;
+
+	switch (call) {
+	case CALL_memory_v2: return NVML(d, memory_v2, h, s);
+	case CALL_memory: return NVML(d, memory, h, s);
+	case CALL_bar1: return NVML(d, bar1, h, s);
+	case CALL_utilization: return NVML(d, utilization, h, s);
+	case CALL_temperature_v: return NVML(d, temperature_v, h, s);
+	case CALL_margin: return NVML(d, margin, h, s);
+	case CALL_fan_rpm: return NVML(d, fan_rpm, h, s);
+	case CALL_repair: return NVML(d, repair, h, s);
+	case CALL_sram_status: return NVML(d, sram_status, h, s);
+	default: return ABI_INVALID_ARGUMENT;
+	}
+}
+
+static void store_member(struct device *d, const struct nvml_reader *row, unsigned i,
+			 enum struct_kind kind, const unsigned char *at)
+{
+	uint64_t u64;
+	uint32_t u32;
+
+	memcpy(&u32, at, sizeof(u32));
+	if (kind == STRUCT_U32) {
+		store_u32(d, row, i, u32);
+	} else if (kind == STRUCT_I32) {
+		store_number(d, row, i, (int32_t)u32);
+	} else {
+		memcpy(&u64, at, sizeof(u64));
+		store_u64(d, row, i, u64);
+	}
+}
+
+static abi_return read_struct(struct device *d, const struct nvml_reader *row,
 			      enum nvml_call call)
 {
-	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
-	struct abi_memory old;
+	const struct layout *l = layouts;
+	_Alignas(uint64_t) unsigned char s[STRUCT_MAX] = { 0 };
 	abi_return code;
 
-	if (call == CALL_memory_v2) {
-		code = NVML(d, memory_v2, nvml_device_of(d)->handle, &m);
-		if (code == ABI_SUCCESS)
-			store_u64(d, row, 1, m.reserved);
-	} else {
-		/* The old call counts reserved memory as used and does not report it. */
-		memset(&old, 0xFF, sizeof(old));
-		code = NVML(d, memory, nvml_device_of(d)->handle, &old);
-		m.total = old.total;
-		m.used = old.used;
-		m.free = old.free;
-		if (code == ABI_SUCCESS)
-			report_miss(&d->r, row->q[1], GW_ABSENT_NO_SYMBOL);
-	}
-	if (code == ABI_SUCCESS) {
-		store_u64(d, row, 0, m.total);
-		store_u64(d, row, 2, m.used);
-		store_u64(d, row, 3, m.free);
+	while (l->call != call)
+		l++;
+	memcpy(s, &l->tag, sizeof(l->tag));
+	/* A number that the driver does not write is a placeholder: all bits set, or a
+	 * temperature beyond every maximum. */
+	for (unsigned i = 0; i < row->count; i++)
+		if (l->at[i] != NO_MEMBER)
+			memset(s + l->at[i], l->kind == STRUCT_I32 ? 0x7F : 0xFF,
+			       l->kind == STRUCT_U64 ? 8 : 4);
+	code = call_with_struct(d, call, s);
+	for (unsigned i = 0; i < row->count && code == ABI_SUCCESS; i++) {
+		if (l->at[i] == NO_MEMBER)
+			report_miss(&d->r, row->q[i], GW_ABSENT_NO_SYMBOL);
+		else
+			store_member(d, row, i, l->kind, s + l->at[i]);
 	}
 	return code;
 }
 
-static abi_return read_bar1(struct device *d, const struct nvml_reader *row)
+static abi_return read_temperature_old(struct device *d, const struct nvml_reader *row)
 {
-	struct abi_bar1 m;
-	abi_return code;
-
-	memset(&m, 0xFF, sizeof(m));
-	code = NVML(d, bar1, nvml_device_of(d)->handle, &m);
-	if (code == ABI_SUCCESS) {
-		store_u64(d, row, 0, m.total);
-		store_u64(d, row, 1, m.used);
-	}
-	return code;
-}
-
-static abi_return read_utilization(struct device *d, const struct nvml_reader *row)
-{
-	struct abi_utilization u = { ABI_NO_U32, ABI_NO_U32 };
-	abi_return code = NVML(d, utilization, nvml_device_of(d)->handle, &u);
-
-	if (code == ABI_SUCCESS) {
-		store_u32(d, row, 0, u.gpu);
-		store_u32(d, row, 1, u.memory);
-	}
-	return code;
-}
-
-static abi_return read_temperature(struct device *d, const struct nvml_reader *row,
-				   enum nvml_call call)
-{
-	struct abi_temperature t = { .version = ABI_TAG(struct abi_temperature, 1),
-				     .celsius = INT32_MAX };
-	uint32_t old = ABI_NO_U32;
-	abi_return code;
-
-	if (call == CALL_temperature_v) {
-		code = NVML(d, temperature_v, nvml_device_of(d)->handle, &t);
-	} else {
-		code = NVML(d, temperature, nvml_device_of(d)->handle, 0, &old);
-		t.celsius = (int32_t)old; /* -1 is the placeholder: no GPU is that cold */
-		if (old == ABI_NO_U32)
-			t.celsius = INT32_MAX;
-	}
-	if (code == ABI_SUCCESS)
-		store(d, row, 0, t.celsius);
-	return code;
-}
-
-static abi_return read_margin(struct device *d, const struct nvml_reader *row)
-{
-	struct abi_margin m = { .version = ABI_TAG(struct abi_margin, 1),
-				.celsius = INT32_MAX };
-	abi_return code = NVML(d, margin, nvml_device_of(d)->handle, &m);
+	uint32_t v = ABI_NO_U32; /* -1 is the placeholder: no GPU is that cold */
+	abi_return code = NVML(d, temperature, nvml_device_of(d)->handle, 0, &v);
 
 	if (code == ABI_SUCCESS)
-		store(d, row, 0, m.celsius);
-	return code;
-}
-
-static abi_return read_fan_rpm(struct device *d, const struct nvml_reader *row)
-{
-	struct abi_fan_rpm f = { .version = ABI_TAG(struct abi_fan_rpm, 1), .rpm = ABI_NO_U32 };
-	abi_return code = NVML(d, fan_rpm, nvml_device_of(d)->handle, &f);
-
-	if (code == ABI_SUCCESS)
-		store_u32(d, row, 0, f.rpm);
-	return code;
-}
-
-static abi_return read_repair(struct device *d, const struct nvml_reader *row)
-{
-	struct abi_repair r = { ABI_TAG(struct abi_repair, 1), ABI_NO_U32, ABI_NO_U32 };
-	abi_return code = NVML(d, repair, nvml_device_of(d)->handle, &r);
-
-	if (code == ABI_SUCCESS) {
-		store_u32(d, row, 0, r.channel);
-		store_u32(d, row, 1, r.tpc);
-	}
-	return code;
-}
-
-static abi_return read_sram(struct device *d, const struct nvml_reader *row)
-{
-	struct abi_sram_status s = { .version = ABI_TAG(struct abi_sram_status, 1),
-				     .threshold_exceeded = ABI_NO_U32 };
-	abi_return code = NVML(d, sram_status, nvml_device_of(d)->handle, &s);
-
-	if (code == ABI_SUCCESS)
-		store_u32(d, row, 0, s.threshold_exceeded);
+		store_number(d, row, 0, v == ABI_NO_U32 ? INT32_MAX : (int32_t)v);
 	return code;
 }
 
@@ -268,8 +260,8 @@ static abi_return read_capability(struct device *d, const struct nvml_reader *ro
 	abi_return code = NVML(d, capability, nvml_device_of(d)->handle, &major, &minor);
 
 	if (code == ABI_SUCCESS) {
-		store(d, row, 0, major < 0 ? 1e9 : major);
-		store(d, row, 1, minor < 0 ? 1e9 : minor);
+		store_number(d, row, 0, major < 0 ? 1e9 : major);
+		store_number(d, row, 1, minor < 0 ? 1e9 : minor);
 	}
 	return code;
 }
@@ -317,7 +309,7 @@ static abi_return worst_field(const struct abi_field_value *values, unsigned n)
 }
 
 /* A field that was refused for good is not read again and keeps its reason. */
-static bool refused(const struct device *d, const struct field *f)
+static bool field_refused(const struct device *d, const struct field *f)
 {
 	return d->r.why[f->q] == GW_ABSENT_NOT_SUPPORTED ||
 	       d->r.why[f->q] == GW_ABSENT_NO_PERMISSION;
@@ -332,7 +324,7 @@ static abi_return read_fields(struct device *d, const struct nvml_reader *row)
 
 	memset(values, 0, sizeof(values));
 	for (unsigned i = 0; i < FIELDS; i++) {
-		if (fields[i].tier != row->tier || refused(d, &fields[i]))
+		if (fields[i].tier != row->tier || field_refused(d, &fields[i]))
 			continue;
 		values[n].field = fields[i].id;
 		values[n].scope = fields[i].scope;
@@ -357,7 +349,7 @@ static const struct {
 #include "nvml_readers.def"
 #undef GPM
 };
-#define GPM_METRICS (sizeof(gpm_metrics) / sizeof(gpm_metrics[0]))
+#define GPM_METRICS COUNT(gpm_metrics)
 
 static void gpm_absent(struct device *d, enum gw_absence why)
 {
@@ -446,7 +438,7 @@ void nvml_shape_absent(struct device *d, const struct nvml_reader *row, enum gw_
 {
 	if (row->shape == SHAPE_FIELDS) {
 		for (unsigned i = 0; i < FIELDS; i++)
-			if (fields[i].tier == row->tier && !refused(d, &fields[i]))
+			if (fields[i].tier == row->tier && !field_refused(d, &fields[i]))
 				report_miss(&d->r, fields[i].q, why);
 	} else if (row->shape == SHAPE_GPM) {
 		gpm_absent(d, why);
@@ -465,14 +457,9 @@ abi_return nvml_shape_read(struct device *d, const struct nvml_reader *row, enum
 	case SHAPE_U64: return read_u64(d, row, call);
 	case SHAPE_ECC: return read_ecc(d, row);
 	case SHAPE_ROWS: return read_rows(d, row);
-	case SHAPE_MEMORY: return read_memory(d, row, call);
-	case SHAPE_BAR1: return read_bar1(d, row);
-	case SHAPE_UTILIZATION: return read_utilization(d, row);
-	case SHAPE_TEMPERATURE: return read_temperature(d, row, call);
-	case SHAPE_MARGIN: return read_margin(d, row);
-	case SHAPE_FAN_RPM: return read_fan_rpm(d, row);
-	case SHAPE_REPAIR: return read_repair(d, row);
-	case SHAPE_SRAM: return read_sram(d, row);
+	case SHAPE_STRUCT:
+		return call == CALL_temperature ? read_temperature_old(d, row)
+						: read_struct(d, row, call);
 	case SHAPE_CAPABILITY: return read_capability(d, row);
 	case SHAPE_FIELDS: return read_fields(d, row);
 	case SHAPE_GPM: return gpm_read(d, row);

@@ -8,6 +8,7 @@
 #include "backend.h"
 #include "drm.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/child.h"
 #include "base/number.h"
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #ifndef DEADLINE_NS /* tests use a shorter one */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif

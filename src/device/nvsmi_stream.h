@@ -1,18 +1,9 @@
 /* nvsmi_stream: one nvidia-smi process that prints a line per GPU ten times per second.
  *
  * A single run costs 22 ms of CPU and gives at most 8 samples per second; a process that keeps
- * running (-lms) delivered all of them (measured: 80 lines in 8 s through a pipe). This module
- * starts it, reads its output without waiting, notices when it stops printing, and delays the
- * restart. Not thread-safe: the owner has a lock.
- *
- * Times come from its timestamp column, because several lines are read at once. The column is
- * local time without a zone. The process is started with TZ=UTC; if it ignores that, the
- * quarter hours between its first line and our wall clock give the zone. Like the times of the
- * driver's ring buffer they move with the wall clock.
- *
- * It ends when we end: we are the only reader of its pipe, so SIGPIPE ends it at its next line.
- * PR_SET_PDEATHSIG would end it with the thread that started it. A process that hangs in the
- * driver stays until the driver returns. */
+ * running (-lms) delivers all of them (measured). This module starts it, reads its output without
+ * waiting, notices when it stops printing, and delays the restart. Not thread-safe: nvsmi.c, the
+ * only caller, has a lock. */
 #ifndef GW_DEVICE_NVSMI_STREAM_H
 #define GW_DEVICE_NVSMI_STREAM_H
 
@@ -52,7 +43,10 @@ struct nvsmi_stream {
 	char text[512]; /* the line that the last reading points into */
 };
 
-/* One line: which GPU, when, how much power. */
+/* One line: which GPU, when, how much power. The time is from the timestamp column, because
+ * several lines are read at once. The column is local time without a zone: the process is started
+ * with TZ=UTC, and if it ignores that, the quarter hours between its first line and our wall clock
+ * give the zone. */
 struct nvsmi_reading {
 	const char *uuid, *pci; /* in the stream's memory, until the next call */
 	uint64_t wall_us;
@@ -66,7 +60,11 @@ void nvsmi_stream_init(struct nvsmi_stream *s);
 const char *nvsmi_stream_query(const struct nvsmi_stream *s);
 
 /* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
- * may be started. Returns true if it runs. */
+ * may be started. Returns true if it runs.
+ *
+ * The process ends when we end: we are the only reader of its pipe, so SIGPIPE ends it at its next
+ * line. PR_SET_PDEATHSIG would end it with the thread that started it. A process that hangs in
+ * the driver stays until the driver returns. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns);
 

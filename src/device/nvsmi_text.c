@@ -1,5 +1,6 @@
 #include "nvsmi.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include <math.h>
@@ -7,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 #define MIB              1048576.0
 #define MHZ              1e6
@@ -160,7 +159,7 @@ unsigned nvsmi_column_tiers(unsigned c)
 }
 
 /* The quoted field at p, the opening quote; its text is moved over the quotes. */
-static char *unquote(char *p, char **ret_field)
+static char *nvsmi_unquote(char *p, char **ret_field)
 {
 	char *out = p;
 
@@ -197,7 +196,7 @@ unsigned nvsmi_split(char *line, char **fields, unsigned cap)
 
 	while (line) {
 		line += strspn(line, " \t");
-		line = *line == '"' ? unquote(line, &field) : cut_field(line, &field);
+		line = *line == '"' ? nvsmi_unquote(line, &field) : cut_field(line, &field);
 		if (n < cap)
 			fields[n] = field;
 		n++;

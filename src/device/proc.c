@@ -325,7 +325,7 @@ static const char *id_at_end(const char *name)
 }
 
 /* systemd writes a '-' inside a name as "\x2d". */
-static void unescape(char *s)
+static void proc_unescape(char *s)
 {
 	char *to = s;
 
@@ -352,7 +352,7 @@ static bool cut_suffix(char *name, const char *suffix)
 	return true;
 }
 
-static const char *after(const char *name, const char *prefix)
+static const char *proc_after(const char *name, const char *prefix)
 {
 	size_t n = strlen(prefix);
 
@@ -369,16 +369,16 @@ static const char *container_in(char *name, const char *parent)
 		name[found - name + ID_SHOWN] = '\0';
 		return found;
 	}
-	if ((found = after(name, "lxc.payload.")))
+	if ((found = proc_after(name, "lxc.payload.")))
 		return found;
 	if (strcmp(parent, "lxc") == 0 || strcmp(parent, "lxc.payload") == 0)
 		return name;
-	if ((found = after(name, "systemd-nspawn@")))
-		return cut_suffix(name, ".service") ? (unescape(name), found) : NULL;
+	if ((found = proc_after(name, "systemd-nspawn@")))
+		return cut_suffix(name, ".service") ? (proc_unescape(name), found) : NULL;
 	/* Virtual machines are registered in the same way. */
 	if (scope && strcmp(parent, "machine.slice") == 0 &&
-	    (found = after(name, "machine-"))) {
-		unescape(name);
+	    (found = proc_after(name, "machine-"))) {
+		proc_unescape(name);
 		return strncmp(found, "qemu-", 5) == 0 ? NULL : found;
 	}
 	return NULL;

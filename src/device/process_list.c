@@ -5,6 +5,7 @@
 
 #include "context.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ struct gw_process_list {
 	struct entry *entry;
 	unsigned count, cap;
 	uint8_t *absence; /* per device */
-	unsigned devices;
+	unsigned devices, devices_cap;
 };
 
 int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list)
@@ -55,14 +56,8 @@ void gw_process_list_free(struct gw_process_list *list)
  * too. */
 static int identify_processes(struct slot *s)
 {
-	if (s->usage.count > s->proc_cap) {
-		struct proc *p = realloc(s->proc, s->usage.cap * sizeof(*p));
-
-		if (!p)
-			return -GW_E_NOMEM;
-		s->proc = p;
-		s->proc_cap = s->usage.cap;
-	}
+	if (array_reserve(&s->proc, &s->proc_cap, s->usage.count, sizeof(*s->proc)) != 0)
+		return -GW_E_NOMEM;
 	for (unsigned i = 0; i < s->usage.count; i++)
 		if (proc_read(s->d->backend->env->root, s->usage.p[i].pid, &s->proc[i]) != 0)
 			memset(&s->proc[i], 0, sizeof(s->proc[i]));
@@ -82,27 +77,6 @@ static void list_slot(void *arg)
 		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
 	if (!s->usage_error)
 		s->usage_error = identify_processes(s);
-}
-
-static int reserve_entries(struct gw_process_list *l, unsigned entries, unsigned devices)
-{
-	if (entries > l->cap) {
-		struct entry *p = realloc(l->entry, entries * sizeof(*p));
-
-		if (!p)
-			return -GW_E_NOMEM;
-		l->entry = p;
-		l->cap = entries;
-	}
-	if (devices > l->devices) {
-		uint8_t *p = realloc(l->absence, devices);
-
-		if (!p)
-			return -GW_E_NOMEM;
-		l->absence = p;
-		l->devices = devices;
-	}
-	return 0;
 }
 
 static const char *text_or_null(const char *text)
@@ -189,7 +163,9 @@ static int collect_entries(struct gw_process_list *l)
 	}
 	l->count = 0; /* the old entries point into memory that may move now */
 	if (!err)
-		err = reserve_entries(l, total, ctx->slots);
+		err = array_reserve(&l->entry, &l->cap, total, sizeof(*l->entry));
+	if (!err)
+		err = array_reserve(&l->absence, &l->devices_cap, ctx->slots, 1);
 	if (err)
 		return err;
 	l->devices = ctx->slots;

@@ -2,6 +2,7 @@
 
 #include "host.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include <ctype.h>
@@ -340,7 +341,7 @@ static void open_perf(struct rapl *r)
 	    root_read_line(r->root, PMU "/cpumask", text, sizeof(text)) <= 0)
 		return;
 	n = parse_cpus(text, cpu);
-	for (unsigned e = 0; e < sizeof(events) / sizeof(events[0]); e++)
+	for (unsigned e = 0; e < COUNT(events); e++)
 		for (unsigned i = 0; i < n; i++)
 			open_event(r, &events[e], (uint32_t)type, cpu[i], dies);
 }

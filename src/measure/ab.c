@@ -175,7 +175,7 @@ static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_met
 }
 
 /* How much further an end is from the mean if `extra` is added in quadrature. */
-static double widened(double reach, double extra)
+static double ab_widened(double reach, double extra)
 {
 	return hypot(reach, extra) - fabs(reach);
 }
@@ -185,8 +185,8 @@ static void set_interval(struct ab_estimate *e, struct ab_interval chosen)
 	double extra = student_factor(e->alpha, INFINITY) * e->offset_u_log;
 	double low = log(chosen.low), high = log(chosen.high);
 
-	low -= widened(e->mean_log - low, extra);
-	high += widened(high - e->mean_log, extra);
+	low -= ab_widened(e->mean_log - low, extra);
+	high += ab_widened(high - e->mean_log, extra);
 	e->interval = exp_interval(low, high);
 }
 
@@ -243,7 +243,8 @@ static void fill_estimate(const struct ab *ab, enum ab_phase phase, enum ab_metr
 }
 
 /* By the gate if it is for this metric, else against no change. */
-static enum ab_verdict decide(const struct ab *ab, enum ab_metric metric, struct ab_interval i)
+static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
+				 struct ab_interval i)
 {
 	bool gated = ab->config.gated && ab->config.gate.metric == metric;
 	struct ab_gate gate = gated ? ab->config.gate : (struct ab_gate){ .above = true };
@@ -266,7 +267,7 @@ static void analyse_interim(struct ab *ab)
 	double target = ab->config.target_ratio;
 
 	fill_estimate(ab, AB_PHASE_AB, ab->metric, false, e);
-	e->verdict = decide(ab, ab->metric, e->interval);
+	e->verdict = ab_decide(ab, ab->metric, e->interval);
 	ab->analysed = true;
 	if (e->verdict != AB_INCONCLUSIVE)
 		ab->outcome = AB_DECIDED;
@@ -366,7 +367,7 @@ int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_
 	return 0;
 }
 
-static bool finished(const struct ab *ab)
+static bool ab_finished(const struct ab *ab)
 {
 	return ab->outcome == AB_DECIDED || ab->outcome == AB_PRECISE ||
 	       ab->outcome == AB_BUDGET;
@@ -395,8 +396,8 @@ void ab_result(const struct ab *ab, struct ab_result *ret)
 
 		fill_estimate(ab, AB_PHASE_AA, m, true, &ret->aa[m]);
 		fill_estimate(ab, AB_PHASE_AB, m, true, &ret->ab[m]);
-		if (finished(ab))
-			ret->ab[m].verdict = decide(ab, m, ret->ab[m].interval);
+		if (ab_finished(ab))
+			ret->ab[m].verdict = ab_decide(ab, m, ret->ab[m].interval);
 	}
 
 	const struct ab_estimate *aa = &ret->aa[ab->metric];

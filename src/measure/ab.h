@@ -1,27 +1,8 @@
 /* ab: which of two commands costs less, decided by pairs of runs.
  *
- * It makes all decisions of `gpuward ab` and has no effects: it returns the next run, takes the
- * measured values, and decides when there is enough data and what it means.
- *
- *     ab_new(&config, &ab);
- *     while (ab_next(ab, &step))
- *             ab_add(ab, step.phase, step.arm, measured(step.command));
- *     ab_result(ab, &result);
- *
- * First A is compared with itself (the A/A pass), which shows the noise. Then A and B are run in
- * pairs, in random order, balanced every two pairs (ABBA or BAAB), so that a slow drift affects
- * both. The estimate is the mean of ln(B/A) over the pairs.
- *
- * Interim analyses: stopping as soon as a 95 % interval excludes 0 would find a difference in 16
- * of 100 comparisons of a command with itself. So the data are analysed only after 6, 10, 16, 26,
- * 40, 64, 100, 160, 256 and pairs_max pairs, as far as these are below pairs_max, and each interval
- * is wide enough that all of them together miss in 5 of 100. The width depends on the number of
- * analyses (a table in ab.c: 0.0136 for the five of 40 pairs).
- *
- * Intervals are Student's t; from 10 pairs on, if the skewness of the pairs exceeds 1, they are
- * widened to include BCa (stat.h). The uncertainty of the sensor's offset is added in quadrature
- * (compare.h). The same configuration and runs give the same result to the last bit. Not
- * thread-safe. */
+ * It makes all decisions of `gpuward ab` and has no effects: ab_next() returns the next run,
+ * ab_add() takes its values, and ab_result() says what they mean. The same configuration and runs
+ * give the same result to the last bit. Not thread-safe. */
 #ifndef GW_MEASURE_AB_H
 #define GW_MEASURE_AB_H
 
@@ -101,7 +82,9 @@ struct ab;
 int ab_new(const struct ab_config *config, struct ab **ret);
 void ab_free(struct ab *ab);
 
-/* The next run; false when the comparison is over. */
+/* The next run; false when the comparison is over. First A is compared with itself (the A/A
+ * pass), which shows the noise. Then A and B are run in pairs, in random order, balanced every two
+ * pairs (ABBA or BAAB), so that a slow drift affects both. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
 /* Takes the run that ab_next() requested. Returns 0: counted. 1: unusable (invalid, not
@@ -109,6 +92,11 @@ bool ab_next(const struct ab *ab, struct ab_step *ret);
  * left. -GW_E_STATE: not the requested run. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
+/* Why the comparison ended. Stopping as soon as a 95 % interval excludes 0 would find a
+ * difference in 16 of 100 comparisons of a command with itself. So the data are analysed only
+ * after 6, 10, 16, 26, 40, 64, 100, 160, 256 and pairs_max pairs, as far as these are below
+ * pairs_max, and each interval is wide enough that all of them together miss in 5 of 100. The
+ * width depends on the number of analyses (a table in ab.c: 0.0136 for the five of 40 pairs). */
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
@@ -130,6 +118,9 @@ struct ab_interval {
 	double low, high;
 };
 
+/* The estimate is the mean of ln(B/A) over the pairs. Intervals are Student's t; from 10 pairs on,
+ * if the skewness of the pairs exceeds 1, they are widened to include BCa (stat.h). The
+ * uncertainty of the sensor's offset is added in quadrature (compare.h). */
 struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */

@@ -1,20 +1,9 @@
 /* attribute: shares the energy of one GPU among its processes.
  *
- * Pure. It takes intervals of about a second, each with the energy of the device and the
- * processes on it, and splits them into rows that add up to the device. Energy that cannot be
- * assigned is its own row (`unattributed`) and is never spread over the visible processes.
- * Nothing is allocated, and no share is below 0. An interval is split in this order:
- *
- * idle: what the board needs with no process on it, no_context_w.
- *
- * one process: it gets the rest: measured.
- *
- * several processes: the cost of having contexts (context_w - no_context_w) in equal parts; the
- * rest by the mean SM utilisation of each: modelled. A process with unknown utilisation gets an
- * equal part of the rest and the others share what is left; then every share of the interval is
- * a guess: equal-split.
- *
- * no process: unattributed. */
+ * It takes intervals of about a second, each with the energy of the device and the processes on
+ * it, and splits them into rows that add up to the device. Energy that cannot be assigned is its
+ * own row (`unattributed`) and is never spread over the visible processes. Pure: nothing is
+ * allocated, and no share is below 0. */
 #ifndef GW_MEASURE_ATTRIBUTE_H
 #define GW_MEASURE_ATTRIBUTE_H
 
@@ -69,7 +58,12 @@ const char *attribute_how_name(unsigned how);
 /* Idle power of the device without and with idle contexts; NAN (or below 0): unknown. */
 void attribute_init(struct attribute *a, double no_context_w, double context_w);
 
-/* Adds one interval: the joules of the device in these seconds, and its processes. A process
+/* Adds one interval: the joules of the device in these seconds, and its processes. First comes
+ * the idle power of the board, no_context_w. One process gets the rest: measured. Several share
+ * the cost of having contexts (context_w - no_context_w) in equal parts and the rest by their mean
+ * SM utilisation: modelled. If one of them has no known utilisation, it gets an equal part of the
+ * rest, and every share of the interval is a guess: equal-split. Without a process the rest is
+ * unattributed. A process
  * that is listed twice counts once, with its larger utilisation. hidden: there may be processes
  * that we cannot see (MIG, another pid namespace), so everything is unattributed. The first
  * processes get the rows. Returns 0, or -GW_E_ARG for impossible values; nothing is added then.

@@ -4,6 +4,7 @@
 #include "meter.h"
 #include "stat.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -31,7 +32,7 @@
  * after a load, at 80 of 700 W, and a GPU that is really at its cap is visibly busy. */
 #define THROTTLED UINT64_C(0xf8)
 
-static uint64_t bit(unsigned code)
+static uint64_t baseline_bit(unsigned code)
 {
 	return UINT64_C(1) << code;
 }
@@ -54,7 +55,7 @@ static void copy_text(char *out, size_t size, const struct gw_device *d, unsigne
 	snprintf(out, size, "%s", s ? s : "");
 }
 
-static double value(const struct gw_device *d, unsigned quantity)
+static double baseline_value(const struct gw_device *d, unsigned quantity)
 {
 	double v = NAN;
 
@@ -63,16 +64,16 @@ static double value(const struct gw_device *d, unsigned quantity)
 
 void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct baseline *ret)
 {
-	double persistence = value(d, GW_Q_PERSISTENCE);
+	double persistence = baseline_value(d, GW_Q_PERSISTENCE);
 
 	memset(ret, 0, sizeof(*ret));
 	copy_text(ret->uuid, sizeof(ret->uuid), d, GW_T_UUID);
 	copy_text(ret->driver, sizeof(ret->driver), d, GW_T_DRIVER);
 	copy_text(ret->vbios, sizeof(ret->vbios), d, GW_T_VBIOS);
 	ret->kind = kind;
-	ret->limit_w = value(d, GW_Q_POWER_LIMIT);
+	ret->limit_w = baseline_value(d, GW_Q_POWER_LIMIT);
 	ret->persistence = isnan(persistence) ? -1 : persistence != 0;
-	ret->temperature_c = value(d, GW_Q_TEMPERATURE_GPU);
+	ret->temperature_c = baseline_value(d, GW_Q_TEMPERATURE_GPU);
 	ret->power_w = ret->u_w = ret->seconds = NAN;
 }
 
@@ -102,7 +103,7 @@ struct measurement {
 
 static void set_contended(struct measurement *t, const char *what)
 {
-	t->ret->codes |= bit(GW_CODE_BASELINE_CONTENDED);
+	t->ret->codes |= baseline_bit(GW_CODE_BASELINE_CONTENDED);
 	snprintf(t->ret->evidence, sizeof(t->ret->evidence), "%s", what);
 }
 
@@ -145,12 +146,12 @@ static bool is_idle(struct measurement *t)
 			 100 * a.utilization_max);
 		set_contended(t, text);
 	}
-	return !(t->ret->codes & bit(GW_CODE_BASELINE_CONTENDED));
+	return !(t->ret->codes & baseline_bit(GW_CODE_BASELINE_CONTENDED));
 }
 
 static int add_batch(struct measurement *t, const struct gw_energy *r)
 {
-	if (r->codes & (bit(GW_CODE_GPU_LOST) | bit(GW_CODE_DRIVER_RELOADED)))
+	if (r->codes & (baseline_bit(GW_CODE_GPU_LOST) | baseline_bit(GW_CODE_DRIVER_RELOADED)))
 		return -GW_E_LOST;
 	if (isnan(r->power_mean))
 		return r->samples_collected == 0 && t->batches > 0 ? -GW_E_LOST
@@ -217,10 +218,10 @@ static void fill_result(struct measurement *t)
 	b->power_w = t->now.power_w;
 	b->u_w = t->now.u_w;
 	b->seconds = t->batches;
-	b->codes |= r->codes & ~bit(GW_CODE_SHORT);
+	b->codes |= r->codes & ~baseline_bit(GW_CODE_SHORT);
 	if (!isnan(r->temperature_begin))
 		b->temperature_c = 0.5 * (r->temperature_begin + r->temperature_end);
-	if (b->codes & bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
+	if (b->codes & baseline_bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
 		set_contended(t, "its power limit changed");
 	window_activity(t->whole, t->device, &a);
 	if (a.hidden && !*b->evidence)
@@ -284,9 +285,10 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
-	double from_pivot = raw - sensor->pivot_w * s, from_base = raw - base_w * s;
+	double from_pivot = raw - sensor->calibration.pivot_w * s, from_base = raw - base_w * s;
 
-	return sensor->gain_u * sqrt(fmax(0, from_base * from_base - from_pivot * from_pivot));
+	return sensor->calibration.gain_u *
+	       sqrt(fmax(0, from_base * from_base - from_pivot * from_pivot));
 }
 
 void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
@@ -377,7 +379,7 @@ static const struct toml_field fields[] = {
 	FIELD(U64, "taken_unix_ns", wall_ns),
 	FIELD(U64, "codes", codes),
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define FIELDS COUNT(fields)
 
 int baseline_save(const struct baseline *v, const char *dir, char *message, size_t size)
 {

@@ -2,6 +2,7 @@
 #include "bundle.h"
 #include "bundle_file.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -240,7 +241,7 @@ void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *l
 		return;
 	out = &b->events[device].windows;
 	buf_addf(out, "%u\t%u", device, id);
-	for (unsigned i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+	for (unsigned i = 0; i < COUNT(v); i++) {
 		char text[NUMBER_SIZE] = "-";
 
 		if (isfinite(v[i]))

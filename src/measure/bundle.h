@@ -18,7 +18,8 @@
 
 #include <stddef.h>
 
-#define BUNDLE_SCHEMA 1
+/* A new figure makes a new version, because an older program does not know its column. */
+#define BUNDLE_SCHEMA (1 + FIGURES - EVENT_FIGURES_FIRST)
 
 struct bundle;
 

@@ -18,8 +18,7 @@ const char *bundle_path(char *out, size_t size, const char *dir, const char *nam
 /* SHA-256 of a file.  0 or -1. */
 int bundle_sum(const char *path, char out[static 65]);
 
-/* "ring", "instant", ...; find returns -1 for an unknown name. */
+/* "ring", "instant", ... */
 const char *bundle_shape_name(unsigned shape);
-int bundle_shape_find(const char *name);
 
 #endif

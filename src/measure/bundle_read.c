@@ -2,6 +2,7 @@
 #include "bundle.h"
 #include "bundle_file.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -19,14 +20,14 @@ static const char *const shapes[] = {
 	[SHAPE_NONE] = "none", [SHAPE_RING] = "ring", [SHAPE_INSTANT] = "instant",
 	[SHAPE_MEAN] = "mean", [SHAPE_TEXT] = "text", [SHAPE_SYSFS] = "sysfs",
 };
-#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+#define SHAPES COUNT(shapes)
 
 const char *bundle_shape_name(unsigned shape)
 {
 	return shape < SHAPES ? shapes[shape] : "none";
 }
 
-int bundle_shape_find(const char *name)
+static int bundle_shape_find(const char *name)
 {
 	for (unsigned i = 0; i < SHAPES; i++)
 		if (strcmp(shapes[i], name) == 0)

@@ -2,8 +2,8 @@
  *
  * For results that were measured separately, not in pairs (see ab.h for pairs). Everything is
  * computed on logarithms: a ratio of 2 and one of 1/2 are equally far from 1, and the gain
- * error of the board, the same factor in both, cancels. Changes are relative: 0.02 is two
- * percent more than the first. Unknown is NAN. */
+ * error of the board, the same factor in both, cancels. Changes are relative (0.02 is two percent
+ * more than the first), and NAN is unknown. */
 #ifndef GW_MEASURE_COMPARE_H
 #define GW_MEASURE_COMPARE_H
 

@@ -1,9 +1,8 @@
-/* distribution: the normal and Student's distribution and their inverses.
+/* distribution: the normal and Student's distribution and their inverses, as pure functions.
  *
- * Every interval of gpuward is a mean, a standard uncertainty and a factor from here. Accuracy,
- * compared with 60-digit arithmetic: relative error below 1e-10 for the quantiles and both
- * tails of the cumulative functions, for any degrees of freedom from 1 to infinity. Arguments
- * outside the domain give NAN. All functions are pure. */
+ * Every interval of gpuward is a mean, a standard uncertainty and a factor from here. Quantiles and
+ * both tails have a relative error below 1e-10 (compared with 60-digit arithmetic) for 1 to
+ * infinitely many degrees of freedom. Arguments outside the domain give NAN. */
 #ifndef GW_MEASURE_DISTRIBUTION_H
 #define GW_MEASURE_DISTRIBUTION_H
 

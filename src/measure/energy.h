@@ -1,13 +1,10 @@
 /* energy: joules of a window from power samples and counter readings.
  *
- * Pure: the caller adds readings with their times and gets the energy of windows.  Power samples form an
- * integral I(t): straight lines between samples, shifted by the lag of the sensor; a gap longer than a few
- * samples is counted, not bridged.  A counter reading contains whole ticks only; I gives what is between the
- * last tick and the edge of a window.  Both meters get a standard uncertainty; the meter with the smaller one
- * gives the result, the other one verifies it.
- *
- * The engine keeps the last ENERGY_SAMPLES samples.  A window may have any length, because it keeps what it
- * needs of the past.  Nothing is allocated. */
+ * Pure: the caller adds readings with their times and gets the energy of windows of any length;
+ * nothing is allocated.  Power samples form an integral I(t), and I gives what a counter, which
+ * contains whole ticks only, lacks between its last tick and the edge of a window.  Both meters get
+ * a standard uncertainty; the meter with the smaller one gives the result, the other one verifies
+ * it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -89,23 +86,28 @@ struct energy_point {
 	uint64_t number; /* of the first sample at or after it */
 };
 
+/* What is known about the begin or the end of a window. */
+struct energy_edge {
+	bool known; /* the point is known */
+	struct energy_point point;
+	double slope_w;           /* largest change of power around it */
+	struct energy_read read;  /* nearest to it; before_ns 0: none */
+	struct energy_point tick; /* the integrals at the tick of that reading */
+	bool tick_known;          /* else the tick is estimated */
+	double tick_slope_w;      /* largest change of power around the tick */
+};
+
 struct energy_window {
 	uint64_t begin_ns, end_ns; /* end 0: open */
-	bool begun, ended;         /* the points are known */
-	bool cut;                  /* no sample covered its end */
-	struct energy_point begin, end;
-	struct energy_read begin_read, end_read;  /* nearest to the edges; before_ns 0: none */
-	struct energy_point begin_tick, end_tick; /* integrals at the ticks of these readings */
-	bool begin_tick_known, end_tick_known;
+	struct energy_edge begin, end;
+	bool cut;      /* no sample covered its end */
 	uint64_t next; /* number of the next sample to process */
 	uint64_t collected;
 	double min_w, max_w, longest_s;
 	double seen_s;        /* sum of the buckets */
 	double period_s;      /* of the load, computed when its end was covered; NAN: none */
 	double hint_period_s; /* of the load, from the caller; NAN: none */
-	double begin_slope_w, end_slope_w; /* largest change of power around each edge */
-	double begin_tick_slope_w, end_tick_slope_w;
-	double begin_w; /* power at its begin */
+	double begin_w;       /* power at its begin */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
 };
@@ -115,7 +117,9 @@ void energy_init(struct energy *e, const struct energy_setup *set);
 /* The GPU has no counter.  Call it before the first reading. */
 void energy_no_counter(struct energy *e, enum gw_absence why);
 
-/* Adds a power sample with its time on the monotonic clock.  0, or -GW_E_ARG: it is not later than the
+/* Adds a power sample with its time on the monotonic clock.  I(t) is made of straight lines between
+ * samples, shifted by the lag of the sensor; a gap longer than a few samples is counted, not
+ * bridged.  0, or -GW_E_ARG: it is not later than the
  * previous sample, or its power is impossible; it is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
@@ -152,9 +156,9 @@ void energy_unknown(struct gw_energy *e);
  * completeness fields and the codes.  An open window ends with its last sample. */
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *ret);
 
-/* Replaces gain, offset and their uncertainties by those of s.  energy_result() calls it if the sensor is
+/* Replaces gain, offset and their uncertainties by those of c.  energy_result() calls it if the sensor is
  * calibrated. */
-void energy_calibrate(struct gw_energy *r, const struct sensor *s);
+void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
 /* The program ran this many seconds less than the window, at an unknown time in it.  Widens the interval by
  * the most energy that the rest can have taken, and adds the code late-edges if that is more than the

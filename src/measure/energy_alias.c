@@ -60,7 +60,7 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 }
 
 /* Within 3 % of a simple ratio of the sensor's period? */
-static bool resonant(double period_s, double sensor_s)
+static bool alias_resonant(double period_s, double sensor_s)
 {
 	for (int m = 1; m <= 4; m++)
 		for (int n = 1; n <= 4; n++)
@@ -70,9 +70,9 @@ static bool resonant(double period_s, double sensor_s)
 }
 
 /* May a load of this period (NAN: unknown) be in step with a sensor that observes part of the time? */
-static bool beats(double period_s, double sensor_s)
+static bool alias_beats(double period_s, double sensor_s)
 {
-	return sensor_s > 0 && (period_s < 2 * sensor_s || resonant(period_s, sensor_s));
+	return sensor_s > 0 && (period_s < 2 * sensor_s || alias_resonant(period_s, sensor_s));
 }
 
 bool energy_unwatched(const struct energy *e)
@@ -87,7 +87,7 @@ static bool known_slow(const struct energy *e, const struct energy_window *w)
 
 	return e->set.shape == SHAPE_RING
 		       ? period >= RING_SLOW * e->set.spacing_s
-		       : period >= 0 && !beats(period, e->set.sensor.instant.period_s);
+		       : period >= 0 && !alias_beats(period, e->set.sensor.instant.period_s);
 }
 
 double energy_hidden_ratio(const struct energy *e, const struct energy_window *w)
@@ -119,7 +119,7 @@ bool energy_alias(const struct energy *e, const struct energy_window *w,
 			return true;
 		if (fabs(r->residual_ratio) > 0.05)
 			return true;
-		return beats(period, sensor);
+		return alias_beats(period, sensor);
 	default: return false;
 	}
 }

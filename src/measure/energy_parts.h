@@ -1,8 +1,7 @@
 /* energy_parts: shared by the files of the energy engine.
  *
- *	energy.c         samples and their integral
+ *	energy.c         samples, their integral, and the sums of an open window
  *	energy_tick.c    counter readings, and the times of the ticks
- *	energy_window.c  sums of an open window
  *	energy_alias.c   period of the load, and whether it aliases with the sensor
  *	energy_result.c  two meters, their uncertainties, and the choice between them */
 #ifndef GW_MEASURE_ENERGY_PARTS_H
@@ -36,8 +35,6 @@ uint64_t energy_oldest(const struct energy *e);
 /* Number of the first sample at or after t; e->samples: none. */
 uint64_t energy_find(const struct energy *e, uint64_t t_ns);
 
-void energy_at_sample(const struct energy_sample *s, uint64_t number, struct energy_point *ret);
-
 /* Lowest and highest sample in [from, to]; false: none. */
 bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, double *min,
 		     double *max);
@@ -60,8 +57,7 @@ void energy_find_phase(struct energy *e);
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 
 /* The reading for an edge, and the integral at its tick. */
-void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_read *read,
-		      struct energy_point *tick, bool *known, double *slope_w);
+void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge);
 
 /* ---- windows ---- */
 

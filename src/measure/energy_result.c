@@ -43,12 +43,12 @@ enum gw_validity energy_validity(uint64_t codes)
 	return worst;
 }
 
-static void code(struct gw_energy *r, unsigned c)
+static void energy_code(struct gw_energy *r, unsigned c)
 {
 	r->codes |= UINT64_C(1) << c;
 }
 
-static double percentile(const struct energy_window *w, double share)
+static double energy_percentile(const struct energy_window *w, double share)
 {
 	double want = share * w->seen_s, sum = 0;
 
@@ -76,7 +76,7 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 	for (uint64_t i = 0; i < n; i++)
 		if (e->note[i].t_ns >= w->begin_ns &&
 		    (!w->end_ns || e->note[i].t_ns <= r->end_ns + NS_PER_S))
-			code(r, e->note[i].code);
+			energy_code(r, e->note[i].code);
 }
 
 /* An edge is between two samples, and mean and deviation include the line between them.  So minimum and maximum
@@ -84,7 +84,7 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 static void power_range(const struct energy *e, const struct energy_window *w,
 			struct gw_energy *r)
 {
-	bool hole = w->end.hole_s > w->begin.hole_s;
+	bool hole = w->end.point.hole_s > w->begin.point.hole_s;
 	double begin_w = hole ? NAN : w->begin_w;
 	double end_w = hole ? NAN : energy_watts(e, w->end_ns);
 
@@ -94,8 +94,8 @@ static void power_range(const struct energy *e, const struct energy_window *w,
 
 static void power_figures(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
-	double seen = r->seconds - (w->end.hole_s - w->begin.hole_s);
-	double joules = w->end.joules - w->begin.joules;
+	double seen = r->seconds - (w->end.point.hole_s - w->begin.point.hole_s);
+	double joules = w->end.point.joules - w->begin.point.joules;
 	double expected = r->seconds / e->set.spacing_s;
 
 	r->coverage_ratio = fmax(0, fmin(1, seen / r->seconds));
@@ -103,17 +103,17 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->sample_spacing_seconds = e->set.spacing_s;
 	r->samples_collected = w->collected;
 	r->samples_expected = (uint64_t)llround(expected);
-	r->samples_missed =
-		(uint64_t)llround((w->end.hole_s - w->begin.hole_s) / e->set.spacing_s);
+	r->samples_missed = (uint64_t)llround((w->end.point.hole_s - w->begin.point.hole_s) /
+					      e->set.spacing_s);
 	if (!(seen > 0))
 		return;
 	r->power_mean = joules / seen;
-	r->power_sd =
-		sqrt(fmax(0, (w->end.square - w->begin.square) / seen - sq(r->power_mean)));
+	r->power_sd = sqrt(fmax(0, (w->end.point.square - w->begin.point.square) / seen -
+					   sq(r->power_mean)));
 	power_range(e, w, r);
-	r->power_p5 = percentile(w, 0.05);
-	r->power_p50 = percentile(w, 0.5);
-	r->power_p95 = percentile(w, 0.95);
+	r->power_p5 = energy_percentile(w, 0.05);
+	r->power_p50 = energy_percentile(w, 0.5);
+	r->power_p95 = energy_percentile(w, 0.95);
 }
 
 /* Counter / samples over the anchors around the window, or over the nearest ones before it. */
@@ -168,13 +168,13 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 	return ratio;
 }
 
-static double edge_u(const struct energy *e, const struct energy_read *r, bool phase_known,
-		     double slope_w, double watts)
+static double edge_u(const struct energy *e, const struct energy_edge *edge, double watts)
 {
-	double width = span_s(r->before_ns, r->after_ns) / sqrt(12) * watts;
+	double width = span_s(edge->read.before_ns, edge->read.after_ns) / sqrt(12) * watts;
 	double tick = e->set.sensor.tick_s;
-	double phase = phase_known ? hypot(slope_w * tick / sqrt(12), watts * e->phase_u_s)
-				   : watts * tick / sqrt(12);
+	double phase = edge->tick_known ? hypot(edge->tick_slope_w * tick / sqrt(12),
+						watts * e->phase_u_s)
+					: watts * tick / sqrt(12);
 
 	return hypot(width, phase);
 }
@@ -187,26 +187,29 @@ static double lateness_u(const struct energy *e, const struct energy_window *w)
 	return isnan(change) ? 0 : change * LAG_U_S;
 }
 
+/* Energy between the tick of the reading and the edge, by the samples. */
+static double tail_j(const struct energy_edge *edge)
+{
+	return edge->point.joules - edge->tick.joules + edge->point.hole_j - edge->tick.hole_j;
+}
+
 /* Energy by the counter; samples fill the time between ticks and edges. */
 static void counter_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
 {
-	const struct energy_read *a = &w->begin_read, *b = &w->end_read;
+	const struct energy_read *a = &w->begin.read, *b = &w->end.read;
 	double tail_a, tail_b, watts;
 
 	if (!e->set.counter || !a->before_ns || !b->before_ns || a->epoch != b->epoch ||
 	    b->before_ns <= a->before_ns)
 		return;
-	tail_a =
-		w->begin.joules - w->begin_tick.joules + w->begin.hole_j - w->begin_tick.hole_j;
-	tail_b = w->end.joules - w->end_tick.joules + w->end.hole_j - w->end_tick.hole_j;
+	tail_a = tail_j(&w->begin);
+	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
 	/* With the power at each edge, which may be above the mean. */
-	m->edges_counter = hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w,
-					fmax(watts, w->begin_w)),
-				 edge_u(e, b, w->end_tick_known, w->end_tick_slope_w,
-					fmax(watts, energy_watts(e, w->end_ns))));
+	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
+				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
 	/* Readings shared with other windows are not at the edge; samples fill the time, with their
 	 * own error. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
@@ -236,13 +239,14 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
  * and the interval includes the possible energy. */
 static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 {
-	r->gap_joules =
-		r->coverage_ratio >= COVERAGE_FILL ? w->end.hole_j - w->begin.hole_j : 0;
+	r->gap_joules = r->coverage_ratio >= COVERAGE_FILL
+				? w->end.point.hole_j - w->begin.point.hole_j
+				: 0;
 }
 
 /* The error of a sum of samples comes from changes at the sampling rate; this part of them passes the
  * filter of the sensor. */
-static double leak(const struct energy *e)
+static double energy_leak(const struct energy *e)
 {
 	double x = e->set.window_s / e->set.spacing_s;
 
@@ -256,15 +260,16 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 {
 	double reach = energy_reach_s(e), n = fmax(1, (double)w->collected), sampling;
 
-	if (!w->begun || !(r->coverage_ratio > 0))
+	if (!w->begin.known || !(r->coverage_ratio > 0))
 		return;
-	m->samples_j = w->end.joules - w->begin.joules;
-	m->edges_samples = hypot(hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12),
+	m->samples_j = w->end.point.joules - w->begin.point.joules;
+	m->edges_samples = hypot(hypot(w->begin.slope_w, w->end.slope_w) * reach / sqrt(12),
 				 lateness_u(e, w));
-	m->gaps = sqrt(fmax(0, w->end.hole_var - w->begin.hole_var));
+	m->gaps = sqrt(fmax(0, w->end.point.hole_var - w->begin.point.hole_var));
 	if (r->coverage_ratio < COVERAGE_FILL)
-		m->gaps = fmax(m->gaps, (w->end.hole_j - w->begin.hole_j) / sqrt(3));
-	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
+		m->gaps =
+			fmax(m->gaps, (w->end.point.hole_j - w->begin.point.hole_j) / sqrt(3));
+	sampling = energy_leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
@@ -302,8 +307,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 
 /* The meter with the smaller uncertainty gives the result.  The counter wins if they are equal or
  * disagree: it is used only if it is safe and monotonic. */
-static void choose(const struct energy *e, const struct energy_window *w, struct gw_energy *r,
-		   struct meters *m)
+static void energy_choose(const struct energy *e, const struct energy_window *w,
+			  struct gw_energy *r, struct meters *m)
 {
 	bool counter = !isnan(m->counter_j), samples = !isnan(m->samples_j);
 	double filled = samples ? m->samples_j + r->gap_joules : NAN;
@@ -318,7 +323,7 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 			r->verdict = GW_VERDICT_AGREE;
 		} else {
 			r->verdict = GW_VERDICT_DISAGREE;
-			code(r, GW_CODE_METERS_DISAGREE);
+			energy_code(r, GW_CODE_METERS_DISAGREE);
 		}
 		if (fabs(m->counter_j - filled) > 2 * sigma * m->counter_j)
 			r->budget[GW_BUDGET_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
@@ -355,8 +360,8 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 {
 	double best = r->joules.best;
 
-	r->budget[GW_BUDGET_GAIN] = e->set.sensor.gain_u * best;
-	r->budget[GW_BUDGET_OFFSET] = e->set.sensor.offset_u_w * r->seconds;
+	r->budget[GW_BUDGET_GAIN] = e->set.sensor.calibration.gain_u * best;
+	r->budget[GW_BUDGET_OFFSET] = e->set.sensor.calibration.offset_u_w * r->seconds;
 	r->u_relative = r->u_absolute = 0;
 	for (unsigned i = 0; i < GW_BUDGETS; i++) {
 		r->u_absolute = hypot(r->u_absolute, r->budget[i]);
@@ -374,12 +379,13 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 {
 	double floor_w, ceiling_w, watts;
 
-	code(r, GW_CODE_SUB_PERIOD);
+	energy_code(r, GW_CODE_SUB_PERIOD);
 	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
 			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
 		return;
-	watts = w->begun && w->ended && r->seconds > 0
-			? (w->end.joules - w->begin.joules + r->gap_joules) / r->seconds
+	watts = w->begin.known && w->end.known && r->seconds > 0
+			? (w->end.point.joules - w->begin.point.joules + r->gap_joules) /
+				  r->seconds
 			: energy_watts(e, w->begin_ns);
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
@@ -396,40 +402,42 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 }
 
 /* Undoes an earlier calibration, exactly except for the last bits, and applies that of s. */
-static double back(const struct gw_energy *r, double joules)
+static double uncalibrated(const struct gw_energy *r, double joules)
 {
 	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
 }
 
-void energy_calibrate(struct gw_energy *r, const struct sensor *s)
+void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c)
 {
 	double raw = r->calibrated ? r->raw_joules : r->joules.best;
-	double scale = s->gain / (r->calibrated ? r->gain : 1), more = s->offset_w * r->seconds;
+	double scale = c->gain / (r->calibrated ? r->gain : 1), more = c->offset_w * r->seconds;
 	double *u = r->budget;
 
 	if (isnan(raw))
 		return;
-	r->relative = (struct gw_interval){ fmax(0, s->gain * back(r, r->relative.low) + more),
-					    fmax(0, s->gain * raw + more),
-					    s->gain * back(r, r->relative.high) + more };
+	r->relative =
+		(struct gw_interval){ fmax(0,
+					   c->gain * uncalibrated(r, r->relative.low) + more),
+				      fmax(0, c->gain * raw + more),
+				      c->gain * uncalibrated(r, r->relative.high) + more };
 	r->raw_joules = raw;
 	r->u_relative *= scale;
 	for (unsigned i = 0; i < GW_BUDGETS; i++)
 		u[i] *= scale;
-	u[GW_BUDGET_GAIN] = hypot(s->gain_u * (raw - s->pivot_w * r->seconds),
-				  s->reference_u * r->relative.best);
-	u[GW_BUDGET_OFFSET] = s->offset_u_w * r->seconds;
+	u[GW_BUDGET_GAIN] = hypot(c->gain_u * (raw - c->pivot_w * r->seconds),
+				  c->reference_u * r->relative.best);
+	u[GW_BUDGET_OFFSET] = c->offset_u_w * r->seconds;
 	r->u_absolute = hypot(r->u_relative, hypot(u[GW_BUDGET_GAIN], u[GW_BUDGET_OFFSET]));
 	r->joules = (struct gw_interval){
 		fmin(r->relative.low, fmax(0, r->relative.best - K95 * r->u_absolute)),
 		r->relative.best, fmax(r->relative.high, r->relative.best + K95 * r->u_absolute)
 	};
-	r->calibrated = s->calibrated;
-	r->gain = s->gain;
-	r->offset_watts = s->offset_w;
+	r->calibrated = c->done;
+	r->gain = c->gain;
+	r->offset_watts = c->offset_w;
 }
 
-static void widen(struct gw_interval *v, double more)
+static void interval_widen(struct gw_interval *v, double more)
 {
 	*v = (struct gw_interval){ fmax(0, v->best - hypot(v->best - v->low, more)), v->best,
 				   v->best + hypot(v->high - v->best, more) };
@@ -442,11 +450,11 @@ void energy_late(struct gw_energy *r, double seconds)
 	if (!(more > 0) || isnan(r->joules.best))
 		return;
 	if (more > r->relative.best - r->relative.low) {
-		code(r, GW_CODE_LATE_EDGES);
+		energy_code(r, GW_CODE_LATE_EDGES);
 		r->validity = r->validity > GW_SUSPECT ? r->validity : GW_SUSPECT;
 	}
-	widen(&r->relative, more);
-	widen(&r->joules, more);
+	interval_widen(&r->relative, more);
+	interval_widen(&r->joules, more);
 	r->budget[GW_BUDGET_EDGES] = hypot(r->budget[GW_BUDGET_EDGES], more / K95);
 	r->u_relative = hypot(r->u_relative, more / K95);
 	r->u_absolute = hypot(r->u_absolute, more / K95);
@@ -464,7 +472,8 @@ static void energy_begin(struct gw_energy *r)
 }
 
 /* Did the counter stay constant although the samples show energy? */
-static bool frozen(const struct energy *e, const struct energy_window *w, uint64_t end_ns)
+static bool counter_is_frozen(const struct energy *e, const struct energy_window *w,
+			      uint64_t end_ns)
 {
 	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
 
@@ -486,8 +495,8 @@ static bool frozen(const struct energy *e, const struct energy_window *w, uint64
 
 /* Does power have a relevant trend?  Mann-Kendall test on means of one second over the part of the window
  * that is kept. */
-static bool drifting(const struct energy *e, const struct energy_window *w,
-		     const struct gw_energy *r)
+static bool energy_drifts(const struct energy *e, const struct energy_window *w,
+			  const struct gw_energy *r)
 {
 	double mean[STEADY_MEANS], first = 0, last = 0;
 	struct trend trend;
@@ -509,26 +518,26 @@ static bool drifting(const struct energy *e, const struct energy_window *w,
 	return fabs(last - first) > STEADY_RATIO * r->power_mean;
 }
 
-static void judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
+static void energy_judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	if (e->set.shape == SHAPE_NONE)
 		r->coverage_ratio = NAN; /* no samples are expected */
 	if (r->coverage_ratio < COVERAGE_LOW)
-		code(r, GW_CODE_LOW_COVERAGE);
+		energy_code(r, GW_CODE_LOW_COVERAGE);
 	if (w->cut)
-		code(r, GW_CODE_TRUNCATED);
+		energy_code(r, GW_CODE_TRUNCATED);
 	if (energy_alias(e, w, r))
-		code(r, GW_CODE_ALIAS_SUSPECTED);
-	if (drifting(e, w, r))
-		code(r, GW_CODE_NOT_STEADY);
+		energy_code(r, GW_CODE_ALIAS_SUSPECTED);
+	if (energy_drifts(e, w, r))
+		energy_code(r, GW_CODE_NOT_STEADY);
 	if (e->set.mig)
-		code(r, GW_CODE_MIG_WHOLE_BOARD);
+		energy_code(r, GW_CODE_MIG_WHOLE_BOARD);
 	if (e->set.sensor.module_scope)
-		code(r, GW_CODE_MODULE_SCOPE);
+		energy_code(r, GW_CODE_MODULE_SCOPE);
 	if (e->set.sensor.counter == GW_HAVE && e->set.sensor.counter_unsafe)
-		code(r, GW_CODE_COUNTER_RATE_UNSAFE);
+		energy_code(r, GW_CODE_COUNTER_RATE_UNSAFE);
 	if (e->set.sensor.counter == GW_ABSENT_INVALID)
-		code(r, GW_CODE_COUNTER_INVALID);
+		energy_code(r, GW_CODE_COUNTER_INVALID);
 }
 
 /* Why there is no energy. */
@@ -567,10 +576,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	notes_inside(e, w, r);
 	if (!(r->seconds > 0))
 		return;
-	if (w->begun && w->ended) {
-		energy_take_read(e, w->end_ns, &w->end_read, &w->end_tick, &w->end_tick_known,
-				 &w->end_tick_slope_w);
-		w->end_slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
+	if (w->begin.known && w->end.known) {
+		energy_take_read(e, w->end_ns, &w->end);
+		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
 		fill_gaps(w, r);
 		w->period_s = energy_period(e, w);
@@ -580,21 +588,21 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	}
 	if (isnan(m.counter_j)) /* no samples at its edges */
 		bare_counter(e, w, r, &m);
-	if (!isnan(m.counter_j) && frozen(e, w, r->end_ns)) {
-		code(r, GW_CODE_COUNTER_FROZEN);
+	if (!isnan(m.counter_j) && counter_is_frozen(e, w, r->end_ns)) {
+		energy_code(r, GW_CODE_COUNTER_FROZEN);
 		m.counter_j = NAN;
 	}
 	if (e->samples && r->seconds < e->set.spacing_s) {
 		below_period(e, w, r);
 	} else {
-		choose(e, w, r, &m);
+		energy_choose(e, w, r, &m);
 		if (!isnan(r->joules.best))
 			sum_up(e, r);
 	}
 	r->raw_joules = r->joules.best;
-	if (e->set.sensor.calibrated)
-		energy_calibrate(r, &e->set.sensor);
-	judge(e, w, r);
+	if (e->set.sensor.calibration.done)
+		energy_calibrate(r, &e->set.sensor.calibration);
+	energy_judge(e, w, r);
 	if (isnan(r->joules.best))
-		code(r, why_none(e));
+		energy_code(r, why_none(e));
 }

@@ -203,20 +203,19 @@ const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns)
 	return best;
 }
 
-void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_read *read,
-		      struct energy_point *tick, bool *known, double *slope_w)
+void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge)
 {
 	const struct energy_read *r = energy_nearest(e, edge_ns);
 	uint64_t t, half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
 
 	if (!r)
 		return;
-	*read = *r;
-	*known = e->phase_known;
+	edge->read = *r;
+	edge->tick_known = e->phase_known;
 	t = e->phase_known
 		    ? energy_tick_before(e, energy_middle(r), e->phase_s)
 		    : energy_middle(r) - half - (uint64_t)(e->set.sensor.counter_lag_s * 1e9);
-	if (energy_at(e, t, tick) != 0)
-		read->before_ns = 0;
-	*slope_w = energy_swing(e, t, fmax(energy_reach_s(e), e->set.sensor.tick_s));
+	if (energy_at(e, t, &edge->tick) != 0)
+		edge->read.before_ns = 0;
+	edge->tick_slope_w = energy_swing(e, t, fmax(energy_reach_s(e), e->set.sensor.tick_s));
 }

@@ -1,9 +1,9 @@
 #include "energy_total.h"
 
+#include "energy_parts.h"
+
 #include <math.h>
 #include <string.h>
-
-#define HOLE_STEPS 3.0 /* same as ENERGY_HOLE_STEPS */
 
 void energy_total_init(struct energy_total *t, double spacing_s)
 {
@@ -11,24 +11,19 @@ void energy_total_init(struct energy_total *t, double spacing_s)
 	t->spacing_s = spacing_s;
 }
 
-static double seconds(uint64_t from_ns, uint64_t to_ns)
+static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 {
-	return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
-}
-
-static void sample(struct energy_total *t, uint64_t t_ns, double w)
-{
-	double dt = seconds(t->last_ns, t_ns), part;
+	double dt = span_s(t->last_ns, t_ns), part;
 
 	if (!(w >= 0) || (t->sampled && t_ns <= t->last_ns))
 		return;
-	if (t->sampled && dt <= HOLE_STEPS * t->spacing_s) {
+	if (t->sampled && dt <= ENERGY_HOLE_STEPS * t->spacing_s) {
 		/* The counter covers the time before its last reading. */
 		uint64_t from =
 			t->read && t->reading_ns > t->last_ns ? t->reading_ns : t->last_ns;
 		double begin_w;
 
-		part = seconds(from, t_ns);
+		part = fmax(0, span_s(from, t_ns));
 		begin_w = w + (t->last_w - w) * part / dt;
 		t->since_j += 0.5 * (begin_w + w) * part;
 		t->measured_s += part;
@@ -38,7 +33,7 @@ static void sample(struct energy_total *t, uint64_t t_ns, double w)
 	t->last_w = w;
 }
 
-static void reading(struct energy_total *t, uint64_t t_ns, double joules)
+static void energy_total_read(struct energy_total *t, uint64_t t_ns, double joules)
 {
 	if (t->read && joules >= t->reading_j) {
 		/* The difference includes the energy of the samples since then. */
@@ -57,9 +52,9 @@ static void reading(struct energy_total *t, uint64_t t_ns, double joules)
 void energy_total_feed(struct energy_total *t, const struct event *e)
 {
 	if (e->type == EVENT_POWER)
-		sample(t, e->t_ns, e->u.power_w);
+		energy_total_sample(t, e->t_ns, e->u.power_w);
 	else if (e->type == EVENT_COUNTER)
-		reading(t, e->t_ns, e->u.counter.joules);
+		energy_total_read(t, e->t_ns, e->u.counter.joules);
 }
 
 double energy_total_joules(struct energy_total *t)

@@ -5,21 +5,29 @@
 #include "base/tsv.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+const unsigned event_quantity[FIGURES] = {
+#define F(q) GW_Q_##q,
+	EVENT_FIGURES(F)
+#undef F
+};
 
 enum kind { END, U64, I64, REAL, UINT, INT, CODE, TEXT32, TEXT64 };
 
 struct field {
 	enum kind kind;
 	size_t offset;
-	unsigned count; /* for REAL: so many values */
+	unsigned count;    /* for REAL: so many values */
+	unsigned required; /* the line may end after this many; the others are NAN */
 };
 
 /* clang-format off */
-#define ONE(kind, name)  { kind, offsetof(struct event, u.name), 1 }
-#define MANY(name, n)    { REAL, offsetof(struct event, u.name), n }
+#define ONE(kind, name)  { kind, offsetof(struct event, u.name), 1, 1 }
+#define MANY(name, n, required) { REAL, offsetof(struct event, u.name), n, required }
 
 static const struct {
 	char letter;
@@ -28,8 +36,8 @@ static const struct {
 	[EVENT_POWER]   = { 'P', { ONE(REAL, power_w) } },
 	[EVENT_COUNTER] = { 'C', { ONE(U64, counter.after_ns), ONE(REAL, counter.joules) } },
 	[EVENT_NO_COUNTER] = { 'c', { ONE(UINT, absence) } },
-	[EVENT_TICK]    = { 'T', { ONE(UINT, tick.missed), MANY(tick.figure, FIGURES) } },
-	[EVENT_LIMITS]  = { 'L', { MANY(limits.seconds, GW_THROTTLES), ONE(REAL, limits.limit_w) } },
+	[EVENT_TICK]    = { 'T', { ONE(UINT, tick.missed), MANY(tick.figure, FIGURES, EVENT_FIGURES_FIRST) } },
+	[EVENT_LIMITS]  = { 'L', { MANY(limits.seconds, GW_THROTTLES, GW_THROTTLES), ONE(REAL, limits.limit_w) } },
 	[EVENT_NOTE]    = { 'N', { ONE(CODE, code) } },
 	[EVENT_PROCESS] = { 'W', { ONE(I64, process.id.pid), ONE(U64, process.id.start_ticks),
 	                           ONE(U64, process.memory_bytes), ONE(REAL, process.sm_ratio),
@@ -116,11 +124,15 @@ static bool read_fields(const char *at, struct event *e)
 	char text[EVENT_LINE_MAX];
 
 	for (const struct field *f = rows[e->type].field; f->kind != END; f++)
-		for (unsigned i = 0; i < f->count; i++)
-			if (!tsv_take(&at, text, sizeof(text)) ||
-			    !to_field(text, (char *)e + f->offset + i * sizeof(double),
-				      f->kind))
+		for (unsigned i = 0; i < f->count; i++) {
+			void *p = (char *)e + f->offset + i * sizeof(double);
+
+			if (i >= f->required && !*at)
+				*(double *)p = NAN;
+			else if (!tsv_take(&at, text, sizeof(text)) ||
+				 !to_field(text, p, f->kind))
 				return false;
+		}
 	return *at == '\0';
 }
 

@@ -12,7 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Values read at every tick, in this order in files. */
+/* Values read at every tick, in this order in files: append, never move. The line of a tick in an
+ * older file ends after the figures that were known then; the others are unknown. */
+#define EVENT_FIGURES_FIRST 10 /* the figures of the first version */
 #define EVENT_FIGURES(F)   \
 	F(POWER)           \
 	F(POWER_AVERAGE)   \

@@ -48,7 +48,7 @@ void host_meter_free(struct host_meter *m)
 	free(m);
 }
 
-static double between(double a, enum gw_absence why_a, double b, enum gw_absence *why)
+static double joules_between(double a, enum gw_absence why_a, double b, enum gw_absence *why)
 {
 	if (*why == GW_HAVE)
 		*why = why_a;
@@ -59,14 +59,14 @@ void host_energy_between(const struct host_energy *a, const struct host_energy *
 			 struct host_energy *ret)
 {
 	*ret = *b;
-	ret->joules = between(a->joules, a->why, b->joules, &ret->why);
+	ret->joules = joules_between(a->joules, a->why, b->joules, &ret->why);
 	for (unsigned i = 0; i < ret->count; i++) {
 		struct host_domain *d = &ret->domain[i];
 
 		if (i >= a->count)
 			*d = (struct host_domain){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 		else
-			d->joules = between(a->domain[i].joules, a->domain[i].why, d->joules,
-					    &d->why);
+			d->joules = joules_between(a->domain[i].joules, a->domain[i].why,
+						   d->joules, &d->why);
 	}
 }

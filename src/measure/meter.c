@@ -34,9 +34,9 @@ static void meter_take_event(void *arg, const struct event *e)
 
 	pthread_mutex_lock(&d->lock);
 	meter_record(d, e, NULL);
-	d->samples += e->type == EVENT_POWER;
-	d->ticks += e->type == EVENT_TICK;
-	d->missed += e->type == EVENT_TICK ? e->u.tick.missed : 0;
+	d->count.samples += e->type == EVENT_POWER;
+	d->count.ticks += e->type == EVENT_TICK;
+	d->count.missed += e->type == EVENT_TICK ? e->u.tick.missed : 0;
 	pthread_cond_broadcast(&d->news);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -508,7 +508,7 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	*ret = (struct meter_progress){ d->samples, d->ticks, d->missed,
+	*ret = (struct meter_progress){ d->count.samples, d->count.ticks, d->count.missed,
 					d->tracker.last_tick_w };
 	pthread_mutex_unlock(&d->lock);
 }

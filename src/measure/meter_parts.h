@@ -8,6 +8,10 @@
 
 #include <pthread.h>
 
+struct meter_counts {
+	uint64_t samples, ticks, missed;
+};
+
 struct meter_device {
 	struct gw_meter *meter;
 	unsigned number;            /* index in the meter */
@@ -31,7 +35,7 @@ struct meter_device {
 	bool go;         /* it may start to sample */
 	bool stop, gone;
 	bool receiver_gone; /* the receiver of events is gone */
-	uint64_t samples, ticks, missed;
+	struct meter_counts count;
 };
 
 struct gw_meter {

@@ -277,12 +277,12 @@ void window_activity(struct gw_window *w, unsigned i, struct window_activity *re
 	const struct tracked_window *t = &w->tracked[i];
 
 	pthread_mutex_lock(&d->lock);
-	*ret = (struct window_activity){ .utilization_max = t->util_max,
-					 .reasons = t->reasons,
-					 .first = t->first_pid,
-					 .foreign = t->foreign_pid,
+	*ret = (struct window_activity){ .utilization_max = t->utilization_max,
+					 .reasons = t->throttling.reasons,
+					 .first = t->first.pid,
+					 .foreign = t->foreign.pid,
 					 .hidden = t->hidden };
-	memcpy(ret->first_name, t->first_name, sizeof(ret->first_name));
-	memcpy(ret->foreign_name, t->foreign_name, sizeof(ret->foreign_name));
+	memcpy(ret->first_name, t->first.name, sizeof(ret->first_name));
+	memcpy(ret->foreign_name, t->foreign.name, sizeof(ret->foreign_name));
 	pthread_mutex_unlock(&d->lock);
 }

@@ -36,7 +36,7 @@ static void sampler_note(struct sampler *s, uint64_t t_ns, unsigned code)
 	sampler_emit(s, &(struct event){ .type = EVENT_NOTE, .t_ns = t_ns, .u.code = code });
 }
 
-static double value(const struct report *r, unsigned q)
+static double sampler_value(const struct report *r, unsigned q)
 {
 	return report_has(r, q) ? r->v[q] : NAN;
 }
@@ -188,7 +188,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	}
 	s->opened = s->device.opened;
 	s->answers = s->r.state == GW_DEVICE_OK;
-	s->setup.limit_w = value(&s->r, GW_Q_POWER_LIMIT);
+	s->setup.limit_w = sampler_value(&s->r, GW_Q_POWER_LIMIT);
 	s->setup.mig = s->r.mig_count > 0;
 	s->setup.why = device_absence(s->r.state, s->r.cause);
 	if (!s->answers)
@@ -342,7 +342,7 @@ static void emit_tick(struct sampler *s, unsigned missed)
 	struct event e = { .type = EVENT_TICK, .t_ns = now_ns(s), .u.tick.missed = missed };
 
 	for (unsigned i = 0; i < FIGURES; i++)
-		e.u.tick.figure[i] = value(&s->r, event_quantity[i]);
+		e.u.tick.figure[i] = sampler_value(&s->r, event_quantity[i]);
 	if (s->answers)
 		sampler_emit(s, &e);
 }
@@ -354,7 +354,7 @@ static void poll_power(struct sampler *s)
 
 	read_values(s, GW_TIER_FAST);
 	next_deadline = now_ns(s);
-	w = value(&s->r, s->quantity);
+	w = sampler_value(&s->r, s->quantity);
 	if (!isnan(w))
 		sampler_emit(s, &(struct event){ .type = EVENT_POWER,
 						 .t_ns = before + (next_deadline - before) / 2,
@@ -396,7 +396,7 @@ static void read_counter(struct sampler *s)
  * concerns the windows that were open at that last reading. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
-	double hz = value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
+	double hz = sampler_value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
 
 	if (s->application_ns && fabs(hz - s->application_hz) > 0.5e6)
 		sampler_note(s, s->application_ns, GW_CODE_CLOCK_CHANGED);
@@ -424,15 +424,15 @@ static void read_limits(struct sampler *s)
 	sampler_device_read(&s->device, GW_TIER_LIMITS | GW_TIER_SLOW,
 			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	e.t_ns = now_ns(s);
-	v[GW_THROTTLE_POWER] = value(&s->r, GW_Q_LIMITED_POWER);
-	v[GW_THROTTLE_SYNC_BOOST] = value(&s->r, GW_Q_LIMITED_SYNC_BOOST);
-	v[GW_THROTTLE_THERMAL_SOFTWARE] = value(&s->r, GW_Q_LIMITED_THERMAL_SOFTWARE);
-	v[GW_THROTTLE_THERMAL_HARDWARE] = value(&s->r, GW_Q_LIMITED_THERMAL_HARDWARE);
-	v[GW_THROTTLE_BRAKE] = value(&s->r, GW_Q_LIMITED_POWER_BRAKE);
+	v[GW_THROTTLE_POWER] = sampler_value(&s->r, GW_Q_LIMITED_POWER);
+	v[GW_THROTTLE_SYNC_BOOST] = sampler_value(&s->r, GW_Q_LIMITED_SYNC_BOOST);
+	v[GW_THROTTLE_THERMAL_SOFTWARE] = sampler_value(&s->r, GW_Q_LIMITED_THERMAL_SOFTWARE);
+	v[GW_THROTTLE_THERMAL_HARDWARE] = sampler_value(&s->r, GW_Q_LIMITED_THERMAL_HARDWARE);
+	v[GW_THROTTLE_BRAKE] = sampler_value(&s->r, GW_Q_LIMITED_POWER_BRAKE);
 	/* Older drivers report only one thermal counter. */
 	if (isnan(v[GW_THROTTLE_THERMAL_SOFTWARE]))
-		v[GW_THROTTLE_THERMAL_SOFTWARE] = value(&s->r, GW_Q_LIMITED_THERMAL);
-	e.u.limits.limit_w = value(&s->r, GW_Q_POWER_LIMIT);
+		v[GW_THROTTLE_THERMAL_SOFTWARE] = sampler_value(&s->r, GW_Q_LIMITED_THERMAL);
+	e.u.limits.limit_w = sampler_value(&s->r, GW_Q_POWER_LIMIT);
 	if (s->r.state != GW_DEVICE_OK)
 		return;
 	sampler_emit(s, &e);
@@ -517,7 +517,7 @@ static uint64_t next_deadline(uint64_t due, uint64_t period, uint64_t now, unsig
 	return due + (late + 1) * period;
 }
 
-static uint64_t earliest(uint64_t a, uint64_t b)
+static uint64_t sampler_earliest(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -551,7 +551,7 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 	stamp = s->ring.covered_ns;
 	if (s->ring.last_ns && s->ring.last_ns < stamp)
 		stamp = s->ring.last_ns + (stamp - s->ring.last_ns + step - 1) / step * step;
-	s->due.drain_ns = earliest(s->due.drain_ns, stamp + RING_YOUNG_NS);
+	s->due.drain_ns = sampler_earliest(s->due.drain_ns, stamp + RING_YOUNG_NS);
 	s->ring.drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
 }
 
@@ -567,8 +567,8 @@ void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 		expect_sample(s, s->counter.returned_ns >= end_ns ? s->counter.returned_ns + 1
 								  : end_ns);
 	else if (!s->polled) /* once, for a GPU that is lost before the next drain */
-		s->due.drain_ns =
-			earliest(s->due.drain_ns, now_ns(s) + reach_ns(s) + RING_AGE_NS);
+		s->due.drain_ns = sampler_earliest(s->due.drain_ns,
+						   now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);
@@ -584,7 +584,7 @@ static uint64_t drain_period(const struct sampler *s)
 	double span = s->setup.sensor.ring_span_s;
 	uint64_t longest = span > 0 ? (uint64_t)(0.85e9 * span) : DRAIN_ANY_NS;
 
-	return earliest(longest, DRAIN_NS);
+	return sampler_earliest(longest, DRAIN_NS);
 }
 
 /* At a tick if possible, so that the thread wakes once for both. */
@@ -645,7 +645,7 @@ static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
 	s->due.drain_ns = next_drain(s, now, every);
 	/* Someone may wait for the sample that covers the last edge. */
 	if (s->ring.last_ns < s->ring.covered_ns && now < s->ring.drain_until_ns)
-		s->due.drain_ns = earliest(now + EDGE_STEP_NS, s->ring.drain_until_ns);
+		s->due.drain_ns = sampler_earliest(now + EDGE_STEP_NS, s->ring.drain_until_ns);
 }
 
 static void step_counter(struct sampler *s, uint64_t now, bool active)
@@ -667,13 +667,13 @@ static uint64_t next_step(const struct sampler *s, bool active, bool ring)
 	uint64_t next = s->due.tick_ns;
 
 	if (s->polled)
-		next = earliest(next, s->due.poll_ns);
+		next = sampler_earliest(next, s->due.poll_ns);
 	if (ring)
-		next = earliest(next, s->due.drain_ns);
+		next = sampler_earliest(next, s->due.drain_ns);
 	if (active || s->opt.service)
-		next = earliest(next, s->due.anchor_ns);
+		next = sampler_earliest(next, s->due.anchor_ns);
 	if (active && s->opt.processes)
-		next = earliest(next, s->due.processes_ns);
+		next = sampler_earliest(next, s->due.processes_ns);
 	return next;
 }
 

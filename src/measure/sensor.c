@@ -1,5 +1,6 @@
 #include "sensor.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/toml_write.h"
@@ -60,16 +61,16 @@ static const struct generation {
 #define RING_ENTRIES  119
 #define TICK_S        0.1
 
-static double number(const struct report *r, unsigned q)
+static double sensor_number(const struct report *r, unsigned q)
 {
 	return report_has(r, q) ? r->v[q] : 0;
 }
 
 static const struct generation *generation_of(const struct report *r)
 {
-	unsigned architecture = (unsigned)number(r, GW_Q_ARCHITECTURE);
-	int capability = (int)(10 * number(r, GW_Q_COMPUTE_CAPABILITY_MAJOR) +
-			       number(r, GW_Q_COMPUTE_CAPABILITY_MINOR));
+	unsigned architecture = (unsigned)sensor_number(r, GW_Q_ARCHITECTURE);
+	int capability = (int)(10 * sensor_number(r, GW_Q_COMPUTE_CAPABILITY_MAJOR) +
+			       sensor_number(r, GW_Q_COMPUTE_CAPABILITY_MINOR));
 	int driver = atoi(r->text[GW_T_DRIVER]);
 	const struct generation *g = generations;
 
@@ -105,7 +106,7 @@ static bool has_nvml(const struct report *r)
 /* Do all cards of this kind have every power value, so that none must be read to know it? */
 static bool kind_has_power(const struct report *r)
 {
-	return has_nvml(r) && number(r, GW_Q_ARCHITECTURE) >= HOPPER;
+	return has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
 /* Does the value exist? If it was not read yet: yes, if cards of its kind have it. */
@@ -133,7 +134,7 @@ static void assume_ring(struct sensor *s, const struct generation *g, const stru
 
 static void assume_counter(struct sensor *s, const struct report *r)
 {
-	bool volta = has_nvml(r) && number(r, GW_Q_ARCHITECTURE) >= VOLTA;
+	bool volta = has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= VOLTA;
 
 	s->counter = (enum gw_absence)r->why[GW_Q_ENERGY];
 	if (s->counter == GW_ABSENT_NOT_READ && volta)
@@ -164,9 +165,9 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	assume_ring(ret, g, r);
 	assume_counter(ret, r);
 	ret->module_scope = strstr(r->text[GW_T_NAME], "GH200") != NULL;
-	ret->gain = 1;
-	ret->gain_u = SENSOR_GAIN_U;
-	ret->offset_u_w = SENSOR_OFFSET_U_W;
+	ret->calibration = (struct sensor_calibration){ .gain = 1,
+							.gain_u = SENSOR_GAIN_U,
+							.offset_u_w = SENSOR_OFFSET_U_W };
 }
 
 const char *sensor_model_name(unsigned model)
@@ -200,17 +201,6 @@ void sensor_note_ring(struct sensor *s, int n)
 	s->ring_entries = 0;
 }
 
-void sensor_calibrate(struct sensor *s, const struct sensor *from)
-{
-	s->calibrated = from->calibrated;
-	s->gain = from->gain;
-	s->offset_w = from->offset_w;
-	s->gain_u = from->gain_u;
-	s->offset_u_w = from->offset_u_w;
-	s->pivot_w = from->pivot_w;
-	s->reference_u = from->reference_u;
-}
-
 int sensor_known_device(struct sampler_device *sd, const char *dir, struct sensor *ret,
 			char *note, size_t size)
 {
@@ -230,7 +220,7 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		sensor_calibrate(ret, &kept); /* what we assume now may be better */
+		ret->calibration = kept.calibration; /* what we assume now may be better */
 	else if (!err)
 		*ret = kept;
 	if (err == -GW_E_NOENT && size)
@@ -268,8 +258,10 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
  * rest: a file that was cut or edited, or that comes from a failing disk, is ignored. */
 #define FILE_MAX 16384
 
-#define TOP(kind, name)        TOML_FIELD(kind, "", #name, struct sensor, name)
-#define IN(s, kind, name)      TOML_FIELD(kind, #s, #name, struct sensor, s.name)
+#define TOP(kind, name)   TOML_FIELD(kind, "", #name, struct sensor, name)
+#define IN(s, kind, name) TOML_FIELD(kind, #s, #name, struct sensor, s.name)
+#define CALIBRATION(row, kind, key, name) \
+	TOML_##row(kind, "", key, struct sensor, calibration.name)
 #define RATE(section, i, name) TOML_FIELD(REAL, section, #name, struct sensor, rate[i].name)
 #define WHY(section, key, member) \
 	TOML_ENUM(section, key, struct sensor, member, gw_absence_key, GW_ABSENCES)
@@ -301,13 +293,13 @@ static const struct toml_field fields[] = {
 	TOP(REAL, counter_p50_s),
 	TOP(REAL, counter_p99_s),
 	TOP(BOOL, module_scope),
-	TOP(BOOL, calibrated),
-	TOP(REAL, gain),
-	TOP(REAL, offset_w),
-	TOP(REAL, gain_u),
-	TOP(REAL, offset_u_w),
-	TOML_OPTIONAL(REAL, "", "pivot_w", struct sensor, pivot_w),
-	TOML_OPTIONAL(REAL, "", "reference_u", struct sensor, reference_u),
+	CALIBRATION(FIELD, BOOL, "calibrated", done),
+	CALIBRATION(FIELD, REAL, "gain", gain),
+	CALIBRATION(FIELD, REAL, "offset_w", offset_w),
+	CALIBRATION(FIELD, REAL, "gain_u", gain_u),
+	CALIBRATION(FIELD, REAL, "offset_u_w", offset_u_w),
+	CALIBRATION(OPTIONAL, REAL, "pivot_w", pivot_w),
+	CALIBRATION(OPTIONAL, REAL, "reference_u", reference_u),
 	SOURCE(ring),
 	SOURCE(instant),
 	SOURCE(average),
@@ -317,7 +309,7 @@ static const struct toml_field fields[] = {
 	RATES("rate_flat_out", SENSOR_FLAT_OUT),
 	RATES("rate_10_s", SENSOR_10_S),
 };
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define FIELDS COUNT(fields)
 
 int sensor_directory(char *out, size_t size)
 {

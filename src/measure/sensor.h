@@ -59,6 +59,18 @@ enum sensor_rate_index {
 	SENSOR_RATES
 };
 
+/* The comparison with an external meter: true power is gain x reading + offset_w. */
+struct sensor_calibration {
+	bool done; /* false: gain 1, offset 0 */
+	double gain, offset_w;
+	double gain_u, offset_u_w; /* standard uncertainties */
+	/* The reading at which offset_u_w holds and from which the uncertainty of the gain
+	 * counts: a line is known best in the middle of its points. 0 without an external
+	 * meter. */
+	double pivot_w;
+	double reference_u; /* relative standard uncertainty of the external meter */
+};
+
 struct sensor {
 	char uuid[96], driver[96], vbios[96]; /* identity; "": unknown */
 	enum sensor_origin origin;
@@ -78,16 +90,8 @@ struct sensor {
 	unsigned ticks;      /* observed; 0: tick_s is assumed */
 	double counter_p50_s, counter_p99_s;
 	bool module_scope; /* power includes the whole module with its CPU */
-	/* From an external meter: true power is gain x reading + offset_w; 1 and 0 without. */
-	bool calibrated;
-	double gain, offset_w;
-	double gain_u, offset_u_w; /* standard uncertainties                                 */
-	/* The reading at which offset_u_w holds and from which the uncertainty of the gain
-	 * counts: a line is known best in the middle of its points. 0 without an external
-	 * meter. */
-	double pivot_w;
-	double reference_u; /* relative standard uncertainty of the external meter */
-	uint64_t wall_ns;   /* when it was learned; 0: assumed */
+	struct sensor_calibration calibration;
+	uint64_t wall_ns; /* when it was learned; 0: assumed */
 	/* The evidence. */
 	double ring_gap_p10_s, ring_gap_p90_s;
 	bool ring_wall; /* its timestamps use the wall clock */
@@ -101,9 +105,6 @@ void sensor_assume(struct sensor *ret, const struct report *r);
 
 /* The source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */
 unsigned sensor_average_quantity(const struct report *r);
-
-/* Copies the result of an external meter. */
-void sensor_calibrate(struct sensor *s, const struct sensor *from);
 
 /* "boxcar", "assumed": the names in files and JSON. */
 const char *sensor_model_name(unsigned model);

@@ -1,6 +1,8 @@
 /* Learns windows and lags under our own load. */
 #include "sensor_learn.h"
 
+#include "base/array.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +68,7 @@ static void record_until(struct active *a, uint64_t until_ns)
 
 /* One burst at its time, or as soon as the readings allow, then the pause. Stores the actual
  * times. */
-static int burst(struct active *a, double on_s, double off_s)
+static int active_burst(struct active *a, double on_s, double off_s)
 {
 	const struct sensor_drive *d = a->l->plan->drive;
 	uint64_t off_ns = a->at_ns + (uint64_t)(on_s * 1e9), begin_ns;
@@ -86,41 +88,42 @@ static int burst(struct active *a, double on_s, double off_s)
 }
 
 /* Bursts of random length cover every phase of any period. */
-static int irregular(struct active *a)
+static int active_irregular(struct active *a)
 {
 	int err = 0;
 
 	learn_progress(a->l, "measuring under irregular load");
 	for (unsigned i = 0; i < 64 && !err; i++)
-		err = burst(a, 0.008 + 0.1 * random_ratio(a), 0.008 + 0.1 * random_ratio(a));
+		err = active_burst(a, 0.008 + 0.1 * random_ratio(a),
+				   0.008 + 0.1 * random_ratio(a));
 	return err;
 }
 
 /* Long enough for a mean over one second. */
-static int steps(struct active *a)
+static int active_steps(struct active *a)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < 8 && !err; i++) {
 		learn_progress(a->l, "measuring under load steps");
-		err = burst(a, 1.3 + 0.1 * random_ratio(a), 1.3 + 0.1 * random_ratio(a));
+		err = active_burst(a, 1.3 + 0.1 * random_ratio(a), 1.3 + 0.1 * random_ratio(a));
 	}
 	return err;
 }
 
-static int waves(struct active *a, double period_s)
+static int active_waves(struct active *a, double period_s)
 {
 	static const double ratio[] = {
 		1. / 2, 2. / 3, 3. / 4, 4. / 5, 6. / 5, 5. / 4, 4. / 3
 	};
 	int err = 0;
 
-	for (unsigned i = 0; i < sizeof(ratio) / sizeof(ratio[0]) && !err; i++) {
+	for (unsigned i = 0; i < COUNT(ratio) && !err; i++) {
 		double half = period_s * ratio[i] / 2;
 
 		learn_progress(a->l, "measuring under square waves");
 		for (unsigned k = 0; k < 32 && !err; k++)
-			err = burst(a, half, half);
+			err = active_burst(a, half, half);
 		a->at_ns += (uint64_t)(random_ratio(a) * period_s * 1e9);
 	}
 	return err;
@@ -134,7 +137,7 @@ static int counter_steps(struct active *a)
 	a->tick_s = a->tick_j = NAN;
 	for (unsigned i = 0; i < 6 && !err; i++) {
 		learn_progress(a->l, "measuring the delay of the counter");
-		err = burst(a, 0.6 + 0.1 * random_ratio(a), 0.6 + 0.1 * random_ratio(a));
+		err = active_burst(a, 0.6 + 0.1 * random_ratio(a), 0.6 + 0.1 * random_ratio(a));
 	}
 	return err;
 }
@@ -211,13 +214,13 @@ static int run_drive(struct active *a)
 	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
 	recorder_clear(&l->w); /* recording starts with the load known to be off */
 	a->at_ns = clock_mono_ns(l->w.clock) + NS_PER_S / 2;
-	err = irregular(a);
+	err = active_irregular(a);
 	learn_period(l, &l->w.instant, &l->s.instant);
 	learn_period(l, &l->w.average, &l->s.average);
 	if (!err)
-		err = steps(a);
+		err = active_steps(a);
 	if (!err)
-		err = waves(a, wave_period_s(&l->s));
+		err = active_waves(a, wave_period_s(&l->s));
 	if (err)
 		return err;
 	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);

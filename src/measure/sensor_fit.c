@@ -40,7 +40,7 @@ static double single_interval(const double *t_s, unsigned n, double *work)
 }
 
 /* Least squares of time on index; the indices are counted with the current period. */
-static double regress(const double *t_s, unsigned n, double period_s, double *ret_phase_s)
+static double fit_regress(const double *t_s, unsigned n, double period_s, double *ret_phase_s)
 {
 	double k = 0, sk = 0, st = 0, skk = 0, skt = 0, slope;
 
@@ -69,7 +69,7 @@ int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *r
 	for (unsigned i = 0; i < 5; i++) {
 		if (!(period > 0))
 			return -GW_E_NOSUPPORT;
-		period = regress(t_s, n, period, &phase);
+		period = fit_regress(t_s, n, period, &phase);
 	}
 	if (!(period > 0))
 		return -GW_E_NOSUPPORT;
@@ -148,7 +148,7 @@ static double response_at(const struct problem *q, const struct fit_response *f,
 
 /* Levels by least squares; returns the unexplained share of the variance. Needs
  * prepare_bursts(). */
-static double unexplained(const struct problem *q, struct fit_response *f)
+static double fit_unexplained(const struct problem *q, struct fit_response *f)
 {
 	double n = 0, mx = 0, mw = 0, sxx = 0, sww = 0, sxw = 0;
 
@@ -180,7 +180,7 @@ static bool try_better(const struct problem *q, const struct fit_response *try,
 	if (f.delay_s < 0 || f.window_s < 5e-4)
 		return false;
 	prepare_bursts(q, f.model, f.window_s);
-	if (unexplained(q, &f) >= best->missed_ratio)
+	if (fit_unexplained(q, &f) >= best->missed_ratio)
 		return false;
 	*best = f;
 	return true;
@@ -188,7 +188,7 @@ static bool try_better(const struct problem *q, const struct fit_response *try,
 
 /* Descends from a start to the minimum: along each axis and both diagonals (the valley lies
  * along window against delay), with steps that shrink when none of them goes down. */
-static void descend(const struct problem *q, bool window_too, struct fit_response *best)
+static void fit_descend(const struct problem *q, bool window_too, struct fit_response *best)
 {
 	static const double direction[][2] = {
 		{ 1, 0 },   { -1, 0 },   { 0, 1 },   { 0, -1 },
@@ -224,14 +224,14 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 		for (f.delay_s = 0; f.delay_s < DELAY_MAX_S; f.delay_s += step) {
 			struct fit_response g = f;
 
-			if (unexplained(q, &g) < best->missed_ratio)
+			if (fit_unexplained(q, &g) < best->missed_ratio)
 				*best = g;
 		}
 	}
 	q->stride = 1;
 	prepare_bursts(q, model, best->window_s);
-	unexplained(q, best);
-	descend(q, true, best);
+	fit_unexplained(q, best);
+	fit_descend(q, true, best);
 }
 
 /* Above this the points do not follow the load. */
@@ -270,7 +270,7 @@ int fit_delay(const struct fit_point *p, unsigned n, const struct fit_bursts *bu
 		return -GW_E_NOSUPPORT;
 	for (; f.delay_s < DELAY_MAX_S; f.delay_s += 5e-3)
 		try_better(&q, &f, &best);
-	descend(&q, false, &best);
+	fit_descend(&q, false, &best);
 	if (best.missed_ratio > MISSED_MAX)
 		return -GW_E_NOSUPPORT;
 	*ret = best;

@@ -1,18 +1,9 @@
-/* series: the recent history of a few quantities of one GPU.
+/* series: the recent history of a few quantities of one GPU, for display.
  *
- * The latest samples are kept unchanged. Older data is in tiers of 1 s, 10 s and 60 s: their
- * buckets, aligned to the monotonic clock, hold mean, minimum, maximum and count of each
- * quantity. A missing value is NAN and does not count. History is for display: joules are
- * summed where they are read and never computed from it.
- *
- * All memory is one block, allocated and written at the start, so that it does not grow: 12
- * bytes per quantity in a bucket, 4 in a sample; 1 012 kB with the defaults. To save memory,
- * values are floats (a counter of joules or bytes loses its low digits), and the mean of a
- * bucket is stored as its position between minimum and maximum, exact within 1/131070 of their
- * distance.
- *
- * There is one writer and no lock: a reader copies with series_query() under the owner's lock.
- */
+ * The latest samples are kept unchanged; older data is in tiers of 1 s, 10 s and 60 s. Joules are
+ * summed where they are read and never computed from it. All memory is one block, allocated and
+ * written at the start, so that it does not grow: 1 012 kB with the defaults. There is one writer
+ * and no lock: a reader copies with series_query() under the owner's lock. */
 #ifndef GW_MEASURE_SERIES_H
 #define GW_MEASURE_SERIES_H
 
@@ -45,6 +36,10 @@ struct series_options {
 		}                             \
 	}
 
+/* A bucket is aligned to the monotonic clock and takes 12 bytes per quantity, a sample 4. To save
+ * memory, values are floats (a counter of joules or bytes loses its low digits), and the mean of a
+ * bucket is stored as its position between minimum and maximum, exact within 1/131070 of their
+ * distance. */
 struct series_point {
 	uint64_t begin_ns;     /* monotonic */
 	uint64_t span_ns;      /* of the bucket; 0: a single sample */

@@ -108,7 +108,7 @@ double histogram_percentile(const struct histogram *h, double p)
 	return bucket_middle(h, last);
 }
 
-static void swap(double *a, double *b)
+static void stat_swap(double *a, double *b)
 {
 	double held = *a;
 
@@ -122,11 +122,11 @@ static double pivot_of(double *x, size_t low, size_t high)
 	size_t mid = low + (high - low) / 2;
 
 	if (x[mid] < x[low])
-		swap(&x[mid], &x[low]);
+		stat_swap(&x[mid], &x[low]);
 	if (x[high] < x[low])
-		swap(&x[high], &x[low]);
+		stat_swap(&x[high], &x[low]);
 	if (x[high] < x[mid])
-		swap(&x[high], &x[mid]);
+		stat_swap(&x[high], &x[mid]);
 	return x[mid];
 }
 
@@ -147,7 +147,7 @@ static double select_kth(double *x, size_t n, size_t k)
 				j--;
 			if (i >= j)
 				break;
-			swap(&x[i++], &x[j--]);
+			stat_swap(&x[i++], &x[j--]);
 		}
 		/* Left of left_end none is above the pivot, from right on none is below it, and
 		 * the ones between equal it. */
@@ -281,7 +281,7 @@ void random_init(struct random *r, uint64_t seed)
 	r->seed = seed;
 }
 
-static uint64_t rotate(uint64_t x, unsigned k)
+static uint64_t stat_rotate(uint64_t x, unsigned k)
 {
 	return (x << k) | (x >> (64 - k));
 }
@@ -289,7 +289,7 @@ static uint64_t rotate(uint64_t x, unsigned k)
 uint64_t random_next(struct random *r)
 {
 	uint64_t *s = r->s;
-	uint64_t result = rotate(s[1] * 5, 7) * 9;
+	uint64_t result = stat_rotate(s[1] * 5, 7) * 9;
 	uint64_t t = s[1] << 17;
 
 	s[2] ^= s[0];
@@ -297,7 +297,7 @@ uint64_t random_next(struct random *r)
 	s[1] ^= s[2];
 	s[0] ^= s[3];
 	s[2] ^= t;
-	s[3] = rotate(s[3], 45);
+	s[3] = stat_rotate(s[3], 45);
 	return result;
 }
 

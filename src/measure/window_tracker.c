@@ -29,7 +29,7 @@ static const enum gw_code throttle_code[GW_THROTTLES] = {
 	[GW_THROTTLE_BRAKE] = GW_CODE_THROTTLE_BRAKE,
 };
 
-static double seconds(uint64_t a_ns, uint64_t b_ns)
+static double tracker_seconds(uint64_t a_ns, uint64_t b_ns)
 {
 	return b_ns > a_ns ? (double)(b_ns - a_ns) * 1e-9 : 0;
 }
@@ -72,16 +72,14 @@ static void open_window(struct window_tracker *t, const struct event *e,
 	w->id = e->u.window.id;
 	snprintf(w->label, sizeof(w->label), "%s", e->u.window.label);
 	energy_open(&w->e, e->t_ns, e->u.window.period_s);
-	for (unsigned i = 0; i < GW_THROTTLES; i++)
-		w->limited_begin[i] = w->limited_end[i] = NAN;
-	w->limit_begin_w = w->limit_end_w = NAN;
-	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->util_max = NAN;
+	w->begin_limits.limit_w = w->end_limits.limit_w = NAN;
+	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->utilization_max = NAN;
 	attribute_init(&w->shares, t->no_context_w, t->context_w);
 	w->next = t->open;
 	t->open = w;
 }
 
-static bool covers(const struct tracked_window *w, uint64_t t_ns)
+static bool tracker_covers(const struct tracked_window *w, uint64_t t_ns)
 {
 	return t_ns >= w->e.begin_ns && (!w->e.end_ns || t_ns <= w->e.end_ns);
 }
@@ -91,19 +89,33 @@ static double max_known(double old, double v)
 	return isnan(old) ? v : isnan(v) ? old : fmax(old, v);
 }
 
-static void throttle_ticks(struct tracked_window *w, uint64_t reasons, double dt,
+static void throttling_add(struct tracked_throttling *t, uint64_t reasons, double dt,
 			   double power_w)
 {
-	bool held = false;
+	bool limited = false;
 
-	w->reasons_seen = true;
+	t->seen = true;
+	t->reasons |= reasons;
 	for (unsigned i = 0; i < GW_THROTTLES; i++)
 		if (reasons & window_tracker_reason_bits[i]) {
-			w->sampled_s[i] += dt;
-			held = true;
+			t->limited_s[i] += dt;
+			limited = true;
 		}
-	if (held && !isnan(power_w))
-		w->held_j += power_w * dt;
+	if (limited && !isnan(power_w))
+		t->limited_j += power_w * dt;
+}
+
+static void mean_add(struct tracked_mean *m, double v)
+{
+	if (isnan(v))
+		return;
+	m->sum += v;
+	m->count++;
+}
+
+static double mean_of(const struct tracked_mean *m)
+{
+	return m->count ? m->sum / (double)m->count : NAN;
 }
 
 static void tracker_tick(struct tracked_window *w, const struct event *e)
@@ -121,43 +133,35 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 		w->temp_end = temp;
 	w->temp_max = max_known(w->temp_max, temp);
 	w->memory_max = max_known(w->memory_max, f[FIGURE_MEMORY_USED]);
-	if (!isnan(f[FIGURE_CLOCK_SM])) {
-		w->clock_sum += f[FIGURE_CLOCK_SM];
-		w->clocks++;
-	}
-	if (!isnan(f[FIGURE_UTILIZATION_GPU])) {
-		w->util_sum += f[FIGURE_UTILIZATION_GPU];
-		w->utils++;
-		w->util_max = max_known(w->util_max, f[FIGURE_UTILIZATION_GPU]);
-	}
-	if (!isnan(f[FIGURE_CLOCK_REASONS])) {
-		w->reasons |= (uint64_t)f[FIGURE_CLOCK_REASONS];
-		throttle_ticks(w, (uint64_t)f[FIGURE_CLOCK_REASONS], seconds(from, e->t_ns),
-			       f[FIGURE_POWER]);
-	}
+	mean_add(&w->clock, f[FIGURE_CLOCK_SM]);
+	mean_add(&w->utilization, f[FIGURE_UTILIZATION_GPU]);
+	w->utilization_max = max_known(w->utilization_max, f[FIGURE_UTILIZATION_GPU]);
+	if (!isnan(f[FIGURE_CLOCK_REASONS]))
+		throttling_add(&w->throttling, (uint64_t)f[FIGURE_CLOCK_REASONS],
+			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
 }
 
 /* The first reading at or after an edge belongs to the edge. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
-	if (e->t_ns < w->e.begin_ns || w->limits_ended)
+	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };
+
+	if (e->t_ns < w->e.begin_ns || w->end_limits.known)
 		return;
-	if (!w->limits_begun) {
-		memcpy(w->limited_begin, e->u.limits.seconds, sizeof(w->limited_begin));
-		w->limit_begin_w = e->u.limits.limit_w;
-		w->limits_begun = true;
-	}
-	memcpy(w->limited_end, e->u.limits.seconds, sizeof(w->limited_end));
-	w->limit_end_w = e->u.limits.limit_w;
-	w->limits_ended = w->e.end_ns && e->t_ns >= w->e.end_ns;
+	memcpy(now.limited_s, e->u.limits.seconds, sizeof(now.limited_s));
+	if (!w->begin_limits.known)
+		w->begin_limits = now;
+	w->end_limits = now;
+	w->end_limits.known = w->e.end_ns && e->t_ns >= w->e.end_ns;
 }
 
-static void note_first(struct tracked_window *w, const struct event *e)
+static void tracker_note_process(struct tracked_process *p, const struct event *e)
 {
-	if (w->first_pid)
+	if (p->pid)
 		return;
-	w->first_pid = e->u.process.id.pid;
-	memcpy(w->first_name, e->u.process.name, sizeof(w->first_name));
+	p->pid = e->u.process.id.pid;
+	p->bytes = e->u.process.memory_bytes;
+	memcpy(p->name, e->u.process.name, sizeof(p->name));
 }
 
 static void tracker_process(struct window_tracker *t, const struct event *e)
@@ -172,14 +176,13 @@ static void tracker_process(struct window_tracker *t, const struct event *e)
 		t->processes.hidden = true;
 	}
 	for (struct tracked_window *w = t->open; w; w = w->next) {
-		if (covers(w, e->t_ns))
-			note_first(w, e);
-		if (e->u.process.own || !covers(w, e->t_ns) || w->foreign_pid)
+		if (!tracker_covers(w, e->t_ns))
+			continue;
+		tracker_note_process(&w->first, e);
+		if (e->u.process.own)
 			continue;
 		w->codes |= code_bit(GW_CODE_FOREIGN_PROCESS);
-		w->foreign_pid = e->u.process.id.pid;
-		w->foreign_bytes = e->u.process.memory_bytes;
-		memcpy(w->foreign_name, e->u.process.name, sizeof(w->foreign_name));
+		tracker_note_process(&w->foreign, e);
 	}
 }
 
@@ -192,17 +195,17 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 
 	if (w->e.end_ns && to_ns > w->e.end_ns)
 		to_ns = w->e.end_ns;
-	if (!w->e.begun || to_ns <= from)
+	if (!w->e.begin.known || to_ns <= from)
 		return;
-	if (w->e.ended && to_ns == w->e.end_ns)
-		p = w->e.end;
+	if (w->e.end.known && to_ns == w->e.end_ns)
+		p = w->e.end.point;
 	else if (energy_at(&t->energy, to_ns, &p) != 0)
 		return;
 	if (!w->shared_ns)
-		w->shared_to = w->e.begin;
+		w->shared_to = w->e.begin.point;
 	attribute_add(&w->shares,
 		      p.joules + p.hole_j - w->shared_to.joules - w->shared_to.hole_j,
-		      seconds(from, to_ns), list->use, list->count, list->hidden);
+		      tracker_seconds(from, to_ns), list->use, list->count, list->hidden);
 	w->shared_to = p;
 	w->shared_ns = to_ns;
 }
@@ -214,7 +217,7 @@ static void tracker_process_list(struct window_tracker *t, const struct event *e
 	t->processes.t_ns = e->t_ns;
 	t->processes.hidden |= e->u.process_list.hidden;
 	for (struct tracked_window *w = t->open; w; w = w->next)
-		w->hidden |= covers(w, e->t_ns) && e->u.process_list.hidden;
+		w->hidden |= tracker_covers(w, e->t_ns) && e->u.process_list.hidden;
 	if (t->has_previous)
 		for (struct tracked_window *w = t->open; w; w = w->next)
 			share_until(t, w, t->previous.t_ns, &t->previous);
@@ -252,13 +255,13 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
 				    e->u.counter.joules);
 		for (w = t->open; code >= 0 && w; w = w->next)
-			if (covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns))
 				w->codes |= code_bit((unsigned)code);
 		break;
 	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
-			if (covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns))
 				tracker_tick(w, e);
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
@@ -274,7 +277,7 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	case EVENT_NOTE:
 		energy_note(&t->energy, e->t_ns, e->u.code);
 		for (w = t->open; w; w = w->next)
-			if (covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns))
 				w->codes |= code_bit(e->u.code);
 		break;
 	case EVENT_PROCESS: tracker_process(t, e); break;
@@ -307,22 +310,24 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 	if (!w->e.end_ns || e->set.shape == SHAPE_NONE)
 		return w->e.end_ns;
 	/* Samples must also cover the counter reading at the end, so that its tick is known. */
-	return w->e.ended && (e->fitted || !e->reads);
+	return w->e.end.known && (e->fitted || !e->reads);
 }
 
 /* Seconds by the driver's counters, NAN if they were not read at both edges. */
 static double counted_s(const struct tracked_window *w, unsigned cause)
 {
-	if (!w->limits_begun || (w->e.end_ns && !w->limits_ended))
+	if (!w->begin_limits.known || (w->e.end_ns && !w->end_limits.known))
 		return NAN;
-	return w->limited_end[cause] - w->limited_begin[cause];
+	return w->end_limits.limited_s[cause] - w->begin_limits.limited_s[cause];
 }
 
 static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 {
-	r->throttle_joules = w->reasons_seen ? w->held_j : NAN;
+	const struct tracked_throttling *t = &w->throttling;
+
+	r->throttle_joules = t->seen ? t->limited_j : NAN;
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
-		double s = counted_s(w, i), seen = w->reasons_seen ? w->sampled_s[i] : NAN;
+		double s = counted_s(w, i), seen = t->seen ? t->limited_s[i] : NAN;
 
 		/* Counters of a reloaded driver give no difference, and counters that stand
 		 * still while every tick shows throttling are no evidence. */
@@ -355,14 +360,14 @@ static void fill_circumstances(const struct window_tracker *t, const struct trac
 	r->temperature_end = w->temp_end;
 	r->temperature_max = w->temp_max;
 	r->memory_used_max = w->memory_max;
-	r->clock_sm_mean = w->clocks ? w->clock_sum / (double)w->clocks : NAN;
-	r->utilization_mean = w->utils ? w->util_sum / (double)w->utils : NAN;
+	r->clock_sm_mean = mean_of(&w->clock);
+	r->utilization_mean = mean_of(&w->utilization);
 	r->ticks_collected = w->ticks;
 	r->ticks_missed = w->missed;
 	r->ticks_expected = w->ticks + w->missed;
 	if (fabs(w->temp_end - w->temp_begin) > DRIFT_C)
 		r->codes |= code_bit(GW_CODE_TEMP_DRIFT);
-	if (fabs(w->limit_end_w - w->limit_begin_w) > 0.5)
+	if (fabs(w->end_limits.limit_w - w->begin_limits.limit_w) > 0.5)
 		r->codes |= code_bit(GW_CODE_LIMIT_CHANGED);
 	if (r->seconds < SHORT_S ||
 	    (double)w->e.collected * t->energy.set.spacing_s < 10 * t->energy.set.window_s)
@@ -413,11 +418,11 @@ static void describe_foreign(const struct tracked_window *w, char *out, size_t s
 {
 	char memory[32] = "memory unknown";
 
-	if (w->foreign_bytes)
+	if (w->foreign.bytes)
 		snprintf(memory, sizeof(memory), "%.0f MiB",
-			 (double)w->foreign_bytes / 1048576);
+			 (double)w->foreign.bytes / 1048576);
 	snprintf(out, size, "%s (pid %lld), %s",
-		 *w->foreign_name ? w->foreign_name : "a process", (long long)w->foreign_pid,
+		 *w->foreign.name ? w->foreign.name : "a process", (long long)w->foreign.pid,
 		 memory);
 }
 
@@ -439,7 +444,7 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 		break;
 	case GW_CODE_LIMIT_CHANGED:
 		snprintf(out, size, "%.0f W at the beginning, %.0f W at the end",
-			 w->limit_begin_w, w->limit_end_w);
+			 w->begin_limits.limit_w, w->end_limits.limit_w);
 		break;
 	case GW_CODE_LOW_COVERAGE:
 		snprintf(out, size, "%.1f %% covered, longest gap %.3f s",

@@ -13,32 +13,48 @@
 /* Bits of GW_Q_CLOCK_REASONS per cause. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
 
+/* The driver's throttling counters and the power limit, read at one edge of a window. */
+struct tracked_limits {
+	bool known;
+	double limited_s[GW_THROTTLES];
+	double limit_w;
+};
+
+/* Throttling as the ticks of a window show it. */
+struct tracked_throttling {
+	bool seen;        /* a tick had clock reasons */
+	uint64_t reasons; /* all of them */
+	double limited_s[GW_THROTTLES];
+	double limited_j; /* energy in ticks with a throttled clock */
+};
+
+struct tracked_mean {
+	double sum;
+	uint64_t count;
+};
+
+struct tracked_process {
+	int64_t pid; /* 0: none */
+	char name[32];
+	uint64_t bytes; /* 0: unknown */
+};
+
 struct tracked_window {
 	struct tracked_window *next;
 	unsigned id;
 	char label[64];
 	struct energy_window e;
-	bool limits_begun, limits_ended;
-	double limited_begin[GW_THROTTLES], limited_end[GW_THROTTLES];
-	double limit_begin_w, limit_end_w;
-	double sampled_s[GW_THROTTLES]; /* from the reasons at each tick */
-	bool reasons_seen;
-	double held_j; /* energy in ticks with a throttled clock */
+	struct tracked_limits begin_limits, end_limits;
+	struct tracked_throttling throttling;
 	uint64_t ticks, missed, last_tick_ns;
 	double temp_begin, temp_end, temp_max, memory_max;
-	double clock_sum, util_sum;
-	uint64_t clocks, utils;
-	uint64_t codes; /* raised by events */
-	int64_t foreign_pid;
-	uint64_t foreign_bytes;
-	char foreign_name[32];
+	struct tracked_mean clock, utilization;
+	double utilization_max;         /* NAN: unknown */
+	uint64_t codes;                 /* raised by events */
+	struct tracked_process first;   /* on the GPU, own or not */
+	struct tracked_process foreign; /* the first that is not own */
+	bool hidden;                    /* there may have been processes that we cannot see */
 	bool exclusive;
-	/* Everything that shows whether the GPU was idle. */
-	double util_max;   /* NAN: unknown */
-	uint64_t reasons;  /* clock reasons */
-	int64_t first_pid; /* first process on it, own or not */
-	char first_name[32];
-	bool hidden; /* there may have been processes that we cannot see */
 	/* The energy per process; only if processes are listed. */
 	struct attribute shares;
 	struct energy_point shared_to; /* energy up to where it was shared */

@@ -124,13 +124,13 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 	source(j, "average", &s->average);
 	counter(j, s);
 	json_string(j, "scope", s->module_scope ? "module" : "board");
-	json_bool(j, "calibrated", s->calibrated);
-	json_double(j, "gain", s->gain);
-	json_double(j, "offset_watts", s->offset_w);
-	json_double(j, "gain_uncertainty", s->gain_u);
-	json_double(j, "offset_uncertainty_watts", s->offset_u_w);
-	json_double(j, "pivot_watts", s->pivot_w);
-	json_double(j, "reference_uncertainty", s->reference_u);
+	json_bool(j, "calibrated", s->calibration.done);
+	json_double(j, "gain", s->calibration.gain);
+	json_double(j, "offset_watts", s->calibration.offset_w);
+	json_double(j, "gain_uncertainty", s->calibration.gain_u);
+	json_double(j, "offset_uncertainty_watts", s->calibration.offset_u_w);
+	json_double(j, "pivot_watts", s->calibration.pivot_w);
+	json_double(j, "reference_uncertainty", s->calibration.reference_u);
 	json_object_end(j);
 }
 

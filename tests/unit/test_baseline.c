@@ -503,7 +503,9 @@ TEST(the_folder_follows_the_xdg_variables)
 	assert_int_equal(baseline_directory(out, sizeof(out)), -GW_E_NOENT);
 }
 
-static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
+static const struct sensor uncalibrated = { .calibration.gain = 1,
+					    .calibration.gain_u = 0.025,
+					    .calibration.offset_u_w = 2.5 };
 
 /* The line from before to after in ten thousand steps. */
 static double integral(double before_w, double after_w, double s)

@@ -311,13 +311,13 @@ static const struct gw_energy measured = {
 
 static struct sensor board(double gain, double offset_w)
 {
-	return (struct sensor){ .calibrated = true,
-				.gain = gain,
-				.offset_w = offset_w,
-				.gain_u = 0.002,
-				.offset_u_w = 0.5,
-				.pivot_w = 400,
-				.reference_u = 0.005 };
+	return (struct sensor){ .calibration.done = true,
+				.calibration.gain = gain,
+				.calibration.offset_w = offset_w,
+				.calibration.gain_u = 0.002,
+				.calibration.offset_u_w = 0.5,
+				.calibration.pivot_w = 400,
+				.calibration.reference_u = 0.005 };
 }
 
 static void near(double a, double b)
@@ -331,7 +331,7 @@ TEST(energy_is_corrected_and_the_raw_value_is_kept)
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
 
-	energy_calibrate(&e, &s);
+	energy_calibrate(&e, &s.calibration);
 	near(e.raw_joules, 5000);
 	near(e.joules.best, 1.04 * 5000 - 60);
 	near(e.relative.best, e.joules.best);
@@ -350,9 +350,9 @@ TEST(a_second_calibration_replaces_the_first)
 	struct gw_energy once = measured, twice = measured;
 	struct sensor first = board(0.9, 11), second = board(1.04, -6);
 
-	energy_calibrate(&once, &second);
-	energy_calibrate(&twice, &first);
-	energy_calibrate(&twice, &second);
+	energy_calibrate(&once, &second.calibration);
+	energy_calibrate(&twice, &first.calibration);
+	energy_calibrate(&twice, &second.calibration);
 	near(twice.joules.low, once.joules.low);
 	near(twice.joules.best, once.joules.best);
 	near(twice.joules.high, once.joules.high);
@@ -368,7 +368,7 @@ TEST(unknown_values_stay_unknown)
 	struct sensor s = board(1.04, -6);
 
 	e.joules = e.relative = (struct gw_interval){ NAN, NAN, NAN };
-	energy_calibrate(&e, &s);
+	energy_calibrate(&e, &s.calibration);
 	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
 }
 
@@ -379,7 +379,7 @@ TEST(the_offset_cancels_in_net_energy)
 	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor reported it */
 	struct baseline_net net;
 
-	energy_calibrate(&e, &s);
+	energy_calibrate(&e, &s.calibration);
 	baseline_net(&e, &s, &b, NULL, &net);
 	near(net.joules.best, 1.04 * (5000 - 800));
 }
@@ -394,9 +394,9 @@ TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 	struct baseline_net net;
 	double truth = (5000 - 760) / 0.96, wide;
 
-	s.gain_u = 0.025;
-	s.pivot_w = 500;
-	energy_calibrate(&e, &s);
+	s.calibration.gain_u = 0.025;
+	s.calibration.pivot_w = 500;
+	energy_calibrate(&e, &s.calibration);
 	baseline_net(&e, &s, &b, NULL, &net);
 	wide = 1.96 * hypot(e.u_absolute, 0.025 * (5000 - 760));
 	near(net.joules.best, 5000 - 760);
@@ -414,11 +414,11 @@ TEST(in_net_energy_the_gain_applies_above_the_baseline)
 	struct baseline_net net;
 	double rest2;
 
-	energy_calibrate(&e, &s);
+	energy_calibrate(&e, &s.calibration);
 	baseline_net(&e, &s, &b, NULL, &net);
-	rest2 = pow(e.u_absolute, 2) - pow(s.gain_u * (5000 - 4000), 2);
+	rest2 = pow(e.u_absolute, 2) - pow(s.calibration.gain_u * (5000 - 4000), 2);
 	near(net.joules.high - net.joules.best,
-	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
+	     1.96 * sqrt(rest2 + pow(s.calibration.gain_u * (5000 - 800), 2)));
 }
 
 TEST_MAIN(NULL, NULL)

@@ -91,7 +91,7 @@ TEST(an_h200_is_assumed_as_it_was_measured)
 	assert_near(s.ring_span_s, 2.36, 1e-9);
 	assert_near(s.tick_s, 0.1, 1e-9);
 	assert_near(s.counter_safe_s, 1, 0);
-	assert_near(s.gain_u, 0.025, 0);
+	assert_near(s.calibration.gain_u, 0.025, 0);
 }
 
 TEST(other_vendors_are_assumed_without_a_ring)
@@ -169,13 +169,13 @@ static void fill(struct sensor *s, unsigned *seed)
 	s->ticks = 29;
 	s->counter_p50_s = odd(seed);
 	s->counter_p99_s = odd(seed);
-	s->module_scope = s->calibrated = true;
-	s->gain = odd(seed);
-	s->offset_w = odd(seed);
-	s->gain_u = odd(seed);
-	s->offset_u_w = odd(seed);
-	s->pivot_w = odd(seed);
-	s->reference_u = odd(seed);
+	s->module_scope = s->calibration.done = true;
+	s->calibration.gain = odd(seed);
+	s->calibration.offset_w = odd(seed);
+	s->calibration.gain_u = odd(seed);
+	s->calibration.offset_u_w = odd(seed);
+	s->calibration.pivot_w = odd(seed);
+	s->calibration.reference_u = odd(seed);
 	s->wall_ns = UINT64_C(1794722405123456789);
 	for (int i = 0; i < SENSOR_RATES; i++)
 		s->rate[i] = (struct sensor_rate){ odd(seed), odd(seed), NAN };
@@ -231,11 +231,11 @@ TEST(a_modified_file_is_ignored_and_reported)
 		else
 			spoil(path, 0, NULL, 3);
 		back = s;
-		back.gain = 7;
+		back.calibration.gain = 7;
 		assert_int_equal(sensor_load(&back, folder, message, sizeof(message)),
 				 -GW_E_PARSE);
 		assert_in(message, "is ignored: its hash");
-		assert_near(back.gain, 7, 0);
+		assert_near(back.calibration.gain, 7, 0);
 	}
 }
 

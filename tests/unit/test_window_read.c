@@ -64,7 +64,7 @@ static struct sensor a_sensor(void)
 			    .counter_unsafe = true,
 			    .ticks = 33,
 			    .module_scope = true,
-			    .calibrated = true,
+			    .calibration.done = true,
 			    .wall_ns = UINT64_C(1700000000000000000) };
 
 	a_source(&s.ring, SENSOR_LOWPASS);
@@ -74,7 +74,7 @@ static struct sensor a_sensor(void)
 	s.ring_span_s = figure();
 	FIGURES(s.tick_s, s.counter_safe_s);
 	FIGURES(s.counter_p50_s, s.counter_p99_s);
-	FIGURES(s.gain, s.reference_u);
+	FIGURES(s.calibration.gain, s.calibration.reference_u);
 	FIGURES(s.ring_gap_p10_s, s.ring_gap_p90_s);
 	for (unsigned i = 0; i < SENSOR_RATES; i++)
 		FIGURES(s.rate[i].every_s, s.rate[i].reference_w);
@@ -168,7 +168,7 @@ TEST(every_field_of_a_device_reads_back)
 	write_window(&again, &back);
 	assert_string_equal(again.p, text.p);
 	assert_true(back.energy.seconds == 12.5);
-	assert_true(back.energy.calibrated && back.energy.gain == d.sensor.gain);
+	assert_true(back.energy.calibrated && back.energy.gain == d.sensor.calibration.gain);
 	window_read_evidence(doc, 0, GW_CODE_SHORT, evidence, sizeof(evidence));
 	assert_string_equal(evidence, "2 s");
 	window_read_evidence(doc, 0, GW_CODE_THROTTLE_POWER, evidence, sizeof(evidence));

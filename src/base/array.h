@@ -1,0 +1,31 @@
+/* array: the length of an array, and arrays on the heap that grow. */
+#ifndef GW_BASE_ARRAY_H
+#define GW_BASE_ARRAY_H
+
+#include <gpuward.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Makes room for n elements of size bytes in the array to which the pointer at `array` points;
+ * *cap is how many fit. It at least doubles, so that adding one at a time is cheap. Returns 0, or
+ * -GW_E_NOMEM and nothing has changed. */
+static inline int array_reserve(void *array, unsigned *cap, unsigned n, size_t size)
+{
+	unsigned more = 2 * *cap > n ? 2 * *cap : n;
+	void *p;
+
+	if (n <= *cap)
+		return 0;
+	memcpy(&p, array, sizeof(p));
+	p = realloc(p, more * size);
+	if (!p)
+		return -GW_E_NOMEM;
+	memcpy(array, &p, sizeof(p));
+	*cap = more;
+	return 0;
+}
+
+#endif
