@@ -614,6 +614,47 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 		assert_int_equal(r.put_away[i].pid, order.target[i].pid);
 }
 
+/* Its second process has another start time. */
+static void a_worker_that_restarts_during_an_eviction_keeps_its_first_identity(struct world *o)
+{
+	struct guard_record r;
+
+	o->p.worker[0].knobs.verify_ns = 20 * S;
+	o->w[0].lies = 1;
+	begin(o);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	assert_state(o, STATE_VERIFY);
+	o->w[0].start_ticks = 99;
+	o->w[0].closed = false;
+	world_run(o, 3 * S);
+	assert_state(o, STATE_VERIFY);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
+	assert_int_equal(r.root[0].start_ticks, 7);
+	assert_orders(o, 1, CLOSE);
+	o->w[0].resident = false;
+	world_run(o, 3 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_decided(o, 0, ANY, STATE_ABSENT, NULL);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
+	assert_int_equal(r.root[0].start_ticks, 99);
+	assert_orders(o, 2, CLOSE);
+	assert_true(o->w[0].closed);
+}
+
+static void a_worker_that_restarts_and_is_stuck_is_another_one(struct world *o)
+{
+	o->p.worker[0].knobs.verify_ns = 5 * S;
+	o->w[0].lies = 1;
+	begin(o);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	o->w[0].start_ticks = 99;
+	o->w[0].fail_level = 6;
+	world_run(o, 5 * S);
+	assert_decided(o, 1, STATE_VERIFY, STATE_STUCK, NULL);
+	assert_decided(o, 1, STATE_STUCK, STATE_ABSENT, "not there");
+	assert_decided(o, 1, STATE_ABSENT, STATE_RECONCILE, "appeared");
+}
+
 int main(void)
 {
 	static const struct guard_case cases[] = {
@@ -655,6 +696,8 @@ int main(void)
 		ROW("orders", an_order_says_who_is_the_worker_by_what_it_is),
 		ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks),
 		ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
+		ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identity),
+		ROW("48", a_worker_that_restarts_and_is_stuck_is_another_one),
 	};
 
 	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
