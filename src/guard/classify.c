@@ -260,7 +260,7 @@ static int root_distance(const struct scene_root *r, const struct scene_process 
 	if (scene_is(p, r))
 		return 0;
 	for (int i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == r->pid)
+		if (p->ancestor[i] == r->id.pid)
 			return i + 1;
 	return FAR;
 }
@@ -494,7 +494,7 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 	snprintf(out, size,
 		 "process %lld (%.15s) matches worker %.40s and worker %.40s: narrow the match "
 		 "of one of them",
-		 (long long)one->pid, one->name, p->worker[v->worker].name,
+		 (long long)one->id.pid, one->name, p->worker[v->worker].name,
 		 p->worker[v->also].name);
 }
 

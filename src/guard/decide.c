@@ -162,8 +162,9 @@ static bool is_pid_reused(const struct guard *g, const struct guard_worker *w)
 	for (unsigned i = 0; i < g->scene.roots; i++)
 		for (unsigned k = 0; k < w->intent.put_away_count; k++)
 			if (scene_root_of(&g->scene.root[i], worker_number(g, w)) &&
-			    g->scene.root[i].pid == w->intent.put_away[k].pid &&
-			    g->scene.root[i].start_ticks != w->intent.put_away[k].start_ticks)
+			    g->scene.root[i].id.pid == w->intent.put_away[k].pid &&
+			    g->scene.root[i].id.start_ticks !=
+				    w->intent.put_away[k].start_ticks)
 				return true;
 	return false;
 }

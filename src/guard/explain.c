@@ -17,7 +17,7 @@ void guard_span_text(const struct guard *g, const struct guard_worker *w, char *
 static const char *process_name(const struct guard *g, int64_t pid)
 {
 	for (unsigned i = 0; pid > 0 && i < g->scene.processes; i++)
-		if (g->scene.process[i].pid == pid)
+		if (g->scene.process[i].id.pid == pid)
 			return g->scene.process[i].name;
 	return "";
 }

@@ -8,7 +8,7 @@
 
 static bool is_of(const struct scene_process *p, int64_t pid)
 {
-	if (p->pid == pid)
+	if (p->id.pid == pid)
 		return true;
 	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
 		if (p->ancestor[i] == pid)

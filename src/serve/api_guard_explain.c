@@ -165,8 +165,8 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 	if (!isnan(p->sm_ratio))
 		snprintf(busy, sizeof(busy), ", %.0f %% busy", p->sm_ratio * 100);
 	say(j, "%s: pid %lld %s with %s%s on %s (%s); %s.",
-	    b.kind == DEMAND_NONE ? "Other process" : "Contender", (long long)p->pid, p->name,
-	    size, busy, s->gpu[p->gpu].uuid, rule, what);
+	    b.kind == DEMAND_NONE ? "Other process" : "Contender", (long long)p->id.pid,
+	    p->name, size, busy, s->gpu[p->gpu].uuid, rule, what);
 }
 
 /* All contenders, whether or not they move the worker. */
@@ -221,7 +221,7 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 	if (p->bytes_known)
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
 	say(j, "It may be pid %lld %s with %s on %s: command \"%s\", control group %s%s%s%s.",
-	    (long long)p->pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
+	    (long long)p->id.pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
 	    *p->cgroup ? p->cgroup : "unknown", *unit ? ", unit " : "", unit,
 	    *unit ? "" : " (no system unit)");
 }

@@ -242,7 +242,7 @@ static void process(struct json *j, const struct guard_view *g, const struct sce
 		    const struct verdict *v)
 {
 	json_object(j, NULL);
-	json_int(j, "pid", p->pid);
+	json_int(j, "pid", p->id.pid);
 	guard_doc_text(j, "name", p->name);
 	if (p->uid >= 0)
 		json_int(j, "uid", p->uid);

@@ -211,9 +211,7 @@ static bool worker(const struct json_doc *o, const struct policy *p,
 	worker = policy_find_worker(p, name);
 	if (worker < 0)
 		return wrong(at, "worker", "the name of a configured worker");
-	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)worker,
-						   .pid = q->pid,
-						   .start_ticks = q->start_ticks };
+	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)worker, .id = q->id };
 	return true;
 }
 
@@ -257,9 +255,9 @@ static bool read_process(const struct json_doc *o, const struct policy *p, struc
 	    !text(o, "cgroup", q->cgroup, sizeof(q->cgroup), at) ||
 	    !text(o, "container", q->container, sizeof(q->container), at))
 		return false;
-	q->pid = (int64_t)pid;
+	q->id.pid = (int64_t)pid;
 	q->uid = (int64_t)uid;
-	q->start_ticks = 1;
+	q->id.start_ticks = 1;
 	q->bytes_known = !isnan(bytes);
 	q->bytes = q->bytes_known ? (uint64_t)bytes : 0;
 	if (!*q->name && !*q->exe)

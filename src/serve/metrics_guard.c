@@ -195,7 +195,7 @@ static bool listed_before(const struct scene *s, unsigned i)
 {
 	for (unsigned k = 0; k < i; k++)
 		if (s->process[k].gpu == s->process[i].gpu &&
-		    s->process[k].pid == s->process[i].pid)
+		    s->process[k].id.pid == s->process[i].id.pid)
 			return true;
 	return false;
 }

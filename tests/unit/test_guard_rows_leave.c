@@ -527,7 +527,7 @@ static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world
 	ask_only(o, REQUEST_EVICT);
 	assert_true(next_order(o, &d));
 	assert_int_equal(d.targets, 1);
-	assert_int_equal(d.target[0].pid, 100);
+	assert_int_equal(d.target[0].id.pid, 100);
 	assert_false(guard_next_order(o->g, &d));
 }
 
@@ -542,19 +542,19 @@ static void an_order_says_who_is_the_worker_by_what_it_is(struct world *o)
 	o->s.process[o->s.processes - 1].ancestor[0] = 100;
 	world_process(o, "orphan", 300, 5, 0, GIB, NULL);
 	o->s.root[o->s.roots++] =
-		(struct scene_root){ .how = ROOT_KEPT, .pid = 300, .start_ticks = 5 };
+		(struct scene_root){ .how = ROOT_KEPT, .id.pid = 300, .id.start_ticks = 5 };
 	world_process(o, "former", 400, 5, 0, MIB, NULL);
 	o->s.root[o->s.roots++] =
-		(struct scene_root){ .how = ROOT_FORMER, .pid = 400, .start_ticks = 5 };
+		(struct scene_root){ .how = ROOT_FORMER, .id.pid = 400, .id.start_ticks = 5 };
 	guard_observe(o->g, &o->s);
 	ask_only(o, REQUEST_EVICT);
 	assert_true(next_order(o, &order));
 	assert_int_equal(order.targets, 3);
-	assert_int_equal(order.target[0].pid, 100);
+	assert_int_equal(order.target[0].id.pid, 100);
 	assert_true(order.target[0].itself && order.target[0].print == 77);
-	assert_int_equal(order.target[1].pid, 200);
+	assert_int_equal(order.target[1].id.pid, 200);
 	assert_false(order.target[1].itself);
-	assert_int_equal(order.target[2].pid, 300);
+	assert_int_equal(order.target[2].id.pid, 300);
 	assert_false(order.target[2].itself);
 	assert_int_equal(order.roots, 2);
 }
@@ -611,7 +611,7 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 	assert_true(order.more);
 	assert_int_equal(r.put_away_count, order.targets);
 	for (unsigned i = 0; i < order.targets; i++)
-		assert_int_equal(r.put_away[i].pid, order.target[i].pid);
+		assert_int_equal(r.put_away[i].pid, order.target[i].id.pid);
 }
 
 /* Its second process has another start time. */

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,6 +188,25 @@ void worker_note(struct worker_call *c, const char *key, const char *value)
 	    used + n >= c->notes_size || is_noted(c, key, value))
 		return;
 	snprintf(c->notes + used, c->notes_size - used, "%s %s\n", key, value);
+}
+
+void worker_note_process(struct worker_call *c, struct proc_id id)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%" PRId64 " %" PRIu64, id.pid, id.start_ticks);
+	worker_note(c, "process", text);
+}
+
+unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret, unsigned most)
+{
+	unsigned n = 0;
+	char text[64];
+
+	for (unsigned i = 0; n < most && worker_noted(c, "process", i, text, sizeof(text)); i++)
+		n += sscanf(text, "%" SCNd64 " %" SCNu64, &ret[n].pid, &ret[n].start_ticks) ==
+		     2;
+	return n;
 }
 
 void worker_note_asked(struct worker_call *c)

@@ -42,6 +42,12 @@ void worker_note(struct worker_call *c, const char *key, const char *value);
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
 
+/* A process that resume must find again, as a note "process". */
+void worker_note_process(struct worker_call *c, struct proc_id id);
+/* Reads at most most of them; returns how many. */
+unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
+				unsigned most);
+
 /* Records that the worker was asked which models are loaded; each is a note "model". */
 void worker_note_asked(struct worker_call *c);
 /* For a resume without a noted and without a configured model.  0 with a remark: no model was
