@@ -109,7 +109,7 @@ void guard_game_write(struct buf *out, const struct guard_game_record *r)
 #define NOBODY    INT64_MAX /* a start time that no process has */
 
 /* NULL: it is not JSON. */
-static struct json_doc *parse(const char *text)
+static struct json_doc *parse_object(const char *text)
 {
 	struct json_doc *o = NULL;
 	char message[160];
@@ -118,7 +118,7 @@ static struct json_doc *parse(const char *text)
 }
 
 /* What a damaged file says instead of a number in its bounds is 0. */
-static uint64_t number(const struct json_doc *o, const char *key, int64_t max)
+static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max)
 {
 	int64_t n;
 
@@ -128,7 +128,7 @@ static uint64_t number(const struct json_doc *o, const char *key, int64_t max)
 /* Number i of an array. */
 static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 {
-	return number(json_doc_at(list, "", i), "", max);
+	return number_of(json_doc_at(list, "", i), "", max);
 }
 
 /* Is it from an earlier boot?  A process with that pid and start time is then another one. */
@@ -198,7 +198,7 @@ static void text_of(const struct json_doc *o, const char *key, char *out, size_t
 int guard_record_read(const char *text, struct guard_record *ret,
 		      struct guard_record_more *more)
 {
-	struct json_doc *o = parse(text);
+	struct json_doc *o = parse_object(text);
 	const char *worker = json_doc_string(o, "worker");
 
 	if (!worker) {
@@ -207,14 +207,14 @@ int guard_record_read(const char *text, struct guard_record *ret,
 	}
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
-	ret->mask =
-		(uint32_t)number(o, "mask", UINT32_MAX) & ((UINT32_C(1) << GUARD_REASONS) - 1);
-	ret->level = (unsigned)number(o, "level", 6);
+	ret->mask = (uint32_t)number_of(o, "mask", UINT32_MAX) &
+		    ((UINT32_C(1) << GUARD_REASONS) - 1);
+	ret->level = (unsigned)number_of(o, "level", 6);
 	ret->evicted = json_doc_true(o, "evicted");
-	ret->need_bytes = number(o, "need_bytes", BYTES_MAX);
-	ret->hold = (enum guard_hold)number(o, "hold", HOLD_ACTIVE);
-	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns", INT64_MAX);
-	ret->wall_ns = number(o, "wall_ns", INT64_MAX);
+	ret->need_bytes = number_of(o, "need_bytes", BYTES_MAX);
+	ret->hold = (enum guard_hold)number_of(o, "hold", HOLD_ACTIVE);
+	ret->hold_until_wall_ns = number_of(o, "hold_until_wall_ns", INT64_MAX);
+	ret->wall_ns = number_of(o, "wall_ns", INT64_MAX);
 	read_gpus(json_doc_get(o, "gpus"), ret);
 	more->past = is_old(o);
 	read_put_away(json_doc_get(o, "put_away"), more->past, ret);
@@ -228,33 +228,33 @@ int guard_record_read(const char *text, struct guard_record *ret,
 
 int guard_room_read(const char *text, struct guard_room_record *ret)
 {
-	struct json_doc *o = parse(text);
+	struct json_doc *o = parse_object(text);
 	const char *gpu = json_doc_string(o, "gpu");
 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
-	ret->room.id = number(o, "id", INT64_MAX);
-	ret->room.bytes = number(o, "bytes", BYTES_MAX);
-	ret->room.pid = (int64_t)number(o, "pid", INT32_MAX);
-	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
-	ret->until_wall_ns = number(o, "until_wall_ns", INT64_MAX);
+	ret->room.id = number_of(o, "id", INT64_MAX);
+	ret->room.bytes = number_of(o, "bytes", BYTES_MAX);
+	ret->room.pid = (int64_t)number_of(o, "pid", INT32_MAX);
+	ret->start_ticks = number_of(o, "start_ticks", INT64_MAX);
+	ret->until_wall_ns = number_of(o, "until_wall_ns", INT64_MAX);
 	json_doc_free(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }
 
 int guard_game_read(const char *text, struct guard_game_record *ret)
 {
-	struct json_doc *o = parse(text);
+	struct json_doc *o = parse_object(text);
 	bool good = o && !is_old(o);
 
 	memset(ret, 0, sizeof(*ret));
-	ret->game.pid = (int64_t)number(o, "pid", INT32_MAX);
+	ret->game.pid = (int64_t)number_of(o, "pid", INT32_MAX);
 	if (!json_doc_integer(o, "uid", &ret->game.uid))
 		ret->game.uid = -1;
-	ret->game.since_ns = number(o, "since_ns", INT64_MAX);
+	ret->game.since_ns = number_of(o, "since_ns", INT64_MAX);
 	ret->game.until_ns =
-		json_doc_get(o, "until_ns") ? number(o, "until_ns", INT64_MAX) : UINT64_MAX;
-	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+		json_doc_get(o, "until_ns") ? number_of(o, "until_ns", INT64_MAX) : UINT64_MAX;
+	ret->start_ticks = number_of(o, "start_ticks", INT64_MAX);
 	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
 	json_doc_free(o);
 	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;

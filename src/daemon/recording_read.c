@@ -308,7 +308,7 @@ static int position(const struct recording_reader *t, uint64_t worker)
 }
 
 /* Workers of the policy that the recording has: a set. */
-static uint32_t known(const struct recording_reader *t)
+static uint32_t known_workers(const struct recording_reader *t)
 {
 	uint32_t set = 0;
 
@@ -322,7 +322,7 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 {
 	if (w->count != 1 || t->swapping)
 		return -GW_E_PARSE;
-	t->known = known(t);
+	t->known = known_workers(t);
 	t->swapping = true;
 	t->records = 0;
 	for (int i = 0; i < POLICY_WORKERS; i++)
@@ -373,7 +373,8 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	    !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
-	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->known, now_ns);
+	err = t->coming ? swap_to(t, now_ns)
+			: swap_without(t, known_workers(t) & ~t->known, now_ns);
 	if (err) { /* the guard may borrow a policy that is freed */
 		guard_free(t->guard);
 		t->guard = NULL;

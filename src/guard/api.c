@@ -176,7 +176,7 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 
 /* ---- stop ---- */
 
-static struct timespec moment(uint64_t ns)
+static struct timespec timespec_of(uint64_t ns)
 {
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 }
@@ -189,7 +189,7 @@ static uint64_t from_now(uint64_t ns)
 	return ns < INT64_MAX - now ? now + ns : INT64_MAX;
 }
 
-static void wake(struct gw_guard *g)
+static void thread_wake(struct gw_guard *g)
 {
 	eventfd_write(g->wake_fd, 1);
 }
@@ -197,12 +197,12 @@ static void wake(struct gw_guard *g)
 /* Stops the thread and waits for its end.  False: it still runs at until_ns. */
 static bool end_thread(struct gw_guard *g, uint64_t until_ns)
 {
-	struct timespec until = moment(until_ns);
+	struct timespec until = timespec_of(until_ns);
 	bool gone;
 
 	pthread_mutex_lock(&g->lock);
 	g->stop = true;
-	wake(g);
+	thread_wake(g);
 	while (!g->gone && pthread_cond_timedwait(&g->news, &g->lock, &until) != ETIMEDOUT)
 		;
 	gone = g->gone;
@@ -264,7 +264,7 @@ int gw_guard_wait(struct gw_guard *g, uint64_t timeout_ns)
 
 	if (gw_guard_allowed(g))
 		return 0;
-	until = moment(from_now(timeout_ns));
+	until = timespec_of(from_now(timeout_ns));
 	pthread_mutex_lock(&g->lock);
 	while (!atomic_load(&g->allowed) && !err)
 		err = pthread_cond_timedwait(&g->news, &g->lock, &until);
@@ -285,7 +285,7 @@ int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t tt
 			    clock_mono_ns(g->ctx->clock), text, sizeof(text));
 	g->look_now = true;
 	pthread_mutex_unlock(&g->lock);
-	wake(g);
+	thread_wake(g);
 	return err ? context_fail(g->ctx, err, "%s", text) : 0;
 }
 
@@ -313,7 +313,7 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 		.need_bytes = s.need_bytes,
 		.residue_bytes = s.residue_bytes,
 		.backoff_ratio = s.backoff,
-		.observations = g->looks,
+		.observations = g->scenes,
 		.evictions = s.evictions,
 		.resumes = s.resumes,
 		.would_evict = s.would_evict,

@@ -91,7 +91,7 @@ static int take_names(struct policy *p, const char *const *names, enum guard_act
 	return 0;
 }
 
-static int fill(const struct gw_guard_options *o, struct policy *p)
+static int policy_fill(const struct gw_guard_options *o, struct policy *p)
 {
 	struct policy_worker *w = &p->worker[0];
 	int err;
@@ -130,7 +130,7 @@ int guard_api_policy(const struct gw_guard_options *o, struct policy *ret)
 	if (err)
 		return err;
 	policy_init(p);
-	err = fill(o, p);
+	err = policy_fill(o, p);
 	if (!err)
 		err = policy_copy(ret, p);
 	policy_done(p);

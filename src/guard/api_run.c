@@ -28,7 +28,7 @@ static uint64_t now_ns(const struct gw_guard *g)
 
 /* ---- callbacks, on a thread of the action ---- */
 
-static void enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
+static void call_enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
 {
 	pthread_mutex_lock(&g->lock);
 	g->call = call;
@@ -37,7 +37,7 @@ static void enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadlin
 	pthread_mutex_unlock(&g->lock);
 }
 
-static void leave(struct gw_guard *g)
+static void call_leave(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	g->call = GW_CALL_NONE;
@@ -52,9 +52,9 @@ static int call_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 
 	if (!g->options.evict)
 		return 0;
-	enter(g, GW_CALL_EVICT, deadline_ns);
+	call_enter(g, GW_CALL_EVICT, deadline_ns);
 	rc = g->options.evict(g->options.arg, bytes, deadline_ns);
-	leave(g);
+	call_leave(g);
 	return rc;
 }
 
@@ -63,9 +63,9 @@ static int call_resume(void *ctx, uint64_t deadline_ns)
 	struct gw_guard *g = ctx;
 	int rc;
 
-	enter(g, GW_CALL_RESUME, deadline_ns);
+	call_enter(g, GW_CALL_RESUME, deadline_ns);
 	rc = g->options.resume(g->options.arg, deadline_ns);
-	leave(g);
+	call_leave(g);
 	return rc;
 }
 
@@ -162,7 +162,7 @@ static const struct guard_pump pump = {
 };
 
 /* Everything that follows from the last input. */
-static void settle(struct gw_guard *g)
+static void answer_settled(struct gw_guard *g)
 {
 	int may;
 
@@ -179,7 +179,7 @@ static void take_outcomes(struct gw_guard *g)
 	while (action_next_outcome(g->action, &o)) {
 		guard_outcome(g->guard, &o, now_ns(g));
 		g->look_now = true;
-		settle(g);
+		answer_settled(g);
 	}
 }
 
@@ -189,7 +189,7 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 	for (unsigned i = 0; i < g->scene->gpus; i++)
 		g->simulated = g->simulated || g->scene->gpu[i].simulated;
 	snprintf(g->no_gpu, sizeof(g->no_gpu), "%s", no_gpu);
-	g->looks++;
+	g->scenes++;
 	guard_observe(g->guard, g->scene);
 	if (g->health)
 		guard_api_health_apply(g->health, g->guard, now_ns(g));
@@ -214,7 +214,7 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 		 s ? s->message : "");
 }
 
-static bool look_is_due(struct gw_guard *g)
+static bool scene_is_due(struct gw_guard *g)
 {
 	bool due;
 
@@ -225,7 +225,7 @@ static bool look_is_due(struct gw_guard *g)
 	return due;
 }
 
-static void look_now(struct gw_guard *g)
+static void observe_now(struct gw_guard *g)
 {
 	char no_gpu[200];
 	unsigned seen;
@@ -242,7 +242,7 @@ static void look_now(struct gw_guard *g)
 		guard_api_health_read(g->health, g->scene, now_ns(g));
 	pthread_mutex_lock(&g->lock);
 	take_scene(g, no_gpu);
-	settle(g);
+	answer_settled(g);
 	now = now_ns(g);
 	g->due_ns = guard_next_scene_ns(g->guard, now);
 	if (g->due_ns == UINT64_MAX && scene_builder_watch_fd(g->look) < 0)
@@ -291,17 +291,17 @@ uint64_t guard_api_round(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	take_outcomes(g);
-	settle(g); /* requests */
+	answer_settled(g); /* requests */
 	pthread_mutex_unlock(&g->lock);
-	if (look_is_due(g))
-		look_now(g);
+	if (scene_is_due(g))
+		observe_now(g);
 	report_decisions(g);
 	return g->due_ns;
 }
 
 /* ---- waiting ---- */
 
-static uint64_t earliest(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
+static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
 {
 	uint64_t waits = scene_builder_trigger_due_ns(g->look);
 
@@ -312,7 +312,7 @@ static uint64_t earliest(const struct gw_guard *g, uint64_t due_ns, uint64_t now
 
 void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 {
-	const uint64_t now = now_ns(g), until = earliest(g, due_ns, now);
+	const uint64_t now = now_ns(g), until = earliest_wake(g, due_ns, now);
 	const uint64_t ns = until > now ? until - now : 0;
 	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
 				{ scene_builder_watch_fd(g->look), POLLIN, 0 } };

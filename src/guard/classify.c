@@ -54,7 +54,7 @@ static void compile_all(struct classifier *c, const struct policy *p)
 		compile(c, WORKER_PATTERNS + i, p->worker[i].match.command);
 }
 
-static void free_all(struct classifier *c)
+static void classifier_clear(struct classifier *c)
 {
 	for (unsigned i = 0; i < PATTERNS; i++)
 		if (c->compiled[i])
@@ -76,7 +76,7 @@ void classifier_free(struct classifier *c)
 {
 	if (!c)
 		return;
-	free_all(c);
+	classifier_clear(c);
 	free(c);
 }
 
@@ -485,7 +485,7 @@ void classify(const struct policy *p, const struct scene *s, struct verdict *ret
 
 	compile_all(&c, p);
 	classifier_run(&c, s, ret);
-	free_all(&c);
+	classifier_clear(&c);
 }
 
 void classify_conflict(const struct policy *p, const struct scene_process *one,

@@ -302,8 +302,8 @@ struct guard_queue { /* of decisions that were not fetched; the oldest are dropp
 struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
-	bool looked;            /* a scene came */
-	uint64_t looks;         /* how many */
+	bool has_scene;         /* a scene came */
+	uint64_t scenes;        /* how many */
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
 	int64_t local_s, local_floor_s;

@@ -55,9 +55,11 @@ COUNT_IS(froms, FROM_STARTED + 1);
 /* ---- members ---- */
 
 #define SIZE(m) ((unsigned)sizeof(((struct OF *)0)->m))
-#define ONE(kind, m, names) { #m, kind, SIZE(m), 1, offsetof(struct OF, m), names }
+#define ONE_AS(as, kind, m, names) { as, kind, SIZE(m), 1, offsetof(struct OF, m), names }
+#define ONE(kind, m, names) ONE_AS(#m, kind, m, names)
 #define MANY(kind, m) { #m, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
 #define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* bools, too */
+#define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL) /* its name in recordings */
 #define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
 #define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
 #define T(m)    ONE(STRUCT_TEXT_TEXT, m, NULL)
@@ -73,7 +75,7 @@ COUNT_IS(froms, FROM_STARTED + 1);
 
 #define OF guard
 static const struct struct_text_member of_guard[] = {
-	U(now_ns), U(looked), U(looks), I(wall_offset_ns), I(utc_offset_s), I(local_s),
+	U(now_ns), U_AS("looked", has_scene), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
 	I(local_floor_s), U(gpus), U(next_id), U(games), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
@@ -215,7 +217,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 {
 	char head[64];
 
-	if (!g->looked)
+	if (!g->has_scene)
 		return;
 	buf_addf(out, "%sbegin\tnames\n", prefix);
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
@@ -285,7 +287,7 @@ static bool is_sound_intent(const struct worker_intent *i)
 /* Positions that a damaged file has past the end would be read there. */
 static bool is_sound(const struct guard *g)
 {
-	bool is = g->looked && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
+	bool is = g->has_scene && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
 		  g->rate.users <= RATE_USERS && !g->scene.reading;
 
 	for (unsigned i = 0; is && i < g->gpus; i++)

@@ -195,7 +195,7 @@ static bool same_real(double a, double b)
 	return isnan(a) ? isnan(b) : a == b;
 }
 
-static bool same(const struct member *m, const void *a, const void *b);
+static bool member_same(const struct member *m, const void *a, const void *b);
 
 static bool same_array(const struct member *m, const void *a, const void *b)
 {
@@ -205,7 +205,7 @@ static bool same_array(const struct member *m, const void *a, const void *b)
 	if (n != count_of(m, b))
 		return false;
 	for (unsigned i = 0; i < n; i++)
-		if (!same(m->of, x + i * m->size, y + i * m->size))
+		if (!member_same(m->of, x + i * m->size, y + i * m->size))
 			return false;
 	return true;
 }
@@ -222,13 +222,13 @@ static bool same_member(const struct member *m, const void *of_a, const void *of
 	case ARGV:
 		return same_argv(*(const char *const *const *)a,
 				 *(const char *const *const *)b);
-	case STRUCT: return same(m->of, a, b);
+	case STRUCT: return member_same(m->of, a, b);
 	case ARRAY: return same_array(m, of_a, of_b);
 	}
 	return false;
 }
 
-static bool same(const struct member *m, const void *a, const void *b)
+static bool member_same(const struct member *m, const void *a, const void *b)
 {
 	while (m->size && same_member(m, a, b))
 		m++;
@@ -245,12 +245,12 @@ int policy_find_worker(const struct policy *p, const char *name)
 
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b)
 {
-	return same(match_members, a, b);
+	return member_same(match_members, a, b);
 }
 
 bool policy_same(const struct policy *a, const struct policy *b)
 {
-	return same(policy_members, a, b);
+	return member_same(policy_members, a, b);
 }
 
 /* ---- copying ---- */

@@ -202,7 +202,7 @@ static void add_changes(struct buf *out, const struct scene *now, const struct s
 }
 
 /* Of the arrays only what is used: a scene is large, a look is frequent. */
-static void copy(struct scene *to, const struct scene *s)
+static void scene_copy(struct scene *to, const struct scene *s)
 {
 	memcpy(to, s, offsetof(struct scene, gpu));
 	memcpy(to->gpu, s->gpu, s->gpus * sizeof(s->gpu[0]));
@@ -239,7 +239,7 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 		buf_add(out, line.p, line.len);
 	else
 		scene_write(out, s);
-	copy(last, s);
+	scene_copy(last, s);
 }
 
 /* ---- reading ---- */

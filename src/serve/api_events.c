@@ -160,7 +160,8 @@ static bool wants_stream(const struct request *q)
 }
 
 /* The last event that a returning client has received; the header precedes the parameter. */
-static bool seen(const struct request *q, struct reply *r, uint64_t standard, uint64_t *ret)
+static bool read_seen(const struct request *q, struct reply *r, uint64_t standard,
+		      uint64_t *ret)
 {
 	const char *last = request_header(q, "Last-Event-ID");
 	char *end;
@@ -188,7 +189,7 @@ static void list_events(const struct api *a, const struct request *q, struct rep
 	struct json j;
 
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !seen(q, r, UINT64_MAX, &after))
+	    !read_seen(q, r, UINT64_MAX, &after))
 		return;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
@@ -212,7 +213,7 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 		list_events(a, q, r);
 		return;
 	}
-	if (seen(q, r, UINT64_MAX, &after))
+	if (read_seen(q, r, UINT64_MAX, &after))
 		reply_stream(r, a->stream, after, topics);
 }
 
@@ -242,7 +243,7 @@ static void list_guard_events(const struct api *a, const struct request *q, stru
 	struct json j;
 
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !seen(q, r, UINT64_MAX, &after))
+	    !read_seen(q, r, UINT64_MAX, &after))
 		return;
 	if (ops && ops->events)
 		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
@@ -266,6 +267,6 @@ void api_guard_events(void *arg, const struct request *q, struct reply *r)
 		return;
 	if (!wants_stream(q) || !a->stream)
 		list_guard_events(a, q, r);
-	else if (seen(q, r, UINT64_MAX, &after))
+	else if (read_seen(q, r, UINT64_MAX, &after))
 		reply_stream(r, a->stream, after, STREAM_GUARD);
 }

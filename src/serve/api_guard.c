@@ -13,22 +13,22 @@
 
 /* ---- the guard ---- */
 
-static void counts(struct json *j, const struct guard_view *g)
+static void write_counts(struct json *j, const struct guard_view *g)
 {
 	static const uint64_t none[COUNTERS_CELLS];
 	const uint64_t *all = g->tally ? g->tally->all : none;
 	const struct guard_view_counts *c = &g->counts;
 
 	json_object(j, "counts");
-	json_uint(j, "looks_total", c->looks);
+	json_uint(j, "looks_total", c->scenes);
 	json_uint(j, "looks_triggered_total", c->triggered);
 	json_uint(j, "evictions_total", counters_evictions(all));
 	json_uint(j, "resumes_total", all[COUNTERS_RESUMES]);
 	json_uint(j, "would_evict_total", all[COUNTERS_WOULD_EVICT]);
 	json_uint(j, "stuck", c->stuck);
 	json_double(j, "freed_bytes_total", (double)all[COUNTERS_FREED_BYTES]);
-	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
-	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
+	json_double(j, "decide_seconds_last", c->scenes ? c->decide_seconds_last : (double)NAN);
+	json_double(j, "decide_seconds_max", c->scenes ? c->decide_seconds_max : (double)NAN);
 	json_double(j, "free_seconds_last",
 		    c->free_seconds_last > 0 ? c->free_seconds_last : (double)NAN);
 	json_double(j, "free_seconds_max",
@@ -38,7 +38,7 @@ static void counts(struct json *j, const struct guard_view *g)
 	json_object_end(j);
 }
 
-static void rooms(struct json *j, const struct guard_view *g, struct guard_moment now)
+static void write_rooms(struct json *j, const struct guard_view *g, struct guard_moment now)
 {
 	struct guard_reservation room;
 
@@ -54,8 +54,8 @@ static void rooms(struct json *j, const struct guard_view *g, struct guard_momen
 }
 
 /* The latest `limit` decisions of this worker, or (-1) of all, oldest first. */
-static void decisions(struct json *j, const struct guard_view *g, int worker, uint64_t limit,
-		      struct guard_moment now)
+static void write_decisions(struct json *j, const struct guard_view *g, int worker,
+			    uint64_t limit, struct guard_moment now)
 {
 	unsigned from = g->decisions;
 	uint64_t n = 0;
@@ -77,7 +77,7 @@ static void decisions(struct json *j, const struct guard_view *g, int worker, ui
 	json_array_end(j);
 }
 
-static void workers(struct json *j, const struct guard_view *g, struct guard_moment now)
+static void write_workers(struct json *j, const struct guard_view *g, struct guard_moment now)
 {
 	json_array(j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++) {
@@ -104,10 +104,10 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
-	workers(&j, g, now);
-	rooms(&j, g, now);
-	counts(&j, g);
-	decisions(&j, g, -1, limit, now);
+	write_workers(&j, g, now);
+	write_rooms(&j, g, now);
+	write_counts(&j, g);
+	write_decisions(&j, g, -1, limit, now);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -126,15 +126,15 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, (unsigned)w, now);
-	decisions(&j, g, w, DECISIONS, now);
+	write_decisions(&j, g, w, DECISIONS, now);
 	json_object_end(&j);
 	json_end(&j);
 }
 
 /* ---- one GPU ---- */
 
-static void memory(struct json *j, const struct scene *s, unsigned at,
-		   const struct capacity_gpu *c)
+static void write_memory(struct json *j, const struct scene *s, unsigned at,
+			 const struct capacity_gpu *c)
 {
 	const struct scene_gpu *x = &s->gpu[at];
 	double total = x->memory_known ? (double)x->total_bytes : (double)NAN;
@@ -180,7 +180,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	json_bool(&j, "hidden_processes", s->gpu[at].hidden);
 	json_double(&j, "temperature_celsius", s->gpu[at].temperature_c);
 	json_double(&j, "margin_celsius", s->gpu[at].margin_c);
-	memory(&j, s, (unsigned)at, &c);
+	write_memory(&j, s, (unsigned)at, &c);
 	guard_doc_processes(&j, g, (unsigned)at);
 	json_object_end(&j);
 	json_end(&j);
@@ -401,7 +401,7 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 
 /* ---- games ---- */
 
-static void game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
+static void write_game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
 {
 	json_int(j, "pid", g->pid);
 	guard_doc_time(j, "since", g->since_ns, now);
@@ -425,7 +425,7 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 		if (!g->games[i].pid)
 			continue;
 		json_object(&j, NULL);
-		game(&j, &g->games[i], guard_moment(a));
+		write_game(&j, &g->games[i], guard_moment(a));
 		json_object_end(&j);
 	}
 	json_array_end(&j);
@@ -503,7 +503,7 @@ static void game_begin(const struct api *a, const struct request *q, struct repl
 	api_head(&j, a);
 	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++)
 		if (g->games[i].pid == pid)
-			game(&j, &g->games[i], guard_moment(a));
+			write_game(&j, &g->games[i], guard_moment(a));
 	json_object_end(&j);
 	json_end(&j);
 }

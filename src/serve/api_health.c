@@ -101,8 +101,8 @@ static void last_xid(struct json *j, const char *key, const struct health *h, un
 	json_object_end(j);
 }
 
-static void known(struct json *j, const struct health *h, const struct health_status *s,
-		  bool read_log, struct guard_moment now)
+static void write_known(struct json *j, const struct health *h, const struct health_status *s,
+			bool read_log, struct guard_moment now)
 {
 	json_string(j, "level", health_level_name(s->level));
 	json_string(j, "heat", health_level_name(s->heat));
@@ -124,7 +124,7 @@ static void known(struct json *j, const struct health *h, const struct health_st
 }
 
 /* Health is not monitored: all values are null, with the reason. */
-static void unknown(struct json *j, struct guard_moment now)
+static void write_unknown(struct json *j, struct guard_moment now)
 {
 	static const char *const keys[] = { "level",           "heat",
 					    "thermal",         "quarantine",
@@ -145,7 +145,7 @@ static void unknown(struct json *j, struct guard_moment now)
 	json_null(j, "ghost");
 }
 
-static void one(struct json *j, const struct api *a, unsigned i)
+static void write_one(struct json *j, const struct api *a, unsigned i)
 {
 	const struct guard_moment now = guard_moment(a);
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
@@ -157,11 +157,12 @@ static void one(struct json *j, const struct api *a, unsigned i)
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
 	json_string(j, "state", gw_device_state_name(d->state));
 	if (i >= g->devices || !g->health[i]) {
-		unknown(j, now);
+		write_unknown(j, now);
 		return;
 	}
 	health_status(g->health[i], now.mono_ns, &s);
-	known(j, g->health[i], &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
+	write_known(j, g->health[i], &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0,
+		    now);
 	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
@@ -183,7 +184,7 @@ static const char *worst(const struct api *a, uint64_t now_ns)
 	return level < 0 ? NULL : health_level_name((unsigned)level);
 }
 
-static void head(struct json *j, const struct api *a)
+static void write_head(struct json *j, const struct api *a)
 {
 	json_string(j, "level", worst(a, guard_moment(a).mono_ns));
 	json_string(j, "xid_catalogue", xid_table_version());
@@ -192,7 +193,7 @@ static void head(struct json *j, const struct api *a)
 
 void api_health(void *arg, const struct request *q, struct reply *r)
 {
-	guard_doc_gpus(arg, q, r, head, one);
+	guard_doc_gpus(arg, q, r, write_head, write_one);
 }
 
 static void reply_one(const struct api *a, unsigned i, struct reply *r)
@@ -201,7 +202,7 @@ static void reply_one(const struct api *a, unsigned i, struct reply *r)
 
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
-	one(&j, a, i);
+	write_one(&j, a, i);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -218,8 +219,8 @@ void api_health_gpu(void *arg, const struct request *q, struct reply *r)
 
 /* ---- clearing a quarantine ---- */
 
-static void clear(const struct api *a, const struct request *q, struct reply *r, unsigned i,
-		  const char *reason)
+static void clear_device(const struct api *a, const struct request *q, struct reply *r,
+			 unsigned i, const char *reason)
 {
 	const char *uuid = gw_device_text(gw_snapshot_device(a->view.snap, i), GW_T_UUID);
 	char message[256] = "", who[256];
@@ -261,6 +262,6 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
 			      GUARD_REASON_MAX);
 	else
-		clear(a, q, r, (unsigned)i, reason);
+		clear_device(a, q, r, (unsigned)i, reason);
 	json_request_close(b);
 }

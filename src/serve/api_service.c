@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Figures from /proc; 0: unknown. */
-static void known(struct json *j, const char *key, uint64_t v)
+static void write_known(struct json *j, const char *key, uint64_t v)
 {
 	if (v)
 		json_uint(j, key, v);
@@ -18,7 +18,7 @@ static void known(struct json *j, const char *key, uint64_t v)
 		json_null(j, key);
 }
 
-static void call(struct json *j, const struct call_cost *c)
+static void write_call(struct json *j, const struct call_cost *c)
 {
 	json_object(j, NULL);
 	json_string(j, "name", c->name);
@@ -30,18 +30,18 @@ static void call(struct json *j, const struct call_cost *c)
 }
 
 /* The cost of each driver call. */
-static void calls(struct json *j, const struct view *v)
+static void write_calls(struct json *j, const struct view *v)
 {
 	struct call_cost cost[CALL_COST_CALLS];
 	unsigned n = call_cost_list(v->ctx, cost, CALL_COST_CALLS);
 
 	json_array(j, "calls");
 	for (unsigned i = 0; i < n; i++)
-		call(j, &cost[i]);
+		write_call(j, &cost[i]);
 	json_array_end(j);
 }
 
-static void requests(struct json *j, const struct api *a)
+static void write_requests(struct json *j, const struct api *a)
 {
 	static const char *const keys[6] = { "torn", "1xx", "2xx", "3xx", "4xx", "5xx" };
 	struct http_counts c = { 0 };
@@ -62,7 +62,7 @@ static void requests(struct json *j, const struct api *a)
 	json_object_end(j);
 }
 
-static void uptime(struct json *j, const struct api *a)
+static void write_uptime(struct json *j, const struct api *a)
 {
 	uint64_t now = clock_wall_ns(a->clock), start = a->view.self.start_wall_ns;
 	double seconds = now > start ? (double)(now - start) / 1e9 : 0;
@@ -86,11 +86,11 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	json_string(&j, "version", gw_version());
-	uptime(&j, a);
-	known(&j, "rss_bytes", s->rss_bytes);
-	known(&j, "rss_peak_bytes", s->rss_peak_bytes);
-	known(&j, "threads", s->threads);
-	known(&j, "descriptors", s->descriptors);
+	write_uptime(&j, a);
+	write_known(&j, "rss_bytes", s->rss_bytes);
+	write_known(&j, "rss_peak_bytes", s->rss_peak_bytes);
+	write_known(&j, "threads", s->threads);
+	write_known(&j, "descriptors", s->descriptors);
 	json_uint(&j, "wakeups", s->wakeups);
 	json_double(&j, "interval_seconds", (double)a->view.interval_ns / 1e9);
 	json_uint(&j, "ticks", s->ticks);
@@ -106,8 +106,8 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_uint(&j, "dropped", s->store_dropped);
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
-	requests(&j, a);
-	calls(&j, &a->view);
+	write_requests(&j, a);
+	write_calls(&j, &a->view);
 	json_object_end(&j);
 	json_end(&j);
 }

@@ -54,7 +54,7 @@ static struct windows_entry *entry(const struct api *a, const struct request *q,
 	return e;
 }
 
-static void answer(const struct api *a, struct reply *r, struct windows_entry *e)
+static void send_window(const struct api *a, struct reply *r, struct windows_entry *e)
 {
 	struct json j;
 
@@ -169,7 +169,7 @@ static void open_request(const struct api *a, const struct request *q, struct re
 	snprintf(where, sizeof(where), "/api/v1/windows/%s", windows_id(e));
 	reply_header(r, "Location", where);
 	r->status = fresh ? 201 : 200;
-	answer(a, r, e);
+	send_window(a, r, e);
 }
 
 void api_window_open(void *arg, const struct request *q, struct reply *r)
@@ -256,7 +256,7 @@ void api_window_get(void *arg, const struct request *q, struct reply *r)
 	struct windows_entry *e = entry(a, q, r);
 
 	if (e)
-		answer(a, r, e);
+		send_window(a, r, e);
 }
 
 void api_window_forget(void *arg, const struct request *q, struct reply *r)
@@ -331,7 +331,7 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = entry(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
-		answer(a, r, e);
+		send_window(a, r, e);
 	else
 		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

@@ -109,8 +109,8 @@ static void worker_memory(struct json *j, const struct guard_status *s,
 }
 
 /* Each active reason, with its cause and its end. */
-static void reasons(struct json *j, const struct guard_view *g, unsigned worker,
-		    struct guard_moment now)
+static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
+			  struct guard_moment now)
 {
 	struct guard_explanation why;
 
@@ -149,7 +149,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	json_bool(j, "simulated", s.dry == DRY_SIMULATED);
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
-	reasons(j, g, worker, now);
+	write_reasons(j, g, worker, now);
 	json_string(j, "hold", guard_doc_hold(s.hold));
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
@@ -238,8 +238,8 @@ static const char *action_word(const struct verdict *v)
 	return words[v->action];
 }
 
-static void process(struct json *j, const struct guard_view *g, const struct scene_process *p,
-		    const struct verdict *v)
+static void write_process(struct json *j, const struct guard_view *g,
+			  const struct scene_process *p, const struct verdict *v)
 {
 	json_object(j, NULL);
 	json_int(j, "pid", p->id.pid);
@@ -274,11 +274,11 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
 	json_array(j, "processes");
 	for (unsigned i = 0; i < s->processes; i++)
 		if (s->process[i].gpu == gpu)
-			process(j, g, &s->process[i], &v[i]);
+			write_process(j, g, &s->process[i], &v[i]);
 	json_array_end(j);
 }
 
-static void whole(struct json *j, const char *key, double v)
+static void write_whole(struct json *j, const char *key, double v)
 {
 	if (isnan(v))
 		json_null(j, key);
@@ -289,9 +289,9 @@ static void whole(struct json *j, const char *key, double v)
 /* "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these keys. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
 {
-	whole(j, "total_memory_mb", total / MIB);
-	whole(j, "used_memory_mb", used / MIB);
-	whole(j, "free_memory_mb", free_bytes / MIB);
+	write_whole(j, "total_memory_mb", total / MIB);
+	write_whole(j, "used_memory_mb", used / MIB);
+	write_whole(j, "free_memory_mb", free_bytes / MIB);
 	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
 }
 

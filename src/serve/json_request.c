@@ -90,14 +90,14 @@ void json_request_close(struct json_request *b)
 	free(b);
 }
 
-static bool wrong(const char *key, const char *what, char *message, size_t size)
+static bool request_wrong(const char *key, const char *what, char *message, size_t size)
 {
 	snprintf(message, size, "\"%s\" must be %s", key, what);
 	return false;
 }
 
 /* The value of a key that is given; NULL: it is absent or null. */
-static const struct json_doc *given(const struct json_request *b, const char *key)
+static const struct json_doc *request_value(const struct json_request *b, const char *key)
 {
 	const struct json_doc *v = json_doc_get(b->root, key);
 
@@ -107,12 +107,12 @@ static const struct json_doc *given(const struct json_request *b, const char *ke
 bool json_request_text(struct json_request *b, const char *key, const char **ret, char *message,
 		       size_t size)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_STRING)
-		return wrong(key, "a text", message, size);
+		return request_wrong(key, "a text", message, size);
 	*ret = json_doc_string(v, "");
 	return true;
 }
@@ -120,12 +120,12 @@ bool json_request_text(struct json_request *b, const char *key, const char **ret
 bool json_request_number(struct json_request *b, const char *key, double *ret, char *message,
 			 size_t size)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	if (!json_doc_is_number(v, ""))
-		return wrong(key, "a number", message, size);
+		return request_wrong(key, "a number", message, size);
 	*ret = json_doc_number(v, "");
 	return true;
 }
@@ -133,12 +133,12 @@ bool json_request_number(struct json_request *b, const char *key, double *ret, c
 bool json_request_flag(struct json_request *b, const char *key, bool *ret, char *message,
 		       size_t size)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_BOOL)
-		return wrong(key, "true or false", message, size);
+		return request_wrong(key, "true or false", message, size);
 	*ret = json_doc_true(v, "");
 	return true;
 }
@@ -159,30 +159,30 @@ static const char *as_text(struct json_request *b, const struct json_doc *v)
 bool json_request_word(struct json_request *b, const char *key, const char **ret, char *message,
 		       size_t size)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	*ret = as_text(b, v);
-	return *ret || wrong(key, "a text or a whole number", message, size);
+	return *ret || request_wrong(key, "a text or a whole number", message, size);
 }
 
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
 			unsigned *ret_count, char *message, size_t size)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 	size_t n = json_doc_count(v, "");
 
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_ARRAY)
-		return wrong(key, "an array of texts", message, size);
+		return request_wrong(key, "an array of texts", message, size);
 	if (n > max)
-		return wrong(key, "a shorter array", message, size);
+		return request_wrong(key, "a shorter array", message, size);
 	for (size_t i = 0; i < n; i++) {
 		out[i] = as_text(b, json_doc_at(v, "", i));
 		if (!out[i])
-			return wrong(key, "an array of texts", message, size);
+			return request_wrong(key, "an array of texts", message, size);
 	}
 	*ret_count = (unsigned)n;
 	return true;
@@ -192,7 +192,7 @@ bool json_request_pairs(struct json_request *b, const char *key, const char **na
 			const char **values, unsigned max, unsigned *ret_count, char *message,
 			size_t size)
 {
-	const struct json_doc *v = given(b, key), *value;
+	const struct json_doc *v = request_value(b, key), *value;
 	const char *name;
 	void *iter = NULL;
 	unsigned n = 0;
@@ -200,12 +200,12 @@ bool json_request_pairs(struct json_request *b, const char *key, const char **na
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_OBJECT)
-		return wrong(key, "an object of texts", message, size);
+		return request_wrong(key, "an object of texts", message, size);
 	if (json_doc_count(v, "") > max)
-		return wrong(key, "a smaller object", message, size);
+		return request_wrong(key, "a smaller object", message, size);
 	while (json_doc_next(v, &iter, &name, &value)) {
 		if (json_doc_type(value, "") != JSON_DOC_STRING)
-			return wrong(key, "an object of texts", message, size);
+			return request_wrong(key, "an object of texts", message, size);
 		names[n] = name;
 		values[n++] = json_doc_string(value, "");
 	}

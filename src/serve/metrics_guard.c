@@ -173,7 +173,7 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 	for (unsigned m = 0; m < COUNT(modes); m++)
 		page_labelled(p, NULL, "mode", modes[m], g->policy->mode == m);
 	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
-	page_one(p, M_GUARD_LOOKS, (double)c->looks);
+	page_one(p, M_GUARD_LOOKS, (double)c->scenes);
 	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);
 	page_one(p, M_GUARD_DECIDE, above_zero(c->decide_seconds_last));
 	page_one(p, M_GUARD_DECIDE_MAX, above_zero(c->decide_seconds_max));

@@ -88,7 +88,7 @@ unsigned ab_report_code(const struct ab_report *r, unsigned code)
 
 /* ---- parts ---- */
 
-static void interval(struct json *j, const char *key, struct ab_interval v)
+static void write_interval(struct json *j, const char *key, struct ab_interval v)
 {
 	if (isnan(v.low) || isnan(v.high)) {
 		json_null(j, key);
@@ -100,16 +100,16 @@ static void interval(struct json *j, const char *key, struct ab_interval v)
 	json_object_end(j);
 }
 
-static void estimate(struct json *j, const struct ab_estimate *e)
+static void write_estimate(struct json *j, const struct ab_estimate *e)
 {
 	json_uint(j, "pairs", e->n);
 	json_double(j, "ratio", e->ratio);
-	interval(j, "interval", e->interval);
+	write_interval(j, "interval", e->interval);
 	json_string(j, "interval_kind", e->skewed ? "t+bca" : "t");
 	json_double(j, "alpha", e->alpha);
-	interval(j, "t", e->t);
-	interval(j, "bca", e->bca);
-	interval(j, "percentile", e->percentile);
+	write_interval(j, "t", e->t);
+	write_interval(j, "bca", e->bca);
+	write_interval(j, "percentile", e->percentile);
 	json_double(j, "mean_log", e->mean_log);
 	json_double(j, "sd_log", e->sd_log);
 	json_double(j, "skewness", e->skewness);
@@ -117,18 +117,18 @@ static void estimate(struct json *j, const struct ab_estimate *e)
 	json_double(j, "smallest_effect_ratio", e->mde_ratio);
 }
 
-static void noise(struct json *j, const struct ab_report *r)
+static void write_noise(struct json *j, const struct ab_report *r)
 {
 	json_object(j, "aa");
 	for (unsigned m = 0; m < AB_METRICS; m++) {
 		json_object(j, ab_metric_name((enum ab_metric)m));
-		estimate(j, &r->result.aa[m]);
+		write_estimate(j, &r->result.aa[m]);
 		json_object_end(j);
 	}
 	json_object_end(j);
 }
 
-static void metrics(struct json *j, const struct ab_report *r)
+static void write_metrics(struct json *j, const struct ab_report *r)
 {
 	static const char *const units[] = { "joules", "seconds", "watts", "joule_seconds" };
 
@@ -141,13 +141,13 @@ static void metrics(struct json *j, const struct ab_report *r)
 		json_double(j, "a_mean", ab_report_mean(r, AB_ARM_A, m));
 		json_double(j, "b_mean", ab_report_mean(r, AB_ARM_B, m));
 		json_string(j, "verdict", verdicts[r->result.ab[m].verdict]);
-		estimate(j, &r->result.ab[m]);
+		write_estimate(j, &r->result.ab[m]);
 		json_object_end(j);
 	}
 	json_object_end(j);
 }
 
-static void gate(struct json *j, const struct ab_report *r)
+static void write_gate(struct json *j, const struct ab_report *r)
 {
 	const struct ab_gate *g = &r->config->gate;
 
@@ -167,7 +167,7 @@ static void gate(struct json *j, const struct ab_report *r)
 	json_object_end(j);
 }
 
-static void config(struct json *j, const struct ab_report *r)
+static void write_config(struct json *j, const struct ab_report *r)
 {
 	const struct ab_config *c = r->config;
 
@@ -187,7 +187,7 @@ static void config(struct json *j, const struct ab_report *r)
 	json_object_end(j);
 }
 
-static void looks(struct json *j, const struct ab_report *r)
+static void write_looks(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "looks");
 	for (unsigned i = 0; i < r->looks; i++) {
@@ -196,7 +196,7 @@ static void looks(struct json *j, const struct ab_report *r)
 		json_object(j, NULL);
 		json_uint(j, "pairs", e->n);
 		json_double(j, "ratio", e->ratio);
-		interval(j, "interval", e->interval);
+		write_interval(j, "interval", e->interval);
 		json_string(j, "interval_kind", e->skewed ? "t+bca" : "t");
 		json_double(j, "alpha", e->alpha);
 		json_string(j, "verdict", verdicts[e->verdict]);
@@ -216,7 +216,7 @@ static const char *arm_name(enum ab_arm arm)
 }
 
 /* The two runs of a counted pair are adjacent. */
-static void pairs(struct json *j, const struct ab_report *r)
+static void write_pairs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "pairs");
 	for (unsigned i = 0; i + 1 < r->runs; i++) {
@@ -250,7 +250,7 @@ static void code_keys(struct json *j, uint64_t codes)
 	json_array_end(j);
 }
 
-static void energy(struct json *j, const struct gw_interval *v)
+static void write_energy(struct json *j, const struct gw_interval *v)
 {
 	if (isnan(v->best)) {
 		json_null(j, "energy_relative_joules");
@@ -263,7 +263,7 @@ static void energy(struct json *j, const struct gw_interval *v)
 	json_object_end(j);
 }
 
-static void runs(struct json *j, const struct ab_report *r)
+static void write_runs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "runs");
 	for (unsigned i = 0; i < r->runs; i++) {
@@ -277,7 +277,7 @@ static void runs(struct json *j, const struct ab_report *r)
 		json_bool(j, "used", run->used);
 		json_time(j, "begin_time", run->begin_wall_ns);
 		json_double(j, "seconds", run->seconds);
-		energy(j, &run->energy);
+		write_energy(j, &run->energy);
 		json_double(j, "uncertainty_relative_joules", run->u_j);
 		json_double(j, "power_mean_watts", run->power_w);
 		json_double(j, "residual_ratio", run->residual_ratio);
@@ -289,7 +289,7 @@ static void runs(struct json *j, const struct ab_report *r)
 	json_array_end(j);
 }
 
-static void codes(struct json *j, const struct ab_report *r)
+static void write_codes(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "codes");
 	for (unsigned c = 0; c < GW_CODES; c++) {
@@ -306,7 +306,7 @@ static void codes(struct json *j, const struct ab_report *r)
 	json_array_end(j);
 }
 
-static void sides(struct json *j, const struct ab_report *r)
+static void write_sides(struct json *j, const struct ab_report *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		json_object(j, arm_name((enum ab_arm)i));
@@ -316,7 +316,7 @@ static void sides(struct json *j, const struct ab_report *r)
 	}
 }
 
-static void judgement(struct json *j, const struct ab_report *r)
+static void write_judgement(struct json *j, const struct ab_report *r)
 {
 	double mean, sd;
 	unsigned n = ab_report_residual(r, &mean, &sd);
@@ -336,7 +336,7 @@ static void judgement(struct json *j, const struct ab_report *r)
 	} else {
 		json_null(j, "failure");
 	}
-	gate(j, r);
+	write_gate(j, r);
 	json_uint(j, "pairs_dropped", r->result.repeats);
 	json_bool(j, "aa_alarm", r->result.aa_alarm);
 	json_double(j, "smallest_effect_budget_ratio", r->result.mde_budget_ratio);
@@ -354,16 +354,16 @@ void render_ab(struct json *j, const struct ab_report *r, const struct gw_enviro
 	       const struct gw_snapshot *snap, const struct render_filter *filter)
 {
 	render_kept_head(j, "comparison", NULL, r->wall_ns, r->simulated);
-	sides(j, r);
-	config(j, r);
-	judgement(j, r);
+	write_sides(j, r);
+	write_config(j, r);
+	write_judgement(j, r);
 	render_room(j, r->room);
-	noise(j, r);
-	metrics(j, r);
-	looks(j, r);
-	codes(j, r);
-	pairs(j, r);
-	runs(j, r);
+	write_noise(j, r);
+	write_metrics(j, r);
+	write_looks(j, r);
+	write_codes(j, r);
+	write_pairs(j, r);
+	write_runs(j, r);
 	json_next_key(j, "environment");
 	if (env)
 		render_environment(j, env, snap, filter);
