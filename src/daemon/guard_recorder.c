@@ -4,7 +4,6 @@
  * A file that has grown to its limit becomes FILE.1, and the next one begins with everything that the guard knows. */
 #include "guard_service_parts.h"
 
-#include "recording_file.h"
 #include "recording.h"
 
 #include "guard/guard_input.h"

@@ -1,7 +1,7 @@
 /* What the guard does not do though the rules say so, what it counts, and what a trial says. */
 #include "guard_world.h"
 
-#include "guard/user_rate.h"
+#include "guard/guard_internal.h"
 #include "guard/guard_counters.h"
 #include "guard/what_if.h"
 

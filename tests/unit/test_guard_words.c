@@ -213,7 +213,7 @@ TEST(all_that_the_guard_knows_can_be_written_down)
 	has_members(internal, "guard_gpu", " now end clears ns ");
 	has_members(internal, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
-	has_members("src/guard/user_rate.h", "rate_user", " ");
+	has_members("src/guard/guard_internal.h", "rate_user", " ");
 	/* The others are made again of these, or are empty then. */
 	has_members(internal, "guard",
 		    " p scene verdict others demand gpu order worker workers "
