@@ -1,35 +1,10 @@
 /* The guard's beginning and end, its input, and what is fetched.  guard_internal.h names the other files. */
 #include "guard_internal.h"
 
-#include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- beginning and end ---- */
-
-static double policy_ratio(double own, double standard)
-{
-	return isnan(own) ? standard : own;
-}
-
-static void resolve_knobs(struct policy_knobs *k, const struct policy_knobs *s)
-{
-	k->debounce_ns = policy_number(k->debounce_ns, s->debounce_ns);
-	k->quiet_ns = policy_number(k->quiet_ns, s->quiet_ns);
-	k->resident_ns = policy_number(k->resident_ns, s->resident_ns);
-	k->drain_ns = policy_number(k->drain_ns, s->drain_ns);
-	k->verify_ns = policy_number(k->verify_ns, s->verify_ns);
-	k->budget_ns = policy_number(k->budget_ns, s->budget_ns);
-	k->post_ns = policy_number(k->post_ns, s->post_ns);
-	k->headroom_bytes = policy_number(k->headroom_bytes, s->headroom_bytes);
-	k->headroom_ratio = policy_ratio(k->headroom_ratio, s->headroom_ratio);
-	k->min_vram_bytes = policy_number(k->min_vram_bytes, s->min_vram_bytes);
-	k->util_ratio = policy_ratio(k->util_ratio, s->util_ratio);
-	k->util_ns = policy_number(k->util_ns, s->util_ns);
-	if (k->max_level == UINT_MAX)
-		k->max_level = s->max_level;
-}
 
 const char guard_must_resume_text[] =
 	"it was evicted, and this mode does nothing: it resumes with mode = \"enforce\"";
@@ -97,7 +72,7 @@ void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_wor
 {
 	w->policy = p;
 	w->knobs = p->knobs;
-	resolve_knobs(&w->knobs, &g->p->standard);
+	policy_knobs_resolve(&w->knobs, &g->p->standard);
 	w->idle.after_ns = p->idle_after_ns ? p->idle_after_ns : UINT64_MAX;
 	w->idle.idle_w = p->idle_w;
 	w->idle.reload_j = p->reload_j;

@@ -29,11 +29,8 @@ static void write_past(struct json *j, struct capacity *c, uint64_t now_ns)
 	for (size_t i = 0; i < SPANS; i++) {
 		if (c)
 			capacity_past(c, now_ns, spans[i].span_ns, &p);
-		if (!c || isnan(p.mean_bytes)) {
-			json_null(j, spans[i].key);
+		if (!json_object_if(j, spans[i].key, c && !isnan(p.mean_bytes)))
 			continue;
-		}
-		json_object(j, spans[i].key);
 		json_uint(j, "min_bytes", p.min_bytes);
 		json_double(j, "mean_bytes", rint(p.mean_bytes));
 		json_uint(j, "max_bytes", p.max_bytes);

@@ -9,14 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static void write_count(struct json *j, const char *key, uint64_t n, bool known)
-{
-	if (known)
-		json_uint(j, key, n);
-	else
-		json_null(j, key);
-}
-
 /* What the service counts for a GPU in addition to its readings. */
 static void write_counted(struct json *j, const struct api *a, unsigned i)
 {
@@ -34,11 +26,11 @@ static void write_counted(struct json *j, const struct api *a, unsigned i)
 	else
 		json_null(j, "seen_age_seconds");
 	json_bool(j, "metered", d && d->meter >= 0);
-	write_count(j, "state_changes_total", d ? d->state_changes : 0, known);
+	json_uint_if(j, "state_changes_total", known, d ? d->state_changes : 0);
 	json_object(j, "errors_total");
 	for (unsigned why = 1; why < GW_ABSENCES; why++)
 		if (view_is_error(why))
-			write_count(j, gw_absence_key(why), d ? d->errors[why] : 0, known);
+			json_uint_if(j, gw_absence_key(why), known, d ? d->errors[why] : 0);
 	json_object_end(j);
 }
 

@@ -29,10 +29,9 @@ static void tick_device(struct json *j, const struct view *v, unsigned i)
 	json_string(j, "state", gw_device_state_name(d->state));
 	for (size_t k = 0; k < sizeof(tick_figures) / sizeof(tick_figures[0]); k++)
 		render_figure(j, d, tick_figures[k]);
-	if (i < v->devices && v->self.counts_known)
-		json_double(j, "energy_joules_total", v->device[i].energy_joules);
-	else
-		json_null(j, "energy_joules_total");
+	json_double(j, "energy_joules_total",
+		    i < v->devices && v->self.counts_known ? v->device[i].energy_joules
+							   : (double)NAN);
 	json_object_end(j);
 }
 

@@ -265,12 +265,9 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
-	if (o) {
-		json_object(&j, "operation");
+	if (json_object_if(&j, "operation", o)) {
 		guard_doc_operation(&j, o);
 		json_object_end(&j);
-	} else {
-		json_null(&j, "operation");
 	}
 	json_object_end(&j);
 	json_end(&j);

@@ -90,11 +90,8 @@ void api_ready(void *arg, const struct request *q, struct reply *r)
 
 static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
 {
-	if (!xid) {
-		json_null(j, key);
+	if (!json_object_if(j, key, xid))
 		return;
-	}
-	json_object(j, key);
 	json_uint(j, "xid", xid);
 	json_string(j, "class", xid_class_name(health_xid_class(h, xid)));
 	json_string(j, "text", xid_text(xid));

@@ -6,17 +6,9 @@
 
 #include "device/call_cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Figures from /proc; 0: unknown. */
-static void write_known(struct json *j, const char *key, uint64_t v)
-{
-	if (v)
-		json_uint(j, key, v);
-	else
-		json_null(j, key);
-}
 
 static void write_call(struct json *j, const struct call_cost *c)
 {
@@ -70,10 +62,8 @@ static void write_uptime(struct json *j, const struct api *a)
 	json_time(j, "start_utc", start);
 	json_double(j, "uptime_seconds", seconds);
 	json_double(j, "cpu_seconds", a->view.self.cpu_seconds);
-	if (seconds > 0)
-		json_double(j, "cpu_mean_ratio", a->view.self.cpu_seconds / seconds);
-	else
-		json_null(j, "cpu_mean_ratio");
+	json_double(j, "cpu_mean_ratio",
+		    seconds > 0 ? a->view.self.cpu_seconds / seconds : (double)NAN);
 }
 
 void api_self(void *arg, const struct request *q, struct reply *r)
@@ -87,20 +77,18 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	api_head(&j, a);
 	json_string(&j, "version", gw_version());
 	write_uptime(&j, a);
-	write_known(&j, "rss_bytes", s->rss_bytes);
-	write_known(&j, "rss_peak_bytes", s->rss_peak_bytes);
-	write_known(&j, "threads", s->threads);
-	write_known(&j, "descriptors", s->descriptors);
+	/* From /proc; 0: unknown. */
+	json_uint_if(&j, "rss_bytes", s->rss_bytes, s->rss_bytes);
+	json_uint_if(&j, "rss_peak_bytes", s->rss_peak_bytes, s->rss_peak_bytes);
+	json_uint_if(&j, "threads", s->threads, s->threads);
+	json_uint_if(&j, "descriptors", s->descriptors, s->descriptors);
 	json_uint(&j, "wakeups", s->wakeups);
 	json_double(&j, "interval_seconds", (double)a->view.interval_ns / 1e9);
 	json_uint(&j, "ticks", s->ticks);
 	json_uint(&j, "ticks_missed", s->ticks_missed);
 	json_double(&j, "tick_seconds", s->tick_seconds);
 	json_double(&j, "tick_max_seconds", s->tick_max_seconds);
-	if (s->counts_known)
-		json_uint(&j, "init_failures", a->view.init_failures);
-	else
-		json_null(&j, "init_failures");
+	json_uint_if(&j, "init_failures", s->counts_known, a->view.init_failures);
 	json_object(&j, "store");
 	json_uint(&j, "bytes", s->store_bytes);
 	json_uint(&j, "dropped", s->store_dropped);

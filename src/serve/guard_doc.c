@@ -164,20 +164,11 @@ static void decision_facts(struct json *j, const struct guard_decision *x)
 	bool ended = x->result != RESULT_NONE;
 
 	guard_doc_text(j, "uuid", x->gpu);
-	if (*x->gpu)
-		json_uint(j, "other_processes", x->others);
-	else
-		json_null(j, "other_processes");
+	json_uint_if(j, "other_processes", *x->gpu, x->others);
 	json_double(j, "temperature_celsius", x->temperature_c);
 	json_string(j, "result", ended ? guard_result_name(x->result) : NULL);
-	if (ended)
-		json_uint(j, "level", x->level);
-	else
-		json_null(j, "level");
-	if (x->result == RESULT_FREED)
-		json_uint(j, "freed_bytes", x->freed_bytes);
-	else
-		json_null(j, "freed_bytes");
+	json_uint_if(j, "level", ended, x->level);
+	json_uint_if(j, "freed_bytes", x->result == RESULT_FREED, x->freed_bytes);
 }
 
 void guard_doc_decision(struct json *j, const struct guard_view *g,
@@ -211,10 +202,7 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 	json_string(j, "gpu", room->gpu);
 	json_uint(j, "bytes", room->bytes);
 	json_uint(j, "left_bytes", room->left_bytes);
-	if (room->pid > 0)
-		json_int(j, "pid", room->pid);
-	else
-		json_null(j, "pid");
+	json_int_if(j, "pid", room->pid > 0, room->pid);
 	guard_doc_time(j, "until", room->until_ns, now);
 }
 
@@ -244,10 +232,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 	json_object(j, NULL);
 	json_int(j, "pid", p->id.pid);
 	guard_doc_text(j, "name", p->name);
-	if (p->uid >= 0)
-		json_int(j, "uid", p->uid);
-	else
-		json_null(j, "uid");
+	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_bool(j, "program_seen", p->exe[0] != '\0');
 	process_types(j, p->type);
 	json_string(j, "class", guard_class_name(v->class));
@@ -258,10 +243,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 			    : NULL);
 	guard_doc_text(j, "rule", v->why);
 	json_bool(j, "may_be_worker", v->maybe_worker);
-	if (p->bytes_known)
-		json_uint(j, "memory_bytes", p->bytes);
-	else
-		json_null(j, "memory_bytes");
+	json_uint_if(j, "memory_bytes", p->bytes_known, p->bytes);
 	json_double(j, "utilization_sm_ratio", p->sm_ratio);
 	json_object_end(j);
 }
@@ -280,10 +262,7 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
 
 static void write_whole(struct json *j, const char *key, double v)
 {
-	if (isnan(v))
-		json_null(j, key);
-	else
-		json_int(j, key, (int64_t)llround(v));
+	json_int_if(j, key, !isnan(v), isnan(v) ? 0 : llround(v));
 }
 
 /* "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these keys. */

@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 
+#include <math.h>
 #include <string.h>
 
 bool render_shows(const struct render_filter *filter, unsigned device)
@@ -85,14 +86,6 @@ static void write_value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-static void write_instance(struct json *j, const char *key, int id)
-{
-	if (id < 0)
-		json_null(j, key);
-	else
-		json_int(j, key, id);
-}
-
 static void write_mig(struct json *j, const struct gw_device *d)
 {
 	json_array(j, "mig_devices");
@@ -104,17 +97,12 @@ static void write_mig(struct json *j, const struct gw_device *d)
 		json_uint(j, "index", m->index);
 		json_string(j, "uuid", m->uuid);
 		json_string(j, "name", *m->name ? m->name : NULL);
-		write_instance(j, "gpu_instance", m->gpu_instance);
-		write_instance(j, "compute_instance", m->compute_instance);
-		if (have) {
-			json_int(j, "memory_total_bytes", m->memory_total_bytes);
-			json_int(j, "memory_used_bytes", m->memory_used_bytes);
-			json_int(j, "memory_free_bytes", m->memory_free_bytes);
-		} else {
-			json_null(j, "memory_total_bytes");
-			json_null(j, "memory_used_bytes");
-			json_null(j, "memory_free_bytes");
-		}
+		json_int_if(j, "gpu_instance", m->gpu_instance >= 0, m->gpu_instance);
+		json_int_if(j, "compute_instance", m->compute_instance >= 0,
+			    m->compute_instance);
+		json_int_if(j, "memory_total_bytes", have, m->memory_total_bytes);
+		json_int_if(j, "memory_used_bytes", have, m->memory_used_bytes);
+		json_int_if(j, "memory_free_bytes", have, m->memory_free_bytes);
 		json_string(j, "memory_absent",
 			    have ? NULL : gw_absence_key(m->memory_absence));
 		json_string(j, "energy_scope", "whole board");
@@ -161,10 +149,7 @@ void render_device(struct json *j, const struct gw_device *d)
 	json_string(j, "cause",
 		    d->cause == GW_CAUSE_NONE ? NULL : gw_cause_info(d->cause)->key);
 	json_string(j, "message", *d->message ? d->message : NULL);
-	if (d->cuda_ordinal >= 0)
-		json_int(j, "cuda_ordinal", d->cuda_ordinal);
-	else
-		json_null(j, "cuda_ordinal");
+	json_int_if(j, "cuda_ordinal", d->cuda_ordinal >= 0, d->cuda_ordinal);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (d->value_absence[q] == GW_HAVE)
 			write_value(j, q, d->value[q]);
@@ -269,14 +254,6 @@ static void summary_of(const struct gw_snapshot *snap, struct summary *ret)
 	ret->temperature_c = summary_value(ret, GW_Q_TEMPERATURE_GPU, 1);
 }
 
-static void write_figure(struct json *j, const char *key, const struct summary_figure *f)
-{
-	if (f->why == GW_HAVE)
-		json_double(j, key, f->v);
-	else
-		json_null(j, key);
-}
-
 /* The flat figures. */
 static void write_flat(struct json *j, const struct gw_snapshot *snap)
 {
@@ -298,7 +275,8 @@ static void write_flat(struct json *j, const struct gw_snapshot *snap)
 	json_string(j, "gpu_name", s.gpu_name);
 	json_uint(j, "gpu_count", s.gpu_count);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		write_figure(j, rows[i].key, rows[i].f);
+		json_double(j, rows[i].key,
+			    rows[i].f->why == GW_HAVE ? rows[i].f->v : (double)NAN);
 	json_bool(j, "cuda_available", s.cuda_available);
 	json_object(j, "absent");
 	if (!s.gpu_name)
@@ -342,14 +320,6 @@ static void process_types(struct json *j, unsigned type)
 	json_array_end(j);
 }
 
-static void write_positive(struct json *j, const char *key, int64_t v)
-{
-	if (v > 0)
-		json_int(j, key, v);
-	else
-		json_null(j, key);
-}
-
 static void write_process(struct json *j, const struct gw_process *p,
 			  const struct gw_snapshot *snap)
 {
@@ -359,25 +329,19 @@ static void write_process(struct json *j, const struct gw_process *p,
 	json_uint(j, "device_index", d ? d->index : p->device);
 	json_string(j, "device_uuid", d ? gw_device_text(d, GW_T_UUID) : NULL);
 	json_int(j, "pid", p->pid);
-	write_positive(j, "start_ticks", (int64_t)p->start_ticks);
-	write_positive(j, "parent_pid", p->parent);
+	json_uint_if(j, "start_ticks", p->start_ticks, p->start_ticks);
+	json_int_if(j, "parent_pid", p->parent > 0, p->parent);
 	process_types(j, p->type);
 	json_string(j, "name", p->name);
 	json_string(j, "command", p->command);
-	if (p->uid >= 0)
-		json_int(j, "uid", p->uid);
-	else
-		json_null(j, "uid");
+	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_string(j, "user", p->user);
 	json_string(j, "cgroup", p->cgroup);
 	json_string(j, "container", p->container);
 	json_bool(j, "orphan", p->orphan);
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);
-	if (p->memory_absence == GW_HAVE)
-		json_int(j, "memory_bytes", p->memory_bytes);
-	else
-		json_null(j, "memory_bytes");
+	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
 	json_string(j, "memory_absent",
 		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
 	json_object_end(j);

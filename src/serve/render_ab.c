@@ -90,11 +90,8 @@ unsigned ab_report_code(const struct ab_report *r, unsigned code)
 
 static void write_interval(struct json *j, const char *key, struct ab_interval v)
 {
-	if (isnan(v.low) || isnan(v.high)) {
-		json_null(j, key);
+	if (!json_object_if(j, key, !isnan(v.low) && !isnan(v.high)))
 		return;
-	}
-	json_object(j, key);
 	json_double(j, "low", v.low);
 	json_double(j, "high", v.high);
 	json_object_end(j);
@@ -151,11 +148,8 @@ static void write_gate(struct json *j, const struct ab_report *r)
 {
 	const struct ab_gate *g = &r->config->gate;
 
-	if (!r->config->gated) {
-		json_null(j, "gate");
+	if (!json_object_if(j, "gate", r->config->gated))
 		return;
-	}
-	json_object(j, "gate");
 	json_string(j, "text", r->gate);
 	json_string(j, "metric", ab_metric_name(g->metric));
 	json_string(j, "operator",
@@ -250,19 +244,6 @@ static void code_keys(struct json *j, uint64_t codes)
 	json_array_end(j);
 }
 
-static void write_energy(struct json *j, const struct gw_interval *v)
-{
-	if (isnan(v->best)) {
-		json_null(j, "energy_relative_joules");
-		return;
-	}
-	json_object(j, "energy_relative_joules");
-	json_double(j, "low", v->low);
-	json_double(j, "best", v->best);
-	json_double(j, "high", v->high);
-	json_object_end(j);
-}
-
 static void write_runs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "runs");
@@ -277,7 +258,7 @@ static void write_runs(struct json *j, const struct ab_report *r)
 		json_bool(j, "used", run->used);
 		json_time(j, "begin_time", run->begin_wall_ns);
 		json_double(j, "seconds", run->seconds);
-		write_energy(j, &run->energy);
+		render_interval(j, "energy_relative_joules", &run->energy);
 		json_double(j, "uncertainty_relative_joules", run->u_j);
 		json_double(j, "power_mean_watts", run->power_w);
 		json_double(j, "residual_ratio", run->residual_ratio);
@@ -323,18 +304,12 @@ static void write_judgement(struct json *j, const struct ab_report *r)
 
 	json_string(j, "ending", ab_report_ending(r));
 	json_int(j, "exit_code", r->exit_code);
-	if (r->interrupted)
-		json_int(j, "interrupted_by", r->interrupted);
-	else
-		json_null(j, "interrupted_by");
-	if (r->failed) {
-		json_object(j, "failure");
+	json_int_if(j, "interrupted_by", r->interrupted, r->interrupted);
+	if (json_object_if(j, "failure", r->failed)) {
 		json_string(j, "command", arm_name(r->failed_arm));
 		json_int(j, "status", r->failed_status);
 		json_string(j, "reason", r->failure);
 		json_object_end(j);
-	} else {
-		json_null(j, "failure");
 	}
 	write_gate(j, r);
 	json_uint(j, "pairs_dropped", r->result.repeats);

@@ -16,11 +16,8 @@ static const char *given(const char *text)
 
 void render_interval(struct json *j, const char *key, const struct gw_interval *v)
 {
-	if (isnan(v->best)) {
-		json_null(j, key);
+	if (!json_object_if(j, key, !isnan(v->best)))
 		return;
-	}
-	json_object(j, key);
 	json_double(j, "low", v->low);
 	json_double(j, "best", v->best);
 	json_double(j, "high", v->high);
@@ -62,11 +59,8 @@ static void write_baseline(struct json *j, const struct measured_baseline *b)
 	render_interval(j, "energy_net_joules", &b->net_joules);
 	json_double(j, "energy_adjusted_joules", b->adjusted_joules);
 	json_bool(j, "energy_adjusted_was_floored", b->floored);
-	if (!b->kind) {
-		json_null(j, "baseline");
+	if (!json_object_if(j, "baseline", b->kind))
 		return;
-	}
-	json_object(j, "baseline");
 	json_string(j, "kind", b->kind);
 	ROWS(j, NULL, { "power_watts", b->power_w }, { "standard_uncertainty_watts", b->u_w },
 	     { "age_seconds", b->age_s }, { "seconds", b->seconds });
@@ -77,10 +71,7 @@ static void write_process(struct json *j, const struct attribute_row *r)
 {
 	json_object(j, NULL);
 	json_int(j, "pid", r->id.pid);
-	if (r->id.start_ticks)
-		json_uint(j, "start_ticks", r->id.start_ticks);
-	else
-		json_null(j, "start_ticks");
+	json_uint_if(j, "start_ticks", r->id.start_ticks, r->id.start_ticks);
 	json_string(j, "name", given(r->name));
 	json_double(j, "joules", r->joules);
 	json_string(j, "how", attribute_how_name(r->how));
@@ -427,23 +418,14 @@ static void write_window(struct json *j, const struct measured_run *r,
 
 static void write_outcome(struct json *j, const struct measured_run *r)
 {
-	if (r->exit_status >= 0)
-		json_int(j, "exit_status", r->exit_status);
-	else
-		json_null(j, "exit_status");
-	if (r->exit_signal > 0)
-		json_int(j, "exit_signal", r->exit_signal);
-	else
-		json_null(j, "exit_signal");
+	json_int_if(j, "exit_status", r->exit_status >= 0, r->exit_status);
+	json_int_if(j, "exit_signal", r->exit_signal > 0, r->exit_signal);
 }
 
 static void fresh_series(struct json *j, const struct measured_count *c)
 {
-	if (!c->fresh) {
-		json_null(j, "new");
+	if (!json_object_if(j, "new", c->fresh))
 		return;
-	}
-	json_object(j, "new");
 	json_uint(j, "series", c->fresh);
 	json_double(j, "number", c->fresh_number);
 	json_string(j, "began", c->fresh_assumed ? "assumed" : "told");
@@ -454,18 +436,12 @@ static void write_count(struct json *j, const struct measured_count *c)
 {
 	bool known = !isnan(c->number);
 
-	if (!c->source) {
-		json_null(j, "count");
+	if (!json_object_if(j, "count", c->source))
 		return;
-	}
-	json_object(j, "count");
 	json_string(j, "source", c->source);
 	json_string(j, "url", c->place);
 	json_string(j, "counter", given(c->name));
-	if (c->series)
-		json_uint(j, "series", c->series);
-	else
-		json_null(j, "series");
+	json_uint_if(j, "series", c->series, c->series);
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
 	fresh_series(j, c);
@@ -534,11 +510,8 @@ static void room_worker(struct json *j, const struct measured_worker *w)
 
 void render_room(struct json *j, const struct measured_room *r)
 {
-	if (!r || !r->asked) {
-		json_null(j, "clean_room");
+	if (!json_object_if(j, "clean_room", r && r->asked))
 		return;
-	}
-	json_object(j, "clean_room");
 	json_bool(j, "kept", measured_room_kept(r));
 	json_double(j, "waited_seconds", r->waited_s);
 	json_array(j, "workers");
@@ -565,11 +538,8 @@ static void write_tags(struct json *j, const struct measured *m)
 
 void render_calibration(struct json *j, const char *key, const struct measured_calibration *c)
 {
-	if (!c) {
-		json_null(j, key);
+	if (!json_object_if(j, key, c))
 		return;
-	}
-	json_object(j, key);
 	json_string(j, "trace", c->trace);
 	json_string(j, "sha256", c->sha256);
 	json_uint(j, "points", c->points);

@@ -19,10 +19,7 @@ static void write_figures(struct json *j, const struct figure *f, unsigned n,
 	enum gw_absence missing = why == GW_HAVE ? GW_ABSENT_NOT_READ : why;
 
 	for (unsigned i = 0; i < n; i++)
-		if (why == GW_HAVE && !isnan(f[i].v))
-			json_double(j, f[i].key, f[i].v);
-		else
-			json_null(j, f[i].key);
+		json_double(j, f[i].key, why == GW_HAVE ? f[i].v : (double)NAN);
 	json_object(j, "absent");
 	for (unsigned i = 0; i < n; i++)
 		if (why != GW_HAVE || isnan(f[i].v))
