@@ -320,11 +320,9 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 
 	if (!g || (worker = guard_doc_find(g, r, q->arg[0])) < 0)
 		return;
-	if (json_request_open(q->body, q->size, "ttl_s reason force state", &b, message,
-			      sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "ttl_s reason force state");
+	if (!b)
 		return;
-	}
 	if (read_request(b, verb, &w, message, sizeof(message)))
 		send_request(a, q, r, g, worker, verb, &w);
 	else
@@ -515,11 +513,9 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 
 	if (!g)
 		return;
-	if (json_request_open(q->body, q->size, "pid ttl_s reason", &b, message,
-			      sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "pid ttl_s reason");
+	if (!b)
 		return;
-	}
 	if (read_game(b, &w, message, sizeof(message)))
 		game_begin(a, q, r, g, &w);
 	else

@@ -362,11 +362,9 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		check_reservation(a, g, *q->memory, r);
 		return;
 	}
-	if (json_request_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason",
-			      &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "gpu bytes ttl_s pid start_ticks wait_s reason");
+	if (!b)
 		return;
-	}
 	if (!read_reservation(b, &w, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else if (!continue_request(a, q, r, g, w.wait_s))

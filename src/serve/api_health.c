@@ -249,10 +249,9 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
 	    (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	if (json_request_open(q->body, q->size, "reason", &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "reason");
+	if (!b)
 		return;
-	}
 	if (!json_request_text(b, "reason", &reason, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else if (strlen(reason) > GUARD_REASON_MAX)

@@ -181,11 +181,9 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 
 	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
 		return;
-	if (json_request_open(q->body, q->size, "label gpus limit_seconds lease_seconds tags",
-			      &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "label gpus limit_seconds lease_seconds tags");
+	if (!b)
 		return;
-	}
 	if (!read_request(b, &w, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else if (a->view.let_go || !a->view.meter || gw_meter_device_count(a->view.meter) == 0)
@@ -310,10 +308,9 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 
 	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
 		return;
-	if (json_request_open(q->body, q->size, "label", &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "label");
+	if (!b)
 		return;
-	}
 	if (!json_request_text(b, "label", &label, message, sizeof(message)) || !label ||
 	    !*label || strlen(label) > LABEL_MAX)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
