@@ -156,7 +156,7 @@ static bool read_set(unsigned form, const char *word, const char *const *names, 
 }
 
 static const char *const reasons[] = {
-#define R(symbol, name, held) [REASON_##symbol] = #name,
+#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "guard/reason.def"
 	NULL
 };

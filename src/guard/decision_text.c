@@ -9,7 +9,7 @@
 const char *guard_reason_name(unsigned r)
 {
 	static const char *const names[GUARD_REASONS] = {
-#define R(symbol, name, held) [REASON_##symbol] = #name,
+#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "reason.def"
 	};
 

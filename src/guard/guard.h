@@ -14,7 +14,7 @@ struct guard;
 
 /* Why a worker may not run: bits.  GUARD-MACHINE.md, Reasons. */
 enum guard_reason {
-#define R(symbol, name, held) REASON_##symbol,
+#define R(symbol, name, held, rule, clears) REASON_##symbol,
 #include "reason.def"
 	GUARD_REASONS
 };

@@ -51,7 +51,7 @@
 /* What a hold active masks: a set. */
 enum {
 	MASK_HOLD = 0
-#define R(symbol, name, held) | (held) << REASON_##symbol
+#define R(symbol, name, held, rule, clears) | (held) << REASON_##symbol
 #include "reason.def"
 };
 

@@ -13,7 +13,7 @@
 
 /* clang-format off */
 static const char *const reasons[] = {
-#define R(symbol, name, held) [REASON_##symbol] = #name,
+#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "reason.def"
 	NULL
 };
@@ -86,7 +86,7 @@ static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
-#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
 #include "reason.def"
 	END
 };
@@ -108,9 +108,9 @@ static const struct struct_text_member of_worker[] = {
 	B(reasons.mask, reasons), T(reasons.contention_rule), N(reasons.person, persons),
 	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
-#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
 #include "reason.def"
-#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
 #include "reason.def"
 	N(intent.goal, goals), N(intent.stage, stages), N(intent.from, froms),
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
