@@ -114,6 +114,19 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 	return rc == -GW_E_PARSE ? -GW_E_IO : rc;
 }
 
+int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy)
+{
+	struct json_doc *r;
+	int rc = worker_get_json(c, ops->busy_path, &r);
+
+	*ret_busy = false;
+	if (rc)
+		return rc;
+	*ret_busy = ops->busy(r);
+	json_doc_free(r);
+	return 0;
+}
+
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value)
 {

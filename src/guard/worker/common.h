@@ -29,6 +29,9 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
+/* Does the document of worker_ops.busy_path show running requests? */
+int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
+
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
 int worker_post_all(struct worker_call *c, const struct worker_post *posts);
 

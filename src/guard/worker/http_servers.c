@@ -9,22 +9,14 @@
 
 /* AUTOMATIC1111's Stable Diffusion web UI, started with --api; its CUDA context stays on the GPU. */
 
-static int a1111_drain(struct worker_call *c, bool *ret_busy)
+static bool a1111_busy(const struct json_doc *r)
 {
-	struct json_doc *r;
-	int rc = worker_get_json(c, "/sdapi/v1/progress", &r);
-
-	*ret_busy = false;
-	if (rc)
-		return rc;
-	*ret_busy =
-		json_doc_number(r, "progress") > 0 || json_doc_number(r, "state.job_count") > 0;
-	json_doc_free(r);
-	return 0;
+	return json_doc_number(r, "progress") > 0 || json_doc_number(r, "state.job_count") > 0;
 }
 
 const struct worker_ops worker_a1111 = {
-	.drain = a1111_drain,
+	.busy_path = "/sdapi/v1/progress",
+	.busy = a1111_busy,
 	.posts = { [ORDER_EVICT] =
 			   (const struct worker_post[]){
 				   { "/sdapi/v1/interrupt", "{}", false },
@@ -38,17 +30,9 @@ const struct worker_ops worker_a1111 = {
 
 /* ComfyUI frees memory between two prompts; prompts that wait in its queue stay there. */
 
-static int comfy_drain(struct worker_call *c, bool *ret_busy)
+static bool comfy_busy(const struct json_doc *r)
 {
-	struct json_doc *r;
-	int rc = worker_get_json(c, "/queue", &r);
-
-	*ret_busy = false;
-	if (rc)
-		return rc;
-	*ret_busy = json_doc_count(r, "queue_running") > 0;
-	json_doc_free(r);
-	return 0;
+	return json_doc_count(r, "queue_running") > 0;
 }
 
 /* For servers that load a model when a request needs it and have no request to load one. */
@@ -58,7 +42,8 @@ static int resume_on_demand(struct worker_call *c)
 }
 
 const struct worker_ops worker_comfy = {
-	.drain = comfy_drain,
+	.busy_path = "/queue",
+	.busy = comfy_busy,
 	.resume = resume_on_demand,
 	.posts = { [ORDER_EVICT] =
 			   (const struct worker_post[]){
@@ -148,17 +133,9 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 				filename);
 }
 
-static int kobold_drain(struct worker_call *c, bool *ret_busy)
+static bool kobold_busy(const struct json_doc *r)
 {
-	struct json_doc *r;
-	int rc = worker_get_json(c, "/api/extra/perf", &r);
-
-	*ret_busy = false;
-	if (rc)
-		return rc;
-	*ret_busy = json_doc_get(r, "idle") && !(json_doc_number(r, "idle") > 0);
-	json_doc_free(r);
-	return 0;
+	return json_doc_get(r, "idle") && !(json_doc_number(r, "idle") > 0);
 }
 
 static int kobold_evict(struct worker_call *c)
@@ -206,7 +183,8 @@ static int kobold_resume(struct worker_call *c)
 				   "a file of --admindir");
 }
 
-const struct worker_ops worker_kobold = { .drain = kobold_drain,
+const struct worker_ops worker_kobold = { .busy_path = "/api/extra/perf",
+					  .busy = kobold_busy,
 					  .evict = kobold_evict,
 					  .resume = kobold_resume,
 					  .alive_path = "/api/extra/perf" };
@@ -286,15 +264,10 @@ static int ollama_evict(struct worker_call *c)
 	return rc ? rc : worker_ok(c, "requested to unload %zu models", n);
 }
 
-static int ollama_resume(struct worker_call *c)
-{
-	return worker_load_noted(c, ollama_load);
-}
-
 const struct worker_ops worker_ollama = { .drain = ollama_drain,
 					  .learn = ollama_learn,
 					  .evict = ollama_evict,
-					  .resume = ollama_resume,
+					  .load = ollama_load,
 					  .alive_path = "/api/ps" };
 
 /* TabbyAPI: one model, unloaded and loaded by name; unloading aborts running requests.  The
