@@ -197,37 +197,35 @@ struct worker_request {
 	bool force;
 };
 
-static bool refuse(char *message, size_t size, const char *key, enum verb verb)
+static bool refuse(struct json_request *b, const char *key, enum verb verb)
 {
-	snprintf(message, size, "\"%s\" is not allowed for %s", key, verb_word[verb]);
-	return false;
+	return json_request_wrong(b, "\"%s\" is not allowed for %s", key, verb_word[verb]);
 }
 
-static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w,
-			 char *message, size_t size)
+static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w)
 {
-	if (!json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !json_request_text(b, "reason", &w->reason, message, size) ||
-	    !json_request_text(b, "state", &w->state, message, size) ||
-	    !json_request_flag(b, "force", &w->force, message, size))
+	if (!json_request_number(b, "ttl_s", &w->ttl_s) ||
+	    !json_request_text(b, "reason", &w->reason) ||
+	    !json_request_text(b, "state", &w->state) ||
+	    !json_request_flag(b, "force", &w->force))
 		return false;
 	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
-		return refuse(message, size, "ttl_s", verb);
+		return refuse(b, "ttl_s", verb);
 	if (w->state && verb != HOLD)
-		return refuse(message, size, "state", verb);
+		return refuse(b, "state", verb);
 	if (w->force && verb != RESUME)
-		return refuse(message, size, "force", verb);
+		return refuse(b, "force", verb);
 	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
-		snprintf(message, size, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
-			 GUARD_TTL_MOST_S);
+		json_request_wrong(b, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
+				   GUARD_TTL_MOST_S);
 	else if (verb == HOLD && isnan(w->ttl_s))
-		snprintf(message, size,
-			 "a hold needs \"ttl_s\": the number of seconds, or 0 for unlimited");
+		json_request_wrong(
+			b, "a hold needs \"ttl_s\": the number of seconds, or 0 for unlimited");
 	else if (w->state && strcmp(w->state, "evicted") != 0 &&
 		 strcmp(w->state, "active") != 0)
-		snprintf(message, size, "\"state\" must be \"evicted\" or \"active\"");
+		json_request_wrong(b, "\"state\" must be \"evicted\" or \"active\"");
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -314,7 +312,6 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 {
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
-	char message[256] = "";
 	struct json_request *b;
 	int worker;
 
@@ -323,10 +320,10 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	b = api_body(q, r, "ttl_s reason force state");
 	if (!b)
 		return;
-	if (read_request(b, verb, &w, message, sizeof(message)))
+	if (read_request(b, verb, &w))
 		send_request(a, q, r, g, worker, verb, &w);
 	else
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	json_request_close(b);
 }
 
@@ -433,20 +430,19 @@ struct game_request {
 	const char *reason;
 };
 
-static bool read_game(struct json_request *b, struct game_request *w, char *message,
-		      size_t size)
+static bool read_game(struct json_request *b, struct game_request *w)
 {
-	if (!json_request_number(b, "pid", &w->pid, message, size) ||
-	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !json_request_text(b, "reason", &w->reason, message, size))
+	if (!json_request_number(b, "pid", &w->pid) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s) ||
+	    !json_request_text(b, "reason", &w->reason))
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
-		snprintf(message, size, "\"pid\" is required and must be a process id");
+		json_request_wrong(b, "\"pid\" is required and must be a process id");
 	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
-		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f",
-			 GUARD_TTL_MOST_S);
+		json_request_wrong(b, "\"ttl_s\" must be above 0 and at most %.0f",
+				   GUARD_TTL_MOST_S);
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -508,7 +504,6 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct game_request w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
-	char message[256] = "";
 	struct json_request *b;
 
 	if (!g)
@@ -516,10 +511,10 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 	b = api_body(q, r, "pid ttl_s reason");
 	if (!b)
 		return;
-	if (read_game(b, &w, message, sizeof(message)))
+	if (read_game(b, &w))
 		game_begin(a, q, r, g, &w);
 	else
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	json_request_close(b);
 }
 

@@ -241,7 +241,6 @@ static void clear_device(const struct api *a, const struct request *q, struct re
 void api_health_clear(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	char message[256] = "";
 	const char *reason = "";
 	struct json_request *b;
 	int i;
@@ -252,8 +251,8 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 	b = api_body(q, r, "reason");
 	if (!b)
 		return;
-	if (!json_request_text(b, "reason", &reason, message, sizeof(message)))
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (!json_request_text(b, "reason", &reason))
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	else if (strlen(reason) > GUARD_REASON_MAX)
 		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
 			      GUARD_REASON_MAX);

@@ -72,32 +72,27 @@ struct window_request { /* the body of the request */
 	struct render_filter chosen;
 };
 
-static bool read_request(struct json_request *b, struct window_request *w, char *message,
-			 size_t size)
+static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
 
-	if (!json_request_text(b, "label", &w->ask.label, message, size) ||
-	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus, message, size) ||
-	    !json_request_number(b, "limit_seconds", &limit_s, message, size) ||
-	    !json_request_number(b, "lease_seconds", &lease_s, message, size) ||
+	if (!json_request_text(b, "label", &w->ask.label) ||
+	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus) ||
+	    !json_request_number(b, "limit_seconds", &limit_s) ||
+	    !json_request_number(b, "lease_seconds", &lease_s) ||
 	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
-				&w->ask.tags, message, size))
+				&w->ask.tags))
 		return false;
-	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX) {
-		snprintf(message, size, "\"label\" is longer than %d bytes", LABEL_MAX);
-		return false;
-	}
-	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S)) {
-		snprintf(message, size, "\"limit_seconds\" must be above 0 and at most %.0f",
-			 WINDOWS_LIMIT_MOST_S);
-		return false;
-	}
-	if (lease_s != 0 && !(lease_s >= LEASE_LEAST_S && lease_s <= WINDOWS_LIMIT_MOST_S)) {
-		snprintf(message, size, "\"lease_seconds\" must be %.0f to %.0f, or 0 for none",
-			 LEASE_LEAST_S, WINDOWS_LIMIT_MOST_S);
-		return false;
-	}
+	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX)
+		return json_request_wrong(b, "\"label\" is longer than %d bytes", LABEL_MAX);
+	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S))
+		return json_request_wrong(b,
+					  "\"limit_seconds\" must be above 0 and at most %.0f",
+					  WINDOWS_LIMIT_MOST_S);
+	if (lease_s != 0 && !(lease_s >= LEASE_LEAST_S && lease_s <= WINDOWS_LIMIT_MOST_S))
+		return json_request_wrong(
+			b, "\"lease_seconds\" must be %.0f to %.0f, or 0 for none",
+			LEASE_LEAST_S, WINDOWS_LIMIT_MOST_S);
 	w->ask.limit_ns = (uint64_t)(limit_s * 1e9);
 	w->ask.lease_ns = (uint64_t)(lease_s * 1e9);
 	return true;
@@ -176,7 +171,6 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	struct window_request w = { .gpus = 0 };
-	char message[256];
 	struct json_request *b;
 
 	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
@@ -184,8 +178,8 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 	b = api_body(q, r, "label gpus limit_seconds lease_seconds tags");
 	if (!b)
 		return;
-	if (!read_request(b, &w, message, sizeof(message)))
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (!read_request(b, &w))
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	else if (a->view.let_go || !a->view.meter || gw_meter_device_count(a->view.meter) == 0)
 		no_meter(a, r);
 	else if (choose(a, r, &w))
@@ -303,7 +297,6 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	const char *label = NULL;
 	struct windows_entry *e;
-	char message[256] = "";
 	struct json_request *b;
 
 	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
@@ -311,10 +304,12 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 	b = api_body(q, r, "label");
 	if (!b)
 		return;
-	if (!json_request_text(b, "label", &label, message, sizeof(message)) || !label ||
-	    !*label || strlen(label) > LABEL_MAX)
+	if (!json_request_text(b, "label", &label) || !label || !*label ||
+	    strlen(label) > LABEL_MAX)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
-			      *message ? message : "\"label\" must be a text of 1 to 63 bytes");
+			      *json_request_message(b)
+				      ? json_request_message(b)
+				      : "\"label\" must be a text of 1 to 63 bytes");
 	else
 		cut(a, r, e, label);
 	json_request_close(b);
