@@ -53,4 +53,22 @@ void json_raw(struct json *j, const char *key, const char *text);
 #define JSON_ESCAPE_MAX 6
 size_t json_escape(struct buf *out, const char *s);
 
+/* The value, or null if it is not known. */
+static inline void json_uint_if(struct json *j, const char *key, bool known, uint64_t v)
+{
+	known ? json_uint(j, key, v) : json_null(j, key);
+}
+
+static inline void json_int_if(struct json *j, const char *key, bool known, int64_t v)
+{
+	known ? json_int(j, key, v) : json_null(j, key);
+}
+
+/* Begins an object; or writes null and returns false. */
+static inline bool json_object_if(struct json *j, const char *key, bool known)
+{
+	known ? json_object(j, key) : json_null(j, key);
+	return known;
+}
+
 #endif

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,35 @@
 static inline bool text_same(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Moves *at behind the word; false: it does not begin there. */
+static inline bool text_read_word(const char **at, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (strncmp(*at, word, n) != 0)
+		return false;
+	*at += n;
+	return true;
+}
+
+/* Moves *at behind a decimal number without sign; false: there is none, or it is above most. */
+static inline bool text_read_number(const char **at, uint64_t most, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (**at < '0' || **at > '9')
+		return false;
+	for (; **at >= '0' && **at <= '9'; ++*at) {
+		unsigned digit = (unsigned)(**at - '0');
+
+		if (v > (most - digit) / 10)
+			return false;
+		v = 10 * v + digit;
+	}
+	*ret = v;
+	return true;
 }
 
 /* snprintf() for text that may be cut on purpose. */

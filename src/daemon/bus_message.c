@@ -35,7 +35,7 @@ struct cursor { /* over the header fields */
 	bool big_endian, bad;
 };
 
-static uint32_t number(const uint8_t *p, bool big_endian)
+static uint32_t read_u32(const uint8_t *p, bool big_endian)
 {
 	return big_endian ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
 				    p[3]
@@ -44,7 +44,7 @@ static uint32_t number(const uint8_t *p, bool big_endian)
 }
 
 /* n bytes, aligned to `to`.  NULL: fewer are left. */
-static const uint8_t *take(struct cursor *c, size_t n, size_t to)
+static const uint8_t *cursor_take(struct cursor *c, size_t n, size_t to)
 {
 	size_t at = aligned(c->at, to);
 
@@ -58,16 +58,16 @@ static const uint8_t *take(struct cursor *c, size_t n, size_t to)
 
 static uint32_t take_number(struct cursor *c)
 {
-	const uint8_t *p = take(c, 4, 4);
+	const uint8_t *p = cursor_take(c, 4, 4);
 
-	return p ? number(p, c->big_endian) : 0;
+	return p ? read_u32(p, c->big_endian) : 0;
 }
 
 static const char *take_text(struct cursor *c, bool short_length)
 {
-	const uint8_t *n = short_length ? take(c, 1, 1) : NULL;
+	const uint8_t *n = short_length ? cursor_take(c, 1, 1) : NULL;
 	size_t len = n ? *n : short_length ? 0 : take_number(c);
-	const char *s = (const char *)take(c, len + 1, 1);
+	const char *s = (const char *)cursor_take(c, len + 1, 1);
 
 	if (s && (s[len] != '\0' || strlen(s) != len))
 		c->bad = true;
@@ -85,7 +85,7 @@ static void take_field(struct cursor *c, struct bus_message *m)
 						[F_DESTINATION] = &m->destination,
 						[F_SENDER] = &m->sender,
 						[F_SIGNATURE] = &m->signature };
-	const uint8_t *code = take(c, 1, 8);
+	const uint8_t *code = cursor_take(c, 1, 8);
 	const char *type = take_text(c, true);
 	bool known = code && *code <= FIELDS;
 
@@ -115,8 +115,8 @@ long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret)
 	if (size < HEAD_SIZE)
 		return 0;
 	c.big_endian = m.big_endian = bytes[0] == 'B';
-	body = number(bytes + 4, c.big_endian);
-	fields = number(bytes + 12, c.big_endian);
+	body = read_u32(bytes + 4, c.big_endian);
+	fields = read_u32(bytes + 12, c.big_endian);
 	if ((bytes[0] != 'l' && bytes[0] != 'B') || bytes[1] < BUS_CALL ||
 	    bytes[1] > BUS_SIGNAL || bytes[3] != 1 || body > MESSAGE_MAX ||
 	    fields > MESSAGE_MAX)
@@ -125,7 +125,7 @@ long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret)
 	if (size < begin + body)
 		return 0;
 	m.type = (enum bus_type)bytes[1];
-	m.serial = number(bytes + 8, c.big_endian);
+	m.serial = read_u32(bytes + 8, c.big_endian);
 	m.body = bytes + begin;
 	m.body_size = body;
 	c.end = HEAD_SIZE + fields;
@@ -143,7 +143,7 @@ int bus_read_bool(const struct bus_message *m, bool *ret)
 
 	if (!m->signature || strcmp(m->signature, "b") != 0 || m->body_size != 4)
 		return -GW_E_PARSE;
-	value = number(m->body, m->big_endian);
+	value = read_u32(m->body, m->big_endian);
 	*ret = value == 1;
 	return value <= 1 ? 0 : -GW_E_PARSE;
 }

@@ -1,16 +1,15 @@
 #include "games.h"
 
 #include "journal_record.h"
+#include "peer_process.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "device/proc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define KIND "guard-game" /* kind of the documents in the store */
@@ -124,28 +123,12 @@ static int games_slot(const struct games *g, int64_t pid)
 	return -1;
 }
 
-/* Is this the process that the caller meant? Checked after its pidfd is open, because from
- * then on the pid cannot be reused. */
-static bool is_same_process(int64_t pid, uint64_t start_ticks)
-{
-	uint64_t start = 0;
-	struct root root;
-	int err = root_open(&root, NULL);
-
-	if (err)
-		return false;
-	err = proc_start_ticks(&root, pid, &start);
-	root_close(&root);
-	return !err && start == start_ticks;
-}
-
 static int games_watch(struct games *g, unsigned i, int64_t pid, uint64_t start_ticks,
 		       bool ends)
 {
 	struct watched *w = &g->watched[i];
 
-	w->fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-	if (!is_same_process(pid, start_ticks))
+	if (peer_process_open((struct proc_id){ pid, start_ticks }, &w->fd) != 0)
 		return -GW_E_ARG;
 	if (w->fd < 0)
 		return ends ? 0 : -GW_E_NOSUPPORT;

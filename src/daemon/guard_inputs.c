@@ -44,8 +44,8 @@ struct guard_inputs {
 	uint32_t conflicts[POLICY_WORKERS];
 };
 
-static void emit(const struct guard_inputs *b, const char *kind, const char *uuid,
-		 const char *severity, const char *text)
+static void inputs_emit(const struct guard_inputs *b, const char *kind, const char *uuid,
+			const char *severity, const char *text)
 {
 	const struct guard_service_config *c = &b->g->config;
 
@@ -77,7 +77,7 @@ static void check_unattributed(struct guard_inputs *b, const struct view *v, uns
 		f.processes += s->process[k].gpu == (unsigned)at;
 	unattributed_use_update(&b->unattributed[i], &f, now_ns, why, sizeof(why));
 	if (*why && !*b->unattributed_why[i])
-		emit(b, "health", uuid, "warning", why);
+		inputs_emit(b, "health", uuid, "warning", why);
 	memcpy(b->unattributed_why[i], why, sizeof(why));
 }
 
@@ -95,7 +95,7 @@ static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 			continue;
 		b->conflicts[v[i].worker] |= 1u << v[i].also;
 		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
-		emit(b, "guard", NULL, "warning", text);
+		inputs_emit(b, "guard", NULL, "warning", text);
 	}
 }
 
@@ -348,7 +348,7 @@ static void report_games(const struct guard_inputs *b)
 			continue;
 		snprintf(text, sizeof(text), "process %lld is still registered as a game",
 			 (long long)game[i].pid);
-		emit(b, "guard", NULL, "info", text);
+		inputs_emit(b, "guard", NULL, "info", text);
 	}
 }
 

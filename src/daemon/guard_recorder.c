@@ -4,7 +4,6 @@
  * A file that has grown to its limit becomes FILE.1, and the next one begins with everything that the guard knows. */
 #include "guard_service_parts.h"
 
-#include "recording_file.h"
 #include "recording.h"
 
 #include "guard/guard_input.h"
@@ -29,13 +28,13 @@ struct guard_recorder {
 
 static bool recorded(const struct guard_service *g)
 {
-	return g->teller->file.fd >= 0;
+	return g->recorder->file.fd >= 0;
 }
 
 /* Writes the line.  If that fails the recording ends, and the guard goes on. */
 static void record(struct guard_service *g)
 {
-	struct guard_recorder *t = g->teller;
+	struct guard_recorder *t = g->recorder;
 
 	if (recorded(g) &&
 	    (t->line.err || recording_file_add(&t->file, t->line.p, t->line.len) != 0)) {
@@ -50,12 +49,12 @@ static void record(struct guard_service *g)
 }
 
 /* While recording: calls a function of recording.h that adds a line. */
-#define RECORD(g, write, ...)                                   \
-	do {                                                    \
-		if (recorded(g)) {                              \
-			write(&(g)->teller->line, __VA_ARGS__); \
-			record(g);                              \
-		}                                               \
+#define RECORD(g, write, ...)                                     \
+	do {                                                      \
+		if (recorded(g)) {                                \
+			write(&(g)->recorder->line, __VA_ARGS__); \
+			record(g);                                \
+		}                                                 \
 	} while (0)
 
 /* Before the first scene the guard knows what the journal says. */
@@ -82,7 +81,7 @@ static void write_workers(struct guard_service *g, const struct policy *p,
 	for (unsigned i = 0; i < p->workers; i++) {
 		struct guard_record now;
 
-		recording_worker(&g->teller->line, i, p->worker[i].name,
+		recording_worker(&g->recorder->line, i, p->worker[i].name,
 				 record_of(g, p->worker[i].name, kept, &now));
 	}
 }
@@ -102,7 +101,7 @@ static void write_gpu_inputs(struct buf *out, const struct guard_gpu_inputs *t, 
 /* Inputs that hold when a recording begins while the guard runs. */
 static void write_standing(struct guard_service *g, uint64_t now)
 {
-	struct buf *out = &g->teller->line;
+	struct buf *out = &g->recorder->line;
 	struct guard_reservation room;
 	struct guard_gpu_inputs in;
 
@@ -123,13 +122,13 @@ static void write_begin(struct guard_service *g)
 	if (guard_service_records_read(g, &kept) != 0)
 		guard_service_log(g, "warning",
 				  "no memory: the recording begins without records");
-	recording_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
-	recording_policy(&g->teller->line, p);
+	recording_begin(&g->recorder->line, guard_last_id(g->guard), p->mode);
+	recording_policy(&g->recorder->line, p);
 	write_workers(g, p, kept);
 	write_standing(g, guard_service_time_ns(g));
-	recording_state(&g->teller->line, g->guard);
+	recording_state(&g->recorder->line, g->guard);
 	free(kept);
-	g->teller->last.whole = false;
+	g->recorder->last.whole = false;
 	record(g);
 }
 
@@ -137,7 +136,7 @@ static void begin_file(struct guard_service *g)
 {
 	const char *path = g->settings->record;
 
-	if (recording_file_open(&g->teller->file, path) == 0)
+	if (recording_file_open(&g->recorder->file, path) == 0)
 		write_begin(g);
 	else
 		guard_service_log(
@@ -147,9 +146,9 @@ static void begin_file(struct guard_service *g)
 
 void guard_service_record_open(struct guard_service *g)
 {
-	if (recording_file_in_place(&g->teller->file, g->settings->record))
+	if (recording_file_in_place(&g->recorder->file, g->settings->record))
 		return;
-	recording_file_close(&g->teller->file);
+	recording_file_close(&g->recorder->file);
 	if (g->settings->record)
 		begin_file(g);
 }
@@ -158,20 +157,20 @@ static void move_away(struct guard_service *g)
 {
 	const char *path = g->settings->record;
 
-	if (recording_file_move(&g->teller->file, path) == 0)
+	if (recording_file_move(&g->recorder->file, path) == 0)
 		return;
-	if (!g->teller->rename_failed)
+	if (!g->recorder->rename_failed)
 		guard_service_log(g, "warning",
 				  "%.400s cannot be renamed to the same name with .1 (%s); the "
 				  "recording starts again and its earlier lines are lost",
 				  path, strerror(errno));
-	g->teller->rename_failed = true;
+	g->recorder->rename_failed = true;
 }
 
 /* Before a scene, when all decisions were fetched: the next file begins with everything that is known. */
 static void turn_over(struct guard_service *g)
 {
-	struct recording_file *f = &g->teller->file;
+	struct recording_file *f = &g->recorder->file;
 	uint64_t limit = g->settings->record_limit;
 
 	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
@@ -198,20 +197,20 @@ int guard_recorder_new(struct guard_service *g, const struct guard_service_recor
 	t->file.fd = -1;
 	buf_init(&t->line,
 		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
-	g->teller = t;
+	g->recorder = t;
 	g->guard = t->guard;
 	return 0;
 }
 
 void guard_recorder_free(struct guard_service *g)
 {
-	if (!g->teller)
+	if (!g->recorder)
 		return;
-	recording_file_close(&g->teller->file);
-	buf_done(&g->teller->line);
-	guard_free(g->teller->guard);
-	free(g->teller);
-	g->teller = NULL;
+	recording_file_close(&g->recorder->file);
+	buf_done(&g->recorder->line);
+	guard_free(g->recorder->guard);
+	free(g->recorder);
+	g->recorder = NULL;
 	g->guard = NULL;
 }
 
@@ -220,7 +219,7 @@ void guard_recorder_free(struct guard_service *g)
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r)
 {
-	struct guard_recorder *t = g->teller;
+	struct guard_recorder *t = g->recorder;
 	uint64_t now = guard_service_time_ns(g);
 	bool goes_on = recording_file_in_place(&t->file, next->record);
 	int err;
@@ -240,7 +239,7 @@ int guard_service_change(struct guard_service *g, const struct guard_settings *n
 
 void guard_service_observe(struct guard_service *g, const struct scene *s)
 {
-	struct guard_recorder *t = g->teller;
+	struct guard_recorder *t = g->recorder;
 
 	turn_over(g);
 	if (recorded(g)) {
@@ -268,7 +267,7 @@ void guard_service_outcome(struct guard_service *g, const struct guard_outcome *
 	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_outcome, o, worker_of(g, o->order), now);
-	guard_outcome(g->teller->guard, o, now);
+	guard_outcome(g->recorder->guard, o, now);
 }
 
 void guard_service_stop(struct guard_service *g)
@@ -276,13 +275,13 @@ void guard_service_stop(struct guard_service *g)
 	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_stop, now);
-	guard_stop(g->teller->guard, now);
+	guard_stop(g->recorder->guard, now);
 }
 
 void guard_service_for(struct guard_service *g, int64_t uid)
 {
 	RECORD(g, recording_requester, uid, guard_service_time_ns(g));
-	guard_set_requester(g->teller->guard, uid);
+	guard_set_requester(g->recorder->guard, uid);
 }
 
 int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
@@ -291,14 +290,14 @@ int guard_service_operation(struct guard_service *g, int worker, enum guard_requ
 	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_request, worker, what, ttl_ns, now);
-	return guard_request(g->teller->guard, worker, what, ttl_ns, now, message, size);
+	return guard_request(g->recorder->guard, worker, what, ttl_ns, now, message, size);
 }
 
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id)
 {
 	uint64_t now = guard_service_time_ns(g);
-	int err = guard_reserve(g->teller->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
+	int err = guard_reserve(g->recorder->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 
 	RECORD(g, recording_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
 	return err;
@@ -306,7 +305,7 @@ int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t byt
 
 int guard_service_reserve_again(struct guard_service *g, const struct guard_reservation *room)
 {
-	int err = guard_reserve_restore(g->teller->guard, room);
+	int err = guard_reserve_restore(g->recorder->guard, room);
 
 	if (!err)
 		RECORD(g, recording_reserve_restore, room);
@@ -318,27 +317,27 @@ void guard_service_release(struct guard_service *g, uint64_t id)
 	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_release, id, now);
-	guard_release(g->teller->guard, id, now);
+	guard_release(g->recorder->guard, id, now);
 }
 
 void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_reason r,
 			  bool on, const char *why, uint64_t now)
 {
 	RECORD(g, recording_reason, uuid, r, on, why, now);
-	guard_set_reason(g->teller->guard, uuid, r, on, why, now);
+	guard_set_reason(g->recorder->guard, uuid, r, on, why, now);
 }
 
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now)
 {
 	RECORD(g, recording_heat, uuid, heat, why, now);
-	guard_set_heat(g->teller->guard, uuid, heat, why);
+	guard_set_heat(g->recorder->guard, uuid, heat, why);
 }
 
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now)
 {
 	RECORD(g, recording_trust, uuid, now);
-	return guard_trust_gpu(g->teller->guard, uuid, now);
+	return guard_trust_gpu(g->recorder->guard, uuid, now);
 }
 
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder)
@@ -346,13 +345,13 @@ void guard_service_foreign(struct guard_service *g, const char *uuid, const char
 	uint64_t now = guard_service_time_ns(g);
 
 	RECORD(g, recording_foreign, uuid, holder, now);
-	guard_set_foreign(g->teller->guard, uuid, holder, now);
+	guard_set_foreign(g->recorder->guard, uuid, holder, now);
 }
 
 void guard_service_games(struct guard_service *g, unsigned count)
 {
 	RECORD(g, recording_games, count, guard_service_time_ns(g));
-	guard_set_games(g->teller->guard, count);
+	guard_set_games(g->recorder->guard, count);
 }
 
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,
@@ -360,28 +359,28 @@ void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t af
 {
 	RECORD(g, recording_idle_economy, worker, after_ns, idle_w, reload_j,
 	       guard_service_time_ns(g));
-	guard_set_idle_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
+	guard_set_idle_economy(g->recorder->guard, worker, after_ns, idle_w, reload_j);
 }
 
 /* ---- what was decided: fetching it decides nothing ---- */
 
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
 {
-	return guard_next_order(g->teller->guard, ret);
+	return guard_next_order(g->recorder->guard, ret);
 }
 
 bool guard_service_next_decision(struct guard_service *g, struct guard_decision *ret)
 {
-	return guard_next_decision(g->teller->guard, ret);
+	return guard_next_decision(g->recorder->guard, ret);
 }
 
 bool guard_service_next_record(struct guard_service *g, struct guard_record *ret)
 {
-	return guard_next_record(g->teller->guard, ret);
+	return guard_next_record(g->recorder->guard, ret);
 }
 
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns)
 {
-	guard_set_reason_end(g->teller->guard, uuid, r, clears, clears_ns);
+	guard_set_reason_end(g->recorder->guard, uuid, r, clears, clears_ns);
 }

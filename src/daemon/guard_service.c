@@ -42,7 +42,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 	uint64_t before = g->decided, now;
 
 	g->view.scene = s;
-	g->view.counts.looks++;
+	g->view.counts.scenes++;
 	guard_service_lock_look(g, s);
 	guard_service_observe(g, s);
 	guard_reload_try(g);
@@ -93,7 +93,7 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 static void update_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
-	struct scene_builder_stats looks;
+	struct scene_builder_stats built;
 
 	c->stuck = 0;
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
@@ -102,7 +102,7 @@ static void update_counts(struct guard_service *g)
 		if (guard_status(g->guard, i, &s) == 0)
 			c->stuck += s.state == STATE_STUCK;
 	}
-	scene_thread_stats(g->scenes, &looks, &c->triggered);
+	scene_thread_stats(g->scenes, &built, &c->triggered);
 }
 
 const struct guard_view *guard_service_view(struct guard_service *g)
@@ -263,7 +263,7 @@ static void log_unfinished(struct guard_service *g)
 }
 
 /* Resumes workers that may run, for at most RESTORE_NS. */
-static void restore(struct guard_service *g)
+static void restore_records(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + RESTORE_NS;
 	struct guard_outcome o;
@@ -294,7 +294,7 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 		return 0;
 	guard_reload_drop(g);
 	if (g->action && g->guard) {
-		restore(g);
+		restore_records(g);
 		observe_last(g);
 	}
 	if (g->scenes)

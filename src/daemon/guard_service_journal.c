@@ -525,8 +525,7 @@ static void add_former(const struct guard_record *r, unsigned worker,
 {
 	for (unsigned i = 0; i < r->roots && ret->count < SCENE_BUILDER_FORMERS; i++) {
 		ret->of[ret->count].worker = worker;
-		ret->of[ret->count++].id =
-			(struct proc_id){ r->root[i].pid, r->root[i].start_ticks };
+		ret->of[ret->count++].id = r->root[i];
 	}
 }
 

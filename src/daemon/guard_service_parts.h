@@ -49,7 +49,7 @@ struct guard_service {
 	struct guard_service_config config;
 	struct guard_settings *settings;
 	const struct guard *guard; /* read-only */
-	struct guard_recorder *teller;
+	struct guard_recorder *recorder;
 	struct action *action;
 	struct scene_thread *scenes;
 	int outcome_fd;

@@ -7,13 +7,12 @@
 #include "guard_service_parts.h"
 
 #include "journal_record.h"
+#include "peer_process.h"
 
 #include "base/clock.h"
-#include "device/proc.h"
 
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define KIND "guard-room" /* kind of the documents in the store */
@@ -165,20 +164,9 @@ void guard_service_room_release(struct guard_service *g, uint64_t id)
 /* Is there no owner, or is it alive? *ret_fd is its pidfd; -1: none. */
 static bool check_owner(const struct guard_room_record *r, int *ret_fd)
 {
-	uint64_t start = 0;
-	struct root root;
-	int err;
-
 	*ret_fd = -1;
-	if (r->room.pid <= 0)
-		return true;
-	if (root_open(&root, NULL) != 0)
-		return false;
-	*ret_fd = (int)syscall(SYS_pidfd_open, (pid_t)r->room.pid, 0);
-	/* after pidfd_open(), so the pid cannot be reused */
-	err = proc_start_ticks(&root, r->room.pid, &start);
-	root_close(&root);
-	return err == 0 && start == r->start_ticks;
+	return r->room.pid <= 0 ||
+	       peer_process_open((struct proc_id){ r->room.pid, r->start_ticks }, ret_fd) == 0;
 }
 
 static void load_reservation(void *arg, const char *id, const char *json)

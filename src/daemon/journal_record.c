@@ -19,11 +19,15 @@ void guard_record_boot(char out[static 64])
 	root_close(&root);
 }
 
-static void add_process(struct json *j, int64_t pid, uint64_t start_ticks)
+static void add_processes(struct json *j, const char *key, const struct proc_id *id, unsigned n)
 {
-	json_array(j, NULL);
-	json_int(j, NULL, pid);
-	json_uint(j, NULL, start_ticks);
+	json_array(j, key);
+	for (unsigned i = 0; i < n; i++) {
+		json_array(j, NULL);
+		json_int(j, NULL, id[i].pid);
+		json_uint(j, NULL, id[i].start_ticks);
+		json_array_end(j);
+	}
 	json_array_end(j);
 }
 
@@ -53,14 +57,8 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 	}
 	json_array_end(&j);
 	json_string(&j, "boot", boot); /* pids have a meaning in this boot alone */
-	json_array(&j, "put_away");
-	for (unsigned i = 0; i < r->put_away_count; i++)
-		add_process(&j, r->put_away[i].pid, r->put_away[i].start_ticks);
-	json_array_end(&j);
-	json_array(&j, "roots");
-	for (unsigned i = 0; i < r->roots; i++)
-		add_process(&j, r->root[i].pid, r->root[i].start_ticks);
-	json_array_end(&j);
+	add_processes(&j, "put_away", r->put_away, r->put_away_count);
+	add_processes(&j, "roots", r->root, r->roots);
 	json_string(&j, "kind", more->kind);
 	json_string(&j, "notes", more->notes);
 	json_object_end(&j);
@@ -109,7 +107,7 @@ void guard_game_write(struct buf *out, const struct guard_game_record *r)
 #define NOBODY    INT64_MAX /* a start time that no process has */
 
 /* NULL: it is not JSON. */
-static struct json_doc *parse(const char *text)
+static struct json_doc *parse_object(const char *text)
 {
 	struct json_doc *o = NULL;
 	char message[160];
@@ -118,7 +116,7 @@ static struct json_doc *parse(const char *text)
 }
 
 /* What a damaged file says instead of a number in its bounds is 0. */
-static uint64_t number(const struct json_doc *o, const char *key, int64_t max)
+static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max)
 {
 	int64_t n;
 
@@ -128,7 +126,7 @@ static uint64_t number(const struct json_doc *o, const char *key, int64_t max)
 /* Number i of an array. */
 static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 {
-	return number(json_doc_at(list, "", i), "", max);
+	return number_of(json_doc_at(list, "", i), "", max);
 }
 
 /* Is it from an earlier boot?  A process with that pid and start time is then another one. */
@@ -141,36 +139,22 @@ static bool is_old(const struct json_doc *o)
 	return boot && boot[0] && now[0] && strcmp(boot, now) != 0;
 }
 
-static void read_put_away(const struct json_doc *list, bool old, struct guard_record *r)
+/* Returns how many; least_ticks: what a start time must be at least. */
+static unsigned read_processes(const struct json_doc *list, uint64_t least_ticks,
+			       struct proc_id *ret, unsigned most)
 {
-	size_t n = json_doc_count(list, "");
+	const size_t n = json_doc_count(list, "");
+	unsigned count = 0;
 
-	for (size_t i = 0;
-	     i < n && r->put_away_count < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
+	for (size_t i = 0; i < n && count < most; i++) {
 		const struct json_doc *pair = json_doc_at(list, "", i);
-		uint64_t pid = number_at(pair, 0, INT32_MAX);
-		uint64_t ticks = number_at(pair, 1, INT64_MAX);
+		const struct proc_id id = { (int64_t)number_at(pair, 0, INT32_MAX),
+					    number_at(pair, 1, INT64_MAX) };
 
-		if (pid <= 1 || !ticks)
-			continue;
-		r->put_away[r->put_away_count].pid = (int64_t)pid;
-		r->put_away[r->put_away_count++].start_ticks = old ? NOBODY : ticks;
+		if (id.pid > 1 && id.start_ticks >= least_ticks)
+			ret[count++] = id;
 	}
-}
-
-static void read_roots(const struct json_doc *list, struct guard_record *r)
-{
-	size_t n = json_doc_count(list, "");
-
-	for (size_t i = 0; i < n && r->roots < GUARD_ROOTS; i++) {
-		const struct json_doc *pair = json_doc_at(list, "", i);
-		uint64_t pid = number_at(pair, 0, INT32_MAX);
-
-		if (pid <= 1)
-			continue;
-		r->root[r->roots].pid = (int64_t)pid;
-		r->root[r->roots++].start_ticks = number_at(pair, 1, INT64_MAX);
-	}
+	return count;
 }
 
 static void read_gpus(const struct json_doc *list, struct guard_record *r)
@@ -198,7 +182,7 @@ static void text_of(const struct json_doc *o, const char *key, char *out, size_t
 int guard_record_read(const char *text, struct guard_record *ret,
 		      struct guard_record_more *more)
 {
-	struct json_doc *o = parse(text);
+	struct json_doc *o = parse_object(text);
 	const char *worker = json_doc_string(o, "worker");
 
 	if (!worker) {
@@ -207,19 +191,23 @@ int guard_record_read(const char *text, struct guard_record *ret,
 	}
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
-	ret->mask =
-		(uint32_t)number(o, "mask", UINT32_MAX) & ((UINT32_C(1) << GUARD_REASONS) - 1);
-	ret->level = (unsigned)number(o, "level", 6);
+	ret->mask = (uint32_t)number_of(o, "mask", UINT32_MAX) &
+		    ((UINT32_C(1) << GUARD_REASONS) - 1);
+	ret->level = (unsigned)number_of(o, "level", 6);
 	ret->evicted = json_doc_true(o, "evicted");
-	ret->need_bytes = number(o, "need_bytes", BYTES_MAX);
-	ret->hold = (enum guard_hold)number(o, "hold", HOLD_ACTIVE);
-	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns", INT64_MAX);
-	ret->wall_ns = number(o, "wall_ns", INT64_MAX);
+	ret->need_bytes = number_of(o, "need_bytes", BYTES_MAX);
+	ret->hold = (enum guard_hold)number_of(o, "hold", HOLD_ACTIVE);
+	ret->hold_until_wall_ns = number_of(o, "hold_until_wall_ns", INT64_MAX);
+	ret->wall_ns = number_of(o, "wall_ns", INT64_MAX);
 	read_gpus(json_doc_get(o, "gpus"), ret);
 	more->past = is_old(o);
-	read_put_away(json_doc_get(o, "put_away"), more->past, ret);
+	ret->put_away_count =
+		read_processes(json_doc_get(o, "put_away"), 1, ret->put_away, GUARD_TARGETS);
+	for (unsigned i = 0; more->past && i < ret->put_away_count; i++)
+		ret->put_away[i].start_ticks = NOBODY;
 	if (!more->past)
-		read_roots(json_doc_get(o, "roots"), ret);
+		ret->roots =
+			read_processes(json_doc_get(o, "roots"), 0, ret->root, GUARD_ROOTS);
 	text_of(o, "kind", more->kind, sizeof(more->kind));
 	text_of(o, "notes", more->notes, sizeof(more->notes));
 	json_doc_free(o);
@@ -228,33 +216,33 @@ int guard_record_read(const char *text, struct guard_record *ret,
 
 int guard_room_read(const char *text, struct guard_room_record *ret)
 {
-	struct json_doc *o = parse(text);
+	struct json_doc *o = parse_object(text);
 	const char *gpu = json_doc_string(o, "gpu");
 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
-	ret->room.id = number(o, "id", INT64_MAX);
-	ret->room.bytes = number(o, "bytes", BYTES_MAX);
-	ret->room.pid = (int64_t)number(o, "pid", INT32_MAX);
-	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
-	ret->until_wall_ns = number(o, "until_wall_ns", INT64_MAX);
+	ret->room.id = number_of(o, "id", INT64_MAX);
+	ret->room.bytes = number_of(o, "bytes", BYTES_MAX);
+	ret->room.pid = (int64_t)number_of(o, "pid", INT32_MAX);
+	ret->start_ticks = number_of(o, "start_ticks", INT64_MAX);
+	ret->until_wall_ns = number_of(o, "until_wall_ns", INT64_MAX);
 	json_doc_free(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }
 
 int guard_game_read(const char *text, struct guard_game_record *ret)
 {
-	struct json_doc *o = parse(text);
+	struct json_doc *o = parse_object(text);
 	bool good = o && !is_old(o);
 
 	memset(ret, 0, sizeof(*ret));
-	ret->game.pid = (int64_t)number(o, "pid", INT32_MAX);
+	ret->game.pid = (int64_t)number_of(o, "pid", INT32_MAX);
 	if (!json_doc_integer(o, "uid", &ret->game.uid))
 		ret->game.uid = -1;
-	ret->game.since_ns = number(o, "since_ns", INT64_MAX);
+	ret->game.since_ns = number_of(o, "since_ns", INT64_MAX);
 	ret->game.until_ns =
-		json_doc_get(o, "until_ns") ? number(o, "until_ns", INT64_MAX) : UINT64_MAX;
-	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+		json_doc_get(o, "until_ns") ? number_of(o, "until_ns", INT64_MAX) : UINT64_MAX;
+	ret->start_ticks = number_of(o, "start_ticks", INT64_MAX);
 	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
 	json_doc_free(o);
 	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;

@@ -93,6 +93,19 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 	return 0;
 }
 
+int peer_process_open(struct proc_id id, int *ret_fd)
+{
+	struct root root;
+	int err = root_open(&root, NULL);
+
+	*ret_fd = -1;
+	if (err)
+		return err;
+	err = proc_open(&root, id, ret_fd);
+	root_close(&root);
+	return err;
+}
+
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size)
 {

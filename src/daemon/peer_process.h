@@ -7,6 +7,7 @@
 #ifndef GW_DAEMON_PEER_PROCESS_H
 #define GW_DAEMON_PEER_PROCESS_H
 
+#include "base/proc_id.h"
 #include "base/root.h"
 #include "serve/guard_view.h"
 
@@ -15,6 +16,9 @@
 int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size);
+
+/* proc_open() in the real /proc. */
+int peer_process_open(struct proc_id id, int *ret_fd);
 
 /* May the client register this process as a game? Its own user, root, and a client with the
  * token may; no one may register init, which never exits. 0, or -GW_E_PERM or -GW_E_ARG with

@@ -285,7 +285,7 @@ static bool sleep_until(struct reader *r, uint64_t due_ns)
 	return stop;
 }
 
-static uint64_t interval(struct reader *r)
+static uint64_t reader_interval(struct reader *r)
 {
 	uint64_t ns;
 
@@ -298,7 +298,7 @@ static uint64_t interval(struct reader *r)
 /* Deadlines are absolute, so that one delay does not shift the next. */
 static uint64_t next_due(struct reader *r, uint64_t due_ns)
 {
-	uint64_t every = interval(r), now = clock_mono_ns(r->clock), late;
+	uint64_t every = reader_interval(r), now = clock_mono_ns(r->clock), late;
 
 	late = now > due_ns ? (now - due_ns) / every : 0;
 	r->missed += late;

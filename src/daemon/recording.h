@@ -55,6 +55,28 @@ void recording_games(struct buf *out, unsigned count, uint64_t now_ns);
 extern const char *const recording_modes[],
 	*const recording_requests[], *const recording_holds[], *const recording_heats[];
 
+/* ---- the file: adds whole lines, and rotates it; callers report errors ---- */
+struct recording_file {
+	int fd;       /* -1: not recording */
+	bool regular; /* a file that can be truncated and renamed */
+	uint64_t size;
+};
+
+/* Appends to an existing file, after removing half a line that a killed service left.  A pipe would block until it has a
+ * reader: EINVAL or ENXIO.  0, or -1 with errno. */
+int recording_file_open(struct recording_file *r, const char *path);
+void recording_file_close(struct recording_file *r);
+
+/* Adds all of it; if that fails in a regular file, nothing.  0, or -1 with errno. */
+int recording_file_add(struct recording_file *r, const char *text, size_t size);
+
+/* Is the file still at path?  A log rotation moves it away and sends a reload. */
+bool recording_file_in_place(const struct recording_file *r, const char *path);
+
+/* Renames it to path.1, replacing that file; the caller closes it and opens a new one.  -1 with errno: it could not be
+ * renamed, and is emptied instead, because it must not grow. */
+int recording_file_move(struct recording_file *r, const char *path);
+
 /* ---- reading ---- */
 struct recording_reader;
 

@@ -66,6 +66,7 @@ static void drop_policy(struct policy **p)
 struct words {
 	char text[1024];
 	const char *word[WORDS];
+	uint64_t number[WORDS]; /* of words that are numbers by their line's form */
 	unsigned count;
 };
 
@@ -91,6 +92,17 @@ static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint6
 {
 	for (unsigned i = 0; i < n; i++)
 		if (at[i] >= w->count || !number_u64(w->word[at[i]], &ret[i]))
+			return false;
+	return true;
+}
+
+/* form: one letter per word after the first; n: a number, t: a text. */
+static bool words_fit(struct words *w, const char *form)
+{
+	if (w->count != strlen(form) + 1)
+		return false;
+	for (unsigned i = 1; i < w->count; i++)
+		if (form[i - 1] == 'n' && !number_u64(w->word[i], &w->number[i]))
 			return false;
 	return true;
 }
@@ -144,7 +156,7 @@ static bool read_set(unsigned form, const char *word, const char *const *names, 
 }
 
 static const char *const reasons[] = {
-#define R(symbol, name, held) [REASON_##symbol] = #name,
+#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "guard/reason.def"
 	NULL
 };
@@ -215,9 +227,9 @@ static bool begins(const struct recording_reader *t)
 
 static int read_worker(struct recording_reader *t, const struct words *w)
 {
-	uint64_t at;
+	const uint64_t at = w->number[1];
 
-	if (!begins(t) || w->count != 3 || !number_u64(w->word[1], &at) || at >= POLICY_WORKERS)
+	if (!begins(t) || at >= POLICY_WORKERS)
 		return -GW_E_PARSE;
 	for (unsigned i = 0; i < next_policy(t)->workers; i++)
 		if (strcmp(next_policy(t)->worker[i].name, w->word[2]) == 0)
@@ -227,25 +239,23 @@ static int read_worker(struct recording_reader *t, const struct words *w)
 
 static int read_record(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 2, 3, 4, 6, 7 };
 	struct guard_record *r = &t->record[t->records];
 	unsigned hold;
 	uint32_t mask;
-	uint64_t v[5];
 
-	if (!begins(t) || t->records == POLICY_WORKERS || w->count != 9 ||
+	if (!begins(t) || t->records == POLICY_WORKERS ||
 	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
-	    !read_enum(t->form, w->word[5], recording_holds, &hold) || !numbers(w, at, 5, v) ||
-	    v[0] >= GUARD_LEVELS)
+	    !read_enum(t->form, w->word[5], recording_holds, &hold) ||
+	    w->number[2] >= GUARD_LEVELS)
 		return -GW_E_PARSE;
 	*r = (struct guard_record){ .mask = mask,
-				    .level = (unsigned)v[0],
+				    .level = (unsigned)w->number[2],
 				    /* A dry replay begins with the workers as it finds them. */
-				    .evicted = v[1] && !t->dry,
-				    .need_bytes = v[2],
+				    .evicted = w->number[3] && !t->dry,
+				    .need_bytes = w->number[4],
 				    .hold = (enum guard_hold)hold,
-				    .hold_until_wall_ns = v[3],
-				    .wall_ns = v[4] };
+				    .hold_until_wall_ns = w->number[6],
+				    .wall_ns = w->number[7] };
 	snprintf(r->worker, sizeof(r->worker), "%s", w->word[8]);
 	t->records++;
 	return 0;
@@ -260,42 +270,36 @@ static struct guard_record *last_record(struct recording_reader *t)
 static int read_record_gpu(struct recording_reader *t, const struct words *w)
 {
 	struct guard_record *r = last_record(t);
-	uint64_t need;
 
-	if (!r || r->gpus == POLICY_GPUS || w->count != 3 || !number_u64(w->word[1], &need))
+	if (!r || r->gpus == POLICY_GPUS)
 		return -GW_E_PARSE;
-	r->gpu[r->gpus].need_bytes = need;
+	r->gpu[r->gpus].need_bytes = w->number[1];
 	snprintf(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", w->word[2]);
 	r->gpus++;
 	return 0;
 }
 
+static int add_process(const struct words *w, struct proc_id *list, unsigned *count,
+		       unsigned most)
+{
+	if (*count == most || w->number[1] > INT64_MAX)
+		return -GW_E_PARSE;
+	list[(*count)++] = (struct proc_id){ (int64_t)w->number[1], w->number[2] };
+	return 0;
+}
+
 static int read_record_process(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2 };
 	struct guard_record *r = last_record(t);
-	uint64_t v[2];
 
-	if (!r || r->put_away_count == GUARD_TARGETS || w->count != 3 ||
-	    !numbers(w, at, 2, v) || v[0] > INT64_MAX)
-		return -GW_E_PARSE;
-	r->put_away[r->put_away_count].pid = (int64_t)v[0];
-	r->put_away[r->put_away_count++].start_ticks = v[1];
-	return 0;
+	return r ? add_process(w, r->put_away, &r->put_away_count, GUARD_TARGETS) : -GW_E_PARSE;
 }
 
 static int read_record_root(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2 };
 	struct guard_record *r = last_record(t);
-	uint64_t v[2];
 
-	if (!r || r->roots == GUARD_ROOTS || w->count != 3 || !numbers(w, at, 2, v) ||
-	    v[0] > INT64_MAX)
-		return -GW_E_PARSE;
-	r->root[r->roots].pid = (int64_t)v[0];
-	r->root[r->roots++].start_ticks = v[1];
-	return 0;
+	return r ? add_process(w, r->root, &r->roots, GUARD_ROOTS) : -GW_E_PARSE;
 }
 
 /* The present position of a worker of the recording; -1: the policy has no such worker. */
@@ -308,7 +312,7 @@ static int position(const struct recording_reader *t, uint64_t worker)
 }
 
 /* Workers of the policy that the recording has: a set. */
-static uint32_t known(const struct recording_reader *t)
+static uint32_t known_workers(const struct recording_reader *t)
 {
 	uint32_t set = 0;
 
@@ -320,9 +324,10 @@ static uint32_t known(const struct recording_reader *t)
 
 static int read_swap(struct recording_reader *t, const struct words *w)
 {
-	if (w->count != 1 || t->swapping)
+	(void)w;
+	if (t->swapping)
 		return -GW_E_PARSE;
-	t->known = known(t);
+	t->known = known_workers(t);
 	t->swapping = true;
 	t->records = 0;
 	for (int i = 0; i < POLICY_WORKERS; i++)
@@ -366,14 +371,14 @@ static int swap_to(struct recording_reader *t, uint64_t now_ns)
 
 static int read_swapped(struct recording_reader *t, const struct words *w)
 {
-	uint64_t now_ns;
+	const uint64_t now_ns = w->number[1];
 	int err;
 
-	if (w->count != 3 || !number_u64(w->word[1], &now_ns) || !t->swapping ||
-	    !read_mode(t, t->form, w->word[2]))
+	if (!t->swapping || !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
-	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->known, now_ns);
+	err = t->coming ? swap_to(t, now_ns)
+			: swap_without(t, known_workers(t) & ~t->known, now_ns);
 	if (err) { /* the guard may borrow a policy that is freed */
 		guard_free(t->guard);
 		t->guard = NULL;
@@ -409,40 +414,33 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 
 static int read_stop(struct recording_reader *t, const struct words *w)
 {
-	uint64_t now_ns;
-
-	if (w->count != 2 || !number_u64(w->word[1], &now_ns))
-		return -GW_E_PARSE;
-	guard_stop(t->guard, now_ns);
+	guard_stop(t->guard, w->number[1]);
 	return 0;
 }
 
 static int read_request(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 4 };
-	const bool all = w->count > 2 && strcmp(w->word[2], "-1") == 0;
+	const bool all = strcmp(w->word[2], "-1") == 0;
 	char message[200];
 	unsigned what;
-	uint64_t v[2], who = 0;
+	uint64_t who = 0;
 
-	if (w->count != 5 || !numbers(w, at, 2, v) ||
-	    !read_enum(t->form, w->word[3], recording_requests, &what) ||
+	if (!read_enum(t->form, w->word[3], recording_requests, &what) ||
 	    (!all && !number_u64(w->word[2], &who)))
 		return -GW_E_PARSE;
 	if (!all && position(t, who) < 0) /* this policy has no such worker */
 		guard_set_requester(t->guard, -1);
 	else
 		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)what,
-			      v[1], v[0], message, sizeof(message));
+			      w->number[4], w->number[1], message, sizeof(message));
 	return 0;
 }
 
 static int read_for(struct recording_reader *t, const struct words *w)
 {
-	uint64_t now_ns, uid = 0;
+	uint64_t uid = 0;
 
-	if (w->count != 3 || !number_u64(w->word[1], &now_ns) ||
-	    (!number_u64(w->word[2], &uid) && strcmp(w->word[2], "-1") != 0))
+	if (!number_u64(w->word[2], &uid) && strcmp(w->word[2], "-1") != 0)
 		return -GW_E_PARSE;
 	guard_set_requester(t->guard, w->word[2][0] == '-' ? -1 : (int64_t)uid);
 	return 0;
@@ -450,46 +448,33 @@ static int read_for(struct recording_reader *t, const struct words *w)
 
 static int read_foreign(struct recording_reader *t, const struct words *w)
 {
-	uint64_t now_ns;
-
-	if (w->count != 4 || !number_u64(w->word[1], &now_ns))
-		return -GW_E_PARSE;
-	guard_set_foreign(t->guard, w->word[2], *w->word[3] ? w->word[3] : NULL, now_ns);
+	guard_set_foreign(t->guard, w->word[2], *w->word[3] ? w->word[3] : NULL, w->number[1]);
 	return 0;
 }
 
 static int read_reason(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 4 };
 	unsigned reason;
-	uint64_t v[2];
 
-	if (w->count != 6 || !numbers(w, at, 2, v) ||
-	    !read_enum(t->form, w->word[3], reasons, &reason))
+	if (!read_enum(t->form, w->word[3], reasons, &reason))
 		return -GW_E_PARSE;
-	guard_set_reason(t->guard, w->word[2], (enum guard_reason)reason, v[1], w->word[5],
-			 v[0]);
+	guard_set_reason(t->guard, w->word[2], (enum guard_reason)reason, w->number[4],
+			 w->word[5], w->number[1]);
 	return 0;
 }
 
 static int read_trust(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1 };
-	uint64_t now;
-
-	if (w->count != 3 || !numbers(w, at, 1, &now))
-		return -GW_E_PARSE;
-	(void)guard_trust_gpu(t->guard, w->word[2], now); /* refused again, if it was refused */
+	/* Refused again, if it was refused. */
+	(void)guard_trust_gpu(t->guard, w->word[2], w->number[1]);
 	return 0;
 }
 
 static int read_heat(struct recording_reader *t, const struct words *w)
 {
-	uint64_t now_ns;
 	uint32_t heat;
 
-	if (w->count != 5 || !number_u64(w->word[1], &now_ns) ||
-	    !read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
+	if (!read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
 		return -GW_E_PARSE;
 	guard_set_heat(t->guard, w->word[2], heat, w->word[4]);
 	return 0;
@@ -532,16 +517,11 @@ static int read_reserve(struct recording_reader *t, const struct words *w)
 
 static int read_reserve_restore(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2, 4 };
-	struct guard_reservation r = { .pid = 0 };
-	uint64_t v[3];
+	struct guard_reservation r = { .id = w->number[1],
+				       .bytes = w->number[2],
+				       .pid = atoll(w->word[3]),
+				       .until_ns = w->number[4] };
 
-	if (w->count != 6 || !numbers(w, at, 3, v))
-		return -GW_E_PARSE;
-	r.id = v[0];
-	r.bytes = v[1];
-	r.pid = atoll(w->word[3]);
-	r.until_ns = v[2];
 	snprintf(r.gpu, sizeof(r.gpu), "%s", w->word[5]);
 	if (guard_reserve_restore(t->guard, &r) != 0)
 		return -GW_E_PARSE;
@@ -551,36 +531,27 @@ static int read_reserve_restore(struct recording_reader *t, const struct words *
 
 static int read_release(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2 };
-	uint64_t v[2];
-
-	if (w->count != 3 || !numbers(w, at, 2, v))
-		return -GW_E_PARSE;
-	guard_release(t->guard, find_reservation(t, v[1]), v[0]);
+	guard_release(t->guard, find_reservation(t, w->number[2]), w->number[1]);
 	return 0;
 }
 
 static int read_games(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2 };
-	uint64_t v[2];
-
-	if (w->count != 3 || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
+	if (w->number[2] > UINT32_MAX)
 		return -GW_E_PARSE;
-	guard_set_games(t->guard, (unsigned)v[1]);
+	guard_set_games(t->guard, (unsigned)w->number[2]);
 	return 0;
 }
 
 static int read_economy(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2, 3, 4, 5 };
-	uint64_t v[5];
+	const uint64_t *v = w->number;
 
-	if (w->count != 6 || !numbers(w, at, 5, v) || v[1] > UINT32_MAX)
+	if (v[2] > UINT32_MAX)
 		return -GW_E_PARSE;
-	if (position(t, v[1]) >= 0)
-		guard_set_idle_economy(t->guard, (unsigned)position(t, v[1]), v[2],
-				       (double)v[3], v[4] ? (double)v[4] : (double)NAN);
+	if (position(t, v[2]) >= 0)
+		guard_set_idle_economy(t->guard, (unsigned)position(t, v[2]), v[3],
+				       (double)v[4], v[5] ? (double)v[5] : (double)NAN);
 	return 0;
 }
 
@@ -676,31 +647,31 @@ static int read_scene(struct recording_reader *t, const char *line)
 static int read_words(struct recording_reader *t, const char *line)
 {
 	static const struct {
-		const char *word;
+		const char *word, *form; /* NULL: several, which its function checks */
 		int (*read)(struct recording_reader *t, const struct words *w);
 		bool before; /* a guard begins with it */
 	} kinds[] = {
-		{ "record", read_record, true },
-		{ "record-gpu", read_record_gpu, true },
-		{ "record-process", read_record_process, true },
-		{ "record-root", read_record_root, true },
-		{ "begin", read_begin, true },
-		{ "worker", read_worker, true },
-		{ "swap", read_swap, false },
-		{ "swapped", read_swapped, false },
-		{ "foreign", read_foreign, false },
-		{ "room", read_reserve_restore, false },
-		{ "outcome", read_outcome, false },
-		{ "ask", read_request, false },
-		{ "for", read_for, false },
-		{ "reason", read_reason, false },
-		{ "reserve", read_reserve, false },
-		{ "release", read_release, false },
-		{ "games", read_games, false },
-		{ "economy", read_economy, false },
-		{ "heat", read_heat, false },
-		{ "trust", read_trust, false },
-		{ "stop", read_stop, false },
+		{ "record", "tnnntnnt", read_record, true },
+		{ "record-gpu", "nt", read_record_gpu, true },
+		{ "record-process", "nn", read_record_process, true },
+		{ "record-root", "nn", read_record_root, true },
+		{ "begin", NULL, read_begin, true },
+		{ "worker", "nt", read_worker, true },
+		{ "swap", "", read_swap, false },
+		{ "swapped", "nt", read_swapped, false },
+		{ "foreign", "ntt", read_foreign, false },
+		{ "room", "nntnt", read_reserve_restore, false },
+		{ "outcome", NULL, read_outcome, false },
+		{ "ask", "nttn", read_request, false },
+		{ "for", "nt", read_for, false },
+		{ "reason", "nttnt", read_reason, false },
+		{ "reserve", NULL, read_reserve, false },
+		{ "release", "nn", read_release, false },
+		{ "games", "nn", read_games, false },
+		{ "economy", "nnnnn", read_economy, false },
+		{ "heat", "nttt", read_heat, false },
+		{ "trust", "nt", read_trust, false },
+		{ "stop", "n", read_stop, false },
 	};
 	struct words w;
 	int err = split_words(&w, line);
@@ -712,6 +683,8 @@ static int read_words(struct recording_reader *t, const char *line)
 			return -GW_E_PARSE;
 		if (!t->guard && !kinds[i].before)
 			err = make_guard(t);
+		if (!err && kinds[i].form && !words_fit(&w, kinds[i].form))
+			err = -GW_E_PARSE;
 		return err ? err : kinds[i].read(t, &w);
 	}
 	return -GW_E_PARSE;

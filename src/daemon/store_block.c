@@ -23,7 +23,7 @@ static float value_of(int64_t k, unsigned step)
 
 /* ---- writing ---- */
 
-static void put(struct buf *out, const void *p, size_t n)
+static void block_put(struct buf *out, const void *p, size_t n)
 {
 	buf_add(out, p, n);
 }
@@ -31,7 +31,7 @@ static void put(struct buf *out, const void *p, size_t n)
 static void put_head(struct buf *out, unsigned kind, const void *p, size_t n)
 {
 	buf_addc(out, (char)kind);
-	put(out, p, n);
+	block_put(out, p, n);
 }
 
 /* Converts values to multiples of a step; false: one is not a multiple. */
@@ -66,7 +66,7 @@ static void put_steps(struct buf *out, const float *v, unsigned n, unsigned step
 		uint16_t d = isnan(v[i]) ? UINT16_MAX : (uint16_t)(k[i] - least);
 		uint8_t narrow = (uint8_t)d;
 
-		put(out, wide ? (const void *)&d : &narrow, wide ? 2 : 1);
+		block_put(out, wide ? (const void *)&d : &narrow, wide ? 2 : 1);
 	}
 }
 
@@ -118,7 +118,7 @@ void block_encode(const struct block *b, struct buf *out)
 	char head[3] = { VERSION, (char)b->count, (char)b->columns };
 	float v[BLOCK_MOMENTS];
 
-	put(out, head, sizeof(head));
+	block_put(out, head, sizeof(head));
 	for (unsigned i = 0; i < b->count; i++)
 		v[i] = (float)b->offset[i];
 	put_column(out, v, b->count);
@@ -136,7 +136,7 @@ struct reader {
 	size_t left;
 };
 
-static bool get(struct reader *r, void *out, size_t n)
+static bool block_get(struct reader *r, void *out, size_t n)
 {
 	if (r->left < n)
 		return false;
@@ -150,13 +150,13 @@ static bool get_steps(struct reader *r, float *v, unsigned n, unsigned step, boo
 {
 	int32_t base;
 
-	if (step >= STEPS || !get(r, &base, sizeof(base)))
+	if (step >= STEPS || !block_get(r, &base, sizeof(base)))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
 		uint16_t d = 0;
 		uint8_t narrow = 0;
 
-		if (!get(r, wide ? (void *)&d : &narrow, wide ? 2 : 1))
+		if (!block_get(r, wide ? (void *)&d : &narrow, wide ? 2 : 1))
 			return false;
 		if (!wide)
 			d = narrow == UINT8_MAX ? UINT16_MAX : narrow;
@@ -169,14 +169,14 @@ static bool get_column(struct reader *r, float *v, unsigned n)
 {
 	unsigned char kind;
 
-	if (!get(r, &kind, 1))
+	if (!block_get(r, &kind, 1))
 		return false;
 	if (kind >= KIND_STEPS)
 		return get_steps(r, v, n, (kind - KIND_STEPS) / 2u, (kind - KIND_STEPS) % 2);
 	if (kind == KIND_FLOAT)
-		return get(r, v, n * sizeof(*v));
+		return block_get(r, v, n * sizeof(*v));
 	v[0] = NAN;
-	if (kind == KIND_SAME && !get(r, &v[0], sizeof(v[0])))
+	if (kind == KIND_SAME && !block_get(r, &v[0], sizeof(v[0])))
 		return false;
 	for (unsigned i = 1; i < n; i++)
 		v[i] = v[0];
@@ -203,7 +203,7 @@ int block_decode(struct block *b, const void *bytes, size_t n)
 	unsigned char head[3];
 	float v[BLOCK_MOMENTS];
 
-	if (!get(&r, head, sizeof(head)) || head[0] != VERSION || head[1] < 1 ||
+	if (!block_get(&r, head, sizeof(head)) || head[0] != VERSION || head[1] < 1 ||
 	    head[1] > BLOCK_MOMENTS || head[2] > BLOCK_COLUMNS)
 		return -GW_E_PARSE;
 	b->count = head[1];

@@ -5,9 +5,11 @@
 #include <gpuward.h>
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -214,6 +216,22 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret)
 		return err == -GW_E_NOENT ? err : -GW_E_PARSE;
 	*ret = s.start_ticks;
 	return 0;
+}
+
+int proc_open(const struct root *root, struct proc_id id, int *ret_fd)
+{
+	uint64_t start;
+
+	*ret_fd = (int)syscall(SYS_pidfd_open, (pid_t)id.pid, 0);
+	if (*ret_fd < 0)
+		*ret_fd = -errno;
+	if (proc_start_ticks(root, id.pid, &start) == 0 && start == id.start_ticks)
+		return 0;
+	if (*ret_fd >= 0) {
+		close(*ret_fd);
+		*ret_fd = -ESRCH;
+	}
+	return -GW_E_NOENT;
 }
 
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks)

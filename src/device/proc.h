@@ -6,6 +6,7 @@
 #ifndef GW_DEVICE_PROC_H
 #define GW_DEVICE_PROC_H
 
+#include "base/proc_id.h"
 #include "base/root.h"
 
 #include <stdbool.h>
@@ -35,6 +36,11 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret);
 /* Reads only the start time, to check that a pid still means the same process. Returns 0,
  * -GW_E_NOENT or -GW_E_PARSE. */
 int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
+
+/* Opens a pidfd of the process with this identity.  Returns 0, or -GW_E_NOENT if it ended: the
+ * start time is read after the opening, because from then on the pid cannot be reused.  If
+ * there is no pidfd, *ret_fd is a negative errno, also where 0 is returned. */
+int proc_open(const struct root *root, struct proc_id id, int *ret_fd);
 
 /* Does the process with this start time run? 1: yes; 0: it ended, reaped or not, or another
  * process has the pid; -GW_E_IO: unknown, because the read failed. */

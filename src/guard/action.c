@@ -79,7 +79,9 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c);
 
-	return ops->drain ? ops->drain(c, &out->in_flight) : 0;
+	if (ops->drain)
+		return ops->drain(c, &out->in_flight);
+	return ops->busy ? worker_busy(c, ops, &out->in_flight) : 0;
 }
 
 /* The outcome itself is the notification. */
@@ -189,14 +191,15 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
 	int rc;
 
-	if (!ops->resume && !ops->posts[ORDER_RESUME])
+	if (!ops->resume && !ops->load && !ops->posts[ORDER_RESUME])
 		return unsupported(c, "be resumed");
 	rc = make_ready(c, start, out);
 	if (rc)
 		return rc;
 	c->message[0] = '\0';
 	if (!start || !lazy) /* else it loads its model with the next request */
-		rc = call_adapter(c, ops->resume, ORDER_RESUME);
+		rc = ops->load ? worker_load_noted(c, ops->load)
+			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
 		c->notes[0] = '\0';
 	return rc;

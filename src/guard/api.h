@@ -72,7 +72,7 @@ struct gw_guard {
 	bool closed;    /* an order forbids new work */
 	bool simulated; /* one of its GPUs is simulated */
 	bool look_now;
-	uint64_t looks;
+	uint64_t scenes;
 	char no_gpu[200]; /* why no GPU is visible; "": one is */
 	enum gw_worker_call call;
 	uint64_t call_deadline_ns;

@@ -12,6 +12,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -28,7 +29,7 @@ static uint64_t now_ns(const struct gw_guard *g)
 
 /* ---- callbacks, on a thread of the action ---- */
 
-static void enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
+static void call_enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
 {
 	pthread_mutex_lock(&g->lock);
 	g->call = call;
@@ -37,7 +38,7 @@ static void enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadlin
 	pthread_mutex_unlock(&g->lock);
 }
 
-static void leave(struct gw_guard *g)
+static void call_leave(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	g->call = GW_CALL_NONE;
@@ -52,9 +53,9 @@ static int call_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 
 	if (!g->options.evict)
 		return 0;
-	enter(g, GW_CALL_EVICT, deadline_ns);
+	call_enter(g, GW_CALL_EVICT, deadline_ns);
 	rc = g->options.evict(g->options.arg, bytes, deadline_ns);
-	leave(g);
+	call_leave(g);
 	return rc;
 }
 
@@ -63,9 +64,9 @@ static int call_resume(void *ctx, uint64_t deadline_ns)
 	struct gw_guard *g = ctx;
 	int rc;
 
-	enter(g, GW_CALL_RESUME, deadline_ns);
+	call_enter(g, GW_CALL_RESUME, deadline_ns);
 	rc = g->options.resume(g->options.arg, deadline_ns);
-	leave(g);
+	call_leave(g);
 	return rc;
 }
 
@@ -162,7 +163,7 @@ static const struct guard_pump pump = {
 };
 
 /* Everything that follows from the last input. */
-static void settle(struct gw_guard *g)
+static void answer_settled(struct gw_guard *g)
 {
 	int may;
 
@@ -179,7 +180,7 @@ static void take_outcomes(struct gw_guard *g)
 	while (action_next_outcome(g->action, &o)) {
 		guard_outcome(g->guard, &o, now_ns(g));
 		g->look_now = true;
-		settle(g);
+		answer_settled(g);
 	}
 }
 
@@ -189,7 +190,7 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 	for (unsigned i = 0; i < g->scene->gpus; i++)
 		g->simulated = g->simulated || g->scene->gpu[i].simulated;
 	snprintf(g->no_gpu, sizeof(g->no_gpu), "%s", no_gpu);
-	g->looks++;
+	g->scenes++;
 	guard_observe(g->guard, g->scene);
 	if (g->health)
 		guard_api_health_apply(g->health, g->guard, now_ns(g));
@@ -214,7 +215,7 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 		 s ? s->message : "");
 }
 
-static bool look_is_due(struct gw_guard *g)
+static bool scene_is_due(struct gw_guard *g)
 {
 	bool due;
 
@@ -225,7 +226,7 @@ static bool look_is_due(struct gw_guard *g)
 	return due;
 }
 
-static void look_now(struct gw_guard *g)
+static void observe_now(struct gw_guard *g)
 {
 	char no_gpu[200];
 	unsigned seen;
@@ -242,7 +243,7 @@ static void look_now(struct gw_guard *g)
 		guard_api_health_read(g->health, g->scene, now_ns(g));
 	pthread_mutex_lock(&g->lock);
 	take_scene(g, no_gpu);
-	settle(g);
+	answer_settled(g);
 	now = now_ns(g);
 	g->due_ns = guard_next_scene_ns(g->guard, now);
 	if (g->due_ns == UINT64_MAX && scene_builder_watch_fd(g->look) < 0)
@@ -291,17 +292,17 @@ uint64_t guard_api_round(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	take_outcomes(g);
-	settle(g); /* requests */
+	answer_settled(g); /* requests */
 	pthread_mutex_unlock(&g->lock);
-	if (look_is_due(g))
-		look_now(g);
+	if (scene_is_due(g))
+		observe_now(g);
 	report_decisions(g);
 	return g->due_ns;
 }
 
 /* ---- waiting ---- */
 
-static uint64_t earliest(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
+static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
 {
 	uint64_t waits = scene_builder_trigger_due_ns(g->look);
 
@@ -312,7 +313,7 @@ static uint64_t earliest(const struct gw_guard *g, uint64_t due_ns, uint64_t now
 
 void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 {
-	const uint64_t now = now_ns(g), until = earliest(g, due_ns, now);
+	const uint64_t now = now_ns(g), until = earliest_wake(g, due_ns, now);
 	const uint64_t ns = until > now ? until - now : 0;
 	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
 				{ scene_builder_watch_fd(g->look), POLLIN, 0 } };
@@ -329,5 +330,119 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 		g->due_ns = 0;
 	} else if (often && now_ns(g) >= until) {
 		g->due_ns = 0;
+	}
+}
+
+/* ---- health of its GPUs ---- */
+
+/* Reads the health of a guarded program's GPUs at its own interval and passes it to the guard as heat and reasons. */
+
+struct patient {
+	char uuid[96];
+	struct health *health;
+	uint64_t due_ns;
+};
+
+struct guard_api_health {
+	struct gw_snapshot *snap;
+	struct health_options options;
+	struct patient patient[SCENE_GPUS];
+	unsigned patients;
+};
+
+int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret)
+{
+	struct guard_api_health *h = calloc(1, sizeof(*h));
+	int err = h ? gw_snapshot_new(ctx, &h->snap) : -GW_E_NOMEM;
+
+	if (err) {
+		free(h);
+		return err;
+	}
+	health_options_init(&h->options);
+	*ret = h;
+	return 0;
+}
+
+void guard_api_health_free(struct guard_api_health *h)
+{
+	if (!h)
+		return;
+	for (unsigned i = 0; i < h->patients; i++)
+		health_free(h->patient[i].health);
+	gw_snapshot_free(h->snap);
+	free(h);
+}
+
+/* NULL: too many GPUs, or out of memory; the next scene tries again. */
+static struct patient *patient_of(struct guard_api_health *h, const char *uuid)
+{
+	struct patient *p;
+
+	for (unsigned i = 0; i < h->patients; i++)
+		if (strcmp(h->patient[i].uuid, uuid) == 0)
+			return &h->patient[i];
+	if (h->patients == SCENE_GPUS)
+		return NULL;
+	p = &h->patient[h->patients];
+	if (health_new(&h->options, &p->health) != 0)
+		return NULL;
+	snprintf(p->uuid, sizeof(p->uuid), "%s", uuid);
+	p->due_ns = 0;
+	h->patients++;
+	return p;
+}
+
+static void read_device(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
+{
+	struct patient *p = patient_of(h, uuid);
+
+	for (unsigned i = 0; p && i < gw_snapshot_device_count(h->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(h->snap, i);
+		const char *is = gw_device_text(d, GW_T_UUID);
+
+		if (!is || strcmp(is, uuid) != 0)
+			continue;
+		health_read(p->health, d, now_ns);
+		p->due_ns = now_ns + health_interval_ns(p->health);
+	}
+}
+
+static bool is_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
+{
+	struct patient *p = patient_of(h, uuid);
+
+	return p && now_ns >= p->due_ns;
+}
+
+void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns)
+{
+	bool due = false;
+
+	for (unsigned i = 0; i < s->gpus; i++)
+		due = due || is_due(h, s->gpu[i].uuid, now_ns);
+	if (!due || gw_snapshot_take(h->snap, GW_TIERS_COMMON) != 0)
+		return;
+	for (unsigned i = 0; i < s->gpus; i++)
+		if (is_due(h, s->gpu[i].uuid, now_ns))
+			read_device(h, s->gpu[i].uuid, now_ns);
+}
+
+void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < h->patients; i++) {
+		struct patient *p = &h->patient[i];
+		struct health_meaning m;
+
+		health_meaning(p->health, now_ns, &m);
+		guard_set_heat(g, p->uuid, m.heat, m.heat_why);
+		for (unsigned r = 0; r < HEALTH_REASONS; r++) {
+			const struct health_finding *f = &m.reason[r].found;
+
+			guard_set_reason(g, p->uuid, m.reason[r].reason, m.reason[r].on, f->why,
+					 now_ns);
+			guard_set_reason_end(g, p->uuid, m.reason[r].reason, f->clears,
+					     f->clears_ns);
+		}
 	}
 }

@@ -73,7 +73,7 @@ static void compile_all(struct classifier *c, const struct policy *p)
 		compile(c, WORKER_PATTERNS + i, p->worker[i].match.command);
 }
 
-static void free_all(struct classifier *c)
+static void classifier_clear(struct classifier *c)
 {
 	for (unsigned i = 0; i < PATTERNS; i++)
 		if (c->compiled[i])
@@ -95,7 +95,7 @@ void classifier_free(struct classifier *c)
 {
 	if (!c)
 		return;
-	free_all(c);
+	classifier_clear(c);
 	free(c);
 }
 
@@ -279,7 +279,7 @@ static int root_distance(const struct scene_root *r, const struct scene_process 
 	if (scene_is(p, r))
 		return 0;
 	for (int i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == r->pid)
+		if (p->ancestor[i] == r->id.pid)
 			return i + 1;
 	return FAR;
 }
@@ -504,7 +504,7 @@ void classify(const struct policy *p, const struct scene *s, struct verdict *ret
 
 	compile_all(&c, p);
 	classifier_run(&c, s, ret);
-	free_all(&c);
+	classifier_clear(&c);
 }
 
 void classify_conflict(const struct policy *p, const struct scene_process *one,
@@ -513,7 +513,7 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 	snprintf(out, size,
 		 "process %lld (%.15s) matches worker %.40s and worker %.40s: narrow the match "
 		 "of one of them",
-		 (long long)one->pid, one->name, p->worker[v->worker].name,
+		 (long long)one->id.pid, one->name, p->worker[v->worker].name,
 		 p->worker[v->also].name);
 }
 

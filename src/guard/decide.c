@@ -6,7 +6,7 @@
 
 #define STEPS 16 /* more than any chain of changes is long */
 
-static void leave(struct guard *g, struct guard_worker *w)
+static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
 	const char *rule, *evidence;
 	char text[240];
@@ -162,8 +162,9 @@ static bool is_pid_reused(const struct guard *g, const struct guard_worker *w)
 	for (unsigned i = 0; i < g->scene.roots; i++)
 		for (unsigned k = 0; k < w->intent.put_away_count; k++)
 			if (scene_root_of(&g->scene.root[i], worker_number(g, w)) &&
-			    g->scene.root[i].pid == w->intent.put_away[k].pid &&
-			    g->scene.root[i].start_ticks != w->intent.put_away[k].start_ticks)
+			    g->scene.root[i].id.pid == w->intent.put_away[k].pid &&
+			    g->scene.root[i].id.start_ticks !=
+				    w->intent.put_away[k].start_ticks)
 				return true;
 	return false;
 }
@@ -230,7 +231,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 	if (resident && w->idle.unload)
 		guard_idle_end(g, w);
 	if (resident && worker_kept_out(w)) {
-		leave(g, w);
+		begin_leaving(g, w);
 	} else if (resident && (was_stuck(w) || w->intent.claim == CLAIM_LEFT) &&
 		   guard_may_resume_stuck(w)) {
 		return guard_try_return(g, w, true, false);
@@ -407,7 +408,7 @@ static enum step demand_presses(struct guard *g, struct guard_worker *w)
 	if (guard_damped(g, w) || guard_limited(g, w))
 		return STEP_ORDER;
 	worker_set_contention(w, true);
-	leave(g, w);
+	begin_leaving(g, w);
 	return STEP_AGAIN;
 }
 
@@ -415,14 +416,14 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 {
 	report_masked(g, w);
 	if (worker_kept_out(w) & ~BIT(REASON_CONTENTION)) {
-		leave(g, w);
+		begin_leaving(g, w);
 		return STEP_AGAIN;
 	}
 	report_throttle(g, w);
 	guard_give_order(g, w); /* its door, before anything else is decided */
 	if (guard_idle_due(g, w)) {
 		guard_idle_begin(g, w);
-		leave(g, w);
+		begin_leaving(g, w);
 		return STEP_AGAIN;
 	}
 	return w->demand.pressing ? demand_presses(g, w) : no_demand(g, w);
@@ -625,7 +626,7 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 		worker_set_contention(w, true);
 	else if (!worker_kept_out(w))
 		return false;
-	leave(g, w);
+	begin_leaving(g, w);
 	return true;
 }
 
@@ -664,7 +665,7 @@ static enum step step_intent(struct guard *g, struct guard_worker *w)
 	}
 }
 
-static enum step step(struct guard *g, struct guard_worker *w)
+static enum step step_worker(struct guard *g, struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
 	bool acting;
@@ -698,7 +699,7 @@ static void step_until_settled(struct guard *g, struct guard_worker *w)
 	enum step did = STEP_AGAIN;
 
 	for (unsigned n = 0; n < STEPS && did == STEP_AGAIN; n++)
-		did = step(g, w);
+		did = step_worker(g, w);
 	if (did == STEP_ORDER)
 		guard_give_order(g, w);
 }

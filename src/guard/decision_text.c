@@ -9,7 +9,7 @@
 const char *guard_reason_name(unsigned r)
 {
 	static const char *const names[GUARD_REASONS] = {
-#define R(symbol, name, held) [REASON_##symbol] = #name,
+#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "reason.def"
 	};
 
@@ -183,8 +183,8 @@ static void set_gpu(const struct guard *g, const struct guard_worker *w,
 }
 
 __attribute__((format(printf, 6, 0))) static void
-report(struct guard *g, struct guard_worker *w, enum guard_state from, enum guard_state to,
-       const char *rule, const char *fmt, va_list ap)
+decision_add(struct guard *g, struct guard_worker *w, enum guard_state from,
+	     enum guard_state to, const char *rule, const char *fmt, va_list ap)
 {
 	struct guard_queue *q = &g->queue;
 	struct worker_report *r = &w->report;
@@ -227,7 +227,7 @@ void guard_report(struct guard *g, struct guard_worker *w, const char *rule, con
 	va_list ap;
 
 	va_start(ap, fmt);
-	report(g, w, w->report.state, worker_state(w), rule, fmt, ap);
+	decision_add(g, w, w->report.state, worker_state(w), rule, fmt, ap);
 	va_end(ap);
 }
 
@@ -237,6 +237,6 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 	va_list ap;
 
 	va_start(ap, fmt);
-	report(g, w, from, to, rule, fmt, ap);
+	decision_add(g, w, from, to, rule, fmt, ap);
 	va_end(ap);
 }

@@ -114,12 +114,12 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 	if (l && l->busy_ns)
 		text_fit(busy, sizeof(busy), " %.0f %%", 100 * l->busy_ratio);
 	c->kind = kind;
-	c->pid = p->pid;
+	c->pid = p->id.pid;
 	c->uid = p->uid;
 	text_fit(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
 		 v->why ? v->why : "no rule");
 	text_fit(c->evidence, sizeof(c->evidence), "pid %lld %s %s%s on %.48s, free %llu MiB",
-		 (long long)p->pid, name, held, busy, g->uuid,
+		 (long long)p->id.pid, name, held, busy, g->uuid,
 		 (unsigned long long)(g->free_bytes / MIB));
 }
 

@@ -61,7 +61,7 @@ struct demand_life *demand_life_find(const struct demand *d, const struct scene_
 	for (unsigned i = 0; i < d->lives; i++) {
 		const struct demand_life *l = &d->life[i];
 
-		if (l->pid == p->pid && l->start_ticks == p->start_ticks && l->gpu == gpu)
+		if (l->pid == p->id.pid && l->start_ticks == p->id.start_ticks && l->gpu == gpu)
 			return (struct demand_life *)l;
 	}
 	return NULL;
@@ -102,8 +102,8 @@ static struct demand_life *life_begin(struct demand *d, const struct scene_proce
 
 	struct demand_life *l = &d->life[d->lives++];
 
-	*l = (struct demand_life){ .pid = p->pid,
-				   .start_ticks = p->start_ticks,
+	*l = (struct demand_life){ .pid = p->id.pid,
+				   .start_ticks = p->id.start_ticks,
 				   .gpu = gpu,
 				   .exe = program_of(p),
 				   .first_ns = d->begun ? now_ns : 0,

@@ -5,7 +5,10 @@
  * causes a limited number of evictions per hour. */
 #include "guard_internal.h"
 
+#include "base/clock.h"
+
 #include <math.h>
+#include <string.h>
 
 /* ---- a display ---- */
 
@@ -246,4 +249,113 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 			 "for %.0f s",
 			 (long long)w->demand.strongest.uid, g->p->user_evictions,
 			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));
+}
+
+/* ---- how often each user caused an eviction ---- */
+
+#define HOUR_NS (3600 * NS_PER_S)
+
+static struct rate_user *rate_find(const struct rate *r, int64_t uid)
+{
+	for (unsigned i = 0; i < r->users; i++)
+		if (r->user[i].uid == uid)
+			return (struct rate_user *)&r->user[i];
+	return NULL;
+}
+
+static uint64_t last_ns(const struct rate_user *u)
+{
+	return u->at_ns[(u->count - 1) % RATE_MOST];
+}
+
+uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns)
+{
+	const struct rate_user *u = uid > 0 && most ? rate_find(r, uid) : NULL;
+	uint64_t first;
+
+	most = most < RATE_MOST ? most : RATE_MOST;
+	if (!u || u->count < most)
+		return 0;
+	first = u->at_ns[(u->count - most) % RATE_MOST];
+	return now_ns - first < HOUR_NS ? HOUR_NS - (now_ns - first) : 0;
+}
+
+/* The user with the oldest eviction is dropped. */
+static struct rate_user *rate_add(struct rate *r)
+{
+	struct rate_user *u = &r->user[0];
+
+	if (r->users < RATE_USERS)
+		return &r->user[r->users++];
+	for (unsigned i = 1; i < RATE_USERS; i++)
+		if (last_ns(&r->user[i]) < last_ns(u))
+			u = &r->user[i];
+	return u;
+}
+
+void rate_take(struct rate *r, int64_t uid, uint64_t now_ns)
+{
+	struct rate_user *u = rate_find(r, uid);
+
+	if (uid <= 0)
+		return;
+	if (!u) {
+		u = rate_add(r);
+		memset(u, 0, sizeof(*u));
+		u->uid = uid;
+	}
+	u->at_ns[u->count++ % RATE_MOST] = now_ns;
+}
+
+/* ---- levels ---- */
+
+/* The least that frees memory.  The kind allows it, whatever max_level says. */
+unsigned guard_level_first(const struct guard_worker *w)
+{
+	return policy_kind_level(w->policy->kind);
+}
+
+static bool level_is_allowed(const struct guard_worker *w, unsigned level)
+{
+	if (level > w->knobs.max_level)
+		return false;
+	switch (level) {
+	case 3: return guard_level_first(w) == 3;
+	case LEVEL_STOP: return w->policy->match.unit || w->policy->match.container;
+	case 5:
+	case 6: return w->knobs.allow_kill;
+	default: return true;
+	}
+}
+
+unsigned guard_level_next(const struct guard_worker *w, unsigned level)
+{
+	for (level++; level < GUARD_LEVELS; level++)
+		if (level_is_allowed(w, level))
+			return level;
+	return 0;
+}
+
+/* While it is out the level says how that was done, and stays. */
+void guard_level_fit(struct guard_worker *w)
+{
+	const unsigned first = guard_level_first(w), level = w->intent.level;
+	const enum guard_state s = worker_state(w);
+	const bool kept = s == STATE_RECONCILE || s == STATE_EVICTED || s == STATE_QUIET ||
+			  s == STATE_RESUME || s == STATE_VERIFY_UP;
+
+	if (!kept && level != first && (level < first || !level_is_allowed(w, level)))
+		w->intent.level = first;
+}
+
+unsigned guard_levels(const struct guard *g, unsigned worker)
+{
+	unsigned set = 0;
+
+	if (worker >= g->workers)
+		return 0;
+	for (unsigned l = guard_level_first(&g->worker[worker]); l;
+	     l = guard_level_next(&g->worker[worker], l))
+		set |= BIT(l);
+	return set;
 }

@@ -17,7 +17,7 @@ void guard_span_text(const struct guard *g, const struct guard_worker *w, char *
 static const char *process_name(const struct guard *g, int64_t pid)
 {
 	for (unsigned i = 0; pid > 0 && i < g->scene.processes; i++)
-		if (g->scene.process[i].pid == pid)
+		if (g->scene.process[i].id.pid == pid)
 			return g->scene.process[i].name;
 	return "";
 }
@@ -110,7 +110,6 @@ static void explain_reserved(const struct guard *g, const struct guard_worker *w
 	text_fit(clears, sizeof(clears), "when it is released%s%s",
 		 owned ? ", its process ends" : "", e->clears_ns ? " or its time is over" : "");
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
-	set_rule(e, "reservation");
 }
 
 static void explain_manual(const struct guard_worker *w, struct guard_explanation *e)
@@ -131,7 +130,8 @@ static void explain_contention(const struct guard_worker *w, struct guard_explan
 	const struct worker_demand *d = &w->demand;
 	const uint64_t quiet = worker_quiet_ns(w);
 
-	set_rule(e, w->reasons.contention_rule[0] ? w->reasons.contention_rule : "contention");
+	if (w->reasons.contention_rule[0])
+		set_rule(e, w->reasons.contention_rule);
 	text_fit(e->clears, sizeof(e->clears), "%.3g s after the last demand",
 		 (double)quiet * 1e-9);
 	e->clears_ns = d->pressing || !d->calm_scenes ? 0 : d->calm_ns + quiet;
@@ -140,7 +140,6 @@ static void explain_contention(const struct guard_worker *w, struct guard_explan
 static void explain_battery(const struct guard *g, const struct guard_worker *w,
 			    struct guard_explanation *e)
 {
-	set_rule(e, "ac_only");
 	if (!g->scene.on_battery)
 		e->clears_ns = w->reasons.battery_ns + AC_NS;
 	text_fit(e->clears, sizeof(e->clears), "after %llu s on mains",
@@ -152,7 +151,6 @@ static void explain_schedule(const struct guard *g, const struct guard_worker *w
 {
 	const int64_t left_s = policy_schedule_left_s(w->policy, g->local_s);
 
-	set_rule(e, "[[schedule]]");
 	add_end(e, "when the span is over",
 		left_s < 0 ? 0 : g->now_ns + (uint64_t)left_s * NS_PER_S);
 }
@@ -160,6 +158,12 @@ static void explain_schedule(const struct guard *g, const struct guard_worker *w
 bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 		   struct guard_explanation *ret)
 {
+	static const struct {
+		const char *rule, *clears;
+	} texts[GUARD_REASONS] = {
+#define R(symbol, name, held, rule, clears) { rule, clears },
+#include "reason.def"
+	};
 	const struct guard_worker *w = &g->worker[worker];
 
 	if (worker >= g->workers || r >= GUARD_REASONS || !(w->reasons.mask & BIT(r)))
@@ -167,34 +171,26 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 	*ret = (struct guard_explanation){ .since_ns = w->reasons.since_ns[r],
 					   .masked = !(worker_kept_out(w) & BIT(r)) };
 	text_fit(ret->evidence, sizeof(ret->evidence), "%s", w->reasons.evidence[r]);
+	set_rule(ret, texts[r].rule);
+	if (texts[r].clears)
+		add_end(ret, texts[r].clears, 0);
 	switch (r) {
 	case REASON_CONTENTION: explain_contention(w, ret); break;
 	case REASON_MANUAL: explain_manual(w, ret); break;
 	case REASON_THERMAL:
-		set_rule(ret, "[health], evict_c");
-		add_ends_of_gpus(g, w, r, ret);
-		break;
-	case REASON_HEALTH:
-		set_rule(ret, "[health], quarantine");
-		add_ends_of_gpus(g, w, r, ret);
-		break;
+	case REASON_HEALTH: add_ends_of_gpus(g, w, r, ret); break;
 	case REASON_SCHEDULE: explain_schedule(g, w, ret); break;
 	case REASON_BATTERY: explain_battery(g, w, ret); break;
 	case REASON_BLIND:
-		set_rule(ret, "on_blind = \"evict\"");
 		text_fit(ret->clears, sizeof(ret->clears), "after %d good readings",
 			 CLEAN_LOOKS);
 		break;
-	case REASON_BUDGET:
-		set_rule(ret, "power_cap_w or energy_cap_wh");
-		add_end(ret, "when it has been below the cap for a while", 0);
-		break;
 	case REASON_RESERVED: explain_reserved(g, w, ret); break;
 	case REASON_IDLE:
-		set_rule(ret, w->policy->idle_after_ns ? "idle_after" : "idle_economy");
-		add_end(ret, "when a client requests its model", 0);
+		if (w->policy->idle_after_ns)
+			set_rule(ret, "idle_after");
 		break;
-	case GUARD_REASONS: break;
+	default: break;
 	}
 	return true;
 }

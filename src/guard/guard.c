@@ -1,35 +1,10 @@
 /* The guard's beginning and end, its input, and what is fetched.  guard_internal.h names the other files. */
 #include "guard_internal.h"
 
-#include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- beginning and end ---- */
-
-static double ratio(double own, double standard)
-{
-	return isnan(own) ? standard : own;
-}
-
-static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
-{
-	k->debounce_ns = policy_number(k->debounce_ns, s->debounce_ns);
-	k->quiet_ns = policy_number(k->quiet_ns, s->quiet_ns);
-	k->resident_ns = policy_number(k->resident_ns, s->resident_ns);
-	k->drain_ns = policy_number(k->drain_ns, s->drain_ns);
-	k->verify_ns = policy_number(k->verify_ns, s->verify_ns);
-	k->budget_ns = policy_number(k->budget_ns, s->budget_ns);
-	k->post_ns = policy_number(k->post_ns, s->post_ns);
-	k->headroom_bytes = policy_number(k->headroom_bytes, s->headroom_bytes);
-	k->headroom_ratio = ratio(k->headroom_ratio, s->headroom_ratio);
-	k->min_vram_bytes = policy_number(k->min_vram_bytes, s->min_vram_bytes);
-	k->util_ratio = ratio(k->util_ratio, s->util_ratio);
-	k->util_ns = policy_number(k->util_ns, s->util_ns);
-	if (k->max_level == UINT_MAX)
-		k->max_level = s->max_level;
-}
 
 const char guard_must_resume_text[] =
 	"it was evicted, and this mode does nothing: it resumes with mode = \"enforce\"";
@@ -61,7 +36,8 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 	}
 }
 
-static void restore(struct guard *g, struct guard_worker *w, const struct guard_record *r)
+static void restore_worker(struct guard *g, struct guard_worker *w,
+			   const struct guard_record *r)
 {
 	struct worker_observed *o = &w->observed;
 	struct worker_intent *i = &w->intent;
@@ -96,7 +72,7 @@ void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_wor
 {
 	w->policy = p;
 	w->knobs = p->knobs;
-	resolve(&w->knobs, &g->p->standard);
+	policy_knobs_resolve(&w->knobs, &g->p->standard);
 	w->idle.after_ns = p->idle_after_ns ? p->idle_after_ns : UINT64_MAX;
 	w->idle.idle_w = p->idle_w;
 	w->idle.reload_j = p->reload_j;
@@ -112,12 +88,12 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	guard_bind(g, w, p);
 	w->reasons.until_ns = FOR_EVER;
 	w->backoff.quiet_factor = 1;
-	w->order.answered = g->looks; /* the next scene is the first to judge it by */
+	w->order.answered = g->scenes; /* the next scene is the first to judge it by */
 	w->intent.level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
-			restore(g, w, &records[k]);
+			restore_worker(g, w, &records[k]);
 	if (worker_must_resume(w)) {
 		w->presence = PRESENCE_HERE;
 		text_fit(w->report.why, sizeof(w->report.why), "%s", guard_must_resume_text);
@@ -226,7 +202,7 @@ static void answer_dry(struct guard *g)
 
 		if (!worker_has_order(w) || !w->dry || w->order.what.id > last)
 			continue;
-		w->order.answered = g->looks;
+		w->order.answered = g->scenes;
 		guard_order_done(g, w);
 		guard_steps(g);
 	}
@@ -234,7 +210,7 @@ static void answer_dry(struct guard *g)
 
 void guard_observe(struct guard *g, const struct scene *s)
 {
-	const bool same = g->looked && same_processes(&g->scene, s);
+	const bool same = g->has_scene && same_processes(&g->scene, s);
 
 	copy_scene(&g->scene, s);
 	g->scene.game_clients += g->games;
@@ -245,9 +221,9 @@ void guard_observe(struct guard *g, const struct scene *s)
 	demand_observe(&g->demand, &g->scene, g->verdict);
 	convert_hold_ends(g);
 	answer_dry(g);
-	g->looks++;
+	g->scenes++;
 	guard_read_scene(g);
-	g->looked = true;
+	g->has_scene = true;
 	guard_steps(g);
 }
 
@@ -259,7 +235,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
-		w->order.answered = g->looks;
+		w->order.answered = g->scenes;
 		/* Its adapter may have noted something for its record. */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (o->ok && o->in_flight && w->order.what.verb == ORDER_DRAIN)
@@ -291,7 +267,7 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 	if (!on)
 		u->end[r] = (struct guard_end){ .ns = 0 };
 	g->now_ns = now_ns;
-	if (!g->looked)
+	if (!g->has_scene)
 		return;
 	guard_update_reasons(g);
 	guard_steps(g);
@@ -367,7 +343,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 bool guard_next_record(struct guard *g, struct guard_record *ret)
 {
 	/* The time of day is unknown before the first scene. */
-	for (unsigned i = 0; g->looked && i < g->workers; i++) {
+	for (unsigned i = 0; g->has_scene && i < g->workers; i++) {
 		if (!g->worker[i].record_due)
 			continue;
 		g->worker[i].record_due = false;
@@ -379,7 +355,7 @@ bool guard_next_record(struct guard *g, struct guard_record *ret)
 
 int guard_worker_record(const struct guard *g, unsigned worker, struct guard_record *ret)
 {
-	if (!g->looked || worker >= g->workers)
+	if (!g->has_scene || worker >= g->workers)
 		return -GW_E_NOENT;
 	fill_record(g, &g->worker[worker], ret);
 	return 0;

@@ -14,7 +14,7 @@ struct guard;
 
 /* Why a worker may not run: bits.  GUARD-MACHINE.md, Reasons. */
 enum guard_reason {
-#define R(symbol, name, held) REASON_##symbol,
+#define R(symbol, name, held, rule, clears) REASON_##symbol,
 #include "reason.def"
 	GUARD_REASONS
 };
@@ -110,8 +110,7 @@ enum guard_verb {
 };
 
 struct guard_target {
-	int64_t pid;
-	uint64_t start_ticks;
+	struct proc_id id;
 	bool itself; /* it belongs to the worker by its own match, not by an ancestor: its match must
 		      * still hold before it is touched */
 	uint64_t print; /* scene_root.print of such a root; 0: unknown */
@@ -133,8 +132,7 @@ struct guard_order {
 	bool more;  /* there are more than it names */
 	bool start; /* RESUME: the worker does not run and must be started */
 	struct {    /* its root processes in the last scene, on a GPU or not */
-		int64_t pid;
-		uint64_t start_ticks;
+		struct proc_id id;
 		uint64_t print; /* scene_root.print */
 	} root[GUARD_ROOTS];
 	unsigned roots;

@@ -73,7 +73,7 @@ static void add_result(uint64_t *cell, const struct guard_decision *d)
 	cell[COUNTERS_FREED_BYTES] += d->freed_bytes;
 }
 
-static void add(uint64_t *cell, const struct guard_decision *d, bool back)
+static void counter_add(uint64_t *cell, const struct guard_decision *d, bool back)
 {
 	cell[COUNTERS_RESUMES] += back;
 	for (unsigned b = 0; b < GUARD_BLOCKS; b++)
@@ -90,10 +90,10 @@ struct counters_worker *counters_add(struct guard_counters *t, const char *name,
 
 	if (!back && !d->blocked && d->result == RESULT_NONE)
 		return NULL;
-	add(t->all, d, back);
+	counter_add(t->all, d, back);
 	w = counters_worker(t, name);
 	if (w)
-		add(w->cell, d, back);
+		counter_add(w->cell, d, back);
 	return w;
 }
 

@@ -20,7 +20,6 @@
 #include "demand.h"
 #include "guard_input.h"
 #include "guard_query.h"
-#include "user_rate.h"
 
 #include "base/clock.h"
 
@@ -52,7 +51,7 @@
 /* What a hold active masks: a set. */
 enum {
 	MASK_HOLD = 0
-#define R(symbol, name, held) | (held) << REASON_##symbol
+#define R(symbol, name, held, rule, clears) | (held) << REASON_##symbol
 #include "reason.def"
 };
 
@@ -286,6 +285,22 @@ struct guard_worker {
 
 /* ---- the guard ---- */
 
+/* How often each user caused an eviction, by processes and requests.  A program that comes and goes, or a script that repeats
+ * its request, must not make workers unload and load all day.  Root is not limited, nor is an unknown user. */
+#define RATE_USERS 64
+#define RATE_MOST  64 /* a higher limit counts as this */
+
+struct rate_user {
+	int64_t uid;
+	uint64_t at_ns[RATE_MOST]; /* a ring of the latest */
+	unsigned count;
+};
+
+struct rate { /* begins zeroed */
+	struct rate_user user[RATE_USERS];
+	unsigned users;
+};
+
 struct reservation {
 	uint64_t id; /* 0: free */
 	int gpu;     /* slot */
@@ -302,8 +317,8 @@ struct guard_queue { /* of decisions that were not fetched; the oldest are dropp
 struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
-	bool looked;            /* a scene came */
-	uint64_t looks;         /* how many */
+	bool has_scene;         /* a scene came */
+	uint64_t scenes;        /* how many */
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
 	int64_t local_s, local_floor_s;
@@ -436,11 +451,6 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w);
 uint64_t guard_freed_bytes(const struct guard_worker *w);
 bool guard_may_resume_stuck(const struct guard_worker *w);
 
-/* ---- eviction_level.c ---- */
-unsigned guard_level_first(const struct guard_worker *w);
-unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
-void guard_level_fit(struct guard_worker *w);                            /* to another policy */
-
 /* ---- backoff.c ---- */
 void guard_count_flap(struct guard *g, struct guard_worker *w);
 void guard_back_off(struct guard *g, struct guard_worker *w); /* a return failed */
@@ -452,6 +462,13 @@ void guard_name_targets(const struct guard *g, const struct guard_worker *w,
 			struct guard_order *o);
 
 /* ---- eviction_limit.c ---- */
+unsigned guard_level_first(const struct guard_worker *w);
+unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
+void guard_level_fit(struct guard_worker *w);                            /* to another policy */
+/* Until this user may cause an eviction, if `most` per hour are allowed; 0: now.  most 0: no limit. */
+uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
+/* It caused one. */
+void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);

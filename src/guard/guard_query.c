@@ -5,7 +5,7 @@
 
 /* ---- the next scene ---- */
 
-static bool sleeps(const struct guard *g, const struct guard_worker *w)
+static bool gpus_sleep(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(w->observed.gpus, i) &&
@@ -14,7 +14,7 @@ static bool sleeps(const struct guard *g, const struct guard_worker *w)
 	return w->observed.gpus != 0;
 }
 
-static uint64_t interval(const struct guard *g, const struct guard_worker *w)
+static uint64_t scene_interval(const struct guard *g, const struct guard_worker *w)
 {
 	const uint64_t quick = 100 * NS_PER_MS;
 	const uint64_t poll = g->p->poll_ns;
@@ -22,7 +22,7 @@ static uint64_t interval(const struct guard *g, const struct guard_worker *w)
 		       worker_state(w) == STATE_ABSENT || worker_state(w) == STATE_STUCK;
 
 	if (worker_state(w) == STATE_ACTIVE || settled) {
-		if (sleeps(g, w) && !worker_has_order(w))
+		if (gpus_sleep(g, w) && !worker_has_order(w))
 			return UINT64_MAX;
 		if (poll)
 			return poll;
@@ -58,10 +58,10 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S, due = sure_ns(g, now_ns);
 
-	if (!g->looked)
+	if (!g->has_scene)
 		return now_ns;
 	for (unsigned i = 0; i < g->workers; i++) {
-		uint64_t ns = interval(g, &g->worker[i]);
+		uint64_t ns = scene_interval(g, &g->worker[i]);
 
 		least = ns < least ? ns : least;
 	}
@@ -74,10 +74,10 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 
 bool guard_wants_utilisation(const struct guard *g)
 {
-	for (unsigned i = 0; g->looked && i < g->scene.processes; i++)
+	for (unsigned i = 0; g->has_scene && i < g->scene.processes; i++)
 		if (g->verdict[i].class == CLASS_CONTENDER)
 			return true;
-	return g->looked && guard_idle_wants(g);
+	return g->has_scene && guard_idle_wants(g);
 }
 
 /* ---- status ---- */

@@ -13,7 +13,7 @@
 
 /* clang-format off */
 static const char *const reasons[] = {
-#define R(symbol, name, held) [REASON_##symbol] = #name,
+#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "reason.def"
 	NULL
 };
@@ -55,9 +55,11 @@ COUNT_IS(froms, FROM_STARTED + 1);
 /* ---- members ---- */
 
 #define SIZE(m) ((unsigned)sizeof(((struct OF *)0)->m))
-#define ONE(kind, m, names) { #m, kind, SIZE(m), 1, offsetof(struct OF, m), names }
+#define ONE_AS(as, kind, m, names) { as, kind, SIZE(m), 1, offsetof(struct OF, m), names }
+#define ONE(kind, m, names) ONE_AS(#m, kind, m, names)
 #define MANY(kind, m) { #m, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
 #define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* bools, too */
+#define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL) /* its name in recordings */
 #define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
 #define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
 #define T(m)    ONE(STRUCT_TEXT_TEXT, m, NULL)
@@ -73,7 +75,7 @@ COUNT_IS(froms, FROM_STARTED + 1);
 
 #define OF guard
 static const struct struct_text_member of_guard[] = {
-	U(now_ns), U(looked), U(looks), I(wall_offset_ns), I(utc_offset_s), I(local_s),
+	U(now_ns), U_AS("looked", has_scene), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
 	I(local_floor_s), U(gpus), U(next_id), U(games), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
@@ -84,7 +86,7 @@ static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
-#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
 #include "reason.def"
 	END
 };
@@ -106,9 +108,9 @@ static const struct struct_text_member of_worker[] = {
 	B(reasons.mask, reasons), T(reasons.contention_rule), N(reasons.person, persons),
 	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
-#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
 #include "reason.def"
-#define R(symbol, name, held) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
 #include "reason.def"
 	N(intent.goal, goals), N(intent.stage, stages), N(intent.from, froms),
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
@@ -215,7 +217,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 {
 	char head[64];
 
-	if (!g->looked)
+	if (!g->has_scene)
 		return;
 	buf_addf(out, "%sbegin\tnames\n", prefix);
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
@@ -285,7 +287,7 @@ static bool is_sound_intent(const struct worker_intent *i)
 /* Positions that a damaged file has past the end would be read there. */
 static bool is_sound(const struct guard *g)
 {
-	bool is = g->looked && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
+	bool is = g->has_scene && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
 		  g->rate.users <= RATE_USERS && !g->scene.reading;
 
 	for (unsigned i = 0; is && i < g->gpus; i++)

@@ -1,5 +1,7 @@
 #include "kernel_log.h"
 
+#include "base/text.h"
+
 #include <gpuward.h>
 
 #include <ctype.h>
@@ -13,33 +15,6 @@
 #define RECORD_MAX 8192 /* the kernel refuses a smaller buffer */
 
 /* ---- one record ---- */
-
-static bool read_word(const char **p, const char *word)
-{
-	size_t n = strlen(word);
-
-	if (strncmp(*p, word, n) != 0)
-		return false;
-	*p += n;
-	return true;
-}
-
-static bool read_number(const char **p, uint64_t most, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	if (!isdigit((unsigned char)**p))
-		return false;
-	for (; isdigit((unsigned char)**p); ++*p) {
-		unsigned digit = (unsigned)(**p - '0');
-
-		if (v > (most - digit) / 10)
-			return false;
-		v = 10 * v + digit;
-	}
-	*ret = v;
-	return true;
-}
 
 /* Reads between least and most digits. */
 static bool read_hex(const char **p, unsigned least, unsigned most, unsigned *ret)
@@ -61,8 +36,8 @@ struct pci_id {
 
 static bool read_pci(const char **p, struct pci_id *ret)
 {
-	return read_hex(p, 4, 8, &ret->domain) && read_word(p, ":") &&
-	       read_hex(p, 2, 2, &ret->bus) && read_word(p, ":") &&
+	return read_hex(p, 4, 8, &ret->domain) && text_read_word(p, ":") &&
+	       read_hex(p, 2, 2, &ret->bus) && text_read_word(p, ":") &&
 	       read_hex(p, 2, 2, &ret->device);
 }
 
@@ -79,9 +54,9 @@ static bool read_head(const char **p, uint64_t *ret_ns)
 {
 	uint64_t ignored, us;
 
-	if (!read_number(p, UINT32_MAX, &ignored) || !read_word(p, ",") ||
-	    !read_number(p, UINT64_MAX, &ignored) || !read_word(p, ",") ||
-	    !read_number(p, UINT64_MAX / 1000, &us) || !read_word(p, ","))
+	if (!text_read_number(p, UINT32_MAX, &ignored) || !text_read_word(p, ",") ||
+	    !text_read_number(p, UINT64_MAX, &ignored) || !text_read_word(p, ",") ||
+	    !text_read_number(p, UINT64_MAX / 1000, &us) || !text_read_word(p, ","))
 		return false;
 	*p = strchr(*p, ';');
 	if (!*p)
@@ -98,14 +73,14 @@ static bool read_xid(const char **p, struct kernel_log_record *ret)
 	uint64_t xid;
 	unsigned function;
 
-	if (!read_word(p, "Xid ("))
+	if (!text_read_word(p, "Xid ("))
 		return false;
-	read_word(p, "PCI:");
+	text_read_word(p, "PCI:");
 	if (!read_pci(p, &id))
 		return false;
-	if (read_word(p, ".") && !read_hex(p, 1, 1, &function))
+	if (text_read_word(p, ".") && !read_hex(p, 1, 1, &function))
 		return false;
-	if (!read_word(p, "): ") || !read_number(p, UINT32_MAX, &xid))
+	if (!text_read_word(p, "): ") || !text_read_number(p, UINT32_MAX, &xid))
 		return false;
 	ret->xid = (unsigned)xid;
 	snprintf(ret->pci, sizeof(ret->pci), "%04x:%02x:%02x", id.domain, id.bus, id.device);
@@ -116,9 +91,9 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 {
 	struct kernel_log_record r = { 0 };
 
-	if (!read_head(&line, &r.mono_ns) || !read_word(&line, "NVRM: "))
+	if (!read_head(&line, &r.mono_ns) || !text_read_word(&line, "NVRM: "))
 		return KERNEL_LOG_OTHER;
-	if (read_word(&line, "loading NVIDIA UNIX ")) {
+	if (text_read_word(&line, "loading NVIDIA UNIX ")) {
 		*ret = r;
 		return KERNEL_LOG_LOADED;
 	}

@@ -79,9 +79,7 @@ static void observe_gpus(struct guard *g)
 static bool is_known(const struct worker_observed *o, const struct scene_root *r)
 {
 	for (unsigned i = 0; i < o->roots; i++)
-		if (proc_id_equal(
-			    o->root[i],
-			    (struct proc_id){ .pid = r->pid, .start_ticks = r->start_ticks }))
+		if (proc_id_equal(o->root[i], r->id))
 			return true;
 	return false;
 }
@@ -95,8 +93,7 @@ void guard_accept_roots(const struct guard *g, struct guard_worker *w)
 		const struct scene_root *r = &g->scene.root[i];
 
 		if (scene_root_of(r, worker_number(g, w)))
-			o->root[n++] = (struct proc_id){ .pid = r->pid,
-							 .start_ticks = r->start_ticks };
+			o->root[n++] = r->id;
 	}
 	o->roots = n ? n : o->roots;
 	if (o->found > FOUND_SAME)

@@ -9,14 +9,13 @@ static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 	if (!id.start_ticks)
 		return NULL;
 	for (unsigned i = 0; i < o->targets; i++)
-		if (o->target[i].pid == id.pid && o->target[i].start_ticks == id.start_ticks)
+		if (proc_id_equal(o->target[i].id, id))
 			return NULL;
 	if (o->targets == GUARD_TARGETS) {
 		o->more = true;
 		return NULL;
 	}
-	o->target[o->targets].pid = id.pid;
-	o->target[o->targets].start_ticks = id.start_ticks;
+	o->target[o->targets].id = id;
 	return &o->target[o->targets++];
 }
 
@@ -38,7 +37,7 @@ static void mark_target(const struct scene *s, unsigned worker, const struct sce
 
 		if (!scene_root_of(r, worker))
 			continue;
-		if (is_below(p, r->pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
+		if (is_below(p, r->id.pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
 			t->itself = false;
 		if (scene_is(p, r))
 			t->print = r->print;
@@ -50,9 +49,8 @@ static void name_roots(const struct scene *s, struct guard_order *o)
 	for (unsigned i = 0; i < s->roots && o->roots < GUARD_ROOTS; i++) {
 		if (!scene_root_of(&s->root[i], o->worker))
 			continue;
-		o->root[o->roots].pid = s->root[i].pid;
-		o->root[o->roots].print = s->root[i].print;
-		o->root[o->roots++].start_ticks = s->root[i].start_ticks;
+		o->root[o->roots].id = s->root[i].id;
+		o->root[o->roots++].print = s->root[i].print;
 	}
 }
 
@@ -70,7 +68,7 @@ static void name_processes(const struct guard *g, const struct guard_worker *w,
 
 		if (g->verdict[i].class == CLASS_WORKER &&
 		    g->verdict[i].worker == (int)o->worker && !p->orphan)
-			t = add_target(o, (struct proc_id){ p->pid, p->start_ticks });
+			t = add_target(o, p->id);
 		if (t)
 			mark_target(&g->scene, o->worker, p, t);
 	}

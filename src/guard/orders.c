@@ -84,8 +84,7 @@ static void note_put_away(struct guard_worker *w)
 	const struct guard_order *o = &w->order.what;
 
 	for (unsigned i = 0; i < o->targets; i++)
-		w->intent.put_away[i] =
-			(struct proc_id){ o->target[i].pid, o->target[i].start_ticks };
+		w->intent.put_away[i] = o->target[i].id;
 	w->intent.put_away_count = o->targets;
 }
 

@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,35 +89,6 @@ void policy_init(struct policy *p)
 	};
 }
 
-void policy_worker_init(struct policy_worker *w)
-{
-	*w = (struct policy_worker){
-		.match.uid = -1,
-		.idle_w = ECONOMY_IDLE_W,
-		.reload_j = NAN,
-		.knobs = {
-			.debounce_ns = UINT64_MAX,
-			.quiet_ns = UINT64_MAX,
-			.resident_ns = UINT64_MAX,
-			.drain_ns = UINT64_MAX,
-			.verify_ns = UINT64_MAX,
-			.budget_ns = UINT64_MAX,
-			.post_ns = UINT64_MAX,
-			.headroom_bytes = UINT64_MAX,
-			.headroom_ratio = NAN,
-			.min_vram_bytes = UINT64_MAX,
-			.util_ratio = NAN,
-			.util_ns = UINT64_MAX,
-			.max_level = 2,
-		},
-	};
-}
-
-uint64_t policy_number(uint64_t own, uint64_t standard)
-{
-	return own == UINT64_MAX ? standard : own;
-}
-
 /* ---- members ---- */
 
 /* WHERE is a text that says where something is configured; ARRAY has structs or texts. */
@@ -179,6 +151,47 @@ static unsigned count_of(const struct member *m, const void *of)
 	return *(const unsigned *)(const void *)((const char *)of + m->count);
 }
 
+/* ---- values of the standard ---- */
+
+/* Times, sizes and ratios are the standard's until they are set. */
+void policy_worker_init(struct policy_worker *w)
+{
+	*w = (struct policy_worker){
+		.match.uid = -1,
+		.idle_w = ECONOMY_IDLE_W,
+		.reload_j = NAN,
+		.knobs.max_level = 2,
+	};
+	for (const struct member *m = knobs_members; m->size; m++) {
+		void *at = (char *)&w->knobs + m->offset;
+
+		if (m->type == REAL)
+			*(double *)at = NAN;
+		else if (m->size == sizeof(uint64_t))
+			*(uint64_t *)at = UINT64_MAX;
+	}
+}
+
+uint64_t policy_number(uint64_t own, uint64_t standard)
+{
+	return own == UINT64_MAX ? standard : own;
+}
+
+void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard)
+{
+	for (const struct member *m = knobs_members; m->size; m++) {
+		void *at = (char *)k + m->offset;
+		const void *from = (const char *)standard + m->offset;
+
+		if (m->type == REAL
+			    ? isnan(*(double *)at)
+			    : m->size == sizeof(uint64_t) && *(uint64_t *)at == UINT64_MAX)
+			memcpy(at, from, m->size);
+	}
+	if (k->max_level == UINT_MAX)
+		k->max_level = standard->max_level;
+}
+
 /* ---- comparing ---- */
 
 static bool same_argv(const char *const *a, const char *const *b)
@@ -195,7 +208,7 @@ static bool same_real(double a, double b)
 	return isnan(a) ? isnan(b) : a == b;
 }
 
-static bool same(const struct member *m, const void *a, const void *b);
+static bool member_same(const struct member *m, const void *a, const void *b);
 
 static bool same_array(const struct member *m, const void *a, const void *b)
 {
@@ -205,7 +218,7 @@ static bool same_array(const struct member *m, const void *a, const void *b)
 	if (n != count_of(m, b))
 		return false;
 	for (unsigned i = 0; i < n; i++)
-		if (!same(m->of, x + i * m->size, y + i * m->size))
+		if (!member_same(m->of, x + i * m->size, y + i * m->size))
 			return false;
 	return true;
 }
@@ -222,13 +235,13 @@ static bool same_member(const struct member *m, const void *of_a, const void *of
 	case ARGV:
 		return same_argv(*(const char *const *const *)a,
 				 *(const char *const *const *)b);
-	case STRUCT: return same(m->of, a, b);
+	case STRUCT: return member_same(m->of, a, b);
 	case ARRAY: return same_array(m, of_a, of_b);
 	}
 	return false;
 }
 
-static bool same(const struct member *m, const void *a, const void *b)
+static bool member_same(const struct member *m, const void *a, const void *b)
 {
 	while (m->size && same_member(m, a, b))
 		m++;
@@ -245,12 +258,12 @@ int policy_find_worker(const struct policy *p, const char *name)
 
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b)
 {
-	return same(match_members, a, b);
+	return member_same(match_members, a, b);
 }
 
 bool policy_same(const struct policy *a, const struct policy *b)
 {
-	return same(policy_members, a, b);
+	return member_same(policy_members, a, b);
 }
 
 /* ---- copying ---- */

@@ -204,6 +204,8 @@ bool policy_match_same(const struct policy_match *a, const struct policy_match *
 
 /* The worker's value, or the standard one. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
+/* Replaces each value of k that is the standard's by it. */
+void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
 
 /* Reads "Fri-Sun 18:00-23:00", several separated by ';'.  Days: Mon to Sun, ranges, lists with
  * commas, "daily"; no day means daily.  Returns how many were added to the n of

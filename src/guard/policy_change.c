@@ -34,7 +34,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		return;
 	}
 	w->order.status = STATUS_NONE;
-	w->order.answered = g->looks;
+	w->order.answered = g->scenes;
 	w->backoff.storm = false;
 	if (w->intent.claim == CLAIM_DRY)
 		w->intent.claim = CLAIM_NONE;
@@ -165,7 +165,7 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 	free(old);
 	guard_rank(g);
 	classify_again(g, now);
-	if (g->looked)
+	if (g->has_scene)
 		guard_update_reasons(g);
 	return 0;
 }
@@ -178,7 +178,7 @@ void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uin
 		return;
 	text_fit(g->gpu[slot].foreign, sizeof(g->gpu[slot].foreign), "%s",
 		 holder ? holder : "");
-	if (!g->looked)
+	if (!g->has_scene)
 		return;
 	g->now_ns = now_ns;
 	for (unsigned i = 0; i < g->workers; i++)

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- pidfd_set ---- */
@@ -61,19 +60,13 @@ bool pidfd_set_has(struct pidfd_set *a, struct proc_id id)
 
 void pidfd_set_add(struct pidfd_set *a, struct proc_id id)
 {
-	uint64_t start;
 	int fd;
 
 	if (!a->root->real || a->count == PIDFD_SET_MAX || pidfd_set_has(a, id))
 		return;
-	fd = (int)syscall(SYS_pidfd_open, (pid_t)id.pid, 0);
+	(void)proc_open(a->root, id, &fd);
 	if (fd < 0)
 		return;
-	/* The pid may have been reused before it was opened. */
-	if (proc_start_ticks(a->root, id.pid, &start) != 0 || start != id.start_ticks) {
-		close(fd);
-		return;
-	}
 	a->fd[a->count] = (struct pollfd){ fd, POLLIN, 0 };
 	a->of[a->count].id = id;
 	a->of[a->count++].wanted = true;
@@ -90,8 +83,7 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
 	if (p.incomplete)
 		return -GW_E_IO;
 	memset(ret, 0, sizeof(*ret));
-	ret->pid = p.pid;
-	ret->start_ticks = p.start_ticks;
+	ret->id = (struct proc_id){ p.pid, p.start_ticks };
 	ret->uid = p.uid;
 	ret->sm_ratio = NAN;
 	utf8_clean(ret->name, sizeof(ret->name), p.name);
@@ -268,7 +260,7 @@ static void set_unreadable(struct cached_process *e)
 	if (e->read_ns)
 		return;
 	memset(&e->process, 0, sizeof(e->process));
-	e->process.pid = e->listed.pid;
+	e->process.id.pid = e->listed.pid;
 	e->process.uid = -1;
 	e->process.sm_ratio = NAN;
 	e->state = PROCESS_FOUND;

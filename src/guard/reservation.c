@@ -8,7 +8,7 @@
 
 static bool is_of(const struct scene_process *p, int64_t pid)
 {
-	if (p->pid == pid)
+	if (p->id.pid == pid)
 		return true;
 	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
 		if (p->ancestor[i] == pid)
@@ -265,7 +265,7 @@ bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reserv
 
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 {
-	int slot = g->looked ? -1 : guard_slot(g, room->gpu, true);
+	int slot = g->has_scene ? -1 : guard_slot(g, room->gpu, true);
 	struct reservation *r = NULL;
 
 	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)

@@ -49,7 +49,7 @@ static const struct {
 		F(U64, scene_gpu, used_bytes), F(U64, scene_gpu, free_bytes),
 		F(FLAG, scene_gpu, memory_known), F(REAL, scene_gpu, temperature_c),
 		F(REAL, scene_gpu, margin_c), F(UINT, scene_gpu, errors) } },
-	[LINE_PROCESS] = { 'P', { F(I64, scene_process, pid), F(U64, scene_process, start_ticks),
+	[LINE_PROCESS] = { 'P', { F(I64, scene_process, id.pid), F(U64, scene_process, id.start_ticks),
 		F(I64, scene_process, uid), BELOW(SCENE_GPUS, scene_process, gpu),
 		F(UINT, scene_process, type), F(U64, scene_process, bytes),
 		F(FLAG, scene_process, bytes_known), F(REAL, scene_process, sm_ratio),
@@ -58,10 +58,10 @@ static const struct {
 		T(scene_process, name), T(scene_process, exe), T(scene_process, command),
 		T(scene_process, cgroup), T(scene_process, container),
 		F(CHAIN, scene_process, ancestor) } },
-	[LINE_ROOT] = { 'R', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, pid),
-		F(U64, scene_root, start_ticks) } },
-	[LINE_FORMER] = { 'F', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, pid),
-		F(U64, scene_root, start_ticks) } },
+	[LINE_ROOT] = { 'R', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, id.pid),
+		F(U64, scene_root, id.start_ticks) } },
+	[LINE_FORMER] = { 'F', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, id.pid),
+		F(U64, scene_root, id.start_ticks) } },
 	[LINE_END] = { 'E', { F(UINT, line_counts, gpus), F(UINT, line_counts, processes),
 		F(UINT, line_counts, roots) } },
 };
@@ -202,7 +202,7 @@ static void add_changes(struct buf *out, const struct scene *now, const struct s
 }
 
 /* Of the arrays only what is used: a scene is large, a look is frequent. */
-static void copy(struct scene *to, const struct scene *s)
+static void scene_copy(struct scene *to, const struct scene *s)
 {
 	memcpy(to, s, offsetof(struct scene, gpu));
 	memcpy(to->gpu, s->gpu, s->gpus * sizeof(s->gpu[0]));
@@ -239,7 +239,7 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 		buf_add(out, line.p, line.len);
 	else
 		scene_write(out, s);
-	copy(last, s);
+	scene_copy(last, s);
 }
 
 /* ---- reading ---- */

@@ -7,6 +7,8 @@
 
 #include "policy.h"
 
+#include "base/proc_id.h"
+
 struct buf;
 
 #define SCENE_GPUS      64
@@ -34,11 +36,10 @@ struct scene_gpu {
 };
 
 struct scene_process {
-	int64_t pid;
-	uint64_t start_ticks; /* identifies the process together with pid; 0: unknown */
-	int64_t uid;          /* -1: unknown */
-	unsigned gpu;         /* position in scene.gpu */
-	unsigned type;        /* set of enum gw_process_type */
+	struct proc_id id;
+	int64_t uid;   /* -1: unknown */
+	unsigned gpu;  /* position in scene.gpu */
+	unsigned type; /* set of enum gw_process_type */
 	uint64_t bytes;
 	bool bytes_known;
 	double sm_ratio; /* over the last seconds; NAN: not requested or not reported */
@@ -59,8 +60,7 @@ enum scene_how {
 struct scene_root {
 	unsigned worker; /* position in the policy */
 	enum scene_how how;
-	int64_t pid;
-	uint64_t start_ticks;
+	struct proc_id id;
 	/* process_cache_fingerprint() of a ROOT_FOUND, checked before an order; 0: unknown.  Not recorded. */
 	uint64_t print;
 };
@@ -93,8 +93,9 @@ static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 /* Is p the process of this root? */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
 {
-	return p->pid == r->pid &&
-	       (p->start_ticks == r->start_ticks || !p->start_ticks || !r->start_ticks);
+	const uint64_t a = p->id.start_ticks, b = r->id.start_ticks;
+
+	return p->id.pid == r->id.pid && (a == b || !a || !b);
 }
 
 /* Writes the scene as lines of words separated by tabs (base/tsv.h): a head, one line per GPU, process and root, and

@@ -273,7 +273,8 @@ static struct scene_process *add_process(struct scene_builder *b, const struct r
 static void add_unknown(struct scene_builder *b, const struct row *r, bool orphan)
 {
 	struct scene_process *p = add_process(
-		b, r, &(const struct scene_process){ .pid = r->listed_pid, .uid = -1 }, NULL);
+		b, r, &(const struct scene_process){ .id.pid = r->listed_pid, .uid = -1 },
+		NULL);
 
 	p->orphan = orphan;
 	utf8_clean(p->name, sizeof(p->name), r->name);
@@ -286,7 +287,7 @@ static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 	for (unsigned i = 0; b->several_rows && i < b->scene->processes; i++) {
 		struct scene_process *p = &b->scene->process[i];
 
-		if (p->pid != pid || p->gpu != r->gpu || p->orphan)
+		if (p->id.pid != pid || p->gpu != r->gpu || p->orphan)
 			continue;
 		p->type |= r->type;
 		p->bytes_known |= r->bytes_known;
@@ -322,8 +323,8 @@ static void add_row_process(struct scene_builder *b, const struct row *r)
 		return;
 	}
 	if (c->state == PROCESS_FOUND) {
-		b->several_rows |= c->process.pid != r->listed_pid || r->instance >= 0;
-		if (!merge_row(b, r, c->process.pid))
+		b->several_rows |= c->process.id.pid != r->listed_pid || r->instance >= 0;
+		if (!merge_row(b, r, c->process.id.pid))
 			add_process(b, r, &c->process, c);
 	} else if (is_simulated(b, r, c) || c->state == PROCESS_ORPHAN) {
 		add_unknown(b, r, !is_simulated(b, r, c));
@@ -348,7 +349,7 @@ void scene_builder_add_processes(struct scene_builder *b)
 
 static unsigned generations(const struct scene_process *p, int64_t pid)
 {
-	if (p->pid == pid)
+	if (p->id.pid == pid)
 		return 0;
 	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
 		if (p->ancestor[i] == pid)
@@ -369,8 +370,9 @@ static unsigned below_root(const struct scene *s, const struct scene_process *p,
 	unsigned best = FAR;
 
 	for (unsigned i = 0; i < s->roots; i++) {
-		unsigned n = scene_root_of(&s->root[i], worker) ? generations(p, s->root[i].pid)
-								: FAR;
+		unsigned n = scene_root_of(&s->root[i], worker)
+				     ? generations(p, s->root[i].id.pid)
+				     : FAR;
 
 		best = n < best ? n : best;
 	}
@@ -397,8 +399,7 @@ static int worker_of(struct scene_builder *b, const struct scene_process *p,
 		return -1;
 	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)c->worker,
 						   .how = ROOT_KEPT,
-						   .pid = p->pid,
-						   .start_ticks = p->start_ticks };
+						   .id = p->id };
 	return c->worker;
 }
 
@@ -410,7 +411,7 @@ static bool is_own(const struct scene_builder *b, const struct scene_process *p,
 
 	if (p->orphan)
 		return false;
-	if (b->self && p->pid == b->self)
+	if (b->self && p->id.pid == b->self)
 		return worker < 0 || !policy_kind_is(b->policy->worker[worker].kind, KIND_SELF);
 	if (worker < 0)
 		return (b->own_cgroup[0] && proc_in_cgroup(p->cgroup, b->own_cgroup)) ||

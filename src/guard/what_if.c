@@ -13,7 +13,7 @@ struct what_if {
 	struct policy policy;
 	struct guard *guard;
 	struct scene before, scene;
-	unsigned looks;
+	unsigned scenes;
 	uint64_t span_ns;
 };
 
@@ -75,7 +75,7 @@ void what_if_run(struct what_if *t, uint64_t span_ns,
 
 	/* Long enough before that no timer still runs. */
 	what_if_observe(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
-	for (; now - begin <= span_ns && t->looks < WHAT_IF_SCENES; t->looks++) {
+	for (; now - begin <= span_ns && t->scenes < WHAT_IF_SCENES; t->scenes++) {
 		uint64_t next;
 
 		t->span_ns = now - begin;
@@ -90,9 +90,9 @@ const struct guard *what_if_guard(const struct what_if *t)
 	return t->guard;
 }
 
-unsigned what_if_looks(const struct what_if *t)
+unsigned what_if_scenes(const struct what_if *t)
 {
-	return t->looks;
+	return t->scenes;
 }
 
 uint64_t what_if_span_ns(const struct what_if *t)

@@ -22,7 +22,7 @@ void what_if_run(struct what_if *t, uint64_t span_ns,
 
 /* Afterwards, for guard_status() and guard_verdicts(). */
 const struct guard *what_if_guard(const struct what_if *t);
-unsigned what_if_looks(const struct what_if *t);
+unsigned what_if_scenes(const struct what_if *t);
 uint64_t what_if_span_ns(const struct what_if *t); /* how long it ran */
 
 /* A scene before s, for a scene that was made up: without processes that are neither workers nor of the machine, and with

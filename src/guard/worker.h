@@ -10,6 +10,7 @@
 
 #include "base/root.h"
 
+struct json_doc;
 struct worker_http; /* guard/worker/http.h: requests with a deadline over libcurl */
 
 /* Callbacks of a worker that lives in this process (WORKER_CALLBACK).  Each returns 0,
@@ -74,6 +75,12 @@ struct worker_ops {
 	 * 2xx while the server is alive.  A list ends with a NULL path. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
+	/* Instead of drain: the path of a JSON document, and whether it shows running
+	 * requests. */
+	const char *busy_path;
+	bool (*busy)(const struct json_doc *r);
+	/* Instead of resume: loads one of the models that learn noted. */
+	int (*load)(struct worker_call *c, const char *model);
 };
 
 /* The socket of the container engine that runs w: the url of kind "container", else the first

@@ -178,7 +178,7 @@ static void remove_ended(const struct worker_finder *f, struct target *t)
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
 	for (unsigned i = 0; i < t->roots; i++) {
-		if (t->root[i].id.pid == p->pid)
+		if (t->root[i].id.pid == p->id.pid)
 			return true;
 		for (unsigned k = 0; k < SCENE_ANCESTORS && p->ancestor[k]; k++)
 			if (p->ancestor[k] == t->root[i].id.pid)
@@ -190,7 +190,7 @@ static bool is_covered(const struct target *t, const struct scene_process *p)
 static void add_root(const struct worker_finder *f, struct target *t,
 		     const struct scene_process *p)
 {
-	struct found k = { { p->pid, p->start_ticks }, 0 };
+	struct found k = { p->id, 0 };
 
 	if (t->roots == WORKER_FINDER_ROOTS || is_covered(t, p))
 		return;
@@ -613,11 +613,9 @@ static void add_scene_root(struct scene *s, unsigned worker, enum scene_how how,
 			   const struct found *k)
 {
 	if (s->roots < SCENE_ROOTS)
-		s->root[s->roots++] = (struct scene_root){ .worker = worker,
-							   .how = how,
-							   .pid = k->id.pid,
-							   .start_ticks = k->id.start_ticks,
-							   .print = k->print };
+		s->root[s->roots++] = (struct scene_root){
+			.worker = worker, .how = how, .id = k->id, .print = k->print
+		};
 }
 
 void worker_finder_add_roots(struct worker_finder *f, struct scene *s, bool appeared)

@@ -72,7 +72,7 @@ bool worker_has_order(const struct guard_worker *w)
 
 bool worker_is_fresh(const struct guard *g, const struct guard_worker *w)
 {
-	return !worker_has_order(w) && g->looks > w->order.answered;
+	return !worker_has_order(w) && g->scenes > w->order.answered;
 }
 
 bool worker_is_moved(const struct guard_worker *w)

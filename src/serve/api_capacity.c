@@ -21,7 +21,7 @@ static double figure(const struct gw_device *d, unsigned quantity)
 	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : (double)NAN;
 }
 
-static void past(struct json *j, struct capacity *c, uint64_t now_ns)
+static void write_past(struct json *j, struct capacity *c, uint64_t now_ns)
 {
 	struct capacity_past p = { .slope_bytes_per_s = NAN, .full_s = NAN };
 
@@ -29,11 +29,8 @@ static void past(struct json *j, struct capacity *c, uint64_t now_ns)
 	for (size_t i = 0; i < SPANS; i++) {
 		if (c)
 			capacity_past(c, now_ns, spans[i].span_ns, &p);
-		if (!c || isnan(p.mean_bytes)) {
-			json_null(j, spans[i].key);
+		if (!json_object_if(j, spans[i].key, c && !isnan(p.mean_bytes)))
 			continue;
-		}
-		json_object(j, spans[i].key);
 		json_uint(j, "min_bytes", p.min_bytes);
 		json_double(j, "mean_bytes", rint(p.mean_bytes));
 		json_uint(j, "max_bytes", p.max_bytes);
@@ -45,7 +42,7 @@ static void past(struct json *j, struct capacity *c, uint64_t now_ns)
 	json_double(j, "full_seconds", p.full_s);
 }
 
-static void workers(struct json *j, const struct capacity_gpu *c)
+static void write_workers(struct json *j, const struct capacity_gpu *c)
 {
 	json_array(j, "workers");
 	for (unsigned i = 0; i < c->workers; i++) {
@@ -59,7 +56,7 @@ static void workers(struct json *j, const struct capacity_gpu *c)
 	json_array_end(j);
 }
 
-static void one(struct json *j, const struct api *a, unsigned i)
+static void write_one(struct json *j, const struct api *a, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct guard_view *g = a->view.guard;
@@ -89,13 +86,13 @@ static void one(struct json *j, const struct api *a, unsigned i)
 	json_bool(j, "quarantine", c.quarantine);
 	json_bool(j, "warm", c.warm);
 	json_double(j, "margin_celsius", c.margin_c);
-	past(j, i < g->devices ? g->capacity[i] : NULL, api_now(a));
-	workers(j, &c);
+	write_past(j, i < g->devices ? g->capacity[i] : NULL, api_now(a));
+	write_workers(j, &c);
 }
 
 void api_capacity(void *arg, const struct request *q, struct reply *r)
 {
-	guard_doc_gpus(arg, q, r, NULL, one);
+	guard_doc_gpus(arg, q, r, NULL, write_one);
 }
 
 /* ---- what fits ---- */
@@ -117,7 +114,8 @@ static const char *fit_word(enum capacity_fit fit)
 }
 
 /* The members of one answer. */
-static void answer(struct json *j, const struct api *a, const struct question *x, unsigned k)
+static void write_answer(struct json *j, const struct api *a, const struct question *x,
+			 unsigned k)
 {
 	const struct capacity_answer *y = &x->answer[k];
 
@@ -134,13 +132,13 @@ static void answer(struct json *j, const struct api *a, const struct question *x
 	guard_doc_text(j, "why", y->why);
 }
 
-static void placement(struct json *j, const struct api *a, const struct question *x)
+static void write_placement(struct json *j, const struct api *a, const struct question *x)
 {
 	json_array(j, "placement");
 	for (unsigned i = 0; i < x->n; i++) {
 		json_object(j, NULL);
 		json_bool(j, "possible", i < x->able);
-		answer(j, a, x, x->order[i]);
+		write_answer(j, a, x, x->order[i]);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -155,7 +153,7 @@ static void fit_document(const struct api *a, const struct question *x, struct r
 	json_uint(&j, "needed_bytes", x->bytes);
 	json_string(&j, "fit", x->able ? fit_word(x->answer[x->order[0]].fit) : "never");
 	json_string(&j, "uuid", x->able ? x->gpu[x->order[0]].uuid : NULL);
-	placement(&j, a, x);
+	write_placement(&j, a, x);
 	json_object_end(&j);
 	json_end(&j);
 }

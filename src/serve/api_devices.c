@@ -9,16 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-static void count(struct json *j, const char *key, uint64_t n, bool known)
-{
-	if (known)
-		json_uint(j, key, n);
-	else
-		json_null(j, key);
-}
-
 /* What the service counts for a GPU in addition to its readings. */
-static void counted(struct json *j, const struct api *a, unsigned i)
+static void write_counted(struct json *j, const struct api *a, unsigned i)
 {
 	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
 	uint64_t now = api_now(a);
@@ -34,18 +26,18 @@ static void counted(struct json *j, const struct api *a, unsigned i)
 	else
 		json_null(j, "seen_age_seconds");
 	json_bool(j, "metered", d && d->meter >= 0);
-	count(j, "state_changes_total", d ? d->state_changes : 0, known);
+	json_uint_if(j, "state_changes_total", known, d ? d->state_changes : 0);
 	json_object(j, "errors_total");
 	for (unsigned why = 1; why < GW_ABSENCES; why++)
 		if (view_is_error(why))
-			count(j, gw_absence_key(why), d ? d->errors[why] : 0, known);
+			json_uint_if(j, gw_absence_key(why), known, d ? d->errors[why] : 0);
 	json_object_end(j);
 }
 
 static void full_device(struct json *j, const struct api *a, unsigned i)
 {
 	render_device(j, gw_snapshot_device(a->view.snap, i));
-	counted(j, a, i);
+	write_counted(j, a, i);
 	json_object_end(j);
 }
 
@@ -115,7 +107,7 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 		return;
 	json_init(&j, &r->body, false);
 	render_device(&j, gw_snapshot_device(a->view.snap, (unsigned)i));
-	counted(&j, a, (unsigned)i);
+	write_counted(&j, a, (unsigned)i);
 	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(a->view.snap));
 	json_object_end(&j);
@@ -190,8 +182,8 @@ void api_sensors(void *arg, const struct request *q, struct reply *r)
 /* "mb" is 2^20 bytes, as in the programs that use these keys. */
 #define MB 1048576.0
 
-static void whole(struct json *j, const char *key, const struct gw_device *d, unsigned quantity,
-		  double unit)
+static void write_whole(struct json *j, const char *key, const struct gw_device *d,
+			unsigned quantity, double unit)
 {
 	double v;
 
@@ -206,11 +198,11 @@ static void short_device(struct json *j, const struct gw_device *d)
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
-	whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MB);
-	whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MB);
-	whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MB);
-	whole(j, "utilization_percent", d, GW_Q_UTILIZATION_GPU, 0.01);
-	whole(j, "temperature_c", d, GW_Q_TEMPERATURE_GPU, 1);
+	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MB);
+	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MB);
+	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MB);
+	write_whole(j, "utilization_percent", d, GW_Q_UTILIZATION_GPU, 0.01);
+	write_whole(j, "temperature_c", d, GW_Q_TEMPERATURE_GPU, 1);
 	json_bool(j, "is_available", d->state == GW_DEVICE_OK);
 	json_string(j, "error_message", *d->message ? d->message : NULL);
 	json_object_end(j);

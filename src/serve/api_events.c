@@ -29,10 +29,9 @@ static void tick_device(struct json *j, const struct view *v, unsigned i)
 	json_string(j, "state", gw_device_state_name(d->state));
 	for (size_t k = 0; k < sizeof(tick_figures) / sizeof(tick_figures[0]); k++)
 		render_figure(j, d, tick_figures[k]);
-	if (i < v->devices && v->self.counts_known)
-		json_double(j, "energy_joules_total", v->device[i].energy_joules);
-	else
-		json_null(j, "energy_joules_total");
+	json_double(j, "energy_joules_total",
+		    i < v->devices && v->self.counts_known ? v->device[i].energy_joules
+							   : (double)NAN);
 	json_object_end(j);
 }
 
@@ -160,7 +159,8 @@ static bool wants_stream(const struct request *q)
 }
 
 /* The last event that a returning client has received; the header precedes the parameter. */
-static bool seen(const struct request *q, struct reply *r, uint64_t standard, uint64_t *ret)
+static bool read_seen(const struct request *q, struct reply *r, uint64_t standard,
+		      uint64_t *ret)
 {
 	const char *last = request_header(q, "Last-Event-ID");
 	char *end;
@@ -188,7 +188,7 @@ static void list_events(const struct api *a, const struct request *q, struct rep
 	struct json j;
 
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !seen(q, r, UINT64_MAX, &after))
+	    !read_seen(q, r, UINT64_MAX, &after))
 		return;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
@@ -212,7 +212,7 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 		list_events(a, q, r);
 		return;
 	}
-	if (seen(q, r, UINT64_MAX, &after))
+	if (read_seen(q, r, UINT64_MAX, &after))
 		reply_stream(r, a->stream, after, topics);
 }
 
@@ -242,7 +242,7 @@ static void list_guard_events(const struct api *a, const struct request *q, stru
 	struct json j;
 
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !seen(q, r, UINT64_MAX, &after))
+	    !read_seen(q, r, UINT64_MAX, &after))
 		return;
 	if (ops && ops->events)
 		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
@@ -266,6 +266,6 @@ void api_guard_events(void *arg, const struct request *q, struct reply *r)
 		return;
 	if (!wants_stream(q) || !a->stream)
 		list_guard_events(a, q, r);
-	else if (seen(q, r, UINT64_MAX, &after))
+	else if (read_seen(q, r, UINT64_MAX, &after))
 		reply_stream(r, a->stream, after, STREAM_GUARD);
 }

@@ -13,22 +13,22 @@
 
 /* ---- the guard ---- */
 
-static void counts(struct json *j, const struct guard_view *g)
+static void write_counts(struct json *j, const struct guard_view *g)
 {
 	static const uint64_t none[COUNTERS_CELLS];
 	const uint64_t *all = g->tally ? g->tally->all : none;
 	const struct guard_view_counts *c = &g->counts;
 
 	json_object(j, "counts");
-	json_uint(j, "looks_total", c->looks);
+	json_uint(j, "looks_total", c->scenes);
 	json_uint(j, "looks_triggered_total", c->triggered);
 	json_uint(j, "evictions_total", counters_evictions(all));
 	json_uint(j, "resumes_total", all[COUNTERS_RESUMES]);
 	json_uint(j, "would_evict_total", all[COUNTERS_WOULD_EVICT]);
 	json_uint(j, "stuck", c->stuck);
 	json_double(j, "freed_bytes_total", (double)all[COUNTERS_FREED_BYTES]);
-	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
-	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
+	json_double(j, "decide_seconds_last", c->scenes ? c->decide_seconds_last : (double)NAN);
+	json_double(j, "decide_seconds_max", c->scenes ? c->decide_seconds_max : (double)NAN);
 	json_double(j, "free_seconds_last",
 		    c->free_seconds_last > 0 ? c->free_seconds_last : (double)NAN);
 	json_double(j, "free_seconds_max",
@@ -38,7 +38,7 @@ static void counts(struct json *j, const struct guard_view *g)
 	json_object_end(j);
 }
 
-static void rooms(struct json *j, const struct guard_view *g, struct guard_moment now)
+static void write_rooms(struct json *j, const struct guard_view *g, struct guard_moment now)
 {
 	struct guard_reservation room;
 
@@ -54,8 +54,8 @@ static void rooms(struct json *j, const struct guard_view *g, struct guard_momen
 }
 
 /* The latest `limit` decisions of this worker, or (-1) of all, oldest first. */
-static void decisions(struct json *j, const struct guard_view *g, int worker, uint64_t limit,
-		      struct guard_moment now)
+static void write_decisions(struct json *j, const struct guard_view *g, int worker,
+			    uint64_t limit, struct guard_moment now)
 {
 	unsigned from = g->decisions;
 	uint64_t n = 0;
@@ -77,7 +77,7 @@ static void decisions(struct json *j, const struct guard_view *g, int worker, ui
 	json_array_end(j);
 }
 
-static void workers(struct json *j, const struct guard_view *g, struct guard_moment now)
+static void write_workers(struct json *j, const struct guard_view *g, struct guard_moment now)
 {
 	json_array(j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++) {
@@ -104,10 +104,10 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
-	workers(&j, g, now);
-	rooms(&j, g, now);
-	counts(&j, g);
-	decisions(&j, g, -1, limit, now);
+	write_workers(&j, g, now);
+	write_rooms(&j, g, now);
+	write_counts(&j, g);
+	write_decisions(&j, g, -1, limit, now);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -126,15 +126,15 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, (unsigned)w, now);
-	decisions(&j, g, w, DECISIONS, now);
+	write_decisions(&j, g, w, DECISIONS, now);
 	json_object_end(&j);
 	json_end(&j);
 }
 
 /* ---- one GPU ---- */
 
-static void memory(struct json *j, const struct scene *s, unsigned at,
-		   const struct capacity_gpu *c)
+static void write_memory(struct json *j, const struct scene *s, unsigned at,
+			 const struct capacity_gpu *c)
 {
 	const struct scene_gpu *x = &s->gpu[at];
 	double total = x->memory_known ? (double)x->total_bytes : (double)NAN;
@@ -180,7 +180,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	json_bool(&j, "hidden_processes", s->gpu[at].hidden);
 	json_double(&j, "temperature_celsius", s->gpu[at].temperature_c);
 	json_double(&j, "margin_celsius", s->gpu[at].margin_c);
-	memory(&j, s, (unsigned)at, &c);
+	write_memory(&j, s, (unsigned)at, &c);
 	guard_doc_processes(&j, g, (unsigned)at);
 	json_object_end(&j);
 	json_end(&j);
@@ -197,37 +197,35 @@ struct worker_request {
 	bool force;
 };
 
-static bool refuse(char *message, size_t size, const char *key, enum verb verb)
+static bool refuse(struct json_request *b, const char *key, enum verb verb)
 {
-	snprintf(message, size, "\"%s\" is not allowed for %s", key, verb_word[verb]);
-	return false;
+	return json_request_wrong(b, "\"%s\" is not allowed for %s", key, verb_word[verb]);
 }
 
-static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w,
-			 char *message, size_t size)
+static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w)
 {
-	if (!json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !json_request_text(b, "reason", &w->reason, message, size) ||
-	    !json_request_text(b, "state", &w->state, message, size) ||
-	    !json_request_flag(b, "force", &w->force, message, size))
+	if (!json_request_number(b, "ttl_s", &w->ttl_s) ||
+	    !json_request_text(b, "reason", &w->reason) ||
+	    !json_request_text(b, "state", &w->state) ||
+	    !json_request_flag(b, "force", &w->force))
 		return false;
 	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
-		return refuse(message, size, "ttl_s", verb);
+		return refuse(b, "ttl_s", verb);
 	if (w->state && verb != HOLD)
-		return refuse(message, size, "state", verb);
+		return refuse(b, "state", verb);
 	if (w->force && verb != RESUME)
-		return refuse(message, size, "force", verb);
+		return refuse(b, "force", verb);
 	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
-		snprintf(message, size, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
-			 GUARD_TTL_MOST_S);
+		json_request_wrong(b, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
+				   GUARD_TTL_MOST_S);
 	else if (verb == HOLD && isnan(w->ttl_s))
-		snprintf(message, size,
-			 "a hold needs \"ttl_s\": the number of seconds, or 0 for unlimited");
+		json_request_wrong(
+			b, "a hold needs \"ttl_s\": the number of seconds, or 0 for unlimited");
 	else if (w->state && strcmp(w->state, "evicted") != 0 &&
 		 strcmp(w->state, "active") != 0)
-		snprintf(message, size, "\"state\" must be \"evicted\" or \"active\"");
+		json_request_wrong(b, "\"state\" must be \"evicted\" or \"active\"");
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -265,12 +263,9 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
-	if (o) {
-		json_object(&j, "operation");
+	if (json_object_if(&j, "operation", o)) {
 		guard_doc_operation(&j, o);
 		json_object_end(&j);
-	} else {
-		json_null(&j, "operation");
 	}
 	json_object_end(&j);
 	json_end(&j);
@@ -317,21 +312,18 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 {
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
-	char message[256] = "";
 	struct json_request *b;
 	int worker;
 
 	if (!g || (worker = guard_doc_find(g, r, q->arg[0])) < 0)
 		return;
-	if (json_request_open(q->body, q->size, "ttl_s reason force state", &b, message,
-			      sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "ttl_s reason force state");
+	if (!b)
 		return;
-	}
-	if (read_request(b, verb, &w, message, sizeof(message)))
+	if (read_request(b, verb, &w))
 		send_request(a, q, r, g, worker, verb, &w);
 	else
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	json_request_close(b);
 }
 
@@ -401,7 +393,7 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 
 /* ---- games ---- */
 
-static void game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
+static void write_game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
 {
 	json_int(j, "pid", g->pid);
 	guard_doc_time(j, "since", g->since_ns, now);
@@ -425,7 +417,7 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 		if (!g->games[i].pid)
 			continue;
 		json_object(&j, NULL);
-		game(&j, &g->games[i], guard_moment(a));
+		write_game(&j, &g->games[i], guard_moment(a));
 		json_object_end(&j);
 	}
 	json_array_end(&j);
@@ -438,20 +430,19 @@ struct game_request {
 	const char *reason;
 };
 
-static bool read_game(struct json_request *b, struct game_request *w, char *message,
-		      size_t size)
+static bool read_game(struct json_request *b, struct game_request *w)
 {
-	if (!json_request_number(b, "pid", &w->pid, message, size) ||
-	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !json_request_text(b, "reason", &w->reason, message, size))
+	if (!json_request_number(b, "pid", &w->pid) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s) ||
+	    !json_request_text(b, "reason", &w->reason))
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
-		snprintf(message, size, "\"pid\" is required and must be a process id");
+		json_request_wrong(b, "\"pid\" is required and must be a process id");
 	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
-		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f",
-			 GUARD_TTL_MOST_S);
+		json_request_wrong(b, "\"ttl_s\" must be above 0 and at most %.0f",
+				   GUARD_TTL_MOST_S);
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -503,7 +494,7 @@ static void game_begin(const struct api *a, const struct request *q, struct repl
 	api_head(&j, a);
 	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++)
 		if (g->games[i].pid == pid)
-			game(&j, &g->games[i], guard_moment(a));
+			write_game(&j, &g->games[i], guard_moment(a));
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -513,20 +504,17 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct game_request w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
-	char message[256] = "";
 	struct json_request *b;
 
 	if (!g)
 		return;
-	if (json_request_open(q->body, q->size, "pid ttl_s reason", &b, message,
-			      sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "pid ttl_s reason");
+	if (!b)
 		return;
-	}
-	if (read_game(b, &w, message, sizeof(message)))
+	if (read_game(b, &w))
 		game_begin(a, q, r, g, &w);
 	else
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	json_request_close(b);
 }
 

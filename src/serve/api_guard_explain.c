@@ -15,8 +15,9 @@
 #define CONTENDERS   8
 #define MIB          1048576.0
 
-static void say(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct json *j, const char *fmt, ...)
+static void explain_say(struct json *j, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void explain_say(struct json *j, const char *fmt, ...)
 {
 	char text[768];
 	va_list ap;
@@ -74,19 +75,22 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	char since[32], end[96];
 
 	if (!s->mask && s->state == STATE_SUSPECT)
-		say(j, "No reason is active yet, but another process may need its GPU: %s.",
-		    s->why);
+		explain_say(
+			j, "No reason is active yet, but another process may need its GPU: %s.",
+			s->why);
 	else if (!s->mask)
-		say(j, "No reason against it is active.");
+		explain_say(j, "No reason against it is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!guard_explain(g->guard, worker, r, &why))
 			continue;
 		ends_at(why.clears_ns, now, end, sizeof(end));
-		say(j, "Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s%s.",
-		    why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
-		    span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
-		    *why.evidence ? why.evidence : "none", ends_well(why.evidence) ? "" : ".",
-		    why.clears, end);
+		explain_say(
+			j,
+			"Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s%s.",
+			why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
+			span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
+			*why.evidence ? why.evidence : "none",
+			ends_well(why.evidence) ? "" : ".", why.clears, end);
 	}
 }
 
@@ -98,17 +102,18 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 		snprintf(until, sizeof(until), "for %s more",
 			 span(seconds_to(s->hold_until_ns, now_ns), left));
 	if (s->hold == HOLD_ACTIVE)
-		say(j,
-		    "Override: it is held active %s; contention, reservations, schedules, "
-		    "battery, budget and idling do not move it, but heat and faults do.",
-		    until);
+		explain_say(
+			j,
+			"Override: it is held active %s; contention, reservations, schedules, "
+			"battery, budget and idling do not move it, but heat and faults do.",
+			until);
 	else if (s->hold == HOLD_EVICTED)
-		say(j, "Override: it is held evicted %s.", until);
+		explain_say(j, "Override: it is held evicted %s.", until);
 	else if (s->mask >> REASON_MANUAL & 1)
-		say(j, "Override: a person evicted it, %s.",
-		    s->hold_until_ns ? until : "until it is resumed");
+		explain_say(j, "Override: a person evicted it, %s.",
+			    s->hold_until_ns ? until : "until it is resumed");
 	else
-		say(j, "No override is active.");
+		explain_say(j, "No override is active.");
 }
 
 static void say_last(struct json *j, const struct guard_view *g, unsigned worker)
@@ -122,14 +127,15 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 		if (d->decision.worker != worker)
 			continue;
 		clock_format_rfc3339(d->wall_ns, time);
-		say(j, "Last decision, %s: %s to %s. Rule: %s. Evidence: %s%s%s", time,
-		    guard_state_name(d->decision.from), guard_state_name(d->decision.to),
-		    *d->decision.rule ? d->decision.rule : "none",
-		    *evidence ? evidence : "none", ends_well(evidence) ? "" : ".",
-		    d->decision.dry ? " Dry run: nothing was done." : "");
+		explain_say(j, "Last decision, %s: %s to %s. Rule: %s. Evidence: %s%s%s", time,
+			    guard_state_name(d->decision.from),
+			    guard_state_name(d->decision.to),
+			    *d->decision.rule ? d->decision.rule : "none",
+			    *evidence ? evidence : "none", ends_well(evidence) ? "" : ".",
+			    d->decision.dry ? " Dry run: nothing was done." : "");
 		return;
 	}
-	say(j, "There was no decision about it since the service started.");
+	explain_say(j, "There was no decision about it since the service started.");
 }
 
 /* ---- other processes ---- */
@@ -164,9 +170,9 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
 	if (!isnan(p->sm_ratio))
 		snprintf(busy, sizeof(busy), ", %.0f %% busy", p->sm_ratio * 100);
-	say(j, "%s: pid %lld %s with %s%s on %s (%s); %s.",
-	    b.kind == DEMAND_NONE ? "Other process" : "Contender", (long long)p->pid, p->name,
-	    size, busy, s->gpu[p->gpu].uuid, rule, what);
+	explain_say(j, "%s: pid %lld %s with %s%s on %s (%s); %s.",
+		    b.kind == DEMAND_NONE ? "Other process" : "Contender", (long long)p->id.pid,
+		    p->name, size, busy, s->gpu[p->gpu].uuid, rule, what);
 }
 
 /* All contenders, whether or not they move the worker. */
@@ -183,7 +189,7 @@ static void say_contenders(struct json *j, const struct guard_view *g, unsigned 
 		n++;
 	}
 	if (!n)
-		say(j, "No contender is on any GPU.");
+		explain_say(j, "No contender is on any GPU.");
 }
 
 /* ---- a worker that is not found ---- */
@@ -220,10 +226,12 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 	unit_of(p->cgroup, unit, sizeof(unit));
 	if (p->bytes_known)
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
-	say(j, "It may be pid %lld %s with %s on %s: command \"%s\", control group %s%s%s%s.",
-	    (long long)p->pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
-	    *p->cgroup ? p->cgroup : "unknown", *unit ? ", unit " : "", unit,
-	    *unit ? "" : " (no system unit)");
+	explain_say(
+		j,
+		"It may be pid %lld %s with %s on %s: command \"%s\", control group %s%s%s%s.",
+		(long long)p->id.pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
+		*p->cgroup ? p->cgroup : "unknown", *unit ? ", unit " : "", unit,
+		*unit ? "" : " (no system unit)");
 }
 
 /* Its model may be loaded anyway: then the match is wrong, and these sentences show the right
@@ -237,26 +245,29 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 	unsigned n = 0;
 
 	if (w->match.container && strlen(w->match.container) < CONTAINER_ID)
-		say(j,
-		    "Its container has the name %.100s, and the container engine (%.100s) has "
-		    "not resolved it; see the service's events.",
-		    w->match.container, worker_engine(w) ? worker_engine(w) : "none");
+		explain_say(j,
+			    "Its container has the name %.100s, and the container engine "
+			    "(%.100s) has "
+			    "not resolved it; see the service's events.",
+			    w->match.container, worker_engine(w) ? worker_engine(w) : "none");
 	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
 		if (!may_be_worker(s, v, i))
 			continue;
 		if (!n++)
-			say(j,
-			    "If it runs, its match is wrong: match.command, match.cgroup or "
-			    "match.unit must match one of its processes%s%.100s%s.",
-			    url ? ". Without a match it is the process that listens at " : "",
-			    url ? w->url : "",
-			    url && !(proc_visibility_now() & PROC_VISIBILITY_PORTS)
-				    ? ", which this service may not see for other users"
-				    : "");
+			explain_say(j,
+				    "If it runs, its match is wrong: match.command, "
+				    "match.cgroup or "
+				    "match.unit must match one of its processes%s%.100s%s.",
+				    url ? ". Without a match it is the process that listens at "
+					: "",
+				    url ? w->url : "",
+				    url && !(proc_visibility_now() & PROC_VISIBILITY_PORTS)
+					    ? ", which this service may not see for other users"
+					    : "");
 		say_candidate(j, s, &s->process[i]);
 	}
 	if (!n)
-		say(j, "No process on a GPU may be it.");
+		explain_say(j, "No process on a GPU may be it.");
 }
 
 static void say_conflicts(struct json *j, const struct guard_view *g, int worker)
@@ -269,7 +280,8 @@ static void say_conflicts(struct json *j, const struct guard_view *g, int worker
 		if (v[i].also < 0 || (v[i].worker != worker && v[i].also != worker))
 			continue;
 		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
-		say(j, "Conflict: %s; until then it belongs to the first worker.", text);
+		explain_say(j, "Conflict: %s; until then it belongs to the first worker.",
+			    text);
 		return;
 	}
 }
@@ -287,9 +299,10 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 		if (x->until_ns != UINT64_MAX)
 			snprintf(until, sizeof(until), "for %s more at most",
 				 span(seconds_to(x->until_ns, now.mono_ns), left));
-		say(j, "Game: pid %lld, registered %s ago, counts %s; requested by %s.",
-		    (long long)x->pid, span(seconds_to(now.mono_ns, x->since_ns), since), until,
-		    *x->who ? x->who : "unknown");
+		explain_say(j, "Game: pid %lld, registered %s ago, counts %s; requested by %s.",
+			    (long long)x->pid,
+			    span(seconds_to(now.mono_ns, x->since_ns), since), until,
+			    *x->who ? x->who : "unknown");
 	}
 }
 
@@ -316,49 +329,56 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	char left[32];
 
 	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
-		say(j, "It stays active until the hold ends, unless heat or a fault moves it.");
+		explain_say(j, "It stays active until the hold ends, unless heat or a fault "
+			       "moves it.");
 	else if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
-		say(j, "Next possible automatic change: in %.1f s.",
-		    seconds_to(s->next_ns, now_ns));
+		explain_say(j, "Next possible automatic change: in %.1f s.",
+			    seconds_to(s->next_ns, now_ns));
 	else if (s->next_ns > now_ns || end > now_ns)
-		say(j, "Next possible automatic change: in %s.",
-		    span(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns), left));
+		explain_say(
+			j, "Next possible automatic change: in %s.",
+			span(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns), left));
 	else if (s->state == STATE_ACTIVE)
-		say(j, "It stays active until another process needs the GPU.");
+		explain_say(j, "It stays active until another process needs the GPU.");
 	else if (s->mask)
-		say(j, "It changes when the reasons above end; no timer is running.");
+		explain_say(j, "It changes when the reasons above end; no timer is running.");
 	else
-		say(j, "It changes when the facts above change; no timer is running.");
+		explain_say(j, "It changes when the facts above change; no timer is running.");
 }
 
 static void say_mode(struct json *j, const struct guard_view *g, const struct guard_status *s)
 {
 	if (s->dry == DRY_MODE)
-		say(j, "The mode is %s: decisions are logged, but nothing is done.",
-		    guard_doc_mode(g->policy->mode));
+		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
+			    guard_doc_mode(g->policy->mode));
 	if (s->dry == DRY_FOREIGN) /* the limit below names it */
-		say(j,
-		    "Another service controls its GPUs: decisions are logged, but nothing is "
-		    "done.");
+		explain_say(j, "Another service controls its GPUs: decisions are logged, but "
+			       "nothing is "
+			       "done.");
 	if (s->dry == DRY_SIMULATED)
-		say(j, "Its GPUs are simulated: decisions are logged, but nothing is done (set "
-		       "simulated = true in [guard] to act).");
+		explain_say(j, "Its GPUs are simulated: decisions are logged, but nothing is "
+			       "done (set "
+			       "simulated = true in [guard] to act).");
 }
 
 static void say_history(struct json *j, const struct guard_status *s)
 {
 	if (*s->rail)
-		say(j, "Limit: %s.", s->rail);
+		explain_say(j, "Limit: %s.", s->rail);
 	if (s->storm)
-		say(j, "Reload storm: its clients loaded it three times in five minutes while "
-		       "it was evicted. Stop the clients, or let the guard stop its unit (kind "
-		       "= \"systemd\").");
+		explain_say(
+			j,
+			"Reload storm: its clients loaded it three times in five minutes while "
+			"it was evicted. Stop the clients, or let the guard stop its unit "
+			"(kind "
+			"= \"systemd\").");
 	if (s->backoff > 1)
-		say(j, "It moved often: it waits %.1f times the quiet period.", s->backoff);
+		explain_say(j, "It moved often: it waits %.1f times the quiet period.",
+			    s->backoff);
 }
 
-static void explain(struct json *j, const struct guard_view *g, unsigned worker,
-		    struct guard_moment now)
+static void write_explain(struct json *j, const struct guard_view *g, unsigned worker,
+			  struct guard_moment now)
 {
 	const char *name = g->policy->worker[worker].name;
 	char since[32];
@@ -369,18 +389,19 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 	json_object(j, NULL);
 	guard_doc_worker(j, g, worker, now);
 	json_array(j, "sentences");
-	say(j, "%s %s %s for %s and holds %.0f MiB.", name,
-	    guard_doc_pretends(&s) ? "would be in state" : "is in state",
-	    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
-	    (double)s.resident_bytes / MIB);
+	explain_say(j, "%s %s %s for %s and holds %.0f MiB.", name,
+		    guard_doc_pretends(&s) ? "would be in state" : "is in state",
+		    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
+		    (double)s.resident_bytes / MIB);
 	say_mode(j, g, &s);
 	if (s.state == STATE_ABSENT &&
 	    proc_visibility_lacks(g->policy, worker, proc_visibility_now()))
-		say(j,
-		    "It is identified by its %s, which this service may not see for processes "
-		    "of other users: %s.",
-		    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
-		    proc_visibility_remedy);
+		explain_say(j,
+			    "It is identified by its %s, which this service may not see for "
+			    "processes "
+			    "of other users: %s.",
+			    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
+			    proc_visibility_remedy);
 	say_reasons(j, g, worker, &s, now);
 	say_last(j, g, worker);
 	if (s.state == STATE_ABSENT)
@@ -414,7 +435,7 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)
 		if (only < 0 || i == (unsigned)only)
-			explain(&j, g, i, now);
+			write_explain(&j, g, i, now);
 	json_array_end(&j);
 	json_object_end(&j);
 	json_end(&j);

@@ -196,33 +196,33 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 	}
 }
 
-static bool read_reservation(struct json_request *b, struct reservation_request *w,
-			     char *message, size_t size)
+static bool read_reservation(struct json_request *b, struct reservation_request *w)
 {
-	if (!json_request_word(b, "gpu", &w->gpu, message, size) ||
-	    !json_request_number(b, "bytes", &w->bytes, message, size) ||
-	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !json_request_number(b, "pid", &w->pid, message, size) ||
-	    !json_request_number(b, "start_ticks", &w->start_ticks, message, size) ||
-	    !json_request_number(b, "wait_s", &w->wait_s, message, size) ||
-	    !json_request_text(b, "reason", &w->reason, message, size))
+	if (!json_request_word(b, "gpu", &w->gpu) ||
+	    !json_request_number(b, "bytes", &w->bytes) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s) ||
+	    !json_request_number(b, "pid", &w->pid) ||
+	    !json_request_number(b, "start_ticks", &w->start_ticks) ||
+	    !json_request_number(b, "wait_s", &w->wait_s) ||
+	    !json_request_text(b, "reason", &w->reason))
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
-		snprintf(message, size, "\"bytes\" is required and must be above 0");
+		json_request_wrong(b, "\"bytes\" is required and must be above 0");
 	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
 		 !(w->ttl_s == 0 && w->pid > 0))
-		snprintf(message, size,
-			 "\"ttl_s\" must be above 0 and at most %.0f; with \"pid\" it may be "
-			 "0: until that process exits",
-			 GUARD_TTL_MOST_S);
+		json_request_wrong(
+			b,
+			"\"ttl_s\" must be above 0 and at most %.0f; with \"pid\" it may be "
+			"0: until that process exits",
+			GUARD_TTL_MOST_S);
 	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
-		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
+		json_request_wrong(b, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
 	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
-		snprintf(message, size, "\"pid\" must be a process id");
+		json_request_wrong(b, "\"pid\" must be a process id");
 	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
-		snprintf(message, size, "\"start_ticks\" must be a number, 0 or above");
+		json_request_wrong(b, "\"start_ticks\" must be a number, 0 or above");
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -353,7 +353,6 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 	struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct reservation_request w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
-	char message[256] = "";
 	struct json_request *b;
 
 	if (!g)
@@ -362,13 +361,11 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		check_reservation(a, g, *q->memory, r);
 		return;
 	}
-	if (json_request_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason",
-			      &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "gpu bytes ttl_s pid start_ticks wait_s reason");
+	if (!b)
 		return;
-	}
-	if (!read_reservation(b, &w, message, sizeof(message)))
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (!read_reservation(b, &w))
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	else if (!continue_request(a, q, r, g, w.wait_s))
 		begin_reservation(a, q, r, g, &w);
 	json_request_close(b);

@@ -66,7 +66,7 @@ static void workers(const struct answer *a, const struct what_if *t)
 	json_array_end(a->j);
 }
 
-static void gpus(struct json *j, const struct guard_view *g, const struct what_if *t)
+static void write_gpus(struct json *j, const struct guard_view *g, const struct what_if *t)
 {
 	struct guard_view of = { .policy = g->policy,
 				 .guard = (struct guard *)what_if_guard(t) };
@@ -103,9 +103,9 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 	what_if_run(t, (uint64_t)(seconds * 1e9), decision, &answer);
 	json_array_end(&j);
 	json_double(&j, "seconds", rounded(what_if_span_ns(t)));
-	json_uint(&j, "looks", what_if_looks(t));
+	json_uint(&j, "looks", what_if_scenes(t));
 	workers(&answer, t);
-	gpus(&j, g, t);
+	write_gpus(&j, g, t);
 	json_object_end(&j);
 	json_end(&j);
 }

@@ -90,19 +90,16 @@ void api_ready(void *arg, const struct request *q, struct reply *r)
 
 static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
 {
-	if (!xid) {
-		json_null(j, key);
+	if (!json_object_if(j, key, xid))
 		return;
-	}
-	json_object(j, key);
 	json_uint(j, "xid", xid);
 	json_string(j, "class", xid_class_name(health_xid_class(h, xid)));
 	json_string(j, "text", xid_text(xid));
 	json_object_end(j);
 }
 
-static void known(struct json *j, const struct health *h, const struct health_status *s,
-		  bool read_log, struct guard_moment now)
+static void write_known(struct json *j, const struct health *h, const struct health_status *s,
+			bool read_log, struct guard_moment now)
 {
 	json_string(j, "level", health_level_name(s->level));
 	json_string(j, "heat", health_level_name(s->heat));
@@ -124,7 +121,7 @@ static void known(struct json *j, const struct health *h, const struct health_st
 }
 
 /* Health is not monitored: all values are null, with the reason. */
-static void unknown(struct json *j, struct guard_moment now)
+static void write_unknown(struct json *j, struct guard_moment now)
 {
 	static const char *const keys[] = { "level",           "heat",
 					    "thermal",         "quarantine",
@@ -145,7 +142,7 @@ static void unknown(struct json *j, struct guard_moment now)
 	json_null(j, "ghost");
 }
 
-static void one(struct json *j, const struct api *a, unsigned i)
+static void write_one(struct json *j, const struct api *a, unsigned i)
 {
 	const struct guard_moment now = guard_moment(a);
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
@@ -157,11 +154,12 @@ static void one(struct json *j, const struct api *a, unsigned i)
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
 	json_string(j, "state", gw_device_state_name(d->state));
 	if (i >= g->devices || !g->health[i]) {
-		unknown(j, now);
+		write_unknown(j, now);
 		return;
 	}
 	health_status(g->health[i], now.mono_ns, &s);
-	known(j, g->health[i], &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
+	write_known(j, g->health[i], &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0,
+		    now);
 	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
@@ -183,7 +181,7 @@ static const char *worst(const struct api *a, uint64_t now_ns)
 	return level < 0 ? NULL : health_level_name((unsigned)level);
 }
 
-static void head(struct json *j, const struct api *a)
+static void write_head(struct json *j, const struct api *a)
 {
 	json_string(j, "level", worst(a, guard_moment(a).mono_ns));
 	json_string(j, "xid_catalogue", xid_table_version());
@@ -192,7 +190,7 @@ static void head(struct json *j, const struct api *a)
 
 void api_health(void *arg, const struct request *q, struct reply *r)
 {
-	guard_doc_gpus(arg, q, r, head, one);
+	guard_doc_gpus(arg, q, r, write_head, write_one);
 }
 
 static void reply_one(const struct api *a, unsigned i, struct reply *r)
@@ -201,7 +199,7 @@ static void reply_one(const struct api *a, unsigned i, struct reply *r)
 
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
-	one(&j, a, i);
+	write_one(&j, a, i);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -218,8 +216,8 @@ void api_health_gpu(void *arg, const struct request *q, struct reply *r)
 
 /* ---- clearing a quarantine ---- */
 
-static void clear(const struct api *a, const struct request *q, struct reply *r, unsigned i,
-		  const char *reason)
+static void clear_device(const struct api *a, const struct request *q, struct reply *r,
+			 unsigned i, const char *reason)
 {
 	const char *uuid = gw_device_text(gw_snapshot_device(a->view.snap, i), GW_T_UUID);
 	char message[256] = "", who[256];
@@ -243,7 +241,6 @@ static void clear(const struct api *a, const struct request *q, struct reply *r,
 void api_health_clear(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	char message[256] = "";
 	const char *reason = "";
 	struct json_request *b;
 	int i;
@@ -251,16 +248,15 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
 	    (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	if (json_request_open(q->body, q->size, "reason", &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "reason");
+	if (!b)
 		return;
-	}
-	if (!json_request_text(b, "reason", &reason, message, sizeof(message)))
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (!json_request_text(b, "reason", &reason))
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	else if (strlen(reason) > GUARD_REASON_MAX)
 		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
 			      GUARD_REASON_MAX);
 	else
-		clear(a, q, r, (unsigned)i, reason);
+		clear_device(a, q, r, (unsigned)i, reason);
 	json_request_close(b);
 }

@@ -80,7 +80,7 @@ static const char *why_not(const struct gw_device *d, enum manage_what what)
 	return NULL;
 }
 
-static void current(struct json *j, const struct gw_device *d, enum manage_what what)
+static void write_current(struct json *j, const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);
 	double v[2] = { figure(d, i->quantity), NAN }, unused;
@@ -95,7 +95,7 @@ static void current(struct json *j, const struct gw_device *d, enum manage_what 
 		json_string(j, "value_absent", gw_absence_text(why));
 }
 
-static void bounds(struct json *j, const struct gw_device *d, enum manage_what what)
+static void write_bounds(struct json *j, const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);
 
@@ -114,8 +114,8 @@ static void bounds(struct json *j, const struct gw_device *d, enum manage_what w
 	}
 }
 
-static void setting(struct json *j, const struct gw_device *d, enum manage_what what,
-		    const struct kept *kept)
+static void write_setting(struct json *j, const struct gw_device *d, enum manage_what what,
+			  const struct kept *kept)
 {
 	const char *uuid = gw_device_text(d, GW_T_UUID), *reason = why_not(d, what);
 	const struct manage_entry *e = uuid ? find_kept(kept, uuid, what) : NULL;
@@ -124,8 +124,8 @@ static void setting(struct json *j, const struct gw_device *d, enum manage_what 
 	json_bool(j, "supported", !reason);
 	if (reason)
 		json_string(j, "reason", reason);
-	current(j, d, what);
-	bounds(j, d, what);
+	write_current(j, d, what);
+	write_bounds(j, d, what);
 	if (manage_info(what)->values) {
 		json_bool(j, "changed", e != NULL);
 		if (e) {
@@ -136,7 +136,7 @@ static void setting(struct json *j, const struct gw_device *d, enum manage_what 
 	json_object_end(j);
 }
 
-static void list(const struct api *a, const struct kept *kept, struct buf *out)
+static void list_settings(const struct api *a, const struct kept *kept, struct buf *out)
 {
 	const struct gw_snapshot *snap = a->view.snap;
 	struct json j;
@@ -157,7 +157,7 @@ static void list(const struct api *a, const struct kept *kept, struct buf *out)
 		json_bool(&j, "simulated", d->provenance == GW_FROM_SIMULATOR);
 		json_object(&j, "settings");
 		for (unsigned w = 0; w < MANAGE_WHATS; w++)
-			setting(&j, d, (enum manage_what)w, kept);
+			write_setting(&j, d, (enum manage_what)w, kept);
 		json_object_end(&j);
 		json_object_end(&j);
 	}
@@ -181,7 +181,7 @@ void api_manage_list(void *arg, const struct request *q, struct reply *r)
 		if (a->view.ops && a->view.ops->each_document)
 			a->view.ops->each_document(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX,
 						   add_kept, &kept);
-		list(a, &kept, &r->body);
+		list_settings(a, &kept, &r->body);
 	}
 	free(kept.p);
 }
@@ -194,11 +194,11 @@ struct wait {
 	uint64_t until_ns;
 };
 
-static void emit(const struct api *a, const char *uuid, const char *severity, const char *fmt,
-		 ...) __attribute__((format(printf, 4, 5)));
+static void manage_emit(const struct api *a, const char *uuid, const char *severity,
+			const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-static void emit(const struct api *a, const char *uuid, const char *severity, const char *fmt,
-		 ...)
+static void manage_emit(const struct api *a, const char *uuid, const char *severity,
+			const char *fmt, ...)
 {
 	char text[512];
 	struct view_event e = {
@@ -263,8 +263,8 @@ static bool begin_order(const struct api *a, const struct request *q, struct rep
 	snprintf(o->who, sizeof(o->who), "%s", q->who);
 	if (!a->manage) {
 		utf8_clean(path, sizeof(path), q->path);
-		emit(a, NULL, "warning", "%s requested %s, but changes are disabled", q->who,
-		     path);
+		manage_emit(a, NULL, "warning", "%s requested %s, but changes are disabled",
+			    q->who, path);
 		reply_problem(r, 403, "management-off",
 			      "Set [manage] enabled = true in gpuward.toml and reload the "
 			      "service (systemctl reload gpuward, or SIGHUP).",
@@ -288,8 +288,8 @@ static bool read_body(const struct api *a, const struct request *q, struct reply
 		return false;
 	if (manage_body_read(q->body, q->size, o, why, sizeof(why)) == 0)
 		return true;
-	emit(a, o->uuid, "warning", "%s requested %s, refused: %s", q->who,
-	     manage_info(o->what)->word, why);
+	manage_emit(a, o->uuid, "warning", "%s requested %s, refused: %s", q->who,
+		    manage_info(o->what)->word, why);
 	reply_problem(r, 400, "bad-value",
 		      "GET /api/gpu/manage shows the format of each setting.", "%s", why);
 	return false;
@@ -302,14 +302,16 @@ static void emit_request(const struct api *a, const struct request *q,
 
 	manage_text(o->what, o->value, value, sizeof(value));
 	if (o->restore)
-		emit(a, o->uuid, "info", "%s requests to restore %s (request %s)", o->who,
-		     manage_info(o->what)->word, q->id);
+		manage_emit(a, o->uuid, "info", "%s requests to restore %s (request %s)",
+			    o->who, manage_info(o->what)->word, q->id);
 	else if (o->what == MANAGE_CLEAR_ECC)
-		emit(a, o->uuid, "info", "%s requests to clear the ECC counters (request %s)",
-		     o->who, q->id);
+		manage_emit(a, o->uuid, "info",
+			    "%s requests to clear the ECC counters (request %s)", o->who,
+			    q->id);
 	else
-		emit(a, o->uuid, "info", "%s requests %s %s%s (request %s)", o->who,
-		     manage_info(o->what)->word, value, o->keep ? ", permanently" : "", q->id);
+		manage_emit(a, o->uuid, "info", "%s requests %s %s%s (request %s)", o->who,
+			    manage_info(o->what)->word, value, o->keep ? ", permanently" : "",
+			    q->id);
 }
 
 static void start_order(const struct api *a, const struct request *q, struct reply *r,

@@ -182,6 +182,17 @@ bool api_says_json(const struct request *q, struct reply *r)
 	return false;
 }
 
+struct json_request *api_body(const struct request *q, struct reply *r, const char *keys)
+{
+	struct json_request *b;
+	char message[256] = "";
+
+	if (json_request_open(q->body, q->size, keys, &b, message, sizeof(message)) == 0)
+		return b;
+	reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	return NULL;
+}
+
 bool api_no_body(const struct request *q, struct reply *r)
 {
 	struct json_request *b = NULL;

@@ -38,6 +38,11 @@ bool api_word_in(const char *list, const char *word, size_t n);
 /* Is the Content-Type JSON? If not, replies 415. */
 bool api_says_json(const struct request *q, struct reply *r);
 
+struct json_request;
+/* Reads the body, an object with keys of this list; close it with json_request_close(). NULL:
+ * 400 was replied. */
+struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
+
 /* For requests without a body: it is absent or {}. If not, replies 400. */
 bool api_no_body(const struct request *q, struct reply *r);
 

@@ -138,8 +138,8 @@ static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
 	return false;
 }
 
-static bool step(const struct api *a, const struct request *q, struct reply *r,
-		 struct series_request *series_request)
+static bool read_step(const struct api *a, const struct request *q, struct reply *r,
+		      struct series_request *series_request)
 {
 	const char *text = request_param(q, "step");
 	uint64_t span = series_request->to_ns - series_request->from_ns,
@@ -211,7 +211,7 @@ static double cell(const struct view_point *p, enum column c)
 	}
 }
 
-static void columns(struct json *j, const struct view_point *p, unsigned n)
+static void write_columns(struct json *j, const struct view_point *p, unsigned n)
 {
 	static const char *const names[COLUMNS] = { "time", "mean", "min", "max" };
 
@@ -224,9 +224,9 @@ static void columns(struct json *j, const struct view_point *p, unsigned n)
 	}
 }
 
-static void block(struct json *j, const struct api *a, const struct gw_device *d,
-		  unsigned quantity, const struct series_request *series_request,
-		  struct view_point *points)
+static void write_block(struct json *j, const struct api *a, const struct gw_device *d,
+			unsigned quantity, const struct series_request *series_request,
+			struct view_point *points)
 {
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	uint64_t step_ns = series_request->step_ns;
@@ -243,7 +243,7 @@ static void block(struct json *j, const struct api *a, const struct gw_device *d
 	json_uint(j, "index", d->index);
 	json_double(j, "step_seconds", (double)step_ns / 1e9);
 	json_string(j, "error", n < 0 && n != -GW_E_NODEV ? gw_strerror(n) : NULL);
-	columns(j, points, n > 0 ? (unsigned)n : 0);
+	write_columns(j, points, n > 0 ? (unsigned)n : 0);
 	json_object_end(j);
 }
 
@@ -261,8 +261,8 @@ static void blocks(const struct api *a, struct reply *r,
 	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
 		for (unsigned k = 0; render_shows(filter, i) && k < series_request->quantities;
 		     k++)
-			block(&j, a, gw_snapshot_device(a->view.snap, i),
-			      series_request->quantity[k], series_request, points);
+			write_block(&j, a, gw_snapshot_device(a->view.snap, i),
+				    series_request->quantity[k], series_request, points);
 	json_array_end(&j);
 	json_object_end(&j);
 	json_end(&j);
@@ -277,14 +277,14 @@ static unsigned shown(const struct api *a, const struct render_filter *filter)
 	return n;
 }
 
-static void answer(const struct api *a, const struct request *q, struct reply *r,
-		   const struct render_filter *filter)
+static void send_series(const struct api *a, const struct request *q, struct reply *r,
+			const struct render_filter *filter)
 {
 	struct series_request series_request = { 0 };
 	struct view_point *points;
 
 	if (!quantities(q, r, &series_request) || !range(a, q, r, &series_request) ||
-	    !step(a, q, r, &series_request))
+	    !read_step(a, q, r, &series_request))
 		return;
 	if (shown(a, filter) * series_request.quantities * series_request.points >
 	    POINTS_TOTAL) {
@@ -312,7 +312,7 @@ void api_series(void *arg, const struct request *q, struct reply *r)
 	const struct render_filter *filter;
 
 	if (api_has_reading(a, r) && api_filter(a, q, r, &f, &filter))
-		answer(a, q, r, filter);
+		send_series(a, q, r, filter);
 }
 
 void api_device_series(void *arg, const struct request *q, struct reply *r)
@@ -324,5 +324,5 @@ void api_device_series(void *arg, const struct request *q, struct reply *r)
 	if (!api_has_reading(a, r) || (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
 	f.selected[i] = true;
-	answer(a, q, r, &f);
+	send_series(a, q, r, &f);
 }

@@ -6,19 +6,11 @@
 
 #include "device/call_cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Figures from /proc; 0: unknown. */
-static void known(struct json *j, const char *key, uint64_t v)
-{
-	if (v)
-		json_uint(j, key, v);
-	else
-		json_null(j, key);
-}
-
-static void call(struct json *j, const struct call_cost *c)
+static void write_call(struct json *j, const struct call_cost *c)
 {
 	json_object(j, NULL);
 	json_string(j, "name", c->name);
@@ -30,18 +22,18 @@ static void call(struct json *j, const struct call_cost *c)
 }
 
 /* The cost of each driver call. */
-static void calls(struct json *j, const struct view *v)
+static void write_calls(struct json *j, const struct view *v)
 {
 	struct call_cost cost[CALL_COST_CALLS];
 	unsigned n = call_cost_list(v->ctx, cost, CALL_COST_CALLS);
 
 	json_array(j, "calls");
 	for (unsigned i = 0; i < n; i++)
-		call(j, &cost[i]);
+		write_call(j, &cost[i]);
 	json_array_end(j);
 }
 
-static void requests(struct json *j, const struct api *a)
+static void write_requests(struct json *j, const struct api *a)
 {
 	static const char *const keys[6] = { "torn", "1xx", "2xx", "3xx", "4xx", "5xx" };
 	struct http_counts c = { 0 };
@@ -62,7 +54,7 @@ static void requests(struct json *j, const struct api *a)
 	json_object_end(j);
 }
 
-static void uptime(struct json *j, const struct api *a)
+static void write_uptime(struct json *j, const struct api *a)
 {
 	uint64_t now = clock_wall_ns(a->clock), start = a->view.self.start_wall_ns;
 	double seconds = now > start ? (double)(now - start) / 1e9 : 0;
@@ -70,10 +62,8 @@ static void uptime(struct json *j, const struct api *a)
 	json_time(j, "start_utc", start);
 	json_double(j, "uptime_seconds", seconds);
 	json_double(j, "cpu_seconds", a->view.self.cpu_seconds);
-	if (seconds > 0)
-		json_double(j, "cpu_mean_ratio", a->view.self.cpu_seconds / seconds);
-	else
-		json_null(j, "cpu_mean_ratio");
+	json_double(j, "cpu_mean_ratio",
+		    seconds > 0 ? a->view.self.cpu_seconds / seconds : (double)NAN);
 }
 
 void api_self(void *arg, const struct request *q, struct reply *r)
@@ -86,28 +76,26 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	json_string(&j, "version", gw_version());
-	uptime(&j, a);
-	known(&j, "rss_bytes", s->rss_bytes);
-	known(&j, "rss_peak_bytes", s->rss_peak_bytes);
-	known(&j, "threads", s->threads);
-	known(&j, "descriptors", s->descriptors);
+	write_uptime(&j, a);
+	/* From /proc; 0: unknown. */
+	json_uint_if(&j, "rss_bytes", s->rss_bytes, s->rss_bytes);
+	json_uint_if(&j, "rss_peak_bytes", s->rss_peak_bytes, s->rss_peak_bytes);
+	json_uint_if(&j, "threads", s->threads, s->threads);
+	json_uint_if(&j, "descriptors", s->descriptors, s->descriptors);
 	json_uint(&j, "wakeups", s->wakeups);
 	json_double(&j, "interval_seconds", (double)a->view.interval_ns / 1e9);
 	json_uint(&j, "ticks", s->ticks);
 	json_uint(&j, "ticks_missed", s->ticks_missed);
 	json_double(&j, "tick_seconds", s->tick_seconds);
 	json_double(&j, "tick_max_seconds", s->tick_max_seconds);
-	if (s->counts_known)
-		json_uint(&j, "init_failures", a->view.init_failures);
-	else
-		json_null(&j, "init_failures");
+	json_uint_if(&j, "init_failures", s->counts_known, a->view.init_failures);
 	json_object(&j, "store");
 	json_uint(&j, "bytes", s->store_bytes);
 	json_uint(&j, "dropped", s->store_dropped);
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
-	requests(&j, a);
-	calls(&j, &a->view);
+	write_requests(&j, a);
+	write_calls(&j, &a->view);
 	json_object_end(&j);
 	json_end(&j);
 }

@@ -54,7 +54,7 @@ static struct windows_entry *entry(const struct api *a, const struct request *q,
 	return e;
 }
 
-static void answer(const struct api *a, struct reply *r, struct windows_entry *e)
+static void send_window(const struct api *a, struct reply *r, struct windows_entry *e)
 {
 	struct json j;
 
@@ -72,32 +72,27 @@ struct window_request { /* the body of the request */
 	struct render_filter chosen;
 };
 
-static bool read_request(struct json_request *b, struct window_request *w, char *message,
-			 size_t size)
+static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
 
-	if (!json_request_text(b, "label", &w->ask.label, message, size) ||
-	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus, message, size) ||
-	    !json_request_number(b, "limit_seconds", &limit_s, message, size) ||
-	    !json_request_number(b, "lease_seconds", &lease_s, message, size) ||
+	if (!json_request_text(b, "label", &w->ask.label) ||
+	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus) ||
+	    !json_request_number(b, "limit_seconds", &limit_s) ||
+	    !json_request_number(b, "lease_seconds", &lease_s) ||
 	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
-				&w->ask.tags, message, size))
+				&w->ask.tags))
 		return false;
-	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX) {
-		snprintf(message, size, "\"label\" is longer than %d bytes", LABEL_MAX);
-		return false;
-	}
-	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S)) {
-		snprintf(message, size, "\"limit_seconds\" must be above 0 and at most %.0f",
-			 WINDOWS_LIMIT_MOST_S);
-		return false;
-	}
-	if (lease_s != 0 && !(lease_s >= LEASE_LEAST_S && lease_s <= WINDOWS_LIMIT_MOST_S)) {
-		snprintf(message, size, "\"lease_seconds\" must be %.0f to %.0f, or 0 for none",
-			 LEASE_LEAST_S, WINDOWS_LIMIT_MOST_S);
-		return false;
-	}
+	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX)
+		return json_request_wrong(b, "\"label\" is longer than %d bytes", LABEL_MAX);
+	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S))
+		return json_request_wrong(b,
+					  "\"limit_seconds\" must be above 0 and at most %.0f",
+					  WINDOWS_LIMIT_MOST_S);
+	if (lease_s != 0 && !(lease_s >= LEASE_LEAST_S && lease_s <= WINDOWS_LIMIT_MOST_S))
+		return json_request_wrong(
+			b, "\"lease_seconds\" must be %.0f to %.0f, or 0 for none",
+			LEASE_LEAST_S, WINDOWS_LIMIT_MOST_S);
 	w->ask.limit_ns = (uint64_t)(limit_s * 1e9);
 	w->ask.lease_ns = (uint64_t)(lease_s * 1e9);
 	return true;
@@ -169,25 +164,22 @@ static void open_request(const struct api *a, const struct request *q, struct re
 	snprintf(where, sizeof(where), "/api/v1/windows/%s", windows_id(e));
 	reply_header(r, "Location", where);
 	r->status = fresh ? 201 : 200;
-	answer(a, r, e);
+	send_window(a, r, e);
 }
 
 void api_window_open(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	struct window_request w = { .gpus = 0 };
-	char message[256];
 	struct json_request *b;
 
 	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
 		return;
-	if (json_request_open(q->body, q->size, "label gpus limit_seconds lease_seconds tags",
-			      &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "label gpus limit_seconds lease_seconds tags");
+	if (!b)
 		return;
-	}
-	if (!read_request(b, &w, message, sizeof(message)))
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (!read_request(b, &w))
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	else if (a->view.let_go || !a->view.meter || gw_meter_device_count(a->view.meter) == 0)
 		no_meter(a, r);
 	else if (choose(a, r, &w))
@@ -256,7 +248,7 @@ void api_window_get(void *arg, const struct request *q, struct reply *r)
 	struct windows_entry *e = entry(a, q, r);
 
 	if (e)
-		answer(a, r, e);
+		send_window(a, r, e);
 }
 
 void api_window_forget(void *arg, const struct request *q, struct reply *r)
@@ -305,19 +297,19 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	const char *label = NULL;
 	struct windows_entry *e;
-	char message[256] = "";
 	struct json_request *b;
 
 	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
 		return;
-	if (json_request_open(q->body, q->size, "label", &b, message, sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	b = api_body(q, r, "label");
+	if (!b)
 		return;
-	}
-	if (!json_request_text(b, "label", &label, message, sizeof(message)) || !label ||
-	    !*label || strlen(label) > LABEL_MAX)
+	if (!json_request_text(b, "label", &label) || !label || !*label ||
+	    strlen(label) > LABEL_MAX)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
-			      *message ? message : "\"label\" must be a text of 1 to 63 bytes");
+			      *json_request_message(b)
+				      ? json_request_message(b)
+				      : "\"label\" must be a text of 1 to 63 bytes");
 	else
 		cut(a, r, e, label);
 	json_request_close(b);
@@ -331,7 +323,7 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = entry(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
-		answer(a, r, e);
+		send_window(a, r, e);
 	else
 		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

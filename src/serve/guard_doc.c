@@ -109,8 +109,8 @@ static void worker_memory(struct json *j, const struct guard_status *s,
 }
 
 /* Each active reason, with its cause and its end. */
-static void reasons(struct json *j, const struct guard_view *g, unsigned worker,
-		    struct guard_moment now)
+static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
+			  struct guard_moment now)
 {
 	struct guard_explanation why;
 
@@ -149,7 +149,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	json_bool(j, "simulated", s.dry == DRY_SIMULATED);
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
-	reasons(j, g, worker, now);
+	write_reasons(j, g, worker, now);
 	json_string(j, "hold", guard_doc_hold(s.hold));
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
@@ -164,20 +164,11 @@ static void decision_facts(struct json *j, const struct guard_decision *x)
 	bool ended = x->result != RESULT_NONE;
 
 	guard_doc_text(j, "uuid", x->gpu);
-	if (*x->gpu)
-		json_uint(j, "other_processes", x->others);
-	else
-		json_null(j, "other_processes");
+	json_uint_if(j, "other_processes", *x->gpu, x->others);
 	json_double(j, "temperature_celsius", x->temperature_c);
 	json_string(j, "result", ended ? guard_result_name(x->result) : NULL);
-	if (ended)
-		json_uint(j, "level", x->level);
-	else
-		json_null(j, "level");
-	if (x->result == RESULT_FREED)
-		json_uint(j, "freed_bytes", x->freed_bytes);
-	else
-		json_null(j, "freed_bytes");
+	json_uint_if(j, "level", ended, x->level);
+	json_uint_if(j, "freed_bytes", x->result == RESULT_FREED, x->freed_bytes);
 }
 
 void guard_doc_decision(struct json *j, const struct guard_view *g,
@@ -211,10 +202,7 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 	json_string(j, "gpu", room->gpu);
 	json_uint(j, "bytes", room->bytes);
 	json_uint(j, "left_bytes", room->left_bytes);
-	if (room->pid > 0)
-		json_int(j, "pid", room->pid);
-	else
-		json_null(j, "pid");
+	json_int_if(j, "pid", room->pid > 0, room->pid);
 	guard_doc_time(j, "until", room->until_ns, now);
 }
 
@@ -238,16 +226,13 @@ static const char *action_word(const struct verdict *v)
 	return words[v->action];
 }
 
-static void process(struct json *j, const struct guard_view *g, const struct scene_process *p,
-		    const struct verdict *v)
+static void write_process(struct json *j, const struct guard_view *g,
+			  const struct scene_process *p, const struct verdict *v)
 {
 	json_object(j, NULL);
-	json_int(j, "pid", p->pid);
+	json_int(j, "pid", p->id.pid);
 	guard_doc_text(j, "name", p->name);
-	if (p->uid >= 0)
-		json_int(j, "uid", p->uid);
-	else
-		json_null(j, "uid");
+	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_bool(j, "program_seen", p->exe[0] != '\0');
 	process_types(j, p->type);
 	json_string(j, "class", guard_class_name(v->class));
@@ -258,10 +243,7 @@ static void process(struct json *j, const struct guard_view *g, const struct sce
 			    : NULL);
 	guard_doc_text(j, "rule", v->why);
 	json_bool(j, "may_be_worker", v->maybe_worker);
-	if (p->bytes_known)
-		json_uint(j, "memory_bytes", p->bytes);
-	else
-		json_null(j, "memory_bytes");
+	json_uint_if(j, "memory_bytes", p->bytes_known, p->bytes);
 	json_double(j, "utilization_sm_ratio", p->sm_ratio);
 	json_object_end(j);
 }
@@ -274,24 +256,21 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
 	json_array(j, "processes");
 	for (unsigned i = 0; i < s->processes; i++)
 		if (s->process[i].gpu == gpu)
-			process(j, g, &s->process[i], &v[i]);
+			write_process(j, g, &s->process[i], &v[i]);
 	json_array_end(j);
 }
 
-static void whole(struct json *j, const char *key, double v)
+static void write_whole(struct json *j, const char *key, double v)
 {
-	if (isnan(v))
-		json_null(j, key);
-	else
-		json_int(j, key, (int64_t)llround(v));
+	json_int_if(j, key, !isnan(v), isnan(v) ? 0 : llround(v));
 }
 
 /* "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these keys. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
 {
-	whole(j, "total_memory_mb", total / MIB);
-	whole(j, "used_memory_mb", used / MIB);
-	whole(j, "free_memory_mb", free_bytes / MIB);
+	write_whole(j, "total_memory_mb", total / MIB);
+	write_whole(j, "used_memory_mb", used / MIB);
+	write_whole(j, "free_memory_mb", free_bytes / MIB);
 	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
 }
 

@@ -24,15 +24,15 @@ struct place {
 	size_t size;
 };
 
-static bool wrong(const struct place *at, const char *key, const char *must)
+static bool question_wrong(const struct place *at, const char *key, const char *must)
 {
 	snprintf(at->message, at->size, "%s%s\"%s\" must be %s", at->what,
 		 *at->what ? ": " : "", key, must);
 	return false;
 }
 
-static bool known(const struct json_doc *o, const char *const *keys, size_t n,
-		  const struct place *at)
+static bool keys_known(const struct json_doc *o, const char *const *keys, size_t n,
+		       const struct place *at)
 {
 	const char *key, *near;
 	const struct json_doc *value;
@@ -55,8 +55,8 @@ static bool known(const struct json_doc *o, const char *const *keys, size_t n,
 }
 
 /* Each leaves *ret unchanged if the key is absent. */
-static bool number(const struct json_doc *o, const char *key, double least, double most,
-		   double *ret, const struct place *at)
+static bool read_number(const struct json_doc *o, const char *key, double least, double most,
+			double *ret, const struct place *at)
 {
 	const struct json_doc *v = json_doc_get(o, key);
 	char must[64];
@@ -69,11 +69,11 @@ static bool number(const struct json_doc *o, const char *key, double least, doub
 		return true;
 	}
 	snprintf(must, sizeof(must), "a number from %.15g to %.15g", least, most);
-	return wrong(at, key, must);
+	return question_wrong(at, key, must);
 }
 
-static bool text(const struct json_doc *o, const char *key, char *out, size_t size,
-		 const struct place *at)
+static bool read_text(const struct json_doc *o, const char *key, char *out, size_t size,
+		      const struct place *at)
 {
 	const struct json_doc *v = json_doc_get(o, key);
 
@@ -82,19 +82,21 @@ static bool text(const struct json_doc *o, const char *key, char *out, size_t si
 	if (!v || json_doc_type(v, "") == JSON_DOC_NULL)
 		return true;
 	if (!s || strlen(s) >= size)
-		return wrong(at, key, "a short text");
+		return question_wrong(at, key, "a short text");
 	snprintf(out, size, "%s", s);
 	return true;
 }
 
-static bool flag(const struct json_doc *o, const char *key, bool *ret, const struct place *at)
+static bool read_flag(const struct json_doc *o, const char *key, bool *ret,
+		      const struct place *at)
 {
 	const struct json_doc *v = json_doc_get(o, key);
 
 	if (!v)
 		return true;
 	*ret = json_doc_true(v, "");
-	return json_doc_type(v, "") == JSON_DOC_BOOL || wrong(at, key, "true or false");
+	return json_doc_type(v, "") == JSON_DOC_BOOL ||
+	       question_wrong(at, key, "true or false");
 }
 
 /* ---- GPUs ---- */
@@ -114,16 +116,16 @@ static bool read_gpu(const struct json_doc *o, struct scene *s, const struct pla
 	g->temperature_c = g->margin_c = NAN;
 	g->cuda = -2;
 	snprintf(g->uuid, sizeof(g->uuid), "GPU-%u", s->gpus);
-	if (!known(o, keys, sizeof(keys) / sizeof(keys[0]), at) ||
-	    !text(o, "uuid", g->uuid, sizeof(g->uuid), at) ||
-	    !number(o, "index", 0, 1023, &index, at) ||
-	    !number(o, "memory_total_bytes", 1, BYTES_MOST, &total, at) ||
-	    !number(o, "memory_free_bytes", 0, BYTES_MOST, &left, at) ||
-	    !number(o, "temperature_celsius", -100, 300, &g->temperature_c, at) ||
-	    !flag(o, "display", &g->display, at))
+	if (!keys_known(o, keys, sizeof(keys) / sizeof(keys[0]), at) ||
+	    !read_text(o, "uuid", g->uuid, sizeof(g->uuid), at) ||
+	    !read_number(o, "index", 0, 1023, &index, at) ||
+	    !read_number(o, "memory_total_bytes", 1, BYTES_MOST, &total, at) ||
+	    !read_number(o, "memory_free_bytes", 0, BYTES_MOST, &left, at) ||
+	    !read_number(o, "temperature_celsius", -100, 300, &g->temperature_c, at) ||
+	    !read_flag(o, "display", &g->display, at))
 		return false;
 	if (isnan(total))
-		return wrong(at, "memory_total_bytes", "set");
+		return question_wrong(at, "memory_total_bytes", "set");
 	g->index = (unsigned)index;
 	g->memory_known = true;
 	g->total_bytes = (uint64_t)total;
@@ -165,17 +167,17 @@ static bool on_gpu(const struct json_doc *o, const struct scene *s, unsigned *re
 
 	*ret = 0;
 	if (!v)
-		return s->gpus > 0 || wrong(at, "gpu", "set");
+		return s->gpus > 0 || question_wrong(at, "gpu", "set");
 	for (unsigned i = 0; i < s->gpus; i++)
 		if ((by_index && index == s->gpu[i].index) ||
 		    (uuid && strcmp(uuid, s->gpu[i].uuid) == 0)) {
 			*ret = i;
 			return true;
 		}
-	return wrong(at, "gpu", "the index or the UUID of a GPU in this request");
+	return question_wrong(at, "gpu", "the index or the UUID of a GPU in this request");
 }
 
-static bool types(const struct json_doc *o, unsigned *ret, const struct place *at)
+static bool read_types(const struct json_doc *o, unsigned *ret, const struct place *at)
 {
 	static const char *const names[] = { "compute", "graphics", "mps" };
 	const struct json_doc *list = json_doc_get(o, "types");
@@ -183,7 +185,7 @@ static bool types(const struct json_doc *o, unsigned *ret, const struct place *a
 
 	*ret = list ? 0 : 1;
 	if (list && json_doc_type(list, "") != JSON_DOC_ARRAY)
-		return wrong(at, "types", "a list of compute, graphics and mps");
+		return question_wrong(at, "types", "a list of compute, graphics and mps");
 	for (size_t i = 0; i < n; i++) {
 		const char *word = json_doc_string(json_doc_at(list, "", i), "");
 		unsigned k = 0;
@@ -191,29 +193,28 @@ static bool types(const struct json_doc *o, unsigned *ret, const struct place *a
 		while (k < 3 && (!word || strcmp(word, names[k]) != 0))
 			k++;
 		if (k == 3)
-			return wrong(at, "types", "a list of compute, graphics and mps");
+			return question_wrong(at, "types",
+					      "a list of compute, graphics and mps");
 		*ret |= 1u << k;
 	}
 	return true;
 }
 
 /* A process with "worker" is identified as if by its port or unit. */
-static bool worker(const struct json_doc *o, const struct policy *p,
-		   const struct scene_process *q, struct scene *s, const struct place *at)
+static bool read_worker(const struct json_doc *o, const struct policy *p,
+			const struct scene_process *q, struct scene *s, const struct place *at)
 {
 	char name[64] = "";
 	int worker;
 
-	if (!text(o, "worker", name, sizeof(name), at))
+	if (!read_text(o, "worker", name, sizeof(name), at))
 		return false;
 	if (!*name || s->roots == SCENE_ROOTS)
 		return true;
 	worker = policy_find_worker(p, name);
 	if (worker < 0)
-		return wrong(at, "worker", "the name of a configured worker");
-	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)worker,
-						   .pid = q->pid,
-						   .start_ticks = q->start_ticks };
+		return question_wrong(at, "worker", "the name of a configured worker");
+	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)worker, .id = q->id };
 	return true;
 }
 
@@ -246,25 +247,26 @@ static bool read_process(const struct json_doc *o, const struct policy *p, struc
 		snprintf(at->message, at->size, "%s must be an object", at->what);
 		return false;
 	}
-	if (!known(o, keys, sizeof(keys) / sizeof(keys[0]), at) || !on_gpu(o, s, &q->gpu, at) ||
-	    !types(o, &q->type, at) || !number(o, "pid", 1, INT32_MAX, &pid, at) ||
-	    !number(o, "uid", 0, UINT32_MAX, &uid, at) ||
-	    !number(o, "memory_bytes", 0, BYTES_MOST, &bytes, at) ||
-	    !number(o, "utilization_sm_ratio", 0, 1, &q->sm_ratio, at) ||
-	    !text(o, "name", q->name, sizeof(q->name), at) ||
-	    !text(o, "exe", q->exe, sizeof(q->exe), at) ||
-	    !text(o, "command", q->command, sizeof(q->command), at) ||
-	    !text(o, "cgroup", q->cgroup, sizeof(q->cgroup), at) ||
-	    !text(o, "container", q->container, sizeof(q->container), at))
+	if (!keys_known(o, keys, sizeof(keys) / sizeof(keys[0]), at) ||
+	    !on_gpu(o, s, &q->gpu, at) || !read_types(o, &q->type, at) ||
+	    !read_number(o, "pid", 1, INT32_MAX, &pid, at) ||
+	    !read_number(o, "uid", 0, UINT32_MAX, &uid, at) ||
+	    !read_number(o, "memory_bytes", 0, BYTES_MOST, &bytes, at) ||
+	    !read_number(o, "utilization_sm_ratio", 0, 1, &q->sm_ratio, at) ||
+	    !read_text(o, "name", q->name, sizeof(q->name), at) ||
+	    !read_text(o, "exe", q->exe, sizeof(q->exe), at) ||
+	    !read_text(o, "command", q->command, sizeof(q->command), at) ||
+	    !read_text(o, "cgroup", q->cgroup, sizeof(q->cgroup), at) ||
+	    !read_text(o, "container", q->container, sizeof(q->container), at))
 		return false;
-	q->pid = (int64_t)pid;
+	q->id.pid = (int64_t)pid;
 	q->uid = (int64_t)uid;
-	q->start_ticks = 1;
+	q->id.start_ticks = 1;
 	q->bytes_known = !isnan(bytes);
 	q->bytes = q->bytes_known ? (uint64_t)bytes : 0;
 	if (!*q->name && !*q->exe)
-		return wrong(at, "name", "set, to identify the process");
-	if (!worker(o, p, q, s, at))
+		return question_wrong(at, "name", "set, to identify the process");
+	if (!read_worker(o, p, q, s, at))
 		return false;
 	take_memory(s, q);
 	s->processes++;
@@ -390,15 +392,15 @@ static int read_world(const struct json_doc *root, const struct policy *p,
 	const struct json_doc *gpus = json_doc_get(root, "gpus");
 	const struct json_doc *trace = json_doc_get(root, "trace");
 
-	if (!known(root, keys, sizeof(keys) / sizeof(keys[0]), &at) ||
-	    !number(root, "seconds", 0, SECONDS_MOST, &ret->seconds, &at))
+	if (!keys_known(root, keys, sizeof(keys) / sizeof(keys[0]), &at) ||
+	    !read_number(root, "seconds", 0, SECONDS_MOST, &ret->seconds, &at))
 		return -GW_E_PARSE;
 	if (json_doc_get(root, "policy") && !json_doc_string(root, "policy")) {
-		wrong(&at, "policy", "a configuration as text");
+		question_wrong(&at, "policy", "a configuration as text");
 		return -GW_E_PARSE;
 	}
 	if (trace && (!json_doc_string(trace, "") || gpus)) {
-		wrong(&at, "trace", "lines of a recording, in the place of \"gpus\"");
+		question_wrong(&at, "trace", "lines of a recording, in the place of \"gpus\"");
 		return -GW_E_PARSE;
 	}
 	ret->made_up = trace || gpus;
@@ -416,7 +418,7 @@ static int read_world(const struct json_doc *root, const struct policy *p,
 			return err;
 	}
 	if ((gpus && !read_gpus(gpus, &ret->scene, message, size)) ||
-	    !flag(root, "on_battery", &ret->scene.on_battery, &at) ||
+	    !read_flag(root, "on_battery", &ret->scene.on_battery, &at) ||
 	    !read_processes(json_doc_get(root, "processes"), p, &ret->scene, message, size))
 		return -GW_E_PARSE;
 	return 0;

@@ -95,7 +95,7 @@ struct guard_client {
 };
 
 struct guard_view_counts { /* since the start; the tally has the sums over restarts */
-	uint64_t looks, triggered;
+	uint64_t scenes, triggered;
 	uint64_t events_lost; /* driver events that did not fit the queue */
 	uint64_t stuck;       /* workers in state stuck, now */
 	/* Idle economy: energy that idle models did not draw, and that loading them again

@@ -115,8 +115,8 @@ static bool split(const char *address, char *host, size_t size, const char **por
 	return n > 0;
 }
 
-static int resolve(const char *address, struct sockaddr_storage *ret, socklen_t *ret_size,
-		   char *message, size_t size)
+static int address_resolve(const char *address, struct sockaddr_storage *ret,
+			   socklen_t *ret_size, char *message, size_t size)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
 				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
@@ -144,7 +144,7 @@ static int open_inet(struct listener *l, const char *address, char *message, siz
 {
 	struct sockaddr_storage a = { 0 };
 	socklen_t n = 0;
-	int one = 1, r = resolve(address, &a, &n, message, size);
+	int one = 1, r = address_resolve(address, &a, &n, message, size);
 
 	if (r != 0)
 		return r;

@@ -6,6 +6,7 @@
 #include <gpuward.h>
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct json_request {
 	struct json_doc *root;
 	char text[TEXTS_MAX][24]; /* numbers of arrays as texts */
 	unsigned texts;
+	char message[256]; /* what is wrong with a value */
 };
 
 /* Splits a list into words; returns their number. */
@@ -90,55 +92,61 @@ void json_request_close(struct json_request *b)
 	free(b);
 }
 
-static bool wrong(const char *key, const char *what, char *message, size_t size)
+bool json_request_wrong(struct json_request *b, const char *fmt, ...)
 {
-	snprintf(message, size, "\"%s\" must be %s", key, what);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(b->message, sizeof(b->message), fmt, ap);
+	va_end(ap);
 	return false;
 }
 
+const char *json_request_message(const struct json_request *b)
+{
+	return b->message;
+}
+
 /* The value of a key that is given; NULL: it is absent or null. */
-static const struct json_doc *given(const struct json_request *b, const char *key)
+static const struct json_doc *request_value(const struct json_request *b, const char *key)
 {
 	const struct json_doc *v = json_doc_get(b->root, key);
 
 	return json_doc_type(v, "") == JSON_DOC_NULL ? NULL : v;
 }
 
-bool json_request_text(struct json_request *b, const char *key, const char **ret, char *message,
-		       size_t size)
+bool json_request_text(struct json_request *b, const char *key, const char **ret)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_STRING)
-		return wrong(key, "a text", message, size);
+		return json_request_wrong(b, "\"%s\" must be a text", key);
 	*ret = json_doc_string(v, "");
 	return true;
 }
 
-bool json_request_number(struct json_request *b, const char *key, double *ret, char *message,
-			 size_t size)
+bool json_request_number(struct json_request *b, const char *key, double *ret)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	if (!json_doc_is_number(v, ""))
-		return wrong(key, "a number", message, size);
+		return json_request_wrong(b, "\"%s\" must be a number", key);
 	*ret = json_doc_number(v, "");
 	return true;
 }
 
-bool json_request_flag(struct json_request *b, const char *key, bool *ret, char *message,
-		       size_t size)
+bool json_request_flag(struct json_request *b, const char *key, bool *ret)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_BOOL)
-		return wrong(key, "true or false", message, size);
+		return json_request_wrong(b, "\"%s\" must be true or false", key);
 	*ret = json_doc_true(v, "");
 	return true;
 }
@@ -156,43 +164,41 @@ static const char *as_text(struct json_request *b, const struct json_doc *v)
 	return b->text[b->texts++];
 }
 
-bool json_request_word(struct json_request *b, const char *key, const char **ret, char *message,
-		       size_t size)
+bool json_request_word(struct json_request *b, const char *key, const char **ret)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 
 	if (!v)
 		return true;
 	*ret = as_text(b, v);
-	return *ret || wrong(key, "a text or a whole number", message, size);
+	return *ret || json_request_wrong(b, "\"%s\" must be a text or a whole number", key);
 }
 
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
-			unsigned *ret_count, char *message, size_t size)
+			unsigned *ret_count)
 {
-	const struct json_doc *v = given(b, key);
+	const struct json_doc *v = request_value(b, key);
 	size_t n = json_doc_count(v, "");
 
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_ARRAY)
-		return wrong(key, "an array of texts", message, size);
+		return json_request_wrong(b, "\"%s\" must be an array of texts", key);
 	if (n > max)
-		return wrong(key, "a shorter array", message, size);
+		return json_request_wrong(b, "\"%s\" must be a shorter array", key);
 	for (size_t i = 0; i < n; i++) {
 		out[i] = as_text(b, json_doc_at(v, "", i));
 		if (!out[i])
-			return wrong(key, "an array of texts", message, size);
+			return json_request_wrong(b, "\"%s\" must be an array of texts", key);
 	}
 	*ret_count = (unsigned)n;
 	return true;
 }
 
 bool json_request_pairs(struct json_request *b, const char *key, const char **names,
-			const char **values, unsigned max, unsigned *ret_count, char *message,
-			size_t size)
+			const char **values, unsigned max, unsigned *ret_count)
 {
-	const struct json_doc *v = given(b, key), *value;
+	const struct json_doc *v = request_value(b, key), *value;
 	const char *name;
 	void *iter = NULL;
 	unsigned n = 0;
@@ -200,12 +206,12 @@ bool json_request_pairs(struct json_request *b, const char *key, const char **na
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_OBJECT)
-		return wrong(key, "an object of texts", message, size);
+		return json_request_wrong(b, "\"%s\" must be an object of texts", key);
 	if (json_doc_count(v, "") > max)
-		return wrong(key, "a smaller object", message, size);
+		return json_request_wrong(b, "\"%s\" must be a smaller object", key);
 	while (json_doc_next(v, &iter, &name, &value)) {
 		if (json_doc_type(value, "") != JSON_DOC_STRING)
-			return wrong(key, "an object of texts", message, size);
+			return json_request_wrong(b, "\"%s\" must be an object of texts", key);
 		names[n] = name;
 		values[n++] = json_doc_string(value, "");
 	}

@@ -17,22 +17,22 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 void json_request_close(struct json_request *b);
 
 /* Each returns true with the value, or leaves *ret unchanged if the key is absent; false:
- * wrong type, with a text in message. Texts live as long as the request. */
-bool json_request_text(struct json_request *b, const char *key, const char **ret, char *message,
-		       size_t size);
-bool json_request_number(struct json_request *b, const char *key, double *ret, char *message,
-			 size_t size);
-bool json_request_flag(struct json_request *b, const char *key, bool *ret, char *message,
-		       size_t size);
+ * wrong type, with a text in json_request_message(). Texts live as long as the request. */
+bool json_request_text(struct json_request *b, const char *key, const char **ret);
+bool json_request_number(struct json_request *b, const char *key, double *ret);
+bool json_request_flag(struct json_request *b, const char *key, bool *ret);
 /* A text, or a whole number as text. */
-bool json_request_word(struct json_request *b, const char *key, const char **ret, char *message,
-		       size_t size);
+bool json_request_word(struct json_request *b, const char *key, const char **ret);
 /* An array of at most max texts (or whole numbers as texts). */
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
-			unsigned *ret_count, char *message, size_t size);
+			unsigned *ret_count);
 /* An object of at most max texts. */
 bool json_request_pairs(struct json_request *b, const char *key, const char **names,
-			const char **values, unsigned max, unsigned *ret_count, char *message,
-			size_t size);
+			const char **values, unsigned max, unsigned *ret_count);
+
+/* Sets the message and returns false. */
+bool json_request_wrong(struct json_request *b, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+const char *json_request_message(const struct json_request *b);
 
 #endif

@@ -58,7 +58,7 @@ static void states(struct page *p)
 }
 
 /* Time of the last response: the snapshot has both clocks at one moment. */
-static double seen(const struct page *p, const struct view_device *k)
+static double last_seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
 
@@ -102,7 +102,7 @@ static void counts(struct page *p)
 		unsigned metric;
 		double (*of)(const struct page *p, const struct view_device *k);
 	} rows[] = {
-		{ M_GPU_SEEN, seen },
+		{ M_GPU_SEEN, last_seen },
 		{ M_GPU_CHANGES, changes },
 		{ M_ENERGY, energy },
 		{ M_ENERGY_SECONDS, energy_seconds },

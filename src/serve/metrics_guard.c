@@ -40,56 +40,31 @@ static double counted(const struct worker *w, unsigned cell)
 	return w->tally ? (double)w->tally->cell[cell] : 0;
 }
 
-static double resumes(const struct worker *w)
+static double worker_figure(const struct worker *w, unsigned metric)
 {
-	return counted(w, COUNTERS_RESUMES);
-}
-
-static double would_evict(const struct worker *w)
-{
-	return counted(w, COUNTERS_WOULD_EVICT);
-}
-
-static double freed(const struct worker *w)
-{
-	return counted(w, COUNTERS_FREED_BYTES);
-}
-
-static double resident(const struct worker *w)
-{
-	return (double)w->s.resident_bytes;
-}
-
-static double residue(const struct worker *w)
-{
-	return (double)w->s.residue_bytes;
-}
-
-static double backoff(const struct worker *w)
-{
-	return w->s.backoff * w->quiet_s;
+	switch (metric) {
+	case M_GUARD_FREED: return counted(w, COUNTERS_FREED_BYTES);
+	case M_GUARD_RESUMES: return counted(w, COUNTERS_RESUMES);
+	case M_GUARD_WOULD_EVICT: return counted(w, COUNTERS_WOULD_EVICT);
+	case M_GUARD_RESIDENT: return (double)w->s.resident_bytes;
+	case M_GUARD_RESIDUE: return (double)w->s.residue_bytes;
+	default: return w->s.backoff * w->quiet_s;
+	}
 }
 
 static void worker_figures(struct page *p, const struct guard_view *g)
 {
-	static const struct {
-		unsigned metric;
-		double (*of)(const struct worker *w);
-	} rows[] = {
-		{ M_GUARD_FREED, freed },
-		{ M_GUARD_RESUMES, resumes },
-		{ M_GUARD_WOULD_EVICT, would_evict },
-		{ M_GUARD_RESIDENT, resident },
-		{ M_GUARD_RESIDUE, residue },
-		{ M_GUARD_BACKOFF, backoff },
-	};
+	static const unsigned metrics[] = { M_GUARD_FREED,       M_GUARD_RESUMES,
+					    M_GUARD_WOULD_EVICT, M_GUARD_RESIDENT,
+					    M_GUARD_RESIDUE,     M_GUARD_BACKOFF };
 	struct worker w;
 
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
+	for (size_t r = 0; r < COUNT(metrics); r++) {
+		page_family(p, metrics[r]);
 		for (unsigned i = 0; i < g->policy->workers; i++)
 			if (worker(g, i, &w))
-				metrics_sample(&p->t, w.base.text, NULL, rows[r].of(&w));
+				metrics_sample(&p->t, w.base.text, NULL,
+					       worker_figure(&w, metrics[r]));
 	}
 }
 
@@ -173,7 +148,7 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 	for (unsigned m = 0; m < COUNT(modes); m++)
 		page_labelled(p, NULL, "mode", modes[m], g->policy->mode == m);
 	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
-	page_one(p, M_GUARD_LOOKS, (double)c->looks);
+	page_one(p, M_GUARD_LOOKS, (double)c->scenes);
 	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);
 	page_one(p, M_GUARD_DECIDE, above_zero(c->decide_seconds_last));
 	page_one(p, M_GUARD_DECIDE_MAX, above_zero(c->decide_seconds_max));
@@ -195,7 +170,7 @@ static bool listed_before(const struct scene *s, unsigned i)
 {
 	for (unsigned k = 0; k < i; k++)
 		if (s->process[k].gpu == s->process[i].gpu &&
-		    s->process[k].pid == s->process[i].pid)
+		    s->process[k].id.pid == s->process[i].id.pid)
 			return true;
 	return false;
 }
@@ -249,38 +224,27 @@ static bool health(const struct page *p, const struct guard_view *g, unsigned i,
 	return true;
 }
 
-static double margin(const struct health_status *h)
+static double health_figure(const struct health_status *h, unsigned metric)
 {
-	return h->margin_c;
-}
-
-static double quarantine(const struct health_status *h)
-{
-	return h->quarantine;
-}
-
-static double xids(const struct health_status *h)
-{
-	return h->xids;
+	switch (metric) {
+	case M_GPU_THERMAL_MARGIN: return h->margin_c;
+	case M_GPU_QUARANTINE: return h->quarantine;
+	default: return h->xids;
+	}
 }
 
 static void health_metrics(struct page *p, const struct guard_view *g)
 {
-	static const struct {
-		unsigned metric;
-		double (*of)(const struct health_status *h);
-	} rows[] = {
-		{ M_GPU_THERMAL_MARGIN, margin },
-		{ M_GPU_QUARANTINE, quarantine },
-		{ M_GPU_XIDS, xids },
-	};
+	static const unsigned metrics[] = { M_GPU_THERMAL_MARGIN, M_GPU_QUARANTINE,
+					    M_GPU_XIDS };
 	struct health_status h;
 
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
+	for (size_t r = 0; r < COUNT(metrics); r++) {
+		page_family(p, metrics[r]);
 		for (unsigned i = 0; i < p->gpus; i++)
 			if (health(p, g, i, &h))
-				metrics_sample(&p->t, p->base[i], NULL, rows[r].of(&h));
+				metrics_sample(&p->t, p->base[i], NULL,
+					       health_figure(&h, metrics[r]));
 	}
 	page_family(p, M_GPU_HEALTH);
 	for (unsigned i = 0; i < p->gpus; i++) {

@@ -168,7 +168,7 @@ static void schema_ref(struct json *j, const char *name, size_t n)
 	json_object_end(j);
 }
 
-static void parameter(struct json *j, const struct parameter *p)
+static void write_parameter(struct json *j, const struct parameter *p)
 {
 	json_object(j, NULL);
 	json_string(j, "name", p->name);
@@ -186,7 +186,7 @@ static void parameter_named(struct json *j, const char *in, const char *name, si
 	for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++)
 		if (strcmp(parameters[i].in, in) == 0 && strlen(parameters[i].name) == n &&
 		    memcmp(parameters[i].name, name, n) == 0)
-			parameter(j, &parameters[i]);
+			write_parameter(j, &parameters[i]);
 }
 
 /* The path in OpenAPI's form: a wildcard gets a name. */
@@ -213,7 +213,7 @@ static void all_parameters(struct json *j, const struct operation *o)
 	}
 	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
 		if (strcmp(headers[i].operation, o->id) == 0)
-			parameter(j, &headers[i].p);
+			write_parameter(j, &headers[i].p);
 	json_array_end(j);
 }
 
@@ -235,7 +235,7 @@ static void request_body(struct json *j, const struct operation *o)
 }
 
 /* One form of an answer: a schema, or a media type with text content. */
-static void form(struct json *j, const struct operation *o, const char *name, size_t n)
+static void write_form(struct json *j, const struct operation *o, const char *name, size_t n)
 {
 	const char *example = example_of(o->id, "");
 	bool text = memchr(name, '/', n) != NULL;
@@ -253,7 +253,7 @@ static void form(struct json *j, const struct operation *o, const char *name, si
 }
 
 /* "STATUS:FORM|FORM", or "STATUS". */
-static void answer(struct json *j, const struct operation *o, const char *text, size_t n)
+static void write_answer(struct json *j, const struct operation *o, const char *text, size_t n)
 {
 	char key[4], ref[64];
 	int status = atoi(text);
@@ -272,7 +272,7 @@ static void answer(struct json *j, const struct operation *o, const char *text, 
 		for (const char *p = text + 4; p < text + n;) {
 			size_t len = strcspn(p, "| ");
 
-			form(j, o, p, len);
+			write_form(j, o, p, len);
 			p += len + 1;
 		}
 		json_object_end(j);
@@ -280,20 +280,20 @@ static void answer(struct json *j, const struct operation *o, const char *text, 
 	json_object_end(j);
 }
 
-static void answers(struct json *j, const struct operation *o)
+static void write_answers(struct json *j, const struct operation *o)
 {
 	json_object(j, "responses");
 	for (const char *p = o->answers; *p;) {
 		size_t n = strcspn(p, " ");
 
-		answer(j, o, p, n);
+		write_answer(j, o, p, n);
 		p += n + (p[n] == ' ');
 	}
 	json_object_end(j);
 }
 
 /* Windows may be open to all clients: with or without a token. */
-static void security(struct json *j, const struct operation *o)
+static void write_security(struct json *j, const struct operation *o)
 {
 	bool measures = o->method != HTTP_GET && !(o->flags & ROUTE_CHANGE);
 
@@ -312,7 +312,7 @@ static const char *method_key(unsigned method)
 	}
 }
 
-static void operation(struct json *j, const struct operation *o)
+static void write_operation(struct json *j, const struct operation *o)
 {
 	json_object(j, method_key(o->method));
 	json_string(j, "operationId", o->id);
@@ -323,13 +323,13 @@ static void operation(struct json *j, const struct operation *o)
 	json_string(j, "description", o->description);
 	all_parameters(j, o);
 	request_body(j, o);
-	answers(j, o);
-	security(j, o);
+	write_answers(j, o);
+	write_security(j, o);
 	json_object_end(j);
 }
 
 /* Writes all methods of a path at its first row. */
-static void paths(struct json *j)
+static void write_paths(struct json *j)
 {
 	char path[96];
 
@@ -345,7 +345,7 @@ static void paths(struct json *j)
 		json_object(j, path);
 		for (size_t k = i; k < OPERATIONS; k++)
 			if (strcmp(operations[k].path, operations[i].path) == 0)
-				operation(j, &operations[k]);
+				write_operation(j, &operations[k]);
 		json_object_end(j);
 	}
 	json_object_end(j);
@@ -363,7 +363,7 @@ static bool is_used(int status)
 	return false;
 }
 
-static void problems(struct json *j)
+static void write_problems(struct json *j)
 {
 	char key[16], example[512];
 
@@ -389,14 +389,14 @@ static void problems(struct json *j)
 	json_object_end(j);
 }
 
-static void components(struct json *j)
+static void write_components(struct json *j)
 {
 	json_object(j, "components");
 	json_object(j, "schemas");
 	for (const struct openapi_text *t = openapi_schemas; t->name; t++)
 		json_raw(j, t->name, t->json);
 	json_object_end(j);
-	problems(j);
+	write_problems(j);
 	json_raw(j, "securitySchemes",
 		 "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\","
 		 "\"description\":\"The token of the service's token_file; clients of the UNIX "
@@ -404,7 +404,7 @@ static void components(struct json *j)
 	json_object_end(j);
 }
 
-static void info(struct json *j)
+static void write_info(struct json *j)
 {
 	json_object(j, "info");
 	json_string(j, "title", "gpuward");
@@ -428,7 +428,7 @@ void openapi_render(struct buf *out)
 	json_init(&j, out, false);
 	json_object(&j, NULL);
 	json_string(&j, "openapi", "3.1.0");
-	info(&j);
+	write_info(&j);
 	json_raw(&j, "servers", "[{\"url\":\"/\"}]");
 	json_array(&j, "tags");
 	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++) {
@@ -438,8 +438,8 @@ void openapi_render(struct buf *out)
 		json_object_end(&j);
 	}
 	json_array_end(&j);
-	paths(&j);
-	components(&j);
+	write_paths(&j);
+	write_components(&j);
 	json_object_end(&j);
 	json_end(&j);
 }

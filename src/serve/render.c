@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 
+#include <math.h>
 #include <string.h>
 
 bool render_shows(const struct render_filter *filter, unsigned device)
@@ -68,7 +69,7 @@ static void mask_names(struct json *j, const char *key, unsigned quantity, doubl
 	json_array_end(j);
 }
 
-static void value(struct json *j, unsigned quantity, double v)
+static void write_value(struct json *j, unsigned quantity, double v)
 {
 	const struct gw_quantity_info *q = gw_quantity_info(quantity);
 	char text[64];
@@ -85,15 +86,7 @@ static void value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-static void instance(struct json *j, const char *key, int id)
-{
-	if (id < 0)
-		json_null(j, key);
-	else
-		json_int(j, key, id);
-}
-
-static void mig(struct json *j, const struct gw_device *d)
+static void write_mig(struct json *j, const struct gw_device *d)
 {
 	json_array(j, "mig_devices");
 	for (unsigned i = 0; i < d->mig_count; i++) {
@@ -104,17 +97,12 @@ static void mig(struct json *j, const struct gw_device *d)
 		json_uint(j, "index", m->index);
 		json_string(j, "uuid", m->uuid);
 		json_string(j, "name", *m->name ? m->name : NULL);
-		instance(j, "gpu_instance", m->gpu_instance);
-		instance(j, "compute_instance", m->compute_instance);
-		if (have) {
-			json_int(j, "memory_total_bytes", m->memory_total_bytes);
-			json_int(j, "memory_used_bytes", m->memory_used_bytes);
-			json_int(j, "memory_free_bytes", m->memory_free_bytes);
-		} else {
-			json_null(j, "memory_total_bytes");
-			json_null(j, "memory_used_bytes");
-			json_null(j, "memory_free_bytes");
-		}
+		json_int_if(j, "gpu_instance", m->gpu_instance >= 0, m->gpu_instance);
+		json_int_if(j, "compute_instance", m->compute_instance >= 0,
+			    m->compute_instance);
+		json_int_if(j, "memory_total_bytes", have, m->memory_total_bytes);
+		json_int_if(j, "memory_used_bytes", have, m->memory_used_bytes);
+		json_int_if(j, "memory_free_bytes", have, m->memory_free_bytes);
 		json_string(j, "memory_absent",
 			    have ? NULL : gw_absence_key(m->memory_absence));
 		json_string(j, "energy_scope", "whole board");
@@ -129,7 +117,7 @@ static bool missing(uint8_t absence)
 	return absence != GW_HAVE && absence != GW_ABSENT_NOT_READ;
 }
 
-static void absent(struct json *j, const struct gw_device *d)
+static void write_absent(struct json *j, const struct gw_device *d)
 {
 
 	json_object(j, "absent");
@@ -161,17 +149,14 @@ void render_device(struct json *j, const struct gw_device *d)
 	json_string(j, "cause",
 		    d->cause == GW_CAUSE_NONE ? NULL : gw_cause_info(d->cause)->key);
 	json_string(j, "message", *d->message ? d->message : NULL);
-	if (d->cuda_ordinal >= 0)
-		json_int(j, "cuda_ordinal", d->cuda_ordinal);
-	else
-		json_null(j, "cuda_ordinal");
+	json_int_if(j, "cuda_ordinal", d->cuda_ordinal >= 0, d->cuda_ordinal);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (d->value_absence[q] == GW_HAVE)
-			value(j, q, d->value[q]);
+			write_value(j, q, d->value[q]);
 		else if (missing(d->value_absence[q]))
 			json_null(j, gw_quantity_info(q)->key);
-	mig(j, d);
-	absent(j, d);
+	write_mig(j, d);
+	write_absent(j, d);
 }
 
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
@@ -179,13 +164,13 @@ void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
 	double v;
 
 	if (gw_device_value(d, quantity, &v) == GW_HAVE)
-		value(j, quantity, v);
+		write_value(j, quantity, v);
 	else
 		json_null(j, gw_quantity_info(quantity)->key);
 }
 
-static void devices(struct json *j, const struct gw_snapshot *snap,
-		    const struct render_filter *filter)
+static void write_devices(struct json *j, const struct gw_snapshot *snap,
+			  const struct render_filter *filter)
 {
 	json_array(j, "devices");
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++)
@@ -269,16 +254,8 @@ static void summary_of(const struct gw_snapshot *snap, struct summary *ret)
 	ret->temperature_c = summary_value(ret, GW_Q_TEMPERATURE_GPU, 1);
 }
 
-static void figure(struct json *j, const char *key, const struct summary_figure *f)
-{
-	if (f->why == GW_HAVE)
-		json_double(j, key, f->v);
-	else
-		json_null(j, key);
-}
-
 /* The flat figures. */
-static void flat(struct json *j, const struct gw_snapshot *snap)
+static void write_flat(struct json *j, const struct gw_snapshot *snap)
 {
 	struct summary s;
 	const struct {
@@ -298,7 +275,8 @@ static void flat(struct json *j, const struct gw_snapshot *snap)
 	json_string(j, "gpu_name", s.gpu_name);
 	json_uint(j, "gpu_count", s.gpu_count);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		figure(j, rows[i].key, rows[i].f);
+		json_double(j, rows[i].key,
+			    rows[i].f->why == GW_HAVE ? rows[i].f->v : (double)NAN);
 	json_bool(j, "cuda_available", s.cuda_available);
 	json_object(j, "absent");
 	if (!s.gpu_name)
@@ -312,7 +290,7 @@ static void flat(struct json *j, const struct gw_snapshot *snap)
 	json_object_end(j);
 }
 
-static void host(struct json *j, const struct gw_snapshot *snap)
+static void write_host(struct json *j, const struct gw_snapshot *snap)
 {
 	double v;
 
@@ -342,15 +320,8 @@ static void process_types(struct json *j, unsigned type)
 	json_array_end(j);
 }
 
-static void positive(struct json *j, const char *key, int64_t v)
-{
-	if (v > 0)
-		json_int(j, key, v);
-	else
-		json_null(j, key);
-}
-
-static void process(struct json *j, const struct gw_process *p, const struct gw_snapshot *snap)
+static void write_process(struct json *j, const struct gw_process *p,
+			  const struct gw_snapshot *snap)
 {
 	const struct gw_device *d = gw_snapshot_device(snap, p->device);
 
@@ -358,25 +329,19 @@ static void process(struct json *j, const struct gw_process *p, const struct gw_
 	json_uint(j, "device_index", d ? d->index : p->device);
 	json_string(j, "device_uuid", d ? gw_device_text(d, GW_T_UUID) : NULL);
 	json_int(j, "pid", p->pid);
-	positive(j, "start_ticks", (int64_t)p->start_ticks);
-	positive(j, "parent_pid", p->parent);
+	json_uint_if(j, "start_ticks", p->start_ticks, p->start_ticks);
+	json_int_if(j, "parent_pid", p->parent > 0, p->parent);
 	process_types(j, p->type);
 	json_string(j, "name", p->name);
 	json_string(j, "command", p->command);
-	if (p->uid >= 0)
-		json_int(j, "uid", p->uid);
-	else
-		json_null(j, "uid");
+	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_string(j, "user", p->user);
 	json_string(j, "cgroup", p->cgroup);
 	json_string(j, "container", p->container);
 	json_bool(j, "orphan", p->orphan);
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);
-	if (p->memory_absence == GW_HAVE)
-		json_int(j, "memory_bytes", p->memory_bytes);
-	else
-		json_null(j, "memory_bytes");
+	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
 	json_string(j, "memory_absent",
 		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
 	json_object_end(j);
@@ -390,7 +355,7 @@ void render_processes(struct json *j, const struct gw_process_list *list,
 		const struct gw_process *p = gw_process_list_get(list, i);
 
 		if (render_shows(filter, p->device))
-			process(j, p, snap);
+			write_process(j, p, snap);
 	}
 	json_array_end(j);
 	json_object(j, "processes_absent"); /* devices without a process list */
@@ -411,7 +376,7 @@ void render_list(struct json *j, const struct gw_snapshot *snap,
 {
 	render_head(j, snap);
 	json_uint(j, "count", gw_snapshot_device_count(snap));
-	devices(j, snap, filter);
+	write_devices(j, snap, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }
@@ -420,16 +385,16 @@ void render_snapshot(struct json *j, const struct gw_snapshot *snap,
 		     const struct gw_process_list *list, const struct render_filter *filter)
 {
 	render_head(j, snap);
-	flat(j, snap);
-	host(j, snap);
-	devices(j, snap, filter);
+	write_flat(j, snap);
+	write_host(j, snap);
+	write_devices(j, snap, filter);
 	if (list)
 		render_processes(j, list, snap, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }
 
-static void fact(struct json *j, const struct gw_fact *f)
+static void write_fact(struct json *j, const struct gw_fact *f)
 {
 	if (f->absence != GW_HAVE)
 		json_null(j, f->key);
@@ -441,12 +406,12 @@ static void fact(struct json *j, const struct gw_fact *f)
 		json_double(j, f->key, f->number);
 }
 
-static void section(struct json *j, const struct gw_environment *env, unsigned from,
-		    unsigned to)
+static void write_section(struct json *j, const struct gw_environment *env, unsigned from,
+			  unsigned to)
 {
 	json_object(j, gw_environment_get(env, from)->section);
 	for (unsigned i = from; i < to; i++)
-		fact(j, gw_environment_get(env, i));
+		write_fact(j, gw_environment_get(env, i));
 	json_object(j, "absent");
 	for (unsigned i = from; i < to; i++) {
 		const struct gw_fact *f = gw_environment_get(env, i);
@@ -468,15 +433,15 @@ void render_environment(struct json *j, const struct gw_environment *env,
 		if (i < n && strcmp(gw_environment_get(env, i)->section,
 				    gw_environment_get(env, from)->section) == 0)
 			continue;
-		section(j, env, from, i);
+		write_section(j, env, from, i);
 		from = i;
 	}
-	devices(j, snap, filter);
+	write_devices(j, snap, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }
 
-static void privileges(struct json *j, const struct render_privilege *p, unsigned n)
+static void write_privileges(struct json *j, const struct render_privilege *p, unsigned n)
 {
 	if (n > 0)
 		json_array(j, "privileges");
@@ -517,7 +482,7 @@ void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		json_object_end(j);
 	}
 	json_array_end(j);
-	privileges(j, p, n);
+	write_privileges(j, p, n);
 	render_source(j, snap);
 	json_object_end(j);
 }

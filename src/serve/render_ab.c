@@ -88,28 +88,25 @@ unsigned ab_report_code(const struct ab_report *r, unsigned code)
 
 /* ---- parts ---- */
 
-static void interval(struct json *j, const char *key, struct ab_interval v)
+static void write_interval(struct json *j, const char *key, struct ab_interval v)
 {
-	if (isnan(v.low) || isnan(v.high)) {
-		json_null(j, key);
+	if (!json_object_if(j, key, !isnan(v.low) && !isnan(v.high)))
 		return;
-	}
-	json_object(j, key);
 	json_double(j, "low", v.low);
 	json_double(j, "high", v.high);
 	json_object_end(j);
 }
 
-static void estimate(struct json *j, const struct ab_estimate *e)
+static void write_estimate(struct json *j, const struct ab_estimate *e)
 {
 	json_uint(j, "pairs", e->n);
 	json_double(j, "ratio", e->ratio);
-	interval(j, "interval", e->interval);
+	write_interval(j, "interval", e->interval);
 	json_string(j, "interval_kind", e->skewed ? "t+bca" : "t");
 	json_double(j, "alpha", e->alpha);
-	interval(j, "t", e->t);
-	interval(j, "bca", e->bca);
-	interval(j, "percentile", e->percentile);
+	write_interval(j, "t", e->t);
+	write_interval(j, "bca", e->bca);
+	write_interval(j, "percentile", e->percentile);
 	json_double(j, "mean_log", e->mean_log);
 	json_double(j, "sd_log", e->sd_log);
 	json_double(j, "skewness", e->skewness);
@@ -117,18 +114,18 @@ static void estimate(struct json *j, const struct ab_estimate *e)
 	json_double(j, "smallest_effect_ratio", e->mde_ratio);
 }
 
-static void noise(struct json *j, const struct ab_report *r)
+static void write_noise(struct json *j, const struct ab_report *r)
 {
 	json_object(j, "aa");
 	for (unsigned m = 0; m < AB_METRICS; m++) {
 		json_object(j, ab_metric_name((enum ab_metric)m));
-		estimate(j, &r->result.aa[m]);
+		write_estimate(j, &r->result.aa[m]);
 		json_object_end(j);
 	}
 	json_object_end(j);
 }
 
-static void metrics(struct json *j, const struct ab_report *r)
+static void write_metrics(struct json *j, const struct ab_report *r)
 {
 	static const char *const units[] = { "joules", "seconds", "watts", "joule_seconds" };
 
@@ -141,21 +138,18 @@ static void metrics(struct json *j, const struct ab_report *r)
 		json_double(j, "a_mean", ab_report_mean(r, AB_ARM_A, m));
 		json_double(j, "b_mean", ab_report_mean(r, AB_ARM_B, m));
 		json_string(j, "verdict", verdicts[r->result.ab[m].verdict]);
-		estimate(j, &r->result.ab[m]);
+		write_estimate(j, &r->result.ab[m]);
 		json_object_end(j);
 	}
 	json_object_end(j);
 }
 
-static void gate(struct json *j, const struct ab_report *r)
+static void write_gate(struct json *j, const struct ab_report *r)
 {
 	const struct ab_gate *g = &r->config->gate;
 
-	if (!r->config->gated) {
-		json_null(j, "gate");
+	if (!json_object_if(j, "gate", r->config->gated))
 		return;
-	}
-	json_object(j, "gate");
 	json_string(j, "text", r->gate);
 	json_string(j, "metric", ab_metric_name(g->metric));
 	json_string(j, "operator",
@@ -167,7 +161,7 @@ static void gate(struct json *j, const struct ab_report *r)
 	json_object_end(j);
 }
 
-static void config(struct json *j, const struct ab_report *r)
+static void write_config(struct json *j, const struct ab_report *r)
 {
 	const struct ab_config *c = r->config;
 
@@ -187,7 +181,7 @@ static void config(struct json *j, const struct ab_report *r)
 	json_object_end(j);
 }
 
-static void looks(struct json *j, const struct ab_report *r)
+static void write_looks(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "looks");
 	for (unsigned i = 0; i < r->looks; i++) {
@@ -196,7 +190,7 @@ static void looks(struct json *j, const struct ab_report *r)
 		json_object(j, NULL);
 		json_uint(j, "pairs", e->n);
 		json_double(j, "ratio", e->ratio);
-		interval(j, "interval", e->interval);
+		write_interval(j, "interval", e->interval);
 		json_string(j, "interval_kind", e->skewed ? "t+bca" : "t");
 		json_double(j, "alpha", e->alpha);
 		json_string(j, "verdict", verdicts[e->verdict]);
@@ -216,7 +210,7 @@ static const char *arm_name(enum ab_arm arm)
 }
 
 /* The two runs of a counted pair are adjacent. */
-static void pairs(struct json *j, const struct ab_report *r)
+static void write_pairs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "pairs");
 	for (unsigned i = 0; i + 1 < r->runs; i++) {
@@ -250,20 +244,7 @@ static void code_keys(struct json *j, uint64_t codes)
 	json_array_end(j);
 }
 
-static void energy(struct json *j, const struct gw_interval *v)
-{
-	if (isnan(v->best)) {
-		json_null(j, "energy_relative_joules");
-		return;
-	}
-	json_object(j, "energy_relative_joules");
-	json_double(j, "low", v->low);
-	json_double(j, "best", v->best);
-	json_double(j, "high", v->high);
-	json_object_end(j);
-}
-
-static void runs(struct json *j, const struct ab_report *r)
+static void write_runs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "runs");
 	for (unsigned i = 0; i < r->runs; i++) {
@@ -277,7 +258,7 @@ static void runs(struct json *j, const struct ab_report *r)
 		json_bool(j, "used", run->used);
 		json_time(j, "begin_time", run->begin_wall_ns);
 		json_double(j, "seconds", run->seconds);
-		energy(j, &run->energy);
+		render_interval(j, "energy_relative_joules", &run->energy);
 		json_double(j, "uncertainty_relative_joules", run->u_j);
 		json_double(j, "power_mean_watts", run->power_w);
 		json_double(j, "residual_ratio", run->residual_ratio);
@@ -289,7 +270,7 @@ static void runs(struct json *j, const struct ab_report *r)
 	json_array_end(j);
 }
 
-static void codes(struct json *j, const struct ab_report *r)
+static void write_codes(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "codes");
 	for (unsigned c = 0; c < GW_CODES; c++) {
@@ -306,7 +287,7 @@ static void codes(struct json *j, const struct ab_report *r)
 	json_array_end(j);
 }
 
-static void sides(struct json *j, const struct ab_report *r)
+static void write_sides(struct json *j, const struct ab_report *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		json_object(j, arm_name((enum ab_arm)i));
@@ -316,27 +297,21 @@ static void sides(struct json *j, const struct ab_report *r)
 	}
 }
 
-static void judgement(struct json *j, const struct ab_report *r)
+static void write_judgement(struct json *j, const struct ab_report *r)
 {
 	double mean, sd;
 	unsigned n = ab_report_residual(r, &mean, &sd);
 
 	json_string(j, "ending", ab_report_ending(r));
 	json_int(j, "exit_code", r->exit_code);
-	if (r->interrupted)
-		json_int(j, "interrupted_by", r->interrupted);
-	else
-		json_null(j, "interrupted_by");
-	if (r->failed) {
-		json_object(j, "failure");
+	json_int_if(j, "interrupted_by", r->interrupted, r->interrupted);
+	if (json_object_if(j, "failure", r->failed)) {
 		json_string(j, "command", arm_name(r->failed_arm));
 		json_int(j, "status", r->failed_status);
 		json_string(j, "reason", r->failure);
 		json_object_end(j);
-	} else {
-		json_null(j, "failure");
 	}
-	gate(j, r);
+	write_gate(j, r);
 	json_uint(j, "pairs_dropped", r->result.repeats);
 	json_bool(j, "aa_alarm", r->result.aa_alarm);
 	json_double(j, "smallest_effect_budget_ratio", r->result.mde_budget_ratio);
@@ -354,16 +329,16 @@ void render_ab(struct json *j, const struct ab_report *r, const struct gw_enviro
 	       const struct gw_snapshot *snap, const struct render_filter *filter)
 {
 	render_kept_head(j, "comparison", NULL, r->wall_ns, r->simulated);
-	sides(j, r);
-	config(j, r);
-	judgement(j, r);
+	write_sides(j, r);
+	write_config(j, r);
+	write_judgement(j, r);
 	render_room(j, r->room);
-	noise(j, r);
-	metrics(j, r);
-	looks(j, r);
-	codes(j, r);
-	pairs(j, r);
-	runs(j, r);
+	write_noise(j, r);
+	write_metrics(j, r);
+	write_looks(j, r);
+	write_codes(j, r);
+	write_pairs(j, r);
+	write_runs(j, r);
 	json_next_key(j, "environment");
 	if (env)
 		render_environment(j, env, snap, filter);

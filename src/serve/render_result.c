@@ -16,11 +16,8 @@ static const char *given(const char *text)
 
 void render_interval(struct json *j, const char *key, const struct gw_interval *v)
 {
-	if (isnan(v->best)) {
-		json_null(j, key);
+	if (!json_object_if(j, key, !isnan(v->best)))
 		return;
-	}
-	json_object(j, key);
 	json_double(j, "low", v->low);
 	json_double(j, "best", v->best);
 	json_double(j, "high", v->high);
@@ -33,7 +30,7 @@ struct row {
 	double v;
 };
 
-static void rows(struct json *j, const char *key, const struct row *row, size_t n)
+static void write_rows(struct json *j, const char *key, const struct row *row, size_t n)
 {
 	if (key)
 		json_object(j, key);
@@ -42,9 +39,9 @@ static void rows(struct json *j, const char *key, const struct row *row, size_t 
 	if (key)
 		json_object_end(j);
 }
-#define ROWS(j, key, ...)                                 \
-	rows(j, key, (const struct row[]){ __VA_ARGS__ }, \
-	     sizeof((const struct row[]){ __VA_ARGS__ }) / sizeof(struct row))
+#define ROWS(j, key, ...)                                       \
+	write_rows(j, key, (const struct row[]){ __VA_ARGS__ }, \
+		   sizeof((const struct row[]){ __VA_ARGS__ }) / sizeof(struct row))
 
 /* ---- a device ---- */
 
@@ -57,30 +54,24 @@ void render_codes(struct json *j, uint64_t codes)
 	json_array_end(j);
 }
 
-static void baseline(struct json *j, const struct measured_baseline *b)
+static void write_baseline(struct json *j, const struct measured_baseline *b)
 {
 	render_interval(j, "energy_net_joules", &b->net_joules);
 	json_double(j, "energy_adjusted_joules", b->adjusted_joules);
 	json_bool(j, "energy_adjusted_was_floored", b->floored);
-	if (!b->kind) {
-		json_null(j, "baseline");
+	if (!json_object_if(j, "baseline", b->kind))
 		return;
-	}
-	json_object(j, "baseline");
 	json_string(j, "kind", b->kind);
 	ROWS(j, NULL, { "power_watts", b->power_w }, { "standard_uncertainty_watts", b->u_w },
 	     { "age_seconds", b->age_s }, { "seconds", b->seconds });
 	json_object_end(j);
 }
 
-static void process(struct json *j, const struct attribute_row *r)
+static void write_process(struct json *j, const struct attribute_row *r)
 {
 	json_object(j, NULL);
 	json_int(j, "pid", r->id.pid);
-	if (r->id.start_ticks)
-		json_uint(j, "start_ticks", r->id.start_ticks);
-	else
-		json_null(j, "start_ticks");
+	json_uint_if(j, "start_ticks", r->id.start_ticks, r->id.start_ticks);
 	json_string(j, "name", given(r->name));
 	json_double(j, "joules", r->joules);
 	json_string(j, "how", attribute_how_name(r->how));
@@ -104,7 +95,7 @@ void render_shares(struct json *j, const struct attribute *a)
 	}
 	json_array(j, "processes");
 	for (unsigned i = 0; i < a->count; i++)
-		process(j, &a->row[i]);
+		write_process(j, &a->row[i]);
 	remainder_row(j, "idle", a->idle_known ? a->idle_joules : NAN);
 	remainder_row(j, "unattributed", a->unattributed_joules);
 	json_array_end(j);
@@ -340,7 +331,7 @@ void render_energy_part(struct json *j, const struct gw_energy *e)
 	render_codes(j, e->codes);
 }
 
-static void device(struct json *j, const struct measured_device *d, uint64_t begin_ns)
+static void write_device(struct json *j, const struct measured_device *d, uint64_t begin_ns)
 {
 	const struct gw_energy *e = &d->energy;
 
@@ -351,7 +342,7 @@ static void device(struct json *j, const struct measured_device *d, uint64_t beg
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
 	json_string(j, "driver_version", given(d->driver));
 	render_energy(j, e);
-	baseline(j, &d->baseline);
+	write_baseline(j, &d->baseline);
 	render_energy_detail(j, e);
 	json_double(j, "power_limit_watts", d->power_limit_w);
 	sensor_json(j, "sensor", &d->sensor);
@@ -365,7 +356,7 @@ static void device(struct json *j, const struct measured_device *d, uint64_t beg
 
 /* ---- a run ---- */
 
-static void codes(struct json *j, const struct measured_run *r)
+static void write_codes(struct json *j, const struct measured_run *r)
 {
 	json_array(j, "codes");
 	for (unsigned i = 0; i < r->codes; i++) {
@@ -386,7 +377,7 @@ static void codes(struct json *j, const struct measured_run *r)
 	json_array_end(j);
 }
 
-static void host(struct json *j, const struct host_energy *h)
+static void write_host(struct json *j, const struct host_energy *h)
 {
 	json_object(j, "host");
 	json_double(j, "joules", h->joules);
@@ -406,8 +397,8 @@ static void host(struct json *j, const struct host_energy *h)
 	json_object_end(j);
 }
 
-static void window(struct json *j, const struct measured_run *r,
-		   const struct measured_window *w)
+static void write_window(struct json *j, const struct measured_run *r,
+			 const struct measured_window *w)
 {
 	json_object(j, NULL);
 	json_string(j, "label", w->label);
@@ -425,47 +416,32 @@ static void window(struct json *j, const struct measured_run *r,
 	json_object_end(j);
 }
 
-static void outcome(struct json *j, const struct measured_run *r)
+static void write_outcome(struct json *j, const struct measured_run *r)
 {
-	if (r->exit_status >= 0)
-		json_int(j, "exit_status", r->exit_status);
-	else
-		json_null(j, "exit_status");
-	if (r->exit_signal > 0)
-		json_int(j, "exit_signal", r->exit_signal);
-	else
-		json_null(j, "exit_signal");
+	json_int_if(j, "exit_status", r->exit_status >= 0, r->exit_status);
+	json_int_if(j, "exit_signal", r->exit_signal > 0, r->exit_signal);
 }
 
 static void fresh_series(struct json *j, const struct measured_count *c)
 {
-	if (!c->fresh) {
-		json_null(j, "new");
+	if (!json_object_if(j, "new", c->fresh))
 		return;
-	}
-	json_object(j, "new");
 	json_uint(j, "series", c->fresh);
 	json_double(j, "number", c->fresh_number);
 	json_string(j, "began", c->fresh_assumed ? "assumed" : "told");
 	json_object_end(j);
 }
 
-static void count(struct json *j, const struct measured_count *c)
+static void write_count(struct json *j, const struct measured_count *c)
 {
 	bool known = !isnan(c->number);
 
-	if (!c->source) {
-		json_null(j, "count");
+	if (!json_object_if(j, "count", c->source))
 		return;
-	}
-	json_object(j, "count");
 	json_string(j, "source", c->source);
 	json_string(j, "url", c->place);
 	json_string(j, "counter", given(c->name));
-	if (c->series)
-		json_uint(j, "series", c->series);
-	else
-		json_null(j, "series");
+	json_uint_if(j, "series", c->series, c->series);
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
 	fresh_series(j, c);
@@ -473,7 +449,7 @@ static void count(struct json *j, const struct measured_count *c)
 	json_object_end(j);
 }
 
-static void run(struct json *j, const struct measured_run *r)
+static void write_run(struct json *j, const struct measured_run *r)
 {
 	json_object(j, NULL);
 	json_uint(j, "trial", r->trial);
@@ -481,9 +457,9 @@ static void run(struct json *j, const struct measured_run *r)
 	json_string(j, "part", r->part);
 	json_double(j, "seconds", r->seconds);
 	json_double(j, "window_seconds", r->window_s > 0 ? r->window_s : NAN);
-	outcome(j, r);
+	write_outcome(j, r);
 	json_string(j, "validity", gw_validity_name(r->validity));
-	codes(j, r);
+	write_codes(j, r);
 	render_interval(j, "energy_joules", &r->joules);
 	render_interval(j, "energy_relative_joules", &r->relative_joules);
 	render_interval(j, "energy_net_joules", &r->net_joules);
@@ -497,15 +473,15 @@ static void run(struct json *j, const struct measured_run *r)
 	     { "latency_p95_seconds", r->latency_p95_s });
 	render_interval(j, "energy_per_iteration_joules", &r->iteration_joules);
 	render_interval(j, "energy_per_token_joules", &r->token_joules);
-	count(j, &r->count);
+	write_count(j, &r->count);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
-		device(j, &r->device[i], r->begin_ns);
+		write_device(j, &r->device[i], r->begin_ns);
 	json_array_end(j);
-	host(j, &r->host);
+	write_host(j, &r->host);
 	json_array(j, "windows");
 	for (unsigned i = 0; i < r->windows; i++)
-		window(j, r, &r->window[i]);
+		write_window(j, r, &r->window[i]);
 	json_array_end(j);
 	json_object_end(j);
 }
@@ -534,11 +510,8 @@ static void room_worker(struct json *j, const struct measured_worker *w)
 
 void render_room(struct json *j, const struct measured_room *r)
 {
-	if (!r || !r->asked) {
-		json_null(j, "clean_room");
+	if (!json_object_if(j, "clean_room", r && r->asked))
 		return;
-	}
-	json_object(j, "clean_room");
 	json_bool(j, "kept", measured_room_kept(r));
 	json_double(j, "waited_seconds", r->waited_s);
 	json_array(j, "workers");
@@ -550,7 +523,7 @@ void render_room(struct json *j, const struct measured_room *r)
 
 /* ---- the document ---- */
 
-static void tags(struct json *j, const struct measured *m)
+static void write_tags(struct json *j, const struct measured *m)
 {
 	json_object(j, "tags");
 	for (unsigned i = 0; i < m->tag_count; i++) {
@@ -565,11 +538,8 @@ static void tags(struct json *j, const struct measured *m)
 
 void render_calibration(struct json *j, const char *key, const struct measured_calibration *c)
 {
-	if (!c) {
-		json_null(j, key);
+	if (!json_object_if(j, key, c))
 		return;
-	}
-	json_object(j, key);
 	json_string(j, "trace", c->trace);
 	json_string(j, "sha256", c->sha256);
 	json_uint(j, "points", c->points);
@@ -594,7 +564,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 {
 	render_kept_head(j, "measurement", m->version, m->wall_ns, m->simulated);
 	json_string(j, "label", m->label);
-	tags(j, m);
+	write_tags(j, m);
 	ROWS(j, NULL, { "model_size_bytes", m->model_size_bytes },
 	     { "iterations", m->iterations }, { "tokens", m->tokens });
 	json_string(j, "command_name", m->command_name);
@@ -604,7 +574,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	render_room(j, m->room);
 	json_array(j, "runs");
 	for (unsigned i = 0; i < m->runs; i++)
-		run(j, &m->run[i]);
+		write_run(j, &m->run[i]);
 	json_array_end(j);
 	render_calibration(j, "calibration", m->calibration);
 	json_next_key(j, "environment");

@@ -13,15 +13,13 @@ struct figure {
 
 /* Writes the values, and in "absent" why some are null. why applies to the whole source; a
  * missing value of an available source was not measured. */
-static void figures(struct json *j, const struct figure *f, unsigned n, enum gw_absence why)
+static void write_figures(struct json *j, const struct figure *f, unsigned n,
+			  enum gw_absence why)
 {
 	enum gw_absence missing = why == GW_HAVE ? GW_ABSENT_NOT_READ : why;
 
 	for (unsigned i = 0; i < n; i++)
-		if (why == GW_HAVE && !isnan(f[i].v))
-			json_double(j, f[i].key, f[i].v);
-		else
-			json_null(j, f[i].key);
+		json_double(j, f[i].key, why == GW_HAVE ? f[i].v : (double)NAN);
 	json_object(j, "absent");
 	for (unsigned i = 0; i < n; i++)
 		if (why != GW_HAVE || isnan(f[i].v))
@@ -48,16 +46,16 @@ static void source_head(struct json *j, const char *key, const struct sensor_sou
 		"call_p99_seconds", (s)->call_p99_s                                     \
 	}
 
-static void source(struct json *j, const char *key, const struct sensor_source *s)
+static void write_source(struct json *j, const char *key, const struct sensor_source *s)
 {
 	const struct figure f[] = { SOURCE_FIGURES(s) };
 
 	source_head(j, key, s);
-	figures(j, f, COUNT(f), s->why);
+	write_figures(j, f, COUNT(f), s->why);
 	json_object_end(j);
 }
 
-static void ring(struct json *j, const struct sensor *s)
+static void write_ring(struct json *j, const struct sensor *s)
 {
 	const struct figure f[] = { SOURCE_FIGURES(&s->ring),
 				    { "span_seconds", s->ring_span_s },
@@ -67,11 +65,11 @@ static void ring(struct json *j, const struct sensor *s)
 	source_head(j, "ring", &s->ring);
 	json_uint(j, "entries", s->ring_entries);
 	json_bool(j, "wall_clock_stamps", s->ring_wall);
-	figures(j, f, COUNT(f), s->ring.why);
+	write_figures(j, f, COUNT(f), s->ring.why);
 	json_object_end(j);
 }
 
-static void rates(struct json *j, const struct sensor *s)
+static void write_rates(struct json *j, const struct sensor *s)
 {
 	json_array(j, "rates");
 	for (unsigned i = 0; i < SENSOR_RATES; i++) {
@@ -89,7 +87,7 @@ static void rates(struct json *j, const struct sensor *s)
 	json_array_end(j);
 }
 
-static void counter(struct json *j, const struct sensor *s)
+static void write_counter(struct json *j, const struct sensor *s)
 {
 	const struct figure f[] = { { "tick_seconds", s->tick_s },
 				    { "lag_seconds", s->counter_lag_s },
@@ -101,12 +99,12 @@ static void counter(struct json *j, const struct sensor *s)
 	json_bool(j, "supported", s->counter == GW_HAVE);
 	json_uint(j, "ticks", s->ticks);
 	json_bool(j, "unsafe", s->counter_unsafe);
-	figures(j, f, COUNT(f), s->counter);
-	rates(j, s);
+	write_figures(j, f, COUNT(f), s->counter);
+	write_rates(j, s);
 	json_object_end(j);
 }
 
-static void text(struct json *j, const char *key, const char *s)
+static void write_text(struct json *j, const char *key, const char *s)
 {
 	json_string(j, key, *s ? s : NULL);
 }
@@ -114,15 +112,15 @@ static void text(struct json *j, const char *key, const char *s)
 void sensor_json(struct json *j, const char *key, const struct sensor *s)
 {
 	json_object(j, key);
-	text(j, "uuid", s->uuid);
-	text(j, "driver_version", s->driver);
-	text(j, "vbios_version", s->vbios);
+	write_text(j, "uuid", s->uuid);
+	write_text(j, "driver_version", s->driver);
+	write_text(j, "vbios_version", s->vbios);
 	json_string(j, "origin", sensor_origin_name(s->origin));
 	json_time(j, "learned_utc", s->wall_ns);
-	ring(j, s);
-	source(j, "instant", &s->instant);
-	source(j, "average", &s->average);
-	counter(j, s);
+	write_ring(j, s);
+	write_source(j, "instant", &s->instant);
+	write_source(j, "average", &s->average);
+	write_counter(j, s);
 	json_string(j, "scope", s->module_scope ? "module" : "board");
 	json_bool(j, "calibrated", s->calibration.done);
 	json_double(j, "gain", s->calibration.gain);
@@ -137,7 +135,7 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 /* ---- the document ---- */
 
 /* Which quantities are supported, or why not. */
-static void support(struct json *j, const struct gw_device *d)
+static void write_support(struct json *j, const struct gw_device *d)
 {
 	static const unsigned quantities[] = { GW_Q_POWER,
 					       GW_Q_POWER_AVERAGE,
@@ -159,8 +157,8 @@ static void support(struct json *j, const struct gw_device *d)
 	json_object_end(j);
 }
 
-static void learned(struct json *j, const struct gw_snapshot *snap,
-		    const struct render_learned *l)
+static void write_learned(struct json *j, const struct gw_snapshot *snap,
+			  const struct render_learned *l)
 {
 	const struct gw_device *d = gw_snapshot_device(snap, l->device);
 
@@ -169,7 +167,7 @@ static void learned(struct json *j, const struct gw_snapshot *snap,
 	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
-	support(j, d);
+	write_support(j, d);
 	if (l->sensor)
 		sensor_json(j, "sensor", l->sensor);
 	else
@@ -185,7 +183,7 @@ void render_characterise(struct json *j, const struct gw_snapshot *snap,
 	render_head(j, snap);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < n; i++)
-		learned(j, snap, &l[i]);
+		write_learned(j, snap, &l[i]);
 	json_array_end(j);
 	render_source(j, snap);
 	json_object_end(j);

@@ -73,14 +73,15 @@ static void identify(const char *value, int64_t *ret_pid, uint64_t *ret_ticks)
 
 static void add_target(const char *value)
 {
-	identify(value, &order.target[order.targets].pid,
-		 &order.target[order.targets].start_ticks);
+	identify(value, &order.target[order.targets].id.pid,
+		 &order.target[order.targets].id.start_ticks);
 	order.targets++;
 }
 
 static void add_root(const char *value)
 {
-	identify(value, &order.root[order.roots].pid, &order.root[order.roots].start_ticks);
+	identify(value, &order.root[order.roots].id.pid,
+		 &order.root[order.roots].id.start_ticks);
 	order.roots++;
 }
 

@@ -176,8 +176,8 @@ static inline void world_process(struct world *o, const char *name, int64_t pid,
 	struct scene_process *p = &o->s.process[o->s.processes++];
 
 	memset(p, 0, sizeof(*p));
-	p->pid = pid;
-	p->start_ticks = start;
+	p->id.pid = pid;
+	p->id.start_ticks = start;
 	p->gpu = gpu;
 	p->bytes = bytes;
 	p->bytes_known = !t || !t->unknown;
@@ -202,8 +202,8 @@ static inline void world_see_workers(struct world *o)
 				(struct scene_root){ .worker = i,
 						     .how = w->unfound ? ROOT_FORMER
 								       : ROOT_FOUND,
-						     .pid = w->pid,
-						     .start_ticks = w->start_ticks };
+						     .id.pid = w->pid,
+						     .id.start_ticks = w->start_ticks };
 		for (unsigned k = 0; k < o->gpus; k++) {
 			uint64_t bytes = w->resident ? w->load[k] : k == 0 ? w->residue : 0;
 

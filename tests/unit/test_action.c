@@ -508,7 +508,7 @@ TEST(every_kind_can_be_evicted_and_resumed)
 		const struct worker_ops *ops = worker_all.of((enum policy_kind)k);
 
 		assert_true(ops->evict || ops->posts[ORDER_EVICT]);
-		assert_true(ops->resume || ops->posts[ORDER_RESUME]);
+		assert_true(ops->resume || ops->load || ops->posts[ORDER_RESUME]);
 		assert_int_equal(ops->close || ops->posts[ORDER_CLOSE],
 				 ops->open || ops->posts[ORDER_OPEN]);
 	}

@@ -34,8 +34,8 @@ static void put(const char *name, int64_t pid, uint64_t bytes)
 	struct scene_process *p = &w.scene.process[w.scene.processes++];
 
 	memset(p, 0, sizeof(*p));
-	p->pid = pid;
-	p->start_ticks = 1;
+	p->id.pid = pid;
+	p->id.start_ticks = 1;
 	p->uid = -1;
 	p->type = 1;
 	p->bytes = bytes;

@@ -54,8 +54,8 @@ static struct scene_process *process(int64_t pid, const char *exe)
 	struct scene_process *p = &scene.process[scene.processes++];
 	const char *name = strrchr(exe, '/');
 
-	p->pid = pid;
-	p->start_ticks = (uint64_t)pid * 10;
+	p->id.pid = pid;
+	p->id.start_ticks = (uint64_t)pid * 10;
 	p->uid = 1000;
 	p->type = GW_PROCESS_COMPUTE;
 	p->bytes = 600 * MIB;
@@ -71,8 +71,8 @@ static struct scene_process *process(int64_t pid, const char *exe)
 static void put_root(unsigned of, int64_t pid)
 {
 	scene.root[scene.roots++] = (struct scene_root){ .worker = of,
-							 .pid = pid,
-							 .start_ticks = (uint64_t)pid * 10 };
+							 .id.pid = pid,
+							 .id.start_ticks = (uint64_t)pid * 10 };
 }
 
 #define assert_class(i, want) \
@@ -208,7 +208,7 @@ TEST(a_reused_pid_is_not_a_root)
 	worker("w")->pidfile = "/run/w.pid";
 	put_root(0, 100);
 	assert_int_equal(class_of(p), CLASS_WORKER);
-	p->start_ticks++;
+	p->id.start_ticks++;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
@@ -479,7 +479,7 @@ TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.rules = 0;
 	scene.root[scene.roots++] =
-		(struct scene_root){ .pid = 20 }; /* the worker is another process */
+		(struct scene_root){ .id.pid = 20 }; /* the worker is another process */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }

@@ -52,8 +52,8 @@ static struct scene_process *add(struct place *o, const char *name, int64_t pid,
 
 	memset(p, 0, sizeof(*p));
 	snprintf(p->name, sizeof(p->name), "%s", name);
-	p->pid = pid;
-	p->start_ticks = 5;
+	p->id.pid = pid;
+	p->id.start_ticks = 5;
 	p->bytes = bytes;
 	p->bytes_known = true;
 	p->sm_ratio = NAN;

@@ -58,7 +58,7 @@ static void close_look(void)
 static const struct scene_process *process(int64_t pid)
 {
 	for (unsigned i = 0; i < scene.processes; i++)
-		if (scene.process[i].pid == pid)
+		if (scene.process[i].id.pid == pid)
 			return &scene.process[i];
 	return NULL;
 }
@@ -199,8 +199,8 @@ TEST(a05_drivers_that_tell_host_numbers_or_translated_ones_agree)
 		open_look(text);
 		assert_int_equal(scene_builder_take(look, &scene, false), 0);
 		assert_int_equal(scene.processes, 1);
-		assert_int_equal(scene.process[0].pid, 4300000);
-		assert_int_equal(scene.process[0].start_ticks, 50);
+		assert_int_equal(scene.process[0].id.pid, 4300000);
+		assert_int_equal(scene.process[0].id.start_ticks, 50);
 		assert_false(scene.process[0].orphan);
 		assert_true(scene.process[0].bytes >= 3 * GIB);
 		close_look();

@@ -295,15 +295,15 @@ GUARD_TEST(what_is_on_other_gpus_is_left_out)
 	snprintf(s.gpu[2].uuid, sizeof(s.gpu[2].uuid), "GPU-cccc-3");
 	snprintf(s.gpu[2].pci, sizeof(s.gpu[2].pci), "0000:03:00.0");
 	for (unsigned i = 0; i < 4; i++)
-		s.process[i] = (struct scene_process){ .pid = 100 + i, .gpu = i % 3 };
+		s.process[i] = (struct scene_process){ .id.pid = 100 + i, .gpu = i % 3 };
 	guard_api_narrow(&s, &w);
 	assert_int_equal(s.gpus, 2);
 	assert_string_equal(s.gpu[0].uuid, "GPU-bbbb-2");
 	assert_int_equal(s.gpu[1].index, 2);
 	assert_int_equal(s.processes, 2);
-	assert_int_equal(s.process[0].pid, 101);
+	assert_int_equal(s.process[0].id.pid, 101);
 	assert_int_equal(s.process[0].gpu, 0);
-	assert_int_equal(s.process[1].pid, 102);
+	assert_int_equal(s.process[1].id.pid, 102);
 	assert_int_equal(s.process[1].gpu, 1);
 }
 

@@ -1,7 +1,7 @@
 /* What the guard does not do though the rules say so, what it counts, and what a trial says. */
 #include "guard_world.h"
 
-#include "guard/user_rate.h"
+#include "guard/guard_internal.h"
 #include "guard/guard_counters.h"
 #include "guard/what_if.h"
 
@@ -393,7 +393,7 @@ TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
 		assert_int_equal(before.gpu[0].free_bytes, 4 * GIB);
 		assert_int_equal(what_if_new(&o.p, &before, &o.s, &t), 0);
 		what_if_run(t, 10 * S, note, &left[i]);
-		assert_true(what_if_looks(t) > 5 && what_if_span_ns(t) <= 10 * S);
+		assert_true(what_if_scenes(t) > 5 && what_if_span_ns(t) <= 10 * S);
 		what_if_free(t);
 	}
 	assert_true(left[0] >= 300 * MS && left[0] < S);
@@ -410,7 +410,7 @@ TEST(a_what_if_has_a_limited_number_of_scenes)
 	world_scene(&o);
 	assert_int_equal(what_if_new(&o.p, &o.s, &o.s, &t), 0);
 	what_if_run(t, 24 * HOUR, NULL, NULL);
-	assert_int_equal(what_if_looks(t), WHAT_IF_SCENES);
+	assert_int_equal(what_if_scenes(t), WHAT_IF_SCENES);
 	what_if_free(t);
 	world_done(&o);
 }

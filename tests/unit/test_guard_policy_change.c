@@ -287,7 +287,7 @@ static void look_at_another(struct world *o)
 {
 	world_scene(o);
 	o->s.root[o->s.roots++] =
-		(struct scene_root){ .worker = 0, .pid = 4711, .start_ticks = 9 };
+		(struct scene_root){ .worker = 0, .id.pid = 4711, .id.start_ticks = 9 };
 	world_process(o, "other", 4711, 9, 0, GIB, NULL);
 	guard_observe(o->g, &o->s);
 	world_fetch(o);

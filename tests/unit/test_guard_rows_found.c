@@ -85,8 +85,8 @@ static void the_return_of_a_checkpoint_is_for_who_was_put_away(struct world *o)
 	assert_true(next_order(o, &d));
 	assert_int_equal(d.verb, ORDER_RESUME);
 	assert_int_equal(d.targets, 1);
-	assert_int_equal(d.target[0].pid, 100);
-	assert_int_equal(d.target[0].start_ticks, 7);
+	assert_int_equal(d.target[0].id.pid, 100);
+	assert_int_equal(d.target[0].id.start_ticks, 7);
 }
 
 static void a_worker_that_is_not_there_is_absent(struct world *o)

@@ -527,7 +527,7 @@ static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world
 	ask_only(o, REQUEST_EVICT);
 	assert_true(next_order(o, &d));
 	assert_int_equal(d.targets, 1);
-	assert_int_equal(d.target[0].pid, 100);
+	assert_int_equal(d.target[0].id.pid, 100);
 	assert_false(guard_next_order(o->g, &d));
 }
 
@@ -542,19 +542,19 @@ static void an_order_says_who_is_the_worker_by_what_it_is(struct world *o)
 	o->s.process[o->s.processes - 1].ancestor[0] = 100;
 	world_process(o, "orphan", 300, 5, 0, GIB, NULL);
 	o->s.root[o->s.roots++] =
-		(struct scene_root){ .how = ROOT_KEPT, .pid = 300, .start_ticks = 5 };
+		(struct scene_root){ .how = ROOT_KEPT, .id.pid = 300, .id.start_ticks = 5 };
 	world_process(o, "former", 400, 5, 0, MIB, NULL);
 	o->s.root[o->s.roots++] =
-		(struct scene_root){ .how = ROOT_FORMER, .pid = 400, .start_ticks = 5 };
+		(struct scene_root){ .how = ROOT_FORMER, .id.pid = 400, .id.start_ticks = 5 };
 	guard_observe(o->g, &o->s);
 	ask_only(o, REQUEST_EVICT);
 	assert_true(next_order(o, &order));
 	assert_int_equal(order.targets, 3);
-	assert_int_equal(order.target[0].pid, 100);
+	assert_int_equal(order.target[0].id.pid, 100);
 	assert_true(order.target[0].itself && order.target[0].print == 77);
-	assert_int_equal(order.target[1].pid, 200);
+	assert_int_equal(order.target[1].id.pid, 200);
 	assert_false(order.target[1].itself);
-	assert_int_equal(order.target[2].pid, 300);
+	assert_int_equal(order.target[2].id.pid, 300);
 	assert_false(order.target[2].itself);
 	assert_int_equal(order.roots, 2);
 }
@@ -611,7 +611,48 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 	assert_true(order.more);
 	assert_int_equal(r.put_away_count, order.targets);
 	for (unsigned i = 0; i < order.targets; i++)
-		assert_int_equal(r.put_away[i].pid, order.target[i].pid);
+		assert_int_equal(r.put_away[i].pid, order.target[i].id.pid);
+}
+
+/* Its second process has another start time. */
+static void a_worker_that_restarts_during_an_eviction_keeps_its_first_identity(struct world *o)
+{
+	struct guard_record r;
+
+	o->p.worker[0].knobs.verify_ns = 20 * S;
+	o->w[0].lies = 1;
+	begin(o);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	assert_state(o, STATE_VERIFY);
+	o->w[0].start_ticks = 99;
+	o->w[0].closed = false;
+	world_run(o, 3 * S);
+	assert_state(o, STATE_VERIFY);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
+	assert_int_equal(r.root[0].start_ticks, 7);
+	assert_orders(o, 1, CLOSE);
+	o->w[0].resident = false;
+	world_run(o, 3 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_decided(o, 0, ANY, STATE_ABSENT, NULL);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
+	assert_int_equal(r.root[0].start_ticks, 99);
+	assert_orders(o, 2, CLOSE);
+	assert_true(o->w[0].closed);
+}
+
+static void a_worker_that_restarts_and_is_stuck_is_another_one(struct world *o)
+{
+	o->p.worker[0].knobs.verify_ns = 5 * S;
+	o->w[0].lies = 1;
+	begin(o);
+	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	o->w[0].start_ticks = 99;
+	o->w[0].fail_level = 6;
+	world_run(o, 5 * S);
+	assert_decided(o, 1, STATE_VERIFY, STATE_STUCK, NULL);
+	assert_decided(o, 1, STATE_STUCK, STATE_ABSENT, "not there");
+	assert_decided(o, 1, STATE_ABSENT, STATE_RECONCILE, "appeared");
 }
 
 int main(void)
@@ -655,6 +696,8 @@ int main(void)
 		ROW("orders", an_order_says_who_is_the_worker_by_what_it_is),
 		ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks),
 		ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
+		ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identity),
+		ROW("48", a_worker_that_restarts_and_is_stuck_is_another_one),
 	};
 
 	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));

@@ -341,7 +341,7 @@ TEST(a_recording_of_the_first_form_is_read)
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
 	s->roots = 1;
-	s->root[0] = (struct scene_root){ .worker = 0, .pid = 7, .start_ticks = 7 };
+	s->root[0] = (struct scene_root){ .worker = 0, .id.pid = 7, .id.start_ticks = 7 };
 	scene_write(&out, s);
 	buf_adds(&out, "ask\t2000000000\t0\t0\t0\n");
 	assert_int_equal(recording_reader_new(p, false, &t), 0);

@@ -76,8 +76,8 @@ static void random_gpu(struct scene_gpu *g)
 
 static void random_process(struct scene_process *p, unsigned gpus)
 {
-	p->pid = (int64_t)number();
-	p->start_ticks = number();
+	p->id.pid = (int64_t)number();
+	p->id.start_ticks = number();
 	p->uid = (int64_t)(number() >> 1) - 1;
 	p->gpu = (unsigned)(draw() % gpus);
 	p->type = (unsigned)(draw() % 8);
@@ -116,8 +116,8 @@ static void random_scene(struct scene *s)
 	for (unsigned i = 0; i < s->roots; i++)
 		s->root[i] = (struct scene_root){ .worker = (unsigned)(draw() % POLICY_WORKERS),
 						  .how = draw() % 4 ? ROOT_FOUND : ROOT_FORMER,
-						  .pid = (int64_t)(number() >> 1),
-						  .start_ticks = number() };
+						  .id.pid = (int64_t)(number() >> 1),
+						  .id.start_ticks = number() };
 }
 
 /* Feeds a text line by line; what the last line was answered with. */
@@ -156,7 +156,7 @@ static void assert_same_gpu(const struct scene_gpu *x, const struct scene_gpu *y
 
 static void assert_same_process(const struct scene_process *x, const struct scene_process *y)
 {
-	assert_true(SAME(x, y, pid) && SAME(x, y, start_ticks) && SAME(x, y, uid) &&
+	assert_true(SAME(x, y, id.pid) && SAME(x, y, id.start_ticks) && SAME(x, y, uid) &&
 		    SAME(x, y, gpu) && SAME(x, y, type) && SAME(x, y, bytes) &&
 		    SAME(x, y, bytes_known) && SAME(x, y, orphan) && SAME(x, y, self) &&
 		    SAME(x, y, veiled) && SAME(x, y, name) && SAME(x, y, exe) &&
@@ -177,8 +177,8 @@ static void assert_same(const struct scene *x, const struct scene *y)
 		assert_same_process(&x->process[i], &y->process[i]);
 	for (unsigned i = 0; i < x->roots; i++)
 		assert_true(SAME(&x->root[i], &y->root[i], worker) &&
-			    SAME(&x->root[i], &y->root[i], pid) &&
-			    SAME(&x->root[i], &y->root[i], start_ticks) &&
+			    SAME(&x->root[i], &y->root[i], id.pid) &&
+			    SAME(&x->root[i], &y->root[i], id.start_ticks) &&
 			    (x->root[i].how == ROOT_FORMER) == (y->root[i].how == ROOT_FORMER));
 }
 

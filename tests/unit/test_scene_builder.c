@@ -168,7 +168,7 @@ static bool unknown(double v)
 static const struct scene_process *process(int64_t pid)
 {
 	for (unsigned i = 0; i < scene.processes; i++)
-		if (scene.process[i].pid == pid)
+		if (scene.process[i].id.pid == pid)
 			return &scene.process[i];
 	return NULL;
 }
@@ -338,8 +338,8 @@ TEST(a_thread_and_its_process_are_one)
 	tree_put(&tree, "proc/4100009/status", "Tgid:\t4100001\nUid:\t1\t1\t1\t1\n");
 	first_scene(GPU ON(4100009, "2 GiB") ON(4100001, "3 GiB"));
 	assert_int_equal(scene.processes, 1);
-	assert_int_equal(scene.process[0].pid, 4100001);
-	assert_int_equal(scene.process[0].start_ticks, 5);
+	assert_int_equal(scene.process[0].id.pid, 4100001);
+	assert_int_equal(scene.process[0].id.start_ticks, 5);
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
@@ -378,7 +378,7 @@ TEST(a_reused_pid_is_another_process)
 	put_process(4100001, 1, 6, "/usr/bin/second", SESSION);
 	take();
 	assert_string_equal(scene.process[0].name, "second");
-	assert_int_equal(scene.process[0].start_ticks, 6);
+	assert_int_equal(scene.process[0].id.start_ticks, 6);
 }
 
 TEST(an_exec_is_noticed)
@@ -438,8 +438,8 @@ TEST(a_tree_below_a_pidfile_is_never_a_contender)
 	put_process(600, 1, 60, "/usr/bin/python3", SESSION);
 	first_scene(GPU ON(500, "1 GiB") ON(501, "1 GiB") ON(502, "1 GiB") ON(600, "1 GiB"));
 	assert_int_equal(scene.roots, 1);
-	assert_int_equal(scene.root[0].pid, 500);
-	assert_int_equal(scene.root[0].start_ticks, 50);
+	assert_int_equal(scene.root[0].id.pid, 500);
+	assert_int_equal(scene.root[0].id.start_ticks, 50);
 	for (int64_t pid = 500; pid <= 502; pid++)
 		assert_int_equal(class_of(pid), CLASS_WORKER);
 	assert_int_equal(class_of(600), CLASS_CONTENDER);
@@ -475,7 +475,7 @@ TEST(a_member_of_a_units_cgroup_is_the_workers)
 	first_scene(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("502 worker, 600 contender");
 	assert_int_equal(scene.roots, 2); /* also the one that is on no GPU */
-	assert_int_equal(scene.root[0].pid + scene.root[1].pid, 500 + 502);
+	assert_int_equal(scene.root[0].id.pid + scene.root[1].id.pid, 500 + 502);
 }
 
 TEST(a_stale_pidfile_names_no_process)
@@ -661,7 +661,7 @@ TEST(a_worker_on_no_gpu_is_found_by_name)
 	first_scene(GPU);
 	assert_int_equal(scene.processes, 0);
 	assert_int_equal(scene.roots, 1);
-	assert_int_equal(scene.root[0].pid, 500);
+	assert_int_equal(scene.root[0].id.pid, 500);
 	tree_remove(&tree, "proc/500");
 	take();
 	assert_int_equal(scene.roots, 0);
@@ -795,7 +795,7 @@ TEST(without_free_descriptors_no_worker_is_lost)
 		for (int64_t pid = 500; pid <= 700; pid += 100)
 			assert_int_equal(class_of(pid), CLASS_WORKER);
 		assert_string_equal(process(700)->command, "/usr/bin/third");
-		assert_int_equal(process(700)->start_ticks, 70);
+		assert_int_equal(process(700)->id.start_ticks, 70);
 		if (i == 3) /* it closed its port, but the owner cannot be read */
 			tree_remove(&tree, "proc/600/fd/3");
 	}
@@ -853,8 +853,8 @@ TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
 		assert_int_equal(scene.roots, 1);
 		assert_int_equal(scene.root[0].how, ROOT_FORMER);
 		assert_int_equal(scene.root[0].worker, 0);
-		assert_int_equal(scene.root[0].pid, 500);
-		assert_int_equal(scene.root[0].start_ticks, 50);
+		assert_int_equal(scene.root[0].id.pid, 500);
+		assert_int_equal(scene.root[0].id.start_ticks, 50);
 		assert_int_equal(class_of(500), CLASS_CONTENDER);
 	}
 	assert_int_equal(scene_builder_policy(builder, &policy), 0);
@@ -880,7 +880,7 @@ TEST(a_root_of_an_earlier_run_is_a_former_one)
 	take();
 	assert_int_equal(scene.roots, 1);
 	assert_int_equal(scene.root[0].how, ROOT_FORMER);
-	assert_int_equal(scene.root[0].pid, 500);
+	assert_int_equal(scene.root[0].id.pid, 500);
 	tree_put(&tree, "run/w.pid", "500\n");
 	take_after(NS_PER_S);
 	assert_roots(1, 0);
@@ -1048,7 +1048,7 @@ TEST(a_real_proc_is_searched_completely)
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &builder), 0);
 	take();
 	for (unsigned i = 0; i < scene.roots; i++)
-		if (scene.root[i].pid == getpid())
+		if (scene.root[i].id.pid == getpid())
 			return;
 	fail_msg("we were not found among %u", scene.roots);
 }
@@ -1124,7 +1124,7 @@ TEST(a_real_worker_tree_is_found_by_its_port)
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(class_of(pid[i]), CLASS_WORKER);
 	assert_int_equal(class_of(getpid()), CLASS_SELF);
-	assert_true(process(pid[2])->start_ticks > 0);
+	assert_true(process(pid[2])->id.start_ticks > 0);
 	assert_int_equal(process(pid[2])->uid, geteuid());
 	close(until[1]);
 	close(until[0]);

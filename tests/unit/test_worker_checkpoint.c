@@ -59,8 +59,8 @@ static int each(void **state)
 	memset(&order, 0, sizeof(order));
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		fake->process[i].pid = child[i];
-		order.target[i].pid = child[i];
-		if (proc_start_ticks(&root, child[i], &order.target[i].start_ticks) != 0)
+		order.target[i].id.pid = child[i];
+		if (proc_start_ticks(&root, child[i], &order.target[i].id.start_ticks) != 0)
 			return -1;
 	}
 	order.targets = 1;
@@ -177,8 +177,8 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	tree_fill(&t, "", rows);
 	call.root = &t.root;
 	fake->process[0].pid = 4711;
-	order.target[0].pid = 4711;
-	order.target[0].start_ticks = 987654;
+	order.target[0].id.pid = 4711;
+	order.target[0].id.start_ticks = 987654;
 	order.bytes = 6 * GIB; /* 6.6 GiB are needed; 10 - 9 + 4 (file cache) are free */
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_non_null(strstr(message, "6.6 GiB"));
@@ -241,9 +241,9 @@ TEST(another_users_process_needs_root)
 
 TEST(a_reused_pid_is_not_touched)
 {
-	struct proc_id t = { child[0], order.target[0].start_ticks + 1 };
+	struct proc_id t = { child[0], order.target[0].id.start_ticks + 1 };
 
-	order.target[0].start_ticks++;
+	order.target[0].id.start_ticks++;
 	assert_int_equal(evict(), -GW_E_STATE);
 	fake->process[0].state = 2;
 	assert_int_equal(checkpoint_restore(&root, &t, 1, message, sizeof(message)), 0);
@@ -272,7 +272,7 @@ TEST(recovery_restores_checkpointed_and_locked_processes)
 	struct proc_id t[CHILDREN + 1];
 
 	for (unsigned i = 0; i < CHILDREN; i++)
-		t[i] = (struct proc_id){ child[i], order.target[i].start_ticks };
+		t[i] = (struct proc_id){ child[i], order.target[i].id.start_ticks };
 	t[CHILDREN] = (struct proc_id){ 0x7ffffff0, 5 }; /* has ended */
 	fake->process[0].state = 2;
 	fake->process[1].state = 1;
@@ -287,7 +287,7 @@ TEST(recovery_continues_after_a_failure)
 	struct proc_id t[2];
 
 	for (unsigned i = 0; i < 2; i++) {
-		t[i] = (struct proc_id){ child[i], order.target[i].start_ticks };
+		t[i] = (struct proc_id){ child[i], order.target[i].id.start_ticks };
 		fake->process[i].state = 2;
 	}
 	fake->process[0].fail_restore = 2;

@@ -46,7 +46,7 @@ static int begin(void **state)
 	worker.match.uid = -1;
 	call = (struct worker_call){ .worker = &worker, .root = &tree.root };
 	put_process(500, 50, "python3 serve");
-	target = (struct guard_target){ .pid = 500, .start_ticks = 50, .itself = true };
+	target = (struct guard_target){ .id.pid = 500, .id.start_ticks = 50, .itself = true };
 	assert_int_equal(process_cache_fingerprint(&tree.root, 500, &target.print), 0);
 	return 0;
 }

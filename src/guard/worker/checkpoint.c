@@ -84,7 +84,7 @@ static int check_memory(const struct worker_call *c)
 	double need = (double)c->order->bytes * HOST_RATIO;
 
 	for (unsigned i = 0; i < c->order->targets; i++) {
-		uint64_t one = process_memory_free(c->root, c->order->target[i].pid);
+		uint64_t one = process_memory_free(c->root, c->order->target[i].id.pid);
 
 		if (one != UINT64_MAX && (double)one < least)
 			least = (double)one;
@@ -131,7 +131,7 @@ static int check_processes(const struct worker_call *c)
 		if (!recheck_belongs(c, &c->order->target[i]))
 			return worker_fail(c, -GW_E_STATE,
 					   "process %" PRId64 " is no longer the worker's",
-					   c->order->target[i].pid);
+					   c->order->target[i].id.pid);
 	return 0;
 }
 
@@ -140,8 +140,7 @@ static int check_processes(const struct worker_call *c)
 static unsigned order_targets(const struct worker_call *c, struct proc_id *id)
 {
 	for (unsigned i = 0; i < c->order->targets; i++)
-		id[i] = (struct proc_id){ c->order->target[i].pid,
-					  c->order->target[i].start_ticks };
+		id[i] = c->order->target[i].id;
 	return c->order->targets;
 }
 
@@ -149,7 +148,6 @@ static int checkpoint_evict(struct worker_call *c)
 {
 	struct proc_id id[GUARD_TARGETS];
 	unsigned n = order_targets(c, id);
-	char text[64];
 	int rc = check_machine(c);
 
 	rc = rc ? rc : check_processes(c);
@@ -158,11 +156,8 @@ static int checkpoint_evict(struct worker_call *c)
 		rc = checkpoint_usable(c->message, c->message_size);
 	if (rc)
 		return rc;
-	for (unsigned i = 0; i < n; i++) {
-		snprintf(text, sizeof(text), "%" PRId64 " %" PRIu64, id[i].pid,
-			 id[i].start_ticks);
-		worker_note(c, "process", text);
-	}
+	for (unsigned i = 0; i < n; i++)
+		worker_note_process(c, id[i]);
 	if (c->companion)
 		rc = companion_checkpoint(c->companion, id, n, c->deadline_ns, c->message,
 					  c->message_size);
@@ -177,12 +172,8 @@ static int checkpoint_resume(struct worker_call *c)
 {
 	struct proc_id id[GUARD_TARGETS];
 	unsigned n = order_targets(c, id);
-	char text[64];
 
-	for (unsigned i = 0;
-	     n < GUARD_TARGETS && worker_noted(c, "process", i, text, sizeof(text)); i++)
-		if (sscanf(text, "%" SCNd64 " %" SCNu64, &id[n].pid, &id[n].start_ticks) == 2)
-			n++;
+	n += worker_noted_processes(c, id + n, GUARD_TARGETS - n);
 	if (c->companion)
 		return companion_restore(c->companion, id, n, c->deadline_ns, c->message,
 					 c->message_size);

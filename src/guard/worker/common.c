@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,6 +114,19 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 	return rc == -GW_E_PARSE ? -GW_E_IO : rc;
 }
 
+int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy)
+{
+	struct json_doc *r;
+	int rc = worker_get_json(c, ops->busy_path, &r);
+
+	*ret_busy = false;
+	if (rc)
+		return rc;
+	*ret_busy = ops->busy(r);
+	json_doc_free(r);
+	return 0;
+}
+
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value)
 {
@@ -187,6 +201,25 @@ void worker_note(struct worker_call *c, const char *key, const char *value)
 	    used + n >= c->notes_size || is_noted(c, key, value))
 		return;
 	snprintf(c->notes + used, c->notes_size - used, "%s %s\n", key, value);
+}
+
+void worker_note_process(struct worker_call *c, struct proc_id id)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%" PRId64 " %" PRIu64, id.pid, id.start_ticks);
+	worker_note(c, "process", text);
+}
+
+unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret, unsigned most)
+{
+	unsigned n = 0;
+	char text[64];
+
+	for (unsigned i = 0; n < most && worker_noted(c, "process", i, text, sizeof(text)); i++)
+		n += sscanf(text, "%" SCNd64 " %" SCNu64, &ret[n].pid, &ret[n].start_ticks) ==
+		     2;
+	return n;
 }
 
 void worker_note_asked(struct worker_call *c)

@@ -29,6 +29,9 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
+/* Does the document of worker_ops.busy_path show running requests? */
+int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
+
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
 int worker_post_all(struct worker_call *c, const struct worker_post *posts);
 
@@ -41,6 +44,12 @@ void worker_note(struct worker_call *c, const char *key, const char *value);
 /* Copies the value of the i-th note with this key; false: there are fewer. */
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
+
+/* A process that resume must find again, as a note "process". */
+void worker_note_process(struct worker_call *c, struct proc_id id);
+/* Reads at most most of them; returns how many. */
+unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
+				unsigned most);
 
 /* Records that the worker was asked which models are loaded; each is a note "model". */
 void worker_note_asked(struct worker_call *c);

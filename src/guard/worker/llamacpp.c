@@ -106,13 +106,8 @@ static int load_model(struct worker_call *c, const char *model)
 	return worker_post_field(c, "/models/load", "model", model);
 }
 
-static int llamacpp_resume(struct worker_call *c)
-{
-	return worker_load_noted(c, load_model);
-}
-
 const struct worker_ops worker_llamacpp = { .drain = llamacpp_drain,
 					    .learn = llamacpp_learn,
 					    .evict = llamacpp_evict,
-					    .resume = llamacpp_resume,
+					    .load = load_model,
 					    .alive_path = "/health" };

@@ -26,8 +26,8 @@ static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 	struct classifier *k = NULL;
 	bool fits = false;
 
-	if (process_cache_read(c->root, t->pid, &p) != 0 || p.pid != t->pid ||
-	    p.start_ticks != t->start_ticks)
+	if (process_cache_read(c->root, t->id.pid, &p) != 0 || p.id.pid != t->id.pid ||
+	    p.id.start_ticks != t->id.start_ticks)
 		return false;
 	policy = calloc(1, sizeof(*policy));
 	if (policy) {
@@ -53,7 +53,7 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 {
 	uint64_t print;
 
-	return t->print && process_cache_fingerprint(c->root, t->pid, &print) == 0 &&
+	return t->print && process_cache_fingerprint(c->root, t->id.pid, &print) == 0 &&
 	       print == t->print;
 }
 
@@ -66,7 +66,7 @@ static bool pidfile_allows(const struct worker_call *c, const struct guard_targe
 	int64_t pid;
 
 	if (root_read_i64(c->root, path, &pid) == 0) {
-		if (pid == t->pid)
+		if (pid == t->id.pid)
 			return true;
 		if (proc_start_ticks(c->root, pid, &start) == 0 &&
 		    proc_lives(c->root, pid, start) != 0)
@@ -83,7 +83,7 @@ bool recheck_belongs(const struct worker_call *c, const struct guard_target *t)
 		return true;
 	if (m->pidfile && !pidfile_allows(c, t))
 		return false;
-	if (!m->pidfile && m->port && !port_owner_is(c->root, m->port, t->pid) &&
+	if (!m->pidfile && m->port && !port_owner_is(c->root, m->port, t->id.pid) &&
 	    !is_same_program(c, t))
 		return false;
 	return rest_fits(c, t);

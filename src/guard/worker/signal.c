@@ -38,20 +38,15 @@ struct held {
 };
 
 /* Returns a pidfd, -ENOSYS, or another negative number: the process has ended, or the pid was
- * reused.  The start time is read after the opening, so the pidfd is of the process with this
- * start time, or of one that has ended. */
+ * reused. */
 static int hold_one(const struct worker_call *c, const struct guard_target *t)
 {
-	uint64_t now_ticks;
 	int fd;
 
-	if (t->pid <= 1 || t->pid == getpid() || t->start_ticks == 0)
+	if (t->id.pid <= 1 || t->id.pid == getpid() || t->id.start_ticks == 0)
 		return -1;
-	fd = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
-	if (fd < 0)
-		return -errno;
-	if (proc_start_ticks(c->root, t->pid, &now_ticks) == 0 && now_ticks == t->start_ticks &&
-	    recheck_belongs(c, t))
+	(void)proc_open(c->root, t->id, &fd);
+	if (fd < 0 || recheck_belongs(c, t))
 		return fd;
 	close(fd);
 	return -1;
@@ -90,8 +85,7 @@ static int send_by_companion(const struct worker_call *c, const struct held *h, 
 
 	for (unsigned i = 0; i < h->count; i++)
 		if (h->fd[i].fd >= 0)
-			id[n++] = (struct proc_id){ h->target[i]->pid,
-						    h->target[i]->start_ticks };
+			id[n++] = h->target[i]->id;
 	return companion_signal(c->companion, signal, id, n, c->deadline_ns, ret_sent,
 				c->message, c->message_size);
 }
@@ -112,7 +106,7 @@ static int send_to_held(const struct worker_call *c, const struct held *h, int s
 		else if (errno != ESRCH)
 			rc = worker_fail(c, errno == EPERM ? -GW_E_PERM : -GW_E_IO,
 					 "process %lld cannot be signalled: %s%s",
-					 (long long)h->target[i]->pid, strerror(errno),
+					 (long long)h->target[i]->id.pid, strerror(errno),
 					 errno == EPERM
 						 ? " (it needs CAP_KILL or guard.companion)"
 						 : "");
@@ -230,11 +224,8 @@ static int signal_learn(struct worker_call *c)
 	boot_id(c, text);
 	if (text[0])
 		worker_note(c, "boot", text);
-	for (unsigned i = 0; i < c->order->targets && i < GUARD_TARGETS; i++) {
-		snprintf(text, sizeof(text), "%" PRId64 " %" PRIu64, c->order->target[i].pid,
-			 c->order->target[i].start_ticks);
-		worker_note(c, "process", text);
-	}
+	for (unsigned i = 0; i < c->order->targets && i < GUARD_TARGETS; i++)
+		worker_note_process(c, c->order->target[i].id);
 	return 0;
 }
 
@@ -248,8 +239,7 @@ static int signal_evict(struct worker_call *c)
 static void add_target(struct guard_order *order, const struct guard_target *t)
 {
 	for (unsigned i = 0; i < order->targets; i++)
-		if (order->target[i].pid == t->pid &&
-		    order->target[i].start_ticks == t->start_ticks)
+		if (proc_id_equal(order->target[i].id, t->id))
 			return;
 	if (order->targets < GUARD_TARGETS)
 		order->target[order->targets++] = *t;
@@ -258,15 +248,15 @@ static void add_target(struct guard_order *order, const struct guard_target *t)
 /* Does a noted process still belong to the worker: as a root, below a root, or by the match? */
 static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 {
-	if (proc_lives(c->root, t->pid, t->start_ticks) <= 0)
+	if (proc_lives(c->root, t->id.pid, t->id.start_ticks) <= 0)
 		return false;
 	t->itself = true;
 	for (unsigned i = 0; i < c->order->roots; i++) {
-		if (t->pid == c->order->root[i].pid) {
+		if (t->id.pid == c->order->root[i].id.pid) {
 			t->print = c->order->root[i].print;
 			return true;
 		}
-		if (proc_in_tree(c->root, t->pid, c->order->root[i].pid)) {
+		if (proc_in_tree(c->root, t->id.pid, c->order->root[i].id.pid)) {
 			t->itself = false;
 			return true;
 		}
@@ -276,14 +266,13 @@ static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 
 static void add_noted(const struct worker_call *c, struct guard_order *order)
 {
-	char text[64];
+	struct proc_id id[GUARD_TARGETS];
+	const unsigned n = worker_noted_processes(c, id, GUARD_TARGETS);
 
-	for (unsigned i = 0;
-	     i < GUARD_TARGETS && worker_noted(c, "process", i, text, sizeof(text)); i++) {
-		struct guard_target t = { .pid = 0 };
+	for (unsigned i = 0; i < n; i++) {
+		struct guard_target t = { .id = id[i] };
 
-		if (sscanf(text, "%" SCNd64 " %" SCNu64, &t.pid, &t.start_ticks) == 2 &&
-		    noted_belongs(c, &t))
+		if (noted_belongs(c, &t))
 			add_target(order, &t);
 	}
 }
@@ -305,12 +294,11 @@ static bool catches(const struct worker_call *c, int64_t pid, int number)
 static void add_roots(const struct worker_call *c, struct guard_order *order)
 {
 	for (unsigned i = 0; i < order->roots; i++)
-		if (catches(c, order->root[i].pid, c->worker->resume_signal))
-			add_target(order, &(struct guard_target){
-						  .pid = order->root[i].pid,
-						  .start_ticks = order->root[i].start_ticks,
-						  .itself = true,
-						  .print = order->root[i].print });
+		if (catches(c, order->root[i].id.pid, c->worker->resume_signal))
+			add_target(order,
+				   &(struct guard_target){ .id = order->root[i].id,
+							   .itself = true,
+							   .print = order->root[i].print });
 }
 
 /* Signals the processes that were signalled to leave, and those on the GPU, where one of

@@ -1,5 +1,6 @@
 #include "guard/worker/wire.h"
 
+#include "base/text.h"
 #include "base/utf8.h"
 
 #include <gpuward.h>
@@ -28,32 +29,10 @@ bool wire_is_unit(const char *name)
 
 /* ---- reading: each read_x() moves *at behind what it reads; false: it is not there ---- */
 
-static bool read_word(const char **at, const char *word)
-{
-	size_t n = strlen(word);
-
-	if (strncmp(*at, word, n) != 0)
-		return false;
-	*at += n;
-	return true;
-}
-
-/* Decimal without sign and leading zeros, from 1 to most. */
+/* Without leading zeros, from 1 to most. */
 static bool read_number(const char **at, uint64_t most, uint64_t *ret)
 {
-	uint64_t v = 0;
-
-	if (**at < '1' || **at > '9')
-		return false;
-	for (; **at >= '0' && **at <= '9'; ++*at) {
-		unsigned digit = (unsigned)(**at - '0');
-
-		if (v > (most - digit) / 10)
-			return false;
-		v = v * 10 + digit;
-	}
-	*ret = v;
-	return true;
+	return **at != '0' && text_read_number(at, most, ret);
 }
 
 static bool read_count(const char **at, unsigned most, unsigned *ret)
@@ -74,8 +53,8 @@ static const char *read_targets(const char *at, struct wire_request *r)
 
 		if (r->targets == WIRE_TARGETS)
 			return "too many processes";
-		if (!read_word(&at, " ") || !read_number(&at, INT32_MAX, &pid) ||
-		    !read_word(&at, ":") || !read_number(&at, UINT64_MAX, &t->start_ticks))
+		if (!text_read_word(&at, " ") || !read_number(&at, INT32_MAX, &pid) ||
+		    !text_read_word(&at, ":") || !read_number(&at, UINT64_MAX, &t->start_ticks))
 			return "a process is written PID:START";
 		t->pid = (int64_t)pid;
 		for (unsigned i = 0; i < r->targets; i++)
@@ -87,8 +66,8 @@ static const char *read_targets(const char *at, struct wire_request *r)
 
 static const char *read_unit(const char *at, struct wire_request *r)
 {
-	r->start = read_word(&at, " start ");
-	if (!r->start && !read_word(&at, " stop "))
+	r->start = text_read_word(&at, " start ");
+	if (!r->start && !text_read_word(&at, " stop "))
 		return "the verb of a unit is neither start nor stop";
 	if (!wire_is_unit(at))
 		return "it is not the name of a unit";
@@ -100,9 +79,9 @@ static const char *read_line(const char *at, struct wire_request *r)
 {
 	unsigned verb = 0;
 
-	while (verb < sizeof(verbs) / sizeof(*verbs) && !read_word(&at, verbs[verb]))
+	while (verb < sizeof(verbs) / sizeof(*verbs) && !text_read_word(&at, verbs[verb]))
 		verb++;
-	if (verb == sizeof(verbs) / sizeof(*verbs) || !read_word(&at, " "))
+	if (verb == sizeof(verbs) / sizeof(*verbs) || !text_read_word(&at, " "))
 		return "the verb is not checkpoint, restore, signal or unit";
 	r->verb = (enum wire_verb)verb;
 	if (r->verb == WIRE_SIGNAL)
@@ -161,15 +140,15 @@ size_t wire_write(const struct wire_request *r, char *out)
 int wire_reply_read(const char *line, struct wire_reply *ret)
 {
 	const char *at = line;
-	bool good = read_word(&at, "ok ");
+	bool good = text_read_word(&at, "ok ");
 	unsigned v = 0;
 
-	if (!good && !read_word(&at, "no "))
+	if (!good && !text_read_word(&at, "no "))
 		return -GW_E_PARSE;
 	if (!read_count(&at, good ? WIRE_TARGETS : ERROR_MAX, &v) &&
-	    !(good && read_word(&at, "0")))
+	    !(good && text_read_word(&at, "0")))
 		return -GW_E_PARSE;
-	if (!read_word(&at, " "))
+	if (!text_read_word(&at, " "))
 		return -GW_E_PARSE;
 	*ret = (struct wire_reply){ .rc = good ? 0 : -(int)v, .count = good ? v : 0 };
 	utf8_clean(ret->words, sizeof(ret->words), at);
