@@ -1,4 +1,5 @@
 /* Sensors: assumptions, files, and characterisation on simulated cards with known sensors. */
+#include "seed.h"
 #include "simtest.h"
 
 #include "measure/cuda.h"
@@ -8,7 +9,6 @@
 
 #include <math.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define assert_near(value, truth, ratio)                                             \
 	do {                                                                         \
@@ -183,11 +183,10 @@ static void fill(struct sensor *s, unsigned *seed)
 
 TEST(saved_values_read_back_exactly)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = (unsigned)seed_of_run();
 	struct sensor s, back;
 	char message[512] = "";
 
-	print_message("seed %u\n", seed);
 	for (int i = 0; i < 20; i++) {
 		fill(&s, &seed);
 		assert_int_equal(sensor_save(&s, folder, message, sizeof(message)), 0);
@@ -278,11 +277,10 @@ static double uniform(unsigned *seed)
 
 TEST(a_period_is_found_through_skips_and_jitter)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = (unsigned)seed_of_run();
 	double t[200], work[200];
 	struct fit_period f;
 
-	print_message("seed %u\n", seed);
 	for (int run = 0; run < 200; run++) {
 		double period = 0.01 + 0.2 * uniform(&seed), phase = uniform(&seed);
 		double k = 0;
@@ -314,13 +312,12 @@ static double brute(const struct fit_bursts *b, enum sensor_model m, double wind
 
 TEST(a_response_is_found_as_brute_force_made_it)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = (unsigned)seed_of_run();
 	double on[24], off[24], work[24];
 	struct fit_bursts b = { on, off, 24 };
 	struct fit_point p[120];
 	struct fit_response f;
 
-	print_message("seed %u\n", seed);
 	for (int run = 0; run < 4; run++) {
 		enum sensor_model m = run % 2 ? SENSOR_LOWPASS : SENSOR_BOXCAR;
 		double window = 0.01 + 0.05 * uniform(&seed), delay = 0.03 * uniform(&seed);
