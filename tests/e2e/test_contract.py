@@ -16,7 +16,7 @@ import pytest
 
 import openapi_check
 import test_openapi
-from guarded import Guarded, configure
+from guarded import Guarded, configure, quick
 from service import Service
 from support import CONSTANT, FIXTURES, SIMULATOR, TOP, environment, gpuward
 from synthetic import needs_reader, result, save
@@ -347,7 +347,8 @@ def test_answers_about_windows_and_settings():
 def test_documents_of_a_guard_that_acts(world, worker):
     """A game comes, a person holds the worker, memory is reserved."""
     replies = []
-    with Guarded(world, configure(("ollama", worker))) as s:
+    patient = quick(verify_s=30, drain_s=30, budget_s=90)  # no step may fail because the machine is busy
+    with Guarded(world, configure(("ollama", worker), defaults=patient)) as s:
         s.settled()
         with Contender(world, 8 * GIB) as game:
             s.until("evicted")
