@@ -129,9 +129,6 @@ def test_a_mistake_in_a_scenario_is_placed(tmp_path, text, sentence):
     assert line.startswith(f"gpuward: {path}:{sentence}")
 
 
-# ---- libraries that are none
-
-
 def answer(library, **kw):
     """What `list` says of a library that it cannot use: an answer, so on stdout."""
     done = gpuward("list", f"--nvml-library={library}", "--backend=nvml", **kw)

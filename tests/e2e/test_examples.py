@@ -25,9 +25,6 @@ def run(*words, **changes):
         env=environment(**changes))
 
 
-# ---- window.c
-
-
 def window(*words, **changes):
     return run(BUILD / "examples" / "window", *words, LD_LIBRARY_PATH=SIMULATOR.parent,
                XDG_CACHE_HOME="/nonexistent", **changes)
@@ -51,9 +48,6 @@ def test_the_window_example_prints_joules_with_an_interval():
 def test_the_window_example_bears_a_machine_without_a_gpu():
     done = window("0.1", GPUWARD_SIM="no-gpu")
     assert (done.returncode, done.stdout) == (OK, "this machine has no GPU\n")
-
-
-# ---- precision
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -41,9 +41,6 @@ def codes(run):
     return {c["code"]: c for c in run["codes"]}
 
 
-# ---- what it measures
-
-
 def test_a_constant_load_has_its_joules(measure, load):
     done, doc = measure([load, "--label=fp16"], "sleep", "1.3")
     assert done.returncode == 0
@@ -254,8 +251,6 @@ def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
     assert doc["runs"][0]["devices"][0]["temperature_celsius"]["begin"] <= 42
 
 
-# ---- marks
-
 # Programs that are measured: their sleeps are the work.
 MARKS = """
 import os, time
@@ -399,8 +394,6 @@ def test_a_flood_of_marks_is_bounded_and_reported(measure, load):
     assert "more than 1000 parts; 500 were not measured" in done.stderr
 
 
-# ---- what it leaves alone
-
 LOOK = """
 import json, os, signal, sys
 with open("/proc/self/status") as f:
@@ -468,9 +461,6 @@ def test_the_status_is_passed_on_and_the_result_kept(measure, load, script, stat
     assert doc["validity"] == "invalid"
     assert said in codes(run)["child-failed"]["evidence"]
     assert run["energy_joules"]["best"] > 0
-
-
-# ---- what can go wrong
 
 
 @pytest.mark.parametrize("command, status, said", [

@@ -44,9 +44,6 @@ def metric(s, name):
     return found
 
 
-# ---- beginning and end
-
-
 def test_it_says_where_it_is_and_ends_on_sigterm():
     with Service() as s:
         assert s.url.startswith("http://127.0.0.1:")
@@ -112,9 +109,6 @@ def test_it_answers_before_the_driver_is_open():
         s.__exit__()
 
 
-# ---- a machine without GPUs
-
-
 @pytest.mark.parametrize("name", ["no-gpu", "no-driver"])
 def test_no_gpu_is_an_empty_list_and_not_ready(name):
     s = Service(name)
@@ -130,9 +124,6 @@ def test_no_gpu_is_an_empty_list_and_not_ready(name):
             assert s.get("/readyz").status_code == 503
     finally:
         s.__exit__()
-
-
-# ---- drivers that misbehave
 
 
 def test_a_call_that_hangs_delays_no_other_gpu(tmp_path):
@@ -202,9 +193,6 @@ def test_the_driver_is_asked_as_often_however_many_ask_us():
         assert 7 < quiet < 10 and 7 < busy < 10, (quiet, busy)
 
 
-# ---- configuration
-
-
 def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong():
     with Service(config="[log]\nlevel = 'info'\n") as s:
         with open(s.config, "w") as f:
@@ -224,9 +212,6 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         s.wait(lambda: "stays in use" in s.messages())
         assert "gpuward.toml:2:1" in s.messages() and "level" in s.messages()
         assert s.get("/api/v1/self").json()["interval_seconds"] == 0.2
-
-
-# ---- what outlives it
 
 
 def test_counts_never_fall_over_kill_9():
@@ -266,9 +251,6 @@ def test_a_folder_that_cannot_be_written_is_reported_and_it_runs(tmp_path):
         assert s.get("/api/v1/series?gpu=0&quantity=power_watts").status_code == 200
 
 
-# ---- systemd
-
-
 def test_systemd_is_notified(tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as n:
@@ -305,9 +287,6 @@ def test_a_socket_that_systemd_opened_is_served(tmp_path):
             s.__exit__()
 
 
-# ---- files
-
-
 def test_metrics_are_written_for_node_exporter(tmp_path):
     path = tmp_path / "gpuward.prom"
     with Service("two-gpus", "--textfile", str(path)) as s:
@@ -320,9 +299,6 @@ def test_logs_are_json_when_asked():
     with Service("two-gpus", "--log-format", "json") as s:
         lines = [json.loads(t) for t in s.messages().splitlines()]
         assert any(x["msg"].startswith("nvml opened with 2 GPUs") for x in lines)
-
-
-# ---- settings of GPUs
 
 
 def test_settings_change_only_when_enabled_and_come_back():
@@ -371,9 +347,6 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
             assert up == {0}
         s.wait(lambda: s.get("/readyz").status_code == 200)
         assert s.get("/api/gpu/driver").json()["driver_version"] == "580.200.01"
-
-
-# ---- a database that cannot be used at the start
 
 
 def holder(path):

@@ -21,8 +21,6 @@ static inline void assert_has(const char *text, const char *part)
 		fail_msg("'%s' is not in '%s'", part, text);
 }
 
-/* ---- setup ---- */
-
 /* Replaces the world by a new one. */
 static inline void world_again(struct world *o, unsigned gpus, unsigned workers)
 {
@@ -56,8 +54,6 @@ static inline struct guard_record *record(struct world *o, uint32_t mask, unsign
 	r->gpu[0].need_bytes = 8 * GIB;
 	return r;
 }
-
-/* ---- actions ---- */
 
 static inline void ask_run(struct world *o, enum guard_request what, uint64_t ttl_ns,
 			   uint64_t span_ns)
@@ -100,8 +96,6 @@ static inline void assert_awake(struct world *o)
 	assert_false(o->w[0].closed);
 	assert_false(o->disk[0].evicted);
 }
-
-/* ---- the table ---- */
 
 struct guard_case {
 	const char *rows, *name; /* rows NULL: no row */

@@ -122,9 +122,8 @@ static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 	o->now = WORLD_START;
 	o->step_ns = 100 * MS;
 	o->gpus = gpus;
-	for (unsigned i = 0; i < WORLD_GPUS; i++) {
+	for (unsigned i = 0; i < WORLD_GPUS; i++)
 		o->total[i] = 12 * GIB;
-	}
 	o->p.workers = workers;
 	for (unsigned i = 0; i < workers; i++) {
 		struct policy_worker *w = &o->p.worker[i];
@@ -167,8 +166,6 @@ static inline struct world_guest *world_guest(struct world *o, const char *name,
 				   .sm_ratio = NAN };
 	return t;
 }
-
-/* ---- scenes ---- */
 
 static inline void world_process(struct world *o, const char *name, int64_t pid, uint64_t start,
 				 unsigned gpu, uint64_t bytes, const struct world_guest *t)
@@ -277,8 +274,6 @@ static inline void world_scene(struct world *o)
 					       ? s->gpu[i].total_bytes - s->gpu[i].used_bytes
 					       : 0;
 }
-
-/* ---- orders ---- */
 
 static inline bool world_evict(struct world_worker *w, const struct guard_order *d)
 {
@@ -420,8 +415,6 @@ static inline void world_until(struct world *o, uint64_t ns)
 	while (o->now < WORLD_START + ns)
 		world_step(o);
 }
-
-/* ---- queries ---- */
 
 static inline struct guard_status world_status(const struct world *o, unsigned worker)
 {

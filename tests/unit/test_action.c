@@ -296,8 +296,6 @@ TEST(notes_are_kept_until_a_resume_succeeds)
 	assert_string_equal(notes, "");
 }
 
-/* ---- notes before an eviction ---- */
-
 static struct {
 	int learn_rc;
 	const char *learns; /* notes that it writes */

@@ -70,7 +70,7 @@ TEST(if_a_return_exceeds_it_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
-	for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(waits); i++) {
 		assert_true(after(10, &power, 400));
 		assert_true(after(waits[i], &power, 100));
 		assert_false(after(1, &power, 100));

@@ -220,7 +220,7 @@ TEST(scripts_of_one_interpreter_are_programs_of_their_own)
 		{ "/opt/game", "game --new", "game --load 7", true },
 	};
 
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(row); i++) {
 		struct place *o = begin(24 * GIB, GIB);
 		struct scene_process *p;
 
@@ -304,7 +304,7 @@ TEST(debounce_is_scenes_and_time)
 	};
 
 	policy_init(&p);
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(row); i++) {
 		struct demand_case c = { .kind = row[i].kind };
 
 		assert_int_equal(demand_sure(&c, &p.standard, row[i].held_ns, row[i].looks),

@@ -47,8 +47,6 @@ static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct 
 	assert_decided(o, 1, ANY, STATE_ABSENT, NULL);
 }
 
-/* ---- holds ---- */
-
 static void holds_need_a_time_and_exclude_each_other(struct world *o)
 {
 	char message[200];
@@ -116,8 +114,6 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 	}
 }
 
-/* ---- schedules ---- */
-
 static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 {
 	world_again(o, 1, 1);
@@ -182,8 +178,6 @@ static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(struct world *o)
 	world_run(o, 4 * S);
 	assert_state(o, STATE_ACTIVE);
 }
-
-/* ---- several workers, several GPUs ---- */
 
 /* Three workers of 8 GiB on a board of 40; the later ones are dearer. */
 static void three(struct world *o)
@@ -302,8 +296,6 @@ static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* ---- reservations ---- */
-
 static int reserved(struct world *o, uint64_t id, char message[200])
 {
 	return guard_reservation_ready(o->g, id, message, 200);
@@ -391,8 +383,6 @@ static void a_reservation_ends_with_its_time_and_is_used_up_by_its_owner(struct 
 	world_run(o, 45 * S);
 	assert_state(o, STATE_ACTIVE);
 }
-
-/* ---- when to look ---- */
 
 static void looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps(struct world *o)
 {

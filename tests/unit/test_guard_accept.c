@@ -28,8 +28,6 @@ static uint64_t seed(void)
 	return s;
 }
 
-/* ---- A1: a desktop is no contender ---- */
-
 static void desktop(struct world *o, uint64_t total)
 {
 	world_init(o, 1, 1);
@@ -67,8 +65,6 @@ TEST(a01_the_original_rule_evicts_for_a_desktop)
 	assert_int_equal(world_status(&o, 0).evictions, 1);
 	world_done(&o);
 }
-
-/* ---- A3: one comes and goes ---- */
 
 TEST(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back)
 {
@@ -121,8 +117,6 @@ TEST(a03_with_the_original_keys_it_is_out_within_six_seconds)
 		world_done(&o);
 	}
 }
-
-/* ---- A4: one who cannot decide ---- */
 
 TEST(a04_a_contender_that_flickers_evicts_three_times_at_most)
 {
@@ -187,8 +181,6 @@ TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	assert_true(world_status(&o, 0).backoff == 1);
 	world_done(&o);
 }
-
-/* ---- A11: records ---- */
 
 /* A life with an eviction, a hold, a failure and returns; the guard dies at one of its writes. */
 static unsigned life(unsigned cut_at, bool written)
@@ -331,8 +323,6 @@ TEST(a11_a_record_comes_before_its_order)
 	world_done(&o);
 }
 
-/* ---- A13: it runs if and only if nothing speaks against it ---- */
-
 static void something_happens(struct world *o)
 {
 	static const enum guard_reason found[] = { REASON_THERMAL, REASON_HEALTH,
@@ -459,8 +449,6 @@ TEST(a13_contention_that_ends_does_not_bring_back_who_is_too_hot)
 	world_done(&o);
 }
 
-/* ---- A14: dry, and again ---- */
-
 static void story(struct world *o)
 {
 	struct world_guest *t;
@@ -545,8 +533,6 @@ TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 	world_done(&b);
 }
 
-/* ---- A10: what the machine makes of how a worker answers ---- */
-
 TEST(a10_a_kind_that_cannot_be_ordered_to_load_is_back_when_it_is_let_in)
 {
 	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
@@ -614,8 +600,6 @@ TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 		world_done(&o);
 	}
 }
-
-/* ---- A15, A16: health, and what follows for a worker ---- */
 
 static struct {
 	struct health *h;
@@ -798,7 +782,7 @@ TEST(a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert)
 
 	for (unsigned x = 0; x <= 1000; x = x == 200 ? 999 : x + 1) {
 		struct health_status s;
-		bool out = in_list(x, moves, sizeof(moves) / sizeof(moves[0]));
+		bool out = in_list(x, moves, COUNT_OF(moves));
 
 		patient(&o, NULL);
 		figure(GW_Q_RECOVERY_ACTION, 0);
@@ -831,8 +815,6 @@ TEST(a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event)
 		well_again(&o);
 	}
 }
-
-/* ---- A19: a day ---- */
 
 TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 {

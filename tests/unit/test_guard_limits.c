@@ -10,8 +10,6 @@
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
 
-/* ---- how often ---- */
-
 TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
 {
 	struct rate r = { .users = 0 };
@@ -189,8 +187,6 @@ TEST(a_reservation_that_moves_workers_counts_and_one_that_fits_does_not)
 	world_done(&o);
 }
 
-/* ---- a screen ---- */
-
 static struct world *with_a_screen(struct world *o)
 {
 	world_init(o, 2, 1);
@@ -256,8 +252,6 @@ TEST(with_thresholds_a_screen_means_nothing)
 	assert_string_equal(world_status(&o, 0).rail, "");
 	world_done(&o);
 }
-
-/* ---- counts ---- */
 
 static void count_all(const struct world *o, struct guard_counters *t)
 {
@@ -364,8 +358,6 @@ TEST(a_decision_has_its_gpu_and_the_other_processes)
 	assert_int_equal(d->freed_bytes, 8 * GIB);
 	world_done(&o);
 }
-
-/* ---- trials ---- */
 
 static void note(void *arg, const struct guard_decision *d)
 {

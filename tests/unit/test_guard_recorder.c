@@ -50,8 +50,6 @@ int guard_service_records_read(struct guard_service *x, struct guard_service_rec
 	return 0;
 }
 
-/* ---- a service ---- */
-
 static void begin(const char *record)
 {
 	struct guard_service_records *r = NULL;
@@ -177,8 +175,6 @@ static unsigned count(const char *file, const char *begins)
 	fclose(f);
 	return n;
 }
-
-/* ---- tests ---- */
 
 static void swap_settings(void)
 {

@@ -19,8 +19,6 @@ static struct {
 	int from[POLICY_WORKERS];
 } seen;
 
-/* ---- who acts and who looks ---- */
-
 bool action_idle(struct action *a)
 {
 	return seen.idle;
@@ -43,8 +41,6 @@ bool scene_thread_settled(struct scene_thread *k)
 {
 	return seen.settled;
 }
-
-/* ---- the rest of the service's guard ---- */
 
 void guard_settings_done(struct guard_settings *s)
 {
@@ -148,8 +144,6 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
 }
-
-/* ---- the world ---- */
 
 static void begin(void)
 {
@@ -320,7 +314,7 @@ TEST(who_is_missing_in_the_file_is_told_of_while_it_may_live)
 
 	begin();
 	r->count = 1;
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
 		const char *said = rows[i].said;
 
 		memset(r, 0, sizeof(*r));

@@ -1,8 +1,6 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 1 to 7 and 38 to 40: as it is found, and there or not. */
 #include "guard_test.h"
 
-/* ---- as found ---- */
-
 static void a_worker_found_on_the_gpu_is_active_and_its_need_is_known(struct world *o)
 {
 	begin(o);
@@ -109,8 +107,6 @@ static void a_record_of_a_stop_is_enough_to_start_it(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* ---- there or not ---- */
-
 static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world *o)
 {
 	begin(o);
@@ -139,8 +135,6 @@ static void only_a_managed_worker_is_started(struct world *o)
 		assert_orders(o, managed, RESUME);
 	}
 }
-
-/* ---- who ends by himself ---- */
 
 static const char *const hook[] = { "/usr/bin/back", NULL };
 
@@ -190,8 +184,6 @@ static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct 
 	world_run(o, S);
 	assert_state(o, STATE_ACTIVE);
 }
-
-/* ---- one that is out, and not found for a while ---- */
 
 static bool went_astray(const struct world *o)
 {

@@ -1,8 +1,6 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first need to the proof that memory is free. */
 #include "guard_test.h"
 
-/* ---- on the GPU ---- */
-
 static void a_rule_that_says_now_waits_for_nothing(struct world *o)
 {
 	world_guest(o, "now-game", 0, 20 * MIB, 10 * S, 0);
@@ -171,8 +169,6 @@ static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
 	assert_orders(o, 0, EVICT);
 }
 
-/* ---- orders to evict ---- */
-
 static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct world *o)
 {
 	begin(o);
@@ -318,8 +314,6 @@ static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
 	}
 }
 
-/* ---- it said done, and holds its memory ---- */
-
 static void a10_done_without_free_memory_is_never_evicted(struct world *o)
 {
 	begin(o);
@@ -414,8 +408,6 @@ static void a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was(struc
 		assert_awake(o);
 	}
 }
-
-/* ---- proof ---- */
 
 static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
 {
@@ -513,8 +505,6 @@ static void what_cannot_be_seen_is_never_proven(struct world *o)
 		assert_state(o, rows[i].then);
 	}
 }
-
-/* ---- what an order says ---- */
 
 static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world *o)
 {

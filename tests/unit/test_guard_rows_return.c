@@ -1,8 +1,6 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 25 to 37: out, and the way back. */
 #include "guard_test.h"
 
-/* ---- out ---- */
-
 static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(struct world *o)
 {
 	o->p.worker[0].knobs.max_level = 4;
@@ -104,8 +102,6 @@ static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(struc
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
 }
 
-/* ---- what is asked before ---- */
-
 static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct world *o)
 {
 	/* Never over the threshold of a contender, but the room is gone: 4 GiB free, 8 needed. */
@@ -198,8 +194,6 @@ static void resume_now_that_cannot_be_does_not_hide_contention_later(struct worl
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
 }
-
-/* ---- the way back ---- */
 
 static void a_lazy_worker_is_only_let_in_again(struct world *o)
 {

@@ -1,8 +1,6 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 41 to 47: GPUs that cannot be seen, and the end of the service. */
 #include "guard_test.h"
 
-/* ---- blind, hung, lost ---- */
-
 static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(struct world *o)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
@@ -168,8 +166,6 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 		assert_state(o, bound ? STATE_EVICTED : STATE_ACTIVE);
 	}
 }
-
-/* ---- the end ---- */
 
 static void at_the_end_workers_return_if_configured_and_if_they_fit(struct world *o)
 {

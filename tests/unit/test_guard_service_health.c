@@ -26,8 +26,6 @@ static struct {
 	const char *severity;
 } emitted;
 
-/* ---- the rest of the service ---- */
-
 uint64_t guard_service_now_ns(void)
 {
 	return o.now;
@@ -84,8 +82,6 @@ static uint64_t record_event(void *arg, const struct view_event *e)
 	snprintf(emitted.text, sizeof(emitted.text), "%s", e->text);
 	return 1;
 }
-
-/* ---- a GPU ---- */
 
 static void set(unsigned q, double v)
 {
@@ -158,8 +154,6 @@ static uint32_t mask(void)
 {
 	return world_status(&o, 0).mask;
 }
-
-/* ---- tests ---- */
 
 TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 {

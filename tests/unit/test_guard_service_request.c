@@ -24,8 +24,6 @@ static struct {
 	bool game_unkept;
 } seen;
 
-/* ---- the file ---- */
-
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	if (seen.hangs_ns > timeout_ns) {
@@ -45,8 +43,6 @@ const char *store_state(struct store *s)
 {
 	return "the disk is full";
 }
-
-/* ---- the rest of the service's guard ---- */
 
 void guard_service_for(struct guard_service *x, int64_t uid)
 {
@@ -116,8 +112,6 @@ void scene_thread_trigger(struct scene_thread *k)
 {
 }
 
-/* ---- games ---- */
-
 int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size)
@@ -147,8 +141,6 @@ int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
 	seen.game_uid = uid;
 	return 0;
 }
-
-/* ---- the world ---- */
 
 static void begin(void)
 {
@@ -182,7 +174,7 @@ TEST(who_asks_counts_by_his_number_whatever_the_words_are)
 	} row[] = { { 1000, -GW_E_PERM }, { 0, 0 }, { -1, 0 } };
 	char message[200];
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		begin();
 		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), 0);
 		assert_int_equal(seen.asked_for, row[i].uid);

@@ -111,8 +111,6 @@ static void xid(unsigned number)
 	event(ABI_EVENT_XID, number);
 }
 
-/* ---- heat ---- */
-
 TEST(levels_follow_the_margin)
 {
 	read_margin(11, 1);
@@ -192,9 +190,8 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned at = 0; at < 2; at++) { /* around the trip, then around its end */
-		for (unsigned i = 0; i < 2000; i++) {
+		for (unsigned i = 0; i < 2000; i++)
 			read_margin((at ? 9 : 2) + (double)random_below(&r, 3) - 1, 1);
-		}
 		assert_int_equal(t.changes, at + 1);
 	}
 	assert_false(t.s.thermal);
@@ -337,14 +334,12 @@ TEST(the_eviction_temperature_follows_the_drivers_margin)
 	assert_true(t.s.evict_at_c == 85);
 }
 
-/* ---- memory ---- */
-
 TEST(memory_flags_warn_and_do_not_quarantine)
 {
 	static const unsigned q[] = { GW_Q_ROWS_PENDING, GW_Q_ROWS_FAILED, GW_Q_PAGES_PENDING,
 				      GW_Q_REPAIR_CHANNEL, GW_Q_REPAIR_TPC };
 
-	for (unsigned i = 0; i < sizeof(q) / sizeof(q[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(q); i++) {
 		read_value(q[i], 1, 1);
 		assert_int_equal(t.s.level, HEALTH_WARN);
 		read_value(q[i], 0, 1);
@@ -372,8 +367,6 @@ TEST(with_a_recovery_action_new_errors_only_warn)
 	read_after(180 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
-
-/* ---- recovery actions and loss ---- */
 
 TEST(a_recovery_action_found_at_the_start_quarantines)
 {
@@ -426,8 +419,6 @@ TEST(a_fault_that_the_driver_reports_warns)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 	assert_non_null(strstr(t.s.worst.why, "InfoROM"));
 }
-
-/* ---- Xids ---- */
 
 /* The classes as lists, independent of xid.def. */
 static const char *const lists[XID_CLASSES] = {
@@ -512,7 +503,7 @@ TEST(every_class_can_be_written_in_a_rule)
 		assert_int_equal(rule.xid, 100 + c);
 		assert_int_equal(rule.class, c);
 	}
-	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(wrong); i++)
 		assert_int_equal(xid_rule_read(wrong[i], &rule), -GW_E_PARSE);
 }
 
@@ -659,7 +650,7 @@ TEST(other_events_have_consequences_too)
 		{ ABI_EVENT_POWER_SOURCE, HEALTH_OK, HEALTH_OK },
 	};
 
-	for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < 2 * COUNT_OF(rows); i++) {
 		fresh(NULL);
 		if (i % 2)
 			set(GW_Q_RECOVERY_ACTION, 0);
@@ -681,8 +672,6 @@ TEST(quarantine_and_heat_are_separate)
 	assert_int_equal(t.s.heat, HEALTH_EVICT);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 }
-
-/* ---- what it means for workers ---- */
 
 static struct health_meaning meaning(void)
 {
@@ -762,8 +751,6 @@ TEST(what_ends_a_finding_follows_the_options)
 	read_once();
 	assert_non_null(strstr(meaning().reason[1].found.clears, "for 180 s"));
 }
-
-/* ---- the simulator ---- */
 
 static struct health *of[2];
 
@@ -859,8 +846,6 @@ TEST_WITH(a_hot_gpu_is_evicted_once, NULL, sim_done)
 	assert_int_equal(changes, 1);
 }
 
-/* ---- before the start ---- */
-
 static void past(unsigned number, uint64_t ago_ns)
 {
 	health_past(t.h, &(struct health_event){ t.now - ago_ns, ABI_EVENT_XID, number });
@@ -912,8 +897,6 @@ TEST(of_many_past_xids_the_latest_count)
 	assert_true(t.s.quarantine);
 	assert_int_equal(t.s.past_xids, 101);
 }
-
-/* ---- corrected errors ---- */
 
 TEST(corrected_errors_warn_by_their_rate)
 {

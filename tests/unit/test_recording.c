@@ -10,8 +10,7 @@
 
 #include "test.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECOND   UINT64_C(1000000000)
+#define SECOND UINT64_C(1000000000)
 
 static void make_policy(struct policy *p)
 {
@@ -137,7 +136,7 @@ TEST(numbers_of_a_run_of_the_second_form_are_counted)
 	scene_write(&out, s);
 	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		assert_int_equal(recording_read(t, lines[i]), 0);
 	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
@@ -168,7 +167,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	make_policy(p);
 	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
 	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		assert_int_equal(recording_read(t, lines[i]), 0);
 	assert_int_equal(guard_last_id(recording_reader_guard(t)), 9);
 	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
@@ -207,7 +206,7 @@ TEST(a_worker_that_came_with_another_configuration_begins_there)
 	p->worker[1].name = "two";
 	p->workers = 2;
 	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		assert_int_equal(recording_read(t, lines[i]), 0);
 	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE); /* between */
 	assert_int_equal(recording_read(t, "swapped\t6\t1"), 0);
@@ -273,7 +272,7 @@ TEST(lines_that_say_nothing_are_refused)
 
 	make_policy(p);
 	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
@@ -397,7 +396,7 @@ TEST(old_numbers_keep_their_meaning)
 	struct policy *p = calloc(1, sizeof(*p));
 	char text[200];
 
-	for (unsigned i = 0; i < COUNT(kinds); i++) {
+	for (unsigned i = 0; i < COUNT_OF(kinds); i++) {
 		snprintf(text, sizeof(text), "mode\t1\nworkers\t1\nname\t=one\nkind\t%u\n", i);
 		assert_int_equal(policy_text_read(text, p), 0);
 		assert_int_equal(p->mode, GUARD_DRY_RUN);
@@ -413,8 +412,6 @@ TEST(old_numbers_keep_their_meaning)
 	policy_done(p);
 	free(p);
 }
-
-/* ---- a world that is recorded ---- */
 
 static int whose(const struct world *o, uint64_t order)
 {
@@ -644,7 +641,7 @@ TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
 		make_policy(p);
 		p->mode = dry ? GUARD_DRY_RUN : GUARD_ENFORCE;
 		assert_int_equal(recording_reader_new(p, dry, &t), 0);
-		for (size_t i = 0; i + 1 < COUNT(lines); i++)
+		for (size_t i = 0; i + 1 < COUNT_OF(lines); i++)
 			assert_int_equal(recording_read(t, lines[i]), 0);
 		assert_null(recording_reader_guard(t)); /* more may come */
 		assert_int_equal(recording_read(t, "games\t5\t0"), 0);
@@ -657,8 +654,6 @@ TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
 		free(p);
 	}
 }
-
-/* ---- by what was decided ---- */
 
 TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 {
@@ -700,7 +695,7 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	for (const char *bad[] = { "hello\t1\n", "workers\t33\n", "workers\t1\n", "mode\tx\n",
 				   "rules\t1\nname\t=\\zz\n" },
 			**b = bad;
-	     b < bad + COUNT(bad); b++) {
+	     b < bad + COUNT_OF(bad); b++) {
 		assert_int_equal(policy_text_read(*b, back), -GW_E_PARSE);
 		policy_done(back);
 	}
@@ -732,7 +727,7 @@ TEST(an_incomplete_earlier_state_is_refused)
 	buf_init(&out, 1 << 20);
 	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
 	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_NOENT);
-	for (size_t i = 0; i < COUNT(bad); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		buf_clear(&out);
 		recording_begin(&out, 0, GUARD_ENFORCE);
 		recording_policy(&out, p);

@@ -129,8 +129,6 @@ TEST(replies_read_back_as_written)
 	assert_int_equal(wire_reply_read("perhaps", &r), -GW_E_PARSE);
 }
 
-/* ---- what is allowed ---- */
-
 static int allow_text(const char *text)
 {
 	char copy[1000];
