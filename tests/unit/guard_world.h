@@ -8,16 +8,10 @@
 
 #include "base/clock.h"
 
+#include "test.h"
+
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define S      NS_PER_S
 #define MS     NS_PER_MS
@@ -473,5 +467,22 @@ static inline void world_print(const struct world *o)
 			      guard_state_name(o->said[i].to), o->said[i].mask, o->said[i].rule,
 			      o->said[i].evidence);
 }
+
+/* A test with a world o that begin makes and end removes. */
+#define WORLD_TEST(name, label, begin, end)                                           \
+	static void name(struct world *o);                                            \
+	static void name##_run(void **state)                                          \
+	{                                                                             \
+		struct world o;                                                       \
+		begin;                                                                \
+		name(&o);                                                             \
+		end;                                                                  \
+	}                                                                             \
+	__attribute__((constructor)) static void name##_add(void)                     \
+	{                                                                             \
+		test_add(__LINE__,                                                    \
+			 (struct CMUnitTest){ label, name##_run, NULL, NULL, NULL }); \
+	}                                                                             \
+	static void name(struct world *o)
 
 #endif

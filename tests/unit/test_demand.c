@@ -96,7 +96,7 @@ TEST(work_counts_for_as_long_as_it_is_fresh)
 	p->sm_ratio = 0.5;
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UTILISATION);
-	assert_non_null(strstr(c.evidence, "pid 7 job 20 MiB 50 % on GPU-0, free 23552 MiB"));
+	assert_in(c.evidence, "pid 7 job 20 MiB 50 % on GPU-0, free 23552 MiB");
 	p->sm_ratio = NAN; /* not asked this time */
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_UTILISATION);
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_NONE);
@@ -259,7 +259,7 @@ TEST(games_and_memory_of_nobody_count)
 	o->p.by_unattributed = true;
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UNATTRIBUTED);
-	assert_non_null(strstr(c.evidence, "2048 MiB on GPU-0"));
+	assert_in(c.evidence, "2048 MiB on GPU-0");
 	add(o, "w0", 7, 2 * GIB - 512 * MIB); /* the worker's own is known */
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	o->s.game_clients = 1;

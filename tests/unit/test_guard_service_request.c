@@ -178,8 +178,7 @@ TEST(who_asks_counts_by_his_number_whatever_the_words_are)
 		begin();
 		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), 0);
 		assert_int_equal(seen.asked_for, row[i].uid);
-		assert_non_null(
-			strstr(seen.text, "(requested by uid 7: whatever is said of him)"));
+		assert_in(seen.text, "(requested by uid 7: whatever is said of him)");
 		assert_int_equal(wish(REQUEST_RELEASE, row[i].uid, message), 0);
 		world_run(&o, 60 * S);
 		clock_step(&stepped, 60 * S);
@@ -206,7 +205,7 @@ TEST(a_wish_is_in_the_file_before_it_is_answered)
 	before = stepped.mono_ns;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* and no longer */
-	assert_non_null(strstr(message, "the request is not on disk yet"));
+	assert_in(message, "the request is not on disk yet");
 	world_done(&o);
 }
 
@@ -217,14 +216,14 @@ TEST(what_a_restart_forgets_is_said)
 	begin();
 	g.failed = true;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_non_null(strstr(message, "the journal cannot be written (the disk is full)"));
+	assert_in(message, "the journal cannot be written (the disk is full)");
 	g.failed = false;
 	g.unsaved = 1;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
-	assert_non_null(strstr(message, "lost when the service restarts"));
+	assert_in(message, "lost when the service restarts");
 	seen.lasting = false;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_non_null(strstr(message, "there is no journal file"));
+	assert_in(message, "there is no journal file");
 	world_done(&o);
 }
 
@@ -299,7 +298,7 @@ TEST(a_game_that_a_restart_loses_is_logged)
 	seen.game_unkept = true; /* the disk is full */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 3);
-	assert_non_null(strstr(seen.text, "game of process 4711 cannot be stored"));
+	assert_in(seen.text, "game of process 4711 cannot be stored");
 	seen.game_unkept = seen.lasting = false; /* there is no file */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 5);

@@ -374,14 +374,14 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_non_null(strstr(out.p, "begin\t5\t3\tenforce\n"));
-	assert_non_null(strstr(out.p, "policy\tkind\tvllm\n"));
-	assert_non_null(strstr(out.p, "policy\tresume\trestore\n"));
-	assert_non_null(strstr(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t"));
-	assert_non_null(strstr(out.p, "ask\t5\t0\thold-active\t7\n"));
-	assert_non_null(strstr(out.p, "reason\t5\tGPU-1\tthermal\t1\thot\n"));
-	assert_non_null(strstr(out.p, "heat\t5\tGPU-1\tthrottle,warm\twhy\n"));
-	assert_non_null(strstr(out.p, "heat\t5\tGPU-1\t-\t\n"));
+	assert_in(out.p, "begin\t5\t3\tenforce\n");
+	assert_in(out.p, "policy\tkind\tvllm\n");
+	assert_in(out.p, "policy\tresume\trestore\n");
+	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
+	assert_in(out.p, "ask\t5\t0\thold-active\t7\n");
+	assert_in(out.p, "reason\t5\tGPU-1\tthermal\t1\thot\n");
+	assert_in(out.p, "heat\t5\tGPU-1\tthrottle,warm\twhy\n");
+	assert_in(out.p, "heat\t5\tGPU-1\t-\t\n");
 	buf_done(&out);
 	free(p);
 }

@@ -241,7 +241,7 @@ TEST(a_game_that_starts_is_listed_with_its_bytes)
 	assert_true(scene.gpu[0].simulated && scene.gpu[0].memory_known);
 	assert_int_equal(scene.gpu[0].health, SCENE_OK);
 	assert_false(unknown(scene.gpu[0].temperature_c));
-	assert_non_null(strstr(scene.gpu[0].uuid, "GPU-"));
+	assert_in(scene.gpu[0].uuid, "GPU-");
 	assert_true(scene.gpu[0].used_bytes >= 18 * GIB);
 	assert_true(scene.gpu[0].used_bytes + scene.gpu[0].free_bytes <=
 		    scene.gpu[0].total_bytes);
