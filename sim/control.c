@@ -217,7 +217,7 @@ uint64_t gpuward_sim_wall_ns(void)
 void gpuward_sim_stepped(void)
 {
 	sim_lock();
-	sim.world->stepped_ns = world_now_ns(sim.world);
+	sim.world->stepped_ns = sim.world->begin_ns;
 	sim.world->mode = TIME_STEPPED;
 	pthread_cond_broadcast(&sim.moved);
 	sim_unlock();

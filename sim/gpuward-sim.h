@@ -33,8 +33,11 @@ const char *gpuward_sim_describe(const char *scenario);
 uint64_t gpuward_sim_now_ns(void);
 uint64_t gpuward_sim_wall_ns(void);
 
-/* Advances stepped time (scenario `time.mode = "stepped"`, or after gpuward_sim_stepped()). */
+/* Sets the mode to stepped and the time to the scenario's begin.  Call it right after loading:
+ * then the world does not depend on how long loading took. */
 void gpuward_sim_stepped(void);
+
+/* Advances stepped time (scenario `time.mode = "stepped"`, or after gpuward_sim_stepped()). */
 void gpuward_sim_step(uint64_t ns);
 
 /* Number of calls of a symbol since the world began; NULL: of all symbols. */

@@ -38,8 +38,6 @@
 /* These rows are not statements; clang-format would join them. */
 /* clang-format off */
 
-/* ---- return codes ---- */
-
 SIZE(abi_return, nvmlReturn_t)
 SAME(ABI_SUCCESS, NVML_SUCCESS)
 SAME(ABI_UNINITIALIZED, NVML_ERROR_UNINITIALIZED)
@@ -74,8 +72,6 @@ SAME(ABI_INVALID_STATE, NVML_ERROR_INVALID_STATE)
 SAME(ABI_RESET_TYPE_NOT_SUPPORTED, NVML_ERROR_RESET_TYPE_NOT_SUPPORTED)
 SAME(ABI_UNKNOWN, NVML_ERROR_UNKNOWN)
 
-/* ---- room for texts ---- */
-
 SAME(ABI_NAME_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE)
 SAME(ABI_UUID_SIZE, NVML_DEVICE_UUID_V2_BUFFER_SIZE)
 SAME(ABI_VERSION_SIZE, NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE)
@@ -83,8 +79,6 @@ SAME(ABI_VERSION_SIZE, NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE)
 SAME(ABI_SERIAL_SIZE, NVML_DEVICE_SERIAL_BUFFER_SIZE)
 SAME(ABI_VBIOS_SIZE, NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE)
 SAME(ABI_PART_SIZE, NVML_DEVICE_PART_NUMBER_BUFFER_SIZE)
-
-/* ---- kinds ---- */
 
 SAME(ABI_CLOCK_GRAPHICS, NVML_CLOCK_GRAPHICS)
 SAME(ABI_CLOCK_SM, NVML_CLOCK_SM)
@@ -143,8 +137,6 @@ SAME(4, NVML_GPU_VIRTUALIZATION_MODE_HOST_VSGA)
 SAME(1, NVML_GPM_SUPPORT_VERSION)
 SAME(1, NVML_GPM_METRICS_GET_VERSION)
 
-/* ---- fields ---- */
-
 SAME(ABI_FIELD_LIMITED_POWER, NVML_FI_DEV_PERF_POLICY_POWER)
 SAME(ABI_FIELD_LIMITED_THERMAL, NVML_FI_DEV_PERF_POLICY_THERMAL)
 SAME(ABI_FIELD_LIMITED_SYNC_BOOST, NVML_FI_DEV_PERF_POLICY_SYNC_BOOST)
@@ -183,8 +175,6 @@ MOVED(ABI_FIELD_LIMITED_THERMAL_SOFTWARE, NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THE
 MOVED(ABI_FIELD_LIMITED_THERMAL_HARDWARE, NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN)
 MOVED(ABI_FIELD_LIMITED_POWER_BRAKE, NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN)
 
-/* ---- bits ---- */
-
 SAME(ABI_REASON_IDLE, nvmlClocksThrottleReasonGpuIdle)
 SAME(ABI_REASON_APPLICATION_CLOCKS, nvmlClocksThrottleReasonApplicationsClocksSetting)
 SAME(ABI_REASON_SW_POWER_CAP, nvmlClocksThrottleReasonSwPowerCap)
@@ -218,8 +208,6 @@ SAME(ABI_GPM_FP64, NVML_GPM_METRIC_FP64_UTIL)
 SAME(ABI_GPM_FP32, NVML_GPM_METRIC_FP32_UTIL)
 SAME(ABI_GPM_FP16, NVML_GPM_METRIC_FP16_UTIL)
 
-/* ---- version tags ---- */
-
 SAME(ABI_TAG(struct abi_memory_v2, 2), nvmlMemory_v2)
 SAME(ABI_TAG(struct abi_temperature, 1), nvmlTemperature_v1)
 SAME(ABI_TAG(struct abi_margin, 1), nvmlMarginTemperature_v1)
@@ -228,8 +216,6 @@ SAME(ABI_TAG(struct abi_repair, 1), nvmlRepairStatus_v1)
 SAME(ABI_TAG(struct abi_sram_status, 1), nvmlEccSramErrorStatus_v1)
 SAME(ABI_TAG(struct abi_power_value_v2, 2), nvmlPowerValue_v2)
 SAME(ABI_TAG(struct abi_process_detail_list, 1), nvmlProcessDetailList_v1)
-
-/* ---- layouts ---- */
 
 SIZE(abi_device, nvmlDevice_t)
 SIZE(abi_set, nvmlEventSet_t)
@@ -403,8 +389,6 @@ AT(struct abi_accounting, time_ms, nvmlAccountingStats_t, time)
 AT(struct abi_accounting, start_us, nvmlAccountingStats_t, startTime)
 AT(struct abi_accounting, running, nvmlAccountingStats_t, isRunning)
 AT(struct abi_accounting, reserved, nvmlAccountingStats_t, reserved)
-
-/* ---- functions ---- */
 
 /* Our table has void * for these, because the layout of the entries is detected at run time. */
 FUNCTION(nvmlDeviceGetComputeRunningProcesses,

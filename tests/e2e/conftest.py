@@ -49,9 +49,11 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionstart(session):
-    # A process that a script starts in the background ignores SIGINT, and so would all that is started here.
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A process that a script starts in the background ignores SIGINT, one under nohup SIGHUP, and so would all that is started
+    # here: what is ignored stays so in a child, what has a handler does not.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
     if not support.PROGRAM.exists():
         pytest.exit(f"{support.PROGRAM} is not there: make build, or set GPUWARD_BUILD", 2)
 

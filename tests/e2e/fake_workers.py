@@ -20,9 +20,6 @@ import urllib.parse
 TOKEN = "a-secret-for-the-worker-0123456789"
 
 
-# ---- failures: each takes the handler; True: it has answered
-
-
 def status(code, body=None, **headers):
     def do(h):
         h.send(code, body if body is not None else {"error": {"message": f"failure {code}"}}, headers)
@@ -74,9 +71,6 @@ def times(n, failure):
         left[0] -= 1
         return failure(h) if left[0] >= 0 else False
     return do
-
-
-# ---- the server
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -470,9 +464,6 @@ class Engine(Worker):
             there = name in self.loaded
             self.load(name)
             return (304, None) if there else (204, None)
-
-
-# ---- one table for all tests of adapters
 
 
 class Kind(typing.NamedTuple):

@@ -23,9 +23,6 @@ from worker import GIB, UUID, Process, World
 QUICK = {"quiet_s": 0.3, "min_resident_s": 0, "post_action_s": 0, "verify_s": 1.5, "drain_s": 1, "budget_s": 4}
 
 
-# ---- configurations
-
-
 def keys(**values):
     """Lines of a TOML table; match_NAME stands for match.NAME."""
     return "".join(f"{k.replace('match_', 'match.')} = {json.dumps(v, default=str)}\n" for k, v in values.items())
@@ -52,9 +49,6 @@ def configure(*workers, mode="enforce", guard="", defaults=quick(), more=""):
 
 IGNORE_SLEEP = rule("ignore", name="sleep")  # /bin/sleep is what a Contender runs
 BY_HEAT = "[health]\ntemp_override_c = {}\ninterval_s = 0.2\n"
-
-
-# ---- the service
 
 
 class Guarded(Service):
@@ -147,8 +141,6 @@ class Guarded(Service):
         return done
 
 
-# ---- a service with one worker that is only simulated, for what needs no process
-
 XORG = """
 [[gpu.process]]
 name = "Xorg"
@@ -200,8 +192,6 @@ def ready(s):
     return s
 
 
-# ---- another user
-
 NOBODY = 65534  # the number of a user without rights
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 
@@ -217,8 +207,6 @@ def why_not_another_user():
 
 needs_root = pytest.mark.skipif(why_not_another_user() is not None, reason=str(why_not_another_user()))
 
-
-# ---- workers that are processes (worker.py)
 
 # A process that writes down each signal that it gets, and lives on.
 RECORDER = """

@@ -179,9 +179,6 @@ def document(command, *args, code=OK, **kw):
     return doc
 
 
-# ---- judging a document
-
-
 def load(name):
     return json.loads((SCHEMAS / name).read_text())
 

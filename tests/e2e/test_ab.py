@@ -30,9 +30,6 @@ def ab(tmp_path):
     return run
 
 
-# ---- verdicts
-
-
 def test_a_longer_command_is_worse_and_fails_the_gate(ab, load):
     done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], A, MUCH_LONGER)
     assert done.returncode == GATE_FAILED, done.stderr
@@ -79,9 +76,6 @@ def test_a_command_is_no_better_than_itself_by_much(ab, load):
     assert done.returncode == OK, done.stdout
     assert 0.7 < doc["ab"]["energy"]["ratio"] < 1.4
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.02)
-
-
-# ---- the record
 
 
 def test_the_document_holds_every_run_and_agrees_with_itself(ab, load):
@@ -173,9 +167,6 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     assert doc["ending"] == "failed" and "did not mark the begin and end" in doc["failure"]["reason"]
 
 
-# ---- output of the commands
-
-
 def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
@@ -197,9 +188,6 @@ def test_a_command_that_says_a_lot_is_not_held_up(ab, load):
     many = ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x >&2"]
     done, _ = ab([load, "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"], many, ["true"])
     assert done.returncode == OK
-
-
-# ---- what can go wrong
 
 
 @pytest.mark.parametrize("script, said", [
@@ -307,9 +295,6 @@ def test_a_result_that_cannot_be_written_is_reported_before_anything_runs(load, 
     assert done.returncode == FAILED and not ran.exists()
     done = gpuward("ab", load, *QUICK, "--pairs-max=2", "-o", "/dev/full", "--", "true", "--", "true")
     assert done.returncode == FAILED and "No space left on device" in done.stderr
-
-
-# ---- signals, heat, terminal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

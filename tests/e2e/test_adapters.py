@@ -48,9 +48,6 @@ def worker_of(kind, **kw):
     return KINDS[kind].make(**kw), KINDS[kind].path
 
 
-# ---- all of them
-
-
 def test_every_kind_has_tests():
     kinds = re.findall(r"^[KI]\(\w+, (\w+),", (support.TOP / "src/guard/kind.def").read_text(), re.M)
     assert set(kinds) == set(KINDS) | set(fake.ELSEWHERE), "add it to fake_workers.py"
@@ -227,9 +224,6 @@ def test_a_worker_is_moved_only_at_levels_of_its_kind():
         assert w.calls == [] and w.loaded == ["m"]
         assert order("evict:0", kind="ollama", url=w.url)["ok"]
         assert w.calls == []
-
-
-# ---- one by one
 
 
 def test_ollama_unloads_each_model_without_a_prompt():
@@ -451,9 +445,6 @@ def test_what_waits_in_comfys_queue_is_left_there():
     with fake.Comfy(models=["sdxl"], busy=3) as w:
         assert order("evict", kind="comfy", url=w.url)["ok"]
         assert w.busy == 2 and w.asked("POST") == ["/interrupt", "/free"]
-
-
-# ---- units, containers, programs, signals
 
 
 SYSTEMCTL = """#!/bin/sh

@@ -21,8 +21,6 @@ def live():
         yield s
 
 
-# ---- R4.1, R4.2 ----
-
 def test_devices_have_exactly_the_keys_and_types_of_old(live):
     doc = live.get("/api/gpu/devices").json()
     assert set(doc) == {"devices", "count"} and doc["count"] == len(doc["devices"]) == 2
@@ -70,8 +68,6 @@ def test_the_driver_may_be_asked_by_many_at_once(live):
     assert all(d == docs[0] for d in docs) and set(docs[0]) == DRIVER_KEYS
 
 
-# ---- /api/v1 ----
-
 def test_snapshot_and_environment_are_the_documents_of_the_commands(live):
     check("snapshot", live.get("/api/v1/snapshot").json())
     check("env", live.get("/api/v1/environment").json())
@@ -107,8 +103,6 @@ def test_series_have_the_readings_since_the_start(live):
         assert b["time"] == sorted(b["time"]) and abs(b["time"][-1] - time.time()) < 60
         assert all(low <= mean <= high for low, mean, high in zip(b["min"], b["mean"], b["max"]))
 
-
-# ---- energy windows ----
 
 def test_a_window_gives_the_energy_of_its_parts(live):
     made = live.post("/api/v1/windows", token=True,
@@ -221,8 +215,6 @@ def test_with_a_token_strangers_open_no_windows(live):
     assert got.status_code == 401 and "Bearer" in got.headers["WWW-Authenticate"]
 
 
-# ---- events ----
-
 def messages(response):
     """(name, id, data) of a stream, as they come, for a while."""
     name = number = None
@@ -266,8 +258,6 @@ def test_a_client_that_comes_back_gets_what_it_missed(live):
         name, number, data = next(messages(r))
     assert (name, number) == ("event", listed[1]["id"]) and data == listed[1]
 
-
-# ---- letting go, hanging ----
 
 def test_letting_go_closes_and_resuming_opens_again():
     with Service("two-gpus", token=True) as s:

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from support import NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, FAILED, document, environment, gpuward
+from support import FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, document, environment, gpuward
+from synthetic import result, save
 
 
 def complaint(*args, code=USAGE, **kw):
@@ -129,9 +130,6 @@ def test_a_mistake_in_a_scenario_is_placed(tmp_path, text, sentence):
     path.write_text(text)
     line = complaint("list", f"--simulate={path}")
     assert line.startswith(f"gpuward: {path}:{sentence}")
-
-
-# ---- libraries that are none
 
 
 def answer(library, **kw):
@@ -267,6 +265,15 @@ for c in list compare plot; do offer $c; done
     assert "--json" in offered["compare"] and "--metric" in offered["compare"]
     assert not {"--gpu", "--simulate", "--wake"} & set(offered["compare"])
     assert not {"--gpu", "--json"} & set(offered["plot"]) and "--output" in offered["plot"]
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "plot"])
+def test_results_are_refused_with_the_reason(command, tmp_path):
+    path = save(tmp_path, "a.json", result("a"))
+    (tmp_path / "libjansson.so.4").write_text("no library")
+    done = gpuward(command, path, env=environment(LD_LIBRARY_PATH=tmp_path))
+    assert done.returncode == FAILED and done.stdout == ""
+    assert done.stderr == f"gpuward: {path}: libjansson.so.4 is needed to read JSON: install libjansson4\n"
 
 
 # ---- files that do not end, and pipes to which nothing is written

@@ -1,16 +1,22 @@
-"""Every code block of README.md and of the public headers compiles and runs as it is written.
+"""Every code block of README.md, of docs/GUARD.md and of the public headers works as it is written, and so do the examples.
 
 A block that no runner below takes fails: a new form of block needs a runner.
 """
+import json
+import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
+import support
+from guarded import Guarded, configure
 from service import Service
-from support import BUILD, PROGRAM, SIMULATOR, TIMEOUT, TOP, environment
+from support import BUILD, OK, PROGRAM, SIMULATOR, TIMEOUT, TOP, environment, gpuward
 from test_library import plain
 
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
@@ -203,3 +209,143 @@ def test_the_compiler_lines_compile(block, tmp_path):
     for line in block.splitlines():
         done = shell(line, tmp_path, LD_LIBRARY_PATH=BUILD)
         assert done.returncode == 0, (line, done)
+
+
+TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
+
+LOCAL = {"config", "doctor"}  # these ask no service
+
+
+def shown():
+    """Commands in blocks (words after two blanks say what they do), in sentences and in gamemode.ini."""
+    found = [re.split(r"  +", line.strip())[0] for line in re.findall(r"^ {4}(gpuward .*)$", TEXT, re.M)]
+    found += [" ".join(c.split()) for c in re.findall(r"`(gpuward [^`]*)`", TEXT)]
+    return found + re.findall(r"^(?:start|end)=(gpuward .*)$", TEXT, re.M)
+
+
+def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):
+    trace, other, good = (tmp_path / n for n in ("guard.trace", "new.toml", "good.toml"))
+    config = configure(("ollama", worker), guard=f'record = "{trace}"', defaults="")
+    good.write_text(config)
+    other.write_text(config)
+    means = {"vllm": "ollama", "TRACE": str(trace), "new.toml": str(other), "$PPID": str(os.getpid()),
+             "4711": str(os.getpid()), "./render": "/bin/true", "gamemoderun": "/bin/true", "%command%": "/bin/true",
+             "8G": "1G", "10G": "1G"}
+    done = set()
+    with Guarded(world, config) as s:
+        s.until("active")
+        for text in shown():
+            name, *words = [means.get(w, w) for w in shlex.split(text)[1:]]
+            if words == ["learn"]:
+                words += ["--for", "1s"]
+            if words[:1] == ["check"]:
+                words.append(str(good))
+            if name == "guard":
+                s.guard("release")  # they are alternatives, not a story
+            got = support.gpuward(name, *words) if name in LOCAL else s.cli(name, *words)
+            assert got.returncode == support.OK or (name == "doctor" and got.returncode == support.FAILED), (text, got)
+            done.add((name, *words[:1]))
+    assert {("guard", w) for w in ("status", "explain", "learn", "evict", "resume", "hold", "release", "snooze", "pause",
+                                   "game", "recover", "replay")} <= done
+    assert {("config", "check"), ("doctor",)} <= done and any(d[0] == "run" for d in done)
+
+
+def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
+    part = TEXT.split("## Try it on a simulated card")[1].split("\n## ")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", part, re.S)
+    assert len(blocks) == 4
+    port = str(support.free_port())
+    script = "\necho -----\n".join(blocks).replace("/tmp/try-guard", str(tmp_path / "try")).replace("9495", port)
+    states = iter(["active .*8.0 GiB", "evicted", "active .*is back"])  # what each sleep is for, however slow the machine
+    script = re.sub(r"^sleep \d$", lambda m: f'until gpuward guard status --address 127.0.0.1:{port} 2>&1 | '
+                    f'grep -q "^model *{next(states)}"; do sleep 0.1; done', script, flags=re.M)
+    assert next(states, None) is None
+    env = support.environment(HOME=tmp_path, PATH=f"{support.PROGRAM.parent}:{os.environ['PATH']}")
+    shell = subprocess.Popen(["bash", "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             start_new_session=True)
+    try:
+        said, _ = shell.communicate(timeout=support.TIMEOUT)
+    finally:
+        try:
+            os.killpg(shell.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    before, during, after, _ = said.split("-----\n")
+    assert re.search(r"^model +active .* 8\.0 GiB", before, re.M), said
+    assert re.search(r"^model +evicted .*contention", during, re.M) and "Contender: pid" in during, said
+    assert re.search(r"^model +active .*is back", after, re.M), said
+
+
+EXAMPLES = TOP / "examples"
+PRECISIONS = ("fp32", "fp16", "int8")
+WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1}
+
+
+def lacking(*commands):
+    """The commands that the built program does not have."""
+    helped = gpuward("--help").stdout.splitlines()
+    have = {line.split()[0] for line in helped if line.startswith("  ") and line.split()}
+    return [c for c in commands if c not in have]
+
+
+def run(*words, **changes):
+    return subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT,
+        env=environment(**changes))
+
+
+def window(*words, **changes):
+    return run(BUILD / "examples" / "window", *words, LD_LIBRARY_PATH=SIMULATOR.parent,
+               XDG_CACHE_HOME="/nonexistent", **changes)
+
+
+def test_the_window_example_prints_joules_with_an_interval():
+    done = window("1.5", GPUWARD_SIM="h200")
+    assert done.returncode == OK, done.stderr
+    mark, *lines = [l for l in done.stdout.splitlines() if not l.startswith("\t")]
+    assert mark == "SIMULATED: no figure is real"
+    assert [l.split(",")[0] for l in lines] == ["all", "second half"]
+    for line, seconds in zip(lines, (1.5, 0.75)):
+        words = line.replace("(", "").replace(")", "").replace(";", "").split("GPU 0:")[1].split()
+        best, low, high = float(words[0]), float(words[2]), float(words[4])
+        assert low < best < high
+        # The load of this scenario draws 690 to 700 W; a busy machine may stretch the sleep.
+        assert 600 * seconds < best < 750 * float(words[6])
+    assert "counter+ring" in done.stdout
+
+
+def test_the_window_example_bears_a_machine_without_a_gpu():
+    done = window("0.1", GPUWARD_SIM="no-gpu")
+    assert (done.returncode, done.stdout) == (OK, "this machine has no GPU\n")
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_size_of_the_layer_follows_from_its_precision(precision):
+    done = run(sys.executable, EXAMPLES / "precision" / "infer.py", precision, "--model-bytes",
+               FAST="1")
+    assert done.stdout.strip() == str(512 * 512 * WEIGHT_BYTES[precision])
+
+
+def test_the_precision_example_compares_three_results(tmp_path):
+    missing = lacking("measure", "compare")
+    if missing:
+        pytest.skip(f"the program has no command {' or '.join(missing)} yet")
+    done = run(EXAMPLES / "precision" / "run.sh", "--simulate=idle-h200", FAST="1",
+               OUT=tmp_path, GPUWARD=PROGRAM,
+               PYTHON=sys.executable, XDG_CACHE_HOME=tmp_path, COLUMNS="200")
+    assert done.returncode == OK, done.stderr
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.strip()]
+    assert [r[0] for r in rows if r[1:] == ["(inference)"]] == list(PRECISIONS)
+    for precision in PRECISIONS:
+        result = json.loads((tmp_path / f"{precision}.json").read_text())
+        assert result["label"] == precision
+        assert result["iterations"] == 400
+        assert result["model_size_bytes"] == 512 * 512 * WEIGHT_BYTES[precision]
+        (once,) = result["runs"]
+        assert once["latency_seconds"] == pytest.approx(once["seconds"] / 400)
+        # Marks that a busy machine reads many at a time have no times of their own.
+        assert once["latency_p50_seconds"] is None or once["latency_p50_seconds"] > 0
+        assert once["energy_joules"]["low"] < once["energy_joules"]["best"]
+        assert [w["label"] for w in once["windows"]] == ["warm-up", "inference"]
+        assert once["part"] == "inference" and once["iterations"] == 400
+        assert once["seconds"] == once["windows"][1]["seconds"]

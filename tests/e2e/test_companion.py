@@ -198,9 +198,6 @@ def worker(companion):
 EXE = os.path.realpath(sys.executable)
 
 
-# ---- which clients are served
-
-
 def test_a_refusal_names_the_line_that_would_allow_it(companion, worker):
     companion.allow(f"signal exe={EXE}")
     answer = companion.ask(f"signal 10 {name(worker.pid)}\n", uid=OTHER)
@@ -217,9 +214,6 @@ def test_nothing_is_allowed_without_a_file_or_in_one_that_others_can_write(compa
     companion.file.unlink()
     assert "nothing is allowed" in companion.ask("unit 1000 stop a.service\n", uid=0)
     assert not (companion.path / "units").exists()
-
-
-# ---- which processes it touches
 
 
 def test_a_signal_reaches_an_allowed_process_and_no_other(companion, worker):
@@ -296,9 +290,6 @@ def test_units_are_stopped_and_started_where_a_line_names_them(companion):
     assert not outcome["ok"] and "exit status 5" in outcome["message"]
     outcome = companion.order("evict:4", kind="systemd", unit="sshd.service")
     assert not outcome["ok"] and "unit sshd.service" in outcome["message"]
-
-
-# ---- what the guard does through it
 
 
 def test_the_unprivileged_guard_signals_another_users_worker(companion, worker):
@@ -417,9 +408,6 @@ def test_the_guard_bears_a_companion_that_answers_badly(companion, answer, retry
     assert not outcome["ok"] and outcome["retry"] == retry and words in outcome["message"], outcome
 
 
-# ---- bad input
-
-
 @pytest.mark.parametrize("text", [
     b"\n", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\0\n", b"unit 1 stop a.service\nunit 1 stop b.service\n",
     b"checkpoint 1 2:3", b"signal 9 -1:5\n", b"unit 1 stop $(reboot).service\n", b"x" * 5000, b"x" * 4096,
@@ -500,8 +488,6 @@ def test_systemd_hands_over_the_socket(companion):
     done = subprocess.run([COMPANION], capture_output=True, text=True, timeout=support.TIMEOUT)
     assert done.returncode == 1 and "--socket" in done.stderr
 
-
-# ---- the service as a user without privileges
 
 CONFIG = """
 [guard]
@@ -597,9 +583,6 @@ def test_when_the_companion_refuses_the_service_says_which_line_is_missing(compa
         # Fixed while it runs: it is tried again, and succeeds.
         companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
         s.wait(lambda: s.state_of() == "evicted")
-
-
-# ---- what doctor says of it
 
 
 def privileges(companion, uid, socket):

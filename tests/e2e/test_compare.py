@@ -28,9 +28,6 @@ def rows(*args):
     return {r["label"]: r for r in doc["rows"]}, doc
 
 
-# ---- a second way to the same figures
-
-
 def student_factor(df, alpha=0.05):
     """By summing the density, nothing of which the program does."""
     if df == math.inf:
@@ -537,9 +534,6 @@ def test_a_pipe_that_closes_is_no_error(tmp_path):
     assert done.stdout.strip() == "{" and done.stderr == ""
 
 
-# ---- files that are not results
-
-
 def nothing(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
@@ -637,9 +631,6 @@ def test_keys_that_come_later_are_borne(tmp_path):
 def test_a_result_without_label_goes_by_the_name_of_its_file(tmp_path):
     got, _ = rows(save(tmp_path, "resnet.json", result(None)))
     assert list(got) == ["resnet"]
-
-
-# ---- clean rooms
 
 
 def in_room(doc, broken=None, workers=("ollama",)):

@@ -143,9 +143,6 @@ def test_wrong_usage_is_refused(config, words):
     assert done.stderr.startswith("gpuward: ")
 
 
-# ---- what is installed
-
-
 def test_the_example_is_what_the_program_prints(config):
     made = config("print", "--example").stdout
     assert EXAMPLE.read_text() == made, "gpuward config print --example >packaging/gpuward.toml"

@@ -16,7 +16,7 @@ import pytest
 
 import openapi_check
 import test_openapi
-from guarded import Guarded, configure
+from guarded import Guarded, configure, quick
 from service import Service
 from support import CONSTANT, FIXTURES, SIMULATOR, TOP, environment, gpuward
 from synthetic import needs_reader, result, save
@@ -104,8 +104,6 @@ def compare(name, got):
 def lines(items):
     return "".join(f"{i}\n" for i in items)
 
-
-# ---- documents of the command line
 
 MARKING = ("import os, time; f = os.fdopen(int(os.environ['GPUWARD_MARK_FD']), 'w', 1)\n"
            "for line in ('begin load', 'end load', 'begin run', 'iterations 4', 'tokens 8', 'end run'):\n"
@@ -203,9 +201,6 @@ def test_headings_of_tables_for_programs(place):
     compare("csv.txt", lines(text.splitlines()[0] for text in (log, compared)))
 
 
-# ---- configuration, options, exit codes
-
-
 def test_settings_with_their_types_and_defaults(place):
     doc = json.loads(run(place, "config", "print", "--json"))
     given = {f"GPUWARD_{section.replace('.', '_')}_{key}".upper().replace("_SERVICE_", "_"): str(value).lower()
@@ -277,9 +272,6 @@ def test_exit_codes(place):
     compare("exit-codes.txt", lines(map(outcome, CALLS + [words for words, _ in REFUSED])))
 
 
-# ---- the guard's decisions
-
-
 @pytest.mark.parametrize("trace", [p.stem for p in RECORDINGS])
 def test_a_recording_replays_to_the_same_decisions(place, trace):
     """Rules are sentences with the names of files in them: R1, R2 ... say which decisions have the same."""
@@ -289,9 +281,6 @@ def test_a_recording_replays_to_the_same_decisions(place, trace):
         d["rule"] = rules.setdefault(d["rule"], f"R{len(rules)}")
         d["evidence"] = d["evidence"] and "text"
     compare(f"decisions/{trace.removesuffix('.trace')}.jsonl", lines(map(json.dumps, decisions)))
-
-
-# ---- the service
 
 
 STATEFUL = {"getWindows", "getEvents", "getSeries", "getDeviceSeries", "getSelf"}
@@ -347,7 +336,8 @@ def test_answers_about_windows_and_settings():
 def test_documents_of_a_guard_that_acts(world, worker):
     """A game comes, a person holds the worker, memory is reserved."""
     replies = []
-    with Guarded(world, configure(("ollama", worker))) as s:
+    patient = quick(verify_s=30, drain_s=30, budget_s=90)  # no step may fail because the machine is busy
+    with Guarded(world, configure(("ollama", worker), defaults=patient)) as s:
         s.settled()
         with Contender(world, 8 * GIB) as game:
             s.until("evicted")

@@ -203,8 +203,6 @@ def test_a10_a_drain_that_does_not_end_is_cut_off(tmp_path):
         c.all("evicted", resident=0)
 
 
-# ---- the service is killed by the very call that unloads a worker
-
 # Frees its memory on one signal, kills the service, and only then goes on; takes the memory again on the other.
 BY_SIGNAL = """
 import os, signal, sys
@@ -287,8 +285,6 @@ def test_a_command_that_kills_the_service_is_followed_by_the_resume_command(worl
             killed_and_back(s, world, lambda: world.holds(w.pid))
             assert world.holds(w.pid) == SIZE
 
-
-# ---- containers
 
 def contained(path, name):
     """A configuration of a container by name or id; the socket of its engine is path/engine."""

@@ -279,9 +279,6 @@ def test_a_journal_that_cannot_be_read_is_not_taken_for_an_empty_one(world, driv
         assert done.returncode == 1 and "journal" in done.stderr, done.stdout + done.stderr
 
 
-# ---- what is never checkpointed
-
-
 def test_a_client_of_mps_is_not_checkpointed(tmp_path, driver):
     scenario = tmp_path / "mps.toml"
     scenario.write_text('[[gpu]]\nprofile = "h200"\npersistence = true\n'

@@ -30,9 +30,6 @@ def explained(s, *parts):
     return text
 
 
-# ---- evict, resume, hold
-
-
 def test_evict_and_resume_by_hand(s, worker):
     assert "requested evict" in s.guard("evict", "ollama", "--reason", "maintenance").stdout
     s.until("evicted")
@@ -64,9 +61,6 @@ def test_resume_now_does_not_wait_for_the_quiet_time(world, worker):
         s.until("quiet")
         s.guard("resume", "ollama", "--now")
         s.until("active")
-
-
-# ---- pause and snooze
 
 
 @pytest.fixture
@@ -132,9 +126,6 @@ def test_a_pause_leaves_a_worker_evicted_that_is_held_so(both):
     done = s.guard("pause", "--for", "10m", code=support.FAILED)
     assert "a is held evicted: release it first" in done.stderr
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("evicted", "active")
-
-
-# ---- status and explain
 
 
 def test_status_and_explain_show_state_reason_and_contender(s, world):
@@ -274,9 +265,6 @@ def test_recover_where_no_process_is_checkpointed(tmp_path):
     assert json.loads(support.gpuward("guard", "recover", "--json", env=env).stdout)["processes"] == []
 
 
-# ---- usage
-
-
 @pytest.mark.parametrize("args, word", [
     ((), "give status, explain"),
     (("statsu",), "did you mean 'status'"),
@@ -309,9 +297,6 @@ def test_the_help_of_each_verb_shows_its_arguments():
         assert f"Usage: gpuward guard {words}" in own
     own = support.gpuward("guard", "snooze", "--help").stdout
     assert "--reason" in own and "--policy" not in own and "--forever" not in own
-
-
-# ---- how the service is reached
 
 
 def test_what_changes_something_needs_the_token(s):
@@ -358,9 +343,6 @@ def test_a_token_that_belongs_to_another_service_does_no_harm(world, worker, tmp
         assert ("(set token_file in [service], or use a UNIX socket as root)"
                 in ask(s.url, "evict", "ollama", code=support.FAILED, named=False).stderr)
         assert "requested hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout
-
-
-# ---- run
 
 
 def started(s, *words):
@@ -436,8 +418,6 @@ def test_wrong_usage_of_run_is_refused(args, word):
     done = support.gpuward("run", *args)
     assert done.returncode == support.USAGE and word in done.stderr
 
-
-# ---- a user of the desktop, who is neither root nor the service
 
 @pytest.fixture(scope="module")
 def home():

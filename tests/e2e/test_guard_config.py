@@ -182,9 +182,6 @@ def test_the_original_keys_come_to_what_they_were(config):
     assert values["capacity"]["enabled"] is True
 
 
-# ---- what is installed
-
-
 def test_the_example_is_good_and_so_is_what_it_has_in_comments(config):
     done = config("check", EXAMPLE)
     assert (done.returncode, done.stderr) == (OK, "")
@@ -224,9 +221,6 @@ def test_the_journal_is_where_state_dir_says(tmp_path):
     text = f'[guard]\nstate_dir = "{tmp_path}"\n'
     with service.Service("two-gpus", config=text, state="auto"):
         assert (tmp_path / "gpuward.db").exists()
-
-
-# ---- a service that runs on with what it read before
 
 
 @pytest.mark.parametrize("mistake", ["[log]\nlevle = 3\n", "[[worker]]\nname = 3\n"])

@@ -33,9 +33,6 @@ def ollama(world):
         yield w
 
 
-# ---- a contender comes and goes
-
-
 def test_a03_a_contender_moves_the_worker_and_it_comes_back(s, world, worker):
     with Contender(world, 8 * GIB) as game:
         s.until("evicted")
@@ -145,9 +142,6 @@ def test_while_drivers_are_released_the_guard_rests(s, world, worker):
         s.until("evicted")
 
 
-# ---- the desktop
-
-
 def test_a01_the_desktop_alone_never_evicts(s, world, worker):
     """Programs of the desktop are known by name and place: these have both."""
     programs = ["/usr/local/bin/" + n for n in ("Xorg", "gnome-shell", "kwin_wayland")]
@@ -167,9 +161,6 @@ def test_a01_the_desktop_alone_never_evicts(s, world, worker):
 def test_a_program_with_the_name_of_a_desktop_program_is_a_contender(s, world, tmp_path):
     with Contender(world, 8 * GIB, exe=shutil.copy("/bin/sleep", tmp_path / "Xorg")):
         s.until("evicted")
-
-
-# ---- other reasons
 
 
 def test_a13_a_worker_returns_when_its_last_reason_has_ended(s, world, worker):
@@ -227,9 +218,6 @@ def test_a_gpu_that_used_its_energy_evicts_its_worker_also_after_a_restart(world
         s.until("evicted")
         s.observes()
         assert s.worker()["mask"] == ["budget"] and "resume" not in s.course()
-
-
-# ---- workers that do not leave
 
 
 def test_a_worker_that_says_yes_and_frees_nothing_is_stuck(world):
@@ -307,9 +295,6 @@ def test_a12_where_killing_is_allowed_the_worker_alone_gets_sigterm_then_sigkill
                 s.until("absent", "evicted", name="w")
                 assert (c.signals(), x.signals()) == ([], [])
                 assert c.child.poll() is None and x.child.poll() is None
-
-
-# ---- modes and costs
 
 
 @pytest.mark.parametrize("mode", ["dry-run", "observe"])

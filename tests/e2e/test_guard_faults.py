@@ -16,9 +16,6 @@ XID = '[[timeline]]\nat = {}\ndo = "xid"\ndata = {}\n'
 PCI = "0000:06:00"  # of the first simulated GPU
 
 
-# ---- the driver
-
-
 def test_a07_a_blind_guard_keeps_still_and_sees_again(tmp_path):
     fault = Fault(tmp_path, "code = 999", LISTS)
     world = World(tmp_path, more=fault.text)
@@ -96,9 +93,6 @@ def test_a09_a_lost_gpu_takes_only_its_own_worker_with_it(tmp_path):
                 assert a.acted() == [] and a.resident() == 10 * GIB
 
 
-# ---- heat and faults of the GPU
-
-
 def test_a15_a_hot_gpu_is_left_and_a_hold_does_not_help(tmp_path):
     world = World(tmp_path, gpu="ambient_c = 80")
     with Worker(world) as w:
@@ -151,9 +145,6 @@ def test_a16_a_fault_older_than_the_service_is_found(tmp_path):
         got = s.post("/api/v1/health/gpus/0/clear", json={}, token=True)  # its cause is not past
         assert got.status_code == 409 and "reset the GPU" in got.json()["detail"]
         assert s.get("/api/v1/health/gpus/0").json()["quarantine"] is True
-
-
-# ---- the kernel's log
 
 
 def rooted(path, lines):

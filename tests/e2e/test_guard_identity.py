@@ -37,9 +37,6 @@ UNSEEN = "may not see enough of other users' processes"
 KILL = quick(max_level=6, allow_kill=True)
 
 
-# ---- found, and not found
-
-
 def matched(worker, **match):
     """A configuration that finds the worker by this match alone."""
     return configure(table("ollama", "ollama", url=worker.url, **match))
@@ -187,9 +184,6 @@ def test_a_process_that_two_workers_match_is_reported_once(world):
         assert s.events().count(says) == 1
 
 
-# ---- other processes
-
-
 def reborn(world, pid, path, size):
     """A recorder with this process id; None where it cannot be chosen."""
     last = "/proc/sys/kernel/ns_last_pid"
@@ -335,9 +329,6 @@ def test_hostile_names_of_processes_are_only_names(world, worker, tmp_path):
     assert not os.path.exists("pwned")
 
 
-# ---- namespaces
-
-
 class Inside(Guarded):
     def stop(self, how=signal.SIGKILL):
         return super().stop(signal.SIGKILL)  # unshare passes on nothing else
@@ -389,8 +380,6 @@ def test_a_program_in_a_pid_namespace_is_known_by_its_socket(world, worker, tmp_
         s.wait(lambda: s.reservations() == [])
         s.wait(lambda: worker.resident() == 10 * GIB)
 
-
-# ---- a service without privileges
 
 class Unprivileged(Guarded):
     """The service as the package runs it: its user may not see which programs others run, nor their ports."""

@@ -22,9 +22,6 @@ MOST = 20  # there are fewer writes in a life
 SIZE = 8 * GIB
 
 
-# ---- killed at any moment
-
-
 def test_a11_a_killed_service_knows_which_worker_it_evicted(s, world, worker):
     with Contender(world, 8 * GIB):
         s.until("evicted")
@@ -73,7 +70,7 @@ def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker
     assert 1 <= len(loads) <= 2 and len(worker.runners()) == 1
 
 
-# ---- killed at every write of its journal
+# Killed at every write of its journal.
 #
 # In a life a contender comes and goes, and a person holds the worker evicted and releases it.  In each life the service dies
 # at another write: before it, after it, or in the middle.  Whenever it dies, the worker is evicted twice, brought back
@@ -234,9 +231,6 @@ def test_a_history_that_is_no_file_is_reported_and_delays_nothing(world, worker,
         s.until("active")
 
 
-# ---- records that do not fit any more
-
-
 @contextlib.contextmanager
 def journal(s):
     """The database of a service that has ended, and the record of its worker, which is written back."""
@@ -290,9 +284,6 @@ def test_notes_that_name_a_stranger_are_not_followed(world, tmp_path, boot):
             s.guard("release", "w")
             s.wait(lambda: signal.SIGUSR2 in w.signals())  # its pidfile finds it
             assert not by.signals()
-
-
-# ---- another configuration at the next start
 
 
 LOST = "its process still runs and is evicted"
@@ -378,9 +369,6 @@ def test_a_worker_that_was_removed_from_the_file_is_reported_at_the_start(world)
             assert s.messages().count("was removed from the configuration while it is evicted") == 1
 
 
-# ---- games and reservations
-
-
 def games(s):
     return s.get("/api/v1/guard/games").json()["games"]
 
@@ -450,9 +438,6 @@ def test_a_reservation_ends_with_a_process_that_ended_meanwhile(s, world, worker
     s.start()
     s.back(worker)
     assert s.reservations() == []
-
-
-# ---- the end of the service
 
 
 def test_a_service_that_ends_lets_workers_come_back(s, world, worker):
@@ -530,9 +515,6 @@ def test_an_eviction_under_way_at_the_end_is_waited_for_and_undone(world, tmp_pa
             s.child.wait(support.TIMEOUT)
             assert world.holds(p.pid) == 8 * GIB
             assert "verify to evicted" in s.messages()
-
-
-# ---- two services
 
 
 def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_path):

@@ -70,9 +70,6 @@ class Program:
         return [json.loads(line) for line in rest.splitlines()], err
 
 
-# ---- from C
-
-
 def test_the_example_leaves_for_a_contender_and_comes_back(world):
     env = environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=world.scenario)
     child = subprocess.Popen([BUILD / "examples" / "guarded", "8192", "60", world.held], env=env, text=True,
@@ -101,9 +98,6 @@ def test_the_example_leaves_for_a_contender_and_comes_back(world):
         child.kill()
         child.communicate()
     assert world.holds(child.pid) == 0
-
-
-# ---- from Python
 
 
 @python

@@ -63,9 +63,6 @@ def simulated(s, status=200, **body):
     return got.json()
 
 
-# ---- documents
-
-
 def test_the_guard_shows_its_mode_and_its_workers(calm):
     doc = calm.get(GUARD).json()
     assert (doc["mode"], doc["journal"]) == ("enforce", "ok")
@@ -132,9 +129,6 @@ def test_fit(calm, gib, fit, evict):
     assert doc["fit"] == doc["placement"][0]["fit"] == fit
     assert doc["placement"][0]["evict"] == evict and doc["placement"][0]["why"]
     assert (doc["uuid"] is None) == (fit == "never")
-
-
-# ---- requests and operations
 
 
 def test_a_hold_is_shown_and_released(calm):
@@ -240,9 +234,6 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 
 
-# ---- reservations
-
-
 def test_free_memory_is_reserved_at_once_and_released(calm):
     got = calm.post(ROOMS, token=True, json={"gpu": 0, "bytes": GIB, "ttl_s": 50})
     assert got.status_code == 201, got.text
@@ -323,9 +314,6 @@ def test_a_reservation_for_a_process_that_does_not_exist_is_refused(live):
     assert got.status_code == 400 and "process" in got.json()["detail"]
 
 
-# ---- simulation
-
-
 def test_a_game_that_would_come_would_move_the_worker_and_nothing_happens(live):
     live.post(OLLAMA + "/release", token=True)
     live.wait(lambda: live.get(OLLAMA).json()["state"] == "active")
@@ -392,9 +380,6 @@ def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
     assert word in simulated(live, 400, **body)["detail"]
 
 
-# ---- stream and metrics
-
-
 def test_decisions_are_streamed_and_nothing_else(calm):
     got = requests.get(calm.url + GUARD + "/events", headers={"Accept": "text/event-stream"}, stream=True,
                        timeout=TIMEOUT)
@@ -440,9 +425,6 @@ def test_xids_are_counted_by_number_over_restarts_and_the_page_is_clean(tmp_path
         s.restart()
         guarded.ready(s)
         assert metric(s, "gpuward_gpu_xid_total", xid="13") >= before
-
-
-# ---- files for others
 
 
 @pytest.mark.skipif("GPUWARD_EXAMPLES" not in os.environ, reason="examples are not asked for")

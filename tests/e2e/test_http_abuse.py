@@ -137,9 +137,6 @@ def bearer(token=TOKEN):
     return [f"Authorization: Bearer {token}"]
 
 
-# ---- good requests
-
-
 def test_get_and_head_say_the_same(server):
     get = server.ask("/tick")
     assert get.status == 200 and len(get.body) == 1024
@@ -270,9 +267,6 @@ def test_an_answer_that_takes_time(server):
     assert server.ask("/later?tries=9").json["tries"] == 9
 
 
-# ---- paths and methods
-
-
 def test_unknown_paths_are_404_problems(server):
     for path in ("/nothing", "/tick/", "//tick", "/echo/", "/echo", "/Tick", "/echo/a/and/"):
         got = server.ask(path)
@@ -307,9 +301,6 @@ def test_wrong_methods_are_405_with_allow(server):
     got = server.ask("/change", "OPTIONS")
     assert (got.status, got.headers["allow"], got.body) == (204, "POST, PUT, OPTIONS", b"")
     assert server.ask("/nothing", "BREW").status == 404
-
-
-# ---- framing
 
 
 def post(extra, body=b"{}", path="/open", version="1.1", host="Host: localhost\r\n"):
@@ -486,9 +477,6 @@ def test_huge_headers_are_refused(server):
     got = server.ask("/tick", headers=["Cookie: " + "c" * 3000])
     assert got.status == 200
     assert SANITIZED or server.rss_kib() - before < 4096
-
-
-# ---- rights
 
 
 def test_host_must_be_ours():
@@ -718,9 +706,6 @@ def test_what_is_not_safe_or_not_possible_is_refused_with_a_sentence(server, tok
     assert "certificate" in refused(cert=key, key=key)
 
 
-# ---- too many, too slow
-
-
 def test_a_client_that_sends_byte_by_byte_is_cut_and_others_are_served():
     with serving(header_ms=700, body_ms=700, idle_ms=1000) as s:
         drips = [s.connect() for _ in range(200)]
@@ -858,9 +843,6 @@ def test_three_thousand_connections():
             assert s.alive()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-# ---- streams
 
 
 def events(sock, until):

@@ -97,9 +97,6 @@ def test_the_header_needs_nothing_before_it(tmp_path, name):
     run("gcc", "-std=c11", *STRICT, f"-I{TOP}/include", "-c", unit, "-o", tmp_path / "unit.o")
 
 
-# ---- installed
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     if not shutil.which("meson"):

@@ -148,9 +148,6 @@ def test_no_gpu_is_reported(bare):
     assert "no GPU to log" in done.stderr
 
 
-# ---- the summary
-
-
 def test_the_summary_agrees_with_the_lines_and_with_the_load(scenario):
     world = scenario('[time]\nbegin = 20\n[[gpu]]\nprofile = "h200"\n'
                      '[[gpu.load]]\nkind = "constant"\nlevel = 0.5\n')
@@ -195,9 +192,6 @@ def test_a_terminal_sees_a_bar_when_the_lines_go_elsewhere(tmp_path):
     assert "[#" not in out and HEADING in out
 
 
-# ---- files
-
-
 def test_a_file_that_is_there_is_left_alone(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("precious")
@@ -239,9 +233,6 @@ def test_a_disk_that_fills_up_ends_it_with_its_summary(tmp_path):
     assert done.returncode == FAILED
     assert "cannot write" in done.stderr and "File too large" in done.stderr
     assert "GPU 0: " in done.stderr and "energy" in done.stderr
-
-
-# ---- endings
 
 
 def test_a_reader_that_goes_ends_it_quietly():

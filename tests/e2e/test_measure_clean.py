@@ -238,9 +238,6 @@ def test_a_comparison_has_a_clean_room_too(s, tmp_path):
     back(s)
 
 
-# ---- where it cannot be
-
-
 def refused(s, *options, code=support.FAILED, **kw):
     done, doc = measure(s, *options, command=["touch", s.path_of / "started"], **kw)
     assert done.returncode == code and doc is None and not (s.path_of / "started").exists(), done.stderr
@@ -305,9 +302,6 @@ def test_without_a_service_or_workers_there_is_no_clean_room(tmp_path):
 def test_wrong_usage_runs_nothing(given, said):
     done = support.gpuward("measure", "--simulate=h200", *given, "--", "true")
     assert done.returncode == support.USAGE and said in done.stderr
-
-
-# ---- the one that was killed (it is last: its hold needs its time)
 
 
 def test_after_kill_9_the_hold_ends_by_itself(killed):

@@ -229,9 +229,6 @@ def test_what_cannot_be_is_refused(words, said):
     assert done.returncode == USAGE and said in done.stderr
 
 
-# ---- Ctrl-C while it is waited for
-
-
 class Silent:
     """A server that answers so many times, and then takes requests without a word; asked is set when it does."""
 

@@ -71,9 +71,6 @@ def labels(service):
     return [w["label"] for w in windows(service)["windows"]]
 
 
-# ---- what it measures
-
-
 def test_it_measures_what_a_run_of_its_own_measures(s, tmp_path):
     done, doc = measure(s, tmp_path, "--label", "through", command=["sleep", "1"])
     assert done.returncode == OK, done.stderr
@@ -169,9 +166,6 @@ def test_compare_report_and_diff_take_the_result(s, tmp_path):
     assert support.gpuward("report", "-o", tmp_path / "report.html", one, two).returncode == OK
 
 
-# ---- how it ends
-
-
 @pytest.mark.parametrize("script, status", [("exit 7", 7), ("kill -9 $$", 137)])
 def test_the_status_of_the_command_is_passed_on(s, tmp_path, script, status):
     done, doc = measure(s, tmp_path, command=["sh", "-c", script])
@@ -207,9 +201,6 @@ def test_a_run_waits_until_the_gpus_of_the_service_are_cool(s, tmp_path):
     code = end(child, tmp_path)[0]
     assert code == 128 + signal.SIGINT and not (tmp_path / "ran").exists()
     assert windows(s)["open"] == 0
-
-
-# ---- a service that is not there, or does not want to
 
 
 def refused(done, tmp_path, code):
@@ -319,9 +310,6 @@ def test_a_driver_that_is_let_go_is_a_gpu_that_went_away(tmp_path):
     assert code == OK, errors  # the command's own, as when it is measured here
     run = doc["runs"][0]
     assert run["validity"] == "invalid" and {"gpu-lost", "truncated"} <= {c["code"] for c in run["codes"]}
-
-
-# ---- what it cannot do
 
 
 @pytest.mark.parametrize("options", [

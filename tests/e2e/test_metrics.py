@@ -61,9 +61,6 @@ def samples(text):
             yield name, keys, series, float(value)
 
 
-# ---- names
-
-
 def test_names_types_and_labels_are_as_frozen():
     got = dump("-l")
     if os.environ.get("GPUWARD_GOLDEN") == "write":
@@ -102,9 +99,6 @@ def test_samples_have_the_frozen_names_and_labels(scenario):
         assert not any(abs(value - s) <= s * 1e-15 for s in SENTINELS), series
         if name.endswith("_ratio") and "fan" not in name:
             assert 0 <= value <= 1, series
-
-
-# ---- readers
 
 
 @with_promtool
@@ -162,9 +156,6 @@ def test_process_memory_is_bounded_and_has_no_pid():
     assert 1 < len(lines) <= 4
     assert sum('name="other"' in l for l in lines) == 1
     assert "pid=" not in text and "command=" not in text
-
-
-# ---- what is packaged
 
 
 def named(expression):

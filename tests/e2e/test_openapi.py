@@ -109,8 +109,6 @@ def test_a_validator_of_others_accepts_it(document, tmp_path):
     assert '"valid": true' in done.stdout, done.stdout + done.stderr
 
 
-# ---- the contract ----
-
 def opened(s, label="x"):
     return "/api/v1/windows/" + s.post("/api/v1/windows", token=True, json={"label": label}).json()["id"]
 

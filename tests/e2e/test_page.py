@@ -43,9 +43,6 @@ period = 14
 TOKEN = "a-token-for-this-test-of-some-length"
 
 
-# ---- the service
-
-
 def has_serve():
     return os.environ.get("PAGE_SERVICE") != "mock" and \
         support.gpuward("serve", "--help").returncode == support.OK
@@ -114,9 +111,6 @@ def service(tmp_path_factory):
 @pytest.fixture(scope="module")
 def demo(service):
     return service()
-
-
-# ---- the browser
 
 
 class Page:
@@ -190,9 +184,6 @@ def open_first(page):
     if page.js("document.querySelector('.opener').ariaExpanded") != "true":
         page.key(Keys.ENTER)
     wait(lambda: page.count(".plot canvas") == 4, "four charts")
-
-
-# ---- what people see
 
 
 def test_the_page_is_alive_and_its_values_change(page, demo):
@@ -591,9 +582,6 @@ def test_a_machine_without_a_driver_says_what_to_do(page, service):
     assert not page.shown(".gpus")
 
 
-# ---- when the service goes away
-
-
 def test_it_comes_back_by_itself(page, service):
     s = service()
     page.open(s.url).live()
@@ -649,9 +637,6 @@ def test_a_service_that_keeps_nothing_says_why(page, service):
     page.open(first.url).live()
     wait(lambda: page.count("#self dd"), "what the service says of itself")
     assert not page.shown("#store")
-
-
-# ---- keyboard, ears, eyes
 
 
 def test_everything_can_be_done_by_keyboard(page, demo):
@@ -743,9 +728,6 @@ def test_the_theme_is_flipped_by_key_and_kept(page, demo):
     assert page.js("document.documentElement.dataset.theme") == "light"
 
 
-# ---- energy windows
-
-
 def start_window(page, label):
     page.find("#window-label").send_keys(label)
     page.find("#window-form button").click()
@@ -799,9 +781,6 @@ def test_the_token_is_asked_for_when_it_is_needed(page, service):
     wait(lambda: page.js("sessionStorage.token") == TOKEN, "the token to be kept")
     assert TOKEN not in page.js("JSON.stringify(localStorage)")
     wait(lambda: page.count("#windows tbody tr") == 1, "the window, without another click")
-
-
-# ---- the browser of the API
 
 
 def test_docs_show_the_operations_without_another_host(page, demo):

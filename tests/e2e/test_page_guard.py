@@ -67,9 +67,6 @@ def guarded(world, worker):
         yield s
 
 
-# ---- what is shown
-
-
 def test_there_is_no_panel_and_no_script_without_a_worker(page):  # noqa: F811
     with service.Service("two-gpus") as s:
         page.open(s.url).live()
@@ -114,9 +111,6 @@ def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
     wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
     wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
-
-
-# ---- what may be asked for
 
 
 def test_without_the_token_the_buttons_say_what_they_need(panel, guarded):
@@ -202,9 +196,6 @@ def test_it_outlives_the_service(panel, world, worker):
         s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"state": "active", "ttl_s": 600})
         wait(lambda: panel.text("#status-word") == "Live" and "held for" in panel.cell(5), "the news of the new one")
         assert panel.js("window.same") is True
-
-
-# ---- many
 
 
 TWELVE = "".join(f"""

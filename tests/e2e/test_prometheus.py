@@ -173,9 +173,6 @@ def test_the_form_follows_accept(service):
     assert text.endswith("# EOF\n")
 
 
-# ---- the page of the service itself
-
-
 def test_the_page_is_clean_and_has_the_frozen_names(service):
     page = metrics(service)
     if PROMETHEUS:

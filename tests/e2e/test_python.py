@@ -53,8 +53,6 @@ def answer(code, **kw):
     return json.loads(done.stdout)
 
 
-# ---- the mirror of the headers
-
 HEADERS = "".join((TOP / "include" / name).read_text() for name in ("gpuward.h", "gpuward-guard.h"))
 
 
@@ -141,9 +139,6 @@ def test_no_other_package_is_needed():
     assert {m for m in own if not m.startswith("_")} <= allowed
 
 
-# ---- finding the library
-
-
 def test_a_library_that_is_not_there_is_named():
     done = python("gpuward.snapshot()", rc=1, GPUWARD_LIBRARY="/nowhere/libgpuward.so")
     last = done.stderr.splitlines()[-1]
@@ -193,9 +188,6 @@ def test_the_folder_of_modules_is_one_in_which_python_looks(prefix):
     assert (folder in looks) == (done.returncode == 0) == (prefix != "/opt/gpuward")
 
 
-# ---- snapshots
-
-
 @pytest.mark.parametrize("sim", ["two-gpus", "sentinels", "old-driver-r535"])
 def test_a_snapshot_has_what_the_program_shows(sim):
     theirs = document("snapshot", f"--simulate={sim}")
@@ -225,8 +217,7 @@ def test_a_backend_that_does_not_exist_is_a_sentence():
     assert "GpuwardError: the GPUs could not be opened: " in done.stderr.splitlines()[-1]
 
 
-# ---- windows
-#
+# Windows.
 # The sleeps in these programs are the work that is measured.
 
 SHOW = """
@@ -415,9 +406,6 @@ def test_a_library_without_a_meter_is_reported():
     assert "has no gw_meter_start" in done.stderr.splitlines()[-1]
 
 
-# ---- marks
-
-
 def marked(code):
     r, w = os.pipe()
     try:
@@ -463,9 +451,6 @@ def test_without_a_reader_marks_do_nothing():
                                   "gpuward.begin('')", "gpuward.iteration(-2)"])
 def test_a_mark_that_makes_no_sense_is_refused(code):
     assert "ValueError" in python(code, rc=1).stderr.splitlines()[-1]
-
-
-# ---- examples
 
 
 def example(name, *args, **env):

@@ -1,10 +1,14 @@
 """The service as a whole: it begins, it goes on whatever the driver does, and it ends."""
+import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import re
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 
 import pytest
@@ -13,6 +17,7 @@ import requests
 import service
 import support
 from service import Service
+
 
 HANG = """
 [[gpu]]
@@ -42,9 +47,6 @@ def metric(s, name):
             labels, _, value = line[len(name):].rpartition(" ")
             found[labels] = float(value)
     return found
-
-
-# ---- beginning and end
 
 
 def test_it_says_where_it_is_and_ends_on_sigterm():
@@ -155,9 +157,6 @@ def test_no_gpu_is_an_empty_list_and_not_ready(name):
         s.__exit__()
 
 
-# ---- drivers that misbehave
-
-
 def test_a_call_that_hangs_delays_no_other_gpu(tmp_path):
     s = Service(scenario(tmp_path, HANG), config="[device]\ntimeout = '500ms'\n")
     with s:
@@ -248,9 +247,6 @@ def test_the_driver_is_asked_as_often_however_many_ask_us():
         assert 7 < quiet < 10 and 7 < busy < 10, (quiet, busy)
 
 
-# ---- configuration
-
-
 def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong():
     with Service(config="[log]\nlevel = 'info'\n") as s:
         with open(s.config, "w") as f:
@@ -270,9 +266,6 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         s.wait(lambda: "stays in use" in s.messages())
         assert "gpuward.toml:2:1" in s.messages() and "level" in s.messages()
         assert s.get("/api/v1/self").json()["interval_seconds"] == 0.2
-
-
-# ---- what outlives it
 
 
 def test_counts_never_fall_over_kill_9():
@@ -312,9 +305,6 @@ def test_a_folder_that_cannot_be_written_is_reported_and_it_runs(tmp_path):
         assert s.get("/api/v1/series?gpu=0&quantity=power_watts").status_code == 200
 
 
-# ---- systemd
-
-
 def test_systemd_is_notified(tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as n:
@@ -351,9 +341,6 @@ def test_a_socket_that_systemd_opened_is_served(tmp_path):
             s.__exit__()
 
 
-# ---- files
-
-
 def test_metrics_are_written_for_node_exporter(tmp_path):
     path = tmp_path / "gpuward.prom"
     with Service("two-gpus", "--textfile", str(path)) as s:
@@ -366,9 +353,6 @@ def test_logs_are_json_when_asked():
     with Service("two-gpus", "--log-format", "json") as s:
         lines = [json.loads(t) for t in s.messages().splitlines()]
         assert any(x["msg"].startswith("nvml opened with 2 GPUs") for x in lines)
-
-
-# ---- settings of GPUs
 
 
 def test_settings_change_only_when_enabled_and_come_back():
@@ -417,9 +401,6 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
             assert up == {0}
         s.wait(lambda: s.get("/readyz").status_code == 200)
         assert s.get("/api/gpu/driver").json()["driver_version"] == "580.200.01"
-
-
-# ---- a database that cannot be used at the start
 
 
 def holder(path):
@@ -583,3 +564,43 @@ def test_ids_grow_when_the_disk_becomes_full_and_it_is_killed(small_disk):
         assert_no_less(metric(s, "gpuward_energy_joules_total"), kept)
         assert last_event(s) >= last
         assert any(e["id"] <= first for e in s.get("/api/v1/events").json()["events"])
+
+
+DEVICE = "/devices/pci0000:00/0000:01:00.0"
+CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
+UEVENTS = 15  # of netlink
+
+
+@contextlib.contextmanager
+def own_network():
+    """Every service on the machine would receive an event of the kernel: it is sent in a network of its own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/self/ns/net") as before:
+        if libc.unshare(CLONE_NEWNET) != 0:
+            pytest.skip("only who may configure the network can speak in the kernel's stead")
+        try:
+            with socket.socket() as s:
+                fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+            yield
+        finally:
+            assert libc.setns(before.fileno(), CLONE_NEWNET) == 0
+
+
+def kernel_says(action):
+    text = f"{action}@{DEVICE}\0ACTION={action}\0DEVPATH={DEVICE}\0SUBSYSTEM=pci\0PCI_CLASS=30200\0"
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, UEVENTS) as s:
+        s.sendto(text.encode(), (0, 1))
+
+
+def states(s):
+    return [d["state"] for d in s.get("/api/v1/snapshot").json()["devices"]]
+
+
+def test_a_gpu_that_is_unbound_is_not_held_and_one_that_is_bound_is_found():
+    with own_network(), Service("two-gpus") as s:
+        s.wait(lambda: states(s) == ["ok", "ok"])
+        kernel_says("unbind")
+        s.wait(lambda: any("is being removed" in e["text"] for e in s.get("/api/v1/events").json()["events"]))
+        s.wait(lambda: states(s) == ["closed", "closed"])
+        kernel_says("bind")
+        s.wait(lambda: states(s) == ["ok", "ok"])

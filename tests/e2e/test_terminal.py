@@ -71,9 +71,6 @@ def test_columns_counts_where_there_is_no_terminal():
     assert widest(gpuward("list", "--simulate", env=environment(COLUMNS=150)).stdout) > 80
 
 
-# ---- colour
-
-
 def test_a_terminal_gets_colour():
     assert ESCAPE.search(on_terminal(80, "list", "--simulate")[0])
 
@@ -114,9 +111,6 @@ def test_json_never_has_colour(command):
     assert "\x1b" not in out
 
 
-# ---- other alphabets and none
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["demo", "mig", "lost-gpu", "eight-gpus"])
 def test_ascii_is_enough_for_a_locale_that_has_no_more(name, command):
@@ -134,9 +128,6 @@ def test_control_characters_of_a_driver_do_not_reach_the_terminal(scenario):
     for command in COMMANDS:
         out = gpuward(command, evil).stdout
         assert "\x1b" not in out and "\r" not in out
-
-
-# ---- output that goes nowhere
 
 
 @pytest.mark.parametrize("args", [["snapshot"], ["snapshot", "--json"], ["env"], ["--help"]])

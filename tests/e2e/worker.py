@@ -127,9 +127,6 @@ class Worker(Process):
         return sum(self.world.holds(pid) for pid in self.runners())
 
 
-# ---- the processes themselves
-
-
 def runner(args):
     """Holds memory until a signal ends it; with a process in between, as real runners have."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})

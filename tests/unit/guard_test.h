@@ -1,5 +1,4 @@
-/* Tests of the guard, in a table: each gets a new world with one worker of 8 GiB on a GPU of 12 GiB.  A test of
- * rows in docs/GUARD-MACHINE.md names these rows. */
+/* Tests of the guard: each gets a new world with one worker of 8 GiB on a GPU of 12 GiB. */
 #ifndef GUARD_TEST_H
 #define GUARD_TEST_H
 
@@ -20,8 +19,6 @@ static inline void assert_has(const char *text, const char *part)
 	if (!strstr(text, part))
 		fail_msg("'%s' is not in '%s'", part, text);
 }
-
-/* ---- setup ---- */
 
 /* Replaces the world by a new one. */
 static inline void world_again(struct world *o, unsigned gpus, unsigned workers)
@@ -56,8 +53,6 @@ static inline struct guard_record *record(struct world *o, uint32_t mask, unsign
 	r->gpu[0].need_bytes = 8 * GIB;
 	return r;
 }
-
-/* ---- actions ---- */
 
 static inline void ask_run(struct world *o, enum guard_request what, uint64_t ttl_ns,
 			   uint64_t span_ns)
@@ -101,48 +96,10 @@ static inline void assert_awake(struct world *o)
 	assert_false(o->disk[0].evicted);
 }
 
-/* ---- the table ---- */
-
-struct guard_case {
-	const char *rows, *name; /* rows NULL: no row */
-	void (*test)(struct world *o);
-};
-#define ROW(rows, test)           \
-	{                         \
-		rows, #test, test \
-	}
-#define CASE(test)                \
-	{                         \
-		NULL, #test, test \
-	}
-
-static inline void case_test(void **state)
-{
-	const struct guard_case *c = *state;
-	struct world o;
-
-	world_init(&o, 1, 1);
-	c->test(&o);
-	world_done(&o);
-}
-
-#define CASES_MOST 64
-
-/* Names are printed with their rows. */
-static inline int cases_run(const struct guard_case *c, size_t n)
-{
-	struct CMUnitTest tests[CASES_MOST];
-	char name[CASES_MOST][160];
-
-	assert_true(n <= CASES_MOST);
-	for (size_t i = 0; i < n; i++) {
-		snprintf(name[i], sizeof(name[i]), "%s%s%s%s", c[i].name, c[i].rows ? " (" : "",
-			 c[i].rows ? c[i].rows : "", c[i].rows ? ")" : "");
-		tests[i] = (struct CMUnitTest){ .name = name[i],
-						.test_func = case_test,
-						.initial_state = (void *)&c[i] };
-	}
-	return _cmocka_run_group_tests("guard", tests, n, NULL, NULL);
-}
+/* A test with a new world o.  The second form is for rows of docs/GUARD-MACHINE.md, and is
+ * printed with them. */
+#define GUARD_TEST(name) WORLD_TEST(name, #name, world_init(&o, 1, 1), world_done(&o))
+#define GUARD_ROW(rows, name) \
+	WORLD_TEST(name, #name " (" rows ")", world_init(&o, 1, 1), world_done(&o))
 
 #endif

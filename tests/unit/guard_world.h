@@ -8,16 +8,10 @@
 
 #include "base/clock.h"
 
+#include "test.h"
+
 #include <limits.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define S      NS_PER_S
 #define MS     NS_PER_MS
@@ -122,9 +116,8 @@ static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 	o->now = WORLD_START;
 	o->step_ns = 100 * MS;
 	o->gpus = gpus;
-	for (unsigned i = 0; i < WORLD_GPUS; i++) {
+	for (unsigned i = 0; i < WORLD_GPUS; i++)
 		o->total[i] = 12 * GIB;
-	}
 	o->p.workers = workers;
 	for (unsigned i = 0; i < workers; i++) {
 		struct policy_worker *w = &o->p.worker[i];
@@ -167,8 +160,6 @@ static inline struct world_guest *world_guest(struct world *o, const char *name,
 				   .sm_ratio = NAN };
 	return t;
 }
-
-/* ---- scenes ---- */
 
 static inline void world_process(struct world *o, const char *name, int64_t pid, uint64_t start,
 				 unsigned gpu, uint64_t bytes, const struct world_guest *t)
@@ -277,8 +268,6 @@ static inline void world_scene(struct world *o)
 					       ? s->gpu[i].total_bytes - s->gpu[i].used_bytes
 					       : 0;
 }
-
-/* ---- orders ---- */
 
 static inline bool world_evict(struct world_worker *w, const struct guard_order *d)
 {
@@ -421,8 +410,6 @@ static inline void world_until(struct world *o, uint64_t ns)
 		world_step(o);
 }
 
-/* ---- queries ---- */
-
 static inline struct guard_status world_status(const struct world *o, unsigned worker)
 {
 	struct guard_status s;
@@ -480,5 +467,22 @@ static inline void world_print(const struct world *o)
 			      guard_state_name(o->said[i].to), o->said[i].mask, o->said[i].rule,
 			      o->said[i].evidence);
 }
+
+/* A test with a world o that begin makes and end removes. */
+#define WORLD_TEST(name, label, begin, end)                                           \
+	static void name(struct world *o);                                            \
+	static void name##_run(void **state)                                          \
+	{                                                                             \
+		struct world o;                                                       \
+		begin;                                                                \
+		name(&o);                                                             \
+		end;                                                                  \
+	}                                                                             \
+	__attribute__((constructor)) static void name##_add(void)                     \
+	{                                                                             \
+		test_add(__LINE__,                                                    \
+			 (struct CMUnitTest){ label, name##_run, NULL, NULL, NULL }); \
+	}                                                                             \
+	static void name(struct world *o)
 
 #endif

@@ -29,11 +29,15 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Fails unless part is in text. */
-#define assert_in(text, part)                                       \
-	do {                                                        \
-		if (!strstr(text, part))                            \
-			fail_msg("'%s' is not in: %s", part, text); \
-	} while (0)
+#define assert_in(text, part) test_in(text, part, __FILE__, __LINE__)
+
+static inline void test_in(const char *text, const char *part, const char *file, int line)
+{
+	if (strstr(text, part))
+		return;
+	print_error("'%s' is not in: %s\n", part, text);
+	_fail(file, line);
+}
 
 #define TESTS_MAX 128
 

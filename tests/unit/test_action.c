@@ -155,7 +155,7 @@ TEST(a_callback_result_is_the_outcome)
 	o = next();
 	assert_false(o.ok);
 	assert_false(o.retry);
-	assert_non_null(strstr(o.message, "resume callback failed"));
+	assert_in(o.message, "resume callback failed");
 	fake[0].answer = 5; /* no valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next().ok);
@@ -266,7 +266,7 @@ TEST(a_worker_without_callbacks_cannot_be_evicted)
 	give(2, ORDER_EVICT, 1);
 	o = next();
 	assert_false(o.ok);
-	assert_non_null(strstr(o.message, "no callback"));
+	assert_in(o.message, "no callback");
 	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);
@@ -295,8 +295,6 @@ TEST(notes_are_kept_until_a_resume_succeeds)
 	action_notes(action, POLICY_WORKERS, notes, sizeof(notes));
 	assert_string_equal(notes, "");
 }
-
-/* ---- notes before an eviction ---- */
 
 static struct {
 	int learn_rc;
@@ -406,7 +404,7 @@ TEST(an_eviction_without_written_notes_is_not_carried_out)
 	action_go_on(action, 0, NULL);
 	o = next();
 	assert_false(o.ok);
-	assert_non_null(strstr(o.message, "not written in time"));
+	assert_in(o.message, "not written in time");
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 

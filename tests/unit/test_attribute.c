@@ -6,8 +6,7 @@
 #include <math.h>
 #include <time.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define ROUNDS   2000
+#define ROUNDS 2000
 
 static void assert_near(double have, double want)
 {
@@ -243,7 +242,7 @@ TEST(an_impossible_utilisation_is_unknown)
 {
 	static const double bad[] = { 1.01, 100, -0.1, INFINITY, -INFINITY };
 
-	for (size_t i = 0; i < COUNT(bad); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		struct attribute_use u[] = { use(1, bad[i]), use(2, 0.5) };
 		struct attribute a;
 
@@ -276,10 +275,10 @@ TEST(more_processes_than_rows_are_unattributed)
 	struct attribute_use u[ATTRIBUTE_ROWS + 36];
 	struct attribute a;
 
-	for (size_t i = 0; i < COUNT(u); i++)
+	for (size_t i = 0; i < COUNT_OF(u); i++)
 		u[i] = use((int64_t)i + 1, 0.01);
 	attribute_init(&a, 0, 0);
-	attribute_add(&a, 1000, 1, u, COUNT(u), false);
+	attribute_add(&a, 1000, 1, u, COUNT_OF(u), false);
 	assert_true(a.crowded);
 	attribute_finish(&a, 1000);
 	assert_int_equal(a.count, ATTRIBUTE_ROWS);
@@ -318,7 +317,7 @@ TEST(impossible_energy_changes_nothing)
 	attribute_init(&a, 10, 20);
 	attribute_add(&a, 100, 1, &u, 1, false);
 	before = a;
-	for (size_t i = 0; i < COUNT(bad); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(attribute_add(&a, bad[i].joules, bad[i].seconds, &u, 1, false),
 				 -GW_E_ARG);
 	assert_int_equal(attribute_finish(&a, NAN), -GW_E_ARG);
@@ -383,7 +382,7 @@ static void make_interval(uint64_t *s, struct interval *in)
 	in->seconds = next(s) % 10 == 0 ? 0 : 0.5 + uniform(s);
 	in->joules = next(s) % 10 == 0 ? 0 : uniform(s) * 700 * in->seconds;
 	in->hidden = next(s) % 10 == 0;
-	in->n = next(s) % (COUNT(in->use) + 1);
+	in->n = next(s) % (COUNT_OF(in->use) + 1);
 	for (size_t i = 0; i < in->n; i++) {
 		uint64_t who = next(s) % 8, kind = next(s) % 6;
 
@@ -400,7 +399,7 @@ static void make_story(uint64_t *s, struct story *t)
 {
 	t->no_context_w = next(s) % 4 ? uniform(s) * 200 : NAN;
 	t->context_w = next(s) % 4 ? uniform(s) * 250 : NAN;
-	t->n = 1 + next(s) % COUNT(t->interval);
+	t->n = 1 + next(s) % COUNT_OF(t->interval);
 	for (size_t i = 0; i < t->n; i++)
 		make_interval(s, &t->interval[i]);
 }
@@ -560,7 +559,7 @@ TEST(the_sum_is_exact_despite_rounding)
 	struct attribute a;
 
 	attribute_init(&a, NAN, NAN);
-	for (size_t i = 0; i < COUNT(joules); i++) {
+	for (size_t i = 0; i < COUNT_OF(joules); i++) {
 		struct attribute_use u = use((int64_t)i, NAN);
 
 		attribute_add(&a, joules[i], 1, &u, 1, false);

@@ -25,8 +25,6 @@ static int seed(void **state)
 	return 0;
 }
 
-/* ---- the past ---- */
-
 #define SAMPLES_MAX 200000
 
 static struct {
@@ -247,8 +245,6 @@ TEST(memory_that_does_not_shrink_is_never_full)
 	capacity_free(c);
 }
 
-/* ---- what fits ---- */
-
 TEST(available_is_free_less_headroom_and_reservations)
 {
 	struct capacity_gpu g = { .known = true,
@@ -400,8 +396,6 @@ TEST(extreme_numbers_do_not_overflow)
 	capacity_fit(&g, 7 * GIB, &a);
 	assert_int_equal(a.fit, FIT_AFTER_EVICTION);
 }
-
-/* ---- placement ---- */
 
 static double left(const struct capacity_gpu *g, const struct capacity_answer *a)
 {

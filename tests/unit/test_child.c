@@ -38,9 +38,10 @@ static int nothing_is_left(void **state)
 
 #define CHILD_TEST(name) TEST_WITH(name, count_before, nothing_is_left)
 
+static struct child c;
+
 CHILD_TEST(returns_lines)
 {
-	struct child c;
 	const char *line;
 
 	assert_int_equal(child_start(&c, SH("printf 'one\\n\\nthree'"), NULL), 0);
@@ -57,7 +58,6 @@ CHILD_TEST(returns_lines)
 
 CHILD_TEST(skips_a_line_that_is_too_long)
 {
-	struct child c;
 	const char *line;
 
 	assert_int_equal(child_start(&c,
@@ -77,7 +77,6 @@ CHILD_TEST(skips_a_line_that_is_too_long)
 
 CHILD_TEST(a_line_waits_no_longer_than_its_deadline)
 {
-	struct child c;
 	const char *line;
 
 	assert_int_equal(child_start(&c, SH("printf half; exec sleep 60"), NULL), 0);
@@ -87,7 +86,6 @@ CHILD_TEST(a_line_waits_no_longer_than_its_deadline)
 
 CHILD_TEST(returns_the_exit_status)
 {
-	struct child c;
 	int status = -1;
 	char out[16];
 
@@ -103,8 +101,6 @@ CHILD_TEST(returns_the_exit_status)
 
 CHILD_TEST(returns_an_error_when_it_cannot_be_started)
 {
-	struct child c;
-
 	assert_int_equal(child_start(&c, (const char *const[]){ "/no/such", NULL }, NULL),
 			 -GW_E_NOENT);
 	assert_int_equal(
@@ -181,7 +177,6 @@ CHILD_TEST(a_grandchild_that_holds_the_pipe_does_not_block)
 
 CHILD_TEST(endless_output_ends_at_the_deadline)
 {
-	struct child c;
 	const char *line;
 	char out[64];
 	const char *endless = "while :; do printf '%09999d' 0; done";
@@ -245,7 +240,6 @@ CHILD_TEST(starts_with_default_signals_and_its_own_group)
 CHILD_TEST(variables_override_the_environment)
 {
 	const char *const extra[] = { "GPUWARD_A=new", "GPUWARD_B=2", NULL };
-	struct child c;
 	const char *line;
 
 	setenv("GPUWARD_A", "old", 1);

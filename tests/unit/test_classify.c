@@ -193,7 +193,7 @@ TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
 		{ "", false, false },
 	};
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		assert_int_equal(classify_in_unit(row[i].path, "ollama", false), row[i].system);
 		assert_int_equal(classify_in_unit(row[i].path, "ollama.service", true),
 				 row[i].user);
@@ -285,7 +285,7 @@ TEST(desktop_programs_are_known_by_path_and_name)
 		"/nix/store/abc-gnome-shell-46/bin/.gnome-shell-wrapped",
 	};
 
-	for (size_t i = 0; i < sizeof(exe) / sizeof(exe[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(exe); i++) {
 		struct scene_process *p;
 
 		scene.processes = 0;
@@ -436,7 +436,7 @@ TEST(every_field_of_a_match_counts)
 	p->sm_ratio = 0.5;
 	policy.rules = 1;
 	policy.rule[0].action = GUARD_IGNORE;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		policy.rule[0].match = rows[i].match;
 		if ((class_of(p) == CLASS_IGNORED) != rows[i].fits)
 			fail_msg("row %zu", i);
@@ -524,8 +524,6 @@ TEST(a_reused_classifier_gives_the_same_verdicts)
 	classifier_free(c);
 	classifier_free(NULL);
 }
-
-/* ---- NVIDIA's multi-process service ---- */
 
 static void put_mps(unsigned gpu, const char *name, unsigned type, enum guard_class class)
 {

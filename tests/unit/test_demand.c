@@ -96,7 +96,7 @@ TEST(work_counts_for_as_long_as_it_is_fresh)
 	p->sm_ratio = 0.5;
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UTILISATION);
-	assert_non_null(strstr(c.evidence, "pid 7 job 20 MiB 50 % on GPU-0, free 23552 MiB"));
+	assert_in(c.evidence, "pid 7 job 20 MiB 50 % on GPU-0, free 23552 MiB");
 	p->sm_ratio = NAN; /* not asked this time */
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_UTILISATION);
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_NONE);
@@ -220,7 +220,7 @@ TEST(scripts_of_one_interpreter_are_programs_of_their_own)
 		{ "/opt/game", "game --new", "game --load 7", true },
 	};
 
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(row); i++) {
 		struct place *o = begin(24 * GIB, GIB);
 		struct scene_process *p;
 
@@ -259,7 +259,7 @@ TEST(games_and_memory_of_nobody_count)
 	o->p.by_unattributed = true;
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UNATTRIBUTED);
-	assert_non_null(strstr(c.evidence, "2048 MiB on GPU-0"));
+	assert_in(c.evidence, "2048 MiB on GPU-0");
 	add(o, "w0", 7, 2 * GIB - 512 * MIB); /* the worker's own is known */
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	o->s.game_clients = 1;
@@ -304,7 +304,7 @@ TEST(debounce_is_scenes_and_time)
 	};
 
 	policy_init(&p);
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(row); i++) {
 		struct demand_case c = { .kind = row[i].kind };
 
 		assert_int_equal(demand_sure(&c, &p.standard, row[i].held_ns, row[i].looks),

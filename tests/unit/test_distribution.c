@@ -8,8 +8,6 @@
 
 #include "test.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
 static void assert_near(double have, double want, double relative)
 {
 	if (fabs(have - want) <= relative * fabs(want))
@@ -65,7 +63,7 @@ TEST(student_quantiles_are_right_to_ten_digits)
 		{ 1e-10, 3000000, 6.3613628844314716 },
 	};
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		double q = rows[i][0], df = rows[i][1], t = rows[i][2];
 
 		assert_near(student_quantile(q, df), -t, 1e-10);
@@ -89,7 +87,7 @@ TEST(student_tails_are_right_to_ten_digits)
 		{ 4.5, 77.7, 1.1749988760941827e-5 }, { 40, 77.7, 6.714922875553313e-54 },
 	};
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		double t = rows[i][0], df = rows[i][1], q = rows[i][2];
 
 		assert_near(student_cdf(-t, df), q, 1e-10);
@@ -105,7 +103,7 @@ TEST(the_normal_quantile_is_right_to_fourteen_digits)
 		{ 0.3, -0.52440051270804082 },   { 0.49, -0.025068908258711058 },
 	};
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		double p = rows[i][0], z = rows[i][1];
 
 		assert_near(normal_quantile(p), z, 1e-13);
@@ -127,7 +125,7 @@ TEST(the_incomplete_beta_function_is_right)
 		{ 1e-6, 0.5, 1e5, 0.34527883111316763 },
 	};
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		double x = rows[i][0], a = rows[i][1], b = rows[i][2];
 
 		assert_near(incomplete_beta(x, a, b), rows[i][3], 1e-10);

@@ -1,26 +1,8 @@
 #include "device/drm.h"
 
-#include "tree.h"
-#include "test.h"
+#include "tree_test.h"
 
 #define GPU(pci) "sys/bus/pci/devices/" pci
-
-static struct tree t;
-
-static int setup(void **state)
-{
-	tree_init(&t);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tree_done(&t);
-	return 0;
-}
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
 
 TEST(lists_nothing_without_a_pci_bus)
 {

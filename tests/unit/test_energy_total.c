@@ -27,10 +27,10 @@ static void samples(struct energy_total *t, unsigned from_ms, unsigned to_ms, do
 		power(t, ms, w);
 }
 
+static struct energy_total t;
+
 TEST(samples_alone_are_added_up)
 {
-	struct energy_total t;
-
 	energy_total_init(&t, 0.02);
 	samples(&t, 0, 10000, 300);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
@@ -39,8 +39,6 @@ TEST(samples_alone_are_added_up)
 
 TEST(the_counter_replaces_the_samples)
 {
-	struct energy_total t;
-
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 5000);
 	samples(&t, 0, 10000, 300);
@@ -52,8 +50,6 @@ TEST(the_counter_replaces_the_samples)
 
 TEST(samples_that_come_late_are_not_counted_twice)
 {
-	struct energy_total t;
-
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 0);
 	samples(&t, 0, 9000, 300);
@@ -64,8 +60,6 @@ TEST(samples_that_come_late_are_not_counted_twice)
 
 TEST(the_total_never_falls)
 {
-	struct energy_total t;
-
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 1000);
 	samples(&t, 0, 10000, 300);
@@ -80,8 +74,6 @@ TEST(the_total_never_falls)
 
 TEST(a_gap_is_not_bridged_but_the_counter_covers_it)
 {
-	struct energy_total t;
-
 	energy_total_init(&t, 0.02);
 	samples(&t, 0, 1000, 100);
 	power(&t, 9000, 100);
@@ -97,8 +89,6 @@ TEST(a_gap_is_not_bridged_but_the_counter_covers_it)
 
 TEST(invalid_power_is_left_out)
 {
-	struct energy_total t;
-
 	energy_total_init(&t, 0.02);
 	power(&t, 0, 100);
 	power(&t, 20, -1);

@@ -1,7 +1,7 @@
 /* The guard in stepped time: holds, hours, several workers and GPUs, reservations, when to look. */
 #include "guard_test.h"
 
-static void orphans_and_the_ignored_are_no_demand(struct world *o)
+GUARD_TEST(orphans_and_the_ignored_are_no_demand)
 {
 	world_guest(o, "ignored", 0, 2 * GIB, 5 * S, 0);
 	world_guest(o, "dead", 0, GIB, 5 * S, 0)->orphan = true;
@@ -10,7 +10,7 @@ static void orphans_and_the_ignored_are_no_demand(struct world *o)
 	assert_int_equal(o->orders, 0);
 }
 
-static void simulated_gpus_are_acted_on_only_when_configured(struct world *o)
+GUARD_TEST(simulated_gpus_are_acted_on_only_when_configured)
 {
 	for (unsigned allowed = 0; allowed < 2; allowed++) {
 		world_again(o, 1, 1);
@@ -25,7 +25,7 @@ static void simulated_gpus_are_acted_on_only_when_configured(struct world *o)
 
 /* Processes are seen ten times a second on the GPU, and looked for less often: who was stopped and is started is seen
  * there first, and then found by another number than before. */
-static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct world *o)
+GUARD_TEST(a_worker_that_is_started_again_does_not_end_when_it_is_found)
 {
 	o->p.worker[0].kind = WORKER_SYSTEMD;
 	o->p.worker[0].match.name = "w0";
@@ -47,9 +47,7 @@ static void a_worker_that_is_started_again_does_not_end_when_it_is_found(struct 
 	assert_decided(o, 1, ANY, STATE_ABSENT, NULL);
 }
 
-/* ---- holds ---- */
-
-static void holds_need_a_time_and_exclude_each_other(struct world *o)
+GUARD_TEST(holds_need_a_time_and_exclude_each_other)
 {
 	char message[200];
 
@@ -78,7 +76,7 @@ static void holds_need_a_time_and_exclude_each_other(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_hold_active_brings_back_who_is_out_for_contention(struct world *o)
+GUARD_TEST(a_hold_active_brings_back_who_is_out_for_contention)
 {
 	o->total[0] = 24 * GIB;
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
@@ -91,7 +89,7 @@ static void a_hold_active_brings_back_who_is_out_for_contention(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void a_clock_that_is_set_moves_no_deadline(struct world *o)
+GUARD_TEST(a_clock_that_is_set_moves_no_deadline)
 {
 	static const int64_t steps[] = { 3600, -3600 };
 
@@ -116,8 +114,6 @@ static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 	}
 }
 
-/* ---- schedules ---- */
-
 static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 {
 	world_again(o, 1, 1);
@@ -127,7 +123,7 @@ static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 	world_begin(o);
 }
 
-static void quiet_hours_are_local_hours(struct world *o)
+GUARD_TEST(quiet_hours_are_local_hours)
 {
 	quiet_hours(o, 14 * 60, 15 * 60); /* it is 12:00 UTC */
 	o->utc_offset_s = 3600;
@@ -142,7 +138,7 @@ static void quiet_hours_are_local_hours(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void quiet_hours_end_when_clocks_jump_over_their_end(struct world *o)
+GUARD_TEST(quiet_hours_end_when_clocks_jump_over_their_end)
 {
 	quiet_hours(o, 12 * 60, 13 * 60 + 30);
 	world_until(o, 59 * MINUTE);
@@ -152,7 +148,7 @@ static void quiet_hours_end_when_clocks_jump_over_their_end(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void an_hour_that_comes_twice_counts_once(struct world *o)
+GUARD_TEST(an_hour_that_comes_twice_counts_once)
 {
 	quiet_hours(o, 13 * 60, 13 * 60 + 30);
 	o->utc_offset_s = 3600; /* 13:00 */
@@ -169,7 +165,7 @@ static void an_hour_that_comes_twice_counts_once(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(struct world *o)
+GUARD_TEST(a_worker_for_ac_alone_returns_ten_seconds_after_ac)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
@@ -183,8 +179,6 @@ static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* ---- several workers, several GPUs ---- */
-
 /* Three workers of 8 GiB on a board of 40; the later ones are dearer. */
 static void three(struct world *o)
 {
@@ -194,7 +188,7 @@ static void three(struct world *o)
 		o->p.worker[i].priority = (int)i;
 }
 
-static void an_unknown_program_gets_all_and_a_known_one_what_it_took_before(struct world *o)
+GUARD_TEST(an_unknown_program_gets_all_and_a_known_one_what_it_took_before)
 {
 	three(o);
 	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
@@ -213,7 +207,7 @@ static void an_unknown_program_gets_all_and_a_known_one_what_it_took_before(stru
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 }
 
-static void nobody_leaves_for_a_known_contender_that_fits(struct world *o)
+GUARD_TEST(nobody_leaves_for_a_known_contender_that_fits)
 {
 	three(o);
 	world_guest(o, "render", 0, 10 * GIB, 10 * S, 40 * S);
@@ -224,8 +218,7 @@ static void nobody_leaves_for_a_known_contender_that_fits(struct world *o)
 		assert_int_equal(world_status(o, i).evictions, 1);
 }
 
-static void
-a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other(struct world *o)
+GUARD_TEST(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other)
 {
 	three(o);
 	o->total[0] = 60 * GIB;
@@ -241,7 +234,7 @@ a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other(struct worl
 		assert_int_equal(world_state(o, i), STATE_EVICTED);
 }
 
-static void they_return_dearest_first_one_at_a_time(struct world *o)
+GUARD_TEST(they_return_dearest_first_one_at_a_time)
 {
 	unsigned order[3] = { 0 }, n = 0;
 
@@ -261,7 +254,7 @@ static void they_return_dearest_first_one_at_a_time(struct world *o)
 	assert_int_equal(order[2], 0);
 }
 
-static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
+GUARD_TEST(a_cheap_worker_does_not_take_the_room_of_a_dear_one)
 {
 	three(o);
 	o->w[2].load[0] = 16 * GIB;
@@ -281,7 +274,7 @@ static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_worker_on_two_gpus_moves_as_one(struct world *o)
+GUARD_TEST(a_worker_on_two_gpus_moves_as_one)
 {
 	world_again(o, 3, 2);
 	o->w[0].load[1] = 6 * GIB;
@@ -302,14 +295,12 @@ static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* ---- reservations ---- */
-
 static int reserved(struct world *o, uint64_t id, char message[200])
 {
 	return guard_reservation_ready(o->g, id, message, 200);
 }
 
-static void a_reservation_moves_as_few_as_it_takes_cheapest_first(struct world *o)
+GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 {
 	uint64_t id;
 	char message[200];
@@ -337,7 +328,7 @@ static void a_reservation_moves_as_few_as_it_takes_cheapest_first(struct world *
 	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
-static void no_worker_returns_into_memory_that_is_promised(struct world *o)
+GUARD_TEST(no_worker_returns_into_memory_that_is_promised)
 {
 	uint64_t id;
 
@@ -353,8 +344,7 @@ static void no_worker_returns_into_memory_that_is_promised(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void
-a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is(struct world *o)
+GUARD_TEST(a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is)
 {
 	uint64_t id;
 	char message[200];
@@ -372,7 +362,7 @@ a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is(struct worl
 	assert_int_equal(o->orders, 0);
 }
 
-static void a_reservation_ends_with_its_time_and_is_used_up_by_its_owner(struct world *o)
+GUARD_TEST(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner)
 {
 	uint64_t id;
 	char message[200];
@@ -392,9 +382,7 @@ static void a_reservation_ends_with_its_time_and_is_used_up_by_its_owner(struct 
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* ---- when to look ---- */
-
-static void looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps(struct world *o)
+GUARD_TEST(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps)
 {
 	uint64_t wait;
 
@@ -411,7 +399,7 @@ static void looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps(s
 	assert_true(guard_next_scene_ns(o->g, o->now) == UINT64_MAX);
 }
 
-static void utilisation_is_asked_for_only_while_somebody_is_there(struct world *o)
+GUARD_TEST(utilisation_is_asked_for_only_while_somebody_is_there)
 {
 	world_guest(o, "Xorg", 0, 60 * MIB, 0, 0);
 	world_guest(o, "tool", 0, 60 * MIB, 5 * S, 10 * S);
@@ -424,7 +412,7 @@ static void utilisation_is_asked_for_only_while_somebody_is_there(struct world *
 	assert_false(guard_wants_utilisation(o->g));
 }
 
-static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(struct world *o)
+GUARD_TEST(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room)
 {
 	struct guard_reservation room = {
 		.id = 41, .gpu = "GPU-0", .bytes = 10 * GIB, .until_ns = UINT64_MAX
@@ -450,33 +438,4 @@ static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(struct
 	assert_true(o->w[0].resident);
 }
 
-int main(void)
-{
-	static const struct guard_case cases[] = {
-		CASE(orphans_and_the_ignored_are_no_demand),
-		CASE(a_worker_that_is_started_again_does_not_end_when_it_is_found),
-		CASE(holds_need_a_time_and_exclude_each_other),
-		CASE(a_hold_active_brings_back_who_is_out_for_contention),
-		CASE(a_clock_that_is_set_moves_no_deadline),
-		CASE(quiet_hours_are_local_hours),
-		CASE(quiet_hours_end_when_clocks_jump_over_their_end),
-		CASE(an_hour_that_comes_twice_counts_once),
-		CASE(a_worker_for_ac_alone_returns_ten_seconds_after_ac),
-		CASE(an_unknown_program_gets_all_and_a_known_one_what_it_took_before),
-		CASE(nobody_leaves_for_a_known_contender_that_fits),
-		CASE(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other),
-		CASE(they_return_dearest_first_one_at_a_time),
-		CASE(a_cheap_worker_does_not_take_the_room_of_a_dear_one),
-		CASE(no_worker_returns_into_memory_that_is_promised),
-		CASE(a_worker_on_two_gpus_moves_as_one),
-		CASE(a_reservation_moves_as_few_as_it_takes_cheapest_first),
-		CASE(a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is),
-		CASE(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner),
-		CASE(simulated_gpus_are_acted_on_only_when_configured),
-		CASE(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps),
-		CASE(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room),
-		CASE(utilisation_is_asked_for_only_while_somebody_is_there),
-	};
-
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
-}
+TEST_MAIN(NULL, NULL)

@@ -87,8 +87,6 @@ static void put(int64_t pid, int64_t parent, const char *name, const char *tgid,
 	tree_fill(&tree, folder, rows);
 }
 
-/* ---- A2: who is a worker's ---- */
-
 #define UNIT    "/system.slice/ollama.service"
 #define SESSION "/user.slice/user-1000.slice/session-2.scope"
 
@@ -123,8 +121,6 @@ TEST(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers)
 					 wanted[i]);
 	}
 }
-
-/* ---- A5: lists ---- */
 
 /* A worker of type C+G, one with unknown memory, and `many` small ones in a list that grows while it is
  * read. */
@@ -192,7 +188,7 @@ TEST(a05_drivers_that_tell_host_numbers_or_translated_ones_agree)
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
 	put(4300000, 1, "game", "4300000", SESSION);
 	put(4300001, 1, "game", "4300000", SESSION); /* a thread of it */
-	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(versions); i++) {
 		char text[1024];
 
 		snprintf(text, sizeof(text), crowd, versions[i], 24u);
@@ -206,8 +202,6 @@ TEST(a05_drivers_that_tell_host_numbers_or_translated_ones_agree)
 		close_look();
 	}
 }
-
-/* ---- A7, A9: what cannot be read ---- */
 
 static const char *const lists[] = { "nvmlDeviceGetComputeRunningProcesses_v3",
 				     "nvmlDeviceGetGraphicsRunningProcesses_v3",
@@ -310,8 +304,6 @@ TEST(a09_of_two_gpus_only_the_lost_one_is_quarantined)
 	guard_free(g);
 }
 
-/* ---- A17: device nodes ---- */
-
 static void open_node(const char *path)
 {
 	if (!tree_open(&tree, path))
@@ -377,8 +369,6 @@ TEST(a17_a_node_removed_and_made_again_is_watched_again)
 		assert_true(scene_builder_triggered(look));
 	}
 }
-
-/* ---- A19: a day ---- */
 
 /* The real reader and the guard, for so many looks ten seconds apart. */
 static void live(struct guard *g, unsigned looks)

@@ -122,8 +122,11 @@ static const struct gw_guard_options standard = { .size = sizeof(standard),
 						  .arg = &worker,
 						  .quiet_ns = 5 * NS_PER_S };
 
+static struct gw_guard_options o; /* standard, but for what a test changes */
+
 static int begin(void **state)
 {
+	o = standard;
 	memset(&worker, 0, sizeof(worker));
 	sem_init(&worker.begun, 0, 0);
 	sem_init(&worker.go, 0, 0);
@@ -162,9 +165,9 @@ static void world(const char *more)
 	board("rtx4090", more);
 }
 
-static void open_guard(const struct gw_guard_options *o)
+static void open_guard(void)
 {
-	assert_int_equal(guard_api_new(sim.ctx, o, &guard), 0);
+	assert_int_equal(guard_api_new(sim.ctx, &o, &guard), 0);
 	guard_api_round(guard);
 }
 
@@ -226,7 +229,6 @@ static void stays(enum gw_worker_state want, unsigned seconds)
 GUARD_TEST(options_that_make_no_sense_are_refused)
 {
 	static const char *many[66], *none[] = { "", NULL };
-	struct gw_guard_options o;
 	struct gw_guard *g = NULL;
 
 	for (unsigned i = 0; i < 65; i++)
@@ -255,12 +257,10 @@ GUARD_TEST(options_that_make_no_sense_are_refused)
 
 GUARD_TEST(an_older_programs_options_are_taken)
 {
-	struct gw_guard_options o = standard;
-
 	world("");
 	o.size = offsetof(struct gw_guard_options, poll_ns);
 	o.poll_ns = 1; /* it does not know this member: whatever is there is not read */
-	open_guard(&o);
+	open_guard();
 	assert_int_equal(guard->policy.poll_ns, 0);
 	assert_int_equal(guard->policy.standard.quiet_ns, 5 * NS_PER_S);
 }
@@ -269,12 +269,11 @@ GUARD_TEST(texts_are_copied)
 {
 	char name[] = "chat", game[] = "game*";
 	const char *names[] = { game, NULL };
-	struct gw_guard_options o = standard;
 
 	world("");
 	o.name = name;
 	o.contend_now = names;
-	open_guard(&o);
+	open_guard();
 	memset(name, 'x', 4);
 	memset(game, 'x', 5);
 	assert_string_equal(guard->policy.worker[0].name, "chat");
@@ -344,13 +343,11 @@ GUARD_TEST(a_contender_comes_and_goes)
 
 GUARD_TEST(a_worker_without_callbacks_watches_a_number)
 {
-	struct gw_guard_options o = standard;
-
 	o.evict = NULL;
 	o.resume = NULL;
 	hold(getpid(), 10 * GIB);
 	world(GAME("2", "8"));
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_VERIFY, 4);
 	assert_int_equal(gw_guard_allowed(guard), 0);
 	hold(getpid(), 0);
@@ -361,7 +358,6 @@ GUARD_TEST(a_worker_without_callbacks_watches_a_number)
 
 GUARD_TEST(its_own_tree_never_contends)
 {
-	struct gw_guard_options o = standard;
 	pid_t child;
 
 	o.flags |= GW_GUARD_ANY;
@@ -373,7 +369,7 @@ GUARD_TEST(its_own_tree_never_contends)
 		_exit(0);
 	}
 	hold(child, 16 * GIB);
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_ACTIVE, 1);
 	stays(GW_WORKER_ACTIVE, 3);
 	assert_int_equal(status().resident_bytes, 20 * GIB);
@@ -385,31 +381,28 @@ GUARD_TEST(its_own_tree_never_contends)
 GUARD_TEST(who_is_named_is_ignored_or_hurries)
 {
 	static const char *const game[] = { "ga*", NULL };
-	struct gw_guard_options o = standard;
 
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "60"));
 	o.ignore = game;
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_ACTIVE, 1);
 	stays(GW_WORKER_ACTIVE, 3);
 	assert_int_equal(guard_api_free(guard, LONG_NS), 0);
 	o.ignore = NULL;
 	o.contend_now = game;
 	o.debounce_ns = 50 * NS_PER_S; /* which it does not wait for */
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_EVICTED, 2);
 	assert_in(worker.moves, "drain");
 }
 
 GUARD_TEST(with_named_alone_a_stranger_is_nobody)
 {
-	struct gw_guard_options o = standard;
-
 	o.flags |= GW_GUARD_NAMED;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "60"));
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_ACTIVE, 1);
 	stays(GW_WORKER_ACTIVE, 3);
 }
@@ -417,12 +410,11 @@ GUARD_TEST(with_named_alone_a_stranger_is_nobody)
 GUARD_TEST(a_gpu_that_is_not_its_own_is_nobodys_business)
 {
 	static const char *const gpus[] = { "7", NULL };
-	struct gw_guard_options o = standard;
 
 	o.gpus = gpus;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "60"));
-	open_guard(&o);
+	open_guard();
 	for (unsigned i = 0; i < 30; i++)
 		step();
 	assert_int_equal(worker.evicted, 0);
@@ -434,7 +426,6 @@ GUARD_TEST(a_gpu_that_is_not_its_own_is_nobodys_business)
 GUARD_TEST(of_several_gpus_each_can_have_its_own_guard)
 {
 	static const char *const first[] = { "0", NULL }, *const second[] = { "1", NULL };
-	struct gw_guard_options o = standard;
 	char more[400];
 
 	snprintf(more, sizeof(more),
@@ -444,13 +435,13 @@ GUARD_TEST(of_several_gpus_each_can_have_its_own_guard)
 	hold(getpid(), 10 * GIB);
 	world(more);
 	o.gpus = second;
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_ACTIVE, 1);
 	stays(GW_WORKER_ACTIVE, 3);
 	assert_int_equal(status().resident_bytes, 3 * GIB);
 	assert_int_equal(guard_api_free(guard, LONG_NS), 0);
 	o.gpus = first;
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_EVICTED, 3);
 	assert_int_equal(worker.bytes, 10 * GIB);
 }
@@ -460,7 +451,7 @@ GUARD_TEST(an_eviction_that_fails_is_tried_again)
 	worker.evict_answer = -GW_E_IO;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_STUCK, 60);
 	assert_int_equal(worker.evicted, 3);
 	assert_int_equal(gw_guard_allowed(guard), 0);
@@ -475,7 +466,7 @@ GUARD_TEST(one_that_is_not_ready_is_asked_again)
 	worker.evict_answer = -GW_E_STATE;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
-	open_guard(&standard);
+	open_guard();
 	for (unsigned i = 0; i < 100 && worker.evicted < 5; i++)
 		step();
 	assert_int_equal(worker.evicted, 5); /* which are no failures */
@@ -488,7 +479,7 @@ GUARD_TEST(yes_is_not_believed)
 	worker.keeps = true;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_STUCK, 60);
 	assert_int_equal(status().residue_bytes, 10 * GIB);
 	assert_int_equal(status().evictions, 0);
@@ -501,7 +492,7 @@ static void stuck_for(int answer)
 	worker.evict_answer = answer;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "20"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_STUCK, 60);
 	until(GW_WORKER_ACTIVE, 120);
 	assert_int_equal(gw_guard_allowed(guard), 1);
@@ -524,7 +515,7 @@ GUARD_TEST(a_return_that_fails_is_tried_later)
 	worker.resume_answer = -1;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "4"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_EVICTED, 4);
 	for (unsigned i = 0; i < 200 && !worker.resumed; i++)
 		step();
@@ -542,7 +533,7 @@ GUARD_TEST(one_that_hangs_is_told_and_holds_up_nobody)
 	worker.waits = true;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
-	open_guard(&standard);
+	open_guard();
 	for (unsigned i = 0; i < 100 && sem_trywait(&worker.begun) != 0; i++)
 		step();
 	s = status();
@@ -568,7 +559,7 @@ GUARD_TEST(one_that_is_late_is_believed_when_memory_is_free)
 	worker.waits = true;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "200"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_STUCK, 90);
 	assert_int_equal(worker.evicted, 0);
 	assert_int_equal(status().call, GW_CALL_EVICT);
@@ -588,16 +579,16 @@ GUARD_TEST(a_callback_may_not_end_its_guard)
 	worker.stops = true;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_EVICTED, 5);
 	assert_int_equal(worker.stopped, -GW_E_ARG);
 }
 
-static void dry_goes_on(const struct gw_guard_options *o)
+static void dry_goes_on(void)
 {
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
-	open_guard(o);
+	open_guard();
 	until(GW_WORKER_EVICTED, 5);
 	assert_int_equal(gw_guard_allowed(guard), 1);
 	assert_int_equal(status().dry, 1);
@@ -608,18 +599,14 @@ static void dry_goes_on(const struct gw_guard_options *o)
 
 GUARD_TEST(a_dry_run_calls_nothing)
 {
-	struct gw_guard_options o = standard;
-
 	o.mode = GW_GUARD_DRY_RUN;
-	dry_goes_on(&o);
+	dry_goes_on();
 }
 
 GUARD_TEST(simulated_gpus_are_no_reason_to_leave_a_real_one)
 {
-	struct gw_guard_options o = standard;
-
 	o.flags = 0;
-	dry_goes_on(&o);
+	dry_goes_on();
 }
 
 GUARD_TEST(without_a_gpu_it_is_blind_and_allows)
@@ -628,7 +615,7 @@ GUARD_TEST(without_a_gpu_it_is_blind_and_allows)
 
 	sim_text("[driver]\nversion = \"580.159.04\"\n");
 	sim_open();
-	open_guard(&standard);
+	open_guard();
 	s = status();
 	assert_int_equal(s.blind, 1);
 	assert_int_equal(s.allowed, 1);
@@ -641,7 +628,7 @@ GUARD_TEST(it_leaves_when_it_is_asked_to)
 {
 	hold(getpid(), 10 * GIB);
 	world("");
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_ACTIVE, 1);
 	assert_int_equal(gw_guard_request(guard, GW_REQUEST_EVICT, 0), 0);
 	until(GW_WORKER_EVICTED, 2);
@@ -656,7 +643,7 @@ GUARD_TEST(a_hold_needs_a_time)
 {
 	hold(getpid(), 10 * GIB);
 	world(GAME("3", "100"));
-	open_guard(&standard);
+	open_guard();
 	until(GW_WORKER_ACTIVE, 1);
 	assert_int_equal(gw_guard_request(guard, GW_REQUEST_HOLD_ACTIVE, 0), -GW_E_ARG);
 	assert_true(gw_ctx_error(guard->ctx)[0]);
@@ -676,7 +663,7 @@ GUARD_TEST(a_status_of_an_older_program_gets_what_fits)
 
 	hold(getpid(), GIB);
 	world("");
-	open_guard(&standard);
+	open_guard();
 	memset(&s, 0x5a, sizeof(s));
 	s.size = offsetof(struct gw_guard_status, observations);
 	assert_int_equal(gw_guard_status(guard, &s), 0);
@@ -688,12 +675,10 @@ GUARD_TEST(a_status_of_an_older_program_gets_what_fits)
 
 GUARD_TEST(a_gpu_that_needs_a_reset_is_left)
 {
-	struct gw_guard_options o = standard;
-
 	o.flags |= GW_GUARD_HEALTH;
 	hold(getpid(), 10 * GIB);
 	board("h200", "recovery_action = 1\n");
-	open_guard(&o);
+	open_guard();
 	until(GW_WORKER_EVICTED, 5);
 	assert_int_equal(status().reasons, 1u << GW_REASON_HEALTH);
 	assert_int_equal(status().quarantine, 1);
@@ -718,7 +703,6 @@ static void *ask_all_the_time(void *arg)
 
 GUARD_TEST(others_may_ask_while_it_works)
 {
-	struct gw_guard_options o = standard;
 	atomic_bool over = false;
 	pthread_t other;
 
@@ -748,8 +732,6 @@ static void stop_on_decision(void *arg, const struct gw_guard_decision *d)
 
 GUARD_TEST(who_is_told_may_not_end_its_guard)
 {
-	struct gw_guard_options o = standard;
-
 	o.decided = stop_on_decision;
 	world("");
 	assert_int_equal(gw_guard_start(sim.ctx, &o, &guard), 0);
@@ -777,7 +759,6 @@ GUARD_TEST(a_hundred_guards_begin_and_end)
 GUARD_TEST(without_memory_it_does_not_begin)
 {
 	static const char *const game[] = { "game", NULL }, *const first[] = { "0", NULL };
-	struct gw_guard_options o = standard;
 	struct gw_guard *g = NULL;
 	int err;
 

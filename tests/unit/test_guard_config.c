@@ -9,8 +9,7 @@
 
 #include "test.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECOND   UINT64_C(1000000000)
+#define SECOND UINT64_C(1000000000)
 
 struct place {
 	struct config c;
@@ -388,7 +387,7 @@ GUARD_CONFIG_TEST(every_setting_of_the_guard_changes_something)
 		const struct config_row *row = &config_rows[i];
 		bool ours = false, mode = i == CONFIG_ID_guard_mode;
 
-		for (unsigned k = 0; k < COUNT(sections); k++)
+		for (unsigned k = 0; k < COUNT_OF(sections); k++)
 			ours = ours || strcmp(row->section, sections[k]) == 0;
 		if (!ours || is_elsewhere(i))
 			continue;
@@ -659,7 +658,7 @@ GUARD_CONFIG_TEST(what_cannot_be_is_refused_with_its_place)
 {
 	struct place *p = *state;
 
-	for (unsigned i = 0; i < COUNT(refused); i++) {
+	for (unsigned i = 0; i < COUNT_OF(refused); i++) {
 		int err = load(p, refused[i].text);
 
 		if (err != -GW_E_PARSE || !strstr(said(p), refused[i].says))
@@ -685,7 +684,7 @@ GUARD_CONFIG_TEST(one_mistake_is_reported_once)
 	};
 	struct place *p = *state;
 
-	for (unsigned i = 0; i < COUNT(texts); i++) {
+	for (unsigned i = 0; i < COUNT_OF(texts); i++) {
 		assert_int_equal(load(p, texts[i]), -GW_E_PARSE);
 		if (p->faults.count != 1)
 			fail_msg("%s\nsaid: %s", texts[i], said(p));
@@ -733,7 +732,7 @@ static const char *const fine[] = {
 
 GUARD_CONFIG_TEST(what_can_be_is_taken_without_a_word)
 {
-	for (unsigned i = 0; i < COUNT(fine); i++)
+	for (unsigned i = 0; i < COUNT_OF(fine); i++)
 		good(*state, fine[i]);
 }
 
@@ -765,7 +764,7 @@ GUARD_CONFIG_TEST(what_is_odd_is_taken_with_a_warning)
 {
 	struct place *p = *state;
 
-	for (unsigned i = 0; i < COUNT(warned); i++) {
+	for (unsigned i = 0; i < COUNT_OF(warned); i++) {
 		if (load(p, warned[i].text) != 0 || !strstr(said(p), warned[i].says))
 			fail_msg("%s\nsaid: %s", warned[i].text, said(p));
 		assert_int_equal(p->faults.count, 1);

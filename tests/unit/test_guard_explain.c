@@ -12,7 +12,7 @@ static struct guard_explanation why(const struct world *o, enum guard_reason r)
 	return got;
 }
 
-static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(struct world *o)
+GUARD_TEST(contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends)
 {
 	struct guard_explanation got;
 
@@ -37,7 +37,7 @@ static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(str
 	assert_false(guard_explain(o->g, 0, REASON_CONTENTION, &got));
 }
 
-static void a_reservation_is_reported_with_its_number_size_owner_and_end(struct world *o)
+GUARD_TEST(a_reservation_is_reported_with_its_number_size_owner_and_end)
 {
 	struct guard_explanation got;
 	uint64_t id;
@@ -55,7 +55,7 @@ static void a_reservation_is_reported_with_its_number_size_owner_and_end(struct 
 	assert_has(got.clears, "released, its process ends or its time is over");
 }
 
-static void a_schedule_is_reported_with_its_span_and_its_end(struct world *o)
+GUARD_TEST(a_schedule_is_reported_with_its_span_and_its_end)
 {
 	struct guard_explanation got;
 	char message[100];
@@ -76,7 +76,7 @@ static void a_schedule_is_reported_with_its_span_and_its_end(struct world *o)
 }
 
 /* The end of one span is not the end where the next begins before it; a day without a gap has none. */
-static void spans_that_follow_one_another_end_with_the_last(struct world *o)
+GUARD_TEST(spans_that_follow_one_another_end_with_the_last)
 {
 	char message[100];
 
@@ -95,7 +95,7 @@ static void spans_that_follow_one_another_end_with_the_last(struct world *o)
 	assert_true(why(o, REASON_SCHEDULE).clears_ns == 0);
 }
 
-static void heat_is_reported_with_its_gpu(struct world *o)
+GUARD_TEST(heat_is_reported_with_its_gpu)
 {
 	struct guard_explanation got;
 
@@ -111,7 +111,7 @@ static void heat_is_reported_with_its_gpu(struct world *o)
 }
 
 /* Who found it knows its end; of two GPUs the later one counts, and one without a timer is the last. */
-static void what_others_found_ends_as_they_say(struct world *o)
+GUARD_TEST(what_others_found_ends_as_they_say)
 {
 	struct guard_explanation got;
 
@@ -139,7 +139,7 @@ static void what_others_found_ends_as_they_say(struct world *o)
 	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
 }
 
-static void a_gpu_that_does_not_answer_must_answer_for_a_minute(struct world *o)
+GUARD_TEST(a_gpu_that_does_not_answer_must_answer_for_a_minute)
 {
 	struct guard_explanation got;
 
@@ -160,7 +160,7 @@ static void a_gpu_that_does_not_answer_must_answer_for_a_minute(struct world *o)
 	assert_string_equal(why(o, REASON_HEALTH).clears, "after 300 s");
 }
 
-static void a_hold_is_reported_with_its_end_and_masks_what_it_masks(struct world *o)
+GUARD_TEST(a_hold_is_reported_with_its_end_and_masks_what_it_masks)
 {
 	world_guest(o, "job", 0, 4 * GIB, 20 * S, 0);
 	world_begin(o);
@@ -177,8 +177,7 @@ static void a_hold_is_reported_with_its_end_and_masks_what_it_masks(struct world
 }
 
 /* An earlier contender is not evidence for a manual request. */
-static void
-a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender(struct world *o)
+GUARD_TEST(a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender)
 {
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -190,8 +189,7 @@ a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender(struct worl
 	assert_null(strstr(o->said[o->says - 1].evidence, "job"));
 }
 
-static void
-one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct world *o)
+GUARD_TEST(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now)
 {
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -203,7 +201,7 @@ one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct wor
 	assert_has(world_last(o, "quiet time")->evidence, "no demand now; before: pid");
 }
 
-static void a_damped_worker_has_its_remaining_time(struct world *o)
+GUARD_TEST(a_damped_worker_has_its_remaining_time)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_guest(o, "other", 0, 4 * GIB, 60 * S, 0);
@@ -213,7 +211,7 @@ static void a_damped_worker_has_its_remaining_time(struct world *o)
 	assert_has(world_last(o, "damped")->evidence, "s ago, stays for 60 s (min_resident_s)");
 }
 
-static void a_process_that_is_known_to_fit_is_explained(struct world *o)
+GUARD_TEST(a_process_that_is_known_to_fit_is_explained)
 {
 	struct guard_relation b;
 
@@ -234,7 +232,7 @@ static void a_process_that_is_known_to_fit_is_explained(struct world *o)
 	assert_int_equal(b.kind, DEMAND_NONE);
 }
 
-static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
+GUARD_TEST(a_dry_eviction_leaves_the_bytes_where_they_are)
 {
 	o->p.mode = GUARD_DRY_RUN;
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
@@ -261,7 +259,7 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
 	assert_int_equal(world_status(o, 0).dry, DRY_NOT);
 }
 
-static void what_the_match_looks_for_is_reported_of_an_absent_worker(struct world *o)
+GUARD_TEST(what_the_match_looks_for_is_reported_of_an_absent_worker)
 {
 	static const struct {
 		struct policy_match match;
@@ -285,7 +283,7 @@ static void what_the_match_looks_for_is_reported_of_an_absent_worker(struct worl
 }
 
 /* It let go of all, and somebody who is not listed took it meanwhile. */
-static void memory_that_does_not_come_free_is_reported_by_how_much_free_rose(struct world *o)
+GUARD_TEST(memory_that_does_not_come_free_is_reported_by_how_much_free_rose)
 {
 	world_begin(o);
 	world_until(o, 5 * S);
@@ -297,7 +295,7 @@ static void memory_that_does_not_come_free_is_reported_by_how_much_free_rose(str
 }
 
 /* A hold masks what others want of the card, and never what may harm it. */
-static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
+GUARD_TEST(every_reason_can_be_asked_why_and_how_it_ends)
 {
 	struct guard_explanation why;
 
@@ -319,26 +317,4 @@ static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
 	}
 }
 
-int main(void)
-{
-	static const struct guard_case cases[] = {
-		CASE(every_reason_can_be_asked_why_and_how_it_ends),
-		CASE(contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends),
-		CASE(a_reservation_is_reported_with_its_number_size_owner_and_end),
-		CASE(a_schedule_is_reported_with_its_span_and_its_end),
-		CASE(spans_that_follow_one_another_end_with_the_last),
-		CASE(heat_is_reported_with_its_gpu),
-		CASE(what_others_found_ends_as_they_say),
-		CASE(a_gpu_that_does_not_answer_must_answer_for_a_minute),
-		CASE(a_hold_is_reported_with_its_end_and_masks_what_it_masks),
-		CASE(a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender),
-		CASE(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now),
-		CASE(a_damped_worker_has_its_remaining_time),
-		CASE(a_process_that_is_known_to_fit_is_explained),
-		CASE(a_dry_eviction_leaves_the_bytes_where_they_are),
-		CASE(what_the_match_looks_for_is_reported_of_an_absent_worker),
-		CASE(memory_that_does_not_come_free_is_reported_by_how_much_free_rose),
-	};
-
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
-}
+TEST_MAIN(NULL, NULL)

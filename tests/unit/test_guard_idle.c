@@ -1,9 +1,7 @@
 /* Models that idle: unloaded after their time, and back when somebody asks for them. */
-#include "guard_world.h"
-
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
-#include "test.h"
+#include "guard_world.h"
 
 static struct world o;
 
@@ -52,7 +50,7 @@ TEST(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open)
 	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 0);
 	assert_int_equal(o.w[0].verbs[ORDER_RESUME] + o.w[0].verbs[ORDER_OPEN], 0);
 	assert_non_null(world_last(&o, "idle"));
-	assert_non_null(strstr(world_last(&o, "idle")->evidence, "idle for 300 s"));
+	assert_in(world_last(&o, "idle")->evidence, "idle for 300 s");
 }
 
 TEST(energy_decides_when_it_is_known)
@@ -67,7 +65,7 @@ TEST(energy_decides_when_it_is_known)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	world_run(&o, 200 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_non_null(strstr(world_last(&o, "idle")->evidence, "172000 J"));
+	assert_in(world_last(&o, "idle")->evidence, "172000 J");
 }
 
 TEST(work_now_and_then_keeps_it)
@@ -130,7 +128,7 @@ TEST(being_asked_for_is_its_end_and_no_storm)
 	}
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, STATE_ACTIVE, "requested"), 10);
-	assert_non_null(strstr(world_last(&o, "requested")->evidence, "saved about"));
+	assert_in(world_last(&o, "requested")->evidence, "saved about");
 }
 
 TEST(a_smaller_model_than_before_may_stay)

@@ -1,16 +1,12 @@
 /* What the guard does not do though the rules say so, what it counts, and what a trial says. */
-#include "guard_world.h"
+#include "guard_test.h"
 
 #include "guard/guard_internal.h"
 #include "guard/guard_counters.h"
 #include "guard/what_if.h"
 
-#include "test.h"
-
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
-
-/* ---- how often ---- */
 
 TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
 {
@@ -79,7 +75,7 @@ static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span
 	n = world_status(&o, 0).evictions;
 	if (most && uid > 0) {
 		assert_true(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "user limit") > 0);
-		assert_non_null(strstr(world_last(&o, "user limit")->evidence, "uid 1000"));
+		assert_in(world_last(&o, "user limit")->evidence, "uid 1000");
 		assert_int_equal(world_last(&o, "user limit")->result, RESULT_WITHHELD);
 		assert_true(world_last(&o, "user limit")->dry);
 	}
@@ -94,41 +90,33 @@ TEST(one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going)
 	assert_true(evictions_of_a_flapper(0, 4, HOUR - 60 * S) > 4);
 }
 
-TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
+GUARD_TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
 {
-	struct world o;
-
-	world_init(&o, 1, 1);
-	o.p.user_evictions = 1;
-	o.p.standard.quiet_ns = S;
-	flapping(&o, 1000);
-	world_begin(&o);
-	world_until(&o, 44 * S + 500 * MS); /* in its second visit */
-	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
-	assert_non_null(strstr(world_status(&o, 0).rail, "uid 1000"));
-	world_until(&o, 60 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	assert_string_equal(world_status(&o, 0).rail, "");
-	world_done(&o);
+	o->p.user_evictions = 1;
+	o->p.standard.quiet_ns = S;
+	flapping(o, 1000);
+	world_begin(o);
+	world_until(o, 44 * S + 500 * MS); /* in its second visit */
+	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
+	assert_in(world_status(o, 0).rail, "uid 1000");
+	world_until(o, 60 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	assert_string_equal(world_status(o, 0).rail, "");
 }
 
-TEST(a_limited_user_does_not_drown_another_who_may)
+GUARD_TEST(a_limited_user_does_not_drown_another_who_may)
 {
-	struct world o;
-
-	world_init(&o, 1, 1);
-	o.p.user_evictions = 1;
-	o.p.standard.quiet_ns = o.p.standard.resident_ns = S;
-	flapping(&o, 1000);
-	world_guest(&o, "game", 0, GIB, 44 * S, 0)->uid = 1001;
-	world_begin(&o);
-	world_until(&o, 43 * S + 500 * MS); /* in the second visit of the first */
-	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
-	world_until(&o, 60 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_non_null(strstr(world_last(&o, "memory")->evidence, "game"));
-	assert_int_equal(world_status(&o, 0).evictions, 2);
-	world_done(&o);
+	o->p.user_evictions = 1;
+	o->p.standard.quiet_ns = o->p.standard.resident_ns = S;
+	flapping(o, 1000);
+	world_guest(o, "game", 0, GIB, 44 * S, 0)->uid = 1001;
+	world_begin(o);
+	world_until(o, 43 * S + 500 * MS); /* in the second visit of the first */
+	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
+	world_until(o, 60 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_in(world_last(o, "memory")->evidence, "game");
+	assert_int_equal(world_status(o, 0).evictions, 2);
 }
 
 static int asked_by(struct world *o, int64_t uid, enum guard_request what)
@@ -137,59 +125,50 @@ static int asked_by(struct world *o, int64_t uid, enum guard_request what)
 	return world_ask(o, 0, what, what == REQUEST_EVICT ? 0 : FOR_A_WHILE);
 }
 
-TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
+GUARD_TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
 {
-	struct world o;
-
-	world_init(&o, 1, 1);
-	o.p.user_evictions = 2;
-	world_begin(&o);
-	world_run(&o, S);
+	o->p.user_evictions = 2;
+	world_begin(o);
+	world_run(o, S);
 	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), 0);
-		world_run(&o, 2 * S);
+		assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), 0);
+		world_run(o, 2 * S);
 		/* to ask again moves nobody, and costs nothing */
-		assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), 0);
-		assert_int_equal(asked_by(&o, 1000, REQUEST_RESUME_NOW), 0);
-		world_run(&o, 20 * S);
-		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), 0);
+		assert_int_equal(asked_by(o, 1000, REQUEST_RESUME_NOW), 0);
+		world_run(o, 20 * S);
+		assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 	}
-	assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), -GW_E_PERM);
-	assert_int_equal(asked_by(&o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	assert_true(guard_user_wait_ns(o.g, 1000, o.now) > HOUR - 60 * S);
-	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0); /* nobody's: the operator's */
-	world_done(&o);
+	assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), -GW_E_PERM);
+	assert_int_equal(asked_by(o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	assert_true(guard_user_wait_ns(o->g, 1000, o->now) > HOUR - 60 * S);
+	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), 0); /* nobody's: the operator's */
 }
 
-TEST(a_reservation_that_moves_workers_counts_and_one_that_fits_does_not)
+GUARD_TEST(a_reservation_that_moves_workers_counts_and_one_that_fits_does_not)
 {
-	struct world o;
 	uint64_t id;
 
-	world_init(&o, 1, 1);
-	o.p.user_evictions = 1;
-	world_begin(&o);
-	world_run(&o, S);
+	o->p.user_evictions = 1;
+	world_begin(o);
+	world_run(o, S);
 	for (unsigned i = 0; i < 3; i++) {
-		guard_set_requester(o.g, 1000);
-		assert_int_equal(guard_reserve(o.g, NULL, GIB, 0, 0, o.now, &id), 0);
-		guard_release(o.g, id, o.now);
+		guard_set_requester(o->g, 1000);
+		assert_int_equal(guard_reserve(o->g, NULL, GIB, 0, 0, o->now, &id), 0);
+		guard_release(o->g, id, o->now);
 	}
-	assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
-	guard_set_requester(o.g, 1000);
-	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 0, 0, o.now, &id), 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	guard_release(o.g, id, o.now);
-	world_run(&o, 20 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	guard_set_requester(o.g, 1000);
-	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 0, 0, o.now, &id), -GW_E_PERM);
-	world_done(&o);
+	assert_int_equal(guard_user_wait_ns(o->g, 1000, o->now), 0);
+	guard_set_requester(o->g, 1000);
+	assert_int_equal(guard_reserve(o->g, NULL, 6 * GIB, 0, 0, o->now, &id), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	guard_release(o->g, id, o->now);
+	world_run(o, 20 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	guard_set_requester(o->g, 1000);
+	assert_int_equal(guard_reserve(o->g, NULL, 6 * GIB, 0, 0, o->now, &id), -GW_E_PERM);
 }
-
-/* ---- a screen ---- */
 
 static struct world *with_a_screen(struct world *o)
 {
@@ -213,7 +192,7 @@ TEST(on_a_display_without_threshold_and_rule_demand_is_only_reported)
 	assert_int_equal(s.state, STATE_ACTIVE);
 	assert_int_equal(s.evictions, 0);
 	assert_int_equal(s.would_evict, 1);
-	assert_non_null(strstr(s.rail, "guard learn"));
+	assert_in(s.rail, "guard learn");
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
 	assert_int_equal(world_last(&o, "display")->result, RESULT_WITHHELD);
 	/* what people want is done all the same */
@@ -257,75 +236,64 @@ TEST(with_thresholds_a_screen_means_nothing)
 	world_done(&o);
 }
 
-/* ---- counts ---- */
-
 static void count_all(const struct world *o, struct guard_counters *t)
 {
 	for (size_t i = 0; i < o->says; i++)
 		counters_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
 }
 
-TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
+GUARD_TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
 {
 	static struct guard_counters t;
 	const struct counters_worker *w;
-	struct world o;
 
-	world_init(&o, 1, 1);
-	o.p.worker[0].match.unit = "w0.service";
-	o.p.worker[0].knobs.max_level = 4;
-	o.w[0].lies = 1; /* the first says done and frees nothing */
-	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
-	world_begin(&o);
-	world_until(&o, 19 * S);
-	count_all(&o, &t);
+	o->p.worker[0].match.unit = "w0.service";
+	o->p.worker[0].knobs.max_level = 4;
+	o->w[0].lies = 1; /* the first says done and frees nothing */
+	world_guest(o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 19 * S);
+	count_all(o, &t);
 	w = counters_find(&t, "w0");
 	assert_non_null(w);
 	assert_int_equal(w->cell[counters_eviction(2, RESULT_NOT_FREED)], 1);
 	assert_int_equal(w->cell[counters_eviction(4, RESULT_FREED)], 1);
 	assert_int_equal(w->cell[counters_eviction(2, RESULT_FREED)], 0);
 	assert_int_equal(w->cell[COUNTERS_FREED_BYTES], 8 * GIB);
-	assert_int_equal(guard_levels(o.g, 0), 1u << 2 | 1u << 4);
-	world_done(&o);
+	assert_int_equal(guard_levels(o->g, 0), 1u << 2 | 1u << 4);
 }
 
-TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
+GUARD_TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
 {
 	static struct guard_counters t;
-	struct world o;
 
-	world_init(&o, 1, 1);
-	world_guest(&o, "now-game", 0, 3 * GIB, 5 * S, 20 * S);
-	world_guest(&o, "ignored", 0, 4 * GIB, 10 * S, 200 * S);
-	world_begin(&o);
-	world_until(&o, 150 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_until(&o, 260 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	count_all(&o, &t);
+	world_guest(o, "now-game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_guest(o, "ignored", 0, 4 * GIB, 10 * S, 200 * S);
+	world_begin(o);
+	world_until(o, 150 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	world_until(o, 260 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	count_all(o, &t);
 	assert_int_equal(t.worker[0].cell[COUNTERS_BLOCKED + BLOCK_ROOM], 1);
 	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 1);
-	assert_string_equal(world_last(&o, "resume_blocked")->gpu, "GPU-0");
-	world_done(&o);
+	assert_string_equal(world_last(o, "resume_blocked")->gpu, "GPU-0");
 }
 
-TEST(where_nothing_is_done_only_that_is_counted)
+GUARD_TEST(where_nothing_is_done_only_that_is_counted)
 {
 	static struct guard_counters t;
-	struct world o;
 
-	world_init(&o, 1, 1);
-	o.p.mode = GUARD_DRY_RUN;
-	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
-	world_begin(&o);
-	world_until(&o, 120 * S);
-	count_all(&o, &t);
+	o->p.mode = GUARD_DRY_RUN;
+	world_guest(o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 120 * S);
+	count_all(o, &t);
 	assert_int_equal(t.worker[0].cell[COUNTERS_WOULD_EVICT], 1);
 	for (unsigned c = COUNTERS_EVICTIONS; c < COUNTERS_CELLS; c++)
 		assert_int_equal(t.worker[0].cell[c], 0);
 	assert_int_equal(t.worker[0].cell[COUNTERS_FREED_BYTES], 0);
 	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 0);
-	world_done(&o);
 }
 
 TEST(every_cell_has_a_name_of_its_own)
@@ -342,19 +310,18 @@ TEST(every_cell_has_a_name_of_its_own)
 	assert_string_equal(a, "evictions/2/freed");
 }
 
-TEST(a_decision_has_its_gpu_and_the_other_processes)
+GUARD_TEST(a_decision_has_its_gpu_and_the_other_processes)
 {
 	const struct guard_decision *d;
-	struct world o;
 
-	world_init(&o, 2, 1);
-	o.w[0].load[0] = 0;
-	o.w[0].load[1] = 8 * GIB;
-	world_guest(&o, "game", 1, 3 * GIB, 5 * S, 0);
-	world_guest(&o, "gnome-shell", 1, 64 * MIB, 0, 0);
-	world_begin(&o);
-	world_until(&o, 10 * S);
-	d = world_last(&o, "freed");
+	world_again(o, 2, 1);
+	o->w[0].load[0] = 0;
+	o->w[0].load[1] = 8 * GIB;
+	world_guest(o, "game", 1, 3 * GIB, 5 * S, 0);
+	world_guest(o, "gnome-shell", 1, 64 * MIB, 0, 0);
+	world_begin(o);
+	world_until(o, 10 * S);
+	d = world_last(o, "freed");
 	assert_non_null(d);
 	assert_string_equal(d->gpu, "GPU-1");
 	assert_int_equal(d->index, 1);
@@ -362,10 +329,7 @@ TEST(a_decision_has_its_gpu_and_the_other_processes)
 	assert_float_equal(d->temperature_c, 47, 0);
 	assert_int_equal(d->level, 2);
 	assert_int_equal(d->freed_bytes, 8 * GIB);
-	world_done(&o);
 }
-
-/* ---- trials ---- */
 
 static void note(void *arg, const struct guard_decision *d)
 {
@@ -376,114 +340,98 @@ static void note(void *arg, const struct guard_decision *d)
 		*left = d->mono_ns;
 }
 
-TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
+GUARD_TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
 {
-	struct world o;
 	uint64_t left[2] = { 0, 0 };
 
-	world_init(&o, 1, 1);
-	world_guest(&o, "game", 0, 3 * GIB, 0, 0);
-	world_scene(&o);
+	world_guest(o, "game", 0, 3 * GIB, 0, 0);
+	world_scene(o);
 	for (unsigned i = 0; i < 2; i++) {
 		struct scene before;
 		struct what_if *t;
 
-		what_if_before(&o.p, &o.s, &before);
+		what_if_before(&o->p, &o->s, &before);
 		assert_int_equal(before.processes, 1);
 		assert_int_equal(before.gpu[0].free_bytes, 4 * GIB);
-		assert_int_equal(what_if_new(&o.p, &before, &o.s, &t), 0);
+		assert_int_equal(what_if_new(&o->p, &before, &o->s, &t), 0);
 		what_if_run(t, 10 * S, note, &left[i]);
 		assert_true(what_if_scenes(t) > 5 && what_if_span_ns(t) <= 10 * S);
 		what_if_free(t);
 	}
 	assert_true(left[0] >= 300 * MS && left[0] < S);
 	assert_int_equal(left[0], left[1]);
-	world_done(&o);
 }
 
-TEST(a_what_if_has_a_limited_number_of_scenes)
+GUARD_TEST(a_what_if_has_a_limited_number_of_scenes)
 {
-	struct world o;
 	struct what_if *t;
 
-	world_init(&o, 1, 1);
-	world_scene(&o);
-	assert_int_equal(what_if_new(&o.p, &o.s, &o.s, &t), 0);
+	world_scene(o);
+	assert_int_equal(what_if_new(&o->p, &o->s, &o->s, &t), 0);
 	what_if_run(t, 24 * HOUR, NULL, NULL);
 	assert_int_equal(what_if_scenes(t), WHAT_IF_SCENES);
 	what_if_free(t);
-	world_done(&o);
 }
 
-TEST(games_of_a_user_count_against_his_limit)
+GUARD_TEST(games_of_a_user_count_against_his_limit)
 {
-	struct world o;
-
-	world_init(&o, 1, 2);
-	o.p.user_evictions = 4;
-	o.w[1].load[0] = GIB;
-	world_begin(&o);
-	world_until(&o, 5 * S);
+	world_again(o, 1, 2);
+	o->p.user_evictions = 4;
+	o->w[1].load[0] = GIB;
+	world_begin(o);
+	world_until(o, 5 * S);
 	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
-		guard_set_requester(o.g, 1000);
-		guard_set_games(o.g, 1);
-		world_run(&o, 10 * S);
-		assert_false(o.w[0].resident);
-		guard_set_requester(o.g, 1000);
-		guard_set_games(o.g, 2); /* nobody is left who could go */
-		guard_set_games(o.g, 0);
-		world_run(&o, 200 * S);
-		assert_true(o.w[0].resident);
+		assert_int_equal(guard_user_wait_ns(o->g, 1000, o->now), 0);
+		guard_set_requester(o->g, 1000);
+		guard_set_games(o->g, 1);
+		world_run(o, 10 * S);
+		assert_false(o->w[0].resident);
+		guard_set_requester(o->g, 1000);
+		guard_set_games(o->g, 2); /* nobody is left who could go */
+		guard_set_games(o->g, 0);
+		world_run(o, 200 * S);
+		assert_true(o->w[0].resident);
 	}
-	assert_true(guard_user_wait_ns(o.g, 1000, o.now) > 0);
-	assert_int_equal(guard_user_wait_ns(o.g, 1001, o.now), 0);
-	world_done(&o);
+	assert_true(guard_user_wait_ns(o->g, 1000, o->now) > 0);
+	assert_int_equal(guard_user_wait_ns(o->g, 1001, o->now), 0);
 }
 
-TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
+GUARD_TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
 {
 	struct guard_status st;
-	struct world o;
 
-	world_init(&o, 1, 1);
-	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
-	world_begin(&o);
-	guard_set_foreign(o.g, "GPU-0", "another gpuward (process 7)", o.now);
-	world_until(&o, 30 * S);
-	assert_int_equal(o.orders, 0);
-	assert_true(o.w[0].resident);
-	assert_int_equal(guard_status(o.g, 0, &st), 0);
+	world_guest(o, "game", 0, 3 * GIB, 5 * S, 0);
+	world_begin(o);
+	guard_set_foreign(o->g, "GPU-0", "another gpuward (process 7)", o->now);
+	world_until(o, 30 * S);
+	assert_int_equal(o->orders, 0);
+	assert_true(o->w[0].resident);
+	assert_int_equal(guard_status(o->g, 0, &st), 0);
 	assert_int_equal(st.would_evict, 1);
-	assert_non_null(strstr(st.rail, "process 7"));
-	guard_set_foreign(o.g, "GPU-0", NULL, o.now);
-	world_until(&o, 60 * S);
-	assert_false(o.w[0].resident);
-	assert_int_equal(guard_status(o.g, 0, &st), 0);
+	assert_in(st.rail, "process 7");
+	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
+	world_until(o, 60 * S);
+	assert_false(o->w[0].resident);
+	assert_int_equal(guard_status(o->g, 0, &st), 0);
 	assert_int_equal(st.evictions, 1);
 	assert_string_equal(st.rail, "");
-	world_done(&o);
 }
 
-TEST(a_worker_that_is_out_stays_out_where_another_service_acts)
+GUARD_TEST(a_worker_that_is_out_stays_out_where_another_service_acts)
 {
-	struct world o;
-
-	world_init(&o, 1, 1);
-	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
-	world_begin(&o);
-	world_until(&o, 19 * S);
-	assert_false(o.w[0].resident);
-	guard_free(o.g);
-	world_begin(&o); /* with its record */
-	guard_set_foreign(o.g, "GPU-0", "another gpuward", o.now);
-	world_until(&o, 300 * S);
-	assert_false(o.w[0].resident);
-	assert_true(o.disk[0].evicted);
-	guard_set_foreign(o.g, "GPU-0", NULL, o.now);
-	world_until(&o, 600 * S);
-	assert_true(o.w[0].resident);
-	world_done(&o);
+	world_guest(o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 19 * S);
+	assert_false(o->w[0].resident);
+	guard_free(o->g);
+	world_begin(o); /* with its record */
+	guard_set_foreign(o->g, "GPU-0", "another gpuward", o->now);
+	world_until(o, 300 * S);
+	assert_false(o->w[0].resident);
+	assert_true(o->disk[0].evicted);
+	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
+	world_until(o, 600 * S);
+	assert_true(o->w[0].resident);
 }
 
 TEST_MAIN(NULL, NULL)

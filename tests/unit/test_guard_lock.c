@@ -39,7 +39,7 @@ TEST(the_second_hears_who_has_it)
 	assert_int_equal(guard_lock_take("GPU-1", &fd, &pid, why, sizeof(why)), 0);
 	assert_int_equal(guard_lock_take("GPU-1", &other, &pid, why, sizeof(why)), -GW_E_STATE);
 	assert_int_equal(pid, getpid());
-	assert_non_null(strstr(why, "gpuward-guard-GPU-1.lock"));
+	assert_in(why, "gpuward-guard-GPU-1.lock");
 	assert_int_equal(guard_lock_take("GPU-2", &other, &pid, why, sizeof(why)), 0);
 	close(other);
 	close(fd);

@@ -1,8 +1,6 @@
 /* Another policy for a guard that runs, in a small world and stepped time. */
 #include "guard_world.h"
 
-#include "test.h"
-
 /* The old one is freed at once: nothing may point to it. */
 static struct policy *given;
 
@@ -43,6 +41,8 @@ static void end(struct world *o)
 	given = NULL;
 }
 
+#define POLICY_TEST(name, workers) WORLD_TEST(name, #name, begin(&o, workers), end(&o))
+
 static bool said(const struct world *o, enum guard_state to, const char *rule)
 {
 	for (size_t i = 0; i < o->says; i++)
@@ -51,203 +51,178 @@ static bool said(const struct world *o, enum guard_state to, const char *rule)
 	return false;
 }
 
-TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers)
+POLICY_TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers, 1)
 {
-	struct world o;
 	struct policy p;
 	struct guard_status before, now;
 
-	begin(&o, 1);
-	world_guest(&o, "game", 0, 4 * GIB, 5 * S, 20 * S);
-	world_until(&o, 25 * S);
-	assert_int_equal(world_state(&o, 0), STATE_QUIET);
-	before = world_status(&o, 0);
-	p = o.p;
+	world_guest(o, "game", 0, 4 * GIB, 5 * S, 20 * S);
+	world_until(o, 25 * S);
+	assert_int_equal(world_state(o, 0), STATE_QUIET);
+	before = world_status(o, 0);
+	p = o->p;
 	p.worker[0].knobs.quiet_ns = 6 * S;
-	assert_int_equal(swap(&o, &p), 0);
-	now = world_status(&o, 0);
+	assert_int_equal(swap(o, &p), 0);
+	now = world_status(o, 0);
 	assert_int_equal(now.state, STATE_QUIET);
 	assert_int_equal(now.evictions, 1);
 	assert_true(now.since_ns == before.since_ns && now.need_bytes == before.need_bytes);
 	assert_true(now.next_ns < before.next_ns);
-	world_run(&o, 4 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE); /* after 6 s, not 30 */
-	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
-	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
-	end(&o);
+	world_run(o, 4 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE); /* after 6 s, not 30 */
+	assert_int_equal(o->w[0].verbs[ORDER_EVICT], 1);
+	assert_int_equal(o->w[0].verbs[ORDER_RESUME], 1);
 }
 
-TEST(a_new_worker_is_judged_by_the_next_scene)
+POLICY_TEST(a_new_worker_is_judged_by_the_next_scene, 2)
 {
-	struct world o;
 	struct policy p;
 
-	begin(&o, 2);
-	o.p.workers = 1;
-	assert_int_equal(swap(&o, &o.p), 0);
-	world_run(&o, S);
-	p = o.p;
+	o->p.workers = 1;
+	assert_int_equal(swap(o, &o->p), 0);
+	world_run(o, S);
+	p = o->p;
 	p.workers = 2;
-	assert_int_equal(swap(&o, &p), 0);
+	assert_int_equal(swap(o, &p), 0);
 	/* What others find meanwhile makes steps too. */
-	guard_set_reason(o.g, "GPU-0", REASON_BUDGET, false, "", o.now);
-	assert_int_equal(world_state(&o, 1), STATE_RECONCILE);
-	world_run(&o, S);
-	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	assert_false(said(&o, STATE_ABSENT, "not there"));
-	end(&o);
+	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, false, "", o->now);
+	assert_int_equal(world_state(o, 1), STATE_RECONCILE);
+	world_run(o, S);
+	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	assert_false(said(o, STATE_ABSENT, "not there"));
 }
 
-TEST(a_worker_that_goes_leaves_a_record_and_comes_back_with_it)
+POLICY_TEST(a_worker_that_goes_leaves_a_record_and_comes_back_with_it, 1)
 {
 	char message[200];
 	struct guard_record r;
-	struct world o;
 	struct policy with, without;
 
-	begin(&o, 1);
-	world_run(&o, S);
-	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_EVICTED, 60 * MINUTE, o.now,
+	world_run(o, S);
+	assert_int_equal(guard_request(o->g, 0, REQUEST_HOLD_EVICTED, 60 * MINUTE, o->now,
 				       message, sizeof(message)),
 			 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_true(r.evicted && r.hold == HOLD_EVICTED && r.need_bytes == 8 * GIB);
-	with = without = o.p;
+	with = without = o->p;
 	without.workers = 0;
-	assert_int_equal(swap(&o, &without), 0);
-	assert_int_equal(guard_worker_record(o.g, 0, &r), -GW_E_NOENT);
-	world_run(&o, 5 * S);
-	assert_int_equal(swap(&o, &with), 0);
-	world_run(&o, S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_status(&o, 0).hold, HOLD_EVICTED);
-	assert_true(world_status(&o, 0).hold_until_ns > o.now + 59 * MINUTE);
-	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
-	guard_request(o.g, 0, REQUEST_RELEASE, 0, o.now, message, sizeof(message));
-	world_run(&o, 10 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	end(&o);
+	assert_int_equal(swap(o, &without), 0);
+	assert_int_equal(guard_worker_record(o->g, 0, &r), -GW_E_NOENT);
+	world_run(o, 5 * S);
+	assert_int_equal(swap(o, &with), 0);
+	world_run(o, S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).hold, HOLD_EVICTED);
+	assert_true(world_status(o, 0).hold_until_ns > o->now + 59 * MINUTE);
+	assert_int_equal(o->w[0].verbs[ORDER_EVICT], 1);
+	guard_request(o->g, 0, REQUEST_RELEASE, 0, o->now, message, sizeof(message));
+	world_run(o, 10 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 }
 
-TEST(an_order_under_way_refuses_the_swap)
+POLICY_TEST(an_order_under_way_refuses_the_swap, 1)
 {
-	struct world o;
-
-	begin(&o, 1);
-	world_guest(&o, "now-game", 0, 4 * GIB, 2 * S, 0);
-	o.w[0].silent = true;
-	world_until(&o, 3 * S);
-	assert_int_equal(guard_orders_underway(o.g), 1);
-	assert_int_equal(swap(&o, &o.p), -GW_E_STATE);
-	end(&o);
+	world_guest(o, "now-game", 0, 4 * GIB, 2 * S, 0);
+	o->w[0].silent = true;
+	world_until(o, 3 * S);
+	assert_int_equal(guard_orders_underway(o->g), 1);
+	assert_int_equal(swap(o, &o->p), -GW_E_STATE);
 }
 
-TEST(an_order_that_nobody_fetched_is_given_again)
+POLICY_TEST(an_order_that_nobody_fetched_is_given_again, 1)
 {
 	struct guard_order d;
 	struct guard_record r;
-	struct world o;
 	uint64_t first;
 
-	begin(&o, 1);
-	world_run(&o, S);
-	world_guest(&o, "now-game", 0, 4 * GIB, 0, 0);
-	world_scene(&o);
-	guard_observe(o.g, &o.s);
-	first = guard_last_id(o.g);
-	assert_int_equal(swap(&o, &o.p), 0);
-	assert_int_equal(guard_orders_underway(o.g), 0);
-	while (guard_next_record(o.g, &r))
+	world_run(o, S);
+	world_guest(o, "now-game", 0, 4 * GIB, 0, 0);
+	world_scene(o);
+	guard_observe(o->g, &o->s);
+	first = guard_last_id(o->g);
+	assert_int_equal(swap(o, &o->p), 0);
+	assert_int_equal(guard_orders_underway(o->g), 0);
+	while (guard_next_record(o->g, &r))
 		;
-	assert_false(guard_next_order(o.g, &d));
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_true(guard_last_id(o.g) > first);
-	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 1);
-	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
-	end(&o);
+	assert_false(guard_next_order(o->g, &d));
+	world_run(o, 5 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_true(guard_last_id(o->g) > first);
+	assert_int_equal(o->w[0].verbs[ORDER_CLOSE], 1);
+	assert_int_equal(o->w[0].verbs[ORDER_EVICT], 1);
 }
 
-TEST(what_is_no_longer_allowed_is_not_tried_again)
+POLICY_TEST(what_is_no_longer_allowed_is_not_tried_again, 1)
 {
-	struct world o;
 	struct policy p;
 	unsigned before;
 
-	begin(&o, 1);
-	p = o.p;
+	p = o->p;
 	p.worker[0].knobs.max_level = 5;
 	p.worker[0].knobs.allow_kill = true;
-	assert_int_equal(swap(&o, &p), 0);
-	o.w[0].fail_level = 6;
-	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
-	world_until(&o, 90 * S);
-	assert_int_equal(world_state(&o, 0), STATE_STUCK);
-	before = o.w[0].levels[5];
+	assert_int_equal(swap(o, &p), 0);
+	o->w[0].fail_level = 6;
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 0);
+	world_until(o, 90 * S);
+	assert_int_equal(world_state(o, 0), STATE_STUCK);
+	before = o->w[0].levels[5];
 	assert_true(before > 0);
 	p.worker[0].knobs.max_level = 2;
 	p.worker[0].knobs.allow_kill = false;
-	while (swap(&o, &p) != 0)
-		world_step(&o);
-	world_run(&o, 3 * MINUTE);
-	assert_int_equal(o.w[0].levels[5], before);
-	assert_true(o.w[0].levels[2] > 0);
-	end(&o);
+	while (swap(o, &p) != 0)
+		world_step(o);
+	world_run(o, 3 * MINUTE);
+	assert_int_equal(o->w[0].levels[5], before);
+	assert_true(o->w[0].levels[2] > 0);
 }
 
-TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced)
+POLICY_TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced, 1)
 {
-	struct world o;
 	struct policy p;
 
-	begin(&o, 1);
-	p = o.p;
+	p = o->p;
 	p.mode = GUARD_DRY_RUN;
-	assert_int_equal(swap(&o, &p), 0);
-	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
-	world_until(&o, 20 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_status(&o, 0).would_evict, 1);
-	assert_true(o.w[0].resident);
+	assert_int_equal(swap(o, &p), 0);
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 0);
+	world_until(o, 20 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).would_evict, 1);
+	assert_true(o->w[0].resident);
 	p.mode = GUARD_ENFORCE;
-	assert_int_equal(swap(&o, &p), 0);
-	assert_int_equal(world_state(&o, 0), STATE_RECONCILE);
-	world_run(&o, 10 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_false(o.w[0].resident);
-	end(&o);
+	assert_int_equal(swap(o, &p), 0);
+	assert_int_equal(world_state(o, 0), STATE_RECONCILE);
+	world_run(o, 10 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_false(o->w[0].resident);
 }
 
 /* The small world finds its workers whatever their match is: one that is not found any more is made to be gone. */
-TEST(a_worker_with_another_match_has_not_ended)
+POLICY_TEST(a_worker_with_another_match_has_not_ended, 1)
 {
-	struct world o;
 	struct policy p;
 
-	begin(&o, 1);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	p = o.p;
+	world_run(o, 5 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	p = o->p;
 	p.worker[0].match = (struct policy_match){ .unit = "other.service", .uid = -1 };
-	assert_int_equal(swap(&o, &p), 0);
-	o.w[0].alive = false;
-	world_run(&o, 2 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_string_equal(world_status(&o, 0).why,
+	assert_int_equal(swap(o, &p), 0);
+	o->w[0].alive = false;
+	world_run(o, 2 * S);
+	assert_int_equal(world_state(o, 0), STATE_ABSENT);
+	assert_string_equal(world_status(o, 0).why,
 			    "not there: no process is in unit other.service");
 	p.worker[0].match = (struct policy_match){ .name = "nobody", .uid = -1 };
-	assert_int_equal(swap(&o, &p), 0);
-	assert_string_equal(world_status(&o, 0).why, "not there: no process is called nobody");
+	assert_int_equal(swap(o, &p), 0);
+	assert_string_equal(world_status(o, 0).why, "not there: no process is called nobody");
 	/* Once it was seen by the new match, its end is one. */
-	o.w[0].alive = true;
-	world_run(&o, 2 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	o.w[0].alive = false;
-	world_run(&o, 2 * S);
-	assert_string_equal(world_status(&o, 0).why, "not there: its process ended");
-	end(&o);
+	o->w[0].alive = true;
+	world_run(o, 2 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	o->w[0].alive = false;
+	world_run(o, 2 * S);
+	assert_string_equal(world_status(o, 0).why, "not there: its process ended");
 }
 
 /* The guard restarts while the worker is evicted for a guest. */
@@ -269,12 +244,10 @@ TEST(a_worker_that_is_not_found_after_a_restart_and_lives_is_still_out)
 	world_restart(&o);
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_non_null(
-		strstr(world_status(&o, 0).why, "its process still runs and is evicted"));
+	assert_in(world_status(&o, 0).why, "its process still runs and is evicted");
 	world_restart(&o); /* the record of one that is astray keeps who it was */
 	world_run(&o, 60 * S);
-	assert_non_null(
-		strstr(world_status(&o, 0).why, "its process still runs and is evicted"));
+	assert_in(world_status(&o, 0).why, "its process still runs and is evicted");
 	o.w[0].unfound = false;
 	world_run(&o, MINUTE);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -315,7 +288,7 @@ TEST(a_worker_that_was_put_away_is_not_given_up_for_another)
 		for (unsigned i = 0; i < 100; i++)
 			look_at_another(&o);
 		assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-		assert_non_null(strstr(world_status(&o, 0).why, "gpuward guard recover"));
+		assert_in(world_status(&o, 0).why, "gpuward guard recover");
 		assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
 		assert_true(r.evicted && r.put_away_count == 1 && r.root[0].pid == 100);
 		o.w[0].unfound = false;
@@ -327,21 +300,17 @@ TEST(a_worker_that_was_put_away_is_not_given_up_for_another)
 }
 
 /* It becomes another program before it has left. */
-TEST(a_worker_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
+POLICY_TEST(a_worker_that_is_not_found_while_it_leaves_is_not_said_to_be_out, 1)
 {
-	struct world o;
-
-	begin(&o, 1);
-	o.w[0].busy = true;
-	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
-	while (world_state(&o, 0) != STATE_DRAIN)
-		world_step(&o);
-	o.w[0].unfound = true;
-	world_run(&o, 2 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_non_null(strstr(world_status(&o, 0).why, "was being evicted"));
-	assert_null(strstr(world_status(&o, 0).why, "is out"));
-	end(&o);
+	o->w[0].busy = true;
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+	while (world_state(o, 0) != STATE_DRAIN)
+		world_step(o);
+	o->w[0].unfound = true;
+	world_run(o, 2 * S);
+	assert_int_equal(world_state(o, 0), STATE_ABSENT);
+	assert_in(world_status(o, 0).why, "was being evicted");
+	assert_null(strstr(world_status(o, 0).why, "is out"));
 }
 
 TEST(a_worker_that_ended_between_scenes_is_not_waited_for)
@@ -374,31 +343,28 @@ TEST(a_worker_that_restarted_between_scenes_comes_back)
 	end(&o);
 }
 
-TEST(a_worker_that_is_out_for_real_waits_for_a_mode_that_acts)
+POLICY_TEST(a_worker_that_is_out_for_real_waits_for_a_mode_that_acts, 1)
 {
 	struct guard_record r;
-	struct world o;
 	struct policy p;
 
-	begin(&o, 1);
-	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
-	world_until(&o, 20 * S);
-	assert_false(o.w[0].resident);
-	p = o.p;
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 30 * S);
+	world_until(o, 20 * S);
+	assert_false(o->w[0].resident);
+	p = o->p;
 	p.mode = GUARD_OBSERVE;
-	assert_int_equal(swap(&o, &p), 0);
-	world_run(&o, 5 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_non_null(strstr(world_status(&o, 0).why, "enforce"));
-	assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
+	assert_int_equal(swap(o, &p), 0);
+	world_run(o, 5 * MINUTE);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_in(world_status(o, 0).why, "enforce");
+	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_true(r.evicted); /* a restart knows it too */
-	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	assert_int_equal(o->w[0].verbs[ORDER_RESUME], 0);
 	p.mode = GUARD_ENFORCE;
-	assert_int_equal(swap(&o, &p), 0);
-	world_run(&o, MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	assert_true(o.w[0].resident);
-	end(&o);
+	assert_int_equal(swap(o, &p), 0);
+	world_run(o, MINUTE);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	assert_true(o->w[0].resident);
 }
 
 /* By heat while it runs, and by a drain that was not over. */
@@ -438,92 +404,78 @@ TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 	}
 }
 
-TEST(a_door_that_was_only_said_to_be_closed_is_not_opened)
+POLICY_TEST(a_door_that_was_only_said_to_be_closed_is_not_opened, 1)
 {
-	struct world o;
 	struct policy p;
 
-	begin(&o, 1);
-	world_step(&o);
-	p = o.p;
+	world_step(o);
+	p = o->p;
 	p.mode = GUARD_DRY_RUN;
-	assert_int_equal(swap(&o, &p), 0);
-	guard_set_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
-	world_run(&o, 5 * S);
-	guard_set_heat(o.g, "GPU-0", 0, "");
+	assert_int_equal(swap(o, &p), 0);
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(o, 5 * S);
+	guard_set_heat(o->g, "GPU-0", 0, "");
 	p.mode = GUARD_ENFORCE;
-	assert_int_equal(swap(&o, &p), 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(o.orders, 0);
-	end(&o);
+	assert_int_equal(swap(o, &p), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(o->orders, 0);
 }
 
-TEST(the_same_holds_for_a_mode_that_came_with_a_restart)
+POLICY_TEST(the_same_holds_for_a_mode_that_came_with_a_restart, 1)
 {
-	struct world o;
-
-	begin(&o, 1);
-	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
-	world_until(&o, 20 * S);
-	assert_false(o.w[0].resident);
-	o.p.mode = GUARD_DRY_RUN;
-	world_restart(&o);
-	world_run(&o, 5 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_non_null(strstr(world_status(&o, 0).why, "enforce"));
-	o.p.mode = GUARD_ENFORCE;
-	world_restart(&o);
-	world_run(&o, MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	end(&o);
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 30 * S);
+	world_until(o, 20 * S);
+	assert_false(o->w[0].resident);
+	o->p.mode = GUARD_DRY_RUN;
+	world_restart(o);
+	world_run(o, 5 * MINUTE);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	assert_in(world_status(o, 0).why, "enforce");
+	o->p.mode = GUARD_ENFORCE;
+	world_restart(o);
+	world_run(o, MINUTE);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 }
 
-TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet)
+POLICY_TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet, 1)
 {
-	struct world o;
-
-	begin(&o, 1);
-	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
-	world_until(&o, 20 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_restart(&o);
-	world_step(&o);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	end(&o);
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 0);
+	world_until(o, 20 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+	world_restart(o);
+	world_step(o);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
 }
 
 /* Workers and guests come and go in any order: a worker that is alone on the GPU in the end runs. */
-TEST(many_policy_changes_end_in_the_same_state_as_none)
+POLICY_TEST(many_policy_changes_end_in_the_same_state_as_none, 3)
 {
-	struct world o;
 	struct policy p;
 	unsigned left = 0;
 
-	begin(&o, 3);
 	for (unsigned i = 0; i < 3; i++)
-		o.w[i].load[0] = 2 * GIB;
-	struct world_guest *t = world_guest(&o, "game", 0, 4 * GIB, 2 * S, 300 * S);
+		o->w[i].load[0] = 2 * GIB;
+	struct world_guest *t = world_guest(o, "game", 0, 4 * GIB, 2 * S, 300 * S);
 
 	t->on_ns = 7 * S;
 	t->off_ns = 11 * S;
 	for (unsigned i = 0; i < 200; i++) {
-		p = o.p;
+		p = o->p;
 		p.workers = 1 + i * 7 % 3;
 		p.worker[0].knobs.quiet_ns = (1 + i % 5) * S;
 		p.worker[0].priority = (int)(i % 3);
-		left += swap(&o, &p) != 0;
-		world_run(&o, S);
+		left += swap(o, &p) != 0;
+		world_run(o, S);
 	}
 	assert_true(left < 100);
 	p.workers = 3;
-	while (swap(&o, &p) != 0)
-		world_step(&o);
-	world_run(&o, 20 * MINUTE);
+	while (swap(o, &p) != 0)
+		world_step(o);
+	world_run(o, 20 * MINUTE);
 	for (unsigned i = 0; i < 3; i++) {
-		assert_int_equal(world_state(&o, i), STATE_ACTIVE);
-		assert_true(o.w[i].resident && !o.w[i].closed);
+		assert_int_equal(world_state(o, i), STATE_ACTIVE);
+		assert_true(o->w[i].resident && !o->w[i].closed);
 	}
-	end(&o);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -50,8 +50,6 @@ int guard_service_records_read(struct guard_service *x, struct guard_service_rec
 	return 0;
 }
 
-/* ---- a service ---- */
-
 static void begin(const char *record)
 {
 	struct guard_service_records *r = NULL;
@@ -177,8 +175,6 @@ static unsigned count(const char *file, const char *begins)
 	fclose(f);
 	return n;
 }
-
-/* ---- tests ---- */
 
 static void swap_settings(void)
 {
@@ -329,7 +325,7 @@ TEST(a_file_that_cannot_be_renamed_is_emptied)
 		assert_true(st.st_size < 64 * 1024);
 	}
 	assert_int_equal(seen.logged, 1);
-	assert_non_null(strstr(seen.text, "cannot be renamed"));
+	assert_in(seen.text, "cannot be renamed");
 	assert_replayed(path, 1);
 	rmdir(turned);
 	end();
@@ -410,14 +406,14 @@ TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
 	guard_service_record_open(&g);
 	run_for(60 * S);
 	assert_int_equal(seen.logged, 1);
-	assert_non_null(strstr(seen.text, "/dev/full cannot be written"));
+	assert_in(seen.text, "/dev/full cannot be written");
 	assert_true(seen.says > 0);
 	end();
 	begin("/nowhere/at/all");
 	guard_service_record_open(&g);
 	run_for(S);
 	assert_int_equal(seen.logged, 1);
-	assert_non_null(strstr(seen.text, "nothing is recorded"));
+	assert_in(seen.text, "nothing is recorded");
 	end();
 }
 

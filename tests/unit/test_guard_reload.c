@@ -19,8 +19,6 @@ static struct {
 	int from[POLICY_WORKERS];
 } seen;
 
-/* ---- who acts and who looks ---- */
-
 bool action_idle(struct action *a)
 {
 	return seen.idle;
@@ -43,8 +41,6 @@ bool scene_thread_settled(struct scene_thread *k)
 {
 	return seen.settled;
 }
-
-/* ---- the rest of the service's guard ---- */
 
 void guard_settings_done(struct guard_settings *s)
 {
@@ -149,8 +145,6 @@ void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
 }
 
-/* ---- the world ---- */
-
 static void begin(void)
 {
 	memset(&seen, 0, sizeof(seen));
@@ -209,7 +203,7 @@ TEST(another_configuration_comes_at_once_where_nothing_is_under_way)
 	assert_string_equal(seen.forgotten, "w0");
 	assert_int_equal(guard_status(g.guard, 0, &s), 0);
 	assert_int_equal(s.state, STATE_ACTIVE); /* w1, as it was */
-	assert_non_null(strstr(seen.text, "1 worker, 0 added, 1 removed"));
+	assert_in(seen.text, "1 worker, 0 added, 1 removed");
 	assert_int_equal(seen.freed, 0); /* a thread may still read the old one */
 	pass(S);
 	assert_int_equal(seen.freed, 0);
@@ -236,7 +230,7 @@ TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
 	pass(S);
 	assert_false(guard_reload_waits(&g)); /* ... but a contender may need a GPU */
 	assert_int_equal(seen.logged, 1);
-	assert_non_null(strstr(seen.text, "still uses the old configuration"));
+	assert_in(seen.text, "still uses the old configuration");
 	pass(60 * S);
 	assert_int_equal(seen.logged, 1);
 	seen.idle = true;
@@ -279,7 +273,7 @@ TEST(one_that_cannot_be_had_leaves_the_old_one)
 	assert_int_equal(seen.freed, 1);
 	assert_null(seen.looks_by);
 	assert_string_equal(seen.forgotten, "");
-	assert_non_null(strstr(seen.text, "keeps the old configuration"));
+	assert_in(seen.text, "keeps the old configuration");
 	end();
 }
 
@@ -320,7 +314,7 @@ TEST(who_is_missing_in_the_file_is_told_of_while_it_may_live)
 
 	begin();
 	r->count = 1;
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
 		const char *said = rows[i].said;
 
 		memset(r, 0, sizeof(*r));
@@ -336,7 +330,7 @@ TEST(who_is_missing_in_the_file_is_told_of_while_it_may_live)
 		guard_service_log_missing(&g, r);
 		assert_string_equal(seen.forgotten, said ? "" : rows[i].name);
 		assert_int_equal(seen.text[0] != '\0', said && *said);
-		assert_non_null(strstr(seen.text, said ? said : ""));
+		assert_in(seen.text, said ? said : "");
 	}
 	free(r);
 	end();

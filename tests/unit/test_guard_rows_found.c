@@ -1,9 +1,7 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 1 to 7 and 38 to 40: as it is found, and there or not. */
 #include "guard_test.h"
 
-/* ---- as found ---- */
-
-static void a_worker_found_on_the_gpu_is_active_and_its_need_is_known(struct world *o)
+GUARD_ROW("2", a_worker_found_on_the_gpu_is_active_and_its_need_is_known)
 {
 	begin(o);
 	assert_decided(o, 1, STATE_RECONCILE, STATE_ACTIVE, NULL);
@@ -11,7 +9,7 @@ static void a_worker_found_on_the_gpu_is_active_and_its_need_is_known(struct wor
 	assert_int_equal(o->orders, 0);
 }
 
-static void a_worker_found_with_a_reason_against_it_is_drained(struct world *o)
+GUARD_ROW("1, 3", a_worker_found_with_a_reason_against_it_is_drained)
 {
 	record(o, MANUAL, 2);
 	o->disk[0].hold = HOLD_EVICTED;
@@ -22,7 +20,7 @@ static void a_worker_found_with_a_reason_against_it_is_drained(struct world *o)
 	assert_orders(o, 1, EVICT);
 }
 
-static void a_worker_found_out_by_our_record_stays_out_until_it_may_return(struct world *o)
+GUARD_ROW("1, 4", a_worker_found_out_by_our_record_stays_out_until_it_may_return)
 {
 	o->w[0].resident = false;
 	record(o, MANUAL | CONTENTION, 2);
@@ -38,7 +36,7 @@ static void a_worker_found_out_by_our_record_stays_out_until_it_may_return(struc
 	assert_orders(o, 1, RESUME);
 }
 
-static void a_worker_found_out_without_a_record_is_lazy(struct world *o)
+GUARD_ROW("5", a_worker_found_out_without_a_record_is_lazy)
 {
 	o->w[0].resident = false;
 	world_begin(o);
@@ -48,7 +46,7 @@ static void a_worker_found_out_without_a_record_is_lazy(struct world *o)
 	assert_int_equal(o->orders, 0);
 }
 
-static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
+GUARD_ROW("6, 7", a_checkpoint_is_remembered_by_its_identities)
 {
 	for (unsigned other = 0; other < 2; other++) {
 		world_again(o, 1, 1);
@@ -69,7 +67,7 @@ static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
 	}
 }
 
-static void the_return_of_a_checkpoint_is_for_who_was_put_away(struct world *o)
+GUARD_ROW("6, 31", the_return_of_a_checkpoint_is_for_who_was_put_away)
 {
 	struct guard_order d;
 
@@ -89,7 +87,7 @@ static void the_return_of_a_checkpoint_is_for_who_was_put_away(struct world *o)
 	assert_int_equal(d.target[0].id.start_ticks, 7);
 }
 
-static void a_worker_that_is_not_there_is_absent(struct world *o)
+GUARD_ROW("7", a_worker_that_is_not_there_is_absent)
 {
 	o->w[0].alive = false;
 	record(o, CONTENTION, 2);
@@ -98,7 +96,7 @@ static void a_worker_that_is_not_there_is_absent(struct world *o)
 	assert_false(o->disk[0].evicted); /* the entry is closed */
 }
 
-static void a_record_of_a_stop_is_enough_to_start_it(struct world *o)
+GUARD_ROW("4, 27", a_record_of_a_stop_is_enough_to_start_it)
 {
 	o->p.worker[0].match.unit = "w0.service";
 	o->w[0].alive = o->w[0].resident = false;
@@ -109,9 +107,7 @@ static void a_record_of_a_stop_is_enough_to_start_it(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* ---- there or not ---- */
-
-static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world *o)
+GUARD_ROW("38, 39", a_worker_that_exits_is_absent_and_its_reasons_are_kept)
 {
 	begin(o);
 	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
@@ -126,7 +122,7 @@ static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world 
 	assert_false(o->w[0].resident);
 }
 
-static void only_a_managed_worker_is_started(struct world *o)
+GUARD_ROW("40", only_a_managed_worker_is_started)
 {
 	for (unsigned managed = 0; managed < 2; managed++) {
 		world_again(o, 1, 1);
@@ -140,8 +136,6 @@ static void only_a_managed_worker_is_started(struct world *o)
 	}
 }
 
-/* ---- who ends by himself ---- */
-
 static const char *const hook[] = { "/usr/bin/back", NULL };
 
 static void of_a_hook(struct world *o, const char *const *back)
@@ -154,7 +148,7 @@ static void of_a_hook(struct world *o, const char *const *back)
 	until_ordered_to_leave(o);
 }
 
-static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(struct world *o)
+GUARD_ROW("38", a_worker_of_a_hook_that_dies_while_it_is_out_is_absent)
 {
 	of_a_hook(o, hook);
 	world_run(o, 30 * S);
@@ -164,7 +158,7 @@ static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(struct world 
 	assert_state(o, STATE_ABSENT);
 }
 
-static void a_worker_whose_hook_ends_it_is_brought_back_by_its_hook(struct world *o)
+GUARD_ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook)
 {
 	for (unsigned late = 0; late < 2; late++) {
 		of_a_hook(o, hook);
@@ -179,7 +173,7 @@ static void a_worker_whose_hook_ends_it_is_brought_back_by_its_hook(struct world
 	}
 }
 
-static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct world *o)
+GUARD_ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears)
 {
 	of_a_hook(o, NULL);
 	o->w[0].alive = false;
@@ -190,8 +184,6 @@ static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct 
 	world_run(o, S);
 	assert_state(o, STATE_ACTIVE);
 }
-
-/* ---- one that is out, and not found for a while ---- */
 
 static bool went_astray(const struct world *o)
 {
@@ -209,7 +201,7 @@ static void put_out(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void a_worker_that_is_out_and_is_found_again_comes_back(struct world *o)
+GUARD_ROW("38, 39", a_worker_that_is_out_and_is_found_again_comes_back)
 {
 	struct guard_record r;
 
@@ -231,7 +223,7 @@ static void a_worker_that_is_out_and_is_found_again_comes_back(struct world *o)
 	assert_orders(o, 1, EVICT);
 }
 
-static void a_worker_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
+GUARD_ROW("38", a_worker_that_ends_while_it_is_not_found_is_forgotten)
 {
 	struct guard_record r;
 
@@ -252,7 +244,7 @@ static void a_worker_that_ends_while_it_is_not_found_is_forgotten(struct world *
 	assert_orders(o, 0, RESUME); /* the new process got no order to evict */
 }
 
-static void another_in_its_place_is_not_taken_for_out(struct world *o)
+GUARD_ROW("39", another_in_its_place_is_not_taken_for_out)
 {
 	put_out(o);
 	o->w[0].unfound = true;
@@ -264,7 +256,7 @@ static void another_in_its_place_is_not_taken_for_out(struct world *o)
 	assert_orders(o, 0, RESUME);
 }
 
-static void a_worker_that_runs_and_is_not_found_leaves_nothing(struct world *o)
+GUARD_ROW("38", a_worker_that_runs_and_is_not_found_leaves_nothing)
 {
 	struct guard_record r;
 
@@ -280,7 +272,7 @@ static void a_worker_that_runs_and_is_not_found_leaves_nothing(struct world *o)
 }
 
 /* Its process lives: nobody starts a second one. */
-static void a_managed_one_that_is_out_and_not_found_is_not_started(struct world *o)
+GUARD_ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started)
 {
 	put_out(o);
 	o->w[0].unfound = true;
@@ -291,28 +283,4 @@ static void a_managed_one_that_is_out_and_not_found_is_not_started(struct world 
 	assert_orders(o, 0, RESUME);
 }
 
-int main(void)
-{
-	static const struct guard_case cases[] = {
-		ROW("2", a_worker_found_on_the_gpu_is_active_and_its_need_is_known),
-		ROW("1, 3", a_worker_found_with_a_reason_against_it_is_drained),
-		ROW("1, 4", a_worker_found_out_by_our_record_stays_out_until_it_may_return),
-		ROW("5", a_worker_found_out_without_a_record_is_lazy),
-		ROW("6, 7", a_checkpoint_is_remembered_by_its_identities),
-		ROW("6, 31", the_return_of_a_checkpoint_is_for_who_was_put_away),
-		ROW("7", a_worker_that_is_not_there_is_absent),
-		ROW("4, 27", a_record_of_a_stop_is_enough_to_start_it),
-		ROW("38, 39", a_worker_that_exits_is_absent_and_its_reasons_are_kept),
-		ROW("40", only_a_managed_worker_is_started),
-		ROW("38", a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
-		ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),
-		ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears),
-		ROW("38, 39", a_worker_that_is_out_and_is_found_again_comes_back),
-		ROW("38", a_worker_that_ends_while_it_is_not_found_is_forgotten),
-		ROW("39", another_in_its_place_is_not_taken_for_out),
-		ROW("38", a_worker_that_runs_and_is_not_found_leaves_nothing),
-		ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started),
-	};
-
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
-}
+TEST_MAIN(NULL, NULL)

@@ -1,9 +1,7 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first need to the proof that memory is free. */
 #include "guard_test.h"
 
-/* ---- on the GPU ---- */
-
-static void a_rule_that_says_now_waits_for_nothing(struct world *o)
+GUARD_ROW("8, 12", a_rule_that_says_now_waits_for_nothing)
 {
 	world_guest(o, "now-game", 0, 20 * MIB, 10 * S, 0);
 	world_begin(o);
@@ -12,7 +10,7 @@ static void a_rule_that_says_now_waits_for_nothing(struct world *o)
 	assert_int_equal(world_last(o, "contend-now")->mono_ns, WORLD_START + 10 * S);
 }
 
-static void hard_reasons_drain_at_once(struct world *o)
+GUARD_ROW("9", hard_reasons_drain_at_once)
 {
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED ||
@@ -39,7 +37,7 @@ static void hard_reasons_drain_at_once(struct world *o)
 	}
 }
 
-static void a_demand_that_goes_at_once_is_a_near_miss(struct world *o)
+GUARD_ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 10 * S + 150 * MS);
 	world_begin(o);
@@ -60,8 +58,7 @@ static void returned(struct world *o, const char *next, unsigned type)
 	assert_int_equal(world_status(o, 0).resumes, 1);
 }
 
-static void
-a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics(struct world *o)
+GUARD_ROW("11", a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics)
 {
 	returned(o, "other", GW_PROCESS_COMPUTE);
 	assert_decided(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
@@ -74,7 +71,7 @@ a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics(struct wo
 	assert_int_equal(world_status(o, 0).evictions, 2);
 }
 
-static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
+GUARD_ROW("11", an_action_on_a_gpu_damps_the_next_one_there)
 {
 	world_again(o, 1, 2);
 	o->total[0] = 24 * GIB;
@@ -88,7 +85,7 @@ static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void the_scene_that_decides_comes_when_the_need_has_lasted(struct world *o)
+GUARD_ROW("12", the_scene_that_decides_comes_when_the_need_has_lasted)
 {
 	uint64_t from;
 
@@ -100,7 +97,7 @@ static void the_scene_that_decides_comes_when_the_need_has_lasted(struct world *
 	assert_int_equal(guard_next_scene_ns(o->g, from + 295 * MS), from + 300 * MS);
 }
 
-static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct world *o)
+GUARD_ROW("13", a_hold_active_masks_contention_and_says_so_but_never_heat)
 {
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -121,7 +118,7 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct wor
 	assert_state(o, STATE_EVICTED);
 }
 
-static void a_worker_that_is_held_is_suspected_no_more_until_it_is_released(struct world *o)
+GUARD_ROW("13", a_worker_that_is_held_is_suspected_no_more_until_it_is_released)
 {
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -134,7 +131,7 @@ static void a_worker_that_is_held_is_suspected_no_more_until_it_is_released(stru
 	assert_state(o, STATE_EVICTED);
 }
 
-static void every_reason_that_a_hold_masks_is_reported_once(struct world *o)
+GUARD_ROW("13", every_reason_that_a_hold_masks_is_reported_once)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
@@ -154,7 +151,7 @@ static void every_reason_that_a_hold_masks_is_reported_once(struct world *o)
 	assert_decided(o, 4, ANY, ANY, "hold active");
 }
 
-static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
+GUARD_ROW("13", heat_closes_the_door_until_health_says_it_is_over)
 {
 	begin(o);
 	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
@@ -171,9 +168,7 @@ static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
 	assert_orders(o, 0, EVICT);
 }
 
-/* ---- orders to evict ---- */
-
-static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct world *o)
+GUARD_ROW("15", a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout)
 {
 	begin(o);
 	o->w[0].busy = true;
@@ -186,7 +181,7 @@ static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct
 	assert_state(o, STATE_EVICTED);
 }
 
-static void heat_does_not_wait_for_work_in_flight(struct world *o)
+GUARD_ROW("15", heat_does_not_wait_for_work_in_flight)
 {
 	begin(o);
 	o->w[0].busy = true;
@@ -195,7 +190,7 @@ static void heat_does_not_wait_for_work_in_flight(struct world *o)
 	assert_state(o, STATE_EVICTED);
 }
 
-static void a_cause_that_ends_while_draining_opens_the_door_again(struct world *o)
+GUARD_ROW("16", a_cause_that_ends_while_draining_opens_the_door_again)
 {
 	o->w[0].busy = true;
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 13 * S);
@@ -211,7 +206,7 @@ static void a_cause_that_ends_while_draining_opens_the_door_again(struct world *
 	assert_orders(o, 0, EVICT);
 }
 
-static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(struct world *o)
+GUARD_ROW("17, 20", an_eviction_that_has_begun_is_finished_when_its_cause_ends)
 {
 	begin(o);
 	o->w[0].fails = 1;
@@ -225,7 +220,7 @@ static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(struct wo
 }
 
 /* Killed between the outcome of a stop and its proof, or before that outcome. */
-static void what_an_eviction_noted_is_kept_before_it_is_proven(struct world *o)
+GUARD_ROW("17", what_an_eviction_noted_is_kept_before_it_is_proven)
 {
 	unsigned writes;
 
@@ -241,7 +236,7 @@ static void what_an_eviction_noted_is_kept_before_it_is_proven(struct world *o)
 	assert_int_equal(o->writes, writes + 1);
 }
 
-static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(struct world *o)
+GUARD_ROW("18, 19, 23", a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck)
 {
 	begin(o);
 	o->w[0].fails = 3;
@@ -256,7 +251,7 @@ static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(struct
 	assert_int_equal(o->w[0].levels[2], 4);
 }
 
-static void a_worker_that_fails_twice_is_evicted_at_the_third(struct world *o)
+GUARD_ROW("18", a_worker_that_fails_twice_is_evicted_at_the_third)
 {
 	begin(o);
 	o->w[0].fails = 2;
@@ -265,7 +260,7 @@ static void a_worker_that_fails_twice_is_evicted_at_the_third(struct world *o)
 	assert_int_equal(o->w[0].levels[2], 3);
 }
 
-static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct world *o)
+GUARD_ROW("19", a_worker_that_never_answers_is_stuck_and_the_guard_goes_on)
 {
 	world_again(o, 2, 2);
 	on_gpu(o, 1, 1);
@@ -284,7 +279,7 @@ static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct wo
 	assert_state(o, STATE_STUCK);
 }
 
-static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
+GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 {
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
@@ -301,7 +296,7 @@ static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
 	assert_true(o->w[0].alive && o->w[0].resident);
 }
 
-static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
+GUARD_ROW("18, 19", a12_nobody_is_signalled_unless_killing_is_allowed)
 {
 	for (unsigned kill = 0; kill < 3; kill++) {
 		world_again(o, 1, 1);
@@ -318,9 +313,7 @@ static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
 	}
 }
 
-/* ---- it said done, and holds its memory ---- */
-
-static void a10_done_without_free_memory_is_never_evicted(struct world *o)
+GUARD_ROW("22, 24", a10_done_without_free_memory_is_never_evicted)
 {
 	begin(o);
 	o->w[0].lies = UINT_MAX;
@@ -351,7 +344,7 @@ static void asleep(struct world *o, uint64_t guest_until_ns)
 	assert_true(o->w[0].asleep && o->w[0].closed);
 }
 
-static void a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends(struct world *o)
+GUARD_ROW("24", a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends)
 {
 	static const enum guard_request ask[] = { REQUEST_RESUME_NOW, REQUEST_RELEASE,
 						  REQUEST_RESUME };
@@ -367,7 +360,7 @@ static void a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends(s
 	assert_awake(o);
 }
 
-static void a_worker_that_sleeps_without_freeing_is_woken_after_a_restart(struct world *o)
+GUARD_ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart)
 {
 	asleep(o, 20 * S);
 	world_until(o, 21 * S);
@@ -382,7 +375,7 @@ static void a_worker_that_sleeps_without_freeing_is_woken_after_a_restart(struct
 	assert_awake(o);
 }
 
-static void a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active(struct world *o)
+GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active)
 {
 	asleep(o, 0);
 	o->w[0].wont_return = true;
@@ -397,7 +390,7 @@ static void a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active(struct
 }
 
 /* vLLM without its sleep mode knows neither call. */
-static void a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o)
+GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was)
 {
 	/* 0: may be resumed; 1: is never resumed; 2: a hook, which would run twice. */
 	for (unsigned i = 0; i < 3; i++) {
@@ -415,9 +408,7 @@ static void a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was(struc
 	}
 }
 
-/* ---- proof ---- */
-
-static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
+GUARD_ROW("20", freed_bytes_must_be_seen_on_the_device_too)
 {
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
@@ -432,7 +423,7 @@ static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
 }
 
 /* Memory is read before the lists: a worker that took its own in between is in the lists alone. */
-static void a_scene_that_crosses_with_a_worker_proves_all_the_same(struct world *o)
+GUARD_ROW("20", a_scene_that_crosses_with_a_worker_proves_all_the_same)
 {
 	begin(o);
 	o->missed_bytes = 8 * GIB;
@@ -443,7 +434,7 @@ static void a_scene_that_crosses_with_a_worker_proves_all_the_same(struct world 
 }
 
 /* Signals and callbacks report done before anything is loaded: an eviction in between has nothing to free. */
-static void a_worker_that_must_leave_before_it_loaded_is_out(struct world *o)
+GUARD_ROW("20, 37", a_worker_that_must_leave_before_it_loaded_is_out)
 {
 	o->w[0].residue = GIB / 2;
 	begin(o);
@@ -455,7 +446,7 @@ static void a_worker_that_must_leave_before_it_loaded_is_out(struct world *o)
 	assert_orders(o, 2, EVICT);
 }
 
-static void a_worker_that_takes_more_while_it_leaves_must_free_that_too(struct world *o)
+GUARD_ROW("14, 20", a_worker_that_takes_more_while_it_leaves_must_free_that_too)
 {
 	o->w[0].load[0] = 2 * GIB;
 	o->w[0].busy = true;
@@ -470,7 +461,7 @@ static void a_worker_that_takes_more_while_it_leaves_must_free_that_too(struct w
 	assert_int_equal(world_status(o, 0).resident_bytes, 0);
 }
 
-static void what_others_took_meanwhile_is_no_fault_of_the_worker(struct world *o)
+GUARD_ROW("20", what_others_took_meanwhile_is_no_fault_of_the_worker)
 {
 	world_guest(o, "now", 0, 3 * GIB, 10 * S, 0);
 	world_guest(o, "now", 0, 7 * GIB, 10 * S + 250 * MS, 0);
@@ -479,7 +470,7 @@ static void what_others_took_meanwhile_is_no_fault_of_the_worker(struct world *o
 	assert_state(o, STATE_EVICTED);
 }
 
-static void bytes_that_are_unknown_are_judged_by_the_device(struct world *o)
+GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 {
 	o->w[0].unknown = true;
 	begin(o);
@@ -489,7 +480,7 @@ static void bytes_that_are_unknown_are_judged_by_the_device(struct world *o)
 }
 
 /* Not known is not freed. */
-static void what_cannot_be_seen_is_never_proven(struct world *o)
+GUARD_ROW("20, 22", what_cannot_be_seen_is_never_proven)
 {
 	static const struct {
 		bool memory, lists, bytes; /* are reported */
@@ -514,9 +505,7 @@ static void what_cannot_be_seen_is_never_proven(struct world *o)
 	}
 }
 
-/* ---- what an order says ---- */
-
-static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world *o)
+GUARD_ROW("orders", orders_name_the_processes_of_the_worker_and_nobody_else)
 {
 	struct guard_order d;
 
@@ -531,7 +520,7 @@ static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world
 	assert_false(guard_next_order(o->g, &d));
 }
 
-static void an_order_says_who_is_the_worker_by_what_it_is(struct world *o)
+GUARD_ROW("orders", an_order_says_who_is_the_worker_by_what_it_is)
 {
 	struct guard_order order = { 0 };
 
@@ -559,7 +548,7 @@ static void an_order_says_who_is_the_worker_by_what_it_is(struct world *o)
 	assert_int_equal(order.roots, 2);
 }
 
-static void an_order_names_the_gpus_and_the_reasons_for_hooks(struct world *o)
+GUARD_ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks)
 {
 	struct guard_order order;
 
@@ -577,7 +566,7 @@ static void an_order_names_the_gpus_and_the_reasons_for_hooks(struct world *o)
 	assert_string_equal(order.reason, "manual");
 }
 
-static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world *o)
+GUARD_ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal)
 {
 	struct guard_order order;
 	struct guard_record r;
@@ -615,7 +604,7 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 }
 
 /* Its second process has another start time. */
-static void a_worker_that_restarts_during_an_eviction_keeps_its_first_identity(struct world *o)
+GUARD_ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identity)
 {
 	struct guard_record r;
 
@@ -641,7 +630,7 @@ static void a_worker_that_restarts_during_an_eviction_keeps_its_first_identity(s
 	assert_true(o->w[0].closed);
 }
 
-static void a_worker_that_restarts_and_is_stuck_is_another_one(struct world *o)
+GUARD_ROW("48", a_worker_that_restarts_and_is_stuck_is_another_one)
 {
 	o->p.worker[0].knobs.verify_ns = 5 * S;
 	o->w[0].lies = 1;
@@ -655,50 +644,4 @@ static void a_worker_that_restarts_and_is_stuck_is_another_one(struct world *o)
 	assert_decided(o, 1, STATE_ABSENT, STATE_RECONCILE, "appeared");
 }
 
-int main(void)
-{
-	static const struct guard_case cases[] = {
-		ROW("8, 12", a_rule_that_says_now_waits_for_nothing),
-		ROW("9", hard_reasons_drain_at_once),
-		ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss),
-		ROW("11",
-		    a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics),
-		ROW("11", an_action_on_a_gpu_damps_the_next_one_there),
-		ROW("12", the_scene_that_decides_comes_when_the_need_has_lasted),
-		ROW("13", a_hold_active_masks_contention_and_says_so_but_never_heat),
-		ROW("13", a_worker_that_is_held_is_suspected_no_more_until_it_is_released),
-		ROW("13", every_reason_that_a_hold_masks_is_reported_once),
-		ROW("13", heat_closes_the_door_until_health_says_it_is_over),
-		ROW("15", a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
-		ROW("15", heat_does_not_wait_for_work_in_flight),
-		ROW("16", a_cause_that_ends_while_draining_opens_the_door_again),
-		ROW("17, 20", an_eviction_that_has_begun_is_finished_when_its_cause_ends),
-		ROW("17", what_an_eviction_noted_is_kept_before_it_is_proven),
-		ROW("18, 19, 23",
-		    a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck),
-		ROW("18", a_worker_that_fails_twice_is_evicted_at_the_third),
-		ROW("19", a_worker_that_never_answers_is_stuck_and_the_guard_goes_on),
-		ROW("21", what_is_not_freed_is_tried_at_the_next_level),
-		ROW("18, 19", a12_nobody_is_signalled_unless_killing_is_allowed),
-		ROW("22, 24", a10_done_without_free_memory_is_never_evicted),
-		ROW("24", a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends),
-		ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart),
-		ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active),
-		ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was),
-		ROW("20", freed_bytes_must_be_seen_on_the_device_too),
-		ROW("20", a_scene_that_crosses_with_a_worker_proves_all_the_same),
-		ROW("20, 37", a_worker_that_must_leave_before_it_loaded_is_out),
-		ROW("14, 20", a_worker_that_takes_more_while_it_leaves_must_free_that_too),
-		ROW("20", what_others_took_meanwhile_is_no_fault_of_the_worker),
-		ROW("20", bytes_that_are_unknown_are_judged_by_the_device),
-		ROW("20, 22", what_cannot_be_seen_is_never_proven),
-		ROW("orders", orders_name_the_processes_of_the_worker_and_nobody_else),
-		ROW("orders", an_order_says_who_is_the_worker_by_what_it_is),
-		ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks),
-		ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
-		ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identity),
-		ROW("48", a_worker_that_restarts_and_is_stuck_is_another_one),
-	};
-
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
-}
+TEST_MAIN(NULL, NULL)

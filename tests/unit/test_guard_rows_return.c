@@ -1,9 +1,7 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 25 to 37: out, and the way back. */
 #include "guard_test.h"
 
-/* ---- out ---- */
-
-static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(struct world *o)
+GUARD_ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended)
 {
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
@@ -22,7 +20,7 @@ static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(stru
 	assert_int_equal(o->w[0].levels[4], 1);
 }
 
-static void a_storm_without_a_unit_to_stop_has_its_door_closed(struct world *o)
+GUARD_ROW("25", a_storm_without_a_unit_to_stop_has_its_door_closed)
 {
 	begin(o);
 	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
@@ -36,7 +34,7 @@ static void a_storm_without_a_unit_to_stop_has_its_door_closed(struct world *o)
 	assert_orders(o, 2, CLOSE);
 }
 
-static void what_remains_is_no_reload(struct world *o)
+GUARD_ROW("25", what_remains_is_no_reload)
 {
 	begin(o);
 	o->w[0].residue = 500 * MIB;
@@ -46,7 +44,7 @@ static void what_remains_is_no_reload(struct world *o)
 	assert_orders(o, 1, EVICT);
 }
 
-static void a_reason_that_is_not_contention_needs_no_quiet(struct world *o)
+GUARD_ROW("27", a_reason_that_is_not_contention_needs_no_quiet)
 {
 	begin(o);
 	ask_run(o, REQUEST_EVICT, 20 * S, 22 * S);
@@ -55,7 +53,7 @@ static void a_reason_that_is_not_contention_needs_no_quiet(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void demand_in_the_quiet_period_begins_it_again(struct world *o)
+GUARD_ROW("26, 28, 29", demand_in_the_quiet_period_begins_it_again)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_guest(o, "job2", 0, 3 * GIB, 40 * S, 45 * S);
@@ -70,7 +68,7 @@ static void demand_in_the_quiet_period_begins_it_again(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_further_reason_ends_the_quiet_period(struct world *o)
+GUARD_ROW("28", a_further_reason_ends_the_quiet_period)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -85,7 +83,7 @@ static void a_further_reason_ends_the_quiet_period(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(struct world *o)
+GUARD_ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -104,9 +102,7 @@ static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(struc
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
 }
 
-/* ---- what is asked before ---- */
-
-static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct world *o)
+GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 {
 	/* Never over the threshold of a contender, but the room is gone: 4 GiB free, 8 needed. */
 	world_guest(o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
@@ -122,7 +118,7 @@ static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct wor
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void nobody_comes_back_to_a_warm_gpu(struct world *o)
+GUARD_ROW("32", nobody_comes_back_to_a_warm_gpu)
 {
 	begin(o);
 	ask_run(o, REQUEST_EVICT, 0, 5 * S);
@@ -137,7 +133,7 @@ static void nobody_comes_back_to_a_warm_gpu(struct world *o)
 }
 
 /* Of 256 MiB that a loader needs 100 are free. */
-static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
+GUARD_ROW("32", host_memory_is_asked_for_by_those_who_need_it)
 {
 	static const struct {
 		enum policy_kind kind;
@@ -162,7 +158,7 @@ static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
 	}
 }
 
-static void a_worker_that_does_not_answer_is_asked_again_and_reported_once(struct world *o)
+GUARD_ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_reported_once)
 {
 	begin(o);
 	o->w[0].deaf = true;
@@ -176,7 +172,7 @@ static void a_worker_that_does_not_answer_is_asked_again_and_reported_once(struc
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_worker_that_does_not_answer_holds_up_no_other(struct world *o)
+GUARD_ROW("31", a_worker_that_does_not_answer_holds_up_no_other)
 {
 	world_again(o, 1, 2);
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
@@ -189,7 +185,7 @@ static void a_worker_that_does_not_answer_holds_up_no_other(struct world *o)
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
 }
 
-static void resume_now_that_cannot_be_does_not_hide_contention_later(struct world *o)
+GUARD_ROW("30, 32", resume_now_that_cannot_be_does_not_hide_contention_later)
 {
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -199,9 +195,7 @@ static void resume_now_that_cannot_be_does_not_hide_contention_later(struct worl
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
 }
 
-/* ---- the way back ---- */
-
-static void a_lazy_worker_is_only_let_in_again(struct world *o)
+GUARD_ROW("33", a_lazy_worker_is_only_let_in_again)
 {
 	o->p.worker[0].resume = RESUME_LAZY;
 	begin(o);
@@ -212,7 +206,7 @@ static void a_lazy_worker_is_only_let_in_again(struct world *o)
 	assert_orders(o, 0, RESUME);
 }
 
-static void a_worker_that_no_request_wakes_is_woken_however_lazy(struct world *o)
+GUARD_ROW("33", a_worker_that_no_request_wakes_is_woken_however_lazy)
 {
 	static const enum policy_kind kind[] = { WORKER_VLLM, WORKER_SGLANG };
 
@@ -229,7 +223,7 @@ static void a_worker_that_no_request_wakes_is_woken_however_lazy(struct world *o
 	}
 }
 
-static void a_lazy_worker_that_was_stopped_is_started_again(struct world *o)
+GUARD_ROW("33", a_lazy_worker_that_was_stopped_is_started_again)
 {
 	static const enum policy_kind kind[] = { WORKER_COMFY, WORKER_OLLAMA, WORKER_SYSTEMD };
 
@@ -254,7 +248,7 @@ static void a_lazy_worker_that_was_stopped_is_started_again(struct world *o)
 	}
 }
 
-static void a_return_that_fails_waits_twice_as_long_each_time(struct world *o)
+GUARD_ROW("34", a_return_that_fails_waits_twice_as_long_each_time)
 {
 	uint64_t at[8];
 	unsigned n = 0;
@@ -281,7 +275,7 @@ static void a_return_that_fails_waits_twice_as_long_each_time(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void resume_now_does_not_wait_after_a_failure(struct world *o)
+GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)
 {
 	begin(o);
 	o->w[0].wont_return = true;
@@ -292,7 +286,7 @@ static void resume_now_does_not_wait_after_a_failure(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(struct world *o)
+GUARD_ROW("35, 36", a_return_that_loads_nothing_is_taken_back_after_two_minutes)
 {
 	begin(o);
 	o->w[0].returns_empty = true;
@@ -308,7 +302,7 @@ static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(struct w
 	assert_state(o, STATE_ACTIVE);
 }
 
-static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct world *o)
+GUARD_ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits)
 {
 	for (unsigned graphics = 0; graphics < 2; graphics++) {
 		world_again(o, 1, 1);
@@ -326,82 +320,4 @@ static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct worl
 	}
 }
 
-/* The order to start it is under way when a reason comes. */
-static void a_managed_worker_that_is_turned_back_before_it_appears_is_absent(struct world *o)
-{
-	static const struct {
-		enum policy_kind kind;
-		bool stopped; /* its first level is to stop it: the start is undone */
-	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
-
-	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-		struct guard_outcome done = { .ok = true };
-		struct guard_order d;
-		bool came = false;
-
-		world_again(o, 1, 1);
-		o->p.worker[0].kind = row[i].kind;
-		o->p.worker[0].match.unit = "w0.service";
-		o->p.worker[0].managed = true;
-		o->w[0].alive = false;
-		world_begin(o);
-		for (unsigned n = 0; !came && n < 100; n++, o->now += 100 * MS) {
-			world_scene(o);
-			guard_observe(o->g, &o->s);
-			came = next_order(o, &d);
-		}
-		assert_int_equal(d.verb, ORDER_RESUME);
-		assert_true(d.start);
-		ask_only(o, REQUEST_EVICT);
-		assert_state(o, STATE_DRAIN); /* until its outcome is known */
-		done.order = d.id;
-		guard_outcome(o->g, &done, o->now);
-		world_run(o, 20 * S);
-		assert_orders(o, row[i].stopped, EVICT);
-		assert_state(o, row[i].stopped ? STATE_EVICTED : STATE_ABSENT);
-		assert_int_equal(world_status(o, 0).mask, MANUAL);
-	}
-}
-
-static void the_next_change_after_resume_now_is_at_once(struct world *o)
-{
-	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
-	world_begin(o);
-	world_until(o, 22 * S);
-	assert_state(o, STATE_QUIET);
-	assert_true(world_status(o, 0).next_ns > o->now + 25 * S);
-	world_ask(o, 0, REQUEST_RESUME_NOW, 0);
-	assert_int_equal(world_last(o, "resume now")->from, STATE_QUIET);
-	assert_int_equal(world_last(o, "resume now")->to, STATE_QUIET);
-	assert_true(world_last(o, "resume now")->next_ns == o->now);
-}
-
-int main(void)
-{
-	static const struct guard_case cases[] = {
-		ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
-		ROW("25", a_storm_without_a_unit_to_stop_has_its_door_closed),
-		ROW("25", what_remains_is_no_reload),
-		ROW("27", a_reason_that_is_not_contention_needs_no_quiet),
-		ROW("26, 28, 29", demand_in_the_quiet_period_begins_it_again),
-		ROW("28", a_further_reason_ends_the_quiet_period),
-		ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only),
-		ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named),
-		ROW("32", nobody_comes_back_to_a_warm_gpu),
-		ROW("32", host_memory_is_asked_for_by_those_who_need_it),
-		ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_reported_once),
-		ROW("31", a_worker_that_does_not_answer_holds_up_no_other),
-		ROW("30, 32", resume_now_that_cannot_be_does_not_hide_contention_later),
-		ROW("33", a_lazy_worker_is_only_let_in_again),
-		ROW("33", a_worker_that_no_request_wakes_is_woken_however_lazy),
-		ROW("33", a_lazy_worker_that_was_stopped_is_started_again),
-		ROW("34", a_return_that_fails_waits_twice_as_long_each_time),
-		ROW("30, 34", resume_now_does_not_wait_after_a_failure),
-		ROW("35, 36", a_return_that_loads_nothing_is_taken_back_after_two_minutes),
-		ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits),
-		ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent),
-		ROW("30, 51", the_next_change_after_resume_now_is_at_once),
-	};
-
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
-}
+TEST_MAIN(NULL, NULL)

@@ -2,9 +2,7 @@
  * dry-run and back. */
 #include "guard_test.h"
 
-/* ---- blind, hung, lost ---- */
-
-static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(struct world *o)
+GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -32,7 +30,7 @@ static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(str
 	assert_state(o, STATE_EVICTED); /* and it guards again */
 }
 
-static void on_blind_evict_is_verified_when_the_gpu_is_readable(struct world *o)
+GUARD_ROW("41, 42", on_blind_evict_is_verified_when_the_gpu_is_readable)
 {
 	o->p.evict_when_blind = true;
 	begin(o);
@@ -48,7 +46,7 @@ static void on_blind_evict_is_verified_when_the_gpu_is_readable(struct world *o)
 }
 
 /* Its memory is on GPU 0, and GPU 1 cannot be read. */
-static void a_worker_is_blind_on_each_gpu_that_its_selectors_name(struct world *o)
+GUARD_ROW("41", a_worker_is_blind_on_each_gpu_that_its_selectors_name)
 {
 	static const struct {
 		const char *selector;
@@ -73,7 +71,7 @@ static void a_worker_is_blind_on_each_gpu_that_its_selectors_name(struct world *
 	}
 }
 
-static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(struct world *o)
+GUARD_ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -90,7 +88,7 @@ static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(struc
 	assert_state(o, STATE_EVICTED);
 }
 
-static void an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute(struct world *o)
+GUARD_ROW("45, 46", an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute)
 {
 	begin(o);
 	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), 0); /* it was not lost */
@@ -106,8 +104,7 @@ static void an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute(str
 	assert_int_equal(world_status(o, 0).mask, 0);
 }
 
-static void
-a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struct world *o)
+GUARD_ROW("45, 46", a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well)
 {
 	for (unsigned gone = 0; gone < 2; gone++) {
 		world_again(o, 2, 2);
@@ -139,8 +136,7 @@ a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struc
 }
 
 /* The board was taken out while the machine was off: the record of the last run names one that is not there. */
-static void
-a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct world *o)
+GUARD_ROW("45", a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere)
 {
 	static const char *const selectors[] = {
 		NULL, "GPU-1", "1", "0000:01:00.0", "00000000:01:00.0", "cuda:1"
@@ -170,9 +166,7 @@ a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct worl
 	}
 }
 
-/* ---- the end ---- */
-
-static void at_the_end_workers_return_if_configured_and_if_they_fit(struct world *o)
+GUARD_ROW("47", at_the_end_workers_return_if_configured_and_if_they_fit)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		world_again(o, 1, 1);
@@ -202,7 +196,7 @@ static void two_neighbours(struct world *o)
 	o->w[0].load[0] = o->w[1].load[0] = 6 * GIB;
 }
 
-static void at_the_end_all_return_that_fit_together(struct world *o)
+GUARD_ROW("47", at_the_end_all_return_that_fit_together)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		two_neighbours(o);
@@ -224,7 +218,7 @@ static void at_the_end_all_return_that_fit_together(struct world *o)
 	}
 }
 
-static void at_the_end_who_is_on_the_way_back_has_its_room(struct world *o)
+GUARD_ROW("47", at_the_end_who_is_on_the_way_back_has_its_room)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		two_neighbours(o);
@@ -241,7 +235,7 @@ static void at_the_end_who_is_on_the_way_back_has_its_room(struct world *o)
 	}
 }
 
-static void at_the_end_a_dry_run_waits_for_nothing(struct world *o)
+GUARD_ROW("47", at_the_end_a_dry_run_waits_for_nothing)
 {
 	o->p.mode = GUARD_DRY_RUN;
 	o->p.restore_on_stop = true;
@@ -262,7 +256,7 @@ static void end_all(struct world *o)
 		world_step(o);
 }
 
-static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
+GUARD_ROW("47", at_the_end_a_door_that_heat_closed_is_opened)
 {
 	begin(o);
 	o->p.restore_on_stop = true;
@@ -277,7 +271,7 @@ static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
 }
 
 /* Whether or not the cause holds, and also while an order of the drain is under way. */
-static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
+GUARD_ROW("47", at_the_end_who_was_not_unloaded_takes_work_again)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		world_again(o, 1, 1);
@@ -298,7 +292,7 @@ static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
 	}
 }
 
-static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct world *o)
+GUARD_ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone)
 {
 	for (unsigned holds = 0; holds < 2; holds++) {
 		world_again(o, 1, 1);
@@ -321,7 +315,7 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct wor
 }
 
 /* Its memory went all the same: it is brought back.  It stayed: new work is admitted. */
-static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct world *o)
+GUARD_ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {
 		world_again(o, 1, 1);
@@ -342,7 +336,7 @@ static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct wo
 	}
 }
 
-static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(struct world *o)
+GUARD_ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for)
 {
 	begin(o);
 	o->p.restore_on_stop = true;
@@ -355,94 +349,4 @@ static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(struct wo
 	assert_true(o->disk[0].evicted); /* the next start knows */
 }
 
-/* ---- dry-run and back ---- */
-
-static void a_door_that_heat_closed_is_opened_after_a_dry_run(struct world *o)
-{
-	struct policy dry, enforce;
-
-	begin(o);
-	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
-	world_run(o, S);
-	assert_true(o->w[0].closed);
-	dry = enforce = o->p;
-	dry.mode = GUARD_DRY_RUN;
-	assert_int_equal(guard_change_policy(o->g, &dry, NULL, 0, o->now), 0);
-	guard_set_heat(o->g, "GPU-0", 0, "");
-	world_run(o, 5 * S);
-	assert_state(o, STATE_EVICTED); /* its door is still to be opened */
-	assert_orders(o, 0, OPEN);
-	assert_int_equal(guard_change_policy(o->g, &enforce, NULL, 0, o->now), 0);
-	world_run(o, 2 * S);
-	assert_decided(o, 2, STATE_RECONCILE, STATE_ACTIVE, "as found"); /* and at the start */
-	assert_orders(o, 1, OPEN);
-	assert_awake(o);
-}
-
-static void
-a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_turns_back(struct world *o)
-{
-	begin(o);
-	ask_run(o, REQUEST_EVICT, 10 * S, 5 * S);
-	assert_state(o, STATE_EVICTED);
-	o->simulated = true;
-	world_run(o, 30 * S);
-	assert_decided(o, 0, ANY, ANY, "mode"); /* its state is the same */
-	assert_state(o, STATE_EVICTED);
-	assert_orders(o, 0, RESUME);
-	assert_true(o->disk[0].evicted);
-	o->simulated = false;
-	world_run(o, 10 * S);
-	assert_decided(o, 0, ANY, STATE_RECONCILE, NULL);
-	assert_orders(o, 1, RESUME);
-	assert_awake(o);
-}
-
-static void an_order_under_way_on_a_gpu_that_turns_dry_counts_as_done(struct world *o)
-{
-	begin(o);
-	o->w[0].silent = true; /* its drain is under way */
-	world_ask(o, 0, REQUEST_EVICT, UINT64_MAX);
-	world_run(o, S);
-	o->w[0].silent = false;
-	o->simulated = true;
-	world_run(o, 5 * S);
-	assert_decided(o, 1, STATE_DRAIN, STATE_EVICTED, "mode");
-	assert_true(o->w[0].resident);
-	assert_true(o->disk[0].evicted);
-	o->simulated = false;
-	world_run(o, 5 * S);
-	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "drained");
-	assert_state(o, STATE_EVICTED);
-	assert_false(o->w[0].resident);
-	assert_orders(o, 1, EVICT);
-}
-
-int main(void)
-{
-	static const struct guard_case cases[] = {
-		ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
-		ROW("41", a_worker_is_blind_on_each_gpu_that_its_selectors_name),
-		ROW("41, 42", on_blind_evict_is_verified_when_the_gpu_is_readable),
-		ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
-		ROW("45, 46", an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),
-		ROW("45, 46",
-		    a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
-		ROW("45", a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere),
-		ROW("47", at_the_end_workers_return_if_configured_and_if_they_fit),
-		ROW("47", at_the_end_all_return_that_fit_together),
-		ROW("47", at_the_end_who_is_on_the_way_back_has_its_room),
-		ROW("47", at_the_end_a_dry_run_waits_for_nothing),
-		ROW("47", at_the_end_a_door_that_heat_closed_is_opened),
-		ROW("47", at_the_end_who_was_not_unloaded_takes_work_again),
-		ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone),
-		ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory),
-		ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for),
-		ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run),
-		ROW("52",
-		    a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_turns_back),
-		ROW("52", an_order_under_way_on_a_gpu_that_turns_dry_counts_as_done),
-	};
-
-	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
-}
+TEST_MAIN(NULL, NULL)

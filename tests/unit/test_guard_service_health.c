@@ -2,15 +2,13 @@
  * ends.  The GPU is the test's own, the guard is real. */
 #include "daemon/guard_service_parts.h"
 
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
 #include "guard_world.h"
 
 #include "device/nvml_abi.h"
 
 #include <math.h>
-
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -25,8 +23,6 @@ static struct {
 	char text[512];
 	const char *severity;
 } emitted;
-
-/* ---- the rest of the service ---- */
 
 uint64_t guard_service_now_ns(void)
 {
@@ -84,8 +80,6 @@ static uint64_t record_event(void *arg, const struct view_event *e)
 	snprintf(emitted.text, sizeof(emitted.text), "%s", e->text);
 	return 1;
 }
-
-/* ---- a GPU ---- */
 
 static void set(unsigned q, double v)
 {
@@ -159,8 +153,6 @@ static uint32_t mask(void)
 	return world_status(&o, 0).mask;
 }
 
-/* ---- tests ---- */
-
 TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 {
 	struct health_status s;
@@ -174,8 +166,8 @@ TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 	health_status(g.health[0], o.now, &s);
 	assert_true(s.worst.clears_ns > o.now + 290 * S);
 	assert_int_equal(why(REASON_HEALTH).clears_ns, s.worst.clears_ns);
-	assert_non_null(strstr(why(REASON_HEALTH).clears, "clean for 300 s"));
-	assert_non_null(strstr(why(REASON_HEALTH).evidence, "Xid 79"));
+	assert_in(why(REASON_HEALTH).clears, "clean for 300 s");
+	assert_in(why(REASON_HEALTH).evidence, "Xid 79");
 	ticks(295);
 	assert_int_equal(mask(), 1u << REASON_HEALTH);
 	ticks(10);
@@ -189,11 +181,11 @@ TEST(another_end_in_the_settings_is_told_with_the_next_reading)
 	ticks(2);
 	xid(79, false);
 	ticks(2);
-	assert_non_null(strstr(why(REASON_HEALTH).clears, "for 60 s"));
+	assert_in(why(REASON_HEALTH).clears, "for 60 s");
 	settings.health.clean_ns = 90 * S;
 	guard_service_health_swapped(&g);
 	ticks(1);
-	assert_non_null(strstr(why(REASON_HEALTH).clears, "for 90 s"));
+	assert_in(why(REASON_HEALTH).clears, "for 90 s");
 }
 
 static double threshold(void)
@@ -233,13 +225,13 @@ TEST(each_level_emits_one_event)
 	ticks(5);
 	assert_int_equal(emitted.events, 1);
 	assert_string_equal(emitted.severity, "warning");
-	assert_non_null(strstr(emitted.text, "GPU is degraded: A memory row waits"));
+	assert_in(emitted.text, "GPU is degraded: A memory row waits");
 	assert_null(strstr(emitted.text, ".."));
 	xid(79, false);
 	ticks(5);
 	assert_int_equal(emitted.events, 2);
 	assert_string_equal(emitted.severity, "error");
-	assert_non_null(strstr(emitted.text, "in quarantine: Xid 79"));
+	assert_in(emitted.text, "in quarantine: Xid 79");
 }
 
 TEST(an_earlier_xid_moves_no_worker_if_the_driver_requests_nothing)
@@ -283,7 +275,7 @@ TEST(who_clears_a_quarantine_ends_its_reason_and_no_other)
 	ticks(2);
 	assert_int_equal(guard_service_clear(&g, "GPU-0", "a test", message, sizeof(message)),
 			 -GW_E_STATE);
-	assert_non_null(strstr(message, "reset the GPU"));
+	assert_in(message, "reset the GPU");
 	set(GW_Q_RECOVERY_ACTION, 0);
 	ticks(2);
 	assert_int_equal(guard_service_clear(&g, "GPU-0", "a test", message, sizeof(message)),

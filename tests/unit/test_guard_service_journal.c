@@ -5,8 +5,6 @@
 
 #include "test.h"
 
-/* ---- the file ---- */
-
 static struct {
 	bool full;
 	unsigned kept, tried, orders, refused;
@@ -95,13 +93,11 @@ void store_set_count(struct store *s, const char *key, double value)
 
 	while (i < counts && strcmp(count[i].key, key) != 0)
 		i++;
-	assert_true(i < sizeof(count) / sizeof(count[0]));
+	assert_true(i < COUNT_OF(count));
 	counts += i == counts;
 	snprintf(count[i].key, sizeof(count[i].key), "%s", key);
 	count[i].value = value;
 }
-
-/* ---- who acts ---- */
 
 static struct world o;
 static struct guard_service g;
@@ -154,8 +150,6 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes)
 	disk.forgot += !*notes;
 }
 
-/* ---- the rest of the service's guard ---- */
-
 void guard_service_outcome(struct guard_service *x, const struct guard_outcome *out)
 {
 	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
@@ -200,8 +194,6 @@ static uint64_t record_event(void *arg, const struct view_event *e)
 	disk.errors += strcmp(e->severity, "error") == 0 && strstr(e->text, "resume failed");
 	return 1;
 }
-
-/* ---- the world with a journal ---- */
 
 static struct guard_settings settings;
 
@@ -365,9 +357,9 @@ TEST(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is)
 				       sizeof(message)),
 			 0);
 	guard_service_pump(&g);
-	assert_non_null(strstr(g.view.journal, "cannot be written"));
+	assert_in(g.view.journal, "cannot be written");
 	run_for(20 * S);
-	assert_non_null(strstr(g.view.journal, "cannot be written"));
+	assert_in(g.view.journal, "cannot be written");
 	disk.fails = false; /* nothing new is decided: what waits is written */
 	guard_service_pump(&g);
 	assert_false(g.failed);

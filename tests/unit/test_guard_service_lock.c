@@ -90,8 +90,7 @@ TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 	seen.pid = 4711;
 	look_after(0);
 	assert_string_equal(seen.foreign[0], "another gpuward (process 4711)");
-	assert_non_null(
-		strstr(seen.text, "guards GPU-0 (lock of GPU-0): this one only observes"));
+	assert_in(seen.text, "guards GPU-0 (lock of GPU-0): this one only observes");
 	for (unsigned i = 0; i < 49; i++)
 		look_after(100 * NS_PER_MS);
 	assert_int_equal(seen.tries, 1);
@@ -118,7 +117,7 @@ TEST(if_no_lock_can_be_created_it_guards_and_logs_that_once)
 	assert_int_equal(seen.tries, 8);
 	assert_int_equal(seen.logged, 1);
 	assert_int_equal(seen.foreign_reports, 0);
-	assert_non_null(strstr(seen.text, "cannot create a lock"));
+	assert_in(seen.text, "cannot create a lock");
 }
 
 TEST(a_service_that_only_observes_releases_its_locks)

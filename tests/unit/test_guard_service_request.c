@@ -24,8 +24,6 @@ static struct {
 	bool game_unkept;
 } seen;
 
-/* ---- the file ---- */
-
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	if (seen.hangs_ns > timeout_ns) {
@@ -45,8 +43,6 @@ const char *store_state(struct store *s)
 {
 	return "the disk is full";
 }
-
-/* ---- the rest of the service's guard ---- */
 
 void guard_service_for(struct guard_service *x, int64_t uid)
 {
@@ -116,8 +112,6 @@ void scene_thread_trigger(struct scene_thread *k)
 {
 }
 
-/* ---- games ---- */
-
 int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size)
@@ -147,8 +141,6 @@ int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
 	seen.game_uid = uid;
 	return 0;
 }
-
-/* ---- the world ---- */
 
 static void begin(void)
 {
@@ -182,12 +174,11 @@ TEST(who_asks_counts_by_his_number_whatever_the_words_are)
 	} row[] = { { 1000, -GW_E_PERM }, { 0, 0 }, { -1, 0 } };
 	char message[200];
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		begin();
 		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), 0);
 		assert_int_equal(seen.asked_for, row[i].uid);
-		assert_non_null(
-			strstr(seen.text, "(requested by uid 7: whatever is said of him)"));
+		assert_in(seen.text, "(requested by uid 7: whatever is said of him)");
 		assert_int_equal(wish(REQUEST_RELEASE, row[i].uid, message), 0);
 		world_run(&o, 60 * S);
 		clock_step(&stepped, 60 * S);
@@ -214,7 +205,7 @@ TEST(a_wish_is_in_the_file_before_it_is_answered)
 	before = stepped.mono_ns;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* and no longer */
-	assert_non_null(strstr(message, "the request is not on disk yet"));
+	assert_in(message, "the request is not on disk yet");
 	world_done(&o);
 }
 
@@ -225,14 +216,14 @@ TEST(what_a_restart_forgets_is_said)
 	begin();
 	g.failed = true;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_non_null(strstr(message, "the journal cannot be written (the disk is full)"));
+	assert_in(message, "the journal cannot be written (the disk is full)");
 	g.failed = false;
 	g.unsaved = 1;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
-	assert_non_null(strstr(message, "lost when the service restarts"));
+	assert_in(message, "lost when the service restarts");
 	seen.lasting = false;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_non_null(strstr(message, "there is no journal file"));
+	assert_in(message, "there is no journal file");
 	world_done(&o);
 }
 
@@ -307,7 +298,7 @@ TEST(a_game_that_a_restart_loses_is_logged)
 	seen.game_unkept = true; /* the disk is full */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 3);
-	assert_non_null(strstr(seen.text, "game of process 4711 cannot be stored"));
+	assert_in(seen.text, "game of process 4711 cannot be stored");
 	seen.game_unkept = seen.lasting = false; /* there is no file */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 5);

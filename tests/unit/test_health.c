@@ -111,8 +111,6 @@ static void xid(unsigned number)
 	event(ABI_EVENT_XID, number);
 }
 
-/* ---- heat ---- */
-
 TEST(levels_follow_the_margin)
 {
 	read_margin(11, 1);
@@ -129,10 +127,10 @@ TEST(levels_follow_the_margin)
 	read_margin(2, 4);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 	assert_true(t.s.thermal);
-	assert_non_null(strstr(t.s.worst.why, "85 C"));
-	assert_non_null(strstr(t.s.worst.why, "2 C below its limit"));
+	assert_in(t.s.worst.why, "85 C");
+	assert_in(t.s.worst.why, "2 C below its limit");
 	read_margin(-3, 1);
-	assert_non_null(strstr(t.s.worst.why, "3 C above its limit"));
+	assert_in(t.s.worst.why, "3 C above its limit");
 }
 
 TEST(three_critical_readings_do_not_act_and_four_do)
@@ -151,7 +149,7 @@ TEST(a_hardware_slowdown_evicts_at_once)
 	margin(6);
 	read_value(GW_Q_CLOCK_REASONS, 0x40, 1);
 	assert_true(t.s.thermal);
-	assert_non_null(strstr(t.s.worst.why, "hardware"));
+	assert_in(t.s.worst.why, "hardware");
 }
 
 TEST(a_power_cap_is_not_a_fault)
@@ -192,9 +190,8 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned at = 0; at < 2; at++) { /* around the trip, then around its end */
-		for (unsigned i = 0; i < 2000; i++) {
+		for (unsigned i = 0; i < 2000; i++)
 			read_margin((at ? 9 : 2) + (double)random_below(&r, 3) - 1, 1);
-		}
 		assert_int_equal(t.changes, at + 1);
 	}
 	assert_false(t.s.thermal);
@@ -337,14 +334,12 @@ TEST(the_eviction_temperature_follows_the_drivers_margin)
 	assert_true(t.s.evict_at_c == 85);
 }
 
-/* ---- memory ---- */
-
 TEST(memory_flags_warn_and_do_not_quarantine)
 {
 	static const unsigned q[] = { GW_Q_ROWS_PENDING, GW_Q_ROWS_FAILED, GW_Q_PAGES_PENDING,
 				      GW_Q_REPAIR_CHANNEL, GW_Q_REPAIR_TPC };
 
-	for (unsigned i = 0; i < sizeof(q) / sizeof(q[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(q); i++) {
 		read_value(q[i], 1, 1);
 		assert_int_equal(t.s.level, HEALTH_WARN);
 		read_value(q[i], 0, 1);
@@ -360,7 +355,7 @@ TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
 	assert_int_equal(t.s.level, HEALTH_OK);
 	read_value(GW_Q_ECC_UNCORRECTED, 2, 1);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "2 uncorrectable"));
+	assert_in(t.s.worst.why, "2 uncorrectable");
 }
 
 TEST(with_a_recovery_action_new_errors_only_warn)
@@ -372,8 +367,6 @@ TEST(with_a_recovery_action_new_errors_only_warn)
 	read_after(180 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
-
-/* ---- recovery actions and loss ---- */
 
 TEST(a_recovery_action_found_at_the_start_quarantines)
 {
@@ -411,7 +404,7 @@ TEST(a_lost_gpu_is_quarantined_until_it_is_back_and_clean)
 	read_once();
 	assert_true(t.s.quarantine);
 	assert_true(isnan(t.s.margin_c));
-	assert_non_null(strstr(t.s.worst.why, "off the bus"));
+	assert_in(t.s.worst.why, "off the bus");
 	t.d.state = GW_DEVICE_OK;
 	t.d.message = "";
 	read_times(61);
@@ -424,10 +417,8 @@ TEST(a_fault_that_the_driver_reports_warns)
 	t.d.message = "the InfoROM is corrupted";
 	read_once();
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	assert_non_null(strstr(t.s.worst.why, "InfoROM"));
+	assert_in(t.s.worst.why, "InfoROM");
 }
-
-/* ---- Xids ---- */
 
 /* The classes as lists, independent of xid.def. */
 static const char *const lists[XID_CLASSES] = {
@@ -512,7 +503,7 @@ TEST(every_class_can_be_written_in_a_rule)
 		assert_int_equal(rule.xid, 100 + c);
 		assert_int_equal(rule.class, c);
 	}
-	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(wrong); i++)
 		assert_int_equal(xid_rule_read(wrong[i], &rule), -GW_E_PARSE);
 }
 
@@ -523,7 +514,7 @@ TEST(the_first_reading_decides_about_an_earlier_xid_48)
 	xid(31); /* less severe, and later */
 	read_once();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "48"));
+	assert_in(t.s.worst.why, "48");
 	fresh(NULL);
 	xid(48);
 	read_value(GW_Q_RECOVERY_ACTION, 0, 1);
@@ -576,8 +567,8 @@ TEST(the_worst_event_of_an_incident_is_reported)
 	xid(119);
 	xid(45);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "119"));
-	assert_non_null(strstr(t.s.worst.advice, "reset"));
+	assert_in(t.s.worst.why, "119");
+	assert_in(t.s.worst.advice, "reset");
 }
 
 TEST(without_recovery_actions_quarantine_lasts_as_long_as_the_incident)
@@ -607,12 +598,12 @@ TEST(an_operator_can_end_a_quarantine_without_a_cause)
 	read_value(GW_Q_RECOVERY_ACTION, 1, 1);
 	assert_true(t.s.quarantine);
 	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
-	assert_non_null(strstr(why, "reset the GPU"));
+	assert_in(why, "reset the GPU");
 	set(GW_Q_RECOVERY_ACTION, 0);
 	t.d.state = GW_DEVICE_LOST;
 	read_once();
 	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
-	assert_non_null(strstr(why, "does not answer"));
+	assert_in(why, "does not answer");
 	t.d.state = GW_DEVICE_OK;
 	read_once();
 	assert_true(t.s.quarantine);
@@ -635,7 +626,7 @@ TEST(configured_xid_rules_replace_the_table)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 	xid(999);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "Xid 999"));
+	assert_in(t.s.worst.why, "Xid 999");
 	assert_int_equal(health_xid_class(t.h, 109), XID_RESTART_APP);
 	assert_int_equal(health_xid_class(t.h, 79), XID_REBOOT);
 	assert_int_equal(health_xid_class(NULL, 109), XID_RESET_GPU);
@@ -659,7 +650,7 @@ TEST(other_events_have_consequences_too)
 		{ ABI_EVENT_POWER_SOURCE, HEALTH_OK, HEALTH_OK },
 	};
 
-	for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < 2 * COUNT_OF(rows); i++) {
 		fresh(NULL);
 		if (i % 2)
 			set(GW_Q_RECOVERY_ACTION, 0);
@@ -681,8 +672,6 @@ TEST(quarantine_and_heat_are_separate)
 	assert_int_equal(t.s.heat, HEALTH_EVICT);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 }
-
-/* ---- what it means for workers ---- */
 
 static struct health_meaning meaning(void)
 {
@@ -720,9 +709,9 @@ TEST(heat_is_a_separate_reason_during_a_quarantine)
 	read_value(GW_Q_RECOVERY_ACTION, 1, 1);
 	m = meaning();
 	assert_true(m.reason[0].on && m.reason[1].on);
-	assert_non_null(strstr(m.heat_why, "Too hot"));
-	assert_non_null(strstr(m.reason[0].found.why, "Too hot"));
-	assert_non_null(strstr(m.reason[1].found.why, "reset the GPU"));
+	assert_in(m.heat_why, "Too hot");
+	assert_in(m.reason[0].found.why, "Too hot");
+	assert_in(m.reason[1].found.why, "reset the GPU");
 	assert_string_equal(t.s.worst.why, m.reason[1].found.why);
 	set(GW_Q_RECOVERY_ACTION, 0);
 	read_margin(30, 31);
@@ -760,10 +749,8 @@ TEST(what_ends_a_finding_follows_the_options)
 	o.clean_ns = 60 * S;
 	health_set_options(t.h, &o);
 	read_once();
-	assert_non_null(strstr(meaning().reason[1].found.clears, "for 180 s"));
+	assert_in(meaning().reason[1].found.clears, "for 180 s");
 }
-
-/* ---- the simulator ---- */
 
 static struct health *of[2];
 
@@ -839,7 +826,7 @@ TEST_WITH(a_requested_recovery_action_is_found, NULL, sim_done)
 	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
 	assert_true(sim_seconds(1, 20).quarantine);
 	assert_int_equal(sim_second(0).level, HEALTH_OK);
-	assert_non_null(strstr(sim_second(1).worst.why, "drain and reset"));
+	assert_in(sim_second(1).worst.why, "drain and reset");
 }
 
 TEST_WITH(a_hot_gpu_is_evicted_once, NULL, sim_done)
@@ -858,8 +845,6 @@ TEST_WITH(a_hot_gpu_is_evicted_once, NULL, sim_done)
 	assert_true(before);
 	assert_int_equal(changes, 1);
 }
-
-/* ---- before the start ---- */
 
 static void past(unsigned number, uint64_t ago_ns)
 {
@@ -886,7 +871,7 @@ TEST(a_past_xid_is_named_with_a_requested_reset)
 	past(95, 7 * 86400 * S / 1000);
 	read_once();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "after Xid 95"));
+	assert_in(t.s.worst.why, "after Xid 95");
 }
 
 TEST(without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old)
@@ -896,7 +881,7 @@ TEST(without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old)
 	assert_int_equal(t.s.level, HEALTH_OK);
 	past(62, 100 * S);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "Xid 62"));
+	assert_in(t.s.worst.why, "Xid 62");
 	for (unsigned i = 0; i < 40; i++)
 		read_after(10 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -913,8 +898,6 @@ TEST(of_many_past_xids_the_latest_count)
 	assert_int_equal(t.s.past_xids, 101);
 }
 
-/* ---- corrected errors ---- */
-
 TEST(corrected_errors_warn_by_their_rate)
 {
 	double n = 1000; /* from long ago */
@@ -927,7 +910,7 @@ TEST(corrected_errors_warn_by_their_rate)
 	set(GW_Q_ECC_CORRECTED, n + 100);
 	read_after(60 * S);
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	assert_non_null(strstr(t.s.worst.why, "corrected memory errors"));
+	assert_in(t.s.worst.why, "corrected memory errors");
 	for (unsigned i = 0; i < 8; i++)
 		read_after(600 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);

@@ -1,26 +1,8 @@
 #include "device/host.h"
 
-#include "tree.h"
-#include "test.h"
+#include "tree_test.h"
 
 #include <locale.h>
-
-static struct tree t;
-
-static int setup(void **state)
-{
-	tree_init(&t);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tree_done(&t);
-	return 0;
-}
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
 
 /* user, idle and waiting ticks; the other columns stay */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)

@@ -30,7 +30,7 @@ TEST(a_record_of_an_xid_is_parsed)
 		{ "6,1,2,-;NVRM: Xid (PCI:00010000:01:00): 119, x", "10000:01:00", 119, 2000 },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct kernel_log_record r;
 
 		assert_int_equal(kernel_log_parse(rows[i].line, &r), KERNEL_LOG_XID);
@@ -63,7 +63,7 @@ TEST(other_records_are_ignored)
 	};
 	struct kernel_log_record r;
 
-	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		assert_int_equal(kernel_log_parse(lines[i], &r), KERNEL_LOG_OTHER);
 }
 
@@ -119,8 +119,6 @@ TEST(mutated_records_do_not_crash_the_parser)
 	}
 	assert_true(understood > 1000);
 }
-
-/* ---- a log in a file ---- */
 
 static char folder[] = "/tmp/gpuward-kernel-log-XXXXXX";
 
@@ -222,7 +220,7 @@ TEST_WITH(a_missing_log_is_reported, make, unmake)
 
 	assert_int_equal(root_open(&root, folder), 0);
 	assert_int_equal(kernel_log_open(&root, &k, why, sizeof(why)), -GW_E_NOENT);
-	assert_non_null(strstr(why, "/dev/kmsg"));
+	assert_in(why, "/dev/kmsg");
 	root_close(&root);
 	kernel_log_close(NULL);
 }

@@ -1,27 +1,10 @@
 #include "base/root.h"
 
-#include "tree.h"
-#include "test.h"
+#include "tree_test.h"
 
 #include <gpuward.h>
 
-static struct tree t;
 static struct lines l;
-
-static int setup(void **state)
-{
-	tree_init(&t);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tree_done(&t);
-	return 0;
-}
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
 
 TEST(gives_each_line_with_or_without_a_last_newline)
 {

@@ -33,6 +33,11 @@ static struct nvsmi_facts facts(void)
 	return f;
 }
 
+static void pass_first_line_deadline(void)
+{
+	clock_step(&now, stream()->first_line_timeout_ns + NS_PER_MS);
+}
+
 /* Waits until the child has printed this many more lines or has ended, and reads them. */
 static void hear(uint64_t lines)
 {
@@ -76,7 +81,6 @@ NVSMI_TEST(lines_become_samples_with_the_stamps_they_carry)
 	assert_int_equal(ask(0, 1000400000), 0);
 	assert_int_equal(facts().lines, 10);
 	assert_int_equal(facts().garbage, 0);
-	assert_true(facts().child_cpu_ns > 0);
 }
 
 NVSMI_TEST(without_instant_power_the_average_is_used)
@@ -199,7 +203,7 @@ NVSMI_TEST(garbage_is_counted_and_does_not_keep_the_stream_alive)
 	assert_int_equal(facts().lines, 0);
 	assert_int_equal(facts().garbage, 4);
 	assert_int_equal(ask(0, 0), 0);
-	clock_step(&now, 501 * NS_PER_MS); /* the first line may take until the deadline */
+	pass_first_line_deadline();
 	assert_int_equal(ask(0, 0), 1);
 	assert_int_equal(facts().stalls, 1);
 	assert_int_equal(facts().runs, 1);
@@ -210,7 +214,7 @@ NVSMI_TEST(a_stream_that_never_worked_is_not_restarted)
 	open_two();
 	mood("never");
 	ask(0, 0);
-	clock_step(&now, 501 * NS_PER_MS);
+	pass_first_line_deadline();
 	assert_int_equal(ask(0, 0), -GW_E_LOST);
 	for (unsigned i = 0; i < 5; i++) {
 		clock_step(&now, 100 * NS_PER_S);
@@ -231,7 +235,7 @@ NVSMI_TEST(a_run_that_hangs_is_not_repeated)
 	mood("mute");
 	ask(0, 0);
 	mood("hang");
-	clock_step(&now, 501 * NS_PER_MS);
+	pass_first_line_deadline();
 	assert_int_equal(ask(0, 0), -GW_E_LOST);
 	assert_int_equal(ask(0, 0), -GW_E_LOST);
 	assert_int_equal(ask(1, 0), -GW_E_LOST);
@@ -365,7 +369,9 @@ NVSMI_TEST(the_stream_ends_with_the_backend)
 	mood("for_ever");
 	open_two();
 	ask(0, 0);
-	hear(4);
+	do
+		hear(4);
+	while (facts().child_cpu_ns == 0); /* it grows, in steps of the kernel's choice */
 	pid = child_pid();
 	assert_false(ended(pid));
 	b.ops->close(&b);

@@ -11,8 +11,7 @@
 
 #include "test.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECOND   UINT64_C(1000000000)
+#define SECOND UINT64_C(1000000000)
 
 TEST(defaults_are_as_specified)
 {
@@ -67,8 +66,6 @@ TEST(every_kind_is_found_by_its_name)
 	assert_null(policy_kind_url(WORKER_SYSTEMD));
 }
 
-/* ---- spans ---- */
-
 #define ALL 0x7fU
 
 static const struct {
@@ -92,7 +89,7 @@ TEST(spans_are_read)
 	struct policy_span s[POLICY_SPANS];
 	char message[200] = "";
 
-	for (unsigned i = 0; i < COUNT(good); i++) {
+	for (unsigned i = 0; i < COUNT_OF(good); i++) {
 		assert_int_equal(
 			policy_spans_read(good[i].text, s, 0, message, sizeof(message)), 1);
 		assert_int_equal(s[0].days, good[i].days);
@@ -142,7 +139,7 @@ TEST(an_impossible_span_is_refused_with_what_is_wrong)
 	struct policy_span s[POLICY_SPANS];
 	char message[200];
 
-	for (unsigned i = 0; i < COUNT(bad); i++) {
+	for (unsigned i = 0; i < COUNT_OF(bad); i++) {
 		message[0] = '\0';
 		assert_int_equal(policy_spans_read(bad[i].text, s, 0, message, sizeof(message)),
 				 -GW_E_PARSE);
@@ -150,8 +147,6 @@ TEST(an_impossible_span_is_refused_with_what_is_wrong)
 			fail_msg("\"%s\" says: %s", bad[i].text, message);
 	}
 }
-
-/* ---- the wall clock ---- */
 
 static struct policy_worker worker_out(const char *spans)
 {
@@ -269,7 +264,7 @@ TEST(a_skipped_hour_still_ends)
 		{ "Sun 00:00-24:00", 23 * 60, 1 },
 	};
 
-	for (unsigned i = 0; i < COUNT(rows); i++) {
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
 		struct policy_worker w = worker_out(rows[i].span);
 		unsigned begun;
 
@@ -297,7 +292,7 @@ TEST(an_hour_that_occurs_twice_counts_both_times)
 		{ "Sun 01:00-02:30", 2 * 60, 2 },
 	};
 
-	for (unsigned i = 0; i < COUNT(rows); i++) {
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
 		struct policy_worker w = worker_out(rows[i].span);
 		unsigned begun;
 
@@ -328,8 +323,6 @@ TEST(only_the_wall_clock_minute_matters)
 	assert_int_equal(seen[1][45], 1);
 	assert_int_equal(seen[2][45], 0);
 }
-
-/* ---- copies ---- */
 
 static const char *const evict[] = { "/usr/bin/a", "b c", NULL };
 
@@ -434,8 +427,6 @@ TEST(policies_differ_by_content_and_not_by_place)
 	assert_true(policy_same(&a, &b));
 }
 
-/* ---- every member ---- */
-
 /* In a policy with one rule and one worker. */
 struct place {
 	const char *name;
@@ -513,7 +504,7 @@ static void fill_all(struct policy *p)
 {
 	memset(p, 0, sizeof(*p));
 	p->rules = p->workers = p->worker[0].gpu_count = p->worker[0].schedules = 1;
-	for (unsigned i = 0; i < COUNT(places); i++) {
+	for (unsigned i = 0; i < COUNT_OF(places); i++) {
 		if (places[i].is == WORD || places[i].is == WHERE)
 			*(const char **)at(p, &places[i]) = "word";
 		else if (places[i].is == WORDS)
@@ -536,7 +527,7 @@ TEST(no_member_is_forgotten_when_policies_are_compared)
 	static struct policy a, b;
 
 	fill_all(&a);
-	for (unsigned i = 0; i < COUNT(places); i++) {
+	for (unsigned i = 0; i < COUNT_OF(places); i++) {
 		fill_all(&b);
 		assert_true(policy_same(&a, &b));
 		alter(&b, &places[i]);
@@ -551,7 +542,7 @@ TEST(a_copy_borrows_no_text)
 
 	fill_all(&p);
 	assert_int_equal(policy_copy(&copy, &p), 0);
-	for (unsigned i = 0; i < COUNT(places); i++) {
+	for (unsigned i = 0; i < COUNT_OF(places); i++) {
 		const char **was = at(&p, &places[i]), **is = at(&copy, &places[i]);
 
 		if (places[i].is != NUMBER && *is == *was)

@@ -1,7 +1,6 @@
 #include "device/proc.h"
 
-#include "tree.h"
-#include "test.h"
+#include "tree_test.h"
 
 #include <gpuward.h>
 #include <pthread.h>
@@ -9,23 +8,6 @@
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define TAIL  "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
-
-static struct tree t;
-
-static int setup(void **state)
-{
-	tree_init(&t);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tree_done(&t);
-	return 0;
-}
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
 
 static const struct tree_row worker[] = {
 	{ "stat", "4242 (python3) S 4000 " TAIL "987654 1000 2000\n" },

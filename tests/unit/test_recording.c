@@ -1,3 +1,5 @@
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 #include "daemon/recording.h"
 #include "guard/policy_text.h"
 
@@ -8,23 +10,73 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test.h"
+#define SECOND UINT64_C(1000000000)
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECOND   UINT64_C(1000000000)
+/* What a test writes and reads. */
+static struct policy *p;
+static struct scene *s;
+static struct buf out;
+static struct recording_reader *t;
+static struct guard_decision d;
+static struct guard_reservation room;
+static uint64_t wall_ns;
 
-static void make_policy(struct policy *p)
+static int setup(void **state)
 {
+	p = calloc(1, sizeof(*p));
+	s = calloc(1, sizeof(*s));
+	t = NULL;
+	buf_init(&out, 64 << 20);
 	policy_init(p);
 	p->mode = GUARD_ENFORCE;
 	policy_worker_init(&p->worker[0]);
 	p->worker[0].name = "one";
 	p->worker[0].kind = WORKER_EXEC;
 	p->workers = 1;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	recording_reader_free(t);
+	buf_done(&out);
+	free(s);
+	free(p);
+	return 0;
+}
+
+static void open_reader(bool dry)
+{
+	assert_int_equal(recording_reader_new(p, dry, &t), 0);
+}
+
+static void read_lines(const char *const lines[], size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(recording_read(t, lines[i]), 0);
+}
+
+/* A scene with a GPU of 16 GiB. */
+static void write_free_gpu(void)
+{
+	s->mono_ns = SECOND;
+	s->gpus = 1;
+	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
+	s->gpu[0].memory_known = true;
+	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
+	scene_write(&out, s);
+}
+
+static void assert_rooms(uint64_t first, uint64_t second)
+{
+	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
+	assert_int_equal(room.id, first);
+	assert_true(guard_reservation_at(recording_reader_guard(t), 1, &room));
+	assert_int_equal(room.id, second);
 }
 
 /* Feeds every line of text; the first error. */
-static int feed(struct recording_reader *t, char *text)
+static int feed(char *text)
 {
 	int err = 0;
 
@@ -35,16 +87,8 @@ static int feed(struct recording_reader *t, char *text)
 
 TEST(what_is_written_is_read)
 {
-	struct policy *p = calloc(1, sizeof(*p));
-	struct scene *s = calloc(1, sizeof(*s));
-	struct recording_reader *t;
-	struct guard_decision d;
-	struct buf out;
-	uint64_t wall_ns;
 	bool held = false;
 
-	make_policy(p);
-	buf_init(&out, 1 << 20);
 	recording_begin(&out, 0, GUARD_ENFORCE);
 	recording_worker(&out, 0, "one", NULL);
 	s->mono_ns = SECOND;
@@ -63,8 +107,8 @@ TEST(what_is_written_is_read)
 	recording_idle_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
 	recording_idle_economy(&out, 7, 60 * SECOND, 43, 2000, 4 * SECOND);
 	assert_int_equal(out.err, 0);
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	assert_int_equal(feed(t, out.p), 0);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
 	while (recording_next_decision(t, &d, &wall_ns))
 		if (strcmp(d.rule, "hold evicted") == 0) {
 			held = true;
@@ -73,44 +117,20 @@ TEST(what_is_written_is_read)
 	assert_true(held);
 	assert_int_equal(recording_counts(t).scenes, 1);
 	assert_int_equal(recording_counts(t).runs, 1);
-	recording_reader_free(t);
-	buf_done(&out);
-	free(s);
-	free(p);
 }
 
 /* The guard that wrote it had given numbers before; the one that reads it begins with 1. */
 TEST(numbers_of_a_later_run_are_those_of_its_own)
 {
-	struct policy *p = calloc(1, sizeof(*p));
-	struct scene *s = calloc(1, sizeof(*s));
-	struct recording_reader *t;
-	struct guard_reservation room;
-	struct buf out;
-
-	make_policy(p);
-	buf_init(&out, 1 << 20);
 	recording_begin(&out, 100, GUARD_ENFORCE);
-	s->mono_ns = SECOND;
-	s->gpus = 1;
-	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
-	s->gpu[0].memory_known = true;
-	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
-	scene_write(&out, s);
+	write_free_gpu();
 	recording_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
 	recording_reserve(&out, NULL, 1 << 21, 7, 0, 102, 3 * SECOND);
 	recording_release(&out, 101, 4 * SECOND);
 	recording_release(&out, 2, 4 * SECOND); /* of the run before */
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	assert_int_equal(feed(t, out.p), 0);
-	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
-	assert_int_equal(room.id, 0);
-	assert_true(guard_reservation_at(recording_reader_guard(t), 1, &room));
-	assert_int_equal(room.id, 102);
-	recording_reader_free(t);
-	buf_done(&out);
-	free(s);
-	free(p);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	assert_rooms(0, 102);
 }
 
 /* Of the second form, which named none when it was made. */
@@ -120,33 +140,13 @@ TEST(numbers_of_a_run_of_the_second_form_are_counted)
 					     "reserve\t3000000000\t2097152\t7\t0\t",
 					     "release\t4000000000\t101",
 					     "release\t4000000000\t2" };
-	struct policy *p = calloc(1, sizeof(*p));
-	struct scene *s = calloc(1, sizeof(*s));
-	struct recording_reader *t;
-	struct guard_reservation room;
-	struct buf out;
 
-	make_policy(p);
-	buf_init(&out, 1 << 20);
 	buf_adds(&out, "begin\t2\t100\n");
-	s->mono_ns = SECOND;
-	s->gpus = 1;
-	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
-	s->gpu[0].memory_known = true;
-	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
-	scene_write(&out, s);
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	assert_int_equal(feed(t, out.p), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
-		assert_int_equal(recording_read(t, lines[i]), 0);
-	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
-	assert_int_equal(room.id, 0);
-	assert_true(guard_reservation_at(recording_reader_guard(t), 1, &room));
-	assert_int_equal(room.id, 2);
-	recording_reader_free(t);
-	buf_done(&out);
-	free(s);
-	free(p);
+	write_free_gpu();
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	read_lines(lines, COUNT_OF(lines));
+	assert_rooms(0, 2);
 }
 
 TEST(what_a_run_begins_with_comes_before_the_first_scene)
@@ -160,16 +160,11 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 		"games\t5\t3",
 		"reason\t5\tGPU-1\t2\t1\thot",
 	};
-	struct policy *p = calloc(1, sizeof(*p));
-	struct recording_reader *t;
-	struct guard_reservation room;
 	struct guard_gpu_inputs inputs;
 
-	make_policy(p);
 	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
-		assert_int_equal(recording_read(t, lines[i]), 0);
+	open_reader(false);
+	read_lines(lines, COUNT_OF(lines));
 	assert_int_equal(guard_last_id(recording_reader_guard(t)), 9);
 	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 7);
@@ -186,8 +181,6 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	assert_int_equal(recording_read(t, "release\t6\t7"), 0);
 	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
-	recording_reader_free(t);
-	free(p);
 }
 
 /* One that the first configuration did not have begins with the second, with what was known of it. */
@@ -198,29 +191,23 @@ TEST(a_worker_that_came_with_another_configuration_begins_there)
 		"swap",           "worker\t0\ttwo", "record\t0\t2\t0\t0\t2\t0\t5\ttwo",
 		"worker\t1\tone",
 	};
-	struct policy *p = calloc(1, sizeof(*p));
-	struct guard_status s;
-	struct recording_reader *t;
+	struct guard_status status;
 
-	make_policy(p);
 	p->worker[1] = p->worker[0];
 	p->worker[1].name = "two";
 	p->workers = 2;
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
-		assert_int_equal(recording_read(t, lines[i]), 0);
+	open_reader(false);
+	read_lines(lines, COUNT_OF(lines));
 	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE); /* between */
 	assert_int_equal(recording_read(t, "swapped\t6\t1"), 0);
-	assert_int_equal(guard_status(recording_reader_guard(t), 0, &s), 0);
-	assert_int_equal(s.hold, HOLD_EVICTED);
-	assert_int_equal(guard_status(recording_reader_guard(t), 1, &s), 0);
-	assert_int_equal(s.hold, HOLD_ACTIVE);
+	assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
+	assert_int_equal(status.hold, HOLD_EVICTED);
+	assert_int_equal(guard_status(recording_reader_guard(t), 1, &status), 0);
+	assert_int_equal(status.hold, HOLD_ACTIVE);
 	assert_int_equal(recording_counts(t).runs, 1);
 	assert_int_equal(recording_read(t, "ask\t7\t0\t4\t0"), 0); /* 0 is two now */
-	assert_int_equal(guard_status(recording_reader_guard(t), 1, &s), 0);
-	assert_int_equal(s.hold, HOLD_NONE);
-	recording_reader_free(t);
-	free(p);
+	assert_int_equal(guard_status(recording_reader_guard(t), 1, &status), 0);
+	assert_int_equal(status.hold, HOLD_NONE);
 }
 
 TEST(lines_that_say_nothing_are_refused)
@@ -268,75 +255,43 @@ TEST(lines_that_say_nothing_are_refused)
 		"release\t1\t2\t3\t4\t5\t6\t7\t8\t9",
 		"G\tGPU-1",
 	};
-	struct policy *p = calloc(1, sizeof(*p));
-	struct recording_reader *t;
 
-	make_policy(p);
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	for (size_t i = 0; i < COUNT(lines); i++)
+	open_reader(false);
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
 	assert_int_equal(recording_read(t, "begin\t6\t0\tenforce"), -GW_E_NOSUPPORT);
-	recording_reader_free(t);
-	free(p);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
 {
-	struct policy *p = calloc(1, sizeof(*p));
-	struct guard_decision d;
-	struct recording_reader *t;
-	struct buf out;
-	uint64_t wall_ns;
 	unsigned evicted = 0;
 
-	make_policy(p);
 	p->user_evictions = 1;
-	buf_init(&out, 1 << 16);
 	recording_begin(&out, 0, GUARD_ENFORCE);
 	recording_worker(&out, 0, "one", NULL);
 	for (uint64_t i = 1; i <= 3; i++) {
 		recording_requester(&out, 1000, i * SECOND);
 		recording_request(&out, 0, REQUEST_EVICT, 0, i * SECOND);
 	}
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	assert_int_equal(feed(t, out.p), 0);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
 	while (recording_next_decision(t, &d, &wall_ns))
 		evicted += strcmp(d.rule, "evict command") == 0;
 	assert_int_equal(evicted, 1);
-	recording_reader_free(t);
-	buf_done(&out);
-	free(p);
 }
 
 TEST(a_worker_that_is_not_there_any_more_was_not_asked)
 {
-	struct policy *p = calloc(1, sizeof(*p));
-	struct recording_reader *t;
-	struct guard_decision d;
-	uint64_t wall_ns;
-
-	make_policy(p);
-	assert_int_equal(recording_reader_new(p, true, &t), 0);
+	open_reader(true);
 	assert_int_equal(recording_read(t, "ask\t5\t3\t0\t0"), 0);
 	assert_false(recording_next_decision(t, &d, &wall_ns));
-	recording_reader_free(t);
-	free(p);
 }
 
 /* Runs of the first form name orders, and workers stand where they stand in the policy. */
 TEST(a_recording_of_the_first_form_is_read)
 {
-	struct policy *p = calloc(1, sizeof(*p));
-	struct scene *s = calloc(1, sizeof(*s));
-	struct recording_reader *t;
-	struct guard_decision d;
-	struct buf out;
-	uint64_t wall_ns;
-
-	make_policy(p);
-	buf_init(&out, 1 << 20);
 	buf_adds(&out, "begin\t1\t100\n");
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
@@ -344,30 +299,22 @@ TEST(a_recording_of_the_first_form_is_read)
 	s->root[0] = (struct scene_root){ .worker = 0, .id.pid = 7, .id.start_ticks = 7 };
 	scene_write(&out, s);
 	buf_adds(&out, "ask\t2000000000\t0\t0\t0\n");
-	assert_int_equal(recording_reader_new(p, false, &t), 0);
-	assert_int_equal(feed(t, out.p), 0);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
 	while (recording_next_decision(t, &d, &wall_ns))
 		;
 	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 1);
 	assert_int_equal(recording_read(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
 	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 2);
-	recording_reader_free(t);
-	buf_done(&out);
-	free(s);
-	free(p);
 }
 
 TEST(enums_are_written_by_name)
 {
 	const struct guard_record record = { .mask = 1u << REASON_MANUAL | 1u << REASON_BUDGET,
 					     .hold = HOLD_ACTIVE };
-	struct policy *p = calloc(1, sizeof(*p));
-	struct buf out;
 
-	make_policy(p);
 	p->worker[0].kind = WORKER_VLLM;
 	p->mode = GUARD_ENFORCE;
-	buf_init(&out, 1 << 20);
 	recording_begin(&out, 3, p->mode);
 	recording_policy(&out, p);
 	recording_worker(&out, 0, "one", &record);
@@ -375,16 +322,14 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_non_null(strstr(out.p, "begin\t5\t3\tenforce\n"));
-	assert_non_null(strstr(out.p, "policy\tkind\tvllm\n"));
-	assert_non_null(strstr(out.p, "policy\tresume\trestore\n"));
-	assert_non_null(strstr(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t"));
-	assert_non_null(strstr(out.p, "ask\t5\t0\thold-active\t7\n"));
-	assert_non_null(strstr(out.p, "reason\t5\tGPU-1\tthermal\t1\thot\n"));
-	assert_non_null(strstr(out.p, "heat\t5\tGPU-1\tthrottle,warm\twhy\n"));
-	assert_non_null(strstr(out.p, "heat\t5\tGPU-1\t-\t\n"));
-	buf_done(&out);
-	free(p);
+	assert_in(out.p, "begin\t5\t3\tenforce\n");
+	assert_in(out.p, "policy\tkind\tvllm\n");
+	assert_in(out.p, "policy\tresume\trestore\n");
+	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
+	assert_in(out.p, "ask\t5\t0\thold-active\t7\n");
+	assert_in(out.p, "reason\t5\tGPU-1\tthermal\t1\thot\n");
+	assert_in(out.p, "heat\t5\tGPU-1\tthrottle,warm\twhy\n");
+	assert_in(out.p, "heat\t5\tGPU-1\t-\t\n");
 }
 
 /* A row that is inserted into kind.def must not change what an old recording means. */
@@ -394,10 +339,9 @@ TEST(old_numbers_keep_their_meaning)
 		"ollama", "llamacpp", "llamaswap",  "vllm",    "sglang",    "tabby", "kobold",
 		"comfy",  "a1111",    "checkpoint", "systemd", "container", "exec",  "signal",
 	};
-	struct policy *p = calloc(1, sizeof(*p));
 	char text[200];
 
-	for (unsigned i = 0; i < COUNT(kinds); i++) {
+	for (unsigned i = 0; i < COUNT_OF(kinds); i++) {
 		snprintf(text, sizeof(text), "mode\t1\nworkers\t1\nname\t=one\nkind\t%u\n", i);
 		assert_int_equal(policy_text_read(text, p), 0);
 		assert_int_equal(p->mode, GUARD_DRY_RUN);
@@ -411,10 +355,7 @@ TEST(old_numbers_keep_their_meaning)
 	assert_int_equal(policy_text_read("workers\t1\nname\t=one\nkind\tnone\n", p),
 			 -GW_E_PARSE);
 	policy_done(p);
-	free(p);
 }
-
-/* ---- a world that is recorded ---- */
 
 static int whose(const struct world *o, uint64_t order)
 {
@@ -424,7 +365,7 @@ static int whose(const struct world *o, uint64_t order)
 	return -1;
 }
 
-static void recorded_outcomes(struct world *o, struct buf *out)
+static void recorded_outcomes(struct world *o)
 {
 	struct guard_outcome done[WORLD_WORKERS];
 	unsigned n = o->outcomes;
@@ -434,7 +375,7 @@ static void recorded_outcomes(struct world *o, struct buf *out)
 	for (unsigned i = 0; i < o->p.workers; i++)
 		o->w[i].has_order = false;
 	for (unsigned i = 0; i < n; i++) {
-		recording_outcome(out, &done[i], whose(o, done[i].order), o->now);
+		recording_outcome(&out, &done[i], whose(o, done[i].order), o->now);
 		guard_outcome(o->g, &done[i], o->now);
 	}
 	world_fetch(o);
@@ -442,19 +383,19 @@ static void recorded_outcomes(struct world *o, struct buf *out)
 
 static struct scene last; /* of the recording */
 
-static void recorded_run(struct world *o, struct buf *out, uint64_t span_ns)
+static void recorded_run(struct world *o, uint64_t span_ns)
 {
 	for (uint64_t end = o->now + span_ns; o->now < end; o->now += o->step_ns) {
-		recorded_outcomes(o, out);
+		recorded_outcomes(o);
 		world_scene(o);
-		scene_write_change(out, &o->s, &last);
+		scene_write_change(&out, &o->s, &last);
 		guard_observe(o->g, &o->s);
 		world_fetch(o);
 	}
 }
 
 /* Two neighbours: one is out by the journal, the other is held; somebody comes; in the end the service stops. */
-static void record_a_world(struct world *o, struct buf *out)
+static void record_a_world(struct world *o)
 {
 	world_init(o, 1, 2);
 	o->p.restore_on_stop = true;
@@ -473,25 +414,25 @@ static void record_a_world(struct world *o, struct buf *out)
 	world_guest(o, "job", 0, 5 * GIB, 0, 5 * S);
 	world_guest(o, "game", 0, 7 * GIB, 110 * S, 115 * S);
 	last.whole = false;
-	recording_begin(out, 0, o->p.mode);
+	recording_begin(&out, 0, o->p.mode);
 	for (unsigned i = 0; i < 2; i++)
-		recording_worker(out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
+		recording_worker(&out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
 	world_begin(o);
-	recorded_run(o, out, 45 * S);
+	recorded_run(o, 45 * S);
 	o->w[1].deaf = false;
-	recorded_run(o, out, 55 * S);
-	recording_request(out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
+	recorded_run(o, 55 * S);
+	recording_request(&out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
 	world_ask(o, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX);
-	recorded_run(o, out, 20 * S);
-	recording_stop(out, o->now);
+	recorded_run(o, 20 * S);
+	recording_stop(&out, o->now);
 	assert_int_equal(guard_stop(o->g, o->now), 1);
 	world_fetch(o);
-	recorded_outcomes(o, out);
-	assert_int_equal(out->err, 0);
+	recorded_outcomes(o);
+	assert_int_equal(out.err, 0);
 }
 
 /* Of one worker the decisions of a replay are those that were made, to the bit. */
-static void assert_same_of(const struct world *o, unsigned worker, const struct policy *p,
+static void assert_same_of(const struct world *o, unsigned worker, const struct policy *policy,
 			   struct guard_decision *again, size_t n)
 {
 	size_t k = 0;
@@ -501,8 +442,8 @@ static void assert_same_of(const struct world *o, unsigned worker, const struct 
 
 		if (was.worker != worker)
 			continue;
-		while (k < n &&
-		       strcmp(p->worker[again[k].worker].name, o->p.worker[worker].name) != 0)
+		while (k < n && strcmp(policy->worker[again[k].worker].name,
+				       o->p.worker[worker].name) != 0)
 			k++;
 		if (k == n)
 			fail_msg("w%u: only %zu of its decisions", worker, i);
@@ -510,8 +451,8 @@ static void assert_same_of(const struct world *o, unsigned worker, const struct 
 		if (memcmp(&was, &again[k], sizeof(was)) != 0)
 			fail_msg("w%u: %s became %s (%s)", worker, was.evidence,
 				 again[k].evidence, again[k].rule);
-		again[k].worker =
-			(unsigned)(strcmp(p->worker[0].name, o->p.worker[worker].name) != 0);
+		again[k].worker = (unsigned)(strcmp(policy->worker[0].name,
+						    o->p.worker[worker].name) != 0);
 		k++;
 	}
 }
@@ -523,13 +464,9 @@ TEST(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand)
 
 	for (unsigned turned = 0; turned < 2; turned++) {
 		struct guard_decision *again = calloc(4096, sizeof(*again));
-		struct recording_reader *t;
-		struct buf out;
-		uint64_t wall_ns;
 		size_t n = 0;
 
-		buf_init(&out, 64 << 20);
-		record_a_world(&o, &out);
+		record_a_world(&o);
 		assert_true(world_decided(&o, 1, STATE_RECONCILE, STATE_EVICTED, NULL) == 1);
 		assert_true(world_decided(&o, 1, STATE_VERIFY_UP, STATE_ACTIVE, NULL) == 1);
 		assert_true(world_decided(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
@@ -545,68 +482,64 @@ TEST(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand)
 		assert_int_equal(n, o.says);
 		assert_same_of(&o, 0, &other, again, n);
 		assert_same_of(&o, 1, &other, again, n);
-		recording_reader_free(t);
 		world_done(&o);
-		buf_done(&out);
 		free(again);
+		teardown(state);
+		setup(state);
 	}
 }
 
-static void reserve_and_record(struct world *o, struct buf *out, uint64_t bytes, uint64_t *id)
+static void reserve_and_record(struct world *o, uint64_t bytes, uint64_t *id)
 {
 	assert_int_equal(guard_reserve(o->g, NULL, bytes, 0, 0, o->now, id), 0);
-	recording_reserve(out, NULL, bytes, 0, 0, *id, o->now);
+	recording_reserve(&out, NULL, bytes, 0, 0, *id, o->now);
 	world_fetch(o);
 }
 
 /* Another configuration comes while one is out for a room, just when an order for the other waits to be fetched. */
-static void record_a_swap(struct world *o, struct buf *out)
+static void record_a_swap(struct world *o)
 {
 	static struct policy next;
-	uint64_t room, second;
+	uint64_t first, second;
 
 	world_init(o, 1, 2);
 	o->p.worker[1].priority = 9;
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	last.whole = false;
-	recording_begin(out, 0, o->p.mode);
+	recording_begin(&out, 0, o->p.mode);
 	for (unsigned i = 0; i < 2; i++)
-		recording_worker(out, i, o->p.worker[i].name, NULL);
+		recording_worker(&out, i, o->p.worker[i].name, NULL);
 	world_begin(o);
-	recorded_run(o, out, 20 * S);
-	reserve_and_record(o, out, 6 * GIB, &room);
-	recorded_run(o, out, 70 * S);
-	recording_request(out, 1, REQUEST_EVICT, 0, o->now);
+	recorded_run(o, 20 * S);
+	reserve_and_record(o, 6 * GIB, &first);
+	recorded_run(o, 70 * S);
+	recording_request(&out, 1, REQUEST_EVICT, 0, o->now);
 	assert_int_equal(
 		guard_request(o->g, 1, REQUEST_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
 	assert_int_not_equal(guard_order_pending(o->g, 1), 0);
 	assert_int_equal(guard_orders_underway(o->g), 0);
 	next = o->p;
-	recording_swap(out);
+	recording_swap(&out);
 	for (unsigned i = 0; i < 2; i++)
-		recording_worker(out, i, next.worker[i].name, NULL);
-	recording_swapped(out, next.mode, o->now);
+		recording_worker(&out, i, next.worker[i].name, NULL);
+	recording_swapped(&out, next.mode, o->now);
 	assert_int_equal(guard_change_policy(o->g, &next, NULL, 0, o->now), 0);
 	world_fetch(o);
-	recorded_run(o, out, 30 * S);
-	reserve_and_record(o, out, 1 * GIB, &second);
-	recording_release(out, room, o->now);
-	guard_release(o->g, room, o->now);
+	recorded_run(o, 30 * S);
+	reserve_and_record(o, 1 * GIB, &second);
+	recording_release(&out, first, o->now);
+	guard_release(o->g, first, o->now);
 	world_fetch(o);
-	recorded_run(o, out, 60 * S);
+	recorded_run(o, 60 * S);
 }
 
 TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
 {
 	static struct world o;
 	struct guard_decision *again = calloc(4096, sizeof(*again));
-	struct recording_reader *t;
-	struct buf out;
-	uint64_t wall_ns;
 	size_t n = 0;
 
-	buf_init(&out, 64 << 20);
-	record_a_swap(&o, &out);
+	record_a_swap(&o);
 	assert_true(world_decided(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
 	assert_true(world_decided(&o, 0, STATE_VERIFY_UP, STATE_ACTIVE, NULL) >= 1);
 	assert_int_equal(recording_reader_new(&o.p, false, &t), 0);
@@ -619,9 +552,7 @@ TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
 	assert_int_equal(n, o.says);
 	assert_same_of(&o, 0, &o.p, again, n);
 	assert_same_of(&o, 1, &o.p, again, n);
-	recording_reader_free(t);
 	world_done(&o);
-	buf_done(&out);
 	free(again);
 }
 
@@ -637,36 +568,29 @@ TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
 	};
 
 	for (unsigned dry = 0; dry < 2; dry++) {
-		struct policy *p = calloc(1, sizeof(*p));
-		struct guard_status s;
-		struct recording_reader *t;
+		struct guard_status status;
 
-		make_policy(p);
 		p->mode = dry ? GUARD_DRY_RUN : GUARD_ENFORCE;
-		assert_int_equal(recording_reader_new(p, dry, &t), 0);
-		for (size_t i = 0; i + 1 < COUNT(lines); i++)
+		open_reader(dry);
+		for (size_t i = 0; i + 1 < COUNT_OF(lines); i++)
 			assert_int_equal(recording_read(t, lines[i]), 0);
 		assert_null(recording_reader_guard(t)); /* more may come */
 		assert_int_equal(recording_read(t, "games\t5\t0"), 0);
-		assert_int_equal(guard_status(recording_reader_guard(t), 0, &s), 0);
-		assert_int_equal(s.state, STATE_RECONCILE);
-		assert_int_equal(s.hold, HOLD_ACTIVE);
+		assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
+		assert_int_equal(status.state, STATE_RECONCILE);
+		assert_int_equal(status.hold, HOLD_ACTIVE);
 		assert_int_equal(recording_read(t, lines[2]), -GW_E_PARSE); /* too late */
 		assert_int_equal(recording_counts(t).runs, 1);
-		recording_reader_free(t);
-		free(p);
+		teardown(state);
+		setup(state);
 	}
 }
-
-/* ---- by what was decided ---- */
 
 TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 {
 	static const char *const leave[] = { "/usr/bin/leave", "--password=hush", NULL };
-	struct policy *p = calloc(1, sizeof(*p)), *back = calloc(1, sizeof(*back));
-	struct buf out;
+	struct policy *back = calloc(1, sizeof(*back));
 
-	make_policy(p);
 	p->standard.headroom_ratio = 1.0 / 3;
 	p->worker[0].match.command = "a\ttab, a \\ and\na line";
 	p->worker[0].match.uid = -1;
@@ -678,7 +602,6 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	p->worker[0].text = "[[worker]] one (x.toml:3)";
 	p->rule[0] = (struct policy_rule){ { .name = "", .uid = 7 }, GUARD_CONTEND, "rule 1" };
 	p->rules = 1;
-	buf_init(&out, 1 << 20);
 	policy_text_write(&out, "", p);
 	assert_int_equal(policy_text_read(out.p, back), 0);
 	assert_true(policy_same(p, back));
@@ -700,13 +623,11 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	for (const char *bad[] = { "hello\t1\n", "workers\t33\n", "workers\t1\n", "mode\tx\n",
 				   "rules\t1\nname\t=\\zz\n" },
 			**b = bad;
-	     b < bad + COUNT(bad); b++) {
+	     b < bad + COUNT_OF(bad); b++) {
 		assert_int_equal(policy_text_read(*b, back), -GW_E_PARSE);
 		policy_done(back);
 	}
-	buf_done(&out);
 	free(back);
-	free(p);
 }
 
 /* The same file without a policy, and lines with only a part of the earlier state. */
@@ -724,27 +645,19 @@ TEST(an_incomplete_earlier_state_is_refused)
 		"state\thello",
 		"games\t5\t0",
 	};
-	struct policy *p = calloc(1, sizeof(*p));
-	struct recording_reader *t;
-	struct buf out;
 
-	make_policy(p);
-	buf_init(&out, 1 << 20);
 	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
 	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_NOENT);
-	for (size_t i = 0; i < COUNT(bad); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		buf_clear(&out);
 		recording_begin(&out, 0, GUARD_ENFORCE);
 		recording_policy(&out, p);
-		assert_int_equal(feed(t, out.p), 0);
+		assert_int_equal(feed(out.p), 0);
 		assert_int_equal(recording_reader_policy(t)->workers, p->workers);
 		assert_int_equal(recording_read(t, "state\tbegin"), 0);
 		if (recording_read(t, bad[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", bad[i]);
 	}
-	recording_reader_free(t);
-	buf_done(&out);
-	free(p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -342,7 +342,7 @@ TEST(junk_is_refused)
 		  "1,2,3,4,5,6,7,8,9,10,11,12,13",
 	};
 
-	for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(junk); i++) {
 		char line[SCENE_LINE_MAX];
 
 		memset(&a, 0, sizeof(a));
@@ -395,7 +395,7 @@ TEST(changes_that_say_nothing_are_refused)
 
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* of which scene? */
-	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(lines); i++) {
 		char whole[] = S "\n" G "\n" P("0") "\n" R "\nE\t1\t1\t1";
 
 		assert_int_equal(feed(&a, whole), 1);

@@ -26,8 +26,6 @@
 #define GIB  (UINT64_C(1) << 30)
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 
-/* ---- allocations ---- */
-
 static atomic_uint allocations;
 static unsigned fail_at; /* the allocation that fails; 0: none */
 
@@ -64,8 +62,6 @@ char *__wrap_strdup(const char *s)
 {
 	return fails() ? NULL : __real_strdup(s);
 }
-
-/* ---- a world ---- */
 
 static struct tree tree;
 static struct policy policy;
@@ -235,8 +231,6 @@ static void put_pidfile_worker(const char *exe)
 	put_process(500, 1, 50, exe, SESSION);
 }
 
-/* ---- GPUs and lists ---- */
-
 TEST(a_game_that_starts_is_listed_with_its_bytes)
 {
 	const struct scene_process *p;
@@ -247,7 +241,7 @@ TEST(a_game_that_starts_is_listed_with_its_bytes)
 	assert_true(scene.gpu[0].simulated && scene.gpu[0].memory_known);
 	assert_int_equal(scene.gpu[0].health, SCENE_OK);
 	assert_false(unknown(scene.gpu[0].temperature_c));
-	assert_non_null(strstr(scene.gpu[0].uuid, "GPU-"));
+	assert_in(scene.gpu[0].uuid, "GPU-");
 	assert_true(scene.gpu[0].used_bytes >= 18 * GIB);
 	assert_true(scene.gpu[0].used_bytes + scene.gpu[0].free_bytes <=
 		    scene.gpu[0].total_bytes);
@@ -364,8 +358,6 @@ TEST(utilisation_is_reported_on_request)
 	assert_true(unknown(scene.process[0].sm_ratio));
 }
 
-/* ---- identity ---- */
-
 /* A6 */
 TEST(a_reused_pid_is_another_process)
 {
@@ -426,8 +418,6 @@ TEST(the_process_cache_never_overflows)
 	assert_non_null(process_cache_find(t, 99999, now + PROCESS_CACHE_FORGET_NS + 1));
 	process_cache_free(t);
 }
-
-/* ---- workers ---- */
 
 /* A2 */
 TEST(a_tree_below_a_pidfile_is_never_a_contender)
@@ -546,7 +536,7 @@ TEST(neither_init_nor_our_ancestors_are_a_worker)
 	put_process(91, 70, 9, "/usr/bin/game", SESSION);
 	tree_put(&tree, "run/w.pid", "1\n");
 	open_builder(GPU ON(90, "1 GiB") ON(91, "1 GiB"));
-	for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(number); i++) {
 		tree_put(&tree, "run/w.pid", number[i]);
 		take_after(2 * NS_PER_S);
 		assert_int_equal(scene.roots, 0);
@@ -587,9 +577,8 @@ TEST(a_listener_is_found_by_its_port)
 	first_scene(GPU ON(501, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("501 worker, 600 contender");
 	scene_builder_stats(builder, &before);
-	for (unsigned i = 0; i < 30; i++) { /* found once, kept while the socket is open */
+	for (unsigned i = 0; i < 30; i++) /* found once, kept while the socket is open */
 		take_after(NS_PER_S);
-	}
 	scene_builder_stats(builder, &after);
 	assert_int_equal(after.searches, before.searches);
 	assert_int_equal(class_of(501), CLASS_WORKER);
@@ -667,8 +656,6 @@ TEST(a_worker_on_no_gpu_is_found_by_name)
 	assert_int_equal(scene.roots, 0);
 }
 
-/* ---- former roots ---- */
-
 static void become(int64_t pid, const char *command)
 {
 	char path[64];
@@ -726,7 +713,7 @@ TEST(an_empty_pidfile_keeps_the_root)
 
 	put_pidfile_worker("/usr/bin/w");
 	first_scene(GPU ON(500, "1 GiB"));
-	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(moment); i++) {
 		if (moment[i])
 			tree_put(&tree, "run/w.pid", moment[i]);
 		else
@@ -787,7 +774,7 @@ TEST(without_free_descriptors_no_worker_is_lost)
 	few = limit;
 	few.rlim_cur = 256;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	while (n < sizeof(taken) / sizeof(taken[0]) && (taken[n] = dup(0)) >= 0)
+	while (n < COUNT_OF(taken) && (taken[n] = dup(0)) >= 0)
 		n++;
 	for (unsigned i = 0; i < 6; i++) {
 		take_after(PROCESS_CACHE_REFRESH_OLD_NS);
@@ -912,7 +899,7 @@ TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 
 	put_pidfile_worker("/usr/bin/w");
 	first_scene(GPU ON(500, "1 GiB"));
-	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(moment); i++) {
 		if (moment[i])
 			tree_put(&tree, "run/w.pid", moment[i]);
 		else
@@ -970,7 +957,7 @@ TEST(a_zombie_is_no_worker)
 		{ .uid = -1, .pidfile = "/run/w.pid", .name = "python3" },
 	};
 
-	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(by); i++) {
 		*worker("w") = by[i];
 		tree_put(&tree, "run/w.pid", "500\n");
 		put_process(500, 1, 50, "/usr/bin/python3", SESSION);
@@ -1133,8 +1120,6 @@ TEST(a_real_worker_tree_is_found_by_its_port)
 	assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* ---- this program ---- */
-
 TEST(our_tree_and_our_services_cgroup_are_own)
 {
 	worker("w")->name = "started";
@@ -1202,8 +1187,6 @@ TEST(a_new_policy_finds_its_own_workers)
 	assert_int_equal(scene_builder_take(builder, &scene, false), 0);
 	assert_int_equal(scene.roots, 0);
 }
-
-/* ---- namespaces: A18 ---- */
 
 TEST(in_a_namespace_other_processes_are_hidden)
 {
@@ -1278,7 +1261,7 @@ TEST(pids_of_the_host_are_not_taken_for_ours)
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
 	put_process(500, 1, 50, "/usr/bin/ours", SESSION);
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
 		char text[256];
 
 		snprintf(text, sizeof(text),
@@ -1292,8 +1275,6 @@ TEST(pids_of_the_host_are_not_taken_for_ours)
 		sim_close();
 	}
 }
-
-/* ---- what cannot be read ---- */
 
 TEST(eleven_errors_in_a_row_make_a_gpu_blind)
 {
@@ -1337,9 +1318,8 @@ TEST(only_the_lost_gpu_is_lost_and_it_comes_back)
 	assert_int_equal(scene.gpu[0].health, SCENE_OK);
 	assert_int_equal(scene.gpu[1].health, SCENE_LOST);
 	assert_false(scene.gpu[1].memory_known);
-	for (unsigned i = 0; i < 60 && scene.gpu[1].health != SCENE_OK; i++) {
+	for (unsigned i = 0; i < 60 && scene.gpu[1].health != SCENE_OK; i++)
 		take_after(NS_PER_S);
-	}
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
 	assert_int_equal(scene.gpu[1].errors, 0);
 }
@@ -1403,8 +1383,6 @@ TEST(a_sleeping_gpu_stays_asleep)
 	assert_int_equal(sim_calls("nvmlInit_v2"), 0);
 }
 
-/* ---- the machine ---- */
-
 TEST(a_discharging_battery_is_reported)
 {
 	tree_put(&tree, "proc/meminfo",
@@ -1462,8 +1440,6 @@ TEST(later_scenes_allocate_nothing)
 	assert_int_equal(scene.processes, 301);
 }
 
-/* ---- driver calls ---- */
-
 static uint64_t calls_of(const char *name)
 {
 	struct call_cost cost[CALL_COST_CALLS];
@@ -1481,9 +1457,8 @@ static uint64_t calls_of(const char *name)
 
 static void take_every_100_ms(unsigned n)
 {
-	while (n-- > 0) {
+	while (n-- > 0)
 		take_after(100 * NS_PER_MS);
-	}
 }
 
 TEST(while_nothing_changes_little_but_memory_is_read)
@@ -1578,8 +1553,6 @@ TEST(without_memory_it_fails_and_nothing_leaks)
 	take(); /* with the old policy */
 	assert_int_equal(scene.gpus, 1);
 }
-
-/* ---- triggers: A17 ---- */
 
 static void touch(const char *path)
 {

@@ -9,8 +9,6 @@
 
 #define LONGEST_NS (10 * NS_PER_S)
 
-/* ---- the looks ---- */
-
 int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_builder **ret)
 {
 	*ret = NULL;
@@ -54,8 +52,6 @@ uint64_t scene_builder_trigger_due_ns(const struct scene_builder *l)
 {
 	return 0;
 }
-
-/* ---- tests ---- */
 
 struct seen {
 	struct scene_thread *k;

@@ -9,10 +9,9 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define S        NS_PER_S
-#define MS       NS_PER_MS
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SAMPLES  20000
+#define S       NS_PER_S
+#define MS      NS_PER_MS
+#define SAMPLES 20000
 
 static struct series *make(unsigned quantities, unsigned raw, unsigned s1, unsigned s10,
 			   unsigned s60)
@@ -45,10 +44,10 @@ TEST(samples_come_back_as_they_went_in)
 	struct series *s = make(1, 10, 10, 0, 0);
 	struct series_point p[16];
 
-	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT(p)), 0);
+	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT_OF(p)), 0);
 	for (unsigned i = 0; i < 8; i++)
 		add(s, 100 * MS * (i + 1), i == 3 ? (double)NAN : i);
-	assert_int_equal(series_query(s, 0, 200 * MS, 500 * MS, 0, p, COUNT(p)), 4);
+	assert_int_equal(series_query(s, 0, 200 * MS, 500 * MS, 0, p, COUNT_OF(p)), 4);
 	assert_int_equal(p[0].begin_ns, 200 * MS);
 	assert_int_equal(p[0].span_ns, 0);
 	assert_true(p[0].mean == 1 && p[0].min == 1 && p[0].max == 1);
@@ -68,7 +67,7 @@ TEST(buckets_are_aligned_to_the_clock)
 	add(s, 10 * S, 20); /* the first of its second */
 	add(s, 10 * S + 999 * MS, 40);
 	add(s, 11 * S, 50);
-	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, S, p, COUNT(p)), 3);
+	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, S, p, COUNT_OF(p)), 3);
 	assert_int_equal(p[0].begin_ns, 9 * S);
 	assert_int_equal(p[1].begin_ns, 10 * S);
 	assert_int_equal(p[1].span_ns, S);
@@ -79,12 +78,12 @@ TEST(buckets_are_aligned_to_the_clock)
 	assert_true(p[2].open);
 	assert_true(p[2].mean == 50);
 
-	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 10 * S, p, COUNT(p)), 2);
+	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 10 * S, p, COUNT_OF(p)), 2);
 	assert_int_equal(p[0].begin_ns, 0);
 	assert_int_equal(p[1].begin_ns, 10 * S);
 	assert_int_equal(p[1].count, 3);
 	assert_close(p[1].mean, 110.0 / 3, 0); /* open, with its unfinished second */
-	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 60 * S, p, COUNT(p)), 1);
+	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 60 * S, p, COUNT_OF(p)), 1);
 	assert_int_equal(p[0].count, 4);
 	assert_close(p[0].mean, 30, 0);
 	series_free(s);
@@ -98,7 +97,7 @@ TEST(missing_values_do_not_count)
 	struct series *s = make(3, 4, 4, 4, 4);
 	struct series_point p;
 
-	for (unsigned i = 0; i < COUNT(row); i++)
+	for (unsigned i = 0; i < COUNT_OF(row); i++)
 		assert_int_equal(series_add(s, 100 * MS * (i + 1), row[i]), 0);
 	assert_int_equal(series_add(s, 2 * S, (double[]){ NAN, NAN, NAN }), 0);
 	assert_int_equal(series_query(s, 0, 0, S - 1, S, &p, 1), 1);
@@ -124,10 +123,10 @@ TEST(time_without_samples_has_no_points)
 	add(s, 5 * S, 1);
 	add(s, 3600 * S, 2);
 	add(s, 3601 * S, 3);
-	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, S, p, COUNT(p)), 3);
+	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, S, p, COUNT_OF(p)), 3);
 	assert_int_equal(p[0].begin_ns, 5 * S);
 	assert_int_equal(p[1].begin_ns, 3600 * S);
-	assert_int_equal(series_query(s, 0, 6 * S, 3599 * S, S, p, COUNT(p)), 0);
+	assert_int_equal(series_query(s, 0, 6 * S, 3599 * S, S, p, COUNT_OF(p)), 0);
 	series_free(s);
 }
 
@@ -141,7 +140,7 @@ TEST(time_does_not_go_back)
 	add(s, S, 2);
 	assert_int_equal(series_add(s, S, &v), -GW_E_ARG);
 	assert_int_equal(series_add(s, S - 1, &v), -GW_E_ARG);
-	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT(p)), 2);
+	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT_OF(p)), 2);
 	assert_true(p[1].mean == 2);
 	series_free(s);
 }
@@ -181,10 +180,10 @@ TEST(the_finest_tier_that_reaches_back_is_used)
 	struct series *s = ten_minutes();
 	struct series_point p[400];
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		uint64_t from = (600 - rows[i].back_s) * S;
 		int n = series_query(s, 0, from, 600 * S, rows[i].resolution_ms * MS, p,
-				     COUNT(p));
+				     COUNT_OF(p));
 
 		assert_true(n > 0);
 		assert_int_equal(p[0].span_ns, rows[i].span_ns);
@@ -205,10 +204,10 @@ TEST(older_times_come_from_the_tier_that_reaches_furthest)
 		add(s, 100 * MS * i, i);
 		add(t, 100 * MS * i, i);
 	}
-	n = series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT(p));
+	n = series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT_OF(p));
 	assert_int_equal(n, 61);
 	assert_int_equal(p[0].begin_ns, 539 * S);
-	n = series_query(t, 0, S, 20 * S, 0, p, COUNT(p)); /* not from the minutes */
+	n = series_query(t, 0, S, 20 * S, 0, p, COUNT_OF(p)); /* not from the minutes */
 	assert_int_equal(n, 20);
 	assert_int_equal(p[0].span_ns, S);
 	series_free(s);
@@ -304,7 +303,7 @@ TEST(buckets_equal_a_brute_force_count)
 	for (unsigned k = 0; k < 30; k++) {
 		uint64_t span = spans[k % 3], from = t - next(&seed) % (3000 * S);
 		uint64_t to = from + next(&seed) % (100 * span);
-		int n = series_query(s, 0, from, to, span, p, COUNT(p));
+		int n = series_query(s, 0, from, to, span, p, COUNT_OF(p));
 
 		assert_int_equal(n, buckets_expected(all, from, to, span));
 		for (int i = 0; i < n && i < 20; i++) {
@@ -354,7 +353,7 @@ TEST(ten_million_samples_take_no_more_memory)
 	assert_int_equal(series_new(&o, &s), 0);
 	before = resident_kib();
 	for (unsigned i = 0; i < 10000000; i++) {
-		for (unsigned q = 0; q < COUNT(v); q++)
+		for (unsigned q = 0; q < COUNT_OF(v); q++)
 			v[q] = (i + q) & 1023;
 		series_add(s, 100 * MS * (uint64_t)i, v);
 	}

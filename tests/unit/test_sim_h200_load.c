@@ -436,7 +436,7 @@ TEST(no_load_explains_them_with_other_sensors)
 	const struct subject *subject[] = { &STEP, &SLOW, &FAST };
 	const struct bounds any = { INFINITY, INFINITY, INFINITY, INFINITY, 0 };
 
-	for (size_t m = 0; m < sizeof(WRONG) / sizeof(WRONG[0]); m++) {
+	for (size_t m = 0; m < COUNT_OF(WRONG); m++) {
 		int sum = 0;
 
 		print_message("%s:", WRONG[m].what);

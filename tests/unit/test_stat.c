@@ -8,8 +8,6 @@
 
 #include "test.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
 static void assert_near(double have, double want, double relative)
 {
 	if (fabs(have - want) <= relative * fabs(want))
@@ -129,20 +127,20 @@ TEST(percentiles_of_time_are_within_half_a_bucket)
 	start(&r, 11);
 	for (unsigned round = 0; round < 50; round++) {
 		histogram_init(&h);
-		for (size_t i = 0; i < COUNT(held); i++) {
+		for (size_t i = 0; i < COUNT_OF(held); i++) {
 			held[i].x = 0.0101 * exp(random_unit(&r) * log(0.98e6));
 			held[i].seconds = 0.02 + random_unit(&r);
 			histogram_add(&h, held[i].x, held[i].seconds);
 		}
-		qsort(held, COUNT(held), sizeof(held[0]), by_value);
+		qsort(held, COUNT_OF(held), sizeof(held[0]), by_value);
 		for (unsigned k = 1; k < 20; k++) {
 			/* not at a step, where rounding may go either way */
 			double p = k / 20.0 + 1e-7;
 
 			assert_near(histogram_percentile(&h, p),
-				    exact_percentile(held, COUNT(held), p), 0.00251);
+				    exact_percentile(held, COUNT_OF(held), p), 0.00251);
 		}
-		assert_true(histogram_percentile(&h, 1) <= held[COUNT(held) - 1].x);
+		assert_true(histogram_percentile(&h, 1) <= held[COUNT_OF(held) - 1].x);
 		assert_true(histogram_percentile(&h, 0) >= held[0].x);
 	}
 }
@@ -240,7 +238,7 @@ TEST(the_variance_of_the_trend_test_is_that_over_all_orders)
 			     { 1, 1, 2, 3, 3, 3, 4 },
 			     { 5, 5, 5, 5, 6, 6, 6 } };
 
-	for (size_t i = 0; i < COUNT(rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		double sum = 0, squares = 0, orders = 0;
 		struct trend t;
 

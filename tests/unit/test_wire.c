@@ -129,8 +129,6 @@ TEST(replies_read_back_as_written)
 	assert_int_equal(wire_reply_read("perhaps", &r), -GW_E_PARSE);
 }
 
-/* ---- what is allowed ---- */
-
 static int allow_text(const char *text)
 {
 	char copy[1000];
@@ -147,17 +145,17 @@ TEST(nothing_is_allowed_unless_a_line_says_so)
 
 	assert_int_equal(allow_text("# nothing\n\n"), 0);
 	assert_int_equal(allow_client(&allow, 7, message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: client 7"));
+	assert_in(message, "/f: client 7");
 	assert_int_equal(allow_client(&allow, 0, message, sizeof(message)), 0);
 	assert_int_equal(allow_unit(&allow, "a.service", message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: unit a.service"));
+	assert_in(message, "/f: unit a.service");
 	assert_int_equal(allow_process(&allow, ALLOW_SIGNAL, &p, message, sizeof(message)),
 			 -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: signal cgroup=/s/w.service/x"));
+	assert_in(message, "/f: signal cgroup=/s/w.service/x");
 	p.cgroup[1] = '\0';
 	assert_int_equal(allow_process(&allow, ALLOW_CHECKPOINT, &p, message, sizeof(message)),
 			 -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: checkpoint exe=/bin/w"));
+	assert_in(message, "/f: checkpoint exe=/bin/w");
 }
 
 TEST(all_conditions_of_a_line_must_hold)
@@ -202,7 +200,7 @@ TEST(users_are_those_of_the_machine)
 	assert_int_equal(allow_client(&allow, 65534, message, sizeof(message)), 0);
 	assert_int_equal(allow_client(&allow, 65533, message, sizeof(message)), -GW_E_PERM);
 	assert_int_equal(allow_text("client no-such-user-here\n"), -GW_E_PARSE);
-	assert_non_null(strstr(message, "/f:1:"));
+	assert_in(message, "/f:1:");
 }
 
 TEST(one_invalid_line_disables_the_whole_file)
@@ -233,7 +231,7 @@ TEST(one_invalid_line_disables_the_whole_file)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		snprintf(text, sizeof(text), "unit good.service\n%s\n", rows[i]);
 		assert_int_equal(allow_text(text), -GW_E_PARSE);
-		assert_non_null(strstr(message, "/f:2: "));
+		assert_in(message, "/f:2: ");
 		assert_int_equal(allow_unit(&allow, "good.service", message, sizeof(message)),
 				 -GW_E_PERM);
 	}
@@ -252,7 +250,7 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	}
 	fchmod(fd, 0620);
 	assert_int_equal(allow_load(&allow, path, message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "chmod"));
+	assert_in(message, "chmod");
 	assert_int_equal(allow.rules, 0);
 	fchmod(fd, 0600);
 	snprintf(link, sizeof(link), "%s.link", path);
@@ -262,7 +260,7 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	unlink(path);
 	close(fd);
 	assert_int_equal(allow_load(&allow, path, message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "No such file"));
+	assert_in(message, "No such file");
 	assert_int_equal(allow_load(&allow, "/", message, sizeof(message)), -GW_E_PERM);
 }
 

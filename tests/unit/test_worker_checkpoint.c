@@ -140,14 +140,14 @@ TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 		order.targets = rows[i].targets;
 		order.bytes = rows[i].bytes;
 		assert_int_equal(evict(), -GW_E_NOSUPPORT);
-		assert_non_null(strstr(message, rows[i].words));
+		assert_in(message, rows[i].words);
 	}
 	call.facts = (struct worker_facts){ 1, 0, 0 };
 	order.targets = 1;
 	order.bytes = 1;
 	order.more = true;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "than the journal can record"));
+	assert_in(message, "than the journal can record");
 	order.more = false;
 	assert_string_equal(fake->calls, "");
 	assert_string_equal(notes, "");
@@ -181,13 +181,13 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	order.target[0].id.start_ticks = 987654;
 	order.bytes = 6 * GIB; /* 6.6 GiB are needed; 10 - 9 + 4 (file cache) are free */
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "6.6 GiB"));
-	assert_non_null(strstr(message, "5.0 GiB are free"));
+	assert_in(message, "6.6 GiB");
+	assert_in(message, "5.0 GiB are free");
 	order.bytes = 4 * GIB;
 	assert_int_equal(evict(), 0);
 	tree_put(&t, "proc/meminfo", "nothing\n");
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "cannot be read"));
+	assert_in(message, "cannot be read");
 	tree_done(&t);
 }
 
@@ -215,7 +215,7 @@ TEST(managed_memory_fails_half_way_and_is_undone)
 {
 	fake->process[0].fail_put_away = 801;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "managed"));
+	assert_in(message, "managed");
 	assert_string_equal(fake->calls, "lock 0, checkpoint 0, unlock 0, ");
 	assert_int_equal(fake->process[0].state, 0);
 }
@@ -226,7 +226,7 @@ TEST(a_failure_restores_the_processes_before_it)
 	worker.level = 2;
 	fake->process[1].fail_put_away = 999;
 	assert_int_equal(evict(), -GW_E_IO);
-	assert_non_null(strstr(message, "999"));
+	assert_in(message, "999");
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(fake->process[i].state, 0);
 }
@@ -235,7 +235,7 @@ TEST(another_users_process_needs_root)
 {
 	fake->process[0].fail_state = 304;
 	assert_int_equal(evict(), -GW_E_PERM);
-	assert_non_null(strstr(message, "root"));
+	assert_in(message, "root");
 	assert_string_equal(fake->calls, "");
 }
 
@@ -292,7 +292,7 @@ TEST(recovery_continues_after_a_failure)
 	}
 	fake->process[0].fail_restore = 2;
 	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
-	assert_non_null(strstr(message, "restored: CUDA error 2"));
+	assert_in(message, "restored: CUDA error 2");
 	assert_int_equal(fake->process[0].state, 2); /* still checkpointed, not unlocked */
 	assert_int_equal(fake->process[1].state, 0);
 }
