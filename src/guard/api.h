@@ -20,7 +20,7 @@
 /* Time between scenes if no timer runs and opens of devices are not watched. */
 #define API_EVERY_NS (5 * NS_PER_S)
 
-/* ---- api_policy.c: options -> a policy ---- */
+/* ---- api.c: options -> a policy ---- */
 
 /* Copies the given options and sets defaults for the others.  0 or -GW_E_ARG. */
 int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret);
@@ -31,7 +31,7 @@ int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
  * keeps all. */
 void guard_api_narrow(struct scene *s, const struct policy_worker *w);
 
-/* ---- api_health.c: is one of its GPUs too hot or broken? ---- */
+/* ---- api_run.c: is one of its GPUs too hot or broken? ---- */
 
 struct guard_api_health;
 

@@ -148,14 +148,12 @@ static void fit_document(const struct api *a, const struct question *x, struct r
 {
 	struct json j;
 
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_uint(&j, "needed_bytes", x->bytes);
 	json_string(&j, "fit", x->able ? fit_word(x->answer[x->order[0]].fit) : "never");
 	json_string(&j, "uuid", x->able ? x->gpu[x->order[0]].uuid : NULL);
 	write_placement(&j, a, x);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_capacity_fit(void *arg, const struct request *q, struct reply *r)

@@ -110,8 +110,7 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	write_counted(&j, a, (unsigned)i);
 	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(a->view.snap));
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_processes(void *arg, const struct request *q, struct reply *r)
@@ -173,8 +172,7 @@ void api_sensors(void *arg, const struct request *q, struct reply *r)
 		sensor_of(&j, a, i);
 	json_array_end(&j);
 	render_source(&j, a->view.snap);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- short documents ---- */
@@ -223,8 +221,7 @@ void api_gpu_devices(void *arg, const struct request *q, struct reply *r)
 		short_device(&j, gw_snapshot_device(snap, i));
 	json_array_end(&j);
 	json_uint(&j, "count", n);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* Why there are no versions; NULL: there are. */
@@ -259,6 +256,5 @@ void api_gpu_driver(void *arg, const struct request *q, struct reply *r)
 	json_string(&j, "nvml_version", s ? s->nvml_version : NULL);
 	if (why)
 		json_string(&j, "error_message", why);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }

@@ -190,14 +190,12 @@ static void list_events(const struct api *a, const struct request *q, struct rep
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
 	    !read_seen(q, r, UINT64_MAX, &after))
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_array(&j, "events");
 	if (ops && ops->events && limit)
 		ops->events(a->view.engine, after, (unsigned)limit, add_event, &j);
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_events(void *arg, const struct request *q, struct reply *r)
@@ -247,14 +245,12 @@ static void list_guard_events(const struct api *a, const struct request *q, stru
 	if (ops && ops->events)
 		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
 	c = (struct chosen){ &j, 0, c.count > limit ? c.count - (unsigned)limit : 0 };
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_array(&j, "events");
 	if (ops && ops->events)
 		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_guard_events(void *arg, const struct request *q, struct reply *r)

@@ -98,8 +98,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 
 	if (!g || !api_number(q, r, "limit", DECISIONS, GUARD_VIEW_DECISIONS, &limit))
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_string(&j, "journal", g->journal);
@@ -108,8 +107,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	write_rooms(&j, g, now);
 	write_counts(&j, g);
 	write_decisions(&j, g, -1, limit, now);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_guard_worker(void *arg, const struct request *q, struct reply *r)
@@ -122,13 +120,11 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 
 	if (!g || (w = guard_doc_find(g, r, q->arg[0])) < 0)
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, (unsigned)w, now);
 	write_decisions(&j, g, w, DECISIONS, now);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- one GPU ---- */
@@ -171,8 +167,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 			      "the guard has not observed this GPU yet");
 		return;
 	}
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_string(&j, "uuid", c.uuid);
 	json_uint(&j, "index", gw_snapshot_device(a->view.snap, (unsigned)i)->index);
 	json_string(&j, "state", scene_health_name(s->gpu[at].health));
@@ -182,8 +177,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	json_double(&j, "margin_celsius", s->gpu[at].margin_c);
 	write_memory(&j, s, (unsigned)at, &c);
 	guard_doc_processes(&j, g, (unsigned)at);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- requests for a worker ---- */
@@ -258,8 +252,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 		reply_header(r, "Location", where);
 	}
 	r->status = 202;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
@@ -267,8 +260,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 		guard_doc_operation(&j, o);
 		json_object_end(&j);
 	}
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 static void held(const struct guard_view *g, int worker, struct reply *r, const char *message)
@@ -384,11 +376,9 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 			      q->arg[0], GUARD_OPERATIONS);
 		return;
 	}
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	guard_doc_operation(&j, o);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- games ---- */
@@ -410,8 +400,7 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 	(void)q;
 	if (!g)
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_array(&j, "games");
 	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++) {
 		if (!g->games[i].pid)
@@ -421,8 +410,7 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 		json_object_end(&j);
 	}
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 struct game_request {
@@ -490,13 +478,11 @@ static void game_begin(const struct api *a, const struct request *q, struct repl
 	snprintf(where, sizeof(where), "/api/v1/guard/games/%lld", (long long)pid);
 	reply_header(r, "Location", where);
 	r->status = 201;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++)
 		if (g->games[i].pid == pid)
 			write_game(&j, &g->games[i], guard_moment(a));
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_guard_game(void *arg, const struct request *q, struct reply *r)

@@ -428,8 +428,7 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 
 	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "workers");
@@ -437,6 +436,5 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 		if (only < 0 || i == (unsigned)only)
 			write_explain(&j, g, i, now);
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }

@@ -148,8 +148,7 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	json_uint(&j, "available_at_most", room.most_bytes);
 	json_bool(&j, "never", never);
 	json_double(&j, "retry_after_s", retry);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 static void reply_made(const struct api *a, const struct guard_view *g,
@@ -164,12 +163,10 @@ static void reply_made(const struct api *a, const struct guard_view *g,
 		 (unsigned long long)w->id);
 	reply_header(r, "Location", where);
 	r->status = w->again ? 200 : 201;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	guard_doc_room(&j, &room, guard_moment(a));
 	guard_doc_text(&j, "why", message);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 static void check_reservation(const struct api *a, const struct guard_view *g,

@@ -96,8 +96,7 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 	answer.j = &j;
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		answer.left_s[i] = NAN;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "decisions");
 	what_if_run(t, (uint64_t)(seconds * 1e9), decision, &answer);
@@ -106,8 +105,7 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 	json_uint(&j, "looks", what_if_scenes(t));
 	workers(&answer, t);
 	write_gpus(&j, g, t);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- the policy ---- */

@@ -197,11 +197,9 @@ static void reply_one(const struct api *a, unsigned i, struct reply *r)
 {
 	struct json j;
 
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	write_one(&j, a, i);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_health_gpu(void *arg, const struct request *q, struct reply *r)

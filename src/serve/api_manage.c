@@ -163,8 +163,7 @@ static void list_settings(const struct api *a, const struct kept *kept, struct b
 	}
 	json_array_end(&j);
 	json_string(&j, "reset", reset_explained);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_manage_list(void *arg, const struct request *q, struct reply *r)
@@ -378,8 +377,7 @@ static void result(const struct api *a, const struct manage_order *o,
 	json_bool(&j, "verified", got->verified);
 	json_bool(&j, "restored_on_exit", got->restored_on_exit);
 	json_string(&j, "message", got->message);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 static void poll_order(const struct api *a, const struct request *q, struct reply *r)

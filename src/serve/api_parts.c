@@ -35,11 +35,18 @@ bool api_has_reading(const struct api *a, struct reply *r)
 	return false;
 }
 
-void api_head(struct json *j, const struct api *a)
+void api_begin(struct json *j, const struct api *a, struct reply *r)
 {
+	json_init(j, &r->body, false);
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_time(j, "time_utc", clock_wall_ns(a->clock));
+}
+
+void api_end(struct json *j)
+{
+	json_object_end(j);
+	json_end(j);
 }
 
 /* ---- which GPUs ---- */

@@ -29,8 +29,10 @@ bool api_number(const struct request *q, struct reply *r, const char *name, uint
 /* ?name, ?name=1, ?name=true: on; ?name=0, false: off; absent: standard. */
 bool api_flag(const struct request *q, const char *name, bool standard);
 
-/* Begins a document without a snapshot: schema_version and time_utc; its object stays open. */
-void api_head(struct json *j, const struct api *a);
+/* Begins the document of a reply, without a snapshot: schema_version and time_utc. Its object
+ * stays open until api_end(). */
+void api_begin(struct json *j, const struct api *a, struct reply *r);
+void api_end(struct json *j);
 
 /* Is word (n bytes) in the space-separated list? */
 bool api_word_in(const char *list, const char *word, size_t n);

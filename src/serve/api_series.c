@@ -253,8 +253,7 @@ static void blocks(const struct api *a, struct reply *r,
 {
 	struct json j;
 
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_time(&j, "from", series_request->from_ns);
 	json_time(&j, "to", series_request->to_ns);
 	json_array(&j, "series");
@@ -264,8 +263,7 @@ static void blocks(const struct api *a, struct reply *r,
 			write_block(&j, a, gw_snapshot_device(a->view.snap, i),
 				    series_request->quantity[k], series_request, points);
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 static unsigned shown(const struct api *a, const struct render_filter *filter)

@@ -73,8 +73,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	struct json j;
 
 	(void)q;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_string(&j, "version", gw_version());
 	write_uptime(&j, a);
 	/* From /proc; 0: unknown. */
@@ -96,8 +95,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_object_end(&j);
 	write_requests(&j, a);
 	write_calls(&j, &a->view);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- releasing the drivers ---- */
@@ -115,8 +113,7 @@ static void state(const struct api *a, struct reply *r)
 	const struct gw_snapshot *snap = a->view.snap;
 	struct json j;
 
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_bool(&j, "let_go", a->view.let_go);
 	json_array(&j, "devices");
 	for (unsigned i = 0; snap && i < gw_snapshot_device_count(snap); i++) {
@@ -130,8 +127,7 @@ static void state(const struct api *a, struct reply *r)
 		json_object_end(&j);
 	}
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 static void change_failed(const struct api *a, struct reply *r, int error)

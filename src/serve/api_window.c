@@ -231,15 +231,13 @@ void api_windows_list(void *arg, const struct request *q, struct reply *r)
 	if (!api_number(q, r, "limit", WINDOWS_ENDED_MAX, WINDOWS_ENDED_MAX, &limit) ||
 	    !wanted(q, r, &open, &ended))
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	json_uint(&j, "open", windows_open_count(a->windows));
 	json_array(&j, "windows");
 	more = windows_each(a->windows, open, ended ? (unsigned)limit : 0, list_one, &l);
 	json_array_end(&j);
 	json_bool(&j, "more", l.cut || (ended && more));
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_window_get(void *arg, const struct request *q, struct reply *r)

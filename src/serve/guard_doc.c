@@ -319,8 +319,7 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
 	    !api_filter(a, q, r, &f, &filter))
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
+	api_begin(&j, a, r);
 	if (head)
 		head(&j, a);
 	json_array(&j, "gpus");
@@ -332,8 +331,7 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 		json_object_end(&j);
 	}
 	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 /* ---- requests ---- */

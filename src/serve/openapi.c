@@ -440,8 +440,7 @@ void openapi_render(struct buf *out)
 	json_array_end(&j);
 	write_paths(&j);
 	write_components(&j);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 void api_openapi(void *arg, const struct request *q, struct reply *r)
