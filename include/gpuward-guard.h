@@ -53,7 +53,7 @@
 extern "C" {
 #endif
 
-/* What happens with decisions. */
+/* Says whether the guard carries out its decisions. */
 enum gw_guard_mode {
 	GW_GUARD_ENFORCE, /* the callbacks are called */
 	GW_GUARD_DRY_RUN, /* decisions are reported only, and gw_guard_allowed() stays 1 */
@@ -61,26 +61,29 @@ enum gw_guard_mode {
 };
 
 enum gw_guard_flag {
-	/* Every other process contends, however small it is, desktop programs too, except for those
-	 * to ignore. */
+	/* Every other process contends, even a small one or a desktop program, unless it is in
+	 * the ignore list. */
 	GW_GUARD_ANY = 1 << 0,
-	/* Only processes in the contend lists contend. */
+	/* Only processes in the contend and contend_now lists contend. */
 	GW_GUARD_NAMED = 1 << 1,
-	/* Memory that no visible process owns contends: for containers, which cannot see others. */
+	/* Memory that no visible process owns contends. For containers, in which processes
+	 * outside are invisible. */
 	GW_GUARD_UNATTRIBUTED = 1 << 2,
-	/* Leave a GPU that cannot be read any more; otherwise the last decision stays. */
+	/* If a GPU cannot be read any more, the worker must leave it. Without this flag the
+	 * last decision stays. */
 	GW_GUARD_LEAVE_BLIND = 1 << 3,
-	/* Leave a GPU that is too hot or needs a reset. */
+	/* The worker must leave a GPU that is too hot or needs a reset. */
 	GW_GUARD_HEALTH = 1 << 4,
-	/* Also act on simulated GPUs, for tests; otherwise they get a dry run. */
+	/* Also acts on simulated GPUs, for tests. Without this flag simulated GPUs get a dry
+	 * run. */
 	GW_GUARD_SIMULATED = 1 << 5,
 };
 
 enum gw_worker_state {
 	GW_WORKER_RECONCILE, /* nothing was observed yet */
-	GW_WORKER_ACTIVE,    /* it may run */
-	GW_WORKER_SUSPECT,   /* another process appeared; the guard waits whether it is demand */
-	GW_WORKER_DRAIN,     /* it must leave: no new work */
+	GW_WORKER_ACTIVE,    /* the worker may run */
+	GW_WORKER_SUSPECT,   /* another process appeared; perhaps it is demand */
+	GW_WORKER_DRAIN,     /* the worker must leave and take no new work */
 	GW_WORKER_EVICT,     /* evict was called */
 	GW_WORKER_VERIFY,    /* evict returned 0; the guard checks that the memory is free */
 	GW_WORKER_EVICTED,
@@ -93,8 +96,8 @@ enum gw_worker_state {
 	GW_WORKER_STATES
 };
 
-/* Why the worker may not run: bits 1 << GW_REASON_x of a set.  It may run when the set is empty.
- * Reasons without a comment occur in the service only. */
+/* Why the worker may not run: bits 1 << GW_REASON_x of a set. The worker may run when the set
+ * is empty. Reasons without a comment occur in the service only. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
 	GW_REASON_MANUAL,     /* gw_guard_request() */
@@ -109,98 +112,113 @@ enum gw_worker_reason {
 	GW_WORKER_REASONS
 };
 
-/* "active", "contention": the words in JSON.  "?" past the last. */
+/* Returns the word in JSON, such as "active" or "contention"; "?" for a number past the
+ * last. */
 GW_API const char *gw_worker_state_name(unsigned state);
 GW_API const char *gw_worker_reason_name(unsigned reason);
 
-/* One decision.  Lives until the callback returns. */
+/* One decision. The struct and its strings are valid until the callback returns. */
 struct gw_guard_decision {
 	uint64_t mono_ns;
 	enum gw_worker_state from, to;
-	unsigned reasons;     /* after the decision; set of enum gw_worker_reason */
-	int dry;              /* 1: nothing is done */
-	const char *rule;     /* the rule that led to it: "contend-now chrome" */
-	const char *evidence; /* "pid 4711 game 5120 MiB on GPU-..." */
-	const char *text;     /* all of it in one line */
+	unsigned reasons;     /* set of enum gw_worker_reason, after the decision */
+	int dry;              /* 1: the decision is reported but not carried out */
+	const char *rule;     /* the rule that led to the decision: "contend-now chrome" */
+	const char *evidence; /* what was observed: "pid 4711 game 5120 MiB on GPU-..." */
+	const char *text;     /* the whole decision in one line */
 };
 
 struct gw_guard_options {
 	size_t size;              /* sizeof(struct gw_guard_options) */
-	const char *name;         /* of the worker, in decisions; NULL: "worker" */
-	const char *const *gpus;  /* guard it on these GPUs only: selectors of gw_device_matches(),
-	                             ended by NULL; NULL: wherever it holds memory */
+	const char *name;         /* name of the worker in decisions; NULL: "worker" */
+	/* guard the worker on these GPUs only: selectors of gw_device_matches(), ended by NULL;
+	 * NULL: on every GPU on which the worker holds memory */
+	const char *const *gpus;
 	enum gw_guard_mode mode;
 	unsigned flags;           /* set of enum gw_guard_flag */
-	/* Free all GPU memory, about this many bytes.  NULL: the program polls gw_guard_allowed() and
-	 * frees its memory within five seconds. */
+	/* Must free all GPU memory of the worker, about `bytes`. NULL: the program polls
+	 * gw_guard_allowed() and frees its memory within five seconds. */
 	int (*evict)(void *arg, uint64_t bytes, uint64_t deadline_ns);
-	/* Allocate the memory again.  NULL: the program does so when gw_guard_allowed() is 1. */
+	/* Must allocate the memory again. NULL: the program allocates it when
+	 * gw_guard_allowed() is 1. */
 	int (*resume)(void *arg, uint64_t deadline_ns);
-	/* Reports a decision; may be NULL.  Runs on the guard's thread, which observes nothing in the
-	 * meantime: return quickly. */
+	/* Receives each decision; may be NULL. Runs on the guard's thread, which observes
+	 * nothing until the callback returns: return quickly. */
 	void (*decided)(void *arg, const struct gw_guard_decision *decision);
-	void *arg;                /* for all three callbacks; must live until gw_guard_stop() */
+	void *arg; /* passed to all three callbacks; must live until gw_guard_stop() */
 	uint64_t min_vram_bytes;  /* an idle process with less memory does not contend; 0: 512 MiB */
 	uint64_t headroom_bytes;  /* memory to leave free; 0: 2 GiB, or 10 % if that is more */
 	uint64_t debounce_ns;     /* demand must last this long; 0: 300 ms */
-	uint64_t quiet_ns;        /* without demand for this long before resume; 0: 30 s; doubled, up
-	                             to 10 min, for demand that comes and goes */
-	uint64_t resident_ns;     /* after resume it stays this long, except under memory pressure;
-	                             0: 60 s */
-	uint64_t poll_ns;         /* between observations, at least 1 ms; 0: 100 ms, or 1 s while the
-	                             worker holds no memory */
-	/* Names of processes (the kernel's 15 bytes) with * and ?, ended by NULL; or NULL.  The first
-	 * list that has the name counts. */
+	/* time without demand before resume; 0: 30 s; doubled, up to 10 min, if demand comes
+	 * and goes */
+	uint64_t quiet_ns;
+	/* time that the worker stays after a resume, except under memory pressure; 0: 60 s */
+	uint64_t resident_ns;
+	/* time between observations, at least 1 ms; 0: 100 ms, or 1 s while the worker holds no
+	 * memory */
+	uint64_t poll_ns;
+	/* Lists of process names, each ended by NULL; a list may be NULL. A name is what the
+	 * kernel stores (at most 15 bytes) and may contain * and ?. The first list that
+	 * contains the name counts. */
 	const char *const *ignore;      /* never contend */
-	const char *const *contend_now; /* contend at once, however small */
-	const char *const *contend;     /* contend, for GW_GUARD_NAMED */
+	const char *const *contend_now; /* contend at once, even with little memory */
+	const char *const *contend;     /* contend, also with GW_GUARD_NAMED */
 };
 
 struct gw_guard;
 
-/* Starts one thread that observes and decides.  The first order starts a second thread that calls
- * evict and resume, one at a time.
+/* Starts one thread that observes and decides. The first order starts a second thread that
+ * calls evict and resume, one at a time.
  *
- * A callback has until deadline_ns (monotonic; 10 s for evict, 120 s for resume) and returns 0, or a
- * negative number if it failed.  After a failure evict is called twice more, then every 30 s; if it
- * returned -GW_E_STATE (not possible now), as often as necessary within 30 s.  resume is called again
- * after longer and longer times.  If evict returned 0 and the memory was not freed, resume is still
- * called when no process needs the GPU; if evict failed each time, it is not.
+ * A callback must return before deadline_ns (monotonic; 10 s for evict, 120 s for resume). It
+ * returns 0, or a negative number if it failed. After a failure the guard calls evict twice
+ * more, then every 30 s. If evict returned -GW_E_STATE (not possible now), the guard calls it
+ * as often as necessary within 30 s. After a failure the guard calls resume again, each time
+ * after a longer pause. If evict returned 0 but the memory was not freed, the guard still calls
+ * resume when no process needs the GPU. If evict failed each time, the guard does not call
+ * resume.
  *
- * options may be NULL: then nothing is called.  Its strings are copied.  ctx must outlive the guard
- * and should have a deadline_ns: without one a driver that hangs also hangs the guard.  On a machine
- * without a driver or a GPU the guard allows everything and continues to search for a GPU.
+ * options may be NULL: then no callback is called. The strings of options are copied. ctx must
+ * outlive the guard and should have a deadline_ns: without one, a driver that hangs also hangs
+ * the guard. On a machine without a driver or a GPU the guard allows everything and continues
+ * to search for a GPU.
  *
- * 0: the caller owns *ret_guard until gw_guard_stop().  -GW_E_ARG, -GW_E_SIZE (more than 16 GPUs or 64
- * names), -GW_E_NOMEM (no memory or no thread) or -GW_E_IO. */
+ * Returns 0, and the caller owns *ret_guard until gw_guard_stop(). Otherwise -GW_E_ARG,
+ * -GW_E_SIZE (more than 16 GPUs or 64 names), -GW_E_NOMEM (no memory or no thread) or
+ * -GW_E_IO. */
 GW_API int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 			  struct gw_guard **ret_guard);
 
-/* Ends the guard and calls nothing: an evicted worker may return.  Waits for a callback or a driver
- * call that is running, at most timeout_ns.  NULL is allowed.  No other thread may use the guard.  0;
- * -GW_E_STATE: the call has not returned, and the guard, arg and ctx stay in use and must not be used or
- * freed any more; -GW_E_ARG: called from a callback, nothing was done. */
+/* Ends the guard without calling a callback; a worker that was evicted may use the GPU again.
+ * Waits at most timeout_ns for a callback or driver call that is running. NULL is allowed. No
+ * other thread may use the guard during this call.
+ * Returns 0. -GW_E_STATE: the callback or driver call has not returned and still uses guard,
+ * arg and ctx; do not use or free them any more. -GW_E_ARG: called from a callback; nothing was
+ * done. */
 GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 
-/* May the worker use the GPU now?  1 or 0; 1 for NULL.  One atomic read, for the worker's loop.  It is
- * 0 from the moment when the worker must leave until resume has returned 0.  It is 1 before the first
- * observation and when nothing can be observed. */
+/* Returns 1 if the worker may use the GPU now, else 0; 1 if guard is NULL. Costs one atomic
+ * read, so the worker's loop can call it. The value is 0 from the moment when the worker must
+ * leave until resume has returned 0. It is 1 before the first observation and while nothing can
+ * be observed. */
 GW_API int gw_guard_allowed(const struct gw_guard *guard);
 
-/* Waits until it may, at most timeout_ns (UINT64_MAX: without a limit).  0 or -GW_E_TIMEOUT. */
+/* Waits until gw_guard_allowed() is 1, at most timeout_ns (UINT64_MAX: without a limit).
+ * Returns 0 or -GW_E_TIMEOUT. */
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {
-	GW_REQUEST_EVICT,        /* leave, for ttl_ns; 0: until GW_REQUEST_RESUME */
+	GW_REQUEST_EVICT,        /* leave for ttl_ns; 0: until GW_REQUEST_RESUME */
 	GW_REQUEST_RESUME,       /* return when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted, whatever happens */
-	GW_REQUEST_HOLD_ACTIVE,  /* stay active, except for heat and health */
-	GW_REQUEST_RELEASE,      /* end the hold */
+	GW_REQUEST_HOLD_ACTIVE,  /* stay active, unless a GPU is too hot or not healthy */
+	GW_REQUEST_RELEASE,      /* end the hold, or an earlier GW_REQUEST_EVICT */
 	GW_REQUEST_RESUME_NOW,   /* return without the quiet period */
 };
 
-/* Requests something, as a person would.  A hold needs a time; UINT64_MAX: without end.  A callback may
- * call it.  0, -GW_E_ARG, or -GW_E_STATE: not possible now, gw_ctx_error() says why. */
+/* Requests an action for the worker, like a person with the command line. A hold needs a ttl_ns
+ * that is not 0; UINT64_MAX: without end. A callback may call this function. Returns 0,
+ * -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says why. */
 GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what, uint64_t ttl_ns);
 
 enum gw_worker_hold { GW_HOLD_NONE, GW_HOLD_EVICTED, GW_HOLD_ACTIVE };
@@ -214,26 +232,27 @@ struct gw_guard_status {
 	enum gw_worker_hold hold;
 	enum gw_worker_call call;    /* the callback that is running ... */
 	uint64_t call_deadline_ns;   /* ... and its deadline */
-	int overdue;                 /* 1: it is past its deadline */
+	int overdue;                 /* 1: that callback is past its deadline */
 	int allowed;                 /* as gw_guard_allowed() */
-	int dry;                     /* 1: by mode, or because the GPUs are simulated */
-	int blind;                   /* 1: one of its GPUs, or every GPU, cannot be read */
+	int dry; /* 1: dry run, because of mode or because the GPUs are simulated */
+	int blind; /* 1: one of the worker's GPUs, or every GPU, cannot be read */
 	int hung;                    /* 1: a driver call has not returned */
-	int quarantine;              /* 1: one of its GPUs is lost or needs a reset */
+	int quarantine;              /* 1: one of the worker's GPUs is lost or needs a reset */
 	uint64_t since_ns;           /* begin of this state */
-	uint64_t next_ns;            /* earliest time at which it can change without an event */
-	uint64_t hold_until_ns;      /* 0: no hold, or one without end */
-	uint64_t resident_bytes;     /* memory that it holds on its GPUs */
-	uint64_t need_bytes;         /* most memory that it held while it ran: what must fit */
-	uint64_t residue_bytes;      /* memory that it kept when it left */
-	double backoff_ratio;        /* factor on the quiet period */
-	uint64_t observations;       /* since the start */
-	unsigned evictions, resumes; /* since the start, verified */
-	unsigned would_evict;        /* since the start, in dry runs */
+	uint64_t next_ns; /* earliest time at which the state can change without an event */
+	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
+	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
+	uint64_t need_bytes; /* the worker's highest memory use; must fit before a resume */
+	uint64_t residue_bytes;      /* memory that the worker kept when it left */
+	double backoff_ratio;        /* factor by which the quiet period is multiplied */
+	uint64_t observations;       /* number since the start */
+	unsigned evictions, resumes; /* verified ones since the start */
+	unsigned would_evict; /* evictions that dry runs did not carry out, since the start */
 	char why[320];               /* one sentence about the state */
 };
 
-/* 0 or -GW_E_ARG (a size that no version had). */
+/* Writes the state of the worker. Set ret_status->size before the call. Returns 0 or -GW_E_ARG
+ * (size is one that no version of the struct had). */
 GW_API int gw_guard_status(struct gw_guard *guard, struct gw_guard_status *ret_status);
 
 #ifdef __cplusplus

@@ -68,22 +68,23 @@ extern "C" {
 
 /* ---- versions and errors ------------------------------------------------------------- */
 
-/* The version of this header; gw_version() has that of the library in use, "0.1.0". */
+/* The version of this header. gw_version() returns the version of the library in use,
+ * "0.1.0". */
 #define GW_VERSION_MAJOR 0
 #define GW_VERSION_MINOR 1
 #define GW_VERSION_PATCH 0
 #define GW_VERSION       "0.1.0"
 GW_API const char *gw_version(void);
 
-/* One code for each case that a caller can handle differently.  Numbers are permanent. */
+/* One code for each case that a caller can handle differently. The numbers never change. */
 enum gw_error {
 	GW_E_ARG = 1,   /* an argument is not valid */
 	GW_E_NOMEM = 2, /* out of memory */
 	GW_E_NOENT = 3, /* no such file, program, device or name */
 	GW_E_PERM = 4,  /* permission denied */
 	GW_E_IO = 5,    /* reading, writing or starting something failed */
-	GW_E_PARSE = 6, /* a text has the wrong form */
-	GW_E_SIZE = 7,  /* it does not fit */
+	GW_E_PARSE = 6, /* the input has the wrong format */
+	GW_E_SIZE = 7,  /* too large or too long */
 	GW_E_TIMEOUT = 8,
 	GW_E_NODEV = 9,      /* no such GPU */
 	GW_E_NOSUPPORT = 10, /* the device, the driver or this build cannot do it */
@@ -91,22 +92,23 @@ enum gw_error {
 	GW_E_STATE = 12,     /* not possible now: released, stalled or already closed */
 };
 
-/* A short phrase for a code, negative or positive.  Never NULL. */
+/* Returns a short phrase for an error code, negative or positive. Never NULL. */
 GW_API const char *gw_strerror(int error);
 
 struct gw_ctx;
 
-/* The sentence of the last failure of a call on ctx or on something made from it, by any thread;
- * NULL: of the last gw_open() of this thread that failed.  "" if there was none; a later success
- * does not clear it.  Never NULL.  The text belongs to the calling thread and lives until its next
- * gw_ctx_error().  Any thread may call it at any time before gw_close(). */
+/* Returns the sentence about the last failure of a call on ctx or on an object made from ctx,
+ * in any thread. With ctx NULL: about the last gw_open() of this thread that failed. "" if
+ * there was no failure; a later success does not clear the sentence. Never NULL. The string
+ * belongs to the calling thread and is valid until that thread calls gw_ctx_error() again. Any
+ * thread may call this function at any time before gw_close(). */
 GW_API const char *gw_ctx_error(struct gw_ctx *ctx);
 
 /* ---- what is measured ---------------------------------------------------------------- */
 
-/* GW_Q_POWER, GW_Q_MEMORY_USED, ...: the table in gpuward/quantity.def.  Values are doubles in
- * base units (watts, bytes, ratios 0 to 1, hertz, seconds, joules, degrees Celsius); every integer
- * that a driver reports fits exactly. */
+/* GW_Q_POWER, GW_Q_MEMORY_USED, ...: the rows of gpuward/quantity.def. Values are doubles in
+ * base units (watts, bytes, ratios 0 to 1, hertz, seconds, joules, degrees Celsius). A double
+ * holds exactly every integer that a driver reports. */
 enum gw_quantity {
 #define Q(symbol, key, kind, tier, help) GW_Q_##symbol,
 #include <gpuward/quantity.def>
@@ -114,7 +116,7 @@ enum gw_quantity {
 	GW_QUANTITIES
 };
 
-/* GW_H_CPU_UTILIZATION, ...: quantities of the machine; gpuward/host.def. */
+/* GW_H_CPU_UTILIZATION, ...: quantities of the machine; the rows of gpuward/host.def. */
 enum gw_host_quantity {
 #define H(symbol, key, kind, help) GW_H_##symbol,
 #include <gpuward/host.def>
@@ -122,7 +124,7 @@ enum gw_host_quantity {
 	GW_HOST_QUANTITIES
 };
 
-/* GW_T_NAME, GW_T_UUID, ...: texts of a device; gpuward/text.def. */
+/* GW_T_NAME, GW_T_UUID, ...: strings that describe a device; the rows of gpuward/text.def. */
 enum gw_text {
 #define T(symbol, key) GW_T_##symbol,
 #include <gpuward/text.def>
@@ -130,7 +132,8 @@ enum gw_text {
 	GW_TEXTS
 };
 
-/* Why a value is unknown; GW_HAVE (0): it is known.  gpuward/absence.def. */
+/* Why a value is unknown; GW_HAVE (0) means that the value is known. The rows of
+ * gpuward/absence.def. */
 enum gw_absence {
 	GW_HAVE = 0,
 #define A(symbol, key, sentence) GW_ABSENT_##symbol,
@@ -141,7 +144,8 @@ enum gw_absence {
 
 enum gw_kind { GW_KIND_GAUGE, GW_KIND_COUNTER, GW_KIND_FLAG, GW_KIND_ENUM, GW_KIND_MASK };
 
-/* What it costs to read a quantity; a set of tiers says what a snapshot reads. */
+/* Groups of quantities by the cost of reading them. A set of tiers selects what a snapshot
+ * reads. */
 enum gw_tier {
 	GW_TIER_STATIC = 1 << 0,
 	GW_TIER_FAST = 1 << 1,
@@ -151,8 +155,8 @@ enum gw_tier {
 	GW_TIER_ON_REQUEST = 1 << 5, /* may sleep 20 ms */
 	GW_TIER_LIMITS = 1 << 6, /* what holds the clocks back; 2 ms on an H200 */
 };
-/* For polling: values of STATIC, SLOW, HEALTH and LIMITS are kept and read again only when they are
- * older than their tier allows. */
+/* For polling. Values of STATIC, SLOW, HEALTH and LIMITS are stored and read again only when
+ * they are older than their tier allows. */
 #define GW_TIERS_COMMON \
 	(GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH | GW_TIER_LIMITS)
 #define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST)
@@ -164,25 +168,27 @@ struct gw_quantity_info {
 	enum gw_tier tier;
 };
 
-/* Row of the table, NULL past its end. */
+/* Returns a row of the table; NULL past its end. */
 GW_API const struct gw_quantity_info *gw_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
 GW_API const char *gw_text_key(unsigned text);
 
-/* Number of a quantity by its key, or -GW_E_NOENT. */
+/* Returns the number of the quantity with this key, or -GW_E_NOENT. */
 GW_API int gw_quantity_find(const char *key);
 
-/* Writes the name of the value of an ENUM ("Hopper", "unknown(77)") or of a MASK
- * ("sw_power_cap,idle"; "" when empty) to out.  0, -GW_E_ARG for other kinds, or -GW_E_SIZE. */
+/* Writes the name of a value to out: of an ENUM ("Hopper", "unknown(77)") or of a MASK
+ * ("sw_power_cap,idle"; "" if no bit is set). Returns 0, -GW_E_ARG for other kinds of
+ * quantities, or -GW_E_SIZE. */
 GW_API int gw_quantity_name(unsigned quantity, double value, char *out, size_t size);
 
-/* "not_supported" and "this device does not have it".  Never NULL. */
+/* gw_absence_key() returns "not_supported", gw_absence_text() "this device does not have it".
+ * Never NULL. */
 GW_API const char *gw_absence_key(unsigned absence);
 GW_API const char *gw_absence_text(unsigned absence);
 
 /* ---- what is wrong ------------------------------------------------------------------- */
 
-/* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; gpuward/cause.def. */
+/* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; the rows of gpuward/cause.def. */
 enum gw_cause {
 #define C(symbol, key, severity, sentence, remedy) GW_CAUSE_##symbol,
 #include <gpuward/cause.def>
@@ -199,7 +205,7 @@ struct gw_cause_info {
 	enum gw_severity severity;
 };
 
-/* Row of the table; GW_CAUSE_NONE's past its end.  Never NULL. */
+/* Returns a row of the table; the row of GW_CAUSE_NONE past its end. Never NULL. */
 GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 
 /* ---- opening ------------------------------------------------------------------------- */
@@ -207,11 +213,12 @@ GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 enum gw_open_flag {
 	GW_OPEN_EXEC = 1 << 0, /* may start nvidia-smi if the NVML library cannot be loaded */
 	GW_OPEN_WAKE = 1 << 1, /* may open a GPU that is asleep, which wakes it */
-	/* Nothing else in this process uses NVML.  The library returns memory to the kernel that NVML
-	 * has cleared and does not use (13 of 21 MiB on an H200; takes 2 ms). */
+	/* The caller promises that nothing else in this process uses NVML. The library then
+	 * returns memory to the kernel that NVML has cleared and does not use (13 of 21 MiB on
+	 * an H200; takes 2 ms). */
 	GW_OPEN_TRIM = 1 << 2,
-	/* The process ends after gw_close(), which leaves the shutdown of NVML to the kernel (a
-	 * shutdown takes 4 ms). */
+	/* The caller promises that the process ends after gw_close(). gw_close() then does not
+	 * shut down NVML (which takes 4 ms); the kernel cleans up. */
 	GW_OPEN_NO_SHUTDOWN = 1 << 3,
 	/* With backend "auto" or "all": neither NVML nor nvidia-smi, only other vendors. */
 	GW_OPEN_NO_NVML = 1 << 4,
@@ -220,51 +227,55 @@ enum gw_open_flag {
 struct gw_options {
 	size_t size;              /* sizeof(struct gw_options) */
 	unsigned flags;           /* set of enum gw_open_flag */
-	const char *backend;      /* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu", "intel",
-	                             "none"; auto: the first of these that has a GPU */
+	/* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu", "intel" or "none"; auto: the
+	 * first backend in this order that has a GPU */
+	const char *backend;
 	const char *nvml_library; /* path of the NVML library; NULL: search for it */
 	const char *root;         /* read /proc and /sys below this folder; NULL: "/" */
-	uint64_t deadline_ns;     /* 0: driver calls run on the caller's thread, without a limit.
-	                             Otherwise they run on threads of the library; a device with a
-	                             call that does not return in time is GW_DEVICE_STALLED */
+	/* Limit for one driver call; 0: driver calls run on the caller's thread, without a
+	 * limit. Otherwise they run on threads of the library, and a device with a call that
+	 * does not return in time is GW_DEVICE_STALLED */
+	uint64_t deadline_ns;
 };
 
-/* Finds and opens the GPUs.  options may be NULL; its strings are copied.  On a machine without
- * GPUs it succeeds: see gw_snapshot_status().  0: the caller owns *ret_ctx until gw_close().
- * -GW_E_ARG (unknown backend or flag, a size that no version had), -GW_E_NOENT, -GW_E_PERM or
- * -GW_E_IO (root cannot be opened), or -GW_E_NOMEM (no memory or no thread). */
+/* Finds and opens the GPUs. options may be NULL; its strings are copied. Succeeds on a machine
+ * without GPUs: see gw_snapshot_status(). Returns 0, and the caller owns *ret_ctx until
+ * gw_close(). Otherwise -GW_E_ARG (unknown backend or flag, or a size that no version had),
+ * -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (root cannot be opened), or -GW_E_NOMEM (no memory or no
+ * thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
-/* Closes every driver handle.  Free snapshots, lists and meters of ctx first.  NULL is allowed.  A
- * device with a driver call that has not returned is left open, because its memory is in use. */
+/* Closes every driver handle and frees ctx. Free the snapshots, lists and meters of ctx first.
+ * NULL is allowed. A device with a driver call that has not returned stays open, because the
+ * call still uses its memory. */
 GW_API void gw_close(struct gw_ctx *ctx);
 
-/* Closes every handle on every driver, so that a driver can be unloaded, reset or upgraded.  Until
- * gw_ctx_reopen() the devices stay listed and their values are absent (let_go).  0, or -GW_E_STATE
- * if a driver call that has not returned keeps a driver open; the drivers that were closed are then
- * opened again by the next snapshot. */
+/* Closes every driver handle, so that a driver can be unloaded, reset or upgraded. Until
+ * gw_ctx_reopen() the devices stay listed, and their values are unknown with the absence
+ * "let_go". Returns 0, or -GW_E_STATE if a driver call that has not returned keeps a driver
+ * open. After -GW_E_STATE the next snapshot opens the closed drivers again. */
 GW_API int gw_ctx_release(struct gw_ctx *ctx);
 
-/* Opens the drivers again after gw_ctx_release().  0 or -GW_E_NOMEM. */
+/* Opens the drivers again after gw_ctx_release(). Returns 0 or -GW_E_NOMEM. */
 GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 
-/* What is open, or why nothing is. */
+/* Which backends are open, or why none is. */
 struct gw_status {
-	const char *backend;         /* "nvml", ..., several joined by '+', "none" */
+	const char *backend;         /* "nvml", ..., several joined by '+', or "none" */
 	enum gw_cause cause;         /* GW_CAUSE_NONE when a driver is open */
 	const char *message;         /* the sentence, with the facts of this machine; "" for NONE */
-	const char *library_path;    /* of the NVML library; NULL: not loaded */
+	const char *library_path;    /* path of the NVML library; NULL: not loaded */
 	const char *driver_version;
 	const char *nvml_version;
-	const char *cuda_version;    /* the newest that the driver supports, such as "13.0" */
-	const char *missing_symbols; /* names separated by blanks; "": none is missing */
-	int simulated;               /* 1: nothing is real (a simulator, or another root) */
-	uint64_t retry_ns;           /* monotonic time of the next attempt to open; 0: none */
-	unsigned opens;              /* how often a driver was opened with success */
+	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
+	const char *missing_symbols; /* missing NVML calls, separated by blanks; "": none */
+	int simulated; /* 1: the values are not from real GPUs (a simulator, or another root) */
+	uint64_t retry_ns; /* monotonic time of the next attempt to open a driver; 0: none */
+	unsigned opens;              /* how often a driver was opened successfully */
 };
 
-/* State at the last gw_snapshot_take(); lives until the next one.  Before the first one the backend
- * is "none" and everything else is unknown. */
+/* Returns the status at the last gw_snapshot_take() of snap; valid until the next one. Before
+ * the first gw_snapshot_take() the backend is "none" and everything else is unknown. */
 struct gw_snapshot;
 GW_API const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap);
 
@@ -276,26 +287,26 @@ enum gw_vendor { GW_VENDOR_NVIDIA, GW_VENDOR_AMD, GW_VENDOR_INTEL, GW_VENDOR_OTH
 enum gw_provenance {
 	GW_FROM_DRIVER,    /* the vendor's library */
 	GW_FROM_TEXT,      /* output of nvidia-smi */
-	GW_FROM_SYSFS,     /* files of the kernel */
-	GW_FROM_SIMULATOR, /* nothing is real */
+	GW_FROM_SYSFS,     /* sysfs files of the kernel */
+	GW_FROM_SIMULATOR, /* simulated values */
 };
 
 enum gw_device_state {
 	GW_DEVICE_OK,
 	GW_DEVICE_ASLEEP,  /* suspended and not opened */
-	GW_DEVICE_LOST,    /* off the bus or needs a reset; the library waits for its return */
+	GW_DEVICE_LOST,    /* off the bus or needs a reset; used again when it returns */
 	GW_DEVICE_FAULT,   /* the driver reports a hardware fault */
 	GW_DEVICE_DENIED,  /* no permission to open it */
 	GW_DEVICE_STALLED, /* a driver call on it has not returned */
 	GW_DEVICE_CLOSED,  /* released, or the driver went away */
 };
 
-/* "nvidia", "driver", "ok": the words in JSON. */
+/* Return the word in JSON: "nvidia", "driver", "ok". */
 GW_API const char *gw_vendor_name(unsigned vendor);
 GW_API const char *gw_provenance_name(unsigned provenance);
 GW_API const char *gw_device_state_name(unsigned state);
 
-/* An instance: a part of a GPU with its own memory (MIG).  Power and energy are known for the whole
+/* A MIG instance: a part of a GPU with its own memory. Power and energy are known for the whole
  * board only. */
 struct gw_mig {
 	unsigned index;
@@ -306,12 +317,13 @@ struct gw_mig {
 	enum gw_absence memory_absence;
 };
 
-/* gw_device.cuda_ordinal of a device that CUDA_VISIBLE_DEVICES hides. */
+/* Value of gw_device.cuda_ordinal for a device that CUDA_VISIBLE_DEVICES hides. */
 #define GW_CUDA_NOT_VISIBLE (-2)
 
 struct gw_device {
-	unsigned index;      /* the driver's number, or the position if several backends have
-	                        devices; for display only, the identity is GW_T_UUID */
+	/* the driver's number, or the position if several backends have devices; for display
+	 * only: GW_T_UUID identifies the device */
+	unsigned index;
 	enum gw_vendor vendor;
 	enum gw_provenance provenance;
 	enum gw_device_state state;
@@ -319,12 +331,13 @@ struct gw_device {
 	const char *message; /* the sentence for cause; "" for GW_DEVICE_OK */
 	const char *backend;
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
-	int cuda_ordinal;    /* its number in CUDA programs under CUDA_VISIBLE_DEVICES, or
-	                        GW_CUDA_NOT_VISIBLE; unknown if CUDA's order may differ from the
-	                        driver's */
+	/* number of the device in CUDA programs under CUDA_VISIBLE_DEVICES, or
+	 * GW_CUDA_NOT_VISIBLE; unknown if CUDA's order may differ from the driver's */
+	int cuda_ordinal;
 	unsigned mig_count;
 	const struct gw_mig *const *mig; /* mig_count pointers */
-	/* Use gw_device_value() and gw_device_text() for these. */
+	/* Read these members with gw_device_value(), gw_device_text() and
+	 * gw_device_text_absence(). */
 	unsigned text_count, value_count;
 	const char *const *text;
 	const uint8_t *text_absence;
@@ -332,29 +345,33 @@ struct gw_device {
 	const uint8_t *value_absence;
 };
 
-/* An empty snapshot of ctx, which must outlive it.  0 or -GW_E_NOMEM. */
+/* Creates an empty snapshot. ctx must outlive it. Returns 0, and the caller owns *ret_snap
+ * until gw_snapshot_free(); or -GW_E_NOMEM. */
 GW_API int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap);
 GW_API void gw_snapshot_free(struct gw_snapshot *snap);
 
-/* Reads the tiers (set of enum gw_tier) of every device, and the host.  ENERGY and
- * ON_REQUEST are read only if they are in the set.  An absent driver is tried again, less and less often; devices that
- * came or went are noticed.  Allocates nothing unless there are more devices than before.  0 (each
- * device has a state of its own), -GW_E_NOMEM or -GW_E_ARG. */
+/* Reads the tiers (set of enum gw_tier) of every device, and the quantities of the host. ENERGY
+ * and ON_REQUEST are read only if they are in the set. If a driver is absent, the call tries
+ * again to open it, less and less often over time. Devices that appeared or disappeared are
+ * noticed. Allocates nothing unless there are more devices than before. Returns 0 even if a
+ * device failed (see gw_device.state), -GW_E_NOMEM or -GW_E_ARG (unknown tier). */
 GW_API int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers);
 
-/* When it was taken: monotonic and wall clock. */
+/* Return the time at which the snapshot was taken: monotonic and wall clock. */
 GW_API uint64_t gw_snapshot_mono_ns(const struct gw_snapshot *snap);
 GW_API uint64_t gw_snapshot_wall_ns(const struct gw_snapshot *snap);
 GW_API unsigned gw_snapshot_device_count(const struct gw_snapshot *snap);
 
-/* Device i; NULL past the end.  Lives until the next gw_snapshot_take(). */
+/* Returns device i; NULL past the end. Valid until the next gw_snapshot_take() on snap. */
 GW_API const struct gw_device *gw_snapshot_device(const struct gw_snapshot *snap, unsigned i);
 
-/* Value of enum gw_host_quantity: GW_HAVE and *ret, or why it is unknown. */
+/* Reads a value of enum gw_host_quantity. Returns GW_HAVE and sets *ret, or returns why the
+ * value is unknown. */
 GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned quantity,
 					double *ret);
 
-/* Value of enum gw_quantity: GW_HAVE and *ret, or why it is unknown (*ret is then unchanged). */
+/* Reads a value of enum gw_quantity. Returns GW_HAVE and sets *ret, or returns why the value is
+ * unknown and leaves *ret unchanged. */
 static inline enum gw_absence gw_device_value(const struct gw_device *d, unsigned quantity,
 					      double *ret)
 {
@@ -365,7 +382,8 @@ static inline enum gw_absence gw_device_value(const struct gw_device *d, unsigne
 	return (enum gw_absence)d->value_absence[quantity];
 }
 
-/* The text, or NULL; gw_device_text_absence() has the reason. */
+/* Returns the string for a value of enum gw_text, or NULL; gw_device_text_absence() then
+ * returns the reason. */
 static inline const char *gw_device_text(const struct gw_device *d, unsigned text)
 {
 	if (text >= d->text_count || d->text_absence[text] != GW_HAVE)
@@ -380,10 +398,10 @@ static inline enum gw_absence gw_device_text_absence(const struct gw_device *d, 
 	return (enum gw_absence)d->text_absence[text];
 }
 
-/* Does the selector name this device?  A selector is the index, the UUID or its beginning (at least
- * 4 characters after "GPU-"), the PCI address in either form, "cuda:N", the UUID of one of its MIG
- * instances, "visible" (CUDA_VISIBLE_DEVICES) or "all".  1, 0, or -GW_E_ARG if it is not a
- * selector. */
+/* Returns 1 if the selector matches this device, 0 if not, or -GW_E_ARG if the string is not a
+ * selector. A selector is the index, the UUID or its beginning (at least 4 characters after
+ * "GPU-"), the PCI address with or without its domain, "cuda:N", the UUID of one of the
+ * device's MIG instances, "visible" (every device that CUDA_VISIBLE_DEVICES shows) or "all". */
 GW_API int gw_device_matches(const struct gw_device *d, const char *selector);
 
 /* ---- processes ----------------------------------------------------------------------- */
@@ -395,37 +413,38 @@ enum gw_process_type {
 };
 
 struct gw_process {
-	unsigned device;       /* position of its device in the snapshot */
+	unsigned device;       /* position of the GPU in the snapshot */
 	unsigned type;         /* set of enum gw_process_type */
 	int64_t pid;           /* process id in our pid namespace */
 	uint64_t start_ticks;  /* start time in /proc/PID/stat; pid and start_ticks are the identity */
 	int64_t parent;        /* pid */
 	int64_t uid;
 	const char *user;
-	const char *name;      /* the kernel's name, safe to print */
-	const char *command;   /* arguments separated by blanks, may be cut */
+	const char *name;      /* the kernel's name of the process, safe to print */
+	const char *command;   /* arguments separated by blanks; a long command is cut */
 	const char *cgroup;
-	const char *container; /* short id or name; NULL: not in a container */
-	int orphan;            /* 1: the driver lists it and /proc does not have it */
-	int mig_gpu_instance;  /* -1: on no instance */
+	const char *container; /* short id or name of the container; NULL: not in a container */
+	int orphan;            /* 1: the driver lists the process, but /proc does not have it */
+	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
 };
 
 struct gw_process_list;
 
-/* The processes on the devices, each once per device.  new makes an empty list of ctx, which must
- * outlive it; take fills it.  0 (gw_process_list_absence() has a reason per device) or
- * -GW_E_NOMEM. */
+/* The processes on the devices, each once per device. gw_process_list_new() creates an empty
+ * list; ctx must outlive it. gw_process_list_take() fills the list. Both return 0 or
+ * -GW_E_NOMEM. If the processes of a device cannot be read, take still returns 0, and
+ * gw_process_list_absence() returns the reason. */
 GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
 GW_API int gw_process_list_take(struct gw_process_list *list);
 GW_API void gw_process_list_free(struct gw_process_list *list);
 GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
-/* Process i; NULL past the end.  Lives until the next take. */
+/* Returns process i; NULL past the end. Valid until the next gw_process_list_take(). */
 GW_API const struct gw_process *gw_process_list_get(const struct gw_process_list *list,
 						    unsigned i);
-/* GW_HAVE: the list of this device is complete; otherwise why not.  In a child pid namespace other
- * processes are invisible: see gw_diagnosis_new(). */
+/* Returns GW_HAVE if the list of this device is complete, otherwise why it is not. In a child
+ * pid namespace, processes outside it are invisible: see gw_diagnosis_new(). */
 GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *list,
 					       unsigned device);
 
@@ -433,19 +452,19 @@ GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *lis
 
 enum gw_fact_type { GW_FACT_TEXT, GW_FACT_NUMBER, GW_FACT_FLAG };
 
-/* One fact about the machine; section and key name it ("cpu", "model"). */
+/* One fact about the machine. section and key name the fact ("cpu", "model"). */
 struct gw_fact {
 	const char *section, *key;
 	enum gw_fact_type type;
 	enum gw_absence absence;
-	const char *text; /* GW_FACT_TEXT; otherwise NULL */
-	double number;    /* GW_FACT_NUMBER, GW_FACT_FLAG (0 or 1); otherwise NAN */
+	const char *text; /* for GW_FACT_TEXT; otherwise NULL */
+	double number;    /* for GW_FACT_NUMBER and GW_FACT_FLAG (0 or 1); otherwise NAN */
 };
 
 struct gw_environment;
 
-/* Collects the facts about the machine that belong to a result; facts about GPUs are in a snapshot.
- * 0 or -GW_E_NOMEM. */
+/* Collects the facts about the machine that are stored with a result. Facts about GPUs are in a
+ * snapshot. Returns 0 or -GW_E_NOMEM. */
 GW_API int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env);
 GW_API void gw_environment_free(struct gw_environment *env);
 GW_API unsigned gw_environment_count(const struct gw_environment *env);
@@ -453,7 +472,8 @@ GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env
 
 /* ---- energy -------------------------------------------------------------------------- */
 
-/* What can be wrong with a window: bit 1 << GW_CODE_x of a 64-bit set; gpuward/code.def. */
+/* What can be wrong with a window: bit 1 << GW_CODE_x of a 64-bit set. The rows of
+ * gpuward/code.def. */
 enum gw_code {
 #define R(symbol, key, level, sentence) GW_CODE_##symbol,
 #include <gpuward/code.def>
@@ -461,7 +481,7 @@ enum gw_code {
 	GW_CODES
 };
 
-/* The words of a result: gpuward/words.def has a sentence for each. */
+/* The words that describe a result; gpuward/words.def has a sentence for each. */
 enum gw_validity { /* GW_VALID, GW_SUSPECT, GW_INVALID, GW_NO_RESULT */
 #define GW_VALIDITY(symbol, key, help) GW_##symbol,
 #include <gpuward/words.def>
@@ -480,7 +500,7 @@ enum gw_rung { /* GW_RUNG_COUNTER_RING, ...: the sources that the GPU offers, be
 	GW_RUNGS
 };
 
-enum gw_verdict { /* GW_VERDICT_AGREE, ...: whether the two meters agree */
+enum gw_verdict { /* GW_VERDICT_AGREE, ...: whether counter and power samples agree */
 #define GW_VERDICT(symbol, key, help) GW_VERDICT_##symbol,
 #include <gpuward/words.def>
 	GW_VERDICTS
@@ -510,10 +530,11 @@ struct gw_code_info {
 	enum gw_validity level;
 };
 
-/* Row of the table of codes; NULL past its end. */
+/* Returns a row of the table of codes; NULL past its end. */
 GW_API const struct gw_code_info *gw_code_info(unsigned code);
 
-/* The word in JSON: "valid", "counter+ring", "power_cap".  "unknown" past the last; never NULL. */
+/* Return the word in JSON, such as "valid", "counter+ring" or "power_cap"; "unknown" past the
+ * last. Never NULL. */
 GW_API const char *gw_validity_name(unsigned validity);
 GW_API const char *gw_meter_kind_name(unsigned meter);
 GW_API const char *gw_rung_name(unsigned rung);
@@ -522,12 +543,14 @@ GW_API const char *gw_budget_name(unsigned item);
 GW_API const char *gw_throttle_name(unsigned cause);
 GW_API const char *gw_throttle_source_name(unsigned source);
 
-/* A value and the interval that contains the true value with 95 % probability; NAN: unknown. */
+/* The best value and the interval that contains the true value with 95 % probability. NAN means
+ * unknown. */
 struct gw_interval {
 	double low, best, high;
 };
 
-/* Room for the contributions to the uncertainty and for the causes of throttling, now and later.
+/* Length of the arrays in struct gw_energy that have one element per contribution to the
+ * uncertainty or per cause of throttling. Larger than needed today, so that words can be added.
  * Elements past the last word are NAN. */
 #define GW_LIST_SIZE 16
 
@@ -563,23 +586,23 @@ enum gw_field_kind {
 	GW_FIELD_CODES,    /* uint64_t, set of enum gw_code */
 	GW_FIELD_NUMBER,   /* double */
 	GW_FIELD_INTERVAL, /* struct gw_interval */
-	GW_FIELD_WORD,     /* an enum; name() has its words */
-	GW_FIELD_LIST,     /* double[GW_LIST_SIZE]; count words of name() */
+	GW_FIELD_WORD,     /* an enum; name() returns its words */
+	GW_FIELD_LIST, /* double[GW_LIST_SIZE]; the first count elements have words in name() */
 };
 
-/* A member of struct gw_energy, for programs that go through all of them or that have no
- * header. */
+/* Describes one member of struct gw_energy, for programs that loop over all members or that
+ * cannot use this header. */
 struct gw_energy_field {
 	const char *member; /* "power_mean" */
 	const char *key;    /* path in JSON: "power_watts.mean"; "": not in JSON */
 	enum gw_field_kind kind;
 	size_t offset;
-	unsigned count;     /* WORD and LIST: how many words there are */
-	unsigned missing;   /* WORD: the value that stands for no word */
+	unsigned count;     /* WORD and LIST: number of words */
+	unsigned missing;   /* WORD: the value for which JSON has no word */
 	const char *(*name)(unsigned word);
 };
 
-/* Field i of the table; NULL past its end. */
+/* Returns row i of the table of members; NULL past its end. */
 GW_API const struct gw_energy_field *gw_energy_field(unsigned i);
 
 struct gw_meter_options {
@@ -588,7 +611,7 @@ struct gw_meter_options {
 	uint64_t anchor_ns;      /* between counter readings in long windows; 0: 10 s */
 	const char *const *gpus; /* selectors of gw_device_matches(), ended by NULL; NULL: all */
 	unsigned flags;          /* set of enum gw_meter_flag */
-	const char *cache_dir;   /* of sensor profiles; NULL: by the XDG rules; "": none */
+	const char *cache_dir; /* folder of sensor profiles; NULL: by the XDG rules; "": none */
 };
 
 enum gw_meter_flag {
@@ -599,42 +622,47 @@ enum gw_meter_flag {
 struct gw_meter;
 struct gw_window;
 
-/* Starts to measure with one thread per GPU, which reads it at absolute deadlines of the monotonic
- * clock.  ctx must outlive the meter.  options may be NULL.  On a machine without GPUs the meter has
- * no devices.  0: the caller owns *ret_meter until gw_meter_stop().  -GW_E_ARG, -GW_E_NODEV (a
- * selector names no GPU) or -GW_E_NOMEM. */
+/* Starts a meter with one thread per GPU. Each thread samples its GPU at absolute times of the
+ * monotonic clock. ctx must outlive the meter. options may be NULL. On a machine without GPUs
+ * the meter has no devices. Returns 0, and the caller owns *ret_meter until gw_meter_stop().
+ * Otherwise -GW_E_ARG (unknown size or flag, interval_ns below 1 ms or anchor_ns below 1 s),
+ * -GW_E_NODEV (there are selectors, and none matches a GPU) or -GW_E_NOMEM. */
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 			  struct gw_meter **ret_meter);
 
-/* Ends the threads, then frees the meter and its windows.  NULL is allowed.  0, or -GW_E_STATE: a
- * driver call has not returned; its thread, the meter and ctx stay in use and must not be used or
- * freed any more. */
+/* Ends the threads, then frees the meter and its windows. NULL is allowed. Returns 0, or
+ * -GW_E_STATE: a driver call has not returned and still uses the meter and ctx; do not use or
+ * free them any more. */
 GW_API int gw_meter_stop(struct gw_meter *meter);
 
-/* The number of devices that it measures, and the position of device i in snapshots of ctx. */
+/* Return the number of devices that the meter measures, and the position of its device i in
+ * snapshots of ctx. */
 GW_API unsigned gw_meter_device_count(const struct gw_meter *meter);
 GW_API unsigned gw_meter_device(const struct gw_meter *meter, unsigned i);
 
-/* Only with GW_METER_MANUAL: does what is due and returns when to call it again (monotonic ns). */
+/* For meters with GW_METER_MANUAL: takes the readings that are due and returns the time of the
+ * next call (monotonic ns). */
 GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
-/* Opens a window that begins now, or at begin_ns if that is not 0 and at most half a minute ago.
- * Windows may overlap.  label is copied and cut at 63 bytes.  Any thread may call it; it does not
- * wait for the GPU.  0: the caller owns *ret_window until gw_window_free().  -GW_E_ARG or
- * -GW_E_NOMEM. */
+/* Opens a window that begins now, or at begin_ns if begin_ns is not 0. begin_ns may be at most
+ * 30 s ago. Windows may overlap. label is copied and cut at 63 bytes. Any thread may call this
+ * function; it does not wait for the GPU. Returns 0, and the caller owns *ret_window until
+ * gw_window_free(); -GW_E_ARG (begins in the future or more than 30 s ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 			  struct gw_window **ret_window);
 
-/* Ends it now, or at end_ns if that is not 0.  Any thread may call it; it does not wait for the GPU.
- * 0, -GW_E_STATE (already ended) or -GW_E_ARG (before its begin). */
+/* Ends the window now, or at end_ns if end_ns is not 0. Any thread may call this function; it
+ * does not wait for the GPU. Returns 0, -GW_E_STATE (already closed) or -GW_E_ARG (end_ns is in
+ * the future or before the begin). */
 GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 
-/* Waits for the sample that covers the end of the window, at most timeout_ns, then computes the
- * result.  0, -GW_E_STATE (not closed) or -GW_E_TIMEOUT: the result has the code truncated. */
+/* Waits at most timeout_ns for the sample that covers the end of the window, then computes the
+ * result. Returns 0, -GW_E_STATE (the window is not closed) or -GW_E_TIMEOUT: the result is
+ * computed without that sample and has the code "truncated". */
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
-/* The energy of device i of the meter; NULL past the end.  Before gw_window_wait() it is preliminary.
- * Lives as long as the window. */
+/* Returns the energy of device i of the meter; NULL past the end. Before gw_window_wait() the
+ * energy is preliminary. Valid as long as the window. */
 GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
@@ -650,7 +678,8 @@ struct gw_finding {
 
 struct gw_diagnosis;
 
-/* What is wrong on this machine and how to fix it.  0 or -GW_E_NOMEM. */
+/* Finds what is wrong on this machine; gw_cause_info() says how to fix each finding. Returns 0
+ * or -GW_E_NOMEM. */
 GW_API int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnosis);
 GW_API void gw_diagnosis_free(struct gw_diagnosis *diagnosis);
 GW_API unsigned gw_diagnosis_count(const struct gw_diagnosis *diagnosis);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text of an empty heap buffer: a NUL that is never written. */
+/* Contents of an empty heap buffer: a NUL that is never overwritten. */
 static char nothing[1];
 
 void buf_init(struct buf *b, size_t max)

@@ -12,18 +12,18 @@
 
 struct buf {
 	char *p;    /* the text; never NULL, NUL-terminated                  */
-	size_t len; /* without the NUL                                       */
-	size_t cap; /* bytes at p                                            */
+	size_t len; /* length of the text without the NUL */
+	size_t cap; /* size of the memory at p in bytes */
 	size_t max; /* cap never grows past this                             */
-	bool heap;  /* p is ours to free                                     */
+	bool heap;  /* p is on the heap; buf_done() frees it */
 	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE                          */
 };
 
-/* An empty buffer on the heap of at most `max` bytes including the NUL; allocates nothing yet.
+/* Makes an empty heap buffer of at most `max` bytes including the NUL; allocates nothing yet.
  * Free it with buf_done(). */
 void buf_init(struct buf *b, size_t max);
 
-/* An empty buffer in the caller's memory; never allocates. size >= 1. */
+/* Makes an empty buffer in the caller's memory, which never allocates. size >= 1. */
 void buf_init_fixed(struct buf *b, char *mem, size_t size);
 
 /* Frees the memory; the buffer is then as after buf_init() with the same maximum. */

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long a killed child may take to end before it is left behind: a call that hangs in a
- * driver cannot be killed. */
+/* Longest wait for the end of a killed child. After it the child is left behind: a process that
+ * hangs in a driver does not end when it is killed. */
 #define END_NS NS_PER_S
 
 /* Polling interval for the end of the child on kernels without pidfd_open (before 5.3). */
@@ -37,7 +37,7 @@ static int error_of(int e)
 	}
 }
 
-/* Does one of extra ("NAME=value") set the same variable as entry? */
+/* True if a string of extra ("NAME=value") sets the same variable as entry. */
 static bool child_overrides(const char *entry, const char *const extra[])
 {
 	size_t n = strcspn(entry, "=");
@@ -48,8 +48,8 @@ static bool child_overrides(const char *entry, const char *const extra[])
 	return false;
 }
 
-/* Our environment with the overrides of extra; the caller frees the array but not the strings.
- */
+/* Returns our environment with the overrides of extra. The caller frees the array but not the
+ * strings. */
 static char **environ_new(const char *const extra[])
 {
 	size_t ours = 0, more = 0, n = 0;
@@ -85,7 +85,8 @@ static int set_attributes(posix_spawnattr_t *attr)
 	return e ? e : posix_spawnattr_setsigdefault(attr, &all);
 }
 
-/* Standard output first: `out` may be 0 or 2 in a program that closed those. */
+/* Sets standard output first: `out` may be 0 or 2 if the program had closed those
+ * descriptors. */
 static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
 {
 	int e = posix_spawn_file_actions_adddup2(actions, out, 1);
@@ -148,8 +149,8 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 	return 0;
 }
 
-/* Its wait status if it has ended. It is not reaped: until then its pid cannot be reused, so
- * its group can be signalled safely. */
+/* True if the child has ended; writes its wait status. The child is not reaped: until it is
+ * reaped its pid cannot be reused, so its group can be signalled safely. */
 static bool has_ended(const struct child *c, int *ret_status)
 {
 	siginfo_t info = { 0 };
@@ -200,7 +201,8 @@ long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 	int status, rc;
 
 	for (;;) {
-		/* Check before reading: output after its end is not from the child. */
+		/* Check this before reading: output that comes after the end of the child is
+		 * from another process. */
 		bool ended = has_ended(c, &status);
 		ssize_t n = read(c->out_fd, out, size);
 
@@ -252,7 +254,7 @@ static bool next_buffered_line(struct child *c, const char **ret_line)
 	return true;
 }
 
-/* The rest at the end of output is a line, too. */
+/* Returns the text after the last newline as a line, too. */
 static int last_line(struct child *c, const char **ret_line)
 {
 	if (c->fill == 0 || c->skipping) {
@@ -295,7 +297,8 @@ void child_stop(struct child *c)
 {
 	int status;
 
-	/* Not if the kernel has reaped it: its pid may belong to another process by now. */
+	/* Do not signal if the kernel has reaped the child: its pid may belong to another
+	 * process by now. */
 	if (waitid(P_PID, (id_t)c->pid, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0)
 		kill(-c->pid, SIGKILL);
 	if (child_wait(c, clock_mono_ns(clock_real()) + END_NS, &status) == 0)
@@ -308,7 +311,8 @@ void child_stop(struct child *c)
 	c->out_fd = c->pidfd = -1;
 }
 
-/* Fills out; reads the rest as well, because the child would block otherwise. */
+/* Fills out. Reads and drops the rest of the output, because otherwise the child would
+ * block. */
 static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	char rest[512];

@@ -1,9 +1,8 @@
 /* child: runs a program with a deadline and reads its output.
  *
  * A pidfd identifies the child, so a process that reuses its pid is never signalled. The child
- * starts with default signals and an empty signal mask, none of our descriptors and its own
- * process group; the whole group is killed at the deadline or by child_stop(). No shell is
- * involved. */
+ * starts without a shell, with default signals, an empty signal mask, none of our descriptors
+ * and its own process group. The whole group is killed at the deadline or by child_stop(). */
 #ifndef GW_BASE_CHILD_H
 #define GW_BASE_CHILD_H
 
@@ -15,11 +14,11 @@
 struct child {
 	pid_t pid;
 	int pidfd;
-	int out_fd;      /* read end of its standard output, non-blocking; -1: closed */
+	int out_fd;      /* read end of the child's standard output, non-blocking; -1: closed */
 	char line[4096]; /* received, but not yet returned as a line */
 	size_t fill;
-	size_t used;   /* of fill: returned by the last call */
-	bool skipping; /* inside a line that is too long */
+	size_t used;   /* bytes of line[] that the last call returned */
+	bool skipping; /* true inside a line that is too long */
 };
 
 /* Starts argv[0] (searched in PATH unless it has a slash) with standard input and error on
@@ -28,25 +27,25 @@ struct child {
  */
 int child_start(struct child *c, const char *const argv[], const char *const environ_extra[]);
 
-/* The next line of its output without the newline, NUL-terminated, valid until the next call.
- * Waits until deadline_ns (CLOCK_MONOTONIC). Returns 1 and *ret_line, 0 at the end of output,
- * -GW_E_TIMEOUT or -GW_E_IO. A line longer than the buffer is skipped. Output ends when the
- * child ends, even if a descendant still holds the pipe. */
+/* Reads the next line of the child's output without the newline, NUL-terminated, valid until
+ * the next call. Waits until deadline_ns (CLOCK_MONOTONIC). Returns 1 and *ret_line, 0 at the
+ * end of output, -GW_E_TIMEOUT or -GW_E_IO. A line longer than the buffer is skipped. Output
+ * ends when the child ends, even if a descendant still holds the pipe. */
 int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line);
 
-/* Reads its output as bytes instead of lines: the number of bytes, 0 at the end (as above),
- * -GW_E_TIMEOUT or -GW_E_IO. */
+/* Reads the child's output as bytes instead of lines. Returns the number of bytes, 0 at the end
+ * of output (as in child_line()), -GW_E_TIMEOUT or -GW_E_IO. */
 long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size);
 
-/* Waits until it ends, at most until deadline_ns. Returns 0 and its wait status, or
+/* Waits until the child ends, at most until deadline_ns. Returns 0 and the wait status, or
  * -GW_E_TIMEOUT. */
 int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status);
 
-/* Kills it and its group with SIGKILL, reaps it, closes everything. A child that hangs in the
- * kernel is left behind after one second. */
+/* Kills the child and its group with SIGKILL, reaps the child and closes the descriptors. A
+ * child that hangs in the kernel is left behind after one second. */
 void child_stop(struct child *c);
 
-/* Would child_start() find this program? Cheaper than starting it. */
+/* True if child_start() would find this program. Cheaper than starting it. */
 bool child_exists(const char *program);
 
 /* Starts a program, reads at most size - 1 bytes of its output into out, waits and stops it.

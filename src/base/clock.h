@@ -18,15 +18,15 @@ struct clock {
 	uint64_t (*mono_ns)(void *ctx); /* never decreases */
 	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step         */
 	void *ctx;
-	/* Sleeps until mono_ns() is at least this; a stepped clock advances instead. NULL:
-	 * nobody waits on this clock. */
+	/* Sleeps until mono_ns() is at least this value; a stepped clock advances its time
+	 * instead. NULL if no code sleeps on this clock. */
 	void (*sleep_until)(void *ctx, uint64_t mono_ns);
 };
 
-/* The machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME).  Never NULL. */
+/* Returns the machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME). Never NULL. */
 const struct clock *clock_real(void);
 
-/* Time that advances only by clock_step() and sleeping. May be read by several threads. */
+/* A clock that advances only by clock_step() and by sleeping. Several threads may read it. */
 struct clock_stepped {
 	struct clock clock;
 	_Atomic uint64_t mono_ns;
@@ -50,14 +50,14 @@ static inline void clock_sleep_until(const struct clock *c, uint64_t mono_ns)
 	c->sleep_until(c->ctx, mono_ns);
 }
 
-/* A time or duration for system calls. */
+/* Converts a time or duration for system calls. */
 static inline struct timespec clock_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
 				  .tv_nsec = (long)(ns % NS_PER_S) };
 }
 
-/* "2026-01-31T12:00:00.123Z" (RFC 3339, UTC, milliseconds). */
+/* Writes a wall time as "2026-01-31T12:00:00.123Z" (RFC 3339, UTC, milliseconds). */
 #define CLOCK_RFC3339_SIZE 32
 void clock_format_rfc3339(uint64_t wall_ns, char out[static CLOCK_RFC3339_SIZE]);
 

@@ -67,7 +67,7 @@ int file_write_all(int fd, const char *p, size_t n)
 	return 0;
 }
 
-/* So that the new name survives a crash. */
+/* Syncs the folder of path, so that the new name survives a crash. */
 static void sync_directory_of(const char *path)
 {
 	char dir[PATH_BYTES];
@@ -85,7 +85,7 @@ static void sync_directory_of(const char *path)
 	close(fd);
 }
 
-/* Creates a new file next to path, with the permissions of the user's new files. */
+/* Creates a new file next to path, with the default permissions of new files. */
 static int open_temporary(const char *path, char *out, size_t size)
 {
 	int fd = -1;
@@ -103,7 +103,7 @@ static int open_temporary(const char *path, char *out, size_t size)
 	return fd;
 }
 
-/* A pipe, a terminal, /dev/null: written to, never replaced. */
+/* True for a pipe, a terminal or /dev/null: these are written to, never replaced. */
 static bool is_special(const char *path)
 {
 	struct stat st;

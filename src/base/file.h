@@ -1,8 +1,8 @@
-/* file: small files that are written completely or not at all, secrets, and the cache
+/* file: writes small files completely or not at all, reads secrets, and finds the cache
  * directory.
  *
- * The old file stays until the new text is on disk. Errors come with a sentence that names the
- * file. */
+ * The old file stays until the new contents are on disk. Each error comes with a sentence that
+ * names the file. */
 #ifndef GW_BASE_FILE_H
 #define GW_BASE_FILE_H
 
@@ -19,7 +19,8 @@
  * -GW_E_IO, with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
 
-/* Could it be written? Call it before hours of work. Returns as file_replace(). */
+/* Checks whether the file could be written; call it before hours of work. Returns as
+ * file_replace(). */
 int file_possible(const char *path, char *message, size_t size);
 
 /* Creates dir and its parents. Returns as file_replace(). */
@@ -49,16 +50,16 @@ int file_write_all(int fd, const char *p, size_t n);
 /* Writes the sentence "path cannot be WHAT: why" for errno and returns its gw_error. */
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
-/* $XDG_CACHE_HOME/gpuward/name, else ~/.cache/gpuward/name.  0, -GW_E_NOENT (neither is known) or
- * -GW_E_SIZE. */
+/* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,
+ * -GW_E_NOENT (neither folder is known) or -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
 
 #define SECRET_MAX 1024
 #define SECRET_MIN 16
 
-/* Reads a token: the first line of a file that only its owner can read. Clear it with
- * explicit_bzero(). Returns 0, or with a sentence -GW_E_PERM (others can read the file, or we
- * cannot), -GW_E_ARG (the line is too short) or an error of file_read(). */
+/* Reads a token: the first line of a file that only its owner can read. Clear the token with
+ * explicit_bzero() after use. Returns 0, or with a sentence -GW_E_PERM (other users can read
+ * the file, or we cannot), -GW_E_ARG (the line is too short) or an error of file_read(). */
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size);
 
 #endif

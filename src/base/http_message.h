@@ -1,7 +1,7 @@
-/* http_message: HTTP/1.1 requests and answers as text, for clients without TLS.
+/* http_message: writes HTTP/1.1 requests and reads answers, for clients without TLS.
  *
- * Pure: the caller has the connection and closes it after one answer.  An answer may have a
- * Content-Length, chunks, or end with the connection. */
+ * Does no I/O: the caller owns the connection and closes it after one answer. The end of an
+ * answer may be given by Content-Length, by chunks or by the end of the connection. */
 #ifndef GW_BASE_HTTP_MESSAGE_H
 #define GW_BASE_HTTP_MESSAGE_H
 
@@ -16,11 +16,12 @@ struct http_message {
 
 void http_message_write(struct buf *out, const struct http_message *m);
 
-/* Has the announced end of the answer arrived?  False if it announced none. */
+/* True if the answer announced its length and has arrived completely. False if it announced no
+ * length. */
 bool http_message_complete(const struct buf *answer);
 
-/* Reads a complete answer, and adds its body to *ret_body.  0 for any status; -GW_E_PARSE: not
- * HTTP, or truncated; -GW_E_SIZE or -GW_E_NOMEM: of *ret_body. */
+/* Reads a complete answer and adds its body to *ret_body. Returns 0 for any status;
+ * -GW_E_PARSE: not HTTP, or truncated; -GW_E_SIZE or -GW_E_NOMEM: the error of *ret_body. */
 int http_message_read(const struct buf *answer, int *ret_status, struct buf *ret_body);
 
 #endif

@@ -56,7 +56,7 @@ static void write_string(struct buf *out, const char *s)
 	buf_addc(out, '"');
 }
 
-/* Everything before a value: the comma, the line break, the key. */
+/* Writes what precedes a value: the comma, the line break, the key. */
 static void begin_value(struct json *j, const char *key)
 {
 	key = key ? key : j->next;

@@ -27,11 +27,11 @@ void json_init(struct json *j, struct buf *out, bool pretty);
 /* Ends the document with a newline. Returns 0 or the error of the buf. */
 int json_end(struct json *j);
 
-/* Borrowed key for the next value without one, so that a function that writes a whole document
- * can write it inside another. */
+/* Sets the key (borrowed) for the next value that has no key. With it, a function that writes a
+ * whole document can write inside another document. */
 void json_next_key(struct json *j, const char *key);
 
-/* key NULL: an element of an array, or the document. */
+/* key is NULL for an element of an array and for the document itself. */
 void json_object(struct json *j, const char *key);
 void json_object_end(struct json *j);
 void json_array(struct json *j, const char *key);
@@ -45,11 +45,11 @@ void json_double(struct json *j, const char *key, double v);
 void json_null(struct json *j, const char *key);
 void json_time(struct json *j, const char *key, uint64_t wall_ns); /* RFC 3339; 0: null */
 
-/* A value that is already JSON, written unchanged; it must be well-formed. */
+/* Writes a value that is already JSON without a change; it must be well-formed. */
 void json_raw(struct json *j, const char *key, const char *text);
 
 /* Writes the character at s (not NUL) as it appears between quotes, at most JSON_ESCAPE_MAX
- * bytes. Returns its length in s. */
+ * bytes. Returns the length of the character in s. */
 #define JSON_ESCAPE_MAX 6
 size_t json_escape(struct buf *out, const char *s);
 

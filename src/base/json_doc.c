@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The public layout of jansson 2 (libjansson.so.4): its macros are compiled into every caller, so these
- * cannot change within that ABI. */
+/* The public layout of jansson 2 (libjansson.so.4). Jansson's macros are compiled into every
+ * caller, so this layout cannot change within that ABI. */
 enum jansson_type {
 	JANSSON_OBJECT,
 	JANSSON_ARRAY,
@@ -29,7 +29,7 @@ struct jansson_error {
 	char source[80], text[160];
 };
 #define JANSSON_REJECT_DUPLICATES ((size_t)1)
-#define JANSSON_LENIENT           ((size_t)0x18) /* integers as doubles, NUL in texts */
+#define JANSSON_LENIENT           ((size_t)0x18) /* integers as doubles, NUL in strings */
 
 /* clang-format off */
 #define JANSSON_CALLS(C)                                                                      \
@@ -56,7 +56,7 @@ static struct {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	JANSSON_CALLS(POINTER)
 #undef POINTER
-	char missing[160]; /* why it cannot be used; "": it can */
+	char missing[160]; /* why jansson cannot be used; "": it can be used */
 } jansson;                 /* one per process, never unloaded */
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 
@@ -82,7 +82,7 @@ static void jansson_load(void)
 #undef LOAD
 }
 
-/* A document is jansson's value under our name. */
+/* A struct json_doc is a jansson value under our own name. */
 static struct jansson_value *json_doc_value(const struct json_doc *r, const char *path)
 {
 	return (struct jansson_value *)json_doc_get(r, path);
@@ -105,7 +105,7 @@ static int json_doc_parse(const char *text, size_t n, size_t flags, struct json_
 		error->line = e.line > 0 ? e.line : 1;
 		error->column = e.column > 0 ? e.column : 1;
 		utf8_clean(error->text, sizeof(error->text),
-			   e.text); /* it quotes the document */
+			   e.text); /* the error text quotes the document */
 		return -GW_E_PARSE;
 	}
 	*ret = (struct json_doc *)v;

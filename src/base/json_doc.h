@@ -21,24 +21,24 @@ enum json_doc_type {
 	JSON_DOC_OBJECT
 };
 
-/* Parses text.  0 and the caller owns *ret; -GW_E_PARSE or -GW_E_NOSUPPORT (libjansson is missing)
- * with a sentence in message: "not JSON: line 1, column 8: ...".  A repeated key is an error only for
- * the strict one, which is for requests and our own files. */
+/* Parses text. Returns 0, and the caller owns *ret; -GW_E_PARSE or -GW_E_NOSUPPORT (libjansson
+ * is missing) with a sentence in message: "not JSON: line 1, column 8: ...". A repeated key is
+ * an error only in json_doc_new_strict(), which is for requests and our own files. */
 int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size);
 int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
 			size_t size);
-/* For results, which other programs may have written: numbers of any size and texts with NUL are read, too,
- * and an error has its place. */
+/* For results that other programs may have written. Reads numbers of any size and strings with
+ * NUL, too. An error has a line and a column. */
 struct json_doc_error {
 	int line, column; /* from 1 */
 	char text[160];
 };
 int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
 			 struct json_doc_error *error);
-void json_doc_free(struct json_doc *r); /* only of a whole document; NULL is fine */
+void json_doc_free(struct json_doc *r); /* only for a whole document; NULL is allowed */
 
-/* A path is keys separated by dots; "" is r itself.  A value that is missing or has another type
- * yields NULL, 0 or false. */
+/* A path is keys separated by dots; "" is r itself. If a value is missing or has another type,
+ * the functions return NULL, 0 or false. */
 const struct json_doc *json_doc_get(const struct json_doc *r, const char *path);
 enum json_doc_type json_doc_type(const struct json_doc *r, const char *path);
 static inline bool json_doc_is_number(const struct json_doc *r, const char *path)
@@ -48,16 +48,19 @@ static inline bool json_doc_is_number(const struct json_doc *r, const char *path
 const char *json_doc_string(const struct json_doc *r, const char *path);
 double json_doc_number(const struct json_doc *r, const char *path);
 bool json_doc_true(const struct json_doc *r, const char *path);
-/* A number without fraction and exponent that fits; false: anything else. */
+/* Reads a number without fraction and exponent that fits into int64_t; false for anything
+ * else. */
 bool json_doc_integer(const struct json_doc *r, const char *path, int64_t *ret);
 
-/* Are both the same in every value? */
+/* True if all values of a and b are equal. */
 bool json_doc_equal(const struct json_doc *a, const struct json_doc *b);
 
-size_t json_doc_count(const struct json_doc *r, const char *path); /* of an array or object */
+/* number of elements of an array or object */
+size_t json_doc_count(const struct json_doc *r, const char *path);
 const struct json_doc *json_doc_at(const struct json_doc *r, const char *path, size_t i);
 
-/* Steps through the members of object r: start with *iter NULL; false after the last. */
+/* Moves to the next member of object r: start with *iter NULL. Returns false after the last
+ * member. */
 bool json_doc_next(const struct json_doc *r, void **iter, const char **ret_key,
 		   const struct json_doc **ret_value);
 

@@ -14,10 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A pipe takes this much at once, so that lines of several processes do not mix. */
+/* A pipe accepts this many bytes in one write(), so that lines of several processes do not
+ * mix. */
 #define LINE_SIZE 4096
 
-/* Reserved for the end of the line: the mark that it was cut, brace, newline. */
+/* Reserved for the end of the line: the mark that the line was cut, the brace and the
+ * newline. */
 #define TAIL_SIZE 16
 
 static const char *const level_names[] = { "error", "warning", "info", "debug" };
@@ -57,7 +59,8 @@ static bool is_bare(const char *s)
 	return true;
 }
 
-/* Quoted as in JSON, in logfmt only if necessary; cut where the line is full. */
+/* Writes a string: quoted as in JSON (in logfmt only if necessary), and cut where the line is
+ * full. */
 static void put_text(struct line *l, const char *s)
 {
 	bool quote = l->json || !is_bare(s);
@@ -71,7 +74,7 @@ static void put_text(struct line *l, const char *s)
 		buf_addc(&l->b, '"');
 }
 
-/* Writes the key; false if there is no space for it and a number. */
+/* Writes the key. Returns false if there is no space for the key and a number. */
 static bool put_key(struct line *l, const char *key)
 {
 	if (log_room(l) < strlen(key) + 8 + NUMBER_SIZE) {

@@ -16,10 +16,10 @@ enum log_format { LOG_LOGFMT, LOG_JSON };
 
 struct log {
 	int fd;
-	enum log_level level; /* lines above it are not written */
+	enum log_level level; /* lines above this level are not written */
 	enum log_format format;
 	const struct clock *clock;
-	_Atomic uint64_t dropped; /* lines that write() refused */
+	_Atomic uint64_t dropped; /* number of lines that write() refused */
 };
 
 void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
@@ -41,24 +41,25 @@ struct log_pair {
 #define LOG_D(k, x) ((struct log_pair){ LOG_PAIR_DOUBLE, k, { .d = (x) } })
 #define LOG_B(k, x) ((struct log_pair){ LOG_PAIR_BOOL, k, { .b = (x) } })
 
-/* time=... level=... msg="..." key=value ...; pairs may be NULL if n is 0. */
+/* Writes one line: time=... level=... msg="..." key=value ...; pairs may be NULL if n is 0. */
 void log_write(struct log *l, enum log_level level, const char *msg,
 	       const struct log_pair *pairs, unsigned n);
 
-/* LOG(l, LOG_INFO, "nvml ready", LOG_I("gpus", 2), LOG_S("driver", "580.1")) */
+/* Example: LOG(l, LOG_INFO, "nvml ready", LOG_I("gpus", 2), LOG_S("driver", "580.1")) */
 #define LOG(l, level, msg, ...)                                            \
 	log_write(l, level, msg, (const struct log_pair[]){ __VA_ARGS__ }, \
 		  sizeof((const struct log_pair[]){ __VA_ARGS__ }) / sizeof(struct log_pair))
 
-/* Logs once when a state begins and once when it ends. log_latch() returns true only if `on`
- * differs from the last call; repeats are counted for the line at the end. */
+/* For one log line when a state begins and one when it ends. log_latch() returns true only if
+ * `on` differs from the last call. Other calls are counted in repeats, for the line at the
+ * end. */
 struct log_latch {
 	bool on;
 	uint64_t repeats;
 };
 bool log_latch(struct log_latch *latch, bool on);
 
-/* "error", "warning", "info", "debug" and "logfmt", "json"; otherwise -GW_E_ARG. */
+/* Parse "error", "warning", "info", "debug" and "logfmt", "json". Return 0 or -GW_E_ARG. */
 int log_level_parse(const char *text, enum log_level *ret);
 int log_format_parse(const char *text, enum log_format *ret);
 

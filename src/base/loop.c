@@ -41,7 +41,7 @@ struct loop {
 	bool stop;
 	bool in_round;
 	uint64_t wakeups;
-	uint64_t round_ns;         /* this round fires timers up to here */
+	uint64_t round_ns;         /* this round fires the timers up to this time */
 	struct loop_source **heap; /* earliest first; has space for all timers */
 	size_t timers, heaped, room;
 	struct loop_source *to_free;
@@ -278,7 +278,7 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Rounded up: waking slightly too early would only cost another round. */
+/* Rounds up: a wake-up slightly before the timer would cost another round. */
 static int wait_ms(const struct loop *l, uint64_t timeout_ns)
 {
 	uint64_t now, ms;
@@ -304,7 +304,7 @@ static void fire_timers(struct loop *l)
 	uint64_t now = now_ns();
 
 	/* A timer that sets itself to a past time waits for the next round (loop_set_time()),
-	 * so that others get their turn. */
+	 * so that other timers get their turn. */
 	l->round_ns = now;
 	for (size_t n = l->heaped; n > 0 && l->heaped > 0 && l->heap[0]->at_ns <= now; n--) {
 		struct loop_source *s = l->heap[0];

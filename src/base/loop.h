@@ -26,7 +26,8 @@ int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fd_fn *fn, void *a
 		struct loop_source **ret);
 int loop_set_events(struct loop_source *s, uint32_t events);
 
-/* Adds a timer that is off until loop_set_time(): it fires once at that time (0: off). */
+/* Adds a timer that is off until loop_set_time(). The timer fires once at the time set there
+ * (0: off). */
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret);
 void loop_set_time(struct loop_source *s, uint64_t at_ns);
 
@@ -35,15 +36,17 @@ void loop_set_time(struct loop_source *s, uint64_t at_ns);
 int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, void *arg,
 		     struct loop_source **ret);
 
-/* NULL is allowed. Its callback is not called again, even if it was already due. */
+/* Removes a source; NULL is allowed. The callback of the source is not called again, even if it
+ * was already due. */
 void loop_remove(struct loop_source *s);
 
-/* Runs until loop_stop(). loop_once: one round of at most timeout_ns (UINT64_MAX: no limit). */
+/* loop_run() runs until loop_stop(). loop_once() runs one round of at most timeout_ns
+ * (UINT64_MAX: no limit). */
 void loop_run(struct loop *l);
 void loop_once(struct loop *l, uint64_t timeout_ns);
 void loop_stop(struct loop *l);
 
-/* Number of rounds so far. */
+/* Returns the number of rounds so far. */
 uint64_t loop_wakeups(const struct loop *l);
 
 #endif

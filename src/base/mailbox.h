@@ -1,8 +1,10 @@
-/* mailbox: what a thread and its owner share: a lock, wake-ups both ways, and a bounded stop.
+/* mailbox: what a thread and its owner share: a lock, wake-ups in both directions, and a stop
+ * with a time limit.
  *
- * The members that both sides use stand next to the mailbox in the module's own struct; the lock
- * protects them.  A thread that hangs in a driver or on a disk is left behind by mailbox_stop(),
- * with everything it uses.  Without mailbox_start() it is a lock with two conditions. */
+ * The members that both sides use are next to the mailbox in the module's own struct; the lock
+ * protects them. mailbox_stop() leaves behind a thread that hangs in a driver or on a disk,
+ * with everything that the thread uses. Without mailbox_start() a mailbox is a lock with two
+ * conditions. */
 #ifndef GW_BASE_MAILBOX_H
 #define GW_BASE_MAILBOX_H
 
@@ -13,12 +15,13 @@
 
 #define MAILBOX_THREADS 8
 
-/* Descriptors (eventfd) for sides that wait in poll() or in a loop; readable after a wake-up. */
+/* Requests a descriptor (eventfd) for a side that waits in poll() or in a loop. The descriptor
+ * is readable after a wake-up. */
 enum mailbox_flag { MAILBOX_WAKE_FD = 1, MAILBOX_NEWS_FD = 2 };
 
 struct mailbox {
-	pthread_mutex_t lock;      /* of everything below, and of the module's shared members */
-	pthread_cond_t wake, news; /* to the thread; to its owner */
+	pthread_mutex_t lock; /* protects everything below and the module's shared members */
+	pthread_cond_t wake, news; /* wake: to the thread; news: to its owner */
 	int wake_fd, news_fd;      /* -1: none */
 	bool stop;                 /* the thread should end */
 	bool left_behind;          /* mailbox_stop() gave up */
@@ -29,13 +32,15 @@ struct mailbox {
 	void *arg;
 };
 
-/* flags: of enum mailbox_flag.  0, or -GW_E_IO: no descriptor; mailbox_done() in any case. */
+/* flags: set of enum mailbox_flag. Returns 0, or -GW_E_IO: no descriptor. Call mailbox_done()
+ * in both cases. */
 int mailbox_init(struct mailbox *m, unsigned flags);
 void mailbox_done(struct mailbox *m);
 
-/* Starts a thread that calls run(arg) once; a further call adds a thread with the same run and
- * arg.  orphaned (NULL: none) is called on the last thread when it ends after mailbox_stop() gave
- * up, and may free everything.  Call with the lock once a thread runs.  0 or -GW_E_NOMEM. */
+/* Starts a thread that calls run(arg) once. Each further call adds a thread with the same run
+ * and arg. If mailbox_stop() gave up, the last thread calls orphaned (NULL: none) when it ends;
+ * orphaned may free everything. Call with the lock if a thread already runs. Returns 0 or
+ * -GW_E_NOMEM. */
 int mailbox_start(struct mailbox *m, size_t stack_bytes, void (*run)(void *arg),
 		  void (*orphaned)(void *arg), void *arg);
 
@@ -49,27 +54,29 @@ static inline void mailbox_unlock(struct mailbox *m)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Wakes the thread, or its owner.  With or without the lock. */
+/* mailbox_wake() wakes the thread, mailbox_notify() its owner. Call with or without the
+ * lock. */
 void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
-/* Waits for a wake-up of the thread, or of its owner, until a monotonic time (UINT64_MAX: without
- * limit).  Call with the lock.  false: the time is over.  Check the condition again after true. */
+/* mailbox_wait() waits for a wake-up of the thread, mailbox_wait_news() for one of its owner,
+ * until a monotonic time (UINT64_MAX: without limit). Call with the lock. Returns false when
+ * the time is over. After true, check the condition again. */
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 
-/* Resets a descriptor after poll(); false: it was not readable. */
+/* Resets a descriptor after poll(). Returns false if it was not readable. */
 bool mailbox_clear(int fd);
 
-/* Asks the threads to end.  Without the lock. */
+/* mailbox_request_stop() asks the threads to end. Call without the lock. */
 void mailbox_request_stop(struct mailbox *m);
 bool mailbox_stopping(struct mailbox *m);
 
-/* Asks the threads to end, waits at most timeout_ns and joins them.  0, or -GW_E_STATE: one hangs
- * and is left behind.  0 if none was started. */
+/* Asks the threads to end, waits at most timeout_ns and joins them. Returns 0 (also if no
+ * thread was started), or -GW_E_STATE: a thread hangs, and the threads are left behind. */
 int mailbox_stop(struct mailbox *m, uint64_t timeout_ns);
-/* The last step of mailbox_stop(), for callers with another wait: call with the lock, which it
- * releases. */
+/* Does the last step of mailbox_stop(), for callers that wait in another way. Call with the
+ * lock; the function releases it. */
 int mailbox_join(struct mailbox *m);
 
 #endif

@@ -13,7 +13,8 @@ struct search {
 	size_t page, returned;
 };
 
-/* Sanitizers keep their own areas between a library's variables; we read them like the rest. */
+/* Not instrumented, because it also reads the areas that sanitizers keep between a library's
+ * variables. */
 __attribute__((no_sanitize("address", "thread"))) static bool all_zero(uintptr_t page,
 								       size_t size)
 {
@@ -69,8 +70,8 @@ static int trim_library(struct dl_phdr_info *o, size_t size, void *arg)
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
 		uintptr_t begin = o->dlpi_addr + p->p_vaddr;
-		/* The part of a segment beyond its file is zeroed by the kernel; whole pages
-		 * only. */
+		/* The kernel zeroes the part of a segment that is not in the file. Take only
+		 * whole pages of it. */
 		uintptr_t at = (begin + p->p_filesz + s->page - 1) / s->page * s->page;
 		uintptr_t end = (begin + p->p_memsz) / s->page * s->page;
 

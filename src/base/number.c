@@ -87,11 +87,12 @@ const struct unit unit_sizes[] = {
 
 bool unit_parse(const char *text, const struct unit *units, double *ret)
 {
-	const bool any_case = units == unit_sizes; /* "m" and "M" would differ for times */
+	/* for sizes only: among the times, "m" and "M" would differ */
+	const bool any_case = units == unit_sizes;
 	const char *end;
 	double v = number_parse(text, &end);
 
-	/* strtod() also reads hexadecimal, which nobody means here. */
+	/* strtod() also reads hexadecimal, which is not allowed here. */
 	if (end == text || !isfinite(v) || v < 0 || strpbrk(text, "xX"))
 		return false;
 	while (*end == ' ')

@@ -1,4 +1,4 @@
-/* number: decimal text to double and back in any locale, and numbers with units.
+/* number: converts decimal text to double and back in any locale, and reads numbers with units.
  *
  * The library runs inside programs that call setlocale(); strtod() and printf() would then read
  * and write decimal commas. */
@@ -8,16 +8,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* strtod() in the C locale; *ret_end == text if there is no number. */
+/* As strtod() in the C locale; *ret_end == text if there is no number. */
 double number_parse(const char *text, const char **ret_end);
 
-/* The shortest text that reads back to the same double; v is finite. */
+/* Writes the shortest text that reads back to the same double; v must be finite. */
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
-/* For fields of recordings: the whole text must be a decimal number within its type. A real is
- * finite, or "-", which means unknown and gives NAN. False: not a number; *ret is then
- * undefined. */
+/* Read fields of recordings. The whole text must be a decimal number within its type. A real is
+ * finite, or "-", which means unknown and gives NAN. Return false if the text is not such a
+ * number; *ret is then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
 bool number_i64(const char *text, int64_t *ret);
 bool number_real(const char *text, double *ret);
@@ -28,12 +28,12 @@ struct unit { /* a table of these ends with a NULL name; "" is the unit of a bar
 	double size;
 };
 
-/* Largest first, then other spellings. Nanoseconds (a bare number is seconds), and bytes: "G"
- * is GiB. */
+/* Units of time in nanoseconds (a number without a unit is seconds), and of size in bytes ("G"
+ * is GiB). The largest unit is first; other spellings follow. */
 extern const struct unit unit_times[], unit_sizes[];
 
-/* The whole text must be a number that is not negative, with an optional unit: "1.5 h",
- * "250ms", "4 GiB". False: it is not, and *ret is unchanged. */
+/* Reads a number that is not negative, with an optional unit: "1.5 h", "250ms", "4 GiB".
+ * Returns false if the whole text is not such a number; *ret is then unchanged. */
 bool unit_parse(const char *text, const struct unit *units, double *ret);
 
 #endif

@@ -1,4 +1,5 @@
-/* proc_id: the identity of a process: a pid alone is reused, a pid with its start time is not. */
+/* proc_id: identifies a process. A pid alone can be reused; a pid with its start time
+ * cannot. */
 #ifndef GW_BASE_PROC_ID_H
 #define GW_BASE_PROC_ID_H
 

@@ -95,7 +95,8 @@ int root_read_i64(const struct root *r, const char *path, int64_t *ret)
 		return (int)n;
 	errno = 0;
 	v = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
-	if (end == text || end != text + n || errno) /* a NUL inside the text is not its end */
+	/* text that contains a NUL is not a number */
+	if (end == text || end != text + n || errno)
 		return -GW_E_PARSE;
 	*ret = v;
 	return 0;
@@ -213,7 +214,7 @@ void lines_close(struct lines *l)
 	l->fd = -1;
 }
 
-/* Moves the rest to the front and reads more, leaving one byte for a NUL. */
+/* Moves the unread bytes to the front and reads more, leaving one byte for a NUL. */
 static void lines_refill(struct lines *l)
 {
 	ssize_t n;
@@ -274,7 +275,7 @@ char *lines_next(struct lines *l)
 		l->at = l->used;
 		return last;
 	}
-	/* Too long: return its start; the next call continues after its end. */
+	/* The line is too long: return its start. The next call continues after its end. */
 	l->skip = true;
 	l->at = l->used;
 	return l->buf;

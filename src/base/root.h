@@ -13,7 +13,7 @@
 
 struct root {
 	int fd;
-	bool real; /* it is "/" itself */
+	bool real; /* the root is "/" itself */
 };
 
 /* Opens path ("/" or NULL: the real root). Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
@@ -24,16 +24,17 @@ void root_close(struct root *r);
  * read or a negative gw_error (-GW_E_NOENT, -GW_E_PERM, -GW_E_IO).  out is "" on failure. */
 long root_read(const struct root *r, const char *path, char *out, size_t size);
 
-/* The same, without the newline and blanks at the end. */
+/* As root_read(), but removes the newline and blanks at the end. */
 long root_read_line(const struct root *r, const char *path, char *out, size_t size);
 
 /* Reads a file with one number, decimal or 0x hexadecimal, perhaps negative. */
 int root_read_i64(const struct root *r, const char *path, int64_t *ret);
 
-/* Target of a symbolic link. */
+/* Reads the target of a symbolic link. */
 long root_readlink(const struct root *r, const char *path, char *out, size_t size);
 
-/* Last component of a link's target: the driver or subsystem that a sysfs link names. */
+/* Reads the last component of a link's target: the driver or subsystem that a sysfs link
+ * names. */
 long root_readlink_base(const struct root *r, const char *path, char *out, size_t size);
 
 bool root_exists(const struct root *r, const char *path);
@@ -41,15 +42,16 @@ bool root_exists(const struct root *r, const char *path);
 /* Opens a directory for readdir(); NULL if it cannot be read. */
 DIR *root_opendir(const struct root *r, const char *path);
 
-/* Calls fn for each name in a directory except "." and "..", until it returns false. Does not
+/* Calls fn for each name in a directory except "." and "..", until fn returns false. Does not
  * allocate. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
 int root_each_name(const struct root *r, const char *path,
 		   bool (*fn)(void *arg, const char *name), void *arg);
 
-/* The number of a directory entry such as "4711"; 0: the name is not a decimal number. */
+/* Returns the number of a directory entry such as "4711"; 0: the name is not a decimal
+ * number. */
 int64_t root_name_number(const char *name);
 
-/* Path from parts: root_path(p, sizeof(p), "sys/class/drm/%s/device", name). */
+/* Formats a path: root_path(p, sizeof(p), "sys/class/drm/%s/device", name). */
 const char *root_path(char *out, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -69,8 +71,8 @@ struct lines {
 int lines_open(struct lines *l, const struct root *root, const char *path);
 void lines_close(struct lines *l);
 
-/* The next line without its newline; it may be changed and is valid until the next call. NULL
- * at the end or if reading fails. */
+/* Returns the next line without its newline. The caller may change the line; it is valid until
+ * the next call. NULL at the end or if reading fails. */
 char *lines_next(struct lines *l);
 
 #endif

@@ -1,4 +1,5 @@
-/* sha256: FIPS 180-4, so that `sha256sum -c` can check what we wrote. */
+/* sha256: SHA-256 as in FIPS 180-4, so that `sha256sum -c` can check the files that we
+ * wrote. */
 #ifndef GW_BASE_SHA256_H
 #define GW_BASE_SHA256_H
 
@@ -14,7 +15,7 @@ struct sha256 {
 void sha256_init(struct sha256 *s);
 void sha256_add(struct sha256 *s, const void *p, size_t n);
 
-/* 64 hexadecimal digits and a NUL. */
+/* Writes 64 hexadecimal digits and a NUL. */
 void sha256_end(struct sha256 *s, char out[static 65]);
 
 #endif

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#define WORD_MAX 64 /* no name is longer */
+#define WORD_MAX 64 /* longer names are ignored */
 
 static char suggest_letter(const char *s, size_t i)
 {
@@ -15,8 +15,8 @@ static unsigned suggest_smaller(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Number of edits from a to b, a swap of neighbours counts as one; the usual table row by row,
- * of which a swap needs the last two. */
+/* Returns the number of edits from a to b; a swap of neighbours counts as one edit. Computes
+ * the usual table row by row and keeps the last two rows, which a swap needs. */
 static unsigned suggest_edits(const char *a, size_t na, const char *b, size_t nb)
 {
 	unsigned rows[3][WORD_MAX + 1];
@@ -44,7 +44,8 @@ static unsigned suggest_edits(const char *a, size_t na, const char *b, size_t nb
 	return above[nb];
 }
 
-/* The distance from word to name; an unfinished word is one edit away. */
+/* Returns the distance from word to name. A word that is the beginning of name (three letters
+ * or more) is one edit away. */
 static unsigned suggest_distance(const char *word, size_t n, const char *name, size_t m)
 {
 	unsigned d = suggest_edits(word, n, name, m);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Are they equal? NULL equals only NULL. */
+/* True if a and b are equal. NULL equals only NULL. */
 static inline bool text_same(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;

@@ -34,7 +34,8 @@ static void skip_comment(struct toml_reader *r)
 		r->p += strcspn(r->p, "\r\n");
 }
 
-/* Blanks, comments and line breaks, as allowed between the elements of an array. */
+/* Skips blanks, comments and line breaks, which are allowed between the elements of an
+ * array. */
 static void skip_lines(struct toml_reader *r)
 {
 	const char *before;
@@ -70,7 +71,7 @@ static bool read_key(struct toml_reader *r, struct key *ret)
 
 typedef bool step_fn(struct toml_reader *r, struct place *place, const struct key *key);
 
-/* Reads key.key.key: takes a step for each key but the last, which is returned. */
+/* Reads key.key.key. Calls step for each key but the last, and returns the last in *last. */
 static bool read_path(struct toml_reader *r, struct place *place, struct key *last,
 		      step_fn *step)
 {
@@ -87,7 +88,7 @@ static bool read_path(struct toml_reader *r, struct place *place, struct key *la
 	}
 }
 
-/* key = value, in the table at place. */
+/* Reads key = value into the table at place. */
 static bool read_pair(struct toml_reader *r, struct place place)
 {
 	struct key key;
@@ -105,7 +106,8 @@ static bool read_pair(struct toml_reader *r, struct place place)
 	return read_value(r, node, place.depth + 1);
 }
 
-/* After an element: sets *ret_more if a comma allows another one. */
+/* Reads the comma or the closing bracket after an element. Sets *ret_more if there was a
+ * comma. */
 static bool read_comma(struct toml_reader *r, char close, bool *ret_more)
 {
 	*ret_more = *r->p == ',';
@@ -180,7 +182,7 @@ static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned d
 	}
 }
 
-/* [table] or [[array.of.tables]]; moves place into it. */
+/* Reads [table] or [[array.of.tables]] and moves place into it. */
 static bool read_header(struct toml_reader *r, struct place *place)
 {
 	bool row = r->p[1] == '[';
@@ -214,7 +216,7 @@ static bool read_document(struct toml_reader *r)
 	}
 }
 
-/* A document must be UTF-8 without control characters. */
+/* Checks that the document is UTF-8 without control characters. */
 static bool check_text(struct toml_reader *r, size_t size)
 {
 	const char *end = r->text + size;

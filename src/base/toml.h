@@ -1,9 +1,9 @@
 /* toml: a strict TOML 1.0 parser.
  *
  * A document is parsed completely into one arena; an error has line, column and a sentence.
- * Every node stores its position, so that a caller can report a wrong value or an unknown key
- * in the same way. Strings may contain NUL (TOML allows \u0000): use `len` where that matters.
- */
+ * Every node stores its position, so that a caller can also report a wrong value or an unknown
+ * key with line and column. Strings may contain NUL (TOML allows \u0000): use `len` where that
+ * matters. */
 #ifndef GW_BASE_TOML_H
 #define GW_BASE_TOML_H
 
@@ -34,7 +34,7 @@ struct toml_node {
 	unsigned key_line, key_column;
 	struct toml_node *next;  /* next sibling, in document order */
 	struct toml_node *child; /* first member of a table or element of an array */
-	size_t count;            /* of a table or an array                               */
+	size_t count;            /* number of children of a table or an array */
 	union {
 		struct {
 			const char *text; /* string, or a date/time as RFC 3339 text     */
@@ -61,20 +61,20 @@ struct toml;
  * document cannot exhaust the stack. */
 int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_error *err);
 
-/* The same for a file of at most 1 MiB; also -GW_E_NOENT, -GW_E_PERM, -GW_E_IO and -GW_E_SIZE,
- * each with a sentence in *err and line 0. */
+/* As toml_parse(), for a file of at most 1 MiB. Also returns -GW_E_NOENT, -GW_E_PERM, -GW_E_IO
+ * and -GW_E_SIZE, each with a sentence in *err and line 0. */
 int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err);
 
 void toml_free(struct toml *doc);
 
-/* The top table; valid as long as doc. */
+/* Returns the top table; valid as long as doc. */
 const struct toml_node *toml_top(const struct toml *doc);
 
 bool toml_is_key(const struct toml_node *n, const char *key);
-/* A member of a table; NULL if missing, or if table is NULL or not a table. */
+/* Returns a member of a table; NULL if it is missing, or if table is NULL or not a table. */
 const struct toml_node *toml_get(const struct toml_node *table, const char *key);
 
-/* "string", "integer", "table", ... for messages. */
+/* Returns "string", "integer", "table", ... for messages. */
 const char *toml_type_name(enum toml_type type);
 
 #endif

@@ -1,8 +1,8 @@
 /* toml_reader: what the files of the TOML parser share; no other file includes this.
  *
  * toml.c has the grammar, toml_value.c the scalars, toml_tree.c the memory, the positions and
- * the rules about where a table may be defined. Functions return false after an error;
- * reader.rc then has the code, and everything returns up to toml_parse(). */
+ * the rules about where a table may be defined. Functions return false after an error. Then
+ * reader.rc has the code, and every caller returns up to toml_parse(). */
 #ifndef GW_BASE_TOML_READER_H
 #define GW_BASE_TOML_READER_H
 
@@ -22,12 +22,12 @@ struct toml_reader {
 	const char *text;
 	const char *p; /* the next byte to read */
 
-	/* A position with known line and column. Positions are requested nearly in order, so
-	 * all of them together cost one pass over the text. */
+	/* A position with known line and column. Callers ask for positions nearly in document
+	 * order, so all of them together cost one pass over the text. */
 	const char *mark;
 	unsigned mark_line, mark_column;
 
-	struct toml_member *index; /* all members of all tables, by table and key */
+	struct toml_member *index; /* index of all members of all tables, by table and key */
 	size_t index_used, index_size;
 
 	int rc; /* 0, -GW_E_PARSE or -GW_E_NOMEM */
@@ -37,10 +37,10 @@ struct toml_reader {
 struct key {
 	const char *text; /* in the document's memory */
 	size_t len;
-	const char *at; /* its position in the text */
+	const char *at; /* position of the key in the text */
 };
 
-/* A table and its depth; for a header also its position. */
+/* A table and its depth. For a header, also the position of the header. */
 struct place {
 	struct toml_node *table;
 	unsigned depth;
@@ -49,39 +49,40 @@ struct place {
 
 /* toml_tree.c */
 
-/* Allocates memory of the document, aligned for anything in it; NULL sets rc. */
+/* Allocates memory that belongs to the document, aligned for anything in it. After NULL, rc is
+ * set. */
 void *reader_alloc(struct toml_reader *r, size_t n);
 
-/* Sets rc and the sentence, with the position of `at`. Always false. */
+/* Sets rc and the sentence, with the position of `at`. Always returns false. */
 bool reader_fail(struct toml_reader *r, const char *at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* "expected (what) but found (the text at r->p)". Always false. */
+/* Fails with "expected (what) but found (the text at r->p)". Always returns false. */
 bool reader_expected(struct toml_reader *r, const char *what);
 
 void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
 		   unsigned *ret_column);
 
-/* The first n bytes of text, cleaned for a message and cut if long. */
+/* Writes the first n bytes of text to out, cleaned for a message and cut if too long. */
 #define SPELL_SIZE 64
 const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]);
 
-/* A new element at the end of an array; NULL sets rc. */
+/* Adds an element at the end of an array and returns it. After NULL, rc is set. */
 struct toml_node *tree_element(struct toml_reader *r, struct toml_node *array, const char *at);
 
-/* Moves from a table to the one that key names in it, creating it if missing: a part of a
- * [header.path], or of a dotted.key. */
+/* Moves place from a table to the table that key names in it, and creates that table if it is
+ * missing. For a part of a [header.path], or of a dotted.key. */
 bool tree_step_header(struct toml_reader *r, struct place *place, const struct key *key);
 bool tree_step_dotted(struct toml_reader *r, struct place *place, const struct key *key);
 
-/* What the last part of a path defines: [key], [[key]] and key =. The first two move place into
- * the table. */
+/* Define what the last part of a path names: [key], [[key]] and key =. The first two move place
+ * into the table. */
 bool tree_define_table(struct toml_reader *r, struct place *place, const struct key *key);
 bool tree_define_row(struct toml_reader *r, struct place *place, const struct key *key);
 struct toml_node *tree_define_value(struct toml_reader *r, const struct place *place,
 				    const struct key *key);
 
-/* Nothing more may be added to this table. */
+/* Closes a table: nothing more may be added to it. */
 void tree_close(struct toml_node *table);
 
 /* toml_value.c */

@@ -11,17 +11,18 @@
 
 /* How a table or array was created; decides what may still be added. */
 enum {
-	BY_PATH = 1 << 0,   /* part of the path in a header: [here.x]; may be defined once */
+	/* a part of the path in a header: [here.x]; may still be defined once */
+	BY_PATH = 1 << 0,
 	BY_HEADER = 1 << 1, /* [here]                                                      */
-	BY_DOTS = 1 << 2,   /* here.x = 1; more of these may extend it */
-	BY_ROWS = 1 << 3,   /* array of [[here]]                                           */
-	CLOSED = 1 << 4,    /* a complete value */
+	BY_DOTS = 1 << 2,   /* by a dotted key: here.x = 1; further dotted keys may extend it */
+	BY_ROWS = 1 << 3,   /* an array of [[here]] */
+	CLOSED = 1 << 4,    /* a complete value; nothing may be added */
 };
 
 struct toml_block {
 	struct toml_block *next;
 	size_t used, size;
-	struct toml_node mem[]; /* for its alignment */
+	struct toml_node mem[]; /* struct toml_node for the alignment */
 };
 
 struct toml_member {
@@ -131,7 +132,7 @@ static size_t hash_member(const struct toml_node *table, const char *key, size_t
 	return (size_t)(h ^ h >> 29);
 }
 
-/* The slot of this member, or the free one for it. There is always a free one. */
+/* Returns the slot of this member, or the free slot for it. There is always a free slot. */
 static struct toml_member *member_slot(const struct toml_reader *r,
 				       const struct toml_node *table, const char *key,
 				       size_t len)

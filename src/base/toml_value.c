@@ -21,7 +21,7 @@ static int digit_of(char c)
 	return 99;
 }
 
-/* The quotes that close the string whose text starts at p; NULL if there are none. */
+/* Returns the quotes that close the string that starts at p; NULL if there are none. */
 static const char *find_close(const char *p, char quote, bool multi)
 {
 	while (*p && (multi || *p != '\n')) {
@@ -35,7 +35,7 @@ static const char *find_close(const char *p, char quote, bool multi)
 			run++;
 		if (run > 0 && !multi)
 			return p;
-		/* Up to two quotes before the closing three are text. */
+		/* Up to two quotes before the closing three belong to the string. */
 		if (run >= 3)
 			return p + run - 3;
 		p += run ? run : 1;
@@ -43,7 +43,7 @@ static const char *find_close(const char *p, char quote, bool multi)
 	return NULL;
 }
 
-/* \uXXXX and \UXXXXXXXX; *s is at the u. */
+/* Reads \uXXXX and \UXXXXXXXX; *s is at the u. */
 static bool escape_code(struct toml_reader *r, const char **s, char **out)
 {
 	const char *at = *s - 1;
@@ -67,8 +67,8 @@ static bool escape_code(struct toml_reader *r, const char **s, char **out)
 	return true;
 }
 
-/* A backslash at the end of a line skips the blanks up to the next text. *s is after the
- * backslash; if this is not one, returns false and leaves *s unchanged. */
+/* Skips a backslash at the end of a line and the blanks up to the next text. *s is after the
+ * backslash. Returns false and leaves *s unchanged if the backslash does not end a line. */
 static bool escape_line(const char **s)
 {
 	const char *p = *s;
@@ -80,7 +80,8 @@ static bool escape_line(const char **s)
 	return true;
 }
 
-/* *s is after the backslash. No escape is shorter than its meaning, so out has enough space. */
+/* Reads an escape sequence; *s is after the backslash. The result is never longer than the
+ * escape sequence, so out has enough space. */
 static bool read_escape(struct toml_reader *r, const char **s, char **out, bool multi)
 {
 	static const char from[] = "btnfr\"\\", to[] = "\b\t\n\f\r\"\\";
@@ -111,7 +112,8 @@ bool value_string(struct toml_reader *r, bool multi, const char **ret_text, size
 	if (!close)
 		return reader_fail(r, open, "the string is not closed%s",
 				   multi ? "" : " on its line");
-	if (multi) /* a line break directly after the opening quotes is not text */
+	/* a line break directly after the opening quotes is not part of the string */
+	if (multi)
 		s += *s == '\n' ? 1 : strncmp(s, "\r\n", 2) == 0 ? 2 : 0;
 	text = out = reader_alloc(r, (size_t)(close - s) + 1);
 	if (!text)
@@ -159,7 +161,7 @@ static bool read_date(const char **p)
 	return d <= days[m] || (m == 2 && d == 29 && y % 4 == 0 && (y % 100 || y % 400 == 0));
 }
 
-/* Second 60 is a leap second. */
+/* Second 60 is allowed: it is a leap second. */
 static bool read_time(const char **p)
 {
 	int v;
@@ -189,8 +191,8 @@ static bool read_offset(const char **p)
 	       digits_fixed(p, 2, 0, 59, &v);
 }
 
-/* Reads as much of a date and time as there is. The text ends with a NUL, at which every step
- * stops. */
+/* Reads as much of a date and time as there is. The text ends with a NUL, and every step stops
+ * there. */
 static bool read_datetime(const char **p, enum toml_type *ret)
 {
 	if ((*p)[2] == ':') {
@@ -212,7 +214,7 @@ static bool read_datetime(const char **p, enum toml_type *ret)
 	return read_offset(p);
 }
 
-/* text: the token, NUL-terminated, in the document's memory. */
+/* text is the token, NUL-terminated, in the document's memory. */
 static bool value_datetime(struct toml_reader *r, struct toml_node *node, char *text, size_t n)
 {
 	const char *p = text;
@@ -230,8 +232,8 @@ static bool value_datetime(struct toml_reader *r, struct toml_node *node, char *
 	return true;
 }
 
-/* The position after the digits at p, which may have single underscores between them; NULL if
- * there is no digit or a misplaced underscore. */
+/* Returns the position after the digits at p, which may have single underscores between them.
+ * NULL if there is no digit or an underscore is misplaced. */
 static const char *skip_digits(const char *p, int base)
 {
 	if (digit_of(*p) >= base)
@@ -265,7 +267,7 @@ static bool value_integer(struct toml_reader *r, struct toml_node *node, const c
 	return true;
 }
 
-/* text: matches the grammar of a float; the underscores are removed. */
+/* text matches the grammar of a float; the underscores are removed. */
 static bool value_float(struct toml_reader *r, struct toml_node *node, char *text)
 {
 	const char *end;
@@ -280,7 +282,8 @@ static bool value_float(struct toml_reader *r, struct toml_node *node, char *tex
 	return isfinite(node->v.real) || reader_fail(r, r->p, "the number is too large");
 }
 
-/* The position after ".digits" and "e+digits", both optional; NULL: wrong. */
+/* Returns the position after ".digits" and "e+digits", both optional; NULL if one of them is
+ * wrong. */
 static const char *skip_fraction(const char *p)
 {
 	if (*p == '.')

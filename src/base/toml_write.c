@@ -27,7 +27,7 @@ void toml_write_real(struct buf *out, const char *key, double v)
 
 	if (isfinite(v))
 		number_format(v, text);
-	/* A whole number must still be a float. */
+	/* A whole number must still read back as a float. */
 	buf_addf(out, "%s = %s%s\n", key, text, strpbrk(text, ".en") ? "" : ".0");
 }
 

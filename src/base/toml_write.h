@@ -1,5 +1,5 @@
-/* toml_write: lines of TOML that read back to the same values, structs as tables of fields, and a
- * checksum. */
+/* toml_write: writes TOML lines that read back to the same values, writes and reads structs as
+ * tables of fields, and computes a checksum. */
 #ifndef GW_BASE_TOML_WRITE_H
 #define GW_BASE_TOML_WRITE_H
 
@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* key = "text", escaped. */
+/* Writes key = "text", escaped. */
 void toml_write_text(struct buf *out, const char *key, const char *text);
 
-/* key = a float, to the last bit; nan if v is not finite. */
+/* Writes key = a float that reads back to the same bits; nan if v is not finite. */
 void toml_write_real(struct buf *out, const char *key, double v);
 
 /* One member of a struct that is stored in a file. */
@@ -25,12 +25,12 @@ struct toml_field {
 		TOML_FIELD_UINT,
 		TOML_FIELD_U64,
 		TOML_FIELD_BOOL,
-		TOML_FIELD_ENUM, /* by its name: name(0) to name(names - 1) */
+		TOML_FIELD_ENUM, /* stored as a name: name(0) to name(names - 1) */
 	} type;
 	size_t offset, size;
 	const char *(*name)(unsigned value);
 	unsigned names;
-	bool optional; /* older files lack it: the member stays unchanged */
+	bool optional; /* older files lack the field; the member then stays unchanged */
 };
 
 /* clang-format off */
@@ -49,12 +49,12 @@ struct toml_field {
 void toml_write_fields(struct buf *out, const struct toml_field *f, size_t n,
 		       const void *object);
 
-/* Reads n fields into object. Returns NULL, or the first one that is missing or invalid. */
+/* Reads n fields into object. Returns NULL, or the first field that is missing or invalid. */
 const struct toml_field *toml_read_fields(const struct toml_node *top,
 					  const struct toml_field *f, size_t n, void *object);
 
-/* FNV-1a over n bytes, started with TOML_SUM_START: detects cut or edited files, but not an
- * attack. */
+/* Returns the FNV-1a checksum over n bytes, started with TOML_SUM_START. It detects cut or
+ * edited files, but not an attack. */
 #define TOML_SUM_START UINT64_C(0xcbf29ce484222325)
 uint64_t toml_sum(uint64_t sum, const char *p, size_t n);
 

@@ -55,7 +55,7 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads one character; returns the number of bytes of its spelling, 0: invalid. */
+/* Reads one character. Returns the number of bytes that it takes in s, 0: invalid. */
 static unsigned unescape_char(const char *s, char *ret)
 {
 	int high, low;

@@ -1,26 +1,27 @@
-/* utf8: checks text, and how wide it is on a terminal. */
+/* utf8: checks UTF-8 text and computes its width on a terminal. */
 #ifndef GW_BASE_UTF8_H
 #define GW_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Number of bytes of the valid UTF-8 sequence at s (1 to 4), 0 if there is none (overlong
- * forms, surrogates and values above U+10FFFF are invalid). Reads no further than a NUL. */
+/* Returns the number of bytes of the valid UTF-8 sequence at s (1 to 4), 0 if there is none
+ * (overlong forms, surrogates and values above U+10FFFF are invalid). Reads no further than a
+ * NUL. */
 size_t utf8_length(const char *s);
 
-/* The code point of a sequence of n bytes that utf8_length() accepted. */
+/* Returns the code point of a sequence of n bytes that utf8_length() accepted. */
 uint32_t utf8_decode(const char *s, size_t n);
 
-/* Writes code as UTF-8; returns its bytes (1 to 4), 0 for an invalid code point. */
+/* Writes code as UTF-8. Returns the number of bytes (1 to 4), 0 for an invalid code point. */
 size_t utf8_encode(uint32_t code, char out[static 4]);
 
-/* Columns of s on a terminal: one per code point, none for combining marks, two for East Asian
- * wide ranges, one per invalid byte. */
+/* Returns the columns of s on a terminal: one per code point, none for combining marks, two for
+ * East Asian wide ranges, one per invalid byte. */
 size_t utf8_columns(const char *s);
 
 /* Copies src to dst (size > 0, NUL-terminated), replaces control characters and invalid bytes
- * by '?' and cuts between code points. For names from outside. */
+ * by '?', and cuts only between code points. Use it for names that other programs chose. */
 void utf8_clean(char *dst, size_t size, const char *src);
 
 #endif

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TARGET   0.01               /* without a gate to decide */
-#define SEED_MAX 9007199254740992.0 /* exact in every JSON reader */
+#define TARGET   0.01               /* if no --fail-if is given */
+#define SEED_MAX 9007199254740992.0 /* 2^53: every JSON reader keeps such an integer exact */
 
 #define AT(member) offsetof(struct ab_options, member)
 const struct option ab_plan_options[] = {
@@ -130,7 +130,7 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 struct sum {
 	double best, variance, below, above; /* J, J^2 */
 	double counter_j, samples_j, warmest_c;
-	bool alone; /* some GPU had no second meter */
+	bool alone; /* at least one GPU has no second energy source to compare */
 	enum gw_validity validity;
 	uint64_t codes;
 };
@@ -213,5 +213,5 @@ void ab_record_reason(struct gw_meter *meter, const char *part, const struct gw_
 		}
 	}
 	if (b.len == 0)
-		buf_adds(&b, "its energy is unknown");
+		buf_adds(&b, "the energy of the run is unknown");
 }

@@ -1,4 +1,4 @@
-/* ab_plan: the options of `gpuward ab`, parsed and checked; and the data of one run. */
+/* ab_plan: parses and checks the options of `gpuward ab`, and fills in the data of one run. */
 #ifndef GW_CLI_AB_PLAN_H
 #define GW_CLI_AB_PLAN_H
 
@@ -26,13 +26,13 @@ int ab_plan_parse(const struct ab_options *o, struct ab_config *ret);
  * code. */
 int ab_plan_split(char **argv, int argc, char **ret[2]);
 
-/* Fills in the energy of one run, summed over its GPUs: of the whole run (part NULL), or of the
- * first part of that name.  Returns how many such parts there are, or -GW_E_NOENT if there is
- * no finished one. */
+/* Fills in the energy of one run, summed over its GPUs.  part NULL: the energy of the whole
+ * run; otherwise the energy of the first part with that name.  Returns the number of parts with
+ * that name, or -GW_E_NOENT if none is finished. */
 int ab_record_fill(struct gw_meter *meter, const char *part, const struct runner_run *run,
 		   struct ab_record *r);
 
-/* Writes everything that makes the run, or its part, doubtful, with the evidence. */
+/* Writes all reasons why the run (or its part) is doubtful, with the evidence. */
 void ab_record_reason(struct gw_meter *meter, const char *part, const struct gw_snapshot *snap,
 		      const struct runner_run *run, char *out, size_t size);
 

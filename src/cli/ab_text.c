@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMN       12
-#define METERS_APART 0.02 /* a larger difference means disagreement, unless the run is short */
+#define COLUMN 12
+/* a larger ratio means that counter and samples disagree, except in short runs */
+#define METERS_APART 0.02
 #define row(...)     term_row(COLUMN, __VA_ARGS__)
 
 static const char *const titles[] = {
@@ -20,7 +21,7 @@ static const char *const titles[] = {
 	[AB_EDP] = "energy x delay",
 };
 
-/* Returns the number of decimals for a difference of that size in percent. */
+/* Returns the number of decimals to print for this ratio as a change in percent. */
 static int digits_of(double ratio)
 {
 	double percent = fabs(100 * ratio);
@@ -221,8 +222,9 @@ static void print_interval(const struct ab_report *r)
 	    e->n, 100 * e->mde_ratio);
 }
 
-/* Returns true if meters are far apart in some run but none has them disagree.  This happens in
- * runs that are short compared with a tick of the counter. */
+/* Returns true if counter and samples differ by more than METERS_APART in some run, but no run
+ * has the code METERS_DISAGREE.  This happens if the runs are short compared with the update
+ * interval of the counter. */
 static bool meters_coarse(const struct ab_report *r)
 {
 	bool apart = false;
@@ -243,11 +245,12 @@ static void print_meters(const struct ab_report *r)
 	unsigned n = ab_report_residual(r, &mean, &sd);
 
 	if (n == 0)
-		row("Meters", "only one, or the runs are too short for two");
+		row("Meters", "the GPU has only one energy source, or the runs are too short "
+			      "to use both");
 	else if (meters_coarse(r))
 		row("Meters",
-		    "the runs are too short to check the meters against each other: counter "
-		    "and samples %+.2f %% apart, %.2f %% s.d. over %u runs, within their "
+		    "the runs are too short to check counter and samples against each other: "
+		    "they are %+.2f %% apart, %.2f %% s.d. over %u runs, within their "
 		    "uncertainty",
 		    100 * mean, n > 1 ? 100 * sd : 0, n);
 	else

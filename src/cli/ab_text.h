@@ -11,7 +11,8 @@
 /* Writes a ratio and its interval as a change: "+2.1 % (+1.0 to +3.2 %)". */
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
 
-/* Writes what to expect after A was compared with itself; "" if that is unknown. */
+/* Writes the smallest effect that the planned pairs can show, after A was compared with itself.
+ * Writes "" if that is unknown. */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
 /* Prints the whole result on standard output.  a, b: the command lines. */

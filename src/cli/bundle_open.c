@@ -73,7 +73,8 @@ static void add_found(void *arg, const struct bundle_found *f)
 	fill_device(&s->d, f);
 }
 
-/* A part that the command marked is inside the window of its run. */
+/* True if window a is inside window b on the same GPU.  Then a is a part that the command
+ * marked. */
 static bool is_inside(const struct rebuilt_window *a, const struct rebuilt_window *b)
 {
 	return a->id != b->id && a->d.index == b->d.index &&
@@ -98,7 +99,7 @@ static void write_evidence(const void *of, unsigned i, const struct gw_energy *e
 	window_tracker_evidence(&rebuilt_window[i]->window, e, code, out, size);
 }
 
-/* Makes the run with the window `first`, on all devices that have this window. */
+/* Makes a run from the window `first` and the windows with the same id on other devices. */
 static int make_run(const struct rebuild *p, const struct rebuilt_window *first,
 		    struct measured_run *r)
 {
@@ -185,7 +186,7 @@ static int write_result(struct rebuild *p, struct buf *out)
 	if (strchr(sum->command, ' '))
 		m.command = sum->command;
 	(void)timespec_parse(sum->created, 0,
-			     &m.wall_ns); /* on error the document has the year 1970 */
+			     &m.wall_ns); /* on error, the document has a time in 1970 */
 	err = make_runs(p, m.wall_ns, &m);
 	json_init(&j, out, true);
 	if (!err)
@@ -247,7 +248,8 @@ static void note_problems(struct bundle_opened *e)
 				   e->path, s->cut, s->windows);
 }
 
-/* Uses the result of the samples, because result.json cannot be used. */
+/* Uses the result that was computed from the samples, because result.json is missing or
+ * unreadable. */
 static int use_samples(struct bundle_opened *e, const struct buf *text, const char *why,
 		       char *message, size_t size)
 {
@@ -279,7 +281,7 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
-	else if (err) /* this error is more useful than the missing result.json */
+	else if (err) /* this error says more than the missing result.json */
 		snprintf(message, size, "%s", samples);
 	else if (!e->read)
 		bundle_opened_note(e, "the samples are not used: %s", samples);

@@ -9,17 +9,17 @@
 #include "base/buf.h"
 #include "measure/bundle.h"
 
-/* Statistics of a bundle that was read. */
+/* Statistics about the bundle that was read. */
 struct bundle_rebuilt {
 	struct bundle_summary sum;
 	double interval_s; /* between samples of clocks and temperature; 0: unknown */
 	unsigned runs;
 };
 
-/* Computes the result of a bundle from its samples, for a measurement that was killed or lost
- * its disk, and writes it (docs/schema/measure.json) to out.  What the samples do not contain
- * (environment, counts, baselines, host) is null.  Returns as bundle_recompute(), with a
- * sentence in message. */
+/* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
+ * out.  This is for a measurement that was killed or lost its disk.  Fields that the samples do
+ * not contain (environment, counts, baselines, host) are null.  Returns the same as
+ * bundle_recompute(), with a sentence in message. */
 int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
 		   size_t size);
 
@@ -29,9 +29,10 @@ int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 struct bundle_opened {
 	const char *path; /* borrowed */
 	struct result_file result;
-	bool bundle;         /* a folder; else a result file                        */
-	bool read;           /* the samples are readable: `made` is their result     */
-	bool bundle_rebuilt; /* `result` is computed from them: no result.json       */
+	bool bundle; /* true: the path is a bundle; false: a result file */
+	bool read;   /* the samples are readable, and `made` describes them */
+	/* `result` is computed from the samples, because result.json is not usable */
+	bool bundle_rebuilt;
 	struct bundle_rebuilt made;
 	char file[4200]; /* result.json of a bundle */
 	char note[BUNDLE_OPENED_NOTES][BUNDLE_OPENED_NOTE];

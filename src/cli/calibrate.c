@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLE_S 2.5 /* samples that are further apart are not connected */
+#define HOLE_S 2.5 /* a gap between samples that is longer than this is not integrated */
 
 void power_record_init(struct power_record *r)
 {
@@ -56,7 +56,7 @@ bool power_record_span(const struct power_record *r, double *ret_from_s, double 
 	return true;
 }
 
-/* Interpolates the integral at t, which is within the span. */
+/* Interpolates the integral at t_s, which must be within the span of the record. */
 static struct power_record_point power_record_at(const struct power_record *r, double t_s)
 {
 	size_t low = 0, high = r->n;
@@ -94,25 +94,31 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 	return true;
 }
 
-#define REST_U     0.05 /* a power supply loses 4 to 11 %, and fans follow the load */
+/* power supplies lose 4 to 11 %, and fans follow the load: uncertainty of the gain */
+#define REST_U     0.05
 #define GAIN_MOST  0.1  /* largest known gain error of a board */
-#define FLAT_RATIO 0.02 /* less variation does not determine the gain */
+#define FLAT_RATIO 0.02 /* with less variation of the power the gain cannot be determined */
 #define FLAT_W     3.0
 #define ALPHA      0.05
-#define RHO_MOST   0.99  /* errors with a higher correlation are an offset */
-#define LIKE       0.005 /* peaks within this of the highest count as equal */
+/* errors with a higher correlation are indistinguishable from an offset */
+#define RHO_MOST 0.99
+/* peaks that are at most this much lower than the highest count as equal */
+#define LIKE 0.005
 
 struct task {
 	const struct power_record *record;
 	const struct calibrate_point *trace;
 	size_t n;
-	double spacing_s; /* of the trace: each point is assumed to be a mean over it */
+	/* median distance of the points; each is the mean power over this time */
+	double spacing_s;
 };
 
-/* Sums over the points that the record covers if the trace is shifted back by a lag. */
+/* Sums over the points of the trace that the record covers after the trace is shifted back by a
+ * lag. */
 struct sums {
 	size_t n;
-	double x, y, xx, yy, xy; /* means, and sums of products about them */
+	/* means of x and y, and sums of products of the deviations from them */
+	double x, y, xx, yy, xy;
 	double first_s, last_s;
 };
 
@@ -158,7 +164,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Returns the median distance between points; NAN without memory. */
+/* Returns the median distance between points, or NAN if memory is short. */
 static double median_spacing(const struct calibrate_point *trace, size_t n)
 {
 	double *step = malloc((n - 1) * sizeof(*step)), ret = NAN;
@@ -173,8 +179,8 @@ static double median_spacing(const struct calibrate_point *trace, size_t n)
 	return ret;
 }
 
-/* Returns the fewest points for a lag: a few points at the end of a trace may correlate by
- * chance. */
+/* Returns how many points a lag must have to be considered.  With fewer, the end of the trace
+ * may correlate by chance. */
 static size_t least_points(const struct task *t)
 {
 	size_t most = 0;
@@ -195,7 +201,8 @@ static double correlation_at(const struct task *t, double lag_s, size_t least)
 	return s.n < least || isnan(r) ? -1 : r;
 }
 
-/* Searches between the neighbours of a peak with ever smaller steps. */
+/* Finds the lag with the highest correlation near a peak, in steps that are halved each
+ * time. */
 static double refine_lag(const struct task *t, double lag_s, double step_s, size_t least)
 {
 	while (step_s > 1e-5) {
@@ -235,8 +242,8 @@ static double find_lag(const struct task *t, size_t least)
 	return refine_lag(t, best, step, least);
 }
 
-/* Returns the residual of each point; 0 where the record has no reading.  NULL without
- * memory. */
+/* Returns the residual of each point, 0 for a point without a reading; NULL if memory is
+ * short. */
 static double *residuals(const struct task *t, const struct calibrate_fit *f)
 {
 	double *r = calloc(t->n, sizeof(*r)), w;
@@ -247,7 +254,7 @@ static double *residuals(const struct task *t, const struct calibrate_fit *f)
 	return r;
 }
 
-/* Returns the autocorrelation of residuals at a distance, -1 to 1. */
+/* Returns the autocorrelation of residuals that are `apart` points apart, from -1 to 1. */
 static double autocorrelation(const double *r, size_t n, size_t apart)
 {
 	double product = 0, square = 0;
@@ -259,10 +266,10 @@ static double autocorrelation(const double *r, size_t n, size_t apart)
 	return square > 0 ? product / square : 0;
 }
 
-/* Estimates the correlation of neighbouring errors, from 0 to below 1.  Distant residuals are
- * used if they correlate more than by chance, because noise hides a drift between neighbours.
- * Residuals of a fit correlate less than the errors (Kendall); this is corrected, plus half a
- * standard deviation. */
+/* Estimates the correlation of neighbouring errors, from 0 to RHO_MOST.  Noise hides a drift
+ * between neighbours; therefore distant residuals are also used if they correlate more than by
+ * chance.  Residuals of a fit correlate less than the errors (Kendall); the estimate is
+ * corrected for this, and half a standard deviation is added. */
 static double error_correlation(const double *r, size_t n)
 {
 	double many = (double)n, rho = fmax(autocorrelation(r, n, 1), 0);
@@ -278,11 +285,11 @@ static double error_correlation(const double *r, size_t n)
 	return fmin(rho, RHO_MOST);
 }
 
-/* How the readings change with the lag: the uncertainty of the lag adds to that of the line,
- * most where the load is steep. */
+/* Describes how the readings change with the lag.  The uncertainty of the lag adds to that of
+ * the line, most where the load changes fast. */
 struct slope {
 	double mean, dd,
-		xd; /* mean of d reading / d lag, and sums of products about the means */
+		xd; /* mean of d reading / d lag, and sums of products of the deviations */
 };
 
 static bool slope_at(const struct task *t, size_t i, double lag_s, double *ret)
@@ -316,7 +323,8 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 /* Accumulates the variance of a weighted sum of errors with variance 1 and autocorrelation
  * rho^distance. */
 struct alike_sum {
-	double rho, near, variance; /* near: earlier weights, decaying with distance */
+	/* near: sum of the earlier weights, which decay with distance */
+	double rho, near, variance;
 };
 
 static void alike_add(struct alike_sum *v, double weight)
@@ -325,8 +333,9 @@ static void alike_add(struct alike_sum *v, double weight)
 	v->near = v->rho * (v->near + weight);
 }
 
-/* Variances of the gain and of the power at the pivot for errors with variance 1.  Least
- * squares, with the lag as a third unknown, makes each a weighted sum of the points. */
+/* Variances of the gain and of the power at the pivot, for errors with variance 1.  The
+ * least-squares fit has the lag as a third unknown, so gain and power are weighted sums of the
+ * points. */
 struct variances {
 	double gain, pivot;
 };
@@ -353,8 +362,8 @@ static struct variances fit_variances(const struct task *t, const struct sums *s
 	return (struct variances){ gain.variance, pivot.variance };
 }
 
-/* Returns the s.d. of the errors.  The fit removes a part of them from the residuals: about as
- * much for the gain as for the lag. */
+/* Returns the standard deviation of the errors.  The residuals are smaller than the errors,
+ * because the fit takes up a part of them: about as much with the lag as with the gain. */
 static double error_of(const struct sums *s, const struct calibrate_fit *f,
 		       const struct variances *v, double left)
 {
@@ -370,7 +379,8 @@ static void fit_uncertainties(const struct task *t, const struct sums *s,
 	double *r = residuals(t, f), n = (double)s->n;
 	double rho = r ? error_correlation(r, t->n) : RHO_MOST;
 	double real = fmax(5, n * (1 - rho) / (1 + rho)); /* number of independent points */
-	/* With few of them, wider than the normal distribution. */
+	/* With few independent points, Student's t distribution is wider than the normal
+	 * one. */
 	double k = student_factor(ALPHA, real - 3) / NORMAL_95;
 	struct variances v = fit_variances(t, s, f, rho);
 	double error = error_of(s, f, &v, left);
@@ -399,8 +409,9 @@ static bool is_flat(const struct sums *s)
 	return sqrt(s->xx / (double)s->n) < fmax(FLAT_W, FLAT_RATIO * s->x);
 }
 
-/* The external meter includes the rest of the machine: its constant power is not an offset of
- * the board, and the part that follows the load adds to the uncertainty of the gain. */
+/* Ignores the offset if the external meter includes the rest of the machine.  The constant
+ * power of that rest is no offset of the board; its part that follows the load adds to the
+ * uncertainty of the gain. */
 static void drop_offset(struct calibrate_fit *f)
 {
 	f->wider = true;
@@ -422,8 +433,8 @@ static int check_span(const struct task *t, char *why, size_t size)
 	if (last < from || first > to)
 		return calibrate_refuse(
 			why, size,
-			"the trace does not overlap the measurement: it %s %.0f s %s (are its "
-			"times in UTC, or with their offset?)",
+			"the trace does not overlap the measurement: it %s %.0f s %s (times in "
+			"the trace must be in UTC or have a UTC offset)",
 			last < from ? "ends" : "begins", last < from ? from - last : first - to,
 			last < from ? "before the measurement begins"
 				    : "after the measurement ends");
@@ -446,11 +457,12 @@ static int check_line(const struct calibrate_fit *f, char *why, size_t size)
 	return calibrate_refuse(
 		why, size,
 		"the external meter changes by %.3g W per watt of the GPU's sensor, which is "
-		"impossible; is its unit watts, and does it measure this GPU only?",
+		"impossible; check that its unit is watts and that it measures this GPU only",
 		f->gain);
 }
 
-/* Returns the largest plausible offset of a board; an unknown gain adds to it. */
+/* Returns the largest plausible offset of a board.  It is larger if the gain is not
+ * determined. */
 static double likely_offset(const struct calibrate_fit *f)
 {
 	return CALIBRATE_OFFSET_W + (f->offset_alone ? GAIN_MOST * f->pivot_w : 0);
@@ -464,7 +476,8 @@ static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, si
 	fit_values(t, &s, f);
 	err = f->offset_alone ? 0 : check_line(f, why, size);
 	if (!err && !f->offset_alone &&
-	    f->gain_u > SENSOR_GAIN_U) { /* no better than without a calibration */
+	    /* the fit is less certain than an uncalibrated sensor */
+	    f->gain_u > SENSOR_GAIN_U) {
 		f->offset_alone = true;
 		fit_values(t, &s, f);
 	}
@@ -509,8 +522,8 @@ int calibrate_fit(const struct power_record *record, const struct calibrate_poin
 			return calibrate_refuse(
 				why, size,
 				"the trace does not follow the power of the GPU: the best "
-				"correlation is %.2f, and %.1f is needed; does it belong to "
-				"this GPU, and do the clocks agree within %.0f s?",
+				"correlation is %.2f, and %.1f is needed; check that the trace "
+				"belongs to this GPU and that the clocks agree within %.0f s",
 				isnan(f.correlation) ? 0 : f.correlation, CALIBRATE_ALIKE,
 				CALIBRATE_LAG_S);
 	}

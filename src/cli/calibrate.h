@@ -1,32 +1,33 @@
 /* calibrate: fits gain and offset of a GPU's power sensor to the readings of an external power
- * meter.
+ * meter: true power = gain x reading + offset, by least squares.
  *
- * Pure.  true power = gain x reading + offset, by least squares; each point of the external
- * meter is compared with the mean of the sensor's readings around it.  First it finds the lag
- * between the two clocks, at which they correlate best.  A line is known best in the middle of
- * its points, so the uncertainty of the offset is given there, at the pivot. */
+ * Pure.  First it finds the lag between the two clocks, at which both series correlate best.
+ * Then it compares each point of the external meter with the mean of the sensor's readings
+ * around it.  The fitted line is most certain in the middle of its points (the pivot), so the
+ * uncertainty of the offset applies there. */
 #ifndef GW_CLI_CALIBRATE_H
 #define GW_CLI_CALIBRATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The power of a GPU's sensor over a whole session, as a running integral at some times.
+/* The power of a GPU's sensor over a whole session, stored as a running integral at some times.
  *
- * The mean power between any two stored times is exact for any length: if the memory is full,
- * every second time is dropped, but no energy.  The memory is fixed, because the meter's thread
- * fills it.  Use it from one thread at a time. */
+ * The mean power between two stored times is exact.  If the memory is full, every second time
+ * is dropped, but no energy is lost.  The memory is fixed, because the meter's thread fills it.
+ * Use it from one thread at a time. */
 
 #define POWER_RECORD_POINTS 16384
 
 struct power_record_point {
-	double t_s, joules, hole_s; /* joules and seconds without samples, since the first */
+	/* joules, and seconds without samples, since the first sample */
+	double t_s, joules, hole_s;
 };
 
 struct power_record {
 	struct power_record_point point[POWER_RECORD_POINTS];
 	size_t n;
-	struct power_record_point last; /* of the latest sample */
+	struct power_record_point last; /* point of the latest sample */
 	double last_w;
 	unsigned long samples, every; /* one of `every` samples is stored */
 };
@@ -46,7 +47,7 @@ struct calibrate_point {
 	double t_s, w; /* in the time scale of the record */
 };
 
-#define CALIBRATE_LAG_S 10.0 /* largest lag in both directions                             */
+#define CALIBRATE_LAG_S 10.0 /* largest lag, in either direction */
 #define CALIBRATE_LEAST 10   /* points                                                     */
 #define CALIBRATE_ALIKE 0.9  /* least correlation                                          */
 #define CALIBRATE_OFFSET_W \
@@ -54,20 +55,22 @@ struct calibrate_point {
 
 struct calibrate_fit {
 	double gain, offset_w;
-	double gain_u, offset_u_w; /* standard uncertainties; that of the offset at pivot_w   */
+	double gain_u, offset_u_w; /* standard uncertainties; offset_u_w applies at pivot_w */
 	double pivot_w;            /* reading in the middle of the points                     */
-	double lag_s;              /* delay of the external meter                            */
-	double correlation;        /* at that lag; NAN: power did not vary                    */
+	double lag_s;              /* delay of the external meter relative to the sensor */
+	double correlation;        /* of the two series at that lag; NAN: power did not vary */
 	double residual_w;         /* s.d. of the points about the line                       */
 	double span_s;             /* from the first used point to the last                  */
-	double measured_offset_w;  /* as fitted; differs from offset_w if `wider`            */
-	size_t points;             /* number of used points                                  */
+	/* offset as fitted; differs from offset_w if `wider` is true */
+	double measured_offset_w;
+	size_t points;     /* number of used points                                  */
 	bool offset_alone; /* power varied too little to determine the gain: gain is 1        */
 	bool wider; /* the external meter measures more than the GPU: only the gain is used */
 };
 
-/* The times of the n points ascend.  Returns 0, or -GW_E_PARSE with a sentence in why: no
- * overlap, too few points, no correlation, or an impossible gain. */
+/* Fits the n points of the trace, in ascending time order, to the record.  Returns 0, or
+ * -GW_E_PARSE with a sentence in why: no overlap, too few points, no correlation, or an
+ * impossible gain. */
 int calibrate_fit(const struct power_record *record, const struct calibrate_point *trace,
 		  size_t n, struct calibrate_fit *ret, char *why, size_t size);
 

@@ -1,5 +1,5 @@
-/* calibration: --calibrate: calibrates the GPU's power sensor by the trace of an external power
- * meter.
+/* calibration: implements --calibrate: calibrates a GPU's power sensor with the trace of an
+ * external power meter.
  *
  * Reads the trace (trace.h), fits it (calibrate.h), and applies the fit to sensors and
  * results. */
@@ -28,12 +28,13 @@ struct calibration {
 	struct measured_calibration summary;
 };
 
-/* Parses --calibrate-accuracy: "1", "0.5%"; NULL: 1 %.  Returns EXIT_OK or EXIT_USAGE. */
+/* Parses the value of --calibrate-accuracy, such as "1" or "0.5%"; NULL: 1 %.  Returns EXIT_OK
+ * or EXIT_USAGE. */
 int calibration_accuracy(const char *text, double *ret_ratio);
 
-/* Fits the trace in path (borrowed) to the record with monotonic times; wall_s: how far the
- * wall clock is ahead of them.  Returns 0, then call calibration_done(); or an error with a
- * sentence in why. */
+/* Fits the trace in the file `path` (borrowed) to the record.  The record has monotonic times;
+ * wall_s is how far the wall clock is ahead of them.  Returns 0; then call calibration_done().
+ * On error returns a negative code with a sentence in why. */
 int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
 		     double wall_s, double accuracy_ratio, char *why, size_t size);
 void calibration_done(struct calibration *c);
@@ -41,8 +42,8 @@ void calibration_done(struct calibration *c);
 /* Sets gain, offset and their uncertainties in the sensor. */
 void calibration_apply(const struct calibration *c, struct sensor *s);
 
-/* Calibration during `measure`: records what the sensor reports on the meter's thread, and fits
- * the trace of the external meter to it after the last run. */
+/* Calibration during `measure`.  The meter's thread records the readings of the sensor.  After
+ * the last run, the trace of the external meter is fitted to them. */
 
 struct run_calibration {
 	struct power_record *record; /* NULL: no calibration */
@@ -51,27 +52,27 @@ struct run_calibration {
 	pthread_mutex_t lock; /* protects record */
 	bool fitted;          /* fit and sensor are set */
 	struct calibration fit;
-	struct sensor sensor; /* of the GPU, calibrated */
+	struct sensor sensor; /* the sensor of the GPU, calibrated */
 	char why[4600];       /* the error as a sentence */
 };
 
-/* Call it before the meter starts.  path NULL: the functions do nothing.  Returns 0 or
- * -GW_E_NOMEM. */
+/* Prepares the calibration; call it before the meter starts.  path NULL: all functions below do
+ * nothing.  Returns 0 or -GW_E_NOMEM. */
 int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio);
 void run_calibration_done(struct run_calibration *c);
 
-/* Takes an event of the GPU; may be called on any thread. */
+/* Adds an event of the GPU to the record.  May be called on any thread. */
 void run_calibration_event(struct run_calibration *c, const struct event *e);
 
-/* Fits, and sets result->calibration; the runs stay unchanged.  Returns 0, or an error with a
- * sentence in why. */
+/* Fits the trace and sets result->calibration.  The runs stay unchanged.  Returns 0, or an
+ * error with a sentence in why. */
 int run_calibration_end(struct run_calibration *c, struct measured *result);
 
-/* Corrects the parts that a run marked. */
+/* Applies the calibration to the parts that a run marked. */
 void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m);
 
-/* Saves it for later measurements of this card.  Returns 0, or an error with a sentence in
- * why. */
+/* Saves the calibration for later measurements of this card.  Returns 0, or an error with a
+ * sentence in why. */
 int run_calibration_keep(struct run_calibration *c);
 
 #endif

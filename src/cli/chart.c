@@ -27,12 +27,12 @@ void chart_done(struct chart *c)
 	*c = (struct chart){ .lines = NULL };
 }
 
-/* The trials of a label on a GPU share one name and one colour. */
+/* Writes the name of a line.  All trials of a label on a GPU have the same name and colour. */
 static void name_line(char out[static CHART_NAME], const struct result_file *file,
 		      const struct result_run *run, const struct result_device *d,
 		      enum chart_names names)
 {
-	char label[CHART_NAME - 16]; /* leaves space for the GPU */
+	char label[CHART_NAME - 16]; /* shorter, so that the GPU fits behind the label */
 	struct buf b;
 
 	utf8_clean(label, run->part ? sizeof(label) / 2 : sizeof(label),

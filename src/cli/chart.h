@@ -11,13 +11,14 @@ struct chart {
 	struct plot_line *lines;
 	char (*names)[CHART_NAME];
 	size_t n;
-	double limit_w; /* power limit of a single line; NAN for several, or if unknown */
+	double limit_w; /* power limit of a single line; NAN: several lines, or unknown */
 };
 
-/* Names lines by their GPU only (one run), or also by their label. */
+/* What a line's name contains: only the GPU (for one run), or also the label of the run. */
 enum chart_names { CHART_GPUS, CHART_RUNS };
 
-/* Allocates `most` lines.  Returns 0 or -GW_E_NOMEM; call chart_done() after success. */
+/* Allocates memory for `most` lines.  Returns 0 or -GW_E_NOMEM.  After success, call
+ * chart_done(). */
 int chart_init(struct chart *c, size_t most);
 void chart_done(struct chart *c);
 

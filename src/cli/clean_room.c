@@ -16,36 +16,42 @@
 
 #define WAIT_MOST_NS (3600 * NS_PER_S)
 #define REPLY_NS     (5 * NS_PER_S)
-/* A lease lasts half as long as the clean room has lasted, and is renewed after a third of its
- * time.  So a command that is killed early blocks the workers for seconds only, and one that
- * runs for hours does not fill the service's log. */
+/* A lease is half as long as the clean room has existed, within these limits, and is renewed
+ * when a third of the lease is over.  Therefore a command that is killed early blocks the
+ * workers only for seconds, and a command that runs for hours does not fill the service's
+ * log. */
 #define LEASE_LEAST_S 12.0
 #define LEASE_MOST_S  300.0
 #define LEAVING_NS    (100 * NS_PER_MS) /* between requests until the workers have left */
-#define AGAIN_NS      NS_PER_S          /* while others hold a worker, or after an error */
-#define CALM_NS       (4 * NS_PER_S)    /* afterwards */
-#define SAME_NS       NS_PER_S          /* closer times from the service are equal */
+/* between requests, while someone else holds a worker or after an error */
+#define AGAIN_NS NS_PER_S
+#define CALM_NS  (4 * NS_PER_S) /* afterwards */
+/* two times from the service that are closer than this are equal */
+#define SAME_NS NS_PER_S
 
 enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
 
 struct held {
 	enum holder holder;
 	bool out;
-	double evictions;       /* count when it had left; NAN: not yet       */
-	uint64_t until_wall_ns; /* HELD_BY_US: the end, from the service      */
-	uint64_t until_ns;      /* HELD_BY_US: monotonic, not later than that */
+	/* number of evictions when the worker had left; NAN: it has not left */
+	double evictions;
+	uint64_t until_wall_ns; /* end of our hold as reported by the service, if HELD_BY_US */
+	/* end of our hold on the monotonic clock, or earlier, if HELD_BY_US */
+	uint64_t until_ns;
 };
 
 struct clean_room {
 	const struct cli *c;
 	struct remote remote;
-	struct measured_room record; /* with the workers; held[] has the same order */
+	struct measured_room record; /* contains the workers; held[] has the same order */
 	struct held held[POLICY_WORKERS];
-	char on_gpu[POLICY_WORKERS][128]; /* workers with a process on a measured GPU */
+	/* names of the workers with a process on a measured GPU */
+	char on_gpu[POLICY_WORKERS][128];
 	unsigned on_gpu_count;
 	uint64_t begin_ns;
 	bool ended;
-	/* The thread owns all of the above while it runs. */
+	/* While the thread runs, it owns all members above. */
 	pthread_t thread;
 	bool running;
 	int wake_fd;
@@ -116,7 +122,7 @@ static uint64_t until_of(const struct json_doc *w)
 	return text && timespec_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
 }
 
-/* A hold is identified by its end: a hold by someone else has another end. */
+/* Returns true if the hold of this worker is ours.  Only the end time identifies a hold. */
 static bool is_ours(const struct json_doc *w, const struct held *h)
 {
 	uint64_t until = until_of(w), own = h->until_wall_ns;
@@ -136,7 +142,8 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 	return NULL;
 }
 
-/* Returns 0 with a reply that lists the workers, or an error with a sentence. */
+/* Requests the list of workers.  Returns 0 and keeps the reply, or an error with a sentence in
+ * message. */
 static int request_workers(struct clean_room *r, char *message, size_t size)
 {
 	int err = remote_request(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, REPLY_NS,
@@ -174,7 +181,8 @@ static void write_request(struct buf *out, double ttl_s)
 	json_end(&j);
 }
 
-/* ttl_s 0: the verb needs none.  Returns 0, or an error with a sentence. */
+/* Requests a change of one worker.  ttl_s 0: the verb needs no time.  Returns 0, or an error
+ * with a sentence in message. */
 static int request_verb(struct clean_room *r, const char *name, const char *verb, double ttl_s,
 			char *message, size_t size)
 {
@@ -214,7 +222,7 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	return 0;
 }
 
-/* Records why the worker did not stay away; the first reason is kept. */
+/* Records why the worker did not stay off the GPU.  Only the first reason is kept. */
 static void set_broken(struct clean_room *r, unsigned i, const char *why)
 {
 	struct measured_worker *w = &r->record.worker[i];
@@ -224,7 +232,7 @@ static void set_broken(struct clean_room *r, unsigned i, const char *why)
 			 (double)(now_ns() - r->begin_ns) * 1e-9);
 }
 
-/* After the worker has left, checks that it stayed away since the last request. */
+/* Checks that a worker that had left did not come back since the last request. */
 static void update_presence(struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	double evictions = json_doc_number(w, "evictions_total");
@@ -239,7 +247,7 @@ static void update_presence(struct clean_room *r, unsigned i, const struct json_
 	}
 }
 
-/* Updates who holds the worker.  What someone else did to our hold is respected. */
+/* Updates who holds the worker.  If someone else changed our hold, that change stays. */
 static void update_holder(struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	struct held *h = &r->held[i];
@@ -405,7 +413,7 @@ static void add_worker(struct clean_room *r, const struct json_doc *w)
 	t->hold_left_s = is_held(w) && left > 0 ? left : NAN;
 }
 
-/* Chooses the workers to hold.  Returns as check_worker(). */
+/* Chooses the workers to hold.  Returns an exit code. */
 static int choose_workers(struct clean_room *r, const struct runner *runner)
 {
 	const struct json_doc *all = r->remote.reply;
@@ -414,10 +422,9 @@ static int choose_workers(struct clean_room *r, const struct runner *runner)
 	int code = EXIT_OK;
 
 	if (n == 0)
-		return cli_fail(
-			"the guard has no [[worker]] to hold off; configure them in the "
-			"service, or leave out --clean-room; %s",
-			nothing);
+		return cli_fail("the guard has no [[worker]] to move off the GPUs; configure "
+				"workers in the service, or leave out --clean-room; %s",
+				nothing);
 	for (size_t i = 0; i < n && i < POLICY_WORKERS && code == EXIT_OK; i++) {
 		const struct json_doc *w = json_doc_at(all, "workers", i);
 
@@ -445,7 +452,8 @@ static void note_workers_on_gpu(struct clean_room *r)
 	}
 }
 
-/* Requests a GPU until it is known: a guard that just started has no scene yet. */
+/* Repeats the request for a GPU until the guard knows it.  A guard that just started has not
+ * observed a scene yet. */
 static int request_gpu(struct clean_room *r, const char *uuid, struct runner *runner,
 		       char *message, size_t size)
 {
@@ -501,8 +509,8 @@ static int hold_all(struct clean_room *r)
 			continue;
 		if (hold_worker(r, i, message, sizeof(message)) == 0)
 			continue;
-		return cli_fail("cannot hold off worker %s: %s; %s", r->record.worker[i].name,
-				message, nothing);
+		return cli_fail("cannot move worker %s off the GPU: %s; %s",
+				r->record.worker[i].name, message, nothing);
 	}
 	return EXIT_OK;
 }
@@ -520,7 +528,7 @@ static int find_workers(struct clean_room *r, const struct clean_room_flags *f,
 	return code == EXIT_OK ? choose_workers(r, runner) : code;
 }
 
-/* Prints the workers that did not leave, from the last reply. */
+/* Prints an error for each worker that did not leave, with its state from the last reply. */
 static void print_stayed(const struct clean_room *r, const char *wait)
 {
 	for (unsigned i = 0; i < r->record.workers; i++) {
@@ -616,7 +624,8 @@ static void print_broken(const struct clean_room *r)
 				  r->record.worker[i].name, r->record.worker[i].broken);
 }
 
-/* Releases what we still hold.  If the request fails, the lease runs out. */
+/* Releases the holds that are still ours.  If the request fails, the leases end by
+ * themselves. */
 static void release_all(struct clean_room *r)
 {
 	char message[700] = "";

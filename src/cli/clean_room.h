@@ -1,10 +1,9 @@
-/* clean_room: keeps the guard's workers off the measured GPUs.
+/* clean_room: keeps the guard's workers off the measured GPUs during a measurement.
  *
- * It holds each worker that may be on such a GPU evicted through the service, as `gpuward guard
- * hold` does.  Each hold is a lease: it is short, a thread renews it, and it ends if gpuward is
- * killed.  A worker that someone else already holds or evicts is left unchanged and never
- * released; if that hold ends, ours replaces it.  If someone else releases or changes our hold,
- * we leave it so. */
+ * It asks the service to hold each worker evicted that may use such a GPU, as `gpuward guard
+ * hold` does.  Each hold is a short lease that a thread renews, so it ends soon if gpuward is
+ * killed.  A hold by someone else is never changed or released; when it ends, ours replaces it.
+ * If someone else releases or changes our hold, we do not request it again. */
 #ifndef GW_CLI_CLEAN_ROOM_H
 #define GW_CLI_CLEAN_ROOM_H
 
@@ -16,7 +15,7 @@
 
 /* Options of a command with --clean-room. */
 struct clean_room_flags {
-	const char *wait; /* NULL: no clean room */
+	const char *wait; /* the option's value; NULL: no clean room */
 	struct remote_flags remote;
 };
 #define CLEAN_ROOM_OPTIONS(type, member)                                               \
@@ -31,9 +30,10 @@ struct clean_room;
 /* Checks the options.  Returns EXIT_OK or EXIT_USAGE. */
 int clean_room_check(const struct clean_room_flags *f);
 
-/* Holds the workers and waits until they have left.  Returns EXIT_OK (with *ret NULL if none
- * was requested), or an exit code; then no worker is held.  The meter of the runner has
- * started; a signal to the runner ends the wait.  Free *ret with clean_room_free(). */
+/* Holds the workers and waits until they have left.  The meter of the runner must have started;
+ * a signal to the runner ends the wait.  Returns EXIT_OK with *ret, which is NULL if no clean
+ * room was requested.  Otherwise returns an exit code, and no worker is held.  Free *ret with
+ * clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 
@@ -47,6 +47,6 @@ const struct measured_room *clean_room_record(const struct clean_room *r);
 /* Prints a row per worker: "ollama was held off".  r may be NULL; indent: as term_row(). */
 void clean_room_print(const struct measured_room *r, unsigned indent);
 
-void clean_room_free(struct clean_room *r); /* ends it; r may be NULL */
+void clean_room_free(struct clean_room *r); /* also calls clean_room_end(); r may be NULL */
 
 #endif

@@ -47,7 +47,7 @@ const struct option cli_common_options[] = {
 		   "read GPUs that are asleep, too, which wakes them"),
 	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
 		   "give up on a driver call after this long (default: 10s)"),
-	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys below DIR"),
+	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys in DIR instead of /"),
 	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
 		   "print only results and errors, no notes"),
@@ -86,9 +86,10 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 	*ret = (struct option){ .name = NULL };
 }
 
-#define SENTENCE 8192 /* bytes; longer text is cut */
+#define SENTENCE 8192 /* bytes; a longer message is cut */
 
-/* The text may quote files and services: control characters must not reach the terminal. */
+/* Prints an error.  The message may quote files and services, so control characters are
+ * replaced: they must not reach the terminal. */
 void cli_error(const char *fmt, ...)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
@@ -145,7 +146,8 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 			o.backend = "nvml";
 	}
 	if (c->nvml_library && !o.backend)
-		o.backend = "nvml"; /* no fallback to another backend if a library is named */
+		/* if a library is named, do not fall back to another backend */
+		o.backend = "nvml";
 	*ret = o;
 	return EXIT_OK;
 }
@@ -191,7 +193,8 @@ void cli_close(struct cli *c)
 
 static int select_devices(struct cli *c, const char *selector)
 {
-	static const struct gw_device nobody; /* checks the syntax even without a GPU */
+	/* an empty device, to check the syntax of the selector even without a GPU */
+	static const struct gw_device nobody;
 	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
 	bool valid = gw_device_matches(&nobody, selector) >= 0;
 
@@ -259,7 +262,8 @@ void cli_print_status(const struct cli *c)
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 s->message + 1); /* the message begins with "no GPU" */
+			 /* replaces the first letter of "no GPU ..." by a capital */
+			 s->message + 1);
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
 	term_wrap("", 0, text, term_width());
@@ -318,8 +322,8 @@ void cli_join(char *out, size_t size, char *const *argv)
 
 static char library[4096 + 64];
 
-/* Looks where GPUWARD_SIM_LIBRARY says, else next to the program (build tree), else where it is
- * installed. */
+/* Finds the simulator: at GPUWARD_SIM_LIBRARY, else next to the program (build tree), else
+ * where it is installed. */
 static bool find_library(void)
 {
 	const char *given = getenv("GPUWARD_SIM_LIBRARY");
@@ -386,8 +390,8 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
 			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
 			library);
-	/* Keep it open: the backend's dlopen() then gets the same library with this
-	 * scenario. */
+	/* Do not close it: the backend's dlopen() then gets the same library, with this
+	 * scenario loaded. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	if (!lib || !load_symbols(lib, &s))
 		return cli_fail("%s is not the simulator: %s", library,

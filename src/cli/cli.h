@@ -18,7 +18,7 @@ enum exit_code {
 	EXIT_FAILED = 1,
 	EXIT_USAGE = 2,
 	EXIT_NO_GPU = 3,   /* a GPU is needed and there is none, or the driver is broken */
-	EXIT_PARTIAL = 4,  /* some GPU failed                                           */
+	EXIT_PARTIAL = 4,  /* at least one GPU failed */
 	EXIT_SHARED = 13,  /* another process used a GPU that had to be exclusive       */
 	EXIT_NO_ROOM = 14, /* the GPU has less free memory than requested               */
 };
@@ -44,20 +44,20 @@ struct cli {
 
 struct command {
 	const char *name;
-	const char *summary;          /* for the list of commands, one line        */
-	const char *description;      /* for its --help                           */
-	const char *examples;         /* lines, indented                          */
-	const char *arguments;        /* for the usage line, "RESULT..."; NULL: takes none */
-	const struct option *options; /* offsets into the command's own struct ... */
-	size_t options_size;          /* ... of this size, reached through cli.own */
-	bool offline;                 /* reads no GPU: options about GPUs are rejected ... */
-	bool names_gpu;               /* ... but --gpu is accepted */
-	bool lasts;    /* runs for long: low memory use matters more than a quick start */
-	bool one_form; /* the output has one form: --json is rejected */
-	unsigned
-		runs; /* how many commands are its arguments: options end where the first begins */
-	/* For --help of a command with subcommands, else NULL.  Prints the list of subcommands
-	 * (word NULL) or the help of one.  Returns false if there is no such subcommand. */
+	const char *summary;     /* one line for the list of commands */
+	const char *description; /* text for --help of the command */
+	const char *examples;    /* lines, indented                          */
+	const char *arguments;   /* for the usage line, "RESULT..."; NULL: takes none */
+	/* their offsets refer to the command's own struct, cli.own ... */
+	const struct option *options;
+	size_t options_size; /* ... which has this size */
+	bool offline;   /* the command reads no GPU, so options about GPUs are rejected ... */
+	bool names_gpu; /* ... except --gpu */
+	bool lasts; /* runs for a long time: low memory use matters more than a quick start */
+	bool one_form; /* the output has only one format: --json is rejected */
+	unsigned runs; /* number of commands in its arguments; options end before the first */
+	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
+	 * false if there is no such subcommand.  NULL: the command has no subcommands. */
 	bool (*help)(const char *word);
 	int (*run)(struct cli *c); /* returns an exit code */
 };
@@ -68,7 +68,7 @@ extern const struct option cli_common_options[];
 bool cli_option_fits(const struct command *cmd, const struct option *o);
 /* Writes a table of the common options that have an effect on the command. */
 void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX]);
-extern const struct command *const cli_commands[]; /* all of them, ending with NULL */
+extern const struct command *const cli_commands[]; /* all commands; ends with NULL */
 #define C(name) extern const struct command command_##name;
 #include "commands.def"
 #undef C
@@ -81,8 +81,8 @@ void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define cli_fail(...)   (cli_error(__VA_ARGS__), EXIT_FAILED)
 #define cli_no_memory() cli_fail("%s", gw_strerror(-GW_E_NOMEM))
 
-/* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
- * an exit code (-1: the list of scenarios was printed). */
+/* Translates the common options into options for gw_open().  deadline_ns is 0 if no deadline
+ * was given.  Returns an exit code, or -1 if the list of scenarios was printed. */
 int cli_open_options(const struct cli *c, struct gw_options *ret);
 
 /* Opens the context and takes a snapshot of the tiers.  Returns an exit code.  Call cli_close()
@@ -100,7 +100,7 @@ int cli_select(struct cli *c);
 /* Returns the exit code that follows from the state of the selected devices. */
 int cli_device_exit_code(const struct cli *c);
 
-/* Prints what a person must know first: that GPUs are simulated, or why there are none. */
+/* Prints a note that the GPUs are simulated, or why there are none. */
 void cli_print_status(const struct cli *c);
 
 /* A JSON document: begin, render into doc.json, end.  cli_document_end() writes it to standard

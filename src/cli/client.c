@@ -69,7 +69,7 @@ struct lookup {
 	char host[512], port[32];
 	struct addrinfo *list;
 	int done_fd;
-	atomic_int owners; /* the caller and the thread: the last one frees it */
+	atomic_int owners; /* the caller and the thread; the last of them frees the struct */
 };
 
 static const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
@@ -95,7 +95,7 @@ static void *lookup_thread(void *arg)
 	return NULL;
 }
 
-/* A numeric address needs no thread. */
+/* Resolves a numeric address without a thread.  Returns false if the address is a name. */
 static bool resolve_number(const char *host, const char *port, struct addrinfo **ret)
 {
 	struct addrinfo numeric = hints;
@@ -234,8 +234,8 @@ static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 
 /* ---- the reply ---- */
 
-/* Receives until the server closes the connection, or until the reply is complete: not every
- * server closes. */
+/* Receives until the reply is complete or the server closes the connection.  Some servers do
+ * not close it. */
 static int receive_all(int fd, struct buf *out, struct deadline *wait)
 {
 	char part[16384];

@@ -11,12 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A wait with a deadline.  If `stop` requests the end meanwhile (Ctrl-C), the wait becomes
- * short: a reply that is on its way still arrives, but a silent server does not block. */
+/* A wait with a deadline.  If `stop` requests the end during the wait (Ctrl-C), the rest of the
+ * wait becomes short: a reply that is on its way still arrives, but a silent server does not
+ * block the program. */
 struct deadline_stop {
 	bool (*requested)(void *arg);
 	void *arg;
-	int fd; /* call requested() again when it is readable */
+	int fd; /* becomes readable when requested() may have changed */
 };
 
 struct deadline {
@@ -33,14 +34,14 @@ void deadline_check_stop(struct deadline *d);
 /* Waits for events of fd.  Returns 0, -GW_E_IO, or the error of deadline_error(). */
 int deadline_poll(struct deadline *d, int fd, short events);
 
-/* Returns the error for a deadline that is over: -GW_E_TIMEOUT, or -GW_E_STATE if it was
- * stopped. */
+/* Returns the error after the end of a wait: -GW_E_STATE if the stop was requested, else
+ * -GW_E_TIMEOUT. */
 int deadline_error(const struct deadline *d);
 
-/* Resolves the addresses of a host in a thread: a name server that does not answer blocks
- * getaddrinfo() without a limit, and then the thread is left behind.  Returns 0, and the caller
- * frees *ret with freeaddrinfo(); or -GW_E_NODEV (no such host), -GW_E_NOMEM, or the error of
- * deadline_poll(). */
+/* Resolves the addresses of a host in a thread.  If the name server does not answer,
+ * getaddrinfo() blocks without a limit; the thread is then left behind.  Returns 0, and the
+ * caller frees *ret with freeaddrinfo().  Errors: -GW_E_NODEV (no such host), -GW_E_NOMEM, or
+ * an error of deadline_poll(). */
 struct addrinfo;
 int client_resolve(const char *host, const char *port, struct deadline *d,
 		   struct addrinfo **ret);
@@ -56,14 +57,15 @@ struct client_request {
 	const struct deadline_stop *stop; /* may end the wait early; NULL: none */
 };
 
-/* Returns 0 for any status and adds the body to *ret_body.  Errors: -GW_E_NOENT (no server
- * listens), -GW_E_NODEV (no such host), -GW_E_ARG (no address), -GW_E_PERM, -GW_E_TIMEOUT,
- * -GW_E_STATE (stopped early), -GW_E_SIZE, -GW_E_IO or -GW_E_PARSE (no HTTP reply). */
+/* Sends a request and adds the body of the reply to *ret_body.  Returns 0 for any HTTP status.
+ * Errors: -GW_E_NOENT (no server listens), -GW_E_NODEV (no such host), -GW_E_ARG (no address),
+ * -GW_E_PERM, -GW_E_TIMEOUT, -GW_E_STATE (stopped early), -GW_E_SIZE, -GW_E_IO or -GW_E_PARSE
+ * (not an HTTP reply). */
 int client_request_reply(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
 			 struct buf *ret_body);
 
-/* The same in two steps, so that the caller can do something in between.  client_reply() closes
- * the descriptor of client_send(). */
+/* Do the same in two steps, so that the caller can do something in between.  client_reply()
+ * closes the descriptor that client_send() opened. */
 int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd);
 int client_reply(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body);
 

@@ -1,6 +1,6 @@
 /* ab: finds out which of two commands uses less energy.
  *
- * measure/ab.c decides what to run next, when it is enough, and what the result means.  This
+ * measure/ab.c decides which command runs next, when to stop, and what the result means.  This
  * file runs the commands one after the other and prints the results. */
 #include "ab_plan.h"
 #include "ab_text.h"
@@ -35,11 +35,13 @@ struct comparison {
 	struct session s;
 	struct tail tail;
 	bool terminal,
-		lines; /* show progress as one line that is overwritten, or one line per pair */
-	uint64_t begin_ns;      /* of the run */
-	char line[160];         /* start of the progress line */
-	char why[512];          /* why the last unusable run was unusable */
-	bool parts_reported[2]; /* the command marks several parts of that name */
+		/* terminal: overwrite one progress line; lines: print one line per pair */
+		lines;
+	uint64_t begin_ns; /* start of the current run */
+	char line[160];    /* start of the progress line */
+	char why[512];     /* why the last unusable run was unusable */
+	/* a warning was printed: the command marks several parts with that name */
+	bool parts_reported[2];
 };
 
 static const char letters[] = { 'A', 'B' };
@@ -50,7 +52,7 @@ static void show_line(const struct comparison *x, const char *text)
 		progress_show("%s", text);
 }
 
-/* Call it before anything else is printed. */
+/* Clears the progress line.  Call it before anything else is printed. */
 static void clear_line(const struct comparison *x)
 {
 	if (x->terminal)
@@ -211,7 +213,8 @@ static void print_dropped(struct comparison *x, const struct ab_step *step)
 		letters[step->command], x->why);
 }
 
-/* Warns once per command, because its later runs mark the same parts. */
+/* Warns once per command that several parts have the same name.  Later runs of the command mark
+ * the same parts. */
 static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts)
 {
 	if (parts < 2 || x->parts_reported[command])
@@ -231,7 +234,8 @@ static void keep_estimate(struct comparison *x)
 		r->look[r->looks++] = *e;
 }
 
-/* Adds a run, and checks whether it is usable and its pair is complete. */
+/* Adds a run to the comparison.  Marks both runs of the pair as used when the pair is complete;
+ * drops the pair if the run is not usable. */
 static void add_run(struct comparison *x, unsigned at)
 {
 	struct ab_record *r = &x->report.run[at];
@@ -279,7 +283,8 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 			    x->o->session.part);
 		code = EXIT_INVALID;
 	} else {
-		if (isnan(r->temperature_c)) /* the run is shorter than the interval of temperature readings */
+		/* no temperature was read, because the run is too short */
+		if (isnan(r->temperature_c))
 			r->temperature_c = x->s.cool.now_c;
 		warn_parts(x, step->command, (unsigned)parts);
 		ab_record_reason(x->s.runner.meter, x->o->session.part, x->c->snap, &run,
@@ -315,7 +320,8 @@ static int run_pairs(struct comparison *x)
 	int code = warm_up(x);
 
 	while (code == EXIT_OK && !x->s.runner.interrupted && ab_next(x->ab, &step)) {
-		if (x->report.runs == x->capacity) { /* a bug: ab.h bounds them */
+		/* would be a bug: ab.h limits the number of runs */
+		if (x->report.runs == x->capacity) {
 			return cli_fail("too many runs");
 		}
 		begin_line(x, &step);
@@ -401,7 +407,7 @@ static int finish_report(struct comparison *x, int code)
 	return saved == EXIT_OK ? code : saved;
 }
 
-/* Every GPU must have an energy source: a sum with an unknown part is useless. */
+/* Checks that the energy of every GPU can be read.  If one is unknown, the sum is useless. */
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);
@@ -428,8 +434,8 @@ static int check_meters(const struct comparison *x)
 	return EXIT_OK;
 }
 
-/* Returns the uncertainty of the power at 0 W.  Boards of one kind have the same error, so it
- * adds up. */
+/* Returns the uncertainty of the power at 0 W, summed over the GPUs.  It is a plain sum,
+ * because boards of the same model have the same error. */
 static double offset_u_w(const struct gw_meter *meter)
 {
 	double sum = 0;
@@ -458,8 +464,8 @@ static int start_comparison(struct comparison *x)
 	return err ? cli_fail("cannot compare: %s", gw_strerror(err)) : EXIT_OK;
 }
 
-/* Standard input is empty; output is discarded unless --show-output is given, but the end of
- * standard error is kept for error messages. */
+/* Starts the runner.  The commands get an empty standard input.  Their output is discarded
+ * unless --show-output is given, but the end of standard error is kept for error messages. */
 static int open_stdio(struct comparison *x)
 {
 	struct runner *r = &x->s.runner;

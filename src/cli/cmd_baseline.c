@@ -22,8 +22,8 @@
 #define LONGEST_S 600
 #define HALF_W    1.0
 #define DRAW_NS   (200 * NS_PER_MS)
-#define SETTLE_NS \
-	(2 * NS_PER_S) /* creating a context is work; utilisation is a mean over a second */
+/* Creating a context loads the GPU, and utilisation is a mean over 1 s. */
+#define SETTLE_NS (2 * NS_PER_S)
 
 struct given {
 	const char *kind, *pid;
@@ -43,7 +43,7 @@ struct job {
 	bool started, have, kept;
 	struct baseline b;
 	char message[512]; /* why there is none, or why it is not saved */
-	/* Protected by the lock: */
+	/* The lock protects these members: */
 	pthread_mutex_t lock;
 	bool done;
 	double seconds, power_w, half_width_w;
@@ -95,7 +95,8 @@ static void set_reason(struct job *j, int err)
 {
 	char cuda[256];
 
-	snprintf(cuda, sizeof(cuda), "%s", j->message); /* why we have no context */
+	/* why this process has no CUDA context */
+	snprintf(cuda, sizeof(cuda), "%s", j->message);
 	if (err == -GW_E_STATE)
 		snprintf(j->message, sizeof(j->message), "interrupted before it was known");
 	else if (err == -GW_E_NOSUPPORT)
@@ -141,7 +142,8 @@ static void *run_job(void *arg)
 	return NULL;
 }
 
-/* One meter per GPU, so that a window of one GPU does not read the others. */
+/* Starts a meter for one GPU.  Each GPU has its own, so that a window of one GPU does not read
+ * the others. */
 static int start_meter(struct cli *c, struct job *j)
 {
 	const char *uuid = gw_device_text(j->device, GW_T_UUID);
@@ -180,7 +182,7 @@ static void start_job(struct cli *c, struct job *j)
 	}
 }
 
-/* Shows the progress of the slowest job in one line.  Returns the number of running jobs. */
+/* Shows the progress of the slowest job in one line.  Returns how many jobs still run. */
 static unsigned draw_progress(const struct jobs *all, bool show)
 {
 	unsigned running = 0;
@@ -362,7 +364,7 @@ static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_ki
 	return 0;
 }
 
-/* Lists the requested baselines: by default one kind to measure, and all kinds to show. */
+/* Lists the requested baselines.  Without --kind: one kind to measure, all kinds to show. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	int err = 0;
@@ -514,7 +516,7 @@ static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,
 		   "show the stored baselines that can be used now"),
 	OPTION_ROW(FLAG, 0, "clear", AT(clear), NULL,
-		   "delete the stored baselines of the selected GPUs, or all"),
+		   "delete the stored baselines of the selected GPUs (default: of all GPUs)"),
 	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
 		   "with --show: the maximum age (default: 1h)"),
 	OPTION_END,

@@ -69,7 +69,7 @@ static int characterise_device(const struct cli *c, const struct gw_device *d,
 	return err;
 }
 
-/* Keeps the calibration of this card by an external meter. */
+/* Saves the sensor, and keeps an earlier calibration of this card with an external meter. */
 static int save_sensor(struct sensor *s, const char *dir, char *message, size_t size)
 {
 	struct sensor before = *s;
@@ -247,7 +247,7 @@ static void print_sensor(const struct sensor *s)
 		figure_line("ring gaps, p10 to p90", "%.4g to %.4g ms", s->ring_gap_p10_s * 1e3,
 			    s->ring_gap_p90_s * 1e3);
 	print_rates(s);
-	figure_line("power is that of", "%s",
+	figure_line("power is measured for", "%s",
 		    s->module_scope ? "the module, CPU included" : "the board");
 	if (s->calibration.done)
 		figure_line("calibrated", "gain %.4f, offset %+.1f W, by an external meter",

@@ -69,13 +69,15 @@ static const char *row_state(const struct comparison_row *row)
 
 enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
 
-/* Each metric has three columns: value, interval, change.  A value is dropped together with its
- * change; energy, its interval, and energy per token stay longest. */
+/* Each metric has three columns: value, interval, change.  If the terminal is narrow, a value
+ * is hidden together with its change; energy, its interval, and energy per token are hidden
+ * last. */
 static const struct table_column columns[] = {
 	[LABEL] = { "LABEL", 0, false, true },
 	[N] = { "RUNS", 5, true, false },
 	[STATE] = { "VALIDITY", 0, false, false },
-	[ROOM] = { "ROOM", 5, false, false }, /* notes below mention problems in any case */
+	/* problems are also listed in notes below the table */
+	[ROOM] = { "ROOM", 5, false, false },
 	{ "LATENCY", 6, true, false },
 	{ "95 %", 10, true, false },
 	{ "CHANGE", 6, true, false },
@@ -137,7 +139,8 @@ static size_t count_simulated(const struct comparison *c)
 static void text_row(struct table *t, const struct view *v, const struct comparison_row *row)
 {
 	bool marked = row->simulated &&
-		      count_simulated(v->c) < v->c->nrows; /* else the heading says it */
+		      /* if all rows are simulated, the heading says it */
+		      count_simulated(v->c) < v->c->nrows;
 	bool valid = strcmp(row_state(row), "valid") == 0;
 	const char *room = comparison_room(row);
 	char label[CELL];
@@ -162,7 +165,7 @@ static void text_row(struct table *t, const struct view *v, const struct compari
 
 struct text_out {
 	struct buf *out;
-	bool wrap; /* to the terminal */
+	bool wrap; /* print to the terminal and wrap lines */
 };
 
 static void text_sentence(void *ctx, const char *sentence)
@@ -206,7 +209,8 @@ static void note_hidden(const struct table *t, unsigned width, struct text_out *
 	text_sentence(notes, b.p);
 }
 
-/* Writes to a terminal directly, because notes are wrapped there; to a file through out. */
+/* Writes the table and the notes.  Output to a terminal is written directly, because notes are
+ * wrapped there; output to a file goes through out. */
 static int write_text(const struct view *v, struct buf *out, bool file, bool quiet)
 {
 	int code = EXIT_OK;
@@ -317,7 +321,7 @@ static const char *key_of(const struct comparison *c, unsigned m)
 	return keys[m];
 }
 
-/* Returns NULL if there is no change. */
+/* Returns the verdict as a word, or NULL if there is no change. */
 static const char *verdict_word(const struct compare_change *c)
 {
 	static const char *const words[] = {

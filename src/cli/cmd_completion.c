@@ -1,7 +1,8 @@
 /* completion: prints a completion script for a shell.
  *
- * The script is made from the option tables that are also parsed.  The type and the metavar of
- * an option decide what its value may be: choices, files, folders, GPUs, scenarios. */
+ * The script is made from the same option tables that the parser uses.  The type and the
+ * metavar of an option decide how its value is completed: choices, files, folders, GPUs,
+ * scenarios. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -190,7 +191,7 @@ static void print_zsh(void)
 	printf("help\\:\"the help\"))' '*::argument:_default'\n}\n_gpuward \"$@\"\n");
 }
 
-/* Excludes the commands on which a common option has no effect. */
+/* Prints a condition that excludes the commands on which a common option has no effect. */
 static void fish_unless(const struct option *o)
 {
 	bool any = false;

@@ -20,7 +20,7 @@ static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "example", AT(example), NULL,
 		   "print: write the defaults as comments, as a start for a new file"),
 	OPTION_ROW(TEXT, 0, "config", AT(config), "FILE",
-		   "the same as the argument FILE; spelled as in gpuward serve"),
+		   "the same as the argument FILE; the name is the same as in gpuward serve"),
 	OPTION_END,
 };
 

@@ -29,7 +29,8 @@ static bool has_environment(const struct bundle_opened *e)
 	       JSON_DOC_OBJECT;
 }
 
-/* Is the row shown?  A bundle without a result has no facts about the machine: one note says so for all of them. */
+/* Returns true if the row is shown.  A bundle without a result has no facts about the machine;
+ * one note says this instead of many rows. */
 static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
 		     const struct bundle_opened *b, bool all)
 {
@@ -66,7 +67,7 @@ static bool all_invalid(const struct comparison_row *row)
 	return row && row->nruns && !row->used;
 }
 
-/* One sentence: is the energy different? */
+/* Writes one sentence that says whether the energies differ. */
 static void diff_verdict(const struct diff *d, char *out, size_t size)
 {
 	const struct diff_row *energy = d->rows; /* the first of the figures */
@@ -79,23 +80,24 @@ static void diff_verdict(const struct diff *d, char *out, size_t size)
 			 all_invalid(d->a) || all_invalid(d->b) ? "no valid run"
 								: "one of them is unknown");
 	else if (isnan(energy->change.change_low))
-		snprintf(out, size, "B against A: energy %s. The uncertainty is unknown.",
+		snprintf(out, size, "B relative to A: energy %s. The uncertainty is unknown.",
 			 text);
 	else if (compare_verdict(&energy->change) == COMPARE_UNKNOWN)
 		snprintf(out, size,
-			 "B against A: energy %s. One run each: the variation between runs is "
-			 "unknown, "
-			 "so it is unknown whether they differ.",
+			 "B relative to A: energy %s. A and B have one run each, so the "
+			 "variation between runs is unknown. It is therefore unknown whether A "
+			 "and B differ.",
 			 text);
 	else if (energy->state == STATE_DIFFERS)
 		snprintf(out, size,
-			 "B against A: energy %s. That is more than the uncertainty.", text);
+			 "B relative to A: energy %s. The difference is larger than the "
+			 "uncertainty.",
+			 text);
 	else
-		snprintf(
-			out, size,
-			"B against A: energy %s. That is within the uncertainty: it is unknown "
-			"whether they differ.",
-			text);
+		snprintf(out, size,
+			 "B relative to A: energy %s. The difference is within the "
+			 "uncertainty, so it is unknown whether A and B differ.",
+			 text);
 }
 
 static void note_side(const struct comparison_row *row, const char *name,
@@ -107,9 +109,7 @@ static void note_side(const struct comparison_row *row, const char *name,
 		snprintf(text, sizeof(text), "%s has no run.", name);
 	else if (row->used == 0)
 		snprintf(text, sizeof(text),
-			 "%s has no valid run; its figures are shown, but nothing follows from "
-			 "them.",
-			 name);
+			 "%s has no valid run; its figures are shown but not compared.", name);
 	else if (row->used < row->nruns)
 		snprintf(text, sizeof(text),
 			 "%s: %zu of %zu runs are invalid and not part of the figures.", name,
@@ -119,15 +119,15 @@ static void note_side(const struct comparison_row *row, const char *name,
 	say(ctx, text);
 }
 
-/* How the change follows from the runs. */
+/* Says how the interval of the change was made from the runs. */
 static void note_runs(const struct diff *d, const struct compare_change *energy,
 		      void (*say)(void *ctx, const char *sentence), void *ctx)
 {
 	bool first = d->a->figure[METRIC_ENERGY].n == 1;
 
 	if (energy->basis == COMPARE_BUDGET)
-		say(ctx, "One run shows how well it was measured, not how much runs vary: the "
-			 "interval of the change has the uncertainty of the meter only.");
+		say(ctx, "A and B have one run each. The interval of the change contains only "
+			 "the uncertainty of the measurement, not the variation between runs.");
 	if (energy->basis == COMPARE_ONE_SIDE)
 		say(ctx, first ? "A has one run; its variation is assumed to be that of B."
 			       : "B has one run; its variation is assumed to be that of A.");
@@ -136,7 +136,7 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
-/* What a reader must know in addition to the rows: one sentence per call. */
+/* Calls say() for each sentence that the reader must know in addition to the rows. */
 static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
 		       void *ctx)
 {
@@ -145,17 +145,16 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
 	if (d->other_gpu)
-		say(ctx, "A and B were measured on different GPUs or drivers: the scale error "
-			 "of "
-			 "their sensors does not cancel and is part of the intervals of the "
-			 "changes.");
+		say(ctx, "A and B were measured on different GPUs or drivers. The scale errors "
+			 "of their sensors do not cancel, so the intervals of the changes "
+			 "include them.");
 	else if (d->other_scale)
-		say(ctx, "A and B have different calibrations: the scale error of the sensor "
-			 "does not cancel and is part of the intervals of the changes.");
+		say(ctx, "A and B have different calibrations. The scale error of the sensor "
+			 "does not cancel, so the intervals of the changes include it.");
 	else if (!isnan(energy->change))
-		say(ctx, "Intervals are 95 %. Those of energies include the scale and "
-			 "zero error of "
-			 "the sensor; in changes on one GPU the scale error cancels.");
+		say(ctx,
+		    "Intervals are 95 %. The intervals of energies include the scale and zero "
+		    "error of the sensor. In changes on one GPU the scale error cancels.");
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);
 }
@@ -179,7 +178,7 @@ static bool key_ends(const char *key, const char *with)
 	return n >= m && strcmp(key + n - m, with) == 0;
 }
 
-/* A number in the unit that its key names. */
+/* Writes a number with the unit that its key names. */
 static void number_text(const char *key, double v, char *out, size_t size)
 {
 	char bytes[16];
@@ -204,7 +203,8 @@ static void number_text(const char *key, double v, char *out, size_t size)
 	}
 }
 
-/* "2083 J ±112"; with both ends where zero cut one of them off. */
+/* Adds the interval: "2083 J ±112".  If it is not symmetric, because it was cut off at zero,
+ * adds both ends. */
 static void add_interval(const struct diff_row *row, const struct diff_value *v,
 			 char out[static CELL])
 {
@@ -265,7 +265,7 @@ static void set_change(struct table *t, const struct diff_row *row)
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (key_ends(text, " %")) /* a difference of two ratios */
+		if (key_ends(text, " %")) /* the change is a difference of two ratios */
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);
@@ -303,7 +303,7 @@ static void section_title(const struct diff_row *row, char *out, size_t size)
 		snprintf(out, size, "%s of GPU %d", titles[row->section], row->device);
 }
 
-/* Terminal width that the column of changes needs; 0: it is shown. */
+/* Returns the terminal width that the column of changes needs, or 0 if the column is shown. */
 static unsigned room_for_changes(const struct table *t)
 {
 	bool left[TABLE_COLUMNS_MAX];
@@ -312,8 +312,8 @@ static unsigned room_for_changes(const struct table *t)
 	return width && left[CHANGE] ? width : 0;
 }
 
-/* Prints the rows from `first` that have the same section and GPU; returns the row after them.  *wide: the greatest
- * terminal width that a table so far needs. */
+/* Prints the rows from `first` on that have the same section and GPU.  Returns the index of the
+ * next row.  *wide: the largest terminal width that a table needed so far. */
 static size_t print_section(const struct diff *d, size_t first, const struct bundle_opened *a,
 			    const struct bundle_opened *b, bool all, unsigned *wide)
 {
@@ -407,8 +407,8 @@ static int print_text(const struct cli *c, const struct diff *d, const struct bu
 	printf("\n");
 	if (wide) {
 		snprintf(room, sizeof(room),
-			 "Some changes are hidden because the terminal is narrow: all of "
-			 "them need %u columns.",
+			 "Some changes are hidden because the terminal is narrow; to see all, "
+			 "use %u columns.",
 			 wide);
 		print_sentence(NULL, room);
 	}
@@ -538,7 +538,7 @@ static int diff_print(struct cli *c, const struct bundle_opened *a,
 	return code;
 }
 
-/* Opens both even if the first fails, so that the errors of both are reported. */
+/* Opens both measurements even if the first fails, so that both errors are reported. */
 static int diff_run(struct cli *c)
 {
 	struct bundle_opened *e;
@@ -565,13 +565,13 @@ static int diff_run(struct cli *c)
 
 static const struct option options[] = {
 	OPTION_ROW(FLAG, 'a', "all", offsetof(struct given, all), NULL,
-		   "also show what is equal and what only one of them has"),
+		   "also show facts that are equal or known in only one of the two"),
 	OPTION_END,
 };
 
 const struct command command_diff = {
 	.name = "diff",
-	.summary = "why two measurements differ: settings, machine, sensor, figures",
+	.summary = "show why two measurements differ: settings, machine, sensor, figures",
 	.description =
 		"Compares two bundles (gpuward measure --bundle) or results (gpuward measure "
 		"-o) and shows in what they differ: the figures, and whether the energies "

@@ -1,7 +1,7 @@
-/* doctor: what is wrong and how to fix it; the sentences come from cause.def.
+/* doctor: prints what is wrong and how to fix it; the sentences come from cause.def.
  *
- * It also checks which features of the guard work with the permissions of this user: it queries
- * the kernel, the driver's library and the companion, and changes nothing. */
+ * It also checks which features of the guard work with the permissions of this user.  For this
+ * it queries the kernel, the driver's library and the companion; it changes nothing. */
 #include "cli.h"
 
 #include "base/clock.h"
@@ -32,10 +32,11 @@ enum { CAP_KILL = 5 };
 struct privilege_check {
 	const struct cli *cli;
 	uint64_t capabilities;
-	char socket[256]; /* "": no companion is configured */
-	bool companion;   /* it answers and accepts this user */
+	char socket[256]; /* path of the companion's socket; "": none is configured */
+	bool companion;   /* the companion answers and accepts this user */
 	char hidden
-		[PROC_VISIBILITY_TEXT]; /* what the packaged service cannot see; "": nothing */
+		/* what the packaged service cannot see; "": it sees everything */
+		[PROC_VISIBILITY_TEXT];
 };
 
 static void __attribute__((format(printf, 3, 4)))
@@ -96,8 +97,8 @@ static void check_units(struct privilege_check *l, struct render_privilege *p)
 		set_result(p, false, "this user needs a polkit rule to stop units");
 }
 
-/* Returns the first GPU without persistence mode, or -1.  A checkpointed process would die
- * there. */
+/* Returns the index of the first GPU without persistence mode, or -1.  A checkpointed process
+ * would die on such a GPU. */
 static int without_persistence(const struct cli *c)
 {
 	double v;
@@ -131,7 +132,8 @@ static void check_checkpoint(struct privilege_check *l, struct render_privilege 
 	}
 }
 
-/* The user is often root while the service is not: also report what the service would miss. */
+/* Checks which facts about processes of other users are visible.  This user is often root while
+ * the service is not, so the text also says what the service would miss. */
 static void check_programs(struct privilege_check *l, struct render_privilege *p)
 {
 	static const char *const which[] = {
@@ -140,7 +142,8 @@ static void check_programs(struct privilege_check *l, struct render_privilege *p
 		[PROC_VISIBILITY_PROGRAMS] =
 			"this user sees which programs other users run, but not which process "
 			"owns a port: that also needs CAP_DAC_READ_SEARCH",
-		[PROC_VISIBILITY_ALL] = "this user sees both",
+		[PROC_VISIBILITY_ALL] = "this user sees which programs other users run, and "
+					"which process owns a port",
 	};
 	unsigned visible = proc_visibility_now();
 
@@ -175,7 +178,7 @@ static const struct {
 	const char *key, *feature, *remedy;
 	void (*check)(struct privilege_check *l, struct render_privilege *p);
 } permissions[] = {
-	{ "companion", "actions that the guard's own user may not do",
+	{ "companion", "actions that the guard's own user is not allowed to do",
 	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
 	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
 	  "kind checkpoint, systemd or signal.",
@@ -213,7 +216,7 @@ static uint64_t read_capabilities(void)
 	return set;
 }
 
-/* Ignores mistakes in the configuration: `gpuward config check` reports them. */
+/* Reads the configuration.  Ignores mistakes in it: `gpuward config check` reports them. */
 static void read_config(struct privilege_check *l)
 {
 	struct guard_settings guard;
@@ -303,7 +306,8 @@ static unsigned count_problems(const struct gw_diagnosis *g)
 	return n;
 }
 
-/* A permission that is present takes one line; a missing one also shows the remedy. */
+/* Prints the permissions.  One that is present takes one line; a missing one also shows how to
+ * get it. */
 static void print_privileges(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
@@ -323,7 +327,7 @@ static void print_privileges(const struct render_privilege *p, unsigned n)
 	}
 }
 
-/* Prints the last line.  Missing permissions are no problem, but they disable features. */
+/* Prints the last line.  A missing permission is not a problem, but it disables a feature. */
 static void print_end(const struct render_privilege *p, unsigned n)
 {
 	char text[700];

@@ -1,4 +1,4 @@
-/* env: facts about the machine that a measurement needs to be repeatable. */
+/* env: prints facts about the machine that are needed to repeat a measurement. */
 #include "cli.h"
 #include "output.h"
 

@@ -36,7 +36,8 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
 		   "game: the process of the game; the game is over when it ends"),
 	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
-		   "replay: decide by the [guard] section of this configuration, as a dry run"),
+		   "replay: use the [guard] section of this configuration for the decisions, "
+		   "as a dry run"),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
@@ -50,7 +51,7 @@ static const struct table_column columns[] = {
 };
 enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 
-/* "12 s", "3 min", "2.5 h" */
+/* Writes a time as "12 s", "3 min" or "2.5 h". */
 static const char *time_text(double s, char out[static 16])
 {
 	if (s < 120)
@@ -71,7 +72,7 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? time_text(s, text) : zero);
 }
 
-/* Returns true if a dry run only decided this state.  The states listed here are always
+/* Returns true if the state exists only in a dry run.  The states listed here are always
  * real. */
 static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
@@ -159,7 +160,7 @@ static bool any_dry_for(const struct json_doc *r, const char *why)
 	return false;
 }
 
-/* Prints what the reader must know before the table. */
+/* Prints notes about the mode, which the reader must know before the table. */
 static void print_mode(const struct json_doc *r)
 {
 	const char *mode = json_doc_string(r, "mode"), *journal = json_doc_string(r, "journal");
@@ -209,7 +210,8 @@ static void fill_table(struct table *t, const struct remote *r, const char *name
 	}
 }
 
-/* If the table does not fit, prints the explanation of each worker below its row. */
+/* Prints the explanation of each worker below its row, for a terminal that is too narrow for
+ * the table. */
 static void print_narrow(const struct table *t, const struct remote *r, const char *name)
 {
 	struct buf text;
@@ -248,7 +250,7 @@ static void print_table(const struct remote *r, const char *name)
 	table_done(&t);
 }
 
-/* Prints the rate limits that keep workers from being moved. */
+/* Prints which rate limits now prevent the guard from moving workers. */
 static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
@@ -348,7 +350,7 @@ static void write_request(struct buf *out, const struct given *g, const char *st
 	json_end(&j);
 }
 
-/* Says why a request has no effect; "" if it has one. */
+/* Returns a note that says why a request has no effect, or "" if it has one. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	const char *mode = json_doc_string(w, "mode");
@@ -437,7 +439,7 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 	return EXIT_OK;
 }
 
-/* Rejects options that have no effect on the subcommand, and wrong arguments. */
+/* Rejects wrong arguments, and options that have no effect on the subcommand. */
 static int check_arguments(const struct cli *c, const struct guard_subcommand *v)
 {
 	const struct given *g = c->own;
@@ -466,7 +468,7 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Pauses all workers, or one: each is held active. */
+/* Pauses the guard for all workers, or for one: each is held active. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;

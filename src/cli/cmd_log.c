@@ -1,8 +1,8 @@
 /* log: writes one line per GPU and tick to a file or a pipe.
  *
- * The sampler's thread puts each tick into a ring of its GPU and continues; this thread writes
- * the lines.  If the reader of a pipe is too slow, lines are dropped and counted, but no sample
- * is lost. */
+ * The sampler's thread puts each tick into the ring of its GPU and does not wait.  The main
+ * thread writes the lines.  If the reader of a pipe is too slow, lines are dropped and counted,
+ * but no sample is lost. */
 #include "cli.h"
 #include "logline.h"
 #include "term.h"
@@ -28,13 +28,15 @@
 
 #define INTERVAL_NS  (100 * NS_PER_MS)
 #define INTERVAL_MIN NS_PER_MS
-#define LINE_BYTES   4096 /* at most PIPE_BUF: a pipe that is ready takes it whole */
-#define ROWS         4096 /* per ring; a power of two */
-#define DRAW_NS      (200 * NS_PER_MS)
-#define LATE_NS      (500 * NS_PER_MS) /* to wait for the last tick */
-#define GRACE_NS     (2 * NS_PER_S)    /* to wait for a slow reader at the end */
-#define COVER_NS     (5 * NS_PER_S)    /* to wait for the sample that covers the end */
-#define HOLD_NS      (100 * NS_PER_MS) /* how long a line waits for others of its tick */
+/* at most PIPE_BUF, so that a pipe that is ready accepts the whole line */
+#define LINE_BYTES 4096
+#define ROWS       4096 /* per ring; a power of two */
+#define DRAW_NS    (200 * NS_PER_MS)
+#define LATE_NS    (500 * NS_PER_MS) /* to wait for the last tick */
+#define GRACE_NS   (2 * NS_PER_S)    /* to wait for a slow reader at the end */
+#define COVER_NS   (5 * NS_PER_S)    /* to wait for the sample that covers the end */
+/* longest wait of a line for other GPUs' lines of the same tick */
+#define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
 #define NICE         (-5)
 
@@ -47,22 +49,22 @@ struct given {
 
 struct row {
 	uint64_t t_ns, wall_ns, missed;
-	unsigned long tick; /* its number, from 1 */
+	unsigned long tick; /* number of the tick, from 1 */
 	double figure[FIGURES];
 };
 
-/* One GPU.  The sampler's thread writes `ring` and the members after it; they are read after
- * that thread has ended. */
+/* One GPU.  The sampler's thread writes `ring` and the members after it.  The main thread reads
+ * the members after `ring` only when that thread has ended. */
 struct source {
 	struct log_run *run;
 	const struct gw_device *device;
-	atomic_uint head, tail; /* rows written and read in total */
+	atomic_uint head, tail; /* total number of rows written, and read */
 	atomic_ulong collected, slots, dropped;
-	unsigned long written; /* tick of the last line; for the writing thread */
+	unsigned long written; /* tick of the last line; only the writing thread uses it */
 	struct row ring[ROWS];
 	bool begun;
 	uint64_t last_ns;
-	uint64_t gone; /* ticks without a line since the last one */
+	uint64_t gone; /* number of ticks without a line since the last line */
 	double longest_s;
 	struct moments power;
 	struct histogram spread;
@@ -100,8 +102,8 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Raises the priority if that is allowed: a tick takes a few hundred microseconds and cannot
- * wait. */
+/* Raises the priority of the calling thread if that is allowed.  A tick takes a few hundred
+ * microseconds and must not be late. */
 static void raise_priority(void)
 {
 	(void)!setpriority(PRIO_PROCESS, 0, NICE);
@@ -123,7 +125,7 @@ static void count_tick(struct source *s, const struct event *e)
 	s->last_ns = e->t_ns;
 }
 
-/* Returns false if the ring is full. */
+/* Adds a row to the ring.  Returns false if the ring is full. */
 static bool push_row(struct source *s, const struct event *e, unsigned long tick)
 {
 	unsigned head = atomic_load_explicit(&s->head, memory_order_relaxed);
@@ -161,13 +163,13 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 		s->gone++;
 	}
 	atomic_fetch_add(&s->collected, 1);
-	/* Last: the writing thread ends when all ticks are counted, so the row must be in the
-	 * ring. */
+	/* This must come after push_row(): the writing thread ends when all ticks are counted,
+	 * so the last row must already be in the ring. */
 	atomic_store(&s->slots, tick);
 	eventfd_write(run->wake, 1);
 }
 
-/* Returns the time until which a slow reader is waited for. */
+/* Returns the time at which to stop waiting for a slow reader. */
 static uint64_t write_deadline_ns(const struct log_run *run)
 {
 	if (stop_requested() || atomic_load(&run->closing))
@@ -198,7 +200,7 @@ static bool wait_writable(struct log_run *run)
 		int n = poll(&p, 1, 100);
 
 		if (n > 0)
-			return true; /* or an error, which write() returns */
+			return true; /* ready, or an error that write() will return */
 		if (n < 0 && errno != EINTR)
 			return true;
 		if (stop_requested() && until == UINT64_MAX)
@@ -265,12 +267,12 @@ static void write_one(struct log_run *run, struct source *s)
 	atomic_store_explicit(&s->tail, tail + 1, memory_order_release);
 	s->written = row.tick;
 	write_row(run, s, &row);
-	if (run->ending == DONE) /* the reader did not take it in time */
+	if (run->ending == DONE) /* the reader did not accept the line in time */
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* Returns true if a GPU without a row, whose last tick is `behind`, may still get one that
- * belongs before this row. */
+/* Returns true if a GPU with an empty ring may still get a row that belongs before this row.
+ * behind: the last tick of that GPU. */
 static bool is_row_awaited(const struct log_run *run, const struct row *row,
 			   unsigned long behind)
 {
@@ -278,9 +280,9 @@ static bool is_row_awaited(const struct log_run *run, const struct row *row,
 	       now_ns() - row->t_ns < HOLD_NS;
 }
 
-/* Returns the source of the next row: the earliest tick, and in it the first GPU.  Returns NULL
- * if there is none or if it must wait for others.  Each ring is read once, so that a row that
- * arrives meanwhile cannot overtake. */
+/* Returns the GPU with the next row: the earliest tick, and within a tick the first GPU.
+ * Returns NULL if there is no row, or if the row must wait for other GPUs.  Looks into each
+ * ring only once, so that a row that arrives meanwhile cannot come out of order. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
@@ -505,7 +507,7 @@ static unsigned long expected_ticks(const struct log_run *run, const struct sour
 
 	if (run->limit && length >= run->duration_ns)
 		return run->limit;
-	return n > seen ? n : seen; /* the log was stopped early */
+	return n > seen ? n : seen; /* no limit was given, or the log was stopped early */
 }
 
 /* Returns the longest time between two ticks, or from the last one to the end. */
@@ -534,7 +536,7 @@ static void print_source(const struct log_run *run, const struct source *s)
 	print_throttle(&s->energy);
 }
 
-/* A reader that closes the pipe is no error. */
+/* Prints the error of a failed write.  It is not an error if the reader closes the pipe. */
 static int print_write_error(const struct log_run *run)
 {
 	if (run->ending == FAILED)
@@ -632,7 +634,8 @@ static int check_options(const struct cli *c)
 	return EXIT_USAGE;
 }
 
-/* Returns 1 if the file has this heading, 0 if it is empty, -1 otherwise. */
+/* Compares the beginning of the file with the heading.  Returns 1 if it is equal, 0 if the file
+ * is empty, -1 otherwise. */
 static int has_heading(int fd, const struct buf *heading)
 {
 	char text[LINE_BYTES];
@@ -752,8 +755,8 @@ static int close_output(const struct log_run *run, int code)
 	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
-/* If a thread hangs in the driver, it may continue later and use this memory: then leave it
- * allocated. */
+/* Frees everything, unless a thread hangs in the driver: it may continue later and use this
+ * memory, so the memory stays allocated. */
 static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;

@@ -25,23 +25,25 @@ struct measurement {
 	struct session s;
 	struct run_trace *series;
 	struct host_meter *host;
-	uint64_t host_ns;              /* time of its last reading during the run */
+	uint64_t host_ns;              /* time of the last reading of the host's counters */
 	struct run_baseline *baseline; /* one per device         */
 	struct run_progress progress;
-	bool cooldown_reported;        /* for this wait                           */
-	bool numbers_reported;         /* iterations are not numbered one by one  */
-	bool shared_reported;          /* another process is on a GPU             */
-	bool known;                    /* static values of the GPUs were read     */
-	struct bundle *bundle;         /* NULL: none                              */
-	struct measure_remote *remote; /* the service measures; NULL: this process does */
-	struct gw_environment *env;    /* for the result; NULL: not read yet      */
-	struct measured result;        /* the runs of the result ...              */
-	struct runner_run *run;        /* ... and where their data comes from     */
-	int status;                    /* exit status of the last run             */
-	bool part_missing;             /* some run did not mark the part of --part */
-	bool lost;                     /* the service did not measure a whole run */
-	bool count_missing;            /* the count of some run is unknown        */
-	bool counting;                 /* the current run is not a warm-up        */
+	bool cooldown_reported; /* the message was printed for this wait */
+	/* a warning was printed: iterations are not numbered one by one */
+	bool numbers_reported;
+	bool shared_reported;  /* a warning was printed: another process is on a GPU */
+	bool known;            /* static values of the GPUs were read     */
+	struct bundle *bundle; /* NULL: none                              */
+	/* used if the service measures; NULL: this process measures */
+	struct measure_remote *remote;
+	struct gw_environment *env; /* for the result; NULL: not read yet      */
+	struct measured result;     /* the runs of the result ...              */
+	struct runner_run *run;     /* ... and the data from which they are made */
+	int status;                 /* exit status of the last run             */
+	bool part_missing;          /* some run did not mark the part of --part */
+	bool lost; /* the service measured at least one run only in part or not at all */
+	bool count_missing; /* the count of at least one run is unknown */
+	bool counting;      /* the current run is not a warm-up        */
 	struct run_count count;
 	struct run_calibration calibration;
 };
@@ -63,7 +65,8 @@ static unsigned read_temperatures(void *arg, struct cooldown_gpu ret[static COOL
 	return measure_remote_temperatures(m->remote, ret);
 }
 
-/* Waits before each of several runs, or if --cooldown-to is given. */
+/* Waits until the GPUs are cool.  Does so before each run if there are several, or if
+ * --cooldown-to is given. */
 static void cool_down(struct measurement *m)
 {
 	const struct session_options *o = &m->o->session;
@@ -73,9 +76,9 @@ static void cool_down(struct measurement *m)
 		session_cool_down(&m->s, NULL);
 }
 
-/* Reads the values of the GPUs that the result contains.  Reading them from the driver takes 9
- * ms on an H200, too long before the command starts.  When this is called, the sampler has
- * already read them. */
+/* Reads the GPU values that the result contains.  Reading them from the driver takes 9 ms on an
+ * H200, too long before the command starts.  This function is called after the sampler has read
+ * them, so they are already known. */
 static void read_devices(struct measurement *m)
 {
 	if (!m->known) /* on error the result contains less */
@@ -125,10 +128,10 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	if (m->remote && m->counting)
 		measure_remote_renew(m->remote);
 	if (!m->known &&
-	    all_sampled(m)) /* now, because a GPU may be lost when the command ends */
+	    all_sampled(m)) /* read them now, because a GPU may be lost when the command ends */
 		read_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns >
-	    10 * NS_PER_S) { /* before its counters wrap */
+	    10 * NS_PER_S) { /* read the counters of the host before they wrap */
 		host_meter_read(m->host, &host);
 		m->host_ns = clock_mono_ns(clock_real());
 	}
@@ -141,12 +144,14 @@ static bool result_wanted(const struct measurement *m)
 	return m->c->json || m->o->session.output || m->bundle;
 }
 
-/* Called while the last sample is awaited, about 30 ms: time to read the environment. */
+/* Reads the environment.  This is called during the wait for the last sample, which takes about
+ * 30 ms. */
 static void after_run(void *arg)
 {
 	struct measurement *m = arg;
 
-	if (m->remote && m->counting) /* first, because the window lasts until then */
+	/* first, because the service's window lasts until this call */
+	if (m->remote && m->counting)
 		measure_remote_stop(m->remote);
 	if (m->counting)
 		run_count_after(&m->count);
@@ -240,7 +245,8 @@ static const char *label_of(const struct measurement *m)
 	return m->o->label ? m->o->label : m->c->argv[0];
 }
 
-/* Gets what the service measured.  Returns false if that is lost, and the run with it. */
+/* Gets the measurement from the service.  Returns false if it is lost; then the run is
+ * dropped. */
 static bool take_remote_result(struct measurement *m, struct runner_run *run,
 			       struct run_result_remote *ret)
 {
@@ -402,7 +408,7 @@ static int save_result(struct measurement *m)
 	return session_write(&m->s, &doc, m->bundle, err);
 }
 
-/* Called after the last run, because the trace covers all runs. */
+/* Calibrates the result.  Called after the last run, because the trace covers all runs. */
 static void calibrate_result(struct measurement *m)
 {
 	struct run_calibration *c = &m->calibration;
@@ -443,7 +449,7 @@ static int finish_result(struct measurement *m)
 		run_result_print(&m->result, m->c);
 	if (result_wanted(m))
 		code = save_result(m);
-	if (code != EXIT_OK && m->c->quiet) /* so that the result is not lost */
+	if (code != EXIT_OK && m->c->quiet) /* print the result, so that it is not lost */
 		run_result_print(&m->result, m->c);
 	for (unsigned i = 0; i < m->result.runs; i++)
 		shared = shared || run_result_shared(&m->result.run[i]);
@@ -519,7 +525,7 @@ static int open_bundle(struct measurement *m)
 	return cli_fail("--bundle: %s", message);
 }
 
-/* Called after the meter has stopped, when no event follows. */
+/* Closes the bundle.  Called after the meter has stopped, when no more events come. */
 static int close_bundle(struct measurement *m)
 {
 	char message[5000];
@@ -553,7 +559,8 @@ static int start_meter(struct measurement *m)
 	return session_start(&m->s, &config, m->o->interval_ns);
 }
 
-/* Returns true if a stored baseline may be used, which depends on the state of its GPU. */
+/* Returns true if a baseline may be used.  Its use depends on the state of the GPU, which must
+ * then be read. */
 static bool state_matters(const struct measurement *m)
 {
 	char dir[512];
@@ -582,7 +589,8 @@ static void get_baselines(struct measurement *m)
 		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
 			cli_error("GPU %u has no %sbaseline: %s%s", d->index,
 				  m->baseline[i].stale ? "suitable " : "", m->baseline[i].why,
-				  m->baseline[i].stale ? "; it is used nevertheless" : "");
+				  m->baseline[i].stale ? "; the stored one is used nevertheless"
+						       : "");
 	}
 }
 
@@ -623,8 +631,8 @@ static void free_measurement(struct measurement *m)
 	run_calibration_done(&m->calibration);
 }
 
-/* The trace belongs to one GPU.  It is read at the end; a pipe without a writer would block
- * there. */
+/* Checks that --calibrate can work: the trace belongs to one GPU, and it must be a regular
+ * file.  It is read at the end, and a pipe without a writer would block there. */
 static int check_calibration(const struct measurement *m)
 {
 	unsigned n = gw_meter_device_count(m->s.runner.meter);
@@ -643,7 +651,7 @@ static int check_calibration(const struct measurement *m)
 		n);
 }
 
-/* Measures after the options are checked and the GPUs are open. */
+/* Measures.  The options are already checked and the GPUs are open. */
 static int run_open(struct measurement *m)
 {
 	int code = open_bundle(m), closed;
@@ -660,7 +668,8 @@ static int run_open(struct measurement *m)
 	return closed != EXIT_OK ? closed : code;
 }
 
-/* The service measures the GPUs: opens a context without GPUs for the counters of the host. */
+/* Prepares a measurement by the service.  Opens a context without GPUs, for the counters of the
+ * host. */
 static int open_service(struct measurement *m)
 {
 	int code = measure_remote_open(&m->o->session.room.remote, m->c->gpu.item,
@@ -668,7 +677,7 @@ static int open_service(struct measurement *m)
 
 	if (code == EXIT_OK &&
 	    m->o->session.warmup >
-		    0) { /* check that the service can measure before the warm-up */
+		    0) { /* before the warm-up, check that the service can measure */
 		code = measure_remote_begin(m->remote, label_of(m));
 		if (code == EXIT_OK)
 			measure_remote_forget(m->remote);

@@ -34,7 +34,7 @@ static const struct table_column columns[] = {
 struct output_to {
 	struct table *table; /* or: */
 	struct json *json;
-	const struct calibration *calibration; /* of `device`; NULL: none */
+	const struct calibration *calibration; /* for the GPU `device`; NULL: none */
 	unsigned device;
 };
 
@@ -134,8 +134,9 @@ static bool print_problems(const struct bundle_summary *s, const char *dir)
 			  s->recorded - s->same, s->recorded,
 			  strcmp(s->version, gw_version()) ? " of version " : "",
 			  strcmp(s->version, gw_version()) ? s->version : "",
-			  strcmp(s->version, gw_version()) ? "; the models may have changed"
-							   : "");
+			  strcmp(s->version, gw_version())
+				  ? "; the cause may be that gpuward's energy models changed"
+				  : "");
 	return (s->sums && !s->whole) || s->bad_lines || s->same < s->recorded;
 }
 
@@ -176,7 +177,8 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 
 	term_row(0, "",
 		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f W; %s %.1f W at "
-		 "%.0f W. %zu points, residual %.1f W s.d. THEN and CHANGE are uncalibrated.",
+		 "%.0f W. %zu points, residual %.1f W s.d. The columns THEN and CHANGE are not "
+		 "calibrated.",
 		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
 		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
 	if (!isnan(c->correlation))
@@ -220,9 +222,9 @@ static void add_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* Returns how far the wall clock is ahead of the times of the samples.  Old bundles have no
- * creation time on both clocks; their first sample came right after it, and the lag is fitted
- * in any case. */
+/* Returns how far the wall clock is ahead of the times of the samples.  An old bundle has its
+ * creation time only on the wall clock.  For such a bundle the time of the first sample is
+ * used: it follows right after, and the fit finds the remaining lag. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;

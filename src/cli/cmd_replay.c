@@ -25,7 +25,8 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* Simulator profiles by a part of the card's name; the first match is used. */
+/* Simulator profiles: a card with this word in its name gets this profile; the first match is
+ * used. */
 static const struct {
 	const char *word, *profile;
 } profiles[] = {
@@ -57,7 +58,8 @@ static void add_point(void *arg, uint64_t t_ns, double watts)
 	if (p->count == 0)
 		p->first_ns = t_ns;
 	seconds = (double)(t_ns - p->first_ns) * 1e-9;
-	/* Rounds finer than any sensor, without the digits of binary fractions. */
+	/* Rounds to a microsecond and a microwatt, which is finer than any sensor, so that the
+	 * numbers stay short. */
 	number_format(round(seconds * 1e6) / 1e6, s);
 	number_format(round(watts * 1e6) / 1e6, w);
 	buf_addf(&p->text, "%s[%s, %s]", p->count ? ", " : "", s, w);
@@ -127,8 +129,8 @@ const struct command command_replay = {
 	.description = "Writes a scenario in which simulated GPUs draw the same power as the "
 		       "GPUs of the bundle, so that a measurement can be repeated without the "
 		       "hardware, by gpuward or any program that uses NVML. The name of the "
-		       "card selects the simulated card. Its power is what the sensor "
-		       "reported, already smoothed by the sensor.",
+		       "card selects the simulated card. The simulated power is what the "
+		       "sensor reported, so it is already smoothed by the sensor.",
 	.examples = "  gpuward replay run1 -o again.toml\n"
 		    "  gpuward measure --simulate=again.toml -- sleep 10\n",
 	.arguments = "BUNDLE",

@@ -1,7 +1,7 @@
 /* report: writes results as one HTML page.
  *
- * The page contains everything: style and charts (SVG), no script, and a policy that forbids loading
- * anything.  Texts from the results are escaped. */
+ * The page contains everything it needs: style and charts (SVG), and no script.  Its content
+ * security policy forbids loading anything.  Strings from the results are escaped. */
 #include "cli.h"
 #include "comparison.h"
 #include "output.h"
@@ -105,7 +105,7 @@ static void add_cell(struct buf *out, const struct comparison *c,
 	buf_adds(out, "</td>");
 }
 
-/* Shows the clean room after the validity, if any run had one. */
+/* Shows whether the runs of the row had a clean room, if any run of the comparison had one. */
 static void room_badge(struct buf *out, const struct comparison *c,
 		       const struct comparison_row *row)
 {
@@ -114,7 +114,7 @@ static void room_badge(struct buf *out, const struct comparison *c,
 	} badges[] = {
 		{ "kept", "good", "clean room" },
 		{ "lost", "warn", "clean room lost" },
-		{ "mixed", "warn", "clean room in part" },
+		{ "mixed", "warn", "clean room in some runs" },
 		{ "none", "warn", "no clean room" },
 	};
 	const char *room = comparison_room(row);
@@ -156,7 +156,8 @@ static void add_note(void *ctx, const char *sentence)
 
 static void comparison_table(struct buf *out, const struct comparison *c)
 {
-	/* No caption: it would be as wide as the table and scroll with it. */
+	/* This is not a table caption: a caption would be as wide as the table and scroll with
+	 * it. */
 	buf_adds(out, "<p id=\"means\" class=\"quiet\">Means, below them 95 % intervals");
 	if (c->nrows > 1) {
 		buf_adds(out, " and changes relative to “");

@@ -1,4 +1,5 @@
-/* run: reserves GPU memory through the guard of the service, and runs a program there. */
+/* run: reserves GPU memory through the guard of the service, then runs a program on that
+ * GPU. */
 #include "cli.h"
 #include "remote.h"
 
@@ -18,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S     60.0            /* the service's longest wait for one request */
-#define MARGIN_NS   (20 * NS_PER_S) /* extra time for the reply itself */
+#define ROUND_S     60.0            /* longest time that the service waits in one request */
+#define MARGIN_NS   (20 * NS_PER_S) /* additional time for the reply to arrive */
 #define NOT_FOUND   127
 #define NOT_STARTED 126
 
@@ -48,8 +49,8 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* Parses a size as in the configuration, but requires a unit: a bare number rarely means
- * bytes. */
+/* Parses a size as in the configuration, but requires a unit, because a number without a unit
+ * rarely means bytes. */
 static int read_size(const char *text, double *ret)
 {
 	if (!unit_parse(text, unit_sizes, ret) ||
@@ -83,8 +84,9 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 		  most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
-/* The start time identifies this process.  If it runs in a container, the service may see
- * another process with the same pid, and must notice that. */
+/* Returns the start time of this process, which identifies it together with the pid.  In a
+ * container, the service may see another process with the same pid; the start time shows the
+ * difference. */
 static uint64_t own_start(void)
 {
 	unsigned long long ticks = 0;
@@ -93,7 +95,8 @@ static uint64_t own_start(void)
 
 	if (root_open(&root, NULL) != 0)
 		return 0;
-	/* The 22nd field; the second is a name in brackets that may contain anything. */
+	/* The start time is the 22nd field.  The second field is a name in brackets that may
+	 * contain any character. */
 	if (root_read(&root, "proc/self/stat", text, sizeof(text)) > 0 &&
 	    (end = strrchr(text, ')')) != NULL)
 		(void)sscanf(end + 1,
@@ -117,7 +120,8 @@ static void write_request(struct buf *out, const struct cli *c,
 		json_string(&j, "gpu", c->gpu.item[0]);
 	json_int(&j, "pid", getpid());
 	json_uint(&j, "start_ticks", own_start());
-	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9); /* 0: until this process ends */
+	/* 0: the reservation lasts until this process ends */
+	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9);
 	json_double(&j, "wait_s", wait_s);
 	json_object_end(&j);
 	json_end(&j);
@@ -208,7 +212,7 @@ static void forwarded_signals(sigset_t *set)
 	sigaddset(set, SIGCHLD);
 }
 
-/* Returns 0 or an errno. */
+/* Starts the program.  Returns 0 or an errno. */
 static int start_program(const struct cli *c, const sigset_t *mask, pid_t *ret_pid)
 {
 	posix_spawnattr_t attr;
@@ -218,7 +222,7 @@ static int start_program(const struct cli *c, const sigset_t *mask, pid_t *ret_p
 	sigemptyset(&reset);
 	if (!c->pipe_ignored)
 		sigaddset(&reset, SIGPIPE);
-	sigaddset(&reset, SIGXFSZ); /* main() ignores it */
+	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal */
 	posix_spawnattr_init(&attr);
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setsigmask(&attr, mask);
@@ -228,8 +232,8 @@ static int start_program(const struct cli *c, const sigset_t *mask, pid_t *ret_p
 	return err;
 }
 
-/* Returns the program's exit status as a shell does.  The terminal sends its signals to the
- * program, too, so those (SI_KERNEL) are not forwarded. */
+/* Waits for the program and returns its exit status as a shell does.  Forwards signals, except
+ * those from the terminal (SI_KERNEL): the terminal sends them to the program, too. */
 static int wait_for_program(pid_t pid, const sigset_t *set)
 {
 	siginfo_t s;
@@ -279,13 +283,14 @@ static int run_run(struct cli *c)
 	if (!g->vram || read_size(g->vram, &reservation.bytes) != 0)
 		return cli_usage(g->vram ? "--vram takes a size with a unit, such as 10G or "
 					   "512MiB, not '%s'"
-					 : "--vram SIZE is missing: how much GPU memory does "
-					   "the program need?%s",
+					 : "--vram SIZE is missing: give the GPU memory that "
+					   "the program needs%s",
 				 g->vram ? g->vram : "");
 	if (c->argc < 1 || c->gpu.count > 1)
 		return cli_usage(
 			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
-				    : "memory is reserved on one GPU: give --gpu one GPU");
+				    : "memory is reserved on one GPU only: name one GPU with "
+				      "--gpu");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
 		code = reserve_memory(c, &r, &reservation);

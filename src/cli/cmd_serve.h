@@ -1,5 +1,5 @@
-/* cmd_serve: the description of `gpuward serve`, shared by the two programs that define its
- * run(). */
+/* cmd_serve: the description of `gpuward serve`, shared by the two programs, which have
+ * different run() functions. */
 const struct command command_serve = {
 	.name = "serve",
 	.summary = "run the service: REST API, metrics, event stream and web page",

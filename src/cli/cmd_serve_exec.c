@@ -1,6 +1,7 @@
-/* serve: executes the service, which is a separate program because it needs libraries that no
- * other command needs.  It replaces this process, so that a service manager or a shell sees one
- * process. */
+/* serve: executes the service program in place of this process.
+ *
+ * The service is a separate program, because it needs libraries that no other command needs.
+ * Because it replaces this process, a service manager or a shell sees one process. */
 #include "guard_subcommand.h"
 #include "cli.h"
 #include "serve_options.h"
@@ -13,7 +14,8 @@
 
 #define NAME "gpuward-serve"
 
-/* Looks next to this program, as in the build tree, then where it is installed. */
+/* Finds the service program: next to this program, as in the build tree, else where it is
+ * installed. */
 static const char *find_service(char *out, size_t size)
 {
 	char self[4096];
@@ -29,7 +31,7 @@ static const char *find_service(char *out, size_t size)
 	return access(out, X_OK) == 0 ? out : NULL;
 }
 
-/* Returns an exit code only if it cannot execute the service. */
+/* Executes the service.  Returns only if this fails, with an exit code. */
 static int serve_run(struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
@@ -43,7 +45,7 @@ static int serve_run(struct cli *c)
 	return cli_fail("cannot start %s: %s", path, strerror(errno));
 }
 
-/* Reading the journal needs the libraries of the service. */
+/* Executes the service program, because reading the journal needs its libraries. */
 int guard_recover(struct cli *c)
 {
 	return serve_run(c);

@@ -196,7 +196,7 @@ static void print_note(const struct gw_device *d)
 	fputs(term_off(), stdout);
 }
 
-/* Explains the state of each device that does not work; the table only names the state. */
+/* Prints the explanation for each device that does not work; the table only names its state. */
 static void print_notes(const struct cli *c)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
@@ -273,7 +273,7 @@ static void print_absent(const struct cli *c)
 	}
 }
 
-/* Prints what only --all reads; the table has no columns for it. */
+/* Prints the values that only --all reads; the table has no columns for them. */
 static void print_costly(const struct cli *c)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
@@ -318,7 +318,8 @@ static int print_snapshot(const struct cli *c, const struct gw_process_list *lis
 		print_tables(c, list);
 		return EXIT_OK;
 	}
-	cli_document_begin(&doc, !given(c)->watch); /* one line per document when watching */
+	/* with --watch, each document is one line */
+	cli_document_begin(&doc, !given(c)->watch);
 	render_snapshot(&doc.json, c->snap, list, &c->filter);
 	return cli_document_end(&doc);
 }
@@ -341,8 +342,8 @@ static int take_snapshot(struct cli *c, struct gw_process_list *list)
 {
 	int err = list ? gw_process_list_take(list) : 0;
 
-	/* After the process list: if that call hangs, the snapshot reports it for the
-	 * device. */
+	/* This must come after the process list: if that call hangs, the snapshot reports it
+	 * for the device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
@@ -365,7 +366,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
 			break;
 		next += every_ns;
-		if (next < clock_mono_ns(clock_real())) /* do not catch up on missed ticks */
+		if (next < clock_mono_ns(clock_real())) /* skip missed ticks */
 			next = clock_mono_ns(clock_real());
 		sleep_until(next);
 		if (screen && stop_requested())
@@ -381,9 +382,9 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 	return code;
 }
 
-/* CPU utilisation needs two readings.  Waits for the second one if a person reads the output,
- * or as long as --settle says.  Profiling metrics (--all) need more than 100 ms between
- * readings.  Returns true if it waited. */
+/* Waits before the second reading, because CPU utilisation needs two: for the time of --settle,
+ * or else 100 ms unless the output is JSON.  Profiling metrics (--all) need more than 100 ms
+ * between readings.  Returns true if it waited. */
 static bool wait_for_rates(const struct cli *c)
 {
 	uint64_t ns = given(c)->settle_ns;

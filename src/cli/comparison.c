@@ -71,8 +71,8 @@ static double power_of(const struct result_run *run)
 	return isnan(run->power_mean_w) ? run->energy_j.best / run->seconds : run->power_mean_w;
 }
 
-/* Returns the energy per unit of work: from the result, or else the energy of the run by its
- * count. */
+/* Returns the energy per unit of work: as stated in the result, or else the energy of the run
+ * divided by its count. */
 static double per_unit(const struct gw_interval *stated, double whole, double count)
 {
 	return isnan(stated->best) ? whole / count : stated->best;
@@ -113,15 +113,15 @@ static bool is_measured_power(enum comparison_metric m)
 	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
 }
 
-/* Returns the relative standard uncertainty of the energy of a run for comparisons on one GPU;
- * it also holds for its mean power and for energy per iteration or token. */
+/* Returns the relative standard uncertainty of the energy of a run, for comparisons on one GPU.
+ * It also applies to the mean power and to the energy per iteration or token. */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
 	return is_measured_power(m) ? relative_u(&r->run->energy_relative_j) : NAN;
 }
 
-/* The same for the absolute value.  Energies per iteration and per token in a result have this
- * kind of interval. */
+/* Returns the relative standard uncertainty of the absolute value.  In a result, the intervals
+ * of energy per iteration and per token are absolute, too. */
 static double u_true(const struct comparison_run *r, enum comparison_metric m)
 {
 	double u = larger_known(u_fair(r, m), relative_u(&r->run->energy_j));
@@ -134,9 +134,9 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 }
 
 struct sums {
-	double *value; /* n of them */
+	double *value; /* n values */
 	size_t n;
-	double mean, variance; /* between runs; variance NAN for one run */
+	double mean, variance; /* variance between runs; NAN for one run */
 	double fair2, true2;   /* mean squares of relative uncertainties; NAN: unknown */
 };
 
@@ -168,8 +168,8 @@ static struct sums collect_values(const struct comparison *c, const struct compa
 	return s;
 }
 
-/* Returns half the 95 % interval of the mean for comparisons: from the scatter of the runs, or
- * for one run from the uncertainty of its meter. */
+/* Returns half the width of the mean's 95 % interval, for comparisons.  It comes from the
+ * scatter of the runs; for a single run, from the uncertainty of its energy. */
 static double fair_half_width(const struct sums *s)
 {
 	if (s->n < 2)
@@ -177,15 +177,14 @@ static double fair_half_width(const struct sums *s)
 	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
 }
 
-/* Returns the square of the uncertainty that is common to all runs: gain and offset of the
- * sensor. */
+/* Returns the square of the uncertainty that all runs share: gain and offset of the sensor. */
 static double shared_u2(const struct sums *s)
 {
 	return isnan(s->true2) ? NAN : fmax(0, s->true2 - (isnan(s->fair2) ? 0 : s->fair2));
 }
 
-/* The same for the absolute value.  Gain and offset are equal in every run, so more runs do not
- * reduce their part. */
+/* Returns half the width of the 95 % interval of the absolute value.  Gain and offset have the
+ * same error in every run, so more runs do not reduce this part. */
 static double absolute_half_width(const struct sums *s, double fair)
 {
 	double lasting = NORMAL_95 * sqrt(shared_u2(s)) * fabs(s->mean);
@@ -210,10 +209,10 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change_low = NAN,
 						     .change_high = NAN } };
 	if (isnan(whole))
-		f->low = f->high = NAN; /* fmax() makes 0 from NAN */
+		f->low = f->high = NAN; /* because fmax() above turned NAN into 0 */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
-	if (m == METRIC_SIZE) /* known, not measured */
+	if (m == METRIC_SIZE) /* the size is given, not measured, so it has no interval */
 		f->low = f->high = f->fair_low = f->fair_high = NAN;
 }
 
@@ -225,8 +224,9 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
-/* Returns the uncertainty of the power at 0 W; a calibrated line is known best at its pivot.
- * Boards of one kind have the same error, so it adds up over several GPUs. */
+/* Returns the uncertainty of the power at 0 W, summed over the GPUs.  A calibrated line is most
+ * certain at its pivot.  It is a plain sum, because boards of the same model have the same
+ * error. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
@@ -240,7 +240,8 @@ static double offset_u_w(const struct comparison_row *row)
 	return run ? sum : SENSOR_OFFSET_U_W;
 }
 
-/* Returns the standard uncertainty of ln(row / first) that more runs do not reduce. */
+/* Returns the part of the standard uncertainty of ln(row / first) that more runs do not
+ * reduce. */
 static double extra_log(const struct comparison_row *first, const struct comparison_row *row,
 			const struct sums *a, const struct sums *b, enum comparison_metric m)
 {
@@ -352,7 +353,8 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	return strcmp(first, second) == 0;
 }
 
-/* The error of one calibration cancels; the errors of two do not. */
+/* Returns true if both rows have the same calibration.  Then the error of the calibration
+ * cancels in a change; the errors of two calibrations do not. */
 static bool same_scale(const struct comparison_row *a, const struct comparison_row *b)
 {
 	const struct result_run *x = first_used(a), *y = first_used(b);
@@ -367,7 +369,7 @@ static bool same_scale(const struct comparison_row *a, const struct comparison_r
 	return true;
 }
 
-/* Finds or adds the row of a label and a part.  Returns NULL without memory. */
+/* Finds the row of a label and a part, or adds it.  Returns NULL if memory is short. */
 static struct comparison_row *row_of(struct comparison *c, const char *name, const char *part)
 {
 	size_t size = strlen(name) + (part ? strlen(part) : 0) + 4;
@@ -441,7 +443,8 @@ static size_t most_rows(const struct result_file *results, size_t n)
 	return most;
 }
 
-/* Returns the root mean square over all runs, as for one long run. */
+/* Returns the standard deviation of the load, as the root mean square over all runs.  This
+ * equals the value of one long run. */
 static double load_sd(const struct comparison_row *row)
 {
 	double sum = 0;
@@ -602,8 +605,8 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 											: "J");
 }
 
-/* Writes bytes in the largest unit that gives at least 1: with six digits if that is exact,
- * else with four.  Returns true if it is exact. */
+/* Writes bytes in the largest unit in which the number is at least 1.  Writes up to six digits
+ * if the number is then exact, else four.  Returns true if it is exact. */
 static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
 		    size_t size)
 {
@@ -631,7 +634,8 @@ void comparison_size_text(double bytes, char *out, size_t size)
 	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
 	bool two = size_in(bytes, 1024, twos, out, size);
 
-	/* Of two exact texts the shorter one is probably the unit that was given. */
+	/* If both strings are exact, the shorter one probably has the unit that the user
+	 * gave. */
 	if (ten && (!two || strlen(decimal) < strlen(out)))
 		snprintf(out, size, "%s", decimal);
 }
@@ -701,7 +705,8 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 	note_end(n);
 }
 
-/* Runs with different work are not trials of one thing. */
+/* Adds a note if the runs have different numbers of iterations: they are then not trials of the
+ * same work. */
 static void note_iterations(struct notes *n, const struct comparison_row *row)
 {
 	double least = INFINITY, most = 0;
@@ -718,7 +723,8 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	if (most > least)
 		buf_addf(&n->b,
 			 "%s: its runs have different numbers of iterations (%.0f to %.0f), so "
-			 "the row is a mean of different things; give them different labels",
+			 "its values are means of different work; give these runs different "
+			 "labels",
 			 row->label, least, most);
 	note_end(n);
 }
@@ -729,7 +735,7 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 		const struct result_run *run = row->runs[i].run;
 
 		for (size_t k = 0; k < run->ncodes; k++) {
-			bool again = false; /* the same code of another GPU */
+			bool again = false; /* the code was already found on another GPU */
 
 			for (size_t p = 0; p < k && run->codes[k].code; p++)
 				again |= run->codes[p].code &&
@@ -774,7 +780,7 @@ static void note_lost_room(struct notes *n, const struct result_file *file)
 	note_end(n);
 }
 
-/* If only some runs had a clean room, this may be the only difference. */
+/* Adds a note if only some runs had a clean room, because this alone may cause a change. */
 static void note_rooms(struct notes *n, const struct comparison *c)
 {
 	size_t kept = count_rooms(c, ROOM_KEPT);
@@ -805,7 +811,7 @@ static void add_note(struct notes *n, bool when, const char *sentence)
 		n->say(n->ctx, sentence);
 }
 
-/* Explains what the numbers of runs mean for the intervals. */
+/* Adds a note that explains how the numbers of runs affect the intervals. */
 static void note_runs(struct notes *n, const struct comparison *c)
 {
 	bool once = false, each = false, lent = false;
@@ -818,12 +824,12 @@ static void note_runs(struct notes *n, const struct comparison *c)
 		lent |= row->used && (row->used == 1) != (first->used == 1);
 	}
 	add_note(n, once && !each,
-		 "The interval of a single run contains only the uncertainty of the meter, not "
-		 "the variation between runs.");
+		 "The interval of a single run contains only the uncertainty of its "
+		 "measurement, not the variation between runs.");
 	add_note(n, each,
-		 "One run each: the variation between runs is unknown. All intervals, also "
-		 "those of changes, contain only the uncertainty of the meter and do not show "
-		 "whether the rows really differ.");
+		 "Each row has one run, so the variation between runs is unknown. All "
+		 "intervals, also those of changes, contain only the uncertainty of the "
+		 "measurement and do not show whether the rows really differ.");
 	add_note(n, lent,
 		 "In a change between one run and several runs, the single run is assumed to "
 		 "vary like the others.");
@@ -837,7 +843,8 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* Explains the sensor gain in changes: it cancels on one GPU with one calibration. */
+/* Returns a text about the sensor gain in changes.  The gain cancels on one GPU with one
+ * calibration. */
 static const char *gain_text(const struct comparison *c)
 {
 	bool cancels = false, scales = false;
@@ -850,11 +857,11 @@ static const char *gain_text(const struct comparison *c)
 		scales |= row->other_scale;
 		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
 	}
-	return !cancels ? "; those of energy include the sensor gain"
-	       : scales ? "; those of energy include the sensor gain, which cancels in changes "
-			  "on one GPU with one calibration"
-			: "; those of energy include the sensor gain, which cancels in changes "
-			  "on one GPU";
+	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
+	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
+			  "gain, which cancels in changes on one GPU with one calibration"
+			: "; the intervals of energy include the uncertainty of the sensor "
+			  "gain, which cancels in changes on one GPU";
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)
@@ -866,9 +873,9 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->reference != c->rows)
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	if (has_trials(c)) /* for one run both means are equal */
-		buf_adds(&n->b, ". They are ratios of geometric means; the values are "
-				"arithmetic means");
+	if (has_trials(c)) /* for a single run, both kinds of mean are equal */
+		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
+				"are arithmetic means");
 	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
 	note_end(n);
 }
@@ -890,14 +897,15 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	}
 	note_rooms(&n, c);
 	add_note(&n, counts && !c->per_iteration,
-		 "The iterations of some runs are unknown, so whole runs are compared.");
+		 "The number of iterations is unknown for some runs, so whole runs are "
+		 "compared.");
 	note_runs(&n, c);
 	add_note(&n, others,
-		 "The rows are from different GPUs: the gain of their sensors does not cancel "
-		 "and is included in the intervals of the changes.");
+		 "The rows are from different GPUs. The gain errors of their sensors do not "
+		 "cancel, so the intervals of the changes include them.");
 	add_note(&n, scales && !others,
-		 "The rows have different calibrations: the gain of the sensor does not cancel "
-		 "and is included in the intervals of the changes.");
+		 "The rows have different calibrations. The gain error of the sensor does not "
+		 "cancel, so the intervals of the changes include it.");
 	note_reference(&n, c);
 	buf_done(&n.b);
 }

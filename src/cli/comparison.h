@@ -1,9 +1,9 @@
-/* comparison: compares results: rows of trials with their means, intervals and changes.
+/* comparison: compares results as rows of trials, with means, intervals and changes.
  *
- * A row is a label and, for runs of a marked part, that part; files with the same label, and
- * the runs in a file, are its trials.  Invalid runs are left out.  Changes are relative to the
- * reference, the first row with a known energy.  On the same GPU the gain of the sensor cancels
- * in a change; for another GPU the change has the whole uncertainty. */
+ * A row has one label and, if the runs measured a marked part, one part.  Its trials are the
+ * runs of all files with this label, without invalid runs.  Changes are relative to the
+ * reference, the first row with a known energy.  The gain error of the sensor cancels in a
+ * change on the same GPU; otherwise the change has the whole uncertainty. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
@@ -21,13 +21,14 @@ enum comparison_metric {
 	METRICS
 };
 
-/* Unknown values are NAN. */
+/* One metric of a row.  Unknown values are NAN. */
 struct comparison_figure {
 	size_t n;         /* runs with a value                                        */
 	double mean;      /* over them                                                */
-	double low, high; /* 95 %, absolute: includes gain and offset of the sensor   */
-	double fair_low, fair_high;   /* 95 %, compared with runs on the same GPU     */
-	struct compare_change change; /* relative to the reference; NAN for itself    */
+	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
+	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
+	/* relative to the reference; NAN in the reference itself */
+	struct compare_change change;
 };
 
 struct comparison_run {
@@ -38,12 +39,13 @@ struct comparison_run {
 struct comparison_row {
 	char *label;                 /* shown: "fp16", "fp16 (inference)" */
 	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
-	struct comparison_run *runs; /* all, including invalid ones */
+	struct comparison_run *runs; /* all runs, including invalid ones */
 	size_t nruns, used;
 	const char *validity; /* the worst of the used runs; "invalid" if none is used */
 	bool simulated;
-	bool other_gpu;   /* not the GPU of the reference */
-	bool other_scale; /* the same GPU with another calibration: the gain does not cancel */
+	bool other_gpu; /* measured on another GPU than the reference */
+	/* the GPU of the reference, but another calibration: gain errors do not cancel */
+	bool other_scale;
 	size_t rooms[ROOM_LOST + 1]; /* number of used runs, by enum result_room */
 	double power_sd_w;           /* variation of the load within a run, over all runs */
 	struct comparison_figure figure[METRICS];
@@ -52,7 +54,7 @@ struct comparison_row {
 struct comparison {
 	struct comparison_row *rows;
 	size_t nrows;
-	const struct comparison_row *reference; /* changes are relative to it */
+	const struct comparison_row *reference; /* the row that changes are relative to */
 	bool per_iteration; /* the iterations of all runs are known; else compare whole runs */
 };
 
@@ -65,8 +67,8 @@ void comparison_done(struct comparison *c);
  * file. */
 bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence);
 
-/* "latency", "power", "energy", "token", "size".  comparison_metric_find() returns METRICS if
- * unknown. */
+/* Convert between a metric and its name: "latency", "power", "energy", "token", "size".
+ * comparison_metric_find() returns METRICS for an unknown name. */
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
@@ -78,7 +80,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
 
-/* Returns true if any row has a value. */
+/* Returns true if any row has a value of this metric. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
 /* Returns whether the runs of the row had a clean room: "kept", "lost", "none", "mixed"; NULL
@@ -87,18 +89,18 @@ const char *comparison_room(const struct comparison_row *row);
 /* Returns true if any run had a clean room. */
 bool comparison_has_rooms(const struct comparison *c);
 
-/* The unit of a column: print value * factor with so many decimals and the unit. */
+/* How to print a column: value * factor with this number of decimals, then the unit. */
 struct comparison_scale {
 	double factor;
 	int decimals;
 	const char *unit;
 };
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
-/* The same for numbers of a typical size; unit is "s", "W" or "J". */
+/* Returns a scale that suits numbers of a typical size.  unit is "s", "W" or "J". */
 struct comparison_scale comparison_scale_of(double typical, const char *unit);
 
-/* Writes bytes in the unit that gives a round number: "128 MB" or "128 MiB", else "117.7
- * MiB". */
+/* Writes bytes in the unit that gives a round number, "128 MB" or "128 MiB"; otherwise as
+ * "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
 /* Writes "-12.3 % [-13.1, -11.5]"; "" if there is no change. */

@@ -19,11 +19,10 @@
 
 struct url_parts {
 	char address[300], path[2048];
-	const char *what; /* name of the counter, in the URL; NULL: none */
+	const char *what; /* the part of the URL that names the counter; NULL: none */
 };
 
-/* Returns false if there are characters that do not belong in a URL or would end the request
- * line. */
+/* Returns true if all characters may be part of a URL.  Others could end the request line. */
 static bool is_clean(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -137,7 +136,7 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 	buf_done(&body);
 }
 
-#define MOST_COUNT 1e15 /* whole numbers are exact in a double up to there */
+#define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
 
 #define CLOCKS_S 2.0 /* allowed difference between the server's clock and ours */
 
@@ -186,7 +185,7 @@ void counter_add(struct counter_reading *r, uint64_t id, double value)
 		r->value += value;
 }
 
-/* Returns the time of the next check for a requested stop; 0: the time is up. */
+/* Returns the time of the next check for a requested stop, or 0 if the deadline is over. */
 static uint64_t next_stop_check(struct deadline *p)
 {
 	uint64_t now = clock_mono_ns(clock_real()), next = now + STOP_CHECK_NS;
@@ -197,7 +196,7 @@ static uint64_t next_stop_check(struct deadline *p)
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads to the end and ignores what does not fit: a number is shorter. */
+/* Reads the output to its end.  Ignores bytes that do not fit, because a number is shorter. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512];
@@ -232,7 +231,8 @@ static int wait_for_end(struct child *c, struct deadline *p)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* As child_run(), but returns -GW_E_STATE if a stop is requested meanwhile. */
+/* Works like child_run(), but returns -GW_E_STATE if a stop is requested before the command
+ * ends. */
 static int run_command(const char *command, const struct deadline_stop *stop, char *out,
 		       size_t size)
 {
@@ -303,8 +303,8 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
 	return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
-/* Returns true if the series was restarted in between, by the start time that the server
- * reports. */
+/* Returns true if the series was restarted between the two readings, according to the start
+ * time that the server reports. */
 static bool was_restarted(const struct counter_series *a, const struct counter_series *b)
 {
 	return b->created_s > a->created_s + CLOCKS_S;
@@ -323,7 +323,8 @@ static bool add_new_series(const struct counter_reading *first,
 		if (s->created_s < first->wall_s - CLOCKS_S) {
 			snprintf(ret->why, sizeof(ret->why),
 				 "one of its series (now %.0f) was missing before the run, "
-				 "although it started %.0f s earlier by the server's clock",
+				 "although the server's clock says that it started %.0f s "
+				 "before the run",
 				 s->value, first->wall_s - s->created_s);
 			return false;
 		}

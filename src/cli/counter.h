@@ -1,8 +1,9 @@
-/* counter: how much a counter of a server grew during a run, such as its generated tokens.
+/* counter: computes how much a counter of a server grew during a run, such as its generated
+ * tokens.
  *
- * The counter is read shortly before the start and shortly after the end, by a command of the
- * user or from a URL.  What the server counts between these readings and the run is the error
- * bound. */
+ * A command of the user or a request to a URL reads the counter shortly before the start and
+ * shortly after the end.  The server may count something between a reading and the run; this is
+ * the error bound. */
 #ifndef GW_CLI_COUNTER_H
 #define GW_CLI_COUNTER_H
 
@@ -14,22 +15,23 @@
 
 #define COUNTER_SERIES  256
 #define COUNTER_WHY     320
-#define COUNTER_MOST_NS (10 * UINT64_C(1000000000)) /* for one reading */
+#define COUNTER_MOST_NS (10 * UINT64_C(1000000000)) /* longest time for one reading */
 
-/* One series of a counter: one per model, engine, ... */
+/* One series of a counter; a server may have one per model or engine. */
 struct counter_series {
 	uint64_t id; /* hash of its labels */
 	double value;
-	double created_s; /* when it started at 0, by the server's clock; NAN: unknown */
+	/* start time, when the value was 0, by the server's clock; NAN: unknown */
+	double created_s;
 };
 
 #define COUNTER_NAME 640
 
 struct counter_reading {
-	char name[COUNTER_NAME];      /* of the counter, with the selecting labels; "": none */
-	double value;                 /* sum of all series; NAN: no reading       */
-	char why[COUNTER_WHY];        /* why there is no reading                  */
-	uint64_t before_ns, after_ns; /* monotonic, around the reading       */
+	char name[COUNTER_NAME]; /* name of the counter with the selecting labels; "": none */
+	double value;            /* sum of all series; NAN: no reading       */
+	char why[COUNTER_WHY];   /* why there is no reading                  */
+	uint64_t before_ns, after_ns; /* monotonic times just before and after the reading */
 	double wall_s;                /* at before_ns                         */
 	struct counter_series series[COUNTER_SERIES];
 	unsigned n;
@@ -37,11 +39,11 @@ struct counter_reading {
 
 struct counter {
 	double number; /* NAN: unknown            */
-	double edge;   /* how many may not belong to the run */
-	/* Series that were not in the first reading, counted completely: */
+	double edge;   /* part of the count that may not belong to the run */
+	/* Series that were not in the first reading; their whole value counts: */
 	unsigned fresh;
 	double fresh_number;
-	bool fresh_assumed; /* for one of them the start time is unknown */
+	bool fresh_assumed; /* the start time of at least one of them is unknown */
 	char why[COUNTER_WHY];
 };
 
@@ -51,7 +53,7 @@ struct counter_kind {
 	/* Writes the source for the result, without secrets.  NULL: the result does not name
 	 * it. */
 	void (*place)(const char *text, char *out, size_t size);
-	/* Checks the option.  Returns 0, or -GW_E_ARG with a sentence. */
+	/* Checks the value of the option.  Returns 0, or -GW_E_ARG with a sentence in why. */
 	int (*check)(const char *text, char *why, size_t size);
 	/* Sets value and series, or why.  Takes at most ten seconds; `stop` (may be NULL) ends
 	 * it early. */
@@ -61,26 +63,28 @@ struct counter_kind {
 enum { COUNTER_CMD, COUNTER_URL, COUNTER_KINDS };
 extern const struct counter_kind counter_kinds[COUNTER_KINDS];
 
-/* Adds a series to a reading with a value.  A series that cannot be counted makes the value
- * NAN. */
+/* Adds a series to a reading that has a value.  If the series is not a valid count, the value
+ * becomes NAN. */
 void counter_add(struct counter_reading *r, uint64_t id, double value);
 
-/* Marks the reading as failed, with the reason. */
+/* Marks the reading as failed and stores the reason. */
 void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 void counter_read(const struct counter_kind *kind, const char *text,
 		  const struct deadline_stop *stop, struct counter_reading *ret);
 
-/* Computes the count of a run from two readings.  Pure.  A series that is only in the last
- * reading counts completely, because a counter starts at 0, unless the server says that it
- * started earlier. */
+/* Computes the count of a run from two readings.  Pure.  A counter starts at 0, so the whole
+ * value of a series counts if the series is only in the last reading, unless the server says
+ * that it started before the run. */
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 
-/* Functions of COUNTER_URL, for http://HOST[:PORT][/PATH][#NAME]; NAME as in counter_text.h. */
+/* Functions for COUNTER_URL, http://HOST[:PORT][/PATH][#NAME]; counter_text.h describes
+ * NAME. */
 int counter_url_check(const char *url, char *why, size_t size);
-/* Removes the query, which may be secret, and the name of the counter. */
+/* Copies the URL without the query, which may be secret, and without the name of the
+ * counter. */
 void counter_url_place(const char *url, char *out, size_t size);
 void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret);

@@ -15,7 +15,7 @@
 
 static const char blank[] = " \t\r\n";
 
-/* The counters of generated tokens of known servers. */
+/* Names of the counters of generated tokens in known servers. */
 static const char *const known[] = {
 	"vllm:generation_tokens_total",
 	"llamacpp:tokens_predicted_total",
@@ -87,7 +87,7 @@ static int next_label(const char **p, struct label *ret)
 	return parse_quoted(p, ret->value, sizeof(ret->value)) ? 1 : -1;
 }
 
-/* "name" or "name{...}" */
+/* Parses a selector: "name" or "name{...}". */
 static bool parse_wanted(const char *what, struct selector *w)
 {
 	size_t n = strcspn(what, "{");
@@ -107,8 +107,8 @@ static bool parse_wanted(const char *what, struct selector *w)
 	return more == 0 && !*p;
 }
 
-/* Returns 1 if the labels at *p include all of the selector, else 0; -1 if they are malformed.
- * Moves *p after the labels. */
+/* Returns 1 if the labels at *p include all labels of the selector, 0 if not, -1 if they are
+ * malformed.  Moves *p past the labels. */
 static int has_labels(const char **p, const struct selector *w)
 {
 	unsigned found = 0;
@@ -137,7 +137,7 @@ static uint64_t series_id(const char *counter, const char *labels, const char *e
 	return hash_bytes(h, labels, (size_t)(end - labels));
 }
 
-/* Parses a line that begins with the name, and adds its series if it is selected. */
+/* Parses a line that begins with the name, and adds its series if the labels match. */
 static void parse_line(const char *line, size_t name, const struct selector *w,
 		       struct counter_reading *ret)
 {
@@ -160,8 +160,8 @@ static void parse_line(const char *line, size_t name, const struct selector *w,
 		counter_add(ret, series_id(w->name, line + name, labels), v);
 }
 
-/* Writes the name of the metric with the start time, which client libraries add to a counter
- * with the same labels.  Returns false if the counter cannot have one. */
+/* Writes the name of the metric with the counter's start time.  Client libraries add this
+ * metric, with the same labels.  Returns false if the counter cannot have one. */
 static bool created_name(const char *counter, char out[static 256])
 {
 	static const char *const ends[] = { "_total", "_sum", "_count" };
@@ -213,7 +213,7 @@ static void parse_created(const char *text, const char *counter, struct counter_
 	}
 }
 
-/* near: a longer name that begins with the selected one. */
+/* Parses a whole reply.  near: receives a longer name that begins with the selected one. */
 static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
 		       char near[static 256])
 {
@@ -265,7 +265,8 @@ static void parse_named(const char *text, const struct selector *w, struct count
 	if (w->labels)
 		counter_refuse(ret, "the reply has no '%.100s' with these labels", w->name);
 	else if (*near)
-		counter_refuse(ret, "the reply has no '%.100s', but '%.100s'", w->name, near);
+		counter_refuse(ret, "the reply has no '%.100s', but it has '%.100s'", w->name,
+			       near);
 	else
 		counter_refuse(ret,
 			       "the reply has no '%.100s' (some servers add it after their "
@@ -273,7 +274,7 @@ static void parse_named(const char *text, const struct selector *w, struct count
 			       w->name);
 }
 
-/* Without a name: parses a single number or the first known counter. */
+/* Parses a reply if no name is given: a single number, or the first known counter. */
 static void parse_known(const char *text, struct counter_reading *ret)
 {
 	const char *end, *at = text + strspn(text, blank);

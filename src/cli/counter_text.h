@@ -6,13 +6,15 @@
 
 #include "counter.h"
 
-/* Checks the name of a counter.  In Prometheus text, `name` selects all its series, and
- * `name{label="v",...}` those with these labels.  In JSON it is the path of a number: keys and
- * positions separated by dots.  NULL selects the generated tokens of a known server, or the
- * single number.  Returns 0, or -GW_E_ARG with a sentence. */
+/* Checks the name of a counter.  In Prometheus text, `name` selects all series of the counter,
+ * and `name{label="v",...}` the series with these labels.  In JSON, the name is the path of a
+ * number: keys and array indexes separated by dots.  NULL selects the counter of generated
+ * tokens of a known server, or the single number.  Returns 0, or -GW_E_ARG with a sentence in
+ * why. */
 int counter_text_check(const char *what, char *why, size_t size);
 
-/* Adds each series to the reading, or marks it as failed.  text[n] is NUL. */
+/* Parses a reply of n bytes: adds each series to the reading, or marks the reading as failed.
+ * text[n] must be NUL. */
 void counter_text(const char *text, size_t n, const char *what, struct counter_reading *ret);
 
 #endif

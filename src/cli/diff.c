@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define ALPHA 0.05
-#define NEAR  0.005 /* figures without an interval are equal within this */
+#define NEAR  0.005 /* without an interval, a smaller relative change counts as equal */
 
 /* ---- rows ---- */
 
@@ -94,7 +94,7 @@ static struct diff_row *diff_add(struct diff *d, enum diff_section section, int 
 	return row;
 }
 
-/* What both do not have is no row. */
+/* Adds a row.  Adds no row if the value is unknown in both documents. */
 static void add_field(struct diff *d, enum diff_section section, int device, const char *key,
 		      const struct diff_field *t, const struct diff_value *a,
 		      const struct diff_value *b)
@@ -235,7 +235,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* Only the raw readings have it; 0: they do not. */
+	/* Only samples have an interval; 0: there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -271,7 +271,7 @@ static bool is_taken(const struct pair *p, size_t b)
 	return false;
 }
 
-/* A GPU that both have is compared with itself; the remaining GPUs are paired in their order. */
+/* Pairs the GPUs of A and B: first equal UUIDs, then the remaining GPUs in their order. */
 static int pair_up(struct pair *p)
 {
 	const struct result_file *a = &p->a->result, *b = &p->b->result;
@@ -312,7 +312,8 @@ static const struct json_doc *environment_of(const struct result_file *r, size_t
 	return device_of(r, 0, i);
 }
 
-/* The mean over the usable runs; texts that differ between runs become one text that says so. */
+/* Returns the mean over the usable runs.  If a string differs between runs, returns a text that
+ * says so. */
 static struct diff_value over_runs(const struct result_file *r, size_t device, const char *path,
 				   bool per_second)
 {
@@ -366,7 +367,8 @@ static bool is_process(const char *name)
 	return name && strcmp(name, "idle") != 0 && strcmp(name, "unattributed") != 0;
 }
 
-/* Energy of the processes with this name, the mean over the runs; NAN: there was none. */
+/* Returns the energy of the processes with this name, as a mean over the runs; NAN if there was
+ * none. */
 static double joules_of(const struct result_file *r, size_t device, const char *name)
 {
 	double sum = 0;
@@ -484,7 +486,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-/* For each GPU that has it, and for the whole run. */
+/* Adds a row per code: for the whole run, and for each GPU that has the code. */
 static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -530,7 +532,8 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 	row->headline = true;
 }
 
-/* All runs are invalid: the value of the first run.  It is shown, but nothing follows from it. */
+/* Returns the value of the first run, if all runs are invalid.  The value is shown, but not
+ * compared. */
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
 {
@@ -578,7 +581,7 @@ static void add_figure(struct diff *d, enum comparison_metric m, const char *key
 struct net {
 	double *run; /* n usable runs */
 	size_t n;
-	double reach; /* half of the widest 95 % interval of a run */
+	double reach; /* half the width of the widest 95 % interval of a run */
 	struct moments moments;
 };
 
@@ -599,8 +602,8 @@ static int net_take(struct net *net, const struct comparison_row *row)
 	return net->run ? 0 : -GW_E_NOMEM;
 }
 
-/* The scale error and the baseline are the same in all runs: they are added to the variation of the
- * mean. */
+/* Returns the mean with its interval.  Scale error and baseline error are the same in all runs,
+ * so they are added to the variation of the mean. */
 static struct diff_value net_value(const struct net *net)
 {
 	double n = (double)net->n, mean = moments_mean(&net->moments), reach = net->reach;
@@ -613,8 +616,8 @@ static struct diff_value net_value(const struct net *net)
 	return (struct diff_value){ NULL, mean, mean - reach, mean + reach };
 }
 
-/* Net energy includes the scale error and the uncertainty of the baseline.  They do not cancel as they do
- * in gross energy, and more runs do not reduce them. */
+/* Returns the change of net energy.  Scale error and baseline uncertainty do not cancel as they
+ * do for gross energy, and more runs do not reduce them. */
 static struct compare_change net_change(const struct net *a, const struct net *b)
 {
 	struct compare_arm from = { a->run, a->n, 0 }, to = { b->run, b->n, 0 };
@@ -666,7 +669,7 @@ static int add_figures(const struct pair *p)
 
 	d->both[0] = p->a->result;
 	d->both[1] = p->b->result;
-	d->both[0].label = "A"; /* both may have the same label */
+	d->both[0].label = "A"; /* because the two results may have the same label */
 	d->both[1].label = "B";
 	if (comparison_init(&d->comparison, d->both, 2) != 0)
 		return -GW_E_NOMEM;
@@ -675,7 +678,7 @@ static int add_figures(const struct pair *p)
 	d->other_gpu = d->a && d->b && (d->a->other_gpu || d->b->other_gpu);
 	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
 	each = d->comparison.per_iteration;
-	/* Short names: a table does not cut them. */
+	/* The titles are short, so that a table does not cut them. */
 	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
 		   each ? "Per inference" : "Energy per run");
 	add_net(d);
@@ -693,7 +696,8 @@ static bool after(const struct diff_row *x, const struct diff_row *y)
 	return x->section != y->section ? x->section > y->section : x->device > y->device;
 }
 
-/* By section and GPU; rows of one stay in the order of the tables, which qsort() does not promise. */
+/* Sorts the rows by section and GPU.  Rows with the same section and GPU keep their order;
+ * qsort() does not guarantee that. */
 static void diff_order(struct diff *d)
 {
 	for (size_t i = 1; i < d->nrows; i++) {

@@ -23,12 +23,13 @@ enum diff_section {
 enum diff_state {
 	STATE_EQUAL,
 	STATE_DIFFERS,
-	STATE_OPEN,    /* differs, perhaps only within the uncertainty */
-	STATE_UNKNOWN, /* one of them does not have it */
+	STATE_OPEN,    /* the values differ, but perhaps only within the uncertainty */
+	STATE_UNKNOWN, /* the value is unknown in A or in B */
 };
 
 struct diff_value {
-	const char *text; /* borrowed from the result; NULL: a number, or unknown */
+	/* string, borrowed from the result; NULL: the value is a number or unknown */
+	const char *text;
 	double number;    /* NAN: a text, or unknown */
 	double low, high; /* 95 %; NAN: none */
 };
@@ -36,7 +37,7 @@ struct diff_value {
 struct diff_row {
 	enum diff_section section;
 	int device;        /* -1: not about one GPU */
-	char key[96];      /* ends with the unit of a figure */
+	char key[96];      /* the key of a figure ends with its unit */
 	const char *title; /* for people */
 	enum diff_state state;
 	bool headline; /* always shown */
@@ -48,14 +49,14 @@ struct diff {
 	struct diff_row *rows;
 	size_t nrows, room;
 	size_t count[STATE_UNKNOWN + 1];
-	struct result_file both[2]; /* under the names A and B */
+	struct result_file both[2]; /* copies of the results, with the labels A and B */
 	struct comparison comparison;
-	const struct comparison_row *a, *b; /* in comparison; NULL: it has no run */
+	const struct comparison_row *a, *b; /* rows of `comparison`; NULL: A or B has no run */
 	bool other_gpu, other_scale;
 	int error;
 };
 
-/* a and b must outlive it.  0 or -GW_E_NOMEM. */
+/* Compares a and b, which must outlive d.  Returns 0 or -GW_E_NOMEM. */
 int diff_init(struct diff *d, const struct bundle_opened *a, const struct bundle_opened *b);
 void diff_done(struct diff *d);
 

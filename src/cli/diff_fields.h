@@ -10,8 +10,8 @@
 struct diff_field {
 	const char *path;  /* in the document, the environment, a device or a sensor */
 	const char *title; /* NULL: this field is not compared */
-	double apart;      /* values that are no further apart are equal */
-	bool share;        /* apart is a part of the larger value */
+	double apart;      /* values are equal if their difference is at most this */
+	bool share;        /* `apart` is relative to the larger value */
 };
 
 /* Each table ends with a path of NULL. */
@@ -51,7 +51,7 @@ static const struct diff_field diff_fields_environment[] = {
 	{ "environment.nvidia.module_kind", "kernel module", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* In the environment of a GPU. */
+/* Paths in a GPU of the environment. */
 static const struct diff_field diff_fields_gpu[] = {
 	{ "name", "name", 0, false },
 	{ "uuid", "UUID", 0, false },
@@ -76,7 +76,7 @@ static const struct diff_field diff_fields_gpu[] = {
 	{ "remapped_rows_uncorrectable", "remapped rows", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* In a GPU of a run; means over the usable runs. */
+/* Paths in a GPU of a run.  The values are means over the usable runs. */
 static const struct diff_field diff_fields_figures[] = {
 #define NO_DIFF                                         NULL, 0, false
 #define DIFF(title, tolerance)                          title, tolerance, false
@@ -90,14 +90,15 @@ static const struct diff_field diff_fields_figures[] = {
 	{ "baseline.power_watts", "idle power", 1, false },
 	{ NULL, NULL, 0, false },
 };
-/* The same, as parts of the run's time.  A hundredth raises a code. */
+/* Paths in a GPU of a run.  The values are ratios of the run's time; throttling for 1 % of the
+ * time raises a code. */
 static const struct diff_field diff_fields_throttles[] = {
 #define GW_THROTTLE(symbol, key, help) \
 	{ "throttle." key "_seconds", "throttled by " help, 0.01, false },
 #include <gpuward/words.def>
 	{ NULL, NULL, 0, false },
 };
-/* In the sensor of a GPU. */
+/* Paths in the sensor of a GPU. */
 static const struct diff_field diff_fields_sensor[] = {
 	{ "origin", "origin", 0, false },
 	{ "vbios_version", "VBIOS", 0, false },

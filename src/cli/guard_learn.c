@@ -12,12 +12,12 @@
 #define EVERY_NS       NS_PER_S
 #define GPUS_MAX       64
 #define ABSENT_MAX     64
-#define MODEL_LEAST    (512 * 1048576.0) /* bytes that a model takes at least */
+#define MODEL_LEAST    (512 * 1048576.0) /* smallest GPU memory of a model, in bytes */
 
 struct candidate {
 	char name[32], exe[512];
 	double most_bytes;
-	char worker[64]; /* the absent worker that it may be; "": none */
+	char worker[64]; /* the absent worker that this process may be; "": none */
 };
 
 struct absent {
@@ -46,8 +46,9 @@ static struct candidate *learn_find(struct learning *l, const char *name)
 	return &l->candidate[l->count++];
 }
 
-/* Reads the path of the program here, because the service does not publish it.  Call it only if
- * the service can see the path, too: otherwise a rule with the path would never match there. */
+/* Reads the path of the process's program, because the service does not publish it.  Call it
+ * only if the service can see the path, too: otherwise a rule with this path would never match
+ * in the service. */
 static void learn_read_exe(struct candidate *s, long long pid)
 {
 	char link[64];
@@ -60,7 +61,8 @@ static void learn_read_exe(struct candidate *s, long long pid)
 		s->exe[0] = '\0';
 }
 
-/* Returns true if the process computes and has as much memory as a model: not a browser. */
+/* Returns true if the process is not only a graphics process and has at least as much memory as
+ * a model.  A browser does not. */
 static bool is_computing(const struct json_doc *p)
 {
 	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {
@@ -73,8 +75,8 @@ static bool is_computing(const struct json_doc *p)
 }
 
 /* Returns the absent worker that this process may be, or "".  A rule must not ignore such a
- * process.  The name of the worker or its kind may match, the process may compute, or the
- * service may not see enough of the process to exclude it. */
+ * process.  It may be the worker if its name contains the worker's name or kind, if it
+ * computes, or if the service does not see enough of it to exclude this. */
 static const char *possible_worker(const struct learning *l, const struct json_doc *p,
 				   const char *name)
 {
@@ -163,7 +165,7 @@ static void print_possible_workers(const struct learning *l)
 		if (*l->candidate[i].worker)
 			fprintf(stderr,
 				"gpuward: no rule for %s: it may be worker %s, which the guard "
-				"does not find; see gpuward guard explain %s, then learn "
+				"cannot find; see gpuward guard explain %s, then run learn "
 				"again\n",
 				l->candidate[i].name, l->candidate[i].worker,
 				l->candidate[i].worker);
@@ -229,7 +231,7 @@ static int print_json(const struct learning *l)
 
 int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 {
-	static struct learning l; /* too large for the stack */
+	static struct learning l; /* static, because it is too large for the stack */
 	uint64_t next = clock_mono_ns(clock_real()), end = next + for_ns;
 	int code = learn_list_gpus(&l, r);
 

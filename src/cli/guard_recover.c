@@ -17,9 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MIB        1048576.0
-#define TARGETS    (POLICY_WORKERS * GUARD_TARGETS)
-#define RECORDS    (POLICY_WORKERS * 4) /* with processes; also of removed workers */
+#define MIB     1048576.0
+#define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
+/* records with checkpointed processes, including those of removed workers */
+#define RECORDS    (POLICY_WORKERS * 4)
 #define STORE_ROWS 65536
 
 enum outcome { RESTORED, GONE, NOT_RESTORED };
@@ -60,9 +61,9 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 	r->records++;
 }
 
-/* Fails if the journal exists but cannot be read, because it may name processes.  store_peek()
- * works while a service runs; store_open() also opens what it cannot: a full disk, a file of an
- * older version. */
+/* Reads the journal.  Fails if it exists but cannot be read, because it may name checkpointed
+ * processes.  store_peek() works while a service runs; store_open() also works with a full disk
+ * or a file of an older version. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
 {
 	char message[2000] = "";
@@ -70,7 +71,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 	int code = EXIT_OK;
 
 	if (access(path, F_OK) != 0 && errno == ENOENT)
-		return EXIT_OK; /* no journal was ever written */
+		return EXIT_OK; /* no service has written a journal */
 	if (store_peek(path, "guard", STORE_ROWS, recover_add_record, r) >= 0)
 		return EXIT_OK;
 	r->count = r->records = 0;
@@ -90,7 +91,8 @@ static int read_journal(struct recovering *r)
 	char path[4096];
 	const char *where;
 	struct config c;
-	/* A mistake in a configuration file must not prevent the restore. */
+	/* A mistake in a configuration file must not prevent the restore, so the rest of the
+	 * file is used. */
 	int code = remote_config(&c, &r->unsure);
 
 	if (code != EXIT_OK)
@@ -155,9 +157,9 @@ static bool all_on_gpu(const struct root *root, const struct gw_process_list *li
 	return true;
 }
 
-/* Returns false if a GPU has too little free memory: a restore that fails for that reason
- * breaks the process for good.  An unknown value does not prevent the restore, because NVML may
- * be missing here. */
+/* Returns false if a GPU has too little free memory.  A restore that fails for this reason
+ * destroys the process.  Unknown free memory does not prevent the restore, because NVML may be
+ * missing. */
 static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_process_list *list,
 			    const struct guard_record *r, char *message, size_t size)
 {
@@ -184,8 +186,8 @@ static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_proc
 	return true;
 }
 
-/* Decides for all processes of a worker, by the memory that is free now: earlier restores used
- * some. */
+/* Returns true if the processes of this worker may be restored.  Reads the free memory again
+ * each time, because earlier restores used some. */
 static bool may_restore(const struct cli *c, const struct root *root,
 			const struct guard_record *r, char *message, size_t size)
 {
@@ -249,7 +251,7 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 	return failed;
 }
 
-/* Opens the GPUs to know their free memory.  Errors are ignored: the restore works without. */
+/* Opens the GPUs to read their free memory.  Ignores errors: the restore works without GPUs. */
 static void open_gpus(struct cli *c)
 {
 	struct gw_options o;

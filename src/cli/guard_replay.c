@@ -23,8 +23,9 @@ struct replay {
 	struct buf out; /* of one line */
 };
 
-/* Reads the policy at path.  Without a path, reads that of the service, for recordings without
- * a policy; an error is then kept until such a recording needs it. */
+/* Reads the policy from the configuration at path.  If path is NULL, reads the service's
+ * configuration, for recordings without a policy; an error is then kept in `missing` until such
+ * a recording needs the policy. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -143,8 +144,8 @@ static void print_summary(const struct replay *r)
 		would += s.would_evict;
 	}
 	fprintf(stderr,
-		"%llu observations in %llu run%s; last run: %u eviction%s, %u more in dry "
-		"run\n",
+		"%llu observations in %llu run%s of the service; last run: %u eviction%s, and "
+		"%u that a dry run would have made\n",
 		(unsigned long long)n.scenes, (unsigned long long)n.runs,
 		n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
 }

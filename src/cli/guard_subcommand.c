@@ -39,7 +39,7 @@ static const struct guard_subcommand subcommands[] = {
 	  "watches an idle machine and proposes rules that ignore the processes that always "
 	  "run" },
 	{ "replay", FORM_REPLAY, 1, 1, "policy", "[--policy FILE] TRACE",
-	  "decides again on a recording, without a service" },
+	  "repeats the decisions for a recording, without a service" },
 	{ "recover", FORM_RECOVER, 0, 0, "", "",
 	  "restores checkpointed processes after a crash of the service" },
 };

@@ -29,21 +29,21 @@ struct guard_subcommand {
 	const char *usage, *description;
 };
 
-/* Returns NULL, after printing an error, if there is no such subcommand. */
+/* Finds a subcommand.  If there is none of that name, prints an error and returns NULL. */
 const struct guard_subcommand *guard_subcommand_find(const char *word);
 
 /* Returns true if the subcommand takes the option of this name. */
 bool guard_subcommand_takes(const struct guard_subcommand *v, const char *option);
 
-/* For --help: prints one subcommand and its options, or the list of all (word NULL).  Returns
+/* Prints the help of one subcommand with its options, or the list of all (word NULL).  Returns
  * false if there is no such subcommand. */
 bool guard_subcommand_help(const char *word, const struct option *options);
 
-/* gpuward guard game start|end.  guard_game_pid() parses --pid; it returns -1 if that is wrong,
- * after printing an error. */
+/* Parses the --pid of `gpuward guard game`.  If it is wrong, prints an error and returns -1. */
 int64_t guard_game_pid(const char *text);
 
-/* for_ns 0: until the process ends.  Returns an exit code. */
+/* Carries out `gpuward guard game start` or `end`.  for_ns 0: until the process ends.  Returns
+ * an exit code. */
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
 

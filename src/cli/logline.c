@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From FIELD_FIGURE on, the fields are the figures of a tick, named by the keys of
+/* The fields from FIELD_FIGURE on are the figures of a tick; their names are the keys of
  * quantity.def. */
 enum {
 	FIELD_TIME,

@@ -166,7 +166,7 @@ static int run_command(const struct command *cmd, struct cli *c,
 
 static int output_error; /* errno of the first write that failed */
 
-/* Call it before anything else changes errno. */
+/* Flushes the output and keeps the first error.  Call it before anything else changes errno. */
 static void finish_output(void)
 {
 	if (output_error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
@@ -205,7 +205,8 @@ static int run_without_command(struct cli *c, const struct option_table *tables)
 #ifndef GPUWARD_SERVICE
 	if (c->simulate && strcmp(c->simulate, "help") == 0 &&
 	    alloc_own_options(c, &command_list) == EXIT_OK)
-		return run_command(&command_list, c, tables); /* it will list the scenarios */
+		/* --simulate=help: the command will only list the scenarios */
+		return run_command(&command_list, c, tables);
 #endif
 	return cli_usage("a command is missing; gpuward --help lists the commands");
 }
@@ -269,13 +270,13 @@ static char **copy_words(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	static struct cli c; /* too large for the stack */
+	static struct cli c; /* static, because it is too large for the stack */
 	bool stalled;        /* a driver call hangs */
 	int code;
 
 	c.words = copy_words(argc, argv);
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
-	signal(SIGXFSZ, SIG_IGN); /* write() then fails with EFBIG */
+	signal(SIGXFSZ, SIG_IGN); /* then write() fails with EFBIG instead */
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();

@@ -88,7 +88,8 @@ static int parse_size(const char *text, double *ret)
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 {
-	/* "kept" accepts a stored baseline that does not fit; the default does not. */
+	/* "kept" also accepts a stored baseline that does not fit.  The default (no --baseline)
+	 * does not. */
 	static const char *const words[] = { [RUN_BASELINE_OLD] = "kept",
 					     [RUN_BASELINE_AUTO] = "auto",
 					     [RUN_BASELINE_NEW] = "new",
@@ -113,7 +114,8 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
-/* Returns the first given counter option from number `from` on, or COUNTER_KINDS. */
+/* Returns the number of the first counter option that was given, from number `from` on, or
+ * COUNTER_KINDS if none. */
 static unsigned count_given(const struct measure_options *o, unsigned from)
 {
 	while (from < COUNTER_KINDS && !o->count_by[from])
@@ -121,7 +123,7 @@ static unsigned count_given(const struct measure_options *o, unsigned from)
 	return from;
 }
 
-/* Checks that one counter is given, and that it counts over the whole run. */
+/* Checks that at most one counter is given, and that no option conflicts with it. */
 static int check_count(const struct measure_options *o, struct measure_plan *p)
 {
 	unsigned first = count_given(o, 0), second = count_given(o, first + 1);
@@ -181,7 +183,8 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 	return code;
 }
 
-/* Rejects options that do not work with --service, because the service opens the GPUs. */
+/* Rejects options that do not work with --service.  With it, the service opens the GPUs, not
+ * this command. */
 static int check_service(const struct cli *c, const struct measure_options *o,
 			 const struct measure_plan *p)
 {
@@ -206,8 +209,8 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 		{ "baseline", o->baseline && p->baseline != RUN_BASELINE_NONE,
 		  "needs the state of the GPU", "" },
 		{ "require-exclusive", o->session.require_exclusive,
-		  "needs to know which processes belong to the command, and the service does "
-		  "not",
+		  "needs to know which processes belong to the command, which the service does "
+		  "not know",
 		  "" },
 		{ "clean-room", o->session.room.wait != NULL, opens,
 		  "hold the workers with gpuward guard hold, or " },
@@ -220,7 +223,7 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 	return EXIT_OK;
 }
 
-/* --address and --token-file need an option that sends requests to the service. */
+/* Rejects --address and --token-file if no option sends requests to the service. */
 static int check_remote(const struct measure_options *o)
 {
 	const struct remote_flags *f = &o->session.room.remote;

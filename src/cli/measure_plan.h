@@ -30,9 +30,9 @@ struct measure_plan {
 	double model_bytes; /* NAN: not given */
 	enum run_baseline_mode baseline;
 	const struct counter_kind *count; /* how tokens or iterations are counted; NULL: not */
-	const char *count_by;             /* its command or URL */
-	bool counts_iterations;           /* it counts iterations, not tokens */
-	double accuracy;                  /* of the external power meter */
+	const char *count_by;             /* the command or URL that gives the count */
+	bool counts_iterations;           /* the counter counts iterations, not tokens */
+	double accuracy;                  /* of the external power meter, as a ratio */
 };
 
 /* Parses the options and arguments of c, and checks everything that can be checked before a GPU

@@ -12,21 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLY_NS  (5 * NS_PER_S)
-#define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S) /* including the transfer */
+#define REPLY_NS (5 * NS_PER_S)
+/* longest wait for the result, including the transfer */
+#define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S)
 #define FORGET_NS NS_PER_S
-#define LEASE_S   600.0 /* ends a window if gpuward is killed; allows Ctrl-Z for a while */
-#define RENEW_NS  (60 * NS_PER_S)
+/* the service ends the window after this time without renewal; allows Ctrl-Z */
+#define LEASE_S  600.0
+#define RENEW_NS (60 * NS_PER_S)
 
 struct measure_remote {
 	struct remote remote;
-	const char *const *gpu; /* selectors; none: all */
+	const char *const *gpu; /* selectors of GPUs; none: all GPUs */
 	unsigned gpus;
 	struct measure_remote_facts facts;
 	char *environment; /* owned; facts.environment */
-	char id[32];       /* of the window; "": none */
+	char id[32];       /* id of the open window; "": none */
 	uint64_t lease_ns; /* when the lease was last renewed */
-	int stop_fd;       /* for the reply to the stop request; -1: none */
+	int stop_fd; /* connection on which the reply to the stop request arrives; -1: none */
 	char why[700];
 	/* The last window that ended, from remote.reply: */
 	struct measured_device *device;
@@ -75,7 +77,8 @@ static int send_request(struct measure_remote *t, const char *method, const char
 	return cli_fail("%s; nothing was measured", t->why);
 }
 
-/* "visible" and "cuda:N" depend on the environment of the process. */
+/* Rejects the selectors "visible" and "cuda:N", because they depend on the environment of the
+ * process. */
 static int check_gpus(const struct measure_remote *t)
 {
 	for (unsigned i = 0; i < t->gpus; i++)
@@ -222,7 +225,8 @@ static bool request_for_gpus(struct measure_remote *t, const char *what)
 	return !err && t->remote.status == 200 && t->remote.reply;
 }
 
-/* Compares the boot ids; if one is unknown, assumes the same machine. */
+/* True if service and command run in the same boot of the same machine, by their boot ids.  If
+ * one id is unknown, assumes the same machine. */
 static bool same_boot(const struct json_doc *environment)
 {
 	const char *theirs = json_doc_string(environment, "host.boot_id");
@@ -289,7 +293,8 @@ static void write_evidence(const void *of, unsigned i, const struct gw_energy *e
 		window_read_evidence(t->remote.reply, i, code, out, size);
 }
 
-/* Reads the devices.  Returns false if none has an energy, or without memory. */
+/* Reads the devices from the reply.  Returns false if no device has an energy, or if memory is
+ * short. */
 static bool read_devices(struct measure_remote *t)
 {
 	const struct json_doc *w = t->remote.reply;
@@ -312,7 +317,7 @@ static const char *or_default(const char *text, const char *otherwise)
 	return text ? text : otherwise;
 }
 
-/* Reads the reply.  Returns false, after printing why, if it has no energy. */
+/* Reads the result from the reply.  If it contains no energy, prints why and returns false. */
 static bool read_result(struct measure_remote *t)
 {
 	const char *by = or_default(json_doc_string(t->remote.reply, "ended_by"), "");
@@ -364,7 +369,8 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 		return MEASURE_REMOTE_LOST;
 	}
 	if (t->remote.status == 200)
-		t->id[0] = '\0'; /* ended: the service keeps the result, nothing to delete */
+		/* ended: the service keeps the result, so there is nothing to delete */
+		t->id[0] = '\0';
 	if (!read_result(t)) {
 		drop_devices(t);
 		return MEASURE_REMOTE_LOST;

@@ -17,7 +17,7 @@ struct parser {
 	size_t size;
 };
 
-/* An option and where its value goes. */
+/* An option that was found, and the address of its value. */
 struct option_match {
 	const struct option *option; /* NULL: not found */
 	char *at;
@@ -163,8 +163,8 @@ static int option_set(const struct parser *p, struct option_match f, const char 
 	return -1;
 }
 
-/* Parses "--name", "--name=value" or "--name value".  Returns how many words after it were
- * used. */
+/* Parses "--name", "--name=value" or "--name value".  Returns how many of the following words
+ * it used. */
 static int parse_long(const struct parser *p, const char *word, const char *next)
 {
 	size_t len = strcspn(word, "=");

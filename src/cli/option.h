@@ -1,7 +1,8 @@
-/* option: one table row per option yields parsing, help and "did you mean".
+/* option: parses options, prints their help and suggests similar names ("did you mean"), all
+ * from one table row per option.
  *
- * Several tables can be parsed at once, each into its own struct: the options common to all
- * commands, and those of the command. */
+ * Several tables can be parsed at once, each into its own struct: one has the options common to
+ * all commands, another those of the command. */
 #ifndef GW_CLI_OPTION_H
 #define GW_CLI_OPTION_H
 
@@ -12,12 +13,12 @@
 enum option_type {
 	OPTION_FLAG,     /* bool                                                        */
 	OPTION_TEXT,     /* const char *                                                */
-	OPTION_OPTIONAL, /* const char *: value only after '=', default `fallback`   */
+	OPTION_OPTIONAL, /* const char *: value only after '='; without a value: `fallback` */
 	OPTION_DURATION, /* uint64_t ns: "100ms", "5s", "2m", "1h", a number is seconds */
 	OPTION_CHOICE,   /* const char *: one of `choices`                              */
-	OPTION_LIST,     /* struct option_list: repeated, or separated by commas     */
-	OPTION_COUNT,    /* double: a whole number from `least` to `most`; else `otherwise` */
-	OPTION_CELSIUS,  /* double: degrees from 0 to 120; NAN if it is not given      */
+	OPTION_LIST,    /* struct option_list: repeated option, or values separated by commas */
+	OPTION_COUNT,   /* double: a whole number from `least` to `most`; else `otherwise` */
+	OPTION_CELSIUS, /* double: degrees from 0 to 120; NAN if it is not given      */
 };
 
 #define OPTION_LIST_MAX 64
@@ -32,7 +33,7 @@ struct option {
 	const char *name; /* without the dashes; NULL ends a table */
 	char letter;      /* 0: none                               */
 	enum option_type type;
-	size_t offset; /* of the value in the target struct */
+	size_t offset; /* offset of the value in the target struct */
 	const char *metavar;
 	const char *help;
 	const char *const *choices; /* NULL-terminated             */

@@ -22,7 +22,7 @@ int output_print(const char *text, size_t n)
 {
 	fflush(stdout);
 	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
-		return EXIT_OK; /* a reader that closed the pipe is no error */
+		return EXIT_OK; /* it is not an error if the reader closed the pipe */
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
@@ -72,7 +72,7 @@ int output_spares(const char *path, char **inputs, int n)
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
 	for (int i = 0; i < 2 * n;
-	     i++) { /* each path, and result.json in it if it is a bundle */
+	     i++) { /* checks each path, and PATH/result.json in case it is a bundle */
 		char name[4096];
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
@@ -86,7 +86,7 @@ int output_spares(const char *path, char **inputs, int n)
 	return EXIT_OK;
 }
 
-#define VALUE_COLUMN 35 /* longer than every key */
+#define VALUE_COLUMN 35 /* larger than the longest key */
 
 void figure_line(const char *key, const char *fmt, ...)
 {
@@ -99,7 +99,7 @@ void figure_line(const char *key, const char *fmt, ...)
 	snprintf(left, sizeof(left), "  %-32s", key);
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
-	} else { /* a value that is broken in the middle cannot be copied */
+	} else { /* next line: a value that is broken in the middle cannot be copied */
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}
@@ -177,7 +177,7 @@ static bool is_forbidden(uint32_t code)
 	       (code >= 0x7f && code < 0xa0) || (code & 0xfffe) == 0xfffe;
 }
 
-/* Adds the character at s, and returns its length in bytes. */
+/* Adds the escaped character at s.  Returns its length in bytes. */
 static size_t add_character(struct buf *out, const char *s)
 {
 	const char *ref = markup_reference(*s);

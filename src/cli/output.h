@@ -18,8 +18,8 @@
  * so a full disk leaves the old file unchanged.  Returns an exit code. */
 int output_write(const char *path, const struct buf *text);
 
-/* output_save() writes a file, output_print() writes to standard output without buffering.
- * output_possible() checks whether path can be written, before hours of work are lost. */
+/* output_save() writes a file; output_print() writes to standard output without buffering.
+ * output_possible() checks whether path can be written; call it before long work. */
 int output_save(const char *path, const char *text, size_t n);
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
@@ -31,21 +31,22 @@ int output_result(const char *path, bool print, const struct buf *text);
 /* Checks that path is not one of the input files.  Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
-/* Prints a key and a text.  All texts start in the same column; a text that does not fit goes to the
- * next line. */
+/* Prints a key and a value.  All values start in the same column.  A value that does not fit
+ * goes to the next line. */
 void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints a number with the unit that ends its key. */
 void figure_number(const char *key, double v);
 
-/* Prints a quantity of a device.  If it is absent, prints the reason (`reasons`) or nothing. */
+/* Prints a quantity of a device.  If the quantity is absent, prints the reason if `reasons` is
+ * set, else nothing. */
 void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
 
 /* Adds s (may be NULL), escaped for text and quoted attributes of HTML and SVG.  Invalid UTF-8
  * and characters that XML forbids become U+FFFD. */
 void markup_text(struct buf *out, const char *s);
 
-/* The same, shortened to so many columns with a mark at the end. */
+/* Does the same, but cuts s to this number of columns and adds a mark where it was cut. */
 void markup_cut(struct buf *out, const char *s, size_t columns);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define COLOURS 7
 #define FONT    12
-#define CHAR    6.6 /* mean width of a character, rather too large */
+#define CHAR    6.6 /* mean width of a character in pixels, rather too large */
 #define TOP     24
 #define STRIP   7 /* height of a strip */
 #define STRIPS  8 /* gap above the first strip */
@@ -56,7 +56,7 @@ const char *plot_style(void)
 
 struct axis {
 	double from, to; /* values */
-	double at, size; /* pixels; size < 0: upwards */
+	double at, size; /* in pixels; size < 0: the axis goes upwards */
 	double step;     /* between ticks */
 };
 
@@ -74,7 +74,7 @@ static double nice_step(double span, double count)
 	return ten * (left <= 1 ? 1 : left <= 2 ? 2 : left <= 5 ? 5 : 10);
 }
 
-/* Rounds the ends outwards to ticks (`whole`) or leaves them. */
+/* Chooses the step.  whole: also rounds the ends outwards to ticks. */
 static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
 {
 	if (!(a->to > a->from)) { /* one value, or none: margin on both sides */
@@ -102,7 +102,7 @@ static double tick_first(const struct axis *a)
 	return ceil(a->from / a->step - 1e-9) * a->step;
 }
 
-/* A limit, so that a broken axis cannot make an endless page. */
+/* Limits the number of ticks, so that a broken axis does not make a huge page. */
 #define TICKS_MAX 50
 
 static unsigned tick_count(const struct axis *a)
@@ -112,7 +112,7 @@ static unsigned tick_count(const struct axis *a)
 	return n > TICKS_MAX ? TICKS_MAX : n < 0 ? 0 : (unsigned)n;
 }
 
-/* Returns the value of tick i; 0 instead of -0. */
+/* Returns the value of tick i.  Returns 0 for -0. */
 static double tick_value(const struct axis *a, unsigned i)
 {
 	double v = tick_first(a) + i * a->step;
@@ -178,7 +178,7 @@ static void x_ticks(struct buf *out, const struct axis *x, double y, double scal
 struct column {
 	long at;
 	size_t n;
-	double x[4], y[4]; /* first, smallest, largest, last */
+	double x[4], y[4]; /* the first, smallest, largest and last point */
 	size_t order[4];
 };
 
@@ -210,7 +210,7 @@ static void column_add(struct column *c, double x, double y, size_t i)
 	}
 }
 
-/* Draws the kept points in their original order, each once. */
+/* Draws the points kept for a column of pixels, in their original order and each only once. */
 static void column_draw(struct column *c, struct pen *p)
 {
 	size_t last = SIZE_MAX;
@@ -230,7 +230,7 @@ static void column_draw(struct column *c, struct pen *p)
 	c->n = 0;
 }
 
-/* Returns the smallest gap that is not bridged: ten times the mean distance. */
+/* Returns the longest gap over which a line is drawn: ten times the mean distance of points. */
 static double hole_of(const struct plot_line *l)
 {
 	return l->n > 2 ? 10 * fabs(l->t[l->n - 1] - l->t[0]) / (double)(l->n - 1) : INFINITY;
@@ -285,7 +285,8 @@ static void strip_rect(struct buf *out, const char *cause, double x, double widt
 	buf_adds(out, "</title></rect>");
 }
 
-/* Draws column by column, which bounds the output; one throttled tick marks its column. */
+/* Draws throttling, one column of pixels at a time, so that the output is bounded.  One
+ * throttled tick marks its whole column. */
 static void draw_strip(struct buf *out, const struct plot_line *l, const struct axis *x,
 		       double y)
 {
@@ -361,7 +362,7 @@ static void value_range(const struct plot_time *p, struct axis *y)
 		y->to = p->limit;
 }
 
-/* Returns the mean inside the window, where the label of a line is placed. */
+/* Returns the mean inside the window.  The label of the line is placed at this height. */
 static double mean_level(const struct plot_line *l)
 {
 	double sum = 0;
@@ -390,7 +391,8 @@ static int by_height(const void *a, const void *b)
 
 #define LABEL_HEIGHT 15.0
 
-/* Moves labels apart in their order, and back up if they leave the chart. */
+/* Moves labels down until they do not overlap, then up again if they leave the chart.  Keeps
+ * their order. */
 static void spread_labels(struct label *l, size_t n, double top, double bottom)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -407,7 +409,7 @@ static void spread_labels(struct label *l, size_t n, double top, double bottom)
 
 #define LABELS_MAX 64
 
-/* Returns true for the first line of its colour, which shows the name. */
+/* Returns true if this is the first line of its colour.  Only this line shows the name. */
 static bool carries_name(const struct plot_time *p, size_t line)
 {
 	for (size_t i = 0; i < line; i++)
@@ -444,7 +446,7 @@ static void line_labels(struct buf *out, const struct plot_time *p, const struct
 	size_t space = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
 
 	space = space > LABELS_MAX ? LABELS_MAX : space;
-	space -= all > space && space > 0; /* for "and 3 more" */
+	space -= all > space && space > 0; /* keeps one place for "and 3 more" */
 	for (unsigned i = 0; i < p->nlines && n < space; i++) {
 		double at = axis_place(y, mean_level(&p->lines[i]));
 
@@ -485,7 +487,8 @@ static double title_width(const struct plot_time *p)
 	return CHAR * (double)(utf8_columns(p->quantity) + utf8_columns(p->unit) + 2);
 }
 
-/* Shades a single window; for several, marks the common start and each end. */
+/* Shades the window if there is only one.  If there are several, marks their common start and
+ * each end. */
 static void draw_windows(struct buf *out, const struct plot_time *p, const struct axis *x,
 			 const struct axis *y)
 {
@@ -535,8 +538,8 @@ static bool was_held(const struct plot_line *l)
 	return false;
 }
 
-/* Chooses the lines with a strip: those that were throttled, or else the first with known
- * throttling. */
+/* Chooses the lines that get a strip: those that were throttled, or else the first line for
+ * which throttling is known. */
 static size_t choose_strips(const struct plot_time *p, const struct plot_line *ret[COLOURS])
 {
 	const struct plot_line *knows = NULL;
@@ -560,7 +563,7 @@ static double strips_height(size_t n)
 	return n ? STRIPS + (double)n * (STRIP + 2) + 2 : 0;
 }
 
-/* Adds a dot in the colour of the line if there are several lines. */
+/* Draws the strips.  dots: adds a dot in the colour of the line, if there are several lines. */
 static void draw_strips(struct buf *out, const struct plot_line *const *lines, size_t n,
 			bool dots, const struct axis *x, double y)
 {
@@ -675,7 +678,8 @@ static void dots_range(const struct plot_dots *p, struct axis *x)
 		for (size_t k = 0; k < d->neach; k++)
 			axis_widen(x, d->each[k]);
 	}
-	if (x->from < 0.7 * x->to) /* far apart: start at 0 to show them in proportion */
+	/* the values are far apart: start at 0, so that lengths are proportional */
+	if (x->from < 0.7 * x->to)
 		x->from = fmin(0, x->from);
 }
 

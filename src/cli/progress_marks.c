@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_NS (3 * NS_PER_S) /* after this, all samples up to an end have arrived */
+/* after this time, all samples up to the end of a window have arrived */
+#define SETTLED_NS (3 * NS_PER_S)
 
 void progress_marks_init(struct progress_marks *m, struct gw_meter *meter, const char *part,
 			 uint64_t begin_ns)
@@ -32,13 +33,13 @@ static void reject_line(struct progress_marks *m, const char *line, const char *
 	snprintf(m->reason, sizeof(m->reason), "'%s' %s", text, why);
 }
 
-/* Copies the energy out of the window and frees it. */
+/* Copies the energy out of the window, then frees the window. */
 static void compute_window(struct progress_marks *m, struct progress_marks_window *w,
 			   uint64_t timeout_ns)
 {
 	unsigned n = gw_meter_device_count(m->meter);
 
-	gw_window_wait(w->live, timeout_ns); /* the energy has a code if a sample is late */
+	gw_window_wait(w->live, timeout_ns); /* if a sample is late, the energy has a code */
 	w->energy = calloc(n ? n : 1, sizeof(*w->energy));
 	for (unsigned i = 0; w->energy && i < n; i++)
 		w->energy[i] = *gw_window_energy(w->live, i);
@@ -52,7 +53,7 @@ static void compute_window(struct progress_marks *m, struct progress_marks_windo
 
 static struct progress_marks_window *add_window(struct progress_marks *m)
 {
-	if (!m->window) /* the maximum: unused pages cost nothing */
+	if (!m->window) /* allocates the maximum at once, because unused pages take no memory */
 		m->window = calloc(PROGRESS_MARKS_WINDOWS, sizeof(*m->window));
 	if (!m->window || m->count == PROGRESS_MARKS_WINDOWS) {
 		m->refused++;
@@ -101,7 +102,8 @@ static void end_part(struct progress_marks *m, const char *line, const char *nam
 		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
 			w = &m->window[i];
 	if (!w) {
-		if (!m->refused) /* it may end a refused window */
+		/* it may end a part that was not stored because of the limit */
+		if (!m->refused)
 			reject_line(m, line, "ends a part that has not begun");
 	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {
 		reject_line(m, line, "ends before it begins, or in the future");
@@ -123,7 +125,8 @@ void progress_marks_update(struct progress_marks *m, uint64_t now_ns)
 
 void progress_marks_finish(struct progress_marks *m, uint64_t end_ns)
 {
-	/* One deadline for all windows: a GPU that does not answer affects all of them. */
+	/* All windows share one deadline, because a GPU that does not answer delays all of
+	 * them. */
 	uint64_t until = clock_mono_ns(clock_real()) + SETTLED_NS, now;
 
 	for (unsigned i = 0; i < m->count; i++) {
@@ -167,7 +170,7 @@ static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 	m->iterations++;
 	m->last_ns = t_ns;
 	if (first)
-		return; /* the time before it is the start of the program */
+		return; /* the time before the first iteration is the start of the program */
 	if (!m->latency)
 		m->latency = malloc(PROGRESS_MARKS_LATENCIES * sizeof(*m->latency));
 	if (!m->latency)
@@ -181,7 +184,8 @@ static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 		m->latency[place] = (struct progress_marks_latency){ m->iterations, s };
 }
 
-/* Numbers should increase by one, also over lines without a number; they may start again. */
+/* Checks that iteration numbers increase by one.  Lines without a number count, too.  The
+ * numbers may start again at 0 or 1. */
 static void check_number(struct progress_marks *m, uint64_t number)
 {
 	if (m->number && number != m->number && number > 1 && !m->odd_after) {
@@ -200,14 +204,14 @@ double progress_marks_latency(const struct progress_marks *m,
 	for (size_t i = 0; own && i < m->latencies; i++) {
 		uint64_t number = m->latency[i].number;
 
-		/* this mark and the one before are in the part */
+		/* this mark and the previous mark are in the part */
 		if (!w || (number > w->first + 1 && number <= w->first + w->iterations))
 			own[n++] = m->latency[i].seconds;
 	}
 	if (n > 0)
 		v = stat_percentile(own, n, p);
 	free(own);
-	return v > 0 ? v : NAN; /* 0: the marks arrived all at once */
+	return v > 0 ? v : NAN; /* 0: all marks arrived at the same time */
 }
 
 static bool parse_whole(const char *word, uint64_t *ret)

@@ -28,7 +28,8 @@ static const char *choose_address(const struct config_list *l)
 	return found;
 }
 
-/* A service that listens on all addresses is reached over the loopback address. */
+/* Sets the address.  Replaces 0.0.0.0 and [::], on which a service listens, by the loopback
+ * address. */
 static void set_address(struct remote *r, const char *text)
 {
 	static const char *const everywhere[][2] = { { "0.0.0.0:", "127.0.0.1:" },
@@ -197,7 +198,7 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 		.path = path,
 		.accept = "application/json",
 		.token = strcmp(method, "GET") == 0 ? NULL
-						    : r->token, /* reading needs no token */
+						    : r->token, /* GET requests need no token */
 		.body = body,
 	};
 	int err;
@@ -258,7 +259,8 @@ static const char *remote_hint(const struct remote *r)
 	if (type && strstr(type, "wrong-token") && strstr(remote_why(r), "has no token"))
 		return "set token_file in [service], or leave out the token and use a UNIX "
 		       "socket as root";
-	return "give its token with --token-file, or put it into ~/.config/gpuward/token";
+	return "give the service's token with --token-file, or put it into "
+	       "~/.config/gpuward/token";
 }
 
 void remote_refusal(const struct remote *r, char *out, size_t size)

@@ -16,7 +16,7 @@
 
 struct json_doc;
 
-/* Options of a command that sends requests. */
+/* Options of a command that sends requests to the service. */
 struct remote_flags {
 	const char *address, *token_file;
 };
@@ -38,23 +38,25 @@ struct remote {
 	struct json_doc *reply; /* NULL: not JSON */
 };
 
-/* Returns an exit code.  Call remote_close() in any case. */
+/* Finds address and token; sends no request.  Returns an exit code.  Call remote_close()
+ * afterwards, even after an error. */
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 
-/* Sends one request; body is JSON or NULL.  Returns 0 for any status, or -GW_E_NOENT (no
- * service listens), -GW_E_TIMEOUT, -GW_E_IO or -GW_E_PARSE with a sentence. */
+/* Sends one request.  body is JSON or NULL.  Returns 0 for any HTTP status.  Errors:
+ * -GW_E_NOENT (no service listens), -GW_E_TIMEOUT, -GW_E_IO or -GW_E_PARSE, with a sentence in
+ * message. */
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
 		   uint64_t timeout_ns, char *message, size_t size);
 
-/* The same in two steps, so that the caller can do something in between, such as another
+/* Do the same in two steps, so that the caller can do something in between, such as another
  * request. */
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
 
-/* As remote_request(), but prints errors and statuses from 400 on.  Returns EXIT_OK or
- * EXIT_FAILED. */
+/* Works like remote_request(), but prints errors, also for a status of 400 or more.  Returns
+ * EXIT_OK or EXIT_FAILED. */
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body);
 
 /* Returns the error message in the reply. */

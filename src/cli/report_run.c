@@ -57,7 +57,7 @@ static void add_clause(struct buf *out, const char *before, const char *text)
 	markup_text(out, text);
 }
 
-/* Without a prefix: "52 °C", "98.0 %". */
+/* Writes a number and its unit without an SI prefix: "52 °C", "98.0 %". */
 static void add_plain(struct buf *out, int decimals, double v, const char *unit)
 {
 	if (isnan(v))
@@ -205,7 +205,7 @@ static const struct {
 	{ "GPU", write_gpu },
 	{ "Source", write_source },
 	{ "Meter", write_meter },
-	{ "Verdict of the two meters", write_verdict },
+	{ "Agreement of counter and samples", write_verdict },
 	{ "Energy, 95 %", write_energy },
 	{ "Energy for comparisons", write_relative_energy },
 	{ "Completeness", write_coverage },

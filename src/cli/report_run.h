@@ -12,7 +12,7 @@
 #define REPORT_WIDE   976
 #define REPORT_NARROW 360
 
-/* Writes the section of results[i]; it may refer to the results before it. */
+/* Writes the section of results[i].  The section may refer to earlier results. */
 void report_result(struct buf *out, const struct result_file *results, size_t i);
 
 /* Writes the validity as a small coloured word. */

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RESULT_MAX ((size_t)1 << 30) /* bytes of a file: days of samples */
+#define RESULT_MAX ((size_t)1 << 30) /* largest file in bytes; enough for days of samples */
 
-/* ---- memory: everything of a result goes at once ---- */
+/* ---- memory: all memory of a result is freed at once ---- */
 
 struct block {
 	struct block *next;
@@ -35,7 +35,7 @@ struct reader {
 	char *error;
 	size_t size;
 	bool failed;
-	double zero_s; /* of the run that is read, on the clock of its series */
+	double zero_s; /* begin of the run that is being read, on the clock of its series */
 };
 
 static void reader_fail(struct reader *rd, const char *fmt, ...)
@@ -56,7 +56,7 @@ static void reader_fail(struct reader *rd, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Zeroed memory for count elements; NULL if count is 0 or after a failure. */
+/* Returns zeroed memory for count elements, or NULL if count is 0 or after a failure. */
 static void *reader_alloc(struct reader *rd, size_t count, size_t size)
 {
 	struct block *b;
@@ -155,7 +155,7 @@ static struct gw_interval band(struct reader *rd, const struct json_doc *o, cons
 				     number(rd, v, "high") };
 }
 
-/* One number per word of a list; '*' in the key stands for the word. */
+/* Reads one number per word of a list.  '*' in the key is replaced by the word. */
 static void fill_list(struct reader *rd, const struct json_doc *o, const char *key,
 		      const char *(*name)(unsigned), unsigned count, double *v)
 {
@@ -169,8 +169,8 @@ static void fill_list(struct reader *rd, const struct json_doc *o, const char *k
 	}
 }
 
-/* A key may have one dot: the member of an inner object.  o may be NULL: every field is then
- * absent. */
+/* Reads the fields of a table into target.  A key may contain one dot, for a member of an inner
+ * object.  o may be NULL: then every field is absent. */
 static void reader_fill(struct reader *rd, const struct json_doc *o, const struct field *f,
 			void *target)
 {
@@ -283,7 +283,7 @@ static const struct field device_fields[] = {
 	{ NULL, 0, 0 },
 };
 
-/* The type that a kind of energy.def has in a file. */
+/* The type of the JSON value for each kind of field in energy.def. */
 #define TYPE_INDEX    NUMBER
 #define TYPE_TIME     NUMBER
 #define TYPE_FLAG     TRUTH
@@ -303,7 +303,8 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* What changes without a cause, what is elsewhere in the document, and reasons for absence. */
+/* True for keys that are not facts: values that always change, values that are elsewhere in the
+ * document, and absence reasons. */
 static bool no_fact(const char *key)
 {
 	static const char *const skipped[] = {
@@ -392,7 +393,8 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 
 /* ---- series ---- */
 
-/* n numbers of an array, NAN for missing ones; NULL if there is no such array. */
+/* Returns n numbers of an array, NAN for missing ones.  Returns NULL if there is no such
+ * array. */
 static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
@@ -429,8 +431,9 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 	return v;
 }
 
-/* t_seconds count from begin_seconds in the same object (ticks without one: from that of the power), which
- * counts from the begin of the window: earlier readings have negative times. */
+/* Reads the series of a device.  t_seconds are relative to begin_seconds of the same object;
+ * ticks without begin_seconds use that of the power.  begin_seconds is relative to the begin of
+ * the window, so earlier readings have negative times. */
 static void read_series(struct reader *rd, const struct json_doc *device,
 			struct result_series *s)
 {
@@ -496,8 +499,8 @@ static void read_room(struct reader *rd, const struct json_doc *o)
 	rd->where[0] = '\0';
 }
 
-/* The source of the power, by the rung.  Polled means instant power, or the mean if there is no instant
- * power. */
+/* Returns the source of the power readings for a rung.  "polled" means instant power, or
+ * average power if the sensor has no instant power. */
 static const char *source_of(struct reader *rd, const struct json_doc *sensor, const char *rung)
 {
 	if (!rung)
@@ -548,8 +551,8 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Begin of the part that the run is, on the clock of the series.  Both clocks have the same zero: the
- * begin of the command or that of the part. */
+/* Returns the begin of the part that the run describes, on the clock of the series.  The
+ * windows and the series have the same zero: the begin of the command, or of the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;
@@ -633,7 +636,8 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 	return !rd->failed;
 }
 
-/* Opens the file, or result.json of a bundle; a folder without one is opened as a folder. */
+/* Opens the file, or result.json if path is a bundle.  If path is a folder without result.json,
+ * opens the folder. */
 static int open_path(const char *path)
 {
 	int fd = file_open(path);

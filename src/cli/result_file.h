@@ -14,10 +14,10 @@
 
 struct json_doc;
 
-/* What was wrong with a run. */
+/* A problem or a note about a run. */
 struct result_code {
 	const char *code, *level, *sentence, *evidence;
-	double device; /* its index; NAN: the whole run */
+	double device; /* index of the GPU; NAN: the code is about the whole run */
 };
 
 /* One fact about the environment or a sensor, for people: "host.kernel", "6.1.0". */
@@ -30,9 +30,9 @@ struct result_facts {
 	size_t n;
 };
 
-/* Power, and the readings at each tick, in seconds since the begin of the window (for a part of a run:
- * since the begin of the part); a value may be NAN.  throttle[i] is NULL or the causes, separated by
- * commas. */
+/* Power samples, and the readings at each tick.  Times are in seconds since the begin of the
+ * window, or of the part if the run describes a part.  A value may be NAN.  throttle[i] is NULL
+ * or the causes, separated by commas. */
 struct result_series {
 	const double *power_t, *power_w;
 	size_t power_n;
@@ -41,18 +41,19 @@ struct result_series {
 	size_t tick_n;
 };
 
-/* The sensor: the source that was used. */
+/* The sensor, and the source that was used. */
 struct result_sensor {
 	const char *origin; /* "assumed", "learned", ... */
 	const char *source; /* "ring", "instant" or "average"; NULL: none, or unknown */
 	double period_s, window_s, lag_s; /* of the source */
 	double tick_s;                    /* of the counter */
-	/* Calibration with an external meter; without one 1, 0 and the typical values of a board. */
+	/* Calibration with an external meter.  Without one: gain 1, offset 0, and the typical
+	 * uncertainties of a board. */
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
-/* The fields of struct gw_energy as a file has them: a missing count is NAN, and words are texts,
- * because a newer gpuward may have more words.  Members without a key are not set. */
+/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  Words stay
+ * strings, because a newer gpuward may have more words.  Members without a key are not set. */
 struct result_energy {
 #define RESULT_INDEX                                    double
 #define RESULT_TIME                                     double
@@ -96,13 +97,14 @@ struct result_window {
 struct result_run {
 	double trial, seconds, exit_status, exit_signal;
 	const char *begin_time, *validity, *baseline_kind;
-	const char *part; /* the marked part of the command that the run is; NULL: all of it */
-	double zero_s;    /* begin of the part on the clock of the windows; otherwise 0 */
+	/* name of the marked part that the run describes; NULL: the whole command */
+	const char *part;
+	double zero_s; /* begin of the part on the clock of the windows; otherwise 0 */
 	struct gw_interval energy_j, energy_relative_j, energy_net_j;
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;
 	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* those of the run, otherwise those of the result */
+	double iterations, tokens; /* of the run, or else of the whole result */
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;
 	double host_j;
@@ -113,9 +115,9 @@ struct result_run {
 	size_t ncodes, ndevices, nwindows;
 };
 
-/* Were the guard's workers kept off the GPUs (--clean-room)? */
+/* Whether the guard's workers were kept off the GPUs (--clean-room). */
 enum result_room {
-	ROOM_NONE, /* not requested, or unknown to the version that wrote the result */
+	ROOM_NONE, /* not requested, or written by a version without --clean-room */
 	ROOM_KEPT, /* for the whole time */
 	ROOM_LOST, /* not all the time */
 };
@@ -123,12 +125,12 @@ enum result_room {
 struct result_worker {
 	const char *name;
 	const char *held_by; /* "measurement" or "others" */
-	const char *broken;  /* why it was not off all the time; NULL: it was */
+	const char *broken;  /* why the worker was not off the whole time; NULL: it was */
 };
 
 struct result_file {
 	const char *path;  /* as given */
-	const char *label; /* never NULL: the name of the file if it has none */
+	const char *label; /* never NULL: the name of the file if the result has no label */
 	const char *time, *tool_version, *command_name, *validity;
 	bool simulated;
 	double model_size_bytes, iterations, tokens;
@@ -152,13 +154,14 @@ void result_file_free(struct result_file *r);
 /* Returns the whole document, for values that have no member here. */
 const struct json_doc *result_file_document(const struct result_file *r);
 
-/* Are both documents equal, as a result and a copy of it are? */
+/* True if both documents are equal, for example a result and a copy of it. */
 bool result_file_same(const struct result_file *a, const struct result_file *b);
 
-/* What the code means for its run: "suspect", "invalid", or "note" without a consequence. */
+/* Returns what the code means for its run: "suspect", "invalid", or "note" if it has no
+ * consequence. */
 const char *result_code_level(const struct result_code *code);
 
-/* May the run enter statistics?  (It is not "invalid".) */
+/* True if the run may be used for statistics, which means that it is not "invalid". */
 bool result_run_usable(const struct result_run *run);
 
 #endif

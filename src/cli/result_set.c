@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* A file given twice would count as two trials and make intervals too narrow. */
+/* True if file i was already given.  It would count as two trials and make intervals too
+ * narrow. */
 static bool given_twice(const struct cli *c, int i)
 {
 	struct stat a, b;
@@ -19,7 +20,8 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
-/* The same for a copy: a bundle contains a copy of the file that -o wrote. */
+/* True if the last result is a copy of an earlier one.  A bundle contains a copy of the file
+ * that -o wrote. */
 static bool is_copy(const struct result_set *r)
 {
 	const struct result_file *last = &r->v[r->n - 1];
@@ -40,8 +42,8 @@ static int refuse_mixture(const struct result_set *r)
 
 	buf_init(&b, 1u << 16);
 	if (comparison_mixes_gpus(r->v, r->n, &b)) {
-		buf_adds(&b,
-			 ": results of different GPUs are compared only with --across-gpus");
+		buf_adds(&b, ": results of different GPUs cannot be compared; to compare them "
+			     "nevertheless, give --across-gpus");
 		code = cli_usage("%s", b.p);
 	}
 	buf_done(&b);
@@ -54,8 +56,7 @@ static int result_set_load(struct result_set *r, const struct cli *c, bool acros
 	int code = EXIT_OK;
 
 	if (c->argc == 0)
-		return cli_usage(
-			"name at least one result file, as gpuward measure writes them");
+		return cli_usage("name at least one result file of gpuward measure");
 	r->v = calloc((size_t)c->argc, sizeof(*r->v));
 	if (!r->v)
 		return cli_no_memory();

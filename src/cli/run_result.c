@@ -30,7 +30,8 @@ static bool continue_unless_interrupted(void *ctx, double seconds, double power_
 	return !runner_sleep(r, 0);
 }
 
-/* Loads a baseline of this card, driver, limit and mode, of any age and temperature. */
+/* Loads a stored baseline for this card, driver, power limit and mode.  Its age and temperature
+ * do not matter. */
 static void load_old(const char *dir, struct run_baseline *ret)
 {
 	struct baseline any = ret->b;
@@ -123,8 +124,8 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 	snprintf(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* Returns true for codes with degrees: a severe case makes the window worse than the code's own
- * level. */
+/* Returns true for a code that has several degrees.  A severe case makes the window worse than
+ * the code's own level. */
 static bool has_degrees(unsigned code)
 {
 	return code == GW_CODE_FOREIGN_PROCESS || code == GW_CODE_THROTTLE_THERMAL ||
@@ -212,7 +213,7 @@ static void copy_identity(const struct gw_device *d, const struct gw_status *s,
 	gw_device_value(d, GW_Q_POWER_LIMIT, &ret->power_limit_w);
 }
 
-/* Removes samples from long before the part. */
+/* Removes samples that are much older than the part. */
 static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 {
 	uint64_t from_ns = begin_ns - (uint64_t)(RUN_TRACE_AROUND_S * 1e9);
@@ -274,7 +275,7 @@ static int add_device(const struct run_result_from *from, const struct runner_ru
 
 struct remote_evidence {
 	const struct run_result_remote *remote;
-	double late_s; /* how much longer than the run the window is */
+	double late_s; /* time by which the window is longer than the run */
 };
 
 static void evidence_remote(const void *of, unsigned i, const struct gw_energy *e,
@@ -288,7 +289,7 @@ static void evidence_remote(const void *of, unsigned i, const struct gw_energy *
 		w->remote->evidence(w->remote->of, i, e, code, out, size);
 }
 
-/* The same for a device that the service measured: it has no baseline. */
+/* Fills in a device that the service measured.  It has no baseline. */
 static void add_remote_device(const struct run_result_remote *remote, unsigned i,
 			      struct measured_run *r)
 {
@@ -323,7 +324,8 @@ struct gw_interval run_result_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* too_many: how many of n may not belong to the run. */
+/* Returns an interval per item.  too_many: how many of the n items may not belong to the
+ * run. */
 static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown
@@ -352,8 +354,8 @@ void run_result_sum(struct measured_run *r)
 	}
 }
 
-/* Returns the given count, or the marked one.  For a part, marks come first, because the given
- * count may be that of the whole run. */
+/* Returns the count from the option, or else the marked count.  For a part, marks come first,
+ * because the count from the option may be that of the whole run. */
 static double count_of(double given, uint64_t whole, bool in_part, uint64_t part)
 {
 	if (in_part && whole)
@@ -367,7 +369,8 @@ static void take_counts(const struct run_result_from *from, const struct progres
 	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
 				 part ? part->iterations : 0);
 	r->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
-	if (from->count.source) /* requested: nothing replaces it, even if it is unknown */
+	/* a counter was requested: use nothing else, even if it is unknown */
+	if (from->count.source)
 		*(from->count.iterations ? &r->iterations : &r->tokens) = from->count.number;
 	r->count = from->count;
 	r->latency_s = r->seconds / r->iterations;
@@ -375,7 +378,7 @@ static void take_counts(const struct run_result_from *from, const struct progres
 	r->latency_p95_s = progress_marks_latency(m, part, 0.95);
 }
 
-/* measured: false if the energies are unknown. */
+/* Copies the marked parts into the result.  measured: false if the energies are unknown. */
 static int take_windows(const struct progress_marks *m, bool measured, struct measured_run *r)
 {
 	if (m->count == 0)
@@ -404,7 +407,7 @@ static void narrow_to_part(struct measured_run *r, const struct progress_marks_w
 	r->begin_wall_ns += part->begin_ns - r->begin_ns;
 	r->begin_ns = part->begin_ns;
 	r->seconds = (double)(part->end_ns - part->begin_ns) * 1e-9;
-	/* The counters of the host were read around the whole run only. */
+	/* The counters of the host are known only for the whole run. */
 	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 }
 
@@ -509,7 +512,7 @@ int run_count_before(struct run_count *c, bool more)
 	if (*c->first.why)
 		cli_error("--%s: %s; %s", c->kind->option, c->first.why,
 			  more ? "this run was not started" : "nothing was measured");
-	/* Even if the counter was read, nothing more is started after a signal. */
+	/* After a signal nothing more is started, even if the counter was read. */
 	if (is_interrupted(c->runner))
 		return 128 + c->runner->interrupted;
 	return *c->first.why ? EXIT_FAILED : EXIT_OK;

@@ -11,18 +11,19 @@
 
 enum run_baseline_mode {
 	RUN_BASELINE_KEPT, /* a stored one, or none       */
-	RUN_BASELINE_AUTO, /* a stored one, or measure it */
+	RUN_BASELINE_AUTO, /* a stored baseline that fits, or measure one */
 	RUN_BASELINE_NEW,  /* measure it                  */
 	RUN_BASELINE_NONE,
-	RUN_BASELINE_OLD, /* a stored one, even if too old or from another temperature, or none */
+	/* a stored baseline, even if too old or from another temperature, or none */
+	RUN_BASELINE_OLD,
 };
 
-/* The idle power that the energy above idle is computed with. */
+/* The idle power from which the energy above idle is computed. */
 struct run_baseline {
 	bool have;
 	struct baseline b;
-	bool stale;    /* too old or from another temperature: see why */
-	char why[200]; /* why there is none; "": not requested */
+	bool stale;    /* too old or from another temperature; `why` has the details */
+	char why[200]; /* why there is no baseline; "": none was requested */
 };
 
 /* Finds or measures the baseline of device i of the meter (d in the snapshot), and sets it in
@@ -30,13 +31,15 @@ struct run_baseline {
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
 
-/* Computes the energy above the baseline; sensor: the one that gross was measured with. */
+/* Computes the energy above the baseline.  sensor: the sensor data with which `gross` was
+ * measured. */
 void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
 		      const struct sensor *sensor, struct measured_baseline *ret);
 
 #define RUN_RESULT_TRIALS 1000 /* runs per result */
 
-/* Writes the evidence for a code of device i; `of` is its argument. */
+/* Writes the evidence for a code of device i.  `of` is the argument that was given with the
+ * function. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
 				 unsigned code, char *out, size_t size);
 
@@ -56,10 +59,11 @@ struct run_result_from {
 	struct run_trace *series;
 	const struct run_baseline *baseline; /* one per device of the meter */
 	double iterations, tokens;           /* given; NAN: use the marks */
-	struct measured_count count;         /* ... or counted around the run */
+	/* ... or from a counter that is read before and after the run */
+	struct measured_count count;
 	const char *part; /* the marked part to report; NULL: the whole run */
 	const struct run_result_remote
-		*remote; /* replaces the devices of the meter; NULL: no */
+		*remote; /* use these devices instead of those of the meter; NULL: no */
 };
 
 /* Makes a result of the run.  The run may be freed afterwards, except its marks: the result
@@ -83,7 +87,7 @@ void run_result_calibrate(struct measured_run *r, const struct sensor *to,
 struct gw_interval run_result_window_joules(const struct measured_run *r,
 					    const struct measured_window *w);
 
-/* Returns true if another process was on one of its GPUs. */
+/* Returns true if another process used one of the run's GPUs. */
 bool run_result_shared(const struct measured_run *r);
 
 /* Prints the result on standard error. */
@@ -94,17 +98,18 @@ struct trials_value {
 	double value, u_shared;
 };
 
-/* Returns the mean and its 95 % interval: Student's t for the scatter of the runs, combined
- * with the shared part.  The scatter averages out; the error of the sensor is the same in all
- * runs and does not. *ret_sd: standard deviation of one run.  NAN: fewer than two runs, or an
- * unknown value. */
+/* Returns the mean and its 95 % interval.  The interval combines Student's t for the scatter of
+ * the runs with the shared uncertainty.  More runs reduce the scatter, but not the error of the
+ * sensor, which is the same in all runs.  *ret_sd: standard deviation of one run.  All are NAN
+ * with fewer than two runs, or if a value is unknown. */
 struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd);
 
-/* Returns the shared uncertainty of a run: the absolute one without the relative one. */
+/* Returns the uncertainty that a run shares with the other runs: the absolute uncertainty
+ * without the relative one. */
 double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative);
 
-/* run_counter: reads a counter before and after each run (--count-cmd, --count-url), and
- * reports what is unknown or assumed. */
+/* run_count: reads a counter before and after each run (--count-cmd, --count-url), and prints
+ * what is unknown or assumed. */
 
 struct run_count {
 	const struct counter_kind *kind; /* NULL: the functions do nothing */
@@ -118,16 +123,16 @@ struct run_count {
 };
 
 /* Reads the counter before a run starts, so that a counter that does not work is found early.
- * The caller fills in the public members; the runner has begun.  more: this is not the first
- * run.  Returns an exit code. */
+ * The caller has filled in the public members and started the runner.  more: this is not the
+ * first run.  Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
-/* Reads the counter again.  Call it as soon as the command has ended, because the server counts
- * on. */
+/* Reads the counter again.  Call it as soon as the command has ended, because the server may
+ * continue to count. */
 void run_count_after(struct run_count *c);
 
-/* Computes the count of the run; place is borrowed.  Returns false, after printing why, if it
- * is unknown. */
+/* Computes the count of the run; place is borrowed.  If the count is unknown, prints why and
+ * returns false. */
 bool run_count_take(struct run_count *c, const struct runner_run *run,
 		    struct measured_count *ret);
 

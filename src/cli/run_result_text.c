@@ -1,5 +1,5 @@
-/* Prints the result of a measurement, one screen on standard error: standard output belongs to
- * the command. */
+/* measured_text: prints the result of a measurement on standard error, because standard output
+ * belongs to the command.  The result takes about one screen. */
 #include "run_result.h"
 
 #include "clean_room.h"
@@ -14,7 +14,7 @@
 
 #define COLUMN   13
 #define row(...) term_row(COLUMN, __VA_ARGS__)
-/* With several GPUs the title of a row is part of its text. */
+/* Prints a row of one device.  With several GPUs, the title is part of the text. */
 #define device_row(several, title, fmt, ...)                                \
 	row((several) ? "" : (title), "%s%s" fmt, (several) ? (title) : "", \
 	    (several) ? ": " : "", __VA_ARGS__)
@@ -34,7 +34,7 @@ static double standard_u(const struct gw_interval *v)
 	return half_width(v) / normal_quantile(0.975);
 }
 
-/* Returns how many digits after the point show two digits of the width. */
+/* Returns how many decimals are needed to show two digits of the width. */
 static int digits_of(double width)
 {
 	int digits = width > 0 ? 1 - (int)floor(log10(width)) : 3;
@@ -42,7 +42,8 @@ static int digits_of(double width)
 	return digits < 0 ? 0 : digits > 6 ? 6 : digits;
 }
 
-/* "4003 ± 102 J": both in one unit, and no digit that is smaller than the uncertainty. */
+/* Writes an interval such as "4003 ± 102 J".  Both numbers have the same unit; digits smaller
+ * than the uncertainty are left out. */
 static const char *interval_text(char out[static 80], const struct gw_interval *v)
 {
 	double scale, width, best;
@@ -135,7 +136,8 @@ static const char *age_text(char out[static 32], double seconds)
 	return out;
 }
 
-/* "no-context baseline of 80.0 W, 12 s old"; NULL if some GPU has none. */
+/* Writes the baselines, such as "no-context baseline of 80.0 W, 12 s old".  Returns NULL if
+ * some GPU has no baseline. */
 static const char *baseline_text(char out[static 96], const struct measured_run *r)
 {
 	double watts = 0, oldest_s = 0;
@@ -182,7 +184,7 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
 	return out;
 }
 
-/* Prints how it was measured, which a paper must state. */
+/* Prints how the energy was measured.  A publication must state this. */
 static void print_source(const struct measured_device *d, bool several)
 {
 	static const char *const origins[] = {
@@ -200,7 +202,8 @@ static void print_source(const struct measured_device *d, bool several)
 		   origins[d->sensor.origin], limit);
 }
 
-/* Prints a stored calibration; print_calibration() prints one of this result. */
+/* Prints a calibration that was stored earlier.  print_calibration() prints one that belongs to
+ * this result. */
 static void print_scale(const struct measured_device *d, bool several)
 {
 	char a[32];
@@ -228,7 +231,8 @@ static void print_device(const struct measured_device *d, bool several)
 			   e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
 		device_row(several, "Meter", "%s", "none");
-	else if (e->verdict == GW_VERDICT_NONE) /* shorter than the time between two samples */
+	/* the window is shorter than the time between two samples */
+	else if (e->verdict == GW_VERDICT_NONE)
 		device_row(several, "Meter",
 			   "%s; the window is shorter than the time between two samples",
 			   gw_meter_kind_name(e->meter));
@@ -335,7 +339,7 @@ static void print_windows(const struct measured_run *r)
 		row("", "and %u more", r->windows - 12);
 }
 
-/* Prints the measured window if it differs from the run of the command. */
+/* Prints the measured window if it is longer or shorter than the command. */
 static void print_window(const struct measured_run *r)
 {
 	char a[32];
@@ -349,7 +353,7 @@ static void print_window(const struct measured_run *r)
 		    term_quantity(a, r->window_s, "s"));
 }
 
-/* m NULL: do not print what is common to all runs. */
+/* Prints one run.  m NULL: do not print lines that are equal in all runs. */
 static void print_run(const struct measured_run *r, const struct measured *m)
 {
 	char a[32];

@@ -56,7 +56,7 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored)
 	each_descriptor(note_open, in);
 }
 
-/* The driver's library opens devices without O_CLOEXEC. */
+/* Sets FD_CLOEXEC, because the driver's library opens devices without it. */
 static void close_on_exec(void *arg, int fd)
 {
 	const struct runner_inherit *in = arg;
@@ -65,7 +65,8 @@ static void close_on_exec(void *arg, int fd)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Chooses the descriptor number for marks: one digit, because sh cannot write to others. */
+/* Chooses the number of the descriptor for marks: one digit if possible, because sh cannot
+ * write to larger ones. */
 static int mark_number(const struct runner_inherit *in, int fallback)
 {
 	for (int fd = 9; fd > 2; fd--)
@@ -74,7 +75,7 @@ static int mark_number(const struct runner_inherit *in, int fallback)
 	return fallback;
 }
 
-/* Returns the environment plus one variable; the caller frees the array. */
+/* Returns a copy of the environment with one more variable.  The caller frees the array. */
 static char **with_mark(const char *variable)
 {
 	size_t n = 0, keep = 0;
@@ -91,8 +92,8 @@ static char **with_mark(const char *variable)
 	return env;
 }
 
-/* An ignored signal (nohup, a background job of sh) stays ignored, for us and for the
- * command. */
+/* Collects the signals to handle.  A signal that is ignored (nohup, a background job of sh)
+ * stays ignored for gpuward and for the command. */
 static void wanted_signals(sigset_t *set)
 {
 	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD };
@@ -119,8 +120,8 @@ int runner_begin(struct runner *r)
 	return 0;
 }
 
-/* Reads the pending signals and forwards those that the command did not get from the
- * terminal. */
+/* Reads the pending signals.  Forwards those to the command that the terminal did not already
+ * send to it. */
 static void read_signals(struct runner *r, pid_t pid)
 {
 	struct signalfd_siginfo s;
@@ -131,7 +132,7 @@ static void read_signals(struct runner *r, pid_t pid)
 			(number == SIGINT || number == SIGQUIT) && s.ssi_code == SI_KERNEL;
 
 		if (number == SIGCHLD)
-			continue; /* it only ends the poll */
+			continue; /* SIGCHLD only ends the poll */
 		r->interrupted = number;
 		if (pid > 0 && !keyboard)
 			kill(pid, number);
@@ -188,10 +189,10 @@ void runner_ready(struct runner *r)
 struct child {
 	pid_t pid;
 	int pid_fd;
-	int mark_fd; /* reading end of the marks; -1: closed */
+	int mark_fd; /* our end of the pipe for marks; -1: closed */
 };
 
-/* Returns 0 or an errno. */
+/* Starts the command.  Returns 0 or an errno. */
 static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t *ret_pid)
 {
 	char variable[sizeof(MARK_ENV) + 16];
@@ -216,11 +217,11 @@ static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd,
 	sigemptyset(&reset);
 	if (!r->inherit->pipe_ignored)
 		sigaddset(&reset, SIGPIPE);
-	sigaddset(&reset, SIGXFSZ); /* main() ignores it */
+	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal */
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setsigmask(&attr, &r->mask);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	/* Returns when the command runs, or with the error of exec. */
+	/* Returns after exec() has succeeded or failed, with its error. */
 	err = posix_spawnp(ret_pid, argv[0], &actions, &attr, argv, env);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
@@ -228,7 +229,8 @@ static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd,
 	return err;
 }
 
-/* Reads at most one full pipe, so a command that never stops writing cannot block us. */
+/* Reads marks, at most as much as a full pipe holds.  So a command that never stops writing
+ * cannot block gpuward. */
 static void read_marks(struct child *s, struct progress_marks *marks)
 {
 	char text[4096];
@@ -246,7 +248,8 @@ static void read_marks(struct child *s, struct progress_marks *marks)
 	}
 }
 
-/* Without a pidfd (a kernel before 5.3, some sandboxes) SIGCHLD ends the poll. */
+/* True if the command has ended.  Without a pidfd (kernel before 5.3, some sandboxes), SIGCHLD
+ * ends the poll. */
 static bool has_ended(const struct child *s, const struct pollfd *fd)
 {
 	siginfo_t info = { 0 };
@@ -324,7 +327,8 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
 	run->late =
-		gw_window_wait(run->window, LAST_NS) != 0; /* the result has a code for it */
+		/* if it fails, the result has a code for this */
+		gw_window_wait(run->window, LAST_NS) != 0;
 	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;
 }
@@ -385,9 +389,9 @@ void cooldown_done(struct cooldown *k)
 	k->snap = NULL;
 }
 
-/* The GPU that is farthest above its mark. */
+/* The GPU that is farthest above its target temperature. */
 struct farthest {
-	double over_c, now_c; /* NAN: none has a temperature */
+	double over_c, now_c; /* NAN: no GPU has a temperature */
 	unsigned i, index;
 };
 
@@ -421,7 +425,7 @@ static void find_farthest(struct cooldown *k, struct farthest *f)
 		if (isnan(c))
 			continue;
 		k->now_c = fmax(k->now_c, c);
-		if (isnan(k->mark_c[i])) /* before the first run */
+		if (isnan(k->mark_c[i])) /* there is no target before the first run */
 			k->mark_c[i] = c + COOLDOWN_MARGIN_C;
 		if (!(c - k->mark_c[i] <= f->over_c))
 			*f = (struct farthest){ c - k->mark_c[i], c, i, gpu[i].index };
@@ -459,7 +463,7 @@ int tail_open(struct tail *t)
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -GW_E_IO;
-	/* Only the reading end: the command expects a pipe that blocks. */
+	/* Only the reading end does not block: the command expects a pipe that blocks. */
 	fcntl(fds[0], F_SETFL, O_NONBLOCK);
 	t->read_fd = fds[0];
 	t->write_fd = fds[1];
@@ -488,7 +492,8 @@ static void tail_append(struct tail *t, const char *text, size_t n)
 	t->fill += n;
 }
 
-/* Reads at most one full pipe, so a command that never stops writing cannot block us. */
+/* Reads marks, at most as much as a full pipe holds.  So a command that never stops writing
+ * cannot block gpuward. */
 void tail_drain(struct tail *t)
 {
 	char text[4096];

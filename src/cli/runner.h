@@ -1,11 +1,11 @@
 /* runner: starts a command, measures it while it runs, and returns the results.
  *
- * The command gets the terminal, process group, descriptors, folder, environment, signal mask
- * and ignored signals as gpuward found them, plus GPUWARD_MARK_FD, the descriptor for marks
- * (progress_marks.h).  From runner_begin() to runner_end() signals do not end gpuward.  SIGTERM
- * and SIGHUP are forwarded to the command; so are SIGINT and SIGQUIT, unless they come from the
- * terminal, which sends them to the command itself; `interrupted` then asks the caller to start
- * no further run. */
+ * The command gets everything as gpuward found it (terminal, process group, descriptors,
+ * folder, environment, signal mask, ignored signals), plus GPUWARD_MARK_FD, the descriptor for
+ * marks (progress_marks.h).  From runner_begin() to runner_end() a signal does not end gpuward;
+ * it sets `interrupted`, and the caller must then start no further run.  The signal is
+ * forwarded to the command, except SIGINT and SIGQUIT from the terminal, which sends them to
+ * the command itself. */
 #ifndef GW_CLI_RUNNER_H
 #define GW_CLI_RUNNER_H
 
@@ -21,10 +21,10 @@
 
 #define RUNNER_FDS 4096
 
-/* How gpuward was started.  Call runner_inherit() before anything is opened. */
+/* The state in which gpuward was started.  Call runner_inherit() before anything is opened. */
 struct runner_inherit {
-	bool pipe_ignored; /* SIGPIPE was ignored */
-	/* Open descriptors, one bit each; higher ones count as open. */
+	bool pipe_ignored; /* SIGPIPE was ignored at the start */
+	/* Open descriptors, one bit each.  Descriptors from RUNNER_FDS on count as open. */
 	unsigned char open[RUNNER_FDS / 8];
 };
 void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
@@ -54,14 +54,14 @@ struct runner {
 /* One finished run.  The window belongs to the meter. */
 struct runner_run {
 	int error;       /* errno if the command could not be started, else 0              */
-	int exit_status; /* -1: a signal ended it                                          */
+	int exit_status; /* -1: a signal ended the command */
 	int exit_signal; /* 0: none                                                        */
 	/* Monotonic, right before the start and right after the end. */
 	uint64_t begin_ns, end_ns;
 	uint64_t begin_wall_ns;
 	double seconds;
-	struct gw_window *window; /* closed and waited for                                  */
-	bool late; /* the last sample is missing: a GPU may hang                          */
+	struct gw_window *window; /* closed; the wait for its last sample is over */
+	bool late;                /* the last sample did not arrive; a GPU may hang */
 	struct progress_marks marks;
 };
 
@@ -70,26 +70,26 @@ struct runner_run {
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 
-/* Waits until every GPU with a power meter has its first sample, at most 100 ms. */
+/* Waits until every GPU that reports power has its first sample, at most 100 ms. */
 void runner_ready(struct runner *r);
 
-/* Runs argv to its end.  Returns 0, -GW_E_NOMEM or -GW_E_IO.  After 0, call runner_run_done();
- * if ret->error is set, nothing was measured. */
+/* Runs argv to its end.  Returns 0, -GW_E_NOMEM or -GW_E_IO.  After 0, call runner_run_done().
+ * If ret->error is set, the command was not started and nothing was measured. */
 int runner_run(struct runner *r, char *const argv[], const char *label, struct runner_run *ret);
 void runner_run_done(struct runner_run *run);
 
-/* Returns the exit status as a shell does: 127 not found, 126 cannot be started, 128 +
- * signal. */
+/* Returns the exit status as a shell does: 127 if the command was not found, 126 if it cannot
+ * be started, 128 + signal if a signal ended it. */
 int runner_status(const struct runner_run *run);
 
-/* Sleeps.  Returns true if a signal asks to end (r->interrupted). */
+/* Sleeps until until_ns.  Returns true if a signal requests the end (r->interrupted). */
 bool runner_sleep(struct runner *r, uint64_t until_ns);
 
 /* Cooldown: waits before a run until the GPUs are as cool as before the first run.
  *
- * Hotter silicon leaks more, so runs must start at the same temperature.  A GPU that does not
- * cool down within a minute gets its current temperature as the new mark, so that later runs
- * start alike and do not wait a minute each. */
+ * A hotter chip has more leakage power, so runs must start at the same temperature.  If a GPU
+ * does not cool down within a minute, its current temperature becomes its new target.  Later
+ * runs then start at the same temperature and do not wait a minute each. */
 
 #define COOLDOWN_DEVICES 256
 
@@ -101,31 +101,33 @@ struct cooldown_gpu {
 struct cooldown {
 	struct gw_ctx *ctx;
 	struct runner *runner;
-	double to_c; /* NAN: as at the first start */
-	/* Reads the GPUs, always in the same order, and returns their number.  NULL: read those
-	 * of the runner's meter in ctx. */
+	double to_c; /* target temperature; NAN: that of the first start */
+	/* Reads the GPUs, always in the same order, and returns their number.  NULL: the GPUs
+	 * of the runner's meter are read through ctx. */
 	unsigned (*read)(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES]);
-	/* Called twice per second of a wait with the GPU that is farthest from its mark; may be
-	 * NULL. */
+	/* Called twice per second during a wait, with the GPU that is farthest above its
+	 * target.  May be NULL. */
 	void (*report)(void *arg, unsigned gpu, double now_c, double mark_c);
 	void *arg;
 	/* Results: */
 	double waited_s;
 	unsigned late; /* waits that timed out */
 	int late_gpu;  /* index of the GPU if the last wait timed out, else -1 */
-	double late_c; /* its temperature then */
-	double now_c;  /* the warmest GPU when the last wait ended; NAN: unknown */
+	double late_c; /* temperature of that GPU at the timeout */
+	/* temperature of the warmest GPU when the last wait ended; NAN: unknown */
+	double now_c;
 	/* Private: */
 	struct gw_snapshot *snap;
-	double mark_c[COOLDOWN_DEVICES]; /* NAN: no temperature yet */
+	double mark_c[COOLDOWN_DEVICES]; /* targets; NAN: no temperature is known yet */
 };
 
-/* The caller fills in the inputs.  Returns 0 or -GW_E_NOMEM; free it with cooldown_done(). */
+/* Initialises the private members; the caller has filled in the inputs.  Returns 0 or
+ * -GW_E_NOMEM.  Free with cooldown_done(). */
 int cooldown_init(struct cooldown *k);
 void cooldown_done(struct cooldown *k);
 
-/* Waits at most a minute, and not for a GPU without a temperature.  Returns true if a signal
- * asks to end. */
+/* Waits until the GPUs are cool, at most one minute.  Ignores a GPU without a temperature.
+ * Returns true if a signal requests the end. */
 bool cooldown_wait(struct cooldown *k);
 
 /* Tail: keeps the end of what a command writes to standard error, in a fixed amount of memory. */
@@ -143,7 +145,7 @@ struct tail {
 int tail_open(struct tail *t);
 void tail_close(struct tail *t);
 
-/* Reads what the command has written so far; never blocks. */
+/* Reads what the command has written until now.  Never blocks. */
 void tail_drain(struct tail *t);
 
 /* Discards everything up to now. */

@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-/* config_load() parses the values, because it knows types and ranges: here they are texts. */
+/* The values stay strings here.  config_load() parses them, because it knows types and
+ * ranges. */
 #define ROW_OF_BOOL(flag, at, metavar, help) OPTION_ROW(FLAG, 0, flag, at, metavar, help)
 #define ROW_OF_TEXT(flag, at, metavar, help) OPTION_ROW(TEXT, 0, flag, at, metavar, help)
 #define ROW_OF_LIST(flag, at, metavar, help) OPTION_ROW(LIST, 0, flag, at, metavar, help)

@@ -5,7 +5,7 @@
 #include "option.h"
 #include "daemon/config.h"
 
-/* The given values: a text, a list or true for each setting that has an option. */
+/* The given values.  Each setting that has an option is a string, a list or a bool here. */
 #define SERVE_C_BOOL     bool
 #define SERVE_C_COUNT    const char *
 #define SERVE_C_NUMBER   const char *
@@ -23,7 +23,7 @@ struct serve_flags {
 #undef O
 };
 
-/* For struct serve_flags; ends with a row without a name. */
+/* Options for struct serve_flags.  The last row has no name. */
 extern const struct option serve_options[];
 
 /* Writes the given options for config_load(), at most max, and returns their number.  They

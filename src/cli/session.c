@@ -178,7 +178,7 @@ static void read_state(const struct run_progress *p, struct gw_window *window, s
 		s->watts = s->joules = NAN;
 }
 
-/* Returns 0 to 1, or NAN if it is unknown. */
+/* Returns the finished part of the run, 0 to 1, or NAN if it is unknown. */
 static double share_done(const struct run_progress *p, const struct state *s,
 			 const struct progress_marks *marks)
 {
@@ -228,7 +228,8 @@ static bool may_draw(void)
 	       tcgetpgrp(STDERR_FILENO) == getpgrp();
 }
 
-/* Leaves the cursor at the start of the line, so that output of the command overwrites it. */
+/* Draws the progress line.  Leaves the cursor at the start of the line, so that output of the
+ * command overwrites it. */
 static void draw_line(struct run_progress *p, const char *text)
 {
 	unsigned width = term_width();

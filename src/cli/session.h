@@ -106,21 +106,21 @@ struct run_progress {
 	struct gw_meter *meter;
 	unsigned trial, trials; /* 1 of 3                                       */
 	double expected_s;      /* duration of the previous run; NAN: unknown   */
-	double iterations;      /* that the command will mark; NAN: unknown     */
+	double iterations; /* number of iterations that the command will mark; NAN: unknown */
 	/* Private: */
 	bool on, terminal, shown;
 	uint64_t begin_ns;
 	uint64_t samples, lines; /* samples at the start of the run; lines so far */
 };
 
-/* requested: --progress is given; quiet: show nothing. */
+/* Prepares the progress line.  requested: --progress is given; quiet: show nothing. */
 void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,
 		       bool quiet);
 
 /* Call it when a run begins. */
 void run_progress_begin(struct run_progress *p);
 
-/* Call it during the run: draws if it is time. */
+/* Draws the line when it is due.  Call it during the run. */
 void run_progress_show(struct run_progress *p, struct gw_window *window,
 		       const struct progress_marks *marks);
 

@@ -135,7 +135,7 @@ static void layout_fit(const struct table *t, struct layout *l, size_t width)
 			return;
 }
 
-/* Shortens text to so many columns; a mark shows where text is missing. */
+/* Shortens text to this number of columns.  A mark shows where text is missing. */
 static void cut_text(char *out, size_t size, const char *text, size_t columns)
 {
 	bool whole = utf8_columns(text) <= columns;

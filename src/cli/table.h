@@ -32,7 +32,7 @@ struct table {
 void table_init(struct table *t, const struct table_column *columns);
 void table_done(struct table *t);
 
-/* Begins a row; table_set() then sets its cells.  A cell that is not set shows "-". */
+/* Begins a row.  table_set() sets the cells of this row.  A cell that is not set shows "-". */
 void table_row(struct table *t);
 void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -45,10 +45,10 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 unsigned table_hidden(const struct table *t, unsigned width,
 		      bool hidden[static TABLE_COLUMNS_MAX]);
 
-/* Returns the width that the whole table needs. */
+/* Returns the width that the table needs to show all columns. */
 unsigned table_width(const struct table *t);
 
-/* Prints the table to standard output, in colour if term.h uses colour. */
+/* Prints the table to standard output, with colours if term_init() enabled them. */
 void table_print(const struct table *t, unsigned width);
 
 #endif

@@ -16,7 +16,7 @@
 
 static struct {
 	bool color, utf8, tty;
-	bool error;       /* the text is for standard error */
+	bool error;       /* output goes to standard error */
 	const char *mode; /* argument of term_init()      */
 } term;
 
@@ -52,7 +52,8 @@ static bool want_color(const char *mode)
 	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
 
-/* Reads the variables only: setlocale() would load 350 KB of tables for the same answer. */
+/* Checks only the environment variables: setlocale() would load 350 KB of tables for the same
+ * answer. */
 static bool want_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -259,7 +260,7 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 }
 
 static struct {
-	FILE *terminal; /* standard output while a frame is printed into memory */
+	FILE *terminal; /* the real standard output while a frame is printed into memory */
 	char *text;
 	size_t size;
 } screen;
@@ -324,8 +325,8 @@ void screen_frame_begin(void)
 		stdout = screen.terminal;
 }
 
-/* Draws from the top and clears each line to its end.  The last line counts the lines that do
- * not fit. */
+/* Draws the text from the top of the screen.  Clears each line to its end.  The last line shows
+ * how many lines do not fit. */
 static void screen_draw(const char *text, unsigned rows)
 {
 	unsigned lines = 0, shown = 0;
@@ -387,7 +388,7 @@ void progress_show(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	if (strlen(line) > most) /* the text is ASCII */
+	if (strlen(line) > most) /* can be cut anywhere, because the text is ASCII */
 		line[most] = '\0';
 	fprintf(stderr, "\r%s\033[K", line);
 	fflush(stderr);

@@ -12,15 +12,15 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BA
  * CLICOLOR_FORCE, FORCE_COLOR, TERM=dumb, and whether standard output is a terminal. */
 void term_init(const char *color_mode);
 
-/* Directs text to standard error, or back to standard output, and adapts colours and width. */
+/* Sends output to standard error, or back to standard output.  Colours and width follow. */
 void term_to_stderr(bool on);
 
 /* Returns the columns of standard output (or error): from the terminal, else from COLUMNS, else
  * 80.  The result is from 40 to 500. */
 unsigned term_width(void);
 
-/* As term_width(), but unlimited if the output is not a terminal and COLUMNS is not set: a
- * program that reads a table does not want it cut. */
+/* Works like term_width(), but has no limit if the output is not a terminal and COLUMNS is not
+ * set, because a program that reads a table needs whole lines. */
 unsigned term_table_width(void);
 
 bool term_utf8(void);
@@ -28,15 +28,14 @@ bool term_utf8(void);
 /* Returns the text, or its ASCII form if the terminal does not show UTF-8: "C" for "°C". */
 const char *term_plain(const char *text);
 
-/* Chooses the SI prefix of a number, so that it has up to four digits before the point;
- * *ret_scale is its factor. */
+/* Returns the SI prefix for a number, so that it has up to four digits before the decimal
+ * point.  *ret_scale: the factor of the prefix. */
 const char *term_prefix(double v, double *ret_scale);
 
 /* Writes a number with four digits and a suitable prefix, as "12.34 ms"; "unknown" for NAN. */
 const char *term_quantity(char out[static 32], double v, const char *unit);
 
-/* Return the escape sequence that starts a style, and the one that ends it; "" without
- * colour. */
+/* Return the escape sequences that start and end a style; "" if colours are off. */
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
@@ -51,7 +50,8 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 /* Prints that the GPUs are simulated. */
 void term_print_simulated(FILE *out);
 
-/* As term_wrap() with the width of the terminal and a title in bold; "" is no title. */
+/* Works like term_wrap() with the width of the terminal.  Prints the title in bold; "" means no
+ * title. */
 void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -81,8 +81,8 @@ void progress_clear(void);
 /* Writes "[#####.....]" of `width` columns (at most 60) for a share from 0 to 1. */
 void progress_bar(char out[static 64], unsigned width, double share);
 
-/* Ctrl-C and SIGTERM for commands that run for a while: from now on they set a flag, and calls
- * that wait return early (EINTR).  A second signal ends the program immediately. */
+/* Catches Ctrl-C and SIGTERM, for commands that run for a while.  The first signal sets a flag,
+ * and calls that wait return early (EINTR).  A second signal ends the program immediately. */
 void stop_catch(void);
 
 bool stop_requested(void);

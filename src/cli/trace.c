@@ -27,7 +27,7 @@ static const char *const names[WANTED][6] = {
 
 struct layout {
 	char separator;
-	bool utc; /* times without an offset are UTC, by the name of the column */
+	bool utc; /* the column's name says UTC, so times without an offset are UTC */
 	size_t column[WANTED];
 };
 
@@ -51,7 +51,8 @@ static bool get_field(const char *line, char separator, size_t k, char *out, siz
 	return n > 0 && n < size;
 }
 
-/* Turns "Power (W)" into "power_w": other characters than letters and digits separate words. */
+/* Turns "Power (W)" into "power_w".  All characters except letters and digits separate
+ * words. */
 static void plain_name(char *name)
 {
 	char *to = name;
@@ -103,7 +104,7 @@ static bool read_time(const char *text, bool utc, uint64_t *ret_ns)
 	       (utc && timespec_parse(with_z, 0, ret_ns) == 0);
 }
 
-/* Returns true if the time is valid except for a missing offset. */
+/* Returns true if the time is valid, except that its UTC offset is missing. */
 static bool lacks_offset(const char *line, const struct layout *l, char *time, size_t size)
 {
 	uint64_t wall_ns;
@@ -112,7 +113,8 @@ static bool lacks_offset(const char *line, const struct layout *l, char *time, s
 	       !read_time(time, false, &wall_ns) && read_time(time, true, &wall_ns);
 }
 
-/* Checks what follows a number: "312,5" is not 312 W, and kilowatts are not accepted. */
+/* Checks the text after a number.  "312,5" must not be read as 312 W, and kilowatts are not
+ * accepted. */
 static bool is_watts(const char *unit)
 {
 	unit += strspn(unit, " ");
@@ -142,7 +144,8 @@ static char *read_text(const char *path, size_t *ret_n, int *ret_err, char *why,
 	if (!text)
 		snprintf(why, size, "%s", gw_strerror(-GW_E_NOMEM));
 	if (n == TEXT_MAX) {
-		snprintf(why, size, "%s: longer than %u MiB", path, TEXT_MAX >> 20);
+		snprintf(why, size, "%s is longer than the limit of %u MiB", path,
+			 TEXT_MAX >> 20);
 		n = -GW_E_SIZE;
 	}
 	*ret_err = n < 0 ? (int)n : 0;
@@ -183,18 +186,20 @@ static int set_head_error(const char *path, char *why, size_t size)
 	return -GW_E_PARSE;
 }
 
-/* without_offset: a time without an offset; "": there was none. */
+/* Writes the error for a file without a usable line.  without_offset: a time without a UTC
+ * offset; "": there was none. */
 static int set_lines_error(const char *path, const char *without_offset, char *why, size_t size)
 {
 	if (*without_offset)
 		snprintf(why, size,
-			 "%s: its times have no time zone, as %s; name the column time_utc if "
-			 "they are UTC, or write them as 2026-01-31T12:00:00+01:00 (RFC 3339)",
+			 "%s: its times have no time zone, for example %s; name the column "
+			 "time_utc if they are UTC, or write them as 2026-01-31T12:00:00+01:00 "
+			 "(RFC 3339)",
 			 path, without_offset);
 	else
 		snprintf(why, size,
-			 "%s: no line has a time (as 2026-01-31T12:00:00Z, RFC 3339, or "
-			 "seconds since 1970) and watts (with a decimal point, as 312.5)",
+			 "%s: no line has a time (such as 2026-01-31T12:00:00Z, RFC 3339, or "
+			 "seconds since 1970) and watts (with a decimal point, such as 312.5)",
 			 path);
 	return -GW_E_PARSE;
 }
@@ -279,7 +284,7 @@ int trace_check(const char *path, char *why, size_t size)
 		return 0;
 	text[n] = '\0';
 	at = skip_bom(text);
-	/* A line without an end is still being written. */
+	/* A first line without a newline is still being written. */
 	if (!next_line(&at, line, sizeof(line)) || at[-1] != '\n' || read_head(line, &layout))
 		return 0;
 	return set_head_error(path, why, size);

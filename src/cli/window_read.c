@@ -17,7 +17,7 @@ struct field {
 	size_t offset;
 };
 
-#define TEXT_SIZE 96 /* of each text below */
+#define TEXT_SIZE 96 /* size of each string below */
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
 static double number(const struct json_doc *o, const char *path)
@@ -25,7 +25,7 @@ static double number(const struct json_doc *o, const char *path)
 	return json_doc_is_number(o, path) ? json_doc_number(o, path) : NAN;
 }
 
-/* A count; 0 if it is not one. */
+/* Returns a count, or 0 if the value is not a count. */
 static double count(const struct json_doc *o, const char *path)
 {
 	double v = number(o, path);
@@ -55,7 +55,8 @@ static void fill_fields(const struct json_doc *o, const struct field *f, size_t 
 	}
 }
 
-/* The number of a word in a table, or `otherwise` if the table does not have it. */
+/* Returns the index of a word in a table, or `otherwise` if the table does not have the
+ * word. */
 static unsigned word(const struct json_doc *o, const char *path, const char *(*name)(unsigned),
 		     unsigned n, unsigned otherwise)
 {
@@ -91,7 +92,7 @@ static double number_below(const struct json_doc *o, const char *path, const cha
 	return number(o, whole);
 }
 
-/* One value per word of a list; '*' in the path stands for the word. */
+/* Reads one value per word of a list.  '*' in the path is replaced by the word. */
 static void read_list(const struct json_doc *o, const struct gw_energy_field *f, double *v)
 {
 	const char *star = strchr(f->key, '*');
@@ -186,7 +187,8 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* GW_HAVE if there is such a source, otherwise the reason of its first figure. */
+/* Returns GW_HAVE if the sensor has such a source, otherwise the absence reason of the source's
+ * first figure. */
 static enum gw_absence absence(const struct json_doc *sensor, const char *part,
 			       const char *figure)
 {
@@ -243,7 +245,7 @@ static const struct field process_fields[] = {
 	{ "joules", NUMBER, P(joules) },
 };
 
-/* Rows without a pid: idle and unattributed energy. */
+/* Reads the rows without a pid: idle and unattributed energy. */
 static void read_remainder(const struct json_doc *o, struct attribute *a)
 {
 	const char *name = json_doc_string(o, "name");

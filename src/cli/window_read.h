@@ -9,11 +9,12 @@
 
 #include "base/json_doc.h"
 
-/* Device i of the window, without baseline and series, which a window does not have.  False: it has no
- * energy because its meter went away; the codes are then truncated. */
+/* Reads device i of the window.  Baseline and series stay empty, because a window has none.
+ * Returns false if there is no energy because the service's meter went away; then the device
+ * has the code truncated. */
 bool window_read_device(const struct json_doc *window, size_t i, struct measured_device *ret);
 
-/* The evidence for a code of device i; "": none. */
+/* Writes the evidence for a code of device i; "" if there is none. */
 void window_read_evidence(const struct json_doc *window, size_t i, unsigned code, char *out,
 			  size_t size);
 

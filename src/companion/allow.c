@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #define FILE_MAX 65536
-#define UID_LAST (UINT32_MAX - 1) /* the last uid is invalid */
+#define UID_LAST (UINT32_MAX - 1) /* UINT32_MAX is not a valid uid */
 #define BLANKS   " \t"
 #define NO_SUCH  (-2)
 
 static const char *const kinds[] = { "client", "unit", "checkpoint", "signal" };
 
-/* NO_SUCH if it is not a valid uid. */
+/* Returns the uid in text, or NO_SUCH if it is not a valid uid. */
 static int64_t uid_number(const char *text)
 {
 	char *end;
@@ -33,8 +33,8 @@ static int64_t uid_number(const char *text)
 	return errno || *end || v > UID_LAST ? NO_SUCH : (int64_t)v;
 }
 
-/* Reads only /etc/passwd: other user databases would load libraries into a program that runs as
- * root. */
+/* Returns the uid of a user's name or number. Reads only /etc/passwd: other user databases
+ * would load libraries into a program that runs as root. */
 static int64_t uid_of(const char *name)
 {
 	size_t n = strlen(name);
@@ -66,7 +66,8 @@ static bool copy_path(char out[static 256], const char *value)
 	return true;
 }
 
-/* Normalises a path: "//" and "/./" are the root, too, which contains every process. */
+/* Copies a normalised path. Returns false for the root (also "//" and "/./"), because the root
+ * contains every process. */
 static bool copy_cgroup(char out[static 256], const char *value)
 {
 	size_t n = 0;
@@ -141,7 +142,7 @@ static const char *read_line(struct allow *a, char *line)
 	r.kind = (enum allow_kind)kind;
 	why = read_words(&r, rest);
 	if (!why && a->rules == ALLOW_RULES)
-		return "there are too many lines";
+		return "there are more than 64 rules";
 	if (!why)
 		a->rule[a->rules++] = r;
 	return why;

@@ -24,8 +24,8 @@ enum allow_kind { ALLOW_CLIENT, ALLOW_UNIT, ALLOW_CHECKPOINT, ALLOW_SIGNAL };
 struct allow_rule {
 	enum allow_kind kind;
 	char exe[256], cgroup[256]; /* "": any */
-	char name[256];             /* of a unit */
-	int64_t uid;                /* of a process or a client; -1: any */
+	char name[256];             /* name of the unit */
+	int64_t uid;                /* uid of the process or client; -1: any */
 };
 
 struct allow {
@@ -34,10 +34,10 @@ struct allow {
 	unsigned rules;
 };
 
-/* Reads a file. Returns 0, or a negative gw_error with a sentence: it is missing, another user
- * than root can write it, or a line is invalid. */
+/* Reads a file. Returns 0, or a negative gw_error with a sentence: the file is missing, a user
+ * other than root can write it, or a line is invalid. */
 int allow_load(struct allow *ret, const char *path, char *message, size_t size);
-/* Reads a text, which is changed; path is for messages. */
+/* Reads the rules from text, which is changed. path is used in messages only. */
 int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size);
 
 /* Returns 0, or -GW_E_PERM with a sentence that contains the line to add. */

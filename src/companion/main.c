@@ -1,9 +1,9 @@
 /* gpuward-companion: does what the guard needs privileges for, and nothing else.
  *
  * It accepts connections, checks the uid of the client, and serves each connection in its own
- * process, at most CHILDREN at a time: a request that hangs in the driver delays no other, and
- * a running request survives us. Started by systemd for a connection, it ends after a while
- * without requests. */
+ * process, at most CHILDREN at a time. So a request that hangs in the driver does not delay the
+ * others, and a running request continues after the companion has ended. If systemd started the
+ * companion for a connection, it ends after 30 s without requests. */
 #include "allow.h"
 #include "serve.h"
 
@@ -54,7 +54,8 @@ static void serve_in_child(struct companion *c, int fd, uid_t uid)
 	static const int ignored[] = { SIGTERM, SIGINT, SIGHUP, SIGPIPE };
 	sigset_t none;
 
-	/* A request that has started is completed. */
+	/* Ignore signals that would end the process: a request that has started is
+	 * completed. */
 	for (unsigned i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
 		signal(ignored[i], SIG_IGN);
 	sigemptyset(&none);
@@ -124,7 +125,7 @@ static int companion_run(struct companion *c)
 		int n = poll(p, 2, may_leave ? IDLE_MS : -1);
 
 		if (n == 0)
-			break; /* systemd keeps listening */
+			break; /* systemd continues to listen on the socket */
 		if (p[0].revents)
 			handle_signals(c);
 		if (p[1].revents)
@@ -160,7 +161,7 @@ static int listen_at(const char *path)
 	return -1;
 }
 
-/* The socket from systemd (sd_listen_fds(3)). */
+/* Returns the socket from systemd (sd_listen_fds(3)). */
 static int listen_systemd(void)
 {
 	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
@@ -197,7 +198,7 @@ static int companion_start(struct companion *c)
 	c->options.busy_fd = memfd_create("busy", MFD_CLOEXEC);
 	if (c->signal_fd < 0 || c->options.busy_fd < 0)
 		return companion_fail("cannot start", strerror(errno));
-	/* Programs that we start must not be influenced by the environment of our caller. */
+	/* The environment of our caller must not influence the programs that we start. */
 	clearenv();
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	return companion_run(c);

@@ -31,18 +31,20 @@ struct serving {
 	int pidfd[WIRE_TARGETS]; /* of request.target[] */
 };
 
-/* Writes the log line before the reply, so that a client with a reply finds it there. */
+/* Writes the log line, then the reply. So the line is in the log when the client receives the
+ * reply. */
 static void send_reply(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
 	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
 	int length;
 
-	/* Processes choose their own names: keep the log on one line. */
+	/* Processes choose their own names: without control characters the log entry stays on
+	 * one line. */
 	utf8_clean(words, sizeof(words), r->words);
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	/* If the log or the client is gone, the other still gets its text. */
+	/* If the log or the client is gone, the other one still receives its text. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
 	send(fd, text, wire_reply_write(r, text), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -81,7 +83,7 @@ static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 	return n;
 }
 
-/* Returns 1 if the client only checked that we exist, or sent nothing in time. */
+/* Returns 1 if the client only checked that the companion exists, or sent nothing in time. */
 static int read_request(struct serving *s)
 {
 	char text[WIRE_SIZE];
@@ -112,7 +114,8 @@ static bool has_ended(int pidfd)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Only one request at a time may work on a process; the lock ends with our process. */
+/* Locks a process for this request: only one request at a time may work on a process. The lock
+ * ends with our process. */
 static bool lock_process(const struct serving *s, int64_t pid)
 {
 	struct flock l = {
@@ -130,8 +133,9 @@ static int refuse_thread(struct serving *s, int64_t pid, int64_t process)
 	return refuse_process(s, -GW_E_ARG, pid, why);
 }
 
-/* The pidfd is opened first and checked last: everything read in between belongs to one running
- * process. -GW_E_NOENT: it has ended, or its pid was reused. */
+/* Opens a pidfd for a target and checks the target. The pidfd is opened first and checked last,
+ * so everything that is read in between belongs to one running process. -GW_E_NOENT: the target
+ * has ended, or its pid was reused. */
 static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 {
 	const struct proc_id *t = &s->request.target[i];
@@ -166,8 +170,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 	return 0;
 }
 
-/* Drops targets that have ended or whose pid was reused. Returns 0, or the error for one that
- * is not allowed. */
+/* Drops targets that have ended or have a reused pid. Returns 0, or the first error of a target
+ * that is not allowed. */
 static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;
@@ -191,9 +195,9 @@ static int hold_running_targets(struct serving *s, enum allow_kind kind)
 	return first;
 }
 
-/* From here on the request is carried out, whether or not the client waits. A client that has
- * already closed the connection has given up, so nothing is done. Returns 0 or -GW_E_TIMEOUT.
- */
+/* Confirms that the request starts. After this it is carried out, even if the client stops
+ * waiting. If the client has already closed the connection, nothing is done. Returns 0 or
+ * -GW_E_TIMEOUT. */
 static int confirm_start(struct serving *s)
 {
 	struct pollfd p = { .fd = s->fd };
@@ -293,7 +297,7 @@ static int (*const verbs[])(struct serving *s) = {
 	[WIRE_UNIT_VERB] = do_unit,
 };
 
-/* "signal 15 of 812 and 2 more", "stop ollama.service": for the log. */
+/* Describes a request for the log: "signal 15 of 812 and 2 more", "stop ollama.service". */
 static void describe_request(const struct wire_request *r, char *out, size_t size)
 {
 	int n;

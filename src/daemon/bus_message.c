@@ -4,13 +4,14 @@
 
 #include <string.h>
 
-/* Before the fields: endianness, type, flags, version, body size, serial, size of the fields. */
+/* Size of the part before the header fields: endianness, type, flags, version, body size,
+ * serial, size of the fields. */
 #define HEAD_SIZE 16
-/* The protocol allows 128 MiB; logind's messages have a few hundred bytes. */
+/* The protocol allows 128 MiB; a message from logind has a few hundred bytes. */
 #define MESSAGE_MAX (16u * 1024)
 #define FIELDS      8
 
-/* Header fields with the numbers of the protocol. */
+/* Header field numbers of the D-Bus protocol. */
 enum {
 	F_PATH = 1,
 	F_INTERFACE,
@@ -43,7 +44,7 @@ static uint32_t read_u32(const uint8_t *p, bool big_endian)
 				    p[0];
 }
 
-/* n bytes, aligned to `to`.  NULL: fewer are left. */
+/* Returns the next n bytes, aligned to `to`; NULL if fewer bytes are left. */
 static const uint8_t *cursor_take(struct cursor *c, size_t n, size_t to)
 {
 	size_t at = aligned(c->at, to);
@@ -74,8 +75,8 @@ static const char *take_text(struct cursor *c, bool short_length)
 	return s;
 }
 
-/* Only types that the protocol uses today are read: an unknown field may have an unknown
- * type. */
+/* Reads one header field. Only the types that the protocol uses today are accepted, because an
+ * unknown field may have an unknown type. */
 static void take_field(struct cursor *c, struct bus_message *m)
 {
 	const char **const text[FIELDS + 1] = { [F_PATH] = &m->path,
@@ -202,9 +203,9 @@ void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
 	while (arg[n] && n < FIELDS)
 		signature[n++] = 's';
 	buf_add(out, head, sizeof(head));
-	put_number(out, 0); /* size of the body, set below */
+	put_number(out, 0); /* size of the body, filled in at the end */
 	put_number(out, serial);
-	put_number(out, 0); /* size of the fields, set below */
+	put_number(out, 0); /* size of the fields, filled in at the end */
 	put_field(out, begin, F_PATH, 'o', m->path);
 	put_field(out, begin, F_DESTINATION, 's', m->destination);
 	put_field(out, begin, F_INTERFACE, 's', m->interface);

@@ -1,7 +1,7 @@
 /* bus_message: encodes and decodes D-Bus messages.
  *
- * Only what a client needs that calls a few methods and receives signals: calls with string
- * arguments, and the headers of incoming messages. Pure: it has no socket. */
+ * Supports what a small client needs: method calls with string arguments, and the headers of
+ * incoming messages. Pure: it has no socket. */
 #ifndef GW_DAEMON_BUS_MESSAGE_H
 #define GW_DAEMON_BUS_MESSAGE_H
 
@@ -13,7 +13,7 @@
 
 enum bus_type { BUS_CALL = 1, BUS_REPLY, BUS_ERROR, BUS_SIGNAL };
 
-/* A decoded message. Texts point into the given bytes; NULL: absent. */
+/* A decoded message. The strings point into the given bytes; a missing header field is NULL. */
 struct bus_message {
 	enum bus_type type;
 	bool big_endian;
@@ -23,17 +23,18 @@ struct bus_message {
 	size_t body_size;
 };
 
-/* Decodes the first message. Returns its size; 0: incomplete; -GW_E_PARSE: not D-Bus. */
+/* Decodes the first message. Returns its size, 0 if the message is incomplete, or -GW_E_PARSE
+ * if the bytes are not D-Bus. */
 long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret);
 
-/* Decodes a body of signature "b". 0 or -GW_E_PARSE. */
+/* Decodes a body of signature "b". Returns 0 or -GW_E_PARSE. */
 int bus_read_bool(const struct bus_message *m, bool *ret);
 
 struct bus_method {
 	const char *destination, *path, *interface, *member;
 };
 
-/* Appends a method call to out. arg: strings, NULL-terminated. */
+/* Appends a method call to out. arg is a NULL-terminated array of string arguments. */
 void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
 	       const char *const *arg);
 

@@ -1,4 +1,5 @@
-/* Reads the configuration: defaults, files, environment, flags; collects the errors. */
+/* Reads the configuration from defaults, files, environment and flags, and collects the
+ * errors. */
 #include "config_read.h"
 
 #include "base/suggest.h"
@@ -39,7 +40,8 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
 
 /* ---- faults ---- */
 
-/* Error texts quote values: control characters would start new lines or reach the terminal. */
+/* Replaces control characters with '?'. Error messages quote values, and control characters
+ * would start new lines or reach the terminal. */
 static void one_line(char *text)
 {
 	for (; *text; text++)
@@ -273,7 +275,7 @@ static const struct config_row *find_flag(const char *name)
 	return NULL;
 }
 
-/* A list flag that is given again appends. */
+/* Appends to the list if the flag was already given. */
 static void append(struct config_reader *r, const struct config_row *row,
 		   const struct config_place *at, struct config_value *v)
 {
@@ -394,7 +396,7 @@ int config_read_text(struct config *c, const char *name, const char *text, size_
 	return read_text(c, name, text, size, false, faults);
 }
 
-/* Writes whole lines; counts those that do not fit. */
+/* Writes whole lines. Counts the lines that do not fit. */
 static void faults_to_lines(const struct config_faults *f, bool warnings, char *message,
 			    size_t size)
 {
@@ -419,7 +421,7 @@ static void faults_to_lines(const struct config_faults *f, bool warnings, char *
 	}
 }
 
-/* Turns the result of a read into lines of text; takes f. */
+/* Writes the errors, or on success the warnings, as lines of text. Frees f. */
 static int end_load(struct config *c, struct config_faults *f, char *message, size_t size)
 {
 	int err = f->err;

@@ -1,11 +1,11 @@
 /* config: every setting of the service.
  *
- * config.def has one row per setting: section, key, type, default, flag, help. It yields the
- * struct below, the file reader (errors have file:line:column and a suggestion), the
- * environment variables, the flags of `gpuward serve`, `config print` and the table of
+ * config.def has one row per setting: section, key, type, default, flag, help. The rows
+ * generate the struct below, the file reader (errors have file:line:column and a suggestion),
+ * the environment variables, the flags of `gpuward serve`, `config print` and the table of
  * gpuward.toml(5). Later sources override earlier ones: defaults, /etc/gpuward/gpuward.toml,
- * /etc/gpuward/gpuward.d, the user's file (--config replaces all these files), environment,
- * flags. */
+ * /etc/gpuward/gpuward.d, the user's file, environment, flags. --config replaces all these
+ * files. */
 #ifndef GW_DAEMON_CONFIG_H
 #define GW_DAEMON_CONFIG_H
 
@@ -24,11 +24,11 @@ struct config_list {
 
 enum config_type {
 	CONFIG_BOOL,     /* bool */
-	CONFIG_COUNT,    /* uint64_t, with least and most */
+	CONFIG_COUNT,    /* uint64_t, from least to most */
 	CONFIG_NUMBER,   /* double, likewise */
 	CONFIG_DURATION, /* uint64_t ns: "1s", or a number of seconds */
 	CONFIG_BYTES,    /* uint64_t: "512MiB", or a number */
-	CONFIG_TEXT,     /* const char *, NULL when empty */
+	CONFIG_TEXT,     /* const char *, NULL if empty */
 	CONFIG_CHOICE,   /* const char *, one of a list */
 	CONFIG_LIST,     /* struct config_list */
 };
@@ -47,12 +47,12 @@ struct config {
 	CONFIG_C_##type section##_##key;
 #include "config.def"
 #undef O
-	void *memory; /* texts and the origin of each value; freed by config_done() */
+	void *memory; /* strings, and the origin of each value; freed by config_done() */
 };
 
-/* A flag of the command line: name as in config.def, value as typed (a BOOL: NULL is true). A
- * list may be given several times. The name "section.key" addresses a setting that has no
- * flag. */
+/* One flag of the command line. name is as in config.def, or "section.key" for a setting that
+ * has no flag. value is as typed; for a BOOL, NULL means true. A list may be given several
+ * times. */
 struct config_flag {
 	const char *name, *value;
 };
@@ -64,7 +64,7 @@ struct config_place {
 	enum config_source from;
 	/* the file, the variable, or the flag with its dashes; NULL: default */
 	const char *name;
-	unsigned line, column; /* of a file, from 1; 0: the whole file */
+	unsigned line, column; /* position in the file, from 1; line 0: the whole file */
 };
 
 struct config_fault {
@@ -78,54 +78,54 @@ struct config_fault {
 struct config_faults {
 	struct config_fault fault[CONFIG_FAULTS];
 	unsigned count, more, errors;
-	int err; /* the first error; config_read() returns it */
+	int err; /* code of the first error; config_read() returns it */
 };
 void config_faults_done(struct config_faults *f);
 
-/* "file:line:column: sentence", "GPUWARD_LISTEN: sentence", "--listen: sentence". */
+/* Writes "file:line:column: sentence", "GPUWARD_LISTEN: sentence" or "--listen: sentence". */
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
-/* Reads the whole configuration. path: argument of --config; NULL: the usual files. 0,
- * -GW_E_NOENT (path does not exist), -GW_E_PARSE (a file), -GW_E_ARG (environment, flags),
- * -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. faults (zeroed by the caller, freed with
- * config_faults_done()) has every error, and on success the warnings. Call config_done() in
- * any case. */
+/* Reads the whole configuration. path is the argument of --config; NULL: the usual files.
+ * faults gets every error and warning; the caller zeroes it before and frees it with
+ * config_faults_done(). Call config_done() in any case.
+ * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (a file), -GW_E_ARG (environment,
+ * flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
 /* Checks the files that a valid configuration names (token, certificates). A file that the
- * service would refuse is an error; one that only matters later is a warning. Returns as
- * config_read(). */
+ * service would refuse is an error. A file that only matters later is a warning. Returns the
+ * same codes as config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);
 
-/* As config_read(), with the faults as lines of text: the errors, or on success the warnings
- * or "" ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?"). On failure c
- * is empty and needs no config_done(). */
+/* As config_read(), but writes lines of text to message: the errors, or on success the warnings
+ * or "". Example: "gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?". On
+ * failure c is empty and needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
-/* As config_load() for one text in the place of all files; name is for the messages. */
+/* As config_load(), but reads one text instead of all files. name appears in the messages. */
 int config_load_text(struct config *c, const char *name, const char *text, size_t n,
 		     char *message, size_t size);
-/* For a command that needs part of the configuration, such as the listen addresses, even if
- * it has errors: reads the usual files as far as possible. 0, or the first error with its
- * text in message and the number of further errors; c has the valid settings, and is empty
- * only after -GW_E_NOMEM. */
+/* Reads the usual files as far as possible, for a command that needs only a part of the
+ * configuration, such as the listen addresses. c gets the valid settings and is empty only
+ * after -GW_E_NOMEM. Returns 0 or the first error; message then has its text and the number of
+ * further errors. */
 int config_load_rest(struct config *c, char *message, size_t size);
 void config_done(struct config *c);
 
-/* Writes a commented TOML file that reads back to the same values. origin: adds where each
- * value came from. */
+/* Writes a commented TOML file that gives the same values when it is read. If origin is true, a
+ * comment says where each value comes from. */
 void config_print(struct buf *out, const struct config *c, bool origin);
-/* As config_print(), with defaults commented out: a file to start from. A default that is
- * written as a value would prevent a profile from setting it. */
+/* As config_print(), but defaults are commented out: a file to start from. A default that is
+ * written as a value would prevent a profile from changing it. */
 void config_print_example(struct buf *out, const struct config *c);
 
-/* Writes values (durations in seconds) and origins as members of the open object. */
+/* Writes the values (durations in seconds) and their origins as members of the open object. */
 void config_json(struct json *j, const struct config *c);
 
-/* The files that were read, joined by ", ", for a log line; or "". */
+/* Returns the names of the files that were read, joined by ", ", for a log line; "" if none. */
 const char *config_files(const struct config *c);
-/* File i; NULL past the last. */
+/* Returns the name of file i; NULL after the last one. */
 const char *config_file(const struct config *c, unsigned i);
 
 #endif

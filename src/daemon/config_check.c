@@ -1,4 +1,4 @@
-/* Checks values that depend on each other, and texts with a format: addresses, hosts,
+/* Checks values that depend on each other, and strings with a format: addresses, hosts,
  * origins. */
 #include "config_read.h"
 
@@ -44,7 +44,7 @@ static const char *check_ipv6(const char *text)
 
 	if (!end || end[1] != ':' || !is_port(end + 2))
 		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
-	n = strcspn(text + 1, "%]"); /* without the interface */
+	n = strcspn(text + 1, "%]"); /* ends before the interface name (%eth0) */
 	if (n >= sizeof(address))
 		return "not an IPv6 address";
 	memcpy(address, text + 1, n);
@@ -52,7 +52,7 @@ static const char *check_ipv6(const char *text)
 	return inet_pton(AF_INET6, address, &in6) == 1 ? NULL : "not an IPv6 address";
 }
 
-/* A host of digits and dots is meant as an IPv4 address. */
+/* Checks a host name. A host of digits and dots must be an IPv4 address. */
 static const char *check_host(const char *host)
 {
 	struct in_addr in;
@@ -157,7 +157,8 @@ static void check_tls(struct config_reader *r)
 				"tls_key is set and tls_cert is not; TLS needs both");
 }
 
-/* Can other machines reach this address? For a host name the answer is unknown: false. */
+/* True if other machines can reach this address. False for a host name, because that is unknown
+ * here. */
 static bool is_exposed(const char *address)
 {
 	if (strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
@@ -166,7 +167,7 @@ static bool is_exposed(const char *address)
 	return *address == '[' || !address[strspn(address, "0123456789.:")];
 }
 
-/* Only a warning: the service refuses such an address, but systemd may pass other sockets. */
+/* Only warns: the service refuses such an address, but systemd may pass other sockets. */
 static void check_exposure(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -215,9 +216,9 @@ static void check_nvml(struct config_reader *r)
 {
 	if (r->c->device_require_nvml && !r->c->device_enable_nvml &&
 	    config_both_valid(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
-		config_complain(r, place(r, CONFIG_ID_device_require_nvml),
-				"require_nvml is true and enable_nvml is false; they exclude "
-				"each other");
+		config_complain(
+			r, place(r, CONFIG_ID_device_require_nvml),
+			"require_nvml is true but enable_nvml is false; change one of them");
 }
 
 static void check_history(struct config_reader *r)
@@ -247,7 +248,8 @@ void config_check(struct config_reader *r)
 
 #define SERVICE_USER "gpuward" /* User= of the packaged systemd unit */
 
-/* Root can read every file, so check with the mode bits whether the service's user can. */
+/* Warns if the service's user cannot read the file. Uses the mode bits, because root can read
+ * every file. */
 static void warn_owner(struct config_reader *r, const struct config_place *at, const char *key,
 		       const char *path)
 {
@@ -262,7 +264,7 @@ static void warn_owner(struct config_reader *r, const struct config_place *at, c
 			key, path, path);
 }
 
-/* The user who runs the check need not be the service's user. */
+/* Only warns, because the user who runs this check may not be the service's user. */
 static void warn_unreadable(struct config_reader *r, const struct config_place *at,
 			    const char *key, const char *path)
 {

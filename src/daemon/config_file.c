@@ -1,7 +1,7 @@
 /* Reads the configuration files.
  *
- * The first version of the guard had its keys at the top level, in [guard] or in [gpu]; such
- * files are still read. */
+ * The first version of the guard had its keys at the top level, in [guard] or in [gpu]. Such
+ * files are still accepted. */
 #include "config_read.h"
 
 #include "base/suggest.h"
@@ -24,7 +24,7 @@ static const enum config_id legacy_keys[] = {
 };
 static const char *const legacy_tables[] = { "", "guard", "gpu", "worker" };
 
-/* Renamed keys: how the old value converts to the setting that replaced it. */
+/* Keys that were renamed, and how the old value is converted for the new setting. */
 static const struct renamed {
 	struct config_row old;
 	enum config_id now;
@@ -46,7 +46,8 @@ static const struct renamed {
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Keys come from the file: shows control characters and NUL as '?', truncates long keys. */
+/* Writes the key for an error message: control characters and NUL become '?', long keys are
+ * truncated. */
 const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_SHOWN_MAX])
 {
 	size_t len = n->key_len < CONFIG_SHOWN_MAX - 1 ? n->key_len : CONFIG_SHOWN_MAX - 1;
@@ -76,7 +77,7 @@ static bool is_legacy_table(const char *table)
 	return false;
 }
 
-/* Does the table ("": top level) have this row? */
+/* True if the table ("": top level) may have this setting. */
 static bool has_row(const char *table, unsigned id)
 {
 	return strcmp(config_rows[id].section, table) == 0 ||
@@ -112,7 +113,7 @@ static struct config_place key_place(const struct file *f, const struct toml_nod
 	return (struct config_place){ CONFIG_FILE, f->name, n->key_line, n->key_column };
 }
 
-/* Reads a value under an old key as the value of the new setting. */
+/* Reads the value of an old key and converts it for the new setting. */
 static bool read_renamed(const struct file *f, const struct renamed *old,
 			 const struct config_place *at, const struct toml_node *n,
 			 struct config_value *ret)
@@ -128,7 +129,8 @@ static bool read_renamed(const struct file *f, const struct renamed *old,
 	return true;
 }
 
-/* A file may have the same setting twice: in its new and its old place, or under both names. */
+/* Assigns a value. A file may have the same setting twice: at its new and its old place, or
+ * under both names. Different values are an error. */
 static void assign(const struct file *f, const struct config_row *row,
 		   const struct renamed *old, const struct toml_node *n)
 {
@@ -165,7 +167,7 @@ static bool assign_any(const struct file *f, const char *table, const struct tom
 	return row || old;
 }
 
-/* Suggests the nearest key of the table, or else of all sections. */
+/* Suggests the nearest key of the table, or if there is none, of all sections. */
 static const char *nearest(const char *table, const char *name,
 			   char out[static CONFIG_MEANT_MAX])
 {
@@ -190,7 +192,7 @@ static const char *nearest(const char *table, const char *name,
 	return out;
 }
 
-/* Does the section have this key, under its current or an old name? */
+/* True if the section has this key, under its current or an old name. */
 static bool has_key(const char *section, const struct toml_node *n)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -363,7 +365,7 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 
 /* ---- locations ---- */
 
-/* Anyone who can write the file controls the service. */
+/* Warns if every user can write the file: who writes it controls the service. */
 static void check_permissions(const struct file *f)
 {
 	const struct config_place at = { CONFIG_FILE, f->name, 0, 0 };
@@ -394,7 +396,7 @@ static void read_file(struct config_reader *r, const char *path)
 	toml_free(doc);
 }
 
-/* A usual location; the file may be missing or not accessible. */
+/* Reads a file at a usual location, if it exists and is accessible. */
 static void read_usual(struct config_reader *r, const char *path)
 {
 	if (access(path, F_OK) == 0)
@@ -408,7 +410,7 @@ static int is_drop_in(const struct dirent *d)
 	return d->d_name[0] != '.' && n > 5 && strcmp(d->d_name + n - 5, ".toml") == 0;
 }
 
-/* Byte order, so that the order does not depend on the locale. */
+/* Compares bytes, so that the order does not depend on the locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);

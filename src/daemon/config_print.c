@@ -67,7 +67,8 @@ static void add_place(struct buf *out, const struct config_place *p)
 		buf_adds(out, p->name);
 }
 
-/* Replaces control characters of a path, which would end the comment. */
+/* Adds text with control characters replaced, because a newline in a path would end the
+ * comment. */
 static void add_comment(struct buf *out, const char *text)
 {
 	for (; *text; text++)
@@ -211,7 +212,8 @@ static void json_sections(struct json *j, const struct config *c, bool origins)
 
 static const char *const plural[GUARD_TABLES] = { "workers", "rules", "schedules" };
 
-/* Keys in the order of guard_config.def, so that those of match are contiguous. */
+/* Writes the keys in the order of guard_config.def, in which the keys of match are
+ * contiguous. */
 static void entry_json(struct json *j, const struct guard_entry *e)
 {
 	static const char match[] = "match.";

@@ -1,7 +1,7 @@
 /* config_read: shared by the files of the configuration reader.
  *
- * config.c reads the sources one after the other and keeps texts and errors. config_file.c
- * reads files, config_value.c converts values, config_check.c checks them together,
+ * config.c reads the sources one after the other and stores strings and errors. config_file.c
+ * reads files, config_value.c converts values, config_check.c checks the values together,
  * config_print.c writes them. guard_config*.c do the same for the guard's tables. */
 #ifndef GW_DAEMON_CONFIG_READ_H
 #define GW_DAEMON_CONFIG_READ_H
@@ -24,9 +24,9 @@ struct config_row {
 	const char *section, *key;
 	enum config_type type;
 	const char *standard;
-	double least, most; /* in seconds, bytes or the plain unit */
+	double least, most; /* in seconds, bytes or without a unit */
 	const char *choices, *flag, *help;
-	size_t offset; /* in struct config */
+	size_t offset; /* of the member in struct config */
 };
 extern const struct config_row config_rows[CONFIG_ROWS];
 
@@ -47,18 +47,21 @@ struct config_reader {
 	struct config *c;
 	struct config_memory *m;
 	struct config_faults *faults;
-	struct config_place given[CONFIG_ROWS]; /* in the current file or in the flags */
-	bool bad[CONFIG_ROWS];                  /* refused: its value means nothing */
+	/* settings of the current file or of the flags */
+	struct config_place given[CONFIG_ROWS];
+	bool bad[CONFIG_ROWS]; /* the value was refused; do not use it */
 };
 
-/* A refused setting still has its old value; checks that use it would only confuse. */
+/* True if neither setting was refused. A refused setting still has its old value, so a check
+ * that uses it would report a misleading error. */
 static inline bool config_both_valid(const struct config_reader *r, enum config_id a,
 				     enum config_id b)
 {
 	return !r->bad[a] && !r->bad[b];
 }
 
-/* Copies a text for the lifetime of the configuration. NULL: out of memory, reported. */
+/* Copies a string for the lifetime of the configuration. Returns NULL and reports an error if
+ * out of memory. */
 const char *config_keep(struct config_reader *r, const char *s, size_t n);
 
 void config_complain(struct config_reader *r, const struct config_place *at, const char *fmt,
@@ -69,25 +72,26 @@ void config_warn(struct config_reader *r, const struct config_place *at, const c
 void config_fail(struct config_reader *r, int err, const struct config_place *at,
 		 const char *sentence);
 
-/* "; did you mean \"word\"?", or "" where word is NULL. */
+/* Writes "; did you mean \"word\"?", or "" if word is NULL. */
 #define CONFIG_MEANT_MAX 100
 const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX]);
 
-/* As config_read() for the text of one file, without environment and flags. name must outlive
- * c. */
+/* As config_read(), but reads the text of one file, without environment and flags. name must
+ * outlive c. */
 int config_read_text(struct config *c, const char *name, const char *text, size_t size,
 		     struct config_faults *faults);
 
 /* ---- config_value.c ---- */
 struct config_value {
 	bool yes;
-	uint64_t count; /* COUNT, DURATION (ns), BYTES */
+	uint64_t count; /* for COUNT, DURATION (ns) and BYTES */
 	double number;
 	const char *text;
 	struct config_list list;
 };
 
-/* false: invalid, reported. */
+/* Convert a TOML value, a string, or the row's default. Return false if the value is invalid;
+ * the error is then reported. */
 bool config_value_node(struct config_reader *r, const struct config_row *row,
 		       const struct config_place *at, const struct toml_node *n,
 		       struct config_value *ret);
@@ -97,11 +101,11 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
-/* In the unit of least and most. false: not a number. */
+/* Reads a number in the unit of least and most. Returns false if text is not a number. */
 bool config_number_read(const struct config_row *row, const char *text, double *ret);
-/* The reverse, as a person would write it. */
+/* Writes such a number as a person would write it. */
 void config_number_show(const struct config_row *row, double v, char *out, size_t size);
-/* Nanoseconds or bytes as a whole number in the largest unit that divides it. */
+/* Writes nanoseconds or bytes as a whole number in the largest unit that divides it. */
 void config_number_print(struct buf *out, const struct config_row *row, uint64_t v);
 
 void config_value_set(struct config *c, const struct config_row *row,
@@ -112,33 +116,34 @@ bool config_value_same(const struct config_row *row, const struct config_value *
 		       const struct config_value *b);
 
 /* ---- config_print.c ---- */
-/* As TOML that reads back to the same value. */
+/* Writes the value as TOML that gives the same value when it is read. */
 void config_value_print(struct buf *out, const struct config_row *row,
 			const struct config_value *v);
 
 /* ---- config_file.c ---- */
-/* Reads the usual files, or only path. */
+/* Reads the usual files, or only path if it is not NULL. */
 void config_files_read(struct config_reader *r, const char *path);
-/* A key for an error message, truncated and without control characters. */
+/* Writes a key for an error message, truncated and without control characters. */
 #define CONFIG_SHOWN_MAX 64
 const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_SHOWN_MAX]);
-/* The sections that have this key: "[manage], [health] or [capacity]". false: none. */
+/* Writes the sections that have this key: "[manage], [health] or [capacity]". Returns false if
+ * there is none. */
 #define CONFIG_SECTIONS_MAX 200
 bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_MAX]);
 /* Reads the text of a file. name is for error messages and must outlive the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
 
-/* ---- config.c ---- */
+/* Writes the name of the setting's variable, such as GPUWARD_LISTEN or GPUWARD_LOG_LEVEL. */
 /* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
 #define CONFIG_NAME_MAX 80
 void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
 
 /* ---- guard_config*.c ---- */
-/* Reads n if it is one of the guard's arrays; false: it is not. */
+/* Reads n if it is one of the guard's arrays; otherwise returns false. */
 bool guard_config_array(struct config_reader *r, const char *file, const struct toml_node *n);
-/* As config_meant() for the nearest of these arrays. */
+/* Suggests the nearest name of the guard's arrays, as config_meant() does. */
 const char *guard_config_meant(const char *name, char out[static CONFIG_MEANT_MAX]);
-/* Applies the profile to settings that are not set. */
+/* Applies the profile to the settings that no source sets. */
 void guard_config_profile(struct config_reader *r);
 void guard_config_check(struct config_reader *r);
 void guard_config_free(struct config_memory *m);
@@ -149,7 +154,8 @@ void config_check(struct config_reader *r);
 /* Checks the files that the settings name. */
 void config_check_files(struct config_reader *r);
 void guard_config_check_files(struct config_reader *r);
-/* Checks HOST:PORT, [IPV6]:PORT or unix:PATH. NULL: valid; else what is wrong. */
+/* Checks HOST:PORT, [IPV6]:PORT or unix:PATH. Returns NULL if it is valid, or else what is
+ * wrong. */
 const char *config_check_address(const char *text);
 
 #endif

@@ -1,4 +1,5 @@
-/* Converts values of settings from TOML and from text, checks their range, and stores them. */
+/* Converts values of settings from TOML and from strings, checks their range, and stores
+ * them. */
 #include "config_read.h"
 
 #include "base/number.h"
@@ -78,7 +79,8 @@ static const char *const wanted[] = {
 	[CONFIG_LIST] = "an array of strings",
 };
 
-/* Rows of the guard's tables are not in config_rows. */
+/* Marks the setting as refused. Rows of the guard's tables are not in config_rows and are
+ * skipped. */
 static void note_bad(struct config_reader *r, const struct config_row *row)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -86,7 +88,8 @@ static void note_bad(struct config_reader *r, const struct config_row *row)
 			r->bad[i] = true;
 }
 
-/* A place in a file does not name the key; variables and flags do. */
+/* Reports a refused value. The message names the key only for a file, because variables and
+ * flags already name it. */
 static void value_refuse(struct config_reader *r, const struct config_row *row,
 			 const struct config_place *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -109,7 +112,7 @@ static void value_refuse(struct config_reader *r, const struct config_row *row,
 
 /* ---- numbers ---- */
 
-/* strtod() accepts hexadecimal; settings do not. */
+/* True if text may be hexadecimal, which strtod() accepts but settings do not. */
 static bool hexadecimal(const char *text)
 {
 	return strpbrk(text, "xX") != NULL;
@@ -168,7 +171,8 @@ bool config_number_read(const struct config_row *row, const char *text, double *
 	}
 }
 
-/* v in the unit of least and most. */
+/* Reports an error and returns false if v is out of range. v is in the unit of least and
+ * most. */
 static bool in_range(struct config_reader *r, const struct config_row *row,
 		     const struct config_place *at, double v)
 {
@@ -190,7 +194,7 @@ static bool take_number(struct config_reader *r, const struct config_row *row,
 		return false;
 	ret->number = v;
 	if (row->type == CONFIG_NUMBER)
-		return true; /* may be below 0 */
+		return true; /* may be negative, so there is no count */
 	ret->count = (uint64_t)(row->type == CONFIG_DURATION ? v * 1e9 + 0.5 : v);
 	return true;
 }
@@ -270,7 +274,8 @@ static bool wrong_type(struct config_reader *r, const struct config_row *row,
 	return false;
 }
 
-/* A number in a list is most often a GPU index. */
+/* Reports a list item that is not a string. A number is most often a GPU index without
+ * quotes. */
 static bool no_item(struct config_reader *r, const struct config_row *row,
 		    const struct config_place *at, const struct toml_node *n)
 {
@@ -402,7 +407,7 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 	return false;
 }
 
-/* The default, written as in a file; a text has no quotes. */
+/* Converts the row's default. It is written as in a file, but strings have no quotes. */
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret)
 {

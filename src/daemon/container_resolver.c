@@ -32,16 +32,17 @@ struct name {
 	char id[CONTAINER_RESOLVER_ID + 1]; /* "": unknown */
 	struct loop_source *source;
 	int fd;          /* -1: no query is running */
-	struct buf in;   /* the answer so far */
+	struct buf in;   /* the answer received so far */
 	uint64_t due_ns; /* time of the next query, or the deadline of this one */
-	bool logged;     /* why it is not known */
+	bool logged;     /* the failure is already logged */
 	bool wanted;
 };
 
 struct container_resolver {
 	struct container_resolver_config config;
 	struct loop_source *timer;
-	struct name *name[2 * POLICY_WORKERS]; /* those before and those after a reload */
+	/* names of the policies before and after a reload */
+	struct name *name[2 * POLICY_WORKERS];
 	unsigned names;
 };
 
@@ -104,7 +105,7 @@ static void query_close(struct name *n)
 	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
 }
 
-/* Logs once until the name is known again. */
+/* Logs a failure once, until the name is resolved again. */
 __attribute__((format(printf, 2, 3))) static void resolver_log(struct name *n, const char *fmt,
 							       ...)
 {
@@ -137,7 +138,7 @@ static void query_failed(struct name *n, int error)
 	query_close(n);
 }
 
-/* The answer is complete. */
+/* Handles a complete answer. */
 static void query_done(struct name *n)
 {
 	char id[CONTAINER_RESOLVER_ID + 1];

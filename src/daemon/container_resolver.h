@@ -15,9 +15,9 @@ struct container_resolver;
 
 struct container_resolver_config {
 	struct loop *loop;
-	/* An id has changed: call container_resolver_apply() again. */
+	/* Called when an id has changed. Then call container_resolver_apply() again. */
 	void (*changed)(void *arg);
-	/* A name cannot be resolved; logged once until it is known again. */
+	/* Called when a name cannot be resolved, once until it is resolved again. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };
@@ -26,12 +26,12 @@ int container_resolver_new(const struct container_resolver_config *config,
 			   struct container_resolver **ret); /* 0 or -GW_E_NOMEM */
 void container_resolver_free(struct container_resolver *c);  /* NULL is fine    */
 
-/* Resolves the container names of this policy from now on, and replaces those that are known
- * by their ids. refresh: query all of them now. */
+/* Resolves the container names of this policy from now on, and replaces the names that are
+ * already known by their ids. If refresh is true, queries all names now. */
 void container_resolver_apply(struct container_resolver *c, struct policy *p, bool refresh);
 
-/* Finds the id in an engine's complete answer, including the HTTP header. 0, -GW_E_NOENT (no
- * such container) or -GW_E_PARSE. */
+/* Finds the id in a complete answer of an engine, including the HTTP header. Returns 0,
+ * -GW_E_NOENT (no such container) or -GW_E_PARSE. */
 #define CONTAINER_RESOLVER_ID 64
 int container_resolver_read(const struct buf *answer,
 			    char id[static CONTAINER_RESOLVER_ID + 1]);

@@ -22,9 +22,9 @@
 
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
-	char uuid[96]; /* "": it has none */
+	char uuid[96]; /* "": the GPU has no UUID */
 	enum gw_device_state state;
-	double base_j, base_s; /* energy before the current meter */
+	double base_j, base_s; /* joules and seconds of earlier meters */
 	bool known;            /* present at an earlier tick */
 };
 
@@ -32,7 +32,7 @@ struct engine {
 	struct engine_config config;
 	struct reader *reader;
 	struct settings *settings;
-	struct guard_settings guard; /* until the guard starts */
+	struct guard_settings guard; /* settings for the guard until it starts */
 	bool guarded;                /* a guard is configured and not started yet */
 	struct guard_service *guarding;
 	const struct clock *clock;
@@ -41,7 +41,7 @@ struct engine {
 	struct gpu_state *gpu;
 	struct metering *metering; /* the view's */
 	bool retiring;
-	enum gw_cause cause;         /* of the last tick */
+	enum gw_cause cause;         /* cause reported at the last tick */
 	unsigned long init_failures; /* of the context, at the last tick */
 	uint64_t next_event;
 	/* when the last "driver is being removed" event was emitted; 0: never */
@@ -155,7 +155,7 @@ static void count_save(struct engine *e, const char *what, const char *uuid, con
 	store_set_count(e->config.store, key, v);
 }
 
-/* A GPU that is new at this index continues its stored counts. */
+/* Loads the stored counts for a GPU that is new at this index. */
 static void recall(struct engine *e, unsigned i, const char *uuid)
 {
 	struct view_device *v = &e->device[i];
@@ -176,7 +176,7 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 				(uint64_t)count_load(e, "errors", uuid, gw_absence_key(a));
 }
 
-/* The store became readable late: add what was counted before to its counts. */
+/* Handles a store that becomes readable late: adds its counts to what was counted so far. */
 static void recall_late(struct engine *e)
 {
 	if (store_last_event(e->config.store) > e->next_event)
@@ -285,7 +285,7 @@ static void follow_device(struct engine *e, unsigned i)
 	count_energy(e, i);
 }
 
-/* Keeps what a meter measured when it is replaced. */
+/* Adds the energy of the meter to the totals before the meter is replaced. */
 static void keep_meter_energy(struct engine *e)
 {
 	double seconds;
@@ -346,7 +346,7 @@ static unsigned count_entries(const char *path)
 	return n;
 }
 
-/* "VmRSS:     1234 kB" and its like. */
+/* Reads memory and threads from lines such as "VmRSS:     1234 kB". */
 static void read_status(struct view_self *ret)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -365,8 +365,8 @@ static void read_status(struct view_self *ret)
 		fclose(f);
 }
 
-/* Fills the process figures in *ret and leaves the rest.  Counting descriptors is the most expensive
- * part and only done with `all`. */
+/* Fills the process figures in *ret; other members stay unchanged. Counts descriptors only if
+ * `all` is true, because that is the most expensive part. */
 static void self_read(struct view_self *ret, bool all)
 {
 	ret->cpu_seconds = cpu_seconds();
@@ -402,7 +402,7 @@ static void begin_guard(struct engine *e)
 
 	if (!e->guarded)
 		return;
-	/* The guard needs its journal: it says which workers an earlier run evicted. */
+	/* The guard needs its journal, which says which workers an earlier run evicted. */
 	if (!store_count_known(e->config.store)) {
 		if (e->view.tick == 1)
 			engine_event(e, "guard", NULL, "warning",
@@ -460,7 +460,8 @@ static void engine_tick(void *arg, const struct reading *r)
 		follow_device(e, i);
 	count_self(e, r);
 	if (v->tick == 1)
-		settings_restore(e->settings); /* settings that an earlier run left changed */
+		/* an earlier run may have left settings changed */
+		settings_restore(e->settings);
 	begin_guard(e);
 	if (e->guarding) {
 		guard_service_tick(e->guarding, v);
@@ -578,7 +579,7 @@ void engine_moved(struct engine *e, bool gone)
 {
 	uint64_t now = clock_mono_ns(e->clock);
 
-	/* Each GPU of a driver sends this several times; emit one event. */
+	/* Each GPU of a driver sends this several times. Emit one event only. */
 	if (gone && !e->view.let_go && e->view.devices > 0 &&
 	    (!e->gone_ns || now - e->gone_ns > GONE_AGAIN_NS)) {
 		e->gone_ns = now;
@@ -703,13 +704,13 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	int err = engine_end_guard(e, timeout_ns);
 
 	if (!e || err)
-		return err; /* what hangs may still use it */
+		return err; /* the hanging thread may still use e */
 	if (e->guarded)
 		guard_settings_done(&e->guard);
 	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)
-		return err; /* what hangs may still use it */
+		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
 	free(e->device);
 	free(e->gpu);

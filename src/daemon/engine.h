@@ -15,39 +15,42 @@
 struct engine;
 
 struct engine_config {
-	const struct gw_options *options; /* of the context */
+	const struct gw_options *options; /* options of the GPU context */
 	uint64_t interval_ns;
 	bool manage;                  /* GPU settings may be changed */
-	struct guard_settings *guard; /* owned from now on; NULL: no guard */
+	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
 	const char *cache_dir;        /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
-	void (*ticked)(void *arg); /* a new view is complete */
-	/* The meter is about to stop: close all windows on it now. */
+	void (*ticked)(void *arg); /* called when a new view is complete */
+	/* Called when the meter is about to stop: close all windows on it now. */
 	void (*meter_gone)(void *arg);
-	/* An event with its id, already in the store. */
+	/* Called for each event. The event has its id and is already in the store. */
 	void (*happened)(void *arg, const struct view_event *e);
 	void *arg;
 };
 
-/* Returns at once; the first tick comes when the drivers are open.  0, -GW_E_NOMEM or -GW_E_IO. */
+/* Starts the engine and returns at once. The first tick comes when the drivers are open.
+ * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int engine_new(const struct engine_config *config, struct engine **ret);
 
-/* Call before engine_free() when events of the guard's end must still be handled: with
- * on_stop = "restore" the workers resume first. 0, or -GW_E_STATE: a thread hangs and is left
- * behind with the engine. e may be NULL. */
+/* Stops the guard. Call it before engine_free() if the events that the guard emits while it
+ * stops must still be handled. With on_stop = "restore" the workers resume first. Returns 0, or
+ * -GW_E_STATE if a thread hangs; the thread and the engine are then left behind. e may be
+ * NULL. */
 int engine_end_guard(struct engine *e, uint64_t timeout_ns);
-/* 0, or -GW_E_STATE as reader_free(). */
+/* Returns 0, or -GW_E_STATE as reader_free() does. */
 int engine_free(struct engine *e, uint64_t timeout_ns);
 
-/* The view of the last tick. It lives as long as the engine; the next tick changes it. */
+/* Returns the view of the last tick. The view lives as long as the engine; the next tick
+ * changes it. */
 const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
 void engine_set_manage(struct engine *e, bool on);
-/* The kernel reports that a driver was loaded or unloaded (uevent.h). */
+/* Call it when the kernel reports that a driver was loaded or unloaded (uevent.h). */
 void engine_moved(struct engine *e, bool gone);
-/* Takes ownership of the settings; see guard_service_reload(). */
+/* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */
 void engine_set_guard(struct engine *e, struct guard_settings *settings);
 
 /* Emits an event: stores it and calls `happened`. */

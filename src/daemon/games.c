@@ -53,7 +53,7 @@ static bool games_save(struct games *g, unsigned i, uint64_t start_ticks)
 	return kept;
 }
 
-/* ---- ends ---- */
+/* ---- end of a game ---- */
 
 /* Frees the slot; the stored document stays. */
 static void games_clear(struct games *g, unsigned i)
@@ -136,7 +136,7 @@ static int games_watch(struct games *g, unsigned i, int64_t pid, uint64_t start_
 										  : 0;
 }
 
-/* Uses a free slot. */
+/* Adds a game in a free slot. */
 static int games_add(struct games *g, const struct guard_view_game *game, uint64_t start_ticks,
 		     unsigned *ret_at)
 {
@@ -238,7 +238,7 @@ int games_new(struct loop *loop, struct store *store,
 	store_each_document(store, KIND, GUARD_VIEW_GAMES, games_load,
 			    &(struct games_loading){ g, now_ns });
 	store_commit(store);
-	if (games_slot(g, 0) != 0) /* at least one was loaded */
+	if (games_slot(g, 0) != 0) /* at least one game was loaded */
 		games_notify(g);
 	*ret = g;
 	return 0;

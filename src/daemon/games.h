@@ -1,9 +1,9 @@
 /* games: processes registered as games, until they unregister, exit or their time is over.
  *
- * GameMode's scripts and launchers register them with gpuward guard game. Each is identified
- * by its process, so that the end of one game does not end another, and a crashed game is
- * over. The store keeps them: after a restart of the service, games with a process that still runs
- * are known before the guard observes the first scene. */
+ * GameMode's scripts and launchers register games with gpuward guard game. Each game is
+ * identified by its process: the end of one game does not end another, and a crashed game is
+ * removed. The store keeps the games. After a restart of the service, games with a process that
+ * still runs are known before the guard observes the first scene. */
 #ifndef GW_DAEMON_GAMES_H
 #define GW_DAEMON_GAMES_H
 
@@ -14,23 +14,26 @@
 
 struct games;
 
-/* changed is called when the number of games changes, also during this call if stored games
- * still run. The store is borrowed. 0 or -GW_E_NOMEM. */
+/* Calls changed when the number of games changes, also during this call if stored games still
+ * run. Borrows the store. Returns 0 or -GW_E_NOMEM. */
 int games_new(struct loop *loop, struct store *store,
 	      void (*changed)(void *arg, unsigned count), void *arg, uint64_t now_ns,
 	      struct games **ret);
 void games_free(struct games *g);
 
-/* start_ticks: start time of the process. ttl_ns UINT64_MAX: until the process exits. A known
- * pid is registered again. uid: the caller; -1: a caller with the token. 0; -GW_E_ARG: no
- * such process; -GW_E_NOSUPPORT: this kernel cannot watch it and no ttl was given;
- * -GW_E_SIZE: too many games. *ret_kept: the store has it, so that it survives a restart. */
+/* Registers a process as a game. A known pid is registered again.
+ * start_ticks is the start time of the process. ttl_ns UINT64_MAX: until the process exits. uid
+ * is the caller; -1: a caller with the token. *ret_kept is true if the game is in the store and
+ * survives a restart.
+ * Returns 0, -GW_E_ARG (no such process), -GW_E_NOSUPPORT (this kernel cannot watch the process
+ * and no ttl was given) or -GW_E_SIZE (too many games). */
 int games_begin(struct games *g, int64_t pid, uint64_t start_ticks, uint64_t ttl_ns,
 		int64_t uid, const char *who, uint64_t now_ns, bool *ret_kept);
-/* uid: the caller; -1 and 0 may end any game. 0, -GW_E_NOENT or -GW_E_PERM. */
+/* Ends a game. uid is the caller; -1 and 0 may end any game. Returns 0, -GW_E_NOENT or
+ * -GW_E_PERM. */
 int games_end(struct games *g, int64_t pid, int64_t uid);
 
-/* Place i of GUARD_VIEW_GAMES; pid 0: it is free. */
+/* Returns an array of GUARD_VIEW_GAMES slots. A slot with pid 0 is free. */
 const struct guard_view_game *games_list(const struct games *g);
 
 #endif

@@ -39,8 +39,9 @@ static unsigned file_order(const struct config_memory *m, const struct config_pl
 	return p->from == CONFIG_FILE ? i : CONFIG_FILES_MAX;
 }
 
-/* A setting next to the profile, or in a later file, is intended. One in an earlier file may
- * be forgotten there, and then the profile seems to have no effect. */
+/* Warns about a setting in a file that is read before the file with the profile. It may be
+ * forgotten there, and then the profile seems to have no effect. A setting next to the profile
+ * or in a later file is intended. */
 static void warn_overridden(struct config_reader *r, const struct config_row *row,
 			    const char *value)
 {
@@ -63,7 +64,7 @@ static void warn_overridden(struct config_reader *r, const struct config_row *ro
 		    row->key, entry_text, r->c->guard_profile, profile->name, value);
 }
 
-/* The origin of a preset is the place of the profile. */
+/* Applies the presets of the profile. Their origin is the place of the profile. */
 void guard_config_profile(struct config_reader *r)
 {
 	const struct config_place *at = &r->m->place[CONFIG_ID_guard_profile];
@@ -109,7 +110,7 @@ const char *guard_entry_http(const struct guard_entry *e)
 	return url && strncmp(url, "http", 4) == 0 ? url : NULL;
 }
 
-/* The port of a URL on this machine; 0: another machine. */
+/* Returns the port of a URL on this machine; 0 if the URL is on another machine. */
 static unsigned local_port(const char *url)
 {
 	static const char *const local[] = { "127.", "localhost", "[::1]" };
@@ -146,7 +147,8 @@ unsigned guard_entry_port(const struct guard_entry *e)
 	return url && !guard_entry_matches(e, true) ? local_port(url) : 0;
 }
 
-/* A kind that only acts at a higher level than the default was chosen for that level. */
+/* If the kind acts only at a higher level than the default, its own level is allowed: the user
+ * chose the kind for that level. */
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
@@ -284,7 +286,7 @@ static unsigned entry_choice(const struct guard_entry *e, enum guard_key key, un
 	}
 }
 
-/* Borrows the texts of the entry; policy_copy() copies them later. */
+/* Borrows the strings of the entry; policy_copy() copies them later. */
 static void make_match(const struct guard_entry *e, struct policy_match *m)
 {
 	*m = (struct policy_match){
@@ -328,7 +330,7 @@ static bool make_rule(struct policy *p, const struct guard_entry *e)
 	return rule->text != NULL;
 }
 
-/* Without trailing slashes, because paths are appended. */
+/* Copies the URL without trailing slashes, because paths are appended to it. */
 static const char *make_url(struct policy *p, const char *url)
 {
 	size_t n = strlen(url);
@@ -367,7 +369,7 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	make_match(e, &w->match);
 	w->match.port = guard_entry_port(e);
 	w->priority = (int)e->value[GUARD_KEY_priority].number;
-	/* A kind that only loads what the next request needs cannot be restored. */
+	/* The guard cannot load a model for a kind that loads only on request. */
 	w->resume = entry_choice(e, GUARD_KEY_resume,
 				 policy_kind_is(w->kind, KIND_CANNOT_LOAD) ? RESUME_LAZY
 									   : RESUME_RESTORE);
@@ -513,6 +515,6 @@ int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *mes
 	}
 	err = guard_config_make(&c, &s);
 	config_done(&c);
-	*ret = s.policy; /* which owns all that the other settings point to */
+	*ret = s.policy; /* the policy owns everything that the other settings point to */
 	return err;
 }

@@ -1,8 +1,8 @@
 /* guard_config: makes the guard's policy and options from the configuration.
  *
  * config_read() has read and checked the tables [guard], [guard.defaults], [[worker]],
- * [[rule]], [[schedule]], [health] and [capacity]. The result owns its texts and outlives the
- * configuration, so that a reload can replace one by the other. */
+ * [[rule]], [[schedule]], [health] and [capacity]. The result owns its strings and outlives the
+ * configuration, so that a reload can replace the configuration first. */
 #ifndef GW_DAEMON_GUARD_CONFIG_H
 #define GW_DAEMON_GUARD_CONFIG_H
 
@@ -19,16 +19,17 @@ struct guard_settings {
 	bool capacity_enabled;
 	struct budget_options budget;
 	const char *record;    /* NULL: nothing is recorded */
-	uint64_t record_limit; /* bytes; 0: none */
+	uint64_t record_limit; /* maximum size in bytes; 0: no limit */
 };
 
-/* c: a valid configuration. 0, or -GW_E_NOMEM and *ret is empty. */
+/* Makes the settings from a valid configuration. Returns 0, or -GW_E_NOMEM; *ret is then
+ * empty. */
 int guard_config_make(const struct config *c, struct guard_settings *ret);
 void guard_settings_done(struct guard_settings *s);
 
-/* Makes a policy from the text of a configuration, such as a request has; only the guard's tables
- * count.  0 and *ret, which the caller frees with policy_done(); -GW_E_PARSE with a message that
- * names the line, or -GW_E_NOMEM. */
+/* Makes a policy from the text of a configuration, such as the body of a request. Only the
+ * guard's tables are used. The caller frees *ret with policy_done(). Returns 0, -GW_E_NOMEM, or
+ * -GW_E_PARSE with a message that names the line. */
 int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
 		       size_t size);
 

@@ -1,5 +1,5 @@
-/* Checks the guard's tables: keys that a kind does not have or requires, and entries that
- * conflict. */
+/* Checks the guard's tables: keys that a kind of worker needs or does not accept, and entries
+ * that conflict. */
 #include "guard_config_read.h"
 
 #include "guard/classify.h"
@@ -30,7 +30,7 @@ static const char *key_name(enum guard_key key)
 
 /* ---- keys of a kind ---- */
 
-/* Kinds with an HTTP interface; in addition to the traits of policy.h. */
+/* Trait of the kinds with an HTTP interface, in addition to the traits of policy.h. */
 #define KIND_HTTP (1U << 31)
 
 static bool kind_is(unsigned kind, unsigned traits)
@@ -41,7 +41,7 @@ static bool kind_is(unsigned kind, unsigned traits)
 
 static const struct {
 	enum guard_key key;
-	unsigned traits; /* traits of the kinds that may have it */
+	unsigned traits; /* traits of the kinds that may have the key */
 } kind_keys[] = {
 	{ GUARD_KEY_url, KIND_HTTP | KIND_UNIT | KIND_CONTAINER },
 	{ GUARD_KEY_token_file, KIND_HTTP },
@@ -80,8 +80,8 @@ static void check_kind_keys(struct config_reader *r, const struct guard_entry *e
 	}
 }
 
-/* A worker that is unloaded because it is idle must load again on the next request; the guard
- * does not see that request. */
+/* Refuses the idle keys for a kind that does not load its model on the next request. The guard
+ * does not see that request, so only the worker itself can load the model again. */
 static void check_idle(struct config_reader *r, const struct guard_entry *e, unsigned kind)
 {
 	static const enum guard_key keys[] = { GUARD_KEY_idle_after, GUARD_KEY_idle_w,
@@ -90,11 +90,12 @@ static void check_idle(struct config_reader *r, const struct guard_entry *e, uns
 
 	for (unsigned i = 0; i < COUNT(keys); i++)
 		if (e->given[keys[i]] && !kind_is(kind, KIND_LOADS_ON_REQUEST))
-			config_complain(r, &e->place[keys[i]],
-					"%s: kind %s does not load its model on the next "
-					"request and would stay unloaded; it is for %s",
-					key_name(keys[i]), policy_kind_name(kind),
-					kind_list(KIND_LOADS_ON_REQUEST, kinds, sizeof(kinds)));
+			config_complain(
+				r, &e->place[keys[i]],
+				"%s: kind %s does not load its model again on the next "
+				"request, so the model would stay unloaded; this key is for %s",
+				key_name(keys[i]), policy_kind_name(kind),
+				kind_list(KIND_LOADS_ON_REQUEST, kinds, sizeof(kinds)));
 }
 
 static bool resumes(const struct guard_entry *e)
@@ -105,9 +106,9 @@ static bool resumes(const struct guard_entry *e)
 }
 
 static const struct {
-	enum policy_trait trait; /* trait of the kinds that need it */
+	enum policy_trait trait; /* trait of the kinds that need the key */
 	enum guard_key key;
-	bool to_resume; /* only if the guard resumes it */
+	bool to_resume; /* needed only if the guard resumes the worker */
 	const char *what;
 } needs[] = {
 	{ KIND_UNIT, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
@@ -193,14 +194,14 @@ static void check_identity(struct config_reader *r, const struct guard_entry *e)
 			url ? ", and its url is on another machine" : "");
 }
 
-/* Does the wildcard pattern match every process? */
+/* True if the wildcard pattern matches every process. */
 static bool matches_all(const char *pattern)
 {
 	return pattern && pattern[0] && pattern[strspn(pattern, "*/")] == '\0';
 }
 
-/* Does the regular expression match every process? It does if it matches texts that have
- * nothing in common. */
+/* True if the regular expression matches every process. Tested with strings that have nothing
+ * in common. */
 static bool regex_matches_all(const char *expression)
 {
 	static const char *const texts[] = { "a", "Z", "0", "/", "-" };
@@ -248,8 +249,8 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 	    guard_entry_text(e, GUARD_KEY_resume) &&
 	    strcmp(guard_entry_text(e, GUARD_KEY_resume), "never") == 0)
 		config_complain(r, &e->place[GUARD_KEY_managed],
-				"managed starts the worker but resume = \"never\" does not; "
-				"they exclude each other");
+				"managed = true starts the worker, but resume = \"never\" "
+				"forbids that; change one of them");
 	if (kind < 0)
 		return;
 	check_kind_keys(r, e, (unsigned)kind);
@@ -261,7 +262,7 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 
 /* ---- pairs of entries ---- */
 
-/* "line 3", or with the file name if it is another file. */
+/* Writes "line 3", or "FILE:3" if the entry is in another file. */
 static const char *line_of(const struct guard_entry *e, const struct guard_entry *from,
 			   char *out, size_t size)
 {
@@ -277,9 +278,9 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* Does pattern a match everything that pattern b matches? If `*` is a's only wildcard, a
- * wildcard in b can only be matched by a `*`. The kernel keeps 15 bytes of a name, so a
- * longer one is not compared. */
+/* True if pattern a certainly matches everything that pattern b matches. If `*` is the only
+ * wildcard in a, a wildcard in b can only be matched by a `*`. The kernel keeps 15 bytes of a
+ * process name, so a longer name is not compared. */
 static bool pattern_covers(const char *a, const char *b, unsigned key)
 {
 	const bool plain = !b[strcspn(b, "*?[")];
@@ -302,7 +303,8 @@ static bool covers_key(const struct guard_entry *a, const struct guard_entry *b,
 		pattern_covers(guard_entry_text(a, key), guard_entry_text(b, key), key));
 }
 
-/* Does entry a match everything that entry b matches? Then b has every condition of a. */
+/* True if entry a matches everything that entry b matches: b has every condition of a, with the
+ * same or a narrower value. */
 static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 {
 	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
@@ -314,8 +316,8 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 	return true;
 }
 
-/* Only one process listens on a port or has its pid in a file, and a unit belongs to one
- * worker. */
+/* Returns what shows that two workers are the same process, or NULL. Only one process listens
+ * on a port or has its pid in a file, and a unit belongs to one worker. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -334,7 +336,7 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	return NULL;
 }
 
-/* An order to one of them reaches both. */
+/* Warns if two workers have the same url, because an order to one of them reaches both. */
 static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
 			  const struct guard_entry *b, const char *line)
 {
@@ -374,11 +376,11 @@ static void check_rule_pair(struct config_reader *r, const struct guard_entry *a
 	char line[200];
 
 	if (guard_entry_matches(a, false) && covers(a, b))
-		config_complain(
-			r, &b->at,
-			"this rule has no effect: the rule in %s matches everything that it "
-			"matches, and the first match counts; move this rule before it",
-			line_of(a, b, line, sizeof(line)));
+		config_complain(r, &b->at,
+				"this rule has no effect: the rule in %s already matches "
+				"everything that this rule matches, and the first match "
+				"counts; move this rule before that one",
+				line_of(a, b, line, sizeof(line)));
 }
 
 static void check_pairs(struct config_reader *r)
@@ -432,7 +434,7 @@ static void check_schedule_worker(struct config_reader *r, struct guard_entry *e
 	e->refused[GUARD_KEY_worker] = true;
 }
 
-/* Number of spans; 0: invalid, reported. */
+/* Returns the number of time spans; 0 if one is invalid, which is then reported. */
 static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 {
 	const struct config_list *l = &e->value[GUARD_KEY_evict].list;
@@ -547,7 +549,7 @@ static void check_paths(struct config_reader *r)
 				socket);
 }
 
-/* These warnings explain why no worker is ever moved. */
+/* Warns if the configuration never moves a worker. */
 static void warn_idle(struct config_reader *r)
 {
 	const struct config_place *mode = &r->m->place[CONFIG_ID_guard_mode];
@@ -557,7 +559,7 @@ static void warn_idle(struct config_reader *r)
 		return;
 	while (e && e->table != GUARD_WORKER)
 		e = e->next;
-	/* A part with errors may have had one. */
+	/* The [[worker]] may be in a part with errors. */
 	if (!e && !r->faults->errors && strcmp(r->c->guard_mode, "observe") != 0)
 		config_warn(r, mode,
 			    "mode is \"%s\" but there is no [[worker]], so nothing is ever "
@@ -585,7 +587,7 @@ void guard_config_check(struct config_reader *r)
 	warn_idle(r);
 }
 
-/* Only warnings: the service starts without the file, but cannot authenticate to the worker. */
+/* Only warns: the service starts without the file, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {

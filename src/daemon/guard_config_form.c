@@ -1,4 +1,4 @@
-/* Checks texts of the guard's tables that have a format: addresses, paths, expressions,
+/* Checks strings of the guard's tables that have a format: addresses, paths, expressions,
  * signals. */
 #include "guard_config_read.h"
 
@@ -14,9 +14,9 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define WRONG    200
 
-/* ---- formats: NULL, or what is wrong ---- */
+/* ---- formats; each check returns NULL or what is wrong ---- */
 
-/* The name is used in URLs and file names. */
+/* Checks the name, which is used in URLs and file names. */
 static const char *check_name(const char *s, char out[static WRONG])
 {
 	(void)out;
@@ -31,7 +31,8 @@ static bool is_part(const char *at, size_t n, const char *name)
 	return n == strlen(name) && memcmp(at, name, n) == 0;
 }
 
-/* Finds where the worker's own API path begins; what precedes it may belong to a proxy. */
+/* Returns where the worker's own API path begins, or NULL. The part before it may belong to a
+ * proxy. */
 static const char *worker_path(const char *path)
 {
 	while (*path) {
@@ -47,7 +48,8 @@ static const char *worker_path(const char *path)
 	return NULL;
 }
 
-/* Clients use http://HOST:PORT/v1, but the guard appends paths that do not begin with /v1. */
+/* Refuses a path such as /v1. Clients use http://HOST:PORT/v1, but the guard appends paths that
+ * do not begin with /v1. */
 static const char *check_url_path(const char *url, const char *path, char out[static WRONG])
 {
 	const char *more = worker_path(path);
@@ -76,14 +78,14 @@ static const char *check_http(const char *url, char out[static WRONG])
 	snprintf(host, sizeof(host), "%.*s", (int)strcspn(s, "/"), s);
 	if (!*host || *host == ':')
 		return "the host is missing";
-	/* Without a port it is the default port of the scheme. */
+	/* A URL without a port uses the default port of the scheme. */
 	if (!strchr(host[0] == '[' ? host + strcspn(host, "]") : host, ':'))
 		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":80");
 	wrong = config_check_address(host);
 	return wrong ? wrong : check_url_path(url, s + strcspn(s, "/"), out);
 }
 
-/* For a unit, url selects the systemd manager. */
+/* Checks the url of a systemd unit, which selects the systemd manager. */
 static const char *check_manager(const char *s, char out[static WRONG])
 {
 	(void)out;
@@ -135,7 +137,7 @@ static const char *check_comm(const char *s, char out[static WRONG])
 	return out;
 }
 
-/* The largest number in "{3,40}", or 1. */
+/* Returns the largest number in "{3,40}", or 1. */
 static unsigned long repetitions(const char *p)
 {
 	unsigned long most = 1;
@@ -150,8 +152,8 @@ static unsigned long repetitions(const char *p)
 	return most;
 }
 
-/* C libraries unroll repetitions and recurse into parentheses: a short expression could take
- * all memory. */
+/* True if the expression could take all memory: C libraries unroll repetitions and recurse into
+ * parentheses. */
 static bool is_too_complex(const char *s)
 {
 	unsigned long times = 1;
@@ -171,7 +173,7 @@ static const char *check_regex(const char *s, char out[static WRONG])
 	int rc;
 
 	if (is_too_complex(s))
-		return "it has too many repetitions, or more than 1000 bytes";
+		return "it has more than 1000 repetitions or more than 1000 bytes";
 	if (!classify_pattern_is_bounded(s))
 		return "it has a back-reference such as \\1, and matching one can take hours";
 	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
@@ -206,7 +208,8 @@ static const char *check_container(const char *s, char out[static WRONG])
 	return NULL;
 }
 
-/* SIGSTOP leaves the memory on the GPU; to terminate the process is an eviction level. */
+/* Refuses SIGSTOP, because a stopped process keeps its memory on the GPU, and SIGKILL, because
+ * terminating the process is an eviction level. */
 static const char *check_signal(const char *s, char out[static WRONG])
 {
 	int n = guard_signal(s);
@@ -247,7 +250,7 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 	e->refused[key] = true;
 }
 
-/* The meaning of url depends on the kind. */
+/* Checks url. Its meaning depends on the kind of worker. */
 static void check_url(struct config_reader *r, struct guard_entry *e)
 {
 	const char *value = guard_entry_text(e, GUARD_KEY_url), *why;
@@ -307,8 +310,8 @@ static bool is_made_of(const char *s, const char *set)
 	return s[strspn(s, set)] == '\0';
 }
 
-/* No GPU has this: gw_device_matches() then only says whether it is a selector at all.  An index of
- * more than three digits is a typing error. */
+/* True if s is a GPU selector. No GPU is like `none`, so gw_device_matches() only checks the
+ * format of s. An index of more than three digits is a typing error. */
 static bool is_gpu_selector(const char *s)
 {
 	static const struct gw_device none = { .index = UINT32_MAX, .cuda_ordinal = -1 };
@@ -336,7 +339,8 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 		warn_gpu(r, e, GUARD_KEY_match_gpu, guard_entry_text(e, GUARD_KEY_match_gpu));
 }
 
-/* The beginning of an id is enough, but a very short one matches many containers. */
+/* Warns about a container id that never matches, or matches many containers because it is too
+ * short. The beginning of an id is enough. */
 static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
 	const char *s = guard_entry_text(e, GUARD_KEY_match_container);

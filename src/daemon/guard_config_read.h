@@ -1,8 +1,8 @@
 /* guard_config_read: shared by the files that read the guard's tables.
  *
  * guard_config.def has every key. guard_config_table.c reads each [[worker]], [[rule]] and
- * [[schedule]] into an entry; guard_config_form.c checks single values, guard_config_check.c
- * checks entries and pairs; guard_config.c makes a policy of the valid result. */
+ * [[schedule]] into an entry; guard_config_form.c checks single values; guard_config_check.c
+ * checks entries and pairs of entries; guard_config.c makes a policy from the valid entries. */
 #ifndef GW_DAEMON_GUARD_CONFIG_READ_H
 #define GW_DAEMON_GUARD_CONFIG_READ_H
 
@@ -23,13 +23,13 @@ enum guard_key {
 };
 
 struct guard_key_row {
-	unsigned of; /* bits of enum guard_table */
+	unsigned of; /* tables that may have the key; bits of enum guard_table */
 	struct config_row row;
 };
 extern const struct guard_key_row guard_keys[GUARD_KEYS];
 extern const char *const guard_table_names[GUARD_TABLES];
 
-/* One [[worker]], [[rule]] or [[schedule]]; in the order of files and lines. */
+/* One [[worker]], [[rule]] or [[schedule]]. The list is in the order of files and lines. */
 struct guard_entry {
 	struct guard_entry *next;
 	enum guard_table table;
@@ -50,20 +50,21 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 
 /* ---- guard_config.c ---- */
 /* Facts about an entry, for the checks and for the policy. */
-/* NULL: not given. */
+/* Returns the string of a key; NULL if it is not given. */
 static inline const char *guard_entry_text(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
-int guard_entry_kind(const struct guard_entry *e);        /* negative: not known */
+int guard_entry_kind(const struct guard_entry *e);        /* negative: unknown */
 const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
 /* the URL if it is HTTP; else NULL */
 const char *guard_entry_http(const struct guard_entry *e);
-unsigned guard_entry_port(const struct guard_entry *e); /* match.port, or the url's; 0 */
+/* match.port or the port of url; 0: none */
+unsigned guard_entry_port(const struct guard_entry *e);
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
 bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */
-int guard_signal(const char *name);                                   /* 0: no such */
-unsigned guard_process_type(const char *word);                        /* 0: no such */
+int guard_signal(const char *name);                                   /* 0: unknown name */
+unsigned guard_process_type(const char *word);                        /* 0: unknown name */
 
 #endif

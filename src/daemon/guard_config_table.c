@@ -39,7 +39,7 @@ static bool has_key(enum guard_table t, unsigned key)
 static const char match[] = "match.";
 #define MATCH (sizeof(match) - 1)
 
-/* Is n this key, in the table or in its match table? */
+/* True if n is this key, in the table or in its match table. */
 static bool is_named(unsigned key, bool in_match, const struct toml_node *n)
 {
 	const char *name = guard_keys[key].row.key;
@@ -114,7 +114,7 @@ static void unknown_key(struct config_reader *r, const struct guard_entry *e, bo
 
 /* ---- values ---- */
 
-/* evict may be one string instead of an array. */
+/* Reads one value. evict may be one string instead of an array. */
 static bool read_value(struct config_reader *r, unsigned key, const struct config_place *at,
 		       const struct toml_node *n, struct config_value *ret)
 {
@@ -201,8 +201,8 @@ static void read_entry(struct config_reader *r, enum guard_table t, const char *
 	struct guard_entry *e;
 
 	if (n->type != TOML_TABLE) {
-		config_complain(r, &at, "\"%s\" must be tables ([[%s]])", guard_table_names[t],
-				guard_table_names[t]);
+		config_complain(r, &at, "\"%s\" must be an array of tables ([[%s]])",
+				guard_table_names[t], guard_table_names[t]);
 		return;
 	}
 	e = calloc(1, sizeof(*e));
@@ -225,8 +225,8 @@ static void read_array(struct config_reader *r, enum guard_table t, const char *
 		const struct config_place at = { CONFIG_FILE, file, n->line, n->column };
 
 		if (count_entries(r->m, t) == most_entries[t]) {
-			config_complain(r, &at, "there are at most %u [[%s]]", most_entries[t],
-					guard_table_names[t]);
+			config_complain(r, &at, "at most %u [[%s]] are allowed",
+					most_entries[t], guard_table_names[t]);
 			return;
 		}
 		read_entry(r, t, file, n);

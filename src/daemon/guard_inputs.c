@@ -15,8 +15,8 @@
 #include <time.h>
 
 #define GPUS    SCENE_GPUS
-#define IDLE_NS (10 * NS_PER_S) /* then the power of an idle GPU is steady */
-#define CHANGE  0.1             /* of a figure: the guard learns about it */
+#define IDLE_NS (10 * NS_PER_S) /* after this time the power of an idle GPU is steady */
+#define CHANGE  0.1             /* relative change of a figure that is passed to the guard */
 
 struct gpu_budget {
 	char uuid[96];
@@ -83,7 +83,7 @@ static void check_unattributed(struct guard_inputs *b, const struct view *v, uns
 
 /* ---- conflicts ---- */
 
-/* Two valid workers may still match the same process; each pair is reported once. */
+/* Reports each pair of workers that match the same process once. */
 static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 {
 	const struct scene *s;
@@ -115,7 +115,8 @@ static const char *budget_key(const struct gpu_budget *o, const char *what, char
 	return out;
 }
 
-/* The store keeps where the day began, so that a restart does not lose what was used today. */
+/* Finds or adds the budget of a GPU. The store keeps the energy counter at the beginning of the
+ * day, so that a restart does not lose what was used today. */
 static struct gpu_budget *find_budget(const struct guard_inputs *b, const char *uuid)
 {
 	struct guard_inputs_parts *p = b->parts;
@@ -144,7 +145,8 @@ static void save_budget(struct store *store, const struct gpu_budget *o)
 	store_set_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
 }
 
-/* Informs the guard at the first tick of a GPU, when a cap is exceeded, and when it no longer is. */
+/* Reports to the guard at the first tick of a GPU, when a cap is exceeded, and when no cap is
+ * exceeded any more. */
 static void check_caps(const struct guard_inputs *b, const struct view *v, unsigned i,
 		       uint64_t now_ns)
 {
@@ -174,8 +176,8 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 
 /* ---- idle models ---- */
 
-/* Power of the worker's GPUs, and whether it is alone there.  The GPU of an evicted worker is only
- * known if the machine has one GPU. */
+/* Reads the power of the worker's GPUs, and whether the worker is alone on them. The GPU of an
+ * evicted worker is only known if the machine has one GPU. */
 static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
 		      struct economy_input *l)
 {
@@ -216,8 +218,8 @@ static bool has_changed(const struct economy_figures *a, const struct economy_fi
 	       differs(a->idle_w, b->idle_w) || differs(a->reload_j, b->reload_j);
 }
 
-/* Learns what the idle model of a worker draws and what loading it costs.  What was learned is lost
- * when the service stops. */
+/* Learns the idle power of a worker's model and the energy of loading it. What was learned is
+ * lost when the service stops. */
 static void learn_economy(const struct guard_inputs *b, const struct view *v, unsigned i,
 			  uint64_t now_ns)
 {
@@ -333,11 +335,11 @@ static void games_changed(void *arg, unsigned count)
 	struct guard_service *g = arg;
 
 	guard_service_games(g, count);
-	if (g->scenes) /* games of an earlier run are loaded before it exists */
+	if (g->scenes) /* NULL while games of an earlier run are loaded */
 		scene_thread_trigger(g->scenes);
 }
 
-/* Reports games of an earlier run. */
+/* Emits an event for each game of an earlier run that still runs. */
 static void report_games(const struct guard_inputs *b)
 {
 	const struct guard_view_game *game = games_list(b->games);

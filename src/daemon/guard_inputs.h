@@ -1,9 +1,9 @@
-/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log, games, the
- * cost of idle models, caps of power and energy.  It also emits events about unattributed GPU use and
- * about processes that match two workers.
+/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log, games,
+ * the energy of idle models, caps of power and energy. It also emits events about unattributed
+ * GPU use and about processes that match two workers.
  *
- * Runs at the engine's ticks, on the main thread.  What it finds goes to the guard through
- * guard_recorder.c, like everything that the guard receives. */
+ * Runs at the engine's ticks, on the main thread. Like everything that the guard receives, its
+ * findings go to the guard through guard_recorder.c. */
 #ifndef GW_DAEMON_GUARD_INPUTS_H
 #define GW_DAEMON_GUARD_INPUTS_H
 
@@ -16,13 +16,14 @@
 struct guard_service;
 struct guard_inputs;
 
-/* g is borrowed.  0 or -GW_E_NOMEM. */
+/* Borrows g. Returns 0 or -GW_E_NOMEM. */
 int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
-/* New settings, borrowed: forgets what was learned about workers, checks caps again, keeps games.
- * guard_inputs_prepare() does what can fail (0 or -GW_E_NOMEM); then guard_inputs_change() applies
- * it, or guard_inputs_parts_free() drops it (NULL is fine). */
+/* Applies new settings (borrowed): forgets what was learned about workers, checks caps again,
+ * keeps games. guard_inputs_prepare() does what can fail and returns 0 or -GW_E_NOMEM. Then
+ * guard_inputs_change() applies the parts, or guard_inputs_parts_free() frees them (NULL is
+ * fine). */
 struct guard_inputs_parts;
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);
@@ -30,15 +31,16 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p); 
 void guard_inputs_parts_free(struct guard_inputs_parts *p);
 
 void guard_inputs_tick(struct guard_inputs *b, const struct view *v);
-/* A driver reported an Xid.  false: the kernel log already had it. */
+/* Call it when a driver reports an Xid. Returns false if the Xid was already found in the
+ * kernel log. */
 bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e);
 
-/* As games_begin() and games_end(). */
+/* The same as games_begin() and games_end(). */
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 		      uint64_t ttl_ns, int64_t uid, const char *who, bool *ret_kept);
 int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid);
 
-/* Fills its part of the view. */
+/* Fills the part of the view that this module owns. */
 void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret);
 
 #endif

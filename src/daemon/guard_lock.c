@@ -15,7 +15,8 @@
 
 #define SYSTEM "/run/gpuward"
 
-/* A uuid comes from a driver: replace characters that could lead out of the directory. */
+/* Makes the file name. The UUID comes from a driver, so characters that could lead out of the
+ * directory are replaced. */
 static void lock_name(const char *uuid, char *out, size_t size)
 {
 	snprintf(out, size, "gpuward-guard-%s.lock", uuid);
@@ -25,10 +26,11 @@ static void lock_name(const char *uuid, char *out, size_t size)
 			*p = '_';
 }
 
-/* Directories to try, in order; false past the last. */
+/* Writes the i-th directory to try. Returns false after the last one. */
 static bool lock_directory(unsigned i, char *out, size_t size)
 {
-	const char *given = getenv("RUNTIME_DIRECTORY"); /* set by systemd; may have several */
+	/* set by systemd; may contain several directories */
+	const char *given = getenv("RUNTIME_DIRECTORY");
 
 	switch (i) {
 	case 0:
@@ -44,8 +46,8 @@ static bool lock_directory(unsigned i, char *out, size_t size)
 	return geteuid() != 0; /* root does not use directories that every user can write */
 }
 
-/* Opens a lock file that belongs to this user. EACCES in the first directory: another user
- * has it. */
+/* Opens a lock file that belongs to this user. EACCES in the first directory means that the
+ * file belongs to another user. */
 static int open_file(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);

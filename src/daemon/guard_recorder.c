@@ -1,7 +1,8 @@
-/* guard_recorder: the only file of the service that changes the guard.  Every input passes through it and is recorded, so
- * that a recording has everything that its decisions follow from.
+/* guard_recorder: the only file of the service that changes the guard. Every input passes
+ * through it and is recorded, so that a recording explains every decision.
  *
- * A file that has grown to its limit becomes FILE.1, and the next one begins with everything that the guard knows. */
+ * A file that has grown to its limit is renamed to FILE.1. The next file begins with everything
+ * that the guard knows. */
 #include "guard_service_parts.h"
 
 #include "recording.h"
@@ -13,15 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHOLE_SCENES 600 /* then one is written in full: a part of the file can be read alone */
+/* after this number one scene is written in full, so that a part of the file can be read
+ * alone */
+#define WHOLE_SCENES 600
 
 struct guard_recorder {
 	struct guard *guard;
 	struct recording_file file;
-	bool rename_failed; /* and that was reported */
+	bool rename_failed; /* a rename failed, and that was logged */
 	struct buf line;
 	struct scene last; /* recorded */
-	unsigned scenes;   /* since one was written in full */
+	unsigned scenes;   /* number since a scene was written in full */
 };
 
 /* ---- the file ---- */
@@ -31,24 +34,24 @@ static bool recorded(const struct guard_service *g)
 	return g->recorder->file.fd >= 0;
 }
 
-/* Writes the line.  If that fails the recording ends, and the guard goes on. */
+/* Writes the line. If that fails, the recording ends and the guard continues. */
 static void record(struct guard_service *g)
 {
 	struct guard_recorder *t = g->recorder;
 
 	if (recorded(g) &&
 	    (t->line.err || recording_file_add(&t->file, t->line.p, t->line.len) != 0)) {
-		guard_service_log(
-			g, "warning",
-			"%.400s cannot be written (%s): recording ends; it goes on when "
-			"the configuration is read again (SIGHUP)",
-			g->settings->record, t->line.err ? "no memory" : strerror(errno));
+		guard_service_log(g, "warning",
+				  "%.400s cannot be written (%s): recording stops; it "
+				  "continues when the configuration is read again (SIGHUP)",
+				  g->settings->record,
+				  t->line.err ? "no memory" : strerror(errno));
 		recording_file_close(&t->file);
 	}
 	buf_clear(&t->line);
 }
 
-/* While recording: calls a function of recording.h that adds a line. */
+/* If a file is open, calls a function of recording.h that adds a line. */
 #define RECORD(g, write, ...)                                     \
 	do {                                                      \
 		if (recorded(g)) {                                \
@@ -57,7 +60,8 @@ static void record(struct guard_service *g)
 		}                                                 \
 	} while (0)
 
-/* Before the first scene the guard knows what the journal says. */
+/* Returns the record of a worker, or NULL. Before the first scene the record comes from the
+ * journal. */
 static const struct guard_record *record_of(const struct guard_service *g, const char *name,
 					    const struct guard_service_records *kept,
 					    struct guard_record *now)
@@ -74,7 +78,7 @@ static const struct guard_record *record_of(const struct guard_service *g, const
 	return NULL;
 }
 
-/* The workers, and what is known of them. */
+/* Writes the workers and what is known about them. */
 static void write_workers(struct guard_service *g, const struct policy *p,
 			  const struct guard_service_records *kept)
 {
@@ -98,7 +102,7 @@ static void write_gpu_inputs(struct buf *out, const struct guard_gpu_inputs *t, 
 		recording_foreign(out, t->gpu, t->foreign, now);
 }
 
-/* Inputs that hold when a recording begins while the guard runs. */
+/* Writes the inputs that are already in effect when a recording begins while the guard runs. */
 static void write_standing(struct guard_service *g, uint64_t now)
 {
 	struct buf *out = &g->recorder->line;
@@ -120,8 +124,9 @@ static void write_begin(struct guard_service *g)
 	struct guard_service_records *kept = NULL;
 
 	if (guard_service_records_read(g, &kept) != 0)
-		guard_service_log(g, "warning",
-				  "no memory: the recording begins without records");
+		guard_service_log(
+			g, "warning",
+			"out of memory: the recording begins without the journal's records");
 	recording_begin(&g->recorder->line, guard_last_id(g->guard), p->mode);
 	recording_policy(&g->recorder->line, p);
 	write_workers(g, p, kept);
@@ -167,7 +172,8 @@ static void move_away(struct guard_service *g)
 	g->recorder->rename_failed = true;
 }
 
-/* Before a scene, when all decisions were fetched: the next file begins with everything that is known. */
+/* Starts the next file if this one has reached its limit. Called before a scene, when all
+ * decisions were fetched, so that the next file begins with everything that is known. */
 static void turn_over(struct guard_service *g)
 {
 	struct recording_file *f = &g->recorder->file;
@@ -253,7 +259,7 @@ void guard_service_observe(struct guard_service *g, const struct scene *s)
 	guard_observe(t->guard, s);
 }
 
-/* -1: no worker waits for it any more. */
+/* Returns the worker that waits for this order; -1 if none waits any more. */
 static int worker_of(const struct guard_service *g, uint64_t order)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
@@ -362,7 +368,7 @@ void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t af
 	guard_set_idle_economy(g->recorder->guard, worker, after_ns, idle_w, reload_j);
 }
 
-/* ---- what was decided: fetching it decides nothing ---- */
+/* ---- fetching results; this changes no decision ---- */
 
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
 {

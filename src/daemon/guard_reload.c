@@ -1,8 +1,8 @@
 /* guard_reload: replaces the configuration of a running guard.
  *
- * An order under way finishes under the configuration that gave it; the new configuration
- * waits for it, and after a while no new orders are given. The scene thread may be in a
- * driver call for longer, so what it reads is kept until it uses the new policy. */
+ * An order that is under way finishes under the old configuration. The new configuration waits
+ * for it, and after a while no new orders are given. The scene thread may be in a driver call
+ * for longer, so the old settings are kept until that thread uses the new policy. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD_BACK_NS (5 * NS_PER_S)  /* after this, no new orders are given */
-#define GIVE_UP_NS   (20 * NS_PER_S) /* until this, because a contender may need a GPU */
+/* after this time no new orders are given, so that the reload can happen */
+#define HOLD_BACK_NS (5 * NS_PER_S)
+/* after this time orders are given again, because a contender may need a GPU */
+#define GIVE_UP_NS (20 * NS_PER_S)
 
 struct retired {
 	struct guard_settings *settings;
@@ -29,7 +31,8 @@ static void settings_free(struct guard_settings *s)
 
 /* ---- workers that leave the configuration ---- */
 
-/* How a person can resume a worker that the guard no longer manages. kind < 0: unknown. */
+/* Returns how a person can resume a worker that the guard no longer manages. kind < 0:
+ * unknown. */
 static const char *how_to_resume(int kind)
 {
 	static const struct {
@@ -63,8 +66,9 @@ static void log_gone(struct guard_service *g, const struct guard_record *r, int 
 
 /* ---- at a start: evicted workers that are no longer in the configuration ---- */
 
-/* Can this worker still be evicted? Not after a reboot. A worker that was stopped may still
- * be stopped; for other kinds one of its processes must still run, or be unknown. */
+/* True if this worker may still be evicted. After a reboot it is not. A worker of a kind that
+ * stops its process may still be stopped. For other kinds one of its processes must still run,
+ * or none is recorded. */
 static bool may_be_evicted(const struct root *root, const struct guard_record *r,
 			   const struct guard_record_more *more, int kind)
 {
@@ -98,7 +102,7 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 	root_close(&root);
 }
 
-/* The records of workers that leave, taken before the swap. */
+/* The records of workers that leave the configuration, copied before the swap. */
 struct leaving {
 	struct guard_record record[POLICY_WORKERS];
 	enum policy_kind kind[POLICY_WORKERS];
@@ -117,8 +121,8 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	}
 }
 
-/* Keeps its record if someone may need it: to resume it, or because the worker is added
- * again. */
+/* Forgets a worker that left the configuration. Its record stays in the store if the worker is
+ * evicted or held, because a person may resume it or add it again. */
 static void part_with_worker(struct guard_service *g, const struct guard_record *r,
 			     enum policy_kind kind)
 {
@@ -153,7 +157,7 @@ static void move_decisions(struct guard_service *g, const int *now)
 	g->view.decisions = n;
 }
 
-/* Retries all records, because indices changed. */
+/* Marks all records as unsaved, because the worker indices changed. */
 static void retry_unsaved(struct guard_service *g)
 {
 	if (g->unsaved)
@@ -237,7 +241,8 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 		log_change(g, fresh, left);
 }
 
-/* Everything the change needs, acquired first, so that a failure leaves nothing half done. */
+/* Everything that the change needs. It is acquired first, so that a failure leaves nothing half
+ * done. */
 struct change {
 	struct retired *place;
 	struct guard_service_records *records;
@@ -280,7 +285,8 @@ static void swap_settings(struct guard_service *g)
 		for (unsigned i = 0; i < c.leaving->count; i++)
 			part_with_worker(g, &c.leaving->record[i], c.leaving->kind[i]);
 		apply_settings(g, c.place, c.records);
-		if (g->view.scene) /* the scene thread's scene has the old worker indices */
+		/* the scene of the scene thread has the old worker indices */
+		if (g->view.scene)
 			guard_verdicts(g->guard, &g->view.scene);
 		guard_service_view(g);
 	}
@@ -305,7 +311,7 @@ static void log_waiting(struct guard_service *g)
 	g->next_logged = true;
 	guard_service_log(g, "warning",
 			  "the guard still uses the old configuration, because an order has "
-			  "not finished; the new one applies as soon as it has");
+			  "not finished; the new one applies when the order finishes");
 }
 
 void guard_reload_try(struct guard_service *g)

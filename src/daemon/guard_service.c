@@ -13,8 +13,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define RESTORE_NS    (10 * NS_PER_S)
-#define LAST_SCENE_NS NS_PER_S /* to observe workers that resumed at the end */
+#define RESTORE_NS (10 * NS_PER_S)
+/* time to observe workers that resumed while the service stops */
+#define LAST_SCENE_NS NS_PER_S
 
 uint64_t guard_service_now_ns(void)
 {
@@ -170,7 +171,7 @@ static int open_all(struct guard_service *g)
 	return err ? err : guard_service_events_open(g);
 }
 
-/* Logs what this process may not see, because then a worker seems absent or a rule never
+/* Warns about what this process may not see, because then a worker seems absent or a rule never
  * matches. */
 static void log_visibility(struct guard_service *g, const struct policy *p)
 {
@@ -232,8 +233,8 @@ static bool has_unverified(const struct guard_service *g)
 	return false;
 }
 
-/* Observes resumed workers once more, so that they are verified and counted. Starts nothing
- * new. */
+/* Observes resumed workers once more, so that they are verified and counted. Gives no new
+ * orders. */
 static void observe_last(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + LAST_SCENE_NS;
@@ -250,15 +251,16 @@ static void observe_last(struct guard_service *g)
 	}
 }
 
-/* The journal keeps the record, so that the next start resumes the worker. */
+/* Logs workers with an unfinished order. The journal keeps the record, so that the next start
+ * resumes the worker. */
 static void log_unfinished(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
 		if (guard_unsettled(g->guard, i))
 			guard_service_log(g, "warning",
 					  "worker %s: the service stops before an order "
-					  "finished: the worker may stay evicted or refuse "
-					  "work; the next start resumes it",
+					  "finished; the worker may stay evicted or refuse "
+					  "work until the next start resumes it",
 					  g->settings->policy.worker[i].name);
 }
 

@@ -22,30 +22,31 @@ struct guard_service_config {
 	const struct clock *clock; /* borrowed; NULL: the real clock */
 	struct store *store;
 	struct gw_ctx *ctx;
-	struct guard_settings *settings; /* owned from now on, also on failure */
+	/* the guard service takes ownership, also on failure */
+	struct guard_settings *settings;
 	/* Emits an event and returns its id. */
 	uint64_t (*emit)(void *arg, const struct view_event *e);
 	void *arg;
 };
 
-/* Needs an open context. 0, -GW_E_NOMEM or -GW_E_IO. */
+/* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int guard_service_new(const struct guard_service_config *config, struct guard_service **ret);
 
-/* Stops the guard; with restore_on_stop it resumes workers first. 0, or -GW_E_STATE: a thread
- * hangs and is left behind with everything it uses. */
+/* Stops the guard. With restore_on_stop it resumes workers first. Returns 0, or -GW_E_STATE if
+ * a thread hangs; the thread is then left behind with everything it uses. */
 int guard_service_free(struct guard_service *g, uint64_t timeout_ns);
 
 /* Takes ownership of new settings and applies them when no order is under way. Workers in
  * both configurations keep their state; changes are logged. */
 void guard_service_reload(struct guard_service *g, struct guard_settings *settings);
 
-/* A tick of the engine: updates health and capacity. */
+/* Updates health and capacity. Called at each tick of the engine. */
 void guard_service_tick(struct guard_service *g, const struct view *v);
 
-/* The guard's part of the view of this tick. */
+/* Returns the guard's part of the view of this tick. */
 const struct guard_view *guard_service_view(struct guard_service *g);
 
-/* their `engine` argument is the struct guard_service */
+/* pass the struct guard_service as their `engine` argument */
 extern const struct guard_view_ops guard_service_ops;
 
 #endif

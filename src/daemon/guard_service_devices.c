@@ -1,6 +1,6 @@
-/* guard_service_devices: the GPUs and what the guard keeps for each: health, history of free
- * memory, number of evictions. Distributes the readings of
- * a tick and the events of the drivers. */
+/* guard_service_devices: what the guard keeps for each GPU: health, history of free memory,
+ * number of evictions. Passes the readings of a tick and the events of the drivers to these
+ * parts. */
 #include "guard_service_parts.h"
 
 #include "device/nvml_abi.h"
@@ -98,7 +98,8 @@ static void read_device(struct guard_service *g, const struct view *v, unsigned 
 	add_capacity(g, v, i);
 }
 
-/* Facts that a checkpoint must know; with several GPUs, the worst. */
+/* Updates the facts that decide whether a checkpoint is possible. With several GPUs, the worst
+ * value counts. */
 static void update_facts(struct guard_service *g, const struct view *v)
 {
 	struct worker_facts f = { -1, -1, -1 };
@@ -176,7 +177,7 @@ void guard_service_xid(struct guard_service *g, const struct driver_event *e, bo
 		handle_event(g, e);
 }
 
-/* On the watch thread. */
+/* Called on the watch thread. */
 static void event_arrived(void *arg, const struct driver_event *e)
 {
 	struct guard_service *g = arg;
@@ -184,7 +185,7 @@ static void event_arrived(void *arg, const struct driver_event *e)
 	event_queue_add(&g->events, e);
 }
 
-/* Logged once, always counted. */
+/* Counts lost events. The first loss is logged. */
 static void count_lost_events(struct guard_service *g, const struct event_batch *b)
 {
 	if (b->lost && !g->view.counts.events_lost)
@@ -216,7 +217,7 @@ int guard_service_events_open(struct guard_service *g)
 	if (loop_add_fd(g->config.loop, g->events.box.news_fd, EPOLLIN, driver_events, g,
 			&g->event_source) != 0)
 		return -GW_E_IO;
-	/* Without driver events the guard works from scenes alone. */
+	/* If this fails, the guard works from scenes alone. */
 	event_watch_new(g->config.ctx, event_arrived, g, &g->watch);
 	return 0;
 }

@@ -35,7 +35,7 @@ static const char *level_word(const struct health_status *s)
 	return s->level == HEALTH_WARN && s->heat == HEALTH_WARN ? "warm" : words[s->level];
 }
 
-/* The separator between two sentences; the first may already end with a full stop. */
+/* Returns the separator between two sentences. The first may already end with a full stop. */
 static const char *sentence_separator(const char *text)
 {
 	size_t n = strlen(text);
@@ -117,7 +117,7 @@ void guard_service_health_event(struct guard_service *g, const struct driver_eve
 		health_past(g->health[i], &event);
 	} else {
 		health_event(g->health[i], &event);
-		g->health_ns[i] = 0; /* read it again with the next tick */
+		g->health_ns[i] = 0; /* read the GPU's health again with the next tick */
 	}
 	evaluate(g, (unsigned)i);
 }
@@ -159,7 +159,8 @@ static void clear_guard(struct guard_service *g, unsigned i, uint64_t now)
 		guard_service_reason(g, g->uuid[i], m.reason[r].reason, false, "", now);
 }
 
-/* Keeps the health of each GPU; if health is now disabled, it clears its reasons. */
+/* Applies new settings and keeps the health of each GPU. If health is now disabled, clears the
+ * reasons that came from health. */
 void guard_service_health_swapped(struct guard_service *g)
 {
 	uint64_t now = guard_service_now_ns();

@@ -1,5 +1,5 @@
 /* guard_service_journal: logs decisions, stores records, and gives orders only after their
- * records are stored. If nothing can be stored, it refuses orders that cannot be undone. */
+ * records are stored. If records cannot be stored, it refuses evictions above level 2. */
 #include "guard_service_parts.h"
 
 #include "guard/guard_pump.h"
@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XID_MOST           1024    /* NVIDIA's numbers are below 200 */
-#define XID_UNKNOWN_NUMBER 999     /* counted for a larger number */
+#define XID_MOST           1024    /* limit; NVIDIA's Xid numbers are below 200 */
+#define XID_UNKNOWN_NUMBER 999     /* number under which larger Xids are counted */
 #define KIND               "guard" /* kind of the documents in the store */
 _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
 
-#define SAFE_LEVEL 2 /* levels that the worker can undo without a journal */
+#define SAFE_LEVEL 2 /* highest level that the worker can undo without a journal */
 
 /* ---- counts ---- */
 
-/* worker NULL: the sum of all workers. */
+/* Writes the store key of a counter. worker NULL: the sum of all workers. */
 static void count_key(char *out, size_t size, const char *worker, unsigned cell)
 {
 	char name[48];
@@ -57,7 +57,8 @@ static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
-/* A store of an earlier version has no sums; use at least the sum of the current workers. */
+/* Raises each sum to at least the sum of the current workers, because a store of an earlier
+ * version has no sums. */
 static void sum_up(struct guard_counters *t)
 {
 	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
@@ -134,7 +135,7 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 struct guard_line {
 	struct log_pair pair[16];
 	unsigned pairs;
-	char reasons[160]; /* text of the pair "reason" */
+	char reasons[160]; /* value of the pair "reason" */
 };
 
 static void line_add(struct guard_line *l, struct log_pair pair)
@@ -164,8 +165,8 @@ static void line_add_result(struct guard_line *l, const struct guard_decision *d
 		line_add(l, LOG_I("freed_bytes", (int64_t)d->freed_bytes));
 }
 
-/* Borrows the decision and the name.  threshold_c: temperature at which workers are moved; NAN:
- * unknown.  Unknown values are omitted. */
+/* Fills the pairs of a decision; unknown values are omitted. Borrows the decision and the name.
+ * threshold_c is the temperature at which workers are moved; NAN: unknown. */
 static void guard_line(struct guard_line *ret, const struct guard_decision *d,
 		       const char *worker, double threshold_c)
 {
@@ -191,7 +192,7 @@ static const char *severity_of(const struct guard_decision *d)
 										: "info";
 }
 
-/* The slot for the next decision; readers between ticks see it too. */
+/* Returns the slot for the next decision. Readers between ticks also see it. */
 static struct guard_view_decision *next_in_ring(struct guard_service *g)
 {
 	struct guard_view *v = &g->view;
@@ -204,7 +205,7 @@ static struct guard_view_decision *next_in_ring(struct guard_service *g)
 	return &g->ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
 }
 
-/* Emits one event and log line with the evidence. */
+/* Emits one event and one log line with the evidence. */
 static uint64_t emit_decision(struct guard_service *g, const struct guard_decision *d,
 			      const char *name, const char *text)
 {
@@ -256,7 +257,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
 			continue;
-		if (!r->evicted) /* old notes would load a second model */
+		if (!r->evicted) /* old restore data would load a second model */
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));
 		snprintf(more.kind, sizeof(more.kind), "%s",
@@ -271,7 +272,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	return err;
 }
 
-/* A record that cannot be stored is retried. Until then its worker is not moved above
+/* Stores a record. If that fails, it is retried, and until then the worker is not moved above
  * SAFE_LEVEL. */
 static void save_record(struct guard_service *g, unsigned worker, const struct guard_record *r)
 {
@@ -306,8 +307,8 @@ static void keep_record(void *ctx, const struct guard_record *r)
 		save_record(g, (unsigned)worker, r);
 }
 
-/* An eviction order that found out what to restore waits until these notes are stored, once,
- * and then continues. */
+/* Stores what an eviction order found out about the state to restore. The order waits once
+ * until this is stored, and then continues. */
 static void save_learnt(struct guard_service *g)
 {
 	struct guard_record r;
@@ -322,7 +323,7 @@ static void save_learnt(struct guard_service *g)
 	}
 }
 
-/* Must the order be stored first, and is it not? */
+/* True if the order needs a stored record and has none. */
 static bool unrecorded(const struct guard_service *g, const struct guard_order *o)
 {
 	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
@@ -357,7 +358,7 @@ static const char *start_order(void *ctx, const struct guard_order *o)
 				    : "cannot start a thread (check LimitNPROC and memory)";
 }
 
-/* Are the records stored? */
+/* True if all records are stored. */
 static bool is_written(struct guard_service *g, uint64_t now_ns)
 {
 	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
@@ -444,7 +445,8 @@ void guard_service_log_decisions(struct guard_service *g)
 		log_decision(g, &d);
 }
 
-/* The store retries failed writes in order, so that nothing newer hides a failure. */
+/* Clears `failed` when all writes have succeeded. The store retries failed writes in order, so
+ * a newer write cannot hide a failure. */
 static void check_recovered(struct guard_service *g)
 {
 	if (g->failed && !g->writing && store_flush(g->config.store, 0) == 0)
@@ -482,10 +484,11 @@ void guard_service_pump(struct guard_service *g)
 struct loading {
 	struct guard_service_records *to;
 	const struct guard_service *g;
-	unsigned others; /* of workers in no configuration */
+	unsigned others; /* records of workers in no configuration */
 };
 
-/* Limits the records of removed workers, so that configured workers always have space. */
+/* Loads a record. The number of records of removed workers is limited, so that configured
+ * workers always have space. */
 static void load_record(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;

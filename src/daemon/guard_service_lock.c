@@ -1,5 +1,5 @@
-/* guard_service_lock: decides on which GPUs this service acts and on which another one does
- * (guard_lock.h).
+/* guard_service_lock: decides on which GPUs this service acts, and on which another service
+ * acts (guard_lock.h).
  *
  * Only mode "enforce" takes locks. Simulated GPUs of different runs have the same names, so
  * they are only locked if RUNTIME_DIRECTORY is set. */

@@ -2,14 +2,14 @@
  *
  * guard_service.c               scenes and outcomes in, the view out; start and stop
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
- *   guard_recorder.c              everything that the guard receives, and its recording
+ *   guard_recorder.c              passes all input to the guard and records it
  *   guard_service_devices.c       the GPUs, the readings of a tick, driver events
  *   guard_service_health.c        health of each GPU and its consequences
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
  *   guard_service_request.c       requests of people
  *   guard_service_reservations.c  reservations and their owners
  *   guard_service_lock.c          on which GPUs this service acts
- *   guard_reload.c                a new configuration while it runs */
+ *   guard_reload.c                a new configuration while the guard runs */
 #ifndef GW_DAEMON_GUARD_SERVICE_PARTS_H
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
@@ -26,10 +26,10 @@
 #define GUARD_SERVICE_LOOK_NS (5 * NS_PER_MS)
 #define GUARD_SERVICE_OWNERS  32 /* maximum number of reservations */
 
-/* The owner process of a reservation; the reservation ends with it. */
+/* The owner process of a reservation. The reservation ends when the process exits. */
 struct owner {
 	struct guard_service *g;
-	uint64_t id; /* of the reservation; 0: free slot */
+	uint64_t id; /* id of the reservation; 0: free slot */
 	int fd;      /* its pidfd */
 	struct loop_source *source;
 };
@@ -38,7 +38,7 @@ struct owner {
 struct guard_service_lock {
 	char uuid[96];
 	int fd;       /* -1: not held */
-	bool foreign; /* another service acts there */
+	bool foreign; /* another service acts on this GPU */
 	uint64_t retry_ns;
 };
 
@@ -60,15 +60,16 @@ struct guard_service {
 
 	/* The journal. */
 	struct loop_source *timer;
-	bool writing;     /* orders wait until records are stored */
+	bool writing;     /* orders wait until their records are stored */
 	bool failed;      /* the last write failed */
-	uint32_t unsaved; /* set of workers with unsaved records, retried at each pump */
+	uint32_t unsaved; /* bit set of workers with unsaved records, retried at each pump */
 	uint32_t
-		/* set of workers with orders that continue when their notes are stored */
+		/* bit set of workers with an order that continues when its restore data is
+		 * stored */
 		learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
 	uint64_t decided;            /* total */
-	struct guard_counters tally; /* including earlier runs */
+	struct guard_counters tally; /* counts, including earlier runs */
 	struct guard_operations operations;
 
 	/* Health and capacity. */
@@ -77,11 +78,11 @@ struct guard_service {
 	char uuid[GUARD_SERVICE_DEVICES][96];
 	uint64_t health_ns[GUARD_SERVICE_DEVICES]; /* next due */
 	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
-	double evictions[GUARD_SERVICE_DEVICES]; /* including earlier runs */
+	double evictions[GUARD_SERVICE_DEVICES]; /* counts, including earlier runs */
 	unsigned devices;
 	struct event_watch *watch;
 	struct loop_source *event_source;
-	struct event_queue events; /* from the watch thread */
+	struct event_queue events; /* filled by the watch thread */
 
 	struct guard_inputs *inputs;
 
@@ -101,7 +102,7 @@ struct guard_service {
 	struct retired *retired;
 };
 
-/* The time of the configured clock. */
+/* Returns the time of the configured clock. */
 static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
@@ -111,32 +112,34 @@ uint64_t guard_service_now_ns(void); /* real clock; used for health only */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Switches to observe mode if another service uses the same journal, and logs that and what
- * this process may not see. */
+/* Logs what this process may not see. Switches to observe mode if another service uses the same
+ * journal, and logs that. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 
 /* guard_service_journal.c */
-/* Handles everything that follows from new input of the guard. */
+/* Handles everything that follows from new input of the guard: decisions, records, orders. */
 void guard_service_pump(struct guard_service *g);
 void guard_service_log_decisions(struct guard_service *g);
-/* 0, or -GW_E_SIZE: not stored, the store has an older record. */
+/* Adds a record to the store. Returns 0, or -GW_E_SIZE; then the store still has the older
+ * record. */
 int guard_service_keep(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
 void guard_service_commit(
-	struct guard_service *g); /* after guard_service_keep() without guard_service_pump() */
-/* Continues what waited for the store, if it has written by now. */
+	/* call after guard_service_keep() if guard_service_pump() does not follow */
+	struct guard_service *g);
+/* Continues the orders that waited for the store, if it has written their records. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
 int guard_service_journal_open(struct guard_service *g);  /* the timer */
 void guard_service_journal_view(struct guard_service *g); /* updates view.journal */
 /* Records of earlier runs. */
 struct guard_service_records {
-	struct guard_record record[4 * POLICY_WORKERS]; /* also of removed workers */
+	struct guard_record record[4 * POLICY_WORKERS]; /* also records of removed workers */
 	struct guard_record_more more[4 * POLICY_WORKERS];
 	unsigned count;
 };
 int guard_service_records_read(struct guard_service *g,
 			       struct guard_service_records **ret); /* free() */
-/* The former root processes of the policy's workers. */
+/* Finds the former root processes of the policy's workers. */
 void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
@@ -144,25 +147,26 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
-/* The counters of the guard in the store, so that they continue after a restart. */
+/* Counters of the guard. They are in the store and continue after a restart. */
 /* Loads the sums and the counts of the policy's workers; call again after a reload. */
 void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
 /* Loads the Xid counts of a GPU; only the first call per GPU reads the store. */
 void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
 
-/* Counts and stores. */
+/* Count and store the new counts. */
 void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d);
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
 			  unsigned xid);
 
-/* guard_recorder.c: all input of the guard goes through here; no other file can change it. */
+/* guard_recorder.c: all input of the guard goes through these functions; no other file can
+ * change the guard. */
 int guard_recorder_new(struct guard_service *g,
 		       const struct guard_service_records *r); /* also creates the guard */
 void guard_recorder_free(struct guard_service *g);
-/* Opens the file of g->settings, or keeps it if it is the same. */
+/* Opens the recording that g->settings names, or keeps it open if the file is the same. */
 void guard_service_record_open(struct guard_service *g);
-/* As guard_change_policy(); call it before g->settings changes. */
+/* The same as guard_change_policy(), but recorded. Call it before g->settings changes. */
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r);
 void guard_service_observe(struct guard_service *g, const struct scene *s);
@@ -196,14 +200,15 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 void guard_service_devices_close(struct guard_service *g);
 int guard_service_device_of(const struct guard_service *g,
 			    const char *uuid); /* -1: unknown GPU */
-/* Counts for the GPU that a worker left; with several, the one with the contender. */
+/* Counts an eviction for the GPU that the worker left. If it left several, the GPU with the
+ * contender counts. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
-/* stops the thread; -GW_E_STATE: it hangs */
+/* Stops the watch thread; -GW_E_STATE: it hangs */
 int guard_service_events_stop(struct guard_service *g);
 void guard_service_events_close(struct guard_service *g);
-/* past: older than this run; only changes the GPU's health. */
+/* Handles an Xid. past: it is older than this run and only changes the GPU's health. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
 
 /* guard_service_health.c: i is the device index */
@@ -213,7 +218,7 @@ void guard_service_health_forget(struct guard_service *g, unsigned i);
 void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
 				bool past);
 void guard_service_health_swapped(struct guard_service *g); /* call after g->settings changed */
-/* The temperature at which workers leave the GPU of a decision; NAN: unknown or not
+/* Returns the temperature at which workers leave the GPU of a decision; NAN: unknown or not
  * monitored. */
 double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d);
 /* As guard_view_ops.clear. */
@@ -222,11 +227,13 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 
 /* guard_service_reservations.c */
 void guard_service_rooms_open(
-	/* loads those of an earlier run; call before the first scene */
+	/* loads the reservations of an earlier run; call before the first scene */
 	struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
-void guard_service_rooms_tick(struct guard_service *g); /* removes those that ended */
-/* fd: pidfd of the owner, owned from now on; -1: none. */
+/* removes the reservations that ended */
+void guard_service_rooms_tick(struct guard_service *g);
+/* Stores a new reservation. fd: pidfd of the owner, now owned by the guard service; -1:
+ * none. */
 void guard_service_room_made(struct guard_service *g, uint64_t id, int fd,
 			     uint64_t start_ticks);
 void guard_service_room_release(struct guard_service *g, uint64_t id);
@@ -236,10 +243,11 @@ void guard_service_lock_look(struct guard_service *g,
 			     const struct scene *s); /* call before the guard observes */
 void guard_service_lock_close(struct guard_service *g);
 
-/* guard_reload.c: call only where no worker index is in use. */
+/* guard_reload.c: call these only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
 bool guard_reload_waits(const struct guard_service *g); /* true: give no new orders */
 void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
-void guard_reload_close(struct guard_service *g);       /* call when no thread is left */
+/* call when no thread is left that reads the settings */
+void guard_reload_close(struct guard_service *g);
 
 #endif

@@ -1,4 +1,5 @@
-/* guard_service_request: requests of people: operations on workers, reservations, games. */
+/* guard_service_request: handles requests of people: operations on workers, reservations,
+ * games. */
 #include "guard_service_parts.h"
 
 #include "peer_process.h"
@@ -18,7 +19,7 @@ static uint64_t audit(struct guard_service *g, const char *who, const char *what
 	return guard_service_log(g, "info", "%s (requested by %s)", what, who);
 }
 
-/* The request was accepted; the client can follow the operation. */
+/* Begins an operation for an accepted request; the client can follow it. */
 static void begin_operation(struct guard_service *g, unsigned worker, enum guard_request what,
 			    const char *who)
 {
@@ -35,9 +36,9 @@ static void begin_operation(struct guard_service *g, unsigned worker, enum guard
 				      clock_wall_ns(g->config.clock));
 }
 
-/* A client relies on a positive answer, so the request is stored before it is answered. A
- * disk that hangs delays the answer by at most KEEP_NS; then, and if nothing can be stored,
- * the answer says so. */
+/* Stores a request before it is answered, because the client relies on a positive answer. A
+ * disk that hangs delays the answer by at most KEEP_NS. The message says if the request is not
+ * stored. */
 static void store_request(struct guard_service *g, char *message, size_t size)
 {
 	uint64_t now = guard_service_time_ns(g), until = now + KEEP_NS;
@@ -134,7 +135,8 @@ static void op_release(void *engine, uint64_t id)
 	guard_service_room_release(engine, id);
 }
 
-/* The limit of evictions per user also applies to games. */
+/* Checks whether the client may register this game. The limit of evictions per user also
+ * applies to games. */
 static int check_game(struct guard_service *g, int64_t *pid, const struct guard_client *by,
 		      uint64_t *ret_start_ticks, char *message, size_t size)
 {
@@ -153,7 +155,7 @@ static int check_game(struct guard_service *g, int64_t *pid, const struct guard_
 	return guard_user_wait_ns(g->guard, by->uid, guard_service_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
-/* Stores the game before the answer, unless the disk is slow. */
+/* Stores the game before the client gets its answer, unless the disk is slow. */
 static void store_game(struct guard_service *g, int64_t pid, bool kept)
 {
 	int err = kept ? store_flush(g->config.store, KEEP_NS) : -GW_E_SIZE;
@@ -178,7 +180,7 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	guard_service_for(g, -1); /* in case no game was added */
+	guard_service_for(g, -1); /* resets the user in case no game was added */
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {
 		audit(g, by->who, text);

@@ -1,9 +1,9 @@
 /* guard_service_reservations: reservations of GPU memory, which survive a restart of the
  * service.
  *
- * The store keeps each reservation with its owner process and its end. At a start, those with
- * a living owner and time left are loaded before the guard observes the first scene, so that
- * a worker does not resume into reserved memory. */
+ * The store keeps each reservation with its owner process and its end. When the service starts,
+ * it loads the reservations with a living owner and time left before the guard observes the
+ * first scene. So a worker does not resume into reserved memory. */
 #include "guard_service_parts.h"
 
 #include "journal_record.h"
@@ -38,7 +38,7 @@ static void owner_ended(void *arg, int fd, uint32_t events)
 	guard_service_room_release(g, id);
 }
 
-/* An expired reservation frees its slot. */
+/* Returns a free slot, or NULL. The slot of an expired reservation is freed. */
 static struct owner *free_owner_slot(struct guard_service *g)
 {
 	char ignored[300];
@@ -55,8 +55,8 @@ static struct owner *free_owner_slot(struct guard_service *g)
 	return NULL;
 }
 
-/* If the kernel cannot watch the owner, the reservation lasts until it is released or
- * expires. */
+/* Watches the owner process. If the kernel cannot watch it, the reservation lasts until it is
+ * released or expires. */
 static void watch_owner(struct guard_service *g, uint64_t id, int fd)
 {
 	struct owner *o = fd >= 0 ? free_owner_slot(g) : NULL;
@@ -161,7 +161,8 @@ void guard_service_room_release(struct guard_service *g, uint64_t id)
 
 /* ---- reservations of an earlier run ---- */
 
-/* Is there no owner, or is it alive? *ret_fd is its pidfd; -1: none. */
+/* True if there is no owner, or if the owner is alive. *ret_fd is the owner's pidfd; -1:
+ * none. */
 static bool check_owner(const struct guard_room_record *r, int *ret_fd)
 {
 	*ret_fd = -1;

@@ -56,7 +56,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 		json_array_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "boot", boot); /* pids have a meaning in this boot alone */
+	json_string(&j, "boot", boot); /* pids are only valid within one boot */
 	add_processes(&j, "put_away", r->put_away, r->put_away_count);
 	add_processes(&j, "roots", r->root, r->roots);
 	json_string(&j, "kind", more->kind);
@@ -104,9 +104,9 @@ void guard_game_write(struct buf *out, const struct guard_game_record *r)
 /* ---- reading ---- */
 
 #define BYTES_MAX (INT64_C(1) << 60)
-#define NOBODY    INT64_MAX /* a start time that no process has */
+#define NOBODY    INT64_MAX /* start time that no process has */
 
-/* NULL: it is not JSON. */
+/* Returns NULL if text is not JSON. */
 static struct json_doc *parse_object(const char *text)
 {
 	struct json_doc *o = NULL;
@@ -115,7 +115,7 @@ static struct json_doc *parse_object(const char *text)
 	return json_doc_new(text, strlen(text), &o, message, sizeof(message)) == 0 ? o : NULL;
 }
 
-/* What a damaged file says instead of a number in its bounds is 0. */
+/* Returns a number from 0 to max; 0 if a damaged file has something else. */
 static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max)
 {
 	int64_t n;
@@ -123,13 +123,14 @@ static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max
 	return json_doc_integer(o, key, &n) && n >= 0 && n <= max ? (uint64_t)n : 0;
 }
 
-/* Number i of an array. */
+/* Returns element i of an array as number() does. */
 static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 {
 	return number_of(json_doc_at(list, "", i), "", max);
 }
 
-/* Is it from an earlier boot?  A process with that pid and start time is then another one. */
+/* True if the record is from an earlier boot. A process with the recorded pid and start time is
+ * then a different one. */
 static bool is_old(const struct json_doc *o)
 {
 	const char *boot = json_doc_string(o, "boot");

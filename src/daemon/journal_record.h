@@ -1,4 +1,5 @@
-/* journal_record: what the guard must remember over a crash, as a line of JSON for the store. */
+/* journal_record: writes and reads what the guard must remember over a crash, as lines of JSON
+ * in the store. */
 #ifndef GW_DAEMON_JOURNAL_RECORD_H
 #define GW_DAEMON_JOURNAL_RECORD_H
 
@@ -8,38 +9,41 @@
 
 struct buf;
 
-/* The id of this boot; "": unknown. */
+/* Writes the id of this boot; "" if it is unknown. */
 void guard_record_boot(char out[static 64]);
 
-/* What else is recorded of a worker. */
+/* What is recorded about a worker in addition to struct guard_record. */
 struct guard_record_more {
 	char kind[24];                 /* "": unknown */
-	bool past;                     /* of another boot; only read */
-	char notes[WORKER_NOTES_SIZE]; /* of its adapter; may be "" */
+	bool past;                     /* from another boot; set by reading, not written */
+	char notes[WORKER_NOTES_SIZE]; /* restore data of the worker's kind; may be "" */
 };
 
-/* A JSON object. */
+/* Writes a JSON object. */
 void guard_record_write(struct buf *out, const struct guard_record *r,
 			const struct guard_record_more *more);
-/* Processes of another boot match no process.  0, or -GW_E_PARSE. */
+/* Reads a record. Processes from another boot are changed so that they match no process.
+ * Returns 0 or -GW_E_PARSE. */
 int guard_record_read(const char *json, struct guard_record *ret,
 		      struct guard_record_more *ret_more);
 
-/* A reservation, with the start time of its owner and its end as wall time (0: none). */
+/* A reservation with the start time of its owner process and the wall time of its end (0: no
+ * end). */
 struct guard_room_record {
-	struct guard_reservation room; /* id, gpu, bytes and pid */
+	struct guard_reservation room; /* only id, gpu, bytes and pid */
 	uint64_t start_ticks, until_wall_ns;
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
 int guard_room_read(const char *json, struct guard_room_record *ret); /* 0 or -GW_E_PARSE */
 
-/* A registered game: a process with its start time.  Times are monotonic, and so of this boot. */
+/* A registered game: a process with its start time. Times are monotonic, so they are only valid
+ * within this boot. */
 struct guard_game_record {
 	struct guard_view_game game;
 	uint64_t start_ticks;
 };
 void guard_game_write(struct buf *out, const struct guard_game_record *r);
-/* 0, or -GW_E_PARSE, also for another boot. */
+/* Returns 0, or -GW_E_PARSE, which includes a game from another boot. */
 int guard_game_read(const char *json, struct guard_game_record *ret);
 
 #endif

@@ -14,7 +14,7 @@ struct row {
 	struct manage_entry e;
 	bool pending;             /* an order is under way */
 	bool fresh;               /* the order created the entry */
-	struct manage_entry undo; /* the entry before the order */
+	struct manage_entry undo; /* copy of the entry before the order */
 };
 
 struct manage_journal {
@@ -43,8 +43,8 @@ struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
 	snprintf(e.who, sizeof(e.who), "%s", o->who);
 	memcpy(e.after, o->value, sizeof(e.after));
-	/* If we change a setting twice, the first value is the old one. If another program
-	 * changed it in between, its value is. */
+	/* If gpuward changes a setting twice, the first value is the old one. If another
+	 * program changed it in between, the old value is the value of that program. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
 	if (ours)
 		memcpy(e.earlier, old->after, sizeof(e.earlier));
@@ -57,7 +57,8 @@ enum manage_fate manage_entry_fate(const struct manage_order *o, const struct ma
 		return r->error == 0 || r->foreign ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
 	if (r->error == 0)
 		return o->keep ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
-	/* The driver confirmed, or never answered: the restore finds out what it did. */
+	/* Keep the entry if the driver confirmed the change or never answered. The restore
+	 * finds out what the driver did. */
 	return r->changed || r->uncertain ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
@@ -220,7 +221,7 @@ void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
 	pthread_mutex_unlock(&j->lock);
 }
 
-/* ---- around a change ---- */
+/* ---- before and after a change ---- */
 
 static int journal_keep(void *arg, const struct manage_order *o, const double before[2])
 {
@@ -265,8 +266,8 @@ static void row_end(struct manage_journal *j, struct row *w)
 	row_drop(j, w);
 }
 
-/* The order was not carried out. If it was refused before anything was stored, it is not
- * pending. */
+/* Undoes the entry of an order that was not carried out. An order that was refused before
+ * anything was stored is not pending. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)
@@ -276,10 +277,10 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	row_save(j, &w->e); /* on failure the later document also works: see `earlier` */
+	row_save(j, &w->e); /* if this fails, the newer document also works: see `earlier` */
 }
 
-/* The order was carried out, or may have been. */
+/* Completes the entry of an order that was, or may have been, carried out. */
 static void row_commit(struct manage_journal *j, struct row *w, const struct manage_result *r)
 {
 	enum manage_what what = w->e.what;
@@ -289,9 +290,10 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 	w->pending = false;
 	if (r->error == 0 && manage_info(what)->readable &&
 	    manage_same(what, w->e.before, w->e.after)) {
-		row_end(j, w); /* the value is back to the old one */
+		row_end(j, w); /* the setting has its old value again */
 	} else if (r->changed && r->error && !isnan(r->after[0])) {
-		/* The driver set a different value than requested: that one is ours, too. */
+		/* The driver set a different value than requested. That value also counts as
+		 * ours. */
 		memcpy(w->e.after, r->after, sizeof(w->e.after));
 		row_save(j, &w->e);
 	}

@@ -34,28 +34,30 @@
 #include "base/clock.h"
 
 struct manage_journal_ops {
-	/* 0 only if the document now survives kill -9 (written and committed); else a
-	 * negative enum gw_error, and the setting is not changed. */
+	/* Stores a document. Returns 0 only if the document now survives kill -9 (written and
+	 * committed). Otherwise returns a negative enum gw_error, and the setting is not
+	 * changed. */
 	int (*keep)(void *arg, const char *id, const char *json, size_t size);
 	void (*forget)(void *arg, const char *id);
-	/* The audit log: every outcome; severity as in struct view_event. */
+	/* Writes every outcome to the audit log; severity as in struct view_event. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
 };
 
 struct manage_journal;
 
-/* ops and clock are borrowed.  0 or -GW_E_NOMEM. */
+/* Borrows ops and clock. Returns 0 or -GW_E_NOMEM. */
 int manage_journal_new(const struct manage_journal_ops *ops, void *arg,
 		       const struct clock *clock, struct manage_journal **ret);
 void manage_journal_free(struct manage_journal *j);
 
-/* A document of the store. 0, -GW_E_NOMEM, or -GW_E_PARSE: logged, and the document stays. */
+/* Loads a document of the store. Returns 0, -GW_E_NOMEM, or -GW_E_PARSE; the parse error is
+ * logged and the document stays in the store. */
 int manage_journal_load(struct manage_journal *j, const char *id, const char *json);
 
 unsigned manage_journal_count(struct manage_journal *j);
 
-/* The orders that restore everything, latest change first. Returns their number, at most max.
- */
+/* Makes the orders that restore everything, latest change first. Returns their number, at most
+ * max. */
 unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *out,
 			       unsigned max);
 
@@ -66,27 +68,28 @@ void manage_journal_fill(struct manage_journal *j, struct manage_order *o);
 /* For manage_run(). */
 struct manage_keeper manage_journal_keeper(struct manage_journal *j);
 
-/* After an order, successful or not: ends or keeps its entry, logs the outcome and sets
- * r->restored_on_exit. */
+/* Call it after each order, successful or not. Ends or keeps the order's entry, logs the
+ * outcome and sets r->restored_on_exit. */
 void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
 			 struct manage_result *r);
 
 /* ---- the rules ---- */
 
-/* The entry when o is about to change the value `before`. old NULL: no entry yet. */
+/* Returns the entry for an order o that is about to change the value `before`. old NULL: no
+ * entry yet. */
 struct manage_entry manage_entry_begin(const struct manage_entry *old,
 				       const struct manage_order *o, const double before[2],
 				       uint64_t wall_ns);
 
 enum manage_fate {
 	MANAGE_FATE_NONE,   /* there is no entry */
-	MANAGE_FATE_STAYS,  /* must still be restored */
-	MANAGE_FATE_ENDS,   /* nothing to restore */
-	MANAGE_FATE_UNDONE, /* as before the order, which was not carried out */
+	MANAGE_FATE_STAYS,  /* entry stays: the setting must still be restored */
+	MANAGE_FATE_ENDS,   /* entry is deleted: nothing to restore */
+	MANAGE_FATE_UNDONE, /* entry as before the order, which was not carried out */
 };
 enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r);
 
-/* The order that restores an entry. */
+/* Returns the order that restores an entry. */
 struct manage_order manage_entry_order(const struct manage_entry *e);
 
 #endif

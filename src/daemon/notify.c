@@ -13,7 +13,7 @@
 
 #define FIRST_FD 3 /* SD_LISTEN_FDS_START of sd_listen_fds(3) */
 
-/* A decimal number; false: missing or invalid. */
+/* Reads a decimal number. Returns false if the variable is missing or invalid. */
 static bool env_number(const char *variable, uint64_t *ret)
 {
 	const char *text = getenv(variable);
@@ -148,7 +148,7 @@ bool notify_status(const struct notify *n, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
 	va_end(ap);
-	for (char *p = text; *p; p++) /* a line break would start another assignment */
+	for (char *p = text; *p; p++) /* a line break would start another variable assignment */
 		if (*p == '\n')
 			*p = ' ';
 	return notify_send(n, text);
@@ -156,7 +156,7 @@ bool notify_status(const struct notify *n, const char *fmt, ...)
 
 /* ---- socket activation ---- */
 
-/* The i-th of colon-separated names. */
+/* Writes the i-th of colon-separated names. */
 static void socket_name(const char *names, unsigned i, char *out, size_t size)
 {
 	for (; names && i; i--) {
@@ -190,7 +190,7 @@ static int adopt_sockets(struct notify_socket *ret, char *message, size_t size)
 
 	if (!getenv("LISTEN_FDS") || !env_number("LISTEN_PID", &pid) ||
 	    pid != (uint64_t)getpid())
-		return 0; /* none, or for another process */
+		return 0; /* no sockets, or they are for another process */
 	if (!env_number("LISTEN_FDS", &count) || count > NOTIFY_SOCKETS) {
 		snprintf(message, size, "LISTEN_FDS must be a number up to %d, not \"%.20s\"",
 			 NOTIFY_SOCKETS, getenv("LISTEN_FDS"));

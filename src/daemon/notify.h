@@ -1,8 +1,8 @@
 /* notify: the systemd notification protocol and socket activation.
  *
- * Sends datagrams to the socket that NOTIFY_SOCKET names; without that variable every
- * function does nothing. The variables are removed from the environment, so that child
- * processes do not use them: call notify_init() and notify_sockets() before threads start. */
+ * Sends datagrams to the socket that NOTIFY_SOCKET names; without that variable every function
+ * does nothing. Removes the variables from the environment, so that child processes do not use
+ * them. Therefore call notify_init() and notify_sockets() before threads start. */
 #ifndef GW_DAEMON_NOTIFY_H
 #define GW_DAEMON_NOTIFY_H
 
@@ -20,17 +20,18 @@ struct notify {
 	uint64_t watchdog_ns;
 };
 
-/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or -GW_E_ARG, -GW_E_NOSUPPORT or
- * -GW_E_IO with a text in message; n is usable in any case. */
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Returns 0, or -GW_E_ARG, -GW_E_NOSUPPORT
+ * or -GW_E_IO with a sentence in message. n is usable in any case. */
 int notify_init(struct notify *n, char *message, size_t size);
 void notify_done(struct notify *n);
 
-/* Each returns whether the datagram was sent. Never blocks. */
+/* Each function returns true if the datagram was sent, and never blocks. */
 bool notify_ready(const struct notify *n);
-bool notify_reloading(const struct notify *n, uint64_t mono_ns); /* then notify_ready() again */
+/* call notify_ready() when the reload is done */
+bool notify_reloading(const struct notify *n, uint64_t mono_ns);
 bool notify_stopping(const struct notify *n);
 bool notify_watchdog(const struct notify *n);
-/* The text in `systemctl status`; line breaks become spaces. */
+/* Sets the text in `systemctl status`; line breaks become spaces. */
 bool notify_status(const struct notify *n, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -41,8 +42,9 @@ struct notify_socket {
 	char name[64]; /* FileDescriptorName=, or "" */
 };
 
-/* The sockets of LISTEN_FDS if LISTEN_PID is this process; they get close-on-exec. Returns
- * their number, or -GW_E_ARG with a text: the variables are invalid. */
+/* Takes the sockets of LISTEN_FDS if LISTEN_PID is this process, and sets close-on-exec.
+ * Returns their number, or -GW_E_ARG with a sentence in message if the variables are
+ * invalid. */
 int notify_sockets(struct notify_socket ret[static NOTIFY_SOCKETS], char *message, size_t size);
 
 #endif

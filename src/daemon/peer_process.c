@@ -8,7 +8,8 @@
 
 #define PF_KTHREAD 0x00200000u /* linux/sched.h */
 
-/* Reads the flags, ninth field of stat; the name before it may contain anything. */
+/* Reads the flags, the ninth field of stat. The process name before it may contain any
+ * character. */
 static bool is_kernel_thread(const struct root *root, int64_t pid)
 {
 	char path[64], text[1024], *end;
@@ -21,7 +22,7 @@ static bool is_kernel_thread(const struct root *root, int64_t pid)
 	       (flags & PF_KTHREAD);
 }
 
-/* Its pid in its own namespace, if that is below ours; 0: the same namespace, or unknown. */
+/* Returns the process's pid in its own namespace; 0 if that is our namespace, or unknown. */
 static int64_t inner_pid(const struct root *root, int64_t pid)
 {
 	char path[64], text[4096], *p;
@@ -40,14 +41,14 @@ static int64_t inner_pid(const struct root *root, int64_t pid)
 	return n > 1 ? inner : 0;
 }
 
-/* The pid in our namespace for a pid that the client names; 0: unknown. */
+/* Returns the pid in our namespace for a pid that the client names; 0 if it is unknown. */
 static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_client *by)
 {
 	int64_t inside;
 
 	if (by->pid < 0)
 		return named;
-	if (by->pid == 0) /* a parent namespace: the kernel shows no pid */
+	if (by->pid == 0) /* the client is in a parent namespace: the kernel shows no pid */
 		return 0;
 	inside = inner_pid(root, by->pid);
 	if (!inside)
@@ -77,8 +78,8 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 	}
 	if (by->start_ticks && by->start_ticks != *ret_start_ticks) {
 		snprintf(message, size,
-			 "process %lld is a different process for the service, as happens in a "
-			 "container: use the UNIX socket",
+			 "process %lld is a different process for the service than for the "
+			 "client, as happens in a container: use the UNIX socket",
 			 (long long)named);
 		return -GW_E_ARG;
 	}

@@ -1,8 +1,8 @@
-/* peer_process: finds the process that a client's pid means, and checks whether it belongs to
- * the client.
+/* peer_process: finds the process that a client means by a pid, and checks whether it belongs
+ * to the client.
  *
  * A pid is only valid in its PID namespace. The kernel identifies a client of the UNIX socket
- * (SO_PEERCRED): a client in a container can name itself by its own pid there, and no other
+ * (SO_PEERCRED). So a client in a container can name itself by its own pid there, but no other
  * process. */
 #ifndef GW_DAEMON_PEER_PROCESS_H
 #define GW_DAEMON_PEER_PROCESS_H
@@ -11,8 +11,8 @@
 #include "base/root.h"
 #include "serve/guard_view.h"
 
-/* The pid in our namespace and the start time (ticks since boot). 0, or -GW_E_ARG with a
- * text: no such process, ambiguous, or a kernel thread. */
+/* Finds the pid in our namespace and the start time (ticks since boot). Returns 0, or -GW_E_ARG
+ * with a sentence in message: no such process, ambiguous, or a kernel thread. */
 int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size);
@@ -20,9 +20,9 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 /* proc_open() in the real /proc. */
 int peer_process_open(struct proc_id id, int *ret_fd);
 
-/* May the client register this process as a game? Its own user, root, and a client with the
- * token may; no one may register init, which never exits. 0, or -GW_E_PERM or -GW_E_ARG with
- * a text. */
+/* Checks whether the client may register this process as a game. The process's user, root, and
+ * a client with the token may. Nobody may register init, which never exits. Returns 0, or
+ * -GW_E_PERM or -GW_E_ARG with a sentence in message. */
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size);
 

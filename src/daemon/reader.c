@@ -22,7 +22,7 @@ struct reader {
 	struct gw_options options;
 	const struct clock *clock;
 	struct loop_source *source;
-	/* The thread's own. */
+	/* Used by the reader thread only. */
 	struct gw_ctx *ctx;
 	struct gw_environment *env;
 	struct metering *metering;
@@ -35,13 +35,15 @@ struct reader {
 	struct mailbox box;
 	struct reading reading[2];
 	struct reading *empty,
-		*full; /* to fill, and to deliver; the main thread uses `shown` */
+		/* `empty` is filled next, `full` is delivered next; the main thread uses
+		 * `shown` */
+		*full;
 	enum reader_request request[REQUESTS]; /* in order of arrival */
 	unsigned requests_waiting;
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
-	/* The main thread's own. */
+	/* Used by the main thread only. */
 	struct reading *shown;
 };
 
@@ -69,7 +71,7 @@ double metering_joules(struct metering *m, unsigned i, double *ret_seconds)
 	return j;
 }
 
-/* Before the first event of a device. */
+/* Called before the first event of a device. */
 static void metering_begin_device(void *arg, unsigned i, unsigned position,
 				  const struct energy_setup *setup)
 {
@@ -85,7 +87,7 @@ static void metering_free(struct metering *m)
 	if (!m)
 		return;
 	if (m->meter && gw_meter_stop(m->meter) != 0)
-		return; /* a meter thread hangs in the driver and may still use it */
+		return; /* a meter thread hangs in the driver and may still use m */
 	for (unsigned i = 0; i < m->count; i++)
 		pthread_mutex_destroy(&m->device[i].lock);
 	free(m->device);
@@ -125,8 +127,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service does not flag other processes as strangers, because it cannot know the
-	 * measured program; all processes descend from pid 1. */
+	/* The service cannot know the measured program, so it must not flag other processes as
+	 * strangers. All processes descend from pid 1. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
@@ -140,7 +142,7 @@ static uint64_t mix(uint64_t h, const char *text)
 	return (h ^ 0xff) * UINT64_C(0x100000001b3);
 }
 
-/* A hash that differs when the set of GPUs differs. */
+/* Returns a hash that differs when the set of GPUs differs. */
 static uint64_t signature(const struct gw_snapshot *snap)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -154,7 +156,8 @@ static uint64_t signature(const struct gw_snapshot *snap)
 	return h;
 }
 
-/* A GPU that hung when the meter started is not measured: does one respond again? */
+/* True if a GPU that hung when the meter started responds again. Such a GPU is not measured
+ * yet. */
 static bool any_recovered(const struct metering *m, const struct gw_snapshot *snap)
 {
 	for (unsigned i = 0; i < m->count && i < gw_snapshot_device_count(snap); i++)
@@ -171,7 +174,7 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 	if (r->let_go || r->retiring)
 		return;
-	if (m) { /* the main thread must close its windows first */
+	if (m) { /* retire it later: the main thread must close its windows first */
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
@@ -226,7 +229,7 @@ static void do_request(struct reader *r, enum reader_request what)
 	}
 }
 
-/* Handles all requests. true: there were some, and a round should follow. */
+/* Handles all requests. Returns true if there were any; a round should follow. */
 static bool do_requests(struct reader *r)
 {
 	enum reader_request request[REQUESTS];
@@ -272,7 +275,7 @@ static bool has_requests(const struct reader *r)
 	return r->requests_waiting || r->jobs;
 }
 
-/* Waits until due or until a request. true: stop. */
+/* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
 static bool sleep_until(struct reader *r, uint64_t due_ns)
 {
 	bool stop;
@@ -295,7 +298,8 @@ static uint64_t reader_interval(struct reader *r)
 	return ns;
 }
 
-/* Deadlines are absolute, so that one delay does not shift the next. */
+/* Returns the next deadline. Deadlines are absolute, so that one delay does not shift the
+ * next. */
 static uint64_t next_due(struct reader *r, uint64_t due_ns)
 {
 	uint64_t every = reader_interval(r), now = clock_mono_ns(r->clock), late;
@@ -309,7 +313,7 @@ static void read_round(struct reader *r)
 {
 	struct reading *x = take_empty(r);
 
-	if (!x) { /* the main thread has not taken the last one */
+	if (!x) { /* the main thread has not taken the last reading */
 		r->missed++;
 		return;
 	}
@@ -352,7 +356,7 @@ static void reader_run(void *arg)
 			if (clock_mono_ns(r->clock) >= due)
 				due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_requests(r); /* last requests: settings to restore */
+		do_requests(r); /* last requests, such as restoring settings */
 		reader_close(r);
 	}
 }
@@ -371,7 +375,7 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 	x = r->full;
 	r->full = NULL;
 	mailbox_unlock(&r->box);
-	/* After this call the previous reading is unused. */
+	/* ready() stops using the previous reading. */
 	r->config.ready(r->config.arg, x);
 	if (!x)
 		return;
@@ -395,7 +399,7 @@ static void reader_release(struct reader *r)
 	free(r);
 }
 
-/* false: out of memory. The caller frees *ret. */
+/* Copies a string; the caller frees *ret. Returns false if out of memory. */
 static bool copy_text(const char *text, const char **ret)
 {
 	*ret = text ? strdup(text) : NULL;
@@ -455,7 +459,8 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	mailbox_unlock(&r->box);
 }
 
-/* A driver change arrives once per GPU; one request is enough. */
+/* True if the same driver change already waits. It arrives once per GPU; one request is
+ * enough. */
 static bool is_repeated(const struct reader *r, enum reader_request what)
 {
 	return (what == READER_CAME || what == READER_GONE) && r->requests_waiting > 0 &&

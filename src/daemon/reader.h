@@ -1,9 +1,9 @@
 /* reader: the thread that reads the GPUs and passes the readings to the main thread.
  *
  * Everything that may block on a driver happens here: opening, snapshots, process lists,
- * starting and stopping the meter, releasing drivers. It reads at absolute deadlines into one
- * of two readings while the main thread uses the other. A driver that hangs blocks this
- * thread (until the context's deadline) and no other. */
+ * starting and stopping the meter, releasing drivers. The thread reads at absolute deadlines
+ * into one of two readings while the main thread uses the other. A driver that hangs blocks
+ * only this thread, until the context's deadline. */
 #ifndef GW_DAEMON_READER_H
 #define GW_DAEMON_READER_H
 
@@ -19,7 +19,7 @@
 /* A meter and the accumulated energy of each of its GPUs. */
 struct metering {
 	struct gw_meter *meter;
-	uint64_t signature; /* identifies its set of GPUs */
+	uint64_t signature; /* identifies the set of GPUs */
 	unsigned count;
 	struct metering_device {
 		pthread_mutex_t lock;
@@ -28,18 +28,20 @@ struct metering {
 	} * device;
 };
 
-/* The result of one round. The main thread owns it until it takes the next. */
+/* The result of one round. The main thread owns it until it takes the next one. */
 struct reading {
 	struct gw_snapshot *snap;
 	struct gw_process_list *processes;
 	const struct gw_environment *env; /* NULL: not collected yet */
 	struct metering *metering;        /* NULL: none */
-	bool retire;                      /* the GPUs changed: stop using metering */
+	bool retire;                      /* the GPUs changed: stop using `metering` */
 	bool let_go;
 	unsigned
-		requests_done; /* finished reader_send_request() requests, and the result of the last */
+		/* number of finished reader_send_request() requests, and the result of the last
+		 * one */
+		requests_done;
 	int request_error;
-	uint64_t begin_ns, end_ns; /* of the round */
+	uint64_t begin_ns, end_ns; /* begin and end of the round */
 	uint64_t missed;           /* total of skipped rounds */
 	struct gw_ctx *ctx;
 };
@@ -47,41 +49,42 @@ struct reading {
 struct reader;
 
 struct reader_config {
-	const struct gw_options *options; /* of the context; copied */
+	const struct gw_options *options; /* options of the context; copied */
 	uint64_t interval_ns;
 	const char *cache_dir; /* for sensor profiles; NULL: the XDG default */
-	/* A new reading, on the main thread; the previous one is no longer valid. NULL: out
-	 * of memory at the start, and no reading will follow. */
+	/* Called on the main thread with a new reading; the previous one is no longer valid. r
+	 * NULL: out of memory at the start, and no reading will follow. */
 	void (*ready)(void *arg, const struct reading *r);
 	void *arg;
 };
 
-/* Starts the thread and returns at once; the first reading arrives when the drivers are open.
- * 0, -GW_E_NOMEM or -GW_E_IO. */
+/* Starts the thread and returns at once. The first reading arrives when the drivers are open.
+ * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int reader_new(struct loop *l, const struct reader_config *config, struct reader **ret);
 
-/* Stops the thread. 0, or -GW_E_STATE: a driver call has not returned within timeout_ns; the
- * thread is left behind with everything it uses, and the process should exit without calling
- * the driver again. */
+/* Stops the thread. Returns 0, or -GW_E_STATE if a driver call has not returned within
+ * timeout_ns. The thread is then left behind with everything it uses, and the process should
+ * exit without calling the driver again. */
 int reader_free(struct reader *r, uint64_t timeout_ns);
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
 
-/* Requests an action between two rounds, done in order. 0, or -GW_E_STATE: the queue is full.
- */
+/* Requests an action. Actions are done between two rounds, in the order of the requests.
+ * Returns 0, or -GW_E_STATE if the queue is full. */
 enum reader_request {
 	READER_LET_GO,
 	READER_RESUME,
 	READER_CAME,   /* a driver was loaded: open it at once */
 	READER_GONE,   /* a driver is being removed: close it, retry later */
-	READER_RETIRED /* metering is no longer used */
+	READER_RETIRED /* the main thread no longer uses `metering` */
 };
 int reader_send_request(struct reader *r, enum reader_request what);
 
-/* Runs fn(arg, ctx) on the reader thread, soon. 0, or -GW_E_STATE: the queue is full. */
+/* Runs fn(arg, ctx) on the reader thread, soon. Returns 0, or -GW_E_STATE if the queue is
+ * full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
-/* Energy of device i of a metering in joules, and the measured time in seconds. */
+/* Returns the energy of device i in joules; *ret_seconds is the measured time. */
 double metering_joules(struct metering *m, unsigned i, double *ret_seconds);
 
 #endif

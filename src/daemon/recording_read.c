@@ -1,4 +1,4 @@
-/* The reading half of recording: each line is handed to a guard as the recorded guard received it. */
+/* Reads a recording: passes each line to a guard as the recorded guard received it. */
 #include "recording.h"
 
 #include "base/number.h"
@@ -15,36 +15,40 @@
 
 #define WORDS 10
 
-#define RESERVATIONS 64 /* more than there can be at once */
+#define RESERVATIONS 64 /* more than can exist at the same time */
 
 struct recording_reader {
-	struct policy given;   /* no worker: none was given */
-	struct policy *own;    /* as recorded; NULL: none, or a dry replay */
-	struct policy *coming; /* likewise, between swap and swapped */
+	struct policy given;   /* policy of the caller; without workers: none was given */
+	struct policy *own;    /* policy of the recording; NULL: none, or a dry replay */
+	struct policy *coming; /* its next policy, between swap and swapped */
 	struct buf text;       /* lines of a policy that is being read */
 	bool dry;
 	struct guard *guard;
 	struct scene scene;
-	uint64_t wall_ns, mono_ns; /* of the last scene */
-	uint64_t last_id;          /* before this run */
+	uint64_t wall_ns, mono_ns; /* times of the last scene */
+	uint64_t last_id;          /* last id before this run */
 	unsigned form;
 	bool swapping; /* between swap and swapped */
-	bool in_state; /* state lines have begun and not ended */
+	bool in_state; /* between the first and the last state line */
 	struct guard_state_reader state;
-	uint32_t known; /* workers of the policy that the run had before a swap */
-	/* Another policy gives other orders, and so other ids: those of the recording, and those of this replay. */
+	/* workers that the run had before a swap; bits by position in the policy */
+	uint32_t known;
+	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). They
+	 * differ if another policy gives other orders. */
 	struct {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
-	unsigned reservations; /* so far: a ring */
-	/* From form 2 on: positions in the policy of the recording's workers (-1: none), and their records. */
+	unsigned reservations; /* number so far; the array is a ring */
+	/* From format version 2 on: the position of each recorded worker in the policy (-1:
+	 * none), and the records of the workers. */
 	int position[POLICY_WORKERS];
 	struct guard_record record[POLICY_WORKERS];
 	unsigned records;
 	struct recording_counts counts;
 };
 
-/* The present policy; next_policy(): the one that lines which follow refer to. */
+/* policy() returns the current policy. next_policy() returns the policy that the following
+ * lines refer to. */
 static struct policy *policy(struct recording_reader *t)
 {
 	return t->own ? t->own : &t->given;
@@ -87,7 +91,7 @@ static int split_words(struct words *w, const char *line)
 	return p ? -GW_E_PARSE : 0;
 }
 
-/* The words at these positions as numbers. */
+/* Reads the words at these positions as numbers. */
 static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -107,7 +111,7 @@ static bool words_fit(struct words *w, const char *form)
 	return true;
 }
 
-/* ---- enums: by name; before form 5 by number ---- */
+/* ---- enums: names, before format version 5 numbers ---- */
 
 static int find_name(const char *const *names, const char *word, size_t n)
 {
@@ -131,7 +135,7 @@ static bool read_enum(unsigned form, const char *word, const char *const *names,
 	return true;
 }
 
-/* A set of bits: names with commas between them; "-" is none. */
+/* Reads a bit set: names separated by commas; "-" is the empty set. */
 static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
 		     uint32_t *ret)
 {
@@ -163,7 +167,7 @@ static const char *const reasons[] = {
 
 /* ---- how a run begins ---- */
 
-/* The guard is made with the first line after those that it begins with. */
+/* Begins a run. The guard is created later, at the first line that needs it. */
 static void run_begin(struct recording_reader *t, unsigned form, uint64_t last_id)
 {
 	guard_free(t->guard);
@@ -219,7 +223,7 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* May lines follow that a guard begins with? */
+/* True if the lines that describe a new guard or policy may follow. */
 static bool begins(const struct recording_reader *t)
 {
 	return !t->guard || t->swapping;
@@ -250,7 +254,8 @@ static int read_record(struct recording_reader *t, const struct words *w)
 		return -GW_E_PARSE;
 	*r = (struct guard_record){ .mask = mask,
 				    .level = (unsigned)w->number[2],
-				    /* A dry replay begins with the workers as it finds them. */
+				    /* A dry replay begins with the workers as the first scene
+				     * shows them. */
 				    .evicted = w->number[3] && !t->dry,
 				    .need_bytes = w->number[4],
 				    .hold = (enum guard_hold)hold,
@@ -261,7 +266,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* The record that the line adds to. */
+/* Returns the record that this line adds to; NULL if there is none. */
 static struct guard_record *last_record(struct recording_reader *t)
 {
 	return !begins(t) || !t->records ? NULL : &t->record[t->records - 1];
@@ -302,7 +307,8 @@ static int read_record_root(struct recording_reader *t, const struct words *w)
 	return r ? add_process(w, r->root, &r->roots, GUARD_ROOTS) : -GW_E_PARSE;
 }
 
-/* The present position of a worker of the recording; -1: the policy has no such worker. */
+/* Returns the position of a recorded worker in the policy; -1 if the policy has no such
+ * worker. */
 static int position(const struct recording_reader *t, uint64_t worker)
 {
 	const struct policy *p = recording_reader_policy(t);
@@ -311,7 +317,7 @@ static int position(const struct recording_reader *t, uint64_t worker)
 	return at < (int)p->workers ? at : -1;
 }
 
-/* Workers of the policy that the recording has: a set. */
+/* Returns the set of the policy's workers that the recording has. */
 static uint32_t known_workers(const struct recording_reader *t)
 {
 	uint32_t set = 0;
@@ -335,8 +341,9 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Workers that came with the other configuration begin there, although this policy always had them: the guard gets the
- * policy without them for a moment. */
+/* Makes the workers in set begin again. The recorded configuration added them now, but this
+ * policy always had them. So the guard first gets the policy without them, and then the whole
+ * policy. */
 static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)
 {
 	struct policy *p = malloc(sizeof(*p));
@@ -356,7 +363,7 @@ static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_n
 	return err;
 }
 
-/* As the recorded guard did. */
+/* Changes to the recorded policy, as the recorded guard did. */
 static int swap_to(struct recording_reader *t, uint64_t now_ns)
 {
 	int err = guard_change_policy(t->guard, t->coming, t->record, t->records, now_ns);
@@ -379,7 +386,7 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	t->swapping = false;
 	err = t->coming ? swap_to(t, now_ns)
 			: swap_without(t, known_workers(t) & ~t->known, now_ns);
-	if (err) { /* the guard may borrow a policy that is freed */
+	if (err) { /* the guard may still borrow the policy that is freed here */
 		guard_free(t->guard);
 		t->guard = NULL;
 		drop_policy(&t->coming);
@@ -398,7 +405,7 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	if (w->count != n + 3 || !numbers(w, at, n, v) ||
 	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
-	if (first) /* the first form named the order */
+	if (first) /* format version 1 named the order */
 		o.order = who > t->last_id ? who - t->last_id : 0;
 	else if (position(t, who) >= 0)
 		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
@@ -490,7 +497,7 @@ static void note_reservation(struct recording_reader *t, uint64_t theirs, uint64
 
 static uint64_t find_reservation(const struct recording_reader *t, uint64_t theirs)
 {
-	if (t->form < 3) /* the line that made it has no id */
+	if (t->form < 3) /* before version 3 the line that made the reservation has no id */
 		return theirs > t->last_id ? theirs - t->last_id : 0;
 	for (unsigned i = 0; i < t->reservations && i < RESERVATIONS; i++)
 		if (t->reservation[i].theirs == theirs)
@@ -557,7 +564,7 @@ static int read_economy(struct recording_reader *t, const struct words *w)
 
 /* ---- policy and state ---- */
 
-/* The last line of a policy. */
+/* Reads the collected text when the policy is complete. */
 static int take_policy(struct recording_reader *t)
 {
 	struct policy *p = calloc(1, sizeof(*p));
@@ -586,7 +593,8 @@ static int read_policy(struct recording_reader *t, const char *line)
 	return 0;
 }
 
-/* With another policy it begins with the workers as it finds them, as after a restart. */
+/* Reads one line of the guard's state. With another policy the lines are skipped, and the guard
+ * begins with the workers as the first scene shows them, as after a restart. */
 static int read_state(struct recording_reader *t, const char *line)
 {
 	const struct scene *s;
@@ -597,7 +605,7 @@ static int read_state(struct recording_reader *t, const char *line)
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
 	r = guard_state_read(&t->state, t->guard, line);
-	t->in_state = r <= 0; /* half of it is of no use */
+	t->in_state = r <= 0; /* an incomplete state is not usable */
 	if (r <= 0)
 		return r;
 	guard_verdicts(t->guard, &s);
@@ -608,7 +616,8 @@ static int read_state(struct recording_reader *t, const char *line)
 
 /* ---- scenes ---- */
 
-/* Roots by the positions of this policy.  The scene itself stays: the next line may be a change of it. */
+/* Changes the roots to the positions of this policy and drops unknown workers. The caller
+ * restores the scene afterwards, because the next line may describe a change of it. */
 static void place_roots(struct recording_reader *t)
 {
 	unsigned n = 0;
@@ -649,7 +658,7 @@ static int read_words(struct recording_reader *t, const char *line)
 	static const struct {
 		const char *word, *form; /* NULL: several, which its function checks */
 		int (*read)(struct recording_reader *t, const struct words *w);
-		bool before; /* a guard begins with it */
+		bool before; /* allowed before the guard exists */
 	} kinds[] = {
 		{ "record", "tnnntnnt", read_record, true },
 		{ "record-gpu", "nt", read_record_gpu, true },
@@ -720,8 +729,8 @@ bool recording_next_decision(struct recording_reader *t, struct guard_decision *
 		*ret_wall_ns = t->wall_ns + (ret->mono_ns - t->mono_ns);
 		return true;
 	}
-	/* Orders stay with the guard.  An order without an outcome at a change of policy was not fetched by the recorded guard
-	 * either, and is taken back by both. */
+	/* Orders are not fetched here. If an order had no outcome when the policy changed, the
+	 * recorded guard had not fetched it either, and both guards withdraw it. */
 	return false;
 }
 
@@ -735,7 +744,7 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 		t->given = *p;
 	t->dry = dry;
 	buf_init(&t->text, 1 << 20);
-	run_begin(t, 1, 0); /* the file may lack its beginning, or have scenes alone */
+	run_begin(t, 1, 0); /* the beginning may be missing, or the file has only scenes */
 	*ret = t;
 	return 0;
 }
@@ -744,7 +753,7 @@ void recording_reader_free(struct recording_reader *t)
 {
 	if (!t)
 		return;
-	run_begin(t, 1, 0); /* frees what belongs to a run */
+	run_begin(t, 1, 0); /* frees everything that belongs to a run */
 	buf_done(&t->text);
 	free(t);
 }

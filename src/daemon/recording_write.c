@@ -1,5 +1,5 @@
-/* The writing half of recording: words separated by tabs.  A text is the last word of its line, with control characters as
- * blanks. */
+/* Writes a recording: words separated by tabs. A free text is the last word of its line; its
+ * control characters become blanks. */
 #include "recording.h"
 
 #include "base/file.h"
@@ -169,7 +169,7 @@ void recording_games(struct buf *out, unsigned count, uint64_t now_ns)
 	buf_addf(out, "games\t%" PRIu64 "\t%u\n", now_ns, count);
 }
 
-/* Only evidence has these figures, in whole numbers. */
+/* Writes figures that appear only in evidence, as whole numbers. */
 void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j, uint64_t now_ns)
 {
@@ -189,7 +189,7 @@ static int truncate_to(struct recording_file *r, uint64_t size)
 
 /* ---- beginning and end ---- */
 
-/* The end of the last whole line; 0: there is none. */
+/* Returns the end of the last whole line; 0 if there is none. */
 static uint64_t whole_lines(int fd, uint64_t size)
 {
 	char tail[4096];
@@ -207,7 +207,8 @@ static uint64_t whole_lines(int fd, uint64_t size)
 	return size;
 }
 
-/* Removes half a line that a killed service left.  A file that is no recording stays as it is. */
+/* Removes half a line that a killed service left. A file that is not a recording is not
+ * changed. */
 static void remove_half_line(const char *path, struct recording_file *r)
 {
 	char first[sizeof("begin\t") - 1];
@@ -225,7 +226,7 @@ static void remove_half_line(const char *path, struct recording_file *r)
 	close(fd);
 }
 
-/* It shows which programs users run: readable by its owner alone. */
+/* Creates the file readable by its owner only, because it shows which programs users run. */
 int recording_file_open(struct recording_file *r, const char *path)
 {
 	struct stat st = { .st_size = 0 };
@@ -253,7 +254,8 @@ void recording_file_close(struct recording_file *r)
 
 /* ---- lines ---- */
 
-/* Half a line would damage what another run adds. */
+/* Adds lines completely or not at all. Half a line would damage the lines that another run
+ * adds. */
 int recording_file_add(struct recording_file *r, const char *text, size_t size)
 {
 	int err;

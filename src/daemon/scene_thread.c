@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list: build scenes
- * often for a second. */
+/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list. So scenes are
+ * built often for one second. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 #define FIRST_NS      (100 * NS_PER_MS)
@@ -20,26 +20,26 @@ struct scene_thread {
 	void *arg;
 	struct loop_source *source;
 	struct mailbox box;
-	/* Under the lock. */
+	/* Protected by the mailbox lock. */
 	struct scene *empty, *full;
 	uint64_t due_ns;
 	bool utilisation, paused;
 	bool missed; /* a scene was due while no buffer was free */
 	uint64_t triggered;
-	struct scene_builder_stats stats; /* as of the last scene */
+	struct scene_builder_stats stats; /* statistics at the last scene */
 	const struct policy *policy;
 	struct scene_builder_formers formers; /* of it */
-	/* policy numbers: of `policy`, and of the one the builder uses */
+	/* number of `policy`, and number of the policy that the builder uses */
 	uint64_t wanted, taken;
-	/* The thread's own. */
+	/* Used by the scene thread only. */
 	uint64_t often_until_ns;
-	/* The main thread's. */
+	/* Used by the main thread only. */
 	struct scene *shown;
 };
 
 /* ---- the thread ---- */
 
-/* A process opened or closed a GPU: build a scene now, and often for a while. */
+/* Builds a scene now and often for a while, because a process opened or closed a GPU. */
 static void take_trigger(struct scene_thread *k)
 {
 	if (!scene_builder_triggered(k->builder))
@@ -51,7 +51,7 @@ static void take_trigger(struct scene_thread *k)
 	mailbox_unlock(&k->box);
 }
 
-/* Waits until the given time, until a process opens a GPU, or until woken. */
+/* Waits until the given time, until a process opens a GPU, or until the thread is woken. */
 static void wait_for(struct scene_thread *k, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real()),
@@ -81,7 +81,7 @@ static struct scene *take_empty(struct scene_thread *k, bool *ret_utilisation)
 		k->empty = NULL;
 	k->missed = !s && !k->paused;
 	*ret_utilisation = k->utilisation;
-	k->due_ns = UINT64_MAX; /* until the main thread sets a time */
+	k->due_ns = UINT64_MAX; /* nothing is due until the main thread sets a time */
 	mailbox_unlock(&k->box);
 	return s;
 }
@@ -113,7 +113,8 @@ static void build_scene(struct scene_thread *k)
 		mailbox_notify(&k->box);
 }
 
-/* false: out of memory; the old policy stays, and its scenes are not delivered. */
+/* Gives a new policy to the builder. Returns false if out of memory; then the old policy stays,
+ * and its scenes are not delivered. */
 static bool take_policy(struct scene_thread *k)
 {
 	struct scene_builder_formers formers;

@@ -1,8 +1,8 @@
 /* scene_thread: the thread that builds the guard's scenes.
  *
- * Process lists cost a driver call and reads of /proc, so the main thread never makes them.
- * The thread builds a scene at a given time, or at once when a process opens a GPU, and
- * passes it to the main thread. */
+ * A process list needs a driver call and reads of /proc, so the main thread never makes one.
+ * The thread builds a scene at a given time, or at once when a process opens a GPU, and passes
+ * the scene to the main thread. */
 #ifndef GW_DAEMON_SCENE_THREAD_H
 #define GW_DAEMON_SCENE_THREAD_H
 
@@ -11,20 +11,21 @@
 
 struct scene_thread;
 
-/* ctx and policy are borrowed; f as in scene_builder_recall(). ready is called on the main
- * thread with a scene that is valid until the next one; it returns the time of the next scene
- * (monotonic; UINT64_MAX: when a process opens a GPU) and whether to read utilisation. 0,
- * -GW_E_NOMEM or -GW_E_IO. */
+/* Starts the thread. Borrows ctx and p; f is as in scene_builder_recall(). ready is called on
+ * the main thread with a scene that is valid until the next one. It returns the monotonic time
+ * of the next scene (UINT64_MAX: when a process opens a GPU) and whether to read utilisation.
+ * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
 		     uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation),
 		     void *arg, struct scene_thread **ret);
-/* 0, or -GW_E_STATE: it hangs in a driver and is left behind with everything it uses. */
+/* Stops the thread. Returns 0, or -GW_E_STATE if it hangs in a driver; it is then left behind
+ * with everything it uses. */
 int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns);
 
-/* Sets a new policy, borrowed, and the former processes of its new workers. No scene of the
- * old policy arrives any more, and a new one is built at once. The thread may use the old
- * policy until scene_thread_settled(), because a driver can hang. */
+/* Sets a new policy (borrowed) and the former processes of its new workers. No more scenes of
+ * the old policy arrive, and a new scene is built at once. The thread may use the old policy
+ * until scene_thread_settled() is true, because a driver can hang. */
 void scene_thread_policy(struct scene_thread *k, const struct policy *p,
 			 const struct scene_builder_formers *f);
 bool scene_thread_settled(struct scene_thread *k);
@@ -33,7 +34,8 @@ bool scene_thread_settled(struct scene_thread *k);
  * loop. */
 void scene_thread_take(struct scene_thread *k);
 
-/* Builds a scene now (after a request); or none for a while (drivers are released). */
+/* trigger builds a scene now, after a request. pause builds none while the drivers are
+ * released. */
 void scene_thread_trigger(struct scene_thread *k);
 void scene_thread_pause(struct scene_thread *k, bool on);
 

@@ -26,10 +26,10 @@
 #define EVENT_PAIRS  20
 #define MESSAGE_MAX  2000
 #define TEXTFILE_MAX (4 * 1024 * 1024)
-/* the service exits after this even if a driver call hangs */
+/* maximum time for stopping, even if a driver call hangs */
 #define END_NS        (5 * NS_PER_S)
 #define STREAM_BYTES  (256 * 1024)
-#define MEMORY_BYTES  (8 * 1024 * 1024) /* history without a file */
+#define MEMORY_BYTES  (8 * 1024 * 1024) /* maximum size of the history without a file */
 #define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS)
 
 struct service {
@@ -44,7 +44,7 @@ struct service {
 	struct suspend *suspend;
 	struct uevent *uevent;
 	struct api api;
-	struct textfile textfile; /* written if it has a path */
+	struct textfile textfile; /* written if path is not empty */
 	struct log_latch store_bad;
 	struct notify notify;
 	bool announced; /* the first tick was reported to systemd */
@@ -152,7 +152,8 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* The first tick shows which GPUs exist. */
+/* Reports the GPUs to systemd at the first tick, and stops the service if NVML is required but
+ * missing. */
 static void first_tick(struct service *s)
 {
 	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
@@ -232,7 +233,7 @@ static void apply_log(struct service *s)
 	s->log.format = format;
 }
 
-struct listening { /* what http_config points to */
+struct listening { /* memory that http_config points to */
 	struct http_listener listener[LISTENERS_MAX];
 	unsigned count;
 	struct notify_socket given[NOTIFY_SOCKETS];
@@ -303,7 +304,7 @@ static void apply_config(struct service *s)
 	s->api.windows_open = !s->config.service_token_file;
 }
 
-/* Settings that only take effect at a start. */
+/* True if a setting changed that only takes effect at a start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
 	bool same = a->service_listen.count == b->service_listen.count &&
@@ -322,7 +323,8 @@ static bool needs_restart(const struct config *a, const struct config *b)
 	return !same;
 }
 
-/* refresh: query all container names now; false: a container id changed. */
+/* Makes the guard's settings. refresh: query all container names now; false after a container
+ * id changed. */
 static int make_guard(struct service *s, bool refresh, struct guard_settings *ret)
 {
 	int err = guard_config_make(&s->config, ret);
@@ -344,7 +346,7 @@ static void reload_guard(struct service *s, bool refresh)
 			     gw_strerror(-GW_E_NOMEM));
 }
 
-/* Keeps the old configuration if the new one has any error. */
+/* Reads the configuration again. Keeps the old one if the new one has any error. */
 static void reload_config(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
@@ -413,7 +415,7 @@ static void service_signal(void *arg, int signal)
 
 /* ---- start and stop ---- */
 
-/* As configured, else systemd's state directory, else the user's. */
+/* In this order: the configured path, systemd's state directory, the user's state directory. */
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
 {
 	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
@@ -426,7 +428,7 @@ const char *service_store_path(const struct config *c, bool simulated, char *out
 	else if (c->guard_state_dir && *c->guard_state_dir)
 		snprintf(out, size, "%s/gpuward.db", c->guard_state_dir);
 	else if (simulated)
-		return NULL; /* simulated data must not mix with real data */
+		return NULL; /* simulated data must not be mixed with real data */
 	else if (state && *state)
 		snprintf(out, size, "%.*s/gpuward.db", (int)strcspn(state, ":"), state);
 	else if (xdg && *xdg == '/')
@@ -514,7 +516,7 @@ static int open_http(struct service *s)
 	return SERVICE_OK;
 }
 
-/* HTTP first: clients get answers while the drivers are still opening. */
+/* Opens HTTP first, so that clients get answers while the drivers are still opening. */
 static int service_begin(struct service *s)
 {
 	static const int signals[] = { SIGHUP, SIGTERM, SIGINT, 0 };
@@ -554,7 +556,7 @@ static int service_begin(struct service *s)
 		return SERVICE_FAILED;
 	}
 	uevent_new(s->loop, driver_moved, s,
-		   &s->uevent); /* optional: without it a driver is found a little later */
+		   &s->uevent); /* optional: without it a new driver is found a little later */
 	s->api.view = *engine_view(s->engine);
 	engine_event(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
 	if (s->notify.watchdog_ns)
@@ -576,9 +578,9 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	s->suspend = NULL; /* the last events still make views */
+	s->suspend = NULL; /* the guard's last events still make views, which must not use it */
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
-	if (s->engine) /* after the guard's last events */
+	if (s->engine) /* logged after the guard's last events */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
@@ -612,9 +614,9 @@ int service_run(const struct service_options *options)
 
 	if (!s)
 		return SERVICE_FAILED;
-	/* Our threads hardly allocate, so one heap is enough. Large tables come from mmap,
-	 * which gives memory as it is touched; without a fixed threshold the first free would
-	 * raise it. */
+	/* The threads of the service hardly allocate, so one heap is enough. Large tables come
+	 * from mmap, which uses memory only when it is touched. The threshold is fixed, because
+	 * otherwise the first free() of a large table would raise it. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;

@@ -1,7 +1,7 @@
 /* service: the daemon from start to stop.
  *
- * Connects the loop, the store, the engine and HTTP. Everything here runs on the main thread,
- * and all log lines are written here. */
+ * Connects the loop, the store, the engine and HTTP. Everything in this file runs on the main
+ * thread and writes all log lines. */
 #ifndef GW_DAEMON_SERVICE_H
 #define GW_DAEMON_SERVICE_H
 
@@ -13,7 +13,7 @@ struct service_options {
 	const char *config_path; /* argument of --config; NULL: the usual files */
 	const struct config_flag *flags;
 	unsigned flag_count;
-	/* Options of every command; NULL or 0: as configured. */
+	/* Options that every command has; NULL or 0: as configured. */
 	const char *backend, *nvml_library, *root;
 	unsigned open_flags; /* enum gw_open_flag */
 	uint64_t deadline_ns;
@@ -31,7 +31,8 @@ enum service_end {
 /* Runs until SIGTERM or SIGINT. Returns an enum service_end; errors are logged. */
 int service_run(const struct service_options *options);
 
-/* The path of the database, in out or borrowed from the configuration; NULL: in memory only. */
+/* Returns the path of the database, in out or borrowed from the configuration; NULL: history is
+ * in memory only. */
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size);
 
 #endif

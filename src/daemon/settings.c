@@ -13,20 +13,20 @@
 #define ORDERS_MAX  8
 #define RESTORE_MAX 256
 #define KEEP_NS     (5 * NS_PER_S)  /* maximum time to store an old value */
-#define POLL_NS     (5 * NS_PER_MS) /* between checks whether it is stored */
+#define POLL_NS     (5 * NS_PER_MS) /* time between checks whether the old value is stored */
 
-/* From the reader thread; the main thread handles them in order. */
+/* Messages from the reader thread; the main thread handles them in order. */
 enum message_kind { MESSAGE_KEEP, MESSAGE_FORGET, MESSAGE_LOG };
 struct message {
 	struct message *next;
 	enum message_kind kind;
-	char id[MANAGE_DOC_ID_SIZE]; /* of a document, or the GPU of a LOG */
+	char id[MANAGE_DOC_ID_SIZE]; /* id of a document, or the GPU of MESSAGE_LOG */
 	char severity[16];
 	size_t size;
 	char text[];
 };
 
-struct order { /* ticket 0: free */
+struct order { /* ticket 0: free slot */
 	int ticket;
 	bool done;
 	struct manage_order order;
@@ -39,14 +39,16 @@ struct settings {
 	struct manage_journal *journal;
 	struct loop_source *source, *timer;
 	struct mailbox
-		box;  /* between the reader thread and the main thread; protects the rest */
-	bool closing; /* the loop has stopped; nothing new is changed */
+		/* connects the reader thread and the main thread; its lock protects the members
+		 * below */
+		box;
+	bool closing; /* the loop has stopped; no new changes are allowed */
 	struct message *first, **last;
 	bool keeping;   /* the reader thread waits for the store */
 	int keep_error; /* the result of that wait */
 	struct order order[ORDERS_MAX];
 	int tickets;
-	/* Used by the reader thread; allocated early, so that a restore needs no memory. */
+	/* Used by the reader thread. Allocated early, so that a restore needs no memory. */
 	struct manage_order restore[RESTORE_MAX];
 };
 
@@ -71,7 +73,7 @@ static void message_post(struct settings *s, enum message_kind kind, const char 
 	mailbox_notify(&s->box);
 }
 
-/* 0 only if the document is stored, so that a start after a crash finds it. */
+/* Stores a document. Returns 0 only if it is stored, so that a start after a crash finds it. */
 static int journal_keep(void *arg, const char *id, const char *json, size_t size)
 {
 	struct settings *s = arg;
@@ -210,7 +212,8 @@ static void load_document(void *arg, const char *id, const char *json)
 {
 	struct settings *s = arg;
 
-	manage_journal_load(s->journal, id, json); /* an unreadable one is logged and stays */
+	/* an unreadable document is logged and stays in the store */
+	manage_journal_load(s->journal, id, json);
 }
 
 void settings_load(struct settings *s)
@@ -279,7 +282,7 @@ static struct order *order_find(struct settings *s, int ticket)
 	return NULL;
 }
 
-/* A free order, or a finished one that no client collected. */
+/* Returns a free slot, or the slot of a finished order that no client collected. */
 static struct order *order_free(struct settings *s)
 {
 	struct order *o = order_find(s, 0);

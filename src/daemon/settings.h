@@ -1,9 +1,9 @@
-/* settings: changes of GPU settings, passed from the main thread to the reader thread and
- * back.
+/* settings: passes changes of GPU settings from the main thread to the reader thread, and the
+ * results back.
  *
  * Orders run on the reader thread, where a driver may hang. Store and log belong to the main
- * thread, so the journal's documents and messages are passed to it; the reader thread only
- * waits until the old value is stored, before it changes anything. */
+ * thread, so the reader thread passes the journal's documents and messages to it. The reader
+ * thread waits until the old value is stored before it changes a setting. */
 #ifndef GW_DAEMON_SETTINGS_H
 #define GW_DAEMON_SETTINGS_H
 
@@ -16,33 +16,34 @@ struct settings;
 
 struct settings_config {
 	struct loop *loop;
-	struct store *store; /* borrowed, like the reader */
+	struct store *store; /* borrowed, as the reader is */
 	struct reader *reader;
-	/* The audit log. */
+	/* Writes to the audit log. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
 	void *arg;
 };
 
-/* Loads settings that an earlier run left changed; settings_restore() restores them. 0,
- * -GW_E_NOMEM or -GW_E_IO. */
+/* Loads the settings that an earlier run left changed; settings_restore() restores them.
+ * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int settings_new(const struct settings_config *config, struct settings **ret);
 
-/* Loads them again when the store became readable late (store_news()). Nothing changed in
- * between, because settings only change if the store keeps old values. */
+/* Loads the changed settings when the store became readable late (store_news()). No setting
+ * changed in between, because a setting only changes if the store keeps its old value. */
 void settings_load(struct settings *s);
 
-/* Call after the reader stopped; handles its remaining messages. */
+/* Handles the remaining messages of the reader and frees s. Call it after the reader
+ * stopped. */
 void settings_free(struct settings *s);
 
-/* Restores everything that is still changed, soon, on the reader thread. Call after the first
- * reading. */
+/* Makes the reader thread restore everything that is still changed, soon. Call it after the
+ * first reading. */
 void settings_restore(struct settings *s);
 
 /* Starts the shutdown: refuses new changes, ends waits, and restores everything before the
  * reader stops. */
 void settings_close(struct settings *s);
 
-/* As view_ops.manage and view_ops.managed. */
+/* The same as view_ops.manage and view_ops.managed. */
 int settings_order(struct settings *s, const struct manage_order *order);
 int settings_result(struct settings *s, int ticket, struct manage_result *ret);
 

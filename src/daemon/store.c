@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MEMORY_LIMIT  (4u << 20) /* history without a file */
+#define MEMORY_LIMIT  (4u << 20) /* maximum size of the history without a file */
 #define CLOSE_NS      NS_PER_S
-#define START_WAIT_MS 2000 /* for another process that holds the file */
+#define START_WAIT_MS 2000 /* maximum wait for another process that holds the file */
 #define STACK_BYTES   (256u << 10)
 
 /* ---- state ---- */
 
-/* An existing file that cannot be written now. */
+/* Sentences about an existing file that cannot be written now. */
 static const char *const failing[DB_TROUBLES] = {
 	[DB_OK] = "ok",
 	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside: nothing is stored",
@@ -38,7 +38,7 @@ static const char *const failing[DB_TROUBLES] = {
 		"%s cannot be written (input/output error): nothing is stored; check the disk",
 };
 
-/* A file that is not opened. */
+/* Sentences about a file that is not opened. */
 static const char *const unusable[DB_TROUBLES] = {
 	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside; remove it, or set [history] "
 		       "path to another file",
@@ -84,7 +84,7 @@ bool store_notice(struct store *s, char *out, size_t size)
 
 /* ---- counts ---- */
 
-/* The index of key, or where it would be inserted. */
+/* Returns the index of key, or the index at which it would be inserted. */
 static unsigned find_count(const struct store *s, const char *key, bool *ret_there)
 {
 	unsigned low = 0, high = s->counts;
@@ -203,7 +203,7 @@ bool store_news(struct store *s)
 
 /* ---- opening ---- */
 
-/* Replaces the one %s in sentence by path. */
+/* Writes sentence with its only %s replaced by path. */
 static void format_sentence(char *out, size_t size, const char *sentence, const char *path)
 {
 	const char *mark = strstr(sentence, "%s");
@@ -289,7 +289,7 @@ static void store_destroy(struct store *s)
 	free(s);
 }
 
-/* Can it become usable without a decision of a person? */
+/* True if the file can become usable without a decision of a person. */
 static bool may_become_usable(const struct store *s, enum db_trouble t)
 {
 	struct stat st;
@@ -311,8 +311,8 @@ static enum db_trouble open_or_begin(struct store *s, char *message, size_t size
 	return t;
 }
 
-/* 0, or -GW_E_IO with the reason: not usable. A file that may become usable later counts as
- * usable. */
+/* Opens the file. A file that may become usable later counts as usable. Returns 0, -GW_E_NOMEM,
+ * or -GW_E_IO with the reason in message. */
 static int use_file(struct store *s, char *message, size_t size)
 {
 	enum db_trouble t = open_or_begin(s, message, size);
@@ -364,7 +364,8 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 
 /* ---- closing ---- */
 
-/* All ids are in the file: drop the reserve, so that the next run continues after them. */
+/* Removes the reserve of event ids, because all ids are in the file. The next run then
+ * continues directly after them. */
 static void end_reserve(struct store *s)
 {
 	char sql[128];
@@ -379,7 +380,7 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	/* Leave the memory to a hanging thread: the process is about to exit. */
+	/* A hanging thread may still use the memory, and the process is about to exit. */
 	if (mailbox_stop(&s->box, CLOSE_NS) != 0)
 		return;
 	if (s->path && s->db) {

@@ -1,10 +1,11 @@
 /* store: persistent data in one SQLite file: history, events, documents and counts.
  *
- * A thread writes batches, one transaction each, so that a slow disk never delays the loop; a
- * batch that does not fit the queue is dropped and counted. Reads use a separate connection
- * on the caller's thread. kill -9 loses at most the current batch; a corrupt file is moved
- * aside and reported; a file that cannot be written is retried and read if possible
- * (store_state() says why). Without a usable file everything works in memory. */
+ * A thread writes batches, one transaction each, so that a slow disk never delays the loop. A
+ * batch that does not fit the queue is dropped and counted. Reads use a separate connection on
+ * the caller's thread.
+ * kill -9 loses at most the current batch. A corrupt file is moved aside and reported. A file
+ * that cannot be written is retried, and read if possible; store_state() says why. Without a
+ * usable file everything works in memory. */
 #ifndef GW_DAEMON_STORE_H
 #define GW_DAEMON_STORE_H
 
@@ -12,95 +13,101 @@
 
 struct store;
 
-/* path NULL: in memory. Always returns a store, unless out of memory; message: a text for the
- * user, or "". limit_bytes: maximum file size; the oldest history is deleted first. */
+/* Opens a store; path NULL: in memory. Fails only if out of memory. message is a sentence for
+ * the user, or "". limit_bytes is the maximum file size; the oldest history is deleted
+ * first. */
 int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char *message,
 	       size_t size);
-/* Writes the queue, for at most one second, and closes. */
+/* Writes the queue for at most one second, and closes the store. */
 void store_close(struct store *s);
 
-/* These three may be called from any thread. "ok", or why nothing is stored (disk full,
- * read-only, ...), valid until store_close(). */
+/* store_state() returns "ok", or why nothing is stored (disk full, read-only, ...); the string
+ * is valid until store_close(). These three functions may be called from any thread. */
 const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
 
-/* A text about the file since the last call (it was corrupt and was moved aside); false:
- * none. */
+/* Writes a sentence about what happened to the file since the last call, for example that it
+ * was corrupt and was moved aside. Returns false if nothing happened. */
 bool store_notice(struct store *s, char *out, size_t size);
 
-/* Is it a file with known contents? From any thread. False if stored data would not survive
- * the process; a file that is unreadable at the start may become lasting later. */
+/* True if the store is a file with known contents. False if stored data would not survive the
+ * process. A file that is unreadable at the start may become lasting later. May be called from
+ * any thread. */
 bool store_lasting(struct store *s);
 
-/* Did another gpuward use the file at the start? Then the guard only observes, even if no GPU
- * lock (guard_lock.h) shows the other one: its orders would be in no journal, and the other
- * would undo them. */
+/* True if another gpuward used the file at the start. Then the guard only observes, even if no
+ * GPU lock (guard_lock.h) shows the other gpuward: the orders of this guard would be in no
+ * journal, and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
 /* ---- counts ---- */
-/* The value at the start; 0: none, or not known yet. */
+/* Returns the value at the start; 0 if there is none, or if it is not known yet. */
 double store_count(struct store *s, const char *key);
-/* The last value set, or the value at the start. */
+/* Returns the last value that was set, or else the value at the start. */
 double store_count_now(struct store *s, const char *key);
-/* False: the file is not readable yet. Values set meanwhile are added to those of the file. */
+/* Returns false while the file is not readable yet. Values that are set meanwhile are added to
+ * those of the file. */
 bool store_count_known(struct store *s);
-/* True once, when a file becomes readable that was not at the start: store_count(),
- * documents, events and ids are then those of the file. From then on values are stored as
- * they are: the caller adds store_count() to what it counted. */
+/* Returns true once, when a file becomes readable that was not readable at the start.
+ * store_count(), documents, events and ids are then those of the file. From then on values are
+ * stored as they are set, so the caller must add store_count() to what it counted. */
 bool store_news(struct store *s);
-/* Adds a value to the next batch; a value lower than before is ignored. */
+/* Adds a value to the next batch. A value that is lower than before is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
 
 /* ---- events and documents ---- */
-/* The id of the last event. After kill -9 it is larger: ids that were given out but not
- * written are not used again. */
+/* Returns the id of the last event. After kill -9 the id is larger, because ids that were given
+ * out but not written are not used again. */
 uint64_t store_last_event(struct store *s);
-/* Returns its id: e->id if that is above the last, else the next. */
+/* Adds an event. Returns its id: e->id if that is above the last id, else the next id. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
-/* The id after which the last max events follow; ids have gaps. */
+/* Returns the id after which the last max events follow; ids have gaps. */
 uint64_t store_events_after(struct store *s, unsigned max);
-/* Events with an id above `after`, oldest first. Returns their number, or -GW_E_IO. */
+/* Passes the events with an id above `after` to each, oldest first. Returns their number, or
+ * -GW_E_IO. */
 int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg);
-/* Stores a document of at most VIEW_DOCUMENT_MAX bytes; replaces one with the same id. 0, or
- * -GW_E_SIZE: too large, or the queue is full; nothing was stored. */
+/* Stores a document of at most VIEW_DOCUMENT_MAX bytes; replaces one with the same id. Returns
+ * 0, or -GW_E_SIZE if it is too large or the queue is full; then nothing was stored. */
 int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
 		       size_t size);
-/* The latest max documents of a kind, oldest first. Returns their number, or -GW_E_IO. */
+/* Passes the latest max documents of a kind to each, oldest first. Returns their number, or
+ * -GW_E_IO. */
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
-/* The same from a file without opening a store; another process may have it open, and nothing
- * is written. */
+/* As store_each_document(), but reads a file without opening a store. Another process may have
+ * the file open. Nothing is written. */
 int store_peek(const char *path, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
 void store_delete_document(struct store *s, const char *kind, const char *id);
 
 /* ---- history ---- */
-/* One reading of one GPU: VIEW_HISTORIES values, NAN: unknown. Readings of a minute become
- * one row; minutes and hours are rolled up (mean, minimum, maximum). Times have a resolution
- * of 1 ms. A reading that is not later than the previous one is ignored; if the clock stays
- * behind for 60 readings, time continues from there. */
+/* Adds one reading of one GPU: VIEW_HISTORIES values; NAN: unknown. Readings of a minute become
+ * one row. Minutes and hours are rolled up (mean, minimum, maximum). Times have a resolution of
+ * 1 ms.
+ * A reading that is not later than the previous one is ignored. If the clock stays behind for
+ * 60 readings, the history continues at the new time. */
 void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 		       const double *values);
 
-/* Adds incomplete rows to the next batch, before the end: otherwise only data older than ten
- * seconds is certain to be stored. */
+/* Adds incomplete rows to the next batch. Call it before the end; otherwise only data older
+ * than ten seconds is certain to be stored. */
 void store_save(struct store *s);
 
-/* As view_ops.history, from the file and from unwritten data. Seconds are kept for a day,
- * minutes for 30 days, hours for five years. step_ns 0: single readings, each with span 0;
- * otherwise buckets of step_ns, aligned to 1970, or coarser ones if only those exist. */
+/* The same as view_ops.history, from the file and from unwritten data. Seconds are kept for a
+ * day, minutes for 30 days, hours for five years. step_ns 0: single readings, each with span 0.
+ * Otherwise buckets of step_ns, aligned to 1970, or coarser buckets if only those exist. */
 int store_history(struct store *s, const char *uuid, enum view_history column,
 		  uint64_t from_wall_ns, uint64_t to_wall_ns, uint64_t step_ns,
 		  struct view_point *out, unsigned max, uint64_t *ret_step_ns);
 
-/* Passes everything since the last call to the thread, as one transaction. */
+/* Passes everything that was added since the last call to the thread, as one transaction. */
 void store_commit(struct store *s);
 
-/* Waits until everything committed is in the file; a failed file is retried at once. 0,
- * -GW_E_IO (cannot be written: see store_state) or -GW_E_TIMEOUT. timeout_ns 0 only queries:
- * -GW_E_IO if everything was tried and failed. */
+/* Waits until everything that was committed is in the file; a failed file is retried at once.
+ * Returns 0, -GW_E_IO (cannot be written: see store_state) or -GW_E_TIMEOUT. timeout_ns 0 does
+ * not wait: -GW_E_IO then means that everything was tried and failed. */
 int store_flush(struct store *s, uint64_t timeout_ns);
 
 #endif

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #define VERSION 1
-#define STEPS   5 /* rows of steps[] */
+#define STEPS   5 /* number of rows of steps[] */
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 
-/* Values that are integer multiples of up / down. Such a column has the kind KIND_STEPS + row
- * * 2, plus one if a value takes two bytes. */
+/* Steps of values: a column can be stored if all its values are integer multiples of up / down.
+ * Its kind is KIND_STEPS + row * 2, plus one if a value takes two bytes. */
 static const struct {
 	double up, down;
 } steps[STEPS] = { { 1, 1 }, { 1, 100 }, { 1e6, 1 }, { 1048576, 1 }, { 1, 1000 } };
@@ -34,7 +34,7 @@ static void put_head(struct buf *out, unsigned kind, const void *p, size_t n)
 	block_put(out, p, n);
 }
 
-/* Converts values to multiples of a step; false: one is not a multiple. */
+/* Converts values to multiples of a step. Returns false if a value is not a multiple. */
 static bool as_steps(const float *v, unsigned n, unsigned step, int64_t *k, int64_t *ret_least,
 		     int64_t *ret_most)
 {
@@ -70,7 +70,8 @@ static void put_steps(struct buf *out, const float *v, unsigned n, unsigned step
 	}
 }
 
-/* Writes a column whose values are all missing or all the same; false: neither. */
+/* Writes a column if all its values are missing or all are the same; otherwise returns
+ * false. */
 static bool put_plain(struct buf *out, const float *v, unsigned n)
 {
 	unsigned missing = 0;
@@ -129,7 +130,7 @@ void block_encode(const struct block *b, struct buf *out)
 	}
 }
 
-/* ---- reading: a file may contain anything ---- */
+/* ---- reading; the file may contain anything ---- */
 
 struct reader {
 	const unsigned char *p;

@@ -1,9 +1,9 @@
-/* store_block: encodes a row of the history: some moments with the values of each.
+/* store_block: encodes a row of the history: the values of several moments.
  *
- * A column takes as many bytes as its values need: none if all are missing, four if all are
- * the same, one or two per value if they are multiples of a step (degrees, percent,
- * megahertz), else a float. The encoding is lossless: values that would not decode to the
- * same bits are stored as float. */
+ * A column takes as many bytes as its values need: none if all are missing, four if all are the
+ * same, one or two per value if they are multiples of a step (degrees, percent, megahertz),
+ * else a float. The encoding is lossless: values that would not decode to the same bits are
+ * stored as float. */
 #ifndef GW_DAEMON_STORE_BLOCK_H
 #define GW_DAEMON_STORE_BLOCK_H
 
@@ -14,21 +14,22 @@
 #define BLOCK_MOMENTS 60
 #define BLOCK_COLUMNS 64
 
-/* The maximum that block_encode() adds. */
+/* Maximum number of bytes that block_encode() adds. */
 #define BLOCK_BYTES (4 + (BLOCK_COLUMNS + 1) * (5 + 4 * BLOCK_MOMENTS))
 
 struct block {
-	uint64_t begin_ms; /* of the first moment; wall time */
+	uint64_t begin_ms; /* wall time of the first moment */
 	unsigned count;    /* moments                        */
 	unsigned columns;
 	uint16_t offset[BLOCK_MOMENTS]; /* ascending, in the tier's unit */
-	float *value;                   /* count x columns; NAN: missing */
+	float *value;                   /* count x columns values; NAN: missing */
 };
 
 void block_encode(const struct block *b, struct buf *out);
 
-/* Decodes into b, which has space for BLOCK_MOMENTS x columns values. Columns that the bytes
- * lack are NAN; additional ones are skipped. 0, or -GW_E_PARSE: not a block. */
+/* Decodes into b, which has space for BLOCK_MOMENTS x columns values. Columns that are missing
+ * in the bytes become NAN; additional columns are skipped. Returns 0, or -GW_E_PARSE if the
+ * bytes are not a block. */
 int block_decode(struct block *b, const void *bytes, size_t n);
 
 #endif

@@ -19,9 +19,9 @@
 /* Row n migrates a file from version n to n + 1. Rows are added, never changed. */
 static const char *const migrations[] = {
 	/* history: tier 0 seconds, 1 minutes, 2 hours; begin in ms of wall time; data is a
-	 * block (store_block.h). A plain table with a separate index, not WITHOUT ROWID: rows
-	 * are then stored in order of arrival, which fills pages; blobs of 1 kB in a
-	 * clustered index leave half of each page empty. */
+	 * block (store_block.h). The table has a separate index and is not WITHOUT ROWID. So
+	 * rows are stored in order of arrival, which fills the pages. Blobs of 1 kB in a
+	 * clustered index would leave half of each page empty. */
 	"CREATE TABLE gpu(id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE);"
 	"CREATE TABLE history(tier INTEGER NOT NULL, gpu INTEGER NOT NULL,"
 	" begin INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(tier, gpu, begin));"
@@ -32,11 +32,12 @@ static const char *const migrations[] = {
 	" id TEXT NOT NULL, json TEXT NOT NULL, UNIQUE(kind, id));",
 };
 
-/* Only for a new file: setting auto_vacuum writes, and fails on a full disk. */
+/* Only for a new file: setting auto_vacuum writes to the file, which fails on a full disk. */
 static const char new_settings[] = "PRAGMA page_size=4096;"
 				   "PRAGMA auto_vacuum=INCREMENTAL;";
 
-/* For each connection. The log is checkpointed every 64 pages and stays small. */
+/* For each connection. The write-ahead log is checkpointed every 64 pages, so it stays
+ * small. */
 static const char settings[] = "PRAGMA journal_mode=WAL;"
 			       "PRAGMA synchronous=NORMAL;"
 			       "PRAGMA cache_size=-96;"
@@ -48,7 +49,7 @@ static const char settings[] = "PRAGMA journal_mode=WAL;"
 enum db_trouble db_trouble(int rc)
 {
 	if (rc == SQLITE_IOERR_SHMSIZE)
-		return DB_FULL; /* no space for the index of the log */
+		return DB_FULL; /* no space for the index of the write-ahead log */
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
@@ -71,7 +72,7 @@ int db_run(sqlite3 *db, const char *sql)
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* SQLite keeps the list of statements; it is short. */
+/* SQLite keeps the list of prepared statements. The list is short, so it is searched. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *s = sqlite3_next_stmt(db, NULL);
@@ -126,8 +127,8 @@ static int migrate(sqlite3 *db, sqlite3_int64 version)
 	return rc;
 }
 
-/* Checks the small tables completely; the history, which may have a gigabyte, is checked when
- * it is read. */
+/* Checks the small tables completely. The history may have a gigabyte and is checked when it is
+ * read. */
 static bool is_sound(sqlite3 *db)
 {
 	static const char *const checks[] = { "PRAGMA quick_check(count)",
@@ -146,7 +147,8 @@ static bool is_sound(sqlite3 *db)
 	return true;
 }
 
-/* Checks owner and version. Reads the first page, so a file that is no database fails here. */
+/* Checks which program and version wrote the file. Reads the first page, so a file that is not
+ * a database fails here. */
 static enum db_trouble check_owner(sqlite3 *db, sqlite3_int64 *ret_version)
 {
 	int rc = db_run(db, "SELECT count(*) FROM sqlite_master");
@@ -186,7 +188,7 @@ static int open_with(const char *path, int flags, int wait_ms, sqlite3 **ret)
 
 	if (rc == SQLITE_OK) {
 		sqlite3_busy_timeout(*ret, wait_ms);
-		/* The log is found by its name: a connection that closes after its file was
+		/* SQLite finds the log by its name. A connection that closes after its file was
 		 * moved aside must not delete the log of the new file. */
 		sqlite3_db_config(*ret, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 		sqlite3_extended_result_codes(*ret, 1);
@@ -213,10 +215,10 @@ enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
 	if (t == DB_OK) {
 		t = prepare_file(db);
-		forget_statements(db); /* they are not used again */
+		forget_statements(db); /* these statements are not used again */
 	}
-	/* SQLite opens an unwritable file read-only without an error, or reports a missing
-	 * log that it may not create. */
+	/* If a file is not writable, SQLite opens it read-only without an error, or fails
+	 * because it may not create the log. */
 	if ((t == DB_OK || t == DB_OTHER) && path && sqlite3_db_readonly(db, "main") == 1)
 		t = DB_READ_ONLY;
 	if (t != DB_OK) {
@@ -248,7 +250,7 @@ enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 	return db_trouble(rc);
 }
 
-/* Is the log empty? Only then the file alone is complete. */
+/* True if the log is empty. Only then the file is complete without the log. */
 static bool has_empty_log(const char *path)
 {
 	char name[DB_PATH + 8];
@@ -275,8 +277,8 @@ static int open_exclusive(const char *path, sqlite3 **ret)
 {
 	int rc = open_with(path, SQLITE_OPEN_READWRITE, ALONE_WAIT_MS, ret);
 
-	/* Exclusive mode keeps the index of the log in memory; a full disk would refuse the
-	 * file. */
+	/* Exclusive mode keeps the index of the log in memory. Otherwise SQLite could not open
+	 * the file on a full disk. */
 	return rc == SQLITE_OK ? db_run(*ret, "PRAGMA locking_mode=EXCLUSIVE") : rc;
 }
 
@@ -298,7 +300,7 @@ enum db_trouble db_open_alone(const char *path, sqlite3 **ret)
 		sqlite3_int64 version;
 		sqlite3 *db = NULL;
 
-		/* Without its log, a locked file is not complete. */
+		/* A locked file may have data in its log, so the file alone is not complete. */
 		if (ways[i] == open_immutable && (t == DB_LOCKED || !has_empty_log(path)))
 			break;
 		t = db_trouble(ways[i](path, &db));
@@ -330,7 +332,7 @@ int db_lock(const char *path)
 
 	snprintf(name, sizeof(name), "%s.lock", path);
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) { /* an unwritable lock file can still be locked */
+	if (fd < 0) { /* a lock file that is not writable can still be locked */
 		int e = errno;
 
 		fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

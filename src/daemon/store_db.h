@@ -1,6 +1,6 @@
 /* store_db: opens the SQLite file, creates its schema and classifies its errors.
  *
- * It knows nothing about history and events. A connection belongs to one thread. */
+ * It knows nothing about history and events. One connection may only be used by one thread. */
 #ifndef GW_DAEMON_STORE_DB_H
 #define GW_DAEMON_STORE_DB_H
 
@@ -12,14 +12,14 @@
 
 enum db_trouble {
 	DB_OK,
-	DB_CORRUPT, /* move it aside and create a new one */
-	DB_NEWER,   /* of a newer version: do not touch */
-	DB_FOREIGN, /* of another program: do not touch */
+	DB_CORRUPT, /* move the file aside and create a new one */
+	DB_NEWER,   /* written by a newer version: do not touch */
+	DB_FOREIGN, /* database of another program: do not touch */
 	DB_SHARED,  /* in use by another gpuward: do not touch */
 	DB_NO_FILE, /* directory, pipe or device: opening a pipe may block for ever */
 	DB_FULL,
 	DB_READ_ONLY,
-	DB_LOCKED, /* another program holds it */
+	DB_LOCKED, /* another program holds a lock on the file */
 	DB_MEMORY, /* out of memory */
 	DB_OTHER,  /* input or output failed */
 	DB_TROUBLES
@@ -28,36 +28,37 @@ enum db_trouble {
 /* Classifies an SQLite result code. */
 enum db_trouble db_trouble(int rc);
 
-/* Does the path exist as something other than a regular file? Then it is not opened:
- * DB_NO_FILE. */
+/* True if the path exists but is not a regular file. Such a path is not opened: DB_NO_FILE. */
 bool db_is_no_file(const char *path);
 
-/* Opens for writing, creates or migrates the tables, and makes cheap checks. NULL: in memory.
- * Waits at most wait_ms for another process. A file that already has its tables is not
- * written, so that it also opens on a full disk. *ret is NULL unless DB_OK. */
+/* Opens the file for writing, creates or migrates the tables, and makes cheap checks. path
+ * NULL: in memory. Waits at most wait_ms for another process. A file that already has its
+ * tables is not written, so that it also opens on a full disk. *ret is NULL unless DB_OK is
+ * returned. */
 enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret);
-/* For reading while a writer is open. */
+/* Opens a file for reading while a writer has it open. */
 enum db_trouble db_open_reader(const char *path, sqlite3 **ret);
-/* For reading a file that cannot be opened for writing: the disk is full, or it is read-only.
- * No other connection of this process may be open at the same time. */
+/* Opens a file for reading that cannot be opened for writing, because the disk is full or the
+ * file is read-only. No other connection of this process may be open at the same time. */
 enum db_trouble db_open_alone(const char *path, sqlite3 **ret);
 void db_close(sqlite3 *db);
 
-/* Prepares a statement once and keeps it until db_close(); sql is a constant text. NULL:
- * failed. Call db_done() after stepping, so that it holds no lock. */
+/* Prepares a statement once and keeps it until db_close(); sql must be a string constant.
+ * Returns NULL on failure. Call db_done() after stepping, so that the statement holds no
+ * lock. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql);
 void db_done(sqlite3_stmt *s);
-/* Runs statements without results; returns the result code. */
+/* Runs statements without results. Returns the SQLite result code. */
 int db_run(sqlite3 *db, const char *sql);
-/* The first number of the first row; `otherwise` if there is none. */
+/* Returns the first number of the first row; `otherwise` if there is no row. */
 sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise);
 
-/* Locks PATH.lock for this process, so that no two processes share a file. Returns a
- * descriptor, -1 with errno, or -2: another process holds it. */
+/* Locks PATH.lock for this process, so that no two processes use the same file. Returns a
+ * descriptor, -1 with errno, or -2 if another process holds the lock. */
 int db_lock(const char *path);
 
-/* Moves PATH and its log to PATH.corrupt-YYYYMMDD-HHMMSS; the name is written to out. 0 or
- * -1. */
+/* Moves PATH and its log to PATH.corrupt-YYYYMMDD-HHMMSS and writes the new name to out.
+ * Returns 0 or -1. */
 int db_move_aside(const char *path, char *out, size_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /* Opens the file, at the start or later, and loads its contents.
  *
- * While it cannot be opened for writing (full disk, read-only, locked by another program),
- * the thread retries. Readable data is read with one connection per query, because a
- * permanent one would keep the thread out. What was counted before the file became readable
- * is added to its counts. */
+ * While the file cannot be opened for writing (full disk, read-only, locked by another
+ * program), the thread retries. Meanwhile each query opens its own connection to read, because
+ * a permanent one would block the thread. What was counted before the file became readable is
+ * added to the counts of the file. */
 #include "store_parts.h"
 
 #include "base/file.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RETRY_WAIT_MS 200 /* short: a reader waits for it */
+#define RETRY_WAIT_MS 200 /* short, because a reader may wait for the retry */
 #define COUNTS_MAX    (4u << 20)
 
 /* ---- opening ---- */
@@ -50,9 +50,9 @@ static enum db_trouble trouble_of(int error)
 	}
 }
 
-/* Creates the file for the owner only, with errno as the reason, which SQLite would not give.
- * An existing file is not opened: closing it would release the locks of other readers in this
- * process. */
+/* Creates the file for its owner only. On failure errno has the reason, which SQLite would not
+ * give. An existing file is not opened, because closing it would release the locks of other
+ * readers in this process. */
 static int make_file(const char *path)
 {
 	int fd;
@@ -73,7 +73,7 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	enum db_trouble t;
 
 	if (db_is_no_file(s->path))
-		return DB_NO_FILE; /* without creating a lock file */
+		return DB_NO_FILE; /* before a lock file is created */
 	make_directory(s->path);
 	if (s->lock_fd < 0)
 		s->lock_fd = db_lock(s->path);
@@ -88,7 +88,7 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 
 /* ---- contents ---- */
 
-/* Key and value of each count, as records. */
+/* Reads the key and value of each count into records. */
 static int read_counts(sqlite3 *db, struct buf *out)
 {
 	sqlite3_stmt *q;
@@ -110,7 +110,8 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* Adds what was counted meanwhile. late: the caller learns it from store_news(). */
+/* Adds the counts of the file to those counted meanwhile. late: the caller learns about the
+ * file later, from store_news(). */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;
@@ -203,7 +204,7 @@ enum db_trouble store_file_open_again(struct store *s)
 
 /* ---- reading ---- */
 
-/* False: the file is writable by now. */
+/* Opens the file for one query. Returns false if the file has become writable. */
 static bool read_alone(struct store *s)
 {
 	if (s->alone_depth == 0) {

@@ -1,8 +1,9 @@
-/* Turns readings into rows, and rolls them up to minutes and hours.
+/* Makes rows from readings, and rolls them up to minutes and hours.
  *
- * The current row of readings is queued every ten seconds, a bucket of the other tiers when
- * it is complete; incomplete buckets are in no file. A new process builds them again from the
- * finer rows (resume), so that a row continues and nothing counts twice. */
+ * The current row of readings is queued every ten seconds. A bucket of the other tiers is
+ * queued when it is complete; incomplete buckets are in no file. A new process builds them
+ * again from the finer rows (resume_history()), so that a row continues and nothing counts
+ * twice. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -17,7 +18,7 @@
 #define HOUR    (60 * MINUTE)
 #define DAY     (24 * HOUR)
 #define SAVE    (10 * SECOND)
-#define REFUSED 60 /* readings after which a clock that went back is accepted */
+#define REFUSED 60 /* number of readings after which a clock that went back is accepted */
 
 const struct tier store_tiers[TIERS] = {
 	[TIER_READINGS] = { 1, MINUTE, BLOCK_MOMENTS, 1, DAY },
@@ -145,7 +146,8 @@ static float *row_append(struct block *b, unsigned tier, uint64_t begin_ms)
 		b->count = 0;
 	}
 	offset = (uint16_t)((begin_ms - b->begin_ms) / store_tiers[tier].unit_ms);
-	/* If the clock went back, a complete bucket can come again: it replaces the old one */
+	/* If the clock went back, a bucket can be completed a second time; it then replaces the
+	 * first one. */
 	if (b->count && b->offset[b->count - 1] >= offset)
 		b->count--;
 	b->offset[b->count] = offset;
@@ -175,7 +177,7 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 struct resume_history {
 	struct history *h;
 	unsigned tier;
-	uint64_t before_ms; /* later readings and buckets are in the future */
+	uint64_t before_ms; /* anything later is in the future */
 };
 
 static void copy_row(struct block *to, const struct block *from)
@@ -196,7 +198,8 @@ static bool resume_readings(void *arg, const struct block *row)
 
 		if (t_ms <= h->last_ms)
 			continue;
-		if (t_ms >= r->before_ms) { /* the row has future readings: leave it */
+		/* the row has future readings: do not continue it */
+		if (t_ms >= r->before_ms) {
 			h->row[TIER_READINGS].count = 0;
 			return false;
 		}
@@ -286,7 +289,7 @@ static struct history *make_history(const char *uuid)
 void store_history_free(struct history *h)
 {
 	if (h)
-		free(h->row[0].value); /* one block for all tiers */
+		free(h->row[0].value); /* one allocation for all tiers */
 	free(h);
 }
 
@@ -309,8 +312,8 @@ struct history *store_history_of(struct store *s, const char *uuid)
 
 /* ---- readings ---- */
 
-/* The clock was set back, or far ahead: completes what is open, and continues with what the
- * file has for the new time. */
+/* Follows a clock that was set back or far ahead: completes the open buckets, and continues
+ * with what the file has for the new time. */
 static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 {
 	save_row(s, h, TIER_READINGS);
@@ -320,19 +323,20 @@ static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 	resume_history(s, h, t_ms);
 }
 
-/* Should the reading be ignored? If the time went back permanently, follows it. */
+/* True if the reading must be ignored. If the clock went back permanently, follows the clock
+ * and returns false. */
 static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 {
 	if (t_ms > h->last_ms) {
 		h->refused = 0;
-		/* The file may have later rows from a clock that was wrong */
+		/* The file may have rows in between, from a clock that was wrong. */
 		if (h->fed && t_ms - h->last_ms > HOUR &&
 		    store_edge(s, h->uuid, TIER_READINGS, t_ms - 1, true) > h->last_ms)
 			jump_to_time(s, h, t_ms);
 		return false;
 	}
 	if (!h->fed &&
-	    h->last_ms - t_ms > HOUR) { /* an earlier process had a clock that was ahead */
+	    h->last_ms - t_ms > HOUR) { /* the clock of an earlier process was ahead */
 		resume_history(s, h, t_ms);
 		return false;
 	}

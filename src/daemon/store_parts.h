@@ -9,10 +9,11 @@
  *   store_block.c    a row as bytes
  *   store_db.c       the SQLite file
  *
- * A batch is a list of records in a buffer. store_commit() moves it from `pending` (the
- * caller's) to `front` (under the lock), and the thread moves it to `back` (the thread's;
- * unchanged until it is in the file, so that others may read it under the lock). Records of
- * history are dropped when writing fails; the others are kept and retried. */
+ * A batch is a list of records in a buffer. store_commit() moves it from `pending`, which
+ * belongs to the caller, to `front`, which the lock protects. The thread moves it from there to
+ * `back`. The thread does not change `back` until it is in the file, so others may read it
+ * under the lock. If writing fails, records of history are dropped; other records are kept and
+ * retried. */
 #ifndef GW_DAEMON_STORE_PARTS_H
 #define GW_DAEMON_STORE_PARTS_H
 
@@ -24,9 +25,9 @@
 
 #include <stdatomic.h>
 
-#define STORE_EVENTS    10000 /* in the file */
-#define STORE_RESERVE   1000  /* event ids reserved ahead */
-#define STORE_DOCUMENTS 1000  /* per kind, in the file */
+#define STORE_EVENTS    10000 /* maximum number in the file */
+#define STORE_RESERVE   1000  /* number of event ids reserved in advance */
+#define STORE_DOCUMENTS 1000  /* maximum number per kind, in the file */
 #define STORE_KEYS      8192  /* counts */
 #define STORE_GPUS      256
 #define STORE_UUID      96
@@ -45,9 +46,9 @@ struct record {
 	uint32_t length[RECORD_TEXTS];
 };
 
-/* Adds the whole record or nothing; false: no space. */
+/* Adds the whole record or nothing. Returns false if there is no space. */
 bool record_add(struct buf *b, const struct record *r);
-/* Reads the record at *at and advances; false: end. */
+/* Reads the record at *at and moves *at to the next one. Returns false at the end. */
 bool record_next(const struct buf *b, size_t *at, struct record *ret);
 
 enum part { PART_HISTORY, PART_DURABLE, PARTS };
@@ -65,7 +66,7 @@ enum { FIGURE_MEAN, FIGURE_MIN, FIGURE_MAX, FIGURE_COUNT, FIGURES };
 struct tier {
 	uint64_t unit_ms; /* unit of block offsets: 1 ms, or the span of a bucket */
 	uint64_t row_ms;  /* a row never crosses a multiple of this */
-	unsigned moments; /* maximum number per row */
+	unsigned moments; /* maximum number of moments per row */
 	unsigned figures; /* per quantity */
 	uint64_t kept_ms;
 };
@@ -79,13 +80,13 @@ struct sum {
 struct history {
 	char uuid[STORE_UUID];
 	uint64_t last_ms;        /* latest reading; 0: none */
-	bool fed;                /* had a reading since the start */
+	bool fed;                /* a reading was added since the start */
 	unsigned refused;        /* consecutive readings that went back in time */
 	uint64_t refused_ms;     /* time of the last of these */
-	uint64_t saved_ms;       /* when the row of readings was last queued */
+	uint64_t saved_ms;       /* time at which the row of readings was last queued */
 	struct block row[TIERS]; /* current rows */
 	bool ended[TIERS];       /* the bucket of last_ms is already in the row */
-	/* The open buckets of last_ms; that of an hour has only its complete minutes. */
+	/* The open buckets of last_ms. The open hour contains only complete minutes. */
 	struct sum open[TIERS][VIEW_HISTORIES];
 };
 
@@ -94,14 +95,14 @@ struct history {
 struct counter {
 	char *key;
 	double start, pending, committed;
-	double base; /* value of the file that the caller does not know yet: see store_news() */
+	double base; /* value in the file that the caller does not know yet: see store_news() */
 	double writing, written; /* negative: not in the file */
 };
 
 struct store {
-	/* Only the caller's thread. */
+	/* Used by the caller's thread only. */
 	char *path;  /* NULL: in memory; read-only after the start */
-	bool shared; /* in memory because another gpuward had the file */
+	bool shared; /* in memory because another gpuward used the file */
 	uint64_t limit_bytes;
 	sqlite3 *reader;
 	sqlite3 *alone; /* for reading a file that cannot be written */
@@ -112,7 +113,7 @@ struct store {
 	unsigned histories;
 	uint64_t last_event;
 
-	/* Only the store's thread (in memory: the caller's). */
+	/* Used by the store's thread only; for a store in memory, by the caller's thread. */
 	sqlite3 *db;
 	int lock_fd;
 	uint64_t horizon_ms; /* see store_write.c */
@@ -120,20 +121,20 @@ struct store {
 	struct counter **changed; /* counts in the current batch */
 	unsigned changes;
 
-	/* Held while the file is opened for writing or read alone: db_open_alone(). */
+	/* Held while the file is opened for writing, or read with db_open_alone(). */
 	pthread_mutex_t alone_lock;
 	_Atomic bool usable; /* open for writing */
 	_Atomic bool known;  /* the caller knows the contents of the file */
 
-	struct mailbox box;  /* protects what follows */
-	bool retry;          /* now, without waiting for the back-off */
-	bool failing;        /* the last attempt failed */
-	uint64_t attempts;   /* total of write attempts */
-	uint64_t committed;  /* batches passed to the thread */
-	uint64_t taken;      /* batches that the last attempt saw */
-	uint64_t refused;    /* batches that the last failed attempt saw */
-	uint64_t tried;      /* batches that the last attempt tried */
-	uint64_t written;    /* batches that are in the file or were dropped */
+	struct mailbox box;  /* its lock protects the members below */
+	bool retry;          /* write now, without waiting for the end of the back-off */
+	bool failing;        /* the last write attempt failed */
+	uint64_t attempts;   /* number of write attempts */
+	uint64_t committed;  /* number of batches passed to the thread */
+	uint64_t taken;      /* value of `committed` at the last attempt */
+	uint64_t refused;    /* value of `taken` at the last attempt that failed */
+	uint64_t tried;      /* number of batches in the file if the last attempt succeeds */
+	uint64_t written;    /* number of batches that are in the file or were dropped */
 	bool loaded;         /* the counts include those of the file */
 	uint64_t file_event; /* last event of the file */
 	bool corrupt;        /* a reader found corruption: the thread starts a new file */
@@ -143,53 +144,56 @@ struct store {
 	char *notice; /* for store_notice() */
 
 	_Atomic(const char *) state;
-	char *sentence[DB_TROUBLES]; /* made at the start, so that a state is always valid */
+	/* made at the start, so that `state` always points to a valid string */
+	char *sentence[DB_TROUBLES];
 	char *why_memory;
 	_Atomic uint64_t bytes, dropped;
-	_Atomic unsigned generation; /* of the file: increases with each new file */
+	_Atomic unsigned generation; /* number of the file; increases with each new file */
 };
 
 /* store_queue.c */
-/* Adds to the next batch; never dropped afterwards. length 0: that of the text. 0, or
- * -GW_E_SIZE: no space, counted. */
+/* Adds a record to the next batch; it is never dropped afterwards. length 0: the length of the
+ * text. Returns 0, or -GW_E_SIZE if there is no space, which is counted as dropped. */
 int store_add(struct store *s, struct record *r);
 
 /* store_write.c */
-/* Writes what was committed; true: it is in the file. */
+/* Writes what was committed. Returns true if it is in the file. */
 bool store_write(struct store *s);
 void store_thread(void *arg);
 
-/* store.c: call with the lock once the thread runs. Creates a missing count; NULL: no space. */
+/* store.c: finds or creates a count; NULL if there is no space. Once the thread runs, call it
+ * with the lock held. */
 struct counter *store_get_count(struct store *s, const char *key);
 
 /* store_file.c */
-/* Locks, creates what is missing and opens s->db. errno explains DB_READ_ONLY, DB_FULL and
- * DB_OTHER if the system refused. */
+/* Takes the file lock, creates missing files and opens s->db. If the system refused, errno
+ * explains DB_READ_ONLY, DB_FULL and DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
-/* On the thread: opens again and loads the contents; if it is only readable, loads only. */
+/* Opens the file again and loads its contents. If it is only readable, only loads them. Called
+ * on the store's thread. */
 enum db_trouble store_file_open_again(struct store *s);
-/* At the start: loads the contents, if readable. */
+/* Loads the contents at the start, if they are readable. */
 void store_file_load(struct store *s);
-/* The connection for reading, or NULL; call store_reader_done() after use. */
+/* Returns the connection for reading, or NULL. Call store_reader_done() after use. */
 sqlite3 *store_reader(struct store *s);
 void store_reader_done(struct store *s);
-/* After a failed read: checks whether the file is corrupt. */
+/* Checks, after a failed read, whether the file is corrupt. */
 void store_read_failed(struct store *s, int rc);
 
-/* store_history.c: the history of a GPU, created if missing; NULL: out of memory, or too
- * many. */
+/* store_history.c: returns the history of a GPU and creates it if it is missing; NULL: out of
+ * memory, or too many GPUs. */
 struct history *store_history_of(struct store *s, const char *uuid);
 void store_history_free(struct history *h);
-/* The open bucket as a row; false: none. */
+/* Makes a row from the open bucket. Returns false if there is none. */
 bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret);
 
-/* store_query.c: begin of the first row of a tier, or of the last that begins at until_ms or
- * before, in queue and file. 0: none. */
+/* store_query.c: returns the begin of the first row of a tier in queue and file. If last is
+ * true, of the last row that begins at until_ms or before. 0: none. */
 uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
 		    bool last);
 /* Calls each for every row of a tier that may have moments in [from_ms, to_ms], oldest first,
- * from memory (h, unless NULL), queue and file, until it returns false. False: the file could
- * not be read. */
+ * until each returns false. Rows come from memory (h, unless NULL), queue and file. Returns
+ * false if the file could not be read. */
 typedef bool store_row_fn(void *arg, const struct block *row);
 bool store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
 		uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg);

@@ -1,7 +1,7 @@
 /* Makes points from rows in memory, in the queue and in the file.
  *
- * The queue is read before the file: a row that is written in between is found twice rather
- * than not at all. Of rows with the same begin, the newest counts. */
+ * The queue is read before the file. So a row that is written in between is found twice, and
+ * never missed. If several rows have the same begin, the newest one counts. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -27,7 +27,7 @@ struct overlays {
 	size_t count, room;
 };
 
-/* Inserts in ascending order; a later call replaces an equal begin. */
+/* Inserts a row in ascending order. It replaces a row with the same begin. */
 static void put_overlay(struct overlays *o, const struct overlay *row)
 {
 	size_t at = o->count;
@@ -100,7 +100,7 @@ static bool give_bytes(struct row_walk *w, uint64_t begin_ms, const void *data, 
 	return w->each(w->arg, &w->row);
 }
 
-/* Passes on rows of memory and queue that begin before this time. */
+/* Passes the rows of memory and queue that begin before before_ms to `each`. */
 static bool give_overlays(struct row_walk *w, uint64_t before_ms)
 {
 	for (; w->next < w->over.count; w->next++) {
@@ -134,7 +134,7 @@ static int walk_file(struct row_walk *w, sqlite3_stmt *q)
 	return rc;
 }
 
-/* Stops when `each` returns false. */
+/* Passes rows to `each` until it returns false. */
 static bool walk_rows(struct store *s, struct row_walk *w, const char *uuid, unsigned tier,
 		      uint64_t low_ms, uint64_t to_ms)
 {
@@ -249,7 +249,7 @@ struct query {
 	uint64_t from_ns, to_ns, step_ns; /* step 0: single readings */
 	struct view_point *out;
 	unsigned max, count;
-	uint64_t last_ms; /* begin of the last moment: time never goes back */
+	uint64_t last_ms; /* time of the last moment; earlier ones are skipped */
 	bool too_many;
 };
 
@@ -286,7 +286,7 @@ static void merge_points(struct view_point *to, const struct view_point *p)
 	to->count += p->count;
 }
 
-/* False: no space left. */
+/* Adds a point. Returns false if no space is left. */
 static bool add_point(struct query *q, uint64_t begin_ns, const struct view_point *p)
 {
 	struct view_point *last = q->count ? &q->out[q->count - 1] : NULL;
@@ -332,7 +332,8 @@ static uint64_t span_ns(unsigned tier)
 	return tier == TIER_READINGS ? 0 : store_tiers[tier].unit_ms * NS_PER_MS;
 }
 
-/* Points of one tier with the requested step, or the next one that the tier has. */
+/* Reads the points of one tier, with the requested step or the next larger step that the tier
+ * has. */
 static bool query_tier(struct query *q, unsigned tier, uint64_t step_ns)
 {
 	uint64_t span = span_ns(tier), from, to;
@@ -349,7 +350,7 @@ static bool query_tier(struct query *q, unsigned tier, uint64_t step_ns)
 			  add_row, q);
 }
 
-/* The coarsest tier whose span divides the step. */
+/* Returns the coarsest tier with a span that divides the step. */
 static unsigned coarsest_tier(uint64_t step_ns)
 {
 	unsigned tier = TIER_READINGS;
@@ -360,7 +361,7 @@ static unsigned coarsest_tier(uint64_t step_ns)
 	return tier;
 }
 
-/* Begin of the data of each tier; UINT64_MAX: none. */
+/* Finds where the data of each tier begins; UINT64_MAX: no data. */
 static void find_first(struct query *q, uint64_t first[TIERS])
 {
 	for (unsigned t = 0; t < TIERS; t++) {
@@ -374,9 +375,9 @@ static void find_first(struct query *q, uint64_t first[TIERS])
 	}
 }
 
-/* Does a tier reach back to from_ns, or does no coarser tier have more? The first bucket of a
- * coarser tier contains the first moment of a finer one, unless the finer one deleted
- * something. */
+/* True if the tier reaches back to from_ns, or if no coarser tier reaches back further. The
+ * first bucket of a coarser tier contains the first moment of a finer one, unless old data of
+ * the finer one was deleted. */
 static bool reaches(const uint64_t first[TIERS], unsigned tier, uint64_t from_ns)
 {
 	if (first[tier] <= from_ns)
@@ -410,7 +411,8 @@ static int query_points(struct query *q, uint64_t step_ns)
 	return query_tier(q, best, step_ns) ? (int)q->count : -GW_E_IO;
 }
 
-/* An unknown uuid in a request must not allocate memory. */
+/* True if the store has data of this GPU. An unknown uuid in a request must not allocate
+ * memory. */
 static bool is_known(struct store *s, const char *uuid)
 {
 	for (unsigned i = 0; i < s->histories; i++)

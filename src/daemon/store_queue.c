@@ -1,5 +1,5 @@
 /* The queue to the store's thread: records and batches (see store_parts.h), and the events and
- * documents that go through it; reads find them in the queue and in the file. */
+ * documents that go through it. Reading finds them in the queue and in the file. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HISTORY_MAX (1u << 20) /* bytes per batch */
-/* The largest document and everything else. */
+#define HISTORY_MAX (1u << 20) /* maximum bytes per batch */
+/* Maximum bytes per batch: the largest document and everything else. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
 
 /* ---- records ---- */
@@ -62,8 +62,8 @@ bool record_next(const struct buf *b, size_t *at, struct record *ret)
 	return true;
 }
 
-/* Checks the space in the front batch, where the record goes next, so that an accepted record
- * is not lost there. */
+/* True if the front batch has space. The record goes there next, so an accepted record is not
+ * lost. */
 static bool has_space(struct store *s, size_t size)
 {
 	const struct buf *pending = &s->pending.part[PART_DURABLE];
@@ -135,7 +135,8 @@ void store_commit(struct store *s)
 	}
 }
 
-/* A query reports the last attempt that had everything; a wait reports the next one. */
+/* True if writing failed. Without waiting, the last attempt that included everything counts;
+ * with waiting, the next attempt counts. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
 	return s->failing && (waits ? s->attempts > attempts : s->refused >= wanted);
@@ -250,7 +251,8 @@ static int file_events(struct store *s, struct events *v)
 	return rc;
 }
 
-/* The id of the last event below `below`, after skipping `skip`; 0: none. */
+/* Returns the id of an event in the file: the last one below `below`, after skipping `skip`
+ * events; 0 if there is none. */
 static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
 {
 	sqlite3 *db = store_reader(s);
@@ -298,7 +300,7 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	struct record r;
 	int rc;
 
-	copy_queue(s, &records); /* before the file: see store_query.c */
+	copy_queue(s, &records); /* read before the file: see store_query.c */
 	rc = file_events(s, &v);
 	store_reader_done(s);
 	if (rc != SQLITE_DONE)
@@ -342,7 +344,7 @@ static bool is_document(const struct record *r, const char *kind, const char *id
 	       strcmp(r->text[0], kind) == 0 && (!id || strcmp(r->text[1], id) == 0);
 }
 
-/* Does the queue change this document again from here on? */
+/* True if a record at `at` or later changes this document again. */
 static bool is_replaced(const struct buf *records, size_t at, const char *kind, const char *id)
 {
 	struct record r;
@@ -353,7 +355,7 @@ static bool is_replaced(const struct buf *records, size_t at, const char *kind, 
 	return false;
 }
 
-/* The number of queued documents that are not replaced later. */
+/* Counts the queued documents that no later record replaces. */
 static unsigned count_waiting(const struct buf *records, const char *kind)
 {
 	struct record r;
@@ -365,7 +367,8 @@ static unsigned count_waiting(const struct buf *records, const char *kind)
 	return n;
 }
 
-/* records: the queue; NULL: empty. */
+/* Reads documents of the file that no queued record replaces. records: the queue; NULL:
+ * empty. */
 static int read_documents(sqlite3 *db, const char *kind, unsigned max,
 			  const struct buf *records, int *count,
 			  void (*each)(void *arg, const char *id, const char *json), void *arg)

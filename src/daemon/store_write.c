@@ -1,12 +1,12 @@
 /* The store's thread: writes batches to the file, one transaction each.
  *
- * If a write fails, counts, events and documents are kept and retried after 1 s, 2 s, ... 60
- * s; history is dropped and counted.
+ * If a write fails, counts, events and documents are kept and retried after 1 s, 2 s, ... 60 s.
+ * History is dropped and counted.
  *
- * Old rows are deleted a few per batch, so that no transaction is long. "Old" is relative to
- * a horizon that follows the readings at most sixty times as fast as time passes: a clock
- * that is a year ahead for a minute costs an hour of the oldest seconds, not the whole past;
- * a machine that was off for a month has caught up in half a day. */
+ * Old rows are deleted a few per batch, so that no transaction is long. "Old" is relative to a
+ * horizon, which follows the readings at most sixty times as fast as time passes. So a clock
+ * that is a year ahead for a minute deletes only an hour of the oldest seconds. After a month
+ * without power the horizon catches up in half a day. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -18,14 +18,15 @@
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
-#define HORIZON_MS    (UINT64_C(600) * 1000) /* per batch, which is every ten seconds */
-#define OLD_ROWS      "64"                   /* deleted per batch and tier */
-#define LARGE_BUFFER  (64u << 10)
+/* maximum step per batch; a batch is written every ten seconds */
+#define HORIZON_MS   (UINT64_C(600) * 1000)
+#define OLD_ROWS     "64" /* maximum number of rows deleted per batch and tier */
+#define LARGE_BUFFER (64u << 10)
 
 /* ---- statements ---- */
 
-/* Binds arguments by the letters of how: i int64, d double, t text (NULL: none), b bytes and
- * size. */
+/* Runs a statement. The letters of how give the types of the arguments: i int64, d double, t
+ * text (NULL: none), b bytes and size. */
 static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 {
 	sqlite3_stmt *s = db_statement(db, sql);
@@ -176,7 +177,7 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 	return rc;
 }
 
-/* The log takes part of the limit. */
+/* Returns the maximum size of the file without its log, which takes part of the limit. */
 static uint64_t target_bytes(const struct store *s)
 {
 	uint64_t log = s->limit_bytes / 2 < (1u << 20) ? s->limit_bytes / 2 : 1u << 20;
@@ -205,7 +206,8 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Ids that are given out while nothing can be written must not be used again after kill -9. */
+/* Reserves event ids, so that ids that are given out while nothing can be written are not used
+ * again after kill -9. */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
@@ -214,7 +216,8 @@ static int reserve_ids(sqlite3 *db)
 			 "i", (uint64_t)STORE_RESERVE);
 }
 
-/* Counts events, because ids have gaps. The first check is cheap and mostly enough. */
+/* Deletes the oldest events. It counts events, because ids have gaps. The first check is cheap
+ * and mostly enough. */
 static int drop_events(sqlite3 *db)
 {
 	if (db_number(db, "SELECT max(id)-min(id) FROM event", 0) < STORE_EVENTS)
@@ -227,7 +230,8 @@ static int drop_events(sqlite3 *db)
 
 /* ---- a batch ---- */
 
-/* A document must survive a power failure; history need not. */
+/* True if the batch has a document, which must survive a power failure. History need not
+ * survive one. */
 static bool has_document(const struct buf *b)
 {
 	struct record r;
@@ -277,7 +281,8 @@ static void empty_buffer(struct buf *b)
 		buf_clear(b);
 }
 
-/* A separate list, because the one by key moves when a key is inserted. */
+/* Lists the counts to write. A separate list is needed, because s->count moves when a key is
+ * inserted. */
 static void take_counts(struct store *s)
 {
 	s->changes = 0;
@@ -291,7 +296,7 @@ static void take_counts(struct store *s)
 	}
 }
 
-/* Moves the front batch to the back, or appends what fits. */
+/* Moves the front batch to `back`, or appends what fits. */
 static void take_front(struct store *s)
 {
 	bool all = true;
@@ -309,7 +314,7 @@ static void take_front(struct store *s)
 			buf_add(back, front->p, front->len);
 			empty_buffer(front);
 		} else {
-			all = false; /* in the next round */
+			all = false; /* it is taken in the next round */
 		}
 	}
 	take_counts(s);
@@ -362,10 +367,10 @@ static void forget_written(struct store *s)
 {
 	mailbox_lock(&s->box);
 	for (unsigned i = 0; i < s->counts; i++)
-		s->count[i]->written = -1; /* write all of them to the new file */
+		s->count[i]->written = -1; /* write all counts to the new file */
 	take_counts(s);
 	s->corrupt = false;
-	s->loaded = true; /* the old contents are lost */
+	s->loaded = true; /* there is nothing more to load: the old contents are lost */
 	mailbox_unlock(&s->box);
 	s->horizon_ms = 0;
 }
@@ -385,7 +390,7 @@ static void set_notice(struct store *s, const char *aside)
 	mailbox_unlock(&s->box);
 }
 
-/* Continues counts and queue in a new file. */
+/* Moves the corrupt file aside and continues counts and queue in a new file. */
 static enum db_trouble start_new_file(struct store *s)
 {
 	char aside[DB_PATH + 48];
@@ -417,7 +422,7 @@ bool store_write(struct store *s)
 {
 	enum db_trouble t = DB_OK;
 
-	/* Before take_front(), because the file may have counts. */
+	/* Open the file before take_front(), because the file may have counts. */
 	if (!s->db)
 		t = store_file_open_again(s);
 	else if (met_corrupt(s))
@@ -442,7 +447,8 @@ static bool has_work(const struct store *s)
 	return s->written != s->committed || s->corrupt;
 }
 
-/* Waits for work or for the end of the back-off; false: stop. Call with the lock. */
+/* Waits for work or for the end of the back-off. Returns false if the thread must stop. Call it
+ * with the lock held. */
 static bool await_work(struct store *s, unsigned backoff_s)
 {
 	uint64_t until_ns =

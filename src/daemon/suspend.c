@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #define RETRY_NS    (60 * NS_PER_S)
-#define IN_SIZE     (64 * 1024) /* more than the largest message accepted */
+#define IN_SIZE     (64 * 1024) /* more than the largest accepted message */
 #define OUT_SIZE    2048
-#define FDS         4 /* descriptors per read; we request one */
+#define FDS         4 /* maximum number of descriptors per read; only one is requested */
 #define BUS_PATH    "/run/dbus/system_bus_socket"
 #define BUS         "org.freedesktop.DBus"
 #define LOGIND      "org.freedesktop.login1"
@@ -30,16 +30,16 @@
 
 /* ---- logind ----
  *
- * Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for us (a
- * few seconds at most: InhibitDelayMaxSec=).  Without a bus or logind nothing happens; the
- * connection is retried every minute. */
+ * Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for
+ * the service (a few seconds at most: InhibitDelayMaxSec=). Without a bus or logind nothing
+ * happens; the connection is retried every minute. */
 
 /* Serial numbers of our calls. */
 enum { S_HELLO = 1, S_MATCH, S_OWNER, S_LOCK };
 
 struct logind {
 	struct loop *loop;
-	void (*sleeps)(void *arg, bool going); /* true: about to suspend; false: awake */
+	void (*sleeps)(void *arg, bool going); /* going true: about to suspend; false: awake */
 	void *arg;
 	struct loop_source *source, *again;
 	int fd;       /* -1: not connected                      */
@@ -47,7 +47,7 @@ struct logind {
 	int received; /* descriptor received with the current message; -1: none */
 	bool greeted; /* authentication is complete */
 	bool going;   /* logind announced a suspend */
-	bool ready;   /* we are ready for it */
+	bool ready;   /* the service is ready for the suspend */
 	uint8_t *in;
 	size_t used;
 };
@@ -90,8 +90,8 @@ static void retry_later(struct logind *l)
 	loop_set_time(l->again, clock_mono_ns(clock_real()) + RETRY_NS);
 }
 
-/* Messages have a few hundred bytes and the socket buffer takes many thousand; if one does
- * not fit, the bus does not read. */
+/* Sends a message, or returns false. Messages have a few hundred bytes, and the socket buffer
+ * takes many thousand. If a message does not fit, the bus has stopped reading. */
 static bool send_all(struct logind *l, const struct buf *out)
 {
 	return !out->err &&
@@ -107,7 +107,7 @@ static void write_inhibit(struct buf *out)
 	bus_write(out, S_LOCK, &m, arg);
 }
 
-/* Sends authentication and all first calls at once; the bus answers in this order. */
+/* Sends the authentication and the first calls together; the bus answers in this order. */
 static bool send_greeting(struct logind *l)
 {
 	static const struct bus_method hello = { BUS, "/org/freedesktop/DBus", BUS, "Hello" },
@@ -159,20 +159,20 @@ static void logind_ready(struct logind *l)
 
 static bool is_signal(const struct bus_message *m)
 {
-	/* A signal with a destination was sent only to us and bypasses the match rule on the
-	 * sender: any process can do that. */
+	/* Any process can send a signal with a destination directly to this service. Such a
+	 * signal bypasses the match rule for the sender, so it is ignored. */
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->interface &&
 	       strcmp(m->member, SIGNAL) == 0 && strcmp(m->interface, MANAGER) == 0;
 }
 
-/* logind started or stopped; the bus itself sends this. */
+/* True if logind started or stopped. The bus itself sends this signal. */
 static bool is_owner_change(const struct bus_message *m)
 {
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->sender &&
 	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS) == 0;
 }
 
-/* false: give up this connection. */
+/* Returns false if the connection must be given up. */
 static bool handle_message(struct logind *l, const struct bus_message *m)
 {
 	bool going;
@@ -183,7 +183,7 @@ static bool handle_message(struct logind *l, const struct bus_message *m)
 		close_fd(&l->lock);
 		l->lock = l->received;
 		l->received = -1;
-		if (l->ready) /* too late; keeping it would delay the suspend */
+		if (l->ready) /* too late: keeping the lock would delay the suspend */
 			close_fd(&l->lock);
 	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
 		set_going(l, going);
@@ -195,8 +195,9 @@ static bool handle_message(struct logind *l, const struct bus_message *m)
 	return true;
 }
 
-/* "OK id", "AGREE_UNIX_FD" (or ERROR: then there is no lock): two lines before the first
- * message. Returns their size; 0: incomplete; -1: authentication failed. */
+/* Reads the two lines before the first message: "OK id" and "AGREE_UNIX_FD" (or ERROR: then
+ * there is no lock). Returns their size, 0 if they are incomplete, or -1 if the authentication
+ * failed. */
 static long greeting(const struct logind *l)
 {
 	const char *text = (const char *)l->in;
@@ -229,7 +230,7 @@ static bool handle_input(struct logind *l)
 	return true;
 }
 
-/* Keeps the last descriptor; we never wait for two. */
+/* Keeps the last descriptor; the service never waits for two. */
 static void take_fds(struct logind *l, struct msghdr *h)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -276,7 +277,8 @@ static void readable(void *arg, int fd, uint32_t events)
 		retry_later(l);
 }
 
-/* Uses the first address of the list; only a plain unix:path= is supported. */
+/* Makes the address of the system bus. Uses the first address of the list; only a plain
+ * unix:path= is supported. */
 static bool bus_address(struct sockaddr_un *a)
 {
 	static const char prefix[] = "unix:path=";
@@ -341,10 +343,10 @@ static void logind_free(struct logind *l)
 struct suspend {
 	struct engine *engine;
 	struct logind *logind;
-	bool going;  /* the machine is about to suspend, or suspended */
-	bool let_go; /* we requested the release: undo it */
-	bool waited; /* logind waits for us */
-	int number;  /* of the last request */
+	bool going;  /* the machine is about to suspend, or is suspended */
+	bool let_go; /* this module requested the release, and must undo it */
+	bool waited; /* logind waits for the service */
+	int number;  /* number of the last request */
 };
 
 static bool request(struct suspend *d, enum view_request what)
@@ -363,8 +365,8 @@ static void allow_suspend(struct suspend *d)
 	logind_ready(d->logind);
 }
 
-/* Only trusts the view if no request is pending, because one could open the drivers. If the
- * request queue is full, the next view retries. */
+/* Releases the drivers. The view is only reliable if no request is pending, because a pending
+ * request could open the drivers. If the request queue is full, the next view retries. */
 static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
@@ -375,7 +377,7 @@ static void begin_suspend(struct suspend *d)
 		d->let_go = request(d, VIEW_LET_GO) || d->let_go;
 }
 
-/* If the request queue is full, the next view retries. */
+/* Opens the drivers again. If the request queue is full, the next view retries. */
 static void resume(struct suspend *d)
 {
 	if (!d->let_go || !request(d, VIEW_RESUME))
@@ -389,7 +391,7 @@ static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	d->going = d->waited = going; /* awake: logind does not wait */
+	d->going = d->waited = going; /* when awake, logind does not wait */
 	if (going)
 		begin_suspend(d);
 	else

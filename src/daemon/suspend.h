@@ -1,8 +1,8 @@
 /* suspend: releases the drivers before the machine suspends and opens them after it resumes.
  *
- * A driver that is open during a suspend can fail afterwards, and delays the suspend. If the
+ * A driver that is open during a suspend delays the suspend and can fail afterwards. If the
  * drivers were already released before, they stay released. Runs on the main thread; logind
- * reports when. */
+ * reports when the machine suspends and resumes. */
 #ifndef GW_DAEMON_SUSPEND_H
 #define GW_DAEMON_SUSPEND_H
 
@@ -10,11 +10,11 @@
 
 struct suspend;
 
-/* engine is borrowed.  0 or -GW_E_NOMEM. */
+/* Borrows engine. Returns 0 or -GW_E_NOMEM. */
 int suspend_new(struct loop *loop, struct engine *engine, struct suspend **ret);
 void suspend_free(struct suspend *d); /* NULL is fine */
 
-/* Call after each new view: continues a suspend when the request is done. d may be NULL. */
+/* Continues a suspend when the request is done. Call it after each new view. d may be NULL. */
 void suspend_tick(struct suspend *d);
 
 #endif

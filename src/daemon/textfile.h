@@ -12,20 +12,21 @@
 
 struct textfile {
 	char path[TEXTFILE_PATH_MAX];
-	char temp[TEXTFILE_PATH_MAX + 16]; /* same directory, not .prom: not collected */
-	int error;                         /* of the last write; 0: success */
+	/* in the same directory, without .prom, so that it is not collected */
+	char temp[TEXTFILE_PATH_MAX + 16];
+	int error; /* error of the last write; 0: success */
 };
 
-/* 0; -GW_E_ARG (the name must end in ".prom" for the collector) or -GW_E_SIZE, with a text in
- * message. */
+/* Sets the path. Returns 0, -GW_E_ARG (the name must end in ".prom" for the collector) or
+ * -GW_E_SIZE, with a sentence in message. */
 int textfile_init(struct textfile *f, const char *path, char *message, size_t size);
 
-/* Replaces the file. 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a text in message.
- * *ret_news: the result differs from the last one, so it should be logged. */
+/* Replaces the file. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a sentence in
+ * message. *ret_news is true if the result differs from the last one and should be logged. */
 int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
 		   char *message, size_t size);
 
-/* Deletes the file: the values of a stopped service must not be collected for ever. */
+/* Deletes the file, so that the values of a stopped service are not collected for ever. */
 void textfile_done(struct textfile *f);
 
 #endif

@@ -13,14 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGE_MAX   8192           /* the kernel sends at most 2 KiB of variables */
-#define GATHER_NS     (NS_PER_S / 5) /* loading a module sends many events */
+#define MESSAGE_MAX 8192 /* the kernel sends at most 2 KiB of variables */
+/* wait for more events, because loading a module sends many */
+#define GATHER_NS     (NS_PER_S / 5)
 #define KERNEL_GROUP  1
-#define DISPLAY_CLASS '3' /* PCI class "30000", "30200", "38000" */
+#define DISPLAY_CLASS '3' /* first digit of the PCI classes "30000", "30200", "38000" */
 
 /* ---- evaluation ---- */
 
-/* Kernel modules, each between two blanks. */
+/* Names of kernel modules. Each name stands between two blanks. */
 static const char modules[] = " "
 #define GW_BACKEND(symbol, name, modules, help) modules " "
 #include <gpuward/backend.def>
@@ -34,7 +35,7 @@ static const struct {
 		{ "remove", UEVENT_GONE },
 		{ "unbind", UEVENT_GONE } };
 
-/* The value of a key; NULL: missing. The message ends with a NUL. */
+/* Returns the value of a key, or NULL. The message must end with a NUL. */
 static const char *message_value(const char *message, size_t size, const char *key)
 {
 	size_t n = strlen(key);
@@ -55,7 +56,8 @@ static bool is_module(const char *path)
 	return strstr(modules, word) != NULL;
 }
 
-/* Is it ".../0000:01:00.0/drm/card1"? USB displays and the boot framebuffer also have cards. */
+/* True for a path such as ".../0000:01:00.0/drm/card1". USB displays and the boot framebuffer
+ * also have cards, but no PCI address there. */
 static bool is_card_of_pci(const char *path)
 {
 	const char *drm = strstr(path, "/drm/card"), *at = drm;
@@ -70,8 +72,9 @@ static bool is_card_of_pci(const char *path)
 	       at + n == drm;
 }
 
-/* The removal of a /dev/dri node comes before that of its GPU, while we can still close it.
- * Its addition has no information beyond the GPU's. */
+/* True if the event is about a GPU or its driver. The removal of a /dev/dri node comes before
+ * the removal of its GPU, while the node can still be closed. The addition of a node says
+ * nothing more than the addition of its GPU. */
 static bool is_relevant(const char *subsystem, const char *path, const char *pci_class,
 			bool gone)
 {
@@ -130,7 +133,8 @@ static void uevent_handle(struct uevent *u, enum uevent_news news)
 	}
 }
 
-/* Only the kernel and processes with CAP_NET_ADMIN can send here. */
+/* Reads kernel messages. Only the kernel and processes with CAP_NET_ADMIN can send to this
+ * socket. */
 static void readable(void *arg, int fd, uint32_t events)
 {
 	struct uevent *u = arg;
@@ -140,7 +144,7 @@ static void readable(void *arg, int fd, uint32_t events)
 	(void)events;
 	while ((n = recv(fd, message, sizeof(message), MSG_DONTWAIT)) > 0)
 		uevent_handle(u, uevent_read(message, (size_t)n));
-	if (n < 0 && errno == ENOBUFS) /* events were lost; a driver may be among them */
+	if (n < 0 && errno == ENOBUFS) /* events were lost; one of them may be about a driver */
 		uevent_handle(u, UEVENT_CAME);
 }
 

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAST    256            /* latest Xids before the start */
-#define RECENT  16             /* reported recently by one of the two sources */
-#define SAME_NS (5 * NS_PER_S) /* both sources report the same Xid within this time */
+#define PAST   256 /* maximum number of Xids kept from before the start */
+#define RECENT 16  /* number of Xids kept that one of the two sources reported recently */
+/* reports of the same Xid by both sources within this time are one */
+#define SAME_NS (5 * NS_PER_S)
 
 struct recent_xid {
 	char uuid[96];
@@ -55,7 +56,8 @@ const char *xid_log_state(const struct xid_log *l)
 	return l->state;
 }
 
-/* Each report pairs with at most one of the other source: two Xids in a row are two. */
+/* True if the other source has not reported this Xid yet. Each report pairs with at most one
+ * report of the other source, so two Xids in a row count as two. */
 static bool is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_log, uint64_t ns)
 {
 	for (unsigned i = 0; i < RECENT; i++) {

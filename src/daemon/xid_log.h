@@ -1,8 +1,8 @@
 /* xid_log: Xids from the kernel log, in addition to those that drivers report.
  *
- * What the log holds at the first tick is the past, since the driver was last loaded. Later
- * entries are followed, for drivers that report no events. An Xid in both sources is reported
- * once. */
+ * Entries that are in the log at the first tick count as past; only those since the driver was
+ * last loaded are used. Later entries are followed, for drivers that report no events. An Xid
+ * in both sources is reported once. */
 #ifndef GW_DAEMON_XID_LOG_H
 #define GW_DAEMON_XID_LOG_H
 
@@ -13,20 +13,20 @@
 
 struct xid_log;
 
-/* Uses the root of ctx, which is borrowed. An unreadable log is no error: it counts as empty,
- * and xid_log_state() says why. 0 or -GW_E_NOMEM. */
+/* Opens the log under the root of ctx, which is borrowed. An unreadable log is not an error: it
+ * counts as empty, and xid_log_state() says why. Returns 0 or -GW_E_NOMEM. */
 int xid_log_new(struct gw_ctx *ctx, struct xid_log **ret);
 void xid_log_free(struct xid_log *l);
 
-/* "ok", or a sentence. */
+/* Returns "ok", or a sentence that says why the log cannot be read. */
 const char *xid_log_state(const struct xid_log *l);
 
-/* Reads new entries and calls found for each Xid of a device in the view. Simulated GPUs have
- * no Xids in the log of the real kernel. */
+/* Reads new entries and calls found for each Xid of a device in the view. Entries in the log of
+ * the real kernel are never about simulated GPUs. */
 void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
 		  void (*found)(void *arg, const struct driver_event *e, bool past), void *arg);
 
-/* A driver reported an Xid. false: the kernel log already had it. */
+/* Call it when a driver reports an Xid. Returns false if the kernel log already had it. */
 bool xid_log_is_new(struct xid_log *l, const struct driver_event *e);
 
 #endif

@@ -54,7 +54,8 @@ struct nvml_device {
 	unsigned processes_cap;   /* entries of 32 bytes                                  */
 };
 
-/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+/* Arrays instead of pointers: the relocation of each pointer would add 24 bytes to the
+ * library. */
 #define NVML_SYMBOL_SIZE 48
 extern const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE];
 

@@ -16,12 +16,12 @@
 /* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */
 enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
-/* One per worker: its order on the way from action_order() to action_next_outcome(). */
+/* The order of one worker, from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
-	uint64_t turn; /* order of arrival */
+	uint64_t turn; /* number of arrival: the lowest runs first */
 	struct guard_order order;
-	bool kept; /* its notes are in the journal */
+	bool kept; /* the worker's notes are in the journal */
 	struct guard_outcome outcome;
 	char notes[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks;
@@ -34,8 +34,10 @@ struct action {
 	int notify_fd;
 	struct root root;
 	struct mailbox
-		box;   /* its threads; the lock protects the rest and is not held in calls */
-	unsigned idle; /* threads that wait */
+		/* threads and their lock; it protects the other members and is not held in
+		 * calls */
+		box;
+	unsigned idle; /* threads that wait for an order */
 	uint64_t turn;
 	struct worker_facts facts;
 	struct slot slot[POLICY_WORKERS];
@@ -53,8 +55,8 @@ static const struct worker_ops *adapter_of(const struct worker_call *c)
 	return c->set->of(c->worker->kind);
 }
 
-/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has
- * neither. */
+/* Calls the adapter's function for this verb, or sends the adapter's fixed requests. Returns 0
+ * if the adapter has neither. */
 static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
 			enum guard_verb verb)
 {
@@ -84,7 +86,7 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 	return ops->busy ? worker_busy(c, ops, &out->in_flight) : 0;
 }
 
-/* The outcome itself is the notification. */
+/* Does nothing: the outcome itself is the notification. */
 static int do_notify(struct worker_call *c, struct guard_outcome *out)
 {
 	(void)c;
@@ -92,7 +94,8 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* At a higher level than the kind's own, learn has already run at that level. */
+/* Notes what the eviction will undo. Above the kind's own level ops->learn is not called: it
+ * already ran at that level. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -103,8 +106,8 @@ static int learn(struct worker_call *c)
 	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
-/* Level 4 of a kind that has another way to evict stops its unit or container, which resume
- * starts again. */
+/* Evicts at the level of the order. Level 4 stops the worker's unit or container if the kind's
+ * own way to evict has another level; resume starts it again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c), *stopper;
@@ -143,7 +146,8 @@ static int check_alive(struct worker_call *c)
 	return ops->alive_path ? worker_get(c, ops->alive_path) : 0;
 }
 
-/* A server that was just started does not answer at once. */
+/* Waits until the worker answers, because a server that was just started does not answer at
+ * once. */
 static int wait_alive(struct worker_call *c)
 {
 	int rc = check_alive(c);
@@ -156,8 +160,9 @@ static int wait_alive(struct worker_call *c)
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note is lost if the journal cannot be
- * written; the level is known even then, and starting a unit that runs does nothing. */
+/* True if the worker's unit or container must be started first. The note "stopped" is lost if
+ * the journal cannot be written; the level is known even then. Starting a unit that runs does
+ * nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
@@ -168,7 +173,7 @@ static bool must_start(const struct worker_call *c)
 		worker_noted(c, "stopped", 0, unused, sizeof(unused)));
 }
 
-/* Starts it if necessary, and returns 0 if it answers. */
+/* Starts the worker if necessary, and checks that it answers. */
 static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
 {
 	int rc = 0;
@@ -197,7 +202,7 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 	if (rc)
 		return rc;
 	c->message[0] = '\0';
-	if (!start || !lazy) /* else it loads its model with the next request */
+	if (!start || !lazy) /* else the worker loads its model with the next request */
 		rc = ops->load ? worker_load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
@@ -210,8 +215,9 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* kept: the notes as they are in the journal; NULL: the journal already has what this order
- * will note.  True: the notes have changed and must be written before the order continues. */
+/* Carries out an order; an eviction first notes what it will undo. kept: the notes as they are
+ * in the journal, or NULL if the journal already has the notes of this order. Returns true if
+ * the notes changed and must be written before the order continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -241,7 +247,8 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 		worker_fail(c, 0, "nothing was done: mode is not enforce");
 		return false;
 	}
-	if (!kept && clock_mono_ns(clock_real()) >= c->deadline_ns) { /* a disk can be slow */
+	/* writing the journal can take long */
+	if (!kept && clock_mono_ns(clock_real()) >= c->deadline_ns) {
 		worker_fail(c, 0, "nothing was done: the journal was not written in time");
 		return false;
 	}
@@ -250,12 +257,12 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 
 /* ---- threads ---- */
 
-/* Called with the lock after the outcome is in its slot, so that the reader finds it. */
+/* Wakes the caller. Called with the lock, after the outcome is in its slot. */
 static void notify(const struct action *a)
 {
 	uint64_t one = 1;
 
-	/* An eventfd that is full is readable already. */
+	/* A full eventfd is already readable. */
 	if (a->notify_fd >= 0 && write(a->notify_fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -270,8 +277,8 @@ static struct slot *oldest_queued(struct action *a)
 	return found;
 }
 
-/* Called with the lock, which is released while the worker is called; the order does not change
- * meanwhile. */
+/* Carries out one order. Called with the lock, which is released while the worker is called.
+ * The order does not change meanwhile. */
 static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
@@ -333,7 +340,7 @@ static unsigned count_queued(const struct action *a)
 	return n;
 }
 
-/* Adds to the end of the queue, and starts a thread if none is free. */
+/* Adds the order to the end of the queue, and starts a thread if none is free. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
@@ -411,7 +418,7 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->state = DONE;
 		notify(a);
 	} else {
-		enqueue(a, s); /* this cannot fail: a thread exists, it ran learn */
+		enqueue(a, s); /* cannot fail: the thread that ran learn exists */
 	}
 	mailbox_unlock(&a->box);
 }
@@ -463,8 +470,8 @@ static bool all_free(const struct action *a)
 	return true;
 }
 
-/* The slot, from position at on, that belongs at that position; for a new worker one that no
- * worker needs. */
+/* Returns the slot that belongs at position `at`; it is at that position or later. For a new
+ * worker, returns a slot that no worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -546,7 +553,7 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* Does an order run that must not be interrupted?  An interrupted checkpoint would break its
+/* True if an order runs that must not be interrupted: an interrupted checkpoint would break its
  * process. */
 static bool must_wait(const struct action *a)
 {
@@ -571,8 +578,9 @@ int action_free(struct action *a, uint64_t timeout_ns)
 	while (a->box.running &&
 	       mailbox_wait_news(&a->box, must_wait(a) ? UINT64_MAX : until_ns))
 		;
-	a->notify_fd = -1; /* the caller may close it now */
-	/* Joined, not only counted: libraries that the threads used clean up as they end. */
+	a->notify_fd = -1; /* the caller may close the descriptor now */
+	/* Joins the threads instead of counting them: libraries that a thread used clean up
+	 * when it ends. */
 	if (mailbox_join(&a->box) != 0)
 		return -GW_E_STATE;
 	mailbox_done(&a->box);

@@ -1,4 +1,5 @@
-/* gw_guard_*: start, stop, and the calls of the program while the thread of the guard runs. */
+/* gw_guard_*: starts and stops a guard, and serves the program's calls while the guard's thread
+ * runs. */
 #include "api.h"
 
 #include "guard_input.h"
@@ -19,7 +20,7 @@
 	"gw_guard_options has an unknown size, mode or flag, an empty name or selector, or a " \
 	"poll_ns below 1 ms"
 
-/* The public enums have the numbers of the internal ones. */
+/* The public enums have the same numbers as the internal ones. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
 SAME(GW_WORKER_RECONCILE, STATE_RECONCILE);
 SAME(GW_WORKER_ACTIVE, STATE_ACTIVE);
@@ -139,7 +140,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Blocks all signals in the thread: they are for the threads of the program. */
+/* Starts the thread with all signals blocked: signals are for the program's threads. */
 static int start_thread(struct gw_guard *g)
 {
 	sigset_t all, before;
@@ -182,7 +183,7 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 }
 
-/* On the monotonic clock, limited to what a timespec holds. */
+/* Returns the time ns from now on the monotonic clock, limited to what a timespec holds. */
 static uint64_t from_now(uint64_t ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -195,7 +196,7 @@ static void thread_wake(struct gw_guard *g)
 	eventfd_write(g->wake_fd, 1);
 }
 
-/* Stops the thread and waits for its end.  False: it still runs at until_ns. */
+/* Asks the thread to stop and waits for its end. False: the thread still runs at until_ns. */
 static bool end_thread(struct gw_guard *g, uint64_t until_ns)
 {
 	struct timespec until = timespec_of(until_ns);
@@ -344,7 +345,8 @@ int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 	return 0;
 }
 
-/* Converts the options of a program to a policy with one worker, and selects its GPUs in a scene. */
+/* Converts the options of a program to a policy with one worker, and selects that worker's GPUs
+ * in a scene. */
 
 #define ALL_FLAGS                                                                       \
 	(GW_GUARD_ANY | GW_GUARD_NAMED | GW_GUARD_UNATTRIBUTED | GW_GUARD_LEAVE_BLIND | \
@@ -393,7 +395,8 @@ static void take_numbers(const struct gw_guard_options *o, struct policy_knobs *
 		if (row[i].given)
 			*row[i].knob = row[i].given;
 	if (o->headroom_bytes)
-		k->headroom_ratio = 0; /* exactly this much, also on a large board */
+		/* the headroom is exactly headroom_bytes, also on a large board */
+		k->headroom_ratio = 0;
 }
 
 static int take_gpus(const char *const *gpus, struct policy_worker *w)

@@ -1,8 +1,9 @@
 /* api: implements gw_guard_*, a guard inside the program that it guards.
  *
- * Its one worker is this process.  It makes scenes, drives the guard with guard_pump.h as the service does, calls the
- * program's callbacks, and keeps one atomic number for the worker's loop.  It has no journal: what lives in the process
- * ends with it. */
+ * The only worker is this process. The module makes scenes, drives the guard with guard_pump.h
+ * as the service does, and calls the program's callbacks. One atomic number says whether the
+ * worker's loop may run. There is no journal: the process's GPU memory ends with the
+ * process. */
 #ifndef GW_GUARD_API_H
 #define GW_GUARD_API_H
 
@@ -24,11 +25,12 @@
 
 /* Copies the given options and sets defaults for the others.  0 or -GW_E_ARG. */
 int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret);
-/* Free *ret with policy_done().  0, -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
+/* Makes a policy with one worker from the options. Free *ret with policy_done(). Returns 0,
+ * -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
 int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
 
-/* Removes from the scene the GPUs that the worker does not name, and their processes.  A worker that names no GPU
- * keeps all. */
+/* Removes from the scene the GPUs that the worker does not name, and the processes on them. A
+ * worker that names no GPU keeps all. */
 void guard_api_narrow(struct scene *s, const struct policy_worker *w);
 
 /* ---- api_run.c: is one of its GPUs too hot or broken? ---- */
@@ -38,7 +40,7 @@ struct guard_api_health;
 /* Borrows ctx.  0 or -GW_E_NOMEM. */
 int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
-/* Reads the GPUs of s that are due.  Calls the driver: do not hold a lock. */
+/* Reads the health of those GPUs of s that are due. Calls the driver: do not hold a lock. */
 void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns);
 /* Hands the last readings to the guard. */
 void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
@@ -47,15 +49,15 @@ void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_
 
 struct gw_guard {
 	struct gw_ctx *ctx;
-	struct gw_guard_options options; /* its strings belong to the caller and are not used */
+	struct gw_guard_options options; /* do not use its strings: they belong to the caller */
 	struct policy policy;
 	struct action *action;
 	int wake_fd; /* wakes the thread: outcomes, requests, stop */
 
-	/* Used by the thread only. */
+	/* Used only by the guard's thread. */
 	struct scene_builder *look;
 	struct scene *scene;
-	struct gw_snapshot *snap;        /* says why there is no GPU */
+	struct gw_snapshot *snap;        /* read to explain why there is no GPU */
 	struct guard_api_health *health; /* NULL: not requested */
 	uint64_t due_ns, often_until_ns;
 	bool utilisation;
@@ -66,39 +68,39 @@ struct gw_guard {
 
 	/* Protects the members below; never held during a call of a driver or a callback. */
 	pthread_mutex_t lock;
-	pthread_cond_t news; /* allowed or gone has changed */
+	pthread_cond_t news; /* signals that allowed or gone has changed */
 	struct guard *guard;
 	bool stop, gone;
 	bool closed;    /* an order forbids new work */
-	bool simulated; /* one of its GPUs is simulated */
+	bool simulated; /* one of the worker's GPUs is simulated */
 	bool look_now;
 	uint64_t scenes;
-	char no_gpu[200]; /* why no GPU is visible; "": one is */
+	char no_gpu[200]; /* why no GPU is visible; "" if one is visible */
 	enum gw_worker_call call;
 	uint64_t call_deadline_ns;
 	pthread_t caller; /* the thread that runs the callback */
 };
 
-/* Creates a guard without its thread.  Errors as gw_guard_start(). */
+/* Creates a guard without its thread. Returns the errors of gw_guard_start(). */
 int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		  struct gw_guard **ret);
 /* Frees a guard without a running thread.  0, or -GW_E_STATE: a callback still runs. */
 int guard_api_free(struct gw_guard *g, uint64_t timeout_ns);
 
-/* Takes outcomes and, if due, a scene; decides, starts orders, reports decisions.  Returns the time of the next call
- * (monotonic clock of the context). */
+/* Fetches outcomes, takes a scene if one is due, decides, starts orders and reports decisions.
+ * Returns the time of the next call (monotonic clock of the context). */
 uint64_t guard_api_round(struct gw_guard *g);
 
-/* Waits until that time, or until an event or a request. */
+/* Waits until due_ns, an event or a request. */
 void guard_api_wait(struct gw_guard *g, uint64_t due_ns);
 
-/* Are decisions not carried out?  The caller holds the lock. */
+/* True if decisions are not carried out. The caller holds the lock. */
 bool guard_api_is_dry(const struct gw_guard *g);
 
-/* The callbacks for the action; ctx is the struct gw_guard. */
+/* The callbacks that the action calls; their ctx is the struct gw_guard. */
 extern const struct worker_callbacks guard_api_callbacks;
 
-/* Is this thread in one of the guard's callbacks? */
+/* True if the calling thread runs one of the guard's callbacks. */
 bool guard_api_is_caller(struct gw_guard *g);
 
 #endif

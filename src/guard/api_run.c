@@ -16,7 +16,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* The driver lists a process 0.1 to 0.3 s after it opens the device: observe often for a second. */
+/* The driver lists a process 0.1 to 0.3 s after the process opens the device. So scenes are
+ * taken often for one second. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 
@@ -45,7 +46,8 @@ static void call_leave(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Without a callback the program polls gw_guard_allowed(); the next scenes show whether it left. */
+/* Calls the program's evict callback. Without one the program polls gw_guard_allowed(), and the
+ * next scenes show whether the worker left. */
 static int call_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct gw_guard *g = ctx;
@@ -105,7 +107,7 @@ static bool may_run(const struct gw_guard *g)
 	}
 }
 
-/* Decisions are reported later, without the lock: report_decisions(). */
+/* Returns no decision: report_decisions() reports them later, without the lock. */
 static bool no_decision(void *ctx, struct guard_decision *ret)
 {
 	(void)ctx;
@@ -118,7 +120,8 @@ static bool next_record(void *ctx, struct guard_record *ret)
 	return guard_next_record(((struct gw_guard *)ctx)->guard, ret);
 }
 
-/* No journal: GPU memory of this process ends with it. */
+/* Writes nothing, because there is no journal: the process's GPU memory ends with the
+ * process. */
 static void keep_nothing(void *ctx, const struct guard_record *r)
 {
 	(void)ctx;
@@ -162,7 +165,7 @@ static const struct guard_pump pump = {
 	.outcome = take_outcome,
 };
 
-/* Everything that follows from the last input. */
+/* Does everything that follows from the last input. */
 static void answer_settled(struct gw_guard *g)
 {
 	int may;
@@ -198,7 +201,7 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 
 /* ---- observing, without the lock ---- */
 
-/* Why no GPU is visible; "" if one is. */
+/* Writes why no GPU is visible; "" if one is visible. */
 static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t size)
 {
 	const struct gw_status *s;
@@ -207,7 +210,7 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 	if (g->scene->gpus)
 		return;
 	if (seen) {
-		snprintf(out, size, "none of the GPUs that it is guarded on is present");
+		snprintf(out, size, "none of the GPUs selected in gw_guard_options is present");
 		return;
 	}
 	s = gw_snapshot_take(g->snap, GW_TIER_STATIC) == 0 ? gw_snapshot_status(g->snap) : NULL;
@@ -335,7 +338,8 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 
 /* ---- health of its GPUs ---- */
 
-/* Reads the health of a guarded program's GPUs at its own interval and passes it to the guard as heat and reasons. */
+/* Reads the health of a guarded program's GPUs and passes it to the guard as heat and reasons.
+ * Readings have their own interval. */
 
 struct patient {
 	char uuid[96];
@@ -374,7 +378,8 @@ void guard_api_health_free(struct guard_api_health *h)
 	free(h);
 }
 
-/* NULL: too many GPUs, or out of memory; the next scene tries again. */
+/* Returns the entry of a GPU. NULL: too many GPUs, or out of memory; the next scene tries
+ * again. */
 static struct patient *patient_of(struct guard_api_health *h, const char *uuid)
 {
 	struct patient *p;

@@ -1,7 +1,8 @@
-/* How patience grows: evictions that repeat, returns that fail, and clients that load a worker while it is out. */
+/* Backoff: longer waits after repeated evictions, after failed returns, and when clients load a
+ * worker while it is evicted. */
 #include "guard_internal.h"
 
-/* The third eviction for contention within FLAP_NS doubles the quiet time. */
+/* Doubles the quiet time from the third eviction for contention within FLAP_NS on. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -32,7 +33,7 @@ void guard_back_off(struct guard *g, struct guard_worker *w)
 	b->resume_ns = g->now_ns + b->failed_ns;
 }
 
-/* ---- it loads while it is out: row 25 ---- */
+/* ---- a worker loads while it is evicted: row 25 ---- */
 
 bool guard_is_loaded_again(const struct guard_worker *w)
 {
@@ -42,7 +43,7 @@ bool guard_is_loaded_again(const struct guard_worker *w)
 	       w->intent.residue_bytes + (tenth > SLACK_BYTES ? tenth : SLACK_BYTES);
 }
 
-/* Three times within RELOAD_NS. */
+/* Counts one more reload. True if three came within RELOAD_NS. */
 static bool is_reload_storm(struct guard *g, struct worker_backoff *b)
 {
 	const unsigned n = sizeof(b->reload) / sizeof(b->reload[0]);
@@ -68,9 +69,9 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	storm = w->backoff.storm = is_reload_storm(g, &w->backoff);
 	worker_set_leaving(g, w, STAGE_UNLOAD);
 	guard_report(g, w, storm ? "reload-storm" : "reloaded while evicted",
-		     "%llu MiB, of a need of %llu MiB%s", mib,
+		     "%llu MiB loaded, %llu MiB needed%s", mib,
 		     (unsigned long long)(w->observed.need_bytes / MIB),
-		     storm ? ": hold its clients back, or let the guard stop its unit (kind = "
+		     storm ? ": stop its clients, or let the guard stop its unit (kind = "
 			     "\"systemd\")"
 			   : "");
 	while (storm && stop && stop < LEVEL_STOP)
@@ -78,5 +79,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	if (storm && stop == LEVEL_STOP)
 		w->intent.level = stop;
 	else if (storm && w->door == DOOR_CLOSED)
-		w->door = DOOR_UNVERIFIED; /* it is closed again, for certain */
+		/* the guard orders it to close again, to be certain */
+		w->door = DOOR_UNVERIFIED;
 }

@@ -7,7 +7,8 @@
 
 #define HIGH_NS  (5 * NS_PER_S)
 #define CLEAR_NS (60 * NS_PER_S)
-#define AGAIN_NS (900 * NS_PER_S) /* exceeded again within this: because workers returned */
+/* a cap is exceeded again within this: returning workers are the cause */
+#define AGAIN_NS (900 * NS_PER_S)
 #define MOST_NS  (600 * NS_PER_S)
 #define WH       3600.0
 
@@ -74,7 +75,7 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 		snprintf(why, size, "%.0f Wh used today, %.0f Wh are allowed", used / WH,
 			 o->energy_j / WH);
 	else if (power)
-		snprintf(why, size, "it draws %.0f W, %.0f W are allowed", in->power_w,
+		snprintf(why, size, "it draws %.0f W; the cap is %.0f W", in->power_w,
 			 o->power_w);
 	else if (b->over)
 		snprintf(why, size, "it was above its cap within the last %.0f s",

@@ -1,9 +1,9 @@
-/* budget: does a GPU exceed its cap of power, or its cap of energy for today?  Pure.
+/* budget: decides whether a GPU exceeds its power cap, or its energy cap for today. Pure.
  *
  * The power cap is exceeded after five seconds above it without a break, so a peak does not
- * count; the energy cap from the moment the day's energy is used up until the next day.  It
- * ends when both caps have held for a minute.  If the workers' return exceeds it again, that
- * time doubles, up to ten minutes. */
+ * count. The energy cap is exceeded from the moment the day's energy is used up until the next
+ * day. The excess ends when both caps have held for a minute. If returning workers cause a new
+ * excess, that time doubles, up to ten minutes. */
 #ifndef GW_GUARD_BUDGET_H
 #define GW_GUARD_BUDGET_H
 
@@ -22,15 +22,17 @@ struct budget_input {
 	int64_t day;     /* number of the local day */
 };
 
-struct budget { /* of one GPU; begins zeroed */
+struct budget { /* state of one GPU; begins zeroed */
 	bool begun, over;
 	int64_t day;
-	double base_j;                /* the counter when the day, or the service, began */
-	uint64_t high_ns, under_ns;   /* above the power cap since; under both caps since; 0 */
-	uint64_t cleared_ns, wait_ns; /* when it last ended; how long both caps must hold */
+	double base_j; /* energy_j when the day, or the service, began */
+	/* start of the time above the power cap; start below both caps; 0: not */
+	uint64_t high_ns, under_ns;
+	/* when the last excess ended; how long both caps must hold */
+	uint64_t cleared_ns, wait_ns;
 };
 
-/* True: a cap is exceeded, and why says which; else why is "". */
+/* Adds one input. True if a cap is exceeded; why says which. Else why is "". */
 bool budget_update(struct budget *b, const struct budget_options *o,
 		   const struct budget_input *in, char *why, size_t size);
 

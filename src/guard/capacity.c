@@ -10,20 +10,20 @@
 
 #define GIB        1073741824.
 #define SLOPE_NS   (600 * NS_PER_S)
-#define SLOPE_MIN  10 /* points, and ... */
+#define SLOPE_MIN  10 /* least points of a slope; SLOPE_SPAN is its least time */
 #define SLOPE_SPAN (30 * NS_PER_S)
 /* One more than ten minutes, a day and a week have: the oldest bucket is only partly inside. */
 #define POINTS_1S  601u
 #define POINTS_10S 8641u
 #define POINTS_60S 10081u
-#define KEPT_NS    (8 * 86400 * NS_PER_S) /* more than any tier keeps */
-/* The past is read in pieces that begin and end at the edge of a bucket of every tier. */
+#define KEPT_NS    (8 * 86400 * NS_PER_S) /* longer than any tier keeps points */
+/* The past is read in pieces. Each piece begins and ends at a bucket edge of every tier. */
 #define PIECE_NS     (600 * NS_PER_S)
 #define PIECE_POINTS 602
 
 struct capacity {
 	struct series *series;
-	double low, high; /* of all values: a rounded float must not lie outside */
+	double low, high; /* bounds of all values; a rounded float is clamped to them */
 	struct series_point point[PIECE_POINTS]; /* scratch */
 };
 
@@ -77,8 +77,8 @@ static uint64_t bytes_of(const struct capacity *c, double v)
 	return v > 0 ? (uint64_t)llround(v) : 0;
 }
 
-/* Least squares of bytes over seconds, both relative to the first point so that no digits are
- * lost.  NAN: too few points. */
+/* Returns the least-squares slope of bytes over seconds. Both are relative to the first point
+ * so that no digits are lost. NAN: too few points. */
 static double slope_of(const struct series_point *p, int n)
 {
 	double st = 0, sv = 0, stt = 0, stv = 0, count = 0;
@@ -145,7 +145,7 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		return;
 	ret->min_bytes = bytes_of(c, t.low);
 	ret->max_bytes = bytes_of(c, t.high);
-	/* The sum is of rounded floats, so the mean may lie outside the bounds. */
+	/* The values are rounded floats, so their mean may lie outside the bounds. */
 	ret->mean_bytes =
 		fmin(fmax(t.sum / t.count, (double)ret->min_bytes), (double)ret->max_bytes);
 	ret->span_ns = now_ns - (t.first_ns > from ? t.first_ns : from);
@@ -196,7 +196,7 @@ static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a,
 	}
 }
 
-/* What would be available if freed bytes were free too. */
+/* Returns the bytes that would be available if `freed` more bytes were free. */
 static uint64_t available_with(const struct capacity_gpu *g, uint64_t freed)
 {
 	struct capacity_gpu h = { .known = g->known,
@@ -216,9 +216,9 @@ static bool is_movable(const struct capacity_gpu *g, unsigned i)
 	return g->worker[i].movable && g->worker[i].bytes > 0;
 }
 
-/* Chooses the workers that must leave: from the lowest priority up until it fits; then those
- * that are not needed after all stay, the highest priority first.  False: it does not fit even
- * without all of them. */
+/* Chooses the workers that must leave. First takes workers from the lowest priority up until
+ * the bytes fit. Then keeps those that are not needed after all, the highest priority first.
+ * False: the bytes do not fit even without all these workers. */
 static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 			     struct capacity_answer *a, uint64_t *ret_most)
 {
@@ -241,7 +241,7 @@ static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 	for (unsigned i = 0; i < last; i++)
 		if (out[i]) {
 			a->evict[a->evicts++] = i;
-			a->seconds += g->worker[i].seconds; /* NAN stays NAN */
+			a->seconds += g->worker[i].seconds; /* NAN if one of them is unknown */
 		}
 	*ret_most = available_with(g, freed);
 	return true;
@@ -279,7 +279,7 @@ static const char *why_excluded(const struct capacity_gpu *g)
 	return g->warm ? "excluded: too warm" : NULL;
 }
 
-/* Bytes that would be left over after the evictions. */
+/* Returns the bytes that would be left over after the evictions. */
 static uint64_t leftover(const struct capacity_gpu *g, const struct capacity_answer *a)
 {
 	uint64_t freed = 0;
@@ -289,7 +289,7 @@ static uint64_t leftover(const struct capacity_gpu *g, const struct capacity_ans
 	return available_with(g, freed) - a->needed_bytes;
 }
 
-/* Equal GPUs keep their order. */
+/* True if GPU a is a better place than GPU b. Equal GPUs keep their order. */
 static bool is_better(const struct capacity_gpu *g, const struct capacity_answer *answers,
 		      unsigned a, unsigned b)
 {
@@ -337,7 +337,8 @@ unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes
 	}
 	for (unsigned i = 0; i < can; i++)
 		explain_place(&g[order[i]], &answers[order[i]], i + 1);
-	for (unsigned i = n; i-- > 0;) { /* the others follow in their own order */
+	/* GPUs that cannot take it follow in their own order */
+	for (unsigned i = n; i-- > 0;) {
 		bool taken = false;
 
 		for (unsigned k = 0; k < can && !taken; k++)

@@ -1,4 +1,4 @@
-/* capacity: how much GPU memory is available, now and in the past, and what would fit.
+/* capacity: computes how much GPU memory is available, now and in the past, and what would fit.
  * Pure. */
 #ifndef GW_GUARD_CAPACITY_H
 #define GW_GUARD_CAPACITY_H
@@ -6,24 +6,25 @@
 #include "guard.h"
 #include "health.h"
 
-/* The available bytes of one GPU: every second for 10 min, 10 s for 24 h, 60 s for 7 days. */
+/* The history of a GPU's available bytes: one point per second for 10 min, per 10 s for 24 h,
+ * per 60 s for 7 days. */
 struct capacity;
 
-/* Allocates all its memory.  0 or -GW_E_NOMEM. */
+/* Allocates all memory that it will use. Returns 0 or -GW_E_NOMEM. */
 int capacity_new(struct capacity **ret);
 void capacity_free(struct capacity *c);
-/* Ignores a value that is not later than the one before. */
+/* Adds a value. Ignores a value that is not later than the one before. */
 void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes);
 
-/* Stored as float: exact to 1/16 777 216. */
+/* Values are stored as float: exact to 1/16 777 216. */
 struct capacity_past {
 	uint64_t min_bytes, max_bytes; /* not set if mean_bytes is NAN */
 	double mean_bytes;             /* NAN: nothing was recorded */
-	double slope_bytes_per_s;      /* of the last ten minutes; NAN: too few values */
+	double slope_bytes_per_s;      /* slope of the last ten minutes; NAN: too few values */
 	double full_s;    /* seconds until none is available at that slope; NAN: never */
-	uint64_t span_ns; /* that was recorded; at most the requested one */
+	uint64_t span_ns; /* the recorded part of the requested span */
 };
-/* The last span_ns before now_ns.  One thread at a time. */
+/* Summarises the last span_ns before now_ns. Only one thread at a time may call it. */
 void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret);
 
@@ -36,7 +37,7 @@ struct capacity_gpu { /* input, per GPU */
 	struct { /* workers on it, lowest priority first */
 		char name[64];
 		uint64_t bytes;
-		double seconds; /* that its eviction will take; NAN: unknown */
+		double seconds; /* expected duration of its eviction; NAN: unknown */
 		bool movable;
 	} worker[POLICY_WORKERS];
 	unsigned workers;
@@ -44,19 +45,20 @@ struct capacity_gpu { /* input, per GPU */
 struct capacity_answer {
 	enum capacity_fit fit;
 	uint64_t needed_bytes, available_bytes;
-	unsigned evict[POLICY_WORKERS], evicts; /* positions in worker[] */
-	double seconds;                         /* until it fits; 0: now; NAN: unknown */
+	unsigned evict[POLICY_WORKERS], evicts; /* workers to evict: positions in worker[] */
+	double seconds;                         /* until the bytes fit; 0: now; NAN: unknown */
 	char why[240];
 };
-/* Free memory less headroom and reservations; 0 if it is unknown. */
+/* Returns free memory less headroom and reservations; 0 if the memory is unknown. */
 uint64_t capacity_available(const struct capacity_gpu *g);
-/* Evicts from the lowest priority up, and only workers that must leave for it to fit.  seconds
- * is a sum: workers leave one after the other. */
+/* Answers whether the bytes fit, and which workers must be evicted for that, from the lowest
+ * priority up. seconds is a sum, because workers leave one after the other. */
 void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_answer *ret);
-/* Orders the GPUs, best first: order[i] is a position in g, answers[i] belongs to g[i].  Those
- * that fit now come first, then those with the least left over, then those with the larger
- * thermal margin.  Returns how many can take it; the others follow in order[] with their
- * reasons, as do GPUs that are in quarantine, blind or warm. */
+/* Orders the GPUs, best first: order[i] is a position in g, and answers[i] belongs to g[i].
+ * GPUs where the bytes fit now come first, then those with the fewest bytes left over, then
+ * those with the larger thermal margin. Returns the number of GPUs that can take the bytes. The
+ * others, and GPUs that are in quarantine, blind or warm, follow in order[] with their
+ * reasons. */
 unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,
 			unsigned *order, struct capacity_answer *answers);
 

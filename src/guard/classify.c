@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 15 /* of a process name in the kernel */
+#define NAME_MAX_BYTES 15 /* longest process name in the kernel */
 #define ID_SHOWN       12 /* shortest prefix of a container id that tools show */
 #define FAR            INT_MAX
 
@@ -20,7 +20,7 @@ enum {
 
 struct classifier {
 	const struct policy *policy;
-	regex_t pattern[PATTERNS]; /* rules first, then workers */
+	regex_t pattern[PATTERNS]; /* patterns of the rules, then of the workers */
 	bool compiled[PATTERNS];
 };
 
@@ -111,7 +111,8 @@ static bool glob(const char *pattern, const char *text)
 	return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
 }
 
-/* A pattern that is longer than the kernel's 15 bytes matches a name that is cut there. */
+/* True if the pattern matches. The kernel cuts names at 15 bytes; a longer pattern matches a
+ * name that was cut. */
 bool classify_name_fits(const char *pattern, const char *name)
 {
 	char cut[NAME_MAX_BYTES + 1];
@@ -127,7 +128,8 @@ bool classify_name_fits(const char *pattern, const char *name)
 	return strcmp(cut, name) == 0;
 }
 
-/* The kernel adds " (deleted)" to a program that was upgraded while it runs. */
+/* True if the pattern matches. The kernel adds " (deleted)" to the path of a program that was
+ * upgraded while it runs. */
 bool classify_exe_fits(const char *pattern, const char *exe)
 {
 	static const char deleted[] = " (deleted)";
@@ -144,7 +146,7 @@ bool classify_exe_fits(const char *pattern, const char *exe)
 	return glob(pattern, whole);
 }
 
-/* Matches the group or a parent of it. */
+/* True if the pattern matches the control group or a parent of it. */
 static bool cgroup_fits(const char *pattern, const char *path)
 {
 	char part[sizeof(((struct scene_process *)0)->cgroup)];
@@ -179,8 +181,8 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Below a service or a scope its owner creates groups with any name; only the service manager
- * of a user has units of its own below its service. */
+/* Stops at a service or a scope, because its owner may create groups with any name below it.
+ * Only the service manager of a user (user@...) has units below its own service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
@@ -235,7 +237,7 @@ static bool process_fits(const struct classifier *c, unsigned pattern,
 	       (!m->command || command_fits(c, pattern, p->command));
 }
 
-/* An unknown value does not fit. */
+/* True if type, memory, utilisation and GPU fit. An unknown value does not fit. */
 static bool use_fits(const struct policy_match *m, const struct scene *s,
 		     const struct scene_process *p)
 {
@@ -258,8 +260,9 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 	       (!on_gpu || use_fits(m, s, p));
 }
 
-/* A worker with a port or a pidfile is found by its roots, so another process of the same
- * program does not match.  Every process of a unit belongs to its worker. */
+/* True if the process itself matches the worker. A worker with a port or a pidfile is found by
+ * its roots, so another process of the same program does not match. Every process in the
+ * worker's unit belongs to the worker. */
 static bool matches_worker(const struct classifier *c, const struct scene *s, unsigned worker,
 			   const struct scene_process *p)
 {
@@ -284,7 +287,8 @@ static int root_distance(const struct scene_root *r, const struct scene_process 
 	return FAR;
 }
 
-/* Generations to the nearest root of the worker; 0: it is a root; FAR: it is below none. */
+/* Returns the generations from p up to the nearest root of the worker; 0: p is a root; FAR: no
+ * root is an ancestor of p. */
 static int distance(const struct classifier *c, const struct scene *s, unsigned worker,
 		    const struct scene_process *p)
 {
@@ -300,7 +304,8 @@ static int distance(const struct classifier *c, const struct scene *s, unsigned 
 	return best;
 }
 
-/* The nearest worker, and a second one at the same distance, or -1. */
+/* Returns the nearest worker, or -1. *ret_second is another worker at the same distance, or
+ * -1. */
 static int nearest_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p, int *ret_second)
 {
@@ -331,10 +336,11 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 
 /* ---- programs of the desktop ---- */
 
-/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+/* Arrays instead of pointers: the relocation of each pointer would add 24 bytes to the
+ * library. */
 #define BUILT_IN "built in: "
 static const struct {
-	char why[sizeof(BUILT_IN) + 15]; /* the name follows BUILT_IN */
+	char why[sizeof(BUILT_IN) + 15]; /* BUILT_IN and the name */
 	char exe[28];
 } systems[] = {
 #define D(folder)
@@ -362,8 +368,8 @@ static bool is_system_file(const char *exe, const char *pattern)
 	return false;
 }
 
-/* Without privileges the path of another user's program is hidden; then its command line
- * decides. */
+/* True if p runs a program of the system. Without privileges the path of another user's program
+ * is hidden; then the command line decides. */
 static bool exe_is_system(const struct scene_process *p, const char *pattern)
 {
 	char called[sizeof(p->command)];
@@ -395,8 +401,8 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* May it belong to a worker that was not found?  A process with a hidden program may be one
- * that is configured by its program, or by a port of its user. */
+/* True if p may belong to a worker that was not found: the program of p is hidden, and a worker
+ * is configured by its program or by a port of this user. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)
 {
@@ -451,7 +457,7 @@ static struct verdict rule_verdict(const struct policy_rule *r, unsigned i)
 	return v;
 }
 
-/* The first rule that fits, or -1. */
+/* Returns the first rule that fits, or -1. */
 static int first_rule(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p)
 {
@@ -519,12 +525,12 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 
 /* ---- NVIDIA's multi-process service ---- */
 
-/* nvidia-cuda-mps-server and -control, as the kernel cuts their names. */
+/* Names of nvidia-cuda-mps-server and nvidia-cuda-mps-control as the kernel cuts them. */
 #define MPS_NAME "nvidia-cuda-mps"
 
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v)
 {
-	uint64_t served = 0, used = 0; /* sets of GPUs */
+	uint64_t served = 0, used = 0; /* sets of GPUs: with an MPS server, with a worker */
 
 	for (unsigned i = 0; i < s->processes; i++) {
 		const struct scene_process *p = &s->process[i];

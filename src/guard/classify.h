@@ -1,9 +1,9 @@
-/* classify: the class of each process of a scene: own, worker, contender, ...
- * (GUARD-MACHINE.md, Classes of processes).  Pure.
+/* classify: finds the class of each process of a scene: own, worker, contender, ...
+ * (GUARD-MACHINE.md, Classes of processes). Pure.
  *
- * The first that holds decides: this program, a worker, an orphan, a rule of the user, a
- * program of the desktop (system.def), the profile.  With policy.any every process that no rule
- * matches is a contender, the desktop included. */
+ * The first of these that matches decides: this program, a worker, an orphan, a rule of the
+ * user, a program of the desktop (system.def), the profile. With policy.any every process that
+ * no rule matches is a contender, even a program of the desktop. */
 #ifndef GW_GUARD_CLASSIFY_H
 #define GW_GUARD_CLASSIFY_H
 
@@ -24,34 +24,34 @@ const char *guard_class_name(unsigned c);
 struct verdict {
 	enum guard_class class;
 	enum guard_action
-		action;    /* CONTENDER: contend or contend-now; others: watch or ignore */
-	int worker;        /* WORKER: its position in the policy; else -1 */
-	int also;          /* another worker that it belongs to just as well; -1: none */
-	int rule;          /* position in the policy; -1: built in, or by the profile */
+		action; /* CONTENDER: contend or contend-now; others: watch or ignore */
+	int worker;     /* WORKER: its position in the policy; else -1 */
+	int also;       /* a second worker that matches equally well; -1: none */
+	int rule; /* position of the rule in the policy; -1: built in, or by the profile */
 	const char *why;   /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	bool maybe_worker; /* UNKNOWN: too little is visible to say that it is no worker */
+	bool maybe_worker; /* UNKNOWN: too little is visible to exclude that it is a worker */
 };
 
-/* A policy with its regular expressions compiled, for many scenes.  Borrows the policy.  An
- * expression that does not compile matches nothing (the reader of the configuration refuses
- * it).  0 or -GW_E_NOMEM. */
+/* A policy with compiled regular expressions, for many scenes. Borrows the policy. An
+ * expression that does not compile matches nothing; the reader of the configuration refuses it.
+ * Returns 0 or -GW_E_NOMEM. */
 struct classifier;
 int classifier_new(const struct policy *p, struct classifier **ret);
 void classifier_free(struct classifier *c);
 
-/* One verdict per process, in their order. */
+/* Writes one verdict per process, in the order of the scene. */
 void classifier_run(const struct classifier *c, const struct scene *s, struct verdict *ret);
 
-/* The same for a single scene. */
+/* Does the same for a single scene. */
 void classify(const struct policy *p, const struct scene *s, struct verdict *ret);
 
-/* The worker that p belongs to, by the nearest of its roots, or -1.  Of several workers at the
- * same distance it is the first of the policy. */
+/* Returns the worker that p belongs to, found by the nearest root, or -1. If several workers
+ * have the same distance, returns the first of the policy. */
 int classifier_worker(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p);
 
-/* Does the worker's match, apart from pidfile and port, hold for p?  Bytes, utilisation, type
- * and GPU are compared only if on_gpu. */
+/* True if p fits the worker's match, apart from pidfile and port. Bytes, utilisation, type and
+ * GPU are compared only if on_gpu. */
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
@@ -59,22 +59,24 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
  * others take a time that grows with the text. */
 bool classify_pattern_is_bounded(const char *pattern);
 
-/* One field of a match, with the wildcards * and ?.  The kernel keeps 15 bytes of a longer
- * name. */
+/* True if one field of a match fits. Patterns may use the wildcards * and ?. The kernel keeps
+ * 15 bytes of a longer name. */
 bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
-/* Is path the control group of this unit, or below it?  "ollama" means "ollama.service".  The
- * unit belongs to the system or, with user, to the service manager of a user.  Groups that a
- * unit creates below itself are not units. */
+/* True if path is the control group of this unit, or below it. "ollama" means "ollama.service".
+ * The unit belongs to the system or, with `user`, to the service manager of a user. Groups that
+ * a unit creates below itself are not units. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
-/* A sentence of at most 200 bytes for a process that belongs to two workers (verdict.also). */
+/* Writes a sentence of at most 200 bytes about a process that belongs to two workers
+ * (verdict.also). */
 void classify_conflict(const struct policy *p, const struct scene_process *one,
 		       const struct verdict *v, char *out, size_t size);
 
-/* Does a worker share its GPU through NVIDIA's multi-process service?  Such a process cannot be
- * checkpointed: its memory belongs to the server.  v has one verdict per process of s. */
+/* True if a worker shares its GPU through NVIDIA's multi-process service (MPS). Such a process
+ * cannot be checkpointed, because its memory belongs to the MPS server. v has one verdict per
+ * process of s. */
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v);
 
 #endif

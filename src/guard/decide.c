@@ -1,10 +1,11 @@
-/* Decides: what should be, by the reasons, against what is, by the last scene.
+/* Decides: compares what should be (the reasons) with what is (the last scene).
  *
- * Each step moves a worker's intent by one change, or finds its next order.  Steps are repeated until nothing changes, so
- * that what follows from one scene is decided with that scene.  Numbers of rows are those of docs/GUARD-MACHINE.md. */
+ * Each step makes one change to a worker's intent, or finds the worker's next order. Steps are
+ * repeated until nothing changes, so that everything that follows from one scene is decided
+ * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* more than any chain of changes is long */
+#define STEPS 16 /* more steps than any chain of changes has */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -16,15 +17,15 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* ---- may it return? rows 30 to 32 ---- */
+/* ---- checks before a return: rows 30 to 32 ---- */
 
 static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 {
 	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
 }
 
-/* Checked every 5 s, reported again when another check fails.  stuck: it holds its memory still.  calmed: the quiet time
- * has just ended. */
+/* Checks every 5 s whether the worker may return. Reports again only when another check fails.
+ * stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -41,7 +42,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 		b->request = RESUME_REQUESTED;
 	if (bad && bad == b->blocked && !calmed)
 		return STEP_WAIT;
-	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* tried again without a report */
+	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* retries without a report */
 		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
 		w->report.state = STATE_RESUME;
 		return STEP_AGAIN;
@@ -66,7 +67,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 	return STEP_WAIT;
 }
 
-/* Where a worker is again after a return that came to nothing. */
+/* Puts the worker back where it was before a return that failed. */
 static void undo_return(struct guard *g, struct guard_worker *w)
 {
 	if (w->intent.from != FROM_STUCK) {
@@ -77,7 +78,8 @@ static void undo_return(struct guard *g, struct guard_worker *w)
 	worker_set_leaving(g, w, STAGE_STUCK);
 }
 
-/* A process that the guard was to start and that did not come is absent. */
+/* Reports the worker as absent if the guard was to start its process and the process did not
+ * appear. */
 static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
 {
 	if ((from != FROM_ABSENT && from != FROM_STARTED) || worker_is_present(w))
@@ -87,7 +89,7 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Row 34.  A worker that neither left nor returns when it is ordered to goes on as it was. */
+/* Row 34. A worker that neither left nor obeys the order to return continues as it was. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -103,7 +105,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Row 32: only the thread that carries out an order can ask the worker's endpoint. */
+/* Row 32. The guard learns this from an outcome: only the thread that carries out an order can
+ * ask the worker's endpoint. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -122,10 +125,11 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 	not_started(g, w, from);
 }
 
-/* ---- is its process there? rows 2 to 7, 38 to 40 ---- */
+/* ---- presence of the worker's process: rows 2 to 7, 38 to 40 ---- */
 
-/* Some hooks evict by ending the process, which may take a moment after its memory is free.  One that ends later ended
- * without the hook. */
+/* True if the worker's hook ended the process. Some hooks evict by ending the process, which
+ * may take a moment after its memory is free. A process that ends later did not end because of
+ * the hook. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -156,7 +160,7 @@ static bool is_gone(const struct guard_worker *w)
 	       !(worker_has_order(w) && w->order.what.start);
 }
 
-/* The pid of a process that was put away belongs to another process now. */
+/* True if the pid of a checkpointed process now belongs to another process. */
 static bool is_pid_reused(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->scene.roots; i++)
@@ -184,29 +188,26 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	if (!lives)
 		guard_report(g, w, "not there", "%s", never ? sought : "its process ended");
 	else if (found == FOUND_DISPLACED)
-		guard_report(
-			g, w, "replaced",
-			"another process matches instead; the checkpointed one still runs: "
-			"restore its match, or run gpuward guard recover");
+		guard_report(g, w, "replaced",
+			     "another process matches instead; the checkpointed process still "
+			     "runs: restore match, or run gpuward guard recover");
 	else if (found == FOUND_OTHER_LIVES)
 		guard_report(
 			g, w, moved ? "replaced" : "not found",
 			"another process matches instead%s",
-			moved ? "; the one that was evicted still runs and must be resumed "
-				"by hand"
+			moved ? "; the evicted process still runs and must be resumed by hand"
 			      : "");
 	else
-		guard_report(
-			g, w, "not found", "%s%s", sought,
-			!moved   ? ""
-			: leaves ? "; its process still runs and was being evicted: restore "
-				   "its match if it is still the worker"
-				 : "; its process still runs and is evicted: restore its "
-				   "match, and the guard resumes it");
+		guard_report(g, w, "not found", "%s%s", sought,
+			     !moved   ? ""
+			     : leaves ? "; its process still runs and was being evicted: "
+					"restore match if this process is still the worker"
+				      : "; its process still runs and is evicted: restore "
+					"match, and the guard resumes it");
 	return STEP_AGAIN;
 }
 
-/* It held its memory still when it was last known. */
+/* True if the worker still held its memory when it was last known. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -245,7 +246,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			w->door = DOOR_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
-		guard_report(g, w, "as found", "it is out, level %u", w->intent.level);
+		guard_report(g, w, "as found", "it is evicted, level %u", w->intent.level);
 	}
 	return STEP_AGAIN;
 }
@@ -299,7 +300,8 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 		guard_count_flap(g, w);
 }
 
-/* Without readings nothing is decided, but an eviction by a person, or one for this case, goes on. */
+/* True if the guard may decide without readings: only an eviction by a person, or because the
+ * GPU is blind, continues. */
 static bool may_decide_blindly(const struct guard_worker *w)
 {
 	const enum guard_state s = worker_state(w);
@@ -330,7 +332,7 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* ---- it may run: rows 8 to 13 ---- */
+/* ---- the worker may run: rows 8 to 13 ---- */
 
 static void report_throttle(struct guard *g, struct guard_worker *w)
 {
@@ -375,7 +377,7 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* A worker that is held active is not suspected, whatever needs its GPU. */
+/* Handles demand against a worker that is held active: it is never suspected. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
@@ -420,7 +422,8 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 		return STEP_AGAIN;
 	}
 	report_throttle(g, w);
-	guard_give_order(g, w); /* its door, before anything else is decided */
+	/* opens or closes the worker's door before anything else is decided */
+	guard_give_order(g, w);
 	if (guard_idle_due(g, w)) {
 		guard_idle_begin(g, w);
 		begin_leaving(g, w);
@@ -429,7 +432,7 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 	return w->demand.pressing ? demand_presses(g, w) : no_demand(g, w);
 }
 
-/* ---- it leaves: rows 14 to 24 ---- */
+/* ---- the worker leaves: rows 14 to 24 ---- */
 
 static enum step step_drain(struct guard *g, struct guard_worker *w)
 {
@@ -446,7 +449,8 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_OUT);
 		else
 			worker_set_running(g, w);
-		guard_report(g, w, "cause gone", "before anything was unloaded");
+		guard_report(g, w, "cause gone",
+			     "the reason ended before anything was unloaded");
 		return STEP_AGAIN;
 	}
 	if (worker_has_order(w))
@@ -469,12 +473,12 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 	rose = free_now > i->base_free ? free_now - i->base_free : 0;
 	worker_set_leaving(g, w, STAGE_STUCK);
 	if (!guard_can_verify(g, w))
-		guard_report(g, w, "stuck",
-			     "%s: neither the memory of its GPU nor that of its processes can "
-			     "be read",
-			     why);
+		guard_report(
+			g, w, "stuck",
+			"%s: neither the memory of its GPU nor of its processes can be read",
+			why);
 	else if (known && i->base_bytes && bytes <= i->base_bytes / 4)
-		guard_report(g, w, "stuck", "%s; free rose by %llu of %llu MiB", why,
+		guard_report(g, w, "stuck", "%s; free memory rose by %llu of %llu MiB", why,
 			     (unsigned long long)(rose / MIB),
 			     (unsigned long long)(guard_freed_bytes(w) / MIB));
 	else
@@ -506,7 +510,8 @@ static enum step step_unload(struct guard *g, struct guard_worker *w)
 		return STEP_WAIT;
 	if (i->tries && i->base_bytes && guard_is_freed(g, w)) {
 		worker_set_leaving(g, w, STAGE_VERIFY);
-		guard_report(g, w, "freed", "although the worker did not report success");
+		guard_report(g, w, "freed",
+			     "the memory is free, although the worker did not report success");
 		return STEP_AGAIN;
 	}
 	if (g->now_ns < i->budget_ns)
@@ -540,7 +545,8 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* A demand counts against a worker that is not to be there when it is sure, and until it was quiet. */
+/* Updates contention for a worker that is out or stuck. Contention begins when the demand is
+ * sure and ends after the quiet time. */
 static void follow_demand(struct guard *g, struct guard_worker *w)
 {
 	if (!worker_has_contention(w) && worker_heeds_demand(w) && guard_demand_sure(g, w)) {
@@ -558,17 +564,18 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 		return STEP_WAIT;
 	if (guard_is_freed(g, w)) {
 		worker_set_out(g, w);
-		guard_report(g, w, "freed", "after it was stuck, %llu MiB remain",
+		guard_report(g, w, "freed", "freed after it was stuck, %llu MiB remain",
 			     (unsigned long long)(w->observed.bytes / MIB));
 		guard_count_flap(g, w);
 		return STEP_AGAIN;
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		guard_idle_end(g, w); /* it was worth a try */
+		guard_idle_end(g, w); /* idling alone is no reason to stay stuck */
 	if (worker_kept_out(w))
 		return STEP_ORDER;
-	/* A worker can have done as it was ordered and hold its memory still (vLLM asleep): it is resumed. */
+	/* A worker may have obeyed and still hold its memory (vLLM asleep). Then it is
+	 * resumed. */
 	if (guard_may_resume_stuck(w))
 		return guard_try_return(g, w, true, false);
 	worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
@@ -576,11 +583,12 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* ---- it is out: rows 25 to 30 ---- */
+/* ---- the worker is out: rows 25 to 30 ---- */
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	const bool calming = w->report.state == STATE_QUIET; /* a request may have ended it */
+	/* a request may have ended the quiet time */
+	const bool calming = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];
 	bool only;
@@ -599,7 +607,7 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 	only = worker_kept_out(w) == BIT(REASON_CONTENTION);
 	if (!calming && only && !w->demand.pressing && w->demand.calm_scenes) {
 		worker_set_calming(g, w, true);
-		guard_report(g, w, "no demand", "quiet for %llu s before it may return",
+		guard_report(g, w, "no demand", "it may return after %llu s without demand",
 			     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 	} else if (calming && (w->demand.pressing || !only)) {
 		if (!only)
@@ -615,7 +623,7 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 	return STEP_ORDER;
 }
 
-/* ---- it returns: rows 33 to 37 ---- */
+/* ---- the worker returns: rows 33 to 37 ---- */
 
 static bool is_turned_back(struct guard *g, struct guard_worker *w)
 {
@@ -645,7 +653,7 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 		return STEP_WAIT;
 	guard_back_off(g, w);
 	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, "resume failed", "%llu of %llu MiB after 120 s",
+	guard_report(g, w, "resume failed", "only %llu of %llu MiB are back after 120 s",
 		     (unsigned long long)(bytes / MIB), (unsigned long long)(need / MIB));
 	return STEP_AGAIN;
 }
@@ -706,7 +714,7 @@ static void step_until_settled(struct guard *g, struct guard_worker *w)
 
 void guard_steps(struct guard *g)
 {
-	/* Those with the highest priority return first. */
+	/* Workers with the highest priority return first. */
 	for (unsigned i = g->workers; i-- > 0;)
 		step_until_settled(g, &g->worker[g->order[i]]);
 }

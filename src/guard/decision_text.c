@@ -1,4 +1,5 @@
-/* Names of states, reasons and results, and the queue of decisions.  If it is not fetched, the oldest are dropped. */
+/* Names of states, reasons and results, and the queue of decisions. If decisions are not
+ * fetched, the oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>
@@ -81,7 +82,7 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
-/* What the worker's match looks for, when no process is found. */
+/* Writes what the worker's match looks for, for the case that no process is found. */
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 {
 	const struct policy_match *m = &w->policy->match;
@@ -151,7 +152,7 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	}
 }
 
-/* The GPU that a decision is about; -1: none. */
+/* Returns the GPU that a decision is about; -1: none. */
 static int decision_gpu(const struct guard *g, const struct guard_worker *w)
 {
 	uint64_t set = w->observed.home ? w->observed.home : w->observed.gpus;
@@ -195,7 +196,7 @@ decision_add(struct guard *g, struct guard_worker *w, enum guard_state from,
 	else
 		q->count++;
 	guard_note_since(g, w);
-	memset(d, 0, sizeof(*d)); /* padding, too: tests compare decisions as bytes */
+	memset(d, 0, sizeof(*d)); /* clears the padding too: tests compare decisions as bytes */
 	d->mono_ns = g->now_ns;
 	d->worker = worker_number(g, w);
 	d->from = from;

@@ -1,4 +1,4 @@
-/* Which processes need a GPU, by the table of GUARD-MACHINE.md (Demand), and the small history that this takes. */
+/* Finds the processes that need a GPU, by the table of GUARD-MACHINE.md (Demand). */
 #include "demand.h"
 
 #include "base/clock.h"
@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MIB         (UINT64_C(1) << 20)
-#define NEW_NS      (10 * NS_PER_S) /* how long a contender counts as new or grown */
-#define SMALL_BYTES (256 * MIB)     /* a program that never held more exerts no pressure */
+#define MIB    (UINT64_C(1) << 20)
+#define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
+/* a program that never held more than this exerts no pressure */
+#define SMALL_BYTES (256 * MIB)
 #define SURE_LOOKS  3
 #define BUSY_SURE   NS_PER_S
 
@@ -61,7 +62,8 @@ static bool exerts_pressure(const struct demand *d, const struct demand_life *l,
 
 	if (!is_recent(l->first_ns, now_ns, NEW_NS) && !is_recent(l->grown_ns, now_ns, NEW_NS))
 		return false;
-	/* A program is not expected to take more than it took when it was observed from its start to its end. */
+	/* If the peak of a program is known from an earlier run, the program is not expected to
+	 * take more. */
 	return !e || e->peak_bytes > SMALL_BYTES || l->peak_bytes > SMALL_BYTES;
 }
 
@@ -80,7 +82,7 @@ static enum demand_kind kind_of(const struct demand *d, const struct policy_knob
 	return DEMAND_NONE;
 }
 
-/* What it will still allocate if it does as before. */
+/* Returns the bytes that the process will still allocate if it behaves like earlier runs. */
 static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
 			       const struct scene_process *p, const struct demand_life *l)
 {
@@ -88,7 +90,8 @@ static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
 
 	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
 		return UINT64_MAX;
-	/* Runs of one program differ a little; one that takes much more does something else. */
+	/* Runs of one program differ by less than a tenth. A process that takes more does
+	 * something else. */
 	if (p->bytes > e->peak_bytes + e->peak_bytes / 10)
 		return UINT64_MAX;
 	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;
@@ -136,7 +139,8 @@ static void raise_case(struct demand_case *c, enum demand_kind kind, const char 
 	text_fit(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* Memory in use that no listed process holds; 0 if the bytes of one are unknown. */
+/* Returns the memory in use that no listed process holds; 0 if the bytes of a process are
+ * unknown. */
 static uint64_t unattributed(const struct scene *s, unsigned gpu)
 {
 	uint64_t known = 0;
@@ -169,7 +173,8 @@ static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gp
 	}
 }
 
-/* With demand = "any" every process counts that is neither the service's, a worker's nor ignored by a rule. */
+/* True if the process counts for demand = "any": it belongs neither to the service nor to a
+ * worker, and no rule ignores it. */
 static bool counts_as_any(const struct policy *p, const struct verdict *v)
 {
 	return p->any && v->class != CLASS_SELF && v->class != CLASS_WORKER &&
@@ -227,7 +232,8 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		kind = judge_process(d, p, k, q, &v[i], l, tight, s->mono_ns);
 		if (kind == DEMAND_NONE)
 			continue;
-		/* With demand = "any" it does not matter whether both fit. */
+		/* With demand = "any" it does not matter whether the worker and the process
+		 * both fit. */
 		add_more(ret,
 			 counts_as_any(p, &v[i]) ? UINT64_MAX : expected_bytes(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||

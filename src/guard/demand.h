@@ -1,7 +1,9 @@
-/* demand: which processes need a GPU (GUARD-MACHINE.md, Demand).  Pure, in a fixed amount of memory.
+/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). Pure, in a fixed
+ * amount of memory.
  *
- * It remembers when each contender came, when it last grew and how busy it was, and the most that each program ever held:
- * that predicts its need when it comes again.  The guard decides whether a worker must leave for it. */
+ * It remembers when each contender came, when it last grew and how busy it was. It also
+ * remembers the most memory that each program ever held: this predicts the need when the
+ * program comes again. The guard decides whether a worker must leave. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 
@@ -14,23 +16,23 @@
 /* Weakest first. */
 enum demand_kind {
 	DEMAND_NONE,
-	DEMAND_ANY,          /* demand = "any": a process is there */
+	DEMAND_ANY,          /* demand = "any", and a process is on the GPU */
 	DEMAND_UNATTRIBUTED, /* memory that no process owns */
-	DEMAND_PRESSURE,     /* little is free, and a contender is new or grew */
+	DEMAND_PRESSURE,     /* little memory is free, and a contender is new or grew */
 	DEMAND_UTILISATION,
 	DEMAND_MEMORY,
 	DEMAND_GAME, /* a game is registered */
-	DEMAND_NOW,  /* a rule says contend-now */
+	DEMAND_NOW,  /* a rule has the action contend-now */
 	DEMAND_KINDS
 };
 const char *demand_kind_name(unsigned k);
 
 struct demand_case {
 	enum demand_kind kind;
-	bool urgent; /* by a rule, a game or a graphics process: it is not damped */
+	bool urgent; /* from a rule, a game or a graphics process: the demand is not damped */
 	/* What the contenders are still expected to allocate; UINT64_MAX: unknown, or not about memory. */
 	uint64_t more_bytes;
-	int64_t pid; /* of the strongest; 0: none */
+	int64_t pid; /* of the strongest contender; 0: none */
 	int64_t uid; /* likewise; -1: unknown */
 	char rule[64];
 	char evidence[200];
@@ -39,18 +41,19 @@ struct demand_case {
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks, gpu, exe;
-	uint64_t first_ns, grown_ns; /* 0: it was there before the first scene */
-	uint64_t mark_bytes;         /* growth is counted from here */
+	uint64_t first_ns, grown_ns; /* 0: the process was there before the first scene */
+	uint64_t mark_bytes;         /* bytes from which growth is counted */
 	uint64_t peak_bytes;
 	double busy_ratio;
-	uint64_t busy_ns; /* time of that figure; 0: none yet */
+	uint64_t busy_ns; /* time of busy_ratio; 0: none yet */
 	bool seen;
 };
 
-/* A program, by the hash of its path, and for an interpreter also of its command line. */
+/* A program, identified by the hash of its path; for an interpreter also of its command
+ * line. */
 struct demand_exe {
 	uint64_t exe;
-	uint64_t peak_bytes; /* of processes that ended */
+	uint64_t peak_bytes; /* the most of all processes that ended */
 	uint64_t used_ns;
 };
 
@@ -64,7 +67,8 @@ struct demand {
 /* ---- demand_history.c ---- */
 
 uint64_t demand_hash(const char *text);
-/* gpu: demand_hash() of its UUID.  NULL: not known. */
+/* Returns the entry of a process on a GPU; NULL: not known. gpu is demand_hash() of the GPU's
+ * UUID. */
 struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,
 				     uint64_t gpu);
 const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe);
@@ -73,21 +77,23 @@ void demand_observe(struct demand *d, const struct scene *s, const struct verdic
 
 /* ---- demand.c ---- */
 
-/* The strongest case on a GPU (position in the last scene), by the worker's numbers k. */
+/* Finds the strongest case of demand on a GPU (position in the last scene), by the worker's
+ * thresholds k. */
 void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
 
-/* What one process demands, and the most that its program ever held (UINT64_MAX: unknown). */
+/* Returns what one process demands, and the most that its program ever held (UINT64_MAX:
+ * unknown). */
 enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* Has the case held long enough: for held_ns in `samples` scenes? */
+/* True if the case has held long enough: for held_ns and in `samples` scenes. */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned samples);
 
-/* The larger of bytes and ratio of the board. */
+/* Returns the larger of headroom_bytes and headroom_ratio of the board's memory. */
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes);
 
 /* Makes the name of a process printable. */

@@ -1,13 +1,14 @@
-/* What demand remembers: contenders on each GPU, and the most that each program ever held. */
+/* The history that demand needs: contenders on each GPU, and the most that each program ever
+ * held. */
 #include "demand.h"
 
 #include <math.h>
 #include <string.h>
 
 #define MIB         (UINT64_C(1) << 20)
-#define GROWN_BYTES (16 * MIB) /* less is the noise of a desktop program */
+#define GROWN_BYTES (16 * MIB) /* less growth is noise of a desktop program */
 
-/* FNV-1a, continued from h. */
+/* Continues an FNV-1a hash from h. */
 static uint64_t hash_on(uint64_t h, const char *text)
 {
 	for (; *text; text++)
@@ -22,7 +23,7 @@ uint64_t demand_hash(const char *text)
 
 /* ---- programs ---- */
 
-/* An interpreter is identified by what it runs. */
+/* True for an interpreter: it is identified by what it runs. */
 static bool is_interpreter(const char *file)
 {
 	static const char *const names[] = { "python", "pypy", "node",   "nodejs", "deno",
@@ -42,7 +43,7 @@ static bool is_interpreter(const char *file)
 	return false;
 }
 
-/* Which program it is; 0: unknown. */
+/* Returns the program of a process as a hash; 0: unknown. */
 static uint64_t program_of(const struct scene_process *p)
 {
 	const char *path = p->exe[0] ? p->exe : p->name, *slash = strrchr(path, '/');
@@ -75,7 +76,8 @@ const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe)
 	return NULL;
 }
 
-/* Keeps the peak of a process that ended; the oldest program is dropped. */
+/* Keeps the peak of a process that ended. If the table is full, drops the program that was not
+ * used for the longest time. */
 static void life_end(struct demand *d, const struct demand_life *l, uint64_t now_ns)
 {
 	struct demand_exe *e = (struct demand_exe *)demand_exe_find(d, l->exe);
@@ -128,7 +130,8 @@ static void life_update(struct demand_life *l, const struct scene_process *p, ui
 		l->peak_bytes = p->bytes;
 }
 
-/* Was its GPU read this time?  A process that a failed reading does not show has not ended. */
+/* True if this GPU was read in this scene. A process that is missing because of a failed
+ * reading has not ended. */
 static bool was_read(const struct scene *s, uint64_t gpu)
 {
 	for (unsigned i = 0; i < s->gpus; i++)
@@ -139,7 +142,7 @@ static bool was_read(const struct scene *s, uint64_t gpu)
 	return false;
 }
 
-/* Updates known processes; with `fresh` new ones, too. */
+/* Updates known processes. With `fresh`, also adds new ones. */
 static void update_lives(struct demand *d, const struct scene *s, const struct verdict *v,
 			 bool fresh)
 {
@@ -166,7 +169,7 @@ void demand_observe(struct demand *d, const struct scene *s, const struct verdic
 	for (unsigned i = 0; i < d->lives; i++)
 		d->life[i].seen = false;
 	update_lives(d, s, v, false);
-	/* Processes that ended make room for new ones. */
+	/* Remove processes that ended, to make room for new ones. */
 	for (unsigned i = 0; i < d->lives; i++) {
 		if (d->life[i].seen || !was_read(s, d->life[i].gpu))
 			d->life[kept++] = d->life[i];

@@ -1,5 +1,5 @@
-/* The nodes and the creation of files are watched, but not every open in /dev: each terminal
- * would wake us. */
+/* Watches the device nodes and the creation of files, but not every open in /dev: each terminal
+ * would wake the service. */
 #include "device_node_watch.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the nodes are, and how their names begin. */
+/* Folders of the nodes, and how the nodes' names begin. */
 static const struct {
 	const char *folder, *prefix;
 } places[] = {
@@ -18,13 +18,14 @@ static const struct {
 	{ "dev/dri", "renderD" },
 };
 
-/* To watch a node needs the right to read it, which may be granted after its creation
- * (IN_ATTRIB). */
+/* Watching a node needs the right to read it. That right may be granted after the node was
+ * created (IN_ATTRIB). */
 #define NODE_EVENTS   (IN_OPEN | IN_CLOSE)
 #define FOLDER_EVENTS (IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_ATTRIB | IN_ONLYDIR)
 #define PLACES        (sizeof(places) / sizeof(places[0]))
 
-/* inotify needs a path; below another root it leads through our descriptor of that root. */
+/* Watches a path. Below another root, the path given to inotify leads through the descriptor of
+ * that root. */
 static void add_watch(struct device_node_watch *w, const char *path, uint32_t events)
 {
 	char full[600];
@@ -56,8 +57,8 @@ static bool add_node(void *arg, const char *name)
 	return at->w->nodes < WATCH_NODES;
 }
 
-/* Adding a node that is already watched changes nothing; the kernel drops the watch of a node
- * that is removed. */
+/* Watches all nodes. Adding a node that is already watched changes nothing. The kernel drops
+ * the watch of a node that is removed. */
 static void add_all_nodes(struct device_node_watch *w)
 {
 	w->nodes = 0;
@@ -107,7 +108,7 @@ static bool read_events(struct device_node_watch *w)
 			at += (ssize_t)(sizeof(*e) + e->len);
 			w->events++;
 			triggered |= (e->mask & NODE_EVENTS) != 0;
-			/* Events that did not fit into the queue are unknown. */
+			/* After an overflow of the queue some events are unknown. */
 			changed |=
 				(e->mask & IN_Q_OVERFLOW) || (e->len && is_gpu_node(e->name));
 		}

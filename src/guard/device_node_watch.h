@@ -1,22 +1,23 @@
-/* device_node_watch: watches the device nodes of the GPUs with inotify, as a trigger for the
- * next scene.
+/* device_node_watch: watches the device nodes of the GPUs with inotify, to trigger the next
+ * scene.
  *
- * An open does not say which process, and monitoring programs open the nodes again and again.
- * So the first event triggers at once, and further ones at increasing intervals.  Nodes that
- * appear and disappear are followed. */
+ * An event does not name the process, and monitoring programs open the nodes again and again.
+ * So the first event triggers at once, and further events trigger at increasing intervals.
+ * Nodes that appear and disappear are followed. */
 #ifndef GW_GUARD_DEVICE_NODE_WATCH_H
 #define GW_GUARD_DEVICE_NODE_WATCH_H
 
 #include "base/root.h"
 
-#define WATCH_NODES      256
-#define WATCH_SPACING_NS UINT64_C(20000000)   /* between two triggers, doubled for each ... */
-#define WATCH_MOST_NS    UINT64_C(100000000)  /* ... up to the interval of a poll ... */
-#define WATCH_CALM_NS    UINT64_C(1000000000) /* ... and reset after a pause of this */
+#define WATCH_NODES 256
+/* least time between triggers, doubled for each trigger */
+#define WATCH_SPACING_NS UINT64_C(20000000)
+#define WATCH_MOST_NS    UINT64_C(100000000)  /* its limit: the interval of a poll */
+#define WATCH_CALM_NS    UINT64_C(1000000000) /* a pause of this length resets it */
 
 struct device_node_watch {
 	const struct root *root;
-	int fd; /* -1: there is no inotify */
+	int fd; /* -1: inotify is not available */
 	unsigned nodes;
 	uint64_t events; /* in total */
 	bool pending;    /* an event came too soon after the last trigger */
@@ -27,11 +28,11 @@ struct device_node_watch {
 void device_node_watch_init(struct device_node_watch *w, const struct root *root);
 void device_node_watch_done(struct device_node_watch *w);
 
-/* Reads all events.  True: a GPU was opened or closed, or is new, and the spacing has
- * passed. */
+/* Reads all events. True if a GPU was opened or closed, or is new, and the last trigger is long
+ * enough ago. */
 bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns);
 
-/* When a pending event becomes due; 0: none is pending. */
+/* Returns when a pending event becomes due; 0: none is pending. */
 uint64_t device_node_watch_due_ns(const struct device_node_watch *w);
 
 #endif

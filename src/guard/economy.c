@@ -4,13 +4,13 @@
 
 #include <math.h>
 
-#define SAMPLES  10               /* of power, before a mean is used */
-#define MEMORY   60               /* the weight of old samples in a mean */
+#define SAMPLES  10               /* samples of power before a mean is used */
+#define MEMORY   60               /* number of samples that a mean remembers */
 #define GAP_NS   (10 * NS_PER_S)  /* a longer gap between two inputs is not bridged */
-#define LOAD_NS  (300 * NS_PER_S) /* what takes longer is not a load */
-#define LEAST_NS (60 * NS_PER_S)  /* never unload sooner, however cheap a load seems */
+#define LOAD_NS  (300 * NS_PER_S) /* growth that takes longer is not a load */
+#define LEAST_NS (60 * NS_PER_S)  /* never unload after less idle time */
 #define LEAST_W  1.0              /* a smaller difference is noise of the sensor */
-#define KEEP     0.7              /* weight of what was learned against a new load */
+#define KEEP     0.7              /* weight of the old value when a new load is averaged in */
 
 static void mean_add(struct economy_mean *m, double watts)
 {
@@ -24,8 +24,9 @@ static double empty_w(const struct economy *e)
 	return e->empty.count >= SAMPLES ? e->empty.mean : 0;
 }
 
-/* Adds up the energy above that of the GPU without the model, from the first growth of its
- * memory until it has what it held before. */
+/* Adds up the energy of loading the model, above the energy of the GPU without the model.
+ * Loading lasts from the first growth of the worker's memory until nine tenths of the earlier
+ * peak are back. */
 static void measure_load(struct economy *e, const struct economy_input *in, double seconds)
 {
 	if (!e->loading) {

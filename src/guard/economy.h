@@ -1,31 +1,31 @@
-/* economy: when does it save energy to unload an idle model?  Pure.
+/* economy: computes when it saves energy to unload an idle model. Pure.
  *
- * An idle model draws power; loading it again takes energy once.  After reload_j / idle_w
- * seconds both are equal: unloading then never costs more than twice the best choice, whenever
- * the next request comes.  Both numbers are learned from the power of the GPU; until then the
- * configuration's are used. */
+ * An idle model draws power (idle_w); loading it again takes energy once (reload_j). After
+ * reload_j / idle_w seconds both energies are equal. Unloading at that time never takes more
+ * than twice the energy of the best choice, whenever the next request comes. Both numbers are
+ * learned from the power of the GPU; until then the numbers of the configuration are used. */
 #ifndef GW_GUARD_ECONOMY_H
 #define GW_GUARD_ECONOMY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ECONOMY_IDLE_W 43.0 /* measured on an H200 with a resident context */
+#define ECONOMY_IDLE_W 43.0 /* default of idle_w, measured on an H200 with a resident context */
 
 struct economy_options {
-	double idle_w;     /* until it is learned */
-	double reload_j;   /* until it is learned; NAN: unknown */
+	double idle_w;     /* used until it is learned */
+	double reload_j;   /* used until it is learned; NAN: unknown */
 	uint64_t after_ns; /* unload after this time; 0: decide by energy */
 };
 
-struct economy_input { /* of one worker */
+struct economy_input { /* input for one worker */
 	uint64_t now_ns;
-	uint64_t bytes; /* of GPU memory */
-	bool runs;      /* not evicted, and no order is under way */
-	bool idle_out;  /* evicted because it was idle */
-	bool idles;     /* idle for some seconds */
-	bool alone;     /* no other process is on its GPUs */
-	double power_w; /* of its GPUs; NAN: unknown */
+	uint64_t bytes; /* GPU memory of the worker */
+	bool runs;      /* the worker is not evicted, and no order is under way */
+	bool idle_out;  /* the worker is evicted because it was idle */
+	bool idles;     /* the worker has been idle for some seconds */
+	bool alone;     /* no other process is on the worker's GPUs */
+	double power_w; /* of the worker's GPUs; NAN: unknown */
 };
 
 struct economy_mean {
@@ -33,12 +33,12 @@ struct economy_mean {
 	unsigned count;
 };
 
-struct economy { /* of one worker; begins zeroed */
+struct economy { /* state of one worker; begins zeroed */
 	uint64_t last_ns, peak_bytes;
-	struct economy_mean resident; /* watts of its GPUs while it is idle */
-	struct economy_mean empty;    /* watts of its GPUs without it */
-	double reload_j;              /* learned; 0: not yet */
-	/* While it loads. */
+	struct economy_mean resident; /* watts of the worker's GPUs while the worker is idle */
+	struct economy_mean empty; /* watts of the same GPUs while the worker is not on them */
+	double reload_j;           /* learned energy of a reload; 0: not yet */
+	/* While the worker loads. */
 	bool loading;
 	uint64_t load_ns;
 	double load_j;

@@ -1,8 +1,9 @@
-/* Evictions that the rules allow and that are limited (GUARD.md, Where it holds back).
+/* Limits on evictions that the rules allow (GUARD.md, Where it holds back).
  *
- * On a GPU with a display, where neither a threshold nor a rule separates the desktop from a contender, demand is only
- * reported: else the desktop would evict workers for ever.  A worker that was just moved stays for a while.  One user
- * causes a limited number of evictions per hour. */
+ * On a GPU with a display, demand is only reported if neither a threshold nor a rule separates
+ * the desktop from a contender: else the desktop would evict workers for ever. A worker that
+ * was just moved stays for a while. One user may cause a limited number of evictions per
+ * hour. */
 #include "guard_internal.h"
 
 #include "base/clock.h"
@@ -29,7 +30,8 @@ static bool display_is_unsafe(const struct guard *g, const struct guard_worker *
 	       (g->p->any || !w->knobs.min_vram_bytes) && !has_ignore_rule(g->p);
 }
 
-/* A process that a rule names, and a registered game, are not the desktop. */
+/* True if the demand is only reported, because it may come from the desktop. A process that a
+ * rule names and a registered game are not the desktop. */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c)
 {
@@ -50,8 +52,8 @@ static void display_text(const struct guard *g, int slot, char *out, size_t size
 		 "a display is on %.48s and %s: demand is only reported. Add ignore rules "
 		 "(gpuward guard learn proposes them)%s",
 		 g->gpu[slot].uuid,
-		 g->p->any ? "with demand = \"any\" the desktop counts"
-			   : "with min_vram = 0 the desktop counts",
+		 g->p->any ? "with demand = \"any\" the desktop counts as demand"
+			   : "with min_vram = 0 the desktop counts as demand",
 		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 
@@ -78,7 +80,7 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* c: a demand that is withheld in this scene; NULL: none. */
+/* Reports the limits of one scene. c: the demand that is withheld in this scene; NULL: none. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	const enum guard_state s = worker_state(w);
@@ -97,7 +99,7 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 
 /* ---- just moved ---- */
 
-/* 0: a demand may move it now. */
+/* Returns until when a demand may not move the worker; 0: it may now. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
 	uint64_t until = w->backoff.resident_ns;
@@ -122,13 +124,14 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 			     stays - left, stays, w->demand.strongest.evidence);
 	else
 		guard_report(g, w, "damped",
-			     "a worker on its GPU was moved just now (post_action_s), stays "
-			     "%.0f s more; %s",
+			     "an action on its GPU just ended (post_action_s); it stays %.0f s "
+			     "more; %s",
 			     left, w->demand.strongest.evidence);
 }
 
-/* A demand that is not urgent waits until the worker has been back for min_resident_s, and post_action_s after an action
- * on its GPUs: row 11. */
+/* True if the demand must wait (row 11). A demand that is not urgent waits until the worker has
+ * been back for min_resident_s, and until post_action_s after the last action on the worker's
+ * GPUs. */
 bool guard_damped(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;
@@ -143,7 +146,8 @@ bool guard_damped(struct guard *g, struct guard_worker *w)
 
 /* ---- one user ---- */
 
-/* Must the user of the demand wait?  If not, an eviction is counted. */
+/* True if the user who causes the demand must wait. If not, an eviction is counted for this
+ * user. */
 bool guard_limited(struct guard *g, struct guard_worker *w)
 {
 	int64_t uid = w->demand.strongest.uid;
@@ -157,7 +161,7 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->demand.limited_ns) {
 		text_fit(text, sizeof(text),
-			 "uid %lld caused %u evictions in an hour: not for %.0f s; %s",
+			 "uid %lld caused %u evictions in an hour and must wait %.0f s; %s",
 			 (long long)uid, g->p->user_evictions,
 			 ceil((double)wait / (double)NS_PER_S), w->demand.strongest.evidence);
 		w->demand.limited_ns = g->now_ns + wait;
@@ -167,7 +171,8 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* A user that must wait must not hide the demand of another user: c becomes the case of the others, if they have one. */
+/* Replaces c by the demand of other users if the user of c must wait. Else that user would hide
+ * the demand of others. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {
@@ -192,7 +197,8 @@ void guard_set_requester(struct guard *g, int64_t uid)
 	g->requester = uid;
 }
 
-/* One more game counts as an eviction of every worker that runs. */
+/* Sets the number of registered games. One more game counts as an eviction of every worker that
+ * runs. */
 void guard_set_games(struct guard *g, unsigned count)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
@@ -207,7 +213,7 @@ uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 	return rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns);
 }
 
-/* For a request that evicts a worker. */
+/* Returns 0 if the requester may evict a worker now, else -GW_E_PERM with a message. */
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size)
 {
 	uint64_t wait = guard_user_wait_ns(g, g->requester, now_ns);
@@ -245,8 +251,8 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 		display_text(g, slot, out, size);
 	else if (w->demand.limited_ns > g->now_ns && w->demand.pressing)
 		text_fit(out, size,
-			 "uid %lld caused %u evictions in an hour (user_evictions): not "
-			 "for %.0f s",
+			 "uid %lld caused %u evictions in an hour (user_evictions) and must "
+			 "wait %.0f s",
 			 (long long)w->demand.strongest.uid, g->p->user_evictions,
 			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));
 }
@@ -280,7 +286,7 @@ uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t
 	return now_ns - first < HOUR_NS ? HOUR_NS - (now_ns - first) : 0;
 }
 
-/* The user with the oldest eviction is dropped. */
+/* Adds a user. If the table is full, drops the user whose last eviction is the oldest. */
 static struct rate_user *rate_add(struct rate *r)
 {
 	struct rate_user *u = &r->user[0];
@@ -309,7 +315,8 @@ void rate_take(struct rate *r, int64_t uid, uint64_t now_ns)
 
 /* ---- levels ---- */
 
-/* The least that frees memory.  The kind allows it, whatever max_level says. */
+/* Returns the lowest level that frees memory. The kind of the worker sets it; max_level does
+ * not limit it. */
 unsigned guard_level_first(const struct guard_worker *w)
 {
 	return policy_kind_level(w->policy->kind);
@@ -336,7 +343,8 @@ unsigned guard_level_next(const struct guard_worker *w, unsigned level)
 	return 0;
 }
 
-/* While it is out the level says how that was done, and stays. */
+/* Corrects the level after a change of the policy. While the worker is evicted the level is
+ * kept, because it says how the worker was evicted. */
 void guard_level_fit(struct guard_worker *w)
 {
 	const unsigned first = guard_level_first(w), level = w->intent.level;

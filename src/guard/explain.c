@@ -1,9 +1,9 @@
-/* Explains: each reason of a worker with its rule, its evidence and what ends it, made from the guard's data on request. */
+/* Explains each reason of a worker on request: its rule, its evidence and what ends it. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* ---- what is reported elsewhere, too ---- */
+/* ---- texts that are also reported elsewhere ---- */
 
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size)
@@ -60,7 +60,8 @@ static void set_rule(struct guard_explanation *e, const char *rule)
 	text_fit(e->rule, sizeof(e->rule), "%s", rule);
 }
 
-/* Of several ends the last one is reported; an unknown end is the last of all. */
+/* Adds one end of a reason. If a reason has several ends, the last one is reported; an unknown
+ * end counts as the last. */
 static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns)
 {
 	if (*e->clears && ns && (!e->clears_ns || ns < e->clears_ns))
@@ -69,14 +70,15 @@ static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
 }
 
-/* A reason that was found on its GPUs ends as the finder said. */
+/* Adds the ends of a reason that was found on the worker's GPUs, as the part that found it
+ * described them. */
 static void add_ends_of_gpus(const struct guard *g, const struct guard_worker *w,
 			     enum guard_reason r, struct guard_explanation *e)
 {
 	char answers[120];
 
 	text_fit(answers, sizeof(answers),
-		 "when it has answered for %llu s, or by gpuward guard clear",
+		 "when its GPU has answered for %llu s, or by gpuward guard clear",
 		 (unsigned long long)(WELL_NS / NS_PER_S));
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_gpu *u = &g->gpu[i];
@@ -142,7 +144,7 @@ static void explain_battery(const struct guard *g, const struct guard_worker *w,
 {
 	if (!g->scene.on_battery)
 		e->clears_ns = w->reasons.battery_ns + AC_NS;
-	text_fit(e->clears, sizeof(e->clears), "after %llu s on mains",
+	text_fit(e->clears, sizeof(e->clears), "after %llu s on mains power",
 		 (unsigned long long)(AC_NS / NS_PER_S));
 }
 

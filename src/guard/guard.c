@@ -1,15 +1,16 @@
-/* The guard's beginning and end, its input, and what is fetched.  guard_internal.h names the other files. */
+/* Creates and frees the guard, takes its input, and returns records and orders.
+ * guard_internal.h lists the other files. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- beginning and end ---- */
+/* ---- creation and end ---- */
 
 const char guard_must_resume_text[] =
-	"it was evicted, and this mode does nothing: it resumes with mode = \"enforce\"";
+	"it is evicted, but this mode resumes nothing: set mode = \"enforce\" to resume it";
 
-/* Reasons of the last run hold until the first scene shows otherwise. */
+/* Restores the reasons of the last run. They hold until the first scene shows otherwise. */
 static void restore_reasons(struct guard *g, struct guard_worker *w,
 			    const struct guard_record *r)
 {
@@ -28,7 +29,8 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 	w->idle.unload = (r->mask & BIT(REASON_IDLE)) &&
 			 (w->policy->idle_economy || w->policy->idle_after_ns);
 	for (unsigned i = 0; r->mask & BIT(REASON_BUDGET) && i < g->gpus; i++) {
-		if (!has(w->observed.home, i)) /* until it is counted again */
+		/* the reason holds until the budget is checked again */
+		if (!has(w->observed.home, i))
 			continue;
 		g->gpu[i].reasons |= BIT(REASON_BUDGET);
 		text_fit(g->gpu[i].evidence[REASON_BUDGET], sizeof(g->gpu[i].evidence[0]),
@@ -43,7 +45,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* With a reason: it is not known what the worker answered. */
+		/* With a reason left, the result of the eviction is unknown. */
 		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
 		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
 		i->real = true;
@@ -88,7 +90,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	guard_bind(g, w, p);
 	w->reasons.until_ns = FOR_EVER;
 	w->backoff.quiet_factor = 1;
-	w->order.answered = g->scenes; /* the next scene is the first to judge it by */
+	w->order.answered = g->scenes; /* only later scenes may judge the worker */
 	w->intent.level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
@@ -101,7 +103,8 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	w->report.state = worker_state(w);
 }
 
-/* Lowest priority first; of equals the first of the policy. */
+/* Sorts the workers by priority, the lowest first. Equal priorities keep the order of the
+ * policy. */
 void guard_rank(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -145,7 +148,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 	       strcmp(a->pci, b->pci) == 0;
 }
 
-/* Nothing changed that a verdict depends on.  Most scenes are like that, and comparing is much cheaper than classifying. */
+/* True if nothing changed that a verdict depends on. This holds for most scenes, and comparing
+ * is much cheaper than classifying. */
 static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -157,7 +161,7 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
-/* Only the used part of each array: a scene is large and frequent. */
+/* Copies only the used part of each array: a scene is large, and scenes are frequent. */
 static void copy_scene(struct scene *to, const struct scene *s)
 {
 	to->mono_ns = s->mono_ns;
@@ -175,7 +179,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* A record has the end of a hold as wall time. */
+/* Converts the ends of holds: a record has them as wall time. */
 static void convert_hold_ends(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -192,7 +196,7 @@ static void convert_hold_ends(struct guard *g)
 	}
 }
 
-/* The next scene answers orders of a dry run, as a quick worker would. */
+/* Gives orders of a dry run their outcome with the next scene, as a quick worker would. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -236,7 +240,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->scenes;
-		/* Its adapter may have noted something for its record. */
+		/* The worker's adapter may have changed the notes of its record. */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (o->ok && o->in_flight && w->order.what.verb == ORDER_DRAIN)
 			guard_order_failed(g, w, true, o->message);
@@ -309,7 +313,7 @@ void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char 
 	text_fit(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
 }
 
-/* ---- what is fetched ---- */
+/* ---- records and orders ---- */
 
 static void fill_record(const struct guard *g, const struct guard_worker *w,
 			struct guard_record *r)
@@ -342,7 +346,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 
 bool guard_next_record(struct guard *g, struct guard_record *ret)
 {
-	/* The time of day is unknown before the first scene. */
+	/* Before the first scene the time of day is unknown. */
 	for (unsigned i = 0; g->has_scene && i < g->workers; i++) {
 		if (!g->worker[i].record_due)
 			continue;
@@ -372,7 +376,7 @@ bool guard_next_order(struct guard *g, struct guard_order *ret)
 		struct guard_worker *w = &g->worker[i];
 
 		if (w->order.status != STATUS_WAITING ||
-		    w->record_due) /* its record is first */
+		    w->record_due) /* the record is fetched before the order */
 			continue;
 		w->order.status = STATUS_UNDERWAY;
 		*ret = w->order.what;

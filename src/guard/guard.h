@@ -1,8 +1,10 @@
-/* guard: when a worker must leave the GPU and when it may return.
+/* guard: decides when a worker must leave the GPU and when it may return.
  *
- * Scenes, outcomes of orders and requests go in, each with its time; orders, decisions and records come out.  It is pure:
- * it reads no clock, file or process, and the same input gives the same decisions byte for byte.  docs/GUARD-MACHINE.md
- * has its rules.  guard_input.h has the functions that change what is decided, guard_query.h those that do not. */
+ * Inputs are scenes, outcomes of orders and requests, each with its time. Outputs are orders,
+ * decisions and records. The guard is pure: it reads no clock, file or process, and the same
+ * input gives the same decisions byte for byte. docs/GUARD-MACHINE.md has the rules;
+ * guard_input.h has the functions that change what is decided, guard_query.h those that do
+ * not. */
 #ifndef GW_GUARD_GUARD_H
 #define GW_GUARD_GUARD_H
 
@@ -12,14 +14,14 @@
 
 struct guard;
 
-/* Why a worker may not run: bits.  GUARD-MACHINE.md, Reasons. */
+/* Why a worker may not run; used as bits. See GUARD-MACHINE.md, Reasons. */
 enum guard_reason {
 #define R(symbol, name, held, rule, clears) REASON_##symbol,
 #include "reason.def"
 	GUARD_REASONS
 };
 const char *guard_reason_name(unsigned r);
-/* The names of a set of them, with `between` between them. */
+/* Writes the names of a set of reasons, with `between` between them. */
 void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size);
 
 enum guard_state {
@@ -40,20 +42,20 @@ enum guard_state {
 };
 const char *guard_state_name(unsigned s);
 
-/* How a try to evict at one level ended. */
+/* How an attempt to evict at one level ended. */
 enum guard_result {
 	RESULT_NONE,      /* nothing ended */
 	RESULT_FREED,     /* the memory is free; in a dry run: it would be */
 	RESULT_NOT_FREED, /* the worker reported success, but the memory is not free */
 	RESULT_FAILED,    /* the worker failed, or was too late */
-	RESULT_WITHHELD,  /* it was due, but a limit forbids it */
+	RESULT_WITHHELD,  /* an eviction was due, but a limit forbids it */
 	GUARD_RESULTS
 };
 const char *guard_result_name(unsigned r);
-#define GUARD_LEVELS 7 /* of eviction: 0 to 6 */
-#define LEVEL_STOP   4 /* the unit or container is stopped; higher levels send signals */
+#define GUARD_LEVELS 7 /* levels of eviction: 0 to 6 */
+#define LEVEL_STOP   4 /* the unit or container is stopped; levels 5 and 6 send signals */
 
-/* What keeps a worker out although no reason holds: bits. */
+/* What blocks the return of a worker although no reason holds; used as bits. */
 enum guard_block {
 	BLOCK_BACKOFF,
 	BLOCK_ROOM,
@@ -72,30 +74,31 @@ const char *guard_block_name(unsigned b); /* a word */
 
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
-/* Processes of one worker that an order can name.  All of them fit into its record: the journal knows every process that
- * a checkpoint puts away. */
+/* Most processes of one worker that an order can name. The worker's record has the same limit,
+ * so the journal knows every checkpointed process. */
 #define GUARD_TARGETS 64
-#define GUARD_ROOTS   8 /* root processes of a worker */
+#define GUARD_ROOTS   8 /* most root processes of a worker */
 
-/* What must survive a crash: one per worker, written before the order that it is about. */
+/* What must survive a crash. There is one record per worker, written before the worker's next
+ * order is carried out. */
 struct guard_record {
 	char worker[64];
 	uint32_t mask;
-	unsigned level;      /* of the eviction that was made or is being made */
-	bool evicted;        /* it was evicted, or its eviction had begun */
-	uint64_t need_bytes; /* peak while it ran */
-	struct {             /* where: it must fit there again */
+	unsigned level;      /* level of the eviction that was made or begun */
+	bool evicted;        /* the worker was evicted, or its eviction had begun */
+	uint64_t need_bytes; /* the most that the worker held while it ran */
+	struct {             /* GPUs of the worker; it must fit there again */
 		char uuid[96];
 		uint64_t need_bytes;
 	} gpu[POLICY_GPUS];
 	unsigned gpus;
 	enum guard_hold hold;
-	uint64_t hold_until_wall_ns; /* 0: no end */
+	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
 	uint64_t wall_ns;
-	/* Processes that a checkpoint put away. */
+	/* Checkpointed processes. */
 	struct proc_id put_away[GUARD_TARGETS];
 	unsigned put_away_count;
-	/* Its root processes, if it is evicted. */
+	/* Root processes of the worker, if it is evicted. */
 	struct proc_id root[GUARD_ROOTS];
 	unsigned roots;
 };
@@ -111,9 +114,10 @@ enum guard_verb {
 
 struct guard_target {
 	struct proc_id id;
-	bool itself; /* it belongs to the worker by its own match, not by an ancestor: its match must
-		      * still hold before it is touched */
-	uint64_t print; /* scene_root.print of such a root; 0: unknown */
+	/* the process matches the worker itself, not through an ancestor: its match must still
+	 * hold before the process is touched */
+	bool itself;
+	uint64_t print; /* scene_root.print of such a process; 0: unknown */
 };
 
 /* An instruction for guard/action.h.  Its outcome comes back through guard_outcome(). */
@@ -121,17 +125,17 @@ struct guard_order {
 	uint64_t id;
 	enum guard_verb verb;
 	unsigned worker;
-	unsigned level; /* of eviction (GUARD-MACHINE.md) */
+	unsigned level; /* level of eviction (GUARD-MACHINE.md) */
 	uint64_t deadline_ns;
-	uint64_t bytes;  /* to be freed, or to be restored */
+	uint64_t bytes;  /* bytes to free or to restore */
 	char gpus[256];  /* UUIDs with commas between them, for hooks */
-	char reason[64]; /* names of the reasons, likewise */
+	char reason[64]; /* names of the reasons with commas between them */
 	/* The worker's processes on GPUs, for signals and checkpoints. */
 	struct guard_target target[GUARD_TARGETS];
 	unsigned targets;
-	bool more;  /* there are more than it names */
+	bool more;  /* the worker has more processes than target[] names */
 	bool start; /* RESUME: the worker does not run and must be started */
-	struct {    /* its root processes in the last scene, on a GPU or not */
+	struct {    /* root processes of the worker in the last scene, on a GPU or not */
 		struct proc_id id;
 		uint64_t print; /* scene_root.print */
 	} root[GUARD_ROOTS];
@@ -140,13 +144,14 @@ struct guard_order {
 
 struct guard_outcome {
 	uint64_t order;
-	bool ok, retry; /* retry: not now, try again */
+	bool ok, retry; /* retry: the worker is busy, try again */
 	bool in_flight; /* DRAIN: work is still in flight */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
 	char message[200];
 };
 
-/* One state change, or a report without one, with rule and evidence: a line of the log, an event. */
+/* One change of state, or a report without a change, with its rule and evidence. It becomes a
+ * log line and an event. */
 struct guard_decision {
 	uint64_t mono_ns;
 	unsigned worker;
@@ -155,19 +160,21 @@ struct guard_decision {
 	bool dry;           /* dry-run or observe: nothing is done */
 	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
-	uint64_t next_ns;   /* the earliest time at which a timer changes it; 0: unknown */
+	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
 	/* The GPU of the demand, else the worker's first. */
-	char gpu[96];         /* UUID; "": none */
-	unsigned index;       /* its number */
-	unsigned others;      /* processes on it of neither the service nor a worker */
+	char gpu[96];   /* UUID; "": none */
+	unsigned index; /* its number */
+	/* processes on this GPU that belong neither to the service nor to a worker */
+	unsigned others;
 	double temperature_c; /* NAN: unknown */
-	/* What ended with it, for counters. */
+	/* The eviction that ended with this decision, for counters. */
 	enum guard_result result;
-	unsigned level;       /* of the result */
+	unsigned level;       /* level of that eviction */
 	uint64_t freed_bytes; /* of RESULT_FREED */
-	uint64_t freed_ns;    /* likewise: since leaving began; 0: dry run */
-	uint32_t blocked;     /* set of guard_block that keep it from returning */
-	bool unreachable;     /* it was moved out and lives, but is not found to be resumed */
+	uint64_t freed_ns;    /* RESULT_FREED: time since leaving began; 0: dry run */
+	uint32_t blocked;     /* set of guard_block that keep the worker from returning */
+	/* the evicted process lives, but no match finds it, so it cannot be resumed */
+	bool unreachable;
 };
 
 enum guard_request {
@@ -179,19 +186,19 @@ enum guard_request {
 	REQUEST_RESUME_NOW
 };
 
-/* How warm a GPU is, by health.h: a set. */
+/* How warm a GPU is, as health.h finds it: a set. */
 enum guard_heat {
 	HEAT_THROTTLE = 1, /* workers get no new work */
-	HEAT_WARM = 2,     /* workers that are out do not return yet */
+	HEAT_WARM = 2,     /* evicted workers do not return yet */
 };
 
 struct guard_reservation {
-	uint64_t id; /* 0: none at this place */
+	uint64_t id; /* 0: this place is free */
 	char gpu[96];
-	uint64_t bytes, left_bytes; /* left: not allocated by its owner yet */
-	uint64_t most_bytes;        /* that can be free for it at best */
+	uint64_t bytes, left_bytes; /* left: what the owner has not allocated yet */
+	uint64_t most_bytes;        /* the most that can become free for it */
 	uint64_t until_ns;          /* UINT64_MAX: until it is released */
-	int64_t pid;                /* its owner; 0: none */
+	int64_t pid;                /* process that owns it; 0: none */
 };
 
 #endif

@@ -1,19 +1,21 @@
-/* The guard's own data, for the files of the guard alone.
+/* The data of the guard, only for the files of the guard.
  *
- * A scene becomes what is observed of each worker; demand, holds, health and schedule become reasons; reasons say what is
- * desired; the difference between desired and observed moves the worker's intent and yields at most one order.
+ * A scene becomes what is observed about each worker. Demand, holds, health and schedule become
+ * reasons, and reasons say what is desired. The difference between desired and observed changes
+ * the worker's intent and gives at most one order.
  *
  *   worker_state.c    what a worker's enums mean together: its state, and how it changes
  *   observe.c         a scene -> GPUs, processes and bytes of each worker
  *   reasons.c         why a worker may not run, and whether a demand is against it
  *   decide.c          reasons and observations -> the worker's intent
- *   orders.c          intent -> the next order, its outcome, and the check that memory was freed
+ *   orders.c          intent -> the next order, its outcome, and the check that memory was
+ *   freed
  *   explain.c         each reason with rule, evidence and end
  *   decision_text.c   names, and the decisions that wait to be fetched
- *   guard.c           what comes in and what is fetched; guard_query.c: what can be asked
+ *   guard.c           input, records and orders; guard_query.c: status and the time of the next
+ *   scene
  *
- *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each
- */
+ *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
 
@@ -46,9 +48,9 @@
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
 #define SLACK_BYTES  (64 * MIB)
-#define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
+#define STAGING      (256 * MIB) /* least free host memory for loading anything */
 
-/* What a hold active masks: a set. */
+/* Reasons that a hold active masks: a set. */
 enum {
 	MASK_HOLD = 0
 #define R(symbol, name, held, rule, clears) | (held) << REASON_##symbol
@@ -59,117 +61,121 @@ enum {
 
 struct guard_gpu {
 	char uuid[96];
-	int at;                      /* position in the scene; -1: not in it */
-	const struct scene_gpu *now; /* likewise; NULL: not in it */
+	int at;                      /* position in the scene; -1: not in the scene */
+	const struct scene_gpu *now; /* entry in the scene; NULL: not in the scene */
 	bool blind, hung, lost;
-	bool stale;          /* could not be read this time */
+	bool stale;          /* this scene has no good reading of the GPU */
 	unsigned clean;      /* good readings since it was blind */
-	uint64_t well_ns;    /* answers again since; 0: does not */
-	bool seen;           /* in any scene since the start */
-	uint64_t missing_ns; /* never seen while others answer, since; 0: not so */
+	uint64_t well_ns;    /* since when it answers again; 0: it does not */
+	bool seen;           /* it was in a scene since the start */
+	uint64_t missing_ns; /* since when it is missing while others answer; 0: it was seen */
 	unsigned heat;       /* set of guard_heat */
 	char heat_why[160];
-	char foreign[64];      /* which other service acts on it; "": none */
+	char foreign[64];      /* name of another service that acts on it; "": none */
 	uint64_t acted_ns;     /* when an eviction or return on it last ended; 0: never */
-	uint64_t free_bytes;   /* as if dry evictions had been made */
+	uint64_t free_bytes;   /* as if evictions of dry runs were real */
 	uint64_t coming_bytes; /* what leaving workers still hold */
-	uint64_t promised;     /* reservations that are not used yet */
-	uint32_t reasons;      /* that health and budgets found: a set */
+	uint64_t promised;     /* bytes of reservations that are not used yet */
+	uint32_t reasons;      /* reasons that health and budgets found: a set */
 	char evidence[GUARD_REASONS][160];
 	struct guard_end {
 		char clears[120]; /* "": unknown */
-		uint64_t ns;      /* at the earliest; 0: no timer runs for it */
+		uint64_t ns;      /* earliest end; 0: no timer runs for it */
 	} end[GUARD_REASONS];
 };
 
 /* ---- a worker ---- */
 
-/* Which of its processes the last scene shows. */
+/* Which processes of the worker the last scene shows. */
 enum worker_found {
 	FOUND_NONE,
-	FOUND_UNMATCHED, /* its known process lives, but its match does not find it any more */
-	FOUND_DISPLACED, /* another one matches, while its own lives and was put away */
+	FOUND_UNMATCHED, /* the known process lives, but the match does not find it any more */
+	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
 	FOUND_SAME,
-	FOUND_OTHER,       /* other processes than the known ones, which ended */
-	FOUND_OTHER_LIVES, /* other processes than the known ones, of which one lives */
+	FOUND_OTHER,       /* others than the known processes, which ended */
+	FOUND_OTHER_LIVES, /* others than the known processes, and a known one lives */
 };
 
 struct worker_observed {
 	enum worker_found found;
-	struct proc_id root[GUARD_ROOTS]; /* processes that it is known by */
+	struct proc_id root[GUARD_ROOTS]; /* the known root processes */
 	unsigned roots;
-	bool roots_recorded; /* those are from the journal: it may have restarted since */
-	bool match_changed;  /* another match was configured, and has not found it yet */
-	uint64_t seen_ns;    /* one of its processes was last found; 0: never */
-	bool by_device;      /* its bytes are those of the device that no other process owns */
-	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
-	uint64_t bytes, held[SCENE_GPUS];         /* in all, and on each GPU */
-	uint64_t need_bytes, need_on[SCENE_GPUS]; /* the most that it held while it ran */
-	uint64_t dry_bytes; /* held, but counted as freed by a dry eviction */
+	/* root[] is from the journal: the worker may have restarted since */
+	bool roots_recorded;
+	bool match_changed;  /* a new match was configured and has not found the worker yet */
+	uint64_t seen_ns;    /* when a process of the worker was last found; 0: never */
+	bool by_device;      /* bytes are estimated: device memory that no other process owns */
+	uint64_t gpus, home; /* sets of GPUs: where it may be, where it last was */
+	uint64_t bytes, held[SCENE_GPUS]; /* in total, and on each GPU */
+	/* the most that it held while it ran, in total and per GPU */
+	uint64_t need_bytes, need_on[SCENE_GPUS];
+	uint64_t dry_bytes; /* bytes that it holds, but that count as freed by a dry eviction */
 };
 
-/* What is concluded from demand.  Contention is a reason from PHASE_RELEASED on. */
+/* What the guard concludes from demand. Contention is a reason from PHASE_RELEASED on. */
 enum demand_phase {
 	PHASE_NONE,
-	PHASE_SUSPECTED, /* not long enough yet */
-	PHASE_RELEASED,  /* suspected; it was sure while a hold masked it */
+	PHASE_SUSPECTED, /* the demand has not lasted long enough yet */
+	PHASE_RELEASED,  /* suspected again; the demand was sure while a hold masked it */
 	PHASE_SURE,
 	PHASE_CALMING, /* the demand ended, the quiet time runs */
 };
 
 struct worker_demand {
 	enum demand_phase phase;
-	bool pressing;                /* a demand is against it in the last scene */
-	struct demand_case strongest; /* of the last scene that had one */
-	int gpu;                      /* slot where that is */
+	bool pressing;                /* the last scene has a demand against it */
+	struct demand_case strongest; /* demand of the last scene that had one */
+	int gpu;                      /* slot of the GPU with that demand */
 	uint64_t since_ns, calm_ns;
 	unsigned scenes, calm_scenes;
-	uint64_t damped_until_ns; /* sure, but not yet enough to move it; 0: not so */
-	uint64_t limited_ns; /* the user that causes it must wait until then; 0: need not */
-	unsigned unlimited_scenes; /* in a row without a demand that a display withholds */
+	/* the demand is sure, but may not move it before; 0: it may */
+	uint64_t damped_until_ns;
+	uint64_t limited_ns; /* the user who causes it must wait until then; 0: need not */
+	/* in a row without a demand that is withheld because of a display */
+	unsigned unlimited_scenes;
 };
 
 enum worker_person { PERSON_NONE, PERSON_EVICT, PERSON_HOLD_EVICTED, PERSON_HOLD_ACTIVE };
 
 struct worker_reasons {
 	uint32_t mask;
-	uint64_t since_ns[GUARD_REASONS]; /* 0: it does not hold */
+	uint64_t since_ns[GUARD_REASONS]; /* 0: the reason does not hold */
 	char evidence[GUARD_REASONS][200];
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
-	uint64_t until_ns;         /* of that request */
-	uint64_t until_wall_ns;    /* likewise from a record, before the first scene */
-	uint32_t reservations;     /* that it must leave for: a set */
-	uint64_t battery_ns;       /* last on battery; 0: never */
+	uint64_t until_ns;         /* end of that request */
+	uint64_t until_wall_ns;    /* the same from a record, before the first scene */
+	uint32_t reservations;     /* reservations that it must leave for: a set */
+	uint64_t battery_ns;       /* when the machine was last on battery; 0: never */
 };
 
-/* What the guard has begun with a worker.  The journal has it before an order is given. */
+/* What the guard has begun with a worker. It is in the journal before an order is given. */
 enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
 enum worker_stage {
 	STAGE_NONE,
 	/* of GOAL_LEAVE */
 	STAGE_DRAIN,  /* no new work, work in flight may end */
 	STAGE_UNLOAD, /* at intent.level */
-	STAGE_VERIFY, /* it is done by its own word: is the memory free? */
-	STAGE_STUCK,  /* no level is left */
+	STAGE_VERIFY, /* the worker reported success; the memory must become free */
+	STAGE_STUCK,  /* no level is left, and the memory is not free */
 	/* of GOAL_RETURN */
 	STAGE_LOAD,
-	STAGE_VERIFY_UP, /* it is done by its own word: are its bytes back? */
+	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
-/* Where GOAL_LEAVE or GOAL_RETURN began. */
+/* The state in which GOAL_LEAVE or GOAL_RETURN began. */
 enum worker_from {
 	FROM_RUN,     /* also GOAL_RETURN of a worker that probably never left */
-	FROM_RETURN,  /* GOAL_LEAVE before it was back */
-	FROM_OUT,     /* the others: GOAL_RETURN */
-	FROM_STUCK,   /* it holds its memory still */
-	FROM_ABSENT,  /* it does not run, and the guard starts it */
-	FROM_STARTED, /* likewise, and its process was found since */
+	FROM_RETURN,  /* GOAL_LEAVE of a worker that was not back yet */
+	FROM_OUT,     /* GOAL_RETURN of an evicted worker */
+	FROM_STUCK,   /* the worker still holds its memory */
+	FROM_ABSENT,  /* the worker does not run, and the guard starts it */
+	FROM_STARTED, /* as FROM_ABSENT, and its process was found since */
 };
-/* What the last order to evict led to. */
+/* The result of the last order to evict. */
 enum worker_claim {
 	CLAIM_NONE,
-	CLAIM_LEFT, /* the worker said done, or nothing */
-	CLAIM_DRY,  /* it was a dry run: its memory counts as free */
+	CLAIM_LEFT, /* the worker reported success, or did not answer */
+	CLAIM_DRY,  /* dry run: the worker's memory counts as free */
 };
 
 struct worker_intent {
@@ -177,14 +183,15 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;                       /* what was begun was not a dry run */
+	bool real;                       /* false: it was begun in a dry run */
 	unsigned level;                  /* of eviction */
-	unsigned tries;                  /* at this level that failed */
-	uint64_t deadline_ns, budget_ns; /* of the stage, of the whole eviction */
-	uint64_t begun_ns, freed_ns;     /* when leaving began, and how long it took */
-	uint64_t base_bytes, base_free, base_others; /* held, free and used by others, then */
-	uint64_t residue_bytes;                      /* that it holds while it is out */
-	struct proc_id put_away[GUARD_TARGETS];      /* by a checkpoint */
+	unsigned tries;                  /* failed attempts at this level */
+	uint64_t deadline_ns, budget_ns; /* end of the stage, end of the whole eviction */
+	uint64_t begun_ns, freed_ns;     /* when leaving began; how long it took */
+	/* at that time: held by it, free, used by others */
+	uint64_t base_bytes, base_free, base_others;
+	uint64_t residue_bytes;                 /* what it holds while it is evicted */
+	struct proc_id put_away[GUARD_TARGETS]; /* checkpointed processes */
 	unsigned put_away_count;
 };
 
@@ -199,8 +206,9 @@ enum order_status {
 struct worker_order {
 	struct guard_order what;
 	enum order_status status;
-	uint64_t answered; /* number of scenes before the last outcome: they are too old */
-	uint64_t retry_ns; /* no order before */
+	/* number of scenes before the last outcome; these are too old to judge it */
+	uint64_t answered;
+	uint64_t retry_ns; /* no order before this time */
 };
 
 /* Whether the worker admits new work. */
@@ -213,61 +221,62 @@ enum worker_door {
 enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_NOW };
 
 struct worker_backoff {
-	double quiet_factor; /* times the quiet time */
+	double quiet_factor; /* multiplies the quiet time */
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads;
-	bool storm;           /* its clients load it again and again while it is out */
-	uint64_t resident_ns; /* no demand but an urgent one moves it before */
+	bool storm;           /* clients load the worker again and again while it is evicted */
+	uint64_t resident_ns; /* before this time only an urgent demand moves it */
 	uint64_t failed_ns;   /* how long to wait after a return that failed; 0: none failed */
-	uint64_t resume_ns;   /* no return before */
-	uint64_t check_ns;    /* next check whether it may return */
-	uint32_t blocked;     /* set of guard_block of the last check */
+	uint64_t resume_ns;   /* no return before this time */
+	uint64_t check_ns;    /* time of the next check whether it may return */
+	uint32_t blocked;     /* result of the last check: a set of guard_block */
 	enum resume_request request;
 };
 
 struct worker_idle {
-	bool unload;       /* it is out, or leaves, because it idled */
-	bool busy;         /* in the last scene */
-	bool wants_figure; /* utilisation is asked for with the next scene */
-	uint64_t since_ns, figure_ns, asked_ns; /* idle; a figure came; one was asked for */
-	uint64_t bytes;                         /* in the scene before */
-	uint64_t after_ns;                      /* UINT64_MAX: it is left alone */
+	bool unload;       /* it is evicted, or leaves, because it was idle */
+	bool busy;         /* it was busy in the last scene */
+	bool wants_figure; /* the next scene should have utilisation */
+	/* when: idling began; the last figure came; one was requested */
+	uint64_t since_ns, figure_ns, asked_ns;
+	uint64_t bytes;    /* bytes in the scene before */
+	uint64_t after_ns; /* UINT64_MAX: it is not unloaded */
 	double idle_w, reload_j;
 };
 
-/* What is reported once, when it begins: a set. */
+/* Conditions that are reported once, when they begin: a set. */
 enum worker_notice {
 	NOTICE_UNREADABLE = 1, /* a GPU cannot be read: nothing is decided */
 	NOTICE_THROTTLED = 1 << 1,
 	NOTICE_DISPLAY = 1 << 2,  /* demand does not count on a GPU with a display */
-	NOTICE_WITHHELD = 1 << 3, /* likewise, and there is demand */
+	NOTICE_WITHHELD = 1 << 3, /* as NOTICE_DISPLAY, and there is demand */
 };
 
 struct worker_report {
-	enum guard_state state; /* of the last decision */
+	enum guard_state state; /* state of the last decision */
 	uint64_t since_ns;
 	char why[240];
 	unsigned notices;
 	uint32_t masked; /* reasons that were reported as masked by a hold */
-	/* For the next decision. */
+	/* Evidence for the next decision. */
 	enum guard_result result;
 	unsigned level;
 	uint64_t freed_bytes;
 	uint32_t blocked;
-	bool unreachable; /* it lives, but is not found to be resumed */
+	bool unreachable; /* the evicted process lives, but no match finds it */
 	unsigned evictions, resumes, would_evict;
 };
 
 /* What the guard concluded about the worker's process. */
 enum worker_presence {
-	PRESENCE_UNKNOWN, /* to be concluded from the next scene */
+	PRESENCE_UNKNOWN, /* the next scene will show it */
 	PRESENCE_GONE,
 	PRESENCE_HERE,
 };
 
 struct guard_worker {
 	const struct policy_worker *policy;
-	struct policy_knobs knobs; /* no number left open */
+	struct policy_knobs knobs; /* with every default filled in */
 	enum guard_dry dry;
 	enum worker_presence presence;
 	enum worker_door door;
@@ -279,8 +288,8 @@ struct guard_worker {
 	struct worker_backoff backoff;
 	struct worker_idle idle;
 	struct worker_report report;
-	bool record_due; /* its record must be fetched */
-	bool unsettled;  /* the service ends, and it is not yet as it is to be left */
+	bool record_due; /* its record must be fetched before its next order */
+	bool unsettled;  /* the service ends, and the worker is not yet in its final state */
 };
 
 /* ---- the guard ---- */
@@ -309,7 +318,7 @@ struct reservation {
 	uint64_t most_bytes;
 };
 
-struct guard_queue { /* of decisions that were not fetched; the oldest are dropped */
+struct guard_queue { /* decisions that were not fetched; the oldest are dropped */
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, count;
 };
@@ -317,7 +326,7 @@ struct guard_queue { /* of decisions that were not fetched; the oldest are dropp
 struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
-	bool has_scene;         /* a scene came */
+	bool has_scene;         /* a scene has come */
 	uint64_t scenes;        /* how many */
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
@@ -325,7 +334,8 @@ struct guard {
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
 	struct verdict
-		others[SCENE_PROCESSES]; /* without users who must wait: eviction_limit.c */
+		/* verdicts without the users who must wait: eviction_limit.c */
+		others[SCENE_PROCESSES];
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
@@ -337,7 +347,7 @@ struct guard {
 	unsigned games;
 	bool stopping; /* guard_stop() was called */
 	struct rate rate;
-	int64_t requester; /* of the next request; -1: one that is not limited */
+	int64_t requester; /* user of the next request; -1: not limited */
 	struct guard_queue queue;
 };
 
@@ -348,20 +358,24 @@ static inline bool has(uint64_t set, unsigned i)
 
 /* ---- worker_state.c ---- */
 
-/* One of the 13 names that users see. */
+/* Returns one of the 13 states that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
-/* Reasons that keep it out, after what a hold masks.  It should run if there is none. */
+/* Returns the reasons that keep the worker out and that no hold masks. Without such a reason it
+ * should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
 bool worker_is_present(const struct guard_worker *w);
-bool worker_is_moved(const struct guard_worker *w);   /* it is out or leaves, by the guard */
-bool worker_is_out(const struct guard_worker *w);     /* likewise, or is absent */
-bool worker_is_leaving(const struct guard_worker *w); /* what it holds will be free */
+/* the guard has evicted it or is evicting it */
+bool worker_is_moved(const struct guard_worker *w);
+bool worker_is_out(const struct guard_worker *w);     /* the same, or it is absent */
+bool worker_is_leaving(const struct guard_worker *w); /* its memory will become free */
 bool worker_is_returning(const struct guard_worker *w);
 bool worker_is_coming_back(const struct guard_worker *w); /* GOAL_RETURN */
-bool worker_heeds_demand(const struct guard_worker *w);   /* no hold or request is stronger */
+/* no hold or request takes precedence over demand */
+bool worker_heeds_demand(const struct guard_worker *w);
 bool worker_must_resume(
-	const struct guard_worker *w);          /* moved, and the mode forbids to resume it */
-bool worker_owes(const struct guard_worker *w); /* out, or its door closed, by the guard */
+	/* the guard moved it, and the mode forbids to resume it */
+	const struct guard_worker *w);
+bool worker_owes(const struct guard_worker *w); /* the guard evicted it or closed its door */
 enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
 bool worker_is_idle_only(const struct guard_worker *w);
@@ -369,12 +383,12 @@ bool worker_loads_lazily(const struct guard_worker *w);
 bool worker_is_suspected(const struct guard_worker *w);
 bool worker_has_contention(const struct guard_worker *w);
 bool worker_has_order(const struct guard_worker *w);
-/* The last scene is newer than the last outcome, and no order is under way. */
+/* True if the last scene is newer than the last outcome, and no order is under way. */
 bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
 
-/* Changes of the enums above.  The caller reports each with guard_report(). */
+/* Change the enums above. The caller reports each change with guard_report(). */
 void worker_set_unknown(struct guard *g, struct guard_worker *w);
 void worker_set_gone(struct guard *g, struct guard_worker *w);
 void worker_set_running(struct guard *g, struct guard_worker *w);
@@ -406,27 +420,28 @@ void guard_update_demand(struct guard *g);
 void guard_note_since(const struct guard *g, struct guard_worker *w);
 bool guard_demand_sure(const struct guard *g, const struct guard_worker *w);
 bool guard_demand_calm(const struct guard *g, const struct guard_worker *w);
-/* The first reason that is not masked; text is a buffer for the evidence. */
+/* Returns the rule and the evidence of the first reason that is not masked. text is a buffer
+ * for the evidence. */
 void guard_cause(const struct guard_worker *w, char text[240], const char **ret_rule,
 		 const char **ret_evidence);
 
 /* ---- decide.c ---- */
-/* What a step led to. */
+/* The result of a step. */
 enum step {
-	STEP_WAIT,  /* nothing is to be done now */
-	STEP_ORDER, /* the intent stays: its next order may be due */
+	STEP_WAIT,  /* nothing can be done now */
+	STEP_ORDER, /* the intent did not change: its next order may be due */
 	STEP_AGAIN, /* something changed */
 };
 void guard_steps(struct guard *g);
 enum step guard_step_verify(struct guard *g, struct guard_worker *w);
-/* stuck: it holds its memory still.  calmed: the quiet time has just ended. */
+/* stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- return_check.c ---- */
-/* Set of guard_block of the checks that fail, with a text. */
+/* Returns the checks that fail as a set of guard_block, and a text about them. */
 uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
 			    size_t size);
 
@@ -437,8 +452,9 @@ enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 uint64_t guard_evict_ns(const struct guard_worker *w);
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
-void guard_give_order(struct guard *g, struct guard_worker *w); /* the next, if there is one */
-void guard_take_back(struct guard_worker *w); /* an order that was not fetched */
+/* gives the next order, if one is due */
+void guard_give_order(struct guard *g, struct guard_worker *w);
+void guard_take_back(struct guard_worker *w); /* takes back an order that was not fetched */
 void guard_order_overdue(struct guard *g, struct guard_worker *w);
 void guard_order_done(struct guard *g, struct guard_worker *w);
 void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
@@ -453,8 +469,8 @@ bool guard_may_resume_stuck(const struct guard_worker *w);
 
 /* ---- backoff.c ---- */
 void guard_count_flap(struct guard *g, struct guard_worker *w);
-void guard_back_off(struct guard *g, struct guard_worker *w); /* a return failed */
-bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is out */
+void guard_back_off(struct guard *g, struct guard_worker *w); /* after a failed return */
+bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is evicted */
 void guard_loaded_again(struct guard *g, struct guard_worker *w);
 
 /* ---- order_targets.c ---- */
@@ -464,8 +480,9 @@ void guard_name_targets(const struct guard *g, const struct guard_worker *w,
 /* ---- eviction_limit.c ---- */
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
-void guard_level_fit(struct guard_worker *w);                            /* to another policy */
-/* Until this user may cause an eviction, if `most` per hour are allowed; 0: now.  most 0: no limit. */
+void guard_level_fit(struct guard_worker *w); /* after a change of the policy */
+/* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
+ * now. most 0: no limit. */
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
 /* It caused one. */
 void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
@@ -494,7 +511,7 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
 /* ---- decision_text.c ---- */
-/* A decision: from the state that was reported last to the present one. */
+/* Adds a decision: from the last reported state to the present state. */
 void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
 		  ...) __attribute__((format(printf, 4, 5)));
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
@@ -510,9 +527,9 @@ void guard_span_text(const struct guard *g, const struct guard_worker *w, char *
 /* ---- guard.c ---- */
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
 		 const struct guard_record *records, unsigned n);
-void guard_rank(struct guard *g); /* order[], by priority */
+void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
-/* The worker must be resumed, but in this mode nothing is done. */
+/* Says that the worker must be resumed, but that this mode does nothing. */
 extern const char guard_must_resume_text[];
 
 #endif

@@ -1,4 +1,4 @@
-/* When the next scene is due, and the status of a worker. */
+/* Computes when the next scene is due, and the status of a worker. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* +-10 %, so that scenes do not beat with what they observe.  The same for the same time. */
+/* Changes a span by up to 10 %, so that scenes are not in step with what they observe. The same
+ * time gives the same change. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -39,7 +40,7 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
-/* When a suspected demand becomes sure; UINT64_MAX: there is none. */
+/* Returns when a suspected demand becomes sure; UINT64_MAX: there is none. */
 static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t first = UINT64_MAX;
@@ -67,7 +68,7 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 	}
 	if (least == UINT64_MAX)
 		return least;
-	/* A configured interval is kept exactly. */
+	/* A configured interval gets no jitter. */
 	least = now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
 	return due < least ? due : least;
 }

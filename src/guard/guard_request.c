@@ -1,11 +1,12 @@
-/* Requests of people: holds with an end, evict and resume.
+/* Requests of people: holds, evict and resume.
  *
- * The two holds exclude each other.  A hold ends by release or when its time is over, not by another request. */
+ * The two holds exclude each other. A hold ends by a release or when its time ends, not by
+ * another request. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* Would the request evict it? */
+/* True if the request would evict the worker. */
 static bool request_evicts(const struct guard_worker *w, enum guard_request what)
 {
 	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !worker_is_out(w);
@@ -19,7 +20,8 @@ static int request_refused(const struct guard *g, const struct guard_worker *w,
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		text_fit(message, size, "%s: a hold needs a duration, or for ever", name);
+		text_fit(message, size, "%s: a hold needs a duration, or must be forever",
+			 name);
 		return -GW_E_ARG;
 	}
 	if (worker_is_held_active(w) &&
@@ -78,7 +80,8 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 		rate_take(&g->rate, g->requester, g->now_ns);
 	switch (what) {
 	case REQUEST_EVICT:
-		if (w->reasons.person != PERSON_HOLD_EVICTED) /* that is more than this */
+		/* a hold evicted is stronger than this request */
+		if (w->reasons.person != PERSON_HOLD_EVICTED)
 			set_person(w, PERSON_EVICT, ttl_ns, g->now_ns);
 		break;
 	case REQUEST_HOLD_EVICTED: set_person(w, PERSON_HOLD_EVICTED, ttl_ns, g->now_ns); break;
@@ -118,7 +121,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 
 		if (r) {
 			g->requester = -1;
-			return r; /* all or none */
+			return r; /* no worker is changed if one refuses */
 		}
 	}
 	g->now_ns = now_ns;

@@ -66,7 +66,7 @@ COUNT_IS(froms, FROM_STARTED + 1);
 #define N(m, n) ONE(STRUCT_TEXT_NAME, m, n)
 #define B(m, n) ONE(STRUCT_TEXT_SET, m, n)
 #define US(m)   MANY(STRUCT_TEXT_UNSIGNED, m)
-/* Structs of 64 bits each. */
+/* Members that consist of 64-bit words. */
 #define WORDS(m) { #m, STRUCT_TEXT_UNSIGNED, 8, SIZE(m) / 8, offsetof(struct OF, m), NULL }
 /* One line per reason. */
 #define OF_REASON(kind, m, symbol, name) \
@@ -81,7 +81,7 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-#define OF guard_gpu /* but now, which is found by at, and end, which decides nothing */
+#define OF guard_gpu /* without now, which is found by at, and end, which decides nothing */
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
@@ -92,7 +92,9 @@ static const struct struct_text_member of_gpu[] = {
 };
 #undef OF
 
-#define OF guard_worker /* but policy and knobs, which the policy says, and what an order names for those who carry it out */
+/* without policy and knobs, which come from the policy, and without the processes that an order
+ * names */
+#define OF guard_worker
 static const struct struct_text_member of_worker[] = {
 	N(dry, dries), N(presence, presences), N(door, doors), U(record_due), U(unsettled),
 	N(observed.found, found), WORDS(observed.root), U(observed.roots),
@@ -151,7 +153,8 @@ static const struct struct_text_member of_life[] = {
 static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
-/* What form 4 wrote otherwise; reasons and heat were numbers that the library's users have, too. */
+/* Members that format version 4 wrote in another way. Reasons and heat were numbers; users of
+ * the library have the same numbers. */
 #define OF guard
 static const struct struct_text_member of_old_guard[] = {
 	{ "asker", STRUCT_TEXT_SIGNED, SIZE(requester), 1, offsetof(struct guard, requester), NULL }, END
@@ -164,7 +167,8 @@ static const struct struct_text_member of_old_gpu[] = {
 #undef OF
 /* clang-format on */
 
-/* Arrays: as many as `count` says, or all places. */
+/* Arrays of the guard. count: offset of the number of used entries; ALL: every place is
+ * used. */
 #define AT(m)     offsetof(struct guard, m), sizeof(((struct guard *)0)->m[0])
 #define PLACES(m) (unsigned)(sizeof(((struct guard *)0)->m) / sizeof(((struct guard *)0)->m[0]))
 #define COUNT(m)  offsetof(struct guard, m) /* unsigned */
@@ -235,7 +239,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 
 /* ---- reading ---- */
 
-/* Nothing is known but the policy. */
+/* Resets the guard: only the policy is known. */
 static int state_begins(struct guard_state_reader *r, struct guard *g, bool old)
 {
 	const struct policy *p = g->p;
@@ -284,7 +288,8 @@ static bool is_sound_intent(const struct worker_intent *i)
 	       i->level < GUARD_LEVELS && i->put_away_count <= GUARD_TARGETS;
 }
 
-/* Positions that a damaged file has past the end would be read there. */
+/* True if all positions are valid. A damaged file could have positions past the end of an
+ * array. */
 static bool is_sound(const struct guard *g)
 {
 	bool is = g->has_scene && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&

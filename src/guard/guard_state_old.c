@@ -1,4 +1,5 @@
-/* Workers in recordings of form 4: a state and some 40 flags become today's enums. */
+/* Converts workers in recordings of format version 4: a state and 25 flags become today's
+ * enums. */
 #include "guard_state.h"
 
 #include "guard_internal.h"
@@ -7,7 +8,7 @@
 #include <string.h>
 
 /* clang-format off */
-/* Flags, and what is wanted of them below. */
+/* The flags of format version 4. */
 #define FLAGS(F) \
 	F(present) F(replaced) F(lingers) F(barred) F(starting) F(contention) F(manual) F(override) \
 	F(fresh) F(pending) F(ajar) F(evicted) F(closed) F(drained) F(virtual_out) F(owed) \
@@ -20,7 +21,7 @@ enum { FLAGS(F) OLD_FLAGS };
 static const char *const flags[] = { FLAGS(F) };
 #undef F
 
-/* Other members, and where they are today. */
+/* The other old members, and the members that hold them today. */
 #define SIZE(m) ((unsigned)sizeof(((struct guard_worker *)0)->m))
 #define AS(old, kind, m) { #old, STRUCT_TEXT_##kind, SIZE(m), 1, offsetof(struct guard_worker, m), NULL }
 #define ALL(old, kind, m) \
@@ -82,7 +83,7 @@ int guard_state_old_line(struct guard_state_old *o, struct guard_worker *w, cons
 	size_t n = strcspn(line, "\t");
 	int err;
 
-	if (!strncmp(line, "gone\t", 5)) /* a text that is made again */
+	if (!strncmp(line, "gone\t", 5)) /* a text that is made again when needed */
 		return 0;
 	for (unsigned i = 0; i < OLD_FLAGS; i++)
 		if (strlen(flags[i]) == n && !memcmp(flags[i], line, n)) {
@@ -107,7 +108,8 @@ static void old_found(const struct guard_state_old *o, struct worker_observed *s
 		s->found = !IS(replaced) ? FOUND_SAME
 			   : IS(lingers) ? FOUND_OTHER_LIVES
 					 : FOUND_OTHER;
-	if (IS(replaced)) { /* form 4 had forgotten the earlier processes: none matches */
+	/* version 4 did not keep the earlier processes: pid 0 matches none */
+	if (IS(replaced)) {
 		s->root[0] = (struct proc_id){ .pid = 0 };
 		s->roots = 1;
 	}
@@ -162,7 +164,8 @@ static void old_intent(const struct guard_state_old *o, struct worker_intent *i)
 
 static void old_reasons(const struct guard_state_old *o, struct guard_worker *w)
 {
-	const unsigned hold = w->reasons.person; /* its number was that of the hold */
+	/* the file has the number of a guard_hold here */
+	const unsigned hold = w->reasons.person;
 
 	w->reasons.person = hold == HOLD_EVICTED  ? PERSON_HOLD_EVICTED
 			    : hold == HOLD_ACTIVE ? PERSON_HOLD_ACTIVE

@@ -11,7 +11,7 @@
 
 #define SLOW_NS       (10 * NS_PER_S)
 #define ANY_THERMAL   (ABI_REASON_HW_THERMAL | ABI_REASON_SW_THERMAL)
-#define THRESHOLD_MIN 40. /* no board slows down below this: such a threshold is not valid */
+#define THRESHOLD_MIN 40. /* a lower threshold is not valid: no board slows down below this */
 
 void health_options_init(struct health_options *o)
 {
@@ -67,12 +67,12 @@ static const enum health_level trip_level[TRIPS] = { HEALTH_WARN, HEALTH_THROTTL
 static const char *const trip_advice[TRIPS] = {
 	"Watch its cooling.",
 	"It gets no new work; check fans, filters and the room.",
-	"Work is taken off it until it has cooled down; check fans, filters and the room.",
+	"Workers leave it until it has cooled down; check fans, filters and the room.",
 };
 
 static const char *const source_name[] = { "", "margin", "thresholds", "override", "fallback" };
 
-static double smaller(double a, double b) /* either may be NAN */
+static double smaller(double a, double b) /* a or b may be NAN */
 {
 	return isnan(a) || b < a ? b : a;
 }
@@ -84,7 +84,7 @@ static double read_threshold(const struct gw_device *d, unsigned q)
 	return v >= THRESHOLD_MIN ? v : NAN;
 }
 
-/* Degrees to the nearest threshold of the device; NAN: it has none. */
+/* Returns the degrees to the nearest threshold of the device; NAN: the device has none. */
 static double threshold_margin(const struct gw_device *d)
 {
 	double limit = smaller(read_threshold(d, GW_Q_TEMPERATURE_GPU_MAX),
@@ -95,7 +95,8 @@ static double threshold_margin(const struct gw_device *d)
 	return smaller(limit - health_value(d, GW_Q_TEMPERATURE_GPU), memory);
 }
 
-/* Some H100 report a margin of 0 or less while they are cold. */
+/* True if the driver's margin cannot be right. Some H100 report a margin of 0 or less while
+ * they are cold. */
 static bool is_implausible(const struct health *h, const struct gw_device *d, double margin)
 {
 	double t = health_value(d, GW_Q_TEMPERATURE_GPU), other = threshold_margin(d);
@@ -110,8 +111,9 @@ static bool is_implausible(const struct health *h, const struct gw_device *d, do
 	return other > h->o.warn_c;
 }
 
-/* The driver's margin may be ten seconds old, the temperature is current: a rise since then is
- * subtracted.  A fall is not added: that waits for a new margin. */
+/* Returns the driver's margin, corrected by the temperature. The margin may be ten seconds old,
+ * but the temperature is current: a rise since then is subtracted. A fall is not added; it
+ * needs a new margin. */
 static double driver_margin(struct health_heat *heat, const struct gw_device *d, double margin,
 			    uint64_t now)
 {
@@ -150,8 +152,8 @@ static void find_margin(struct health *h, const struct gw_device *d, uint64_t no
 		h->heat.source = MARGIN_UNKNOWN;
 }
 
-/* The margin at which a trip goes on; NAN: there is no such trip.  A fixed temperature
- * (override or fallback) is a single limit. */
+/* Returns the margin at which a trip begins; NAN: there is no such trip. With a fixed
+ * temperature (override or fallback) only the trips evict and return exist. */
 static double trip_at(const struct health *h, unsigned i)
 {
 	const double own[TRIPS_ALL] = { h->o.warn_c, h->o.throttle_c, h->o.evict_c,
@@ -195,7 +197,8 @@ static void update_trip(struct health *h, unsigned i, uint64_t now)
 	}
 }
 
-/* Without a reading the trips stay as they are, and no trip can begin to clear. */
+/* Restarts the waiting time of all trips. Without a reading the trips stay as they are, and
+ * none can begin to clear. */
 static void restart_cooling(struct health *h)
 {
 	for (unsigned i = 0; i < TRIPS_ALL; i++)
@@ -233,7 +236,8 @@ static enum health_level heat_level(const struct health *h)
 	return trip >= 0 ? trip_level[trip] : HEALTH_OK;
 }
 
-/* If the memory is nearest to its limit, this assumes that it warms up as fast as the GPU. */
+/* Returns the temperature of the GPU at which workers leave. If the memory is nearest to its
+ * limit, this assumes that the memory warms up as fast as the GPU. */
 static double evict_at_c(const struct health *h)
 {
 	if (!isnan(h->o.absolute_c))
@@ -269,8 +273,8 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 
 #define NO_REASON GUARD_REASONS
 
-/* The first rule that holds gives the GPU its level and its finding.  From HEALTH_EVICT on
- * workers leave, for the rule's reason. */
+/* The first rule that holds sets the level and the finding of the GPU. From HEALTH_EVICT on,
+ * workers leave for the rule's reason. */
 static const struct rule {
 	enum health_level (*level)(const struct health *h);
 	void (*finding)(const struct health *h, struct health_finding *f);
@@ -284,8 +288,8 @@ static const struct rule {
 	{ health_memory_wear_level, health_memory_wear_finding, NO_REASON },
 };
 
-/* The first rule with this reason (NO_REASON: with any) that holds at this level or a higher
- * one; NULL: none does. */
+/* Returns the first rule with this reason (NO_REASON: any reason) that holds at level `from` or
+ * higher; NULL: none does. */
 static const struct rule *first_rule(const struct health *h, unsigned reason,
 				     enum health_level from)
 {
@@ -303,7 +307,7 @@ static void rule_finding(const struct rule *rule, const struct health *h, uint64
 	if (rule)
 		rule->finding(h, ret);
 	if (ret->clears_ns && ret->clears_ns < now)
-		ret->clears_ns = now; /* it is due at the next reading */
+		ret->clears_ns = now; /* ends with the next reading */
 }
 
 void health_update_level(struct health *h, uint64_t now)

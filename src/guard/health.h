@@ -1,8 +1,8 @@
-/* health: is a GPU healthy (GUARD.md, Heat and faults)?  Pure: it takes readings and driver
- * events and returns a level with its reason.
+/* health: decides whether a GPU is healthy (GUARD.md, Heat and faults). Pure: it takes readings
+ * and driver events and returns a level with its reason.
  *
- * Xids are rows of xid.def.  A thermal trip has a margin, a hysteresis and a number of
- * readings.  A quarantine ends when its cause is gone. */
+ * xid.def lists the Xids. A thermal trip has a margin, a hysteresis and a number of readings. A
+ * quarantine ends when its cause is gone. */
 #ifndef GW_GUARD_HEALTH_H
 #define GW_GUARD_HEALTH_H
 
@@ -26,25 +26,26 @@ enum xid_class {
 	XID_UNKNOWN,
 	XID_CLASSES
 };
-/* Replaces a row of the table, such as "109=restart_app". */
+/* Replaces the class of one Xid in the table, such as "109=restart_app". */
 struct xid_rule {
 	unsigned xid;
 	enum xid_class class;
 };
-/* 0, or -GW_E_PARSE: it is not NUMBER=CLASS with a known class. */
+/* Reads NUMBER=CLASS. Returns 0, or -GW_E_PARSE if the format is wrong or the class is
+ * unknown. */
 int xid_rule_read(const char *text, struct xid_rule *ret);
 enum xid_class xid_class_of(unsigned xid);
 const char *xid_class_name(unsigned c); /* "reset_gpu", ...                 */
-const char *xid_text(unsigned xid);     /* NVIDIA's name for it; "unknown" */
-const char *xid_table_version(void);    /* of the Xid catalogue that it follows */
+const char *xid_text(unsigned xid);     /* NVIDIA's name for the Xid, or "unknown" */
+const char *xid_table_version(void);    /* version of the Xid catalogue that xid.def follows */
 
 #define HEALTH_XIDS 16
 
 struct health_options {
-	double warn_c, throttle_c, evict_c; /* margins: 10, 5, 2 */
-	double clear_c;                     /* a trip clears this far above it: 5 */
-	uint64_t clear_ns;                  /* ... and for this long: 30 s */
-	unsigned critical;                  /* readings in a row that trip eviction: 4 */
+	double warn_c, throttle_c, evict_c; /* margins of the trips, in degrees: 10, 5, 2 */
+	double clear_c;    /* a trip clears when the margin is larger by this: 5 */
+	uint64_t clear_ns; /* ... for this long: 30 s */
+	unsigned critical; /* readings in a row that cause eviction: 4 */
 	double absolute_c; /* temperature that replaces the margins; NAN: use margins */
 	double fallback_c; /* temperature limit of a device without margins: 85 */
 	uint64_t clean_ns; /* a quarantine ends after this long without a cause: 60 s */
@@ -64,7 +65,7 @@ struct health_event {
 	uint64_t data; /* the number of an Xid */
 };
 
-struct health; /* of one GPU */
+struct health; /* the health of one GPU */
 
 int health_new(const struct health_options *o, struct health **ret);
 void health_free(struct health *h);
@@ -75,47 +76,47 @@ void health_set_options(struct health *h, const struct health_options *o);
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
-/* Takes an Xid from before the start, with its own time; it is counted separately.  If the
- * driver has recovery actions, these say whether it still matters.  If not, it counts like a
- * new one until it is three minutes old. */
+/* Takes an Xid from before the start, with its own time. It is counted separately. If the
+ * driver reports recovery actions, they decide whether the Xid still matters. If not, the Xid
+ * counts like a new one until it is three minutes old. */
 void health_past(struct health *h, const struct health_event *e);
 
-/* From the options, else from the table; h may be NULL. */
+/* Returns the class of an Xid from the options, else from the table. h may be NULL. */
 enum xid_class health_xid_class(const struct health *h, unsigned xid);
 
-/* Ends a quarantine because an operator has fixed its cause.  0, also if there is none;
- * -GW_E_STATE with a sentence: the driver still requests a recovery action, or the GPU does not
- * answer. */
+/* Ends a quarantine because an operator has fixed its cause. Returns 0, also if there is no
+ * quarantine. Returns -GW_E_STATE with a sentence if the driver still requests a recovery
+ * action, or if the GPU does not answer. */
 int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size);
 
 /* One problem, in words. */
 struct health_finding {
 	char why[240];      /* one sentence; "" when healthy */
-	char advice[200];   /* what to do; "" */
-	char clears[120];   /* what ends it: "when ..."; "": unknown */
+	char advice[200];   /* what to do; "": nothing */
+	char clears[120];   /* what ends the problem: "when ..."; "": unknown */
 	uint64_t clears_ns; /* earliest end; 0: no timer runs */
 };
 
 struct health_status {
 	enum health_level level;
-	enum health_level heat; /* by heat alone: OK to EVICT */
+	enum health_level heat; /* level by heat alone: OK to EVICT */
 	bool thermal;           /* the evict trip is on */
-	bool warm;              /* too warm for workers to return */
+	bool warm;              /* the GPU is too warm for workers to return */
 	bool quarantine;
 	double margin_c;   /* NAN: unknown */
 	double evict_at_c; /* temperature of the GPU at which workers leave; NAN: unknown */
 	const char *
 		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
-	uint64_t since_ns;     /* of this level; 0: unknown */
-	unsigned xids, last_xid;           /* since the start; 0 */
+	uint64_t since_ns;     /* when this level began; 0: unknown */
+	unsigned xids, last_xid;           /* since the start; 0: none */
 	unsigned past_xids, last_past_xid; /* before the start, from the kernel log */
-	uint64_t last_past_ns;             /* time of that one */
+	uint64_t last_past_ns;             /* time of last_past_xid */
 	struct health_finding worst;
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
 
-/* What it means for the workers on the GPU: inputs of the guard after each reading and
- * event. */
+/* What the health means for the workers on the GPU. It is input of the guard after each reading
+ * and event. */
 #define HEALTH_REASONS 2
 struct health_meaning {
 	unsigned heat; /* a set for guard_set_heat() */
@@ -127,10 +128,10 @@ struct health_meaning {
 	} reason[HEALTH_REASONS];
 };
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret);
-/* Time to the next reading: 10 s, or 1 s while the margin is small or a recovery action is
- * awaited.  A snapshot renews the HEALTH tier (margin, recovery action) every 10 s and FAST
- * (temperature, hardware slowdown) each time: a rise of the temperature since then is
- * subtracted from the margin. */
+/* Returns the time to the next reading: 10 s, or 1 s while the margin is small or a recovery
+ * action is awaited. A snapshot reads the HEALTH tier (margin, recovery action) every 10 s and
+ * the FAST tier (temperature, hardware slowdown) each time. A rise of the temperature since the
+ * last margin is subtracted from the margin. */
 uint64_t health_interval_ns(const struct health *h);
 
 #endif

@@ -1,5 +1,5 @@
-/* Faults: Xids, other events and states that drivers report, what each leads to, and the
- * quarantine for the worst. */
+/* Faults: Xids, other events and states that drivers report, and what each of them causes. The
+ * worst cause a quarantine. */
 #include "health_internal.h"
 
 #include "device/nvml_abi.h"
@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SILENCE_NS (180 * NS_PER_S)  /* events closer than this are one incident */
-#define RATE_NS    (1800 * NS_PER_S) /* corrected errors are counted over one or two of these */
-#define RATE_WARN  60                /* one per minute: far above that of a good board */
+#define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
+/* corrected errors are counted over one or two such periods */
+#define RATE_NS   (1800 * NS_PER_S)
+#define RATE_WARN 60 /* about one per minute: far more than a good board has */
 
 /* ---- the table of Xids ---- */
 
@@ -97,18 +98,18 @@ const char *xid_table_version(void)
 #undef XID_TABLE
 }
 
-/* ---- what each event leads to ---- */
+/* ---- what each event causes ---- */
 
 static const struct {
 	enum severity severity;
 	const char *advice;
 } classes[XID_CLASSES] = {
-	[XID_RESTART_APP] = { SEVERITY_ALERT, "Start the failed program again; if it repeats, "
-					      "suspect the GPU." },
+	[XID_RESTART_APP] = { SEVERITY_ALERT, "Start the failed program again; if the error "
+					      "repeats, the GPU may be faulty." },
 	[XID_RESET_GPU] = { SEVERITY_QUARANTINE, "Stop the programs on it, then reset it: "
 						 "nvidia-smi --gpu-reset -i UUID." },
-	[XID_REBOOT] = { SEVERITY_QUARANTINE,
-			 "Reboot the machine; if it repeats, check power, slot and cooling." },
+	[XID_REBOOT] = { SEVERITY_QUARANTINE, "Reboot the machine; if the error repeats, check "
+					      "power, slot and cooling." },
 	[XID_RESTART_VM] = { SEVERITY_ALERT, "Restart the virtual machine." },
 	[XID_MECHANICS] = { SEVERITY_ALERT,
 			    "Check the power cables and the seat of the board." },
@@ -118,7 +119,7 @@ static const struct {
 			 "Contact the vendor with the output of nvidia-bug-report.sh." },
 	[XID_IGNORE] = { SEVERITY_NONE, "" },
 	[XID_WORKFLOW] = { SEVERITY_ACTION_OR_ALERT,
-			   "See the kernel log for the error before it." },
+			   "See the kernel log for an earlier error." },
 	[XID_RECOVERY] = { SEVERITY_REREAD, "" },
 	[XID_UNKNOWN] = { SEVERITY_ALERT, "See the kernel log, and look the number up in "
 					  "NVIDIA's Xid catalogue." },
@@ -131,10 +132,11 @@ static const struct {
 	enum severity severity;
 	const char *what, *advice;
 } events[] = {
-	{ ABI_EVENT_ECC_DOUBLE, SEVERITY_ACTION_OR_QUARANTINE, "An uncorrectable memory error",
+	{ ABI_EVENT_ECC_DOUBLE, SEVERITY_ACTION_OR_QUARANTINE,
+	  "An uncorrectable memory error occurred",
 	  "Stop the programs on it, then reset it; results since the error may be wrong." },
-	{ ABI_EVENT_ECC_STORM, SEVERITY_ALERT, "A storm of corrected memory errors",
-	  "Watch it; run the vendor's diagnostics if it repeats." },
+	{ ABI_EVENT_ECC_STORM, SEVERITY_ALERT, "Many corrected memory errors occurred",
+	  "Watch the GPU; run the vendor's diagnostics if the errors repeat." },
 	{ ABI_EVENT_DRAM_RETIRED, SEVERITY_ALERT, "Memory was retired",
 	  "Reset the GPU when convenient." },
 	{ ABI_EVENT_DRAM_RETIRE_FAILED, SEVERITY_ALERT, "Retiring memory failed",
@@ -145,7 +147,7 @@ static const struct {
 	  "Poisoned data was not contained",
 	  "Stop the programs on it, then reset it; results since then may be wrong." },
 	{ ABI_EVENT_GPU_UNAVAILABLE, SEVERITY_QUARANTINE,
-	  "The driver reports it as unavailable",
+	  "The driver reports the GPU as unavailable",
 	  "See the kernel log; reset it or reboot the machine." },
 	{ ABI_EVENT_RECOVERY_ACTION, SEVERITY_REREAD, "", "" },
 };
@@ -156,16 +158,16 @@ static const struct {
 	[1] = { "reset the GPU",
 		"Stop the programs on it, then: nvidia-smi --gpu-reset -i UUID." },
 	[2] = { "reboot the machine", "Reboot the machine." },
-	[3] = { "drain its peer-to-peer traffic",
+	[3] = { "drain the GPU's peer-to-peer traffic",
 		"Stop the programs that use it together with other GPUs." },
-	[4] = { "drain and reset it",
+	[4] = { "drain and reset the GPU",
 		"Give it no new work, stop the programs on it, then reset it." },
 	[5] = { "recover the IMEX domain", "Restart the IMEX service of the domain." },
 	[6] = { "reset its bus", "Reboot the machine, or reset the GPU's bus." },
 	[7] = { "reboot the system", "Reboot the whole system." },
 };
 
-/* States of the memory, none of which forbids work. */
+/* States of the memory. None of them forbids work. */
 static const struct {
 	unsigned quantity;
 	const char *what, *advice;
@@ -194,8 +196,8 @@ static void begin_quarantine(struct health *h, const char *why, const char *advi
 	snprintf(q->advice, sizeof(q->advice), "%s", advice);
 }
 
-/* If the driver has no recovery action to say that all is well, the incident must be over
- * too. */
+/* Returns how long the driver must be clean before a quarantine ends. Without recovery actions
+ * the driver cannot report that all is well, so the incident must be over too. */
 static uint64_t clean_ns(const struct health *h)
 {
 	return h->action_known || h->o.clean_ns > SILENCE_NS ? h->o.clean_ns : SILENCE_NS;
@@ -247,7 +249,8 @@ static bool incident_over(const struct health *h, uint64_t now)
 	return now >= h->incident.event_ns && now - h->incident.event_ns >= SILENCE_NS;
 }
 
-/* The severity once it is known whether the driver has recovery actions. */
+/* Returns the severity after the first reading has shown whether the driver reports recovery
+ * actions. */
 static enum severity decided(const struct health *h, enum severity s)
 {
 	if (s == SEVERITY_ACTION_OR_QUARANTINE && !h->action_known)
@@ -322,8 +325,9 @@ static unsigned event_xid(const struct health_event *e)
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-/* A GPU that was reset, or whose driver was loaded again, must not be kept from work by an
- * older Xid: the recovery action decides, or the age. */
+/* Adds an Xid from before the start. An older Xid must not keep a GPU from work that was reset,
+ * or that had its driver loaded again. So the recovery action decides or, without one, the age
+ * of the Xid. */
 static void add_past(struct health *h, const struct health_event *e)
 {
 	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;
@@ -355,8 +359,8 @@ static void read_flags(struct health *h, const struct gw_device *d)
 	}
 }
 
-/* Only growth counts: for errors before the start the recovery action says whether they still
- * matter. */
+/* Counts only errors that are new. For errors before the start the recovery action decides
+ * whether they still matter. */
 static void read_errors(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double n = health_value(d, GW_Q_ECC_UNCORRECTED);
@@ -365,7 +369,8 @@ static void read_errors(struct health *h, const struct gw_device *d, uint64_t no
 	if (isnan(n))
 		return;
 	if (n > h->memory.uncorrected) {
-		snprintf(why, sizeof(why), "%.0f uncorrectable memory error%s since %.0f.",
+		snprintf(why, sizeof(why),
+			 "%.0f new uncorrectable memory error%s; %.0f before.",
 			 n - h->memory.uncorrected, n - h->memory.uncorrected > 1 ? "s" : "",
 			 h->memory.uncorrected);
 		add_event(h, SEVERITY_ACTION_OR_QUARANTINE, why, drain_advice, now);
@@ -373,7 +378,7 @@ static void read_errors(struct health *h, const struct gw_device *d, uint64_t no
 	h->memory.uncorrected = n;
 }
 
-/* Each was corrected, but many in a short time are the sign of a board that wears out. */
+/* Counts corrected errors. Many in a short time are a sign that the board wears out. */
 static void read_corrected(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double n = health_value(d, GW_Q_ECC_CORRECTED);
@@ -480,7 +485,7 @@ void health_past(struct health *h, const struct health_event *e)
 		health_update_level(h, h->read_ns);
 		return;
 	}
-	if (p->events == PASTS) /* the latest matter most */
+	if (p->events == PASTS) /* the latest Xids matter most */
 		memmove(p->event, p->event + 1, --p->events * sizeof(p->event[0]));
 	p->event[p->events++] = *e;
 }
@@ -507,7 +512,7 @@ void health_quarantine_finding(const struct health *h, struct health_finding *f)
 {
 	set_finding(f, h->quarantine.why, h->quarantine.advice);
 	snprintf(f->clears, sizeof(f->clears),
-		 "when the driver has been clean for %g s, or by gpuward guard clear",
+		 "when the driver has reported no problem for %g s, or by gpuward guard clear",
 		 (double)clean_ns(h) / (double)NS_PER_S);
 	if (h->quarantine.clean_ns)
 		f->clears_ns = h->quarantine.clean_ns + clean_ns(h);

@@ -1,5 +1,5 @@
-/* What health.c (options, heat, the table of rules) and health_fault.c (Xids and other events,
- * recovery actions, memory, quarantine) share; no other file includes this. */
+/* Data that health.c (options, heat, the table of rules) and health_fault.c (Xids and other
+ * events, recovery actions, memory, quarantine) share. No other file includes this header. */
 #ifndef GW_GUARD_HEALTH_INTERNAL_H
 #define GW_GUARD_HEALTH_INTERNAL_H
 
@@ -14,13 +14,14 @@
 #define TIER_NS  (10 * NS_PER_S) /* values of the HEALTH tier in a snapshot may be this old */
 #define PASTS    8
 
-/* What an event leads to; a higher value is worse. */
+/* What an event causes; a higher value is worse. */
 enum severity {
 	SEVERITY_NONE,
-	SEVERITY_REREAD,          /* the recovery action has changed */
+	SEVERITY_REREAD,          /* the recovery action must be read again */
 	SEVERITY_ALERT,           /* a warning for people */
-	SEVERITY_ACTION_OR_ALERT, /* the recovery action decides; if it is unknown: alert */
-	SEVERITY_ACTION_OR_QUARANTINE, /* the same; if it is unknown: quarantine */
+	SEVERITY_ACTION_OR_ALERT, /* the recovery action decides; alert if it is unknown */
+	/* the recovery action decides; quarantine if it is unknown */
+	SEVERITY_ACTION_OR_QUARANTINE,
 	SEVERITY_QUARANTINE
 };
 
@@ -37,30 +38,32 @@ enum margin_source {
 struct health_heat {
 	struct {
 		bool on;
-		uint64_t cool_ns; /* cool enough since; 0: it is not */
+		uint64_t cool_ns; /* since when it is cool enough; 0: it is not */
 	} trip[TRIPS_ALL];
 	enum margin_source source;
 	double margin_c, temperature_c;
-	double driver_margin_c, driver_at_c; /* the driver's margin, and the temperature then */
+	/* the driver's margin, and the temperature when it was read */
+	double driver_margin_c, driver_at_c;
 	uint64_t driver_ns;
 	unsigned criticals; /* critical readings in a row */
 	bool hw_thermal;
 };
 
 struct health_memory {
-	unsigned flags; /* bits: rows of the table memory_flags */
+	unsigned flags; /* bits: rows of memory_flags */
 	double uncorrected;
 	struct {
-		uint64_t ns; /* 0: none was read yet */
+		uint64_t ns; /* 0: nothing was read yet */
 		double count;
-	} corrected[2];                      /* an earlier and a later reading */
-	double corrected_new, corrected_min; /* errors since the first of these; in minutes */
+	} corrected[2]; /* an earlier and a later reading */
+	/* errors since the earlier reading; minutes since then */
+	double corrected_new, corrected_min;
 };
 
-/* An incident: events with less than SILENCE_NS between them, and the worst of them. */
+/* An incident: events with less than SILENCE_NS between them. It keeps the worst of them. */
 struct health_incident {
 	enum severity worst;
-	bool undecided; /* nothing was read yet that could decide the worst */
+	bool undecided; /* the recovery action was not read yet, so worst is not final */
 	uint64_t event_ns;
 	char why[240], advice[200];
 	unsigned xids, last_xid;
@@ -69,14 +72,14 @@ struct health_incident {
 /* Xids from before the start. */
 struct health_past {
 	struct health_event
-		event[PASTS]; /* they wait for the first reading of the recovery action */
+		event[PASTS]; /* Xids that wait for the first reading of the recovery action */
 	unsigned events, xids, last_xid;
 	uint64_t last_ns;
 };
 
 struct health_quarantine {
 	bool on;
-	uint64_t clean_ns; /* nothing demands it since; 0: something does */
+	uint64_t clean_ns; /* since when nothing requires the quarantine; 0: something does */
 	char why[240], advice[200];
 };
 
@@ -90,14 +93,15 @@ struct health {
 	struct health_past past;
 	struct health_quarantine quarantine;
 
-	bool answers; /* at the last reading */
+	bool answers; /* the GPU answered the last reading */
 	bool fault;   /* the driver reports a hardware fault */
 	char fault_why[200];
 
 	uint64_t read_ns; /* when the recovery action was last read; 0: never */
 	bool action_known;
 	unsigned action;
-	uint64_t awaited_ns; /* when the driver reported that it changed; 0 */
+	/* when the driver reported that the action changed; 0: it did not */
+	uint64_t awaited_ns;
 };
 
 static inline double health_value(const struct gw_device *d, unsigned q)
@@ -114,7 +118,7 @@ void health_update_level(struct health *h, uint64_t now);
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now);
 void health_fault_lost(struct health *h, const struct gw_device *d);
 void health_fault_expire(struct health *h, uint64_t now); /* ends an incident that is over */
-/* The level of a rule, and its finding where that is not HEALTH_OK. */
+/* Return the level of a rule, and write its finding if the level is not HEALTH_OK. */
 enum health_level health_quarantine_level(const struct health *h);
 void health_quarantine_finding(const struct health *h, struct health_finding *f);
 enum health_level health_incident_level(const struct health *h);

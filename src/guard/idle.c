@@ -1,13 +1,14 @@
-/* Workers that idle are unloaded where that saves energy (GUARD.md, Models that idle).
+/* Unloads idle workers where that saves energy (GUARD.md, Models that idle).
  *
- * Only workers that load again when a client requests them.  A request ends it, and is seen by their memory.  Their door
- * stays open, only the first level is tried, and no unit is stopped. */
+ * This concerns only workers that load their model again when a client requests it. A growth of
+ * their memory shows such a request and ends the unloading. Their door stays open, only the
+ * first level is tried, and no unit is stopped. */
 #include "guard_internal.h"
 
 #include <math.h>
 
-#define UNSEEN_NS \
-	(15 * NS_PER_S) /* without a figure for this long a worker does not count as idle */
+/* Without a utilisation for this long a worker does not count as idle. */
+#define UNSEEN_NS (15 * NS_PER_S)
 #define FIGURE_NS (5 * NS_PER_S) /* between readings of utilisation, which are expensive */
 
 static bool idle_economy(const struct guard_worker *w)
@@ -15,7 +16,8 @@ static bool idle_economy(const struct guard_worker *w)
 	return w->policy->idle_after_ns || w->policy->idle_economy;
 }
 
-/* 1 busy, 0 idle, -1 unknown: a figure of one of its processes is missing. */
+/* Returns 1 if the worker is busy, 0 if it is idle, -1 if the utilisation of one of its
+ * processes is unknown. */
 static int idle_busy(const struct guard *g, const struct guard_worker *w)
 {
 	int known = -1;
@@ -47,7 +49,7 @@ void guard_idle_scene(struct guard *g, struct guard_worker *w)
 	    g->now_ns - w->idle.figure_ns > UNSEEN_NS)
 		w->idle.since_ns = g->now_ns;
 	w->idle.bytes = w->observed.bytes;
-	/* This scene was to have a figure, whether it has one or not. */
+	/* The utilisation was requested for this scene, even if it is missing. */
 	if (w->idle.wants_figure)
 		w->idle.asked_ns = g->now_ns;
 	w->idle.wants_figure = idle_economy(w) &&
@@ -82,8 +84,8 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w)
 		text_fit(text, sizeof(w->reasons.evidence[0]), "idle for %.0f s", seconds);
 	else
 		text_fit(text, sizeof(w->reasons.evidence[0]),
-			 "idle for %.0f s: at %.0f W that is %.0f J, and loading it takes "
-			 "%.0f J",
+			 "idle for %.0f s: at %.0f W this costs %.0f J, and loading it again "
+			 "costs %.0f J",
 			 seconds, w->idle.idle_w, w->idle.idle_w * seconds, w->idle.reload_j);
 }
 
@@ -114,7 +116,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* A client uses a worker that is out because it idled. */
+/* Handles a worker that was evicted because it idled and that a client uses again. True if it
+ * runs again. */
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 {
 	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
@@ -127,8 +130,8 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 		return false;
 	worker_set_running(g, w);
 	guard_report(g, w, "requested",
-		     "a client loaded %llu MiB; %.0f s out saved about %.0f J, loading not "
-		     "counted",
+		     "a client loaded %llu MiB; %.0f s without the model saved about %.0f J, "
+		     "loading not counted",
 		     (unsigned long long)(w->observed.bytes / MIB), out_s,
 		     out_s * w->idle.idle_w);
 	return true;

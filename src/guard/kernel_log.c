@@ -16,7 +16,7 @@
 
 /* ---- one record ---- */
 
-/* Reads between least and most digits. */
+/* Reads a hexadecimal number of `least` to `most` digits. */
 static bool read_hex(const char **p, unsigned least, unsigned most, unsigned *ret)
 {
 	unsigned v = 0, n = 0;
@@ -66,7 +66,7 @@ static bool read_head(const char **p, uint64_t *ret_ns)
 	return true;
 }
 
-/* "Xid (PCI:0000:01:00): 79, ..."; before 2013 without "PCI:". */
+/* Reads "Xid (PCI:0000:01:00): 79, ..."; before 2013 without "PCI:". */
 static bool read_xid(const char **p, struct kernel_log_record *ret)
 {
 	struct pci_id id;
@@ -108,7 +108,7 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 struct kernel_log {
 	int fd;
 	size_t used;
-	bool overlong; /* in a line that is longer than any record */
+	bool overlong; /* the rest of a line that is longer than any record is skipped */
 	char text[2 * RECORD_MAX];
 };
 
@@ -141,8 +141,8 @@ void kernel_log_close(struct kernel_log *k)
 	free(k);
 }
 
-/* Reads a complete line: the first of a record, or one of its dictionary, which begins with a
- * blank and which the parser ignores. */
+/* Reads a complete line: the first line of a record, or a line of its dictionary. Dictionary
+ * lines begin with a blank, and the parser ignores them. */
 static bool read_line(struct kernel_log *k, char *out)
 {
 	char *end = memchr(k->text, '\n', k->used);
@@ -160,13 +160,13 @@ static bool read_line(struct kernel_log *k, char *out)
 	return true;
 }
 
-/* EPIPE: records were overwritten before we read them; the next read continues with the
- * remaining ones. */
+/* Reads more text. EPIPE: records were overwritten before they were read; the next read
+ * continues with the remaining ones. */
 static bool fill_text(struct kernel_log *k)
 {
 	ssize_t n;
 
-	if (k->used >= RECORD_MAX) { /* no record is this long: it is another kind of file */
+	if (k->used >= RECORD_MAX) { /* no record is this long, so this is not a kernel log */
 		k->overlong = true;
 		k->used = 0;
 	}

@@ -1,8 +1,8 @@
-/* kernel_log: reads Xids from the kernel log, those before the start too.
+/* kernel_log: reads Xids from the kernel log, also those from before the start.
  *
- * A driver reports an event once, to programs that listen; earlier ones are only in the
- * kernel's ring buffer.  /dev/kmsg may need CAP_SYSLOG (dmesg_restrict); if it cannot be read,
- * that is logged and nothing else changes.  Below the root of a copied tree, dev/kmsg is a file
+ * A driver reports an event only once, to programs that listen; earlier events are only in the
+ * kernel's ring buffer. /dev/kmsg may need CAP_SYSLOG (dmesg_restrict). If it cannot be read,
+ * this is logged and nothing else changes. Below the root of a copied tree, dev/kmsg is a file
  * with the same records. */
 #ifndef GW_GUARD_KERNEL_LOG_H
 #define GW_GUARD_KERNEL_LOG_H
@@ -29,17 +29,19 @@ struct kernel_log_record {
  * without its newline.  *ret is set unless it returns KERNEL_LOG_OTHER. */
 enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record *ret);
 
-/* Is it the same GPU?  device may have a function, and a domain of four or eight digits. */
+/* True if both addresses name the same GPU. device may have a function, and a domain of four or
+ * eight digits. */
 bool kernel_log_same_pci(const char *pci, const char *device);
 
 struct kernel_log;
 
-/* 0, -GW_E_NOMEM, or -GW_E_NOENT, -GW_E_PERM, -GW_E_IO with a sentence that says what would
- * help. */
+/* Opens the kernel log. Returns 0 or -GW_E_NOMEM; or -GW_E_NOENT, -GW_E_PERM or -GW_E_IO with a
+ * sentence that says what would help. */
 int kernel_log_open(const struct root *root, struct kernel_log **ret, char *why, size_t size);
 void kernel_log_close(struct kernel_log *k);
 
-/* The next record that is not KERNEL_LOG_OTHER; false: there is none now.  Does not block. */
+/* Returns the next record that is not KERNEL_LOG_OTHER; false: there is none now. Does not
+ * block. */
 bool kernel_log_next(struct kernel_log *k, enum kernel_log_kind *ret_kind,
 		     struct kernel_log_record *ret);
 

@@ -1,5 +1,6 @@
-/* A scene becomes what is observed: which GPUs can be trusted, which processes of each worker are there, and how much each
- * holds where.  What a reading that failed does not show stays as it was. */
+/* Turns a scene into what is observed: which GPUs can be trusted, which processes of each
+ * worker are there, and how many bytes each worker holds on which GPU. A failed reading changes
+ * nothing. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -100,13 +101,14 @@ void guard_accept_roots(const struct guard *g, struct guard_worker *w)
 		o->found = FOUND_SAME;
 }
 
-/* A worker that restarts between two scenes has forgotten its orders: other roots than the known ones are noticed, and
- * stay unaccepted until the guard has concluded what that means. */
+/* Finds out which processes of the worker the scene shows. A worker that restarts between two
+ * scenes has forgotten its orders. So new roots are noticed, and they are accepted only after
+ * the guard has concluded what they mean. */
 static void find_roots(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
 	unsigned roots = 0, same = 0;
-	bool lives = false; /* a known one is there, but not by the match */
+	bool lives = false; /* a known process runs, but the match does not find it */
 
 	for (unsigned i = 0; i < g->scene.roots; i++) {
 		const struct scene_root *r = &g->scene.root[i];
@@ -194,8 +196,8 @@ static int gpu_with_most_free(const struct guard *g)
 	return best;
 }
 
-/* A board that was taken out of the machine does not keep a worker out that may run on any: it returns where most is free.
- * One that was put away by a checkpoint can only return to where it was. */
+/* Moves the home of an evicted worker away from a removed GPU. A worker that may run on any GPU
+ * returns where most memory is free. A checkpointed worker can only return to its old GPU. */
 static void leave_removed_gpus(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -224,7 +226,7 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!g->gpu[i].stale)
 			o->held[i] = 0;
-		/* Only while it runs can be seen that it moved to another GPU. */
+		/* A move to another GPU can only be seen while the worker runs. */
 		if (g->gpu[i].stale || g->gpu[i].lost || worker_is_out(w))
 			o->home |= home & UINT64_C(1) << i;
 	}
@@ -246,7 +248,8 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	o->gpus = o->home | configured_gpus(g, w->policy);
 }
 
-/* A dry eviction frees memory in the guard's books alone. */
+/* Counts the memory of a worker as free after an eviction in a dry run. Nothing is freed on the
+ * GPU. */
 static void apply_dry_eviction(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -299,9 +302,10 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	w->dry = guard_is_dry(g, w);
 }
 
-/* ---- what others ask of a worker's GPUs ---- */
+/* ---- free memory and readability of a worker's GPUs ---- */
 
-/* Memory is read before the lists: what a process took in between is in the lists alone. */
+/* Returns the free memory of a GPU, limited by the process lists. Memory is read before the
+ * lists, so only the lists show what a process took in between. */
 static uint64_t free_at_most(const struct scene_gpu *u, uint64_t held)
 {
 	uint64_t all = u->used_bytes + u->free_bytes;

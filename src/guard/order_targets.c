@@ -1,9 +1,11 @@
-/* Which processes and GPUs an order names.  No other process is touched when it is carried out. */
+/* Names the processes and GPUs of an order. No other process is touched when the order is
+ * carried out. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* NULL: it has no start time and could be mistaken for another, it is there already, or the order is full. */
+/* Adds a process. NULL: its start time is unknown, so that it could be mistaken for another; or
+ * it is already there; or the order is full. */
 static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 {
 	if (!id.start_ticks)
@@ -27,7 +29,7 @@ static bool is_below(const struct scene_process *p, int64_t pid)
 	return false;
 }
 
-/* Is it the worker's by its ancestors, or by its own match? */
+/* Notes whether the process belongs to the worker by its own match or by an ancestor. */
 static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
 			struct guard_target *t)
 {

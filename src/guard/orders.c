@@ -1,4 +1,4 @@
-/* Orders: which is the next, what it names, what its outcome means, and the check that memory was freed. */
+/* Orders: chooses the next order, interprets its outcome, and checks that memory was freed. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -7,13 +7,15 @@
 
 /* ---- the next order ---- */
 
-/* A checkpoint writes 1 GB/s: a nanosecond per byte. */
+/* Returns the time that an eviction may take. A checkpoint writes 1 GB/s: a nanosecond per
+ * byte. */
 uint64_t guard_evict_ns(const struct guard_worker *w)
 {
 	return CALL_NS + (w->intent.level == 3 ? w->intent.base_bytes : 0);
 }
 
-/* A call that hangs must not outlast the eviction; but a checkpoint is never cut short, and a call has LEAST_NS. */
+/* Returns the deadline of an eviction order. A hanging call must not outlast the eviction. But
+ * a checkpoint is never cut short, and every call gets at least LEAST_NS. */
 static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 {
 	const uint64_t until = now_ns + guard_evict_ns(w), least = now_ns + LEAST_NS;
@@ -23,7 +25,8 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-/* The next order by the worker's intent, its door and its last order; false: none is due.  admit: it may take new work. */
+/* Finds the next order from the worker's intent, its door and its last order; false: none is
+ * due. admit: the worker may take new work. */
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
@@ -53,7 +56,8 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 		*ret_deadline_ns = now_ns + guard_evict_ns(w);
 		return due && kept_out;
 	case STAGE_LOAD:
-		/* A worker that loads lazily needs an open door alone; one that was stopped must be started. */
+		/* A worker that loads lazily only needs an open door. A worker that was stopped
+		 * must be started. */
 		*ret = worker_loads_lazily(w) && worker_is_present(w) ? ORDER_OPEN
 								      : ORDER_RESUME;
 		*ret_deadline_ns = now_ns + UP_NS;
@@ -77,7 +81,7 @@ void guard_give_order(struct guard *g, struct guard_worker *w)
 		w->order.retry_ns = g->now_ns + STUCK_NS;
 }
 
-/* ---- giving it ---- */
+/* ---- issuing it ---- */
 
 static void note_put_away(struct guard_worker *w)
 {
@@ -109,14 +113,14 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		if (w->intent.goal == GOAL_RUN && w->door == DOOR_OPEN)
 			w->intent.real = !w->dry;
 		w->record_due = w->record_due || w->door == DOOR_OPEN;
-		w->door = DOOR_CLOSED; /* until it is known to be open again */
+		w->door = DOOR_CLOSED; /* until an order to open has succeeded */
 	}
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
 		w->record_due = true;
 }
 
-/* It is given again if it is still the next one. */
+/* Takes back an order. It is given again if it is still the next one. */
 void guard_take_back(struct guard_worker *w)
 {
 	if (w->order.status != STATUS_WAITING)
@@ -155,7 +159,7 @@ void guard_order_done(struct guard *g, struct guard_worker *w)
 		return;
 	worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
 	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done",
-		     "waiting for its memory");
+		     "waiting until its memory is back");
 }
 
 static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,
@@ -185,7 +189,7 @@ void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
 	case ORDER_DRAIN:
 		w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
 		if (retry && worker_is_idle_only(w))
-			guard_idle_end(g, w); /* work is in flight: it does not idle */
+			guard_idle_end(g, w); /* work is in flight: the worker is not idle */
 		return;
 	case ORDER_OPEN: w->order.retry_ns = g->now_ns + RECHECK_NS; break;
 	case ORDER_RESUME: break;
@@ -196,7 +200,8 @@ void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
 		guard_resume_failed(g, w, message);
 }
 
-/* An outcome that is lost must not keep the worker waiting; but a checkpoint that still runs has not failed. */
+/* Treats an order as failed if its outcome is overdue, so that a lost outcome does not keep the
+ * worker waiting. A checkpoint that still runs has not failed. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
 	const struct guard_order *o = &w->order.what;
@@ -209,7 +214,7 @@ void guard_order_overdue(struct guard *g, struct guard_worker *w)
 	guard_order_failed(g, w, false, "no answer by the deadline");
 }
 
-/* ---- is the memory free? ---- */
+/* ---- check that the memory is free ---- */
 
 static void set_base(struct guard *g, struct guard_worker *w)
 {
@@ -228,7 +233,8 @@ void guard_eviction_begins(struct guard *g, struct guard_worker *w)
 	w->order.retry_ns = 0;
 }
 
-/* It took more while it leaves: that must become free, too. */
+/* Raises the base if the worker took more memory while it leaves: that memory must become free
+ * too. */
 void guard_eviction_grows(struct guard *g, struct guard_worker *w)
 {
 	if (w->observed.bytes > w->intent.base_bytes)
@@ -249,7 +255,8 @@ void guard_eviction_ended(struct guard_worker *w, enum guard_result result)
 	w->report.freed_bytes = result == RESULT_FREED ? guard_freed_bytes(w) : 0;
 }
 
-/* By the memory of each of its GPUs, or by lists of processes that are complete. */
+/* True if an eviction can be verified: by the memory of each of the worker's GPUs, or by
+ * complete process lists. */
 bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++) {
@@ -262,8 +269,9 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 	return true;
 }
 
-/* Its processes hold a quarter of what they held (or, on the way back, no more than while it was out), and the device's
- * free memory rose to match: within 64 MiB, or what others took in the meantime. */
+/* True if the worker's memory is free. Its processes hold at most a quarter of what they held;
+ * or, if it was returning, no more than while it was evicted. And the free memory of the GPU
+ * rose by the same amount, within 64 MiB and what others took meanwhile. */
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -283,7 +291,8 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 	return free_now + took + SLACK_BYTES >= i->base_free + guard_freed_bytes(w);
 }
 
-/* A hook, a signal or a callback may load twice, and a worker that does not know what it has loaded begins again. */
+/* True if a second resume does no harm. A hook, a signal or a callback may load twice, and a
+ * worker that does not know what it has loaded begins again: for these it returns false. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
@@ -295,7 +304,8 @@ static bool may_resume_twice(const struct guard_worker *w)
 	return true;
 }
 
-/* A worker that holds its memory still is resumed if it said that it left, and also if it refused: some leave and fail. */
+/* True if a worker that still holds its memory is resumed. It is resumed if it reported that it
+ * left. It is also resumed if it refused, because some workers leave and report a failure. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

@@ -1,4 +1,4 @@
-/* Policies are copied and compared with the lists that their structs are made of (policy.h). */
+/* Copies and compares policies, using the member lists that define their structs (policy.h). */
 #include "policy.h"
 
 #include "economy.h"
@@ -91,18 +91,19 @@ void policy_init(struct policy *p)
 
 /* ---- members ---- */
 
-/* WHERE is a text that says where something is configured; ARRAY has structs or texts. */
+/* WHERE is a string that says where something is configured. ARRAY has structs or strings. */
 enum type { PLAIN, REAL, TEXT, WHERE, ARGV, STRUCT, ARRAY };
 
 struct member {
 	enum type type;
-	size_t offset, size;     /* for an array: of one element */
-	const struct member *of; /* for a struct and an array; size 0 ends it */
-	size_t count;            /* for an array: offset of the number of elements */
+	size_t offset, size; /* size of an array: of one element */
+	/* members of a struct or of an array element; size 0 ends the list */
+	const struct member *of;
+	size_t count; /* for an array: offset of the number of elements */
 };
 
 /* clang-format off */
-/* By the C type of the member; a type that is not listed does not compile. */
+/* The type of a member by its C type. A type that is not listed does not compile. */
 #define TYPE(m)                            \
 	_Generic((m),                      \
 		const char *: TEXT,        \
@@ -386,7 +387,7 @@ int policy_copy(struct policy *ret, const struct policy *p)
 static const char *const days[7] = { "monday", "tuesday",  "wednesday", "thursday",
 				     "friday", "saturday", "sunday" };
 
-/* The rest of a text that is being read, and the message about what is wrong with it. */
+/* The rest of a string that is being read, and a buffer for the error message. */
 struct reading {
 	const char *p;
 	char *message;
@@ -431,7 +432,7 @@ static size_t word_length(const char *p)
 	return n;
 }
 
-/* "Fri" or "Friday". */
+/* Reads "Fri" or "Friday". */
 static bool read_day(struct reading *r, unsigned *ret)
 {
 	size_t n = word_length(r->p);
@@ -449,7 +450,7 @@ static bool read_day(struct reading *r, unsigned *ret)
 		      (int)(n < 20 ? n : 20), r->p);
 }
 
-/* "Fri" or "Fri-Mon": Monday follows Sunday. */
+/* Reads "Fri" or "Fri-Mon". Monday follows Sunday. */
 static bool read_day_range(struct reading *r, unsigned *set)
 {
 	unsigned from, to;
@@ -496,7 +497,7 @@ static bool read_digits(const char **p, unsigned least, unsigned most, unsigned 
 	return n >= least && !isdigit((unsigned char)**p);
 }
 
-/* "18:00"; "24:00" only ends a day. */
+/* Reads "18:00". "24:00" is allowed only as the end of a span. */
 static bool read_time(struct reading *r, bool end, unsigned *ret)
 {
 	const char *start = r->p;

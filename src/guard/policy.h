@@ -1,8 +1,8 @@
 /* policy: the configuration of the guard, as plain data.
  *
  * It has the workers that may be moved, the rules that classify processes, and the knobs: times
- * and sizes.  The reader of a configuration (daemon/guard_config.h) makes it, or a program
- * through the library; decisions never change it.  It owns its texts. */
+ * and sizes. The reader of a configuration (daemon/guard_config.h) or a program that uses the
+ * library makes it; decisions never change it. It owns its strings. */
 #ifndef GW_GUARD_POLICY_H
 #define GW_GUARD_POLICY_H
 
@@ -21,12 +21,14 @@ enum guard_mode { GUARD_OBSERVE, GUARD_DRY_RUN, GUARD_ENFORCE };
 
 enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW };
 
-/* The members of the structs below are lists, from which policy.c also generates comparison and
- * copy.
- *   V(type, name)                   a value, or a text
- *   W(name)                         a text that says where something is configured: copied, not compared
+/* The members of the structs below are lists. From these lists policy.c also generates
+ * comparison and copy.
+ *   V(type, name)                   a value, or a string
+ *   W(name)                         a string that says where something is configured: copied,
+ *   not compared
  *   S(of, name)                     a struct policy_of
- *   A(type, of, name, most, count)  an array with count elements; of: text, or struct policy_of */
+ *   A(type, of, name, most, count)  an array with count elements; of: text, or struct
+ * policy_of */
 #define POLICY_V(type, name) type name;
 #define POLICY_W(name)       const char *name;
 #define POLICY_S(of, name)   struct policy_##of name;
@@ -35,14 +37,14 @@ enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW 
 	unsigned count;
 #define POLICY_FIELDS(LIST) LIST(POLICY_V, POLICY_W, POLICY_S, POLICY_A)
 
-/* How a process is recognised: all members must match that are not NULL, 0 or negative. */
+/* How a process is recognised: every member that is not NULL, 0 or negative must match. */
 /* clang-format off */
 #define POLICY_MATCH(V, W, S, A) \
 	V(const char *, name)      /* comm, 15 bytes, with wildcards * and ?                */ \
 	V(const char *, exe)       /* real path, with wildcards                             */ \
 	V(const char *, command)   /* extended regular expression over the joined arguments */ \
 	V(const char *, cgroup)    /* with wildcards                                        */ \
-	V(const char *, container) /* id, or the beginning of it                            */ \
+	V(const char *, container) /* id, or its beginning */ \
 	V(const char *, pidfile)   /* worker: a file with the pid                           */ \
 	V(const char *, unit)      /* worker: the systemd unit                              */ \
 	V(unsigned, port)          /* worker: it listens on this port                       */ \
@@ -74,23 +76,23 @@ enum policy_kind {
 
 /* Properties of a kind, in addition to its address and its level. */
 enum policy_trait {
-	KIND_LOADS_ON_REQUEST = 1, /* loads again with the next request */
-	KIND_CANNOT_LOAD = 1 << 1, /* has no request to load: there are no bytes to wait for */
-	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end its process, resuming starts it */
+	KIND_LOADS_ON_REQUEST = 1,   /* loads again with the next request */
+	KIND_CANNOT_LOAD = 1 << 1,   /* has no request to load, so no memory is waited for */
+	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end the process; resuming starts it */
 	KIND_UNIT = 1 << 3,          /* is a systemd unit */
 	KIND_CONTAINER = 1 << 4,     /* is a container */
 	KIND_COMMANDS = 1 << 5,      /* is moved by configured programs */
 	KIND_SIGNALS = 1 << 6,       /* is moved by configured signals */
-	KIND_LEVELS = 1 << 7,        /* can be evicted in several ways: policy_worker.level */
+	KIND_LEVELS = 1 << 7,        /* has several ways to evict: policy_worker.level */
 	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
 	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
-	KIND_DROPS_AT_2 = 1 << 10,   /* ... but policy_worker.level 2 drops it */
+	KIND_DROPS_AT_2 = 1 << 10,   /* ... but policy_worker.level 2 frees it */
 	KIND_ATOMIC = 1 << 11,       /* an interrupted order would break it */
 	KIND_SELF = 1 << 12,         /* is the process of the guard itself */
 	KIND_NEEDS_WAKE = 1 << 13, /* no request wakes it: RESUME_LAZY would leave it asleep */
 };
 
-const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
+const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL after the last kind */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: unknown */
 const char *policy_kind_url(unsigned kind);  /* the default address; NULL: no HTTP */
 unsigned policy_kind_level(unsigned kind);   /* the eviction level at which it acts */
@@ -104,7 +106,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 #define POLICY_SPAN(V, W, S, A) \
 	V(unsigned, days)     /* bit 0: Monday */ \
 	V(unsigned, from_min) /* since midnight, local time */ \
-	V(unsigned, to_min)   /* to <= from: on the next day */
+	V(unsigned, to_min) /* to_min <= from_min: on the next day */
 
 /* Times and sizes of a worker; NAN or UINT64_MAX means the value of policy.standard.  max_level
  * and allow_kill are always the worker's own. */
@@ -116,8 +118,8 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, verify_ns) \
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
-	V(uint64_t, headroom_bytes) /* at least this ...           */ \
-	V(double, headroom_ratio)   /* ... and this share of it    */ \
+	V(uint64_t, headroom_bytes) /* kept free: the larger of this ... */ \
+	V(double, headroom_ratio)   /* ... and this share of the board's memory */ \
 	V(uint64_t, min_vram_bytes) /* a process with less contends only if it is busy */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
@@ -138,23 +140,23 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	S(match, match) \
 	V(int, priority)                    /* lowest leaves first */ \
 	V(enum policy_resume, resume) \
-	V(bool, managed)                    /* started if it does not run */ \
+	V(bool, managed)                    /* the guard starts it if it does not run */ \
 	V(unsigned, level)                  /* of vLLM's sleep, for example; 0: the adapter chooses */ \
 	A(struct policy_span, span, schedule, POLICY_SPANS, schedules) \
 	V(bool, ac_only) \
-	/* Idle economy: unloaded while it is idle (guard/economy.h). */ \
-	V(bool, idle_economy)               /* if that saves energy */ \
-	V(uint64_t, idle_after_ns)          /* after this time; 0: not by time */ \
-	V(double, idle_w)                   /* until it is learned */ \
-	V(double, reload_j)                 /* until it is learned; NAN: unknown */ \
+	/* Idle economy: unload the worker while it is idle (guard/economy.h). */ \
+	V(bool, idle_economy)               /* unload if that saves energy */ \
+	V(uint64_t, idle_after_ns)          /* unload after this time; 0: not by time */ \
+	V(double, idle_w)                   /* used until it is learned */ \
+	V(double, reload_j)                 /* used until it is learned; NAN: unknown */ \
 	S(knobs, knobs) \
 	W(text)                             /* "[[worker]] ollama (gpuward.toml:12)" */
 
 #define POLICY_ALL(V, W, S, A) \
 	V(enum guard_mode, mode) \
-	V(bool, any)               /* every other process contends */ \
+	V(bool, any)               /* every other process is a contender */ \
 	V(bool, unknown_contends)  /* profile desktop: a process without a rule contends */ \
-	V(bool, by_unattributed)   /* profile container: memory without a process contends */ \
+	V(bool, by_unattributed)   /* profile container: memory without a process is demand */ \
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
@@ -164,7 +166,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
 	A(struct policy_worker, worker, worker, POLICY_WORKERS, workers) \
 	V(bool, simulated_too)      /* act on simulated GPUs, for tests */ \
-	V(const char *, companion)  /* socket of gpuward-companion; NULL: we act ourselves */
+	V(const char *, companion) /* socket of gpuward-companion; NULL: act without it */
 /* clang-format on */
 
 struct policy_span {
@@ -181,46 +183,48 @@ struct policy_worker {
 
 struct policy {
 	POLICY_FIELDS(POLICY_ALL)
-	void *memory; /* of its texts */
+	void *memory; /* memory of the strings */
 };
 
-/* The defaults of [guard] and [guard.defaults] (config.def): observe, no rules, no workers. */
+/* Sets the defaults of [guard] and [guard.defaults] (config.def): observe, no rules, no
+ * workers. */
 void policy_init(struct policy *p);
-/* A worker without a name, with all values from the standard. */
+/* Sets the defaults of a worker: no name, all values from the standard. */
 void policy_worker_init(struct policy_worker *w);
 
-/* Copies a text, which lives until policy_done(); NULL: out of memory.  A policy that only
- * borrows texts does not need policy_done(). */
+/* Copies a string, which lives until policy_done(); NULL: out of memory. A policy that only
+ * borrows strings does not need policy_done(). */
 const char *policy_keep(struct policy *p, const char *text, size_t n);
-/* *ret owns copies of all texts of p.  0, or -GW_E_NOMEM and *ret is empty. */
+/* Copies p; *ret owns copies of all strings. Returns 0, or -GW_E_NOMEM with an empty *ret. */
 int policy_copy(struct policy *ret, const struct policy *p);
 void policy_done(struct policy *p);
 
-/* Are they equal, apart from where they are configured (the members named text)? */
+/* True if both are equal, apart from where they are configured (the members named text). */
 bool policy_same(const struct policy *a, const struct policy *b);
 
 int policy_find_worker(const struct policy *p, const char *name); /* -1: none */
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b);
 
-/* The worker's value, or the standard one. */
+/* Returns the worker's own value, or else the standard value. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
 /* Replaces each value of k that is the standard's by it. */
 void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
 
-/* Reads "Fri-Sun 18:00-23:00", several separated by ';'.  Days: Mon to Sun, ranges, lists with
- * commas, "daily"; no day means daily.  Returns how many were added to the n of
- * span[POLICY_SPANS], or -GW_E_PARSE with a sentence. */
+/* Reads "Fri-Sun 18:00-23:00"; several spans are separated by ';'. Days are Mon to Sun, ranges,
+ * lists with commas, or "daily"; no day means daily. span[POLICY_SPANS] already has n spans.
+ * Returns how many were added, or -GW_E_PARSE with a sentence. */
 int policy_spans_read(const char *text, struct policy_span *span, unsigned n, char *message,
 		      size_t size);
 
-/* Is the local time (of localtime_r) in one of the worker's spans?  Only the wall clock counts:
- * if the clock jumps over the end of a span, the span is over; an hour that occurs twice is in
- * it both times. */
+/* True if the local time (of localtime_r) is in one of the worker's spans. Only the wall clock
+ * counts: if the clock jumps over the end of a span, the span is over. An hour that occurs
+ * twice is in the span both times. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
-/* At local time local_s (seconds): how long it is still in a span; -1: for more than a week. */
+/* Returns how long the worker is still in a span at local time local_s, in seconds; -1: more
+ * than a week. */
 int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
-/* The span that local_s is in: "Fri,Sat 18:00-23:00". */
+/* Writes the span that local_s is in: "Fri,Sat 18:00-23:00". */
 void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
 			  size_t size);
 

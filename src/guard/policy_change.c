@@ -1,7 +1,7 @@
-/* Another policy takes the place of the present one; what is known of the workers stays.
+/* Replaces the policy. What is known about the workers stays.
  *
- * A worker is the same one if its name is.  Verdicts borrow texts of the old policy and are made again from the last
- * scene. */
+ * A worker with the same name is the same worker. Verdicts borrow strings of the old policy, so
+ * they are made again from the last scene. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -23,7 +23,8 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* A dry eviction is undone.  A worker that was evicted for real stays out until the mode allows to resume it. */
+/* Applies a change between dry run and enforce. An eviction of a dry run is undone. A worker
+ * that was really evicted stays evicted until the mode allows to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_dry dry = guard_is_dry(g, w);
@@ -59,10 +60,11 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		return;
 	}
 	guard_report(g, w, "mode",
-		     dry ? "from now on nothing is done" : "decisions are carried out");
+		     dry ? "decisions are no longer carried out"
+			 : "decisions are carried out from now on");
 }
 
-/* Its match changed: the report about a missing process names the new one. */
+/* Handles a changed match: a report about a missing process names the new match. */
 static void match_changed(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];
@@ -94,7 +96,8 @@ static int find_worker(const struct guard_worker *w, unsigned n, const char *nam
 	return -1;
 }
 
-/* Roots of the last scene name workers by position, verdicts have texts of the policy. */
+/* Classifies the last scene again. Its roots name workers by position, and its verdicts have
+ * strings of the old policy. */
 static void classify_again(struct guard *g, const int *now)
 {
 	unsigned n = 0;
@@ -111,7 +114,8 @@ static void classify_again(struct guard *g, const int *now)
 	classify(g->p, &g->scene, g->verdict);
 }
 
-/* Decisions that were not fetched name workers by position, too; those of a removed worker are dropped. */
+/* Renumbers decisions that were not fetched, because they also name workers by position. Drops
+ * those of a removed worker. */
 static void renumber_decisions(struct guard *g, const int *now)
 {
 	unsigned n = 0;

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX 8192 /* of one value */
+#define TEXT_MAX 8192 /* most bytes of one value */
 
 enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
-/* Members that are written by name: a row that is inserted into an enum does not change what a recording means. */
+/* Members that are written by name, so that a new row in an enum does not change the meaning of
+ * a recording. */
 static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
 static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
@@ -21,7 +22,7 @@ static const char *const kinds[] = {
 #include "kind.def"
 	NULL
 };
-/* The numbers of recordings before form 5: never change this list. */
+/* Numbers in recordings before format version 5. Never change this list. */
 static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
 					 "sglang", "tabby",      "kobold",    "comfy",
 					 "a1111",  "checkpoint", "systemd",   "container",
@@ -36,7 +37,7 @@ static const struct {
 	{ "kind", kinds, old_kinds },
 };
 
-/* -1: this member is written as a number. */
+/* Returns the position in named[]; -1: this member is written as a number. */
 static int find_named(const char *member)
 {
 	for (unsigned i = 0; i < sizeof(named) / sizeof(named[0]); i++)
@@ -45,7 +46,7 @@ static int find_named(const char *member)
 	return -1;
 }
 
-/* By its C type: an unknown one does not compile. */
+/* The type of a member by its C type. A type that is not listed does not compile. */
 #define TYPE(m) \
 	_Generic((m),                      \
 		const char *: TEXT,        \
@@ -68,7 +69,7 @@ struct put {
 	const char *prefix;
 };
 
-/* A user and a password in a URL are left out. */
+/* Writes a string. A user and a password in a URL are left out. */
 static void put_words(const struct put *w, const char *name, const char *text)
 {
 	const char *host = text ? strstr(text, "://") : NULL, *at;
@@ -81,7 +82,8 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	struct_text_add(w->out, &(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT }, text);
 }
 
-/* A text that is not NULL has '=' before it; a command is 1 or 0. */
+/* Writes one member. A string that is not NULL begins with '='. A command is written as 1 (set)
+ * or 0. */
 static void put(const struct put *w, const char *name, enum type type, unsigned size,
 		const void *at)
 {
@@ -138,12 +140,12 @@ void policy_text_write(struct buf *out, const char *prefix, const struct policy 
 /* ---- reading ---- */
 
 struct take {
-	struct policy *policy; /* owns the texts */
+	struct policy *policy; /* owns the strings */
 	const char *line;      /* the next */
 	int err;
 };
 
-/* The value of the next line, if it has this name; else NULL. */
+/* Returns the value of the next line if the line has this name, else NULL. */
 static const char *next_value(struct take *r, const char *name, char value[static TEXT_MAX])
 {
 	size_t n = strlen(name), len;
@@ -177,7 +179,7 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 		r->err = -GW_E_NOMEM;
 }
 
-/* By name, or in an old recording by number. */
+/* Reads a name, or the number that an old recording has instead. */
 static int take_named(const char *value, const char *const *names, const char *const *old,
 		      unsigned *ret)
 {

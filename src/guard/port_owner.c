@@ -61,11 +61,11 @@ bool port_owner_known(const struct root *root, const struct port_owners *at, con
 	return root_readlink(root, file, link, sizeof(link)) > 0 && is_one_of(at, link);
 }
 
-struct file_search { /* of one process */
+struct file_search { /* search in the files of one process */
 	const struct root *root;
 	const struct port_owners *at;
 	int64_t pid;
-	char *file; /* the last that was read */
+	char *file; /* path of the last file that was read */
 	unsigned count;
 	bool found;
 };

@@ -103,10 +103,11 @@ static uint64_t hash_text(uint64_t hash, const char *text, long n)
 {
 	for (long i = 0; i < n; i++)
 		hash = (hash ^ (unsigned char)text[i]) * HASH_PRIME;
-	return (hash ^ 0x100) * HASH_PRIME; /* separates one text from the next */
+	return (hash ^ 0x100) * HASH_PRIME; /* separates one string from the next */
 }
 
-/* A process that ends loses its arguments seconds before it has released a large memory. */
+/* The arguments may be empty: an ending process loses them seconds before it has released a
+ * large memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
@@ -136,10 +137,10 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 struct process_cache {
 	const struct root *root;
 	struct pidfd_set *pidfds;
-	uint64_t now_ns, before_ns; /* of this scene and of the one before */
+	uint64_t now_ns, before_ns; /* time of this scene and of the one before */
 	bool appeared;
 	int chain[CHAINS];
-	int unused; /* first free entry, chained like the others; -1: none */
+	int unused; /* first entry of the free list; -1: none */
 	int fresh;  /* entries from here on were never used */
 	struct cached_process entry[SCENE_PROCESSES];
 };
@@ -253,8 +254,8 @@ static void set_missing(struct cached_process *e, uint64_t now_ns)
 	e->read_ns = 0;
 }
 
-/* It cannot be read now: what was read last stays valid; without that, it is a process without
- * a name. */
+/* Handles a process that cannot be read now. What was read last stays valid. If nothing was
+ * read, it is a process without a name. */
 static void set_unreadable(struct cached_process *e)
 {
 	if (e->read_ns)
@@ -266,8 +267,8 @@ static void set_unreadable(struct cached_process *e)
 	e->state = PROCESS_FOUND;
 }
 
-/* A process that ends loses program and arguments before its memory on the GPU: keep those it
- * had. */
+/* Keeps the program and the arguments of a process that ends: it loses them before its memory
+ * on the GPU. */
 static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {
@@ -306,8 +307,8 @@ static void read_entry(struct process_cache *c, struct cached_process *e, uint64
 	e->state = PROCESS_FOUND;
 }
 
-/* Must it be read again?  A process that was off the GPU for a scene may be another program by
- * now. */
+/* True if the process must be read again. A process that was off the GPU for a scene may run
+ * another program now. */
 static bool is_stale(const struct process_cache *c, const struct cached_process *e,
 		     uint64_t last_seen_ns)
 {
@@ -348,7 +349,7 @@ struct cached_process *process_cache_find(struct process_cache *c, int64_t liste
 	}
 	if (!e)
 		e = add_entry(c, listed_pid);
-	if (!e) { /* the table is full: remove what this scene does not have */
+	if (!e) { /* the table is full: remove processes that are not in this scene */
 		forget_before(c, now_ns);
 		e = add_entry(c, listed_pid);
 	}

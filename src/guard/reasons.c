@@ -1,7 +1,7 @@
-/* Why a worker may not run: the set of its reasons, and whether a demand is against it.
+/* Finds the reasons why a worker may not run, and whether a demand is against it.
  *
- * Reasons are found again from what is known at every scene and request.  Contention alone has a history: decide.c says
- * when a demand is sure, and when it was calm for long enough. */
+ * Reasons are found again at every scene and request. Only contention has a history: decide.c
+ * decides when a demand is sure, and when it was calm for long enough. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@
 
 /* ---- reasons ---- */
 
-/* No local hour comes twice: when clocks are set back, local time stands until it has caught up. */
+/* Computes local time. No local hour occurs twice: when clocks are set back, local time stops
+ * until it has caught up. */
 void guard_local_time(struct guard *g)
 {
 	int64_t local = (int64_t)(g->scene.wall_ns / NS_PER_S) + g->scene.utc_offset_s;
@@ -141,7 +142,7 @@ void guard_cause(const struct guard_worker *w, char text[240], const char **ret_
 	*ret_evidence = "";
 	if (past && mask == BIT(REASON_CONTENTION)) {
 		*ret_rule = "quiet time";
-		text_fit(text, 240, "no demand now; before: %s",
+		text_fit(text, 240, "no demand now; the last was: %s",
 			 of->evidence[REASON_CONTENTION]);
 		*ret_evidence = text;
 		return;
@@ -174,7 +175,8 @@ bool guard_demand_calm(const struct guard *g, const struct guard_worker *w)
 	       g->now_ns - w->demand.calm_ns >= worker_quiet_ns(w);
 }
 
-/* Does the contender need memory that the worker holds, or would hold again? */
+/* True if the contender needs memory that the worker holds, or would hold again after its
+ * return. */
 static bool is_in_the_way(const struct guard *g, const struct guard_worker *w, unsigned slot,
 			  const struct demand_case *c)
 {
@@ -219,7 +221,7 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 		d->pressing = true;
 	}
 	guard_limit_scene(g, w, withheld.kind == DEMAND_NONE ? NULL : &withheld);
-	/* What it frees need not be freed by those of a higher priority. */
+	/* Workers of a higher priority need not free what this worker frees. */
 	if (worker_is_leaving(w) || (d->pressing && !worker_is_held_active(w)))
 		for (unsigned i = 0; i < g->gpus; i++)
 			g->gpu[i].coming_bytes += w->observed.held[i];
@@ -246,7 +248,7 @@ void guard_update_demand(struct guard *g)
 		struct guard_worker *w = &g->worker[g->order[i]];
 
 		find_demand(g, w);
-		/* A reading that failed counts neither for nor against. */
+		/* A failed reading is evidence neither for nor against demand. */
 		if (!guard_unread(g, w))
 			count_demand(g, &w->demand);
 	}

@@ -1,7 +1,8 @@
 /* Reservations: memory that is kept free for a process.
  *
- * A reservation marks workers, lowest priority first, until the free memory and what the marked workers hold cover it and
- * the headroom.  The marks stay until it ends.  Only the guard's workers obey it: another process may take the memory. */
+ * A reservation marks workers, the lowest priority first, until free memory plus the memory of
+ * the marked workers covers the reservation and the headroom. The marks stay until the
+ * reservation ends. Only the guard's workers obey: another process may take the memory. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static bool is_of(const struct scene_process *p, int64_t pid)
 	return false;
 }
 
-/* What its owner has not allocated yet. */
+/* Returns the bytes that the owner has not allocated yet. */
 static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 {
 	uint64_t taken = 0;
@@ -73,7 +74,8 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks workers for r, the i-th.  u->promised has what earlier reservations take. */
+/* Marks workers for reservation r, which has number i. u->promised is what earlier reservations
+ * take. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
@@ -84,7 +86,7 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	r->most_bytes -= r->most_bytes < u->promised ? r->most_bytes : u->promised;
 	u->promised = want;
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
-		return; /* no worker leaves for what is impossible */
+		return; /* too little can become free, so no worker leaves */
 	want += headroom(g, slot);
 	for (unsigned k = 0; k < g->workers; k++)
 		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
@@ -136,7 +138,7 @@ static int most_free_gpu(const struct guard *g)
 	return best;
 }
 
-/* Is there too little without an eviction? */
+/* True if the bytes are not free without an eviction. */
 static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 {
 	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
@@ -184,7 +186,7 @@ static struct reservation *reservation_find(struct guard *g, uint64_t id)
 	return NULL;
 }
 
-/* A worker that is marked for it still holds memory. */
+/* True if a worker that is marked for the reservation still holds memory. */
 static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));

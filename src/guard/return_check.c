@@ -1,4 +1,5 @@
-/* May a worker return?  Checked when no reason keeps it out (GUARD-MACHINE.md, Before it returns). */
+/* Checks whether a worker may return, when no reason keeps it out (GUARD-MACHINE.md, Before it
+ * returns). */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 	       (b->request != RESUME_NOT_REQUESTED || o->policy->resume != RESUME_NEVER);
 }
 
-/* One at a time per GPU, the highest priority first. */
+/* True if another worker returns first: one at a time per GPU, the highest priority first. */
 static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 {
 	bool after = false;
@@ -34,7 +35,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* When the service ends no scene may follow that shows it: what others will take on their way back counts as taken. */
+/* Returns the bytes that other returning workers will take. When the service ends, there may be
+ * no later scene that shows them. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -81,8 +83,8 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	return bad;
 }
 
-/* Host memory without which it cannot be loaded.  What was put into host memory (a checkpoint, vLLM asleep at level 1)
- * is there already. */
+/* Returns the host memory that loading needs. Memory that was moved to the host (a checkpoint,
+ * vLLM asleep at level 1) is already there. */
 static uint64_t host_need(const struct guard_worker *w)
 {
 	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
@@ -96,12 +98,12 @@ uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w,
 			    size_t size)
 {
 	static const char *const text[GUARD_BLOCKS] = {
-		[BLOCK_BACKOFF] = "waits after a resume that failed",
+		[BLOCK_BACKOFF] = "waiting after a failed resume",
 		[BLOCK_ROOM] = "room",
-		[BLOCK_UNKNOWN] = "free memory is not known",
+		[BLOCK_UNKNOWN] = "free memory is unknown",
 		[BLOCK_THERMAL] = "GPU is warm",
 		[BLOCK_HOST] = "host memory",
-		[BLOCK_GONE] = "worker does not run",
+		[BLOCK_GONE] = "its process does not run",
 		[BLOCK_DEMAND] = "demand",
 		[BLOCK_TURN] = "another worker returns first",
 		[BLOCK_BUSY] = "an order is under way",

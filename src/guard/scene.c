@@ -1,4 +1,4 @@
-/* Scenes as lines of text: one table of fields for each kind of line, read and written by loops. */
+/* Writes and reads scenes as lines of text. There is one table of fields per type of line. */
 #include "scene.h"
 
 #include "base/number.h"
@@ -13,18 +13,20 @@ enum kind { END, U64, I64, REAL, UINT, INT, FLAG, HEALTH, TEXT, CHAIN };
 
 struct field {
 	enum kind kind;
-	unsigned size; /* of a TEXT, with its NUL; of a UINT: it must be below, 0: any */
+	unsigned size; /* of a TEXT: with its NUL; of a UINT: the value is below this, 0: any */
 	size_t offset;
 };
 
 enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END, LINES };
 
-/* A line of changes has the time since the scene before, by how much the wall's clock went otherwise, and a word for
- * each field that is another: letter of its line, position there, '.', position of the field, '=', what it is. */
+/* A line of changes has the time since the last scene, the difference between the wall clock
+ * and that time, and one word per changed field. A word is: letter of the line type, position
+ * of the line, '.', position of the field, '=', new value. */
 #define CHANGE     'D'
 #define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
 
-/* What the last line says again, so that a scene that lost lines is not taken for whole. */
+/* Counts that the last line repeats, so that a scene with lost lines does not count as
+ * complete. */
 struct line_counts {
 	unsigned gpus, processes, roots;
 };
@@ -126,7 +128,7 @@ void scene_write(struct buf *out, const struct scene *s)
 
 /* ---- changes ---- */
 
-/* The things that a kind of line is about: where they are, how many, how large. */
+/* The array that a type of line is made from: offset, number and size of its elements. */
 struct list {
 	size_t offset;
 	unsigned n;
@@ -149,7 +151,7 @@ static struct list list_of(const struct scene *s, enum line kind)
 	}
 }
 
-/* By what is written of it: of NAN there is one. */
+/* True if both fields are written in the same way: all NANs are written alike. */
 static bool same_field(const void *a, const void *b, const struct field *f)
 {
 	switch (f->kind) {
@@ -174,7 +176,7 @@ static void add_changes_of(struct buf *out, enum line kind, unsigned i, const ch
 {
 	const struct field *first = rows[kind].field;
 
-	/* The times of a scene have words of their own. */
+	/* The two times of a scene have their own words. */
 	for (const struct field *f = first + (kind == LINE_SCENE ? 2 : 0); f->kind != END;
 	     f++) {
 		if (same_field(now + f->offset, was + f->offset, f))
@@ -201,7 +203,7 @@ static void add_changes(struct buf *out, const struct scene *now, const struct s
 	buf_addc(out, '\n');
 }
 
-/* Of the arrays only what is used: a scene is large, a look is frequent. */
+/* Copies only the used part of each array: a scene is large, and scenes are frequent. */
 static void scene_copy(struct scene *to, const struct scene *s)
 {
 	memcpy(to, s, offsetof(struct scene, gpu));
@@ -216,7 +218,7 @@ static void scene_copy(struct scene *to, const struct scene *s)
 	to->whole = true;
 }
 
-/* Would it have as many lines of each kind, in the same order? */
+/* True if both scenes have the same number of lines of each type, in the same order. */
 static bool same_lines(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -335,7 +337,8 @@ static enum line line_of(const char *line)
 	return l;
 }
 
-/* What is behind the counts is left as it was: clearing all of it takes longer than reading. */
+/* Begins a scene. Entries after the counts are not cleared: that would take longer than
+ * reading. */
 static bool read_scene(struct scene *s, const char *line)
 {
 	s->gpus = s->processes = s->roots = 0;
@@ -461,7 +464,7 @@ int scene_read(struct scene *ret, const char *line)
 		ret->whole = read_changes(ret, line);
 		return ret->whole ? 1 : -GW_E_PARSE;
 	}
-	/* A scene that was cut short ends where the next one begins. */
+	/* If a scene was cut short, the next scene line begins a new one. */
 	if (kind != LINE_SCENE && !ret->reading)
 		return -GW_E_PARSE;
 	if (kind == LINES || !take[kind](ret, line)) {

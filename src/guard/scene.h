@@ -26,12 +26,12 @@ struct scene_gpu {
 	int cuda; /* CUDA's number for it; -1: unknown, or GW_CUDA_NOT_VISIBLE */
 	enum scene_health health;
 	bool simulated, display;
-	bool hidden; /* it may have processes that we cannot see (pid namespace) */
+	bool hidden; /* it may have processes that are not visible (pid namespace) */
 	uint64_t total_bytes, used_bytes,
 		free_bytes; /* used does not include the driver's reserve */
 	bool memory_known;
 	double temperature_c; /* NAN: unknown */
-	double margin_c;      /* as the driver reports it; only shown; NAN: unknown */
+	double margin_c;      /* as the driver reports it, only for display; NAN: unknown */
 	unsigned errors;      /* consecutive failed readings */
 };
 
@@ -44,16 +44,16 @@ struct scene_process {
 	bool bytes_known;
 	double sm_ratio; /* over the last seconds; NAN: not requested or not reported */
 	bool orphan;     /* the driver lists it, but the kernel does not */
-	bool self;       /* in our own process tree or cgroup */
-	bool veiled; /* we cannot read its program, so it may be a worker of the same user */
+	bool self;       /* it belongs to our own process tree or cgroup */
+	bool veiled; /* its program cannot be read, so it may be a worker of the same user */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
-	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends */
+	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
 };
 
 enum scene_how {
 	ROOT_FOUND,  /* found by its port, pidfile, unit or name */
 	ROOT_KEPT,   /* a descendant of a root that ended */
-	ROOT_FORMER, /* still runs, but is not found any more: it belongs to no worker */
+	ROOT_FORMER, /* still runs, but no match finds it: it belongs to no worker */
 };
 
 /* A process that belongs to a worker, on a GPU or not. */
@@ -61,7 +61,8 @@ struct scene_root {
 	unsigned worker; /* position in the policy */
 	enum scene_how how;
 	struct proc_id id;
-	/* process_cache_fingerprint() of a ROOT_FOUND, checked before an order; 0: unknown.  Not recorded. */
+	/* process_cache_fingerprint() of a ROOT_FOUND; checked before an order is carried out;
+	 * 0: unknown. Not recorded. */
 	uint64_t print;
 };
 
@@ -82,7 +83,7 @@ struct scene {
 	bool whole; /* scene_read(), scene_write_change(): complete, so changes may follow */
 };
 
-/* Does the selector name this GPU?  Same rules as gw_device_matches(). */
+/* True if the selector names this GPU. The rules are those of gw_device_matches(). */
 bool scene_gpu_matches(const struct scene_gpu *g, const char *selector);
 
 static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
@@ -90,7 +91,7 @@ static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 	return r->worker == worker && r->how != ROOT_FORMER;
 }
 
-/* Is p the process of this root? */
+/* True if p is the process of this root. */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
 {
 	const uint64_t a = p->id.start_ticks, b = r->id.start_ticks;
@@ -98,15 +99,16 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 	return p->id.pid == r->id.pid && (a == b || !a || !b);
 }
 
-/* Writes the scene as lines of words separated by tabs (base/tsv.h): a head, one line per GPU, process and root, and
- * an end line.  Numbers read back to the same bits (every NAN becomes the same NAN); tabs and line breaks in texts are
- * escaped. */
+/* Writes the scene as lines of words separated by tabs (base/tsv.h): a head, one line per GPU,
+ * process and root, and an end line. Numbers read back to the same bits; every NAN becomes the
+ * same NAN. Tabs and line breaks in strings are escaped. */
 #define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
-/* Writes the difference from last as one short line: most scenes differ from the one before only in time.  Writes the
- * whole scene if last->whole is not set, if other GPUs, processes or roots are there, or if the changes do not fit on
- * one line.  Then copies s to last; the caller zeroes last before the first call. */
+/* Writes the difference from last as one short line, because most scenes differ from the one
+ * before only in time. Writes the whole scene if last->whole is not set, if the GPUs, processes
+ * or roots are others, or if the changes do not fit on one line. Then copies s to last. The
+ * caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
 /* Reads the next line, without its newline.  The caller zeroes ret before the first line and does not change it between

@@ -1,9 +1,9 @@
-/* One scene from begin to end: the GPUs with their process lists, /proc for each new pid, then
- * the workers' roots.
+/* Builds one scene from begin to end: the GPUs with their process lists, /proc for each new
+ * pid, then the workers' roots.
  *
- * Ten scenes a second must be cheap, so most are light: one driver call per GPU for list and
- * memory.  What changes slowly (names, health, temperature, the machine) comes with a full
- * scene: once a second, and whenever something is new. */
+ * Ten scenes per second must be cheap, so most scenes are light: one driver call per GPU reads
+ * list and memory. Slow values (names, health, temperature, the machine) are read with a full
+ * scene, once per second and whenever something is new. */
 #include "scene_builder_internal.h"
 
 #include "device/environment.h"
@@ -13,15 +13,15 @@
 #include <string.h>
 #include <time.h>
 
-#define USE_WINDOW_NS (3 * NS_PER_S)    /* utilisation is the mean over this */
-#define USE_NS        (500 * NS_PER_MS) /* between two queries of utilisation */
-#define FULL_NS       NS_PER_S          /* between two full scenes */
-#define BATTERY_NS    (5 * NS_PER_S)    /* between two readings of the power supplies */
+#define USE_WINDOW_NS (3 * NS_PER_S)    /* utilisation is the mean over this time */
+#define USE_NS        (500 * NS_PER_MS) /* least time between two queries of utilisation */
+#define FULL_NS       NS_PER_S          /* time between two full scenes */
+#define BATTERY_NS    (5 * NS_PER_S)    /* time between two readings of the power supplies */
 
 /* ---- this process ---- */
 
-/* Only a service has a control group to itself; a session or a container shares it with other
- * programs. */
+/* True if the control group is a service. Only a service has a control group of its own; a
+ * session or a container shares it with other programs. */
 static bool is_service_cgroup(const char *cgroup)
 {
 	const char *last = strrchr(cgroup, '/');
@@ -46,8 +46,8 @@ static void find_self(struct scene_builder *b)
 
 /* ---- new and free ---- */
 
-/* A process without its parents stays its worker's while the match of that worker is the
- * same. */
+/* Applies a new policy to processes without living parents: such a process stays with its
+ * worker if the worker's match is unchanged. */
 static void renumber_workers(struct scene_builder *b, const struct policy *p)
 {
 	int now[POLICY_WORKERS];
@@ -173,7 +173,7 @@ static bool supply_has(const struct supplies *s, const char *name, const char *f
 	return root_read_line(s->root, path, text, sizeof(text)) > 0 && strcmp(text, want) == 0;
 }
 
-/* The battery of a mouse (scope Device) does not power the machine. */
+/* Reads one power supply. The battery of a mouse (scope Device) does not power the machine. */
 static bool read_supply(void *arg, const char *name)
 {
 	struct supplies *s = arg;
@@ -229,8 +229,8 @@ static void begin_scene(struct scene_builder *b, uint64_t mono_ns, uint64_t wall
 	b->rows = b->left_out = 0;
 }
 
-/* From when on the driver shall report utilisation, in microseconds of wall time; 0: not at
- * all. */
+/* Returns the time since which the driver shall report utilisation, in microseconds of wall
+ * time; 0: no utilisation. */
 static uint64_t use_since_us(struct scene_builder *b, bool utilisation)
 {
 	const struct scene *s = b->scene;
@@ -242,7 +242,7 @@ static uint64_t use_since_us(struct scene_builder *b, bool utilisation)
 	return s->wall_ns > USE_WINDOW_NS ? (s->wall_ns - USE_WINDOW_NS) / NS_PER_US : 1;
 }
 
-/* 1: a full scene is needed. */
+/* Builds a light scene. Returns 1 if a full scene is needed. */
 static int build_light(struct scene_builder *b, bool utilisation)
 {
 	const struct clock *clock = b->ctx->clock;

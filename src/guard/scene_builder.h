@@ -14,20 +14,21 @@
 struct gw_ctx;
 struct scene_builder;
 
-#define SCENE_BUILDER_BLIND 10 /* with more errors in a row the GPU is SCENE_BLIND */
+#define SCENE_BUILDER_BLIND 10 /* the GPU is SCENE_BLIND after more errors in a row */
 
-/* Borrows both.  ctx should have a deadline: without one, a driver that hangs blocks
- * scene_builder_take().  0 or -GW_E_NOMEM. */
+/* Borrows ctx and p. ctx should have a deadline: without one, a hanging driver blocks
+ * scene_builder_take(). Returns 0 or -GW_E_NOMEM. */
 int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_builder **ret);
 void scene_builder_free(struct scene_builder *b);
 
-/* Changes the policy; the old one must still exist.  What was found with the old one is
- * dropped, except who wrote which pidfile; roots that the new one does not find appear in
- * scenes as former roots.  0, or -GW_E_NOMEM: nothing changes. */
+/* Replaces the policy; the old one must still exist. What was found with the old policy is
+ * dropped, except which process wrote which pidfile. Roots that the new policy does not find
+ * appear in scenes as former roots. Returns 0, or -GW_E_NOMEM: nothing changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
-/* Roots that the workers had in an earlier run.  While they live and are not found, scenes have
- * them as former roots.  Call it before the first scene that must have them. */
+/* Root processes that the workers had in an earlier run. While they live and no match finds
+ * them, scenes have them as former roots. Call scene_builder_recall() before the first scene
+ * that must have them. */
 #define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
 struct scene_builder_formers {
 	struct {
@@ -38,27 +39,27 @@ struct scene_builder_formers {
 };
 void scene_builder_recall(struct scene_builder *b, const struct scene_builder_formers *f);
 
-/* Builds a scene.  utilisation: also how busy each process was over the last three seconds,
- * else sm_ratio is NAN; the driver is asked for it at most twice a second (2 ms on an H200).
- * One thread at a time.  0 or -GW_E_NOMEM. */
+/* Builds a scene. With utilisation, sm_ratio is how busy each process was over the last three
+ * seconds; else it is NAN. The driver is queried for it at most twice per second (2 ms on an
+ * H200). Only one thread at a time may call it. Returns 0 or -GW_E_NOMEM. */
 int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisation);
 
 struct scene_builder_stats {
 	uint64_t scenes;
-	uint64_t vanished; /* listed processes that /proc no longer had */
+	uint64_t vanished; /* processes that the driver listed and /proc no longer had */
 	uint64_t left_out; /* processes that did not fit */
-	uint64_t searches; /* of /proc, for workers */
+	uint64_t searches; /* searches of /proc for workers */
 	unsigned nodes;    /* device nodes that are watched */
-	uint64_t events;   /* opens and closes of them */
+	uint64_t events;   /* opens and closes of these nodes */
 };
 void scene_builder_stats(const struct scene_builder *b, struct scene_builder_stats *ret);
 
-/* A descriptor that is readable when a program opens or closes a GPU; -1: the kernel has none,
- * poll instead.  Then call, on one thread and not during scene_builder_take(),
- * scene_builder_triggered(), which reads all events and returns whether to build a scene now.
- * Events that follow within 20 to 100 ms wait until scene_builder_trigger_due_ns() (monotonic;
- * 0: none waits).  A program opens the GPU 0.1 to 0.3 s before the driver lists it: build
- * scenes often for a second after an event. */
+/* scene_builder_watch_fd() returns a descriptor that is readable when a program opens or closes
+ * a GPU; -1: not available, poll instead. When it is readable, call scene_builder_triggered(),
+ * on one thread and not during scene_builder_take(). It reads all events and returns whether to
+ * build a scene now. Events that follow within 20 to 100 ms wait until
+ * scene_builder_trigger_due_ns() (monotonic; 0: none waits). A program opens the GPU 0.1 to 0.3
+ * s before the driver lists it, so build scenes often for a second after an event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
 bool scene_builder_triggered(struct scene_builder *b);
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);

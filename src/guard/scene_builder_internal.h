@@ -1,5 +1,6 @@
-/* What scene_builder.c (a scene from begin to end, and the machine) and scene_builder_rows.c
- * (what drivers report, and the processes behind it) share; no other file includes this. */
+/* Data that scene_builder.c (a scene from begin to end, and the machine) and
+ * scene_builder_rows.c (what drivers report, and the processes behind it) share. No other file
+ * includes this header. */
 #ifndef GW_GUARD_SCENE_BUILDER_INTERNAL_H
 #define GW_GUARD_SCENE_BUILDER_INTERNAL_H
 
@@ -20,7 +21,7 @@ struct row { /* one line of a driver's process lists */
 	uint64_t bytes;
 	bool bytes_known;
 	double sm_ratio;
-	char name[32]; /* of a simulated process */
+	char name[32]; /* name of a simulated process */
 };
 
 /* Where the utilisation of a scene comes from. */
@@ -37,15 +38,14 @@ struct scene_builder {
 	struct device_node_watch watch;
 	/* This process. */
 	int64_t self;         /* 0: unknown */
-	char own_cgroup[256]; /* "" unless only our processes are in it */
-	bool hidden;          /* we are in a namespace or WSL: other processes are invisible */
+	char own_cgroup[256]; /* "" if other programs are in it too */
+	bool hidden;          /* this process is in a namespace or WSL: others are invisible */
 
 	/* The scene that is being built. */
 	struct scene *scene;
 	struct row row[SCENE_PROCESSES];
 	unsigned rows, left_out;
-	struct cached_process
-		*cached[SCENE_PROCESSES]; /* per process of the scene; NULL: none */
+	struct cached_process *cached[SCENE_PROCESSES]; /* NULL: the process is not cached */
 	int instance[SCENE_PROCESSES];
 	bool memory_failed[SCENE_GPUS];
 	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
@@ -64,7 +64,7 @@ struct scene_builder {
 
 	/* Kept from scene to scene. */
 	unsigned errors[SCENE_GPUS];
-	bool device_opened; /* since the last scene */
+	bool device_opened; /* a device was opened since the last scene */
 	uint64_t battery_read_ns;
 	struct {
 		unsigned gpu;
@@ -78,14 +78,16 @@ struct scene_builder {
 
 /* Fills b->gpu from the snapshot. */
 void scene_builder_gpus(struct scene_builder *b);
-/* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.  The
- * latter sets b->changed and adds nothing once anything differs from the last full scene. */
+/* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.
+ * scene_builder_add_light() sets b->changed and adds nothing more as soon as anything differs
+ * from the last full scene. */
 void scene_builder_add_full(void *arg, const struct gpu_usage *u);
 void scene_builder_add_light(void *arg, const struct gpu_usage *u);
 void scene_builder_keep_use(struct scene_builder *b);
-/* In a namespace, host pids mean nothing, and may be those of other processes here. */
+/* True if the driver lists pids of the host while this process is in a namespace. Such pids
+ * mean nothing here, or belong to other processes. */
 bool scene_builder_lists_foreign_pids(const struct scene_builder *b);
-/* Makes processes of the rows; then marks those that are this program's. */
+/* Makes processes from the rows, and then marks the processes of this program. */
 void scene_builder_add_processes(struct scene_builder *b);
 void scene_builder_mark_own(struct scene_builder *b);
 

@@ -1,7 +1,7 @@
-/* What drivers report of their GPUs and the processes on them, as rows; then the processes
+/* Reads what drivers report about their GPUs and processes, as rows; then finds the processes
  * behind the rows.
  *
- * The number of rows is bounded: if there are too many, those with the most memory are kept. */
+ * The number of rows is bounded. If there are too many, those with the most memory are kept. */
 #include "scene_builder_internal.h"
 
 #include "base/utf8.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Older drivers list the host's pids, also in a container. */
+/* Drivers before this version list pids of the host, even in a container. */
 #define TRANSLATES_MAJOR 535
 #define TRANSLATES_MINOR 113
 
@@ -47,8 +47,8 @@ static enum scene_health health_of(const struct gw_device *d)
 	switch (d->state) {
 	case GW_DEVICE_ASLEEP: return SCENE_ASLEEP;
 	case GW_DEVICE_LOST: return SCENE_LOST;
-	/* A driver error that names no GPU does not mean that the GPU is lost (a container
-	 * without its device nodes gets error 999): failed readings are counted and make it
+	/* A driver error that names no GPU does not mean that the GPU is lost: a container
+	 * without its device nodes gets error 999. Failed readings are counted and make the GPU
 	 * blind. */
 	case GW_DEVICE_FAULT: return d->cause == GW_CAUSE_DRIVER_ERROR ? SCENE_OK : SCENE_LOST;
 	case GW_DEVICE_STALLED: return SCENE_HUNG;
@@ -92,7 +92,7 @@ void scene_builder_gpus(struct scene_builder *b)
 	}
 }
 
-/* Updates what a light scene reads. */
+/* Updates the values that a light scene reads. */
 static void update_gpu(struct scene_gpu *g, const struct report *r)
 {
 	g->memory_known = report_has(r, GW_Q_MEMORY_TOTAL) && report_has(r, GW_Q_MEMORY_USED) &&
@@ -117,8 +117,8 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 
 /* ---- rows ---- */
 
-/* Some drivers never give us the list, or we lack the right: that is no failure, but processes
- * may be there. */
+/* True if the driver never gives the list, or the right to read it is missing. That is no
+ * failure, but there may be processes. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -145,8 +145,9 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 		g->health = SCENE_BLIND;
 }
 
-/* A new row; if there is none left, the one with the least memory, if that is less than bytes:
- * many small processes must not displace a large one.  NULL: it is left out. */
+/* Returns a new row. If all are used, returns the row with the least memory if that is less
+ * than bytes, because many small processes must not displace a large one. NULL: the process is
+ * left out. */
 static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 {
 	struct row *least = &b->row[0];
@@ -160,7 +161,8 @@ static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 	return least->bytes < bytes ? least : NULL;
 }
 
-/* Lists keep their order, so a process is mostly at the same position as before. */
+/* Returns the utilisation of the last query. Lists keep their order, so a process is mostly at
+ * the same position as before. */
 static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 {
 	for (unsigned n = 0, i = b->rows; n < b->uses; n++, i++) {
@@ -172,7 +174,8 @@ static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 	return NAN;
 }
 
-/* A process without an entry in the driver's utilisation list was idle. */
+/* Returns the utilisation of a process. A process without an entry in the driver's list was
+ * idle. */
 static double process_use(const struct scene_builder *b, const struct gpu_usage *u, int64_t pid)
 {
 	if (b->use_from == USE_LAST)
@@ -221,7 +224,8 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 	if (u->generation != b->generation)
 		b->full_ns = 0;
 	b->generation = u->generation;
-	if (u->device >= b->scene->gpus) /* it appeared after the snapshot: in the next scene */
+	/* the GPU appeared after the snapshot; the next scene has it */
+	if (u->device >= b->scene->gpus)
 		return;
 	update_health(b, &b->scene->gpu[u->device], u);
 	if (b->scene->gpu[u->device].health != SCENE_OK || b->errors[u->device])
@@ -230,7 +234,7 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 		add_row(b, u, &u->usage[i]);
 }
 
-/* Is the GPU as it was in the last full scene, and does it answer? */
+/* True if the GPU answers and is as it was in the last full scene. */
 static bool is_unchanged(const struct scene_builder *b, const struct gpu_usage *u)
 {
 	return u->generation == b->generation && u->device < b->scene->gpus && !u->stalled &&
@@ -269,7 +273,7 @@ static struct scene_process *add_process(struct scene_builder *b, const struct r
 	return p;
 }
 
-/* A process of which only the driver's row is known. */
+/* Adds a process that is known only from the driver's row. */
 static void add_unknown(struct scene_builder *b, const struct row *r, bool orphan)
 {
 	struct scene_process *p = add_process(
@@ -280,8 +284,8 @@ static void add_unknown(struct scene_builder *b, const struct row *r, bool orpha
 	utf8_clean(p->name, sizeof(p->name), r->name);
 }
 
-/* Adds a row to a process that has one already: a thread repeats the bytes of its process,
- * another GPU instance has its own.  False: the process has none yet. */
+/* Merges a row into a process that already has one. A thread repeats the bytes of its process;
+ * another GPU instance has its own bytes. False: the process has no row yet. */
 static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 {
 	for (unsigned i = 0; b->several_rows && i < b->scene->processes; i++) {
@@ -302,7 +306,7 @@ static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 	return false;
 }
 
-/* A process of the simulator that never was in /proc. */
+/* True for a process of the simulator that never was in /proc. */
 static bool is_simulated(const struct scene_builder *b, const struct row *r,
 			 const struct cached_process *c)
 {
@@ -344,7 +348,8 @@ void scene_builder_add_processes(struct scene_builder *b)
 
 /* ---- this program and the workers ---- */
 
-/* How many generations p is below pid; 0: it is that process; FAR: it is not below it. */
+/* Returns how many generations p is below pid; 0: p is that process; FAR: p is not a
+ * descendant. */
 #define FAR UINT_MAX
 
 static unsigned generations(const struct scene_process *p, int64_t pid)
@@ -357,8 +362,8 @@ static unsigned generations(const struct scene_process *p, int64_t pid)
 	return FAR;
 }
 
-/* Every process of a container is below its first process: if that is this one, it means
- * nothing. */
+/* Returns how many generations p is below this process. As pid 1 of a container this process is
+ * an ancestor of everything, which means nothing. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
 	return b->self > 1 ? generations(p, b->self) : FAR;
@@ -379,9 +384,9 @@ static unsigned below_root(const struct scene *s, const struct scene_process *p,
 	return best;
 }
 
-/* The worker of p, or -1.  A process below a worker's root stays the worker's when its parents
- * die: it becomes a root.  A root itself is one by its program, so after an exec it may be no
- * worker's. */
+/* Returns the worker of p, or -1. A process below a worker's root stays with the worker when
+ * its parents die: it becomes a root. A root belongs to the worker by its program, so after an
+ * exec it may belong to no worker. */
 static int worker_of(struct scene_builder *b, const struct scene_process *p,
 		     struct cached_process *c)
 {
@@ -403,8 +408,8 @@ static int worker_of(struct scene_builder *b, const struct scene_process *p,
 	return c->worker;
 }
 
-/* A worker that we started is a worker, and this program below a worker is this program: the
- * nearer ancestor counts. */
+/* True if p belongs to this program. A worker that this program started is a worker; this
+ * program below a worker is this program: the nearer ancestor decides. */
 static bool is_own(const struct scene_builder *b, const struct scene_process *p, int worker)
 {
 	unsigned root;

@@ -1,11 +1,13 @@
-/* The service ends: row 47 of docs/GUARD-MACHINE.md.
+/* The end of the service: row 47 of docs/GUARD-MACHINE.md.
  *
- * Nothing new begins.  A worker that no reason keeps out may return, a worker that only admits no new work admits it again, and an
- * order that is under way is waited for first.  Heat is no longer watched. */
+ * Nothing new begins. A worker that no reason keeps out may return. A worker that only admits
+ * no new work admits it again. An order that is under way is waited for first. Heat is no
+ * longer watched. */
 #include "guard_internal.h"
 
-/* Nothing is unloaded: at most its door is closed.  One that said that it left, or is on its way back, may have unloaded;
- * some leave and say that they did not. */
+/* True if nothing was unloaded: at most the worker's door is closed. A worker that reported
+ * that it left, or that is returning, may have unloaded. Some workers leave and report a
+ * failure. */
 static bool is_untouched(const struct guard_worker *w)
 {
 	if (worker_is_returning(w) || w->intent.claim == CLAIM_LEFT)
@@ -29,11 +31,11 @@ static enum step open_at_stop(struct guard *g, struct guard_worker *w)
 
 		worker_set_running(g, w);
 		guard_report(g, w, "service ends", "%s%s",
-			     drain ? "before anything was unloaded"
+			     drain ? "it stays: nothing was unloaded yet"
 				   : "its memory is still there",
 			     closed ? ": new work is admitted" : "");
 	} else if (closed && !w->order.retry_ns) {
-		guard_report(g, w, "service ends", "it admitted no new work, and does now");
+		guard_report(g, w, "service ends", "it admits new work again");
 	}
 	if (closed && worker_is_present(w))
 		return STEP_ORDER;
@@ -62,7 +64,8 @@ enum step guard_step_stop(struct guard *g, struct guard_worker *w)
 		return STEP_WAIT;
 	if (s == STATE_EVICT && w->intent.base_bytes && guard_is_freed(g, w)) {
 		worker_set_leaving(g, w, STAGE_VERIFY);
-		guard_report(g, w, "freed", "although the worker did not report success");
+		guard_report(g, w, "freed",
+			     "the memory is free, although the worker did not report success");
 		return STEP_AGAIN;
 	}
 	if (is_untouched(w))
@@ -72,7 +75,7 @@ enum step guard_step_stop(struct guard *g, struct guard_worker *w)
 	return return_at_stop(g, w, s == STATE_EVICT || s == STATE_STUCK);
 }
 
-/* Is there something to be finished with it? */
+/* True if something must be finished with this worker. */
 static bool is_unsettled(const struct guard_worker *w)
 {
 	switch (worker_state(w)) {

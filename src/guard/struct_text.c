@@ -55,7 +55,7 @@ void struct_text_add(struct buf *out, const struct struct_text_member *m, const 
 	}
 }
 
-/* How many there are before zeros alone follow. */
+/* Returns the number of values up to the last one that is not zero. */
 static unsigned count_used(const struct struct_text_member *m, const char *at)
 {
 	unsigned n = m->count;
@@ -65,7 +65,7 @@ static unsigned count_used(const struct struct_text_member *m, const char *at)
 			if (at[(n - 1) * m->size + i])
 				return n;
 			if (m->kind == STRUCT_TEXT_TEXT)
-				break; /* bytes behind the end of a text mean nothing */
+				break; /* bytes after the end of a string mean nothing */
 		}
 	return 0;
 }
@@ -101,7 +101,7 @@ static void set_bits(void *at, unsigned size, uint64_t v)
 		memcpy(at, &v, sizeof(v));
 }
 
-/* Position of the word of n bytes; -1: there is none. */
+/* Returns the position of a word of n bytes; -1: not found. */
 static int find_name(const char *const *names, const char *word, size_t n)
 {
 	for (int i = 0; names[i]; i++)

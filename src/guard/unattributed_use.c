@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* A process that ends leaves the list before its work has ended. */
+/* A process that ends leaves the list before its work on the GPU has ended. */
 #define LASTS_NS   (10 * NS_PER_S)
 #define BUSY_RATIO 0.99
 #define BYTES      (512. * 1048576) /* drivers and consoles use less than this */
@@ -29,11 +29,12 @@ void unattributed_use_update(struct unattributed_use *g, const struct unattribut
 
 	why[0] = '\0';
 	if (busy && memory)
-		snprintf(why, size, "Busy with no process on it, and %.0f MiB have no owner.",
+		snprintf(why, size,
+			 "The GPU is busy without a process, and %.0f MiB have no owner.",
 			 f->unattributed_bytes / 1048576);
 	else if (busy)
-		snprintf(why, size, "Busy with no process on it.");
+		snprintf(why, size, "The GPU is busy without a process.");
 	else if (memory)
-		snprintf(why, size, "%.0f MiB of its memory have no owner among its processes.",
+		snprintf(why, size, "%.0f MiB of its memory belong to no listed process.",
 			 f->unattributed_bytes / 1048576);
 }

@@ -1,7 +1,8 @@
-/* unattributed_use: a GPU that is busy without a process, or memory that belongs to none.
+/* unattributed_use: reports a GPU that is busy without a process, or memory that belongs to no
+ * process.
  *
- * It leads to a sentence only: such memory is no demand, and no worker is moved for it.  Where
- * other processes are invisible (in a namespace) nothing is reported. */
+ * The result is only a sentence: such memory is no demand here, and no worker is moved because
+ * of it. Where other processes are invisible (in a namespace) nothing is reported. */
 #ifndef GW_GUARD_UNATTRIBUTED_USE_H
 #define GW_GUARD_UNATTRIBUTED_USE_H
 
@@ -10,17 +11,18 @@
 #include <stdint.h>
 
 struct unattributed_use_facts {
-	double busy_ratio;         /* of the GPU; NAN: unknown */
-	unsigned processes;        /* listed on it */
+	double busy_ratio;         /* utilisation of the GPU; NAN: unknown */
+	unsigned processes;        /* processes that are listed on the GPU */
 	double unattributed_bytes; /* NAN: unknown */
 	bool hidden;               /* other processes may be invisible */
 };
 
 struct unattributed_use {            /* begins zeroed */
-	uint64_t busy_ns, memory_ns; /* since when it lasts; 0: it does not */
+	uint64_t busy_ns, memory_ns; /* since when it lasts; 0: not now */
 };
 
-/* why: one sentence about what has lasted for ten seconds, or "". */
+/* Adds one reading. why: one sentence about a condition that has lasted for ten seconds, or
+ * "". */
 void unattributed_use_update(struct unattributed_use *g, const struct unattributed_use_facts *f,
 			     uint64_t now_ns, char *why, size_t size);
 

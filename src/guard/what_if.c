@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEGIN_NS (3600 * NS_PER_S) /* always the same: so are the decisions */
+#define BEGIN_NS (3600 * NS_PER_S) /* always the same, so that the decisions are the same */
 
 struct what_if {
 	struct policy policy;
@@ -25,7 +25,7 @@ int what_if_new(const struct policy *p, const struct scene *before, const struct
 
 	if (!t)
 		return -GW_E_NOMEM;
-	t->policy = *p; /* texts are borrowed */
+	t->policy = *p; /* its strings are borrowed */
 	t->policy.mode = GUARD_DRY_RUN;
 	t->before = *before;
 	t->scene = *s;
@@ -73,7 +73,7 @@ void what_if_run(struct what_if *t, uint64_t span_ns,
 {
 	uint64_t begin = BEGIN_NS, now = begin;
 
-	/* Long enough before that no timer still runs. */
+	/* The scene before is observed one second earlier, so that no timer still runs. */
 	what_if_observe(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
 	for (; now - begin <= span_ns && t->scenes < WHAT_IF_SCENES; t->scenes++) {
 		uint64_t next;

@@ -1,7 +1,7 @@
-/* worker: what a kind of worker can do, behind one ops struct; guard/worker/ implements it for
- * each kind.
+/* worker: what a kind of worker can do, as a struct of functions. guard/worker/ implements it
+ * for each kind.
  *
- * The functions run on a thread of guard/action.c and may block until deadline_ns.  A 200 OK
+ * The functions run on a thread of guard/action.c and may block until deadline_ns. A 200 OK
  * does not prove that memory is free: the guard verifies that with its next scenes. */
 #ifndef GW_GUARD_WORKER_H
 #define GW_GUARD_WORKER_H
@@ -28,8 +28,8 @@ struct worker_facts {
 	int persistence, mps, mig;
 };
 
-/* A worker's notes between eviction and resume, such as which models were loaded: lines "key
- * value". */
+/* Size of a worker's notes between eviction and resume, such as which models were loaded. Notes
+ * are lines "key value". */
 #define WORKER_NOTES_SIZE 4096
 
 /* One order for one worker. */
@@ -40,39 +40,40 @@ struct worker_call {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	char *notes;          /* WORKER_NOTES_SIZE bytes, owned by the caller */
 	size_t notes_size;
-	char *message; /* the sentence that goes with an error, or a remark after success */
+	char *message; /* describes an error, or is a remark after success */
 	size_t message_size;
 	const struct worker_callbacks *callbacks; /* NULL: none are registered */
 	struct worker_facts facts;
-	const struct root *root; /* where /proc is */
+	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
-	const char *companion; /* socket of the companion; NULL: act with our own rights */
+	const char *companion; /* socket of the companion; NULL: act without it */
 };
 
 /* A POST request whose path and body never change. */
 struct worker_post {
 	const char *path, *body;
-	bool optional; /* a server that does not have this path is no failure */
+	bool optional; /* no failure if the server does not have this path */
 };
 
 struct worker_ops {
-	/* Each is NULL where there is nothing to do, and returns 0; -GW_E_TIMEOUT, -GW_E_IO
-	 * (refused, broken), -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the worker was
-	 * started without it) or -GW_E_PERM, with a sentence in c->message.  After 0 the
-	 * message may have a remark. */
+	/* Each function is NULL if there is nothing to do. Each returns 0; -GW_E_TIMEOUT,
+	 * -GW_E_IO (refused, broken), -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the
+	 * worker was started without it) or -GW_E_PERM, with a sentence in c->message. After 0
+	 * the message may be a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
-	/* Notes what evict will undo and resume must know; changes nothing.  The notes are in
-	 * the journal before evict is called, which may note only what arrived in between. */
+	/* Notes what evict will undo and resume must know; changes nothing in the worker. The
+	 * notes are in the journal before evict is called. evict may add only what arrived in
+	 * between. */
 	int (*learn)(struct worker_call *c);
-	int (*evict)(struct worker_call *c); /* at the level of its kind */
+	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
 	int (*resume)(struct worker_call *c);
 	int (*open)(struct worker_call *c);  /* accept work again */
-	int (*alive)(struct worker_call *c); /* does it answer? */
+	int (*alive)(struct worker_call *c); /* returns 0 if the worker answers */
 
-	/* An HTTP server can name fixed requests instead of a function: the POSTs that carry
-	 * out an order, one after the other until one fails, and a path that answers GET with
-	 * 2xx while the server is alive.  A list ends with a NULL path. */
+	/* An HTTP server can have fixed requests instead of functions. posts: the POSTs that
+	 * carry out an order, sent one after the other until one fails; a NULL path ends a
+	 * list. alive_path: a path that answers GET with 2xx while the server is alive. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
 	/* Instead of drain: the path of a JSON document, and whether it shows running
@@ -83,20 +84,21 @@ struct worker_ops {
 	int (*load)(struct worker_call *c, const char *model);
 };
 
-/* The socket of the container engine that runs w: the url of kind "container", else the first
- * usual path that exists.  NULL: the url names no socket. */
+/* Returns the socket of the container engine that runs w: the url of kind "container", or else
+ * the first usual path that exists. NULL: the url names no socket. */
 const char *worker_engine(const struct policy_worker *w);
 
 /* The adapters that an action may use.  A program that guards itself names a smaller set, so
  * that the others are not linked into it. */
 struct worker_set {
 	const struct worker_ops *(*of)(enum policy_kind kind); /* never NULL */
-	/* The adapter that carries out level 4 for w; NULL: none can. */
+	/* Returns the adapter that carries out level 4 for w; NULL: there is none. */
 	const struct worker_ops *(*stopper)(const struct policy_worker *w);
-	/* Levels 5 and 6. */
+	/* Carries out levels 5 and 6. */
 	int (*kill)(const struct worker_call *c);
-	/* Create and free what calls need (c->http), around each order; started() drops the old
-	 * connection after the worker was started.  NULL where nothing is needed. */
+	/* begin() and end() create and free what calls need (c->http), before and after each
+	 * order. started() drops the old connection after the worker was started. NULL if
+	 * nothing is needed. */
 	int (*begin)(struct worker_call *c);
 	void (*started)(struct worker_call *c);
 	void (*end)(struct worker_call *c);

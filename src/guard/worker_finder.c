@@ -1,5 +1,5 @@
-/* Three ways to find a worker: its pidfile, its port, or a search of /proc, each repeated at
- * its own interval. */
+/* Finds a worker in three ways: by its pidfile, by its port, or by a search of /proc. Each way
+ * has its own interval. */
 #include "worker_finder.h"
 
 #include "port_owner.h"
@@ -14,16 +14,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The clock of a file system and that of process start times may differ by this. */
+/* Largest difference between the clock of a file system and the clock of process start
+ * times. */
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
-/* How long a result is valid: FOUND if the worker has a root, MISSING if not. */
+/* How long a result is valid. FOUND: the worker has a root; MISSING: it has none. */
 #define PIDFILE_NS        NS_PER_S
-#define RECHECK_NS        NS_PER_S          /* that roots are the same program: three files */
-#define PORT_FOUND_NS     NS_PER_S          /* reads one link */
-#define PORT_MISSING_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms for its socket tables */
-#define PORT_APPEARED_NS  (200 * NS_PER_MS) /* a process is new on a GPU: perhaps the worker */
-#define OWNER_MISSING_NS  (30 * NS_PER_S)   /* a socket listens, but we may not see whose */
+#define RECHECK_NS        NS_PER_S /* checks that roots run the same programs: three files */
+#define PORT_FOUND_NS     NS_PER_S /* reads one link */
+#define PORT_MISSING_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to list its sockets */
+#define PORT_APPEARED_NS  (200 * NS_PER_MS) /* a new process on a GPU may be the worker */
+#define OWNER_MISSING_NS  (30 * NS_PER_S) /* a socket listens, but its process is not visible */
 #define SEARCH_FOUND_NS   (30 * NS_PER_S)
 #define SEARCH_MISSING_NS (5 * NS_PER_S)
 
@@ -37,8 +38,8 @@ struct target { /* one worker */
 	unsigned roots;
 	struct found former[WORKER_FINDER_ROOTS]; /* they live, but are no longer found */
 	unsigned formers;
-	uint64_t asked_ns;   /* pidfile or port were read; 0: never */
-	uint64_t checked_ns; /* the roots were checked to be the same programs; 0: never */
+	uint64_t asked_ns;   /* when pidfile or port were last read; 0: never */
+	uint64_t checked_ns; /* when roots were last checked for the same program; 0: never */
 	/* For a pidfile: when it was written, and the process that it named. */
 	struct timespec written;
 	struct proc_id writer;
@@ -55,10 +56,10 @@ struct worker_finder {
 	struct pidfd_set *pidfds;
 	int64_t self;
 	struct target target[POLICY_WORKERS];
-	const struct scene *scene; /* that is being built */
-	bool appeared;             /* in it: a process is new on a GPU */
+	const struct scene *scene; /* the scene that is being built */
+	bool appeared;             /* a process is new on a GPU in this scene */
 	uint64_t now_ns, searched_ns, searches;
-	int64_t cursor; /* the last process of a search that hit its bound */
+	int64_t cursor; /* last process of a search that reached its limit */
 };
 
 int worker_finder_new(const struct root *root, const struct classifier *c,
@@ -98,8 +99,8 @@ bool worker_finder_same_match(const struct policy_worker *a, const struct policy
 	       policy_kind_is(a->kind, KIND_SELF) == policy_kind_is(b->kind, KIND_SELF);
 }
 
-/* With the same match roots stay roots: the pidfile may be missing just now, or the port
- * closed. */
+/* Takes over the roots of the old finder. With the same match they stay roots: the pidfile may
+ * be missing for a moment, or the port closed. */
 static void inherit_target(struct target *t, const struct target *old, bool same)
 {
 	for (unsigned i = 0; i < old->formers; i++)
@@ -121,7 +122,8 @@ static void inherit_worker(struct worker_finder *f, unsigned worker,
 
 	if (strcmp(now->name, was->name) == 0)
 		inherit_target(t, from, worker_finder_same_match(now, was));
-	/* Only a finder that saw the process alive knows which process wrote a pidfile. */
+	/* A new finder cannot know which process wrote a pidfile: only a finder that saw the
+	 * process alive knows it. */
 	if (now->match.pidfile && was->match.pidfile &&
 	    strcmp(now->match.pidfile, was->match.pidfile) == 0) {
 		t->written = from->written;
@@ -149,7 +151,7 @@ uint64_t worker_finder_searches(const struct worker_finder *f)
 
 /* ---- roots ---- */
 
-/* True also if /proc cannot be read now. */
+/* True if the process lives. True also if /proc cannot be read now. */
 static bool lives(const struct worker_finder *f, const struct found *k)
 {
 	int alive;
@@ -170,11 +172,13 @@ static void remove_ended(const struct worker_finder *f, struct target *t)
 		if (lives(f, &t->root[i]))
 			t->root[kept++] = t->root[i];
 	if (t->roots && !kept)
-		t->asked_ns = t->owners_ns = 0; /* it may be restarted: look at once */
+		/* the worker may be restarting: search at once */
+		t->asked_ns = t->owners_ns = 0;
 	t->roots = kept;
 }
 
-/* A process below a root is in the same tree and needs no entry. */
+/* True if p is a root or below one. A process below a root is in the same tree and needs no
+ * entry. */
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
 	for (unsigned i = 0; i < t->roots; i++) {
@@ -198,7 +202,7 @@ static void add_root(const struct worker_finder *f, struct target *t,
 	t->root[t->roots++] = k;
 }
 
-/* It lives, but no longer belongs to the worker. */
+/* Makes a root a former root: it lives, but no longer belongs to the worker. */
 static void demote_root(struct target *t, unsigned i)
 {
 	add_former(t, &t->root[i]);
@@ -223,10 +227,11 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* Every process is below init, and this one is below those that started it: a pidfile or a
- * socket (systemd holds those that it passes on) must not make a root of these.  A process
- * whose program the match names may be the first process of a container, with the whole
- * container below it; but never init of the machine. */
+/* True if pid must not become a root. Every process is below init, and this process is below
+ * those that started it: a pidfile or a socket (systemd holds sockets that it passes on) must
+ * not make a root of these. A process that the match names by its program may be the first
+ * process of a container, with the whole container below it. But init of the machine is never a
+ * root. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -238,8 +243,8 @@ static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t 
 	return pid == 1 || (f->self > 0 && proc_in_tree(f->root, f->self, pid));
 }
 
-/* Does the match apart from pidfile and port hold for pid?  1, 0, or -GW_E_IO: it cannot be
- * read. */
+/* Returns 1 if the match, apart from pidfile and port, holds for pid; 0 if not; -GW_E_IO: pid
+ * cannot be read. */
 static int fits_match(const struct worker_finder *f, unsigned worker, int64_t pid,
 		      struct scene_process *p)
 {
@@ -259,7 +264,8 @@ static void add_if_fits(struct worker_finder *f, unsigned worker, int64_t pid)
 		add_root(f, &f->target[worker], &p);
 }
 
-/* Its pid and start time stay the same over an exec. */
+/* True if the process still runs the same program. Pid and start time do not change with an
+ * exec. */
 static bool is_same_program(const struct worker_finder *f, const struct found *k)
 {
 	uint64_t print;
@@ -267,7 +273,8 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 	return process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print;
 }
 
-/* If it executed another program or renamed itself, does the match still hold? */
+/* True if the process is the same program, or if the match still holds after an exec or a new
+ * name. */
 static bool still_fits(const struct worker_finder *f, unsigned worker, struct found *k)
 {
 	struct scene_process p;
@@ -282,7 +289,8 @@ static bool still_fits(const struct worker_finder *f, unsigned worker, struct fo
 	return fits != 0;
 }
 
-/* No other process is found instead: roots stay while they are the same programs. */
+/* Keeps roots that are still the same programs. Called when no other process was found
+ * instead. */
 static void keep_same_programs(const struct worker_finder *f, struct target *t)
 {
 	for (unsigned i = t->roots; i-- > 0;)
@@ -297,8 +305,9 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 
 /* ---- by pidfile ---- */
 
-/* A program writes its pidfile after it starts: a process that is younger than the file has the
- * reused pid of one that ended.  False if the start is unknown. */
+/* True if the process is younger than the pidfile. A program writes its pidfile after it
+ * starts, so a younger process has the reused pid of one that ended. False if the start is
+ * unknown. */
 static bool is_younger(const struct worker_finder *f, const struct stat *st, struct proc_id now)
 {
 	const uint64_t written_ns =
@@ -309,8 +318,8 @@ static bool is_younger(const struct worker_finder *f, const struct stat *st, str
 	       began_ns > written_ns + CLOCK_DIFFERENCE_NS;
 }
 
-/* If the pid has a new process while the file is unchanged, the pid was reused and the file is
- * stale. */
+/* True if the pidfile is stale: the pid has a new process, but the file is unchanged, so the
+ * pid was reused. */
 static bool is_stale(const struct worker_finder *f, struct target *t, const struct stat *st,
 		     struct proc_id now)
 {
@@ -326,7 +335,7 @@ static bool is_stale(const struct worker_finder *f, struct target *t, const stru
 	return false;
 }
 
-/* The process that the pidfile names; false: none that lives. */
+/* Reads the process that the pidfile names; false: none that lives. */
 static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
 			 struct proc_id *ret)
 {
@@ -340,8 +349,8 @@ static bool read_pidfile(const struct worker_finder *f, struct target *t, const 
 	       !is_stale(f, t, &st, *ret);
 }
 
-/* A file that names another process replaces the root.  A file that is missing, or empty while
- * it is written, does not. */
+/* Finds the worker by its pidfile. A file that names another process replaces the root. A file
+ * that is missing, or that is empty while it is written, does not. */
 static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -367,7 +376,7 @@ static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 
 /* ---- by port ---- */
 
-struct owner_search { /* for the processes that have a socket open */
+struct owner_search { /* searches for processes that have a socket open */
 	struct worker_finder *f;
 	unsigned worker, processes;
 	bool failed; /* a process could not be read now */
@@ -393,7 +402,8 @@ static bool try_owner(void *arg, const char *name)
 	return ++h->processes < WORKER_FINDER_PROCESSES && t->roots < WORKER_FINDER_ROOTS;
 }
 
-/* The roots found before are replaced, unless no owner is found because of a failed reading. */
+/* Finds the processes that own the port. They replace the earlier roots, unless no owner was
+ * found because of a failed reading. */
 static void find_owners(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -436,8 +446,8 @@ static bool owners_unchanged(const struct worker_finder *f, unsigned worker, str
 	return same;
 }
 
-/* Must the socket tables be read?  Not while a root that was found still has the socket
- * open. */
+/* True if the socket tables must be read. They need not be read while a root still has the
+ * socket open. */
 static bool port_is_due(const struct worker_finder *f, unsigned worker, struct target *t)
 {
 	if (!t->roots || !t->at.count)
@@ -451,7 +461,7 @@ static bool port_is_due(const struct worker_finder *f, unsigned worker, struct t
 	return true;
 }
 
-/* A worker that closed its port may still be busy and hold memory. */
+/* Keeps the roots of a worker that closed its port: it may still be busy and hold memory. */
 static void check_closed(struct worker_finder *f, struct target *t)
 {
 	if (!t->roots || t->at.count || !is_due(f, t->checked_ns, RECHECK_NS))
@@ -487,15 +497,16 @@ static bool is_searched_for(const struct policy_match *m)
 	       (m->name || m->exe || m->command || m->cgroup || m->container || m->unit);
 }
 
-struct search { /* /proc lists processes in the order of their pids */
+struct search { /* search of /proc, which lists processes in the order of their pids */
 	struct worker_finder *f;
 	int64_t after, last;
 	unsigned processes;
 	bool complete;
 };
 
-/* A quick test with one file instead of eight: most processes have another name or program, no
- * arguments (kernel threads), or are in another control group. */
+/* True if the process may fit. A quick test with one file instead of eight excludes most
+ * processes: they have another name or program, no arguments (kernel threads), or are in
+ * another control group. */
 static bool may_fit(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -523,7 +534,7 @@ static bool try_process(void *arg, const char *name)
 	struct search *s = arg;
 	int64_t pid = root_name_number(name);
 
-	if (pid <= s->after) /* also names that are not a number */
+	if (pid <= s->after) /* true also for names that are not a number */
 		return true;
 	if (s->processes++ == WORKER_FINDER_PROCESSES) {
 		s->complete = false;
@@ -568,7 +579,7 @@ static void find_self(struct worker_finder *f, unsigned worker)
 		add_root(f, &f->target[worker], &p);
 }
 
-/* For workers that are found by a search. */
+/* Checks the roots of a worker that is found by a search. */
 static void check_roots(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -596,9 +607,9 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 		check_roots(f, worker);
 }
 
-/* A socket listens on the worker's port, but without privileges we cannot see which process of
- * that user owns it: each process of that user with a hidden program may be the worker, or
- * below it. */
+/* Marks processes that may be the worker. A socket listens on the worker's port, but without
+ * privileges its process is not visible. So each process of that user with a hidden program may
+ * be the worker, or below it. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)

@@ -1,9 +1,9 @@
-/* What a worker's enums mean together, and the few changes of them that there are. */
+/* Derives facts from a worker's enums, and changes these enums. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* ---- what it is ---- */
+/* ---- facts ---- */
 
 enum guard_state worker_state(const struct guard_worker *w)
 {
@@ -44,7 +44,8 @@ bool worker_is_held_active(const struct guard_worker *w)
 	return w->reasons.person == PERSON_HOLD_ACTIVE;
 }
 
-/* Out for idling and nothing else: it stays open to its clients. */
+/* True if the worker leaves or is evicted only because it was idle. Then it stays open to its
+ * clients. */
 bool worker_is_idle_only(const struct guard_worker *w)
 {
 	return worker_kept_out(w) == BIT(REASON_IDLE);
@@ -123,7 +124,8 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* No order can make it load: its bytes come when a client wants them. */
+/* True if no order can make the worker load: its memory comes back when a client requests a
+ * model. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
 	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
@@ -146,7 +148,7 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
-/* It is no longer suspected or calming: contention is a reason, or not. */
+/* Ends suspicion and quiet time: contention either is a reason or is not. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
@@ -215,7 +217,8 @@ void worker_stop_returning(struct guard_worker *w)
 	i->from = FROM_RUN;
 }
 
-/* One that was moved out, and lives, is still out when it is found again: what is known of it stays. */
+/* Sets the worker as absent. What is known about an evicted worker that still lives is kept: it
+ * is still evicted when it is found again. */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -254,11 +257,11 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	if (returned) {
 		w->backoff.resident_ns = g->now_ns + w->knobs.resident_ns;
 		w->report.resumes += !w->dry;
-		if (worker_is_present(w)) /* restarted by the guard's own order */
+		if (worker_is_present(w)) /* the guard's own order restarted it */
 			guard_accept_roots(g, w);
 		stamp_gpus(g, w);
 	}
-	/* A worker that was started may say done before its process is found. */
+	/* A worker that was started may report success before its process is found. */
 	w->intent.from = returned && !worker_is_present(w) ? FROM_ABSENT : FROM_RUN;
 	begin_stage(g, w, GOAL_RUN, STAGE_NONE);
 	w->intent.claim = CLAIM_NONE;
@@ -288,7 +291,7 @@ static void begin_drain(struct guard *g, struct guard_worker *w)
 {
 	bool hot = w->reasons.mask & BIT(REASON_THERMAL);
 
-	/* What it gave up of its own accord is no longer its need. */
+	/* Memory that the worker gave up by itself is no longer part of its need. */
 	if (!worker_is_returning(w) && w->observed.bytes < w->observed.need_bytes / 4)
 		set_need(w);
 	guard_eviction_begins(g, w);
@@ -327,7 +330,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	w->record_due = w->record_due || stage == STAGE_DRAIN || stage == STAGE_UNLOAD;
 }
 
-/* It is known to have left, by its memory. */
+/* Ends an eviction: the worker's memory shows that it left. */
 static void eviction_is_over(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -337,7 +340,8 @@ static void eviction_is_over(struct guard *g, struct guard_worker *w)
 	w->record_due = true;
 	guard_eviction_ended(w, RESULT_FREED);
 	if (w->door == DOOR_CLOSED && (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
-		w->door = DOOR_UNVERIFIED; /* some unload by starting again */
+		/* some workers unload by restarting, which opens the door */
+		w->door = DOOR_UNVERIFIED;
 	if (worker_is_present(w))
 		guard_accept_roots(g, w);
 	stamp_gpus(g, w);
@@ -378,7 +382,7 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 		w->intent.deadline_ns = g->now_ns + UP_NS;
 		return;
 	}
-	if (!worker_is_present(w)) /* another process will come, and is the worker */
+	if (!worker_is_present(w)) /* a new process will appear and is then the worker */
 		w->observed.roots = 0;
 	w->record_due = true;
 }

@@ -11,7 +11,8 @@
 
 #define WORDS_MAX 16
 
-/* The nearest word of the list, in out; NULL: none is near. */
+/* Returns the word of the list that is most similar to `word`, or NULL. out holds a copy of the
+ * list. */
 static const char *nearest_word(const char *list, const char *word, char *out, size_t size)
 {
 	const char *words[WORDS_MAX];

@@ -1,4 +1,4 @@
-/* api: the answers. Each row of routes.def has a handler in api_*.c.
+/* api: the replies of the service. Each row of routes.def names a handler in api_*.c.
  *
  * Handlers only read the view of the latest tick. */
 #ifndef GW_SERVE_API_H
@@ -18,32 +18,32 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	void *daemon;      /* of the caller; not used here */
-	struct http *http; /* for its counters; NULL in tests */
+	void *daemon;      /* pointer of the caller; not used here */
+	struct http *http; /* source of the HTTP counters; NULL in tests */
 	unsigned top;      /* maximum number of processes in /metrics; 0: none */
 	bool manage;       /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */
 	bool windows_open;
-	/* Reservations that were requested with an Idempotency-Key; a ring. */
+	/* Ring of reservations that were requested with an Idempotency-Key. */
 	struct api_key {
 		char key[65], body[65]; /* SHA-256 */
 		uint64_t id;            /* 0: none */
 	} room_key[32];
-	unsigned room_keys; /* total number kept */
+	unsigned room_keys; /* number of keys stored so far, including overwritten ones */
 	struct buf openapi; /* made at the first request */
 };
 
-/* Frees what the answers cache; the caller owns the rest. */
+/* Frees the cached OpenAPI document; the caller owns everything else. */
 void api_done(struct api *a);
 
 /* The table of routes, from routes.def. */
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
 
-/* The stream's message for a tick: one line without a line break. */
+/* Writes the stream's message for a tick: one line of JSON without a line break. */
 void api_tick_json(struct buf *out, const struct view *v);
 
-/* An event as one line of JSON, for the stream and for lists. */
+/* Writes an event as one line of JSON, for the stream and for lists. */
 void api_event_json(struct buf *out, const struct view_event *e);
 
 #endif

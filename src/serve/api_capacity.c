@@ -1,4 +1,5 @@
-/* Free GPU memory after headroom and reservations, now and recently, and what would fit. */
+/* Replies with the free GPU memory after headroom and reservations (now and recently), and with
+ * the GPUs on which a given number of bytes would fit. */
 #include "guard_doc.h"
 
 #include <math.h>
@@ -113,7 +114,7 @@ static const char *fit_word(enum capacity_fit fit)
 	return words[fit];
 }
 
-/* The members of one answer. */
+/* Writes the members of one answer. */
 static void write_answer(struct json *j, const struct api *a, const struct question *x,
 			 unsigned k)
 {

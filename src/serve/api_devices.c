@@ -1,5 +1,5 @@
-/* State and readings of GPUs, processes and the machine, as of the latest reading; and the two short
- * documents, whose keys and types never change. */
+/* Replies about GPUs, processes and the machine, as of the latest reading. The keys and types
+ * of the two short documents (/api/gpu/devices and /api/gpu/driver) never change. */
 #include "api_parts.h"
 
 #include "render_sensor.h"
@@ -9,12 +9,12 @@
 #include <math.h>
 #include <string.h>
 
-/* What the service counts for a GPU in addition to its readings. */
+/* Writes the counters that the service keeps for a GPU. */
 static void write_counted(struct json *j, const struct api *a, unsigned i)
 {
 	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
 	uint64_t now = api_now(a);
-	/* otherwise the counts of earlier runs are unknown */
+	/* if false, the counts of earlier runs are unknown */
 	bool known = a->view.self.counts_known;
 
 	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
@@ -56,7 +56,7 @@ static bool begins(struct about *b, const struct api *a, const struct request *q
 	return api_has_reading(a, r) && api_filter(a, q, r, &b->f, &b->filter);
 }
 
-/* Was it read yet? If not: 503. */
+/* True if `what` has been read. If not, replies 503. */
 static bool was_read(const void *what, struct reply *r, const char *why)
 {
 	if (!what)
@@ -224,7 +224,7 @@ void api_gpu_devices(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* Why there are no versions; NULL: there are. */
+/* Returns why the driver versions are unknown; NULL if they are known. */
 static const char *no_versions(const struct api *a, char *out, size_t size)
 {
 	const struct gw_status *s;
@@ -232,7 +232,7 @@ static const char *no_versions(const struct api *a, char *out, size_t size)
 	if (!a->view.tick || !a->view.snap)
 		return view_stale(&a->view, api_now(a), out, size);
 	s = gw_snapshot_status(a->view.snap);
-	/* A driver that was removed has no version either. */
+	/* If all GPUs are lost or closed, the driver may be gone: report no version. */
 	if (a->view.devices && !view_answers(&a->view))
 		return gw_snapshot_device(a->view.snap, 0)->message;
 	if (s->driver_version || s->nvml_version)

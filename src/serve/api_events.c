@@ -12,7 +12,7 @@
 
 /* ---- messages ---- */
 
-/* Only what a chart needs: this goes to every follower at every tick. */
+/* Only what a chart needs, because every client of the stream gets this at every tick. */
 static const unsigned tick_figures[] = {
 	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
 	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,
@@ -48,7 +48,7 @@ static void tick_host(struct json *j, const struct view *v)
 	json_object_end(j);
 }
 
-/* Without the line break of json_end(): a message is one line. */
+/* Ends the document without the line break of json_end(): a message is one line. */
 static void end_line(struct json *j)
 {
 	if (json_end(j) == 0)
@@ -121,7 +121,7 @@ static unsigned topic_bit(const char *word)
 	return 0;
 }
 
-/* ?topics=a,b; default: all. False: replied. */
+/* Reads ?topics=a,b; all topics if absent. False: replied. */
 static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 {
 	const char *list = request_param(q, "topics");
@@ -158,7 +158,8 @@ static bool wants_stream(const struct request *q)
 	return accept && strstr(accept, "text/event-stream");
 }
 
-/* The last event that a returning client has received; the header precedes the parameter. */
+/* Gets the last event that a returning client has received: from the header Last-Event-ID, else
+ * from ?after=. */
 static bool read_seen(const struct request *q, struct reply *r, uint64_t standard,
 		      uint64_t *ret)
 {
@@ -218,7 +219,7 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 
 struct chosen {
 	struct json *j;       /* NULL: only count */
-	unsigned count, skip; /* skip: number of the oldest to omit */
+	unsigned count, skip; /* skip: how many of the oldest to omit */
 };
 
 static void add_chosen(void *arg, const struct view_event *e)

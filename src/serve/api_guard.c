@@ -1,5 +1,6 @@
-/* The guard: its state, requests to evict, resume, hold or release a worker (they start at once and
- * finish later: 202), operations and games.  api_guard_explain.c explains the state. */
+/* Replies about the guard: its state, requests for a worker (evict, resume, hold, release),
+ * operations and games. A request for a worker starts at once and finishes later: 202.
+ * api_guard_explain.c explains the state. */
 #include "guard_doc.h"
 
 #include "json_request.h"
@@ -53,7 +54,7 @@ static void write_rooms(struct json *j, const struct guard_view *g, struct guard
 	json_array_end(j);
 }
 
-/* The latest `limit` decisions of this worker, or (-1) of all, oldest first. */
+/* Writes the latest `limit` decisions of this worker, or of all workers (-1), oldest first. */
 static void write_decisions(struct json *j, const struct guard_view *g, int worker,
 			    uint64_t limit, struct guard_moment now)
 {
@@ -237,7 +238,7 @@ static enum guard_request request_kind(enum verb verb, const struct worker_reque
 	}
 }
 
-/* unsaved: why the request is not stored; "": it is. */
+/* Replies 202. unsaved: why the request is not in the journal; "": it is. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 		     const char *unsaved, struct reply *r)
 {
@@ -414,7 +415,7 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 }
 
 struct game_request {
-	double pid, ttl_s; /* ttl_s NAN: as long as the process */
+	double pid, ttl_s; /* ttl_s NAN: until the process exits */
 	const char *reason;
 };
 

@@ -28,7 +28,7 @@ static void explain_say(struct json *j, const char *fmt, ...)
 	json_string(j, NULL, text);
 }
 
-/* Evidence may be a complete sentence. */
+/* True if the text ends with a full stop, because evidence may be a complete sentence. */
 static bool ends_well(const char *text)
 {
 	return *text && text[strlen(text) - 1] == '.';
@@ -39,7 +39,7 @@ static double seconds_to(uint64_t at_ns, uint64_t now_ns)
 	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
 }
 
-/* "12 s", "3 min", "1 h 30 min". */
+/* Writes a duration: "12 s", "3 min", "1 h 30 min". */
 static const char *span(double s, char out[static 32])
 {
 	unsigned long min = (unsigned long)rint(s / 60);
@@ -55,7 +55,7 @@ static const char *span(double s, char out[static 32])
 	return out;
 }
 
-/* "; at the earliest in 5 min, 2026-..."; "" if the time is unknown. */
+/* Writes "; at the earliest in 5 min, 2026-..."; "" if the time is unknown or past. */
 static void ends_at(uint64_t at_ns, struct guard_moment now, char *out, size_t size)
 {
 	char time[CLOCK_RFC3339_SIZE], left[32];
@@ -140,7 +140,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 
 /* ---- other processes ---- */
 
-/* What the process means for the worker. */
+/* Writes what the process means for the worker. */
 static void meaning(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
@@ -175,7 +175,7 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 		    p->name, size, busy, s->gpu[p->gpu].uuid, rule, what);
 }
 
-/* All contenders, whether or not they move the worker. */
+/* Writes a sentence for each contender, whether or not it moves the worker. */
 static void say_contenders(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct scene *s;
@@ -194,7 +194,8 @@ static void say_contenders(struct json *j, const struct guard_view *g, unsigned 
 
 /* ---- a worker that is not found ---- */
 
-/* A process that only uses graphics is not an inference server. */
+/* True if process i may be the worker. A process that only uses graphics is not an inference
+ * server. */
 static bool may_be_worker(const struct scene *s, const struct verdict *v, unsigned i)
 {
 	return (v[i].class == CLASS_CONTENDER || v[i].class == CLASS_UNKNOWN) &&
@@ -202,7 +203,7 @@ static bool may_be_worker(const struct scene *s, const struct verdict *v, unsign
 	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
 }
 
-/* The system unit of a control group; "": none. */
+/* Finds the system unit of a control group; "": none. */
 static void unit_of(const char *cgroup, char *out, size_t size)
 {
 	char *part, *rest;
@@ -218,7 +219,7 @@ static void unit_of(const char *cgroup, char *out, size_t size)
 		*out = '\0';
 }
 
-/* What match keys are compared with, for a process that may be the worker. */
+/* Writes the values that match keys are compared with, for a process that may be the worker. */
 static void say_candidate(struct json *j, const struct scene *s, const struct scene_process *p)
 {
 	char unit[160], size[32] = "an unknown amount";
@@ -234,8 +235,8 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 		*unit ? "" : " (no system unit)");
 }
 
-/* Its model may be loaded anyway: then the match is wrong, and these sentences show the right
- * values. */
+/* Lists the processes that may be a worker that was not found. If the worker runs, its match
+ * keys are wrong, and these sentences show the right values. */
 static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct policy_worker *w = &g->policy->worker[worker];
@@ -262,12 +263,13 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 					: "",
 				    url ? w->url : "",
 				    url && !(proc_visibility_now() & PROC_VISIBILITY_PORTS)
-					    ? ", which this service may not see for other users"
+					    ? ", but this service may not see the ports of "
+					      "other users"
 					    : "");
 		say_candidate(j, s, &s->process[i]);
 	}
 	if (!n)
-		explain_say(j, "No process on a GPU may be it.");
+		explain_say(j, "No process on a GPU can be this worker.");
 }
 
 static void say_conflicts(struct json *j, const struct guard_view *g, int worker)
@@ -280,7 +282,8 @@ static void say_conflicts(struct json *j, const struct guard_view *g, int worker
 		if (v[i].also < 0 || (v[i].worker != worker && v[i].also != worker))
 			continue;
 		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
-		explain_say(j, "Conflict: %s; until then it belongs to the first worker.",
+		explain_say(j,
+			    "Conflict: %s; until then the process belongs to the first worker.",
 			    text);
 		return;
 	}
@@ -299,14 +302,14 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 		if (x->until_ns != UINT64_MAX)
 			snprintf(until, sizeof(until), "for %s more at most",
 				 span(seconds_to(x->until_ns, now.mono_ns), left));
-		explain_say(j, "Game: pid %lld, registered %s ago, counts %s; requested by %s.",
+		explain_say(j, "Game: pid %lld, registered %s ago, valid %s; requested by %s.",
 			    (long long)x->pid,
 			    span(seconds_to(now.mono_ns, x->since_ns), since), until,
 			    *x->who ? x->who : "unknown");
 	}
 }
 
-/* The last end of all active reasons; 0: one end is unknown. */
+/* Returns the time when the last active reason ends; 0 if the end of one is unknown. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 {
 	struct guard_explanation why;
@@ -351,7 +354,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 	if (s->dry == DRY_MODE)
 		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
 			    guard_doc_mode(g->policy->mode));
-	if (s->dry == DRY_FOREIGN) /* the limit below names it */
+	if (s->dry == DRY_FOREIGN) /* the sentence "Limit: ..." names that service */
 		explain_say(j, "Another service controls its GPUs: decisions are logged, but "
 			       "nothing is "
 			       "done.");

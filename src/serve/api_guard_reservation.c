@@ -1,4 +1,5 @@
-/* Reservations of GPU memory: workers leave until it is free, and the answer waits for it. */
+/* Handles reservations of GPU memory. Workers leave until the memory is free, and the reply
+ * waits for this. */
 #include "json_request.h"
 #include "guard_doc.h"
 
@@ -23,7 +24,7 @@ struct reservation_request {
 
 struct reservation_wait {
 	uint64_t id, until_ns;
-	bool again; /* an earlier request made it */
+	bool again; /* an earlier request made the reservation */
 	bool named; /* the request named the GPU */
 };
 
@@ -36,7 +37,8 @@ static bool find_reservation(const struct guard_view *g, uint64_t id,
 	return false;
 }
 
-/* Free memory on its GPU that is not reserved for others; NAN: unknown. */
+/* Returns the free memory on the reservation's GPU that is not reserved for others; NAN:
+ * unknown. */
 static double free_for(const struct guard_view *g, const struct guard_reservation *room)
 {
 	const struct scene *s;
@@ -55,7 +57,7 @@ static double free_for(const struct guard_view *g, const struct guard_reservatio
 	return left > 0 ? left : 0;
 }
 
-/* Total memory of the named GPU, or of the largest one; NAN: unknown. */
+/* Returns the total memory of the named GPU, or of the largest one; NAN: unknown. */
 static double largest_gpu(const struct guard_view *g, const struct guard_reservation *room,
 			  bool named)
 {
@@ -73,8 +75,8 @@ static double largest_gpu(const struct guard_view *g, const struct guard_reserva
 	return most;
 }
 
-/* Why no worker will leave, whatever is decided; NULL: workers leave. Then a retry is
- * useless. */
+/* Returns why no worker will leave, whatever the guard decides: a retry is then useless. NULL:
+ * workers can leave. */
 static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
@@ -99,8 +101,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
-/* Replies 409 with numbers, so that the client can request less, another GPU, or later.
- * in_vain: later is useless. */
+/* Replies 409 with numbers, so that the client can request less, use another GPU, or try later.
+ * in_vain: trying later is useless. */
 static void insufficient(const struct api *a, const struct guard_view *g,
 			 const struct reservation_wait *w, const char *detail, bool in_vain,
 			 struct reply *r)
@@ -183,7 +185,7 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 	} else if (got == 0 && !stays && now < w->until_ns) {
 		reply_again(r, now + POLL_NS);
 	} else {
-		if (got == 0 && stays) /* "...: workers leave" is not true then */
+		if (got == 0 && stays) /* removes ": workers leave", which is not true here */
 			message[strcspn(message, ":")] = '\0';
 		snprintf(text, sizeof(text), "%s%s", message,
 			 got != 0 ? ""
@@ -236,7 +238,7 @@ static void digest(const char *p, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* The reservation of this key, if it still exists; NULL: none. */
+/* Returns the entry for this key if its reservation still exists; NULL: none. */
 static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
 				       const char *key)
 {
@@ -260,7 +262,8 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 	k->id = id;
 }
 
-/* True: a repeated request, which was answered, continued or refused. */
+/* Answers, continues or refuses a repeated request. False: the request is not a repeated
+ * one. */
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
 			     const struct guard_view *g, double wait_s)
 {

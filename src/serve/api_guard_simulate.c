@@ -1,5 +1,5 @@
-/* What would the guard decide in a given situation? A separate guard computes it; the running
- * one is not affected. */
+/* Simulates what the guard would decide in a given situation. A separate guard computes it; the
+ * running one is not affected. */
 #include "guard_doc.h"
 #include "guard_question.h"
 
@@ -110,7 +110,8 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 
 /* ---- the policy ---- */
 
-/* Roots refer to worker indices, which differ between policies. */
+/* Changes the worker indices of the scene's roots from one policy to the other, and drops roots
+ * of workers that the other policy does not have. */
 static void renumber(struct scene *s, const struct policy *from, const struct policy *to)
 {
 	unsigned kept = 0;
@@ -130,13 +131,14 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 
 /* Everything for one request, in one allocation. */
 struct simulation_request {
-	struct guard_view view; /* of the running guard, with the policy of the request */
-	struct policy policy;   /* of the request; memory NULL: none */
+	struct guard_view view; /* view of the running guard, with the policy of the request */
+	/* policy of the request; its member memory is NULL if there is none */
+	struct policy policy;
 	struct scene now, before;
 	struct guard_question question;
 };
 
-/* The policy of the request, or the running one. */
+/* Uses the policy of the request if there is one, else the running one. */
 static int choose_policy(struct simulation_request *x, const struct api *a,
 			 const struct request *q, char *message, size_t size)
 {

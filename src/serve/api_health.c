@@ -120,7 +120,7 @@ static void write_known(struct json *j, const struct health *h, const struct hea
 	guard_doc_text(j, "advice", s->worst.advice);
 }
 
-/* Health is not monitored: all values are null, with the reason. */
+/* Writes null for all values, with the reason: health is not monitored. */
 static void write_unknown(struct json *j, struct guard_moment now)
 {
 	static const char *const keys[] = { "level",           "heat",
@@ -163,7 +163,7 @@ static void write_one(struct json *j, const struct api *a, unsigned i)
 	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
-/* The worst level of all monitored GPUs; NULL: none is monitored. */
+/* Returns the worst level of all monitored GPUs; NULL: none is monitored. */
 static const char *worst(const struct api *a, uint64_t now_ns)
 {
 	const struct guard_view *g = a->view.guard;

@@ -1,9 +1,8 @@
-/* GPU settings: reading, changing and restoring them.
+/* Reads, changes and restores GPU settings.
  *
- * Changes are disabled unless [manage] enabled is set. A handler reads the request, passes an
- * order to the engine, and polls every 10 ms whether it is done. The engine journals the
- * order and emits its outcome, even if the client has gone. This file emits requests and
- * refusals. */
+ * Changes are disabled unless [manage] enabled is set. A handler passes the change to the
+ * engine and polls every 10 ms whether it is done. The engine journals the change and emits its
+ * outcome, even if the client has gone; this file only emits requests and refusals. */
 #include "api_parts.h"
 #include "manage_doc.h"
 
@@ -59,8 +58,8 @@ static double figure(const struct gw_device *d, unsigned quantity)
 	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : NAN;
 }
 
-/* Why this setting of this GPU cannot be changed, as far as known without a driver call;
- * NULL: it can. */
+/* Returns why this setting of this GPU cannot be changed, as far as known without a driver
+ * call; NULL: it can be changed. */
 static const char *why_not(const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);
@@ -212,7 +211,8 @@ static void manage_emit(const struct api *a, const char *uuid, const char *sever
 		a->view.ops->emit(a->view.engine, &e);
 }
 
-/* Settings apply to the whole GPU, so a MIG instance is refused. */
+/* Returns the UUID of the GPU that selector names; NULL: replied. Refuses a MIG instance,
+ * because settings apply to the whole GPU. */
 static const char *find_uuid(const struct api *a, struct reply *r, const char *selector)
 {
 	const char *uuid;

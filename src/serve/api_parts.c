@@ -1,4 +1,4 @@
-/* Shared by the answers: is there a reading, which GPU, parameters, bodies. */
+/* Checks and lookups that the handlers share: readings, GPU selectors, parameters, bodies. */
 #include "api_parts.h"
 #include "json_request.h"
 
@@ -51,7 +51,7 @@ void api_end(struct json *j)
 
 /* ---- which GPUs ---- */
 
-/* "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
+/* Writes "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
 static void list_gpus(const struct gw_snapshot *snap, char *out, size_t size)
 {
 	unsigned n = gw_snapshot_device_count(snap);

@@ -1,4 +1,5 @@
-/* api_parts: shared by api*.c, openapi.c and their tests; no other file includes it. */
+/* api_parts: declarations shared by api*.c, openapi.c and their tests; no other file includes
+ * it. */
 #ifndef GW_SERVE_API_PARTS_H
 #define GW_SERVE_API_PARTS_H
 
@@ -10,23 +11,25 @@
 #include "routes.def"
 #undef R
 
-/* Is there a reading? If not, replies 503 with what the service waits for. */
+/* True if there is a reading. If not, replies 503 with what the service waits for. */
 bool api_has_reading(const struct api *a, struct reply *r);
 
-/* ?gpu=SEL[,SEL]: *ret is filter, or NULL for all. False: 400 or 404 was replied, which lists
- * the GPUs. */
+/* Reads ?gpu=SEL[,SEL]. *ret is filter, or NULL for all GPUs. False: replied 400 or 404 with a
+ * list of the GPUs. */
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
-/* The index in the snapshot of the one GPU that selector names; -1: replied, with this status
- * if there is none. */
+/* Returns the snapshot index of the one GPU that selector names. -1: replied, with `status` if
+ * there is no such GPU. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
-/* A whole-number parameter; standard if absent. False: 400 was replied. */
+/* Reads a whole number from 0 to `most`; `standard` if the parameter is absent. False: replied
+ * 400. */
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
 		uint64_t most, uint64_t *ret);
 
-/* ?name, ?name=1, ?name=true: on; ?name=0, false: off; absent: standard. */
+/* True for ?name, ?name=1 and ?name=true; false for ?name=0 and ?name=false; `standard` if the
+ * parameter is absent. */
 bool api_flag(const struct request *q, const char *name, bool standard);
 
 /* Begins the document of a reply, without a snapshot: schema_version and time_utc. Its object
@@ -34,10 +37,10 @@ bool api_flag(const struct request *q, const char *name, bool standard);
 void api_begin(struct json *j, const struct api *a, struct reply *r);
 void api_end(struct json *j);
 
-/* Is word (n bytes) in the space-separated list? */
+/* True if word (n bytes) is in the space-separated list. */
 bool api_word_in(const char *list, const char *word, size_t n);
 
-/* Is the Content-Type JSON? If not, replies 415. */
+/* True if the Content-Type is JSON. If not, replies 415. */
 bool api_says_json(const struct request *q, struct reply *r);
 
 struct json_request;
@@ -45,11 +48,11 @@ struct json_request;
  * 400 was replied. */
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
 
-/* For requests without a body: it is absent or {}. If not, replies 400. */
+/* True if the body is absent or {}. If not, replies 400. */
 bool api_no_body(const struct request *q, struct reply *r);
 
-/* Checks the Content-Type, so that a foreign web page cannot send a body without CORS, and
- * whether an untrusted client may use windows. False: replied. */
+/* True if the client may use windows. Checks whether an untrusted client is allowed, and the
+ * Content-Type, so that a foreign web page cannot send a body without CORS. False: replied. */
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r);
 
 uint64_t api_now(const struct api *a);

@@ -1,4 +1,4 @@
-/* History: ranges, steps and columns. */
+/* Replies with the history of quantities: reads range and step, writes columns. */
 #include "api_parts.h"
 
 #include "timespec_parse.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POINTS_AUTO  1000  /* for an automatic step */
+#define POINTS_AUTO  1000  /* maximum number of points with an automatic step */
 #define POINTS_MOST  11000 /* per block */
 #define POINTS_TOTAL 100000
 #define RANGE_NS     (15 * 60 * NS_PER_S)
@@ -19,7 +19,7 @@ struct series_request {
 	uint64_t from_ns, to_ns, step_ns;
 	unsigned quantity[VIEW_HISTORIES];
 	unsigned quantities;
-	unsigned points; /* maximum per block */
+	unsigned points; /* maximum number of points per block */
 };
 
 /* ---- which quantities ---- */
@@ -38,7 +38,7 @@ static void no_quantity(struct reply *r, const char *word)
 	char mem[1024];
 	struct buf list;
 
-	buf_init_fixed(&list, mem, sizeof(mem)); /* truncated if too long */
+	buf_init_fixed(&list, mem, sizeof(mem)); /* the list is truncated if it is too long */
 	for (unsigned i = 0; i < VIEW_HISTORIES; i++) {
 		keys[i] = gw_quantity_info(view_history_quantity[i])->key;
 		buf_addf(&list, "%s%s", i ? ", " : "", keys[i]);
@@ -95,7 +95,7 @@ static bool parse_time(const struct api *a, const struct request *q, struct repl
 	return false;
 }
 
-/* The next round step. */
+/* Returns the smallest round step that is not below least_ns. */
 static uint64_t nice_step(uint64_t least_ns)
 {
 	static const unsigned steps[] = {
@@ -120,7 +120,7 @@ static const struct {
 };
 #define TIERS (sizeof(tier_table) / sizeof(tier_table[0]))
 
-/* ?tier=: a named step. False: replied. */
+/* Reads ?tier=, a named step. False: replied. */
 static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *word = request_param(q, "tier");
@@ -190,7 +190,8 @@ static bool range(const struct api *a, const struct request *q, struct reply *r,
 
 enum column { COLUMN_TIME, COLUMN_MEAN, COLUMN_MIN, COLUMN_MAX, COLUMNS };
 
-/* Significant digits: seven, because floats are stored; whole numbers stay unchanged. */
+/* Rounds to seven significant digits, because the stored values are floats; whole numbers stay
+ * unchanged. */
 static double digits(double v)
 {
 	double scale;
@@ -289,7 +290,8 @@ static void send_series(const struct api *a, const struct request *q, struct rep
 		reply_problem(
 			r, 400, "too-many-points",
 			"Request fewer GPUs or quantities at a time, or use longer steps.",
-			"%u GPUs with %u quantities of up to %u points are more than %u",
+			"%u GPUs with %u quantities of up to %u points exceed the limit of %u "
+			"points",
 			shown(a, filter), series_request.quantities, series_request.points,
 			POINTS_TOTAL);
 		return;

@@ -1,4 +1,5 @@
-/* The service itself: its cost, releasing and reopening the drivers, the page, /docs and /metrics. */
+/* Replies about the service itself: its cost, releasing and reopening the drivers, the page,
+ * /docs and /metrics. */
 #include "api_parts.h"
 
 #include "asset.h"
@@ -21,7 +22,7 @@ static void write_call(struct json *j, const struct call_cost *c)
 	json_object_end(j);
 }
 
-/* The cost of each driver call. */
+/* Writes the cost of each driver call. */
 static void write_calls(struct json *j, const struct view *v)
 {
 	struct call_cost cost[CALL_COST_CALLS];
@@ -104,7 +105,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 #define MOST_NS (10 * NS_PER_S)
 
 struct wait {
-	int number;        /* of the request */
+	int number;        /* number of the request */
 	uint64_t until_ns; /* deadline */
 };
 
@@ -137,8 +138,8 @@ static void change_failed(const struct api *a, struct reply *r, int error)
 
 	if (error == -GW_E_STATE)
 		reply_problem(r, 409, "driver-busy",
-			      "End the process that hangs in the driver, or wait; the handles "
-			      "that were closed are opened again.",
+			      "End the process that hangs in the driver, or wait. Driver "
+			      "handles that were already closed are opened again.",
 			      "a driver call has not returned and keeps the driver open%s%s",
 			      stale ? ": " : "", stale ? stale : "");
 	else
@@ -210,7 +211,7 @@ static const struct asset *find_asset(const char *path)
 	return NULL;
 }
 
-/* Large files only exist compressed. */
+/* False if the file exists only compressed and the client does not accept gzip. */
 static bool is_acceptable(const struct asset *f, const struct request *q)
 {
 	const char *encodings = request_header(q, "Accept-Encoding");

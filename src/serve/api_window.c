@@ -192,7 +192,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 struct list {
 	const struct api *a;
 	struct json *j;
-	bool cut; /* the list is long enough */
+	bool cut; /* the list reached LIST_BYTES */
 };
 
 static bool list_one(void *arg, const struct windows_entry *e)
@@ -206,7 +206,7 @@ static bool list_one(void *arg, const struct windows_entry *e)
 	return true;
 }
 
-/* ?state=open|ended; default: both. False: replied. */
+/* Reads ?state=open|ended; both if absent. False: replied. */
 static bool wanted(const struct request *q, struct reply *r, bool *ret_open, bool *ret_ended)
 {
 	const char *state = request_param(q, "state");
@@ -260,7 +260,7 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	r->status = 204;
 }
 
-/* Only the mark, because the document of a window with many marks is long. */
+/* Replies with the mark only, because the document of a window with many marks is long. */
 static void answer_mark(struct reply *r, const struct windows_entry *e)
 {
 	struct json j;
@@ -281,7 +281,8 @@ static void cut(const struct api *a, struct reply *r, struct windows_entry *e,
 			      windows_id(e));
 	else if (err == -GW_E_SIZE)
 		reply_problem(r, 429, "too-many-marks", "Open another window.",
-			      "a window has at most %u marks, and all open ones %u together",
+			      "a window can have at most %u marks, and all open windows "
+			      "together at most %u",
 			      WINDOWS_MARKS_MAX, WINDOWS_PARTS_MAX);
 	else if (err)
 		reply_problem(r, 503, "not-marked", "Try again.",

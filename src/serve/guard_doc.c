@@ -87,7 +87,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	guard_doc_text(j, "configured", p->text);
 }
 
-/* Including earlier runs, like the metrics. */
+/* Writes the worker's counters, including earlier runs, like the metrics. */
 static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
@@ -108,7 +108,7 @@ static void worker_memory(struct json *j, const struct guard_status *s,
 	json_bool(j, "quarantine", s->quarantine);
 }
 
-/* Each active reason, with its cause and its end. */
+/* Writes each active reason, with its cause and its end. */
 static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			  struct guard_moment now)
 {
@@ -158,7 +158,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	worker_memory(j, &s, counters_find(g->tally, g->policy->worker[worker].name));
 }
 
-/* GPU, evidence and result of a decision. */
+/* Writes GPU, evidence and result of a decision. */
 static void decision_facts(struct json *j, const struct guard_decision *x)
 {
 	bool ended = x->result != RESULT_NONE;

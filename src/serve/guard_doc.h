@@ -8,70 +8,75 @@
 #include "api_parts.h"
 #include "guard_view.h"
 
-/* Now, on both clocks. */
+/* The current time on the monotonic and on the wall clock. */
 struct guard_moment {
 	uint64_t mono_ns, wall_ns;
 };
 struct guard_moment guard_moment(const struct api *a);
 
-/* "NAME_utc" and "NAME_seconds" (from or until now); null if at_ns is 0 or UINT64_MAX. */
+/* Writes "NAME_utc" and "NAME_seconds" (distance from now, never negative); null if at_ns is 0
+ * or UINT64_MAX. */
 void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now);
 
-/* An array of reason names. */
+/* Writes an array of reason names. */
 void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
 
-/* Members of a worker. */
+/* Writes the members of a worker. */
 void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worker,
 		      struct guard_moment now);
-/* An array element. */
+/* Writes a decision as an array element. */
 void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now);
-/* Members of a reservation. */
+/* Writes the members of a reservation. */
 void guard_doc_room(struct json *j, const struct guard_reservation *room,
 		    struct guard_moment now);
-/* Members of an operation. */
+/* Writes the members of an operation. */
 void guard_doc_operation(struct json *j, const struct guard_operation *o);
-/* The array "processes" of a GPU in the scene. */
+/* Writes the array "processes" of a GPU in the scene. */
 void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
 
-/* total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb from bytes; NAN: null. */
+/* Writes total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb from bytes; NAN:
+ * null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-/* Is the state only a dry-run decision? States on the GPU are real. */
+/* True if the state is only a dry-run decision. The states reconcile, active, suspect and
+ * absent are always real. */
 bool guard_doc_pretends(const struct guard_status *s);
 
 const char *guard_doc_mode(enum guard_mode mode);
-/* Does the guard observe a simulated GPU? */
+/* True if the guard observes a simulated GPU. */
 bool guard_doc_simulated(const struct guard_view *g);
 const char *guard_doc_hold(enum guard_hold hold);
 
-/* A text; "": null. */
+/* Writes a string; null if it is "". */
 void guard_doc_text(struct json *j, const char *key, const char *text);
 
-/* A document with one object per GPU that ?gpu= names; one() writes its members, head() (or
- * NULL) what precedes them. Replies with a problem if there is no guard, no reading or no
- * such GPU. */
+/* Replies with one object per GPU that ?gpu= names. one() writes the members of each object;
+ * head() (may be NULL) writes the members before the list. Replies with a problem if there is
+ * no guard, no reading or no such GPU. */
 void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *r,
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
-/* Is there a guard? If not, replies 503 with the cause. */
+/* Returns the guard's view. NULL: there is no guard; replied 503 with the cause. */
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
-/* The index of this worker; -1: 404 was replied. */
+/* Returns the index of this worker; -1: replied 404. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
-/* For changes: the guard, if the body is JSON and the guard accepts requests; NULL: replied. */
+/* For requests that change something: returns the guard's view if the body is JSON and the
+ * guard accepts requests. NULL: replied. */
 const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
 					   struct reply *r);
 
-/* Replies 429 because this user moved workers too often, with Retry-After. message: the
- * sentence, or "". */
+/* Replies 429 with Retry-After, because this user moved workers too often. message: the
+ * sentence; "": the standard one. */
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message);
 
-#define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum duration of a request */
+#define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum of ttl_s in a request */
 
-/* Client and reason for the audit log: "token: maintenance". */
+/* Writes client and reason for the audit log: "token: maintenance". GUARD_REASON_MAX: bytes of
+ * a reason. */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);
 

@@ -1,5 +1,5 @@
-/* The keys are those of GET /api/v1/guard/gpus/{uuid}, so that an answer can be edited and
- * sent back. */
+/* Reads the body. Its keys are those of GET /api/v1/guard/gpus/{uuid}, so that a reply can be
+ * edited and sent back. */
 #include "guard_question.h"
 
 #include "base/json_doc.h"
@@ -15,9 +15,9 @@
 #define BYTES_MOST       9.0e15
 #define GPUS_MOST        16
 #define PROCESSES_MOST   256
-#define FIRST_PID        4200000 /* for processes without a pid; above the pids of Linux */
+#define FIRST_PID        4200000 /* given to processes without a pid; above the pids of Linux */
 
-/* Where an error is, and the buffer for its text. */
+/* The place of an error, and the buffer for its message. */
 struct place {
 	const char *what; /* "processes[3]" */
 	char *message;
@@ -54,7 +54,7 @@ static bool keys_known(const struct json_doc *o, const char *const *keys, size_t
 	return true;
 }
 
-/* Each leaves *ret unchanged if the key is absent. */
+/* number(), text() and flag() leave *ret unchanged if the key is absent. */
 static bool read_number(const struct json_doc *o, const char *key, double least, double most,
 			double *ret, const struct place *at)
 {
@@ -200,7 +200,8 @@ static bool read_types(const struct json_doc *o, unsigned *ret, const struct pla
 	return true;
 }
 
-/* A process with "worker" is identified as if by its port or unit. */
+/* Makes a process with the key "worker" a root of that worker, as if identified by its port or
+ * unit. */
 static bool read_worker(const struct json_doc *o, const struct policy *p,
 			const struct scene_process *q, struct scene *s, const struct place *at)
 {
@@ -230,8 +231,8 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* class, action, rule and the last two come from an answer that is sent back; they
-	 * are computed again. */
+	/* class, action, rule and the last two keys come from a reply that is sent back. They
+	 * are ignored and computed again. */
 	static const char *const keys[] = {
 		"gpu",          "pid",          "name",  "exe",          "command",
 		"cgroup",       "uid",          "types", "container",    "worker",
@@ -299,10 +300,10 @@ static bool read_processes(const struct json_doc *list, const struct policy *p, 
 
 /* ---- a recording ---- */
 
-/* Which worker a recording means by an index: its lines after "begin" and "swap" say it;
- * default: the same index as here. */
+/* Maps the worker indices of a recording to those of the policy. The lines after "begin" and
+ * "swap" name the recording's workers; default: the same index. */
 struct worker_map {
-	int position[POLICY_WORKERS]; /* -1: not a worker here */
+	int position[POLICY_WORKERS]; /* -1: the policy has no such worker */
 };
 
 static void worker_map_read(struct worker_map *c, const struct policy *p, const char *line)
@@ -360,7 +361,7 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		worker_map_read(&worker_map, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
-		if (line[0] == 'D' && !s->whole) /* a change of a scene that is missing */
+		if (line[0] == 'D' && !s->whole) /* a difference to a scene that is missing */
 			continue;
 		got = scene_read(s, line);
 		if (got != 1)
@@ -400,7 +401,7 @@ static int read_world(const struct json_doc *root, const struct policy *p,
 		return -GW_E_PARSE;
 	}
 	if (trace && (!json_doc_string(trace, "") || gpus)) {
-		question_wrong(&at, "trace", "lines of a recording, in the place of \"gpus\"");
+		question_wrong(&at, "trace", "lines of a recording, instead of \"gpus\"");
 		return -GW_E_PARSE;
 	}
 	ret->made_up = trace || gpus;

@@ -1,4 +1,4 @@
-/* guard_question: the body of POST /api/v1/guard/simulate: GPUs and processes as JSON, or
+/* guard_question: reads the body of POST /api/v1/guard/simulate: GPUs and processes as JSON, or
  * lines of a recording.
  *
  * Hides jansson. Every error names the key. */
@@ -9,17 +9,18 @@
 
 struct guard_question {
 	double seconds;
-	/* the request has its own GPUs: nothing of the current scene is in it */
+	/* the request has its own GPUs and uses nothing of the current scene */
 	bool made_up;
 	struct scene scene; /* the scene to simulate */
 };
 
-/* The text of "policy", which the caller frees; NULL: none, or the body is no object, which
- * guard_question_read() reports. */
+/* Returns the string "policy" of the body, which the caller frees. NULL: there is none, or the
+ * body is not an object (guard_question_read() reports this). */
 char *guard_question_policy(const char *text, size_t n);
 
-/* now: the current scene, to which the request is added if it has no GPUs of its own; NULL:
- * unknown. 0, -GW_E_PARSE with a text in message, -GW_E_STATE (no scene yet) or -GW_E_NOMEM. */
+/* Reads the request. now: the current scene, NULL if unknown; the request is added to it unless
+ * the request has its own GPUs. Returns 0, -GW_E_PARSE with a message, -GW_E_STATE (no scene
+ * yet) or -GW_E_NOMEM. */
 int guard_question_read(const char *text, size_t n, const struct policy *p,
 			const struct scene *now, struct guard_question *ret, char *message,
 			size_t size);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of a worker on a GPU of the scene. */
+/* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
 {
 	const struct scene *s;
@@ -52,7 +52,7 @@ static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
 	ret->warm = h.heat >= HEALTH_THROTTLE;
 }
 
-/* Reserved on it and not taken yet. */
+/* Returns the bytes that are reserved on the GPU and not taken yet. */
 static uint64_t reserved(const struct guard_view *g, const char *uuid)
 {
 	struct guard_reservation room;
@@ -132,7 +132,7 @@ static bool is_eviction(enum guard_request what)
 	return what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED;
 }
 
-/* Has the worker reached the requested state? */
+/* True if the worker has reached the requested state. */
 static bool reached(enum guard_request what, enum guard_state s)
 {
 	if (what == REQUEST_RELEASE)

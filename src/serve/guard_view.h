@@ -1,8 +1,8 @@
 /* guard_view: the guard's part of a view.
  *
- * It belongs to the main thread; the guard itself may be queried (guard_status(),
- * guard_verdicts()), because it is pure and fast. Requests go through the operations, so that
- * they are journaled and carried out. */
+ * The view belongs to the main thread. Handlers may also query the guard itself
+ * (guard_status(), guard_verdicts()), because this is pure and fast. Requests go through struct
+ * guard_view_ops, so that they are journaled and carried out. */
 #ifndef GW_SERVE_GUARD_VIEW_H
 #define GW_SERVE_GUARD_VIEW_H
 
@@ -16,9 +16,9 @@
 
 /* ---- operations ----
  *
- * A request starts at once and finishes later; the client gets an id and queries it.  The latest ones
- * are kept in a fixed amount of memory.  A decision about the worker ends an operation, so that a
- * worker that left and came back between two queries counts as evicted. */
+ * A request starts at once and finishes later; the client gets an id and queries the operation.
+ * The latest operations are kept in a fixed amount of memory. A decision about the worker ends
+ * an operation: a worker that left and came back between two queries counts as evicted. */
 
 #define GUARD_OPERATIONS 64
 
@@ -29,20 +29,20 @@ struct guard_operation {
 	char worker[64];
 	enum guard_request what;
 	enum guard_operation_state state;
-	uint64_t since_wall_ns, ended_wall_ns; /* 0: it runs */
+	uint64_t since_wall_ns, ended_wall_ns; /* ended 0: still running */
 	char message[280];
 };
 
 struct guard_operations {
 	struct guard_operation ring[GUARD_OPERATIONS];
-	uint64_t begun; /* total since the start */
+	uint64_t begun; /* number of operations since the start */
 };
 
 const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
-/* The running operation for the same request and worker; NULL: none. A repeated request does
- * not start again. */
+/* Returns the running operation for the same request and worker, so that a repeated request
+ * does not start again; NULL: none. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);
@@ -53,14 +53,15 @@ void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *
 			   enum guard_request what, const struct guard_status *s,
 			   uint64_t wall_ns);
 
-/* There was a decision about the worker. */
+/* Updates the worker's running operations after a decision about the worker, and ends those
+ * that are done or failed. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,
 			     const struct guard_decision *d, uint64_t wall_ns);
 
-/* NULL: unknown or dropped. o may be NULL. */
+/* Returns the operation with this id; NULL: unknown or dropped. o may be NULL. */
 const struct guard_operation *guard_operation_find(const struct guard_operations *o,
 						   uint64_t id);
-/* The latest operation of a worker. */
+/* Returns the latest operation of a worker. */
 const struct guard_operation *guard_operation_latest(const struct guard_operations *o,
 						     const char *worker);
 
@@ -69,7 +70,7 @@ const struct guard_operation *guard_operation_latest(const struct guard_operatio
 #define GUARD_VIEW_DECISIONS 128
 
 struct guard_view_decision {
-	uint64_t id; /* of its event */
+	uint64_t id; /* id of the decision's event */
 	uint64_t wall_ns;
 	struct guard_decision decision;
 };
@@ -88,18 +89,19 @@ struct guard_client {
 	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
 	/* decides the permissions; -1: not a local user, such as a client with the token */
 	int64_t uid;
-	/* of the client on the UNIX socket, in our namespace; 0: outside, -1: unknown */
+	/* process of the client on the UNIX socket, in our namespace; 0: outside of it, -1:
+	 * unknown */
 	int64_t pid;
 	/* start time of the named process, as the client says; 0: not given */
 	uint64_t start_ticks;
 };
 
-struct guard_view_counts { /* since the start; the tally has the sums over restarts */
+struct guard_view_counts { /* since the start; tally includes earlier runs */
 	uint64_t scenes, triggered;
 	uint64_t events_lost; /* driver events that did not fit the queue */
 	uint64_t stuck;       /* workers in state stuck, now */
-	/* Idle economy: energy that idle models did not draw, and that loading them again
-	 * took. */
+	/* Idle economy: the energy that idle models did not use, and the energy for loading
+	 * them again. */
 	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last, decide_seconds_max; /* from the scene to the decision */
 	double free_seconds_last,
@@ -113,28 +115,30 @@ struct guard_view {
 	struct health *const *health; /* one per device of the snapshot; NULL: not monitored */
 	struct capacity *const *capacity; /* same */
 	const char(*ghost)
-		/* same: unattributed use as a sentence, or "" (guard/unattributed_use.h);
-		 * NULL: none */
+		/* one per device: unattributed use as a sentence, or ""
+		 * (guard/unattributed_use.h); NULL: none */
 		[200];
 	const double
-		*evictions; /* same: number of evictions, including earlier runs; NULL: none */
+		/* one per device: number of evictions, including earlier runs; NULL: none */
+		*evictions;
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES slots; NULL: none */
-	/* The latest, oldest first: number i at ring[(first + i) % GUARD_VIEW_DECISIONS]. */
+	/* The latest decisions, oldest first: decision i is ring[(first + i) %
+	 * GUARD_VIEW_DECISIONS]. */
 	const struct guard_view_decision *ring;
 	unsigned first, decisions;
 	struct guard_view_counts counts;
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
-	const struct guard_operations *operations; /* NULL in tests: none */
+	const struct guard_operations *operations; /* NULL in tests */
 	const struct guard_counters *tally;        /* including earlier runs; NULL in tests */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 
-/* Requests of clients; on the main thread. */
+/* Carries out requests of clients; on the main thread. */
 struct guard_view_ops {
-	/* As guard_request(), guard_reserve(), guard_reservation_ready(), guard_release(); starts at once.
-	 * request: 0 with a text if the request is accepted but not stored. reserve: also
-	 * -GW_E_ARG with a text: no such process. */
+	/* Like guard_request(), guard_reserve(), guard_reservation_ready() and guard_release();
+	 * they start at once. request() returns 0 with a message if the request is accepted but
+	 * not stored. reserve() also returns -GW_E_ARG with a message: no such process. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
@@ -142,23 +146,24 @@ struct guard_view_ops {
 		       char *message, size_t size);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* As games_begin() and games_end(); *pid becomes the pid in our namespace. Also
-	 * -GW_E_PERM: not the client's process, with a text, or (without a text) this user
-	 * moved workers too often. */
+	/* Like games_begin() and games_end(); *pid becomes the pid in our namespace. They also
+	 * return -GW_E_PERM: with a message if the process is not the client's, without one if
+	 * this user moved workers too often. */
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);
-	/* Clears the quarantine of a GPU. 0; -GW_E_NOENT: its health is not monitored;
-	 * -GW_E_STATE with a text: the cause still exists. */
+	/* Clears the quarantine of a GPU. Returns 0; -GW_E_NOENT: its health is not monitored;
+	 * -GW_E_STATE with a message: the cause still exists. */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
 		     size_t size);
 	/* Makes a policy from a TOML configuration; the caller frees it with policy_done().
-	 * 0, -GW_E_PARSE with a text, or another error. NULL: not supported. */
+	 * Returns 0, -GW_E_PARSE with a message, or another error. The pointer is NULL if not
+	 * supported. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
 		      size_t size);
 };
 
-/* Index in a scene of the GPU with this uuid; -1: not there. s may be NULL. */
+/* Returns the scene index of the GPU with this uuid; -1: not there. s may be NULL. */
 static inline int guard_view_gpu(const struct scene *s, const char *uuid)
 {
 	for (unsigned i = 0; s && uuid && i < s->gpus; i++)
@@ -167,8 +172,8 @@ static inline int guard_view_gpu(const struct scene *s, const char *uuid)
 	return -1;
 }
 
-/* Memory in use that no listed process holds; NAN: unknown, because a process does not report
- * its memory. */
+/* Returns the memory in use that no listed process holds; NAN if the memory of a process or of
+ * the GPU is unknown. */
 static inline double guard_view_unattributed(const struct scene *s, unsigned gpu)
 {
 	double left = (double)s->gpu[gpu].used_bytes;
@@ -185,7 +190,7 @@ static inline double guard_view_unattributed(const struct scene *s, unsigned gpu
 	return left > 0 ? left : 0;
 }
 
-/* What capacity.h needs about device i of the view. */
+/* Fills in what capacity.h needs about device i of the view. */
 struct view;
 void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *ret);
 

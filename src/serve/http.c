@@ -17,12 +17,12 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define LIBRARY_LIMIT   200000u         /* our own limit is lower */
-#define DESCRIPTORS     128             /* not used for connections */
-#define RUNS            4               /* of the library per round, then the loop continues */
-#define SHAKE_NS        (2 * NS_PER_MS) /* between checks of unfinished handshakes */
+#define LIBRARY_LIMIT   200000u         /* connections; our own limit is lower */
+#define DESCRIPTORS     128             /* descriptors that are not used for connections */
+#define RUNS            4               /* runs of the library before the loop continues */
+#define SHAKE_NS        (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
 #define SHAKE_SHARE     4               /* plus this multiple of the last check's duration */
-#define TRIM_LEAST      128 /* below this peak of connections the heap is not trimmed */
+#define TRIM_LEAST      128 /* the heap is not trimmed after a lower peak of connections */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
 
@@ -45,9 +45,9 @@ static bool run_daemon(struct MHD_Daemon *d)
 	return runs == RUNS;
 }
 
-/* A connection in a TLS handshake always counts as readable for the library (0.9.75), which
- * would run without end. Real input wakes us through its descriptor; the rest waits, longer
- * the more there is. */
+/* Delays the next run. The library (0.9.75) treats a connection in a TLS handshake as always
+ * readable and would run without end. Real input wakes us through its descriptor; the rest
+ * waits, longer if the last run took longer. */
 static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -73,11 +73,11 @@ void http_run(struct http *h)
 
 void http_poke(struct http *h)
 {
-	/* The library sees a wake-up from inside in its next run. */
+	/* During a run, only note it: http_run() then starts another run. */
 	if (h->running)
 		h->poked = true;
 	else
-		/* Not a time long past: it would always precede all other timers. */
+		/* Use the current time: a time long past would precede all other timers. */
 		loop_set_time(h->again, clock_mono_ns(clock_real()));
 }
 
@@ -100,7 +100,7 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	follow_beat(h, now_ns);
-	/* The C library keeps the memory of a flood of connections. */
+	/* The C library keeps the memory after a flood of connections. */
 	if (h->peak > TRIM_LEAST && h->counts.connections < h->peak / 4) {
 		malloc_trim(0);
 		h->peak = h->counts.connections;
@@ -110,7 +110,8 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 /* ---- starting and ending */
 
-/* We decode paths and queries, because the library does not handle NUL. */
+/* Leaves paths and queries encoded: we decode them ourselves, because the library does not
+ * handle NUL. */
 static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 {
 	(void)arg;
@@ -118,7 +119,7 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
-/* The library reports a request that it refuses only here. */
+/* Counts requests that the library itself refuses; it reports them only in its log. */
 static void on_library_log(void *arg, const char *format, va_list ap)
 {
 	static const char refusal[] = "Error processing request (HTTP response code is %u";
@@ -127,8 +128,8 @@ static void on_library_log(void *arg, const char *format, va_list ap)
 		send_count_status(arg, va_arg(ap, unsigned));
 }
 
-/* Without MHD_OPTION_STRICT_FOR_CLIENT: we check the same (a Host, no spaces in the path),
- * and its refusal of a request without Host sends two headers (0.9.75). */
+/* Does not set MHD_OPTION_STRICT_FOR_CLIENT: we do the same checks (a Host header, no spaces in
+ * the path), and the library's refusal of a request without Host sends two headers (0.9.75). */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {
@@ -171,7 +172,7 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	return 0;
 }
 
-/* The library aborts if it is stopped with suspended connections. */
+/* Resumes suspended connections first: the library aborts if it is stopped with any. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
 {
 	bool tls = d == &h->tls;
@@ -230,7 +231,7 @@ static int read_text(const char *path, char **ret, char *message, size_t size)
 	return 0;
 }
 
-/* What a reload may change; read completely before anything changes. */
+/* Settings that a reload may change; all are read before any is applied. */
 struct settings {
 	struct auth auth;
 	char **hosts, **origins, *cert, *key;
@@ -247,7 +248,8 @@ static void settings_done(struct settings *s)
 	*s = (struct settings){ 0 };
 }
 
-/* Adds the setting's name to the message; a missing file is as wrong as an unusable one. */
+/* Adds the setting's name to the message. All errors except -GW_E_PERM and -GW_E_NOMEM become
+ * -GW_E_ARG. */
 static int name_setting(int err, const char *key, char *message, size_t size)
 {
 	char why[512];
@@ -291,7 +293,7 @@ static int settings_read(struct settings *s, const struct http_config *config, c
 	return r;
 }
 
-/* The number of connections that the descriptor limit allows. */
+/* Returns the number of connections that the descriptor limit allows. */
 static unsigned allowed_connections(unsigned connections)
 {
 	struct rlimit limit;
@@ -401,7 +403,7 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->route = config->route;
 	h->routes = config->routes;
 	h->arg = config->arg;
-	h->in_place = MHD_get_version()[0] == '0'; /* version 1.0 parses differently */
+	h->in_place = MHD_get_version()[0] == '0'; /* only version 0 leaves headers in place */
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
 	if (h->cache)
@@ -421,7 +423,7 @@ void http_free(struct http *h)
 		return;
 	for (unsigned i = 0; i < h->listeners; i++)
 		listen_close(&h->listener[i]);
-	h->running = true; /* no further runs */
+	h->running = true; /* prevents further runs */
 	stop_daemon(h, &h->plain, &h->plain_source);
 	stop_daemon(h, &h->tls, &h->tls_source);
 	for (unsigned i = 0; h->cache && i < h->routes; i++)
@@ -458,7 +460,7 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	struct loop_source *source = NULL;
 	char *cert = h->tls_cert, *key = h->tls_key;
 
-	if (other && settings.cert) { /* start the new one before the old one stops */
+	if (other && settings.cert) { /* start the new daemon before the old one stops */
 		h->tls_cert = settings.cert;
 		h->tls_key = settings.key;
 		r = start_daemon(h, MHD_USE_TLS, &tls, &source, message, size);

@@ -1,8 +1,8 @@
 /* Validates requests.
  *
- * Each check replies to what it refuses, with the reason: contradicting lengths, a foreign Host, an
- * invalid path, a wrong method, a wrong token.  The token is read from a private file and compared as
- * a digest, so that the time of a comparison reveals nothing. */
+ * Each check refuses bad requests with a reply that names the reason: contradicting lengths, a
+ * foreign Host, an invalid path, a wrong method, a wrong token. The token is read from a
+ * private file and compared as a digest, so that the time of a comparison reveals nothing. */
 #include "http_impl.h"
 
 #include "base/file.h"
@@ -33,8 +33,9 @@ static bool is_literal(const char *host)
 	return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
 }
 
-/* A foreign web page whose name was made to resolve to us (DNS rebinding) sends its own name
- * here. A literal address cannot be redirected. */
+/* True if the Host header names this service. With DNS rebinding, a foreign web page makes its
+ * own name resolve to us; the browser then sends that name here. A literal address cannot be
+ * redirected in this way. */
 bool admit_host(const struct http *h, const struct listener *from, const char *text)
 {
 	char host[CHECK_HOST_SIZE];
@@ -86,7 +87,7 @@ static enum MHD_Result wrong_method(struct conn *c, unsigned methods)
 	return send_reply(c, &r);
 }
 
-/* Also the CORS preflight of browsers. */
+/* Replies to OPTIONS, including the CORS preflight of browsers. */
 static enum MHD_Result answer_options(struct conn *c, unsigned methods)
 {
 	const struct heads *heads = &c->heads;
@@ -109,14 +110,14 @@ static enum MHD_Result answer_options(struct conn *c, unsigned methods)
 	return send_reply(c, &r);
 }
 
-/* ---- checks, each answers what it refuses */
+/* ---- checks; each replies if it refuses */
 
 static enum admitted answered(enum MHD_Result r)
 {
 	return r == MHD_YES ? ANSWERED : FAILED;
 }
 
-/* The begin of a next request is uncertain, so the connection is closed. */
+/* Refuses and closes the connection, because the begin of the next request is uncertain. */
 static enum admitted bad_frame(struct conn *c, const char *word, const char *detail)
 {
 	c->closing = true;
@@ -182,7 +183,7 @@ static enum admitted check_target(struct conn *c, const char *url)
 	size_t n = strlen(url) + 1;
 	const char *why;
 
-	k->path = malloc(2 * n); /* once whole, once split */
+	k->path = malloc(2 * n); /* two copies: whole and split */
 	if (!k->path)
 		return FAILED;
 	why = check_path(url, k->path);
@@ -250,8 +251,8 @@ static enum admitted check_client(struct conn *c)
 		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
-	/* A client may send the token of another service: where no token is needed, it is not
-	 * refused. */
+	/* A client may send the token of another service. It is ignored if the client is
+	 * trusted and no token is configured. */
 	if (!c->heads.authorization || (k->q.trusted && !h->auth.token))
 		return PASSED;
 	switch (auth_check(&h->auth, c->heads.authorization, c->peer, h->now_ns)) {
@@ -450,8 +451,8 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 {
 	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
 
-	/* First, so that another client with the same address (on loopback: all clients)
-	 * cannot lock the owner out. */
+	/* Check the token first, so that another client with the same address (on loopback: all
+	 * clients) cannot lock the owner out. */
 	if (token_good(a, authorization))
 		return AUTH_GOOD;
 	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {

@@ -1,6 +1,6 @@
-/* The path of a request: looked up, validated, passed to a handler, answered.
+/* Handles a request: finds it in the cache or validates it, calls the handler, sends the reply.
  *
- * A cached answer is sent at once without an allocation here. All other requests get a struct
+ * A cached reply is sent at once without an allocation here. All other requests get a struct
  * call. */
 #include "http_impl.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define DISCARD_MAX (1024 * 1024) /* read and discarded of a too large body */
+#define DISCARD_MAX (1024 * 1024) /* bytes of a too large body that are read and discarded */
 
 /* ---- requests */
 
@@ -39,7 +39,8 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		follower_stop(&c->follower);
 		h->counts.streams--;
 	}
-	/* A reply that is not ours is a refusal of the library, already counted. */
+	/* A status without our reply means that the library refused the request; this is
+	 * already counted. */
 	if (!c->replied && !MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS))
 		h->counts.requests[0]++;
 	call_free(c->call);
@@ -53,7 +54,7 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 
 const char *request_param(const struct request *q, const char *name)
 {
-	const struct call *k = q->impl; /* NULL: answered from the cache */
+	const struct call *k = q->impl; /* NULL: replied from the cache */
 
 	for (unsigned i = 0; k && i < k->params; i++)
 		if (strcmp(k->param[i].name, name) == 0)
@@ -105,10 +106,10 @@ static const struct {
 #undef C
 };
 
-/* The library (0.9.75) ends a line at a bare LF and a value at a NUL, appends a line that
- * begins with a space to the previous header's name, and does not report it. But the texts
- * lie where they arrived, with NULs for colon, CR and LF: so each line must begin right after
- * the previous one. */
+/* True if this header line begins right after the previous one. The library (0.9.75) ends a
+ * line at a bare LF and a value at a NUL, and appends a line that begins with a space to the
+ * name of the previous header, without reporting it. But it leaves the strings where they
+ * arrived, with NULs for colon, CR and LF, so that gaps show these cases. */
 static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
 			  const char *value, size_t size)
 {
@@ -239,7 +240,7 @@ static enum MHD_Result call_park(struct conn *c, uint64_t at_ns)
 	return MHD_YES;
 }
 
-/* The cached answer for a request with its own id, token or origin; NULL: none. */
+/* Returns the cached reply for a request with its own id, token or origin; NULL: none. */
 static struct entry *cached_entry(const struct call *k)
 {
 	struct http *h = k->conn->http;
@@ -274,7 +275,7 @@ static enum MHD_Result dispatch(struct conn *c)
 	return send_reply(c, &r);
 }
 
-/* Validates; a refused request is answered and c->replied is set. */
+/* Validates the request. If it is refused, the reply is sent and c->replied is set. */
 static enum MHD_Result call_begin(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {
@@ -287,8 +288,8 @@ static enum MHD_Result call_begin(struct conn *c, const char *url, const char *m
 
 /* ---- bodies */
 
-/* The library accepts no reply in the middle of a body, so a client that does not stop gets
- * it directly. */
+/* Sends 413 directly to a client that does not stop sending, because the library accepts no
+ * reply in the middle of a body. */
 static enum MHD_Result too_large(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
@@ -323,7 +324,8 @@ static enum MHD_Result end_body(struct conn *c)
 	if (k->body.err)
 		return MHD_NO;
 	if (k->q.tries == 0)
-		conn_set_state(c, CONN_BUSY); /* from now on our time counts */
+		/* restarts the deadline: the client has sent everything */
+		conn_set_state(c, CONN_BUSY);
 	return dispatch(c);
 }
 
@@ -384,8 +386,8 @@ static bool is_too_long(struct conn *c)
 	return true;
 }
 
-/* With this library, a reply before the end of the request closes the connection; so a
- * request without a body is answered at the second call. */
+/* Reads the headers. The library closes the connection if a reply comes before the end of the
+ * request; therefore a request without a body is answered at the second call. */
 static enum MHD_Result first_call(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {

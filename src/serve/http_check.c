@@ -153,7 +153,7 @@ static size_t skip_space(const char *s)
 	return strspn(s, " \t");
 }
 
-/* Length of the name before its parameters, without trailing space. */
+/* Returns the length of the name before its parameters, without trailing space. */
 static size_t name_length(const char *s)
 {
 	return strcspn(s, "; \t,");
@@ -181,7 +181,7 @@ static const char *next_element(const char *s, struct element *e)
 		s += strspn(s, "; \t");
 		if ((*s == 'q' || *s == 'Q') && s[1] == '=')
 			e->q = number_parse(s + 2, &end);
-		if (*s == '"') /* a quoted text without a name: skip it */
+		if (*s == '"') /* a quoted string without a name: skip it */
 			s++;
 		s += strcspn(s, ";,");
 	}

@@ -1,7 +1,7 @@
-/* http_check: validates the texts of a request.
+/* http_check: validates the strings of a request.
  *
- * Pure functions for paths, queries, Host and the headers of content negotiation. They are
- * safe for any input. */
+ * Pure functions for paths, queries, Host and the headers of content negotiation. They are safe
+ * for any input. */
 #ifndef GW_SERVE_HTTP_CHECK_H
 #define GW_SERVE_HTTP_CHECK_H
 
@@ -9,41 +9,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decodes %XX; out has space for strlen(raw) + 1 and may be raw itself. NULL, or why it is
- * refused: bad digits, NUL or control characters, invalid UTF-8. */
+/* Decodes %XX. out has space for strlen(raw) + 1 bytes and may be raw itself. Returns NULL, or
+ * why the string is refused: bad digits, NUL or control characters, invalid UTF-8. */
 const char *check_decode(const char *raw, char *out);
 
 /* Decodes a path: also refuses a path that does not begin with '/', an encoded '/', and the
  * segments "." and "..". */
 const char *check_path(const char *raw, char *out);
 
-/* "name", "name:80", "[::1]:80": the name without brackets, in lower case; port 0: none.
- * False: not a host. */
+/* Reads "name", "name:80" or "[::1]:80": the name without brackets, in lower case; port 0:
+ * none. False: not a host. */
 #define CHECK_HOST_SIZE 256
 bool check_host(const char *text, char host[static CHECK_HOST_SIZE], unsigned *ret_port);
 
-/* Digits and nothing else, at most UINT64_MAX. */
+/* Reads a number of digits only, at most UINT64_MAX. */
 bool check_length(const char *text, uint64_t *ret);
 
-/* A header name: a token of RFC 9110, so no space before its colon. */
+/* True for a valid header name: a token of RFC 9110, so no space before its colon. */
 bool check_token(const char *name, size_t n);
 
-/* A header value: no control characters except tab. */
+/* True for a valid header value: no control characters except tab. */
 bool check_value(const char *value, size_t n);
 
-/* Does Accept (NULL: everything) allow this media type? Parameters of the type do not count. */
+/* True if Accept (NULL: everything) allows this media type. Parameters of the type are
+ * ignored. */
 bool check_accepts(const char *accept, const char *type);
 
-/* Does Accept-Encoding (NULL: only plain) allow gzip? */
+/* True if Accept-Encoding (NULL: only plain) allows gzip. */
 bool check_gzip(const char *encoding);
 
-/* Is etag ("\"...\"") in If-None-Match? Weak comparison of RFC 9110. */
+/* True if etag ("\"...\"") is in If-None-Match, by the weak comparison of RFC 9110. */
 bool check_etag(const char *match, const char *etag);
 
-/* An id that is safe in a header and a log line: at most 64 letters, digits and -_.:/+= */
+/* True if the id is safe in a header and a log line: at most 64 letters, digits and -_.:/+= */
 bool check_id(const char *id);
 
-/* Is this Content-Type JSON? */
+/* True if this Content-Type is JSON. */
 bool check_json(const char *type);
 
 #endif

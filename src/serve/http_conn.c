@@ -1,7 +1,8 @@
-/* Connections: accepts them, and closes those that take too long.
+/* Accepts connections, and closes those that take too long.
  *
- * The library's timeouts restart with every byte. So each connection is in a list per state,
- * oldest first, and is shut down when it has been there too long; one timer serves all. */
+ * The library's timeouts restart with every byte. Therefore each state has a list of its
+ * connections, oldest first. A connection that has been in its list too long is shut down; one
+ * timer serves all lists. */
 #include "http_impl.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ACCEPT_BATCH 64 /* then existing connections are served */
+#define ACCEPT_BATCH 64 /* connections accepted before existing ones are served */
 #define UNIX_PLACES  16 /* of the limit: only for clients of a UNIX socket */
 #define SPARE_PLACES 8  /* above the limit: only for ROUTE_ALIVE */
 
@@ -168,7 +169,7 @@ static uint64_t peer_hash(const struct sockaddr_storage *a)
 	const struct sockaddr_in *four = (const void *)a;
 	const unsigned char *p = a->ss_family == AF_INET6 ? six->sin6_addr.s6_addr
 							  : (const void *)&four->sin_addr;
-	/* An IPv6 host can use a whole /64. */
+	/* One IPv6 host can use a whole /64, so only 8 bytes are hashed. */
 	size_t n = a->ss_family == AF_INET6 ? 8 : a->ss_family == AF_INET ? 4 : 0;
 	uint64_t hash = 14695981039346656037u;
 
@@ -315,8 +316,8 @@ void conn_accept(void *arg, int listener, uint32_t events)
 
 /* ---- following a stream ---- */
 
-#define BLOCK       1024        /* only for HTTP/1.0 clients; others have their own buffer */
-#define SEND_BUFFER (64 * 1024) /* in the kernel, per connection */
+#define BLOCK       1024 /* only for HTTP/1.0 clients; other clients have their own buffer */
+#define SEND_BUFFER (64 * 1024) /* bytes in the kernel, per connection */
 
 static struct conn *conn_of(struct follower *f)
 {
@@ -337,7 +338,7 @@ static ssize_t next_bytes(void *arg, uint64_t pos, char *out, size_t max)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
 	conn_set_state(c, CONN_STREAM);
 	if (pos == 0 && max > 16) {
-		/* Browsers wait two seconds before they reconnect. */
+		/* Makes browsers wait two seconds before they reconnect. */
 		static const char hello[] = "retry: 2000\n\n";
 
 		memcpy(out, hello, sizeof(hello) - 1);

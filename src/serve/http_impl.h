@@ -42,18 +42,19 @@ struct listener {
 	int fd;
 	bool unix_socket, tls, loopback, wildcard;
 	bool ours;          /* we created the UNIX socket file and remove it */
-	char path[108];     /* of the UNIX socket */
+	char path[108];     /* path of the UNIX socket */
 	char host[64];      /* the literal address */
 	char host_port[72]; /* as in a Host header */
 	char url[128];
 };
 
-/* Opens or adopts a listener. As http_new(). */
+/* Opens or adopts a listener. Returns the same as http_new(). */
 int listen_open(struct listener *l, const struct http_listener *from,
 		const struct http_config *config, char *message, size_t size);
 void listen_close(struct listener *l);
 
-/* May it be open with this configuration? 0 or -GW_E_PERM with a text. */
+/* Checks whether this configuration allows the listener. Returns 0, or -GW_E_PERM with a
+ * message. */
 int listen_allowed(const struct listener *l, const struct http_config *config, char *message,
 		   size_t size);
 void listen_set_tls(struct listener *l, bool tls);
@@ -64,11 +65,11 @@ struct router;
 int router_new(const struct route *route, unsigned routes, struct router **ret);
 void router_free(struct router *r);
 
-/* Index of the route with exactly this path and method, -1: none. */
+/* Returns the index of the route with exactly this path and method; -1: none. */
 int router_exact(const struct router *r, const char *path, unsigned method);
 
-/* Index, or -1; then *ret_methods has the methods of the path (0: no such path). arg:
- * segments of path, which is split. */
+/* Finds a route and splits path: arg gets the values of its pattern. Returns the index, or -1
+ * with the methods of the path in *ret_methods (0: no such path). */
 int router_find(const struct router *r, char *path, unsigned method, const char **arg,
 		unsigned *ret_methods);
 
@@ -76,7 +77,7 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 
 struct auth {
 	bool token;
-	char digest[65]; /* of the token */
+	char digest[65]; /* SHA-256 of the token */
 	struct {
 		uint64_t peer;
 		uint64_t since_ns;
@@ -84,11 +85,12 @@ struct auth {
 	} blocked[64]; /* by hash of the client's address; the latest wins */
 };
 
-/* NULL: no token. 0, -GW_E_ARG, -GW_E_PERM or -GW_E_IO with a text. */
+/* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
+ * with a message. */
 int auth_load(struct auth *a, const char *token_file, char *message, size_t size);
 
-/* Checks an Authorization header. A valid token is always accepted; AUTH_BLOCKED: wrong again
- * within seconds. */
+/* Checks an Authorization header. A valid token is always accepted. AUTH_BLOCKED: this address
+ * sent too many wrong tokens within seconds. */
 enum auth_verdict { AUTH_GOOD, AUTH_WRONG, AUTH_BLOCKED };
 enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
 			     uint64_t now_ns);
@@ -102,7 +104,7 @@ struct blob {
 	const void *p;
 };
 
-/* Takes the text of the buf, which is then empty. NULL: out of memory. */
+/* Takes the contents of the buf, which is then empty. NULL: out of memory. */
 struct blob *blob_take(struct buf *b);
 struct blob *blob_static(const void *p, size_t n);
 struct blob *blob_gzip(const struct blob *from); /* NULL: out of memory, or not smaller */
@@ -129,17 +131,18 @@ void reply_done(struct reply *r);
 
 /* A finished reply: in the cache until the next tick, at most CACHE_NS; or for one request. */
 struct entry {
-	struct entry *next; /* of the same route for another Accept */
-	char *accept;       /* of ROUTE_TEXT: the Accept header; else NULL */
+	struct entry *next; /* entry of the same route for another Accept */
+	char *accept;       /* Accept header of a ROUTE_TEXT route; else NULL */
 	uint64_t tick, made_ns;
 	int status;
 	struct reply_impl headers;
 	char type[96];
-	char etag[ETAG_SIZE]; /* without the last quote, which follows the encoding; "": none */
-	unsigned flags;       /* of the route */
+	/* without the last quote: the encoding and the quote are appended; "": none */
+	char etag[ETAG_SIZE];
+	unsigned flags; /* flags of the route */
 	struct blob *plain, *gzip;
 	bool gzip_tried;
-	struct MHD_Response *ready[2]; /* plain and compressed, shared */
+	struct MHD_Response *ready[2]; /* plain and compressed, shared by requests */
 	struct MHD_Response *same[2];  /* 304 */
 };
 
@@ -147,16 +150,17 @@ struct entry {
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* The library's reply with all headers; paged: sends a large body without copying, only
- * without TLS; id, origin: NULL for none. NULL: out of memory. */
+/* Makes the library's reply with all headers; NULL: out of memory. paged: sends a large body
+ * without copying, only without TLS. id, origin: NULL for none. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, bool paged,
 				    const char *id, const char *origin, bool vary_origin);
 
-/* Does the client want gzip? Does it have this version (304)? */
+/* entry_wants_gzip(): true if the client accepts gzip. entry_is_same(): true if the client
+ * already has this version (304). */
 bool entry_wants_gzip(struct entry *e, const char *encoding);
 bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 
-/* Headers that every reply has. */
+/* Adds the headers that every reply has. */
 void add_common_headers(struct MHD_Response *m);
 
 const char *status_title(int status);
@@ -194,15 +198,15 @@ struct conn {
 	enum conn_state state;
 	bool spare; /* beyond the limit: only ROUTE_ALIVE is answered */
 	int fd;
-	uid_t uid;      /* of a client on a UNIX socket */
-	int64_t pid;    /* same, in our namespace; -1: unknown */
+	uid_t uid;      /* user of a client on a UNIX socket */
+	int64_t pid;    /* its process, in our namespace; -1: unknown */
 	bool suspended; /* suspended in the library */
 	bool tls;
-	bool cut; /* we shut it down */
+	bool cut; /* we have shut it down */
 	bool replied;
 	bool closing;       /* close after the reply: the next request's begin is uncertain */
 	size_t target_size; /* of the current request, up to the first NUL */
-	struct heads heads; /* of the current request */
+	struct heads heads; /* headers of the current request */
 	struct follower follower; /* of CONN_STREAM */
 };
 
@@ -217,7 +221,7 @@ struct call {
 	int route; /* -1: none */
 	bool head; /* HEAD */
 	bool bad_query;
-	uint64_t received; /* of the body */
+	uint64_t received; /* bytes of the body received so far */
 	struct request q;
 	char *path, *pieces;
 	struct {
@@ -242,8 +246,9 @@ struct http {
 	unsigned listeners;
 	struct MHD_Daemon *plain, *tls;
 	struct loop_source *plain_source, *tls_source;
-	struct loop_source *again;    /* the library has more to do */
-	struct loop_source *deadline; /* earliest deadline of all connections */
+	/* timer: runs the library again, because it has more to do */
+	struct loop_source *again;
+	struct loop_source *deadline; /* timer: earliest deadline of all connections */
 	struct loop_source *rest;     /* resumes accepting */
 	uint64_t deadline_at;
 	struct loop_source *beat;
@@ -253,26 +258,27 @@ struct http {
 	struct conn_list list[CONN_STATES];
 	uint64_t limit_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
 	uint64_t beat_ns;
-	uint64_t now_ns;                    /* time of this round */
-	unsigned connections, streams, cut; /* maximum; maximum; shut down and not closed yet */
-	unsigned shaking;                   /* in a TLS handshake */
-	unsigned spares;                    /* connections beyond the limit */
-	unsigned peer_count[PEER_BUCKETS];  /* connections, by hash of the peer */
+	uint64_t now_ns; /* time at the begin of this round */
+	/* maximum; maximum; number shut down but not closed yet */
+	unsigned connections, streams, cut;
+	unsigned shaking;                  /* number of connections in a TLS handshake */
+	unsigned spares;                   /* connections beyond the limit */
+	unsigned peer_count[PEER_BUCKETS]; /* connections, by hash of the peer */
 	struct auth auth;
 	char **hosts, **origins;
 	char *tls_cert, *tls_key; /* contents of the files */
-	unsigned peak;            /* maximum since memory was trimmed */
+	unsigned peak;            /* most connections since memory was trimmed */
 	uint64_t id_base, ids;
 	struct http_counts counts;
-	const struct listener *accepting; /* while a connection is added */
+	const struct listener *accepting; /* listener, while a connection is added */
 	int accepting_fd;
 	bool accepting_spare;
 	uint64_t peer_hash;
 	uid_t peer_uid;
 	int64_t peer_pid;
 	bool in_place; /* the library leaves headers in place and parses them leniently */
-	bool running;  /* inside the library */
-	bool poked;    /* poked while running */
+	bool running;  /* now inside the library */
+	bool poked;    /* http_poke() was called while running */
 };
 
 void conn_set_state(struct conn *c, enum conn_state state);
@@ -287,7 +293,7 @@ void conn_accept(void *arg, int listener, uint32_t events);
 void conn_deadline(void *arg, uint64_t now_ns);
 void conn_rest(void *arg, uint64_t now_ns); /* resumes accepting */
 
-/* Runs the library now; soon. */
+/* http_run() runs the library now, http_poke() soon. */
 void http_run(struct http *h);
 void http_poke(struct http *h);
 
@@ -295,16 +301,17 @@ void http_poke(struct http *h);
 
 enum admitted { PASSED, ANSWERED, FAILED };
 
-/* All checks of a request with a complete header: finds its route, parameters and client. */
+/* Makes all checks of a request with a complete header, and finds its route, parameters and
+ * client. */
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
-bool admit_body(const struct heads *heads); /* does it have a body? */
+bool admit_body(const struct heads *heads); /* true if the request has a body */
 bool admit_listed(char *const *list, const char *text);
 
 /* ---- sending (http_send.c) */
 
-/* Sends a cached answer to a request without own id, token or origin. */
+/* Sends a cached reply to a request without its own id, token or origin. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);
 enum MHD_Result send_entry(struct conn *c, struct entry *e);
 
@@ -313,11 +320,13 @@ enum MHD_Result send_reply(struct conn *c, struct reply *r);
 enum MHD_Result send_refusal(struct conn *c, int status, const char *word, const char *remedy,
 			     const char *detail, ...) __attribute__((format(printf, 5, 6)));
 void send_count(struct conn *c, int status, size_t bytes);
-void send_count_status(struct http *h, unsigned status); /* of an answer of the library */
+/* counts a reply that the library sent */
+void send_count_status(struct http *h, unsigned status);
 void send_log(struct http *h, const struct request *q, int status, const char *type,
 	      size_t bytes, double seconds);
 
-/* The cache of a route; all: also ROUTE_STATIC. */
+/* cache_find() returns the cached entry of a route, or NULL. cache_drop() drops the old entries
+ * of a route; all: every entry, also of ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 
@@ -332,7 +341,7 @@ enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *u
 void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		    enum MHD_RequestTerminationCode code);
 
-/* The reply that follows a stream; NULL: out of memory. */
+/* Makes the reply that follows a stream; NULL: out of memory. */
 struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r);
 void follow_beat(struct http *h, uint64_t now_ns);
 

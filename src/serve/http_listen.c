@@ -1,4 +1,4 @@
-/* Sockets: opens or adopts them, and refuses to be reachable from other machines without
+/* Opens or adopts sockets, and refuses to be reachable from other machines without
  * protection. */
 #include "http_impl.h"
 
@@ -159,7 +159,7 @@ static int open_inet(struct listener *l, const char *address, char *message, siz
 	return 0;
 }
 
-/* A socket file without a listening process is left over from a crash. */
+/* True if a process listens on the socket file. If not, the file is left over from a crash. */
 static bool is_in_use(const struct sockaddr_un *a)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -197,7 +197,8 @@ static int open_unix(struct listener *l, const char *address, unsigned mode, cha
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0)
 		return fail_errno(message, size, address);
-	/* Before it has a name, so that no client connects with other permissions. */
+	/* Set the mode before the socket has a name, so that no client connects with other
+	 * permissions. */
 	fchmod(l->fd, mode);
 	if (bind(l->fd, (struct sockaddr *)&a, sizeof(a)) != 0)
 		return fail_errno(message, size, address);
@@ -213,7 +214,7 @@ static int inspect_socket(struct listener *l, const char *address, char *message
 	struct sockaddr_storage a = { 0 };
 	socklen_t n = sizeof(a);
 
-	/* A given socket may be blocking; then accept() would block. */
+	/* A given socket may be blocking; accept() would then block. */
 	if (getsockname(l->fd, (struct sockaddr *)&a, &n) != 0 ||
 	    fcntl(l->fd, F_SETFL, fcntl(l->fd, F_GETFL) | O_NONBLOCK) != 0)
 		return fail(message, size, -GW_E_ARG, "the given descriptor is not a socket",
@@ -232,7 +233,7 @@ static int inspect_socket(struct listener *l, const char *address, char *message
 	return 0;
 }
 
-/* A socket that the service manager opened. */
+/* Checks and prepares a socket that the service manager opened. */
 static int adopt_socket(int fd, const char *address, char *message, size_t size)
 {
 	int listening = 0;

@@ -1,8 +1,8 @@
-/* Replies of handlers, and their form on the wire.
+/* Replies of handlers, and how they are sent.
  *
- * An entry is a finished reply: its body (shared by all who still send it), the compressed
- * body, and the library's reply objects with all headers. One that is the same for all
- * clients is cached, so that the next request costs one reference. */
+ * An entry is a finished reply: its body (shared by all requests that still send it), the
+ * compressed body, and the library's reply objects with all headers. An entry that is the same
+ * for all clients is cached, so that the next request only adds a reference. */
 #include "http_impl.h"
 
 #include "base/json.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define PAGED_LEAST 32768 /* copying smaller bodies is faster */
+#define PAGED_LEAST 32768 /* bytes; copying smaller bodies is faster */
 
 static const char csp[] =
 	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -205,7 +205,7 @@ void blob_drop(struct blob *b)
 
 struct blob *blob_gzip(const struct blob *from)
 {
-	size_t room = from->size - from->size / 16; /* a smaller saving is not worth it */
+	size_t room = from->size - from->size / 16; /* accept only a saving of 1/16 or more */
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
 
@@ -357,8 +357,8 @@ static void drop_blob(void *b)
 	blob_drop(b);
 }
 
-/* A large shared body is stored in a memfd: the kernel sends its pages without copying. NULL:
- * not possible. */
+/* Stores a large shared body in a memfd, because the kernel sends its pages without copying.
+ * NULL: not possible. */
 static struct MHD_Response *paged_response(const struct blob *b)
 {
 	int fd = memfd_create("gpuward-reply", MFD_CLOEXEC);
@@ -381,7 +381,7 @@ static struct MHD_Response *response_of(struct blob *b, bool paged)
 		m = paged_response(b);
 	if (m)
 		return m;
-	/* The library does not write to it. */
+	/* The cast is safe: the library does not write to the buffer. */
 	m = MHD_create_response_from_buffer_with_free_callback_cls(
 		b->size, (void *)(uintptr_t)b->p, drop_blob, b);
 	if (m)

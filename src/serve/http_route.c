@@ -90,7 +90,7 @@ int router_exact(const struct router *r, const char *path, unsigned method)
 	return i;
 }
 
-/* The end of a path segment. */
+/* Returns the end of a path segment. */
 static const char *segment_end(const char *s)
 {
 	return s + strcspn(s, "/");
@@ -128,7 +128,7 @@ static void split_path(const char *pattern, char *path, const char **arg)
 			pattern = segment_end(pattern);
 			if (!*end)
 				return;
-			*end = '\0'; /* both continue after the '/' */
+			*end = '\0'; /* pattern and path continue after the '/' */
 			path = end;
 		}
 		pattern++;

@@ -34,7 +34,7 @@ static enum MHD_Result queue(struct conn *c, int status, struct MHD_Response *m)
 	return MHD_queue_response(c->mhd, (unsigned)status, m);
 }
 
-/* Shared replies are made once. */
+/* Returns the shared reply object of the entry; makes it at the first use. */
 static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool gzip,
 					   bool same)
 {

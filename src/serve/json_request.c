@@ -16,7 +16,7 @@
 
 struct json_request {
 	struct json_doc *root;
-	char text[TEXTS_MAX][24]; /* numbers of arrays as texts */
+	char text[TEXTS_MAX][24]; /* numbers of arrays as strings */
 	unsigned texts;
 	char message[256]; /* what is wrong with a value */
 };
@@ -35,7 +35,7 @@ static size_t split_words(char *list, const char **out)
 	return n;
 }
 
-/* Checks that every key is known; else writes the error. */
+/* True if every key is known; else writes the message. */
 static bool keys_known(const struct json_doc *root, const char *keys, char *message,
 		       size_t size)
 {
@@ -107,7 +107,7 @@ const char *json_request_message(const struct json_request *b)
 	return b->message;
 }
 
-/* The value of a key that is given; NULL: it is absent or null. */
+/* Returns the value of a key; NULL if the key is absent or null. */
 static const struct json_doc *request_value(const struct json_request *b, const char *key)
 {
 	const struct json_doc *v = json_doc_get(b->root, key);
@@ -151,7 +151,7 @@ bool json_request_flag(struct json_request *b, const char *key, bool *ret)
 	return true;
 }
 
-/* The text, or the whole number as text; NULL: neither. */
+/* Returns the string, or a whole number as a string; NULL: neither. */
 static const char *as_text(struct json_request *b, const struct json_doc *v)
 {
 	int64_t n;

@@ -10,8 +10,8 @@
 
 struct json_request;
 
-/* Reads an object with keys of the space-separated list `keys`; "": an empty object. 0,
- * -GW_E_PARSE with a text in message, or -GW_E_NOMEM. */
+/* Reads an object; `keys` lists the allowed keys, separated by spaces; "": an empty object.
+ * Returns 0, -GW_E_PARSE with a message, or -GW_E_NOMEM. */
 int json_request_open(const char *text, size_t n, const char *keys, struct json_request **ret,
 		      char *message, size_t size);
 void json_request_close(struct json_request *b);
@@ -21,12 +21,12 @@ void json_request_close(struct json_request *b);
 bool json_request_text(struct json_request *b, const char *key, const char **ret);
 bool json_request_number(struct json_request *b, const char *key, double *ret);
 bool json_request_flag(struct json_request *b, const char *key, bool *ret);
-/* A text, or a whole number as text. */
+/* Reads a string, or a whole number as a string. */
 bool json_request_word(struct json_request *b, const char *key, const char **ret);
-/* An array of at most max texts (or whole numbers as texts). */
+/* Reads an array of at most max strings (or whole numbers as strings). */
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
 			unsigned *ret_count);
-/* An object of at most max texts. */
+/* Reads an object of at most max strings. */
 bool json_request_pairs(struct json_request *b, const char *key, const char **names,
 			const char **values, unsigned max, unsigned *ret_count);
 

@@ -62,10 +62,10 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e)
 
 /* ---- reading ---- */
 
-/* The keys of a setting's value. */
+/* The keys of the value of each setting. */
 struct key {
 	const char *name;
-	int at; /* index in value */
+	int at; /* index in o->value */
 };
 static const struct key keys[MANAGE_WHATS][2] = {
 	[MANAGE_PERSISTENCE] = { { "enabled", 0 } },
@@ -163,7 +163,8 @@ int manage_entry_read(const char *id, const char *json, struct manage_entry *ret
 
 /* ---- requests ---- */
 
-/* The driver accepts whole MHz. Values out of range are refused elsewhere. */
+/* True if the value is in whole MHz, as the driver requires. Values out of range are refused
+ * elsewhere. */
 static bool is_whole(enum manage_what what, double v)
 {
 	if (manage_info(what)->values != 2 || !(v >= 0 && v < 1e15))

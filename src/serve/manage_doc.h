@@ -1,8 +1,8 @@
-/* manage_doc: GPU settings as JSON: requests, replies, and the stored record of a change
- * until it is restored.
+/* manage_doc: reads and writes GPU settings as JSON: requests, replies, and the record of a
+ * change that is stored until the setting is restored.
  *
- * Values use the keys of a request, in base units: {"watts": 400}, {"enabled": true},
- * {"mode": "default"}, {"min_hertz": ..., "max_hertz": ...}. */
+ * Values use the keys of a request, in base units: {"watts": 400}, {"enabled": true}, {"mode":
+ * "default"}, {"min_hertz": ..., "max_hertz": ...}. */
 #ifndef GW_SERVE_MANAGE_DOC_H
 #define GW_SERVE_MANAGE_DOC_H
 
@@ -13,7 +13,8 @@
 struct buf;
 struct json;
 
-/* A change that will be restored. A document of kind MANAGE_DOC_KIND, id "UUID/SETTING". */
+/* A change that will be restored. It is stored as a document of kind MANAGE_DOC_KIND with id
+ * "UUID/SETTING". */
 #define MANAGE_DOC_KIND    "manage"
 #define MANAGE_DOC_ID_SIZE 128
 struct manage_entry {
@@ -22,22 +23,23 @@ struct manage_entry {
 	double before[2];  /* the value to restore; NAN: no lock */
 	double after[2];   /* the value that we set, or were about to set */
 	double earlier[2]; /* what we had set before, if `after` was not reached; NAN: none */
-	uint64_t wall_ns;  /* of the last change */
+	uint64_t wall_ns;  /* time of the last change */
 	char who[64];
 };
 
 void manage_entry_id(const struct manage_entry *e, char out[static MANAGE_DOC_ID_SIZE]);
 void manage_entry_write(struct buf *out, const struct manage_entry *e);
 
-/* Reads a document. 0, or -GW_E_PARSE: not one of ours. */
+/* Reads a stored document. Returns 0, or -GW_E_PARSE: not one of ours. */
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret);
 
-/* {"watts": 400}; NAN: null. key NULL: an array element. */
+/* Writes a value such as {"watts": 400}; NAN: null. key NULL: an array element. */
 void manage_value_write(struct json *j, const char *key, enum manage_what what,
 			const double value[2]);
 
-/* Reads the body of a request for o->what into o->value and o->keep. 0, or -GW_E_PARSE (no
- * JSON object), -GW_E_ARG (a key is missing, unknown or of the wrong type), with a text. */
+/* Reads the body of a request for o->what into o->value and o->keep. Returns 0, or with a
+ * message -GW_E_PARSE (no JSON object) or -GW_E_ARG (a key is missing, unknown or of the wrong
+ * type). */
 int manage_body_read(const char *body, size_t size, struct manage_order *o, char *message,
 		     size_t message_size);
 

@@ -1,4 +1,4 @@
-/* metrics: the table of families, and the parts of the page in order.
+/* metrics: the table of families, and the parts of the metrics page in order.
  *
  * The samples of a family must be contiguous, so every function loops over the GPUs. */
 #include "metrics_page.h"
@@ -188,7 +188,7 @@ static double all_errors(const struct page *p)
 	return sum;
 }
 
-/* Rounded, because 0.29 times 100 is 28.999999999999996. */
+/* Converts a ratio to percent. Rounds, because 0.29 times 100 is 28.999999999999996. */
 static double percent(double ratio)
 {
 	return rint(ratio * 1e8) / 1e6;
@@ -263,7 +263,7 @@ struct piece {
 	size_t n;
 };
 
-/* The next part before `end`; *rest is the text after it. */
+/* Returns the next part, which ends at `stop` or `end`; *rest becomes the string after it. */
 static struct piece next_piece(const char **rest, const char *end, char stop)
 {
 	const char *from = *rest, *to = memchr(from, stop, (size_t)(end - from));
@@ -287,7 +287,7 @@ static bool piece_begins(struct piece x, const char *text)
 	return x.n >= strlen(text) && strncasecmp(x.p, text, strlen(text)) == 0;
 }
 
-/* 1 if it is not a number from 0 to 1. */
+/* Reads q=...; 1 if it is not a number from 0 to 1. */
 static double quality(struct piece x)
 {
 	char text[8] = "";

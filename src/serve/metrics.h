@@ -1,7 +1,7 @@
 /* metrics: the view as Prometheus text or OpenMetrics.
  *
- * Names, types and help are rows of metric.def; GPU quantities are a loop over quantity.def.
- * An unknown value has no sample; a GPU that does not respond has only its up metric and its
+ * Names, types and help are rows of metric.def; GPU quantities are a loop over quantity.def. An
+ * unknown value has no sample. A GPU that does not respond has only its up metric and its
  * counters. */
 #ifndef GW_SERVE_METRICS_H
 #define GW_SERVE_METRICS_H
@@ -10,7 +10,7 @@
 
 enum metrics_form { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
 
-/* The form that an Accept header selects. */
+/* Returns the format that an Accept header selects. */
 enum metrics_form metrics_negotiate(const char *accept);
 const char *metrics_type(enum metrics_form form);
 

@@ -1,7 +1,7 @@
 /* metrics_gpu: identity, state, quantities, instances and processes of the GPUs.
  *
- * Processes with the same name and user are one row; pids and command lines are no labels.  There are
- * at most GROUPS rows; the rest counts as "other". */
+ * Processes with the same name and user are one series; pids and command lines are not labels.
+ * At most GROUPS programs are listed; the rest counts as "other". */
 #include "metrics_page.h"
 
 #include "metrics_text.h"
@@ -57,7 +57,8 @@ static void states(struct page *p)
 				      page_gpu(p, i)->state == s);
 }
 
-/* Time of the last response: the snapshot has both clocks at one moment. */
+/* Returns the wall time of the last response, from the monotonic one: the snapshot has both
+ * clocks at one moment. */
 static double last_seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
@@ -72,7 +73,7 @@ static double changes(const struct page *p, const struct view_device *k)
 	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
 }
 
-/* Rounded to microjoules; a rounded counter still never decreases. */
+/* Returns the energy, rounded to microjoules; a rounded counter still never decreases. */
 static double energy(const struct page *p, const struct view_device *k)
 {
 	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
@@ -95,7 +96,7 @@ static void query_errors(struct page *p)
 					      (double)page_known(p, i)->errors[a]);
 }
 
-/* What the service knows about every GPU, even if it does not respond. */
+/* Writes the counters of every GPU, even of one that does not respond. */
 static void counts(struct page *p)
 {
 	static const struct {
@@ -126,7 +127,7 @@ static void numbers(struct page *p, unsigned q)
 		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
 }
 
-/* The word for value `at` of an ENUM or bit `at` of a MASK; false: none. */
+/* Writes the word for value `at` of an ENUM or bit `at` of a MASK; false: there is no word. */
 static bool word(unsigned q, bool mask, unsigned at, char out[static 48])
 {
 	double value = mask ? ldexp(1, (int)at) : at;
@@ -213,7 +214,8 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    (!*g->uuid && g->gpu_instance < 0)) /* no label would identify it */
+		    /* no label would identify the instance */
+		    (!*g->uuid && g->gpu_instance < 0))
 			continue;
 		instance_labels(&l, g);
 		metrics_sample(&p->t, p->base[i], l.text,
@@ -286,7 +288,7 @@ static void add_process(struct groups *g, const struct gw_process *p)
 	const char *user = p->user ? p->user : "";
 	struct group *row;
 
-	/* A program that is named like the remainder is part of it. */
+	/* A program without a user that is called "other" is added to the remainder. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
 	if (row)
 		row->bytes += (uint64_t)p->memory_bytes;

@@ -1,6 +1,6 @@
 /* metrics_guard: the guard, process classes and health of the GPUs.
  *
- * Without a guard nothing is written, so that its absence differs from an idle guard. */
+ * Without a guard nothing is written, so that a missing guard differs from an idle one. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
@@ -17,8 +17,8 @@
 struct worker {
 	struct labels base;
 	struct guard_status s;
-	unsigned levels;                     /* at which it may be evicted */
-	const struct counters_worker *tally; /* NULL: nothing counted */
+	unsigned levels;                     /* levels at which it may be evicted, as bits */
+	const struct counters_worker *tally; /* NULL: nothing was counted */
 	double quiet_s;
 };
 
@@ -94,7 +94,8 @@ static void blocks(struct page *p, const struct worker *w)
 			      counted(w, COUNTERS_BLOCKED + i));
 }
 
-/* For the levels at which it may be evicted, and those at which it was. */
+/* Writes the evictions for the levels at which the worker may be evicted, and for those at
+ * which it was evicted. */
 static void evictions(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
@@ -111,7 +112,7 @@ static void evictions(struct page *p, const struct worker *w)
 	}
 }
 
-/* One series per word: 0 or 1, or a count. */
+/* Writes the metrics with one series per word: 0 or 1, or a count. */
 static void worker_words(struct page *p, const struct guard_view *g)
 {
 	static const struct {
@@ -136,7 +137,7 @@ static void worker_words(struct page *p, const struct guard_view *g)
 
 static double above_zero(double v)
 {
-	return v > 0 ? v : (double)NAN; /* has not happened yet */
+	return v > 0 ? v : (double)NAN; /* NAN: has not happened yet */
 }
 
 static void guard_metrics(struct page *p, const struct guard_view *g)
@@ -158,7 +159,7 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 
 /* ---- GPUs ---- */
 
-/* Index in the scene that the guard classified; -1: not there. */
+/* Returns the index of GPU i in the scene that the guard classified; -1: not there. */
 static int scene_gpu(const struct page *p, const struct guard_view *g, unsigned i,
 		     const struct scene **ret)
 {

@@ -1,5 +1,5 @@
-/* metrics_page: shared by the parts of a metrics page: the view, the labels of each GPU, and
- * the row numbers of metric.def. Included only by the parts. */
+/* metrics_page: what the parts of a metrics page share: the view, the labels of each GPU, and
+ * the row numbers of metric.def. Only the parts include it. */
 #ifndef GW_SERVE_METRICS_PAGE_H
 #define GW_SERVE_METRICS_PAGE_H
 
@@ -15,7 +15,7 @@ enum {
 enum metric_how { NUMBER, WORDS };
 
 #define PAGE_GPUS 256
-#define PAGE_BASE 320 /* a uuid of 95 bytes, each escaped to at most three, and an index */
+#define PAGE_BASE 320 /* a UUID of 95 bytes, each escaped to at most three, and an index */
 
 struct page {
 	struct metrics_text t;
@@ -37,13 +37,13 @@ static inline bool page_responds(const struct page *p, unsigned i)
 	return p->current && page_gpu(p, i)->state == GW_DEVICE_OK;
 }
 
-/* What the service knows about a GPU in addition to its readings; NULL: nothing yet. */
+/* Returns what the service knows about a GPU in addition to its readings; NULL: nothing yet. */
 static inline const struct view_device *page_known(const struct page *p, unsigned i)
 {
 	return p->v->device && i < p->v->devices ? &p->v->device[i] : NULL;
 }
 
-/* Rounded to milliseconds: further digits are noise. */
+/* Returns seconds, cut to milliseconds: further digits are noise. */
 static inline double page_seconds(uint64_t wall_ns)
 {
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
@@ -53,27 +53,28 @@ static inline double page_seconds(uint64_t wall_ns)
 void page_family(struct page *p, unsigned metric);
 void page_one(struct page *p, unsigned metric, double value);
 
-/* A sample with one label in addition to those of base. */
+/* Writes a sample with one label in addition to those of base. */
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
 		   double v);
 
-/* The family of a quantity; name NULL: none. */
+/* Returns the family of a quantity; its name is NULL if there is no series. */
 struct metric page_quantity(unsigned q, enum metric_how *ret_how);
 
 /* A current value of a GPU that responds; NAN: none. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
 
-/* Is the process list of this GPU current? */
+/* True if the process list of this GPU is current. */
 bool page_listed(const struct page *p, unsigned i);
 
-/* A sample per GPU: its number of processes; not_ours: without this one and the guard's
+/* Writes the number of processes of each GPU. not_ours: without this process and the guard's
  * workers. */
 void page_processes(struct page *p, bool not_ours);
 
-/* The parts. metrics_gpus() needs a snapshot. */
+/* The parts of the page. metrics_gpus() needs a snapshot. */
 void metrics_gpus(struct page *p);  /* metrics_gpu.c */
-void metrics_guard(struct page *p); /* metrics_guard.c; nothing without a guard */
-/* Processes on a GPU that are neither this one nor a worker's; -1: no guard has observed it. */
+void metrics_guard(struct page *p); /* metrics_guard.c; writes nothing without a guard */
+/* Returns the number of processes on a GPU that are neither this one nor a worker's; -1: no
+ * guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);
 void metrics_service(struct page *p); /* metrics_self.c */
 void metrics_cost(struct page *p);

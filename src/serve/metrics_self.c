@@ -145,7 +145,7 @@ static void http(struct page *p)
 	page_one(p, M_HTTP_SENT, (double)c.bytes_sent);
 }
 
-/* For values that cannot be 0: 0 means unknown. */
+/* Returns NAN for 0, which means unknown: the value cannot be 0. */
 static double known_value(double v)
 {
 	return v > 0 ? v : NAN;

@@ -23,9 +23,9 @@ static char *put_integer(char *at, uint64_t v)
 	return at;
 }
 
-/* v as the decimal fraction k / 10^places, if that reads back to v: k and the power are
- * exact, so that their quotient is rounded like the reader rounds. NULL: not such a fraction.
- */
+/* Writes v as a decimal fraction k / 10^places with at most nine places, if it reads back to v.
+ * NULL: v is no such fraction. k and the power of ten are exact, so their quotient is rounded
+ * in the same way as by a reader. */
 static char *put_fraction(char *at, double v)
 {
 	double power = 10;
@@ -49,8 +49,8 @@ static char *put_fraction(char *at, double v)
 	return NULL;
 }
 
-/* The shortest text that reads back to v; common cases without printf, which would dominate
- * the cost of a metrics page. */
+/* Writes the shortest number that reads back to v. Common cases do not use printf, which would
+ * dominate the cost of a metrics page. */
 static char *put_number(char *at, double v)
 {
 	double size = fabs(v);
@@ -69,7 +69,8 @@ static char *put_number(char *at, double v)
 
 /* ---- labels ---- */
 
-/* The character at *s as written between quotes; returns the number of bytes. */
+/* Writes the character at *s as between quotes, and advances *s; returns the number of bytes
+ * written. */
 static unsigned escape(const char **s, char out[static 4])
 {
 	size_t n = utf8_length(*s);
@@ -95,7 +96,8 @@ void labels_clear(struct labels *l)
 	l->text[0] = '\0';
 }
 
-/* Most values are plain text and are copied. */
+/* True for a character that needs no escape. Most values have only such characters and are
+ * copied. */
 static bool plain(char c)
 {
 	return c >= ' ' && c <= '~' && c != '"' && c != '\\';
@@ -188,7 +190,8 @@ void metrics_family(struct metrics_text *t, const struct metric *m)
 	t->begun = false;
 }
 
-/* Prometheus names a family like its samples, OpenMetrics without the suffix. */
+/* Writes a line of the family's header. Prometheus names a family like its samples, OpenMetrics
+ * without the suffix. */
 static void head_line(struct metrics_text *t, const char *what, const char *text)
 {
 	buf_adds(t->out, what);

@@ -1,8 +1,8 @@
 /* metrics_text: families and samples as Prometheus text 0.0.4 or OpenMetrics 1.0.0.
  *
- * Hides the differences of the two forms, escaping and number formatting. A family without
- * samples is not written. A sample is built in a local buffer and added at once, because
- * there are thousands per tick. */
+ * Hides the differences of the two formats, escaping and number formatting. A family without
+ * samples is not written. A sample is built in a local buffer and added at once, because there
+ * are thousands per tick. */
 #ifndef GW_SERVE_METRICS_TEXT_H
 #define GW_SERVE_METRICS_TEXT_H
 
@@ -28,7 +28,7 @@ struct labels {
 };
 
 void labels_clear(struct labels *l);
-/* value NULL: written as "", which Prometheus treats as no label. */
+/* Adds a pair. value NULL: written as "", which Prometheus treats as no label. */
 void labels_add(struct labels *l, const char *name, const char *value);
 void labels_add_number(struct labels *l, const char *name, uint64_t value);
 
@@ -36,35 +36,35 @@ struct metrics_text {
 	struct buf *out;
 	enum metrics_form form;
 	const struct metric *family;
-	bool begun; /* the header of the family was written */
+	bool begun; /* the header of the family is written */
 };
 
-/* Begins a family (borrowed); the previous one must not follow again. */
+/* Begins a family; m is borrowed. A family must not be begun twice. */
 void metrics_family(struct metrics_text *t, const struct metric *m);
 
-/* Adds a sample. base and more: label pairs, NULL or "" for none. A non-finite value is
- * unknown: no sample. */
+/* Adds a sample. base and more: label pairs, NULL or "" for none. A non-finite value means
+ * unknown: no sample is written. */
 void metrics_sample(struct metrics_text *t, const char *base, const char *more, double value);
 
 /* Ends the document. */
 void metrics_end(struct metrics_text *t);
 
-/* Family i; false past the end. */
+/* Gets family i; false past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
-/* Memory of the programs on one GPU: the `top` largest by name and user, and the rest as
- * name="other", so that the sum is that of the list. Nothing if the list of the GPU is
- * unknown. */
+/* Writes the memory of the programs on one GPU: the `top` largest by name and user, and the
+ * rest as name="other", so that the sum is that of the list. Writes nothing if the process list
+ * of the GPU is unknown. */
 void metrics_processes(struct metrics_text *t, const char *base,
 		       const struct gw_process_list *list, unsigned device, unsigned top);
 
-/* The unit at the end of a name; "": none. */
+/* Returns the unit at the end of a name; "": none. */
 const char *metric_unit(const char *name);
 
-/* "_total", "_info" or "". */
+/* Returns "_total", "_info" or "". */
 const char *metric_suffix(enum metric_type type);
 
-/* "gauge", ...; Prometheus and OpenMetrics use different words for some. */
+/* Returns "gauge", ...; some words differ between Prometheus and OpenMetrics. */
 const char *metric_type_name(enum metric_type type, enum metrics_form form);
 
 #endif

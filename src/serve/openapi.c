@@ -189,7 +189,7 @@ static void parameter_named(struct json *j, const char *in, const char *name, si
 			write_parameter(j, &parameters[i]);
 }
 
-/* The path in OpenAPI's form: a wildcard gets a name. */
+/* Writes the path as OpenAPI requires: a wildcard gets a name. */
 static void path_text(const struct operation *o, char *out, size_t size)
 {
 	size_t n = strcspn(o->path, "*");
@@ -234,7 +234,7 @@ static void request_body(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* One form of an answer: a schema, or a media type with text content. */
+/* Writes one content type of a reply: a schema, or a media type with text. */
 static void write_form(struct json *j, const struct operation *o, const char *name, size_t n)
 {
 	const char *example = example_of(o->id, "");
@@ -252,7 +252,7 @@ static void write_form(struct json *j, const struct operation *o, const char *na
 	json_object_end(j);
 }
 
-/* "STATUS:FORM|FORM", or "STATUS". */
+/* Writes the reply for "STATUS:FORM|FORM" or "STATUS". */
 static void write_answer(struct json *j, const struct operation *o, const char *text, size_t n)
 {
 	char key[4], ref[64];
@@ -292,7 +292,8 @@ static void write_answers(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* Windows may be open to all clients: with or without a token. */
+/* Writes whether a token is needed. Routes of windows may be open to all clients: with or
+ * without a token. */
 static void write_security(struct json *j, const struct operation *o)
 {
 	bool measures = o->method != HTTP_GET && !(o->flags & ROUTE_CHANGE);
@@ -351,7 +352,7 @@ static void write_paths(struct json *j)
 	json_object_end(j);
 }
 
-/* Does any operation have this status? */
+/* True if any operation has this status. */
 static bool is_used(int status)
 {
 	char word[4];

@@ -1,7 +1,7 @@
-/* openapi: /openapi.json, generated from the table of routes.
+/* openapi: makes /openapi.json from the table of routes.
  *
- * routes.def has the routes, docs/schema the bodies (the tests check documents against the
- * same files); tools/openapi packs them in. */
+ * routes.def has the routes, docs/schema has the bodies (tests check the documents against the
+ * same files). tools/openapi compiles these files into the program. */
 #ifndef GW_SERVE_OPENAPI_H
 #define GW_SERVE_OPENAPI_H
 
@@ -13,7 +13,7 @@ struct openapi_text {
 extern const struct openapi_text openapi_schemas[];
 extern const struct openapi_text openapi_examples[];
 
-/* The whole document. */
+/* Writes the whole document. */
 void openapi_render(struct buf *out);
 
 #endif

@@ -111,7 +111,7 @@ static void write_mig(struct json *j, const struct gw_device *d)
 	json_array_end(j);
 }
 
-/* Requested but not available. */
+/* True if the value was requested but is not available. */
 static bool missing(uint8_t absence)
 {
 	return absence != GW_HAVE && absence != GW_ABSENT_NOT_READ;
@@ -198,13 +198,13 @@ struct summary {
 	bool cuda_available; /* an NVIDIA driver is loaded and a device responds */
 	unsigned gpu_count;
 	const struct gw_device *device; /* the described GPU; NULL: none */
-	enum gw_absence silence;        /* why none responds; GW_HAVE: one does */
+	enum gw_absence silence;        /* why no GPU responds; GW_HAVE: one does */
 	const char *gpu_name;           /* NULL: unknown */
 	struct summary_figure total_vram_gb, used_vram_gb, free_vram_gb;
 	struct summary_figure utilization_percent, temperature_c;
 };
 
-/* Why nothing is known if no GPU responds. */
+/* Returns why nothing is known if no GPU responds. */
 static enum gw_absence silence(const struct gw_snapshot *snap)
 {
 	const struct gw_device *d = gw_snapshot_device(snap, 0);
@@ -254,7 +254,7 @@ static void summary_of(const struct gw_snapshot *snap, struct summary *ret)
 	ret->temperature_c = summary_value(ret, GW_Q_TEMPERATURE_GPU, 1);
 }
 
-/* The flat figures. */
+/* Writes the flat figures. */
 static void write_flat(struct json *j, const struct gw_snapshot *snap)
 {
 	struct summary s;

@@ -20,20 +20,20 @@ struct render_filter {
 
 bool render_shows(const struct render_filter *filter, unsigned device);
 
-/* The begin of every document (its object stays open), and the object "source". */
+/* render_head() begins a document: its head (the object stays open) and the object "source". */
 void render_head(struct json *j, const struct gw_snapshot *snap);
-/* The begin of a stored document: its kind, tool and time. version NULL: this program. */
+/* Begins a stored document with its kind, tool and time. version NULL: this program. */
 void render_kept_head(struct json *j, const char *kind, const char *version, uint64_t wall_ns,
 		      bool simulated);
 void render_source(struct json *j, const struct gw_snapshot *snap);
 
-/* A GPU; its object stays open. */
+/* Writes a GPU; its object stays open. */
 void render_device(struct json *j, const struct gw_device *d);
-/* The keys "processes" and "processes_absent". */
+/* Writes the keys "processes" and "processes_absent". */
 void render_processes(struct json *j, const struct gw_process_list *list,
 		      const struct gw_snapshot *snap, const struct render_filter *filter);
 
-/* A value of a GPU under its key; absent: null. */
+/* Writes a value of a GPU under its key; null if absent. */
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity);
 
 /* Each writes one whole document. */
@@ -46,12 +46,12 @@ void render_environment(struct json *j, const struct gw_environment *env,
 			const struct gw_snapshot *snap, const struct render_filter *filter);
 /* A privilege that a part of the guard needs. */
 struct render_privilege {
-	const char *key, *feature, *remedy; /* remedy: if it is missing */
+	const char *key, *feature, *remedy; /* remedy: what to do if the privilege is missing */
 	bool have;
 	char message[500];
 };
 
-/* n 0: privileges were not checked. */
+/* n 0: the privileges were not checked. */
 void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		      const struct gw_snapshot *snap, const struct render_privilege *p,
 		      unsigned n);

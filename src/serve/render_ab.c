@@ -209,7 +209,7 @@ static const char *arm_name(enum ab_arm arm)
 	return arm == AB_ARM_A ? "a" : "b";
 }
 
-/* The two runs of a counted pair are adjacent. */
+/* Writes the counted pairs; the two runs of a pair are adjacent. */
 static void write_pairs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "pairs");

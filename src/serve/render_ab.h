@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AB_LOOKS 16 /* more than possible */
+#define AB_LOOKS 16 /* maximum number of interim estimates; more than can occur */
 
 /* One run of one of the commands. */
 struct ab_record {
@@ -23,16 +23,18 @@ struct ab_record {
 	bool used; /* its pair is counted */
 	uint64_t begin_wall_ns;
 	double seconds, power_w;
-	struct gw_interval energy; /* of all GPUs, for comparisons: without gain and offset */
-	double u_j;                /* standard uncertainty of the best value */
-	double residual_ratio;     /* samples / counter - 1; NAN: only one meter */
-	double temperature_c;      /* of the warmest GPU at the begin */
+	/* sum of all GPUs for comparisons: without the errors of gain and offset */
+	struct gw_interval energy;
+	double u_j; /* standard uncertainty of the best value */
+	/* energy from samples / energy from counter - 1; NAN: only one is known */
+	double residual_ratio;
+	double temperature_c;      /* temperature of the warmest GPU at the begin */
 	enum gw_validity validity; /* worst of all GPUs */
-	uint64_t codes;            /* of any GPU                                          */
+	uint64_t codes;            /* codes of all GPUs together */
 };
 
 struct ab_side {
-	const char *name;    /* of the program */
+	const char *name;    /* name of the program */
 	const char *command; /* NULL: not recorded */
 };
 
@@ -41,12 +43,12 @@ struct ab_report {
 	bool simulated;
 	struct ab_side side[2];
 	const struct ab_config *config;
-	const char *gate;  /* as written, NULL: none             */
+	const char *gate;  /* as given on the command line; NULL: none */
 	const char *part;  /* the compared part; NULL: whole runs */
-	double iterations; /* per run; NAN: not given */
+	double iterations; /* number per run; NAN: not given */
 	unsigned warmup;
 	bool cooled;
-	double cool_to_c; /* NAN: as at the first start */
+	double cool_to_c; /* NAN: the temperature at the first start */
 	double cool_s;    /* total waiting time */
 	unsigned cool_late;
 	const struct measured_room *room; /* NULL: none requested */
@@ -55,32 +57,32 @@ struct ab_report {
 	unsigned looks;
 	struct ab_record *run; /* in order of execution */
 	unsigned runs;
-	bool failed; /* a command failed: */
+	bool failed; /* a command failed; the next three members describe it */
 	enum ab_arm failed_arm;
 	int failed_status; /* as in a shell; 0: it succeeded, but its run is unusable */
 	char failure[160]; /* what happened */
-	int interrupted;   /* by this signal; 0: not interrupted */
+	int interrupted;   /* signal that interrupted it; 0: none */
 	int exit_code;
 };
 
-/* The reason for the end, in one word: "decided", "precise", "budget", "invalid", "shared",
- * "failed", "interrupted". */
+/* Returns in one word why the comparison ended: "decided", "precise", "budget", "invalid",
+ * "shared", "failed", "interrupted". */
 const char *ab_report_ending(const struct ab_report *r);
 
-/* "passed", "failed", "cannot-tell"; NULL without a gate. */
+/* Returns "passed", "failed" or "cannot-tell"; NULL without a gate. */
 const char *ab_report_gate(const struct ab_report *r);
 
-/* Mean of an arm's runs in counted pairs; NAN: none. */
+/* Returns the mean of an arm's runs in counted pairs; NAN: none. */
 double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric metric);
 
-/* Difference of the two meters in counted runs: mean and s.d. of residual_ratio; returns the
- * number of runs that have one. */
+/* Computes mean and standard deviation of residual_ratio over the counted runs; returns the
+ * number of runs that have it. */
 unsigned ab_report_residual(const struct ab_report *r, double *ret_mean, double *ret_sd);
 
-/* Number of runs with this code. */
+/* Returns the number of runs with this code. */
 unsigned ab_report_code(const struct ab_report *r, unsigned code);
 
-/* The whole document.  env may be NULL. */
+/* Writes the whole document. env may be NULL. */
 void render_ab(struct json *j, const struct ab_report *r, const struct gw_environment *env,
 	       const struct gw_snapshot *snap, const struct render_filter *filter);
 

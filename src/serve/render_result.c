@@ -103,7 +103,7 @@ void render_shares(struct json *j, const struct attribute *a)
 
 /* ---- series ---- */
 
-/* Thousands of numbers are on one line. */
+/* Begins an array on one line, because it has thousands of numbers. */
 static bool column_begin(struct json *j, const char *key)
 {
 	bool pretty = j->pretty;
@@ -119,7 +119,7 @@ static void column_end(struct json *j, bool pretty)
 	j->pretty = pretty;
 }
 
-/* Significant digits: a microsecond, a milliwatt. */
+/* Rounds to the step, because further digits mean nothing: a microsecond, a milliwatt. */
 static double rounded(double v, double step)
 {
 	return round(v / step) * step;
@@ -220,7 +220,7 @@ static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t
 
 /* ---- an energy, by the table of its fields ---- */
 
-/* One value per word of a list; '*' in key stands for the word. */
+/* Writes one value per word of a list; '*' in key stands for the word. */
 static void energy_list(struct json *j, const struct gw_energy_field *f, const char *key,
 			const double *v)
 {
@@ -257,7 +257,7 @@ static void energy_field(struct json *j, const struct gw_energy_field *f, const 
 	}
 }
 
-/* Length of the name of the inner object that holds the field; 0: none does. */
+/* Returns the length of the name of the inner object that holds the field; 0: none does. */
 static size_t group_length(const struct gw_energy_field *f)
 {
 	const char *dot = strchr(f->key, '.');
@@ -272,7 +272,8 @@ static bool same_group(const struct gw_energy_field *a, const struct gw_energy_f
 	return n == group_length(b) && strncmp(a->key, b->key, n) == 0;
 }
 
-/* All fields of the inner object of field i, unless an earlier field has written them. */
+/* Writes all fields of the inner object of field i, unless an earlier field has written
+ * them. */
 static void energy_group(struct json *j, unsigned i, const struct gw_energy *e)
 {
 	const struct gw_energy_field *first = gw_energy_field(i), *f;
@@ -290,7 +291,8 @@ static void energy_group(struct json *j, unsigned i, const struct gw_energy *e)
 	json_object_end(j);
 }
 
-/* Words, codes and intervals outside of inner objects come first in a document. */
+/* True for words, codes and intervals outside of inner objects: they come first in a
+ * document. */
 static bool is_headline(const struct gw_energy_field *f)
 {
 	return group_length(f) == 0 && (f->kind == GW_FIELD_WORD || f->kind == GW_FIELD_CODES ||

@@ -23,7 +23,7 @@ struct measured_code {
 	char evidence[200];
 };
 
-/* Idle power of a GPU, and the energy above it. */
+/* The idle power of a GPU, and the energy above it. */
 struct measured_baseline {
 	const char *kind; /* NULL: no baseline, and the rest is not set */
 	double power_w, u_w, age_s, seconds;
@@ -40,7 +40,7 @@ struct measured_device {
 	struct measured_baseline baseline;
 	double power_limit_w;
 	struct sensor sensor;
-	bool processes; /* the processes on it were read */
+	bool processes; /* the processes on the GPU were read */
 	struct attribute who;
 	struct run_trace_copy series;
 };
@@ -53,20 +53,22 @@ struct measured_window {
 	const struct gw_energy *energy; /* one per device */
 };
 
-/* Iterations or tokens of a run, from a counter that was read before and after it. */
+/* Iterations or tokens of a run, from a counter that was read before and after the run. */
 struct measured_count {
 	const char *source; /* the option that names the counter; NULL: none */
 	const char
-		*place;  /* where it was read, without secrets; NULL: not part of the result */
-	char name[640];  /* of the counter, with the labels of the selection; "": none */
+		/* where the counter was read, without secrets; NULL: not part of the result */
+		*place;
+	char name[640];  /* name of the counter with the selected labels; "": none */
 	unsigned series; /* number of series in the sum; 0: unknown */
 	bool iterations; /* 1: iterations; 0: tokens */
 	double number;   /* NAN: unknown */
-	double edge;     /* at most this many were counted outside the run */
-	unsigned fresh;  /* series that appeared during the run and count as a whole */
+	double edge;     /* upper bound of what was counted outside the run */
+	/* number of series that appeared during the run; their whole value counts */
+	unsigned fresh;
 	double fresh_number;
-	bool fresh_assumed; /* the server does not report when they began */
-	char why[320];      /* why it is unknown */
+	bool fresh_assumed; /* the server does not report when these series began */
+	char why[320];      /* why number is unknown */
 };
 
 /* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
@@ -79,7 +81,7 @@ struct measured_run {
 	unsigned parts;   /* number of parts with that name; the run is the first one */
 	double seconds;
 	double window_s;              /* length of the energy window; 0: equal to seconds */
-	int exit_status, exit_signal; /* -1, 0: none */
+	int exit_status, exit_signal; /* exit_status -1: none; exit_signal 0: none */
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
@@ -103,26 +105,26 @@ struct measured_run {
 /* A worker of the guard that was kept off the measured GPUs. */
 struct measured_worker {
 	char name[128];
-	char state[24], hold[16]; /* at the begin: its state; "none", "evicted" or "manual" */
+	char state[24], hold[16]; /* at the begin; hold: "none", "evicted" or "manual" */
 	double hold_left_s;       /* rest of that hold; NAN: no end, or no hold */
-	bool held;                /* by the measurement; otherwise by its earlier hold */
-	char broken[200];         /* why it was not off all the time; "": it was */
+	bool held;                /* the measurement holds it; false: an earlier hold does */
+	char broken[200];         /* why it was not off the GPUs all the time; "": it was */
 };
 
 struct measured_room {
-	bool asked; /* --clean-room; otherwise the rest is not set */
+	bool asked; /* --clean-room was given; if not, the rest is not set */
 	double waited_s;
 	struct measured_worker worker[POLICY_WORKERS];
 	unsigned workers;
 };
 
-/* Were all workers off for the whole time? */
+/* True if all workers were off the GPUs for the whole time. */
 bool measured_room_kept(const struct measured_room *r);
 
-/* Calibration of the sensor with an external meter; figures as in cli/calibrate.h. */
+/* Calibration of the sensor with an external meter. cli/calibrate.h explains the figures. */
 #define MEASURED_NOTES 3
 struct measured_calibration {
-	const char *trace; /* path of its file, as given */
+	const char *trace; /* path of the meter's file, as given */
 	char sha256[65];
 	size_t points, passed_over; /* points used; lines not used */
 	double lag_s, correlation, residual_w, span_s;
@@ -142,7 +144,7 @@ struct measured {
 	const char *command_name;
 	const char *command;     /* NULL: not part of the result */
 	const char *service;     /* address of the service that measured; NULL: no service */
-	const char *environment; /* as JSON, instead of env; NULL: env is used */
+	const char *environment; /* environment as JSON, instead of env; NULL: env is used */
 	enum gw_validity validity;
 	const struct measured_room *room;
 	struct measured_run *run;
@@ -151,28 +153,28 @@ struct measured {
 	const struct measured_calibration *calibration; /* NULL: none */
 };
 
-/* {low, best, high}, or null if it is unknown. */
+/* Writes {low, best, high}, or null if unknown. */
 void render_interval(struct json *j, const char *key, const struct gw_interval *v);
 
-/* The keys of an energy, by the table energy.def: first validity, sources and energy, then the details.
- * render_energy_part() writes the few keys of a part of a run. */
+/* Writes the keys of an energy, by the table energy.def: first validity, sources and energy,
+ * then the details. render_energy_part() writes the few keys of a part of a run. */
 void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);
 
-/* The energy per process, as the array "processes"; NULL becomes null. */
+/* Writes the energy per process, as the array "processes"; who NULL: null. */
 void render_shares(struct json *j, const struct attribute *who);
 
-/* The keys of a set of codes, as the array "codes". */
+/* Writes the keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
 
-/* As the key "clean_room"; null if it was not requested. */
+/* Writes the key "clean_room"; null if it was not requested. */
 void render_room(struct json *j, const struct measured_room *r);
 
-/* c NULL becomes null. */
+/* Writes the calibration; c NULL: null. */
 void render_calibration(struct json *j, const char *key, const struct measured_calibration *c);
 
-/* The whole document.  env may be NULL. */
+/* Writes the whole document. env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter);
 

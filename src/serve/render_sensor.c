@@ -11,8 +11,8 @@ struct figure {
 	double v; /* NAN: unknown */
 };
 
-/* Writes the values, and in "absent" why some are null. why applies to the whole source; a
- * missing value of an available source was not measured. */
+/* Writes the values, and in "absent" why some are null. `why` applies to all values of the
+ * source. If the source is available, a missing value was not measured. */
 static void write_figures(struct json *j, const struct figure *f, unsigned n,
 			  enum gw_absence why)
 {
@@ -134,7 +134,7 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 
 /* ---- the document ---- */
 
-/* Which quantities are supported, or why not. */
+/* Writes which quantities are supported, or why not. */
 static void write_support(struct json *j, const struct gw_device *d)
 {
 	static const unsigned quantities[] = { GW_Q_POWER,

@@ -1,4 +1,4 @@
-/* render_sensor: a sensor as JSON, alone and inside results. */
+/* render_sensor: writes a sensor as JSON, alone and inside results. */
 #ifndef GW_SERVE_RENDER_SENSOR_H
 #define GW_SERVE_RENDER_SENSOR_H
 
@@ -6,18 +6,18 @@
 
 #include "measure/sensor.h"
 
-/* One object. Unknown values are null, with the reason in "absent" next to them. */
+/* Writes one object. Unknown values are null, with the reason in "absent" next to them. */
 void sensor_json(struct json *j, const char *key, const struct sensor *s);
 
-/* The result of one device. */
+/* The result of `gpuward characterise` for one device. */
 struct render_learned {
 	unsigned device;             /* index in the snapshot */
 	const struct sensor *sensor; /* NULL: failed, see message */
 	const char *message;         /* NULL: none */
-	const char *path;            /* where it is stored; NULL: nowhere */
+	const char *path;            /* file with the stored sensor; NULL: not stored */
 };
 
-/* The whole document of `gpuward characterise`. */
+/* Writes the whole document of `gpuward characterise`. */
 void render_characterise(struct json *j, const struct gw_snapshot *snap,
 			 const struct render_learned *learned, unsigned n);
 

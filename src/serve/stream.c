@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* with its header */
+#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* bytes of a message with its header */
 #define TOPICS      8
 
 struct message {
-	struct message *next; /* the next message with an id */
+	struct message *next; /* next message that has an id */
 	unsigned refs;
 	enum stream_topic topic;
-	uint64_t number; /* of all messages, from 1 */
+	uint64_t number; /* number among all messages, from 1 */
 	uint64_t id;
 	size_t size;
 	char text[];
@@ -26,12 +26,12 @@ struct message {
 
 struct stream {
 	size_t bytes, used;
-	struct message *oldest, *latest; /* with an id */
-	struct message *tick;            /* the latest without an id, or NULL */
+	struct message *oldest, *latest; /* messages that have an id */
+	struct message *tick;            /* latest message without an id, or NULL */
 	struct message *beat;            /* the keep-alive comment */
 	uint64_t numbers;
-	uint64_t lost_id;      /* of the latest dropped message */
-	uint64_t lost[TOPICS]; /* its number per topic */
+	uint64_t lost_id;      /* id of the latest dropped message */
+	uint64_t lost[TOPICS]; /* number of the latest dropped message of each topic */
 	struct follower *followers;
 	unsigned count;
 };
@@ -69,7 +69,7 @@ int stream_new(size_t bytes, struct stream **ret)
 	return 0;
 }
 
-/* The number of the last lost message of these topics. */
+/* Returns the number of the last lost message of these topics. */
 static uint64_t lost_number(const struct stream *s, unsigned topics)
 {
 	uint64_t number = 0;

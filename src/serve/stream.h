@@ -1,8 +1,9 @@
 /* stream: server-sent events for many followers.
  *
- * A message is rendered once and shared by all followers; each has a position in the ring of
- * the latest messages. A follower that cannot keep up receives "event: gap" and continues
- * with the available messages. Topics are bits; a message has one, a follower a set. */
+ * A message is rendered once and shared by all followers; each follower has a position in the
+ * ring of the latest messages. A follower that cannot keep up receives "event: gap" and
+ * continues with the available messages. Topics are bits: a message has one, a follower has a
+ * set. */
 #ifndef GW_SERVE_STREAM_H
 #define GW_SERVE_STREAM_H
 
@@ -23,37 +24,38 @@ struct stream;
  * (ticks). */
 int stream_new(size_t bytes, struct stream **ret);
 
-/* Followers then read the end of the stream. */
+/* Ends the stream: followers then read its end. */
 void stream_free(struct stream *s);
 
-/* topic: one, or several bits. id 0: none (a tick). name: of the event; json: one line of at
- * most VIEW_DOCUMENT_MAX bytes; a longer one is dropped. Wakes the followers. */
+/* Adds a message and wakes the followers. topic: one or several bits. id 0: none (a tick).
+ * name: name of the event. json: one line of at most VIEW_DOCUMENT_MAX bytes; a longer one is
+ * dropped. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
 unsigned stream_followers(const struct stream *s);
 
-/* A follower; in the owner's memory, contents private to the stream. */
+/* A follower. The owner provides the memory; only the stream uses the contents. */
 struct message;
 struct follower {
-	struct stream *stream; /* NULL: it ended */
+	struct stream *stream; /* NULL: the stream ended */
 	struct follower *prev, *next;
 	struct message *sending;  /* current message, or NULL */
-	size_t sent;              /* bytes of it */
+	size_t sent;              /* bytes of it that were sent */
 	uint64_t seen, seen_tick; /* numbers of the latest messages sent */
 	bool gap;                 /* messages were lost, and the gap is not reported yet */
 	unsigned topics;
-	bool waiting; /* found nothing: the next message wakes it */
+	bool waiting; /* nothing to read: the next message calls wake() */
 	void (*wake)(struct follower *f);
 };
 
-/* Starts after event `after` (UINT64_MAX: only new ones). */
+/* Starts to follow after event `after` (UINT64_MAX: only new events). */
 void follower_start(struct follower *f, struct stream *s, uint64_t after, unsigned topics,
 		    void (*wake)(struct follower *f));
 void follower_stop(struct follower *f);
 
-/* The next bytes, at most size; 0: none yet, wake() is called later; -1: the stream has
- * ended. */
+/* Reads the next bytes, at most size. Returns their number; 0: none yet, wake() is called
+ * later; -1: the stream has ended. */
 long follower_read(struct follower *f, char *out, size_t size);
 
 /* Sends a keep-alive comment if nothing else is sent. */

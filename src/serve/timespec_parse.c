@@ -12,14 +12,14 @@
 #include <string.h>
 #include <time.h>
 
-#define SPAN_MOST_S (400.0 * 86400 * 365) /* longer than any history, fits 64 bits in ns */
+#define SPAN_MOST_S (400.0 * 86400 * 365) /* longer than any history; fits in 64 bits as ns */
 
 static const struct {
 	const char *word;
 	double seconds;
 } units[] = { { "ms", 0.001 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
 
-/* Seconds of the unit at *p, which advances; NAN: none. */
+/* Returns the seconds of the unit at *p and advances *p; NAN: no unit. */
 static double parse_unit(const char **p)
 {
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
@@ -56,7 +56,8 @@ int timespec_parse_span(const char *text, uint64_t *ret_ns)
 	return 0;
 }
 
-/* "Z", "+01:00", "-0330": seconds east of UTC; false: none of them, or trailing text. */
+/* Reads "Z", "+01:00" or "-0330" as seconds east of UTC. False: none of these, or more
+ * characters follow. */
 static bool parse_offset(const char *p, long *ret)
 {
 	unsigned h, m;

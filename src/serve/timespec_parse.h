@@ -4,11 +4,12 @@
 
 #include <stdint.h>
 
-/* "2026-01-31T12:00:00Z" (also fractions and offsets), seconds since 1970, "now", or relative
- * to now: "-90", "-15m", "-1h30m". 0 and *ret in ns since 1970, or -GW_E_PARSE. */
+/* Reads "2026-01-31T12:00:00Z" (also fractions and offsets), seconds since 1970, "now", or a
+ * time relative to now: "-90", "-15m", "-1h30m". Returns 0 with *ret_wall_ns in ns since 1970,
+ * or -GW_E_PARSE. */
 int timespec_parse(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns);
 
-/* "10", "10s", "1m30s", "500ms", "1h", "2d".  0 and *ret, or -GW_E_PARSE. */
+/* Reads "10", "10s", "1m30s", "500ms", "1h", "2d". Returns 0 with *ret_ns, or -GW_E_PARSE. */
 int timespec_parse_span(const char *text, uint64_t *ret_ns);
 
 #endif

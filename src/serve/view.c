@@ -20,7 +20,7 @@ bool view_is_error(unsigned absence)
 	}
 }
 
-/* A GPU with a driver call that has not returned; NULL: none. */
+/* Returns a GPU with a driver call that has not returned; NULL: none. */
 static const struct gw_device *hanging(const struct view *v)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++) {
@@ -40,7 +40,8 @@ static const char *first_reading(const struct view *v, char *out, size_t size)
 	return out;
 }
 
-/* Older than two intervals; one interval is normal just before the next reading. */
+/* True if the reading is older than two intervals. An age of one interval is normal just before
+ * the next reading. */
 static bool is_old(const struct view *v, uint64_t now_ns, double *ret_age_s)
 {
 	uint64_t read_ns = gw_snapshot_mono_ns(v->snap);

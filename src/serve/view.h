@@ -1,8 +1,8 @@
 /* view: what the service publishes at one tick, as plain data; every route reads it.
  *
- * The engine makes a new view every tick; it does not change between ticks, so that a
- * rendered answer serves all clients until the next. Only the main thread uses it. Answers
- * make no driver calls: what takes time goes through the operations below. */
+ * The engine makes a new view every tick. A view does not change between ticks, so that a
+ * rendered reply serves all clients until the next tick. Only the main thread uses it. Handlers
+ * make no driver calls; work that takes time goes through struct view_ops. */
 #ifndef GW_SERVE_VIEW_H
 #define GW_SERVE_VIEW_H
 
@@ -33,9 +33,9 @@ enum view_history {
 };
 extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
 
-/* In addition to the snapshot of a device; same index. */
+/* What the service knows about a device in addition to the snapshot; same index. */
 struct view_device {
-	int meter;        /* its number in view.meter; -1: not measured */
+	int meter;        /* index of the GPU in view.meter; -1: not measured */
 	uint64_t seen_ns; /* monotonic time of its last response; 0: never */
 	/* Counters that continue across restarts. */
 	double energy_joules;         /* measured by the service; NAN: no power reading */
@@ -44,7 +44,8 @@ struct view_device {
 	uint64_t state_changes;
 };
 
-/* Is this absence a failure that counts, or a property of the device? */
+/* True if this absence is a failure that counts; false if it is a property of the device, the
+ * machine or the configuration. */
 bool view_is_error(unsigned absence);
 
 /* The cost of the service. */
@@ -57,7 +58,7 @@ struct view_self {
 	double tick_seconds;          /* duration of the last reading of all GPUs */
 	double tick_max_seconds;
 	unsigned threads, descriptors;
-	uint64_t store_bytes;    /* of the database; 0: none                      */
+	uint64_t store_bytes;    /* size of the database; 0: none */
 	uint64_t store_dropped;  /* batches that could not be stored */
 	const char *store_state; /* "ok", or why nothing is stored */
 	bool counts_known;       /* false: counts of earlier runs are missing */
@@ -65,19 +66,19 @@ struct view_self {
 
 struct log_pair;
 
-/* An event. Ids grow across restarts. */
+/* An event. Ids increase, also across restarts. */
 struct view_event {
 	uint64_t id;
 	uint64_t wall_ns;
 	const char *kind;     /* "device-state", "driver", "window", "config", "service", ... */
-	const char *uuid;     /* of the GPU, NULL: the machine */
+	const char *uuid;     /* UUID of the GPU; NULL: the whole machine */
 	const char *severity; /* "info", "warning", "error" */
 	const char *text;     /* one sentence */
 	const struct log_pair *pair; /* key-value pairs for the log only */
 	unsigned pairs;
 };
 
-struct view_point { /* of the history; wall time, because it survives a reboot */
+struct view_point { /* point of the history; wall time, because it survives a reboot */
 	uint64_t begin_wall_ns, span_ns;
 	double mean, min, max;
 	unsigned count;
@@ -94,35 +95,37 @@ struct guard_view_ops;
 struct manage_order;
 struct manage_result;
 struct view_ops {
-	/* Points of a quantity of a GPU, oldest first, in wall time, from memory or the
+	/* Reads points of a quantity of a GPU, oldest first, in wall time, from memory or the
 	 * database. Returns the number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no
 	 * history of this quantity) or -GW_E_SIZE. *ret_step_ns: distance of the points. */
 	int (*history)(void *engine, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
 		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
 		       unsigned max, uint64_t *ret_step_ns);
-	/* Events with an id above `after` (UINT64_MAX: the latest), oldest first, at most
-	 * max; each is valid during its call. */
+	/* Calls each() for events with an id above `after` (UINT64_MAX: the latest), oldest
+	 * first, at most max. An event is valid only during the call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
 	/* Emits an event: it is logged, stored and streamed. Sets id and wall_ns; returns the
 	 * id. */
 	uint64_t (*emit)(void *engine, const struct view_event *e);
-	/* Stored documents, such as energy windows. kind and id are words; the same id
-	 * replaces a document. 0 or -GW_E_SIZE: above VIEW_DOCUMENT_MAX, or the queue is
-	 * full; then nothing was stored. */
+	/* Documents in the store, such as energy windows. kind and id are words. put_document()
+	 * replaces a document with the same id; it returns 0, or -GW_E_SIZE if the document is
+	 * longer than VIEW_DOCUMENT_MAX or the queue is full: then nothing was stored. */
 	int (*put_document)(void *engine, const char *kind, const char *id, const char *json,
 			    size_t size);
 	int (*each_document)(void *engine, const char *kind, unsigned max,
 			     void (*each)(void *arg, const char *id, const char *json),
 			     void *arg);
 	void (*delete_document)(void *engine, const char *kind, const char *id);
-	/* Requests something that takes time; returns a number, and its outcome is in the
-	 * view when view_request_done() is true for it; or -GW_E_STATE: too many requests. */
+	/* Requests something that takes time. Returns the number of the request, or
+	 * -GW_E_STATE: too many requests. The outcome is in the view when view_request_done()
+	 * is true for this number. */
 	int (*request)(void *engine, enum view_request what);
 	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket
 	 * above 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many under way). */
 	int (*manage)(void *engine, const struct manage_order *order);
-	/* 1 and *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call until 1. */
+	/* Returns 1 with *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call it until it
+	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 };
 
@@ -131,46 +134,48 @@ struct view {
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
 	const struct gw_environment *env;        /* NULL: same */
-	/* For windows; NULL: none.  When it changes, windows on the old one are gone. */
+	/* The meter for windows; NULL: none. When it changes, windows on the old meter are
+	 * gone. */
 	struct gw_meter *meter;
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
 	unsigned devices;
 	uint64_t interval_ns;   /* between ticks */
 	bool let_go;            /* the drivers are released on request */
-	int request_error;      /* of the last view_ops.request: 0 or an error */
+	int request_error;      /* result of the last view_ops.request: 0 or an error */
 	unsigned requests_done; /* number of finished requests */
-	unsigned requests_made; /* number of requests; equal if none is under way */
+	/* number of requests; equal to requests_done if none is under way */
+	unsigned requests_made;
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
 	bool opening; /* the drivers are being opened for the first time */
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
-	const struct guard_view *guard; /* NULL: no guard, and the next two are NULL */
+	const struct guard_view *guard; /* NULL: no guard; the next two are then NULL too */
 	const struct guard_view_ops *guard_ops;
 	void *guarding; /* argument of guard_ops */
 };
 
-/* Is the request with this number done? */
+/* True if the request with this number is done. */
 static inline bool view_request_done(const struct view *v, int number)
 {
 	return (int)(v->requests_done - (unsigned)number) >= 0;
 }
 
-/* Are the readings current? NULL: yes; else why not; names the hanging driver call. now_ns:
+/* Returns NULL if the readings are current, else why not; names a hanging driver call. now_ns:
  * monotonic. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
 /* True if the latest reading is at most two intervals old. */
 bool view_current(const struct view *v, uint64_t now_ns);
 
-/* As view_stale(), and also not ready if no driver responds: /readyz. A machine with a driver
- * but no GPU, or configured to use none, is ready. */
+/* Like view_stale(), but also requires that a driver responds; for /readyz. A machine with a
+ * driver but no GPU, or configured to use none, is ready. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
-/* Is there a GPU? A sleeping or hanging one counts; a lost one or one without a driver does
- * not. Needs a snapshot. */
+/* True if there is a GPU. A sleeping or hanging GPU counts; a lost GPU or one without a driver
+ * does not. Needs a snapshot. */
 bool view_answers(const struct view *v);
 
 #endif

@@ -37,7 +37,7 @@ static void free_parts(struct windows *w, struct windows_entry *e)
 	e->last = NULL;
 }
 
-/* Frees its windows on the meter. */
+/* Frees the windows of the entry on the meter. */
 static void leave_meter(struct windows *w, struct windows_entry *e)
 {
 	free_parts(w, e);
@@ -45,7 +45,7 @@ static void leave_meter(struct windows *w, struct windows_entry *e)
 	e->window = NULL;
 }
 
-/* Frees what the document also contains. */
+/* Frees members that are also in the document. */
 static void free_details(struct windows_entry *e)
 {
 	free(e->device);
@@ -90,8 +90,8 @@ static void move_to_front(struct windows *w, struct windows_entry *e)
 	w->first = e;
 }
 
-/* Removes the oldest ended windows if there are too many. Not during a walk through the list.
- */
+/* Removes the oldest ended windows if there are too many. Must not be called during a walk
+ * through the list. */
 static void trim_ended(struct windows *w, const struct view *v)
 {
 	struct windows_entry *e = w->first, *next;
@@ -104,15 +104,14 @@ static void trim_ended(struct windows *w, const struct view *v)
 	}
 }
 
-/* The sensor is read again, because a missing counter only shows at its first reading. */
+/* Reads the sensors again, because only the first reading shows that a counter is missing. */
 static void learn_sensors(const struct windows *w, struct windows_entry *e)
 {
 	for (unsigned i = 0; e->window && i < e->devices; i++)
 		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
 }
 
-/* The result is complete, or as complete as it will be: makes the document and leaves the
- * meter. */
+/* Makes the document from the data that has arrived, announces the end and leaves the meter. */
 static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
 	bool kept = false;
@@ -145,10 +144,10 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 {
 	set_end(e, end_ns, by);
 	e->give_up_ns = now_ns + WINDOWS_WAIT_NS;
-	window_hurry(e->window); /* a client may wait for it */
+	window_hurry(e->window); /* a client may wait for the result */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-	} else { /* the part is the whole window: no separate result needed */
+	} else { /* the only part is the whole window: no separate result needed */
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}
@@ -163,7 +162,7 @@ static bool all_there(const struct windows_entry *e)
 	return window_done(e->window);
 }
 
-/* Advances a window as far as possible; false: it has not ended. */
+/* Advances a window as far as possible. False: the window has not ended. */
 static bool advance(struct windows *w, const struct view *v, struct windows_entry *e,
 		    uint64_t now_ns)
 {
@@ -210,7 +209,7 @@ void windows_meter_gone(struct windows *w, const struct view *v)
 	w->meter = NULL;
 }
 
-/* The meter has already freed them. */
+/* Forgets the windows, because the meter has already freed them. */
 static void lose_windows(struct windows_entry *e)
 {
 	e->window = NULL;
@@ -218,7 +217,7 @@ static void lose_windows(struct windows_entry *e)
 		p->window = NULL;
 }
 
-/* The meter was replaced without notice: its windows are gone. */
+/* Ends windows that are gone, because the meter was replaced without notice. */
 static void end_orphans(struct windows *w, const struct view *v, uint64_t now_ns)
 {
 	struct windows_entry *e = w->first, *next;
@@ -278,7 +277,7 @@ static void sha256_hex(const char *p, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* A random id, because a client that knows it may end the window. */
+/* Makes a random id, because a client that knows the id may end the window. */
 static void make_id(char *out, size_t size)
 {
 	unsigned char r[8];
@@ -396,7 +395,7 @@ static int fill_entry(struct windows *w, const struct view *v, const struct wind
 	return err ? err : add_part(w, v->meter, e, NULL, now_ns);
 }
 
-/* The window of this key; NULL: none. */
+/* Returns the window of this key; NULL: none. */
 static struct windows_entry *find_by_key(struct windows *w, const struct windows_ask *ask)
 {
 	char key[65];

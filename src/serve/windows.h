@@ -1,10 +1,10 @@
-/* windows: energy windows that clients open over HTTP.
+/* windows: energy windows that clients open over HTTP, measured by the meter of the view.
  *
- * They use the meter of the view. A window ends on request, after its limit or lease, or when
- * the meter stops. Marks divide it into contiguous parts with their own energy. Ended windows
- * are stored as the document of the answer (view_ops.keep), and the latest stay in memory. Of
- * an open one the store has that it began: after a crash the next start reports it as ended
- * by "crash". Only the main thread uses this; nothing blocks. */
+ * A window ends on request, after its limit or lease, or when the meter stops. Marks divide it
+ * into contiguous parts with their own energy. An ended window is stored as the document of the
+ * reply (view_ops.put_document), and the latest stay in memory; an open window is stored too,
+ * so that after a crash the next start reports it as ended by "crash". Only the main thread
+ * uses this module; nothing blocks. */
 #ifndef GW_SERVE_WINDOWS_H
 #define GW_SERVE_WINDOWS_H
 
@@ -13,13 +13,14 @@
 #include "base/json.h"
 
 #define WINDOWS_OPEN_MAX     64
-#define WINDOWS_ENDED_MAX    64   /* in memory and in the store */
+#define WINDOWS_ENDED_MAX    64   /* maximum in memory and in the store */
 #define WINDOWS_MARKS_MAX    256  /* per window */
-#define WINDOWS_PARTS_MAX    2048 /* of all open windows */
+#define WINDOWS_PARTS_MAX    2048 /* all open windows together */
 #define WINDOWS_TAGS_MAX     16
-#define WINDOWS_LABEL        64                         /* bytes, with the NUL */
-#define WINDOWS_LIMIT_MOST_S (7 * 86400.0)              /* maximum duration */
-#define WINDOWS_WAIT_NS      (3 * UINT64_C(1000000000)) /* for the sample that covers the end */
+#define WINDOWS_LABEL        64            /* bytes, with the NUL */
+#define WINDOWS_LIMIT_MOST_S (7 * 86400.0) /* maximum duration */
+/* maximum wait for the sample that covers the end */
+#define WINDOWS_WAIT_NS (3 * UINT64_C(1000000000))
 
 struct windows;
 struct windows_entry;
@@ -27,58 +28,60 @@ struct windows_entry;
 int windows_new(struct windows **ret);
 void windows_free(struct windows *w);
 
-/* The stream for documents of windows that begin or end; NULL: none. */
+/* Sets the stream for documents of windows that begin or end; NULL: none. */
 struct stream;
 void windows_stream(struct windows *w, struct stream *s);
 
-/* The request. Texts are borrowed for the call. */
+/* A request to open a window. Strings are borrowed for the call. */
 struct windows_ask {
 	const char *label;   /* may be NULL */
 	const char *key;     /* Idempotency-Key; NULL: none */
 	const char *request; /* the body of the request, to detect reuse of the key */
 	size_t request_size;
-	const bool *position; /* per device of the snapshot: measured? NULL: all */
+	const bool *position; /* for each device of the snapshot: true if measured; NULL: all */
 	uint64_t limit_ns;
-	uint64_t lease_ns; /* ends after this time without a request for it; 0: no lease */
+	/* the window ends after this time without a request for it; 0: no lease */
+	uint64_t lease_ns;
 	const char *tag[WINDOWS_TAGS_MAX], *value[WINDOWS_TAGS_MAX];
 	unsigned tags;
 };
 
-/* 0, -GW_E_SIZE (too many are open), -GW_E_NODEV (no meter, or none of the devices is on it),
- * -GW_E_ARG (the key was used with another request) or -GW_E_NOMEM. *ret_new: false if the
- * key was known and *ret is its window. */
+/* Opens a window. Returns 0, -GW_E_SIZE (too many are open), -GW_E_NODEV (no meter, or it has
+ * none of the devices), -GW_E_ARG (the key was used with another request) or -GW_E_NOMEM.
+ * *ret_new: false if the key was known; *ret is then the window of that key. */
 int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
 		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new);
 
 /* NULL: none. */
 struct windows_entry *windows_find(struct windows *w, const char *id);
 
-/* A client requested it: renews its lease. */
+/* Renews the lease of a window that a client asked for. */
 void windows_asked(struct windows_entry *e, uint64_t now_ns);
 
-/* Ends the current part and begins a new one. 0, -GW_E_STATE (the window has ended),
+/* Ends the current part and begins a new one. Returns 0, -GW_E_STATE (the window has ended),
  * -GW_E_SIZE or -GW_E_NOMEM. */
 int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,
 		 const char *label, uint64_t now_ns);
 
-/* Ends it now; no effect on an ended one. True: the result is complete. False: call again. */
+/* Ends the window now; no effect on an ended one. True: the result is complete. False: call
+ * again. */
 bool windows_stop(struct windows *w, const struct view *v, struct windows_entry *e,
 		  uint64_t now_ns);
 
 void windows_forget(struct windows *w, const struct view *v, struct windows_entry *e);
 
-/* At each new view: follows a changed meter, ends windows past their limit, completes
+/* Called with each new view: follows a changed meter, ends windows past their limit, completes
  * results. */
 void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns);
 
-/* The meter is about to stop: ends every open window with the available data. */
+/* Ends every open window with the available data, because the meter is about to stop. */
 void windows_meter_gone(struct windows *w, const struct view *v);
 
 const char *windows_id(const struct windows_entry *e);
 unsigned windows_open_count(const struct windows *w);
 
-/* A window as a document, as far as known; at most VIEW_DOCUMENT_MAX bytes: parts that do not
- * fit are omitted, and the document says so. */
+/* Writes a window as a document, as far as known, with at most VIEW_DOCUMENT_MAX bytes. If the
+ * parts do not fit, they are omitted and parts_left_out is true. */
 enum windows_form {
 	WINDOWS_WHOLE,
 	WINDOWS_SHORT, /* for lists and streams: without parts */
@@ -86,11 +89,11 @@ enum windows_form {
 void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form,
 		  uint64_t now_ns);
 
-/* The latest mark of an open window as a document; it must have one. */
+/* Writes the latest mark of an open window as a document. The window must have a mark. */
 void windows_mark_json(struct json *j, const struct windows_entry *e);
 
-/* Latest first: open ones, then at most `ended` ended ones, until each returns false. True:
- * there are more ended ones. */
+/* Calls each() until it returns false, latest first: for open windows, then for at most `ended`
+ * ended ones. True: there are more ended ones. */
 bool windows_each(struct windows *w, bool open, unsigned ended,
 		  bool (*each)(void *arg, const struct windows_entry *e), void *arg);
 

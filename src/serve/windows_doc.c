@@ -1,5 +1,5 @@
-/* Documents of windows, sums over GPUs; storing and loading windows, and events when one begins or
- * ends. */
+/* Writes the documents of windows and sums over GPUs; stores and loads windows, and emits an
+ * event when a window begins or ends. */
 #include "windows_impl.h"
 
 #include "render_result.h"
@@ -14,14 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Separates the head of a document from its parts. No text can contain this, because quotes
- * in texts are escaped. */
+/* Separates the head of a document from its parts. No string in the document can contain it,
+ * because quotes in strings are escaped. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
-#define PART_BYTES 200 /* maximum of a part without label and devices */
-#define TAIL_BYTES 100 /* maximum of a document without head, parts and details */
-#define OPEN_BYTES 640 /* maximum of a device in an unfinished part */
+#define PART_BYTES 200 /* maximum bytes of a part without label and devices */
+#define TAIL_BYTES 100 /* maximum bytes of a document without head, parts and details */
+#define OPEN_BYTES 640 /* maximum bytes of a device in an unfinished part */
 
 /* ---- sums ---- */
 
@@ -32,7 +32,7 @@ static const struct gw_energy *energy_of(struct gw_window *w, const struct windo
 
 static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 {
-	if (!x) { /* its meter is gone */
+	if (!x) { /* the meter of the window is gone */
 		sum->joules.best = sum->relative.best = sum->power_w = NAN;
 		sum->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 		sum->validity = GW_NO_RESULT;
@@ -101,7 +101,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	gw_window_wait(p->window, 0);
 	json_init(&j, &p->devices, false);
 	part_devices(&j, NULL, e, p->window);
-	if (p->devices.err) /* a truncated text is not JSON */
+	if (p->devices.err) /* truncated JSON is invalid */
 		buf_done(&p->devices);
 	gw_window_free(p->window);
 	p->window = NULL;
@@ -127,7 +127,7 @@ static void part_json(struct json *j, const struct windows_entry *e,
 	json_object_end(j);
 }
 
-/* An upper bound, computed before writing. */
+/* Returns an upper bound of the bytes of all parts, before they are written. */
 static size_t parts_bytes(const struct windows_entry *e)
 {
 	size_t sum = 0;
@@ -167,7 +167,7 @@ static void evidence_json(struct json *j, const struct windows_device *d, struct
 	json_object_end(j);
 }
 
-/* The shares of processes; NULL: not ended, or unknown. */
+/* Returns the shares of processes; NULL: the window has not ended, or they are unknown. */
 static const struct attribute *shares(const struct windows_device *d, struct gw_window *w)
 {
 	const struct attribute *who = w ? window_processes(w, d->number) : NULL;
@@ -179,7 +179,8 @@ static const struct attribute *shares(const struct windows_device *d, struct gw_
 		       : NULL;
 }
 
-/* w: its completed window on the meter; NULL: not ended, or the meter is gone. */
+/* Writes the details of a device. w: the completed window on the meter; NULL: not ended, or the
+ * meter is gone. */
 static void detail_json(struct json *j, const struct windows_device *d, struct gw_window *w)
 {
 	json_object(j, NULL);
@@ -192,8 +193,8 @@ static void detail_json(struct json *j, const struct windows_device *d, struct g
 	json_object_end(j);
 }
 
-/* The details of each device in addition to its energy; empty if they have more than `most`
- * bytes. */
+/* Writes the details of each device in addition to its energy; empty if they have more than
+ * `most` bytes. */
 static void details_json(struct buf *out, const struct windows_entry *e, size_t most)
 {
 	struct gw_window *w = e->state == WINDOWS_HAS_ENDED ? e->window : NULL;
@@ -207,11 +208,11 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 	for (unsigned i = 0; i < e->devices && !out->err; i++)
 		detail_json(&j, &e->device[i], w);
 	json_array_end(&j);
-	if (out->err) /* a truncated text is not JSON */
+	if (out->err) /* truncated JSON is invalid */
 		buf_done(out);
 }
 
-/* The bytes left after this many. */
+/* Returns how many bytes a document may still have after this many. */
 static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
@@ -262,7 +263,7 @@ static void render_window(struct json *j, const struct windows_entry *e, enum wi
 		windows_sum_up(e, &sum);
 	json_object(j, NULL);
 	head_json(j, e, states[e->state], e->ended_by);
-	/* By the monotonic clock, so that setting the wall clock does not change the
+	/* Computed from the monotonic clock, so that setting the wall clock does not change the
 	 * duration. */
 	json_time(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
 	json_double(j, "seconds", windows_seconds(e->begin_ns, e->end_ns ? e->end_ns : now_ns));
@@ -356,7 +357,7 @@ int windows_make_document(struct windows_entry *e)
 /* ---- storing, loading and events ---- */
 
 #define KIND      "window"      /* kind of stored documents */
-#define KIND_OPEN "window-open" /* of open windows, reported after a crash */
+#define KIND_OPEN "window-open" /* kind of open windows, reported after a crash */
 
 /* ---- storing and events ---- */
 
@@ -374,7 +375,7 @@ static void delete_document(const struct view *v, const char *kind, const char *
 		v->ops->delete_document(v->engine, kind, id);
 }
 
-/* So that a crash does not lose it silently. */
+/* Stores an open window, so that a crash does not lose it silently. */
 static int keep_open(const struct view *v, const struct windows_entry *e)
 {
 	struct buf text;
@@ -455,7 +456,7 @@ void windows_announce(struct windows *w, const struct view *v, const struct wind
 
 /* ---- loading ---- */
 
-/* They arrive oldest first: inserts each before the ended ones. */
+/* Adds a stored window before the ended ones, because stored windows arrive oldest first. */
 static struct windows_entry *load_window(struct windows *w, const char *id, const char *json)
 {
 	struct windows_entry *e, **at = &w->first;

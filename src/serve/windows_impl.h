@@ -12,12 +12,12 @@
 enum windows_state { WINDOWS_IS_OPEN, WINDOWS_IS_ENDING, WINDOWS_HAS_ENDED };
 
 struct windows_device {  /* a measured GPU at the begin of the window */
-	unsigned number; /* in the meter */
+	unsigned number; /* index in the meter */
 	unsigned index;
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* at the begin; NAN: unknown */
-	struct sensor sensor; /* at the begin; after the end, at the end */
+	struct sensor sensor; /* at the begin; once the window has ended, at the end */
 };
 
 struct windows_part {
@@ -26,10 +26,10 @@ struct windows_part {
 	bool labelled; /* false: before the first mark */
 	uint64_t begin_ns, end_ns;
 	struct gw_window *window; /* NULL: complete */
-	struct buf devices;       /* the array, when complete */
+	struct buf devices;       /* the JSON array of devices, when the part is complete */
 };
 
-/* Sum over the devices. NAN: unknown, because one of them is. */
+/* Sum over the devices. NAN: unknown, because the value of one device is unknown. */
 struct windows_sum {
 	struct gw_interval joules, relative;
 	double power_w;
@@ -44,55 +44,57 @@ struct windows_entry {
 	enum windows_state state;
 	const char *ended_by; /* "request", "limit", "lease", "meter", "crash"; NULL: open */
 	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
-	uint64_t lease_ns, asked_ns; /* 0: no lease; time of the last request */
+	/* lease_ns 0: no lease; asked_ns: time of the last request */
+	uint64_t lease_ns, asked_ns;
 	bool simulated;
 	char *tags; /* JSON */
 	struct windows_device *device;
 	unsigned devices;
 	unsigned marks;
 
-	/* Not ended: on the meter. */
+	/* Only while the window has not ended: its windows on the meter. */
 	struct gw_window *window;
 	struct windows_part *parts, *last;
 
 	/* Ended. */
 	struct windows_sum sum;
-	char *document;    /* replaces all above except id and hashes; NULL: out of memory */
+	/* replaces all members above except id and hashes; NULL: out of memory */
+	char *document;
 	size_t head_bytes; /* bytes of the document before its parts; 0: unknown */
 	bool cut;          /* the document has parts */
 };
 
 struct windows {
 	struct windows_entry *first; /* latest first */
-	struct gw_meter *meter;      /* of the open windows */
+	struct gw_meter *meter;      /* meter of the open windows */
 	unsigned parts;
-	bool loaded; /* stored windows were loaded */
+	bool loaded; /* the stored windows were loaded */
 	struct stream *stream;
 };
 
 /* ---- windows_doc.c ---- */
 
-/* Sums over its devices, with the current values of the meter. */
+/* Sums over the devices of the window, with the current values of the meter. */
 void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret);
 
 /* Completes a part and frees its window on the meter. */
 void windows_settle_part(const struct windows_entry *e, struct windows_part *p);
 
-/* Makes the document of an ended window. 0, or the error of the buf. */
+/* Makes the document of an ended window. Returns 0, or the error of the buf. */
 int windows_make_document(struct windows_entry *e);
 /* Takes ownership of a document. */
 void windows_set_document(struct windows_entry *e, char *document);
 
-/* The document of an open window that is used if the service crashes. */
+/* Writes the document that stands for an open window if the service crashes. */
 void windows_crash_json(struct json *j, const struct windows_entry *e);
 
 double windows_seconds(uint64_t from_ns, uint64_t to_ns);
 
-/* Stores the document of an ended window, or that an open one began. 0 or an error. */
+/* Stores the document of an ended window, or a record of an open one. Returns 0 or an error. */
 int windows_keep(const struct view *v, const struct windows_entry *e);
 void windows_unkeep(const struct view *v, const struct windows_entry *e);
 
-/* Emits that it began, or how it ended and whether it is stored. */
+/* Emits an event: the window began, or how it ended and whether it is stored. */
 void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
 		      bool kept);
 

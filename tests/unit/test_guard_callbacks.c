@@ -420,7 +420,8 @@ GUARD_TEST(a_gpu_that_is_not_its_own_is_nobodys_business)
 	assert_int_equal(worker.evicted, 0);
 	assert_int_equal(gw_guard_allowed(guard), 1);
 	assert_int_equal(status().blind, 1);
-	assert_string_equal(status().why, "none of the GPUs that it is guarded on is present");
+	assert_string_equal(status().why,
+			    "none of the GPUs selected in gw_guard_options is present");
 }
 
 GUARD_TEST(of_several_gpus_each_can_have_its_own_guard)

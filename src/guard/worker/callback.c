@@ -1,12 +1,12 @@
-/* A worker that lives in this process: the guard calls its functions to release memory and to
- * take it again. */
+/* A worker that lives in this process. The guard calls functions of the program to release
+ * memory and to take it again. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
 static int callback_result(const struct worker_call *c, int rc, const char *what)
 {
 	if (rc == -GW_E_STATE)
-		return worker_fail(c, rc, "its %s callback is busy and asks to be called again",
+		return worker_fail(c, rc, "its %s callback is busy and will be called again",
 				   what);
 	if (rc)
 		return worker_fail(c, rc > 0 ? -GW_E_IO : rc, "its %s callback failed (%d)",
@@ -20,7 +20,7 @@ static int callback_evict(struct worker_call *c)
 
 	if (!b || !b->evict)
 		return worker_fail(c, -GW_E_NOSUPPORT,
-				   "no callback is registered for this worker");
+				   "no evict callback is registered for this worker");
 	return callback_result(c, b->evict(b->ctx, c->order->bytes, c->deadline_ns), "evict");
 }
 
@@ -30,7 +30,7 @@ static int callback_resume(struct worker_call *c)
 
 	if (!b || !b->resume)
 		return worker_fail(c, -GW_E_NOSUPPORT,
-				   "no callback is registered for this worker");
+				   "no evict callback is registered for this worker");
 	return callback_result(c, b->resume(b->ctx, c->deadline_ns), "resume");
 }
 

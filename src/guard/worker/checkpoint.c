@@ -1,6 +1,6 @@
-/* Kind "checkpoint": the driver checkpoints the worker's processes, through the companion if
- * there is one, without the worker's help.  What cannot succeed is refused before anything is
- * touched. */
+/* Kind "checkpoint": the driver checkpoints the worker's processes, without the worker's help;
+ * through the companion if there is one. A checkpoint that cannot succeed is refused before
+ * anything is touched. */
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Host memory that must be free, per byte of GPU memory. */
+/* Free host memory that a checkpoint needs, per byte of GPU memory. */
 #define HOST_RATIO 1.1
 #define GIB        1073741824.
 
 /* ---- refusals ---- */
 
-/* The number after key in a file, UINT64_MAX if there is none. */
+/* Returns the number after key in a file; UINT64_MAX if there is none. */
 static uint64_t read_number(const struct root *root, const char *path, const char *key)
 {
 	char text[4096], *found;
@@ -43,8 +43,8 @@ static uint64_t cgroup_number(const struct root *root, const char *cgroup, const
 		root, root_path(path, sizeof(path), "sys/fs/cgroup%s/%s", cgroup, file), key);
 }
 
-/* The limit of one control group less its use, not counting file cache, which the kernel drops
- * on demand. */
+/* Returns the limit of one control group less its use. File cache does not count as used,
+ * because the kernel drops it on demand. */
 static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 {
 	uint64_t max = cgroup_number(root, cgroup, "memory.max", "");
@@ -58,8 +58,8 @@ static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 	return max > now ? max - now : 0;
 }
 
-/* The least over the process's control group and its parents: a checkpoint counts as memory of
- * the process. */
+/* Returns the least free memory of the process's control group and its parents. A checkpoint
+ * counts as memory of the process. */
 static uint64_t process_memory_free(const struct root *root, int64_t pid)
 {
 	uint64_t least = UINT64_MAX;
@@ -108,8 +108,7 @@ static int check_machine(const struct worker_call *c)
 		why = "persistence mode is off, and without it a checkpointed process dies: "
 		      "nvidia-smi -pm 1";
 	else if (c->facts.persistence != 1)
-		why = "it is not known whether persistence mode is on, and without it a "
-		      "checkpointed process dies";
+		why = "persistence mode is unknown, and without it a checkpointed process dies";
 	else if (c->facts.mps == 1)
 		why = "a client of MPS cannot be checkpointed";
 	else if (c->facts.mig == 1)
@@ -117,8 +116,8 @@ static int check_machine(const struct worker_call *c)
 	else if (c->order->targets == 0)
 		why = "none of its processes is on a GPU";
 	else if (c->order->more)
-		why = "it has more processes on the GPU than the journal can record (64), and "
-		      "the others would be left behind";
+		why = "it has more than 64 processes on the GPU, which is the most that the "
+		      "journal can record; the others would be left behind";
 	else if (c->order->targets > 1 && c->worker->level < 2)
 		why = "several of its processes are on the GPU, and checkpointing several is "
 		      "unreliable; level = 2 allows it";
@@ -130,7 +129,8 @@ static int check_processes(const struct worker_call *c)
 	for (unsigned i = 0; i < c->order->targets; i++)
 		if (!recheck_belongs(c, &c->order->target[i]))
 			return worker_fail(c, -GW_E_STATE,
-					   "process %" PRId64 " is no longer the worker's",
+					   "process %" PRId64
+					   " no longer belongs to the worker",
 					   c->order->target[i].id.pid);
 	return 0;
 }
@@ -167,7 +167,8 @@ static int checkpoint_evict(struct worker_call *c)
 	return rc ? rc : worker_ok(c, "%u processes checkpointed", n);
 }
 
-/* The driver does not list a checkpointed process: the order names it, or the notes do. */
+/* Restores the worker's processes. The driver does not list a checkpointed process, so the
+ * processes come from the order and from the notes. */
 static int checkpoint_resume(struct worker_call *c)
 {
 	struct proc_id id[GUARD_TARGETS];

@@ -14,15 +14,16 @@
 
 #define PROCESSES 64
 
-/* Error codes that say what can be done about them. */
+/* Error codes that need their own advice. */
 enum {
 	CUDA_OK = 0,
-	CUDA_OPERATING_SYSTEM = 304, /* not permitted, or no such process */
+	CUDA_OPERATING_SYSTEM = 304, /* no permission, or no such process */
 	CUDA_NOT_SUPPORTED = 801,    /* managed or shared memory           */
 	CUDA_TIMEOUT = 909
 };
 
-/* State of a process; newer drivers have more, and such a process is not locked. */
+/* State of a process. Newer drivers have more states; a process in such a state is not
+ * locked. */
 enum { RUNNING = 0, LOCKED = 1, CHECKPOINTED = 2, FAILED = 3 };
 
 struct lock_args {
@@ -66,7 +67,7 @@ static void load_cuda(void)
 	memcpy(&cuda.name, &p, sizeof(p));           \
 	if (!p)                                      \
 		snprintf(cuda.why, sizeof(cuda.why), \
-			 "this driver has no %s; update it to 570 or later", symbol);
+			 "this driver has no %s; update the driver to 570 or later", symbol);
 	CHECKPOINT_CALLS(LOOK_UP)
 #undef LOOK_UP
 }
@@ -150,10 +151,12 @@ static unsigned remaining_ms(uint64_t deadline_ns)
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS : 0;
 
-	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms; /* 0 means no limit */
+	/* the driver takes 0 as no limit */
+	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms;
 }
 
-/* 0: we have locked it; 1: it is already checkpointed; else an error. */
+/* Locks one process. Returns 0: it was locked; 1: it is already checkpointed; or a negative
+ * error. */
 static int lock_one(const struct root *root, const struct proc_id *id, uint64_t deadline_ns,
 		    char *message, size_t size)
 {
@@ -170,8 +173,8 @@ static int lock_one(const struct root *root, const struct proc_id *id, uint64_t 
 	if (state == CHECKPOINTED)
 		return 1;
 	if (state != RUNNING) {
-		snprintf(message, size, "process %d is in state %d%s and is not locked", pid,
-			 state,
+		snprintf(message, size, "process %d is in state %d%s, so it cannot be locked",
+			 pid, state,
 			 state == LOCKED   ? " (locked by another program)"
 			 : state == FAILED ? " (failed)"
 					   : "");
@@ -181,7 +184,8 @@ static int lock_one(const struct root *root, const struct proc_id *id, uint64_t 
 	return code ? call_failed("locked", pid, code, message, size) : 0;
 }
 
-/* All are locked first: a process that still runs may wait for one that is checkpointed. */
+/* Locks all processes first, because a process that still runs may wait for one that is
+ * checkpointed. */
 int checkpoint_create(const struct root *root, const struct proc_id *id, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size)
 {

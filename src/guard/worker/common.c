@@ -20,12 +20,12 @@ int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 
 /* ---- requests ---- */
 
-/* Where servers put the text of an error: OpenAI's form and llama.cpp, Ollama, FastAPI,
- * container engines. */
+/* JSON paths of the error text in the servers' answers: OpenAI's format and llama.cpp, Ollama,
+ * FastAPI, container engines. */
 static const char *const error_paths[] = { "error.message", "error", "detail", "message",
 					   "detail.error.message" };
 
-/* The first line of the server's own error text; "" if there is none. */
+/* Writes the first line of the server's own error text; "" if there is none. */
 static void server_text(const struct worker_call *c, char *out, size_t size)
 {
 	struct json_doc *r = NULL;
@@ -232,8 +232,8 @@ int worker_none_noted(const struct worker_call *c)
 	if (!c->order->bytes || is_noted(c, "asked", "1"))
 		return worker_ok(c, "no model was loaded; set model to have one loaded");
 	return worker_fail(c, -GW_E_NOSUPPORT,
-			   "the record of which model was loaded is lost: load it by hand, and "
-			   "set model to have it loaded the next time");
+			   "the record of the loaded model is lost: load the model by hand, "
+			   "and set model so that it is loaded the next time");
 }
 
 int worker_load_noted(struct worker_call *c,

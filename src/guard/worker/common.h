@@ -1,7 +1,7 @@
-/* common: what the adapters share: requests over HTTP, the meaning of a status, and notes.
+/* common: code that the adapters share: requests over HTTP, the meaning of a status, and notes.
  *
- * An HTTP status becomes the error code that says what can be done about it.  The sentence
- * contains the server's own error text, cleaned of control characters and of the token. */
+ * An HTTP status becomes the error code that says what can be done. The sentence contains the
+ * server's own error text, without control characters and without the token. */
 #ifndef GW_GUARD_WORKER_COMMON_H
 #define GW_GUARD_WORKER_COMMON_H
 
@@ -9,23 +9,24 @@
 #include "guard/worker/http.h"
 #include "base/json_doc.h"
 
-#define WORKER_MODEL 256 /* size of the longest model name that is noted */
+#define WORKER_MODEL 256 /* size of the longest model name in a note */
 
-/* Writes the sentence of the call and returns error. */
+/* Writes the message of the call and returns error. */
 int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Writes a remark and returns 0. */
+/* Writes a remark as the message and returns 0. */
 #define worker_ok(c, ...) worker_fail(c, 0, __VA_ARGS__)
 
-/* Sends a request.  2xx: 0; 401, 403: -GW_E_PERM; 404, 405, 501: -GW_E_NOSUPPORT; 409, 423,
- * 429, 503: -GW_E_STATE; other statuses: -GW_E_IO; without an answer as worker_http_do(). */
+/* Send a request. Return 0 for 2xx; -GW_E_PERM for 401 and 403; -GW_E_NOSUPPORT for 404, 405
+ * and 501; -GW_E_STATE for 409, 423, 429 and 503; -GW_E_IO for other statuses. Without an
+ * answer, return the errors of worker_http_do(). */
 int worker_get(struct worker_call *c, const char *path);
 int worker_post(struct worker_call *c, const char *path, const char *body);
 
-/* GET whose answer is JSON.  The caller owns *ret. */
+/* Sends a GET and parses the answer as JSON. The caller owns *ret. */
 int worker_get_json(struct worker_call *c, const char *path, struct json_doc **ret);
 
-/* POSTs {key: value}, both strings. */
+/* POSTs {key: value}; key and value are strings. */
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
@@ -35,13 +36,14 @@ int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_b
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
 int worker_post_all(struct worker_call *c, const struct worker_post *posts);
 
-/* Does the last status mean that the server does not know the model (400, 404, 422)? */
+/* True if the last status means that the server does not know the model (400, 404, 422). */
 bool worker_unknown_model(const struct worker_call *c);
 
-/* Notes.  One that is already noted or does not fit is not added.  All are deleted after a
- * successful resume. */
+/* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
+ * after a successful resume. */
 void worker_note(struct worker_call *c, const char *key, const char *value);
-/* Copies the value of the i-th note with this key; false: there are fewer. */
+/* Copies the value of note number i (from 0) with this key. Returns false if there are
+ * fewer. */
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
 
@@ -51,10 +53,11 @@ void worker_note_process(struct worker_call *c, struct proc_id id);
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
-/* Records that the worker was asked which models are loaded; each is a note "model". */
+/* Notes that the worker reported which models are loaded. Each model is a note "model". */
 void worker_note_asked(struct worker_call *c);
-/* For a resume without a noted and without a configured model.  0 with a remark: no model was
- * loaded, or the worker held no memory; else -GW_E_NOSUPPORT with what a person can do. */
+/* Ends a resume that has neither a noted nor a configured model. Returns 0 with a remark if no
+ * model was loaded or the worker held no memory; else -GW_E_NOSUPPORT with what a person can
+ * do. */
 int worker_none_noted(const struct worker_call *c);
 
 /* Calls load for each noted model, or for the configured one.  A model that the server no

@@ -15,10 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NO_LIMIT          UINT64_MAX
-#define RETRY_NS          (20 * NS_PER_MS) /* while the companion serves as many as it can */
+#define NO_LIMIT UINT64_MAX
+/* between attempts while the companion is fully busy */
+#define RETRY_NS          (20 * NS_PER_MS)
 #define UNDO_WITHIN_NS    (10 * NS_PER_S)
-#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* until the companion accepts a request */
+#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* time for the companion to accept a request */
 
 /* ---- connection ---- */
 
@@ -26,8 +27,8 @@ static int connect_failed(const char *path, int e, char *message, size_t size)
 {
 	if (e == EACCES || e == EPERM) {
 		snprintf(message, size,
-			 "this user may not connect to the companion at %s: it needs the "
-			 "group of that socket",
+			 "this user may not connect to the companion at %s: add the user to "
+			 "the group of that socket",
 			 path);
 		return -GW_E_PERM;
 	}
@@ -53,8 +54,8 @@ static int connect_once(const struct sockaddr_un *a, int *ret_fd)
 	return e;
 }
 
-/* Returns a descriptor or a negative gw_error.  EAGAIN means that the queue of the socket is
- * full. */
+/* Connects to the companion. Returns a descriptor or a negative gw_error. EAGAIN means that the
+ * queue of the socket is full. */
 static int connect_until(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
 	struct timespec pause = { 0, RETRY_NS };
@@ -89,8 +90,8 @@ static int wait_ms(uint64_t deadline_ns)
 
 /* ---- request and reply ---- */
 
-/* Reads one line without its newline, byte by byte: lines are short and few.  0, -GW_E_TIMEOUT,
- * or -GW_E_STATE if the connection ends first. */
+/* Reads one line without its newline, byte by byte, because lines are short and few. Returns 0,
+ * -GW_E_TIMEOUT, or -GW_E_STATE if the connection ends first. */
 static int read_line(int fd, uint64_t deadline_ns, char line[static WIRE_SIZE])
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -137,14 +138,15 @@ static int companion_request(const char *path, const struct wire_request *r,
 
 	*ret = (struct wire_reply){ 0 };
 	if (n == 0) {
-		snprintf(ret->words, sizeof(ret->words), "the companion has no such request");
+		snprintf(ret->words, sizeof(ret->words),
+			 "the companion does not know this request");
 		return -GW_E_ARG;
 	}
 	fd = connect_until(path, deadline_ns, ret->words, sizeof(ret->words));
 	if (fd < 0)
 		return fd;
-	/* The buffer of a new socket holds a whole request.  EPIPE: the companion may have sent
-	 * the reason before it closed. */
+	/* The buffer of a new socket holds a whole request. After EPIPE the reply is still
+	 * read: the companion may have sent the reason before it closed. */
 	rc = send(fd, text, n, MSG_NOSIGNAL) == (ssize_t)n || errno == EPIPE ? 0 : -GW_E_STATE;
 	rc = rc ? rc : read_reply(fd, r, deadline_ns, ret);
 	close(fd);
@@ -156,7 +158,8 @@ static int companion_request(const char *path, const struct wire_request *r,
 	return rc ? rc : ret->rc;
 }
 
-/* The companion refuses a peer that it does not serve before it reads a request. */
+/* Sends no request: the companion refuses a peer that it does not serve before it reads a
+ * request. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
 	int fd = connect_until(path, deadline_ns, message, size), rc;
@@ -195,8 +198,8 @@ static bool has_target(const struct wire_request *r, int64_t pid)
 	return false;
 }
 
-/* Copies valid processes, each once, until the request is full.  Returns how many of id were
- * read. */
+/* Copies valid processes, each once, until the request is full. Returns how many entries of id
+ * were used. */
 static unsigned add_targets(struct wire_request *r, const struct proc_id *id, unsigned n)
 {
 	unsigned read = 0;
@@ -243,7 +246,8 @@ int companion_recover(const char *path, const struct root *root, const struct pr
 	return checkpoint_restore(root, id, n, message, size);
 }
 
-/* A process that the companion locked before it ended would hang for ever. */
+/* Restores the processes of a request. A process that the companion locked before it ended
+ * would hang for ever. */
 static void undo(const char *path, const struct wire_request *r)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;
@@ -262,7 +266,7 @@ int companion_checkpoint(const char *path, const struct proc_id *id, unsigned n,
 
 	if (add_targets(&r, id, n) != n || r.targets == 0) {
 		snprintf(message, size,
-			 "it has no process that can be checkpointed, or too many");
+			 "it has no process that can be checkpointed, or more than 64");
 		return -GW_E_STATE;
 	}
 	rc = companion_request(path, &r, deadline_ns, &reply);

@@ -1,5 +1,5 @@
-/* A container, stopped and started through the socket of its engine: Docker's API, which Podman
- * has too.  Only the container that the policy names is touched. */
+/* Stops and starts a container through the socket of its engine, with Docker's API, which
+ * Podman has too. Only the container that the policy names is touched. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define UNIX_SCHEME "unix://"
-#define GRACE_S     10u /* most before the engine kills; the order's deadline may be sooner */
+/* most seconds before the engine kills; the order's deadline may be sooner */
+#define GRACE_S 10u
 
 static const char *const usual_sockets[] = { "/run/docker.sock", "/var/run/docker.sock",
 					     "/run/podman/podman.sock" };
@@ -30,7 +31,7 @@ const char *worker_engine(const struct policy_worker *w)
 	return usual_sockets[0];
 }
 
-/* libcurl does not report why a socket cannot be opened. */
+/* Checks that the socket can be opened, because libcurl does not report why it cannot. */
 static int check_socket(const struct worker_call *c, const char *path)
 {
 	if (access(path, W_OK) == 0)
@@ -48,7 +49,7 @@ static int check_socket(const struct worker_call *c, const char *path)
 		path);
 }
 
-/* rest: what follows /containers/ID. */
+/* Sends a request to /containers/ID; rest follows the ID. */
 static int engine_request(struct worker_call *c, bool post, const char *rest)
 {
 	const char *path = worker_engine(c->worker), *id = c->worker->match.container;
@@ -71,7 +72,7 @@ static int engine_request(struct worker_call *c, bool post, const char *rest)
 	buf_adds(&b, rest);
 	worker_http_socket(c->http, path);
 	rc = post ? worker_post(c, url, NULL) : worker_get(c, url);
-	/* 304: it is already stopped or started. */
+	/* 304: the container is already stopped or started. */
 	return rc == -GW_E_IO && worker_http_status(c->http) == 304 ? 0 : rc;
 }
 

@@ -1,6 +1,6 @@
-/* curl_abi: the few numbers of libcurl's interface that are used.
+/* curl_abi: the numbers of libcurl's interface that this program uses.
  *
- * From curl/curl.h of 7.88; libcurl keeps them for as long as its library is called
+ * They come from curl/curl.h of 7.88. libcurl keeps them as long as its library is called
  * libcurl.so.4. tests/unit/test_worker_abi.c compares them with the header where it is
  * installed. */
 #ifndef GW_GUARD_WORKER_CURL_ABI_H

@@ -1,7 +1,9 @@
-/* A program that the user configures: argv as the policy has it, no shell, a fixed environment.
+/* Runs a program that the user configures: argv as the policy has it, no shell, a fixed
+ * environment.
  *
- * Exit status 0 means done, 75 (EX_TEMPFAIL) not now, all others failed; the message has its
- * last line of output.  A program that is not done in time is killed with all its children. */
+ * Exit status 0 means done, 75 (EX_TEMPFAIL) means not now, all others mean failed. The message
+ * has the program's last line of output. A program that is not done in time is killed with all
+ * its children. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -19,7 +21,8 @@
 #define EXIT_RETRY 75
 #define ARGV_MAX   64
 
-/* env(1) empties the environment first: ours may contain secrets. */
+/* env(1) empties the environment first, because the service's environment may contain
+ * secrets. */
 static const char *const prefix[] = {
 	"/usr/bin/env", "-i",
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"
@@ -37,13 +40,14 @@ static int build_hook(const struct worker_call *c, const char *const *argv, stru
 	size_t n = 0;
 
 	if (!argv || !argv[0])
-		return worker_fail(c, -GW_E_NOSUPPORT, "no program is configured for this");
+		return worker_fail(c, -GW_E_NOSUPPORT,
+				   "no program is configured for this order");
 	while (argv[n])
 		n++;
 	if (n > ARGV_MAX)
 		return worker_fail(c, -GW_E_ARG, "the program has more than 64 arguments");
-	if (strchr(argv[0], '=')) /* env(1) would take it for a variable */
-		return worker_fail(c, -GW_E_ARG, "the name of the program contains a =");
+	if (strchr(argv[0], '=')) /* env(1) would read it as a variable */
+		return worker_fail(c, -GW_E_ARG, "the name of the program contains '='");
 	snprintf(h->worker, sizeof(h->worker), "GPUWARD_WORKER=%s", c->worker->name);
 	snprintf(h->gpu, sizeof(h->gpu), "GPUWARD_GPU=%s", c->order->gpus);
 	snprintf(h->reason, sizeof(h->reason), "GPUWARD_REASON=%s", c->order->reason);
@@ -59,7 +63,7 @@ static int build_hook(const struct worker_call *c, const char *const *argv, stru
 	return 0;
 }
 
-/* Returns 0 with its wait status and the last line of its output. */
+/* Waits for the program. Returns 0 with its wait status and the last line of its output. */
 static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, size_t size,
 			 int *ret_status)
 {
@@ -67,7 +71,7 @@ static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, 
 	int rc;
 
 	last[0] = '\0';
-	/* A program that prints without end must not extend its deadline. */
+	/* The deadline also holds for a program that prints without end. */
 	while ((rc = child_line(child, deadline_ns, &line)) > 0) {
 		if (line[0])
 			utf8_clean(last, size, line);
@@ -77,8 +81,8 @@ static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, 
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 
-/* Frees a child that has exited.  Its own children are left running: starting them may be its
- * purpose. */
+/* Frees a child that has exited. The child's own children are left running, because starting
+ * them may be its purpose. */
 static void reap_hook(struct child *child)
 {
 	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
@@ -125,7 +129,7 @@ static int run_hook(struct worker_call *c, const char *const *argv)
 	}
 	child_stop(&child);
 	return worker_fail(c, rc, "%.60s: %s", argv[0],
-			   rc == -GW_E_TIMEOUT ? "not done in time, killed"
+			   rc == -GW_E_TIMEOUT ? "not done in time, so it was killed"
 					       : "its output cannot be read");
 }
 

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A host that does not accept the connection is given up sooner than one that works on the
- * request. */
+/* Limit for the connection. A host that does not accept the connection is given up sooner than
+ * one that works on the request. */
 #define CONNECT_MS 3000
 
 enum {
@@ -43,7 +43,7 @@ struct curl_library {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	CURL_CALLS(POINTER)
 #undef POINTER
-	char why[200]; /* why it cannot be used; "" */
+	char why[200]; /* why jansson cannot be used; "": it can be used */
 };
 
 /* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */
@@ -164,7 +164,7 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 
 	if (!path || h->token_read)
 		return 0;
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe would block */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* reading a pipe would block */
 		snprintf(message, size, "%s is not a regular file: token_file must be one",
 			 path);
 		return -GW_E_PERM;
@@ -175,7 +175,8 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 	h->token[n] = '\0';
 	h->token[strcspn(h->token, "\r\n")] = '\0';
 	if (!h->token[0]) {
-		snprintf(message, size, "the first line of %s has no token", path);
+		snprintf(message, size, "the first line of %s is empty; it must be the token",
+			 path);
 		return -GW_E_PERM;
 	}
 	h->token_read = true;
@@ -195,7 +196,7 @@ void worker_http_scrub(const struct worker_http *h, char *text)
 
 /* ---- a request ---- */
 
-/* No credentials in the url: it appears in messages. */
+/* Refuses credentials in the url, because the url appears in messages. */
 static int check_url(const char *url, char *message, size_t size)
 {
 	const char *host = !url                               ? NULL
@@ -242,7 +243,7 @@ static size_t receive_body(char *p, size_t one, size_t n, void *ctx)
 	return h->body.err ? 0 : n;
 }
 
-/* NULL: out of memory. */
+/* Returns the headers of a request; NULL: out of memory. */
 static struct curl_slist *request_headers(const struct worker_http *h, const char *body)
 {
 	struct curl_slist *list = curl.slist_append(NULL, "Accept: application/json");
@@ -251,7 +252,7 @@ static struct curl_slist *request_headers(const struct worker_http *h, const cha
 
 	if (list && body)
 		more = curl.slist_append(list, "Content-Type: application/json");
-	if (more && h->token[0] && !h->socket) { /* the token is not for a container engine */
+	if (more && h->token[0] && !h->socket) { /* a container engine must not get the token */
 		snprintf(line, sizeof(line), "%s%s",
 			 h->admin_key ? "x-admin-key: " : "Authorization: Bearer ", h->token);
 		more = curl.slist_append(list, line);
@@ -276,7 +277,7 @@ static void set_fixed(struct worker_http *h)
 	curl.setopt(e, CURL_NOSIGNAL, 1L);
 	curl.setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
 	curl.setopt(e, CURL_PROXY,
-		    ""); /* no proxy from the environment: it would see the token */
+		    ""); /* no proxy from the environment: a proxy would see the token */
 	curl.setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
 	curl.setopt(e, CURL_WRITEFUNCTION, receive_body);
 	curl.setopt(e, CURL_WRITEDATA, h);
@@ -301,7 +302,8 @@ static int transport_failed(const struct worker_http *h, int code, const char *w
 	const char *where = h->socket ? h->socket : h->worker->url;
 
 	if (h->body.err == -GW_E_SIZE)
-		snprintf(message, size, "%s: %s answers more than 1 MiB", where, what);
+		snprintf(message, size, "%s: the answer to %s is longer than 1 MiB", where,
+			 what);
 	else if (code == CURL_TIMED_OUT)
 		snprintf(message, size, "%s: %s: no answer in time", where, what);
 	else

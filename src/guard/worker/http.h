@@ -1,8 +1,9 @@
-/* http: requests to workers over libcurl, with a deadline.
+/* http: sends requests to workers over libcurl, with a deadline.
  *
- * libcurl.so.4 is loaded with the first request; without it requests fail with a sentence.
- * Only http and https, no redirects, no proxy from the environment, answers of at most 1 MiB.
- * The token comes from the worker's token_file and never appears in a message. */
+ * libcurl.so.4 is loaded with the first request; without it requests fail with a sentence. Only
+ * http and https are used, without redirects and without a proxy from the environment; answers
+ * have at most 1 MiB. The token comes from the worker's token_file and never appears in a
+ * message. */
 #ifndef GW_GUARD_WORKER_HTTP_H
 #define GW_GUARD_WORKER_HTTP_H
 
@@ -14,7 +15,8 @@
 
 struct worker_http;
 
-/* For one order; borrows w and opens nothing yet.  0 or -GW_E_NOMEM. */
+/* Prepares the requests of one order. Borrows w and opens nothing yet. Returns 0 or
+ * -GW_E_NOMEM. */
 int worker_http_new(const struct policy_worker *w, uint64_t deadline_ns,
 		    struct worker_http **ret);
 void worker_http_free(struct worker_http *h);
@@ -29,20 +31,21 @@ void worker_http_socket(struct worker_http *h, const char *path);
 /* Changes the deadline of the following requests, on CLOCK_MONOTONIC. */
 void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 
-/* method is "GET" or "POST", path begins with a slash, body is NULL or JSON.  0 for every HTTP
- * status; -GW_E_TIMEOUT, -GW_E_IO (refused, broken, too long), -GW_E_ARG (the url), -GW_E_PERM
- * (the token cannot be read) or -GW_E_NOSUPPORT (no libcurl), with a sentence. */
+/* Sends a request. method is "GET" or "POST", path begins with a slash, body is NULL or JSON.
+ * Returns 0 for every HTTP status; -GW_E_TIMEOUT, -GW_E_IO (refused, broken, too long),
+ * -GW_E_ARG (the url), -GW_E_PERM (the token cannot be read) or -GW_E_NOSUPPORT (no libcurl),
+ * with a sentence. */
 int worker_http_do(struct worker_http *h, const char *method, const char *path,
 		   const char *body, char *message, size_t size);
 
-/* What precedes the path of a request: the worker's url, "" for a socket. */
+/* Returns what precedes the path of a request: the worker's url, or "" for a socket. */
 const char *worker_http_base(const struct worker_http *h);
 
-/* Of the last answer. */
+/* Status and body of the last answer. */
 int worker_http_status(const struct worker_http *h);
 const char *worker_http_body(const struct worker_http *h, size_t *ret_len);
 
-/* Masks the token in a text that a worker sent. */
+/* Masks the token in a text that the worker sent. */
 void worker_http_scrub(const struct worker_http *h, char *text);
 
 /* Appends s escaped for a path or query. */

@@ -35,7 +35,8 @@ static bool comfy_busy(const struct json_doc *r)
 	return json_doc_count(r, "queue_running") > 0;
 }
 
-/* For servers that load a model when a request needs it and have no request to load one. */
+/* Resumes servers that load a model when a request needs it and that have no request to load
+ * one. */
 static int resume_on_demand(struct worker_call *c)
 {
 	return worker_ok(c, "it loads a model with the next request");
@@ -54,13 +55,14 @@ const struct worker_ops worker_comfy = {
 	.alive_path = "/system_stats",
 };
 
-/* llama-swap stops its servers, and starts one with the next request for its model. */
+/* llama-swap stops its servers. It starts one again with the next request for that server's
+ * model. */
 
 static int llamaswap_evict(struct worker_call *c)
 {
 	int rc = worker_post(c, "/api/models/unload", NULL);
 
-	if (rc == -GW_E_NOSUPPORT) /* versions without /api */
+	if (rc == -GW_E_NOSUPPORT) /* older versions do not have /api */
 		rc = worker_get(c, "/unload");
 	return rc;
 }
@@ -69,8 +71,8 @@ const struct worker_ops worker_llamaswap = { .evict = llamaswap_evict,
 					     .resume = resume_on_demand,
 					     .alive_path = "/running" };
 
-/* SGLang releases memory only while its scheduler is idle, so generation is paused first,
- * which aborts running requests.  It needs --enable-memory-saver, and
+/* SGLang releases memory only while its scheduler is idle. So generation is paused first, which
+ * aborts running requests. SGLang needs --enable-memory-saver, and it needs
  * --enable-weights-cpu-backup to have its weights after a resume. */
 
 #define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\"]}"
@@ -79,7 +81,7 @@ static const struct worker_post sglang_pause[] = {
 	{ "/pause_generation", "{\"mode\":\"abort\"}", false }, { 0 }
 };
 
-/* Status 400 means that the scheduler is not idle yet; it is a moment later. */
+/* Status 400 means that the scheduler is not idle yet. It will be idle a moment later. */
 static int sglang_evict(struct worker_call *c)
 {
 	int rc = worker_post_all(c, sglang_pause);
@@ -104,9 +106,8 @@ const struct worker_ops worker_sglang = {
 	.alive_path = "/health",
 };
 
-/* KoboldCpp: it unloads by restarting itself with the configuration "unload_model", so its port
- * is closed for a while.  It needs --admin --admindir DIR.  It answers 200 even where it
- * refuses. */
+/* KoboldCpp unloads by restarting itself with the configuration "unload_model", so its port is
+ * closed for a while. It needs --admin --admindir DIR. It answers 200 even if it refuses. */
 
 #define CONFIG_SUFFIX ".kcpps"
 
@@ -129,7 +130,7 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 	return ok ? 0
 		  : worker_fail(c, -GW_E_NOSUPPORT,
 				"KoboldCpp refuses to load %.80s: start it with --admin "
-				"--admindir DIR, and see token_file",
+				"--admindir DIR, and check token_file",
 				filename);
 }
 
@@ -140,12 +141,13 @@ static bool kobold_busy(const struct json_doc *r)
 
 static int kobold_evict(struct worker_call *c)
 {
-	worker_post(c, "/api/extra/abort", "{}"); /* fails if nothing runs, which is fine */
+	/* fails if no request runs, which is no error */
+	worker_post(c, "/api/extra/abort", "{}");
 	c->message[0] = '\0';
 	return kobold_reload(c, "unload_model");
 }
 
-/* The only configuration of --admindir; false: there is none, or several. */
+/* Writes the name of the only configuration in --admindir; false: there is none, or several. */
 static bool only_config(const struct json_doc *r, char *out, size_t size)
 {
 	unsigned found = 0;
@@ -179,8 +181,8 @@ static int kobold_resume(struct worker_call *c)
 	json_doc_free(r);
 	return known ? kobold_reload(c, name)
 		     : worker_fail(c, -GW_E_NOSUPPORT,
-				   "it is not known which configuration to load: set model to "
-				   "a file of --admindir");
+				   "the configuration to load is unknown: set model to a file "
+				   "of --admindir");
 }
 
 const struct worker_ops worker_kobold = { .busy_path = "/api/extra/perf",
@@ -189,9 +191,9 @@ const struct worker_ops worker_kobold = { .busy_path = "/api/extra/perf",
 					  .resume = kobold_resume,
 					  .alive_path = "/api/extra/perf" };
 
-/* Ollama: a generate request with keep_alive 0 unloads a model, the same request without it
- * loads the model again.  Ollama has no way to refuse new work and does not report running
- * requests; a model in use is unloaded after its last request. */
+/* Ollama: a generate request with keep_alive 0 unloads a model; the same request without
+ * keep_alive loads the model again. Ollama cannot refuse new work and does not report running
+ * requests. A model in use is unloaded after its last request. */
 
 static int ollama_generate(struct worker_call *c, const char *model, bool unload)
 {
@@ -215,7 +217,7 @@ static int ollama_load(struct worker_call *c, const char *model)
 	return ollama_generate(c, model, false);
 }
 
-/* Notes the loaded models and, if unload, unloads each. */
+/* Notes the loaded models. With `unload`, also unloads each. */
 static int each_model(struct worker_call *c, bool unload, size_t *ret_count)
 {
 	struct json_doc *r;
@@ -270,10 +272,11 @@ const struct worker_ops worker_ollama = { .drain = ollama_drain,
 					  .load = ollama_load,
 					  .alive_path = "/api/ps" };
 
-/* TabbyAPI: one model, unloaded and loaded by name; unloading aborts running requests.  The
- * administrator's key goes into a header of its own. */
+/* TabbyAPI has one model, which is unloaded and loaded by name. Unloading aborts running
+ * requests. The administrator's key has its own header. */
 
-/* The loaded model, "" if there is none (400); or an error: the server does not say. */
+/* Writes the loaded model, "" if there is none (status 400). Returns an error if the server
+ * does not report it. */
 static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 {
 	struct json_doc *r;
@@ -289,7 +292,8 @@ static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 	return 0;
 }
 
-/* A failure here prevents the eviction, unless the configuration says what to load again. */
+/* Notes the loaded model. A failure here prevents the eviction, unless the configuration names
+ * the model to load again. */
 static int tabby_learn(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
@@ -311,8 +315,8 @@ static int tabby_evict(struct worker_call *c)
 	return worker_post(c, "/v1/model/unload", NULL);
 }
 
-/* The server answers 200 before it loads, and streams failures after it: so ask what is loaded
- * afterwards. */
+/* Loads a model. The server answers 200 before it loads and reports failures later in the
+ * stream. So this checks afterwards which model is loaded. */
 static int tabby_load(struct worker_call *c, const char *model)
 {
 	char now[WORKER_MODEL];
@@ -322,10 +326,7 @@ static int tabby_load(struct worker_call *c, const char *model)
 		return rc;
 	if (loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0)
 		return 0;
-	return worker_fail(c, -GW_E_IO,
-			   "requested to load %.100s, but the model is not there; see the log "
-			   "of TabbyAPI",
-			   model);
+	return worker_fail(c, -GW_E_IO, "TabbyAPI did not load %.100s; see its log", model);
 }
 
 static int tabby_resume(struct worker_call *c)
@@ -335,7 +336,7 @@ static int tabby_resume(struct worker_call *c)
 
 	worker_http_admin_key(c->http);
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		; /* the last one: each replaced the one before */
+		; /* uses the last note: each model replaced the one before */
 	if (model[0])
 		return tabby_load(c, model);
 	if (c->worker->model)

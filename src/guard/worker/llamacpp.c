@@ -1,6 +1,6 @@
-/* llama.cpp's server as a router of several models.  It unloads after it has answered.  A
- * server with a single model cannot unload: stop its unit (level 4) or checkpoint it (level
- * 3). */
+/* llama.cpp's server as a router of several models. It answers a request to unload before the
+ * model is unloaded. A server with a single model cannot unload: stop its unit (level 4) or
+ * checkpoint it (level 3). */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -16,7 +16,7 @@ static bool is_in_memory(const char *status)
 	return false;
 }
 
-/* Notes every model in memory and calls fn (may be NULL) for it, until that fails. */
+/* Notes every model in memory and calls fn (may be NULL) for it, until fn fails. */
 static int each_model(struct worker_call *c,
 		      int (*fn)(struct worker_call *c, const char *model, void *ctx), void *ctx)
 {
@@ -34,8 +34,8 @@ static int each_model(struct worker_call *c,
 		if (!status) {
 			rc = worker_fail(
 				c, -GW_E_NOSUPPORT,
-				"it serves a single model and cannot unload it; use its unit "
-				"(max_level 4) or kind \"checkpoint\"");
+				"it serves a single model and cannot unload it; set max_level "
+				"= 4 to stop its unit, or use kind \"checkpoint\"");
 		} else if (id && is_in_memory(status)) {
 			worker_note(c, "model", id);
 			rc = fn ? fn(c, id, ctx) : 0;
@@ -45,8 +45,8 @@ static int each_model(struct worker_call *c,
 	return rc;
 }
 
-/* Status 503 means that no slot is free.  A server that hides its slots answers 501: then
- * nothing is known. */
+/* Checks whether a model is busy. Status 503 means that no slot is free. A server that hides
+ * its slots answers 501; then nothing is known. */
 static int check_slots(struct worker_call *c, const char *model, void *ctx)
 {
 	char path[WORKER_MODEL * 3 + 64];
@@ -87,7 +87,7 @@ static int unload_model(struct worker_call *c, const char *model, void *ctx)
 {
 	int rc = worker_post_field(c, "/models/unload", "model", model);
 
-	if (rc && worker_unknown_model(c)) /* it is already unloaded */
+	if (rc && worker_unknown_model(c)) /* the model is already unloaded */
 		rc = 0;
 	*(unsigned *)ctx += rc == 0;
 	return rc;

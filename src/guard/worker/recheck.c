@@ -18,7 +18,7 @@ enum recheck_identity recheck_identity(const struct root *root, struct proc_id i
 	return ticks == id.start_ticks ? IDENTITY_SAME : IDENTITY_OTHER;
 }
 
-/* Does the match apart from pidfile and port hold?  True where it has nothing else. */
+/* True if the rest of the match (without pidfile and port) fits, or if there is no rest. */
 static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 {
 	struct scene_process p;
@@ -57,8 +57,8 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* A pidfile that is just being written is empty: then the process that it named before stays
- * the worker's. */
+/* True if the pidfile still allows the process. A pidfile that is just being written is empty;
+ * then the process that it named before still belongs to the worker. */
 static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
 	const char *path = c->worker->match.pidfile + strspn(c->worker->match.pidfile, "/");

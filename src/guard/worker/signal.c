@@ -1,10 +1,10 @@
-/* Signals: the worker kind that unloads and loads when it receives a signal, and levels 5 and 6
- * of every kind.
+/* Signals: the kind of worker that unloads and loads when it receives a signal, and levels 5
+ * and 6 of every kind.
  *
- * No other file signals a process.  A signal goes through a pidfd, directly or by the
- * companion, and only if the start time that is read after the pidfd was opened is the order's
- * and the process still belongs to the worker (recheck.h).  The signalled processes are noted
- * first: once they have left the GPU, the driver does not list them any more. */
+ * No other file signals a process. A signal goes through a pidfd, directly or by the companion.
+ * It is sent only if the start time, read after the pidfd was opened, is that of the order, and
+ * if the process still belongs to the worker (recheck.h). The signalled processes are noted
+ * first, because the driver no longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
@@ -24,13 +24,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GRACE_NS (5 * NS_PER_S) /* between SIGTERM and SIGKILL; at most half of what is left */
+/* between SIGTERM and SIGKILL; at most half of the remaining time */
+#define GRACE_NS (5 * NS_PER_S)
 
 /* ---- sending ---- */
 
-/* Targets of an order that are still the same processes, each held by a pidfd.  poll() ignores
- * negative descriptors: the complement of a descriptor marks a process that gets no further
- * signal. */
+/* Targets of an order that are still the same processes, each held by a pidfd. The complement
+ * of a descriptor (a negative number, which poll() ignores) marks a process that gets no
+ * further signal. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
@@ -60,8 +61,8 @@ static int hold_targets(const struct worker_call *c, struct held *ret)
 
 		if (fd == -ENOSYS)
 			return worker_fail(c, -GW_E_NOSUPPORT,
-					   "this kernel has no pidfd_open (Linux 5.3); nothing "
-					   "is signalled");
+					   "this kernel has no pidfd_open (it needs Linux "
+					   "5.3), so no process is signalled");
 		if (fd < 0)
 			continue;
 		ret->target[ret->count] = &c->order->target[i];
@@ -143,7 +144,8 @@ static int kill_held(const struct worker_call *c, struct held *h)
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
-		for (unsigned i = 0; i < h->count; i++) /* it may be another program by now */
+		/* a process may be another program now */
+		for (unsigned i = 0; i < h->count; i++)
 			if (h->fd[i].fd >= 0 && !recheck_belongs(c, h->target[i]))
 				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
 		rc = send_to_held(c, h, SIGKILL, &killed);
@@ -159,8 +161,9 @@ int worker_kill(const struct worker_call *c)
 	int rc;
 
 	if (!c->worker->knobs.allow_kill)
-		return worker_fail(c, -GW_E_PERM,
-				   "signals that end a process need allow_kill = true");
+		return worker_fail(
+			c, -GW_E_PERM,
+			"levels 5 and 6 end a process: set allow_kill = true to allow them");
 	rc = hold_targets(c, &h);
 	rc = rc ? rc : kill_held(c, &h);
 	release_targets(&h);
@@ -172,13 +175,15 @@ int worker_kill(const struct worker_call *c)
 static int check_signal(const struct worker_call *c, int number)
 {
 	if (number <= 0 || number >= NSIG)
-		return worker_fail(c, -GW_E_NOSUPPORT, "no signal is configured for this");
+		return worker_fail(c, -GW_E_NOSUPPORT,
+				   "no signal is configured for this order");
 	if (number == SIGSTOP || number == SIGTSTP)
 		return worker_fail(c, -GW_E_NOSUPPORT,
 				   "a stopped process keeps its memory on the GPU");
 	if ((number == SIGTERM || number == SIGKILL) && !c->worker->knobs.allow_kill)
-		return worker_fail(c, -GW_E_PERM,
-				   "this signal ends a process: it needs allow_kill = true");
+		return worker_fail(
+			c, -GW_E_PERM,
+			"this signal ends a process: set allow_kill = true to allow it");
 	return 0;
 }
 
@@ -202,7 +207,8 @@ static void boot_id(const struct worker_call *c, char out[static 64])
 		out[0] = '\0';
 }
 
-/* Pids and start times of an earlier boot mean nothing. */
+/* True if the notes are from this boot. Pids and start times of an earlier boot mean
+ * nothing. */
 static bool notes_are_of_this_boot(const struct worker_call *c)
 {
 	char then[64], now[64];
@@ -245,7 +251,8 @@ static void add_target(struct guard_order *order, const struct guard_target *t)
 		order->target[order->targets++] = *t;
 }
 
-/* Does a noted process still belong to the worker: as a root, below a root, or by the match? */
+/* True if a noted process still belongs to the worker: as a root, below a root, or by the
+ * match. */
 static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 {
 	if (proc_lives(c->root, t->id.pid, t->id.start_ticks) <= 0)
@@ -277,8 +284,8 @@ static void add_noted(const struct worker_call *c, struct guard_order *order)
 	}
 }
 
-/* A process without a handler would die from the signal: a shell that only started the worker,
- * for example. */
+/* True if the process has a handler for the signal. Without one it would die: for example, a
+ * shell that only started the worker. */
 static bool catches(const struct worker_call *c, int64_t pid, int number)
 {
 	static const char key[] = "\nSigCgt:";
@@ -301,9 +308,9 @@ static void add_roots(const struct worker_call *c, struct guard_order *order)
 							   .print = order->root[i].print });
 }
 
-/* Signals the processes that were signalled to leave, and those on the GPU, where one of
- * several may have kept some memory.  If there are none because the notes were lost, it signals
- * the worker's roots. */
+/* Signals the processes that were signalled to leave, and the worker's processes on the GPU,
+ * because one of several may have kept some memory. If there are none because the notes were
+ * lost, signals the worker's roots. */
 static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;

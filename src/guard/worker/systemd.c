@@ -1,9 +1,9 @@
-/* A systemd unit, stopped and started with systemctl.  Only the unit that the policy names is
+/* Stops and starts a systemd unit with systemctl. Only the unit that the policy names is
  * touched.
  *
- * url "user" is the service manager of the user that we run as, "user@NAME" that of another
- * user.  If there is a companion, it stops and starts the units of the system; anyone may ask
- * whether they are active. */
+ * url "user" means the service manager of the user that this program runs as; "user@NAME" means
+ * that of another user. If there is a companion, it stops and starts the units of the system.
+ * Everyone may query whether they are active. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
@@ -14,14 +14,14 @@
 #include <string.h>
 
 #define EXIT_NOT_ACTIVE 3 /* of is-active */
-#define EXIT_NO_UNIT    5 /* "unit not loaded" */
+#define EXIT_NO_UNIT    5 /* systemctl: "unit not loaded" */
 
 struct command {
 	char machine[128];
 	const char *argv[10];
 };
 
-/* "user", "user@NAME" or NULL: the manager of the system. */
+/* Returns "user" or "user@NAME"; NULL: the manager of the system. */
 static const char *user_manager(const struct worker_call *c)
 {
 	const char *url = c->worker->kind == WORKER_SYSTEMD ? c->worker->url : NULL;
@@ -68,9 +68,10 @@ static int systemctl(struct worker_call *c, const char *verb)
 		return worker_fail(c, -GW_E_NOSUPPORT, "systemctl is not installed");
 	if (rc == -GW_E_TIMEOUT)
 		return worker_fail(c, rc, "systemctl %s %s: not done in time", verb, unit);
-	hint = rc == EXIT_NO_UNIT      ? " (no such unit)"
-	       : rc == EXIT_NOT_ACTIVE ? " (not active)"
-				       : " (it needs root, a polkit rule or guard.companion)";
+	hint = rc == EXIT_NO_UNIT ? " (no such unit)"
+	       : rc == EXIT_NOT_ACTIVE
+		       ? " (not active)"
+		       : " (this may need root, a polkit rule or guard.companion)";
 	return worker_fail(c,
 			   rc < 0               ? rc
 			   : rc == EXIT_NO_UNIT ? -GW_E_NOSUPPORT

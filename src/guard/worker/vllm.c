@@ -1,8 +1,8 @@
-/* vLLM: sleep and wake.  Needs VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
+/* vLLM: sleep and wake. Needs VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
  *
- * New work is kept out by /pause, not by sleeping at level 0: a server that does not know level
- * 0 takes it for "release everything", weights included.  Level 1 keeps the weights in host
- * memory; level 2 drops them, and they are loaded again before the cache is restored. */
+ * New work is refused with /pause, not by sleeping at level 0: a server that does not know
+ * level 0 releases everything, including the weights. Level 1 keeps the weights in host memory.
+ * Level 2 drops the weights; they are loaded again before the cache is restored. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* close does not wait for running requests; drain does. */
+/* Limit of close, which does not wait for running requests; drain waits for them. */
 #define CLOSE_NS NS_PER_S
 
-/* Adds what to do to the message of a server that lacks the requests. */
+/* Adds advice to the message if the server does not have these requests. */
 static int vllm_hint(struct worker_call *c, int rc)
 {
 	size_t n = strlen(c->message);
@@ -25,7 +25,7 @@ static int vllm_hint(struct worker_call *c, int rc)
 	return rc;
 }
 
-/* 0: no request runs any more; 1: some still run; or an error. */
+/* Pauses the server. Returns 0: no request runs any more; 1: some still run; or an error. */
 static int pause_until(struct worker_call *c, uint64_t deadline_ns)
 {
 	int rc = worker_get(c, "/is_paused");
@@ -47,7 +47,8 @@ static int vllm_close(struct worker_call *c)
 	return rc < 0 ? vllm_hint(c, rc) : 0;
 }
 
-/* A server older than /pause cannot drain: the sleep then aborts running requests. */
+/* Waits for running requests. A server without /pause cannot drain: sleep then aborts running
+ * requests. */
 static int vllm_drain(struct worker_call *c, bool *ret_busy)
 {
 	int rc = pause_until(c, c->deadline_ns);
@@ -61,8 +62,7 @@ static unsigned sleep_level(const struct worker_call *c)
 	return c->worker->level == 2 ? 2 : 1;
 }
 
-/* A wake must know at which level the server sleeps, even if the configuration has changed
- * since. */
+/* Notes the sleep level. A wake must know it, even if the configuration has changed since. */
 static int vllm_learn(struct worker_call *c)
 {
 	worker_note(c, "level", sleep_level(c) == 2 ? "2" : "1");
@@ -84,7 +84,8 @@ static int vllm_open(struct worker_call *c)
 	return vllm_hint(c, worker_post_all(c, posts));
 }
 
-/* One sleep at level 2 is enough to drop the weights, also if a sleep at level 1 followed. */
+/* True if the weights were dropped. One sleep at level 2 drops them, even if a sleep at level 1
+ * followed. */
 static bool weights_dropped(const struct worker_call *c)
 {
 	char level[4];

@@ -27,7 +27,7 @@ bool wire_is_unit(const char *name)
 	return n > 0 && n < WIRE_UNIT && name[n] == '\0' && name[0] != '-' && strchr(name, '.');
 }
 
-/* ---- reading: each read_x() moves *at behind what it reads; false: it is not there ---- */
+/* ---- reading: each read_x() moves *at to the end of what it reads; false: no match ---- */
 
 /* Without leading zeros, from 1 to most. */
 static bool read_number(const char **at, uint64_t most, uint64_t *ret)
@@ -55,22 +55,22 @@ static const char *read_targets(const char *at, struct wire_request *r)
 			return "too many processes";
 		if (!text_read_word(&at, " ") || !read_number(&at, INT32_MAX, &pid) ||
 		    !text_read_word(&at, ":") || !read_number(&at, UINT64_MAX, &t->start_ticks))
-			return "a process is written PID:START";
+			return "a process must be written as PID:START";
 		t->pid = (int64_t)pid;
 		for (unsigned i = 0; i < r->targets; i++)
 			if (r->target[i].pid == t->pid)
 				return "a process is named twice";
 	}
-	return r->targets ? NULL : "no process is named";
+	return r->targets ? NULL : "the request names no process";
 }
 
 static const char *read_unit(const char *at, struct wire_request *r)
 {
 	r->start = text_read_word(&at, " start ");
 	if (!r->start && !text_read_word(&at, " stop "))
-		return "the verb of a unit is neither start nor stop";
+		return "the action for a unit must be start or stop";
 	if (!wire_is_unit(at))
-		return "it is not the name of a unit";
+		return "the name of the unit is not valid";
 	memcpy(r->unit, at, strlen(at) + 1);
 	return NULL;
 }
@@ -82,14 +82,14 @@ static const char *read_line(const char *at, struct wire_request *r)
 	while (verb < sizeof(verbs) / sizeof(*verbs) && !text_read_word(&at, verbs[verb]))
 		verb++;
 	if (verb == sizeof(verbs) / sizeof(*verbs) || !text_read_word(&at, " "))
-		return "the verb is not checkpoint, restore, signal or unit";
+		return "the verb must be checkpoint, restore, signal or unit";
 	r->verb = (enum wire_verb)verb;
 	if (r->verb == WIRE_SIGNAL)
 		return read_count(&at, SIGNAL_MAX, &r->signal)
 			       ? read_targets(at, r)
-			       : "the number of the signal is not 1 to 64";
+			       : "the signal number must be 1 to 64";
 	if (!read_count(&at, WIRE_TIMEOUT_MS, &r->timeout_ms))
-		return "the time is not between 1 ms and one hour";
+		return "the time must be between 1 ms and one hour (3600000 ms)";
 	return r->verb == WIRE_UNIT_VERB ? read_unit(at, r) : read_targets(at, r);
 }
 
@@ -100,11 +100,11 @@ int wire_read(const char *text, size_t size, struct wire_request *ret, const cha
 	memset(ret, 0, sizeof(*ret));
 	*ret_why = NULL;
 	if (size == 0 || size > WIRE_SIZE)
-		*ret_why = "it is empty or too long";
+		*ret_why = "it is empty or longer than 4096 bytes";
 	else if (memchr(text, '\n', size) != text + size - 1)
-		*ret_why = "it is not one line";
+		*ret_why = "it must be exactly one line";
 	else if (memchr(text, '\0', size))
-		*ret_why = "it contains a NUL";
+		*ret_why = "the request contains a NUL";
 	if (*ret_why)
 		return -GW_E_PARSE;
 	memcpy(line, text, size - 1);
@@ -130,7 +130,7 @@ size_t wire_write(const struct wire_request *r, char *out)
 	for (unsigned i = 0; i < r->targets && i < WIRE_TARGETS; i++)
 		n += (size_t)snprintf(out + n, WIRE_SIZE - n, " %" PRId64 ":%" PRIu64,
 				      r->target[i].pid, r->target[i].start_ticks);
-	out[n++] = '\n'; /* 64 processes are less than 2200 bytes */
+	out[n++] = '\n'; /* there is room: 64 processes take less than 2200 bytes */
 	out[n] = '\0';
 	return n;
 }

@@ -1,19 +1,21 @@
 /* wire: the protocol between the guard and its companion, the small program that has the
  * privileges.
  *
- * One request per connection, of one line.  The companion replies "taken" when it accepts it
- * and, when it is done, one line with the result:
+ * There is one request per connection, of one line. The companion replies "taken" when it
+ * accepts the request. When it is done, it replies one line with the result:
  *
- *	checkpoint 30000 1234:98765 1235:98770       milliseconds to lock, PID:START_TICKS
- *	restore 30000 1234:98765
- *	signal 15 1234:98765                         number of the signal
- *	unit 30000 stop ollama.service               or start
+ *         checkpoint 30000 1234:98765 1235:98770       milliseconds to lock, PID:START_TICKS
+ *         restore 30000 1234:98765
+ *         signal 15 1234:98765                         number of the signal
+ *         unit 30000 stop ollama.service               or start
  *
- *	taken
- *	ok 2 text                                    for how many processes it was done
- *	no 4 text                                    an enum gw_error
+ *         taken
+ *         ok 2 text                                    number of processes for which it was
+ * 	done
+ *         no 4 text                                    an enum gw_error
  *
- * A request has only one form: wire_write() of what wire_read() returned is the same text. */
+ * A request can be written in only one way: wire_write() of what wire_read() returned gives the
+ * same text. */
 #ifndef GW_GUARD_WORKER_WIRE_H
 #define GW_GUARD_WORKER_WIRE_H
 
@@ -22,7 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define WIRE_SIZE       4096 /* of a request or a reply, with its newline */
+#define WIRE_SIZE       4096 /* size of a request or a reply, with its newline */
 #define WIRE_TARGETS    64
 #define WIRE_UNIT       256
 #define WIRE_WORDS      500
@@ -34,11 +36,11 @@ const char *wire_verb_name(enum wire_verb verb);
 
 struct wire_request {
 	enum wire_verb verb;
-	unsigned timeout_ms; /* 1 to WIRE_TIMEOUT_MS; not for signal */
+	unsigned timeout_ms; /* 1 to WIRE_TIMEOUT_MS; not used for signal */
 	unsigned signal;     /* 1 to 64 */
-	bool start;          /* for unit: start it, else stop it */
+	bool start;          /* for unit: true starts it, false stops it */
 	char unit[WIRE_UNIT];
-	unsigned targets; /* 1 to WIRE_TARGETS; not for unit */
+	unsigned targets; /* 1 to WIRE_TARGETS; not used for unit */
 	struct proc_id target[WIRE_TARGETS];
 };
 
@@ -48,18 +50,19 @@ struct wire_reply {
 	char words[WIRE_WORDS];
 };
 
-/* Reads one request: size bytes, the last of them the only newline.  0, or -GW_E_PARSE with a
- * phrase that says what is wrong; *ret is then undefined. */
+/* Reads one request of size bytes; its only newline is the last byte. Returns 0, or -GW_E_PARSE
+ * with a phrase that says what is wrong; *ret is then undefined. */
 int wire_read(const char *text, size_t size, struct wire_request *ret, const char **ret_why);
-/* Returns the length of the text in out[WIRE_SIZE]; 0: the request is not valid. */
+/* Writes a request. Returns its length in out[WIRE_SIZE]; 0: the request is not valid. */
 size_t wire_write(const struct wire_request *r, char *out);
 
 /* Reads the last line of a reply, without its newline. */
 int wire_reply_read(const char *line, struct wire_reply *ret);
-/* Writes a reply with its newline; control characters of its text become '?'. */
+/* Writes a reply with its newline. Control characters in its words become '?'. */
 size_t wire_reply_write(const struct wire_reply *r, char out[static WIRE_SIZE]);
 
-/* Is it the name of a unit: letters, digits and :_.\@-, with a dot, not beginning with '-'? */
+/* True if name is the name of a unit: letters, digits and :_.\@-, with a dot, not beginning
+ * with '-'. */
 bool wire_is_unit(const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* The table of all adapters, and which of them stops a worker if its own kind cannot. */
+/* The table of all adapters. It also chooses the adapter that stops a worker if the worker's
+ * own kind cannot. */
 #include "guard/worker/http.h"
 #include "guard/worker/kinds.h"
 
