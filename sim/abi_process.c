@@ -178,19 +178,6 @@ DEVICE_CALL(nvmlDeviceGetProcessUtilization,
 }
 
 /* Accounting: while it is on, every process that ran is remembered. */
-#define ACCOUNTING_ENTRIES 4000
-
-#define ACCOUNTING_CALL(symbol, value)               \
-	DEVICE_CALL(symbol, (uint32_t * out), out)   \
-	{                                            \
-		if (out == NULL)                     \
-			return ABI_INVALID_ARGUMENT; \
-		*out = value;                        \
-		return ABI_SUCCESS;                  \
-	}
-ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c->d->set.accounting)
-ACCOUNTING_CALL(nvmlDeviceGetAccountingBufferSize, ACCOUNTING_ENTRIES)
-
 SET_CALL(nvmlDeviceSetAccountingMode, (uint32_t mode), mode)
 {
 	if (mode > 1 || c->d->mig_enabled)

@@ -73,6 +73,8 @@ U32_CALL(nvmlDeviceGetMaxMigDeviceCount, true, HAS(TRAIT_MIG) ? 7 : 0)
 U32_CALL(nvmlDeviceGetGpuInstanceId, c->mig != NULL, c->mig->gpu_instance)
 U32_CALL(nvmlDeviceGetComputeInstanceId, c->mig != NULL, c->mig->compute_instance)
 U32_CALL(nvmlDeviceIsMigDeviceHandle, true, c->mig != NULL)
+U32_CALL(nvmlDeviceGetAccountingMode, true, c->d->set.accounting)
+U32_CALL(nvmlDeviceGetAccountingBufferSize, true, 4000)
 
 #define REASONS                                                                      \
 	(ABI_REASON_IDLE | ABI_REASON_APPLICATION_CLOCKS | ABI_REASON_SW_POWER_CAP | \

@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	unsigned open = 0;
 
 	set.sensor.tick_s = 0.1;
-	set.sensor.gain_u = 0.025;
+	set.sensor.calibration.gain_u = 0.025;
 	memcpy(text, data, size);
 	text[size] = '\0';
 	window_tracker_init(t, &set, 0.1);
